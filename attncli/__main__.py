@@ -1,0 +1,5 @@
+"""`python -m attncli` is the command `attncli`."""
+
+from attncli.cli import app
+
+app(prog_name="attncli")

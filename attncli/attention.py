@@ -1,0 +1,152 @@
+"""Masks, the softmax over valid keys, and the weighted sum of the values: the only softmax in the project.
+
+Shape legend, here and everywhere else: `b` batch, `n` queries, `m` keys (and values), `q` `k` `v` feature sizes of
+queries, keys and values, `h` hidden units, `d` the feature size where q = k. Leading axes are free: (n, m), (b, n, m) and
+(b, heads, n, m) all work, and the first leading axis is the batch. `valid` is boolean, True = may attend.
+"""
+
+from collections.abc import Sequence
+from typing import Any, Literal, get_args
+
+import torch
+from torch import Tensor
+
+from attncli.errors import InputError, got
+from attncli.precision import at_least_float32
+
+EmptyRow = Literal["zero", "uniform", "nan", "error"]
+
+
+def masked_softmax(
+    scores: Tensor, valid_lens: Any = None, *, mask: Tensor | None = None, empty_row: EmptyRow = "zero"
+) -> Tensor:
+    """Softmax over the keys that each query may attend to; every other weight is exactly 0.
+
+    Args:
+        scores: (..., n, m), any floating dtype; never written to.
+        valid_lens: integers in 0..m, (b,) for one length per example or (b, n) for one per query; tensor or lists.
+        mask: boolean (n, m), or of the scores' rank with sizes of 1 repeated; True = may attend. Joined with `valid_lens`.
+        empty_row: the weights of a query with no valid key: `zero`, `uniform` (over all m keys, as D2L's code gives),
+            `nan`, or `error`.
+
+    Returns:
+        Weights (..., n, m), float64 for float64 scores and float32 otherwise.
+
+    Raises:
+        InputError: lengths or mask that do not fit the scores; an empty row where `empty_row` is `error`.
+    """
+    (scores,) = at_least_float32(scores)
+    return softmax_over_valid(scores, valid_mask(scores.shape, valid_lens, mask, scores.device), empty_row)
+
+
+def attend(
+    scores: Tensor,
+    values: Tensor,
+    valid_lens: Any = None,
+    *,
+    mask: Tensor | None = None,
+    empty_row: EmptyRow = "zero",
+) -> tuple[Tensor, Tensor]:
+    """Attention pooling: the output (..., n, v) for values (..., m, v), and the weights of `masked_softmax`."""
+    weights = masked_softmax(scores, valid_lens, mask=mask, empty_row=empty_row)
+    return weighted_sum(weights, values), weights
+
+
+def valid_mask(
+    shape: Sequence[int], valid_lens: Any = None, mask: Tensor | None = None, device: torch.device | None = None
+) -> Tensor | None:
+    """Which keys each query may attend to, broadcastable to `shape` = (..., n, m); None where nothing is masked."""
+    valid = None if valid_lens is None else _within_lengths(valid_lens, tuple(shape), device)
+    if mask is None:
+        return valid
+    _check_mask(mask, tuple(shape))
+    mask = mask.to(device)
+    return mask if valid is None else valid & mask
+
+
+def softmax_over_valid(scores: Tensor, valid: Tensor | None, empty_row: EmptyRow = "zero") -> Tensor:
+    """`masked_softmax` for a mask that is made already and scores that are float32 or float64."""
+    if empty_row not in get_args(EmptyRow):
+        raise InputError.of(got(empty_row, "expected one of " + ", ".join(get_args(EmptyRow))), ["empty_row"])
+    if valid is None:
+        return scores.softmax(-1)
+    blocked = ~valid
+    empty = blocked.all(-1, keepdim=True)  # ... n 1
+    scores = scores.masked_fill(blocked, -torch.inf)
+    has_empty = bool(empty.any())
+    if has_empty:
+        if empty_row == "error":
+            raise InputError.of(f"{count_empty(empty, scores)} queries have no valid key; expected at least one key each")
+        scores = scores.masked_fill(empty, 0.0)  # a row of -inf alone would give NaN, forward and backward
+    weights = scores.softmax(-1).masked_fill(blocked, 0.0)  # ... n m
+    if has_empty and empty_row != "zero":
+        weights = weights.masked_fill(empty, 1.0 / weights.shape[-1] if empty_row == "uniform" else torch.nan)
+    return weights
+
+
+def count_empty(empty: Tensor, scores: Tensor) -> int:
+    """How many of the rows of `scores` (..., n, m) are empty, for `empty` (..., n, 1)."""
+    return int(empty.expand(*scores.shape[:-1], 1).sum())
+
+
+def softcap(scores: Tensor, cap: float) -> Tensor:
+    """cap * tanh(scores / cap), which bounds the scores by +-cap; comes before the mask, or masked keys would leak."""
+    return cap * (scores / cap).tanh()
+
+
+def dropped(weights: Tensor, probability: float, generator: torch.Generator) -> Tensor:
+    """Weights after dropout: each is 0 with `probability`, the others grow by 1 / (1 - probability)."""
+    keep = torch.rand(weights.shape, generator=generator) >= probability  # drawn on the CPU: same on every device
+    return weights * keep.to(weights.device) / (1.0 - probability)
+
+
+def weighted_sum(weights: Tensor, values: Tensor) -> Tensor:
+    """Weights (..., n, m) times values (..., m, v), where a weight of exactly 0 takes nothing, not even NaN or inf."""
+    weights, values = at_least_float32(weights, values)
+    finite = values.isfinite()
+    if bool(finite.all()):
+        return weights @ values  # ... n v
+    output = weights @ values.masked_fill(~finite, 0.0)
+    sees = (weights != 0).to(weights.dtype)
+    nan, plus, minus = (sees @ kind.to(weights.dtype) > 0 for kind in (values.isnan(), values.isposinf(), values.isneginf()))
+    output = output.masked_fill(plus, torch.inf).masked_fill(minus, -torch.inf)
+    return output.masked_fill(nan | (plus & minus), torch.nan)
+
+
+def _within_lengths(valid_lens: Any, shape: tuple[int, ...], device: torch.device | None) -> Tensor:
+    lengths = checked_lengths(valid_lens, shape).to(device)
+    extra = max(len(shape) - 3, 0)  # axes between the batch and the queries, such as heads
+    per_query = lengths.ndim == 2
+    lengths = lengths.reshape(lengths.shape[0], *[1] * extra, lengths.shape[1] if per_query else 1, 1)  # b 1 n|1 1
+    valid = torch.arange(shape[-1], device=device) < lengths  # b ... n|1 m
+    return valid[0] if len(shape) == 2 else valid
+
+
+def checked_lengths(valid_lens: Any, shape: tuple[int, ...]) -> Tensor:
+    """Valid lengths as an int64 tensor (b,) or (b, n), or an InputError that names the first one that is wrong."""
+    b, n, m = shape[0] if len(shape) > 2 else 1, shape[-2], shape[-1]
+    try:
+        lengths = torch.as_tensor(valid_lens)
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise InputError.of(got(valid_lens, "expected integers, (b,) or (b, n)"), ["valid_lens"]) from error
+    if lengths.dtype.is_floating_point or lengths.dtype.is_complex or lengths.dtype == torch.bool:
+        raise InputError.of(f"got {lengths.dtype} values; expected integers", ["valid_lens"])
+    if tuple(lengths.shape) not in ((b,), (b, n)):
+        expected = f"expected ({b},), one per example, or ({b}, {n}), one per query"
+        raise InputError.of(f"got shape {tuple(lengths.shape)}; {expected}", ["valid_lens"])
+    lengths = lengths.to("cpu", torch.int64)
+    wrong = ((lengths < 0) | (lengths > m)).nonzero()
+    if len(wrong):
+        place = [int(index) for index in wrong[0]]
+        value = int(lengths[tuple(place)])
+        raise InputError.of(got(value, f"expected an integer in 0..{m}, the number of keys"), ["valid_lens", *place])
+    return lengths
+
+
+def _check_mask(mask: Tensor, shape: tuple[int, ...]) -> None:
+    if mask.dtype != torch.bool:
+        raise InputError.of(f"got {mask.dtype} values; expected booleans, True = may attend", ["mask"])
+    fits = mask.ndim == len(shape) and all(size in (1, full) for size, full in zip(mask.shape, shape, strict=True))
+    if tuple(mask.shape) != shape[-2:] and not fits:
+        expected = f"expected {shape[-2:]} or {shape}, where sizes of 1 are repeated"
+        raise InputError.of(f"got shape {tuple(mask.shape)}; {expected}", ["mask"])

@@ -1,0 +1,1 @@
+"""One command, one file, one plain function."""

@@ -1,0 +1,70 @@
+"""What is wrong with the user's input, said so that it can be mended: where, what was got, what is expected, the cure."""
+
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+Path = tuple[str | int, ...]
+LONGEST_VALUE = 60  # characters of a value that a message quotes
+
+
+@dataclass(frozen=True)
+class Problem:
+    """One thing that is wrong: `where: path: message`, for instance `d2l.yaml:7:14: data.keys.shape: got ...; ...`."""
+
+    message: str
+    path: Path = ()
+    where: str = ""
+
+    def __str__(self) -> str:
+        return ": ".join(part for part in (self.where, dotted(self.path), self.message) if part)
+
+
+class InputError(ValueError):
+    """The user's input is wrong. Carries every problem that was found, not only the first."""
+
+    def __init__(self, problems: Iterable[Problem]) -> None:
+        self.problems = tuple(problems)
+        super().__init__("\n".join(str(problem) for problem in self.problems))
+
+    @classmethod
+    def of(cls, message: str, path: Sequence[str | int] = (), where: str = "") -> "InputError":
+        """The error with one problem."""
+        return cls([Problem(message, tuple(path), where)])
+
+    def under(self, *prefix: str | int) -> "InputError":
+        """The same problems, their paths below `prefix`."""
+        return InputError(replace(problem, path=(*prefix, *problem.path)) for problem in self.problems)
+
+
+def got(value: Any, expected: str, cure: str = "") -> str:
+    """The usual wording: `got X; expected Y; cure`."""
+    return "; ".join(part for part in (f"got {show(value)}", expected, cure) if part)
+
+
+def show(value: Any) -> str:
+    """A value as the user would write it in YAML, on one line and not too long."""
+    try:
+        text = json.dumps(value, ensure_ascii=False)
+    except (TypeError, ValueError):
+        text = str(value)
+    text = "nothing" if text == "null" else " ".join(text.split())
+    return text if len(text) <= LONGEST_VALUE else text[: LONGEST_VALUE - 1] + "…"
+
+
+def dotted(path: Path) -> str:
+    """`("scorers", 0, "scale")` as `scorers[0].scale`."""
+    text = ""
+    for key in path:
+        text += f"[{key}]" if isinstance(key, int) else f".{key}" if text else str(key)
+    return text
+
+
+def did_you_mean(word: object, known: Iterable[str]) -> str:
+    """The nearest known word as a question, or the list of all known words when none is near."""
+    import difflib  # only errors need it
+
+    names = list(known)
+    near = difflib.get_close_matches(str(word), names, n=1)
+    return f"did you mean `{near[0]}`?" if near else "known: " + ", ".join(names)

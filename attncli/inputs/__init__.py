@@ -1,0 +1,1 @@
+"""From a config to tensors: queries, keys, values, valid lengths and masks."""

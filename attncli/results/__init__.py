@@ -1,0 +1,1 @@
+"""What studies give, and the folders they are kept in."""

@@ -1,0 +1,31 @@
+import torch
+from pydantic import PositiveFloat
+from torch import Tensor, nn
+
+from attncli.precision import at_least_float32
+from attncli.scorers._sizes import require_equal_sizes
+
+
+class Cosine(nn.Module):
+    """scale * q . k / (|q| |k|) (Graves et al. 2014, section 3.3.1, arXiv:1410.5401)
+
+    Blind to the length of queries and keys, and bounded by the scale; a zero vector scores 0. Needs queries and keys of
+    one size d.
+    """
+
+    def __init__(self, query_size: int, key_size: int, *, scale: PositiveFloat = 1.0) -> None:
+        super().__init__()
+        require_equal_sizes(query_size, key_size)
+        self.scale = float(scale)
+
+    def forward(self, queries: Tensor, keys: Tensor) -> Tensor:
+        queries, keys = at_least_float32(queries, keys)
+        return (unit(queries) * self.scale) @ unit(keys).mT  # ... n m
+
+
+def unit(vectors: Tensor) -> Tensor:
+    """Vectors (..., d) at length 1, a zero vector left at zero; no overflow or underflow whatever their length."""
+    largest = vectors.abs().amax(-1, keepdim=True)
+    vectors = vectors / torch.where(largest == 0, 1.0, largest)
+    length = vectors.norm(dim=-1, keepdim=True)
+    return vectors / torch.where(length == 0, 1.0, length)

@@ -1,0 +1,19 @@
+from torch import Tensor, nn
+
+from attncli.precision import at_least_float32
+from attncli.scorers._sizes import require_equal_sizes
+
+
+class Dot(nn.Module):
+    """q . k (Luong et al. 2015, section 3.1, arXiv:1508.04025)
+
+    Unscaled: with unit-variance entries its variance is d. Needs queries and keys of one size d.
+    """
+
+    def __init__(self, query_size: int, key_size: int) -> None:
+        super().__init__()
+        require_equal_sizes(query_size, key_size)
+
+    def forward(self, queries: Tensor, keys: Tensor) -> Tensor:
+        queries, keys = at_least_float32(queries, keys)
+        return queries @ keys.mT  # ... n m

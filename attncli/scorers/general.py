@@ -1,0 +1,18 @@
+from torch import Tensor, nn
+
+from attncli.precision import at_least_float32
+
+
+class General(nn.Module):
+    """q . W k (Luong et al. 2015, section 3.1, arXiv:1508.04025; the matrix of D2L's exercise on different sizes)
+
+    A bilinear form with one matrix W (q, k); query and key may differ in size.
+    """
+
+    def __init__(self, query_size: int, key_size: int) -> None:
+        super().__init__()
+        self.W = nn.Linear(key_size, query_size, bias=False)
+
+    def forward(self, queries: Tensor, keys: Tensor) -> Tensor:
+        queries, keys, weight = at_least_float32(queries, keys, self.W.weight)
+        return (queries @ weight) @ keys.mT  # ... n m

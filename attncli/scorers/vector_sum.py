@@ -1,0 +1,20 @@
+from torch import Tensor, nn
+
+from attncli.precision import at_least_float32
+from attncli.scorers._sizes import require_equal_sizes
+
+
+class VectorSum(nn.Module):
+    """sum_i (q_i + k_i) (D2L's exercise on a sum in place of the dot product)
+
+    The query adds the same amount to every key's score, so it cancels in the softmax: all rows of weights are equal.
+    Needs queries and keys of one size d.
+    """
+
+    def __init__(self, query_size: int, key_size: int) -> None:
+        super().__init__()
+        require_equal_sizes(query_size, key_size)
+
+    def forward(self, queries: Tensor, keys: Tensor) -> Tensor:
+        queries, keys = at_least_float32(queries, keys)
+        return queries.sum(-1)[..., :, None] + keys.sum(-1)[..., None, :]  # ... n m

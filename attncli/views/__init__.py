@@ -1,0 +1,1 @@
+"""Results as rich tables and as matplotlib figures; they only read."""
