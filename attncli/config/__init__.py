@@ -1,0 +1,1 @@
+"""YAML to validated models: reading with line numbers, overrides, the models, and the JSON Schema. No torch here."""

@@ -1,0 +1,21 @@
+"""The built-in experiments: the folder `experiments/` of the project, which the wheel carries along."""
+
+from pathlib import Path
+
+PACKAGE = Path(__file__).resolve().parents[1]
+
+
+def builtin_folder() -> Path:
+    """Inside an installed wheel `attncli/experiments`, in a checkout `experiments` beside the package."""
+    installed = PACKAGE / "experiments"
+    return installed if installed.is_dir() else PACKAGE.parent / "experiments"
+
+
+def builtin_names() -> list[str]:
+    """Names to give to `attncli init`: the YAML files without their ending."""
+    return sorted(path.stem for path in builtin_folder().glob("*.yaml"))
+
+
+def builtin_path(name: str) -> Path:
+    """The YAML file of a built-in experiment; it need not exist."""
+    return builtin_folder() / f"{name}.yaml"

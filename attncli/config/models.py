@@ -1,0 +1,79 @@
+"""What every experiment may say: the base of all models, and the keys that all studies share."""
+
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    ModelWrapValidatorHandler,
+    StringConstraints,
+    ValidationError,
+    ValidationInfo,
+    model_validator,
+)
+from pydantic_core import InitErrorDetails, PydanticCustomError
+
+from attncli import errors
+
+DType = Literal["float16", "bfloat16", "float32", "float64"]
+
+
+class Model(BaseModel):
+    """Strict and closed: no type is converted, no key is ignored, and an unknown key is told which keys are known."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+    @model_validator(mode="wrap")
+    @classmethod
+    def _name_known_keys(cls, data: Any, handler: ModelWrapValidatorHandler["Model"]) -> "Model":
+        try:
+            return handler(data)
+        except ValidationError as error:
+            known = [field.alias or name for name, field in cls.model_fields.items()]
+            raise ValidationError.from_exception_data(cls.__name__, [_detail(each, known) for each in error.errors()])
+
+
+def _detail(error: Any, known: list[str]) -> InitErrorDetails:
+    kind: Any = error["type"]
+    if kind == "extra_forbidden" and len(error["loc"]) == 1:
+        kind = problem("unknown key", cure=errors.did_you_mean(error["loc"][0], known))
+    elif "problem" in error.get("ctx", {}) or kind == "problem":
+        kind = PydanticCustomError("problem", "{expected}", error["ctx"])
+    return InitErrorDetails(type=kind, loc=error["loc"], input=error["input"], ctx=error.get("ctx", {}))
+
+
+def problem(expected: str, *, cure: str = "", under: list[str | int] | None = None) -> PydanticCustomError:
+    """A validation error that says what is expected, the cure, and where below the field it is (`under`)."""
+    return PydanticCustomError("problem", "{expected}", {"expected": expected, "cure": cure, "under": under or []})
+
+
+def _relative_to_file(file: str, info: ValidationInfo) -> str:
+    if not file:
+        raise problem("a path of a file")
+    folder = (info.context or {}).get("folder")
+    return str(Path(folder) / file) if folder else file
+
+
+FileName = Annotated[str, AfterValidator(_relative_to_file)]
+
+
+def _plain_name(name: str) -> str:
+    if not name.strip() or name.startswith(".") or any(c in '/\\:*?"<>|' or not c.isprintable() for c in name):
+        raise problem('expected a name without / \\ : * ? " < > | that does not begin with a dot')
+    return name
+
+
+Name = Annotated[str, StringConstraints(min_length=1, max_length=80), AfterValidator(_plain_name)]
+
+
+class Experiment(Model):
+    """The keys that experiments of every study have."""
+
+    study: str
+    name: Annotated[Name, Field(description="the run goes to outputs/<name>/; default: the file's name")]
+    seed: Annotated[int, Field(ge=0, lt=2**63)] = 0
+    device: Annotated[str, Field(pattern=r"^(auto|cpu|cuda(:\d+)?|mps)$")] = "auto"
+    dtype: DType = "float32"

@@ -1,0 +1,62 @@
+"""Numbers, lengths and words written out in YAML as nested lists: are they regular, and where are they not?"""
+
+from typing import Any
+
+from attncli import errors
+from attncli.config.models import problem
+
+LENGTHS = "expected a list of integers, one list per example, {random: [low, high]} or {file: ...}"
+
+
+def nested_numbers(value: Any) -> Any:
+    """Numbers in nested lists of equal lengths, at least two levels deep."""
+    _check_regular(value, [])
+    if not isinstance(value[0], list):
+        raise problem("expected lists within lists: one inner list per row", cure=f"for one row write [{errors.show(value)}]")
+    return value
+
+
+def _check_regular(value: Any, place: list[str | int]) -> tuple[int, ...]:
+    """The sizes of nested lists of numbers, or the first place where they are not that."""
+    if isinstance(value, bool) or not isinstance(value, int | float | list):
+        raise problem(f"got {errors.show(value)}; expected a number", under=place)
+    if not isinstance(value, list):
+        return ()
+    if not value:
+        raise problem("got an empty list; sizes must be at least 1", under=place)
+    first = _check_regular(value[0], [*place, 0])
+    for index, item in enumerate(value[1:], start=1):
+        sizes = _check_regular(item, [*place, index])
+        if sizes != first:
+            raise problem(f"got sizes {list(sizes)} beside {list(first)}; expected rows of equal length", under=[*place, index])
+    return (len(value), *first)
+
+
+def nested_lengths(value: Any) -> Any:
+    """Valid lengths: one integer per example, or one list of them per example."""
+    rows = value if any(isinstance(item, list) for item in value) else [value]
+    for i, row in enumerate(rows):
+        under = [] if rows is not value else [i]
+        if not isinstance(row, list):
+            raise problem(f"got {errors.show(row)}; expected a list, as its neighbours are", under=[i])
+        for j, item in enumerate(row):
+            if isinstance(item, bool) or not isinstance(item, int) or item < 0:
+                raise problem(f"got {errors.show(item)}; expected an integer of at least 0", under=[*under, j])
+        if len(row) != len(rows[0]):
+            raise problem(f"got {len(row)} lengths beside {len(rows[0])}; expected one per query", under=[i])
+    if not value or not rows[0]:
+        raise problem("got an empty list; " + LENGTHS)
+    return value
+
+
+def nested_words(value: Any) -> Any:
+    """Tokens: one list, or one list per example."""
+    nested = any(isinstance(item, list) for item in value)
+    for i, row in enumerate(value if nested else [value]):
+        if not isinstance(row, list):
+            raise problem(f"got {errors.show(row)}; expected a list, as its neighbours are", under=[i])
+        for j, item in enumerate(row):
+            if not isinstance(item, str):
+                message = f"got {errors.show(item)}; expected text; put it in quotes"
+                raise problem(message, under=[i, j] if nested else [j])
+    return value

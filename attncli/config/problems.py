@@ -1,0 +1,107 @@
+"""pydantic's validation errors in the project's own words: `path: got X; expected Y; cure`."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from pydantic import ValidationError
+
+from attncli import errors
+from attncli.config.scorer_entries import explain_scorer
+from attncli.config.tensors import LENGTHS, explain_tensor
+from attncli.errors import Problem
+
+EXPECTED: dict[str, str] = {
+    "int_type": "an integer",
+    "int_from_float": "an integer",
+    "float_type": "a number",
+    "bool_type": "true or false",
+    "string_type": "text",
+    "list_type": "a list",
+    "dict_type": "a mapping",
+    "model_type": "a mapping",
+    "finite_number": "a finite number",
+    "literal_error": "{expected}",
+    "greater_than": "a number above {gt}",
+    "greater_than_equal": "a number of at least {ge}",
+    "less_than": "a number below {lt}",
+    "less_than_equal": "a number of at most {le}",
+    "too_short": "at least {min_length} entries",
+    "too_long": "at most {max_length} entries",
+    "string_too_short": "at least {min_length} character",
+    "invalid_key": "a word as key",
+    "string_too_long": "at most {max_length} characters",
+}
+PATTERNS = {"device": "expected auto, cpu, cuda, cuda:N or mps"}
+NOT_AN_ERROR_OF_ITS_OWN = "default_factory_not_called"  # pydantic's echo of another error in the same model
+
+
+def problems_of(error: ValidationError, data: Any, scorers: Sequence[str]) -> list[Problem]:
+    """The problems of a failed validation of `data`, without locations; branches of one union become one problem."""
+    by_path: dict[errors.Path, list[Mapping[str, Any]]] = {}
+    for each in error.errors():
+        if each["type"] != NOT_AN_ERROR_OF_ITS_OWN:
+            by_path.setdefault(_path(each, data), []).append(each)
+    return [_problem(path, each, scorers) for path, each in by_path.items()]
+
+
+def _path(error: Mapping[str, Any], data: Any) -> errors.Path:
+    """The error's place in the YAML: pydantic's `loc` without the names of union branches, which are not in the data."""
+    path: list[str | int] = []
+    for position, key in enumerate(error["loc"]):
+        last = position == len(error["loc"]) - 1
+        if isinstance(key, str) and key.startswith("<"):
+            continue
+        if (isinstance(data, dict) and key in data) or (isinstance(data, list) and isinstance(key, int) and key < len(data)):
+            path.append(key)
+            data = data[key]
+        elif last and error["type"] == "missing":
+            path.append(key)
+    return (*path, *error.get("ctx", {}).get("under", ()))
+
+
+def _problem(path: errors.Path, found: Sequence[Mapping[str, Any]], scorers: Sequence[str]) -> Problem:
+    first = found[0]
+    kind, value = first["type"], first["input"]
+    if kind == "problem":
+        return Problem(_own_message(first, path), path)
+    if kind in EXPLAINED:
+        below, message = EXPLAINED[kind](value, scorers)
+        return Problem(message, (*path, *below))
+    if kind == "missing":
+        return Problem("this key is missing", path)
+    if kind == "string_pattern_mismatch":
+        return Problem(errors.got(value, PATTERNS.get(str(path[-1]), "expected text of another form")), path)
+    expected = list(dict.fromkeys(_expected(each) for each in found))
+    return Problem(errors.got(value, "expected " + " or ".join(expected), _cure(kind, value)), path)
+
+
+def _own_message(error: Mapping[str, Any], path: errors.Path) -> str:
+    context = error["ctx"]
+    message: str = context["expected"]
+    if not message.startswith("got ") and message != "unknown key":
+        message = errors.got(error["input"], message)
+    return "; ".join(part for part in (message, context["cure"]) if part)
+
+
+def _expected(error: Mapping[str, Any]) -> str:
+    context = error.get("ctx", {})
+    if error["type"] not in EXPECTED:
+        return str(error["msg"])
+    return EXPECTED[error["type"]].format_map(context).replace("'", "")
+
+
+def _cure(kind: str, value: Any) -> str:
+    if kind == "bool_type" and isinstance(value, str) and value.lower() in ("yes", "no", "on", "off"):
+        return "YAML 1.2 reads yes, no, on and off as text"
+    if kind in ("int_type", "float_type") and isinstance(value, str):
+        return "leave out the quotes" if value.replace(".", "", 1).isdigit() else ""
+    if kind in ("int_type", "int_from_float") and isinstance(value, float) and value == value // 1:
+        return f"write {int(value)}"
+    return ""
+
+
+EXPLAINED: dict[str, Callable[[Any, Sequence[str]], tuple[errors.Path, str]]] = {
+    "tensor_kind": lambda value, _: explain_tensor(value),
+    "lengths_kind": lambda value, _: ((), errors.got(value, LENGTHS)),
+    "scorer_kind": lambda value, scorers: explain_scorer(value, list(scorers)),
+}

@@ -1,0 +1,118 @@
+"""One entry of `scorers:`: the keys every entry may have, and the options that a scorer's signature declares."""
+
+import inspect
+import re
+import typing
+from collections.abc import Callable, Mapping
+from typing import Annotated, Any, Literal, Union
+
+from pydantic import (
+    Discriminator,
+    Field,
+    GetCoreSchemaHandler,
+    PositiveFloat,
+    PydanticUserError,
+    Tag,
+    ValidationInfo,
+    WrapValidator,
+    create_model,
+)
+from pydantic_core import CoreSchema
+
+from attncli import errors
+from attncli.config.models import FileName, Model, Name, problem
+
+
+CUSTOM = r"^[A-Za-z_][\w.]*:[A-Za-z_]\w*$"
+
+
+class ParameterFile(Model):
+    """A file with a scorer's parameters by their state_dict names, or by the names that `names` gives."""
+
+    file: FileName
+    names: dict[str, str] = Field(default_factory=dict, description="state_dict name: name in the file")
+
+
+class ScorerEntry(Model):
+    """What every entry may have; a scorer's own options are fields of the classes made from this one."""
+
+    scorer: str
+    label: Annotated[Name, Field(default_factory=lambda fields: fields["scorer"].rpartition(":")[2])]
+    dropout: Annotated[float, Field(ge=0, lt=1)] = 0.0
+    softcap: Annotated[PositiveFloat, Field(allow_inf_nan=False)] | None = None
+    parameters: ParameterFile | None = None
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """The scorer's own options."""
+        return {key: value for key, value in dict(self).items() if key not in ScorerEntry.model_fields}
+
+
+class CustomEntry(ScorerEntry, extra="allow"):
+    """A scorer of the user's own, `my_package.my_module:MyScorer`; its other keys are the options of that class."""
+
+    scorer: Annotated[str, Field(pattern=CUSTOM)]
+
+
+def options_of(scorer: type) -> dict[str, tuple[Any, Any]]:
+    """A scorer's options from its signature: name to (type, default), the default `...` where it must be given."""
+    hints = typing.get_type_hints(scorer.__init__, include_extras=True)  # type: ignore[misc]
+    keyword = [p for p in inspect.signature(scorer).parameters.values() if p.kind is p.KEYWORD_ONLY]
+    return {p.name: (hints.get(p.name, Any), ... if p.default is p.empty else p.default) for p in keyword}
+
+
+def entry_model(name: str, scorer: type) -> type[ScorerEntry]:
+    """The model of one scorer's entries.
+
+    Raises:
+        InputError: a signature that cannot be read as YAML options; only a user's own scorer can have one.
+    """
+    try:
+        fields: Any = options_of(scorer)
+        taken = sorted(set(fields) & set(ScorerEntry.model_fields))
+        if taken:
+            raise TypeError(f"the option `{taken[0]}` has the name of a key that every entry has")
+        kind = Literal[name]  # type: ignore[valid-type]
+        return create_model(f"{scorer.__name__}Entry", __base__=ScorerEntry, scorer=(kind, ...), **fields)
+    except (TypeError, NameError, ValueError, PydanticUserError) as error:
+        raise errors.InputError.of(f"the options of {name} cannot be read from its signature: {error}") from error
+
+
+class EntriesOf:
+    """Annotation of a ScorerEntry: it is validated by the signature of the scorer that it names."""
+
+    def __init__(self, scorers: Mapping[str, type], load: Callable[[str], type]) -> None:
+        """`load` gives the class of `module:Class`, or raises an InputError."""
+        self.scorers, self.load = scorers, load
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        branches = [Annotated[entry_model(name, cls), Tag(f"<{name}>")] for name, cls in self.scorers.items()]
+        custom = Annotated[CustomEntry, WrapValidator(self._custom), Tag("<module:Class>")]
+        union = Union[tuple([*branches, custom])]  # noqa: UP007 - made at run time
+        choice = Discriminator(self._branch, custom_error_type="scorer_kind", custom_error_message="not a scorer")
+        return handler.generate_schema(Annotated[union, choice])
+
+    def _branch(self, entry: Any) -> str | None:
+        name = entry.get("scorer") if isinstance(entry, dict) else getattr(entry, "scorer", None)
+        if isinstance(name, str) and re.match(CUSTOM, name):
+            return "<module:Class>"
+        return f"<{name}>" if isinstance(name, str) and name in self.scorers else None
+
+    def _custom(self, entry: Any, handler: Any, info: ValidationInfo) -> ScorerEntry:
+        if isinstance(entry, ScorerEntry):
+            return entry
+        try:
+            model = entry_model(entry["scorer"], self.load(entry["scorer"]))
+        except errors.InputError as error:
+            raise problem(error.problems[0].message, under=["scorer"]) from error
+        return model.model_validate(entry, context=info.context)
+
+
+def explain_scorer(entry: Any, known: list[str]) -> tuple[errors.Path, str]:
+    """Why an entry names no scorer: where below it, and the message."""
+    if not isinstance(entry, dict):
+        return (), errors.got(entry, "expected a mapping such as {scorer: additive, num_hiddens: 8}")
+    if "scorer" not in entry:
+        return (), "the key `scorer` is missing; known scorers: " + ", ".join(known)
+    cure = errors.did_you_mean(entry["scorer"], known)
+    return ("scorer",), errors.got(entry["scorer"], "unknown scorer", cure)

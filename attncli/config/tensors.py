@@ -1,0 +1,199 @@
+"""The ways to say a tensor, valid lengths, a mask and tokens in YAML."""
+
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, Discriminator, Field, NonNegativeFloat, PositiveFloat, Tag, model_validator
+from pydantic.json_schema import WithJsonSchema
+
+from attncli import errors
+from attncli.config.models import FileName, Model, problem
+from attncli.config.nested import LENGTHS, nested_lengths, nested_numbers, nested_words
+
+TENSOR = "expected {shape: [...], fill: ...}, {file: ...} or nested lists of numbers"
+
+
+def _sizes(shape: list[int]) -> list[int]:
+    if any(size < 1 for size in shape):
+        raise problem("sizes must be at least 1")
+    if len(shape) < 2:
+        raise problem("expected at least two sizes: rows, features")
+    return shape
+
+
+Shape = Annotated[list[int], AfterValidator(_sizes), WithJsonSchema(
+    {"type": "array", "items": {"type": "integer", "minimum": 1}, "minItems": 2}
+)]  # fmt: skip
+Finite = Annotated[float, Field(allow_inf_nan=False)]
+
+
+class NormalFill(Model):
+    """Independent normal entries."""
+
+    shape: Shape
+    fill: Literal["normal"] = "normal"
+    mean: Finite = 0.0
+    std: Annotated[NonNegativeFloat, Field(allow_inf_nan=False)] = 1.0
+
+
+class UniformFill(Model):
+    """Independent entries, uniform between `low` and `high`."""
+
+    shape: Shape
+    fill: Literal["uniform"]
+    low: Finite = 0.0
+    high: Finite = 1.0
+
+    @model_validator(mode="after")
+    def _ordered(self) -> "UniformFill":
+        if self.low >= self.high:
+            raise problem("low must be below high")
+        return self
+
+
+class PlainFill(Model):
+    """`arange` counts 0, 1, 2, ... through the whole tensor; `eye` is an identity in the last two axes."""
+
+    shape: Shape
+    fill: Literal["ones", "zeros", "arange", "eye", "rademacher"]
+
+
+class ConstantFill(Model):
+    """One number everywhere."""
+
+    shape: Shape
+    fill: Literal["constant"]
+    value: Finite
+
+
+class StudentTFill(Model):
+    """Independent Student t entries, heavy-tailed; their variance is df / (df - 2) for df > 2."""
+
+    shape: Shape
+    fill: Literal["student_t"]
+    df: Annotated[PositiveFloat, Field(allow_inf_nan=False)]
+
+
+class CorrelatedFill(Model):
+    """rho * (entries of the tensor named by `with`) + sqrt(1 - rho^2) * (independent standard normal entries)."""
+
+    shape: Shape | None = None  # of the other tensor
+    fill: Literal["correlated"]
+    source: Annotated[Literal["queries", "keys", "values"], Field(alias="with")]
+    rho: Annotated[float, Field(ge=-1, le=1)]
+
+
+class FileTensor(Model):
+    """A tensor from .npy .npz .safetensors .pt or .csv; the path is relative to the YAML file."""
+
+    file: FileName
+    tensor: str | None = None
+
+
+class RandomLens(Model):
+    """One length per example, drawn uniformly from low..high, both included."""
+
+    random: Annotated[list[int], Field(min_length=2, max_length=2)]
+
+    @model_validator(mode="after")
+    def _ordered(self) -> "RandomLens":
+        if not 0 <= self.random[0] <= self.random[1]:
+            raise problem("expected [low, high] with 0 <= low <= high", under=["random"])
+        return self
+
+
+_INTEGERS = {"type": "array", "items": {"type": "integer", "minimum": 0}, "minItems": 1}
+_STRINGS = {"type": "array", "items": {"type": "string"}}
+Numbers = Annotated[list[Any], AfterValidator(nested_numbers), WithJsonSchema(
+    {"type": "array", "items": {"type": "array"}, "minItems": 1, "description": "nested lists of numbers"}
+)]  # fmt: skip
+Lengths = Annotated[list[Any], AfterValidator(nested_lengths), WithJsonSchema(
+    {"anyOf": [_INTEGERS, {"type": "array", "items": _INTEGERS, "minItems": 1}]}
+)]  # fmt: skip
+Words = Annotated[list[Any], AfterValidator(nested_words), WithJsonSchema(
+    {"anyOf": [_STRINGS, {"type": "array", "items": _STRINGS}]}
+)]  # fmt: skip
+
+FILLS: dict[str, type[Model]] = {
+    "normal": NormalFill, "uniform": UniformFill, "ones": PlainFill, "zeros": PlainFill, "arange": PlainFill,
+    "constant": ConstantFill, "eye": PlainFill, "rademacher": PlainFill, "student_t": StudentTFill,
+    "correlated": CorrelatedFill,
+}  # fmt: skip
+
+
+def _kind_of_tensor(value: Any) -> str | None:
+    """The branch of TensorSource, in angle brackets so that it is told from a key in an error's path."""
+    if isinstance(value, Model):
+        return f"<{type(value).__name__}>"
+    if isinstance(value, list):
+        return "<numbers>"
+    if not isinstance(value, dict):
+        return None
+    if "file" in value:
+        return "<FileTensor>"
+    if "shape" not in value and "fill" not in value:
+        return None
+    fill = value.get("fill", "normal")
+    return f"<{FILLS[fill].__name__}>" if isinstance(fill, str) and fill in FILLS else None
+
+
+def explain_tensor(value: Any) -> tuple[errors.Path, str]:
+    """Why a value is none of the kinds of TensorSource: where below it, and the message."""
+    if isinstance(value, dict) and "fill" in value:
+        return ("fill",), errors.got(value["fill"], "unknown fill", errors.did_you_mean(value["fill"], FILLS))
+    return (), errors.got(value, TENSOR)
+
+
+TensorSource = Annotated[
+    Annotated[NormalFill, Tag("<NormalFill>")]
+    | Annotated[UniformFill, Tag("<UniformFill>")]
+    | Annotated[PlainFill, Tag("<PlainFill>")]
+    | Annotated[ConstantFill, Tag("<ConstantFill>")]
+    | Annotated[StudentTFill, Tag("<StudentTFill>")]
+    | Annotated[CorrelatedFill, Tag("<CorrelatedFill>")]
+    | Annotated[FileTensor, Tag("<FileTensor>")]
+    | Annotated[Numbers, Tag("<numbers>")],
+    Discriminator(_kind_of_tensor, custom_error_type="tensor_kind", custom_error_message="not a tensor"),
+]
+
+
+def _kind_of_lengths(value: Any) -> str | None:
+    if isinstance(value, Model):
+        return f"<{type(value).__name__}>"
+    if isinstance(value, list):
+        return "<lengths>"
+    if isinstance(value, dict):
+        return "<FileTensor>" if "file" in value else "<RandomLens>" if "random" in value else None
+    return None
+
+
+LengthSource = Annotated[
+    Annotated[RandomLens, Tag("<RandomLens>")]
+    | Annotated[FileTensor, Tag("<FileTensor>")]
+    | Annotated[Lengths, Tag("<lengths>")],
+    Discriminator(_kind_of_lengths, custom_error_type="lengths_kind", custom_error_message="not lengths"),
+]
+
+
+class Data(Model):
+    """The tensors. Values that are left out are drawn like the keys; without `valid_lens` every key is valid."""
+
+    queries: TensorSource
+    keys: TensorSource
+    values: TensorSource | None = None
+    valid_lens: LengthSource | None = None
+
+
+class Mask(Model):
+    """Which keys a query may attend to, besides the valid lengths; and what a query without any key gets."""
+
+    causal: Literal["top_left", "bottom_right", True, False] = False
+    file: FileName | None = None
+    tensor: str | None = None
+    empty_row: Literal["zero", "uniform", "nan", "error"] = "zero"
+
+
+class TokenNames(Model):
+    """Names for axes and tables: one list for all batch elements, or one list each."""
+
+    queries: Words | None = None
+    keys: Words | None = None
