@@ -76,7 +76,9 @@ def softmax_over_valid(scores: Tensor, valid: Tensor | None, empty_row: EmptyRow
     has_empty = bool(empty.any())
     if has_empty:
         if empty_row == "error":
-            raise InputError.of(f"{count_empty(empty, scores)} queries have no valid key; expected at least one key each")
+            raise InputError.of(
+                f"{count_empty(empty, scores)} queries have no valid key; expected at least one key each"
+            )
         scores = scores.masked_fill(empty, 0.0)  # a row of -inf alone would give NaN, forward and backward
     weights = scores.softmax(-1).masked_fill(blocked, 0.0)  # ... n m
     if has_empty and empty_row != "zero":
@@ -108,7 +110,9 @@ def weighted_sum(weights: Tensor, values: Tensor) -> Tensor:
         return weights @ values  # ... n v
     output = weights @ values.masked_fill(~finite, 0.0)
     sees = (weights != 0).to(weights.dtype)
-    nan, plus, minus = (sees @ kind.to(weights.dtype) > 0 for kind in (values.isnan(), values.isposinf(), values.isneginf()))
+    nan, plus, minus = (
+        sees @ kind.to(weights.dtype) > 0 for kind in (values.isnan(), values.isposinf(), values.isneginf())
+    )
     output = output.masked_fill(plus, torch.inf).masked_fill(minus, -torch.inf)
     return output.masked_fill(nan | (plus & minus), torch.nan)
 

@@ -14,7 +14,9 @@ class Gaussian(nn.Module):
     Its softmax is Nadaraya-Watson regression with a Gaussian kernel of width sigma. Needs queries and keys of one size d.
     """
 
-    def __init__(self, query_size: int, key_size: int, *, sigma: Annotated[float, Field(ge=1e-9, le=1e9)] = 1.0) -> None:
+    def __init__(
+        self, query_size: int, key_size: int, *, sigma: Annotated[float, Field(ge=1e-9, le=1e9)] = 1.0
+    ) -> None:
         super().__init__()
         require_equal_sizes(query_size, key_size)
         self.scale = 1.0 / (2.0 * sigma**2)
