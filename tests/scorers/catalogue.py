@@ -1,0 +1,29 @@
+"""How the tests make a scorer and the tensors to put through it."""
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from attncli.scorers import SCORERS
+
+# Every option of every scorer away from its default, beside the defaults.
+OPTIONS: dict[str, list[dict[str, Any]]] = {
+    "additive": [{}, {"num_hiddens": 1}, {"num_hiddens": 5}],
+    "scaled_dot": [{}, {"scale": "1/sqrt(d)"}, {"scale": "1/d"}, {"scale": 0.3}, {"scale": 2}],
+    "cosine": [{}, {"scale": 4.0}],
+    "gaussian": [{}, {"sigma": 0.5}, {"sigma": 3}],
+}
+VARIANTS = [(name, options) for name in SCORERS for options in OPTIONS.get(name, [{}])]
+
+
+def make(name: str, query_size: int, key_size: int | None = None, **options: Any) -> nn.Module:
+    """The scorer with parameters that are always the same."""
+    with torch.random.fork_rng():
+        torch.manual_seed(7)
+        return SCORERS[name](query_size, query_size if key_size is None else key_size, **options)
+
+
+def normal(*shape: int, seed: int = 0, dtype: torch.dtype = torch.float32) -> Tensor:
+    """Standard normal numbers, drawn in float64 and then stored in `dtype`."""
+    return torch.randn(shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64).to(dtype)

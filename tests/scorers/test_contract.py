@@ -1,0 +1,145 @@
+"""What every scorer of the catalogue promises; a new one is held to it as soon as it is listed."""
+
+import importlib
+import inspect
+import re
+from typing import Any, get_type_hints
+
+import pytest
+import torch
+from torch import Tensor
+
+from attncli.errors import InputError
+from attncli.scorers import SCORERS
+from tests.reference import ORACLES
+from tests.scorers.catalogue import make, normal
+
+every_scorer = pytest.mark.parametrize("name", SCORERS)
+LEADING = [((), ()), ((2,), (2,)), ((2, 3), (2, 3)), ((2, 1, 3), (2, 2, 3)), ((1,), (4,)), ((2, 1), (1, 3)), ((2,), ())]
+SIZES = [(3, 4, 5), (1, 4, 5), (3, 1, 5), (3, 4, 1), (1, 1, 1)]  # n m d
+
+
+def test_every_scorer_has_an_oracle_and_every_oracle_a_scorer() -> None:
+    assert list(ORACLES) == list(SCORERS)
+
+
+@every_scorer
+def test_lives_in_a_file_of_its_own_name(name: str) -> None:
+    assert SCORERS[name].__module__ == f"attncli.scorers.{name}"
+    module = importlib.import_module(f"attncli.scorers.{name}")
+    own = [cls for _, cls in inspect.getmembers(module, inspect.isclass) if cls.__module__ == module.__name__]
+    assert own == [SCORERS[name]]
+
+
+@every_scorer
+def test_first_docstring_line_is_the_formula_with_its_source(name: str) -> None:
+    first = (SCORERS[name].__doc__ or "").splitlines()[0]
+    formula, source = re.fullmatch(r"(.+?) \(((?:[^()]|\([^()]*\))+)\)", first.removesuffix(".")).groups()  # type: ignore[union-attr]
+    assert re.search(r"[qk]", formula)
+    assert re.search(r"\b(19|20)\d\d\b|D2L", source), "a source is a paper with its year, or the D2L book"
+
+
+@every_scorer
+def test_options_are_keyword_only_with_types_and_defaults(name: str) -> None:
+    signature = inspect.signature(SCORERS[name])
+    assert list(signature.parameters)[:2] == ["query_size", "key_size"]
+    hints = get_type_hints(SCORERS[name].__init__)
+    for option in list(signature.parameters.values())[2:]:
+        assert option.kind is inspect.Parameter.KEYWORD_ONLY
+        assert option.default is not inspect.Parameter.empty
+        assert option.name in hints
+
+
+@every_scorer
+@pytest.mark.parametrize(("queries", "keys"), LEADING)
+@pytest.mark.parametrize(("n", "m", "d"), SIZES)
+def test_any_leading_axes(name: str, queries: tuple[int, ...], keys: tuple[int, ...], n: int, m: int, d: int) -> None:
+    scores = make(name, d)(normal(*queries, n, d), normal(*keys, m, d, seed=1))
+    leading = torch.broadcast_shapes(queries, keys)  # type: ignore[no-untyped-call]
+    assert scores.shape == (*leading, n, m)
+    assert scores.isfinite().all()
+
+
+@every_scorer
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64])
+@pytest.mark.parametrize("stored", [torch.float16, torch.bfloat16, torch.float32])
+def test_scores_are_float32_or_float64(name: str, dtype: torch.dtype, stored: torch.dtype) -> None:
+    scorer = make(name, 3).to(stored)
+    wanted = torch.float64 if dtype == torch.float64 else torch.float32
+    assert scorer(normal(2, 3, dtype=dtype), normal(4, 3, dtype=dtype)).dtype == wanted
+    assert scorer(normal(2, 3, dtype=torch.float16), normal(4, 3, dtype=dtype)).dtype == wanted
+
+
+@every_scorer
+def test_batch_elements_and_heads_do_not_mix(name: str) -> None:
+    scorer, queries, keys = make(name, 5), normal(2, 3, 4, 5), normal(2, 3, 6, 5, seed=1)
+    one_by_one = [[scorer(queries[i, j], keys[i, j]) for j in range(3)] for i in range(2)]
+    torch.testing.assert_close(scorer(queries, keys), torch.stack([torch.stack(heads) for heads in one_by_one]))
+
+
+@every_scorer
+def test_leaves_the_tensors_of_the_caller_alone(name: str) -> None:
+    scorer, tensors = make(name, 3), [normal(2, 4, 3), normal(2, 5, 3, seed=1)]
+    parameters = [parameter.detach().clone() for parameter in scorer.parameters()]
+    copies = [tensor.clone() for tensor in tensors]
+    scorer(*tensors)
+    assert all(torch.equal(tensor, copy) for tensor, copy in zip(tensors, copies, strict=True))
+    assert all(torch.equal(now, then) for now, then in zip(scorer.parameters(), parameters, strict=True))
+
+
+@every_scorer
+def test_gradients(name: str) -> None:
+    scorer = make(name, 3).double()
+    queries, keys = normal(2, 3, dtype=torch.float64), normal(4, 3, seed=1, dtype=torch.float64)
+    keys[0] = queries[0]  # where a distance has its kink
+    keys[1] = 1.0  # where no entry is the largest
+    leaves = [queries.requires_grad_(), keys.requires_grad_(), *scorer.parameters()]
+    assert torch.autograd.gradcheck(lambda q, k, *_: scorer(q, k), leaves)
+
+
+@every_scorer
+@pytest.mark.parametrize("size", [0.0, 1e-20, 1e-10, 1.0, 1e10])
+def test_gradients_are_finite_at_every_size(name: str, size: float) -> None:
+    queries, keys = (normal(2, 3) * size).requires_grad_(), (normal(4, 3, seed=1) * size).requires_grad_()
+    make(name, 3)(queries, keys).sum().backward()
+    for tensor in (queries, keys):
+        assert tensor.grad is not None
+        assert tensor.grad.isfinite().all()
+
+
+@every_scorer
+def test_permuting_queries_and_keys_permutes_scores(name: str) -> None:
+    scorer, queries, keys = make(name, 5), normal(2, 6, 5), normal(2, 7, 5, seed=1)
+    rows, columns = torch.tensor([3, 0, 5, 1, 4, 2]), torch.tensor([6, 2, 0, 5, 1, 4, 3])
+    permuted = scorer(queries[:, rows], keys[:, columns])
+    torch.testing.assert_close(permuted, scorer(queries, keys)[:, rows][..., columns])
+
+
+@pytest.mark.parametrize("name", ["scaled_dot", "dot", "cosine", "gaussian", "vector_sum"])
+def test_refuses_different_sizes(name: str) -> None:
+    with pytest.raises(InputError) as error:
+        SCORERS[name](3, 5)
+    assert str(error.value) == (
+        "got queries of size 3 and keys of size 5; expected equal sizes; additive and general accept different sizes"
+    )
+
+
+@pytest.mark.parametrize("name", ["additive", "general"])
+def test_accepts_different_sizes(name: str) -> None:
+    assert make(name, 3, 5)(normal(2, 4, 3), normal(2, 6, 5)).shape == (2, 4, 6)
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "shapes"),
+    [
+        ("additive", {}, {"W_q.weight": (8, 3), "W_k.weight": (8, 5), "w_v.weight": (1, 8)}),
+        ("additive", {"num_hiddens": 2}, {"W_q.weight": (2, 3), "W_k.weight": (2, 5), "w_v.weight": (1, 2)}),
+        ("general", {}, {"W.weight": (3, 5)}),
+        *((name, {}, {}) for name in ("scaled_dot", "dot", "cosine", "gaussian", "vector_sum")),
+    ],
+)
+def test_parameters(name: str, options: dict[str, Any], shapes: dict[str, tuple[int, ...]]) -> None:
+    scorer = make(name, 3, 5 if shapes else 3, **options)
+    state: dict[str, Tensor] = scorer.state_dict()
+    assert {key: tuple(tensor.shape) for key, tensor in state.items()} == shapes
+    assert all(tensor.dtype == torch.float32 for tensor in state.values())
