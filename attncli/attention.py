@@ -1,13 +1,14 @@
 """Masks, the softmax over valid keys, and the weighted sum of the values: the only softmax in the project.
 
 Shape legend, here and everywhere else: `b` batch, `n` queries, `m` keys (and values), `q` `k` `v` feature sizes of
-queries, keys and values, `h` hidden units, `d` the feature size where q = k. Leading axes are free: (n, m), (b, n, m) and
-(b, heads, n, m) all work, and the first leading axis is the batch. `valid` is boolean, True = may attend.
+queries, keys and values, `h` hidden units, `d` the feature size where q = k. Leading axes are free: (n, m), (b, n, m)
+and (b, heads, n, m) all work, and the first leading axis is the batch. `valid` is boolean, True = may attend.
 """
 
 from collections.abc import Sequence
 from typing import Any, Literal, get_args
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -17,15 +18,14 @@ from attncli.precision import at_least_float32
 EmptyRow = Literal["zero", "uniform", "nan", "error"]
 
 
-def masked_softmax(
-    scores: Tensor, valid_lens: Any = None, *, mask: Tensor | None = None, empty_row: EmptyRow = "zero"
-) -> Tensor:
+def masked_softmax(scores: Tensor, valid_lens: Any = None, *, mask: Any = None, empty_row: EmptyRow = "zero") -> Tensor:
     """Softmax over the keys that each query may attend to; every other weight is exactly 0.
 
     Args:
         scores: (..., n, m), any floating dtype; never written to.
-        valid_lens: integers in 0..m, (b,) for one length per example or (b, n) for one per query; tensor or lists.
-        mask: boolean (n, m), or of the scores' rank with sizes of 1 repeated; True = may attend. Joined with `valid_lens`.
+        valid_lens: integers in 0..m, (b,) for one length per example or (b, n) for one per query; tensor, array, lists.
+        mask: boolean (n, m), or of the scores' rank with sizes of 1 repeated; True = may attend. Tensor, array or
+            lists; joined with `valid_lens`.
         empty_row: the weights of a query with no valid key: `zero`, `uniform` (over all m keys, as D2L's code gives),
             `nan`, or `error`.
 
@@ -44,7 +44,7 @@ def attend(
     values: Tensor,
     valid_lens: Any = None,
     *,
-    mask: Tensor | None = None,
+    mask: Any = None,
     empty_row: EmptyRow = "zero",
 ) -> tuple[Tensor, Tensor]:
     """Attention pooling: the output (..., n, v) for values (..., m, v), and the weights of `masked_softmax`."""
@@ -53,15 +53,14 @@ def attend(
 
 
 def valid_mask(
-    shape: Sequence[int], valid_lens: Any = None, mask: Tensor | None = None, device: torch.device | None = None
+    shape: Sequence[int], valid_lens: Any = None, mask: Any = None, device: torch.device | None = None
 ) -> Tensor | None:
     """Which keys each query may attend to, broadcastable to `shape` = (..., n, m); None where nothing is masked."""
     valid = None if valid_lens is None else _within_lengths(valid_lens, tuple(shape), device)
     if mask is None:
         return valid
-    _check_mask(mask, tuple(shape))
-    mask = mask.to(device)
-    return mask if valid is None else valid & mask
+    allowed = _checked_mask(mask, tuple(shape)).to(device)
+    return allowed if valid is None else valid & allowed
 
 
 def softmax_over_valid(scores: Tensor, valid: Tensor | None, empty_row: EmptyRow = "zero") -> Tensor:
@@ -76,9 +75,8 @@ def softmax_over_valid(scores: Tensor, valid: Tensor | None, empty_row: EmptyRow
     has_empty = bool(empty.any())
     if has_empty:
         if empty_row == "error":
-            raise InputError.of(
-                f"{count_empty(empty, scores)} queries have no valid key; expected at least one key each"
-            )
+            count = f"{count_empty(empty, scores)} of {scores.shape[:-1].numel()} queries"
+            raise InputError.of(f"got {count} with no valid key; expected at least one key each")
         scores = scores.masked_fill(empty, 0.0)  # a row of -inf alone would give NaN, forward and backward
     weights = scores.softmax(-1).masked_fill(blocked, 0.0)  # ... n m
     if has_empty and empty_row != "zero":
@@ -92,7 +90,7 @@ def count_empty(empty: Tensor, scores: Tensor) -> int:
 
 
 def softcap(scores: Tensor, cap: float) -> Tensor:
-    """cap * tanh(scores / cap), which bounds the scores by +-cap; comes before the mask, or masked keys would leak."""
+    """Scores bounded by +-cap: cap * tanh(scores / cap). Comes before the mask, or masked keys would leak."""
     return cap * (scores / cap).tanh()
 
 
@@ -105,6 +103,7 @@ def dropped(weights: Tensor, probability: float, generator: torch.Generator) -> 
 def weighted_sum(weights: Tensor, values: Tensor) -> Tensor:
     """Weights (..., n, m) times values (..., m, v), where a weight of exactly 0 takes nothing, not even NaN or inf."""
     weights, values = at_least_float32(weights, values)
+    values = values.contiguous()  # as both products below: on another layout sums may be rounded in another order
     finite = values.isfinite()
     if bool(finite.all()):
         return weights @ values  # ... n v
@@ -129,28 +128,38 @@ def _within_lengths(valid_lens: Any, shape: tuple[int, ...], device: torch.devic
 def checked_lengths(valid_lens: Any, shape: tuple[int, ...]) -> Tensor:
     """Valid lengths as an int64 tensor (b,) or (b, n), or an InputError that names the first one that is wrong."""
     b, n, m = shape[0] if len(shape) > 2 else 1, shape[-2], shape[-1]
-    try:
-        lengths = torch.as_tensor(valid_lens)
-    except (TypeError, ValueError, RuntimeError) as error:
-        raise InputError.of(got(valid_lens, "expected integers, (b,) or (b, n)"), ["valid_lens"]) from error
-    if lengths.dtype.is_floating_point or lengths.dtype.is_complex or lengths.dtype == torch.bool:
-        raise InputError.of(f"got {lengths.dtype} values; expected integers", ["valid_lens"])
-    if tuple(lengths.shape) not in ((b,), (b, n)):
+    given = _as_tensor(valid_lens, "valid_lens", "expected integers, (b,) or (b, n)")
+    if tuple(given.shape) not in ((b,), (b, n)):
         expected = f"expected ({b},), one per example, or ({b}, {n}), one per query"
-        raise InputError.of(f"got shape {tuple(lengths.shape)}; {expected}", ["valid_lens"])
-    lengths = lengths.to("cpu", torch.int64)
+        raise InputError.of(f"got shape {tuple(given.shape)}; {expected}", ["valid_lens"])
+    if given.dtype.is_floating_point or given.dtype.is_complex or given.dtype == torch.bool:
+        raise InputError.of(f"got {given.dtype} values; expected integers", ["valid_lens"])
+    lengths = given.to("cpu", torch.int64)
     wrong = ((lengths < 0) | (lengths > m)).nonzero()
     if len(wrong):
         place = [int(index) for index in wrong[0]]
-        value = int(lengths[tuple(place)])
+        value = given[tuple(place)].item()
         raise InputError.of(got(value, f"expected an integer in 0..{m}, the number of keys"), ["valid_lens", *place])
     return lengths
 
 
-def _check_mask(mask: Tensor, shape: tuple[int, ...]) -> None:
+def _checked_mask(given: Any, shape: tuple[int, ...]) -> Tensor:
+    expected = "expected booleans, True = may attend"
+    mask = _as_tensor(given, "mask", expected)
     if mask.dtype != torch.bool:
-        raise InputError.of(f"got {mask.dtype} values; expected booleans, True = may attend", ["mask"])
+        raise InputError.of(f"got {mask.dtype} values; {expected}", ["mask"])
     fits = mask.ndim == len(shape) and all(size in (1, full) for size, full in zip(mask.shape, shape, strict=True))
     if tuple(mask.shape) != shape[-2:] and not fits:
         expected = f"expected {shape[-2:]} or {shape}, where sizes of 1 are repeated"
         raise InputError.of(f"got shape {tuple(mask.shape)}; {expected}", ["mask"])
+    return mask
+
+
+def _as_tensor(given: Any, name: str, expected: str) -> Tensor:
+    if isinstance(given, Tensor):
+        return given
+    try:
+        array = np.asarray(given)
+        return torch.from_numpy(array.astype(array.dtype.newbyteorder("=")))  # a copy, which torch can always read
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise InputError.of(got(given, expected), [name]) from error

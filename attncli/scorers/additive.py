@@ -30,8 +30,8 @@ class Additive(nn.Module):
 def tiled_additive(queries: Tensor, keys: Tensor, w_v: Tensor) -> Tensor:
     """w_v . tanh(queries_i + keys_j) for projections (..., n, h) and (..., m, h), in tiles of at most TILE_BYTES.
 
-    The textbook form holds all n x m x h hidden units at once; a tile holds them for a few queries and keys of one batch
-    element, so that memory beside the scores (..., n, m) does not grow with any size.
+    The textbook form holds all n x m x h hidden units at once; a tile holds them for a few queries and keys of one
+    batch element, so that memory beside the scores (..., n, m) does not grow with any size.
     """
     leading = torch.broadcast_shapes(queries.shape[:-2], keys.shape[:-2])  # type: ignore[no-untyped-call]
     n, m, h = queries.shape[-2], keys.shape[-2], queries.shape[-1]

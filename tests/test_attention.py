@@ -1,0 +1,222 @@
+"""Masked softmax and attention pooling against published numbers, torch's own attention and the slow oracles."""
+
+import math
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from attncli.attention import attend, dropped, masked_softmax, softcap, weighted_sum
+from attncli.errors import InputError
+from tests import reference
+from tests.scorers.catalogue import make, normal
+
+INF, NAN = math.inf, math.nan
+D2L_VALUES = torch.arange(40.0).reshape(1, 10, 4).repeat(2, 1, 1)
+D2L_OUTPUT = torch.tensor([[[2.0, 3.0, 4.0, 5.0]], [[10.0, 11.0, 12.0, 13.0]]])
+
+
+def some_valid(*shape: int) -> Tensor:
+    """About half of all keys, and at least the first, for every query."""
+    valid = normal(*shape, seed=3) > 0
+    valid[..., 0] = True
+    return valid
+
+
+@pytest.mark.parametrize(("name", "query_size"), [("additive", 20), ("scaled_dot", 2)])
+def test_published_outputs_of_d2l(name: str, query_size: int) -> None:
+    queries, keys = normal(2, 1, query_size), torch.ones(2, 10, 2)
+    output, weights = attend(make(name, query_size, 2)(queries, keys), D2L_VALUES, torch.tensor([2, 6]))
+    torch.testing.assert_close(output, D2L_OUTPUT)
+    wanted = torch.tensor([[[1 / 2] * 2 + [0.0] * 8], [[1 / 6] * 6 + [0.0] * 4]])
+    torch.testing.assert_close(weights, wanted)
+
+
+def test_hand_written() -> None:
+    scores = torch.tensor([[[math.log(1), math.log(3)], [math.log(2), math.log(2)]]])
+    output, weights = attend(scores, torch.tensor([[[4.0, 0.0], [8.0, 4.0]]]))
+    torch.testing.assert_close(weights, torch.tensor([[[0.25, 0.75], [0.5, 0.5]]]))
+    torch.testing.assert_close(output, torch.tensor([[[7.0, 3.0], [6.0, 2.0]]]))  # 1+6, 0+3; 2+4, 0+2
+
+
+@pytest.mark.parametrize("scale", ["1/sqrt(d)", "1/d", 0.7])
+@pytest.mark.parametrize("leading", [(2,), (2, 3)])
+def test_torch_scaled_dot_product_attention(scale: str | float, leading: tuple[int, ...]) -> None:
+    queries, keys, values = normal(*leading, 4, 8), normal(*leading, 6, 8, seed=1), normal(*leading, 6, 5, seed=2)
+    valid = some_valid(*leading, 4, 6)
+    output, weights = attend(make("scaled_dot", 8, scale=scale)(queries, keys), values, mask=valid)
+    factor = {"1/sqrt(d)": None, "1/d": 1 / 8}[scale] if isinstance(scale, str) else scale
+    identity = torch.eye(6).expand(*leading, 6, 6)
+    torch_weights = F.scaled_dot_product_attention(queries, keys, identity, attn_mask=valid, scale=factor)
+    torch.testing.assert_close(weights, torch_weights)
+    torch.testing.assert_close(
+        output, F.scaled_dot_product_attention(queries, keys, values, attn_mask=valid, scale=factor)
+    )
+
+
+def test_torch_causal_attention() -> None:
+    queries, keys, values = normal(2, 3, 5, 4), normal(2, 3, 5, 4, seed=1), normal(2, 3, 5, 4, seed=2)
+    causal = torch.ones(5, 5, dtype=torch.bool).tril()
+    output, weights = attend(make("scaled_dot", 4)(queries, keys), values, mask=causal)
+    torch.testing.assert_close(output, F.scaled_dot_product_attention(queries, keys, values, is_causal=True))
+    assert torch.equal(weights.triu(1), torch.zeros_like(weights))
+
+
+def test_torch_multihead_attention() -> None:
+    lengths, heads = torch.tensor([2, 5]), 2
+    torch_attention = nn.MultiheadAttention(6, heads, bias=False, batch_first=True).eval()
+    torch_attention.load_state_dict({"in_proj_weight": torch.eye(6).repeat(3, 1), "out_proj.weight": torch.eye(6)})
+    queries, keys, values = normal(2, 4, 6), normal(2, 5, 6, seed=1), normal(2, 5, 6, seed=2)
+    padding = torch.arange(5) >= lengths[:, None]
+    wanted_output, wanted_weights = torch_attention(
+        queries, keys, values, key_padding_mask=padding, average_attn_weights=False
+    )
+    q, k, v = (tensor.reshape(2, -1, heads, 3).transpose(1, 2) for tensor in (queries, keys, values))  # b heads . 3
+    output, weights = attend(make("scaled_dot", 3)(q, k), v, lengths)
+    torch.testing.assert_close(weights, wanted_weights)
+    torch.testing.assert_close(output.transpose(1, 2).flatten(-2), wanted_output)
+
+
+@pytest.mark.parametrize("leading", [(), (2,), (2, 3), (2, 1, 3)])
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64])
+def test_oracle(leading: tuple[int, ...], dtype: torch.dtype) -> None:
+    scores, values = normal(*leading, 4, 6, dtype=dtype) * 3, normal(*leading, 6, 5, seed=1, dtype=dtype)
+    valid = some_valid(*leading, 4, 6)
+    output, weights = attend(scores, values, mask=valid)
+    wanted = reference.for_each_matrix(reference.masked_softmax, scores.double(), valid)
+    assert weights.dtype == output.dtype == (torch.float64 if dtype == torch.float64 else torch.float32)
+    rtol = 1e-13 if dtype == torch.float64 else 2e-5
+    torch.testing.assert_close(weights.double(), wanted, rtol=rtol, atol=0)
+    pooled = reference.for_each_matrix(reference.weighted_sum, wanted, values.double())
+    torch.testing.assert_close(output.double(), pooled, rtol=rtol, atol=rtol / 20)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+@pytest.mark.parametrize("name", ["additive", "scaled_dot"])
+def test_half_precision_is_within_its_precision(name: str, dtype: torch.dtype) -> None:
+    queries, keys, values = (normal(2, 8, 16, seed=seed, dtype=torch.float64) for seed in range(3))
+    scorer = make(name, 16)
+    output, _ = attend(scorer(queries, keys), values, [3, 8])
+    stored, _ = attend(scorer.to(dtype)(queries.to(dtype), keys.to(dtype)), values.to(dtype), [3, 8])
+    torch.testing.assert_close(stored.double(), output, rtol=0, atol=8 * torch.finfo(dtype).eps)
+    assert not torch.equal(stored.double(), output)
+
+
+def test_float16_scores_beyond_float16_are_no_trouble() -> None:
+    scores = torch.tensor([[60000.0, 60000.0, -60000.0]], dtype=torch.float16)
+    assert masked_softmax(scores, mask=torch.tensor([[True, False, True]])).tolist() == [[1.0, 0.0, 0.0]]
+
+
+@pytest.mark.parametrize("score", [-1e6, -2e6, -1e30, 1e30])
+def test_masked_keys_get_nothing_however_low_the_valid_scores_are(score: float) -> None:
+    scores = torch.tensor([[[score, score, 0.0, -1e6]]])
+    assert masked_softmax(scores, [2]).tolist() == [[[0.5, 0.5, 0.0, 0.0]]]
+
+
+def test_lengths_per_query_and_per_example_with_heads() -> None:
+    scores = normal(2, 3, 2, 4)  # b heads n m
+    weights = masked_softmax(scores, [[1, 3], [2, 4]])
+    seen = torch.tensor([[[1, 0, 0, 0], [1, 1, 1, 0]], [[1, 1, 0, 0], [1, 1, 1, 1]]]).bool()
+    assert torch.equal(weights != 0, seen[:, None].expand(2, 3, 2, 4))
+    seen = torch.tensor([[1, 1, 1, 0], [1, 0, 0, 0]]).bool()
+    assert torch.equal(masked_softmax(scores, [3, 1]) != 0, seen[:, None, None].expand(2, 3, 2, 4))
+
+
+def test_lengths_and_mask_are_joined() -> None:
+    weights = masked_softmax(torch.zeros(1, 2, 3), [2], mask=torch.tensor([[True, True, True], [False, True, True]]))
+    assert weights.tolist() == [[[0.5, 0.5, 0.0], [0.0, 1.0, 0.0]]]
+
+
+EMPTY = [("zero", [0.0, 0.0, 0.0, 0.0]), ("uniform", [0.25] * 4), ("nan", [NAN] * 4)]
+
+
+@pytest.mark.parametrize(("empty_row", "wanted"), EMPTY)
+def test_empty_rows(empty_row: str, wanted: list[float]) -> None:
+    scores = normal(2, 3, 4).requires_grad_()
+    weights = masked_softmax(scores, [[0, 1, 4], [4, 0, 2]], empty_row=empty_row)  # type: ignore[arg-type]
+    for i, j in ((0, 0), (1, 1)):
+        torch.testing.assert_close(weights[i, j], torch.tensor(wanted), rtol=0, atol=0, equal_nan=True)
+    assert weights[0, 1].tolist() == [1.0, 0.0, 0.0, 0.0]
+    torch.testing.assert_close(weights[0, 2], scores[0, 2].softmax(-1))
+    weights[1, 2, 0].backward()  # type: ignore[no-untyped-call]
+    assert scores.grad is not None
+    assert scores.grad.isfinite().all()
+
+
+def test_uniform_empty_rows_are_what_the_textbook_form_gives() -> None:
+    scores, lengths = normal(2, 1, 5), torch.tensor([0, 3])
+    textbook = scores.masked_fill(torch.arange(5) >= lengths[:, None, None], -1e6).softmax(-1)
+    torch.testing.assert_close(masked_softmax(scores, lengths, empty_row="uniform"), textbook)
+
+
+def test_empty_rows_as_an_error() -> None:
+    with pytest.raises(InputError) as error:
+        masked_softmax(torch.zeros(2, 3, 4), [0, 1], empty_row="error")
+    assert str(error.value) == "got 3 of 6 queries with no valid key; expected at least one key each"
+    assert masked_softmax(torch.zeros(1, 1, 2), [1], empty_row="error").tolist() == [[[1.0, 0.0]]]
+
+
+def test_gradients_pass_through_the_softmax_and_stop_at_the_mask() -> None:
+    scores, values = normal(2, 3, 4, dtype=torch.float64), normal(2, 4, 2, seed=1, dtype=torch.float64)
+    leaves = (scores.requires_grad_(), values.requires_grad_())
+    lengths = [[0, 1, 4], [3, 2, 2]]
+    assert torch.autograd.gradcheck(lambda s, v: attend(s, v, lengths)[0], leaves)
+
+
+def test_weights_of_zero_take_nothing_from_values() -> None:
+    weights = torch.tensor([[0.5, 0.5, 0.0], [0.0, 0.0, 0.0]])
+    for garbage in (NAN, INF, -INF):
+        assert weighted_sum(weights, torch.tensor([[2.0], [4.0], [garbage]])).tolist() == [[3.0], [0.0]]
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "wanted"),
+    [(INF, 1.0, INF), (-INF, 1.0, -INF), (INF, INF, INF), (INF, -INF, NAN), (NAN, 1.0, NAN), (NAN, INF, NAN)],
+)
+def test_values_that_are_seen_act_as_ieee_says(a: float, b: float, wanted: float) -> None:
+    weights, values = torch.tensor([[0.5, 0.5, 0.0]]), torch.tensor([[a, 1.0], [b, 3.0], [NAN, INF]])
+    output = weighted_sum(weights, values)
+    torch.testing.assert_close(output, torch.tensor([[wanted, 2.0]]), equal_nan=True)
+    torch.testing.assert_close(output, weights[:, :2] @ values[:2], equal_nan=True)
+
+
+@pytest.mark.parametrize("layout", ["transposed", "expanded", "strided"])
+def test_padding_changes_no_bit_in_any_memory_layout(layout: str) -> None:
+    weights = masked_softmax(normal(30, 8, 17), torch.full((30,), 9))
+    values = {
+        "transposed": normal(30, 3, 17).mT,
+        "expanded": normal(1, 17, 3).expand(30, 17, 3),
+        "strided": normal(30, 17, 6)[..., ::2],
+    }[layout]
+    dirty = values.clone()  # of the same strides where they leave no gaps
+    dirty[:, 9:] = NAN
+    assert torch.equal(weighted_sum(weights, dirty), weighted_sum(weights, values))
+
+
+def test_softcap_bounds_and_then_the_mask_is_exact() -> None:
+    scores = normal(2, 3, 4) * 100
+    capped = softcap(scores, 5.0)
+    wanted = [[[5 * math.tanh(score / 5) for score in row] for row in rows] for rows in scores.tolist()]
+    torch.testing.assert_close(capped, torch.tensor(wanted))
+    assert torch.equal(masked_softmax(capped, [1, 2])[0, :, 1:], torch.zeros(3, 3))
+
+
+def test_dropout_draws_from_its_own_generator_and_keeps_the_mean() -> None:
+    weights = torch.full((100, 100), 0.01)
+    first, again = (dropped(weights, 0.25, torch.Generator().manual_seed(1)) for _ in range(2))
+    assert torch.equal(first, again)
+    torch.testing.assert_close(first[first > 0], torch.full_like(first[first > 0], 0.01 / 0.75))
+    assert (first == 0).float().mean().item() == pytest.approx(0.25, abs=0.02)
+    assert torch.equal(dropped(weights, 0.0, torch.Generator()), weights)
+
+
+def test_leaves_the_tensors_of_the_caller_alone() -> None:
+    scores, values, lengths = normal(2, 3, 4), normal(2, 4, 2, seed=1), torch.tensor([1, 0])
+    mask = some_valid(3, 4)
+    values[0, 3] = NAN
+    tensors = (scores, values, lengths, mask)
+    copies = [tensor.clone() for tensor in tensors]
+    attend(scores, values, lengths, mask=mask)
+    for tensor, copy in zip(tensors, copies, strict=True):
+        torch.testing.assert_close(tensor, copy, rtol=0, atol=0, equal_nan=True)

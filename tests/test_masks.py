@@ -1,0 +1,160 @@
+"""Valid lengths and masks: the forms that are accepted, and exactly what is said about those that are not."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from attncli.attention import masked_softmax, valid_mask
+from attncli.errors import InputError
+
+
+def read_only(array: Any) -> Any:
+    array.setflags(write=False)
+    return array
+
+
+@pytest.mark.parametrize(
+    "lengths",
+    [
+        [1, 3],
+        (1, 3),
+        range(1, 4, 2),
+        torch.tensor([1, 3]),
+        torch.tensor([1, 3], dtype=torch.uint8),
+        [torch.tensor(1), torch.tensor(3)],
+        np.array([1, 3]),
+        np.array([1, 3], dtype=np.uint16),
+        np.array([1, 3], dtype=">i4"),
+        np.array([3, 1])[::-1],
+        read_only(np.array([1, 3])),
+        [[1, 1], [3, 3]],
+        torch.tensor([[1, 1], [3, 3]]),
+        [np.array([1, 1]), np.array([3, 3])],
+    ],
+    ids=str,
+)
+def test_lengths_in_any_form(lengths: Any) -> None:
+    third = 1 / 3
+    wanted = torch.tensor([[[1.0, 0, 0, 0]] * 2, [[third, third, third, 0]] * 2])
+    torch.testing.assert_close(masked_softmax(torch.zeros(2, 2, 4), lengths), wanted)
+
+
+@pytest.mark.parametrize("lengths", [[2], [[2, 2]]])
+def test_scores_without_a_batch_count_as_one_example(lengths: Any) -> None:
+    assert masked_softmax(torch.zeros(2, 3), lengths).tolist() == [[0.5, 0.5, 0.0]] * 2
+
+
+EXPECTED = "expected integers, (b,) or (b, n)"
+SHAPES = "expected (2,), one per example, or (2, 3), one per query"
+RANGE = "expected an integer in 0..5, the number of keys"
+
+
+@pytest.mark.parametrize(
+    ("lengths", "message"),
+    [
+        ([1.0, 2.0], "valid_lens: got torch.float64 values; expected integers"),
+        ([1, 2.5], "valid_lens: got torch.float64 values; expected integers"),
+        (torch.tensor([1.0, 2.0]), "valid_lens: got torch.float32 values; expected integers"),
+        ([True, False], "valid_lens: got torch.bool values; expected integers"),
+        (torch.tensor([1j, 2j]), "valid_lens: got torch.complex64 values; expected integers"),
+        ([], "valid_lens: got shape (0,); " + SHAPES),
+        (3, "valid_lens: got shape (); " + SHAPES),
+        ([1, 2, 3], "valid_lens: got shape (3,); " + SHAPES),
+        (torch.ones(2, 2, dtype=torch.int64), "valid_lens: got shape (2, 2); " + SHAPES),
+        (torch.ones(3, 2, dtype=torch.int64), "valid_lens: got shape (3, 2); " + SHAPES),
+        (torch.ones(2, 3, 1, dtype=torch.int64), "valid_lens: got shape (2, 3, 1); " + SHAPES),
+        ([-1, 2], "valid_lens[0]: got -1; " + RANGE),
+        ([5, 6], "valid_lens[1]: got 6; " + RANGE),
+        ([[0, 1, 2], [3, 9, 8]], "valid_lens[1][1]: got 9; " + RANGE),
+        (np.array([1, 2**64 - 1], dtype=np.uint64), "valid_lens[1]: got 18446744073709551615; " + RANGE),
+        ([2**70, 1], "valid_lens: got [1180591620717411303424, 1]; " + EXPECTED),
+        ([[1, 2], [3]], "valid_lens: got [[1, 2], [3]]; " + EXPECTED),
+        (["1", "2"], 'valid_lens: got ["1", "2"]; ' + EXPECTED),
+        ("12", 'valid_lens: got "12"; ' + EXPECTED),
+        ([None, 2], "valid_lens: got [null, 2]; " + EXPECTED),
+        ({"a": 1}, 'valid_lens: got {"a": 1}; ' + EXPECTED),
+    ],
+    ids=str,
+)
+def test_wrong_lengths(lengths: Any, message: str) -> None:
+    with pytest.raises(InputError) as error:
+        masked_softmax(torch.zeros(2, 3, 5), lengths)
+    assert str(error.value) == message
+
+
+def test_lengths_for_batch_times_queries_are_not_reshaped() -> None:
+    with pytest.raises(InputError) as error:  # (4, 2) holds as many numbers as batch 2 x 4 queries need
+        masked_softmax(torch.zeros(2, 4, 5), torch.ones(4, 2, dtype=torch.int64))
+    assert str(error.value) == (
+        "valid_lens: got shape (4, 2); expected (2,), one per example, or (2, 4), one per query"
+    )
+
+
+CAUSAL = [[True, False, False], [True, True, False]]
+
+
+@pytest.mark.parametrize(
+    "mask",
+    [
+        torch.tensor(CAUSAL),
+        torch.tensor([CAUSAL]),
+        torch.tensor([[CAUSAL]]),
+        CAUSAL,
+        np.array(CAUSAL),
+        read_only(np.array(CAUSAL)),
+        np.asfortranarray(CAUSAL),
+    ],
+    ids=str,
+)
+def test_masks_in_any_form(mask: Any) -> None:
+    rank = max(np.ndim(mask), 3)
+    weights = masked_softmax(torch.zeros(2, 1, 2, 3)[:, 0] if rank == 3 else torch.zeros(2, 2, 2, 3), mask=mask)
+    assert torch.equal(weights, torch.tensor([[1.0, 0, 0], [0.5, 0.5, 0]]).expand(weights.shape))
+
+
+@pytest.mark.parametrize("shape", [(1, 1, 1, 5), (2, 1, 3, 1), (1, 4, 1, 5), (2, 4, 3, 5)])
+def test_mask_sizes_of_one_are_repeated(shape: tuple[int, ...]) -> None:
+    mask = torch.rand(shape, generator=torch.Generator().manual_seed(0)) < 0.5
+    wanted = torch.zeros(2, 4, 3, 5).masked_fill(~mask.expand(2, 4, 3, 5), -1e30).softmax(-1)
+    wanted = wanted.masked_fill(~mask.expand(2, 4, 3, 5), 0.0)
+    torch.testing.assert_close(masked_softmax(torch.zeros(2, 4, 3, 5), mask=mask), wanted)
+
+
+@pytest.mark.parametrize(
+    ("mask", "message"),
+    [
+        (torch.ones(3, 5), "mask: got torch.float32 values; expected booleans, True = may attend"),
+        (torch.ones(3, 5, dtype=torch.uint8), "mask: got torch.uint8 values; expected booleans, True = may attend"),
+        (np.ones((3, 5)), "mask: got torch.float64 values; expected booleans, True = may attend"),
+        (
+            torch.ones(5, 3, dtype=torch.bool),
+            "mask: got shape (5, 3); expected (3, 5) or (2, 4, 3, 5), where sizes of 1 are repeated",
+        ),
+        (
+            torch.ones(2, 3, 5, dtype=torch.bool),
+            "mask: got shape (2, 3, 5); expected (3, 5) or (2, 4, 3, 5), where sizes of 1 are repeated",
+        ),
+        (
+            torch.ones(2, 2, 3, 5, dtype=torch.bool),
+            "mask: got shape (2, 2, 3, 5); expected (3, 5) or (2, 4, 3, 5), where sizes of 1 are repeated",
+        ),
+        ([[True], [True, False]], "mask: got [[true], [true, false]]; expected booleans, True = may attend"),
+    ],
+    ids=str,
+)
+def test_wrong_masks(mask: Any, message: str) -> None:
+    with pytest.raises(InputError) as error:
+        masked_softmax(torch.zeros(2, 4, 3, 5), mask=mask)
+    assert str(error.value) == message
+
+
+def test_unknown_empty_row() -> None:
+    with pytest.raises(InputError) as error:
+        masked_softmax(torch.zeros(1, 2), empty_row="zeros")  # type: ignore[arg-type]
+    assert str(error.value) == 'empty_row: got "zeros"; expected one of zero, uniform, nan, error'
+
+
+def test_nothing_masked_is_none() -> None:
+    assert valid_mask((2, 3, 4)) is None
