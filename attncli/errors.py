@@ -1,7 +1,8 @@
-"""What is wrong with the user's input, said so that it can be mended: where, what was got, what is expected, the cure."""
+"""What is wrong with the user's input, so that it can be mended: where, what was got, what is expected, the cure."""
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -16,6 +17,7 @@ class Problem:
     message: str
     path: Path = ()
     where: str = ""
+    at_key: bool = False  # the key itself is wrong, not its value
 
     def __str__(self) -> str:
         return ": ".join(part for part in (self.where, dotted(self.path), self.message) if part)
@@ -68,3 +70,37 @@ def did_you_mean(word: object, known: Iterable[str]) -> str:
     names = list(known)
     near = difflib.get_close_matches(str(word), names, n=1)
     return f"did you mean `{near[0]}`?" if near else "known: " + ", ".join(names)
+
+
+@contextmanager
+def below(*prefix: str | int) -> Iterator[None]:
+    """Put the paths of an InputError raised inside below `prefix`."""
+    try:
+        yield
+    except InputError as error:
+        raise error.under(*prefix) from error
+
+
+class Collector:
+    """Gathers the problems of independent steps, so that all are reported at once.
+
+    with collector.under("data", "queries"):
+        ...                     # an InputError in here is kept, its paths below data.queries
+    collector.check()           # raises one InputError with all that were kept
+    """
+
+    def __init__(self) -> None:
+        self.problems: list[Problem] = []
+
+    @contextmanager
+    def under(self, *prefix: str | int) -> Iterator[None]:
+        """Keep the problems of an InputError raised inside."""
+        try:
+            yield
+        except InputError as error:
+            self.problems.extend(error.under(*prefix).problems)
+
+    def check(self) -> None:
+        """Raise what was kept, if anything."""
+        if self.problems:
+            raise InputError(self.problems)

@@ -1,5 +1,6 @@
 """One YAML file as plain data, which remembers for every value the line and column it came from."""
 
+import difflib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -7,7 +8,6 @@ from typing import Any
 
 import yaml
 
-from attncli import errors
 from attncli.config.nodes import check_nodes, mark_text, position
 from attncli.config.overrides import Override, apply_overrides
 from attncli.config.yaml_loader import Loader
@@ -27,14 +27,18 @@ class Document:
     def locate(self, problem: Problem) -> Problem:
         """The problem with `file:line:column`, or with the override that caused it."""
         for override in reversed(self.overrides):
-            if override.path[: len(problem.path)] == problem.path or override.path == problem.path[: len(override.path)]:
+            if (
+                override.path[: len(problem.path)] == problem.path
+                or override.path == problem.path[: len(override.path)]
+            ):
                 return replace(problem, where=f"{self.path}: {override.text}")
-        line, column = position(self.root, problem.path)
+        line, column = position(self.root, problem.path, problem.at_key)
         return replace(problem, where=f"{self.path}:{line}:{column}")
 
     def located(self, error: InputError) -> InputError:
-        """The error with all its problems located."""
-        return InputError(problem if problem.where else self.locate(problem) for problem in error.problems)
+        """The error with all its problems located, in the order of the file."""
+        problems = [problem if problem.where else self.locate(problem) for problem in error.problems]
+        return InputError(sorted(problems, key=_order))
 
 
 def read_document(path: Path, overrides: Sequence[Override] = ()) -> Document:
@@ -60,6 +64,12 @@ def read_document(path: Path, overrides: Sequence[Override] = ()) -> Document:
     return Document(path, data, root, overrides, problems)
 
 
+def _order(problem: Problem) -> tuple[int, int]:
+    """Line and column; overrides, which have none, come last."""
+    numbers = problem.where.rsplit(":", 2)[1:]
+    return (int(numbers[0]), int(numbers[1])) if all(n.isdigit() for n in numbers) and len(numbers) == 2 else (10**9, 0)
+
+
 def _text(path: Path) -> str:
     try:
         return path.read_text(encoding="utf-8-sig")
@@ -78,8 +88,8 @@ def _not_found(path: Path) -> str:
     name = path.stem
     if name in builtin_names():
         return f"no such file; `attncli init {name}` copies the built-in experiment of this name"
-    near = [other.name for other in sorted(path.parent.glob("*.y*ml"))] if path.parent.is_dir() else []
-    cure = errors.did_you_mean(path.name, near) if near else "`attncli init` lists experiments to start from"
+    near = difflib.get_close_matches(path.name, [other.name for other in path.parent.glob("*.y*ml")], n=1)
+    cure = f"did you mean `{path.parent / near[0]}`?" if near else "`attncli init` lists experiments to start from"
     return f"no such file; {cure}"
 
 

@@ -23,7 +23,9 @@ def study_of(document: Document, known: Mapping[str, Any]) -> str:
     data = document.data
     if not isinstance(data, dict):
         expected = "expected an experiment: a mapping with `data` and `scorers`"
-        raise document.located(InputError.of(errors.got(data, expected, "`attncli init` lists experiments to start from")))
+        raise document.located(
+            InputError.of(errors.got(data, expected, "`attncli init` lists experiments to start from"))
+        )
     study = data.get("study", "attention")
     if not isinstance(study, str) or study not in known:
         message = errors.got(study, "unknown study", errors.did_you_mean(study, known))

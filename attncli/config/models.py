@@ -1,7 +1,7 @@
 """What every experiment may say: the base of all models, and the keys that all studies share."""
 
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_args
 
 from pydantic import (
     AfterValidator,
@@ -15,10 +15,15 @@ from pydantic import (
     model_validator,
 )
 from pydantic_core import InitErrorDetails, PydanticCustomError
+from pydantic_core.core_schema import ErrorType
 
 from attncli import errors
 
 DType = Literal["float16", "bfloat16", "float32", "float64"]
+
+
+UNKNOWN_KEY = "unknown key"
+PYDANTIC_ERRORS = get_args(ErrorType)
 
 
 class Model(BaseModel):
@@ -33,15 +38,16 @@ class Model(BaseModel):
             return handler(data)
         except ValidationError as error:
             known = [field.alias or name for name, field in cls.model_fields.items()]
-            raise ValidationError.from_exception_data(cls.__name__, [_detail(each, known) for each in error.errors()])
+            details = [_detail(each, known) for each in error.errors()]
+            raise ValidationError.from_exception_data(cls.__name__, details) from None
 
 
 def _detail(error: Any, known: list[str]) -> InitErrorDetails:
     kind: Any = error["type"]
     if kind == "extra_forbidden" and len(error["loc"]) == 1:
-        kind = problem("unknown key", cure=errors.did_you_mean(error["loc"][0], known))
-    elif "problem" in error.get("ctx", {}) or kind == "problem":
-        kind = PydanticCustomError("problem", "{expected}", error["ctx"])
+        kind = problem(UNKNOWN_KEY, cure=errors.did_you_mean(error["loc"][0], known))
+    elif kind not in PYDANTIC_ERRORS:
+        kind = PydanticCustomError(kind, "{expected}", error.get("ctx") or {"expected": error["msg"]})
     return InitErrorDetails(type=kind, loc=error["loc"], input=error["input"], ctx=error.get("ctx", {}))
 
 
@@ -70,9 +76,8 @@ Name = Annotated[str, StringConstraints(min_length=1, max_length=80), AfterValid
 
 
 class Experiment(Model):
-    """The keys that experiments of every study have."""
+    """The keys that experiments of every study have, beside `study` itself."""
 
-    study: str
     name: Annotated[Name, Field(description="the run goes to outputs/<name>/; default: the file's name")]
     seed: Annotated[int, Field(ge=0, lt=2**63)] = 0
     device: Annotated[str, Field(pattern=r"^(auto|cpu|cuda(:\d+)?|mps)$")] = "auto"

@@ -12,7 +12,9 @@ def nested_numbers(value: Any) -> Any:
     """Numbers in nested lists of equal lengths, at least two levels deep."""
     _check_regular(value, [])
     if not isinstance(value[0], list):
-        raise problem("expected lists within lists: one inner list per row", cure=f"for one row write [{errors.show(value)}]")
+        raise problem(
+            "expected lists within lists: one inner list per row", cure=f"for one row write [{errors.show(value)}]"
+        )
     return value
 
 
@@ -28,7 +30,9 @@ def _check_regular(value: Any, place: list[str | int]) -> tuple[int, ...]:
     for index, item in enumerate(value[1:], start=1):
         sizes = _check_regular(item, [*place, index])
         if sizes != first:
-            raise problem(f"got sizes {list(sizes)} beside {list(first)}; expected rows of equal length", under=[*place, index])
+            raise problem(
+                f"got sizes {list(sizes)} beside {list(first)}; expected rows of equal length", under=[*place, index]
+            )
     return (len(value), *first)
 
 

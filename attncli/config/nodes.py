@@ -29,7 +29,7 @@ def check_nodes(loader: Loader, root: yaml.Node, path: Path) -> list[Problem]:
             if isinstance(node, yaml.MappingNode):
                 problems.extend(_repeated_keys(node, place, path))
                 loader.flatten_mapping(node)
-            below = (visit(child, (*place, key), (*above, id(node))) for key, child in _children(node))
+            below = (visit(child, (*place, key), (*above, id(node))) for key, _, child in _children(node))
             sizes[id(node)] = 1 + sum(below)
         if sizes[id(node)] > MOST_VALUES:
             message = f"more than {MOST_VALUES} values with aliases expanded; put large tensors into a file"
@@ -40,16 +40,16 @@ def check_nodes(loader: Loader, root: yaml.Node, path: Path) -> list[Problem]:
     return problems
 
 
-def position(node: yaml.Node | None, path: errors.Path) -> tuple[int, int]:
-    """Line and column, from 1, of the deepest part of `path` that the file has."""
-    if node is None:
-        return 1, 1
-    for key in path:
-        child = next((child for name, child in reversed(list(_children(node))) if name == key), None)
-        if child is None:
+def position(node: yaml.Node | None, path: errors.Path, at_key: bool = False) -> tuple[int, int]:
+    """Line and column, from 1, of the deepest part of `path` that the file has, or of its key."""
+    mark = node.start_mark if node is not None else None
+    for step in path:
+        found = [(key, child) for name, key, child in _children(node) if name == step]
+        if not found:
             break
-        node = child
-    return node.start_mark.line + 1, node.start_mark.column + 1
+        key, node = found[-1]  # of a key that stands twice the last wins; merged pairs come first
+        mark = key.start_mark if at_key else node.start_mark
+    return (mark.line + 1, mark.column + 1) if mark is not None else (1, 1)
 
 
 def mark_text(path: Path, mark: yaml.Mark) -> str:
@@ -57,13 +57,13 @@ def mark_text(path: Path, mark: yaml.Mark) -> str:
     return f"{path}:{mark.line + 1}:{mark.column + 1}"
 
 
-def _children(node: yaml.Node) -> Iterator[tuple[str | int, yaml.Node]]:
-    """Values with their keys; of a key that stands twice the last wins, so that merged pairs, which come first, lose."""
+def _children(node: yaml.Node | None) -> Iterator[tuple[str | int, yaml.Node, yaml.Node]]:
+    """Name, node of the key (of an entry of a list the entry itself) and node of the value."""
     if isinstance(node, yaml.SequenceNode):
-        yield from enumerate(node.value)
+        yield from ((index, child, child) for index, child in enumerate(node.value))
     elif isinstance(node, yaml.MappingNode):
         for key, value in node.value:
-            yield str(key.value), value
+            yield str(key.value), key, value
 
 
 def _repeated_keys(node: yaml.MappingNode, place: errors.Path, path: Path) -> Iterator[Problem]:

@@ -31,7 +31,7 @@ def parse_override(assignment: str) -> Override:
     if not equals:
         raise InputError.of(f"got {errors.show(assignment)}; expected key=value, for instance seed=1", where=text)
     try:
-        return Override(_parse_path(target.strip()), yaml.load(value, Loader), text)  # noqa: S506 - a safe loader
+        return Override(_parse_path(target.strip()), yaml.load(value, Loader), text)
     except yaml.YAMLError as error:
         raise InputError.of(f"the value is not YAML: {' '.join(str(error).split())}", where=text) from error
     except ValueError as error:
@@ -86,4 +86,6 @@ def _step(target: Any, key: str | int, place: errors.Path) -> Any:
             return target[key]
         raise LookupError(f"{dotted(place)}: got index {key}; the config has {len(target)} there, counted from 0")
     kind = "a list" if isinstance(target, list) else "a mapping" if isinstance(target, dict) else errors.show(target)
-    raise LookupError(f"{dotted(place)}: the config has {kind} there; expected {'a list' if isinstance(key, int) else 'a mapping'}")
+    raise LookupError(
+        f"{dotted(place)}: the config has {kind} there; expected {'a list' if isinstance(key, int) else 'a mapping'}"
+    )

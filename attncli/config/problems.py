@@ -6,8 +6,10 @@ from typing import Any
 from pydantic import ValidationError
 
 from attncli import errors
+from attncli.config.models import UNKNOWN_KEY
 from attncli.config.scorer_entries import explain_scorer
-from attncli.config.tensors import LENGTHS, explain_tensor
+from attncli.config.nested import LENGTHS
+from attncli.config.tensors import explain_tensor
 from attncli.errors import Problem
 
 EXPECTED: dict[str, str] = {
@@ -45,13 +47,15 @@ def problems_of(error: ValidationError, data: Any, scorers: Sequence[str]) -> li
 
 
 def _path(error: Mapping[str, Any], data: Any) -> errors.Path:
-    """The error's place in the YAML: pydantic's `loc` without the names of union branches, which are not in the data."""
+    """The error's place in the YAML: pydantic's `loc` without the names of union branches, which the data has not."""
     path: list[str | int] = []
-    for position, key in enumerate(error["loc"]):
-        last = position == len(error["loc"]) - 1
+    for index, key in enumerate(error["loc"]):
+        last = index == len(error["loc"]) - 1
         if isinstance(key, str) and key.startswith("<"):
             continue
-        if (isinstance(data, dict) and key in data) or (isinstance(data, list) and isinstance(key, int) and key < len(data)):
+        if (isinstance(data, dict) and key in data) or (
+            isinstance(data, list) and isinstance(key, int) and key < len(data)
+        ):
             path.append(key)
             data = data[key]
         elif last and error["type"] == "missing":
@@ -63,7 +67,8 @@ def _problem(path: errors.Path, found: Sequence[Mapping[str, Any]], scorers: Seq
     first = found[0]
     kind, value = first["type"], first["input"]
     if kind == "problem":
-        return Problem(_own_message(first, path), path)
+        message = _own_message(first, path)
+        return Problem(message, path, at_key=message.startswith(UNKNOWN_KEY))
     if kind in EXPLAINED:
         below, message = EXPLAINED[kind](value, scorers)
         return Problem(message, (*path, *below))
@@ -78,7 +83,7 @@ def _problem(path: errors.Path, found: Sequence[Mapping[str, Any]], scorers: Seq
 def _own_message(error: Mapping[str, Any], path: errors.Path) -> str:
     context = error["ctx"]
     message: str = context["expected"]
-    if not message.startswith("got ") and message != "unknown key":
+    if not message.startswith("got ") and message != UNKNOWN_KEY:
         message = errors.got(error["input"], message)
     return "; ".join(part for part in (message, context["cure"]) if part)
 
@@ -87,7 +92,8 @@ def _expected(error: Mapping[str, Any]) -> str:
     context = error.get("ctx", {})
     if error["type"] not in EXPECTED:
         return str(error["msg"])
-    return EXPECTED[error["type"]].format_map(context).replace("'", "")
+    words = EXPECTED[error["type"]].format_map(context).replace("'", "")
+    return words.replace("True", "true").replace("False", "false")
 
 
 def _cure(kind: str, value: Any) -> str:

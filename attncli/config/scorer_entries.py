@@ -22,7 +22,6 @@ from pydantic_core import CoreSchema
 from attncli import errors
 from attncli.config.models import FileName, Model, Name, problem
 
-
 CUSTOM = r"^[A-Za-z_][\w.]*:[A-Za-z_]\w*$"
 
 
@@ -88,7 +87,7 @@ class EntriesOf:
     def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
         branches = [Annotated[entry_model(name, cls), Tag(f"<{name}>")] for name, cls in self.scorers.items()]
         custom = Annotated[CustomEntry, WrapValidator(self._custom), Tag("<module:Class>")]
-        union = Union[tuple([*branches, custom])]  # noqa: UP007 - made at run time
+        union: Any = Union[(*branches, custom)]  # noqa: UP007 - made at run time
         choice = Discriminator(self._branch, custom_error_type="scorer_kind", custom_error_message="not a scorer")
         return handler.generate_schema(Annotated[union, choice])
 

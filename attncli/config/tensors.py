@@ -2,12 +2,12 @@
 
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, Discriminator, Field, NonNegativeFloat, PositiveFloat, Tag, model_validator
+from pydantic import AfterValidator, Discriminator, Field, NonNegativeFloat, Tag, model_validator
 from pydantic.json_schema import WithJsonSchema
 
 from attncli import errors
 from attncli.config.models import FileName, Model, problem
-from attncli.config.nested import LENGTHS, nested_lengths, nested_numbers, nested_words
+from attncli.config.nested import nested_lengths, nested_numbers, nested_words
 
 TENSOR = "expected {shape: [...], fill: ...}, {file: ...} or nested lists of numbers"
 
@@ -70,7 +70,7 @@ class StudentTFill(Model):
 
     shape: Shape
     fill: Literal["student_t"]
-    df: Annotated[PositiveFloat, Field(allow_inf_nan=False)]
+    df: Annotated[float, Field(ge=0.1, allow_inf_nan=False)]
 
 
 class CorrelatedFill(Model):

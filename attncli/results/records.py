@@ -33,7 +33,8 @@ class ScorerRun:
     """What one scorer made of the inputs.
 
     `stages` holds, in the order of the work, `scores`, `capped` (with softcap), `weights` (before dropout), `dropped`
-    (the weights after dropout, where it is active) and `output`; each (b, n, m) or (b, heads, n, m), `output` (..., n, v).
+    (the weights after dropout, where it is active) and `output`; each (b, n, m) or (b, heads, n, m), `output` with v in
+    place of m.
     """
 
     label: str
@@ -48,7 +49,11 @@ class ScorerRun:
 
 @dataclass(frozen=True)
 class AttentionResult:
-    """Several scorers on one set of inputs. `inputs` has `queries`, `keys`, `values` and `valid`, leading axes repeated."""
+    """Several scorers on one set of inputs.
+
+    `inputs` has `queries`, `keys`, `values` and `valid`, leading axes repeated, and `valid_lens` and `mask` where they
+    came from files.
+    """
 
     inputs: Mapping[str, Tensor]
     runs: Sequence[ScorerRun]

@@ -33,7 +33,7 @@ def tiled_additive(queries: Tensor, keys: Tensor, w_v: Tensor) -> Tensor:
     The textbook form holds all n x m x h hidden units at once; a tile holds them for a few queries and keys of one
     batch element, so that memory beside the scores (..., n, m) does not grow with any size.
     """
-    leading = torch.broadcast_tensors(queries[..., 0, 0], keys[..., 0, 0])[0].shape  # broadcast_shapes loads sympy
+    leading = (queries[..., 0, 0] + keys[..., 0, 0]).shape  # torch.broadcast_shapes would load sympy
     n, m, h = queries.shape[-2], keys.shape[-2], queries.shape[-1]
     queries = queries.expand(*leading, n, h).reshape(-1, n, h)  # b n h
     keys = keys.expand(*leading, m, h).reshape(-1, m, h)  # b m h

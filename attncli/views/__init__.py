@@ -1,1 +1,11 @@
-"""Results as rich tables and as matplotlib figures; they only read."""
+"""Results as rich tables and as matplotlib figures; they only read. One view for each study."""
+
+import importlib
+from types import ModuleType
+
+VIEWS = {"attention": "attncli.views.attention"}
+
+
+def load_view(study: str) -> ModuleType:
+    """The module of a study's view, with `tables(result, ...)` and `pictures(result)`."""
+    return importlib.import_module(VIEWS[study])

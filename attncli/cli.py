@@ -1,0 +1,76 @@
+"""The command line: its table of contents, and the one place where errors are shown."""
+
+import os
+import sys
+from typing import Annotated, Any
+
+import typer
+from typer.core import TyperGroup
+
+from attncli import __version__
+from attncli.commands.check import check
+from attncli.commands.init import init
+from attncli.commands.run import run
+from attncli.commands.schema import schema
+from attncli.commands.scorers import scorers
+from attncli.errors import InputError
+
+WRONG_INPUT, INTERRUPTED = 2, 130
+
+
+class Cli(TyperGroup):
+    """Shows errors of the user's input as lines on stderr; what is not caught here is a bug, and its traceback helps."""
+
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            return super().invoke(ctx)
+        except InputError as error:
+            _fail(error)
+        except MemoryError:
+            _fail("the memory was not enough; use fewer queries, keys or batch elements")
+        except BrokenPipeError:  # `attncli run ... | head`: the work is done, nobody reads on
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            raise typer.Exit(0) from None
+        except KeyboardInterrupt:
+            typer.echo("interrupted; no unfinished run folder is left", err=True)
+            raise typer.Exit(INTERRUPTED) from None
+
+
+def _fail(error: object) -> None:
+    typer.echo(f"{error}", err=True)
+    raise typer.Exit(WRONG_INPUT) from None
+
+
+app = typer.Typer(
+    cls=Cli,
+    name="attncli",
+    help="A laboratory for attention scoring functions: same tensors, same mask, what differs?",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"attncli {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def main(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
+    """A laboratory for attention scoring functions: same tensors, same mask, what differs?"""
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="replace")  # a token that the terminal cannot show must not end a run
+
+
+app.command()(run)
+app.command()(scorers)
+app.command()(check)
+app.command()(init)
+app.command()(schema)

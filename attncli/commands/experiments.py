@@ -1,0 +1,124 @@
+"""The steps that commands share: load experiments, run one into its folder, show it. Imported inside functions only."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from rich.console import Console
+
+from attncli.commands.progress import Shown
+from attncli.config.document import Document, read_document
+from attncli.config.loading import study_of, validate
+from attncli.config.overrides import Override
+from attncli.errors import Collector, InputError
+from attncli.results.provenance import provenance
+from attncli.results.run_folder import check_out, new_folder
+from attncli.results.saving import save_run
+from attncli.studies import STUDIES, load_study
+from attncli.studies.progress import Silent
+from attncli.views import load_view
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """An experiment whose YAML is valid."""
+
+    document: Document
+    study: ModuleType
+    options: Any
+
+
+@dataclass(frozen=True)
+class Finished:
+    """A run in its folder; `content` is that of its results.json."""
+
+    study: str
+    result: Any
+    content: dict[str, Any]
+    folder: Path
+
+
+def check_out_for(configs: Sequence[Path], out: Path | None, overwrite: bool) -> None:
+    """Refuse an --out that cannot take these experiments, before any work."""
+    if out is None:
+        return
+    if len(configs) > 1:
+        raise InputError.of(
+            f'got "{out}" for {len(configs)} experiments; expected one; run them one by one', where="--out"
+        )
+    check_out(out, overwrite)
+
+
+def load_experiments(configs: Sequence[Path], overrides: Sequence[Override]) -> list[Loaded]:
+    """Read and check all experiments; every problem of every file is reported before anything runs."""
+    collector, experiments = Collector(), []
+    for path in configs:
+        with collector.under():
+            experiments.append(load_experiment(path, overrides))
+    collector.check()
+    if len(experiments) > 1:  # a single one is checked by running it
+        for experiment in experiments:
+            with collector.under():
+                check(experiment)
+        collector.check()
+    return experiments
+
+
+def load_experiment(path: Path, overrides: Sequence[Override]) -> Loaded:
+    """Read and validate the YAML of one experiment."""
+    document = read_document(path, overrides)
+    study = load_study(study_of(document, STUDIES))
+    return Loaded(document, study, validate(document, study.OPTIONS, study.SCORERS))
+
+
+def check(experiment: Loaded) -> None:
+    """Everything that a run would refuse, with its place in the file."""
+    try:
+        experiment.study.prepare(experiment.options, Silent())
+    except InputError as error:
+        raise experiment.document.located(error) from error
+
+
+def run_experiment(experiment: Loaded, out: Path | None, overwrite: bool, *, pictures: bool, quiet: bool) -> Finished:
+    """Run one experiment into a new folder."""
+    started = datetime.now().astimezone()
+    options, study = experiment.options, experiment.study
+    try:
+        with Shown(options.name, quiet).running() as progress:
+            prepared = study.prepare(options, progress)
+            with new_folder(options.name, out, overwrite, started) as folder:
+                result = study.run(prepared, progress)
+                view = load_view(options.study)
+                progress.step(1, 1, "writing the run folder")
+                head = provenance(options.study, options.name, options.seed, prepared.device, started)
+                content = save_run(
+                    folder.path, result, config_of(options), head, view.pictures(result) if pictures else {}
+                )
+    except InputError as error:
+        raise experiment.document.located(error) from error
+    return Finished(options.study, result, content, folder.place)
+
+
+def config_of(options: Any) -> dict[str, Any]:
+    """The options as YAML data, everything that was left out written down."""
+    data = options.model_dump(mode="json", by_alias=True, exclude_none=True, serialize_as_any=True)
+    return {"study": options.study, **data}
+
+
+def show(finished: Finished, full: bool) -> None:
+    """Print the tables, and where everything is."""
+    console = Console()
+    folder = shortest(finished.folder)
+    csv = str(folder / "weights.csv") if "weights.csv" in finished.content["files"] else None
+    for table in load_view(finished.study).tables(finished.result, width=console.width, full=full, csv=csv):
+        console.print(table)
+    files = " ".join(finished.content["files"])
+    console.print(f"{folder}/\n  {files}", markup=False, highlight=False)
+
+
+def shortest(path: Path) -> Path:
+    """Relative to the working directory where it is inside."""
+    return path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path

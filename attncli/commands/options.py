@@ -1,0 +1,35 @@
+"""Options that several commands share, under one name and with one help text each."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from attncli.config.overrides import Override, parse_override
+from attncli.errors import Collector
+
+Configs = Annotated[list[Path], typer.Argument(metavar="CONFIG...", help="YAML files of experiments.")]
+Sets = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="KEY=VALUE", help="Change a key of the config, such as scorers[0].num_hiddens=16."),
+]
+Out = Annotated[Path | None, typer.Option("--out", metavar="DIR", help="The run folder; must be new or empty.")]
+Overwrite = Annotated[bool, typer.Option("--overwrite", help="Let --out replace an earlier run.")]
+Seed = Annotated[int | None, typer.Option("--seed", help="Change the seed.")]
+Device = Annotated[str | None, typer.Option("--device", help="auto, cpu, cuda, cuda:N or mps.")]
+DType = Annotated[str | None, typer.Option("--dtype", help="float16, bfloat16, float32 or float64.")]
+NoPlots = Annotated[bool, typer.Option("--no-plots", help="Draw no pictures.")]
+Json = Annotated[bool, typer.Option("--json", help="Print results.json and nothing else.")]
+Quiet = Annotated[bool, typer.Option("--quiet", help="Print nothing but warnings and errors.")]
+Full = Annotated[bool, typer.Option("--full", help="Print whole tables.")]
+
+
+def overrides_of(sets: list[str] | None, **shortcuts: int | str | None) -> list[Override]:
+    """What --set, and shortcuts such as seed=3 for --seed 3, change; the shortcuts win."""
+    collector, overrides = Collector(), []
+    for assignment in sets or []:
+        with collector.under():
+            overrides.append(parse_override(assignment))
+    collector.check()
+    given = {key: value for key, value in shortcuts.items() if value is not None}
+    return overrides + [Override((key,), value, f"--{key} {value}") for key, value in given.items()]

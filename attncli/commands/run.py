@@ -1,0 +1,47 @@
+"""`attncli run`: experiments of any study, from YAML files to tables, pictures and run folders."""
+
+from attncli.commands.options import (
+    Configs,
+    Device,
+    DType,
+    Full,
+    Json,
+    NoPlots,
+    Out,
+    Overwrite,
+    Quiet,
+    Seed,
+    Sets,
+    overrides_of,
+)
+
+
+def run(
+    configs: Configs,
+    sets: Sets = None,
+    out: Out = None,
+    overwrite: Overwrite = False,
+    seed: Seed = None,
+    device: Device = None,
+    dtype: DType = None,
+    no_plots: NoPlots = False,
+    json: Json = False,
+    quiet: Quiet = False,
+    full: Full = False,
+) -> None:
+    """Run experiments: print tables, draw pictures, and keep a run folder of each."""
+    from attncli.commands.experiments import check_out_for, load_experiments, run_experiment, show
+
+    overrides = overrides_of(sets, seed=seed, device=device, dtype=dtype)
+    check_out_for(configs, out, overwrite)
+    experiments = load_experiments(configs, overrides)
+    contents = []
+    for experiment in experiments:
+        finished = run_experiment(experiment, out, overwrite, pictures=not no_plots, quiet=quiet or json)
+        contents.append(finished.content)
+        if not (quiet or json):
+            show(finished, full)
+    if json:
+        from attncli.results.saving import to_json
+
+        print(to_json(contents[0] if len(contents) == 1 else contents), end="")  # noqa: T201 - what --json is for

@@ -1,0 +1,181 @@
+"""From a config to the tensors of an experiment."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from attncli.attention import valid_mask
+from attncli.config.tensors import CorrelatedFill, Data, FileTensor, Mask, NormalFill, TokenNames
+from attncli.errors import Collector, InputError
+from attncli.inputs.files import read_tensor
+from attncli.inputs.fills import fill
+from attncli.inputs.masks import build_lengths, build_mask
+from attncli.inputs.seeding import generator
+from attncli.inputs.shapes import Shapes, common_leading
+
+ROLES = ("queries", "keys", "values")
+Sources = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """Queries (b, ..., n, q), keys (b, ..., m, k) and values (b, ..., m, v), leading axes repeated, on one device.
+
+    `valid` is boolean and broadcastable to (b, ..., n, m), None where nothing is masked; `valid_lens` and `mask_file`
+    are what it was made from, as given.
+    """
+
+    queries: Tensor
+    keys: Tensor
+    values: Tensor
+    valid: Tensor | None
+    valid_lens: Tensor | None
+    mask_file: Tensor | None
+
+    @property
+    def scores_shape(self) -> tuple[int, ...]:
+        """(b, ..., n, m)."""
+        return (*self.queries.shape[:-1], self.keys.shape[-2])
+
+
+def build_inputs(
+    data: Data,
+    mask: Mask,
+    tokens: TokenNames,
+    *,
+    seed: int,
+    dtype: torch.dtype,
+    device: torch.device,
+    check_size: Callable[[Shapes], None] = lambda shapes: None,
+) -> Inputs:
+    """Read or make the tensors of a config.
+
+    `check_size` is given the shapes of queries, keys and values, leading axes repeated, before anything is drawn, and
+    may refuse them.
+
+    Raises:
+        InputError: everything that does not fit, with paths from the top of the YAML.
+    """
+    collector = Collector()
+    given = _read_all(data, collector)
+    sources = _in_order(_sources(data, given))
+    shapes = _shapes(sources, given)
+    with collector.under("data"):
+        leading = common_leading(shapes)
+    collector.check()
+    full = {role: (*leading, *shapes[role][-2:]) for role in ROLES}
+    check_size(full)
+    lengths, valid, mask_file = _build_valid(data, mask, (*full["queries"][:-1], full["keys"][-2]), seed, collector)
+    for role in ("queries", "keys"):
+        with collector.under("tokens", role):
+            _check_tokens(getattr(tokens, role), full[role])
+    collector.check()
+    drawn = _draw(sources, given, seed, dtype)
+    tensors = {role: drawn[role].expand(full[role]).to(device) for role in ROLES}
+    return Inputs(**tensors, valid=None if valid is None else valid.to(device), valid_lens=lengths, mask_file=mask_file)
+
+
+def _read_all(data: Data, collector: Collector) -> dict[str, Tensor]:
+    """The tensors that stand in files or are written out; the others are drawn."""
+    given = {}
+    for role in ROLES:
+        source = getattr(data, role)
+        with collector.under("data", role):
+            if isinstance(source, FileTensor):
+                given[role] = _rows(read_tensor(Path(source.file), source.tensor))
+            elif isinstance(source, list):
+                given[role] = torch.tensor(source, dtype=torch.float64)
+    collector.check()
+    return given
+
+
+def _rows(tensor: Tensor) -> Tensor:
+    if tensor.ndim < 2 or 0 in tensor.shape:
+        expected = "expected at least two axes, rows and features, none of size 0"
+        raise InputError.of(f"got a tensor of shape {list(tensor.shape)}; {expected}", ["file"])
+    return tensor
+
+
+def _sources(data: Data, given: Mapping[str, Tensor]) -> Sources:
+    """All three sources; values that are left out are drawn like the keys, or normal where the keys are not drawn."""
+    values: Any = data.values
+    if values is None:
+        values = NormalFill(shape=list(given["keys"].shape)) if "keys" in given else data.keys
+    return {"queries": data.queries, "keys": data.keys, "values": values}
+
+
+def _in_order(sources: Sources) -> Sources:
+    """The sources so that each comes after the one it is correlated with."""
+    ordered: dict[str, Any] = {}
+    while len(ordered) < len(sources):
+        waiting = {role: source for role, source in sources.items() if role not in ordered}
+        ready = {
+            role: source
+            for role, source in waiting.items()
+            if not isinstance(source, CorrelatedFill) or source.source in ordered
+        }
+        if not ready:
+            role = next(iter(waiting))
+            message = f"got {waiting[role].source}, which depends on {role} in turn; expected a tensor that does not"
+            raise InputError.of(message, ["data", role, "with"])
+        ordered |= ready
+    return ordered
+
+
+def _shapes(sources: Sources, given: Mapping[str, Tensor]) -> dict[str, tuple[int, ...]]:
+    shapes: dict[str, tuple[int, ...]] = {}
+    for role, source in sources.items():
+        if role in given:
+            shapes[role] = tuple(given[role].shape)
+        elif isinstance(source, CorrelatedFill):
+            shapes[role] = _correlated_shape(role, source, shapes[source.source])
+        else:
+            shapes[role] = tuple(source.shape)
+    return {role: shapes[role] for role in ROLES}
+
+
+def _correlated_shape(role: str, source: CorrelatedFill, other: tuple[int, ...]) -> tuple[int, ...]:
+    if source.shape is None:
+        return other
+    shape = tuple(source.shape)
+    if len(shape) < len(other) or any(a not in (1, b) for a, b in zip(reversed(other), reversed(shape), strict=False)):
+        message = f"got {source.shape}, correlated with {source.source} of shape {list(other)}; expected the same shape"
+        raise InputError.of(f"{message}; leave out `shape` to take it over", ["data", role, "shape"])
+    return shape
+
+
+def _build_valid(
+    data: Data, mask: Mask, shape: tuple[int, ...], seed: int, collector: Collector
+) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
+    """The valid lengths, the joined mask, and the mask as it stands in its file."""
+    lengths = joined = in_file = None
+    with collector.under("data"):
+        lengths = build_lengths(data.valid_lens, shape, seed)
+    with collector.under("mask"):
+        joined, in_file = build_mask(mask, shape)
+    return lengths, valid_mask(shape, lengths, joined), in_file
+
+
+def _check_tokens(names: Sequence[Any] | None, shape: tuple[int, ...]) -> None:
+    """One name per row for every batch element that has a list of its own."""
+    if names is None:
+        return
+    nested = any(isinstance(name, list) for name in names)
+    if nested and len(names) != shape[0]:
+        raise InputError.of(f"got {len(names)} lists; expected {shape[0]}, one per batch element, or a single list")
+    for index, row in enumerate(names if nested else [names]):
+        if len(row) != shape[-2]:
+            raise InputError.of(f"got {len(row)} names; expected {shape[-2]}", [index] if nested else [])
+
+
+def _draw(sources: Sources, given: Mapping[str, Tensor], seed: int, dtype: torch.dtype) -> dict[str, Tensor]:
+    """All tensors in `dtype`; what is correlated sees the other tensor as it is used, rounded to `dtype`."""
+    tensors: dict[str, Tensor] = {}
+    for role, source in sources.items():
+        made = given[role] if role in given else fill(source, generator(seed, f"data.{role}"), tensors)
+        tensors[role] = made.to(dtype)
+    return tensors

@@ -1,0 +1,64 @@
+"""Tensors that are made, not read. All are drawn in float64 and rounded later, so that a dtype changes no draw."""
+
+import math
+from collections.abc import Mapping
+
+import torch
+from torch import Generator, Tensor
+
+from attncli.config.models import Model
+from attncli.config.tensors import (
+    ConstantFill,
+    CorrelatedFill,
+    NormalFill,
+    PlainFill,
+    StudentTFill,
+    UniformFill,
+)
+
+
+def fill(source: Model, generator: Generator, others: Mapping[str, Tensor]) -> Tensor:
+    """The float64 tensor of a fill; `others` has the tensors made already, for `correlated`."""
+    match source:
+        case NormalFill():
+            return source.mean + source.std * _normal(source.shape, generator)
+        case UniformFill():
+            return source.low + (source.high - source.low) * _uniform(source.shape, generator)
+        case ConstantFill():
+            return torch.full(source.shape, source.value, dtype=torch.float64)
+        case StudentTFill():
+            return _student_t(source.shape, source.df, generator)
+        case CorrelatedFill():
+            return _correlated(source, generator, others[source.source])
+        case PlainFill():
+            return _plain(source.fill, source.shape, generator)
+    raise TypeError(f"not a fill: {source!r}")
+
+
+def _normal(shape: list[int], generator: Generator) -> Tensor:
+    return torch.randn(shape, generator=generator, dtype=torch.float64)
+
+
+def _uniform(shape: list[int], generator: Generator) -> Tensor:
+    return torch.rand(shape, generator=generator, dtype=torch.float64)
+
+
+def _plain(kind: str, shape: list[int], generator: Generator) -> Tensor:
+    if kind == "eye":
+        return torch.eye(shape[-2], shape[-1], dtype=torch.float64).expand(shape).clone()
+    if kind == "arange":
+        return torch.arange(math.prod(shape), dtype=torch.float64).reshape(shape)
+    if kind == "rademacher":
+        return (_uniform(shape, generator) < 0.5).to(torch.float64) * 2.0 - 1.0
+    return torch.full(shape, 1.0 if kind == "ones" else 0.0, dtype=torch.float64)
+
+
+def _student_t(shape: list[int], df: float, generator: Generator) -> Tensor:
+    with torch.random.fork_rng(devices=[]):  # torch.distributions draws from the global generator only
+        torch.manual_seed(generator.initial_seed())
+        return torch.distributions.StudentT(torch.tensor(df, dtype=torch.float64)).sample(torch.Size(shape))
+
+
+def _correlated(source: CorrelatedFill, generator: Generator, other: Tensor) -> Tensor:
+    noise = _normal(source.shape or list(other.shape), generator)
+    return source.rho * other.to(torch.float64) + math.sqrt(1.0 - source.rho**2) * noise

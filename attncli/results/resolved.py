@@ -1,0 +1,64 @@
+"""config.yaml of a run folder: complete, and with every file it names inside the folder."""
+
+import copy
+from collections.abc import Mapping
+from typing import Any
+
+import yaml
+
+from attncli.config.yaml_loader import Loader
+from attncli.results.records import AttentionResult
+
+TENSORS, PARAMETERS = "tensors.safetensors", "parameters.safetensors"
+
+
+class Dumper(yaml.SafeDumper):
+    """Quotes every text that YAML 1.1 or 1.2 would read as something else."""
+
+
+for _first, _resolvers in Loader.yaml_implicit_resolvers.items():
+    for _tag, _pattern in _resolvers:
+        Dumper.add_implicit_resolver(_tag, _pattern, [_first])
+
+
+def dump_yaml(config: Mapping[str, Any]) -> str:
+    """YAML in the order of the keys, short lists on one line."""
+    return yaml.dump(
+        dict(config), Dumper=Dumper, sort_keys=False, default_flow_style=None, allow_unicode=True, width=120
+    )
+
+
+def self_contained(config: Mapping[str, Any], result: AttentionResult) -> dict[str, Any]:
+    """The config of an `attention` run, complete, and with the files it names replaced by those of the run folder."""
+    resolved = copy.deepcopy(dict(config))
+    data = resolved["data"]
+    stored = [role for role in ("queries", "keys", "values") if _from_file(role, data)]
+    data.setdefault("values", _like_keys(data["keys"]))
+    data |= {role: {"file": TENSORS, "tensor": role} for role in stored}
+    if "file" in (data.get("valid_lens") or {}):
+        data["valid_lens"] = {"file": TENSORS, "tensor": "valid_lens"}
+    if "file" in resolved["mask"]:
+        resolved["mask"] |= {"file": TENSORS, "tensor": "mask"}
+    for entry, run in zip(resolved["scorers"], result.runs, strict=True):
+        if "parameters" in entry:
+            entry["parameters"] = {"file": PARAMETERS, "names": {name: f"{run.label}/{name}" for name in run.state}}
+    return resolved
+
+
+def _from_file(role: str, data: Mapping[str, Any]) -> bool:
+    """Whether a tensor is read, or depends on one that is: the saved one has its leading axes repeated already."""
+    source = data.get(role, data["keys"])
+    if not isinstance(source, dict):
+        return False
+    return "file" in source or ("with" in source and _from_file(source["with"], data))
+
+
+def _like_keys(keys: Any) -> Any:
+    """What values are that were left out: drawn like the keys, or normal of their shape where those are written out."""
+    if not isinstance(keys, list):
+        return keys
+    shape, inner = [], keys
+    while isinstance(inner, list):
+        shape.append(len(inner))
+        inner = inner[0]
+    return {"shape": shape, "fill": "normal"}

@@ -1,0 +1,70 @@
+"""The tensor files of a run folder, written and read."""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+
+import torch
+from safetensors import safe_open
+from safetensors.torch import save_file
+from torch import Tensor
+
+from attncli.errors import InputError, did_you_mean
+from attncli.results.records import AttentionResult, Matrices, Tokens
+
+STAGES = ("scores", "capped", "weights", "dropped")  # the stages that are (..., n, m)
+
+
+def save_tensors(path: Path, result: AttentionResult) -> None:
+    """Inputs by name and `<label>/<stage>`; labels in their order and tokens stand in the file's metadata."""
+    tensors = dict(result.inputs)
+    for run in result.runs:
+        tensors |= {f"{run.label}/{stage}": tensor for stage, tensor in run.stages.items()}
+    tokens = {"queries": result.tokens.queries, "keys": result.tokens.keys}
+    metadata = {"labels": json.dumps([run.label for run in result.runs]), "tokens": json.dumps(tokens)}
+    _save(path, tensors, metadata)
+
+
+def save_parameters(path: Path, result: AttentionResult) -> None:
+    """`<label>/<state_dict name>` of every scorer that has parameters; no file where none has."""
+    tensors = {f"{run.label}/{name}": tensor for run in result.runs for name, tensor in run.state.items()}
+    if tensors:
+        _save(path, tensors)
+
+
+def _save(path: Path, tensors: Mapping[str, Tensor], metadata: dict[str, str] | None = None) -> None:
+    path.touch()
+    mode = path.stat().st_mode  # as the user's umask wants it: the library makes files that only their owner may read
+    save_file({name: _owned(tensor) for name, tensor in tensors.items()}, path, metadata)
+    path.chmod(mode)
+
+
+def _owned(tensor: Tensor) -> Tensor:
+    """Contiguous and in memory of its own, as the format wants it."""
+    return tensor.clone(memory_format=torch.contiguous_format) if tensor._is_view() else tensor.contiguous()
+
+
+def load_matrices(folder: Path, stage: str) -> Matrices:
+    """One stage of all scorers of a run folder.
+
+    Raises:
+        InputError: a folder that is no run of the `attention` study, or without that stage.
+    """
+    path = folder / "tensors.safetensors"
+    if not path.is_file():
+        message = f'got "{folder}", which has no {path.name}; expected the folder of an attention run'
+        raise InputError.of(message, where="SOURCE")
+    try:
+        with safe_open(path, framework="pt") as file:
+            metadata = file.metadata() or {}
+            labels = json.loads(metadata.get("labels", "[]"))
+            tokens = json.loads(metadata.get("tokens", "{}"))
+            names = set(file.keys())
+            tensors = {label: file.get_tensor(f"{label}/{stage}") for label in labels if f"{label}/{stage}" in names}
+            valid = file.get_tensor("valid") if "valid" in names else None
+    except Exception as error:  # safetensors raises its own kinds for a broken file
+        raise InputError.of(f'got "{path}", which cannot be read: {error}', where="SOURCE") from error
+    if not tensors:
+        there = sorted({name.rpartition("/")[2] for name in names if "/" in name} & set(STAGES))
+        raise InputError.of(f'got "{stage}"; {folder} has no such stage; {did_you_mean(stage, there)}', where="--stage")
+    return Matrices(stage, tensors, valid, Tokens(tokens.get("queries"), tokens.get("keys")))

@@ -1,0 +1,174 @@
+"""The main study: several scorers on the same queries, keys, values and mask, and what differs."""
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal
+
+import torch
+from pydantic import Field, model_validator
+from torch import Tensor, nn
+
+from attncli.config.models import Experiment, problem
+from attncli.config.scorer_entries import EntriesOf, ScorerEntry
+from attncli.config.tensors import Data, FileTensor, Mask, TokenNames
+from attncli.errors import Collector, InputError, below
+from attncli.inputs.build import Inputs, build_inputs
+from attncli.inputs.device import resolve_device
+from attncli.inputs.shapes import Shapes
+from attncli.results.records import AttentionResult, Record, ScorerRun, Tokens
+from attncli.scorers import SCORERS
+from attncli.scorers._custom import load_class
+from attncli.studies.building import build_scorer
+from attncli.studies.comparisons import compare
+from attncli.studies.memory import PROGRAM, estimate_attention, require_memory
+from attncli.studies.progress import Progress
+from attncli.studies.scorer_run import empty_rows, full_valid, run_scorer, warn_of_numbers
+
+WORTH_SAYING = 256 * 2**20  # bytes of tensors from which the estimate is told
+CURE = "use fewer queries, keys or batch elements, or fewer scorers"
+
+
+class AttentionOptions(Experiment):
+    """`study: attention`."""
+
+    study: Literal["attention"] = "attention"
+    data: Data
+    mask: Mask = Mask()
+    scorers: Annotated[list[Annotated[ScorerEntry, EntriesOf(SCORERS, load_class)]], Field(min_length=1)]
+    tokens: TokenNames = TokenNames()
+    train: bool = False
+
+    @model_validator(mode="after")
+    def _labels_differ(self) -> "AttentionOptions":
+        first: dict[str, int] = {}
+        for index, entry in enumerate(self.scorers):
+            other = first.setdefault(entry.label.casefold(), index)
+            if other != index:
+                message = (
+                    f'got "{entry.label}", the label of scorers[{other}] too; labels must differ, also without case'
+                )
+                raise problem(f"{message}; give this entry a `label`", under=["scorers", index, "label"])
+        return self
+
+
+OPTIONS = AttentionOptions  # what `load_study` gives, beside SCORERS, prepare and run
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """Everything that `run` works on, known to be good."""
+
+    options: AttentionOptions
+    inputs: Inputs
+    scorers: Sequence[nn.Module]
+    device: torch.device
+
+
+@torch.no_grad()
+def prepare(options: AttentionOptions, progress: Progress) -> Prepared:
+    """Inputs and scorers; everything that can be refused is refused here, all problems of one stage at once.
+
+    Raises:
+        InputError: inputs or scorers that do not fit together, or that do not fit into memory.
+    """
+    dtype = getattr(torch, options.dtype)
+    collector = Collector()
+    device = torch.device("cpu")
+    with collector.under():
+        device = resolve_device(options.device, dtype)
+    with collector.under():
+        inputs = build_inputs(
+            options.data,
+            options.mask,
+            options.tokens,
+            seed=options.seed,
+            dtype=dtype,
+            device=device,
+            check_size=lambda shapes: _check_size(options, shapes, device, progress),
+        )
+    collector.check()
+    _refuse_empty_rows(options, inputs)
+    scorers = _build_scorers(options, inputs.queries, inputs.keys)
+    return Prepared(options, inputs, [scorer.to(device) for scorer in scorers], device)
+
+
+@torch.no_grad()
+def run(prepared: Prepared, progress: Progress) -> AttentionResult:
+    """Run every scorer of the config on its inputs.
+
+    Raises:
+        InputError: a scorer of the user's own that fails.
+    """
+    options, inputs = prepared.options, prepared.inputs
+    runs = []
+    for index, (entry, scorer) in enumerate(zip(options.scorers, prepared.scorers, strict=True)):
+        progress.step(index, len(options.scorers), entry.label)
+        with below("scorers", index):
+            runs.append(run_scorer(entry, scorer, inputs, options.mask.empty_row, options.train, options.seed))
+        warn_of_numbers(runs[-1], progress)
+    progress.step(len(runs), len(runs), "comparisons")
+    empty = empty_rows(inputs)
+    comparisons = [_compare(a, b, empty) for a, b in itertools.combinations(runs, 2)]
+    tokens = _tokens(options.tokens, inputs.scores_shape[0])
+    return AttentionResult(_kept(options, inputs), runs, comparisons, tokens)
+
+
+def _kept(options: AttentionOptions, inputs: Inputs) -> dict[str, Tensor]:
+    """The inputs that are saved: those of every run, and lengths and mask that came from a file."""
+    kept = {"queries": inputs.queries, "keys": inputs.keys, "values": inputs.values, "valid": full_valid(inputs)}
+    if isinstance(options.data.valid_lens, FileTensor) and inputs.valid_lens is not None:
+        kept["valid_lens"] = inputs.valid_lens
+    if inputs.mask_file is not None:
+        kept["mask"] = inputs.mask_file
+    return {name: tensor.cpu() for name, tensor in kept.items()}
+
+
+def _check_size(options: AttentionOptions, shapes: Shapes, device: torch.device, progress: Progress) -> None:
+    """Refuse what the scorers cannot take or the memory cannot hold, before anything is drawn."""
+    dtype = getattr(torch, options.dtype)
+    queries, keys = (torch.empty(shapes[role], device="meta", dtype=dtype) for role in ("queries", "keys"))
+    with torch.device("meta"):
+        scorers = _build_scorers(options, queries, keys, only_built_in=True)
+    stages = [2 + (entry.softcap is not None) + (options.train and entry.dropout > 0) for entry in options.scorers]
+    estimate = estimate_attention(shapes, dtype, stages, scorers)
+    require_memory(estimate, device, CURE)
+    if estimate.total - PROGRAM > WORTH_SAYING:
+        progress.note(f"memory: about {estimate}")
+
+
+def _build_scorers(
+    options: AttentionOptions, queries: Tensor, keys: Tensor, only_built_in: bool = False
+) -> list[nn.Module]:
+    collector = Collector()
+    scorers = []
+    for index, entry in enumerate(options.scorers):
+        with collector.under("scorers", index):
+            if only_built_in and entry.scorer not in SCORERS:
+                continue
+            scorers.append(build_scorer(entry, queries.shape[-1], keys.shape[-1], options.seed, queries.dtype))
+    collector.check()
+    return scorers
+
+
+def _refuse_empty_rows(options: AttentionOptions, inputs: Inputs) -> None:
+    empty = empty_rows(inputs)
+    if options.mask.empty_row == "error" and bool(empty.any()):
+        place = [int(index) for index in empty.nonzero()[0]]
+        message = f"{int(empty.sum())} queries have no valid key, the first at index {place}"
+        cure = "expected one key each at least, or empty_row: zero, uniform or nan"
+        raise InputError.of(f"{message}; {cure}", ["mask", "empty_row"])
+
+
+def _compare(a: ScorerRun, b: ScorerRun, empty: Tensor) -> Record:
+    figures = compare(a.stages["weights"], b.stages["weights"], empty, a.stages["output"], b.stages["output"])
+    return {"a": a.label, "b": b.label, **figures}
+
+
+def _tokens(names: TokenNames, b: int) -> Tokens:
+    def per_example(given: Sequence[Any] | None) -> Sequence[Sequence[str]] | None:
+        if given is None:
+            return None
+        return given if any(isinstance(row, list) for row in given) else [given] * b
+
+    return Tokens(per_example(names.queries), per_example(names.keys))

@@ -1,0 +1,83 @@
+"""Scorers of a config, with their parameters drawn or read."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from attncli.config.scorer_entries import ParameterFile, ScorerEntry
+from attncli.errors import InputError, Problem, did_you_mean
+from attncli.inputs.files import read_tensors
+from attncli.inputs.seeding import derived_seed
+from attncli.scorers import SCORERS
+from attncli.scorers._custom import load_class
+
+
+def build_scorer(entry: ScorerEntry, query_size: int, key_size: int, seed: int, dtype: torch.dtype) -> nn.Module:
+    """The scorer of an entry, on the CPU and in evaluation mode.
+
+    Parameters are drawn in float32 from a generator that depends on the seed and the label only, then rounded to
+    `dtype`, which the tensors are stored in.
+
+    Raises:
+        InputError: sizes that the scorer refuses, a parameter file that does not fit, a user's own class that fails.
+    """
+    make = SCORERS.get(entry.scorer) or load_class(entry.scorer)
+    with torch.random.fork_rng(devices=[]):  # a layer draws from the global generator only
+        torch.manual_seed(derived_seed(seed, f"scorers.{entry.label}"))
+        scorer = _make(make, query_size, key_size, entry)
+    scorer = scorer.to(dtype).eval()
+    if entry.parameters is not None:
+        _load_parameters(scorer, entry.parameters)
+    return scorer
+
+
+def _make(make: Any, query_size: int, key_size: int, entry: ScorerEntry) -> nn.Module:
+    try:
+        scorer: nn.Module = make(query_size, key_size, **entry.options)
+    except InputError:
+        raise
+    except Exception as error:  # a user's own class may raise anything
+        raise InputError.of(f"making {entry.scorer} gave {type(error).__name__}: {error}") from error
+    return scorer
+
+
+def _load_parameters(scorer: nn.Module, source: ParameterFile) -> None:
+    try:
+        stored = read_tensors(Path(source.file))
+    except InputError as error:
+        raise error.under("parameters") from error
+    state: dict[str, Tensor] = {}
+    problems: list[Problem] = []
+    for name, parameter in scorer.state_dict().items():
+        try:
+            state[name] = _stored(name, parameter, stored, source)
+        except InputError as error:
+            problems.extend(error.problems)
+    unknown = sorted(set(source.names) - set(scorer.state_dict()))
+    problems += [_unknown(name, scorer) for name in unknown]
+    if not scorer.state_dict():
+        problems.append(Problem("this scorer has no parameters; leave out `parameters`", ("parameters",)))
+    if problems:
+        raise InputError(problems)
+    scorer.load_state_dict(state)
+
+
+def _stored(name: str, parameter: Tensor, stored: Mapping[str, Tensor], source: ParameterFile) -> Tensor:
+    there = source.names.get(name, name)
+    if there not in stored:
+        cure = f"{did_you_mean(there, stored)}; map names with `names: {{{name}: ...}}`"
+        message = f'got "{source.file}", which has no "{there}"; {cure}'
+        raise InputError.of(message, ["parameters", *(["names", name] if name in source.names else ["file"])])
+    tensor = stored[there]
+    if tensor.shape != parameter.shape:
+        message = f'got "{there}" of shape {list(tensor.shape)}; expected {list(parameter.shape)} for {name}'
+        raise InputError.of(message, ["parameters", "file"])
+    return tensor.to(parameter.dtype)
+
+
+def _unknown(name: str, scorer: nn.Module) -> Problem:
+    known = list(scorer.state_dict()) or ["none"]
+    return Problem(f'got "{name}"; unknown parameter; {did_you_mean(name, known)}', ("parameters", "names", name))

@@ -1,0 +1,101 @@
+"""Statistics of one scorer's weights, and how far two scorers' weights and outputs are apart."""
+
+import math
+from collections.abc import Iterator
+
+import torch
+from torch import Tensor
+
+from attncli.results.records import Record
+
+ROWS_AT_A_TIME = 2**21  # weights that are in float64 at the same time
+TIE = 1e-5  # weights this close, relatively, share the first place
+
+
+def _rows(*matrices: Tensor) -> Iterator[tuple[Tensor, ...]]:
+    """The matrices (..., n, m), all of one shape, as chunks of rows in float64 on the CPU."""
+    m = matrices[0].shape[-1]
+    flat = [matrix.reshape(-1, m) for matrix in matrices]
+    step = max(ROWS_AT_A_TIME // m, 1)
+    for start in range(0, flat[0].shape[0], step):
+        yield tuple(matrix[start : start + step].to("cpu", torch.float64) for matrix in flat)
+
+
+def _entropy(weights: Tensor) -> Tensor:
+    nats: Tensor = torch.special.entr(weights).sum(-1)  # rows
+    return nats
+
+
+def weight_statistics(weights: Tensor, empty: Tensor) -> Record:
+    """Means over the non-empty rows of weights (..., n, m); `empty` (..., n) marks the others. None if all are empty.
+
+    `entropy` is in nats, `effective_keys` the exponential of a row's entropy, `max_weight` a row's largest weight.
+    """
+    rows, entropy, effective, largest = 0, 0.0, 0.0, 0.0
+    for chunk, without in _with_empty(weights, empty):
+        chunk = chunk[~without]
+        nats = _entropy(chunk)
+        rows += len(chunk)
+        entropy += float(nats.sum())
+        effective += float(nats.exp().sum())
+        largest += float(chunk.amax(-1).sum()) if len(chunk) else 0.0
+    means = {"entropy": entropy, "effective_keys": effective, "max_weight": largest}
+    return {name: total / rows if rows else None for name, total in means.items()}
+
+
+def score_statistics(scores: Tensor, valid: Tensor) -> Record:
+    """Mean and standard deviation (divided by their number, not one less) of the scores at valid cells."""
+    count, mean, squares = 0, 0.0, 0.0
+    for chunk, allowed in _rows(scores, valid):
+        part = chunk[allowed.bool()]
+        if len(part) == 0:
+            continue
+        # Chan, Golub and LeVeque 1983: merging the moments of two sets without cancellation.
+        difference = float(part.mean()) - mean
+        squares += float((part - part.mean()).square().sum()) + difference**2 * count * len(part) / (count + len(part))
+        mean += difference * len(part) / (count + len(part))
+        count += len(part)
+    if count == 0:
+        return {"score_mean": None, "score_std": None}
+    return {"score_mean": mean, "score_std": math.sqrt(squares / count) if squares >= 0 else math.nan}
+
+
+def compare(a: Tensor, b: Tensor, empty: Tensor, output_a: Tensor, output_b: Tensor) -> Record:
+    """How far two scorers' weights (..., n, m) and outputs (..., n, v) are apart; means over the non-empty rows.
+
+    `js_divergence` is the Jensen-Shannon divergence in bits, 0 for equal and 1 for disjoint weights (Lin 1991);
+    `top1_agreement` the share of rows in which a key comes first in both, where weights equal up to rounding share the
+    first place; `max_abs_difference` the largest over all cells; `output_difference` the relative L2 distance
+    |output_a - output_b| / |output_a|.
+    """
+    rows, bits, agreed, largest = 0, 0.0, 0, 0.0
+    for (p, without), (q, _) in zip(_with_empty(a, empty), _with_empty(b, empty), strict=True):
+        p, q = p[~without], q[~without]
+        if len(p) == 0:
+            continue
+        rows += len(p)
+        divergence = _entropy((p + q) / 2) - (_entropy(p) + _entropy(q)) / 2
+        bits += float(divergence.clamp(min=0).sum()) / math.log(2)
+        agreed += int(((p >= p.amax(-1, True) * (1 - TIE)) & (q >= q.amax(-1, True) * (1 - TIE))).any(-1).sum())
+        furthest = float((p - q).abs().max())
+        largest = furthest if math.isnan(furthest) else max(largest, furthest)
+    return {
+        "js_divergence": bits / rows if rows else None,
+        "top1_agreement": agreed / rows if rows else None,
+        "max_abs_difference": largest if rows else None,
+        "output_difference": _relative_distance(output_a, output_b),
+    }
+
+
+def _with_empty(weights: Tensor, empty: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
+    start = 0
+    flat = empty.reshape(-1).cpu()
+    for (chunk,) in _rows(weights):
+        yield chunk, flat[start : start + len(chunk)]
+        start += len(chunk)
+
+
+def _relative_distance(a: Tensor, b: Tensor) -> float | None:
+    a, b = a.to("cpu", torch.float64), b.to("cpu", torch.float64)
+    distance, length = float((a - b).norm()), float(a.norm())
+    return distance / length if length else 0.0 if distance == 0 else None

@@ -1,0 +1,91 @@
+"""One scorer on the inputs: every stage from scores to output, kept under its name, with its statistics."""
+
+import inspect
+import math
+import time
+from collections.abc import Mapping
+
+import torch
+from torch import Tensor, nn
+
+from attncli.attention import EmptyRow, dropped, softcap, softmax_over_valid, weighted_sum
+from attncli.config.scorer_entries import ScorerEntry
+from attncli.errors import InputError
+from attncli.inputs.build import Inputs
+from attncli.inputs.seeding import generator
+from attncli.precision import at_least_float32
+from attncli.results.records import Record, ScorerRun
+from attncli.studies.comparisons import score_statistics, weight_statistics
+from attncli.studies.progress import Progress
+
+
+def run_scorer(
+    entry: ScorerEntry, scorer: nn.Module, inputs: Inputs, empty_row: EmptyRow, train: bool, seed: int
+) -> ScorerRun:
+    """Scores, softcap, mask and softmax, dropout, weighted sum of the values; in training mode only where asked.
+
+    Raises:
+        InputError: a scorer of the user's own that fails or gives another shape.
+    """
+    start = time.perf_counter()
+    stages = {"scores": _scores(scorer.train(train), inputs)}
+    if entry.softcap is not None:
+        stages["capped"] = softcap(stages["scores"], entry.softcap)
+    stages["weights"] = softmax_over_valid(stages.get("capped", stages["scores"]), inputs.valid, empty_row)
+    if train and entry.dropout > 0:
+        randomness = generator(seed, f"dropout.{entry.label}")
+        stages["dropped"] = dropped(stages["weights"], entry.dropout, randomness)
+    stages["output"] = weighted_sum(stages.get("dropped", stages["weights"]), inputs.values)
+    stages = {name: stage.cpu() for name, stage in stages.items()}  # waits for the device, too
+    seconds = time.perf_counter() - start
+    parameters = sum(parameter.numel() for parameter in scorer.parameters())
+    figures = {"scorer": entry.scorer, "label": entry.label, "parameters": parameters}
+    record: Record = figures | _statistics(stages, inputs) | {"seconds": seconds}
+    scale = float(getattr(scorer, "scale", 1.0))
+    state = {name: tensor.cpu() for name, tensor in scorer.state_dict().items()}
+    return ScorerRun(entry.label, entry.scorer, formula_of(type(scorer)), scale, parameters, stages, state, record)
+
+
+def _statistics(stages: Mapping[str, Tensor], inputs: Inputs) -> Record:
+    empty = empty_rows(inputs)
+    scores = score_statistics(stages["scores"], full_valid(inputs))
+    return scores | weight_statistics(stages["weights"], empty) | {"empty_rows": int(empty.sum())}
+
+
+def _scores(scorer: nn.Module, inputs: Inputs) -> Tensor:
+    """Raw scores (..., n, m), at least float32, checked, since the scorer may be the user's own."""
+    try:
+        scores = scorer(inputs.queries, inputs.keys)
+    except (InputError, MemoryError, torch.OutOfMemoryError):
+        raise
+    except Exception as error:  # a user's own class may raise anything
+        raise InputError.of(f"the scorer gave {type(error).__name__}: {error}") from error
+    if not isinstance(scores, Tensor) or tuple(scores.shape) != inputs.scores_shape:
+        what = f"shape {list(scores.shape)}" if isinstance(scores, Tensor) else type(scores).__name__
+        raise InputError.of(f"the scorer gave {what}; expected scores of shape {list(inputs.scores_shape)}")
+    return at_least_float32(scores)[0]
+
+
+def formula_of(scorer: type) -> str:
+    """The first line of a scorer's docstring: its formula and source."""
+    return (inspect.getdoc(scorer) or scorer.__name__).partition("\n")[0]
+
+
+def full_valid(inputs: Inputs) -> Tensor:
+    """The mask in full, (..., n, m); repeated axes take no memory."""
+    valid = inputs.valid if inputs.valid is not None else torch.ones((), dtype=torch.bool)
+    return valid.expand(inputs.scores_shape).cpu()
+
+
+def empty_rows(inputs: Inputs) -> Tensor:
+    """Which queries (..., n) have no valid key."""
+    if inputs.valid is None:
+        return torch.zeros((), dtype=torch.bool).expand(inputs.scores_shape[:-1])
+    return (~inputs.valid.any(-1)).expand(inputs.scores_shape[:-1]).cpu()
+
+
+def warn_of_numbers(run: ScorerRun, progress: Progress) -> None:
+    """Say so where scores are not finite: NaN or infinity in padding is nobody's business; at valid cells it is."""
+    figures = [run.record[name] for name in ("score_mean", "entropy")]
+    if any(figure is not None and not math.isfinite(figure) for figure in figures):
+        progress.note(f"warning: {run.label}: NaN or infinite numbers in the scores of valid keys")

@@ -1,0 +1,74 @@
+"""The catalogue of scoring functions, as a table and one by one."""
+
+import inspect
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from pydantic import TypeAdapter
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+from torch import nn
+
+from attncli.config.scorer_entries import options_of
+from attncli.errors import InputError
+
+
+def catalogue(scorers: Mapping[str, type[nn.Module]]) -> RenderableType:
+    """Name, formula with its source, and options of every scorer."""
+    table = Table("scorer", "score and source", "options", box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    for name, scorer in scorers.items():
+        options = ", ".join(f"{option} = {_default(default)}" for option, (_, default) in options_of(scorer).items())
+        table.add_row(Text(name, style="bold"), Text(_doc(scorer)[0]), Text(options or "none"))
+    return table
+
+
+def details(name: str, scorer: type[nn.Module]) -> RenderableType:
+    """Everything about one scorer: its docstring, its options with types and defaults, its parameters."""
+    first, *rest = _doc(scorer)
+    lines = [Text.assemble((name, "bold"), f": {first}"), *(Text(line) for line in rest), Text()]
+    lines += [
+        Text(f"option  {option}: {_type(kind)}; default {_default(default)}")
+        for option, (kind, default) in options_of(scorer).items()
+    ]
+    lines += [Text(f"parameter  {line}") for line in _parameters(scorer)] or [Text("no parameters")]
+    return Group(*lines)
+
+
+def _doc(scorer: type) -> list[str]:
+    return (inspect.getdoc(scorer) or scorer.__name__).splitlines()
+
+
+def _default(default: Any) -> str:
+    return "needed" if default is ... else str(default)
+
+
+def _type(kind: Any) -> str:
+    """A type in words, from its JSON Schema."""
+    schema = TypeAdapter(kind).json_schema()
+    return " or ".join(_branch(branch) for branch in schema.get("anyOf", [schema]))
+
+
+def _branch(schema: Mapping[str, Any]) -> str:
+    if "enum" in schema:
+        return " or ".join(map(str, schema["enum"]))
+    words = {"exclusiveMinimum": "above", "minimum": "at least", "maximum": "at most", "exclusiveMaximum": "below"}
+    bounds = [f"{word} {schema[key]:g}" for key, word in words.items() if key in schema]
+    return " ".join([str(schema.get("type", "any")), " and ".join(bounds)]).strip()
+
+
+def _parameters(scorer: type[nn.Module]) -> list[str]:
+    """State_dict names with shapes in letters, found by making the scorer with sizes that tell the letters apart."""
+    letters = {101: "q", 103: "k", 107: "h", 1: "1"}
+    options = {"num_hiddens": 107} if "num_hiddens" in options_of(scorer) else {}
+    try:
+        with torch.device("meta"):
+            made = scorer(101, 103, **options)
+    except InputError:  # it needs q = k, and no such scorer has parameters of its own
+        with torch.device("meta"):
+            made = scorer(101, 101, **options)
+    shapes = {
+        name: [letters.get(size, str(size)) for size in tensor.shape] for name, tensor in made.state_dict().items()
+    }
+    return [f"{name} ({', '.join(shape)})" for name, shape in shapes.items()]
