@@ -23,7 +23,7 @@ def significant(value: float, digits: int = 4) -> str:
 
 
 def statistic(value: float | None) -> str:
-    """A number in a column of like numbers: four decimals, three digits and an exponent beyond their reach, `-` for none."""
+    """A number in a column of like numbers: four decimals, an exponent beyond their reach, `-` for none."""
     if value is None or math.isnan(value):
         return MISSING
     if value == 0 or 1e-3 <= abs(value) < 1e5 or math.isinf(value):
@@ -46,7 +46,7 @@ def duration(seconds: float | None) -> str:
     for unit, size in (("s", 1.0), ("ms", 1e-3), ("µs", 1e-6)):
         if seconds >= 0.9995 * size:
             return f"{seconds / size:.3g} {unit}"
-    return f"{seconds / 1e-9:.3g} ns"
+    return f"{seconds / 1e-9:.3g} ns" if seconds else "0 s"
 
 
 def memory(size: float) -> str:

@@ -1,4 +1,4 @@
-"""The summary of all scorers and the pairwise comparisons, in as many tables below one another as the width asks for."""
+"""The summary of all scorers and the pairwise comparisons, as one table each or, where they are too wide, several."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass

@@ -5,7 +5,7 @@ from functools import lru_cache
 from rich.color import Color
 from rich.style import Style
 
-RAMP = ((255, 244, 238), (247, 105, 75), (100, 2, 14))  # at weights 0, 1/2 and 1
+RAMP = ((255, 244, 238), (252, 186, 160), (247, 105, 75), (198, 26, 30), (100, 2, 14))  # at weights 0, 1/4, ... 1
 STEPS = 50  # finer than the eye can tell, and few enough to be kept
 BLACK, WHITE = Color.from_rgb(0, 0, 0), Color.from_rgb(255, 255, 255)
 

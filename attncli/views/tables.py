@@ -47,7 +47,8 @@ def attention_tables(
 
 def _layout(result: "AttentionResult", width: int, full: bool) -> Layout:
     weights = [run.stages["weights"] for run in result.runs]
-    layout = Layout(*weights[0].shape[-2:], width, NUMBER_WIDTH, result.tokens, full)
+    n, m = weights[0].shape[-2:]
+    layout = Layout(n, m, width, NUMBER_WIDTH, result.tokens, full)
     rows = list(layout.rows)
     minute = any(bool(_is_minute(each[..., rows, :]).any()) for each in weights if each.element_size() > 4)
     return replace(layout, number_width=NUMBER_WIDTH + 1) if minute else layout

@@ -12,6 +12,7 @@ from rich.text import Text
 
 from attncli.views import numbers
 from attncli.views.layout import CORNER, PEAK_HEADINGS, Layout
+from attncli.views.peaks import Peak, row_peaks
 from attncli.views.printable import printable
 from attncli.views.shading import shade
 
@@ -19,19 +20,9 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 MAXIMUM, MASKED, GAP = "*", "·", "..."
-TIE = 1e-5  # weights that differ by less, relative to the larger, differ by rounding only
 FAINT = Style(dim=True)
 STRONG = Style(bold=True)
 Cell = tuple[str, Style]
-
-
-@dataclass(frozen=True)
-class Peak:
-    """Where a row is largest. `least` is the least weight to be marked: infinite where no key stands out."""
-
-    weight: float
-    key: int
-    least: float
 
 
 @dataclass(frozen=True)
@@ -53,7 +44,7 @@ class WeightBlock:
         yield self._table(console)
 
     def _table(self, console: Console) -> Table:
-        """Two columns only, the keys' cells of a row in one text: rich takes a tenth of a millisecond for every cell."""
+        """Two columns only, all keys' cells of a row in one text, since rich takes its time for every cell."""
         layout = self.layout
         names = [*self.keys, *(PEAK_HEADINGS if self._has_peaks else ())]
         widths = [*map(layout.key_width, self.block), *(layout.peak_widths if self._has_peaks else ())]
@@ -115,22 +106,6 @@ def weight_blocks(
         )
         for block in layout.blocks
     ]
-
-
-def row_peaks(weights: "Tensor", valid: "Tensor") -> list[Peak]:
-    """The maximum of every row of weights (n, m) over its valid keys.
-
-    Equal maxima all count. None does where all of several valid keys have the same weight, nor where there is no valid
-    key: a mark on everything would say nothing.
-    """
-    inf = float("inf")
-    largest, keys = weights.masked_fill(~valid, -inf).max(-1)  # n
-    least = largest * (1 - TIE)  # n
-    level = (weights.masked_fill(~valid, inf) >= least[:, None]).all(-1) & (valid.sum(-1) != 1)  # n
-    least = least.masked_fill(level | ~largest.isfinite(), inf)
-    largest = largest.masked_fill(~valid.any(-1), 0.0)
-    keys = keys.masked_fill(~valid.any(-1), -1)
-    return [Peak(*peak) for peak in zip(largest.tolist(), keys.tolist(), least.tolist(), strict=True)]
 
 
 def _span(block: range, layout: Layout) -> str:

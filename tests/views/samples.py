@@ -1,0 +1,117 @@
+"""Results to draw, and a reader of what was drawn that knows nothing of how it was."""
+
+import io
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pytest
+import torch
+from rich.console import Console, RenderableType
+from torch import Tensor
+
+from attncli.attention import softmax_over_valid, valid_mask
+from attncli.results.records import AttentionResult, Record, ScorerRun, Tokens
+from attncli.views.tables import attention_tables
+
+FIELD = re.compile(r"(\d\.\d{3}|\d+e-\d+|0|nan|·)([*·]?)")
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A cell as it stands in the terminal."""
+
+    text: str
+    mark: str
+
+    @property
+    def value(self) -> float:
+        return 0.0 if self.text == "·" else float(self.text)
+
+
+Grid = dict[tuple[int, int], Cell]
+
+
+def record_of(label: str, scorer: str, **figures: Any) -> Record:
+    """A record of the attention study, made up where `figures` does not say."""
+    made_up = {"parameters": 184, "score_mean": -0.0123, "score_std": 1.5, "entropy": 1.25, "effective_keys": 3.5}
+    made_up |= {"max_weight": 0.5, "empty_rows": 0, "seconds": 0.00123}
+    return {"scorer": scorer, "label": label, **made_up, **figures}
+
+
+def run_of(weights: Tensor, label: str = "dot", scorer: str = "dot", **fields: Any) -> ScorerRun:
+    """A run that has these weights."""
+    stages = {"scores": weights, "weights": weights}
+    run = ScorerRun(label, scorer, "q . k (Luong et al. 2015)", 1.0, 0, stages, {}, record_of(label, scorer))
+    return replace(run, **fields)
+
+
+def result_of(*runs: ScorerRun, valid: Tensor | None = None, tokens: Tokens | None = None) -> AttentionResult:
+    """A result with these runs and a comparison of each pair."""
+    everything = torch.ones(1, 1, dtype=torch.bool)
+    figures = {"js_divergence": 0.0123, "top1_agreement": 0.75, "max_abs_difference": 0.25, "output_difference": None}
+    pairs = [{"a": a.label, "b": b.label, **figures} for i, a in enumerate(runs) for b in runs[i + 1 :]]
+    return AttentionResult({"valid": everything if valid is None else valid}, runs, pairs, tokens or Tokens())
+
+
+def printed(parts: Sequence[RenderableType], width: int, **console: Any) -> str:
+    """What a pipe of this width would get, or with `force_terminal` a terminal."""
+    file = io.StringIO()
+    screen = Console(file=file, width=width, **console)
+    for part in parts:
+        screen.print(part)
+    return file.getvalue()
+
+
+def shown(result: AttentionResult, width: int = 80, full: bool = False, csv: str | None = None, **console: Any) -> str:
+    return printed(attention_tables(result, width=width, full=full, csv=csv), width, **console)
+
+
+def grids(text: str) -> dict[str, Grid]:
+    """Every cell of the weight tables without tokens, by scorer and title (`dot batch 0`) and then by (query, key)."""
+    found: dict[str, Grid] = {}
+    keys: list[int] = []
+    title = caption = ""
+    for line in text.splitlines():
+        fields = line.split()
+        if ": scale" in line:
+            title, caption = line.split(":")[0], ""
+        if fields[:3] == ["q", "\\", "k"]:
+            keys = [int(field) for field in fields[3:] if field.isdigit()]
+            table = found.setdefault(f"{title} {re.sub(r',? ?keys? .*', '', caption)}".strip(), {})
+        elif keys and fields and fields[0].isdigit():
+            cells = [FIELD.fullmatch(field) for field in fields[1 : len(keys) + 1]]
+            table |= {
+                (int(fields[0]), key): Cell(*cell.groups()) for key, cell in zip(keys, cells, strict=True) if cell
+            }
+        elif fields and fields[0] != "...":
+            keys, caption = [], line if fields[0] in ("batch", "key", "keys") else ""
+    return found
+
+
+def random_weights(*shape: int, valid: Tensor | None = None, sharpness: float = 3.0, dtype: str = "float32") -> Tensor:
+    generator = torch.Generator().manual_seed(sum(shape))
+    scores = torch.randn(shape, generator=generator, dtype=getattr(torch, dtype)) * sharpness
+    return softmax_over_valid(scores, valid)
+
+
+def d2l() -> AttentionResult:
+    valid = valid_mask((2, 1, 10), [2, 6])
+    weights = random_weights(2, 1, 10, valid=valid)
+    level = softmax_over_valid(torch.zeros(2, 1, 10), valid)
+    return result_of(run_of(level, "additive", "additive", parameters=184), run_of(weights), valid=valid)
+
+
+def check_grid(grid: Grid, weights: Tensor, valid: Tensor | None = None) -> None:
+    """Every cell shown has the tensor's value, and what is marked is the largest that the row has."""
+    may_attend = torch.ones_like(weights, dtype=torch.bool) if valid is None else valid.expand(weights.shape)
+    for (query, key), cell in grid.items():
+        row, value = weights[query][may_attend[query]].tolist(), weights[query, key].item()
+        if not may_attend[query, key]:
+            assert (cell.text, cell.mark) == ("·", "")
+            continue
+        assert cell.value == pytest.approx(value, abs=5.1e-4 if "e" not in cell.text else 0.51 * value)
+        assert (cell.value == 0) == (value == 0)
+        level = len(row) > 1 and max(row) - min(row) < 1e-6
+        assert (cell.mark == "*") == (not level and value > max(row) - 1e-7)

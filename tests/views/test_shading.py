@@ -1,0 +1,29 @@
+import math
+
+import pytest
+
+from attncli.views.shading import shade
+
+
+def brightness(weight: float) -> int:
+    background = shade(weight).bgcolor
+    assert background is not None
+    assert background.triplet is not None
+    return sum(background.triplet)
+
+
+def test_more_weight_is_darker() -> None:
+    shades = [brightness(step / 20) for step in range(21)]
+    assert shades == sorted(set(shades), reverse=True)
+
+
+@pytest.mark.parametrize(("weight", "foreground"), [(0.0, (0, 0, 0)), (0.5, (0, 0, 0)), (1.0, (255, 255, 255))])
+def test_text_stands_out(weight: float, foreground: tuple[int, int, int]) -> None:
+    colour = shade(weight).color
+    assert colour is not None
+    assert colour.triplet == foreground
+
+
+def test_no_shade_for_nan_and_none_beyond_the_ends() -> None:
+    assert shade(math.nan).bgcolor is None
+    assert (shade(1.25), shade(-0.1)) == (shade(1.0), shade(0.0))

@@ -1,0 +1,132 @@
+"""Tables fit the terminal and obey it, whatever the tokens are."""
+
+import re
+import unicodedata
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import example, given
+from hypothesis import strategies as st
+from rich.cells import cell_len
+
+from attncli.attention import valid_mask
+from attncli.results.records import AttentionResult, Tokens
+from tests.views.samples import check_grid, d2l, grids, random_weights, result_of, run_of, shown
+
+PIECES = [
+    "a",
+    "the",
+    "注意",
+    "한",
+    "🙂",
+    "👩‍👧",
+    "[bold]",
+    "[/]",
+    "\n",
+    "\x1b[31m",
+    "\u202e",
+    " ",
+    "e\u0301",
+    "\t",
+    "\u3000",
+]
+TOKENS = st.lists(st.sampled_from(PIECES), max_size=12).map("".join)
+
+
+def test_tokens_name_rows_and_columns_of_their_batch_element() -> None:
+    tokens = Tokens([["ich", "bin"], ["du", "bist"]], [["I", "am", "x"], ["you", "are", "y"]])
+    text = shown(result_of(run_of(random_weights(2, 2, 3, sharpness=0.5)), tokens=tokens))
+    assert re.search(r"batch 0\nq \\ k +I +am +x *\n +ich +0\.\S+ .*\n +bin +0\.", text)
+    assert re.search(r"batch 1\nq \\ k +you +are +y *\n +du +0\.\S+ .*\n +bist +0\.", text)
+
+
+def test_cjk_tokens_keep_the_columns_in_line() -> None:
+    words = ["注意力", "机制", "a", "한국어"]
+    text = shown(result_of(run_of(random_weights(1, 4, 4, sharpness=0.5)), tokens=Tokens([words], [words])))
+    rows = [line for line in text.splitlines() if line.count(".") == 4]
+    places = {tuple(_column(row, match.start()) for match in re.finditer(r"\d\.\d{3}", row)) for row in rows}
+    assert len(rows) == 4
+    assert len(places) == 1
+
+
+def _column(text: str, end: int) -> int:
+    """In which column of the terminal a character stands, from the Unicode tables of Python."""
+    return sum(2 if unicodedata.east_asian_width(char) in "WF" else 1 for char in text[:end])
+
+
+@pytest.mark.parametrize("width", [30, 40, 80, 200])
+def test_long_tokens_are_folded_and_never_cut(width: int) -> None:
+    query, key = "ä" * 30 + "Ä" * 31, "ö" * 20 + "Ö" * 21
+    text = shown(result_of(run_of(torch.ones(1, 1, 1)), tokens=Tokens([[query]], [[key]])), width)
+    assert [text.count(char) for char in "äÄöÖ"] == [30, 31, 20, 21]
+
+
+def test_tokens_are_text_and_never_markup_or_control_codes() -> None:
+    names = ["[bold]", "[/]", "a\nb", "\x1b[2J", "", " ", ":smile:", "\ud800"]
+    text = shown(result_of(run_of(random_weights(1, 1, 8)), tokens=Tokens(keys=[names])), 200)
+    header = next(line for line in text.splitlines() if line.startswith("q \\ k"))
+    assert header.split() == [
+        "q",
+        "\\",
+        "k",
+        "[bold]",
+        "[/]",
+        r"a\nb",
+        r"\x1b[2J",
+        "''",
+        "'",
+        "'",
+        ":smile:",
+        r"\ud800",
+    ]
+
+
+def test_colour_is_for_terminals_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    plain = shown(d2l())
+    assert "\x1b" not in plain
+    truecolor: dict[str, Any] = {"force_terminal": True, "color_system": "truecolor", "legacy_windows": False}
+    coloured = shown(d2l(), **truecolor)
+    assert "\x1b[38;2;0;0;0;48;2;" in coloured
+    assert re.sub(r"\x1b\[[\d;]*m", "", coloured) == plain
+    monkeypatch.setenv("NO_COLOR", "1")
+    colourless = shown(d2l(), **truecolor)
+    assert "[1m" in colourless
+    assert not re.search(r"(38|48);", colourless)
+
+
+@st.composite
+def results(draw: st.DrawFn) -> AttentionResult:
+    leading = draw(st.lists(st.integers(1, 2), min_size=1, max_size=2))
+    n, m = draw(st.integers(1, 20)), draw(st.integers(1, 30))
+    names = draw(st.booleans())
+    lists = st.lists(st.lists(TOKENS, min_size=max(n, m), max_size=max(n, m)), min_size=leading[0], max_size=leading[0])
+    tokens = Tokens(draw(lists), draw(lists)) if names else Tokens()
+    valid = valid_mask((*leading, n, m), draw(st.lists(st.integers(0, m), min_size=leading[0], max_size=leading[0])))
+    weights = random_weights(*leading, n, m, valid=valid, sharpness=draw(st.sampled_from([0.0, 1.0, 30.0])))
+    label = draw(st.sampled_from(["dot", "a label that is rather long [bold]", "注意力 " * 12]))
+    return result_of(run_of(weights, label), run_of(weights, "other"), valid=valid, tokens=tokens)
+
+
+@given(results(), st.integers(20, 200), st.booleans())
+@example(d2l(), 80, False)
+def test_every_line_fits_and_nothing_is_cut(result: AttentionResult, width: int, full: bool) -> None:
+    text = shown(result, width, full)
+    assert max(cell_len(line) for line in text.splitlines()) <= width
+    assert "…" not in text
+    assert "\x1b" not in text
+    assert text.count("1.2500") == text.count("1.23 ms") == text.count("-0.0123") == 2
+    if result.tokens.keys is None and width >= 40:
+        check_grids(text, result, full)
+
+
+def check_grids(text: str, result: AttentionResult, full: bool) -> None:
+    weights, valid = result.runs[-1].stages["weights"], result.inputs["valid"]
+    tables = {title: grid for title, grid in grids(text).items() if title.startswith(result.runs[-1].label)}
+    assert tables
+    for title, grid in tables.items():
+        place = [int(number) for number in re.findall(r"\d+", title)] or [0] * (weights.ndim - 2)
+        check_grid(grid, weights[tuple(place)], valid.expand(weights.shape)[tuple(place)])
+    if full:
+        assert sum(map(len, tables.values())) == weights.numel()
