@@ -9,6 +9,7 @@ from typer.core import TyperGroup
 
 from attncli import __version__
 from attncli.commands.check import check
+from attncli.commands.heatmap import heatmap
 from attncli.commands.init import init
 from attncli.commands.run import run
 from attncli.commands.schema import schema
@@ -70,6 +71,7 @@ def main(
 
 
 app.command()(run)
+app.command()(heatmap)
 app.command()(scorers)
 app.command()(check)
 app.command()(init)

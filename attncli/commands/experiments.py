@@ -95,7 +95,7 @@ def run_experiment(experiment: Loaded, out: Path | None, overwrite: bool, *, pic
                 progress.step(1, 1, "writing the run folder")
                 head = provenance(options.study, options.name, options.seed, prepared.device, started)
                 content = save_run(
-                    folder.path, result, config_of(options), head, view.pictures(result) if pictures else {}
+                    folder.path, result, config_of(options), head, view.pictures(result, progress.note) if pictures else {}
                 )
     except InputError as error:
         raise experiment.document.located(error) from error

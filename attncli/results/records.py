@@ -66,6 +66,11 @@ class AttentionResult:
         """One row per scorer."""
         return [run.record for run in self.runs]
 
+    @property
+    def with_dropout(self) -> list[str]:
+        """Labels whose weights went through dropout before they were used."""
+        return [run.label for run in self.runs if "dropped" in run.stages]
+
     def matrices(self, stage: str) -> Matrices:
         """The runs that have this stage."""
         tensors = {run.label: run.stages[stage] for run in self.runs if stage in run.stages}

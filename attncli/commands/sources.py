@@ -1,0 +1,98 @@
+"""What `attncli heatmap` can draw: a config, a run folder, a tensor file. Imported inside functions only."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from attncli.commands.experiments import load_experiment
+from attncli.commands.progress import Shown
+from attncli.config.builtin import builtin_path
+from attncli.config.overrides import Override
+from attncli.errors import InputError, did_you_mean
+from attncli.inputs.files import read_tensors
+from attncli.results.records import Matrices
+from attncli.results.tensors import load_matrices
+
+YAML = (".yaml", ".yml")
+
+
+@dataclass(frozen=True)
+class Source:
+    """What is drawn, a name for its file, and the labels whose weights went through dropout afterwards."""
+
+    matrices: Matrices
+    name: str
+    with_dropout: Sequence[str] = ()
+
+
+def load_source(
+    source: Path | None, stage: str | None, overrides: Sequence[Override], tensors: Sequence[str], quiet: bool
+) -> Source:
+    """The matrices of a source; without one, those of the D2L example.
+
+    Raises:
+        InputError: a source that is not there or of no known kind, or options that it cannot use.
+    """
+    if source is None:
+        source = builtin_path("d2l")
+    is_config = source.suffix.lower() in YAML and not source.is_dir()
+    if overrides and not is_config:
+        raise InputError.of("only a config can be changed; expected a YAML file as SOURCE", where=overrides[0].text)
+    if tensors and (is_config or source.is_dir()):
+        raise InputError.of("only a tensor file has named tensors; leave it out", where=f"--tensor {tensors[0]}")
+    if is_config:
+        return _from_config(source, stage or "weights", overrides, quiet)
+    if source.is_dir():
+        return Source(load_matrices(source, stage or "weights"), source.resolve().parent.name)
+    return Source(_from_file(source, stage, tensors), source.stem)
+
+
+def _from_config(path: Path, stage: str, overrides: Sequence[Override], quiet: bool) -> Source:
+    experiment = load_experiment(path, overrides)
+    options = experiment.options
+    if options.study != "attention":
+        message = f'got "{options.study}"; only the study attention has weights to draw'
+        raise experiment.document.located(InputError.of(message, ["study"]))
+    try:
+        with Shown(options.name, quiet).running() as progress:
+            result = experiment.study.run(experiment.study.prepare(options, progress), progress)
+    except InputError as error:
+        raise experiment.document.located(error) from error
+    matrices = result.matrices(stage)
+    if not matrices.tensors:
+        there = sorted({name for run in result.runs for name in run.stages} - {"output"})
+        raise InputError.of(f'got "{stage}"; no scorer has this stage; {did_you_mean(stage, there)}', where="--stage")
+    return Source(matrices, options.name, result.with_dropout)
+
+
+def _from_file(path: Path, stage: str | None, names: Sequence[str]) -> Matrices:
+    """Matrices from a tensor file; numbers outside of 0..1 are scores, unless the user says otherwise."""
+    try:
+        stored = read_tensors(path)
+    except InputError as error:
+        raise InputError.of(error.problems[0].message, where="SOURCE") from error
+    chosen = {name: _matrix(name, stored, path) for name in names or _only(stored, path)}
+    weights = all(bool(((tensor >= 0) & (tensor <= 1)).all()) for tensor in chosen.values())
+    return Matrices(stage or ("weights" if weights else "scores"), chosen)
+
+
+def _only(stored: dict[str, Tensor], path: Path) -> list[str]:
+    names = [name for name, tensor in stored.items() if tensor.ndim >= 2 and tensor.dtype != torch.bool]
+    if len(names) == 1:
+        return names
+    there = f"which has {len(names)} matrices: {', '.join(names)}" if names else "which has no matrix"
+    cure = "choose with --tensor NAME, which may be repeated" if names else "expected a tensor (..., n, m)"
+    raise InputError.of(f'got "{path}", {there}; {cure}', where="SOURCE")
+
+
+def _matrix(name: str, stored: dict[str, Tensor], path: Path) -> Tensor:
+    if name not in stored:
+        raise InputError.of(f'got "{name}"; {path} has no such tensor; {did_you_mean(name, stored)}', where="--tensor")
+    if stored[name].ndim < 2 or stored[name].numel() == 0:
+        shape = list(stored[name].shape)
+        raise InputError.of(f'got "{name}" of shape {shape}; expected a matrix (..., n, m)', where="--tensor")
+    tensor = stored[name]
+    return tensor if tensor.is_floating_point() else tensor.to(torch.float32)
