@@ -1,0 +1,112 @@
+"""Tensor files that are wrong in every way, written byte by byte where no library would write them."""
+
+import io
+import json
+import struct
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from attncli.errors import InputError
+from attncli.inputs.files import read_tensor, read_tensors
+
+AGAIN = "make it or copy it again"
+
+
+def refusal(path: Path) -> str:
+    """What the error says; both readers say the same."""
+    with pytest.raises(InputError) as caught:
+        read_tensor(path)
+    with pytest.raises(InputError) as again:
+        read_tensors(path)
+    assert str(again.value) == str(caught.value)
+    assert [problem.path for problem in caught.value.problems] == [("file",)]
+    return caught.value.problems[0].message
+
+
+def short(value: str | bytes) -> str:
+    """A part of a test's name."""
+    return value[:40] if isinstance(value, str) else f"{len(value)} bytes"
+
+
+def npy(descr: Any, shape: Any, data: bytes = b"", version: int = 1) -> bytes:
+    """A .npy that says whatever it is told to say."""
+    header = f"{{'descr': {descr!r}, 'fortran_order': False, 'shape': {shape}, }}\n".encode()
+    return npy_with(header, data, version)
+
+
+def npy_with(header: bytes, data: bytes = b"", version: int = 1) -> bytes:
+    """A .npy with this header."""
+    return b"\x93NUMPY" + bytes([version, 0]) + struct.pack("<H" if version == 1 else "<I", len(header)) + header + data
+
+
+def zipped(members: dict[str, bytes], packing: int = zipfile.ZIP_STORED) -> bytes:
+    """A zip archive."""
+    stream = io.BytesIO()
+    with zipfile.ZipFile(stream, "w", packing) as archive:
+        for name, content in members.items():
+            archive.writestr(name, content)
+    return stream.getvalue()
+
+
+def safetensors(header: Any, data: bytes = b"") -> bytes:
+    """A .safetensors that says whatever it is told to say."""
+    text = header if isinstance(header, bytes) else json.dumps(header).encode()
+    return struct.pack("<Q", len(text)) + text + data
+
+
+def pt(content: Any) -> bytes:
+    """What torch.save writes."""
+    stream = io.BytesIO()
+    torch.save(content, stream)
+    return stream.getvalue()
+
+
+def array(content: Any) -> bytes:
+    """What numpy.save writes."""
+    stream = io.BytesIO()
+    np.save(stream, content)
+    return stream.getvalue()
+
+
+def pickled(instructions: bytes, data: bytes = bytes(16)) -> bytes:
+    """A .pt with this pickle and one storage of 16 bytes."""
+    members = {"a/data.pkl": b"\x80\x02" + instructions + b".", "a/byteorder": b"little", "a/data/0": data}
+    return zipped(members | {"a/version": b"3\n"})
+
+
+def call(module: str, name: str, *arguments: bytes) -> bytes:
+    """Pickle instructions that call a function."""
+    return f"c{module}\n{name}\n".encode() + tuple_of(*arguments) + b"R"
+
+
+def tuple_of(*items: bytes) -> bytes:
+    return b"(" + b"".join(items) + b"t"
+
+
+def integer(number: int) -> bytes:
+    return b"\x8a\x08" + struct.pack("<q", number)
+
+
+def text(words: str) -> bytes:
+    return b"X" + struct.pack("<I", len(words.encode())) + words.encode()
+
+
+def tensor(numel: int, size: tuple[int, ...], stride: tuple[int, ...]) -> bytes:
+    """Pickle instructions that build a float32 tensor upon the storage, whatever that really holds."""
+    storage = tuple_of(text("storage"), b"ctorch\nFloatStorage\n", text("0"), text("cpu"), integer(numel)) + b"Q"
+    shape, steps = tuple_of(*map(integer, size)), tuple_of(*map(integer, stride))
+    hooks = call("collections", "OrderedDict")
+    return call("torch._utils", "_rebuild_tensor_v2", storage, integer(0), shape, steps, b"\x89", hooks)
+
+
+FLOATS = np.arange(6, dtype=np.float32).reshape(2, 3)
+NPY = array(FLOATS)
+NPZ = zipped({"q.npy": NPY})
+PT = pt({"q": torch.from_numpy(FLOATS)})
+SAFE = safetensors({"q": {"dtype": "F32", "shape": [2, 3], "data_offsets": [0, 24]}}, FLOATS.tobytes())
+LFS = b"version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 3\n"

@@ -1,0 +1,233 @@
+"""Good tensor files: what numpy and torch wrote is what is read."""
+
+from collections import OrderedDict
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import save_file
+from torch import Tensor, nn
+from torch.testing import assert_close
+
+from attncli.errors import InputError
+from attncli.inputs.files import read_tensor, read_tensors
+
+NUMPY_DTYPES = ["?", "u1", "u2", "u4", "u8", "i1", "i2", "i4", "i8", "f2", "f4", "f8"]
+TORCH_DTYPES = [
+    *(torch.bool, torch.uint8, torch.uint16, torch.uint32, torch.uint64, torch.int8, torch.int16, torch.int32),
+    *(torch.int64, torch.float16, torch.bfloat16, torch.float32, torch.float64),
+]
+QUERIES = torch.arange(6, dtype=torch.float32).reshape(2, 3) / 7
+KEYS = torch.tensor([[1, 2], [3, 4]])
+
+
+def same(got: Tensor, expected: Tensor) -> None:
+    """Same dtype, shape and numbers, in a plain contiguous tensor."""
+    assert type(got) is Tensor
+    assert got.is_contiguous()
+    assert not got.requires_grad
+    assert_close(got, expected, rtol=0, atol=0, equal_nan=True)
+
+
+def array(dtype: str) -> np.ndarray[Any, Any]:
+    """Numbers that every dtype can hold, a zero among them."""
+    return np.array([[0, 1, 2], [100, 3, 7]]).astype(dtype)
+
+
+def save(path: Path, content: Any) -> None:
+    """Write tensors by name with the library that the ending belongs to."""
+    if path.suffix == ".npz":
+        np.savez(path, **{name: tensor.numpy() for name, tensor in content.items()})
+    elif path.suffix == ".safetensors":
+        save_file(content, path)
+    else:
+        torch.save(content, path)
+
+
+@pytest.mark.parametrize("order", ["<", ">"])
+@pytest.mark.parametrize("dtype", NUMPY_DTYPES)
+def test_npy_keeps_the_dtype_in_either_byte_order(tmp_path: Path, dtype: str, order: Literal["<", ">"]) -> None:
+    np.save(tmp_path / "q.npy", array(dtype).astype(np.dtype(dtype).newbyteorder(order)))
+    same(read_tensor(tmp_path / "q.npy"), torch.from_numpy(array(dtype)))
+
+
+@pytest.mark.parametrize("writer", [np.savez, np.savez_compressed])
+@pytest.mark.parametrize("dtype", NUMPY_DTYPES)
+def test_npz_keeps_the_dtype(tmp_path: Path, dtype: str, writer: Any) -> None:
+    writer(tmp_path / "q.npz", queries=array(dtype), keys=array("f8") + 1)
+    same(read_tensor(tmp_path / "q.npz", "queries"), torch.from_numpy(array(dtype)))
+
+
+@pytest.mark.parametrize("ending", [".safetensors", ".pt", ".pth", ".PT"])
+@pytest.mark.parametrize("dtype", TORCH_DTYPES)
+def test_safetensors_and_pt_keep_the_dtype(tmp_path: Path, dtype: torch.dtype, ending: str) -> None:
+    expected = torch.tensor([[0, 1, 2], [100, 3, 7]]).to(dtype)
+    save(tmp_path / f"q{ending}", {"queries": expected, "keys": KEYS})
+    same(read_tensor(tmp_path / f"q{ending}", "queries"), expected)
+
+
+@pytest.mark.parametrize(
+    "written",
+    [
+        pytest.param(np.asfortranarray(array("f4")), id="column after column"),
+        pytest.param(np.float64(3.5), id="no axis"),
+        pytest.param(np.zeros((0, 3), np.float32), id="no row"),
+        pytest.param(np.array([np.nan, np.inf, -np.inf, -0.0]), id="special"),
+        pytest.param(np.zeros((1,) * 30, np.int8), id="30 axes"),
+    ],
+)
+def test_npy_of_any_shape(tmp_path: Path, written: Any) -> None:
+    np.save(tmp_path / "q.npy", written)
+    same(read_tensor(tmp_path / "q.npy"), torch.tensor(written))
+
+
+def test_a_long_double_becomes_float64(tmp_path: Path) -> None:
+    np.save(tmp_path / "q.npy", np.array([1.5, np.finfo(np.longdouble).max], dtype=np.longdouble))
+    same(read_tensor(tmp_path / "q.npy"), torch.tensor([1.5, np.inf], dtype=torch.float64))
+
+
+def test_a_header_from_python_2_is_read_without_a_warning(tmp_path: Path) -> None:
+    header = b"{'descr': '<f4', 'fortran_order': False, 'shape': (2L, 3L), }\n"
+    magic = b"\x93NUMPY\x01\x00" + len(header).to_bytes(2, "little")
+    (tmp_path / "q.npy").write_bytes(magic + header + QUERIES.numpy().tobytes())
+    same(read_tensor(tmp_path / "q.npy"), QUERIES)
+
+
+@pytest.mark.parametrize("ending", [".npy", ".npz", ".safetensors", ".pt"])
+def test_bytes_that_are_neither_true_nor_false_are_true(tmp_path: Path, ending: str) -> None:
+    path = tmp_path / f"mask{ending}"
+    np.save(path, np.array([0, 1, 255], np.uint8).view(bool)) if ending == ".npy" else save(
+        path, {"mask": torch.tensor([0, 1, 255], dtype=torch.uint8).view(torch.bool)}
+    )
+    assert read_tensor(path).view(torch.uint8).tolist() == [0, 1, 1]
+
+
+@pytest.mark.parametrize("ending", [".npz", ".safetensors", ".pt"])
+def test_all_tensors_by_name(tmp_path: Path, ending: str) -> None:
+    save(tmp_path / f"qkv{ending}", {"queries": QUERIES, "keys": KEYS})
+    tensors = read_tensors(tmp_path / f"qkv{ending}")
+    assert set(tensors) == {"queries", "keys"}
+    same(tensors["queries"], QUERIES)
+    same(tensors["keys"], KEYS)
+
+
+@pytest.mark.parametrize("ending", [".npz", ".safetensors", ".pt"])
+def test_the_only_tensor_needs_no_name(tmp_path: Path, ending: str) -> None:
+    save(tmp_path / f"q{ending}", {"queries": QUERIES})
+    same(read_tensor(tmp_path / f"q{ending}"), QUERIES)
+
+
+def test_a_nameless_tensor_is_called_like_its_file(tmp_path: Path) -> None:
+    np.save(tmp_path / "keys.npy", KEYS.numpy())
+    torch.save(KEYS, tmp_path / "values.pt")
+    (tmp_path / "queries.csv").write_text("1,2\n3,4\n")
+    for name in ("keys.npy", "values.pt", "queries.csv"):
+        tensors = read_tensors(tmp_path / name)
+        assert list(tensors) == [Path(name).stem]
+        same(tensors[Path(name).stem], KEYS)
+
+
+def test_a_state_dict_loads_as_it_is(tmp_path: Path) -> None:
+    saved, fresh = (nn.Sequential(OrderedDict(W_q=nn.Linear(2, 3), W_k=nn.Linear(4, 3, bias=False))) for _ in range(2))
+    torch.save(saved.state_dict(), tmp_path / "trained.pt")
+    fresh.load_state_dict(read_tensors(tmp_path / "trained.pt"))
+    assert list(read_tensors(tmp_path / "trained.pt")) == ["W_q.weight", "W_q.bias", "W_k.weight"]
+    assert_close(fresh.state_dict(), saved.state_dict(), rtol=0, atol=0)
+
+
+def test_containers_in_a_pt_give_dotted_names(tmp_path: Path) -> None:
+    parameter = nn.Parameter(QUERIES.clone())
+    content = {
+        "epoch": 3,
+        "note": "x",
+        "state_dict": {"W.weight": parameter},
+        "layers": [KEYS, (KEYS + 1, None)],
+        7: KEYS,
+    }
+    torch.save(content, tmp_path / "run.pt")
+    tensors = read_tensors(tmp_path / "run.pt")
+    assert list(tensors) == ["state_dict.W.weight", "layers.0", "layers.1.0", "7"]
+    same(tensors["state_dict.W.weight"], QUERIES)
+    same(read_tensor(tmp_path / "run.pt", "layers.1.0"), KEYS + 1)
+
+
+def test_views_in_a_pt_are_what_they_show(tmp_path: Path) -> None:
+    torch.save({"turned": QUERIES.T, "repeated": QUERIES[:, :1].expand(2, 5), "part": QUERIES[1:]}, tmp_path / "v.pt")
+    tensors = read_tensors(tmp_path / "v.pt")
+    same(tensors["turned"], QUERIES.T.contiguous())
+    same(tensors["repeated"], QUERIES[:, :1].repeat(1, 5))
+    same(tensors["part"], QUERIES[1:].clone())
+
+
+def test_text_beside_the_tensors_of_an_npz_is_passed_over(tmp_path: Path) -> None:
+    np.savez(
+        tmp_path / "q.npz", queries=QUERIES.numpy(), tokens=np.array(["the", "cat"]), made=np.datetime64("2024-01-01")
+    )
+    assert list(read_tensors(tmp_path / "q.npz")) == ["queries"]
+    same(read_tensor(tmp_path / "q.npz"), QUERIES)
+
+
+@pytest.mark.parametrize("ending", [".npy", ".npz", ".safetensors", ".pt", ".csv"])
+def test_nothing_is_shared_with_the_file(tmp_path: Path, ending: str) -> None:
+    path = tmp_path / f"q{ending}"
+    if ending == ".npy":
+        np.save(path, QUERIES.numpy())
+    elif ending == ".csv":
+        np.savetxt(path, QUERIES.double().numpy(), delimiter=",")
+    else:
+        save(path, {"queries": QUERIES})
+    before = path.read_bytes()
+    tensor = read_tensor(path)
+    kept = tensor.clone()
+    with path.open("r+b") as file:  # in place, as a mapping would see it
+        file.write(b"\xff" * len(before))
+    assert_close(tensor, kept, rtol=0, atol=0)
+    path.write_bytes(before)
+    tensor.zero_()
+    assert path.read_bytes() == before
+    assert read_tensor(path).count_nonzero() == QUERIES.count_nonzero()
+
+
+NAMES = {"queries": QUERIES, "keys": KEYS}
+
+
+@pytest.mark.parametrize(
+    ("content", "name", "message"),
+    [
+        (NAMES, None, 'tensor: got nothing; "q.pt" holds 2 tensors (queries, keys); give tensor: NAME'),
+        (NAMES, "querys", 'tensor: got "querys"; "q.pt" holds no tensor of this name; did you mean `queries`?'),
+        (NAMES, "W", 'tensor: got "W"; "q.pt" holds no tensor of this name; known: queries, keys'),
+        (KEYS, "keys", 'tensor: got "keys"; "q.pt" holds one tensor without a name; leave tensor out'),
+        (
+            [KEYS] * 12,
+            None,
+            'tensor: got nothing; "q.pt" holds 12 tensors (0, 1, 2, 3, 4, 5, 6, 7, 8, 9 and 2 more); give tensor: NAME',
+        ),
+        (
+            [KEYS] * 12,
+            "W_q",
+            'tensor: got "W_q"; "q.pt" holds no tensor of this name; known: 0, 1, 2, 3, 4, 5, 6, 7, 8, 9 and 2 more',
+        ),
+        (
+            {"\x1b[31mred": KEYS, "keys": KEYS},
+            None,
+            'tensor: got nothing; "q.pt" holds 2 tensors (\\x1b[31mred, keys); give tensor: NAME',
+        ),
+    ],
+)
+def test_a_name_that_picks_nothing(tmp_path: Path, content: Any, name: str | None, message: str) -> None:
+    torch.save(content, tmp_path / "q.pt")
+    with pytest.raises(InputError) as caught:
+        read_tensor(tmp_path / "q.pt", name)
+    assert str(caught.value) == message
+    assert str(caught.value.under("data", "queries")).startswith("data.queries.tensor: got ")
+
+
+@pytest.mark.parametrize("name", ["q.npy", "q.csv"])
+def test_a_name_where_there_are_none(tmp_path: Path, name: str) -> None:
+    np.save(tmp_path / name, KEYS.numpy()) if name == "q.npy" else np.savetxt(tmp_path / name, KEYS.numpy())
+    with pytest.raises(InputError) as caught:
+        read_tensor(tmp_path / name, "queries")
+    assert str(caught.value) == f'tensor: got "queries"; "{name}" holds one tensor without a name; leave tensor out'
