@@ -1,5 +1,6 @@
 """What can be wrong with a tensor file, in words."""
 
+import re
 import warnings
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -62,7 +63,7 @@ def parsing(path: Path) -> Iterator[None]:
 
 def reason(error: Exception) -> str:
     """The first line of a library's error, short and printable."""
-    lines = str(error).splitlines() or [""]
+    lines = re.sub(r" at 0x[0-9a-f]+", "", str(error)).splitlines() or [""]
     return short(f"{type(error).__name__}: {lines[0]}".rstrip(": "))
 
 
