@@ -106,8 +106,8 @@ def weighted_sum(weights: Tensor, values: Tensor) -> Tensor:
     values = values.contiguous()  # as both products below: on another layout sums may be rounded in another order
     finite = values.isfinite()
     if bool(finite.all()):
-        return weights @ values  # ... n v
-    output = weights @ values.masked_fill(~finite, 0.0)
+        return weights @ values + 0.0  # ... n v; + 0.0 turns -0.0, whose sign padding would decide, into 0.0
+    output = weights @ values.masked_fill(~finite, 0.0) + 0.0
     sees = (weights != 0).to(weights.dtype)
     nan, plus, minus = (
         sees @ kind.to(weights.dtype) > 0 for kind in (values.isnan(), values.isposinf(), values.isneginf())

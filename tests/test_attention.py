@@ -170,6 +170,12 @@ def test_weights_of_zero_take_nothing_from_values() -> None:
         assert weighted_sum(weights, torch.tensor([[2.0], [4.0], [garbage]])).tolist() == [[3.0], [0.0]]
 
 
+@pytest.mark.parametrize("padding", [2.0, -2.0, NAN])
+def test_zeros_have_the_sign_of_no_padding(padding: float) -> None:
+    output = weighted_sum(torch.zeros(1, 1), torch.tensor([[padding]]))
+    assert math.copysign(1.0, output.item()) == 1.0
+
+
 @pytest.mark.parametrize(
     ("a", "b", "wanted"),
     [(INF, 1.0, INF), (-INF, 1.0, -INF), (INF, INF, INF), (INF, -INF, NAN), (NAN, 1.0, NAN), (NAN, INF, NAN)],
