@@ -1,0 +1,55 @@
+"""Figures as files: the same figure gives the same bytes."""
+
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Any
+
+import matplotlib
+from matplotlib.figure import Figure
+
+from attncli.errors import InputError, got
+
+# What is left out of each kind of file so that it does not depend on the day or on matplotlib's version.
+METADATA: dict[str, dict[str, Any]] = {
+    ".png": {"Software": None},
+    ".svg": {"Date": None, "Creator": None},
+    ".pdf": {"CreationDate": None, "Producer": None, "Creator": None},
+}
+SETTINGS = {
+    "svg.hashsalt": "attncli",
+    "svg.fonttype": "path",  # looks the same everywhere, whatever fonts there are
+    "pdf.fonttype": 42,  # TrueType: publishers refuse Type 3
+    "text.hinting": "no_hinting",  # of no use at this resolution, and slow
+}
+
+
+def save_figure(figure: Figure, path: Path) -> None:
+    """Writes a figure as `.png`, `.svg` or `.pdf`, by the ending of the path.
+
+    Raises:
+        InputError: another ending, or a place that cannot be written to.
+    """
+    ending = picture_ending(path)
+    options: dict[str, Any] = (
+        {"pil_kwargs": {"compress_level": 1}} if ending == ".png" else {}
+    )  # flat: small all the same
+    try:
+        with default_settings(SETTINGS):
+            figure.savefig(path, format=ending[1:], metadata=METADATA[ending], **options)
+    except OSError as error:
+        raise InputError.of(f"cannot write {path}: {error.strerror or error}") from error
+
+
+def picture_ending(path: Path) -> str:
+    """The ending of a picture's path in lower case, `.png`, `.svg` or `.pdf`; any other is an InputError."""
+    ending = path.suffix.lower()
+    if ending not in METADATA:
+        raise InputError.of(got(path.name, "expected a name ending in " + ", ".join(METADATA)))
+    return ending
+
+
+def default_settings(changes: dict[str, Any] | None = None) -> AbstractContextManager[None]:
+    """A context in which the user's matplotlibrc does not count, for pictures that are the same everywhere."""
+    defaults: dict[Any, Any] = dict(matplotlib.rcParamsDefault)
+    settings = {key: value for key, value in defaults.items() if not key.startswith("backend")} | (changes or {})
+    return matplotlib.rc_context(settings)
