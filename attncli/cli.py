@@ -20,7 +20,7 @@ WRONG_INPUT, INTERRUPTED = 2, 130
 
 
 class Cli(TyperGroup):
-    """Shows errors of the user's input as lines on stderr; what is not caught here is a bug, and its traceback helps."""
+    """Shows errors of the user's input as lines on stderr; what is not caught here is a bug: its traceback helps."""
 
     def invoke(self, ctx: Any) -> Any:
         try:

@@ -94,9 +94,8 @@ def run_experiment(experiment: Loaded, out: Path | None, overwrite: bool, *, pic
                 view = load_view(options.study)
                 progress.step(1, 1, "writing the run folder")
                 head = provenance(options.study, options.name, options.seed, prepared.device, started)
-                content = save_run(
-                    folder.path, result, config_of(options), head, view.pictures(result, progress.note) if pictures else {}
-                )
+                drawn = view.pictures(result, progress.note) if pictures else {}
+                content = save_run(folder.path, result, config_of(options), head, drawn)
     except InputError as error:
         raise experiment.document.located(error) from error
     return Finished(options.study, result, content, folder.place)

@@ -1,12 +1,14 @@
 """Options that several commands share, under one name and with one help text each."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from attncli.config.overrides import Override, parse_override
 from attncli.errors import Collector
+
+if TYPE_CHECKING:
+    from attncli.config.overrides import Override
 
 Configs = Annotated[list[Path], typer.Argument(metavar="CONFIG...", help="YAML files of experiments.")]
 Sets = Annotated[
@@ -15,7 +17,7 @@ Sets = Annotated[
 ]
 Out = Annotated[Path | None, typer.Option("--out", metavar="DIR", help="The run folder; must be new or empty.")]
 Overwrite = Annotated[bool, typer.Option("--overwrite", help="Let --out replace an earlier run.")]
-Seed = Annotated[int | None, typer.Option("--seed", help="Change the seed.")]
+Seed = Annotated[str | None, typer.Option("--seed", metavar="N", help="Change the seed.")]
 Device = Annotated[str | None, typer.Option("--device", help="auto, cpu, cuda, cuda:N or mps.")]
 DType = Annotated[str | None, typer.Option("--dtype", help="float16, bfloat16, float32 or float64.")]
 NoPlots = Annotated[bool, typer.Option("--no-plots", help="Draw no pictures.")]
@@ -24,12 +26,18 @@ Quiet = Annotated[bool, typer.Option("--quiet", help="Print nothing but warnings
 Full = Annotated[bool, typer.Option("--full", help="Print whole tables.")]
 
 
-def overrides_of(sets: list[str] | None, **shortcuts: int | str | None) -> list[Override]:
-    """What --set, and shortcuts such as seed=3 for --seed 3, change; the shortcuts win."""
-    collector, overrides = Collector(), []
+def overrides_of(sets: list[str] | None, **shortcuts: str | None) -> "list[Override]":
+    """What --set, and shortcuts such as seed="3" for --seed 3, change; the shortcuts win."""
+    from attncli.config.overrides import Override, override, parse_override
+
+    collector = Collector()
+    overrides: list[Override] = []
     for assignment in sets or []:
         with collector.under():
             overrides.append(parse_override(assignment))
+    for key, value in shortcuts.items():
+        with collector.under():
+            if value is not None:
+                overrides.append(override((key,), value, f"--{key} {value}"))
     collector.check()
-    given = {key: value for key, value in shortcuts.items() if value is not None}
-    return overrides + [Override((key,), value, f"--{key} {value}") for key, value in given.items()]
+    return overrides

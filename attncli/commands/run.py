@@ -1,5 +1,6 @@
 """`attncli run`: experiments of any study, from YAML files to tables, pictures and run folders."""
 
+from attncli.commands.loading import quick_imports
 from attncli.commands.options import (
     Configs,
     Device,
@@ -30,7 +31,11 @@ def run(
     full: Full = False,
 ) -> None:
     """Run experiments: print tables, draw pictures, and keep a run folder of each."""
-    from attncli.commands.experiments import check_out_for, load_experiments, run_experiment, show
+    with quick_imports():
+        from attncli.commands.experiments import check_out_for, load_experiments, run_experiment, show
+
+        if not no_plots:
+            import attncli.views.heatmaps  # noqa: F401
 
     overrides = overrides_of(sets, seed=seed, device=device, dtype=dtype)
     check_out_for(configs, out, overwrite)

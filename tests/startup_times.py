@@ -1,0 +1,43 @@
+"""How long attncli takes to start, against the imports it cannot do without: `python tests/startup_times.py [RUNS]`.
+
+Whole processes, taken in turn so that a busy machine slows both sides alike; medians of the wall time. No test asserts
+them. The aims: --help at most 2 times its imports, a run of the D2L example at most 1.3 times its own.
+"""
+
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+PAIRS = {
+    "attncli --help": (["-m", "attncli", "--help"], "import typer, rich.console, rich.table", 2.0),
+    "attncli run experiments/d2l.yaml": (
+        ["-m", "attncli", "run", str(ROOT / "experiments" / "d2l.yaml")],
+        "import torch, matplotlib.figure, matplotlib.backends.backend_agg",
+        1.3,
+    ),
+}
+
+
+def seconds(arguments: list[str], folder: str) -> float:
+    """Wall time of one process."""
+    start = time.perf_counter()
+    subprocess.run([sys.executable, *arguments], cwd=folder, check=True, capture_output=True)
+    return time.perf_counter() - start
+
+
+def main(runs: int) -> None:
+    """Print both medians, their ratio and the aim, for each pair."""
+    with tempfile.TemporaryDirectory() as folder:
+        for name, (command, imports, aim) in PAIRS.items():
+            seconds(command, folder), seconds(["-c", imports], folder)  # fills the file cache
+            times = [(seconds(command, folder), seconds(["-c", imports], folder)) for _ in range(runs)]
+            ours, theirs = (statistics.median(side) for side in zip(*times, strict=True))
+            print(f"{name}: {ours:.2f} s, imports alone {theirs:.2f} s, ratio {ours / theirs:.2f} (aim {aim})")
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]) if len(sys.argv) > 1 else 9)
