@@ -50,13 +50,13 @@ class Layout:
     def blocks(self) -> list[range]:
         """The keys shown, in the blocks they are shown in."""
         room = self.width - self.label_width
-        counts = list(islice(pack(map(self.key_width, range(self.m)), room), None if self.full else MOST_BLOCKS + 1))
-        if not self.full and len(counts) > MOST_BLOCKS:
-            room = max(room - sum(self.peak_widths), room // 2)
-            first = next(pack(map(self.key_width, range(self.m)), room))
-            last = next(pack(map(self.key_width, reversed(range(self.m))), room))
-            return [range(first), range(self.m - last, self.m)]
-        return balanced(list(map(self.key_width, range(self.m))), room)
+        first_blocks = list(islice(pack(map(self.key_width, range(self.m)), room), MOST_BLOCKS + 1))
+        if self.full or len(first_blocks) <= MOST_BLOCKS:
+            return balanced([self.key_width(key) for key in range(self.m)], room)
+        room = max(room - sum(self.peak_widths), room // 2)
+        first = next(pack(map(self.key_width, range(self.m)), room))
+        last = next(pack(map(self.key_width, reversed(range(self.m))), room))
+        return [range(first), range(self.m - last, self.m)]
 
     @cached_property
     def label_width(self) -> int:

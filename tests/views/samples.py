@@ -85,8 +85,8 @@ def grids(text: str) -> dict[str, Grid]:
             table |= {
                 (int(fields[0]), key): Cell(*cell.groups()) for key, cell in zip(keys, cells, strict=True) if cell
             }
-        elif fields and fields[0] != "...":
-            keys, caption = [], line if fields[0] in ("batch", "key", "keys") else ""
+        elif fields != ["..."]:
+            keys, caption = [], line if line.startswith(("batch", "key")) else ""
     return found
 
 

@@ -23,6 +23,12 @@ def test_summary_is_one_table_at_80_columns() -> None:
     assert len(lines(text)) == 3 + len(SCORERS)
 
 
+def test_columns_move_closer_before_they_are_shared_out() -> None:
+    records = [record_of("scaled_dot", "scaled_dot", score_mean=-8.61e-4, score_std=12.5)]
+    assert len(summary_tables(records, 80)) == 1
+    assert [len(table.columns) for table in summary_tables(records, 60)] == [5, 5]
+
+
 def test_scorer_is_named_where_a_label_does_not_say_it() -> None:
     text = printed(summary_tables([record_of("dot", "dot"), record_of("mine", "additive")], 100), 100)
     assert lines(text)[1][:3] == ["label", "scorer", "params"]

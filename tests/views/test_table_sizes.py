@@ -7,6 +7,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from attncli.attention import valid_mask
 from attncli.views.tables import LEGEND
 from tests.views.samples import check_grid, grids, random_weights, result_of, run_of, shown
 
@@ -41,8 +42,14 @@ def test_shortened_tables_say_what_is_left_out_and_how_to_see_it() -> None:
     assert "see them with --full\n" in shown(result_of(run_of(random_weights(1, 20, 3))))
 
 
+def test_two_tables_are_shown_however_long() -> None:
+    text = shown(result_of(run_of(random_weights(3, 16, 40))))
+    assert list(grids(text)) == ["dot batch 0", "dot batch 1"]
+    assert "\n1 of 3 tables left out; see them with --full\n" in text
+
+
 def test_full_shows_everything() -> None:
-    weights = random_weights(3, 4, 20, 50)
+    weights = random_weights(3, 4, 20, 90)
     text = shown(result_of(run_of(weights)), full=True)
     found = grids(text)
     assert (len(found), sum(map(len, found.values()))) == (12, weights.numel())
@@ -63,6 +70,18 @@ def test_where_keys_are_left_out_the_maximum_is_still_told() -> None:
     assert [weight for weight, _ in told.values()] == pytest.approx(
         weights[0, list(told)].amax(-1).tolist(), abs=5.1e-4
     )
+
+
+def test_a_gap_stands_where_queries_are_left_out() -> None:
+    text = shown(result_of(run_of(random_weights(1, 20, 3))))
+    assert re.search(r"^ +3 .*\n +\.\.\. *\n +16 ", text, re.M)
+    assert "..." not in shown(result_of(run_of(random_weights(1, 16, 3))))
+
+
+def test_an_empty_row_has_no_maximum() -> None:
+    valid = valid_mask((1, 2, 100), [[0, 100]])
+    text = shown(result_of(run_of(random_weights(1, 2, 100, valid=valid)), valid=valid))
+    assert re.search(r"^ +0( +·)+ +-$", text, re.M)
 
 
 def test_a_level_row_has_no_place_for_its_maximum() -> None:

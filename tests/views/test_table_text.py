@@ -42,12 +42,15 @@ def test_tokens_name_rows_and_columns_of_their_batch_element() -> None:
 
 
 def test_cjk_tokens_keep_the_columns_in_line() -> None:
-    words = ["注意力", "机制", "a", "한국어"]
+    words = ["注意力机制分数", "机制", "a", "한국어"]
     text = shown(result_of(run_of(random_weights(1, 4, 4, sharpness=0.5)), tokens=Tokens([words], [words])))
     rows = [line for line in text.splitlines() if line.count(".") == 4]
     places = {tuple(_column(row, match.start()) for match in re.finditer(r"\d\.\d{3}", row)) for row in rows}
-    assert len(rows) == 4
+    assert [row.split()[0] for row in rows] == words
     assert len(places) == 1
+    header = next(line for line in text.splitlines() if line.startswith(" ") and "한국어" in line)
+    for place, word in zip(places.pop()[1:], words[1:], strict=True):
+        assert abs(_column(header, header.index(word)) + cell_len(word) / 2 - (place + 2.5)) <= 1  # centred above
 
 
 def _column(text: str, end: int) -> int:
