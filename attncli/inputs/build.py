@@ -88,9 +88,17 @@ def _read_all(data: Data, collector: Collector) -> dict[str, Tensor]:
             if isinstance(source, FileTensor):
                 given[role] = _rows(read_tensor(Path(source.file), source.tensor))
             elif isinstance(source, list):
-                given[role] = torch.tensor(source, dtype=torch.float64)
+                given[role] = _written(source)
     collector.check()
     return given
+
+
+def _written(numbers: list[Any]) -> Tensor:
+    try:
+        return torch.tensor(numbers, dtype=torch.float64)
+    except OverflowError as error:
+        message = "got an integer that no floating-point number can hold; expected numbers up to 1.8e308"
+        raise InputError.of(message) from error
 
 
 def _rows(tensor: Tensor) -> Tensor:

@@ -55,7 +55,7 @@ def _plain(kind: str, shape: list[int], generator: Generator) -> Tensor:
 
 def _student_t(shape: list[int], df: float, generator: Generator) -> Tensor:
     with torch.random.fork_rng(devices=[]):  # torch.distributions draws from the global generator only
-        torch.manual_seed(generator.initial_seed())
+        torch.default_generator.manual_seed(generator.initial_seed())
         return torch.distributions.StudentT(torch.tensor(df, dtype=torch.float64)).sample(torch.Size(shape))
 
 

@@ -44,11 +44,9 @@ def build_mask(mask: Mask, shape: tuple[int, ...]) -> tuple[Tensor | None, Tenso
     """The mask of the config for scores of `shape` and the one read from a file; error paths begin below `mask`."""
     causal = _causal(mask, shape)
     if mask.file is None:
-        if mask.tensor is not None:
-            raise InputError.of(f'got "{mask.tensor}" without a file; expected `file` beside it', ["tensor"])
         return causal, None
     given = read_tensor(Path(mask.file), mask.tensor)
-    if mask.file.endswith(".csv") and given.dtype == torch.int64 and bool(((given == 0) | (given == 1)).all()):
+    if Path(mask.file).suffix.lower() == ".csv" and bool(((given == 0) | (given == 1)).all()):
         given = given.bool()  # the only way to write booleans in a CSV file
     try:
         valid_mask(shape, mask=given)

@@ -1,6 +1,8 @@
 """One random generator for every tensor and every scorer, so that none depends on what else is drawn."""
 
 import hashlib
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import torch
 
@@ -14,3 +16,13 @@ def derived_seed(seed: int, name: str) -> int:
 def generator(seed: int, name: str) -> torch.Generator:
     """The generator of that name, on the CPU whatever the device, so that the device changes no number."""
     return torch.Generator().manual_seed(derived_seed(seed, name))
+
+
+@contextmanager
+def seeded(seed: int, name: str, device: torch.device | None = None) -> Iterator[None]:
+    """For code that draws from torch's global generators only: seeded inside the body, after it as they were before."""
+    cuda = [device] if device is not None and device.type == "cuda" else []
+    with torch.random.fork_rng(devices=cuda):
+        # torch.manual_seed seeds every GPU, and would disturb them where only the CPU is used.
+        (torch.manual_seed if cuda else torch.default_generator.manual_seed)(derived_seed(seed, name))
+        yield

@@ -1,0 +1,44 @@
+"""Experiments as Python data: what the YAML says, through the same models, without a file."""
+
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from attncli.inputs.build import Inputs, build_inputs
+from attncli.results.records import AttentionResult
+from attncli.studies import attention
+from attncli.studies.attention import AttentionOptions
+from attncli.studies.progress import Progress, Silent
+
+DOT = {"scorer": "dot"}
+CPU = torch.device("cpu")
+
+
+def options_of(folder: Path | None = None, /, **keys: Any) -> AttentionOptions:
+    """The options of an experiment whose YAML stands in `folder`; a dot product where no scorers are given."""
+    keys = {"name": "test", "device": "cpu", "scorers": [DOT], **keys}
+    return AttentionOptions.model_validate(keys, context={"folder": folder})
+
+
+def inputs_of(folder: Path | None = None, /, **keys: Any) -> Inputs:
+    """The inputs of an experiment."""
+    options = options_of(folder, **keys)
+    dtype = getattr(torch, options.dtype)
+    return build_inputs(options.data, options.mask, options.tokens, seed=options.seed, dtype=dtype, device=CPU)
+
+
+def result_of(folder: Path | None = None, /, progress: Progress | None = None, **keys: Any) -> AttentionResult:
+    """The result of an experiment."""
+    progress = progress or Silent()
+    return attention.run(attention.prepare(options_of(folder, **keys), progress), progress)
+
+
+class Notes(Silent):
+    """Keeps the notes of a study."""
+
+    def __init__(self) -> None:
+        self.notes: list[str] = []
+
+    def note(self, message: str) -> None:
+        self.notes.append(message)
