@@ -46,7 +46,7 @@ class WeightBlock:
         yield self._table(console)
 
     def _table(self, console: Console) -> Table:
-        """Two columns only, all keys' cells of a row in one text, which rich prints several times as fast."""
+        """Two columns only, all keys' cells of a row in one text, which rich prints faster."""
         layout = self.layout
         names = [*self.keys, *(PEAK_HEADINGS if self._has_peaks else ())]
         widths = [*map(layout.key_width, self.block), *(layout.peak_widths if self._has_peaks else ())]
@@ -72,9 +72,7 @@ class WeightBlock:
             cells = zip(row, may_attend, widths, strict=False)
             parts = [self._cell(weight, ok, weight >= peak.least, width) for weight, ok, width in cells]
             parts += self._peak_cells(peak, widths[-2:]) if self._has_peaks else []
-            alike = groupby(
-                parts, key=itemgetter(1)
-            )  # neighbours of one style in one piece: rich takes its time for each
+            alike = groupby(parts, key=itemgetter(1))  # one piece per style: rich takes its time for each
             yield Text.assemble(*(("".join(text for text, _ in pieces), style) for style, pieces in alike))
 
     def _cell(self, weight: float, valid: bool, marked: bool, width: int) -> Cell:
