@@ -72,7 +72,7 @@ class WeightBlock:
             cells = zip(row, may_attend, widths, strict=False)
             parts = [self._cell(weight, ok, weight >= peak.least, width) for weight, ok, width in cells]
             parts += self._peak_cells(peak, widths[-2:]) if self._has_peaks else []
-            alike = groupby(parts, key=itemgetter(1))  # one piece per style: rich takes its time for each
+            alike = groupby(parts, key=itemgetter(1))  # rich takes its time for each piece
             yield Text.assemble(*(("".join(text for text, _ in pieces), style) for style, pieces in alike))
 
     def _cell(self, weight: float, valid: bool, marked: bool, width: int) -> Cell:
