@@ -28,7 +28,7 @@ Full = Annotated[bool, typer.Option("--full", help="Print whole tables.")]
 
 def overrides_of(sets: list[str] | None, **shortcuts: str | None) -> "list[Override]":
     """What --set, and shortcuts such as seed="3" for --seed 3, change; the shortcuts win."""
-    from attncli.config.overrides import Override, override, parse_override
+    from attncli.config.overrides import Override, override, parse_override, typed
 
     collector = Collector()
     overrides: list[Override] = []
@@ -38,6 +38,6 @@ def overrides_of(sets: list[str] | None, **shortcuts: str | None) -> "list[Overr
     for key, value in shortcuts.items():
         with collector.under():
             if value is not None:
-                overrides.append(override((key,), value, f"--{key} {value}"))
+                overrides.append(override((key,), value, typed(f"--{key}", value)))
     collector.check()
     return overrides

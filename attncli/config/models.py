@@ -1,5 +1,7 @@
 """What every experiment may say: the base of all models, and the keys that all studies share."""
 
+import re
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_args
 
@@ -20,16 +22,14 @@ from pydantic_core.core_schema import ErrorType
 from attncli import errors
 
 DType = Literal["float16", "bfloat16", "float32", "float64"]
-
-
 UNKNOWN_KEY = "unknown key"
 PYDANTIC_ERRORS = get_args(ErrorType)
 
 
 class Model(BaseModel):
-    """Strict and closed: no type is converted, no key is ignored, and an unknown key is told which keys are known."""
+    """Strict and closed: no type is converted, numbers are finite, and an unknown key is told which keys are known."""
 
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True, allow_inf_nan=False)
 
     @model_validator(mode="wrap")
     @classmethod
@@ -56,23 +56,31 @@ def problem(expected: str, *, cure: str = "", under: list[str | int] | None = No
     return PydanticCustomError("problem", "{expected}", {"expected": expected, "cure": cure, "under": under or []})
 
 
+def known_words(value: Any, known: Iterable[str]) -> str:
+    """The cure for a name that is unknown, or no text at all."""
+    return errors.did_you_mean(value if isinstance(value, str) else "", known)
+
+
 def _relative_to_file(file: str, info: ValidationInfo) -> str:
-    if not file:
-        raise problem("a path of a file")
     folder = (info.context or {}).get("folder")
     return str(Path(folder) / file) if folder else file
 
 
-FileName = Annotated[str, AfterValidator(_relative_to_file)]
+FileName = Annotated[str, StringConstraints(min_length=1), AfterValidator(_relative_to_file)]
 
 
 def _plain_name(name: str) -> str:
-    if not name.strip() or name.startswith(".") or any(c in '/\\:*?"<>|' or not c.isprintable() for c in name):
-        raise problem('expected a name without / \\ : * ? " < > | that does not begin with a dot')
+    if not re.match(PLAIN, name) or not name.isprintable():
+        raise problem('expected a name without / \\ : * ? " < > | that does not begin with a dot or a space')
+    if len(name.encode()) > LONGEST_NAME:
+        raise problem(f"expected at most {LONGEST_NAME} bytes in UTF-8, since it becomes a file's name")
     return name
 
 
-Name = Annotated[str, StringConstraints(min_length=1, max_length=80), AfterValidator(_plain_name)]
+PLAIN = r"""^[^\s./\\:*?"<>|][^/\\:*?"<>|]*$"""
+LONGEST_NAME = 200
+NAME_SCHEMA: dict[str, Any] = {"pattern": PLAIN, "maxLength": LONGEST_NAME}
+Name = Annotated[str, AfterValidator(_plain_name), Field(json_schema_extra=NAME_SCHEMA)]
 
 
 class Experiment(Model):

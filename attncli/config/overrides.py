@@ -1,18 +1,15 @@
 """`--set a.b=value` and its shortcuts such as `--seed 3`: changes to a config from the command line."""
 
-import copy
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import yaml
-
 from attncli import errors
-from attncli.config.yaml_loader import Loader
-from attncli.errors import InputError, Problem, dotted
+from attncli.config.parsing import parse_yaml
+from attncli.errors import LONGEST_VALUE, InputError, Problem, dotted
 
-KEY = re.compile(r"([^.\[\]=]+)((?:\[\d+\])*)")
+KEY = re.compile(r"([^.\[\]=]+)((?:\[\d{1,9}\])*)")
 
 
 @dataclass(frozen=True)
@@ -23,27 +20,48 @@ class Override:
     value: Any
     text: str
 
+    def decides(self, path: errors.Path) -> bool:
+        """Whether this path is the value that was given, below it, or the list that it is an entry of."""
+        own = self.path
+        while isinstance(own[-1], int):
+            own = own[:-1]
+        return path[: len(own)] == own
+
 
 def parse_override(assignment: str) -> Override:
-    """`scorers[0].num_hiddens=16` as an Override; the value is read as YAML."""
-    text = f"--set {assignment}"
+    """`scorers[0].num_hiddens=16` as an Override; the value is read as YAML.
+
+    Raises:
+        InputError: no `=`, a path that makes no sense, a value that is not YAML.
+    """
+    text = typed("--set", assignment)
     target, equals, value = assignment.partition("=")
     if not equals:
-        raise InputError.of(f"got {errors.show(assignment)}; expected key=value, for instance seed=1", where=text)
-    try:
-        return Override(_parse_path(target.strip()), yaml.load(value, Loader), text)
-    except yaml.YAMLError as error:
-        raise InputError.of(f"the value is not YAML: {' '.join(str(error).split())}", where=text) from error
-    except ValueError as error:
-        raise InputError.of(str(error), where=text) from error
+        raise InputError.of(errors.got(assignment, "expected KEY=VALUE, for instance seed=1"), where=text)
+    return override(_parse_path(target.strip(), text), value, text)
 
 
-def _parse_path(target: str) -> errors.Path:
+def typed(option: str, value: str) -> str:
+    """The option as it was typed, on one line and not too long."""
+    text = " ".join(value.split()) or '""'
+    return f"{option} {text if len(text) <= LONGEST_VALUE else text[: LONGEST_VALUE - 1] + '…'}"
+
+
+def override(path: errors.Path, value: str, text: str) -> Override:
+    """The value, as the user typed it, read as YAML."""
+    parsed = parse_yaml(value, lambda line, column: text)
+    if parsed.problems:
+        raise InputError(parsed.problems).under(*path)
+    return Override(path, parsed.data, text)
+
+
+def _parse_path(target: str, text: str) -> errors.Path:
     path: list[str | int] = []
     for part in target.split("."):
         match = KEY.fullmatch(part)
-        if match is None:
-            raise ValueError(f"got the key {errors.show(target)}; expected names and indices such as scorers[0].scale")
+        if match is None or not target.isprintable():
+            expected = "expected names and indices such as scorers[0].num_hiddens"
+            raise InputError.of(errors.got(target, expected), where=text)
         path.append(match[1])
         path.extend(int(index) for index in re.findall(r"\d+", match[2]))
     return tuple(path)
@@ -52,40 +70,48 @@ def _parse_path(target: str) -> errors.Path:
 def apply_overrides(data: Any, overrides: Sequence[Override]) -> tuple[Any, list[Problem]]:
     """A copy of the data with the overrides, in their order; and those that do not fit, as problems."""
     problems: list[Problem] = []
-    data = copy.deepcopy(data) if overrides else data
+    data = _copy(data) if overrides else data
     if data is None and overrides:
         data = {}
-    for override in overrides:
+    for each in overrides:
         try:
-            _set(data, override)
+            _set(data, each)
         except LookupError as error:
-            problems.append(Problem(str(error.args[0]), (), override.text))
+            problems.append(Problem(str(error.args[0]), (), each.text))
     return data, problems
 
 
-def _set(data: Any, override: Override) -> None:
+def _copy(data: Any) -> Any:
+    """A copy in which nothing stands at two places, as it does after an alias: an override changes one of them."""
+    if isinstance(data, dict):
+        return {key: _copy(value) for key, value in data.items()}
+    return [_copy(value) for value in data] if isinstance(data, list) else data
+
+
+def _set(data: Any, change: Override) -> None:
+    """Mappings that are missing on the way are made; entries of lists must be there."""
+    *way, last = change.path
     target = data
-    for depth, key in enumerate(override.path[:-1]):
-        place = override.path[: depth + 1]
-        if isinstance(target, dict) and isinstance(key, str) and target.get(key) is None:
+    for depth, key in enumerate(way):
+        _check_step(target, key, change.path[:depth])
+        if isinstance(target, dict) and target.get(key) is None:
             target[key] = {}
-        target = _step(target, key, place)
-    last = override.path[-1]
-    if isinstance(target, dict) and isinstance(last, str):
-        target[last] = override.value
-    else:
-        _step(target, last, override.path)
-        target[last] = override.value
+        target = target[key]
+    _check_step(target, last, change.path[:-1])
+    target[last] = _copy(change.value)
 
 
-def _step(target: Any, key: str | int, place: errors.Path) -> Any:
-    if isinstance(key, str) and isinstance(target, dict):
-        return target[key]
-    if isinstance(key, int) and isinstance(target, list):
-        if key < len(target):
-            return target[key]
-        raise LookupError(f"{dotted(place)}: got index {key}; the config has {len(target)} there, counted from 0")
-    kind = "a list" if isinstance(target, list) else "a mapping" if isinstance(target, dict) else errors.show(target)
-    raise LookupError(
-        f"{dotted(place)}: the config has {kind} there; expected {'a list' if isinstance(key, int) else 'a mapping'}"
-    )
+def _check_step(target: Any, key: str | int, place: errors.Path) -> None:
+    """Raise a LookupError unless the target, at that place of the config, can have this key or has this index."""
+    name = dotted(place) or "the config"
+    if isinstance(target, list):
+        if isinstance(key, str):
+            raise LookupError(f'got the key "{key}"; {name} is a list; expected an index such as {name}[0]')
+        if key >= len(target):
+            entries = f"{len(target)} {'entry' if len(target) == 1 else 'entries'}"
+            raise LookupError(f"got {name}[{key}]; {name} has {entries}, counted from 0")
+    elif not isinstance(target, dict):
+        raise LookupError(f"got {dotted((*place, key))}; {name} is {errors.show(target)}; expected a list or mapping")
+    elif isinstance(key, int):
+        example = f"; expected a key such as {dotted((*place, next(iter(target))))}" if target else ""
+        raise LookupError(f"got {name}[{key}]; {name} is a mapping{example}")

@@ -7,9 +7,10 @@ from pydantic import ValidationError
 
 from attncli import errors
 from attncli.config.models import UNKNOWN_KEY
-from attncli.config.scorer_entries import explain_scorer
 from attncli.config.nested import LENGTHS
+from attncli.config.scorer_entries import explain_scorer
 from attncli.config.tensors import explain_tensor
+from attncli.config.yaml_loader import is_number
 from attncli.errors import Problem
 
 EXPECTED: dict[str, str] = {
@@ -23,15 +24,26 @@ EXPECTED: dict[str, str] = {
     "model_type": "a mapping",
     "finite_number": "a finite number",
     "literal_error": "{expected}",
-    "greater_than": "a number above {gt}",
-    "greater_than_equal": "a number of at least {ge}",
-    "less_than": "a number below {lt}",
-    "less_than_equal": "a number of at most {le}",
+    "greater_than": "{kind} above {gt}",
+    "greater_than_equal": "{kind} of at least {ge}",
+    "less_than": "{kind} below {lt}",
+    "less_than_equal": "{kind} of at most {le}",
     "too_short": "at least {min_length} entries",
     "too_long": "at most {max_length} entries",
-    "string_too_short": "at least {min_length} character",
-    "invalid_key": "a word as key",
+    "string_too_short": "text that is not empty",
     "string_too_long": "at most {max_length} characters",
+}
+EXAMPLES = {  # of lists and mappings, by key
+    "data": "{queries: ..., keys: ...}",
+    "shape": "[2, 10, 4]",
+    "random": "[1, 10]",
+    "mask": "{causal: top_left}",
+    "scorers": "[{scorer: additive}, {scorer: dot}]",
+    "parameters": "{file: trained.safetensors}",
+    "names": "{W.weight: its name in the file}",
+    "tokens": "{queries: [a, b], keys: [a, b, c]}",
+    "queries": "[a, b, c]",
+    "keys": "[a, b, c]",
 }
 PATTERNS = {"device": "expected auto, cpu, cuda, cuda:N or mps"}
 NOT_AN_ERROR_OF_ITS_OWN = "default_factory_not_called"  # pydantic's echo of another error in the same model
@@ -50,15 +62,11 @@ def _path(error: Mapping[str, Any], data: Any) -> errors.Path:
     """The error's place in the YAML: pydantic's `loc` without the names of union branches, which the data has not."""
     path: list[str | int] = []
     for index, key in enumerate(error["loc"]):
-        last = index == len(error["loc"]) - 1
-        if isinstance(key, str) and key.startswith("<"):
-            continue
-        if (isinstance(data, dict) and key in data) or (
-            isinstance(data, list) and isinstance(key, int) and key < len(data)
-        ):
+        there = key in data if isinstance(data, dict) else isinstance(data, list) and key in range(len(data))
+        if there:
             path.append(key)
             data = data[key]
-        elif last and error["type"] == "missing":
+        elif error["type"] == "missing" and index == len(error["loc"]) - 1:
             path.append(key)
     return (*path, *error.get("ctx", {}).get("under", ()))
 
@@ -67,7 +75,7 @@ def _problem(path: errors.Path, found: Sequence[Mapping[str, Any]], scorers: Seq
     first = found[0]
     kind, value = first["type"], first["input"]
     if kind == "problem":
-        message = _own_message(first, path)
+        message = _own_message(first)
         return Problem(message, path, at_key=message.startswith(UNKNOWN_KEY))
     if kind in EXPLAINED:
         below, message = EXPLAINED[kind](value, scorers)
@@ -76,11 +84,14 @@ def _problem(path: errors.Path, found: Sequence[Mapping[str, Any]], scorers: Seq
         return Problem("this key is missing", path)
     if kind == "string_pattern_mismatch":
         return Problem(errors.got(value, PATTERNS.get(str(path[-1]), "expected text of another form")), path)
-    expected = list(dict.fromkeys(_expected(each) for each in found))
-    return Problem(errors.got(value, "expected " + " or ".join(expected), _cure(kind, value)), path)
+    expected = " or ".join(dict.fromkeys(_expected(each) for each in found))
+    if expected in ("a list", "a mapping") and path and path[-1] in EXAMPLES:
+        expected += f" such as {EXAMPLES[str(path[-1])]}"
+    cures = (_cure(each["type"], value) for each in found)
+    return Problem(errors.got(value, f"expected {expected}", next(filter(None, cures), "")), path)
 
 
-def _own_message(error: Mapping[str, Any], path: errors.Path) -> str:
+def _own_message(error: Mapping[str, Any]) -> str:
     context = error["ctx"]
     message: str = context["expected"]
     if not message.startswith("got ") and message != UNKNOWN_KEY:
@@ -91,18 +102,24 @@ def _own_message(error: Mapping[str, Any], path: errors.Path) -> str:
 def _expected(error: Mapping[str, Any]) -> str:
     context = error.get("ctx", {})
     if error["type"] not in EXPECTED:
-        return str(error["msg"])
-    words = EXPECTED[error["type"]].format_map(context).replace("'", "")
-    return words.replace("True", "true").replace("False", "false")
+        return str(error["msg"]).removeprefix("Input should be ")
+    bounds = {key: f"{bound:g}" for key, bound in context.items() if isinstance(bound, float)}
+    kind = "a number" if bounds else "an integer"
+    words = EXPECTED[error["type"]].format_map({"kind": kind, **context, **bounds})
+    return words.replace("'", "").replace(" 1 entries", " 1 entry")
 
 
 def _cure(kind: str, value: Any) -> str:
-    if kind == "bool_type" and isinstance(value, str) and value.lower() in ("yes", "no", "on", "off"):
-        return "YAML 1.2 reads yes, no, on and off as text"
+    """What the user may have meant."""
     if kind in ("int_type", "float_type") and isinstance(value, str):
-        return "leave out the quotes" if value.replace(".", "", 1).isdigit() else ""
-    if kind in ("int_type", "int_from_float") and isinstance(value, float) and value == value // 1:
+        plain = value.replace("_", "")
+        return "" if not is_number(plain) else "leave out the quotes" if plain == value else f"write {plain}"
+    if kind in ("int_type", "int_from_float") and isinstance(value, float) and abs(value) < 2**53 and value % 1 == 0:
         return f"write {int(value)}"
+    if kind == "bool_type" and isinstance(value, str) and value.lower() in ("yes", "no", "on", "off"):
+        return f"write {'true' if value.lower() in ('yes', 'on') else 'false'}"
+    if kind == "string_type" and isinstance(value, bool | int | float):
+        return "put it in quotes"
     return ""
 
 

@@ -11,7 +11,6 @@ from pydantic import (
     Field,
     GetCoreSchemaHandler,
     PositiveFloat,
-    PydanticUserError,
     Tag,
     ValidationInfo,
     WrapValidator,
@@ -20,9 +19,9 @@ from pydantic import (
 from pydantic_core import CoreSchema
 
 from attncli import errors
-from attncli.config.models import FileName, Model, Name, problem
+from attncli.config.models import FileName, Model, Name, known_words, problem
 
-CUSTOM = r"^[A-Za-z_][\w.]*:[A-Za-z_]\w*$"
+CUSTOM = r"^[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*$"
 
 
 class ParameterFile(Model):
@@ -38,13 +37,16 @@ class ScorerEntry(Model):
     scorer: str
     label: Annotated[Name, Field(default_factory=lambda fields: fields["scorer"].rpartition(":")[2])]
     dropout: Annotated[float, Field(ge=0, lt=1)] = 0.0
-    softcap: Annotated[PositiveFloat, Field(allow_inf_nan=False)] | None = None
+    softcap: PositiveFloat | None = None
     parameters: ParameterFile | None = None
 
     @property
     def options(self) -> dict[str, Any]:
         """The scorer's own options."""
-        return {key: value for key, value in dict(self).items() if key not in ScorerEntry.model_fields}
+        return {key: value for key, value in dict(self).items() if key not in ENTRY_KEYS}
+
+
+ENTRY_KEYS = tuple(ScorerEntry.model_fields)
 
 
 class CustomEntry(ScorerEntry, extra="allow"):
@@ -68,13 +70,14 @@ def entry_model(name: str, scorer: type) -> type[ScorerEntry]:
     """
     try:
         fields: Any = options_of(scorer)
-        taken = sorted(set(fields) & set(ScorerEntry.model_fields))
+        taken = next((option for option in fields if hasattr(ScorerEntry, option) or option in ENTRY_KEYS), None)
         if taken:
-            raise TypeError(f"the option `{taken[0]}` has the name of a key that every entry has")
+            raise TypeError(f"the option `{taken}` has a name that is in use; rename it")
         kind = Literal[name]  # type: ignore[valid-type]
         return create_model(f"{scorer.__name__}Entry", __base__=ScorerEntry, scorer=(kind, ...), **fields)
-    except (TypeError, NameError, ValueError, PydanticUserError) as error:
-        raise errors.InputError.of(f"the options of {name} cannot be read from its signature: {error}") from error
+    except Exception as error:  # annotations may be anything, and reading them runs the user's code
+        reason = " ".join(str(error).split())
+        raise errors.InputError.of(f'got "{name}", whose options make no sense as YAML: {reason}') from error
 
 
 class EntriesOf:
@@ -87,13 +90,13 @@ class EntriesOf:
     def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
         branches = [Annotated[entry_model(name, cls), Tag(f"<{name}>")] for name, cls in self.scorers.items()]
         custom = Annotated[CustomEntry, WrapValidator(self._custom), Tag("<module:Class>")]
-        union: Any = Union[(*branches, custom)]  # noqa: UP007 - made at run time
+        union: Any = Union[(*branches, custom)]
         choice = Discriminator(self._branch, custom_error_type="scorer_kind", custom_error_message="not a scorer")
         return handler.generate_schema(Annotated[union, choice])
 
     def _branch(self, entry: Any) -> str | None:
         name = entry.get("scorer") if isinstance(entry, dict) else getattr(entry, "scorer", None)
-        if isinstance(name, str) and re.match(CUSTOM, name):
+        if isinstance(name, str) and re.fullmatch(CUSTOM, name):
             return "<module:Class>"
         return f"<{name}>" if isinstance(name, str) and name in self.scorers else None
 
@@ -113,5 +116,7 @@ def explain_scorer(entry: Any, known: list[str]) -> tuple[errors.Path, str]:
         return (), errors.got(entry, "expected a mapping such as {scorer: additive, num_hiddens: 8}")
     if "scorer" not in entry:
         return (), "the key `scorer` is missing; known scorers: " + ", ".join(known)
-    cure = errors.did_you_mean(entry["scorer"], known)
-    return ("scorer",), errors.got(entry["scorer"], "unknown scorer", cure)
+    name = entry["scorer"]
+    if isinstance(name, str) and ":" in name:
+        return ("scorer",), errors.got(name, "expected module:Class, for instance my_package.my_module:MyScorer")
+    return ("scorer",), errors.got(name, "unknown scorer", known_words(name, known))

@@ -2,11 +2,11 @@
 
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, Discriminator, Field, NonNegativeFloat, Tag, model_validator
+from pydantic import AfterValidator, ConfigDict, Discriminator, Field, NonNegativeFloat, Tag, model_validator
 from pydantic.json_schema import WithJsonSchema
 
 from attncli import errors
-from attncli.config.models import FileName, Model, problem
+from attncli.config.models import FileName, Model, known_words, problem
 from attncli.config.nested import nested_lengths, nested_numbers, nested_words
 
 TENSOR = "expected {shape: [...], fill: ...}, {file: ...} or nested lists of numbers"
@@ -23,7 +23,6 @@ def _sizes(shape: list[int]) -> list[int]:
 Shape = Annotated[list[int], AfterValidator(_sizes), WithJsonSchema(
     {"type": "array", "items": {"type": "integer", "minimum": 1}, "minItems": 2}
 )]  # fmt: skip
-Finite = Annotated[float, Field(allow_inf_nan=False)]
 
 
 class NormalFill(Model):
@@ -31,8 +30,8 @@ class NormalFill(Model):
 
     shape: Shape
     fill: Literal["normal"] = "normal"
-    mean: Finite = 0.0
-    std: Annotated[NonNegativeFloat, Field(allow_inf_nan=False)] = 1.0
+    mean: float = 0.0
+    std: NonNegativeFloat = 1.0
 
 
 class UniformFill(Model):
@@ -40,13 +39,14 @@ class UniformFill(Model):
 
     shape: Shape
     fill: Literal["uniform"]
-    low: Finite = 0.0
-    high: Finite = 1.0
+    low: float = 0.0
+    high: float = 1.0
 
     @model_validator(mode="after")
     def _ordered(self) -> "UniformFill":
         if self.low >= self.high:
-            raise problem("low must be below high")
+            key = "high" if "high" in self.model_fields_set else "low"
+            raise problem(f"got low {self.low:g} and high {self.high:g}; expected low below high", under=[key])
         return self
 
 
@@ -62,7 +62,7 @@ class ConstantFill(Model):
 
     shape: Shape
     fill: Literal["constant"]
-    value: Finite
+    value: float
 
 
 class StudentTFill(Model):
@@ -70,7 +70,7 @@ class StudentTFill(Model):
 
     shape: Shape
     fill: Literal["student_t"]
-    df: Annotated[float, Field(ge=0.1, allow_inf_nan=False)]
+    df: Annotated[float, Field(ge=0.1)]
 
 
 class CorrelatedFill(Model):
@@ -89,20 +89,15 @@ class FileTensor(Model):
     tensor: str | None = None
 
 
-class RandomLens(Model):
-    """One length per example, drawn uniformly from low..high, both included."""
-
-    random: Annotated[list[int], Field(min_length=2, max_length=2)]
-
-    @model_validator(mode="after")
-    def _ordered(self) -> "RandomLens":
-        if not 0 <= self.random[0] <= self.random[1]:
-            raise problem("expected [low, high] with 0 <= low <= high", under=["random"])
-        return self
+def _range(bounds: list[int]) -> list[int]:
+    if len(bounds) != 2 or not 0 <= bounds[0] <= bounds[1]:
+        raise problem("expected [low, high] with 0 <= low <= high")
+    return bounds
 
 
 _INTEGERS = {"type": "array", "items": {"type": "integer", "minimum": 0}, "minItems": 1}
 _STRINGS = {"type": "array", "items": {"type": "string"}}
+Range = Annotated[list[int], AfterValidator(_range), WithJsonSchema(_INTEGERS | {"minItems": 2, "maxItems": 2})]
 Numbers = Annotated[list[Any], AfterValidator(nested_numbers), WithJsonSchema(
     {"type": "array", "items": {"type": "array"}, "minItems": 1, "description": "nested lists of numbers"}
 )]  # fmt: skip
@@ -112,6 +107,13 @@ Lengths = Annotated[list[Any], AfterValidator(nested_lengths), WithJsonSchema(
 Words = Annotated[list[Any], AfterValidator(nested_words), WithJsonSchema(
     {"anyOf": [_STRINGS, {"type": "array", "items": _STRINGS}]}
 )]  # fmt: skip
+
+
+class RandomLens(Model):
+    """One length per example, drawn uniformly from low..high, both included."""
+
+    random: Range
+
 
 FILLS: dict[str, type[Model]] = {
     "normal": NormalFill, "uniform": UniformFill, "ones": PlainFill, "zeros": PlainFill, "arange": PlainFill,
@@ -139,7 +141,7 @@ def _kind_of_tensor(value: Any) -> str | None:
 def explain_tensor(value: Any) -> tuple[errors.Path, str]:
     """Why a value is none of the kinds of TensorSource: where below it, and the message."""
     if isinstance(value, dict) and "fill" in value:
-        return ("fill",), errors.got(value["fill"], "unknown fill", errors.did_you_mean(value["fill"], FILLS))
+        return ("fill",), errors.got(value["fill"], "unknown fill", known_words(value["fill"], FILLS))
     return (), errors.got(value, TENSOR)
 
 
@@ -186,10 +188,18 @@ class Data(Model):
 class Mask(Model):
     """Which keys a query may attend to, besides the valid lengths; and what a query without any key gets."""
 
-    causal: Literal["top_left", "bottom_right", True, False] = False
+    model_config = ConfigDict(json_schema_extra={"dependentRequired": {"tensor": ["file"]}})
+
+    causal: Literal["top_left", "bottom_right"] | bool = False
     file: FileName | None = None
     tensor: str | None = None
     empty_row: Literal["zero", "uniform", "nan", "error"] = "zero"
+
+    @model_validator(mode="after")
+    def _tensor_of_a_file(self) -> "Mask":
+        if self.tensor is not None and self.file is None:
+            raise problem(f"got {errors.show(self.tensor)} without a file; expected `file` beside it", under=["tensor"])
+        return self
 
 
 class TokenNames(Model):

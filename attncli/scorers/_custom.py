@@ -3,11 +3,15 @@
 import importlib
 import inspect
 import sys
+import traceback
 from pathlib import Path
+from types import ModuleType
 
 from torch import nn
 
 from attncli.errors import InputError, did_you_mean
+
+PACKAGE = Path(__file__).resolve().parents[1]
 
 
 def load_class(name: str) -> type[nn.Module]:
@@ -17,18 +21,44 @@ def load_class(name: str) -> type[nn.Module]:
         InputError: a module that is not there or fails, or an object that is not a scorer.
     """
     module_name, _, class_name = name.partition(":")
+    module = _imported(name, module_name)
+    found = getattr(module, class_name, None)
+    if found is None:
+        raise InputError.of(f'got "{name}"; {module_name} has no {class_name}; {_cure(class_name, module)}')
+    if not (inspect.isclass(found) and issubclass(found, nn.Module)):
+        raise InputError.of(f'got "{name}"; expected a subclass of torch.nn.Module')
+    return found
+
+
+def raised(error: BaseException) -> str:
+    """What the user's own code raised, on one line, and where in the working directory it did."""
+    first = (str(error).splitlines() or [""])[0]
+    text = f"{type(error).__name__}: {first}".rstrip(": ")
+    frames = [(Path(frame.filename), frame.lineno) for frame in traceback.extract_tb(error.__traceback__)]
+    own = [(path, line) for path, line in frames if _is_of_the_user(path)]
+    return f"{text} (line {own[-1][1]} of {own[-1][0].name})" if own else text
+
+
+def _imported(name: str, module_name: str) -> ModuleType:
     here = str(Path.cwd())
     if here not in sys.path:
         sys.path.append(here)
     try:
-        module = importlib.import_module(module_name)
-    except Exception as error:  # the user's module may raise anything
-        message = f'got "{name}"; importing {module_name} gave {type(error).__name__}: {error}'
-        raise InputError.of(f"{message}; expected a module in the working directory or an installed one") from error
-    found = getattr(module, class_name, None)
-    if found is None:
-        classes = [key for key, value in vars(module).items() if inspect.isclass(value)]
-        raise InputError.of(f'got "{name}"; {module_name} has no {class_name}; {did_you_mean(class_name, classes)}')
-    if not (inspect.isclass(found) and issubclass(found, nn.Module)):
-        raise InputError.of(f'got "{name}"; expected a subclass of torch.nn.Module')
-    return found
+        return importlib.import_module(module_name)
+    except (Exception, SystemExit) as error:  # the user's module may raise anything
+        message = f'got "{name}"; importing {module_name} gave {raised(error)}'
+        is_missing = isinstance(error, ModuleNotFoundError) and error.name in (
+            module_name,
+            module_name.partition(".")[0],
+        )
+        cure = "expected a module in the working directory or an installed one" if is_missing else "mend the module"
+        raise InputError.of(f"{message}; {cure}") from error
+
+
+def _cure(class_name: str, module: ModuleType) -> str:
+    scorers = [key for key, value in vars(module).items() if inspect.isclass(value) and issubclass(value, nn.Module)]
+    return did_you_mean(class_name, scorers) if scorers else "it has no subclass of torch.nn.Module at all"
+
+
+def _is_of_the_user(path: Path) -> bool:
+    return path.is_relative_to(Path.cwd()) and not path.is_relative_to(PACKAGE)
