@@ -6,8 +6,10 @@ from typing import Any
 
 import matplotlib
 from matplotlib.figure import Figure
+from matplotlib.text import Text
 
 from attncli.errors import InputError, got
+from attncli.views.fonts import DEFAULT
 
 # What is left out of each kind of file so that it does not depend on the day or on matplotlib's version.
 METADATA: dict[str, dict[str, Any]] = {
@@ -18,7 +20,6 @@ METADATA: dict[str, dict[str, Any]] = {
 SETTINGS = {
     "svg.hashsalt": "attncli",
     "svg.fonttype": "path",  # looks the same everywhere, whatever fonts there are
-    "pdf.fonttype": 42,  # TrueType: publishers refuse Type 3
     "text.hinting": "no_hinting",  # of no use at this resolution, and slow
 }
 
@@ -27,17 +28,22 @@ def save_figure(figure: Figure, path: Path) -> None:
     """Writes a figure as `.png`, `.svg` or `.pdf`, by the ending of the path.
 
     Raises:
-        InputError: another ending, or a place that cannot be written to.
+        InputError: another ending.
+        OSError: a place that cannot be written to.
     """
     ending = picture_ending(path)
     options: dict[str, Any] = (
         {"pil_kwargs": {"compress_level": 1}} if ending == ".png" else {}
     )  # flat: small all the same
-    try:
-        with default_settings(SETTINGS):
-            figure.savefig(path, format=ending[1:], metadata=METADATA[ending], **options)
-    except OSError as error:
-        raise InputError.of(f"cannot write {path}: {error.strerror or error}") from error
+    with default_settings(SETTINGS | {"pdf.fonttype": _pdf_font_type(figure)}):
+        figure.savefig(path, format=ending[1:], metadata=METADATA[ending], **options)
+
+
+def _pdf_font_type(figure: Figure) -> int:
+    """TrueType (42), as publishers refuse Type 3; but many CJK fonts have outlines that it cannot hold."""
+    texts: list[Any] = figure.findobj(Text)
+    families = {family for text in texts for family in text.get_fontfamily()}
+    return 42 if families <= {DEFAULT, "sans-serif"} else 3
 
 
 def picture_ending(path: Path) -> str:

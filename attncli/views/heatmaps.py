@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal, get_args
+from typing import get_args
 
 import matplotlib
 from matplotlib.figure import Figure
@@ -11,27 +11,24 @@ from attncli.errors import InputError, did_you_mean, got
 from attncli.results.records import Matrices
 from attncli.views.downsample import block_means
 from attncli.views.figure_files import default_settings, save_figure
-from attncli.views.fonts import Typeface, typeface_for
-from attncli.views.heatmap.colours import Cells, Numbers, Scale, cell_format, limits, number_text, valid_values
+from attncli.views.fonts import typeface_for
+from attncli.views.heatmap.colours import Scale, limits
 from attncli.views.heatmap.drawing import Picture, draw
-from attncli.views.heatmap.frames import Frame
 from attncli.views.heatmap.grid import arrange
 from attncli.views.heatmap.layout import lay_out, panel_size
 from attncli.views.heatmap.notes import footnote, notes_on
+from attncli.views.heatmap.numbers import Annotate, numbers_for
 from attncli.views.heatmap.panels import Panel, Selection, select
+from attncli.views.printable import printable
 
 __all__ = ["Heatmap", "HeatmapStyle", "heatmap_figure", "save_figure"]
 
-Annotate = Literal["auto", "yes", "no"]
 QUANTITIES = {
     "scores": "score",
     "capped": "score after softcap",
     "weights": "attention weight",
     "dropped": "attention weight after dropout",
 }
-NUMBER_POINTS = 7.0
-LEAST_POINTS = {"auto": 6.0, "yes": 3.5}
-MOST_NUMBERS = {"auto": 400, "yes": 5000}
 
 
 @dataclass(frozen=True)
@@ -103,61 +100,44 @@ def _near(name: str) -> str:
 
 def _named(stage: str, selection: Selection, dropout: Collection[str]) -> tuple[str, Selection]:
     """What the colours mean, and the panels under titles that say which weights are before dropout."""
-    quantity = QUANTITIES.get(stage, stage)
-    if stage != "weights" or not set(selection.labels) & set(dropout):
-        return quantity, selection
-    if set(selection.labels) <= set(dropout):
+    quantity = printable(QUANTITIES.get(stage, stage))
+    before = set(selection.labels) & set(dropout) if stage == "weights" else set()
+    if before == set(selection.labels):
         return f"{quantity} before dropout", selection
     panels = {
-        key: replace(panel, label=f"{panel.label} before dropout") if panel.label in dropout else panel
-        for key, panel in selection.panels.items()
+        (label, place): replace(panel, label=f"{panel.label} before dropout") if label in before else panel
+        for (label, place), panel in selection.panels.items()
     }
     return quantity, replace(selection, panels=panels)
 
 
 def _heatmap(selection: Selection, style: HeatmapStyle, scale: Scale, quantity: str) -> Heatmap:
     panels = list(selection.panels.values())
-    face = typeface_for([quantity, "−∞×…", *_texts(panels)])
-    wants_numbers = style.annotate == "yes"
-    grid = arrange(selection, *_slot(panels, wants_numbers))
-    sheet = lay_out(grid, face, scale == "panel", wants_numbers)
+    face = typeface_for([quantity, *_texts(panels)])
+    all_numbers = style.annotate == "yes"
+    sheet = lay_out(arrange(selection, *_slot(panels, all_numbers)), face, scale == "panel", all_numbers)
     shown = [block_means(frame.panel.values, frame.panel.valid, *frame.box.pixels) for frame in sheet.frames]
-    ends = limits(shown, scale)
-    numbers = _numbers(style.annotate, sheet.frames, shown, face)
-    cmap = matplotlib.colormaps[style.cmap]
     picture = Picture(
-        sheet, shown, ends, cmap, face, quantity, scale == "panel", numbers, footnote(sheet.frames, shown)
+        sheet=sheet,
+        shown=shown,
+        ends=limits(shown, scale),
+        cmap=matplotlib.colormaps[style.cmap],
+        face=face,
+        quantity=quantity,
+        scale=scale,
+        numbers=numbers_for(style.annotate, sheet.frames, shown, face),
+        footnote=footnote(sheet.frames, shown),
     )
-    notes = notes_on(selection, picture, scale)
-    if wants_numbers and numbers is None:
-        notes.append("no numbers in the cells: they are too many or too small")
-    return Heatmap(draw(picture), tuple(notes))
+    return Heatmap(draw(picture), tuple(notes_on(selection, picture, all_numbers)))
 
 
 def _texts(panels: Sequence[Panel]) -> list[str]:
     return [text for panel in panels for text in (panel.label, *(panel.queries or ()), *(panel.keys or ()))]
 
 
-def _slot(panels: Sequence[Panel], wants_numbers: bool) -> tuple[float, float]:
+def _slot(panels: Sequence[Panel], all_numbers: bool) -> tuple[float, float]:
     """About the room that one panel takes with its labels, in inches."""
     n, m = (max(panel.values.shape[axis] for panel in panels) for axis in (0, 1))
     named = any(panel.queries or panel.keys for panel in panels)
-    width, height = panel_size(n, m, len(panels), named, wants_numbers)
+    width, height = panel_size(n, m, len(panels), named, all_numbers)
     return width + 0.4, height + 0.5
-
-
-def _numbers(annotate: Annotate, frames: Sequence[Frame], shown: Sequence[Cells], face: Typeface) -> Numbers | None:
-    """How the numbers are written, or None where there are none or no room for them."""
-    count = sum(cells.count() for cells in shown)
-    if annotate == "no" or not 0 < count <= MOST_NUMBERS[annotate]:
-        return None
-    if any(cells.shape != frame.panel.values.shape for frame, cells in zip(frames, shown, strict=True)):
-        return None
-    values = valid_values(shown)
-    spec = cell_format(values)
-    widest = max((face.width(number_text(float(value), spec), 1.0) for value in values), default=0.1)
-    points = NUMBER_POINTS
-    for frame in frames:
-        n, m = frame.panel.values.shape
-        points = min(points, frame.box.width / m / widest / 1.15, frame.box.height / n * 72 / 1.4)
-    return Numbers(spec, points) if points >= LEAST_POINTS[annotate] else None

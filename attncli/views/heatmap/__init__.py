@@ -1,1 +1,1 @@
-"""The parts of a heatmap, in the order of the work: panels, grid, axes, frames, layout, colours, page, bars, drawing."""
+"""The parts of a heatmap, in the order of the work: from panels, grid and axes to frames, layout, page and drawing."""

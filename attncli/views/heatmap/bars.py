@@ -5,7 +5,7 @@ from matplotlib.colors import Colormap
 
 from attncli.views.fonts import Typeface
 from attncli.views.heatmap.axes import TICK_POINTS
-from attncli.views.heatmap.colours import Limits, bar_values, number_texts
+from attncli.views.heatmap.colours import Limits, bar_values
 from attncli.views.heatmap.frames import (
     AXIS_TITLE_GAP,
     TICK_LENGTH,
@@ -17,6 +17,7 @@ from attncli.views.heatmap.frames import (
     snapped,
 )
 from attncli.views.heatmap.layout import Sheet
+from attncli.views.heatmap.numbers import number_texts
 from attncli.views.heatmap.page import Page
 
 WIDTH, SHORTEST, LONGEST = 0.12, 1.0, 4.0

@@ -24,14 +24,6 @@ class Limits:
     above: bool = False
 
 
-@dataclass(frozen=True)
-class Numbers:
-    """How the numbers in the cells are written: a format, and the size of the font."""
-
-    spec: str
-    points: float
-
-
 def limits(shown: Sequence[Cells], scale: Scale) -> list[Limits]:
     """The limits of every matrix: 0 to 1, their common range, or each its own. Infinities lie outside, NaN nowhere."""
     if scale == "panel":
@@ -89,28 +81,3 @@ def bar_values(ends: Limits, most: int) -> list[float]:
     values = MaxNLocator(nbins=most, steps=[1, 2, 2.5, 5, 10]).tick_values(ends.low, ends.high)
     slack = 1e-9 * (ends.high - ends.low)
     return [float(value) for value in values if ends.low - slack <= value <= ends.high + slack]
-
-
-def number_texts(values: Sequence[float]) -> list[str]:
-    """Numbers with as few digits as tell them apart, the same for all."""
-    apart = min(np.diff(sorted(values)), default=0.0) / 20
-    kind = "f" if 1e-3 <= max(map(abs, values)) < 1e5 else "e"
-    for digits in range(17):
-        specs = f"z.{digits}{kind}"
-        if all(abs(float(f"{value:{specs}}") - value) <= apart for value in values):
-            break
-    return [number_text(value, specs) for value in values]
-
-
-def number_text(value: float, spec: str) -> str:
-    """A number as Python formats it, but with a true minus and a short exponent."""
-    text = f"{value:{spec}}".replace("inf", "∞").replace("e+0", "e").replace("e-0", "e-").replace("e+", "e")
-    return text.replace("-", "−")
-
-
-def cell_format(values: np.ndarray[Any, Any]) -> str:
-    """One format for the numbers in all cells, at most five characters or so."""
-    largest = float(np.abs(values[np.isfinite(values)]).max(initial=0.0))
-    if largest < 0.005 or largest >= 1e4:
-        return "z.0e" if largest else "z.2f"
-    return "z.2f" if largest < 10 else "z.1f" if largest < 100 else "z.0f"

@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 from attncli.views.fonts import Typeface
 from attncli.views.heatmap.axes import TICK_POINTS
 from attncli.views.heatmap.bars import ARROW, draw_bar, labels_width, own_bar, shared_bar, title_width
-from attncli.views.heatmap.colours import Cells, Limits, Numbers, nan_colour, number_text, text_colours, within
+from attncli.views.heatmap.colours import Cells, Limits, Scale, nan_colour, text_colours, within
 from attncli.views.heatmap.frames import (
     AXIS_TITLE_GAP,
     TICK_LENGTH,
@@ -22,17 +22,18 @@ from attncli.views.heatmap.frames import (
     Frame,
 )
 from attncli.views.heatmap.layout import TITLE_GAP, Sheet
+from attncli.views.heatmap.numbers import Numbers, number_text
 from attncli.views.heatmap.page import FAINT, Page
 
 MARGIN = 0.1
-FOOT_LINE = 0.22
+FOOT_LINE = 0.26
 SWATCH = (0.2, 0.11)  # width and height of a legend's sample
 SWATCH_GAP, ENTRY_GAP = 0.06, 0.2
 
 
 @dataclass(frozen=True)
 class Picture:
-    """All that is drawn. `ends` holds the limits of every panel; `own_bars` gives each a colour bar of its own."""
+    """All that is drawn. `ends` holds the limits of every panel."""
 
     sheet: Sheet
     shown: Sequence[Cells]
@@ -40,9 +41,14 @@ class Picture:
     cmap: Colormap
     face: Typeface
     quantity: str
-    own_bars: bool
+    scale: Scale
     numbers: Numbers | None
     footnote: str
+
+    @property
+    def own_bars(self) -> bool:
+        """Whether every panel has a colour bar of its own."""
+        return self.scale == "panel"
 
 
 def draw(picture: Picture) -> Figure:

@@ -11,7 +11,7 @@ from attncli.views.heatmap.axes import LINE
 from attncli.views.heatmap.frames import TITLE_LINE, Frame, Grid, Size, framed, snapped
 
 LARGEST = 18.5  # inches a side for the panels with their labels; legend and colour bar come to that
-CELL, LONG_SIDE, LONGEST_SIDE = 0.34, 3.0, 6.5  # of a cell, and of a panel with few and with many cells
+CELL, LONG_SIDE, LONGEST_SIDE = 0.34, 3.0, 5.0  # of a cell, and of a panel with few and with many cells
 LONGEST_NAMED, LONGEST_NUMBERED = 7.5, 15.0  # of a panel whose tokens or numbers should all be readable
 SHORTEST_SIDE = 0.3  # of a panel: a single row or column stays visible, if not square
 FEW_PANELS, SMALLEST_SHARE = 4, 0.45  # more panels than these are drawn smaller, down to this part
@@ -21,7 +21,7 @@ BAR_ROOM = 0.85  # right of a panel with a colour bar of its own
 
 @dataclass(frozen=True)
 class Sheet:
-    """All panels in their places, and the room they take with their labels and a gap beyond."""
+    """All panels in their places, and the room they take with their labels and a gap to the right."""
 
     frames: tuple[Frame, ...]
     width: float
@@ -75,7 +75,7 @@ def _placed(rows: Sequence[Sequence[Frame | None]], face: Typeface, own_bars: bo
         for frame, left, wide in zip(row, lefts, widths, strict=True)
         if frame
     ]
-    return Sheet(tuple(frames), width, height)
+    return Sheet(tuple(frames), width, height - GAP)
 
 
 Measure = Callable[[Frame], float]

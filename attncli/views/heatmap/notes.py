@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from attncli.views.heatmap.colours import Cells, Scale, valid_values
+from attncli.views.heatmap.colours import Cells, valid_values
 from attncli.views.heatmap.drawing import Picture
 from attncli.views.heatmap.frames import Frame
 from attncli.views.heatmap.panels import Selection
@@ -27,10 +27,12 @@ def _factor(frame: Frame, cells: Cells) -> tuple[float, float]:
     return n / rows, m / columns
 
 
-def notes_on(selection: Selection, picture: Picture, scale: Scale) -> list[str]:
-    """What was left out, averaged, cut off or is not a number, a line each."""
-    notes = [_left_out(selection), _averaged(picture), _unlabelled(picture), _not_numbers(picture)]
-    return [note for note in (*notes, *_outside(picture, scale), picture.face.note) if note]
+def notes_on(selection: Selection, picture: Picture, all_numbers: bool) -> list[str]:
+    """What was left out, averaged, cut off or is not a number, a line each; `all_numbers`: they were asked for."""
+    notes = [_left_out(selection), _averaged(picture), _unlabelled(picture), _not_numbers(picture), *_outside(picture)]
+    if all_numbers and picture.numbers is None:
+        notes.append("no numbers in the cells: they are too many, or the cells too small")
+    return [note for note in (*notes, picture.face.note) if note]
 
 
 def _left_out(selection: Selection) -> str:
@@ -65,13 +67,13 @@ def _not_numbers(picture: Picture) -> str:
     return f"NaN in {sum(counts)} {what} of {_joined(labels)}" if labels else ""
 
 
-def _outside(picture: Picture, scale: Scale) -> list[str]:
+def _outside(picture: Picture) -> list[str]:
     """Values beyond the colours, and weights that are all pale."""
     values = valid_values(picture.shown)
     infinite = int(np.isinf(values).sum())
     notes = [f"{infinite} infinite values are drawn in the colours of the ends"] if infinite else []
     finite = values[np.isfinite(values)]
-    if scale != "unit" or not finite.size:
+    if picture.scale != "unit" or not finite.size:
         return notes
     ends, low, high = picture.ends[0], finite.min(), finite.max()
     if ends.below or ends.above:

@@ -55,6 +55,8 @@ def select(
     wanted_heads = _indices("head", heads, max(h for _, h in stacks.values()))
     places = [(b, h) for b in wanted_batches for h in wanted_heads]
     there = [(name, place) for place in places for name in names if _within(place, stacks[name])]
+    if not there:
+        raise InputError.of(f"no matrix has a batch element of {show(batches)} and a head of {show(heads)}")
     names = names[:most_panels]
     kept = places[: max(1, most_panels // len(names))]
     panels = {key: _panel(matrices, *key) for key in there if key[0] in names and key[1] in kept}
@@ -101,7 +103,7 @@ def _panel(matrices: Matrices, label: str, place: Place) -> Panel:
     words = [f"batch {batch}"] * (batches > 1) + [f"head {head}"] * (heads > 1)
     queries = _names("query", matrices.tokens.queries, batch, n)
     keys = _names("key", matrices.tokens.keys, batch, m)
-    return Panel(label, ", ".join(words), _matrix(tensor, index), valid, queries, keys)
+    return Panel(printable(label), ", ".join(words), _matrix(tensor, index), valid, queries, keys)
 
 
 def _matrix(tensor: Tensor, index: tuple[int, ...]) -> Tensor:
