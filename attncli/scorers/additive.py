@@ -8,7 +8,7 @@ TILE_BYTES = 16 * 2**20  # of hidden units held at a time, beside the scores
 
 
 class Additive(nn.Module):
-    """w_v . tanh(W_q q + W_k k) (Bahdanau et al. 2015, arXiv:1409.0473; D2L section 11.3)
+    """w_v . tanh(W_q q + W_k k) (Bahdanau et al. 2015, arXiv:1409.0473)
 
     A perceptron with one hidden layer of `num_hiddens` units on query and key together, without bias terms; query and
     key may differ in size. Queries (..., n, q) and keys (..., m, k) give scores (..., n, m).

@@ -7,7 +7,7 @@ from attncli.scorers._sizes import require_equal_sizes
 
 
 class Cosine(nn.Module):
-    """scale * q . k / (|q| |k|) (Graves et al. 2014, section 3.3.1, arXiv:1410.5401)
+    """scale * q . k / (|q| |k|) (Graves et al. 2014, arXiv:1410.5401)
 
     Blind to the length of queries and keys, and bounded by the scale; a zero vector scores 0. Needs queries and keys of
     one size d.

@@ -5,7 +5,7 @@ from attncli.scorers._sizes import require_equal_sizes
 
 
 class Dot(nn.Module):
-    """q . k (Luong et al. 2015, section 3.1, arXiv:1508.04025)
+    """q . k (Luong et al. 2015, arXiv:1508.04025)
 
     Unscaled: with unit-variance entries its variance is d. Needs queries and keys of one size d.
     """

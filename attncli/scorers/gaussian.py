@@ -9,7 +9,7 @@ from attncli.scorers._sizes import require_equal_sizes
 
 
 class Gaussian(nn.Module):
-    """-|q - k|^2 / (2 sigma^2) (Nadaraya 1964, Watson 1964; D2L section 11.2)
+    """-|q - k|^2 / (2 sigma^2) (Nadaraya 1964, Watson 1964)
 
     Its softmax is Nadaraya-Watson regression with a Gaussian kernel of width sigma. Needs queries and keys of one
     size d.

@@ -4,7 +4,7 @@ from attncli.precision import at_least_float32
 
 
 class General(nn.Module):
-    """q . W k (Luong et al. 2015, section 3.1, arXiv:1508.04025; the matrix of D2L's exercise on different sizes)
+    """q . W k (Luong et al. 2015, arXiv:1508.04025)
 
     A bilinear form with one matrix W (q, k); query and key may differ in size.
     """

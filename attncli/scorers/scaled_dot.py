@@ -8,7 +8,7 @@ from attncli.scorers._sizes import require_equal_sizes
 
 
 class ScaledDot(nn.Module):
-    """scale * q . k (Vaswani et al. 2017, section 3.2.1, arXiv:1706.03762; D2L section 11.3)
+    """scale * q . k (Vaswani et al. 2017, arXiv:1706.03762)
 
     The scale is a factor, as in torch's `scaled_dot_product_attention`; 1/sqrt(d) keeps the variance at 1 where the
     entries of q and k are independent with mean 0 and variance 1. Needs queries and keys of one size d.

@@ -11,9 +11,10 @@ from rich.text import Text
 
 from attncli.views import numbers
 from attncli.views.layout import Layout
+from attncli.views.output_table import output_table
 from attncli.views.printable import printable
 from attncli.views.record_tables import comparison_tables, summary_tables
-from attncli.views.weight_table import FAINT, MASKED, MAXIMUM, STRONG, weight_blocks
+from attncli.views.weight_table import FAINT, MASKED, MAXIMUM, STRONG, names_of, weight_blocks
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -72,10 +73,20 @@ def _scorer_tables(
         for block in weight_blocks(weights[index], valid[index], layout, _title(index) if count > 1 else "", batch):
             yield Text()
             yield block
+        yield from _output(run, index, layout)
     left_out = _left_out(layout, count, shown)
     if left_out:
         yield Text()
         yield Text(f"{left_out}; {_cure(csv)}", style=FAINT)
+
+
+def _output(run: "ScorerRun", index: tuple[int, ...], layout: Layout) -> Iterator[RenderableType]:
+    if "output" not in run.stages:
+        return
+    names = names_of(layout.tokens.queries, index[0] if index else 0, layout.rows)
+    table = output_table(run.stages["output"].detach()[index], names, layout)
+    if table is not None:
+        yield table
 
 
 def _heading(run: "ScorerRun") -> Iterator[Text]:

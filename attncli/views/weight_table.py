@@ -94,7 +94,7 @@ def weight_blocks(
     weights: "Tensor", valid: "Tensor", layout: Layout, title: str = "", batch: int = 0
 ) -> list[WeightBlock]:
     """The blocks of one matrix (n, m), `valid` of the same shape, with the names that batch element has."""
-    queries = _names(layout.tokens.queries, batch, layout.rows)
+    queries = names_of(layout.tokens.queries, batch, layout.rows)
     rows = list(layout.rows)
     peaks = row_peaks(weights[rows], valid[rows])
     return [
@@ -103,7 +103,7 @@ def weight_blocks(
             block,
             ", ".join(part for part in (title, _span(block, layout)) if part),
             queries,
-            _names(layout.tokens.keys, batch, block),
+            names_of(layout.tokens.keys, batch, block),
             weights,
             valid,
             peaks,
@@ -119,7 +119,8 @@ def _span(block: range, layout: Layout) -> str:
     return (f"key {first}" if first == last else f"keys {first}-{last}") + f" of {layout.m}"
 
 
-def _names(names: Sequence[Sequence[str]] | None, batch: int, indices: Sequence[int]) -> list[str]:
+def names_of(names: Sequence[Sequence[str]] | None, batch: int, indices: Sequence[int]) -> list[str]:
+    """What the rows or columns are called in this batch element: tokens, or their indices where there are none."""
     return [printable(names[batch][index]) if names else str(index) for index in indices]
 
 
