@@ -55,6 +55,11 @@ OTHER_KINDS = [
         b"1,2\n3,4\n",
         "not a .npy file: it looks like text; if it is a table of numbers, rename it to end in .csv",
     ),
+    (
+        "q.npy",
+        "\ufeff1,é\n".encode(),
+        "not a .npy file: it looks like text; if it is a table of numbers, rename it to end in .csv",
+    ),
     ("q.npy", LFS, "not a .npy file: it looks like a Git LFS pointer and not the data; fetch the data: git lfs pull"),
     ("q.csv", LFS, "not a .csv file: it looks like a Git LFS pointer and not the data; fetch the data: git lfs pull"),
     (
@@ -121,6 +126,11 @@ BROKEN = [
         f"damaged or cut short (its header declares the shape (-1, -6)); {AGAIN}",
     ),
     ("q.npz", zipped({}), "holds no tensors; expected at least one"),
+    (
+        "q.npz",
+        zipped({"a.npy": NPY, "b.npy": NPY}).replace(b"b.npy", b"a.npy"),
+        "holds several arrays of one name; save it again",
+    ),
     ("q.npz", zipped({"notes.txt": b"-"}), "holds no tensors; expected at least one"),
     (
         "q.npz",

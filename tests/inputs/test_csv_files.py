@@ -23,6 +23,7 @@ INTEGERS = torch.tensor([[1, 2], [3, 4]])
         "1\t2\n3\t4\n",
         "1 2\n  3   4 \n",
         "1, 2\n3,\t4\n",
+        "1,\t2\n3,4\n",
         "1,2\r\n3,4\r\n",
         "\ufeff1,2\n3,4\n",
         "# made by hand, é\n1,2 # first\n\n   \n3,4\n\n\n",
@@ -79,6 +80,7 @@ def test_what_numpy_writes(tmp_path: Path, separator: str) -> None:
         ("1,2\n3,x\n", 'got "x" in line 2, column 2 of "k.csv"; expected a number'),
         ("# a\n\n1,2\n3,4x\n", 'got "4x" in line 4, column 2 of "k.csv"; expected a number'),
         ("1 2\n3 \x1b[2J\n", 'got "\\u001b[2J" in line 2, column 2 of "k.csv"; expected a number'),
+        ("1 2\n3 \x7f\n", 'got "\\x7f" in line 2, column 2 of "k.csv"; expected a number'),
         ("1,1_000\n", 'got "1_000" in line 1, column 2 of "k.csv"; expected a number'),
         ("1,0x10\n", 'got "0x10" in line 1, column 2 of "k.csv"; expected a number'),
         (

@@ -2,14 +2,16 @@
 
 import os
 import struct
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import psutil
 import pytest
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from attncli.inputs.files import read_tensor
 from tests.inputs.broken import (
@@ -115,6 +117,34 @@ def test_message(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, con
     Path(name).write_bytes(content)
     assert refusal(Path(name)) == f'got "{name}"; {message}'
     assert list(tmp_path.iterdir()) == [tmp_path / name]
+
+
+@pytest.mark.filterwarnings("ignore:.*(nested|quantized) tensor")  # both are going out of use
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (
+            lambda: torch.quantize_per_tensor(torch.ones(2), 0.1, 0, torch.qint8),
+            "holds quantized numbers (qint8); expected numbers; save tensor.dequantize()",
+        ),
+        (
+            lambda: torch.nested.nested_tensor([torch.ones(2), torch.ones(3)]),
+            "holds a nested tensor (float32); expected numbers; save it padded: tensor.to_padded_tensor(0)",
+        ),
+    ],
+)
+def test_tensors_of_a_rare_kind(tmp_path: Path, make: Callable[[], Tensor], message: str) -> None:
+    torch.save(make(), tmp_path / "q.pt")
+    assert refusal(tmp_path / "q.pt") == f'got "q.pt"; {message}'
+
+
+def test_torch_is_told_to_load_no_code_and_to_map_the_numbers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    told: dict[str, Any] = {}
+    load = torch.load
+    monkeypatch.setattr(torch, "load", lambda path, **options: told.update(options) or load(path, **options))
+    (tmp_path / "q.pt").write_bytes(PT)
+    assert read_tensor(tmp_path / "q.pt").tolist() == FLOATS.tolist()
+    assert told == {"map_location": "cpu", "weights_only": True, "mmap": True}
 
 
 @pytest.mark.parametrize("name", ["q.npy", "q.npz", "q.safetensors", "q.pt", "q.csv"])

@@ -48,10 +48,7 @@ UNUSABLE: tuple[tuple[Callable[[Tensor], bool], str, str], ...] = (
 
 def own(tensor: Tensor) -> Tensor:
     """A contiguous, writable copy, without gradient, that shares nothing with the file."""
-    tensor = tensor.detach().as_subclass(Tensor)
-    if tensor.dtype == torch.bool:  # a byte other than 0 and 1 would be neither true nor false
-        return tensor.view(torch.uint8).ne(0).contiguous()
-    return tensor.resolve_neg().clone(memory_format=torch.contiguous_format)
+    return tensor.detach().as_subclass(Tensor).resolve_neg().clone(memory_format=torch.contiguous_format)
 
 
 def refuse_unmappable(path: Path) -> None:
