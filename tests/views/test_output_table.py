@@ -29,7 +29,7 @@ def numbers_of(line: str) -> list[float]:
 
 
 def test_one_query_is_one_line() -> None:
-    assert printed(torch.tensor([[2.0, 3.0, 4.0, 5.0]])) == ["output  2  3  4  5  "]
+    assert printed(torch.tensor([[2.0, 3.0, 4.0, 5.0]])) == ["output  2  3  4  5"]
 
 
 def test_rows_read_back_as_the_tensor() -> None:
