@@ -1,9 +1,11 @@
 """The folder of a run: it appears complete or not at all, and never takes the place of another by accident."""
 
+import errno
+import itertools
 import os
 import shutil
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from datetime import datetime
 from pathlib import Path
 
@@ -23,10 +25,10 @@ def new_folder(name: str, out: Path | None, overwrite: bool, started: datetime) 
     Raises:
         InputError: `out` is taken, or the place cannot be written.
     """
-    place = out.absolute() if out else (OUTPUTS / name / started.strftime("%Y-%m-%dT%H-%M-%S")).absolute()
     if out:
         check_out(out, overwrite)
-    folder = Folder(place, numbered=out is None)
+    place = absolute(out or OUTPUTS / name / started.strftime("%Y-%m-%dT%H-%M-%S"))
+    folder = Folder(place, may_replace=lambda: out is not None and _is_free(place, overwrite))
     try:
         yield folder
         folder.take_place()
@@ -36,49 +38,85 @@ def new_folder(name: str, out: Path | None, overwrite: bool, started: datetime) 
         folder.clean_up()
 
 
+def absolute(path: Path) -> Path:
+    """The absolute path, without `..` at its end, since what stands there is the name of the folder."""
+    path = path.absolute()
+    return path.resolve() if ".." in path.parts else path
+
+
 def check_out(out: Path, overwrite: bool) -> None:
     """Raise an InputError unless `out` is new or empty, or an old run that may be replaced."""
-    if out.is_symlink() or not out.exists():
-        if out.is_symlink():
-            raise InputError.of(f'got "{out}", a link; expected a folder that is new or empty', where="--out")
+    try:
+        _check_place(absolute(out), out, overwrite)
+    except OSError as error:
+        raise _unwritable(out, error) from error
+
+
+def _check_place(place: Path, out: Path, overwrite: bool) -> None:
+    if place.is_symlink():
+        raise _refused(out, "a link; expected a folder that is new or empty")
+    if not place.exists():
         return
-    if not out.is_dir():
-        raise InputError.of(f'got "{out}", a file; expected a folder that is new or empty', where="--out")
-    if not any(out.iterdir()):
+    if not place.is_dir():
+        raise _refused(out, "a file; expected a folder that is new or empty")
+    if os.path.ismount(place) or Path.cwd().is_relative_to(place.resolve()):
+        raise _refused(out, "which is in use and cannot be replaced as a whole; expected a new folder inside it")
+    if not any(place.iterdir()):
         return
-    if not all((out / mark).is_file() for mark in MARKS):
-        raise InputError.of(
-            f'got "{out}", which has files that are not a run; expected a new or empty one', where="--out"
-        )
+    if not all((place / mark).is_file() for mark in MARKS):
+        raise _refused(out, "which has files that are not a run; expected a new or empty one")
     if not overwrite:
-        cure = "expected a new or empty folder; --overwrite replaces this run"
-        raise InputError.of(f'got "{out}", which holds a run; {cure}', where="--out")
+        raise _refused(out, "which holds a run; expected a new or empty folder; --overwrite replaces this run")
+
+
+def _is_free(place: Path, overwrite: bool) -> bool:
+    """Whether `check_out` still lets a run have this place: another may have taken it meanwhile."""
+    try:
+        check_out(place, overwrite)
+    except InputError:
+        return False
+    return True
+
+
+def _refused(out: Path, why: str) -> InputError:
+    return InputError.of(f'got "{out}", {why}', where="--out")
 
 
 class Folder:
     """A folder under construction beside its place."""
 
-    def __init__(self, place: Path, numbered: bool) -> None:
+    def __init__(self, place: Path, may_replace: Callable[[], bool]) -> None:
+        """`may_replace` tells, when the work is done, whether what is at the place may go; else a number is added."""
         self.place = place
-        self._numbered = numbered
-        self._made: list[Path] = []  # parents that were not there before
-        self.path = place.parent / f".{place.name}.{os.getpid()}.partial"
+        self._may_replace = may_replace
+        self._made: list[Path] = []  # folders that were not there before
         try:
-            self._make(self.path)
+            self._make_missing(place.parent)
+            self.path = self._make_partial()
         except OSError as error:
             self.clean_up()
             raise _unwritable(place, error) from error
 
-    def _make(self, path: Path) -> None:
+    def _make_missing(self, path: Path) -> None:
         missing = [folder for folder in (path, *path.parents) if not folder.exists()]
         for folder in reversed(missing):
             folder.mkdir()
             self._made.append(folder)
 
+    def _make_partial(self) -> Path:
+        for number in itertools.count():  # a run that was killed may have left its folder behind
+            path = self.place.with_name(f".{self.place.name}.{os.getpid()}-{number}.partial")
+            if not _old(path).exists():
+                with suppress(FileExistsError):
+                    path.mkdir()
+                    self._made.append(path)
+                    return path
+        raise AssertionError
+
     def take_place(self) -> None:
         """Rename to the final place, atomically where there was nothing."""
         try:
-            if self.place.is_dir() and not self._numbered:
+            if self.place.is_dir() and self._may_replace():
                 self._replace()
             else:
                 self._rename_to_free_place()
@@ -87,32 +125,42 @@ class Folder:
         self._made.clear()
 
     def _replace(self) -> None:
-        old = self.place.with_name(f"{self.path.name}.old")
+        old = _old(self.path)
         self.place.rename(old)
         try:
             self.path.rename(self.place)
         except OSError:
             old.rename(self.place)
             raise
-        shutil.rmtree(old)
+        shutil.rmtree(old, ignore_errors=True)  # the new run is complete, whatever becomes of the old one
 
     def _rename_to_free_place(self) -> None:
-        first, number = self.place, 1
-        while self.place.exists():
-            number += 1
-            self.place = first.with_name(f"{first.name}-{number}")
-        self.path.rename(self.place)
+        for number in itertools.count(1):
+            place = self.place.with_name(f"{self.place.name}-{number}") if number > 1 else self.place
+            if not os.path.lexists(place):
+                try:
+                    self.path.rename(place)
+                except OSError as error:
+                    if error.errno not in (errno.EEXIST, errno.ENOTEMPTY):  # another run was faster
+                        raise
+                else:
+                    self.place = place
+                    return
 
     def clean_up(self) -> None:
         """Remove what is unfinished, and the parents that were made for it."""
-        if self.path in self._made:
-            shutil.rmtree(self.path, ignore_errors=True)
-            self._made.remove(self.path)
+        if self._made and self._made[-1].suffix == ".partial":
+            shutil.rmtree(self._made.pop(), ignore_errors=True)
         while self._made:
             try:
                 self._made.pop().rmdir()
             except OSError:  # someone else has put something there
                 self._made.clear()
+
+
+def _old(path: Path) -> Path:
+    """Where the run that `path` is going to replace waits meanwhile."""
+    return path.with_name(f"{path.name}.old")
 
 
 def _unwritable(place: Path, error: OSError) -> InputError:
@@ -126,6 +174,7 @@ def _point_to_latest(place: Path) -> None:
     latest, new = place.parent / "latest", place.parent / f".latest.{os.getpid()}"
     if latest.is_symlink() or not latest.exists():
         try:
+            new.unlink(missing_ok=True)
             new.symlink_to(place.name)
             new.replace(latest)
         except OSError:  # a file system without links: the runs are there all the same

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import torch
-from safetensors import safe_open
+from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
@@ -35,13 +35,24 @@ def save_parameters(path: Path, result: AttentionResult) -> None:
 def _save(path: Path, tensors: Mapping[str, Tensor], metadata: dict[str, str] | None = None) -> None:
     path.touch()
     mode = path.stat().st_mode  # as the user's umask wants it: the library makes files that only their owner may read
-    save_file({name: _owned(tensor) for name, tensor in tensors.items()}, path, metadata)
+    try:
+        save_file(_owned(tensors), path, metadata)
+    except SafetensorError as error:  # its only word for a full disk
+        raise OSError(str(error)) from error
     path.chmod(mode)
 
 
-def _owned(tensor: Tensor) -> Tensor:
-    """Contiguous and in memory of its own, as the format wants it."""
-    return tensor.clone(memory_format=torch.contiguous_format) if tensor._is_view() else tensor.contiguous()
+def _owned(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """The tensors contiguous and each in memory of its own, as the format wants it; copied only where they must be."""
+    owned: dict[str, Tensor] = {}
+    storages: set[int] = set()
+    for name, tensor in tensors.items():
+        storage = tensor.untyped_storage()
+        whole = storage.nbytes() == tensor.nbytes and tensor.is_contiguous()
+        keep = whole and storage.data_ptr() not in storages
+        owned[name] = tensor if keep else tensor.clone(memory_format=torch.contiguous_format)
+        storages.add(storage.data_ptr())
+    return owned
 
 
 def load_matrices(folder: Path, stage: str) -> Matrices:

@@ -1,7 +1,7 @@
 """The main study: several scorers on the same queries, keys, values and mask, and what differs."""
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
@@ -19,7 +19,7 @@ from attncli.inputs.shapes import Shapes
 from attncli.results.records import AttentionResult, Record, ScorerRun, Tokens
 from attncli.scorers import SCORERS
 from attncli.scorers._custom import load_class
-from attncli.studies.building import build_scorer
+from attncli.studies.building import build_scorer, outline
 from attncli.studies.comparisons import compare
 from attncli.studies.memory import PROGRAM, estimate_attention, require_memory
 from attncli.studies.progress import Progress
@@ -101,14 +101,14 @@ def run(prepared: Prepared, progress: Progress) -> AttentionResult:
         InputError: a scorer of the user's own that fails.
     """
     options, inputs = prepared.options, prepared.inputs
+    empty = empty_rows(inputs)
     runs = []
     for index, (entry, scorer) in enumerate(zip(options.scorers, prepared.scorers, strict=True)):
         progress.step(index, len(options.scorers), entry.label)
         with below("scorers", index):
             runs.append(run_scorer(entry, scorer, inputs, options.mask.empty_row, options.train, options.seed))
-        warn_of_numbers(runs[-1], progress)
+        warn_of_numbers(runs[-1], empty, progress)
     progress.step(len(runs), len(runs), "comparisons")
-    empty = empty_rows(inputs)
     comparisons = [_compare(a, b, empty) for a, b in itertools.combinations(runs, 2)]
     tokens = _tokens(options.tokens, inputs.scores_shape[0])
     return AttentionResult(_kept(options, inputs), runs, comparisons, tokens)
@@ -127,26 +127,29 @@ def _kept(options: AttentionOptions, inputs: Inputs) -> dict[str, Tensor]:
 def _check_size(options: AttentionOptions, shapes: Shapes, device: torch.device, progress: Progress) -> None:
     """Refuse what the scorers cannot take or the memory cannot hold, before anything is drawn."""
     dtype = getattr(torch, options.dtype)
-    queries, keys = (torch.empty(shapes[role], device="meta", dtype=dtype) for role in ("queries", "keys"))
-    with torch.device("meta"):
-        scorers = _build_scorers(options, queries, keys, only_built_in=True)
     stages = [2 + (entry.softcap is not None) + (options.train and entry.dropout > 0) for entry in options.scorers]
+    require_memory(estimate_attention(shapes, dtype, stages, []), device, CURE)  # before sizes that torch cannot count
+    scorers = _each(options, lambda entry: outline(entry, shapes["queries"][-1], shapes["keys"][-1]))
     estimate = estimate_attention(shapes, dtype, stages, scorers)
     require_memory(estimate, device, CURE)
     if estimate.total - PROGRAM > WORTH_SAYING:
         progress.note(f"memory: about {estimate}")
 
 
-def _build_scorers(
-    options: AttentionOptions, queries: Tensor, keys: Tensor, only_built_in: bool = False
-) -> list[nn.Module]:
+def _build_scorers(options: AttentionOptions, queries: Tensor, keys: Tensor) -> list[nn.Module]:
+    def build(entry: ScorerEntry) -> nn.Module:
+        return build_scorer(entry, queries.shape[-1], keys.shape[-1], options.seed, queries.dtype)
+
+    return _each(options, build)
+
+
+def _each(options: AttentionOptions, make: Callable[[ScorerEntry], nn.Module]) -> list[nn.Module]:
+    """What `make` gives for every entry, or the problems of all of them at once."""
     collector = Collector()
     scorers = []
     for index, entry in enumerate(options.scorers):
         with collector.under("scorers", index):
-            if only_built_in and entry.scorer not in SCORERS:
-                continue
-            scorers.append(build_scorer(entry, queries.shape[-1], keys.shape[-1], options.seed, queries.dtype))
+            scorers.append(make(entry))
     collector.check()
     return scorers
 

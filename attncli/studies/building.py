@@ -10,9 +10,9 @@ from torch import Tensor, nn
 from attncli.config.scorer_entries import ParameterFile, ScorerEntry
 from attncli.errors import InputError, Problem, did_you_mean
 from attncli.inputs.files import read_tensors
-from attncli.inputs.seeding import derived_seed
+from attncli.inputs.seeding import seeded
 from attncli.scorers import SCORERS
-from attncli.scorers._custom import load_class
+from attncli.scorers._custom import load_class, raised
 
 
 def build_scorer(entry: ScorerEntry, query_size: int, key_size: int, seed: int, dtype: torch.dtype) -> nn.Module:
@@ -24,14 +24,20 @@ def build_scorer(entry: ScorerEntry, query_size: int, key_size: int, seed: int, 
     Raises:
         InputError: sizes that the scorer refuses, a parameter file that does not fit, a user's own class that fails.
     """
-    make = SCORERS.get(entry.scorer) or load_class(entry.scorer)
-    with torch.random.fork_rng(devices=[]):  # a layer draws from the global generator only
-        torch.manual_seed(derived_seed(seed, f"scorers.{entry.label}"))
-        scorer = _make(make, query_size, key_size, entry)
+    with seeded(seed, f"scorers.{entry.label}"):
+        scorer = _make(SCORERS.get(entry.scorer) or load_class(entry.scorer), query_size, key_size, entry)
     scorer = scorer.to(dtype).eval()
     if entry.parameters is not None:
         _load_parameters(scorer, entry.parameters)
     return scorer
+
+
+def outline(entry: ScorerEntry, query_size: int, key_size: int) -> nn.Module:
+    """The scorer of an entry on the meta device, where parameters take no memory; nothing for one of the user's own."""
+    if entry.scorer not in SCORERS:
+        return nn.Identity()
+    with torch.device("meta"):
+        return _make(SCORERS[entry.scorer], query_size, key_size, entry)
 
 
 def _make(make: Any, query_size: int, key_size: int, entry: ScorerEntry) -> nn.Module:
@@ -39,8 +45,9 @@ def _make(make: Any, query_size: int, key_size: int, entry: ScorerEntry) -> nn.M
         scorer: nn.Module = make(query_size, key_size, **entry.options)
     except InputError:
         raise
-    except Exception as error:  # a user's own class may raise anything
-        raise InputError.of(f"making {entry.scorer} gave {type(error).__name__}: {error}") from error
+    except (Exception, SystemExit) as error:  # a user's own class may raise anything
+        message = f"making {entry.scorer} with query_size={query_size} and key_size={key_size} gave {raised(error)}"
+        raise InputError.of(message) from error
     return scorer
 
 

@@ -66,7 +66,7 @@ def compare(a: Tensor, b: Tensor, empty: Tensor, output_a: Tensor, output_b: Ten
     `js_divergence` is the Jensen-Shannon divergence in bits, 0 for equal and 1 for disjoint weights (Lin 1991);
     `top1_agreement` the share of rows in which a key comes first in both, where weights equal up to rounding share the
     first place; `max_abs_difference` the largest over all cells; `output_difference` the relative L2 distance
-    |output_a - output_b| / |output_a|.
+    |output_a - output_b| / |output_a|, None where that is x / 0.
     """
     rows, bits, agreed, largest = 0, 0.0, 0, 0.0
     for (p, without), (q, _) in zip(_with_empty(a, empty), _with_empty(b, empty), strict=True):
@@ -83,7 +83,7 @@ def compare(a: Tensor, b: Tensor, empty: Tensor, output_a: Tensor, output_b: Ten
         "js_divergence": bits / rows if rows else None,
         "top1_agreement": agreed / rows if rows else None,
         "max_abs_difference": largest if rows else None,
-        "output_difference": _relative_distance(output_a, output_b),
+        "output_difference": _relative_distance(output_a[~empty], output_b[~empty]) if rows else None,
     }
 
 

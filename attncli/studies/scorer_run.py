@@ -12,9 +12,10 @@ from attncli.attention import EmptyRow, dropped, softcap, softmax_over_valid, we
 from attncli.config.scorer_entries import ScorerEntry
 from attncli.errors import InputError
 from attncli.inputs.build import Inputs
-from attncli.inputs.seeding import generator
+from attncli.inputs.seeding import generator, seeded
 from attncli.precision import at_least_float32
 from attncli.results.records import Record, ScorerRun
+from attncli.scorers._custom import raised
 from attncli.studies.comparisons import score_statistics, weight_statistics
 from attncli.studies.progress import Progress
 
@@ -28,7 +29,8 @@ def run_scorer(
         InputError: a scorer of the user's own that fails or gives another shape.
     """
     start = time.perf_counter()
-    stages = {"scores": _scores(scorer.train(train), inputs)}
+    with seeded(seed, f"forward.{entry.label}", inputs.queries.device):  # the user's own may have dropout inside
+        stages = {"scores": _scores(scorer.train(train), inputs)}
     if entry.softcap is not None:
         stages["capped"] = softcap(stages["scores"], entry.softcap)
     stages["weights"] = softmax_over_valid(stages.get("capped", stages["scores"]), inputs.valid, empty_row)
@@ -41,9 +43,17 @@ def run_scorer(
     parameters = sum(parameter.numel() for parameter in scorer.parameters())
     figures = {"scorer": entry.scorer, "label": entry.label, "parameters": parameters}
     record: Record = figures | _statistics(stages, inputs) | {"seconds": seconds}
-    scale = float(getattr(scorer, "scale", 1.0))
+    formula, scale = formula_of(type(scorer)), _scale(scorer)
     state = {name: tensor.cpu() for name, tensor in scorer.state_dict().items()}
-    return ScorerRun(entry.label, entry.scorer, formula_of(type(scorer)), scale, parameters, stages, state, record)
+    return ScorerRun(entry.label, entry.scorer, formula, scale, parameters, stages, state, record)
+
+
+def _scale(scorer: nn.Module) -> float:
+    """The scorer's factor as one number; NaN where the user's own has something else of that name."""
+    try:
+        return float(getattr(scorer, "scale", 1.0))
+    except Exception:
+        return math.nan
 
 
 def _statistics(stages: Mapping[str, Tensor], inputs: Inputs) -> Record:
@@ -54,15 +64,20 @@ def _statistics(stages: Mapping[str, Tensor], inputs: Inputs) -> Record:
 
 def _scores(scorer: nn.Module, inputs: Inputs) -> Tensor:
     """Raw scores (..., n, m), at least float32, checked, since the scorer may be the user's own."""
+    versions = [tensor._version for tensor in (inputs.queries, inputs.keys)]
     try:
         scores = scorer(inputs.queries, inputs.keys)
     except (InputError, MemoryError, torch.OutOfMemoryError):
         raise
-    except Exception as error:  # a user's own class may raise anything
-        raise InputError.of(f"the scorer gave {type(error).__name__}: {error}") from error
+    except (Exception, SystemExit) as error:  # a user's own class may raise anything
+        raise InputError.of(f"the scorer gave {raised(error)}") from error
     if not isinstance(scores, Tensor) or tuple(scores.shape) != inputs.scores_shape:
         what = f"shape {list(scores.shape)}" if isinstance(scores, Tensor) else type(scores).__name__
         raise InputError.of(f"the scorer gave {what}; expected scores of shape {list(inputs.scores_shape)}")
+    if scores.is_complex():
+        raise InputError.of(f"the scorer gave {scores.dtype} scores; expected real numbers")
+    if versions != [tensor._version for tensor in (inputs.queries, inputs.keys)]:
+        raise InputError.of("the scorer wrote to its queries or keys, which the others use too; expected new tensors")
     return at_least_float32(scores)[0]
 
 
@@ -84,8 +99,10 @@ def empty_rows(inputs: Inputs) -> Tensor:
     return (~inputs.valid.any(-1)).expand(inputs.scores_shape[:-1]).cpu()
 
 
-def warn_of_numbers(run: ScorerRun, progress: Progress) -> None:
-    """Say so where scores are not finite: NaN or infinity in padding is nobody's business; at valid cells it is."""
+def warn_of_numbers(run: ScorerRun, empty: Tensor, progress: Progress) -> None:
+    """Say so where numbers are not finite: NaN or infinity in padding is nobody's business; at valid keys it is."""
     figures = [run.record[name] for name in ("score_mean", "entropy")]
     if any(figure is not None and not math.isfinite(figure) for figure in figures):
         progress.note(f"warning: {run.label}: NaN or infinite numbers in the scores of valid keys")
+    elif not bool(run.stages["output"][~empty].isfinite().all()):
+        progress.note(f"warning: {run.label}: NaN or infinite numbers in the values of valid keys")

@@ -1,0 +1,188 @@
+"""The stages of the attention study against slow oracles, and what may not change them."""
+
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from attncli.results.records import AttentionResult
+from attncli.scorers import SCORERS
+from attncli.studies import attention
+from attncli.studies.progress import Silent
+from tests import reference
+from tests.experiments import Notes, options_of, result_of
+from tests.studies.slow import DATA, ENTRIES, LENGTHS, TINY, pooled, slow_record, without_time
+
+
+@pytest.fixture(scope="module")
+def exact() -> AttentionResult:
+    return result_of(data=DATA, scorers=ENTRIES, dtype="float64")
+
+
+def test_stages_and_records_of_every_scorer() -> None:
+    options = options_of(data=DATA, scorers=ENTRIES, dtype="float64")
+    prepared = attention.prepare(options, Silent())
+    result = attention.run(prepared, Silent())
+    valid = torch.tensor([[[j < length for j in range(5)] for length in row] for row in LENGTHS])
+    assert torch.equal(result.inputs["valid"], valid)
+    assert [run.label for run in result.runs] == [entry["scorer"] for entry in ENTRIES]
+    for entry, scorer, run in zip(ENTRIES, prepared.scorers, result.runs, strict=True):
+        oracle, given = reference.ORACLES[entry["scorer"]], {k: v for k, v in entry.items() if k != "scorer"}
+        pairs = zip(result.inputs["queries"], result.inputs["keys"], strict=True)
+        scores = torch.stack([oracle(scorer, queries, keys, **given) for queries, keys in pairs])
+        weights = reference.for_each_matrix(reference.masked_softmax, scores, valid)
+        assert list(run.stages) == ["scores", "weights", "output"]
+        torch.testing.assert_close(run.stages["scores"], scores)
+        torch.testing.assert_close(run.stages["weights"], weights)
+        torch.testing.assert_close(run.stages["output"], pooled(weights, result.inputs["values"]))
+        expected = slow_record(scores, weights, valid)
+        assert {name: run.record[name] for name in expected} == pytest.approx(expected, rel=1e-9)
+
+
+def test_the_scale_and_formula_of_a_run(exact: AttentionResult) -> None:
+    runs = {run.label: run for run in exact.runs}
+    assert [runs[name].scale for name in ("scaled_dot", "cosine", "gaussian", "dot")] == [0.25, 4.0, 2.0, 1.0]
+    assert runs["dot"].formula == (SCORERS["dot"].__doc__ or "").splitlines()[0]
+
+
+def test_heads() -> None:
+    data = {"queries": {"shape": [2, 3, 4, 5]}, "keys": {"shape": [2, 3, 6, 5]}, "valid_lens": [2, 6]}
+    result = result_of(data=data, scorers=[{"scorer": "scaled_dot"}, {"scorer": "additive"}], dtype="float64")
+    valid = result.inputs["valid"]
+    assert valid.shape == (2, 3, 4, 6)
+    for run in result.runs:
+        assert run.stages["weights"].shape == (2, 3, 4, 6)
+        weights = reference.for_each_matrix(reference.masked_softmax, run.stages["scores"], valid)
+        expected = slow_record(run.stages["scores"], weights, valid)
+        assert {name: run.record[name] for name in expected} == pytest.approx(expected, rel=1e-9)
+
+
+def test_softcap_comes_before_the_mask() -> None:
+    result = result_of(data=DATA, scorers=[{"scorer": "dot", "softcap": 0.5}, {"scorer": "gaussian"}], dtype="float64")
+    run, valid = result.runs[0], result.inputs["valid"]
+    assert list(run.stages) == ["scores", "capped", "weights", "output"]
+    capped = [0.5 * math.tanh(score / 0.5) for score in run.stages["scores"].flatten().tolist()]
+    assert run.stages["capped"].flatten().tolist() == pytest.approx(capped)
+    weights = reference.for_each_matrix(reference.masked_softmax, run.stages["capped"], valid)
+    torch.testing.assert_close(run.stages["weights"], weights)
+    assert set(run.stages["weights"][~valid].tolist()) == {0.0}
+    expected = slow_record(run.stages["scores"], weights, valid)
+    assert {name: run.record[name] for name in expected} == pytest.approx(expected), "score_mean is of the scores"
+    assert list(result.runs[1].stages) == ["scores", "weights", "output"]
+    assert list(result.matrices("capped").tensors) == ["dot"]
+
+
+DROPOUT = [{"scorer": "dot", "dropout": 0.5}, {"scorer": "dot", "label": "same", "dropout": 0.5}, {"scorer": "general"}]
+
+
+def test_dropout_needs_training_mode() -> None:
+    result = result_of(data=DATA, scorers=DROPOUT)
+    assert [list(run.stages) for run in result.runs] == [["scores", "weights", "output"]] * 3
+
+
+def test_dropout() -> None:
+    result = result_of(data=DATA, scorers=DROPOUT, train=True, dtype="float64")
+    plain = result_of(data=DATA, scorers=DROPOUT, dtype="float64")
+    assert [list(run.stages) for run in result.runs] == [["scores", "weights", "dropped", "output"]] * 2 + [
+        ["scores", "weights", "output"]
+    ]
+    dropped, weights = result.runs[0].stages["dropped"], plain.runs[0].stages["weights"]
+    assert torch.equal(result.runs[0].stages["weights"], weights), "weights are before dropout"
+    kept = dropped != 0
+    assert 0.2 < float(kept[weights > 0].double().mean()) < 0.8
+    torch.testing.assert_close(dropped[kept], 2 * weights[kept])
+    torch.testing.assert_close(result.runs[0].stages["output"], pooled(dropped, result.inputs["values"]))
+    assert not torch.equal(dropped, result.runs[1].stages["dropped"]), "every label draws its own"
+    assert without_time(result.records) == without_time(plain.records)
+
+
+def test_dropout_follows_the_seed() -> None:
+    def dropped(seed: int) -> Tensor:
+        return (
+            result_of(data=TINY, scorers=[{"scorer": "vector_sum", "dropout": 0.5}], train=True, seed=seed)
+            .runs[0]
+            .stages["dropped"]
+        )
+
+    assert torch.equal(dropped(0), dropped(0))
+    assert len({tuple(dropped(seed).flatten().tolist()) for seed in range(20)}) > 1
+
+
+@pytest.mark.parametrize(("dtype", "rtol"), [("float16", 2e-3), ("bfloat16", 2e-2), ("float32", 2e-5)])
+def test_storage_dtypes(dtype: str, rtol: float, exact: AttentionResult) -> None:
+    result = result_of(data=DATA, scorers=ENTRIES, dtype=dtype)
+    assert {str(result.inputs[name].dtype) for name in ("queries", "keys", "values")} == {f"torch.{dtype}"}
+    for run, wanted in zip(result.runs, exact.runs, strict=True):
+        assert {stage.dtype for stage in run.stages.values()} == {torch.float32}
+        assert all(tensor.dtype == getattr(torch, dtype) for tensor in run.state.values())
+        scores, exact_scores = run.stages["scores"].double(), wanted.stages["scores"]
+        assert float((scores - exact_scores).norm() / exact_scores.norm()) < rtol
+        weights = reference.for_each_matrix(reference.masked_softmax, scores, result.inputs["valid"])
+        torch.testing.assert_close(run.stages["weights"].double(), weights, rtol=2e-5, atol=1e-7)
+
+
+def test_float64_stays_float64(exact: AttentionResult) -> None:
+    assert {stage.dtype for run in exact.runs for stage in run.stages.values()} == {torch.float64}
+
+
+def test_other_scorers_change_no_number() -> None:
+    alone = {
+        entry["scorer"]: result_of(data=DATA, scorers=[{**entry, "dropout": 0.3}], train=True).runs[0]
+        for entry in ENTRIES
+    }
+    for order in (ENTRIES, ENTRIES[::-1], ENTRIES[2:5]):
+        together = result_of(data=DATA, scorers=[{**entry, "dropout": 0.3} for entry in order], train=True)
+        for run in together.runs:
+            assert without_time([run.record]) == without_time([alone[run.label].record])
+            for name, stage in run.stages.items():
+                assert torch.equal(stage, alone[run.label].stages[name])
+
+
+def test_parameters_belong_to_the_label() -> None:
+    entries = [{"scorer": "additive"}, {"scorer": "additive", "label": "other"}]
+    one, other = result_of(data=DATA, scorers=entries).runs
+    assert not torch.equal(one.state["W_q.weight"], other.state["W_q.weight"])
+    again = result_of(data=DATA, scorers=[{"scorer": "additive", "label": "other"}]).runs[0]
+    assert torch.equal(other.state["W_q.weight"], again.state["W_q.weight"])
+    half = result_of(data=DATA, scorers=[{"scorer": "additive"}], dtype="bfloat16").runs[0]
+    assert torch.equal(half.state["W_q.weight"], one.state["W_q.weight"].bfloat16())
+
+
+def test_a_run_can_be_repeated() -> None:
+    prepared = attention.prepare(options_of(data=DATA, scorers=DROPOUT, train=True), Silent())
+    first, second = attention.run(prepared, Silent()), attention.run(prepared, Silent())
+    assert without_time(first.records) == without_time(second.records)
+    assert first.comparisons == second.comparisons
+
+
+class Steps(Notes):
+    """Keeps the steps of a study, too."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.steps: list[tuple[int, int, str]] = []
+
+    def step(self, done: int, total: int, what: str) -> None:
+        self.steps.append((done, total, what))
+
+
+def test_steps_are_told() -> None:
+    progress = Steps()
+    result_of(data=DATA, scorers=DROPOUT, progress=progress)
+    assert progress.steps == [(0, 3, "dot"), (1, 3, "same"), (2, 3, "general"), (3, 3, "comparisons")]
+    assert progress.notes == []
+
+
+def test_lengths_and_masks_out_of_files_are_kept(tmp_path: Path) -> None:
+    np.save(tmp_path / "lens.npy", np.array([1, 2]))
+    np.save(tmp_path / "mask.npy", np.ones((3, 5), dtype=bool))
+    result = result_of(
+        tmp_path, data={**DATA, "valid_lens": {"file": "lens.npy"}}, mask={"file": "mask.npy", "causal": "top_left"}
+    )
+    assert list(result.inputs) == ["queries", "keys", "values", "valid", "valid_lens", "mask"]
+    assert result.inputs["valid_lens"].tolist() == [1, 2]
+    assert result.inputs["mask"].all(), "as it stands in the file, without what it is joined with"
+    assert list(result_of(data=DATA).inputs) == ["queries", "keys", "values", "valid"]

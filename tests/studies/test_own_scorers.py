@@ -1,0 +1,218 @@
+"""Scorers of the user's own: `module:Class` in the working directory."""
+
+import math
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from attncli.errors import InputError
+from attncli.results.records import ScorerRun
+from tests.experiments import result_of
+from tests.studies.slow import DATA
+
+MODULE = '''
+import torch
+from torch import nn
+
+
+class Base(nn.Module):
+    def __init__(self, query_size, key_size):
+        super().__init__()
+
+
+class Powered(Base):
+    """(q . k)^power, a kernel of one's own
+
+    More text.
+    """
+
+    def __init__(self, query_size, key_size, *, power: int = 2, bias: float | None = 0.5):
+        super().__init__(query_size, key_size)
+        self.power, self.bias = power, bias or 0.0
+        self.sizes = query_size, key_size
+        self.weight = nn.Parameter(torch.randn(3))
+
+    def forward(self, queries, keys):
+        return (queries @ keys.mT) ** self.power + self.bias
+
+
+class Learned(Base):
+    def __init__(self, query_size, key_size):
+        super().__init__(query_size, key_size)
+        self.scale = nn.Parameter(torch.ones(3, 1))
+
+    def forward(self, queries, keys):
+        return queries * self.scale @ keys.mT
+
+
+class Noisy(Base):
+    def __init__(self, query_size, key_size):
+        super().__init__(query_size, key_size)
+        self.dropout = nn.Dropout(0.5)
+
+    def forward(self, queries, keys):
+        return self.dropout(queries) @ keys.mT
+
+
+class Lazy(Base):
+    def __init__(self, query_size, key_size):
+        super().__init__(query_size, key_size)
+        self.layer = nn.LazyLinear(4)
+
+    def forward(self, queries, keys):
+        return self.layer(queries) @ keys.mT
+
+
+class Whole(Base):
+    def forward(self, queries, keys):
+        return (queries @ keys.mT).int()
+
+
+class Writes(Base):
+    def forward(self, queries, keys):
+        return queries.mul_(2) @ keys.mT
+
+
+class WritesKeys(Base):
+    def forward(self, queries, keys):
+        return queries @ keys.zero_().mT
+
+
+class Complex(Base):
+    def forward(self, queries, keys):
+        return (queries @ keys.mT).to(torch.complex64)
+
+
+class Transposed(Base):
+    def forward(self, queries, keys):
+        return keys @ queries.mT
+
+
+class Pair(Base):
+    def forward(self, queries, keys):
+        return queries @ keys.mT, None
+
+
+class Fails(Base):
+    def forward(self, queries, keys):
+        return {}["scores"]
+
+
+class NeverMade(nn.Module):
+    def __init__(self, query_size, key_size):
+        raise RuntimeError("not today")
+
+
+class Choosy(nn.Module):
+    def __init__(self, query_size, key_size):
+        from attncli.errors import InputError
+
+        raise InputError.of("got queries of size 4; expected 5")
+'''
+NEVER = "making mine:NeverMade with query_size=4 and key_size=4 gave RuntimeError: not today (line LINE of mine.py)"
+
+
+@pytest.fixture(autouse=True)
+def mine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    (tmp_path / "mine.py").write_text(MODULE)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
+    yield
+    sys.modules.pop("mine", None)
+
+
+def run(name: str, *, train: bool = False, seed: int = 0, **options: Any) -> ScorerRun:
+    entries = [{"scorer": f"mine:{name}", **options}]
+    return result_of(data=DATA, scorers=entries, train=train, seed=seed).runs[0]
+
+
+def refusal(*names: str) -> str:
+    entries = [{"scorer": f"mine:{name}"} for name in names]
+    with pytest.raises(InputError) as caught:
+        result_of(data=DATA, scorers=[{"scorer": "dot"}, *entries])
+    return re.sub(r"line \d+", "line LINE", str(caught.value))
+
+
+@pytest.mark.parametrize(
+    ("options", "power", "bias"), [({}, 2, 0.5), ({"power": 3}, 3, 0.5), ({"power": 1, "bias": None}, 1, 0.0)]
+)
+def test_options(options: dict[str, Any], power: int, bias: float) -> None:
+    dot = result_of(data=DATA).runs[0].stages["scores"]
+    powered = run("Powered", **options)
+    torch.testing.assert_close(powered.stages["scores"], dot**power + bias)
+    assert (powered.label, powered.scorer) == ("Powered", "mine:Powered")
+    assert powered.formula == "(q . k)^power, a kernel of one's own"
+    assert powered.record["parameters"] == 3
+
+
+def test_parameters_follow_seed_and_label() -> None:
+    weight = run("Powered").state["weight"]
+    assert torch.equal(weight, run("Powered").state["weight"])
+    assert not torch.equal(weight, run("Powered", seed=1).state["weight"])
+    assert not torch.equal(weight, run("Powered", label="other").state["weight"])
+
+
+def test_a_scale_that_is_no_number() -> None:
+    learned = run("Learned")
+    assert math.isnan(learned.scale)
+    assert torch.equal(learned.stages["scores"], result_of(data=DATA).runs[0].stages["scores"])
+
+
+def test_randomness_inside() -> None:
+    torch.manual_seed(1)
+    noisy = run("Noisy", train=True).stages["scores"]
+    torch.manual_seed(2)
+    assert torch.equal(noisy, run("Noisy", train=True).stages["scores"])
+    assert not torch.equal(noisy, run("Noisy", train=True, seed=1).stages["scores"])
+    still = run("Noisy").stages["scores"]
+    assert torch.equal(still, result_of(data=DATA).runs[0].stages["scores"]), "in evaluation mode there is none"
+
+
+def test_layers_that_are_made_late() -> None:
+    torch.manual_seed(1)
+    lazy = run("Lazy")
+    torch.manual_seed(2)
+    assert torch.equal(lazy.stages["scores"], run("Lazy").stages["scores"])
+    assert lazy.record["parameters"] == 4 * 4 + 4
+
+
+def test_scores_are_made_floating_point() -> None:
+    scores = run("Whole").stages["scores"]
+    assert scores.dtype == torch.float32
+    assert torch.equal(scores, result_of(data=DATA).runs[0].stages["scores"].trunc())
+
+
+@pytest.mark.parametrize(
+    ("name", "problem"),
+    [
+        ("Transposed", "the scorer gave shape [2, 5, 3]; expected scores of shape [2, 3, 5]"),
+        ("Pair", "the scorer gave tuple; expected scores of shape [2, 3, 5]"),
+        ("Complex", "the scorer gave torch.complex64 scores; expected real numbers"),
+        ("Fails", "the scorer gave KeyError: 'scores' (line LINE of mine.py)"),
+        (
+            "Writes",
+            "the scorer wrote to its queries or keys, which the others use too; expected new tensors",
+        ),
+        (
+            "WritesKeys",
+            "the scorer wrote to its queries or keys, which the others use too; expected new tensors",
+        ),
+        ("NeverMade", NEVER),
+        ("Choosy", "got queries of size 4; expected 5"),
+    ],
+)
+def test_scorers_that_fail(name: str, problem: str) -> None:
+    assert refusal(name) == f"scorers[1]: {problem}"
+
+
+def test_all_that_cannot_be_made_are_told() -> None:
+    assert refusal("NeverMade", "Choosy").splitlines() == [
+        f"scorers[1]: {NEVER}",
+        "scorers[2]: got queries of size 4; expected 5",
+    ]

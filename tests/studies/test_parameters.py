@@ -1,0 +1,160 @@
+"""Parameters of scorers out of files."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import save_file
+from torch import Tensor, nn
+
+from attncli.errors import InputError
+from tests.experiments import result_of
+from tests.studies.slow import DATA
+
+
+class Textbook(nn.Module):
+    """Additive attention as textbooks write it, with the names of D2L's layers."""
+
+    def __init__(self, num_hiddens: int) -> None:
+        super().__init__()
+        self.W_k = nn.LazyLinear(num_hiddens, bias=False)
+        self.W_q = nn.LazyLinear(num_hiddens, bias=False)
+        self.w_v = nn.LazyLinear(1, bias=False)
+        self.dropout = nn.Dropout(0.1)
+
+    def forward(self, queries: Tensor, keys: Tensor) -> Tensor:
+        hidden = torch.tanh(self.W_q(queries)[:, :, None] + self.W_k(keys)[:, None])  # b n m h
+        scores: Tensor = self.w_v(hidden)
+        return scores.squeeze(-1)
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("name", ["trained.pt", "trained.safetensors"])
+def test_a_state_dict_of_the_textbook_code_loads_as_it_is(name: str, tmp_path: Path) -> None:
+    data = {"queries": {"shape": [2, 3, 4]}, "keys": {"shape": [2, 5, 7]}}
+    entry = {"scorer": "additive", "num_hiddens": 6}
+    inputs = result_of(data=data, scorers=[entry]).inputs
+    with torch.random.fork_rng():
+        textbook = Textbook(6).eval()
+        scores = textbook(inputs["queries"], inputs["keys"])
+    torch.save(textbook.state_dict(), tmp_path / "trained.pt")
+    save_file(textbook.state_dict(), tmp_path / "trained.safetensors")
+    run = result_of(tmp_path, data=data, scorers=[{**entry, "parameters": {"file": name}}]).runs[0]
+    torch.testing.assert_close(run.stages["scores"], scores, rtol=2e-5, atol=1e-6)
+    assert torch.equal(run.state["W_k.weight"], textbook.W_k.weight)
+    assert run.record["parameters"] == 6 * 4 + 6 * 7 + 6
+
+
+def general(folder: Path, **source: Any) -> Tensor:
+    entry = {"scorer": "general", "parameters": source}
+    state = result_of(folder, data=DATA, scorers=[entry]).runs[0].state
+    assert list(state) == ["W.weight"]
+    return state["W.weight"]
+
+
+WEIGHT = torch.arange(16.0).reshape(4, 4)
+
+
+def test_other_names(tmp_path: Path) -> None:
+    save_file({"attention.bilinear": WEIGHT, "else": torch.ones(2)}, tmp_path / "p.safetensors")
+    names = {"W.weight": "attention.bilinear"}
+    assert torch.equal(general(tmp_path, file="p.safetensors", names=names), WEIGHT)
+
+
+def test_a_nameless_tensor_goes_by_the_name_of_its_file(tmp_path: Path) -> None:
+    np.save(tmp_path / "bilinear.npy", WEIGHT.numpy())
+    assert torch.equal(general(tmp_path, file="bilinear.npy", names={"W.weight": "bilinear"}), WEIGHT)
+
+
+@pytest.mark.parametrize("stored", [torch.float64, torch.float16, torch.int64])
+def test_parameters_take_the_dtype_of_the_run(stored: torch.dtype, tmp_path: Path) -> None:
+    save_file({"W.weight": WEIGHT.to(stored)}, tmp_path / "p.safetensors")
+    assert torch.equal(general(tmp_path, file="p.safetensors"), WEIGHT)
+
+
+def test_the_rest_of_the_run_does_not_notice(tmp_path: Path) -> None:
+    save_file({"W.weight": WEIGHT}, tmp_path / "p.safetensors")
+    entries: list[dict[str, Any]] = [{"scorer": "general"}, {"scorer": "additive"}]
+    drawn = result_of(data=DATA, scorers=entries)
+    entries[0]["parameters"] = {"file": "p.safetensors"}
+    read = result_of(tmp_path, data=DATA, scorers=entries)
+    assert not torch.equal(read.runs[0].stages["scores"], drawn.runs[0].stages["scores"])
+    assert torch.equal(read.runs[1].stages["scores"], drawn.runs[1].stages["scores"])
+
+
+@pytest.mark.parametrize(
+    ("scorer", "tensors", "names", "problems"),
+    [
+        (
+            "general",
+            {"W.weigth": (4, 4)},
+            {},
+            [
+                'parameters.file: got "p.safetensors", which has no "W.weight"; did you mean `W.weigth`?; '
+                "map names with `names: {W.weight: ...}`"
+            ],
+        ),
+        (
+            "general",
+            {"W.weight": (4, 4)},
+            {"W.weight": "x.y"},
+            [
+                'parameters.names.W.weight: got "p.safetensors", which has no "x.y"; known: W.weight; '
+                "map names with `names: {W.weight: ...}`"
+            ],
+        ),
+        (
+            "general",
+            {"W.weight": (4, 5)},
+            {},
+            ['parameters.file: got "W.weight" of shape [4, 5]; expected [4, 4] for W.weight'],
+        ),
+        (
+            "general",
+            {"W.weight": (4, 4)},
+            {"W.wait": "W.weight"},
+            ['parameters.names.W.wait: got "W.wait"; unknown parameter; did you mean `W.weight`?'],
+        ),
+        (
+            "additive",
+            {"W_q.weight": (8, 4), "W_k.weight": (9, 4), "w_v.weights": (1, 8)},
+            {},
+            [
+                'parameters.file: got "W_k.weight" of shape [9, 4]; expected [8, 4] for W_k.weight',
+                'parameters.file: got "p.safetensors", which has no "w_v.weight"; did you mean `w_v.weights`?; '
+                "map names with `names: {w_v.weight: ...}`",
+            ],
+        ),
+        (
+            "dot",
+            {"W.weight": (4, 4)},
+            {},
+            ["parameters: this scorer has no parameters; leave out `parameters`"],
+        ),
+    ],
+)
+def test_files_that_do_not_fit(
+    scorer: str,
+    tensors: dict[str, tuple[int, ...]],
+    names: dict[str, str],
+    problems: list[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    save_file({name: torch.ones(shape) for name, shape in tensors.items()}, "p.safetensors")
+    entry = {"scorer": scorer, "parameters": {"file": "p.safetensors", "names": names}}
+    with pytest.raises(InputError) as caught:
+        result_of(data=DATA, scorers=[{"scorer": "dot", "label": "first"}, entry])
+    assert [str(problem) for problem in caught.value.problems] == [f"scorers[1].{problem}" for problem in problems]
+
+
+def test_files_that_are_missing_are_all_told(tmp_path: Path) -> None:
+    entries = [{"scorer": name, "parameters": {"file": f"{name}.pt"}} for name in ("general", "additive")]
+    with pytest.raises(InputError) as caught:
+        result_of(tmp_path, data=DATA, scorers=entries)
+    assert [problem.path for problem in caught.value.problems] == [
+        ("scorers", index, "parameters", "file") for index in range(2)
+    ]

@@ -1,0 +1,167 @@
+"""Records and comparisons of the attention study against their definitions."""
+
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from attncli.errors import InputError
+from attncli.results.records import AttentionResult
+from attncli.studies.comparisons import compare
+from tests.experiments import Notes, result_of
+from tests.studies.slow import DATA, ENTRIES, TINY, empties, slow_comparison, without_time
+
+
+@pytest.fixture(scope="module")
+def exact() -> AttentionResult:
+    return result_of(data=DATA, scorers=ENTRIES, dtype="float64")
+
+
+def test_a_record_has_exactly_the_documented_fields(exact: AttentionResult) -> None:
+    documented = "scorer label parameters score_mean score_std entropy effective_keys max_weight empty_rows seconds"
+    for record in exact.records:
+        assert list(record) == documented.split()
+        assert 0 < record["seconds"] < 60
+    assert [record["parameters"] for record in exact.records] == [5 * 4 + 5 * 4 + 5, 0, 0, 4 * 4, 0, 0, 0]
+    assert [list(each) for each in exact.comparisons] == [
+        ["a", "b", "js_divergence", "top1_agreement", "max_abs_difference", "output_difference"]
+    ] * (7 * 6 // 2)
+
+
+def test_every_pair_is_compared(exact: AttentionResult) -> None:
+    kept = [not empty for empty in empties(exact.inputs["valid"])]
+    stages = {
+        run.label: {name: run.stages[name].flatten(0, -2)[kept].tolist() for name in ("weights", "output")}
+        for run in exact.runs
+    }
+    pairs = [(a["scorer"], b["scorer"]) for i, a in enumerate(ENTRIES) for b in ENTRIES[i + 1 :]]
+    assert [(each["a"], each["b"]) for each in exact.comparisons] == pairs
+    for found in exact.comparisons:
+        a, b = stages[found["a"]], stages[found["b"]]
+        expected = slow_comparison(a["weights"], b["weights"], a["output"], b["output"])
+        assert {name: found[name] for name in expected} == pytest.approx(expected, rel=1e-9, abs=1e-15)
+
+
+def test_equal_scorers_do_not_differ() -> None:
+    result = result_of(data=DATA, scorers=[{"scorer": "dot"}, {"scorer": "dot", "label": "again"}])
+    assert list(result.comparisons[0].values()) == ["dot", "again", 0.0, 1.0, 0.0, 0.0]
+
+
+def test_disjoint_weights_are_one_bit_apart() -> None:
+    result = result_of(data=TINY, scorers=[{"scorer": "dot"}, {"scorer": "gaussian"}])
+    assert [run.stages["weights"].tolist() for run in result.runs] == [[[[1.0, 0.0]]], [[[0.0, 1.0]]]]
+    assert list(result.comparisons[0].values()) == ["dot", "gaussian", 1.0, 0.0, 1.0, 4.0]  # outputs 1 and 5
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "agree"),
+    [
+        ([0.4, 0.4, 0.2], [0.1, 0.8, 0.1], 1.0),
+        ([0.4, 0.2, 0.4], [0.1, 0.8, 0.1], 0.0),
+        ([0.4 + 1e-7, 0.4, 0.2], [0.1, 0.8, 0.1], 1.0),  # equal but for rounding
+        ([0.4 + 1e-4, 0.4, 0.2], [0.1, 0.8, 0.1], 0.0),
+    ],
+)
+def test_keys_that_share_the_first_place(a: list[float], b: list[float], agree: float) -> None:
+    figures = compare(
+        torch.tensor([[a]]), torch.tensor([[b]]), torch.tensor([[False]]), torch.ones(1, 1, 1), torch.ones(1, 1, 1)
+    )
+    assert figures["top1_agreement"] == agree
+
+
+def test_rows_are_worked_on_in_pieces(monkeypatch: pytest.MonkeyPatch, exact: AttentionResult) -> None:
+    monkeypatch.setattr("attncli.studies.comparisons.ROWS_AT_A_TIME", 7)  # weights of one row
+    pieces = result_of(data=DATA, scorers=ENTRIES, dtype="float64")
+    for one, other in zip(exact.records, pieces.records, strict=True):
+        assert list(one.values())[2:-1] == pytest.approx(list(other.values())[2:-1], rel=1e-12)
+    for one, other in zip(exact.comparisons, pieces.comparisons, strict=True):
+        assert list(one.values())[2:] == pytest.approx(list(other.values())[2:], rel=1e-9, abs=1e-15)
+
+
+def test_spread_of_scores_far_from_zero() -> None:
+    keys = [[1e8 + x] for x in (-1.0, 0.0, 1.0)]
+    data = {"queries": [[1.0]], "keys": keys, "values": keys}
+    record = result_of(data=data, dtype="float64").records[0]
+    assert record["score_std"] == pytest.approx(math.sqrt(2 / 3), rel=1e-9)
+
+
+@pytest.mark.parametrize("empty_row", ["zero", "uniform", "nan"])
+def test_empty_rows_are_counted_and_say_nothing_about_the_scorers(empty_row: str) -> None:
+    scorers = [{"scorer": "dot"}, {"scorer": "gaussian"}]
+    result = result_of(data=DATA, scorers=scorers, mask={"empty_row": empty_row})
+    zero = result_of(data=DATA, scorers=scorers)
+    assert [record["empty_rows"] for record in result.records] == [1, 1]
+    assert without_time(result.records) == without_time(zero.records)
+    assert result.comparisons == zero.comparisons
+    empty = result.runs[0].stages["weights"][0, 2].tolist()
+    expected = {"zero": 0.0, "uniform": 0.2, "nan": math.nan}[empty_row]
+    assert empty == pytest.approx([expected] * 5, nan_ok=True)
+
+
+def test_nothing_but_empty_rows() -> None:
+    data = {**DATA, "valid_lens": [0, 0]}
+    result = result_of(data=data, scorers=[{"scorer": "dot"}, {"scorer": "gaussian"}])
+    for record in result.records:
+        figures = {name: record[name] for name in list(record)[3:8]}
+        assert set(figures.values()) == {None}, "there is no mean of nothing"
+        assert record["empty_rows"] == 6
+    assert list(result.comparisons[0].values())[2:] == [None, None, None, None]
+
+
+def test_empty_rows_that_are_an_error() -> None:
+    with pytest.raises(InputError) as caught:
+        result_of(data=DATA, mask={"empty_row": "error"})
+    message = "1 queries have no valid key, the first at index [0, 2]"
+    cure = "expected one key each at least, or empty_row: zero, uniform or nan"
+    assert str(caught.value) == f"mask.empty_row: {message}; {cure}"
+    full = {**DATA, "valid_lens": [5, 1]}
+    assert result_of(data=full, mask={"empty_row": "error"}).records[0]["empty_rows"] == 0
+
+
+@pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf])
+def test_numbers_in_padding_are_nobodys_business(bad: float, tmp_path: Path) -> None:
+    progress = Notes()
+    keys = np.zeros((1, 3, 2))
+    keys[0, 2] = bad
+    np.save(tmp_path / "k.npy", keys)
+    data = {
+        "queries": {"shape": [1, 2, 2]},
+        "keys": {"file": "k.npy"},
+        "values": {"file": "k.npy"},
+        "valid_lens": [2],
+    }
+    scorers = [{"scorer": name} for name in ("dot", "additive", "gaussian")]
+    result = result_of(tmp_path, data=data, scorers=scorers, progress=progress)
+    assert progress.notes == []
+    for record in result.records:
+        assert all(math.isfinite(figure) for figure in list(record.values())[2:])
+    assert result.comparisons[0]["output_difference"] == 0.0
+
+
+def test_numbers_that_are_not_finite_at_valid_keys_are_told() -> None:
+    progress = Notes()
+    data = {"queries": [[1.0]], "keys": [[math.nan], [1.0]], "values": [[1.0], [2.0]]}
+    result = result_of(data=data, scorers=[{"scorer": "dot"}, {"scorer": "gaussian"}], progress=progress)
+    assert progress.notes == [
+        f"warning: {name}: NaN or infinite numbers in the scores of valid keys" for name in ("dot", "gaussian")
+    ]
+    assert math.isnan(result.records[0]["score_mean"])
+    assert math.isnan(result.comparisons[0]["js_divergence"])
+    assert math.isnan(result.comparisons[0]["max_abs_difference"])
+    assert result.comparisons[0]["top1_agreement"] == 0.0
+
+
+def test_values_that_are_not_finite_at_valid_keys_are_told() -> None:
+    progress = Notes()
+    data = {"queries": [[1.0]], "keys": [[2.0], [1.0]], "values": [[math.inf], [2.0]]}
+    result = result_of(data=data, progress=progress)
+    assert progress.notes == ["warning: dot: NaN or infinite numbers in the values of valid keys"]
+    assert result.runs[0].stages["output"].tolist() == [[[math.inf]]]
+
+
+def test_empty_rows_that_are_nan_on_request_are_no_warning() -> None:
+    progress = Notes()
+    result_of(data=DATA, mask={"empty_row": "nan"}, progress=progress)
+    assert progress.notes == []
