@@ -87,6 +87,8 @@ class Experiment(Model):
     """The keys that experiments of every study have, beside `study` itself."""
 
     name: Annotated[Name, Field(description="the run goes to outputs/<name>/; default: the file's name")]
-    seed: Annotated[int, Field(ge=0, lt=2**63)] = 0
-    device: Annotated[str, Field(pattern=r"^(auto|cpu|cuda(:\d+)?|mps)$")] = "auto"
-    dtype: DType = "float32"
+    seed: Annotated[int, Field(ge=0, lt=2**63, description="decides everything that is drawn")] = 0
+    device: Annotated[
+        str, Field(pattern=r"^(auto|cpu|cuda(:\d+)?|mps)$", description="auto, cpu, cuda, cuda:N or mps")
+    ] = "auto"
+    dtype: Annotated[DType, Field(description="in which queries, keys and values are kept")] = "float32"

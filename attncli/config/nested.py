@@ -29,10 +29,12 @@ def _check_regular(value: Any, place: list[str | int]) -> tuple[int, ...]:
     first = _check_regular(value[0], [*place, 0])
     for index, item in enumerate(value[1:], start=1):
         sizes = _check_regular(item, [*place, index])
+        if bool(sizes) != bool(first):
+            kind = "a list" if first else "a number"
+            raise problem(f"got {errors.show(item)}; expected {kind}, as its neighbours are", under=[*place, index])
         if sizes != first:
-            raise problem(
-                f"got sizes {list(sizes)} beside {list(first)}; expected rows of equal length", under=[*place, index]
-            )
+            message = f"got sizes {list(sizes)} beside {list(first)}; expected rows of equal length"
+            raise problem(message, under=[*place, index])
     return (len(value), *first)
 
 
@@ -47,7 +49,8 @@ def nested_lengths(value: Any) -> Any:
             if isinstance(item, bool) or not isinstance(item, int) or item < 0:
                 raise problem(f"got {errors.show(item)}; expected an integer of at least 0", under=[*under, j])
         if len(row) != len(rows[0]):
-            raise problem(f"got {len(row)} lengths beside {len(rows[0])}; expected one per query", under=[i])
+            message = f"got a list of {len(row)} beside a list of {len(rows[0])}; expected one length per query in each"
+            raise problem(message, under=[i])
     if not value or not rows[0]:
         raise problem("got an empty list; " + LENGTHS)
     return value
@@ -61,6 +64,7 @@ def nested_words(value: Any) -> Any:
             raise problem(f"got {errors.show(row)}; expected a list, as its neighbours are", under=[i])
         for j, item in enumerate(row):
             if not isinstance(item, str):
-                message = f"got {errors.show(item)}; expected text; put it in quotes"
+                cure = "; put it in quotes" if not isinstance(item, dict | list) else ""
+                message = f"got {errors.show(item)}; expected text{cure}"
                 raise problem(message, under=[i, j] if nested else [j])
     return value

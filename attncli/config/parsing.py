@@ -80,6 +80,7 @@ STOPPED = {
     "sequence entries are not allowed": "a list may not begin here; put it on the next line",
     r"character '\\t'": "got a tab; indent with spaces",
     "character '(.*)' that cannot start": "got text that begins with `{0}`; put it in quotes",
+    "scanning a directive": "got text that begins with `%`; put it in quotes",
     "undefined alias '(.*)'": "got `*{0}`, but there is no `&{0}` above; put it in quotes if it is text",
     "duplicate anchor '(.*)'": "the anchor `&{0}` stands twice; rename one",
     "expected (?:<block end>|'<document start>')": "this fits nothing above; look at the indentation and the quotes",

@@ -3,14 +3,23 @@
 from collections.abc import Sequence
 from typing import Any
 
-from pydantic.json_schema import models_json_schema
+from pydantic.json_schema import GenerateJsonSchema, models_json_schema
 
 from attncli.config.models import Experiment
+from attncli.config.tensors import ROWS
+
+
+class Untitled(GenerateJsonSchema):
+    """Without titles that only repeat the keys."""
+
+    def field_title_should_be_set(self, schema: Any) -> bool:
+        """Never."""
+        return False
 
 
 def json_schema(studies: Sequence[type[Experiment]]) -> dict[str, Any]:
     """One schema for the experiments of all studies."""
-    refs, schema = models_json_schema([(study, "validation") for study in studies], ref_template="#/$defs/{model}")
+    refs, schema = models_json_schema([(study, "validation") for study in studies], schema_generator=Untitled)
     branches = list(refs.values())
     for definition in schema["$defs"].values():
         _allow_default_name(definition)
@@ -18,7 +27,7 @@ def json_schema(studies: Sequence[type[Experiment]]) -> dict[str, Any]:
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "attncli experiment",
         **(branches[0] if len(branches) == 1 else {"anyOf": branches}),
-        "$defs": schema["$defs"],
+        "$defs": {**schema["$defs"], ROWS: _rows()},
     }
 
 
@@ -27,3 +36,10 @@ def _allow_default_name(definition: dict[str, Any]) -> None:
     properties = definition.get("properties", {})
     if "study" in properties and "name" in definition.get("required", []):
         definition["required"].remove("name")
+
+
+def _rows() -> dict[str, Any]:
+    """Lists of numbers in lists, nested at least once; that they are of equal length is more than a schema can say."""
+    row = {"type": "array", "items": {"type": "number"}, "minItems": 1}
+    rows = {"anyOf": [row, {"$ref": f"#/$defs/{ROWS}"}]}
+    return {"description": "nested lists of numbers", "type": "array", "items": rows, "minItems": 1}

@@ -35,10 +35,16 @@ class ScorerEntry(Model):
     """What every entry may have; a scorer's own options are fields of the classes made from this one."""
 
     scorer: str
-    label: Annotated[Name, Field(default_factory=lambda fields: fields["scorer"].rpartition(":")[2])]
-    dropout: Annotated[float, Field(ge=0, lt=1)] = 0.0
-    softcap: PositiveFloat | None = None
-    parameters: ParameterFile | None = None
+    label: Annotated[
+        Name,
+        Field(
+            default_factory=lambda fields: fields["scorer"].rpartition(":")[2],
+            description="name in tables and files; default: the scorer's name",
+        ),
+    ]
+    dropout: Annotated[float, Field(ge=0, lt=1, description="share of the weights set to 0 with `train: true`")] = 0.0
+    softcap: Annotated[PositiveFloat | None, Field(description="bound of the scores, before the mask")] = None
+    parameters: Annotated[ParameterFile | None, Field(description="read these instead of drawing them")] = None
 
     @property
     def options(self) -> dict[str, Any]:

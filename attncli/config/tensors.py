@@ -95,12 +95,11 @@ def _range(bounds: list[int]) -> list[int]:
     return bounds
 
 
+ROWS = "Rows"  # of the JSON Schema: rows of numbers at any depth
 _INTEGERS = {"type": "array", "items": {"type": "integer", "minimum": 0}, "minItems": 1}
 _STRINGS = {"type": "array", "items": {"type": "string"}}
 Range = Annotated[list[int], AfterValidator(_range), WithJsonSchema(_INTEGERS | {"minItems": 2, "maxItems": 2})]
-Numbers = Annotated[list[Any], AfterValidator(nested_numbers), WithJsonSchema(
-    {"type": "array", "items": {"type": "array"}, "minItems": 1, "description": "nested lists of numbers"}
-)]  # fmt: skip
+Numbers = Annotated[list[Any], AfterValidator(nested_numbers), WithJsonSchema({"$ref": f"#/$defs/{ROWS}"})]
 Lengths = Annotated[list[Any], AfterValidator(nested_lengths), WithJsonSchema(
     {"anyOf": [_INTEGERS, {"type": "array", "items": _INTEGERS, "minItems": 1}]}
 )]  # fmt: skip
@@ -182,7 +181,9 @@ class Data(Model):
     queries: TensorSource
     keys: TensorSource
     values: TensorSource | None = None
-    valid_lens: LengthSource | None = None
+    valid_lens: Annotated[
+        LengthSource | None, Field(description="how many keys are valid, per example or per query")
+    ] = None
 
 
 class Mask(Model):
@@ -190,10 +191,14 @@ class Mask(Model):
 
     model_config = ConfigDict(json_schema_extra={"dependentRequired": {"tensor": ["file"]}})
 
-    causal: Literal["top_left", "bottom_right"] | bool = False
+    causal: Annotated[
+        Literal["top_left", "bottom_right"] | bool, Field(description="plain true only for as many queries as keys")
+    ] = False
     file: FileName | None = None
     tensor: str | None = None
-    empty_row: Literal["zero", "uniform", "nan", "error"] = "zero"
+    empty_row: Annotated[
+        Literal["zero", "uniform", "nan", "error"], Field(description="the weights of a query with no valid key")
+    ] = "zero"
 
     @model_validator(mode="after")
     def _tensor_of_a_file(self) -> "Mask":
