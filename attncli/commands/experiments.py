@@ -8,6 +8,8 @@ from types import ModuleType
 from typing import Any
 
 from rich.console import Console
+from rich.padding import Padding
+from rich.text import Text
 
 from attncli.commands.progress import Shown
 from attncli.config.document import Document, read_document
@@ -92,7 +94,7 @@ def run_experiment(experiment: Loaded, out: Path | None, overwrite: bool, *, pic
             with new_folder(options.name, out, overwrite, started) as folder:
                 result = study.run(prepared, progress)
                 view = load_view(options.study)
-                progress.step(1, 1, "writing the run folder")
+                progress.step(0, 1, "writing the run folder")
                 head = provenance(options.study, options.name, options.seed, prepared.device, started)
                 drawn = view.pictures(result, progress.note) if pictures else {}
                 content = save_run(folder.path, result, config_of(options), head, drawn)
@@ -111,11 +113,12 @@ def show(finished: Finished, full: bool) -> None:
     """Print the tables, and where everything is."""
     console = Console()
     folder = shortest(finished.folder)
-    csv = str(folder / "weights.csv") if "weights.csv" in finished.content["files"] else None
-    for table in load_view(finished.study).tables(finished.result, width=console.width, full=full, csv=csv):
+    has_csv = "weights.csv" in finished.content["files"]
+    whole = str(folder / ("weights.csv" if has_csv else "tensors.safetensors"))
+    for table in load_view(finished.study).tables(finished.result, width=console.width, full=full, csv=whole):
         console.print(table)
-    files = " ".join(finished.content["files"])
-    console.print(f"{folder}/\n  {files}", markup=False, highlight=False)
+    console.print(f"{folder}/", markup=False, highlight=False, soft_wrap=True)
+    console.print(Padding(Text(" ".join(finished.content["files"])), (0, 0, 0, 2)))
 
 
 def shortest(path: Path) -> Path:

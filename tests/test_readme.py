@@ -1,0 +1,154 @@
+"""The README is held to the code: its commands, outputs, tables and examples are the real ones."""
+
+import json
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+import torch
+from typer.testing import CliRunner
+
+from attncli.cli import app
+from attncli.config.document import read_document
+from attncli.config.scorer_entries import options_of
+from attncli.config.tensors import FILLS
+from attncli.scorers import SCORERS
+
+ROOT = Path(__file__).resolve().parents[1]
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+
+
+def blocks(language: str) -> list[str]:
+    return re.findall(rf"^```{language}\n(.*?)^```$", README, flags=re.M | re.S)
+
+
+def rows(section: str, header: str) -> list[list[str]]:
+    """The rows of the table with this header in a section."""
+    part = README.partition(f"\n## {section}\n")[2].partition("\n## ")[0].partition(header)[2]
+    lines = [line for line in part.splitlines()[2:] if line]
+    table = lines[: next((i for i, line in enumerate(lines) if not line.startswith("|")), len(lines))]
+    return [[cell.strip().replace(r"\|", "|") for cell in re.split(r"(?<!\\)\|", line)[1:-1]] for line in table]
+
+
+def invoke(command: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """What a command prints at width 80, as a person sees it, without trailing spaces."""
+    monkeypatch.chdir(folder)
+    monkeypatch.setenv("COLUMNS", "80")
+    result = CliRunner().invoke(app, shlex.split(command)[1:])
+    assert result.exception is None or isinstance(result.exception, SystemExit), result.output
+    return "\n".join(line.rstrip() for line in (result.stdout + result.stderr).rstrip().splitlines())
+
+
+def without_times(text: str) -> str:
+    """Times of day and of work are the only things that may differ from run to run."""
+    text = re.sub(r"\d{4}-\d\d-\d\dT\d\d-\d\d-\d\d(-\d+)?", "<start>", text)
+    return re.sub(r" +[\d.]+ (s|ms|µs)$", " <time>", text, flags=re.M)
+
+
+def test_quick_start_is_two_commands() -> None:
+    commands = re.findall(r"^python3 -m venv .*$", README, flags=re.M)
+    assert len(commands) == 2
+    assert commands[0].endswith("attncli run experiments/d2l.yaml")
+    assert commands[1].endswith("pytest")
+    assert all("-c constraints.txt" in command for command in commands)
+
+
+def test_worked_example_is_what_the_command_prints(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    shown = next(block for block in blocks("console") if "run modified_keys.yaml" in block)
+    invoke("attncli init modified_keys", tmp_path, monkeypatch)
+    printed = invoke("attncli run modified_keys.yaml", tmp_path, monkeypatch)
+    assert without_times(shown.partition("\n")[2].rstrip()) == without_times(printed)
+
+
+def test_worked_example_shows_the_shipped_yaml() -> None:
+    shipped = (ROOT / "experiments" / "modified_keys.yaml").read_text(encoding="utf-8")
+    assert blocks("yaml")[0] == "".join(f"{line}\n" for line in shipped.splitlines() if not line.startswith("#"))
+
+
+def test_mistakes_are_reported_as_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "mistakes.yaml").write_text(next(block for block in blocks("yaml") if "scaled_dott" in block))
+    shown = next(block for block in blocks("console") if "mistakes.yaml" in block)
+    assert shown.partition("\n")[2].rstrip() == invoke("attncli check mistakes.yaml", tmp_path, monkeypatch)
+
+
+def test_reference_is_a_config_that_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from safetensors.torch import save_file
+
+    (tmp_path / "reference.yaml").write_text(next(block for block in blocks("yaml") if "my_experiment" in block))
+    save_file({"W.weight": torch.ones(20, 2)}, tmp_path / "trained.safetensors")
+    torch.save(torch.ones(4, 10, dtype=torch.bool), tmp_path / "mask.pt")
+    command = "attncli run reference.yaml --set mask.file=mask.pt --no-plots --json"
+    assert json.loads(invoke(command, tmp_path, monkeypatch))["name"] == "my_experiment"
+
+
+def test_reference_has_every_key() -> None:
+    from attncli.studies.attention import AttentionOptions
+
+    reference = next(block for block in blocks("yaml") if "my_experiment" in block)
+    assert {line.partition(":")[0] for line in reference.splitlines() if line[0].isalpha()} == set(
+        AttentionOptions.model_fields
+    )
+
+
+def test_table_of_fills_has_every_fill() -> None:
+    text = " ".join(row[0] for row in rows("The YAML", "| written as | gives |"))
+    assert set(re.findall(r"fill: (\w+)|`(\w+)`", text)) >= {(f, "") for f in ("normal", "uniform", "constant")}
+    assert all(re.search(rf"\b{fill}\b", text) for fill in FILLS)
+
+
+def test_table_of_commands_is_complete() -> None:
+    named = {row[0].strip("`").split()[1] for row in rows("Commands", "| command | does |")}
+    assert named == {command.callback.__name__ for command in app.registered_commands if command.callback}
+
+
+def test_table_of_options_is_complete() -> None:
+    text = " ".join(" ".join(row) for row in rows("Commands", "| option | does |"))
+    helped = CliRunner().invoke(app, ["run", "--help"], env={"COLUMNS": "200"}).stdout
+    assert set(re.findall(r"--[a-z-]+", helped)) - {"--help"} == set(re.findall(r"--[a-z-]+", text))
+
+
+def test_table_of_scorers_is_the_catalogue() -> None:
+    table = {row[0].strip("`"): row[1:] for row in rows("Scorers", "| name | score | options | parameters |")}
+    assert list(table) == list(SCORERS)
+    for name, scorer in SCORERS.items():
+        score, options, parameters = table[name]
+        assert (scorer.__doc__ or "").startswith(f"{score} (")
+        assert all(f"`{option}` = " in options for option in options_of(scorer)) or options == "none"
+        for option, (_, default) in options_of(scorer).items():
+            assert f"`{option}` = {default}" in options.replace("= `", "= ").replace("`,", ",")
+        assert re.findall(r"`([\w.]+)`", parameters) == list(scorer(4, 4).state_dict())
+
+
+def test_python_example_holds() -> None:
+    for block in blocks("python"):
+        exec(compile(block, "README.md", "exec"), {"__name__": "readme"})
+    assert len(blocks("python")) == 2
+
+
+def test_own_scorer_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    code = next(block for block in blocks("python") if "my_scorers.py" in block)
+    entry = next(block for block in blocks("yaml") if "my_scorers:Distance" in block)
+    (tmp_path / "my_scorers.py").write_text(code)
+    data = "data: {queries: {shape: [3, 2]}, keys: {shape: [4, 2]}}\n"
+    (tmp_path / "own.yaml").write_text(data + entry)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    record = json.loads(invoke("attncli run own.yaml --no-plots --json", tmp_path, monkeypatch))["records"][0]
+    assert (record["scorer"], record["label"]) == ("my_scorers:Distance", "Distance")
+
+
+def test_editor_line_names_a_schema_that_the_command_prints(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert "$schema=attncli.schema.json" in README
+    assert json.loads(invoke("attncli schema", tmp_path, monkeypatch))["title"] == "attncli experiment"
+
+
+def test_configs_of_the_readme_have_no_repeated_keys(tmp_path: Path) -> None:
+    for number, block in enumerate(blocks("yaml")):
+        (tmp_path / f"{number}.yaml").write_text(block)
+        assert not read_document(tmp_path / f"{number}.yaml").problems
+
+
+def test_picture_is_there() -> None:
+    pictures = re.findall(r"!\[[^\]]+\]\(([^)]+)\)", README)
+    assert pictures
+    assert all((ROOT / picture).stat().st_size > 1000 for picture in pictures)
