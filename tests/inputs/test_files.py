@@ -215,6 +215,11 @@ NAMES = {"queries": QUERIES, "keys": KEYS}
             None,
             'tensor: got nothing; "q.pt" holds 2 tensors (\\x1b[31mred, keys); give tensor: NAME',
         ),
+        (
+            {"\x1b[31mred": KEYS, "keys": KEYS},
+            "31mred",
+            'tensor: got "31mred"; "q.pt" holds no tensor of this name; known: \\x1b[31mred, keys',
+        ),
     ],
 )
 def test_a_name_that_picks_nothing(tmp_path: Path, content: Any, name: str | None, message: str) -> None:
