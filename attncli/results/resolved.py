@@ -13,7 +13,10 @@ TENSORS, PARAMETERS = "tensors.safetensors", "parameters.safetensors"
 
 
 class Dumper(yaml.SafeDumper):
-    """Quotes every text that YAML 1.1 or 1.2 would read as something else."""
+    """Quotes every text that YAML 1.1 or 1.2 would read as something else, and writes out what is there twice."""
+
+    def ignore_aliases(self, data: Any) -> bool:
+        return True
 
 
 for _first, _resolvers in Loader.yaml_implicit_resolvers.items():

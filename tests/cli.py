@@ -1,0 +1,51 @@
+"""The command line in this process: fast, and with stdout and stderr apart."""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from typer.testing import CliRunner, Result
+
+from attncli.cli import app
+
+
+def attncli(*args: object) -> Result:
+    """What a command gives; a traceback of ours is raised, for it is a bug."""
+    result = CliRunner().invoke(app, [str(arg) for arg in args])
+    if result.exception is not None and not isinstance(result.exception, SystemExit):
+        raise result.exception
+    return result
+
+
+def good(*args: object) -> str:
+    """The stdout of a command that must succeed."""
+    result = attncli(*args)
+    assert result.exit_code == 0, result.stderr
+    return result.stdout
+
+
+def refusal(*args: object) -> str:
+    """The stderr of a command that must find fault with the user's input."""
+    result = attncli(*args)
+    assert (result.exit_code, result.stdout) == (2, "")
+    return result.stderr.rstrip("\n")
+
+
+def run(config: Path, out: Path, *args: object) -> dict[str, Any]:
+    """Run an experiment without pictures into a folder; the content of its results.json."""
+    good("run", config, "--out", out, "--no-plots", "--quiet", *args)
+    content: dict[str, Any] = json.loads((out / "results.json").read_text())
+    return content
+
+
+def experiment(path: Path, /, **keys: Any) -> Path:
+    """Write a YAML file; small tensors and a dot product where nothing else is said."""
+    data = {"queries": {"shape": [2, 3, 4]}, "keys": {"shape": [2, 5, 4]}, **keys.pop("data", {})}
+    path.write_text(json.dumps({"data": data, "scorers": [{"scorer": "dot"}], **keys}))  # JSON is YAML
+    return path
+
+
+def names_in(folder: Path) -> Sequence[str]:
+    """Everything below a folder, hidden or not."""
+    return sorted(str(path.relative_to(folder)) for path in folder.rglob("*"))

@@ -1,0 +1,169 @@
+"""config.yaml of a run folder runs again by itself, wherever it is and whatever became of the original files."""
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
+from safetensors.torch import save_file
+
+from attncli.config.yaml_loader import Loader
+from attncli.results.resolved import dump_yaml
+from tests.cli import experiment, run
+from tests.scorers.catalogue import normal
+
+NORMAL: dict[str, Any] = {"shape": [2, 3, 4]}
+QKV = {"q": normal(2, 3, 4), "k": normal(5, 4), "lens": torch.tensor([2, 5])}
+
+
+@pytest.fixture(autouse=True)
+def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Files of every kind beside the YAML."""
+    folder = tmp_path / "theirs"
+    folder.mkdir()
+    np.save(folder / "k.npy", QKV["k"].numpy())
+    np.savez(folder / "qkv.npz", q=QKV["q"].numpy(), k=QKV["k"].numpy(), lens=QKV["lens"].numpy())
+    save_file(QKV, folder / "qkv.safetensors")
+    torch.save(QKV, folder / "qkv.pt")
+    np.savetxt(folder / "k.csv", QKV["k"].numpy(), delimiter=",")
+    np.savetxt(folder / "lens.csv", np.array([[2, 5]]), fmt="%d", delimiter=",")
+    np.savetxt(folder / "mask.csv", np.tril(np.ones((3, 5))), fmt="%d", delimiter=",")
+    np.save(folder / "mask.npy", np.tril(np.ones((2, 3, 5), dtype=bool)))
+    weights = {"W_q.weight": normal(8, 4), "W_k.weight": normal(8, 4, seed=1), "hat": normal(1, 8)}
+    save_file(weights, folder / "trained.safetensors")
+    monkeypatch.chdir(tmp_path)
+
+
+def numbers(content: dict[str, Any]) -> dict[str, Any]:
+    """What must be the same: every input, every figure but the time."""
+    records = [{**record, "seconds": None} for record in content["records"]]
+    kept = {key: content[key] for key in ("study", "name", "seed", "inputs", "comparisons")}
+    return {**kept, "records": records}
+
+
+CASES: dict[str, dict[str, Any]] = {
+    "fills": {"data": {"valid_lens": {"random": [1, 5]}}, "seed": 5, "dtype": "bfloat16"},
+    "values like keys": {"data": {"keys": {"shape": [2, 5, 4], "fill": "student_t", "df": 3}}},
+    "npy": {"data": {"keys": {"file": "k.npy"}}},
+    "npz": {"data": {"queries": {"file": "qkv.npz", "tensor": "q"}}},
+    "safetensors": {"data": {"keys": {"file": "qkv.safetensors", "tensor": "k"}}, "dtype": "float64"},
+    "pt": {"data": {"values": {"file": "qkv.pt", "tensor": "k"}}, "dtype": "float16"},
+    "csv": {"data": {"keys": {"file": "k.csv"}, "values": {"file": "k.csv"}}},
+    "numbers": {"data": {"keys": [[1e-7, 2, 1e22, -0.1]] * 5}},
+    "numbers of values": {"data": {"values": [[[0.1], [0.2], [0.3], [1e-30], [123456789]]]}},
+    "correlated with a file": {
+        "data": {"queries": {"fill": "correlated", "with": "keys", "rho": 0.5}, "keys": {"file": "k.npy"}}
+    },
+    "correlated with correlated": {
+        "data": {
+            "queries": {"fill": "correlated", "with": "values", "rho": 0.5},
+            "keys": {"fill": "correlated", "with": "queries", "rho": 0.5},
+            "values": {"file": "k.npy"},
+        }
+    },
+    "correlated with numbers": {
+        "data": {"queries": [[0.1, 0.2]], "keys": {"fill": "correlated", "with": "queries", "rho": -0.5}}
+    },
+    "lengths": {"data": {"valid_lens": [[1, 2, 0], [5, 4, 3]]}},
+    "lengths csv": {"data": {"valid_lens": {"file": "lens.csv"}}},
+    "lengths npz": {"data": {"valid_lens": {"file": "qkv.npz", "tensor": "lens"}}},
+    "mask": {"mask": {"file": "mask.npy", "causal": "bottom_right", "empty_row": "uniform"}},
+    "mask csv": {"mask": {"file": "mask.csv"}},
+    "causal": {"mask": {"causal": "top_left"}},
+    "parameters": {
+        "scorers": [
+            {"scorer": "additive"},
+            {
+                "scorer": "additive",
+                "label": "trained, 1 · x",
+                "parameters": {"file": "trained.safetensors", "names": {"w_v.weight": "hat"}},
+            },
+        ]
+    },
+    "everything of a scorer": {
+        "scorers": [
+            {"scorer": "scaled_dot", "label": "on", "scale": "1/d", "softcap": 1e-3, "dropout": 0.1},
+            {"scorer": "scaled_dot", "label": "1e-3", "scale": 2, "dropout": 0.25},
+            {"scorer": "cosine", "label": "日本語", "scale": 1e-5},
+        ],
+        "train": True,
+    },
+    "tokens": {
+        "name": "010",
+        "tokens": {
+            "queries": ["on", "1e-3", "~"],
+            "keys": [["010", "日本語", "a: b #c", "", "2024-01-01"], ["null", "'", '"', " x ", "<<"]],
+        },
+    },
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_runs_again(case: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    theirs = tmp_path / "theirs"
+    first = run(experiment(theirs / "own.yaml", **CASES[case]), tmp_path / "first", "--device", "cpu")
+    weights = (tmp_path / "first" / "weights.csv").read_bytes()
+    shutil.rmtree(theirs)
+    (tmp_path / "first").rename(tmp_path / "moved")
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    monkeypatch.chdir(elsewhere)
+    second = run(Path("../moved/config.yaml"), tmp_path / "second")
+    assert numbers(second) == numbers(first)
+    assert (tmp_path / "second" / "weights.csv").read_bytes() == weights
+    again = run(tmp_path / "second" / "config.yaml", tmp_path / "third")
+    assert numbers(again) == numbers(first), "and its own config.yaml, too"
+
+
+def test_says_everything_that_was_left_out(tmp_path: Path) -> None:
+    run(experiment(tmp_path / "own.yaml"), tmp_path / "run")
+    keys = {"shape": [2, 5, 4], "fill": "normal", "mean": 0.0, "std": 1.0}
+    assert yaml.safe_load((tmp_path / "run" / "config.yaml").read_text(encoding="utf-8")) == {
+        "study": "attention",
+        "name": "own",
+        "seed": 0,
+        "device": "auto",
+        "dtype": "float32",
+        "data": {"queries": {**keys, "shape": [2, 3, 4]}, "keys": keys, "values": keys},
+        "mask": {"causal": False, "empty_row": "zero"},
+        "scorers": [{"scorer": "dot", "label": "dot", "dropout": 0.0}],
+        "tokens": {},
+        "train": False,
+    }
+
+
+def test_small_lists_stand_on_one_line(tmp_path: Path) -> None:
+    run(experiment(tmp_path / "own.yaml", tokens={"queries": ["a", "ß", "日本"]}), tmp_path / "run")
+    text = (tmp_path / "run" / "config.yaml").read_text(encoding="utf-8")
+    assert "    shape: [2, 3, 4]\n" in text
+    assert "  queries: [a, ß, 日本]\n" in text
+
+
+ODD = (
+    "on off yes no y n ~ null Null true False 010 0o17 0x1F 1e-3 1e3 .5 1_000 12:30 2024-01-01 .inf .nan << = - ? ! &a"
+)
+PLAIN = st.text(st.characters(exclude_categories=["Cs"]), max_size=8) | st.sampled_from(ODD.split())
+VALUES = PLAIN | st.integers(-(2**63), 2**63 - 1) | st.floats(allow_nan=False) | st.booleans() | st.none()
+
+
+@given(
+    st.dictionaries(PLAIN, st.recursive(VALUES, lambda inner: st.lists(inner, max_size=3), max_leaves=6), max_size=4)
+)
+def test_what_is_written_is_what_is_read(config: dict[str, Any]) -> None:
+    text = dump_yaml(config)
+    for loader in (Loader, yaml.SafeLoader):  # our YAML 1.2 and everybody's YAML 1.1
+        assert repr(yaml.load(text, loader)) == repr(config)
+
+
+def test_a_run_of_a_run_is_not_told_from_the_first(tmp_path: Path) -> None:
+    run(experiment(tmp_path / "own.yaml", scorers=[{"scorer": "general"}]), tmp_path / "a")
+    run(tmp_path / "a" / "config.yaml", tmp_path / "b")
+    assert (tmp_path / "a" / "config.yaml").read_text() == (tmp_path / "b" / "config.yaml").read_text()
+    a, b = (json.loads((tmp_path / name / "results.json").read_text())["files"] for name in "ab")
+    assert a == b

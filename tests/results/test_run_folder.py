@@ -1,0 +1,304 @@
+"""A run folder appears complete or not at all, and never in the place of something else."""
+
+import errno
+import os
+from collections.abc import Callable, Iterator
+from datetime import datetime
+from pathlib import Path
+
+import pytest
+
+from attncli.errors import InputError
+from attncli.results.run_folder import Folder, new_folder
+from tests.cli import names_in
+
+STARTED = datetime(2024, 2, 29, 23, 59, 58)
+STAMP = "2024-02-29T23-59-58"
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def write_run(out: Path | None = None, *, name: str = "d2l", text: str = "", overwrite: bool = False) -> Path:
+    """What a run does, with files of a run in it."""
+    with new_folder(name, out, overwrite, STARTED) as folder:
+        for mark in ("config.yaml", "results.json", "weights.csv"):
+            (folder.path / mark).write_text(text)
+    return folder.place
+
+
+class Stop(BaseException):
+    """Stands for whatever may end a run."""
+
+
+def stopped(
+    out: Path | None = None,
+    *,
+    by: type[BaseException] = Stop,
+    overwrite: bool = False,
+    during: Callable[[Folder], object] = lambda folder: None,
+) -> None:
+    """What a run does that is ended half-way; `during` is done before that."""
+
+    def half_a_run() -> None:
+        with new_folder("d2l", out, overwrite, STARTED) as folder:
+            (folder.path / "config.yaml").write_text("new")
+            (folder.path / "deep").mkdir()
+            (folder.path / "deep" / "file").write_text("")
+            during(folder)
+            raise by
+
+    with pytest.raises(by):
+        half_a_run()
+
+
+def refused(out: Path, overwrite: bool = False) -> str:
+    with pytest.raises(InputError) as caught, new_folder("d2l", out, overwrite, STARTED):
+        pytest.fail("the work began")
+    return str(caught.value)
+
+
+def test_appears_complete(here: Path) -> None:
+    with new_folder("d2l", None, False, STARTED) as folder:
+        (folder.path / "a").write_text("1")
+        (folder.path / "b").mkdir()
+        assert not (here / "outputs" / "d2l" / STAMP).exists()
+    assert folder.place == here / "outputs" / "d2l" / STAMP
+    assert names_in(here / "outputs") == ["d2l", f"d2l/{STAMP}", f"d2l/{STAMP}/a", f"d2l/{STAMP}/b", "d2l/latest"]
+
+
+@pytest.mark.parametrize("stop", [ValueError, KeyboardInterrupt, Stop])
+@pytest.mark.parametrize("out", [None, Path("a/b/c")])
+def test_or_not_at_all(stop: type[BaseException], out: Path | None, here: Path) -> None:
+    stopped(out, by=stop)
+    assert names_in(here) == [], "not even the parents that were made for it"
+
+
+def test_a_failing_run_leaves_earlier_ones_and_other_files_alone(here: Path) -> None:
+    write_run()
+    (here / "outputs" / "mine").write_text("")
+    before = names_in(here)
+    stopped()
+    assert names_in(here) == before
+
+
+def test_parents_that_someone_else_uses_meanwhile_stay(here: Path) -> None:
+    stopped(Path("a/b/c"), during=lambda folder: (here / "a" / "mine").write_text(""))
+    assert names_in(here) == ["a", "a/mine"]
+
+
+def test_a_taken_time_gets_a_number(here: Path) -> None:
+    places = [write_run(text=str(index)) for index in range(3)]
+    assert [place.name for place in places] == [STAMP, f"{STAMP}-2", f"{STAMP}-3"]
+    assert [(place / "config.yaml").read_text() for place in places] == ["0", "1", "2"]
+    assert (here / "outputs" / "d2l" / "latest" / "config.yaml").read_text() == "2"
+
+
+def test_two_runs_at_the_same_time(here: Path) -> None:
+    with new_folder("d2l", None, False, STARTED) as one, new_folder("d2l", None, False, STARTED) as other:
+        assert one.path != other.path
+        (one.path / "one").write_text("")
+        (other.path / "other").write_text("")
+    assert [names_in(folder.place) for folder in (one, other)] == [["one"], ["other"]]
+    assert [folder.place.name for folder in (other, one)] == [STAMP, f"{STAMP}-2"]
+
+
+def test_a_place_that_is_taken_in_the_last_moment(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    rename = Path.rename
+
+    def late(path: Path, target: Path) -> Path:
+        if target.name == STAMP:  # between the look at the place and the step into it
+            target.mkdir(exist_ok=True)
+            (target / "other").write_text("")
+        return rename(path, target)
+
+    monkeypatch.setattr(Path, "rename", late)
+    assert write_run().name == f"{STAMP}-2"
+    assert (here / "outputs" / "d2l" / STAMP / "other").exists()
+
+
+def test_latest_points_to_the_last_run(here: Path) -> None:
+    write_run()
+    latest = here / "outputs" / "d2l" / "latest"
+    assert latest.is_symlink()
+    assert str(latest.readlink()) == STAMP, "relative, so that outputs/ can be moved"
+    write_run()
+    assert str(latest.readlink()) == f"{STAMP}-2"
+    assert names_in(here / "outputs" / "d2l")[-1] == "latest", "and nothing else is left"
+
+
+@pytest.mark.parametrize("kind", ["file", "folder", "dangling link"])
+def test_something_else_called_latest(kind: str, here: Path) -> None:
+    latest = here / "outputs" / "d2l" / "latest"
+    latest.parent.mkdir(parents=True)
+    if kind == "file":
+        latest.write_text("mine")
+    elif kind == "folder":
+        latest.mkdir()
+    else:
+        latest.symlink_to("gone")
+    write_run()
+    assert latest.is_symlink() == (kind == "dangling link")
+    assert (latest / "config.yaml").exists() == (kind == "dangling link")
+
+
+def test_a_file_system_without_links(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def no_links(path: Path, target: str) -> None:
+        raise OSError(errno.EPERM, "Operation not permitted")
+
+    monkeypatch.setattr(Path, "symlink_to", no_links)
+    assert (write_run() / "config.yaml").exists()
+    assert sorted(path.name for path in (here / "outputs" / "d2l").iterdir()) == [STAMP]
+
+
+def test_what_killed_runs_leave_is_in_nobodys_way(here: Path) -> None:
+    outputs = here / "outputs" / "d2l"
+    names: list[str] = []
+    stopped(during=lambda folder: names.append(folder.path.name))
+    for name in (names[0], f"{names[0]}.old"):
+        (outputs / name).mkdir(parents=True)
+        (outputs / name / "old").write_text("")
+    (outputs / f".latest.{os.getpid()}").symlink_to("gone")
+    place = write_run()
+    assert names_in(place) == ["config.yaml", "results.json", "weights.csv"]
+    assert (outputs / "latest").resolve() == place
+
+
+@pytest.mark.parametrize("out", ["new", "deep/er/new", "empty", "empty/", "deep/../new", "./new"])
+def test_out_that_is_new_or_empty(out: str, here: Path) -> None:
+    (here / "empty").mkdir()
+    (here / "deep").mkdir()
+    assert write_run(Path(out)) == (here / out).resolve()
+    assert names_in(here / out) == ["config.yaml", "results.json", "weights.csv"]
+    assert not (here / "outputs").exists()
+    assert not [name for name in names_in(here) if "." in Path(name).name[:1]], "nothing hidden is left"
+
+
+@pytest.mark.parametrize("overwrite", [False, True])
+def test_out_with_other_files(overwrite: bool, here: Path) -> None:
+    (here / "mine").mkdir()
+    (here / "mine" / "config.yaml").write_text("not of a run alone")
+    expected = 'got "mine", which has files that are not a run; expected a new or empty one'
+    assert refused(Path("mine"), overwrite) == f"--out: {expected}"
+    assert names_in(here) == ["mine", "mine/config.yaml"]
+
+
+def test_out_with_a_run(here: Path) -> None:
+    write_run(Path("run"), text="old")
+    (here / "run" / "notes.txt").write_text("")
+    expected = 'got "run", which holds a run; expected a new or empty folder; --overwrite replaces this run'
+    assert refused(Path("run")) == f"--out: {expected}"
+    write_run(Path("run"), text="new", overwrite=True)
+    assert names_in(here) == ["run", "run/config.yaml", "run/results.json", "run/weights.csv"]
+    assert (here / "run" / "config.yaml").read_text() == "new"
+
+
+def test_a_failing_run_replaces_nothing(here: Path) -> None:
+    write_run(Path("run"), text="old")
+    stopped(Path("run"), overwrite=True)
+    assert names_in(here) == ["run", "run/config.yaml", "run/results.json", "run/weights.csv"]
+    assert (here / "run" / "config.yaml").read_text() == "old"
+
+
+def test_a_run_that_cannot_take_the_place_gives_it_back(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_run(Path("run"), text="old")
+    rename = Path.rename
+
+    def fails_once(path: Path, target: Path) -> Path:
+        if path.suffix == ".partial":
+            raise OSError(errno.EIO, "Input/output error")
+        return rename(path, target)
+
+    monkeypatch.setattr(Path, "rename", fails_once)
+    with pytest.raises(InputError, match="cannot write there: Input/output error"):
+        write_run(Path("run"), text="new", overwrite=True)
+    assert (here / "run" / "config.yaml").read_text() == "old"
+    assert names_in(here) == ["run", "run/config.yaml", "run/results.json", "run/weights.csv"]
+
+
+@pytest.mark.parametrize("overwrite", [False, True])
+def test_out_that_is_filled_while_the_work_goes_on(overwrite: bool, here: Path) -> None:
+    with new_folder("d2l", Path("run"), overwrite, STARTED) as folder:
+        (folder.path / "config.yaml").write_text("ours")
+        (here / "run").mkdir()
+        (here / "run" / "theirs").write_text("")
+    assert folder.place == here / "run-2"
+    assert names_in(here) == ["run", "run-2", "run-2/config.yaml", "run/theirs"]
+
+
+def test_out_that_is_no_folder(here: Path) -> None:
+    (here / "file").write_text("mine")
+    (here / "target").mkdir()
+    (here / "link").symlink_to("target")
+    (here / "dangling").symlink_to("gone")
+    assert refused(Path("file"), True) == '--out: got "file", a file; expected a folder that is new or empty'
+    for link in ("link", "dangling"):
+        expected = f'--out: got "{link}", a link; expected a folder that is new or empty'
+        assert refused(Path(link), True) == expected
+    assert (here / "file").read_text() == "mine"
+
+
+@pytest.mark.parametrize("out", [".", "..", "sub/..", "gone/.."])
+def test_out_that_is_in_use(out: str, here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (here / "empty" / "sub").mkdir(parents=True)
+    monkeypatch.chdir(here / "empty" if out == ".." else here)
+    expected = "which is in use and cannot be replaced as a whole; expected a new folder inside it"
+    assert refused(Path(out), True) == f'--out: got "{out}", {expected}'
+
+
+def test_out_on_a_disk_of_its_own(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (here / "disk").mkdir()
+    monkeypatch.setattr(os.path, "ismount", lambda path: Path(path).name == "disk")
+    assert refused(Path("disk")).endswith("expected a new folder inside it")
+    assert write_run(Path("disk/new")) == here / "disk" / "new"
+
+
+def test_out_below_a_file(here: Path) -> None:
+    (here / "file").write_text("mine")
+    for out in ("file/new", "file/deep/new"):
+        expected = f'--out: got "{here / out}"; cannot write there: Not a directory; expected a writable folder'
+        assert refused(Path(out)) == expected
+    assert names_in(here) == ["file"]
+
+
+def test_out_with_a_name_that_is_too_long(here: Path) -> None:
+    assert "cannot write there: File name too long" in refused(Path("x" * 300))
+    assert "cannot write there: File name too long" in refused(Path("new") / ("x" * 250))
+    assert names_in(here) == []
+
+
+def test_out_that_may_not_be_looked_at(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (here / "secret").mkdir()
+
+    def denied(path: Path) -> Iterator[Path]:
+        raise PermissionError(errno.EACCES, "Permission denied")
+
+    monkeypatch.setattr(Path, "iterdir", denied)
+    expected = '--out: got "secret"; cannot write there: Permission denied; expected a writable folder'
+    assert refused(Path("secret")) == expected
+
+
+def test_a_parent_that_may_not_be_written(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    mkdir = Path.mkdir
+
+    def denied(path: Path) -> None:
+        if path.suffix == ".partial":
+            raise PermissionError(errno.EACCES, "Permission denied")
+        mkdir(path)
+
+    monkeypatch.setattr(Path, "mkdir", denied)
+    expected = f'--out: got "{here / "a" / "b"}"; cannot write there: Permission denied; expected a writable folder'
+    assert refused(Path("a/b")) == expected
+    assert names_in(here) == []
+
+
+def test_outputs_that_is_a_file(here: Path) -> None:
+    (here / "outputs").write_text("mine")
+    with (
+        pytest.raises(InputError, match="cannot write there: Not a directory"),
+        new_folder("d2l", None, False, STARTED),
+    ):
+        pytest.fail("the work began")

@@ -1,0 +1,280 @@
+"""The files of a run folder hold what the study gave: nothing more, nothing less, all of it readable by others."""
+
+import csv
+import hashlib
+import json
+import os
+import stat
+import sys
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import load_file
+from torch import Tensor
+
+from attncli import __version__
+from attncli.errors import InputError
+from attncli.results import weights_csv
+from attncli.results.records import AttentionResult
+from attncli.results.saving import content_of, fingerprint, save_records, save_run, to_json
+from attncli.results.tensors import load_matrices, save_tensors
+from attncli.results.weights_csv import save_weights_csv
+from tests.cli import run
+from tests.experiments import result_of
+
+CONFIG: dict[str, Any] = {
+    "seed": 3,
+    "data": {
+        "queries": {"shape": [2, 3, 4]},
+        "keys": {"shape": [1, 5, 4]},
+        "values": {"shape": [5, 6], "fill": "arange"},
+        "valid_lens": [2, 5],
+    },
+    "scorers": [{"scorer": "additive", "softcap": 1.0}, {"scorer": "dot", "label": "punkt ·", "dropout": 0.5}],
+    "tokens": {"queries": ["a", "b", "c"]},
+    "train": True,
+}
+
+
+@pytest.fixture(scope="module")
+def result() -> AttentionResult:
+    return result_of(**CONFIG)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a run of that config."""
+    here = tmp_path_factory.mktemp("run")
+    (here / "own.yaml").write_text(json.dumps(CONFIG))  # JSON is YAML
+    run(here / "own.yaml", here / "out", "--device", "cpu")
+    return here / "out"
+
+
+def strict(text: str) -> Any:
+    def refuse(name: str) -> None:
+        raise ValueError(f"{name} is not JSON")
+
+    return json.loads(text, parse_constant=refuse)
+
+
+def test_results_json(folder: Path, result: AttentionResult) -> None:
+    content = strict((folder / "results.json").read_text(encoding="utf-8"))
+    documented = "attncli study name seed created command environment inputs records comparisons expectations files"
+    assert list(content) == documented.split()
+    head = {key: content[key] for key in ("attncli", "study", "name", "seed", "expectations")}
+    assert head == {"attncli": __version__, "study": "attention", "name": "own", "seed": 3, "expectations": []}
+    assert abs((datetime.now().astimezone() - datetime.fromisoformat(content["created"])).total_seconds()) < 600
+    environment = content["environment"]
+    assert (environment["torch"], environment["device"]) == (torch.__version__, "cpu")
+    assert environment["python"] == ".".join(map(str, sys.version_info[:3]))
+    timeless = [{**record, "seconds": None} for record in content["records"]]
+    assert timeless == [{**record, "seconds": None} for record in result.records]
+    assert content["comparisons"] == result.comparisons
+    assert content["files"] == sorted(path.name for path in folder.iterdir())
+
+
+def test_fingerprints_of_the_inputs(folder: Path, result: AttentionResult) -> None:
+    inputs = strict((folder / "results.json").read_text(encoding="utf-8"))["inputs"]
+    assert list(inputs) == ["queries", "keys", "values", "valid"]
+    for name, tensor in result.inputs.items():
+        array = np.ascontiguousarray(tensor.numpy())
+        sha256 = hashlib.sha256(array.tobytes()).hexdigest()
+        assert inputs[name] == {"shape": list(array.shape), "dtype": str(array.dtype), "sha256": sha256}
+
+
+def test_fingerprints_are_of_numbers_in_row_order() -> None:
+    tensor = torch.arange(6.0).reshape(2, 3)
+    assert fingerprint(tensor.mT.contiguous().mT) == fingerprint(tensor)
+    assert fingerprint(tensor.mT)["sha256"] != fingerprint(tensor)["sha256"]
+    ones = fingerprint(torch.ones(2, dtype=torch.bfloat16))
+    expected = hashlib.sha256(bytes([0x80, 0x3F] * 2)).hexdigest()
+    assert ones == {"shape": [2], "dtype": "bfloat16", "sha256": expected}
+
+
+def test_records_csv(folder: Path) -> None:
+    records = strict((folder / "results.json").read_text(encoding="utf-8"))["records"]
+    with (folder / "records.csv").open(encoding="utf-8", newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert [list(row) for row in rows] == [list(record) for record in records]
+    for row, record in zip(rows, records, strict=True):
+        assert {name: type(record[name])(text) for name, text in row.items()} == record, "all digits"
+
+
+def test_what_does_not_exist(tmp_path: Path) -> None:
+    data = {"queries": [[1.0]], "keys": [[float("nan")], [1.0]], "values": [[1.0], [2.0]]}
+    nan = result_of(data=data, scorers=[{"scorer": "dot"}, {"scorer": "gaussian"}])
+    content = strict(to_json(content_of(nan, {"seed": 1}, [])))
+    assert content["records"][0]["score_mean"] is None
+    assert content["comparisons"][0]["js_divergence"] is None
+    empty = result_of(data={**data, "valid_lens": [0]})
+    assert strict(to_json(content_of(empty, {}, [])))["records"][0]["entropy"] is None
+    save_records(tmp_path / "records.csv", empty.records)
+    row = next(csv.DictReader((tmp_path / "records.csv").read_text().splitlines()))
+    assert (row["entropy"], row["empty_rows"]) == ("", "1")
+
+
+def test_tensors(folder: Path, result: AttentionResult) -> None:
+    tensors = load_file(folder / "tensors.safetensors")
+    expected: dict[str, Tensor] = dict(result.inputs)
+    for prefix, stages in (("additive", "scores capped weights"), ("punkt ·", "scores weights dropped")):
+        stage_of = next(each for each in result.runs if each.label == prefix).stages
+        expected |= {f"{prefix}/{stage}": stage_of[stage] for stage in [*stages.split(), "output"]}
+    assert set(tensors) == set(expected)
+    for name, tensor in expected.items():
+        assert tensors[name].dtype == tensor.dtype
+        assert torch.equal(tensors[name], tensor), name
+    assert tensors["keys"].shape == (2, 5, 4), "leading axes repeated"
+    assert tensors["valid"].shape == (2, 3, 5)
+    assert tensors["valid"].sum(-1).tolist() == [[2, 2, 2], [5, 5, 5]]
+
+
+def test_parameters(folder: Path, result: AttentionResult) -> None:
+    stored = load_file(folder / "parameters.safetensors")
+    assert set(stored) == {f"additive/{name}" for name in ("W_q.weight", "W_k.weight", "w_v.weight")}
+    for name, tensor in result.runs[0].state.items():
+        assert torch.equal(stored[f"additive/{name}"], tensor)
+
+
+def test_no_parameters_no_file(tmp_path: Path) -> None:
+    save_run(tmp_path, result_of(data=CONFIG["data"]), config(), {}, {})
+    names = ["config.yaml", "records.csv", "results.json", "tensors.safetensors", "weights.csv"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == names
+
+
+def config() -> dict[str, Any]:
+    return {"data": dict(CONFIG["data"]), "mask": {}, "scorers": [{}], "tokens": {}}
+
+
+def test_matrices_are_read_back(folder: Path, result: AttentionResult) -> None:
+    matrices = load_matrices(folder, "weights")
+    assert list(matrices.tensors) == ["additive", "punkt ·"], "in the order of the config"
+    for each in result.runs:
+        assert torch.equal(matrices.tensors[each.label], each.stages["weights"])
+    assert matrices.valid is not None
+    assert torch.equal(matrices.valid, result.inputs["valid"])
+    assert matrices.tokens == result.tokens
+    assert list(load_matrices(folder, "dropped").tensors) == ["punkt ·"]
+
+
+@pytest.mark.parametrize(
+    ("content", "problem"),
+    [
+        (None, 'SOURCE: got "{folder}", which has no tensors.safetensors; expected the folder of an attention run'),
+        (b"x", 'SOURCE: got "{folder}/tensors.safetensors", which cannot be read: '),
+    ],
+)
+def test_folders_that_cannot_be_read(content: bytes | None, problem: str, tmp_path: Path) -> None:
+    if content is not None:
+        (tmp_path / "tensors.safetensors").write_bytes(content)
+    with pytest.raises(InputError) as caught:
+        load_matrices(tmp_path, "weights")
+    assert str(caught.value).startswith(problem.format(folder=tmp_path))
+
+
+def test_a_stage_that_is_not_there(folder: Path) -> None:
+    with pytest.raises(InputError) as caught:
+        load_matrices(folder, "dropt")
+    message = f'--stage: got "dropt"; {folder} has no such stage; did you mean `dropped`?'
+    assert str(caught.value) == message
+
+
+def rows_of(path: Path) -> list[list[str]]:
+    with path.open(encoding="utf-8", newline="") as file:
+        return list(csv.reader(file))
+
+
+def test_weights_csv(folder: Path, result: AttentionResult) -> None:
+    head, *rows = rows_of(folder / "weights.csv")
+    assert head == ["label", "batch", "query", "key", "query_token", "key_token", "valid", "score", "weight"]
+    assert len(rows) == 2 * 2 * 3 * 5
+    stages = {run.label: run.stages for run in result.runs}
+    seen = set()
+    for label, *place, query_token, key_token, valid, score, weight in rows:
+        i, query, key = map(int, place)
+        seen.add((label, i, query, key))
+        assert (query_token, key_token) == ("abc"[query], "")
+        assert int(valid) == (key < [2, 5][i])
+        for stage, text in (("scores", score), ("weights", weight)):
+            assert np.float32(text) == stages[label][stage][i, query, key].numpy(), "all digits of float32"
+    assert len(seen) == len(rows)
+
+
+@pytest.mark.parametrize(
+    ("leading", "axes"), [([2], "batch"), ([2, 2], "batch head"), ([2, 2, 2], "batch axis1 axis2"), ([], "batch")]
+)
+def test_axes_of_weights_csv(leading: list[int], axes: str, tmp_path: Path) -> None:
+    data = {"queries": {"shape": [*leading, 1, 3]}, "keys": {"shape": [*leading, 2, 3]}}
+    result = result_of(data=data, dtype="float64", tokens={"keys": [["x", "y"]] * (leading or [1])[0]})
+    save_weights_csv(tmp_path / "w.csv", result)
+    head, *rows = rows_of(tmp_path / "w.csv")
+    assert head == f"label {axes} query key query_token key_token valid score weight".split()
+    weights = result.runs[0].stages["weights"]
+    assert [float(row[-1]) for row in rows] == weights.flatten().tolist(), "all digits of float64"
+    assert [tuple(map(int, row[1 : weights.ndim + 1])) for row in rows] == list(np.ndindex(*weights.shape))
+    assert [row[-4] for row in rows] == ["x", "y"] * (weights.numel() // 2)
+
+
+@pytest.mark.parametrize(("most", "there"), [(60, True), (59, False)])
+def test_weights_csv_is_left_out_when_huge(
+    most: int, there: bool, tmp_path: Path, result: AttentionResult, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(weights_csv, "MOST_ROWS", most)
+    save_weights_csv(tmp_path / "w.csv", result)
+    assert (tmp_path / "w.csv").exists() == there
+
+
+@pytest.mark.parametrize("mask", [0o022, 0o027])
+def test_files_are_as_open_as_the_user_wants(mask: int, tmp_path: Path) -> None:
+    (tmp_path / "own.yaml").write_text(json.dumps(CONFIG))
+    before = os.umask(mask)
+    try:
+        run(tmp_path / "own.yaml", tmp_path / "out")
+    finally:
+        os.umask(before)
+    modes = {path.name: stat.S_IMODE(path.stat().st_mode) for path in (tmp_path / "out").iterdir()}
+    assert set(modes.values()) == {0o666 & ~mask}
+    assert stat.S_IMODE((tmp_path / "out").stat().st_mode) == 0o777 & ~mask
+
+
+def test_tensors_that_share_memory(tmp_path: Path) -> None:
+    data = {"queries": [[1.0, 2.0]], "keys": [[1.0, 3.0]], "values": [[1.0]]}
+    result = result_of(data=data, scorers=[{"scorer": "dot"}, {"scorer": "general"}])
+    one, other = (run.stages for run in result.runs)
+    shared = torch.arange(4.0).reshape(2, 2)
+    for stages, tensor in ((one, shared), (other, shared.mT)):
+        stages["scores"] = tensor  # type: ignore[index]
+    one["weights"] = shared[:1]  # type: ignore[index]
+    save_tensors(tmp_path / "t.safetensors", result)
+    stored = load_file(tmp_path / "t.safetensors")
+    assert stored["dot/scores"].tolist() == [[0.0, 1.0], [2.0, 3.0]]
+    assert stored["general/scores"].tolist() == [[0.0, 2.0], [1.0, 3.0]]
+    assert stored["dot/weights"].tolist() == [[0.0, 1.0]]
+
+
+def test_a_full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*args: object) -> None:
+        raise SafetensorError("I/O error: No space left on device (os error 28)")
+
+    monkeypatch.setattr("attncli.results.tensors.save_file", full)
+    with pytest.raises(InputError) as caught:
+        save_run(tmp_path, result_of(data=CONFIG["data"]), config(), {}, {})
+    expected = "cannot write the run: I/O error: No space left on device (os error 28)"
+    assert str(caught.value) == f"{tmp_path.parent}: {expected}"
+
+
+def test_pictures_are_drawn_into_the_folder(tmp_path: Path) -> None:
+    content = save_run(tmp_path, result_of(data=CONFIG["data"]), config(), {}, {"a.png": lambda path: path.touch()})
+    assert (tmp_path / "a.png").exists()
+    assert content["files"] == sorted(path.name for path in tmp_path.iterdir())
+
+
+def test_metadata_names_labels_and_tokens(folder: Path) -> None:
+    with safe_open(folder / "tensors.safetensors", framework="pt") as file:
+        metadata = file.metadata()
+    assert json.loads(metadata["labels"]) == ["additive", "punkt ·"]
+    assert json.loads(metadata["tokens"]) == {"queries": [["a", "b", "c"]] * 2, "keys": None}
