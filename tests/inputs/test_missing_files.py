@@ -10,18 +10,25 @@ from tests.inputs.broken import NPY, refusal
 
 
 @pytest.mark.parametrize("error", [MemoryError(), PermissionError(13, "no"), OSError(5, "Input/output error")])
-@pytest.mark.parametrize("moment", ["opening", "reading"])
+@pytest.mark.parametrize(
+    ("name", "content", "moment"),
+    [("q.csv", b"1,2\n", "its kind"), ("q.npy", NPY, "its header"), ("q.csv", b"1,2\n", "its numbers")],
+)
 def test_what_the_system_refuses(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception, moment: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception, name: str, content: bytes, moment: str
 ) -> None:
-    (tmp_path / "q.csv").write_bytes(b"1,2\n")
+    (tmp_path / name).write_bytes(content)
     opened = Path.open
+    before = [] if moment == "its kind" else ["its kind"]
 
-    def refuse(path: Path, mode: str = "r", **options: Any) -> Any:
-        if (moment == "opening") == (mode == "rb"):
+    def refuse(path: Path, *arguments: Any, **options: Any) -> Any:
+        if len(done) == len(before):
+            done.clear()
             raise error
-        return opened(path, mode, **options)
+        done.append("its kind")
+        return opened(path, *arguments, **options)
 
+    done: list[str] = []
     monkeypatch.setattr(Path, "open", refuse)
     assert (
         refusal(tmp_path / "q.csv")
