@@ -76,9 +76,9 @@ def _candidates(chars: set[str]) -> Iterator[str]:
     names = {unicodedata.name(char, "") for char in chars}
     preferred: tuple[str, ...] = (*CJK, *JAPANESE, *KOREAN)
     if any("KATAKANA" in name or "HIRAGANA" in name for name in names):
-        preferred = (*JAPANESE, *preferred)
+        preferred = (*JAPANESE, *CJK, *KOREAN)
     elif any("HANGUL" in name for name in names):
-        preferred = (*KOREAN, *preferred)
+        preferred = (*KOREAN, *CJK, *JAPANESE)
     known = _installed()
     yield from (name for name in preferred if name in known)
     yield from sorted(known - set(preferred))

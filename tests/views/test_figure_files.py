@@ -1,0 +1,92 @@
+"""Figures as files: readable, the same every time, and whatever the user's settings are."""
+
+import re
+import sys
+from pathlib import Path
+from typing import Any
+
+import matplotlib
+import pytest
+import torch
+from matplotlib.figure import Figure
+from PIL import Image
+
+from attncli.attention import valid_mask
+from attncli.errors import InputError
+from attncli.results.records import Tokens
+from attncli.views.figure_files import picture_ending
+from attncli.views.heatmaps import save_figure
+from tests.views.artists import heatmap, weights
+
+
+def figure() -> Figure:
+    """A heatmap with some of everything."""
+    matrix = weights(2, 3, 4)
+    matrix[0, 0, 0] = torch.nan
+    tokens = Tokens([["$a_b$", "ж", "3"]] * 2, None)
+    return heatmap(matrix, valid=valid_mask((2, 3, 4), [2, 4]), tokens=tokens).figure
+
+
+@pytest.mark.parametrize("ending", [".png", ".svg", ".pdf", ".PNG"])
+def test_the_same_matrices_give_the_same_bytes(tmp_path: Path, ending: str) -> None:
+    first, second = tmp_path / f"first{ending}", tmp_path / f"second{ending}"
+    save_figure(figure(), first)
+    save_figure(figure(), second)
+    assert first.read_bytes() == second.read_bytes()
+    starts = {".png": b"\x89PNG", ".svg": b"<?xml", ".pdf": b"%PDF"}
+    assert first.read_bytes().startswith(starts[ending.lower()])
+
+
+def test_pngs_have_the_resolution_of_print(tmp_path: Path) -> None:
+    drawn = figure()
+    save_figure(drawn, tmp_path / "a.png")
+    with Image.open(tmp_path / "a.png") as image:
+        assert image.size == tuple(round(200 * inches) for inches in drawn.get_size_inches())
+        assert image.info["dpi"] == pytest.approx((200, 200), abs=0.1)
+        assert set(image.info) == {"dpi"}
+
+
+def test_svgs_hold_every_panel_and_no_date(tmp_path: Path) -> None:
+    save_figure(figure(), tmp_path / "a.svg")
+    text = (tmp_path / "a.svg").read_text("utf-8")
+    assert re.findall('id="(panel-[0-9]+)"', text) == ["panel-0", "panel-1"]
+    assert "<text" not in text  # text is drawn as paths
+    assert "dc:date" not in text
+    assert "matplotlib" not in text.lower()
+
+
+def test_pdfs_have_no_date_and_true_type_fonts(tmp_path: Path) -> None:
+    save_figure(figure(), tmp_path / "a.pdf")
+    content = (tmp_path / "a.pdf").read_bytes()
+    assert b"CreationDate" not in content
+    assert b"/CIDFontType2" in content
+    assert b"/Type3" not in content
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [{"text.usetex": True, "savefig.dpi": 30}, {"savefig.bbox": "tight", "figure.constrained_layout.use": True}],
+)
+def test_the_users_settings_do_not_count(tmp_path: Path, settings: dict[Any, Any]) -> None:
+    save_figure(figure(), tmp_path / "usual.png")
+    with matplotlib.rc_context():
+        for name, value in settings.items():
+            matplotlib.rcParams[name] = value
+        save_figure(figure(), tmp_path / "changed.png")
+        assert {name: matplotlib.rcParams[name] for name in settings} == settings
+    assert (tmp_path / "usual.png").read_bytes() == (tmp_path / "changed.png").read_bytes()
+
+
+@pytest.mark.parametrize("name", ["a.jpg", "a", "png", "a.png.txt"])
+def test_other_endings_are_refused(tmp_path: Path, name: str) -> None:
+    message = f'got "{name}"; expected a name ending in .png, .svg, .pdf'
+    with pytest.raises(InputError) as error:
+        save_figure(figure(), tmp_path / name)
+    assert str(error.value) == message
+    assert list(tmp_path.iterdir()) == []
+    assert picture_ending(Path("a.b.SVG")) == ".svg"
+
+
+def test_pyplot_is_not_needed(tmp_path: Path) -> None:
+    save_figure(figure(), tmp_path / "a.png")
+    assert "matplotlib.pyplot" not in sys.modules
