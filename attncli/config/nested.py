@@ -5,7 +5,7 @@ from typing import Any
 from attncli import errors
 from attncli.config.models import problem
 
-LENGTHS = "expected a list of integers, one list per example, {random: [low, high]} or {file: ...}"
+LENGTHS = "expected integers such as [2, 6], one list of them per example, {random: [1, 10]} or {file: ...}"
 
 
 def nested_numbers(value: Any) -> Any:

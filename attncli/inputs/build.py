@@ -174,10 +174,12 @@ def _check_tokens(names: Sequence[Any] | None, shape: tuple[int, ...]) -> None:
         return
     nested = any(isinstance(name, list) for name in names)
     if nested and len(names) != shape[0]:
-        raise InputError.of(f"got {len(names)} lists; expected {shape[0]}, one per batch element, or a single list")
+        expected = f"expected {shape[0]}, one per batch element, or a single list"
+        raise InputError.of(f"got {len(names)} list{'s' * (len(names) != 1)}; {expected}")
     for index, row in enumerate(names if nested else [names]):
         if len(row) != shape[-2]:
-            raise InputError.of(f"got {len(row)} names; expected {shape[-2]}", [index] if nested else [])
+            message = f"got {len(row)} name{'s' * (len(row) != 1)}; expected {shape[-2]}, one per row"
+            raise InputError.of(message, [index] if nested else [])
 
 
 def _draw(sources: Sources, given: Mapping[str, Tensor], seed: int, dtype: torch.dtype) -> dict[str, Tensor]:

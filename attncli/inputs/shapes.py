@@ -31,7 +31,8 @@ def common_leading(shapes: Shapes) -> tuple[int, ...]:
                 Problem(f"{message}; expected equal leading axes, or of size 1, which are repeated", (role,))
             )
     if full["keys"][-2] != full["values"][-2]:
-        message = f"got {full['values'][-2]} values; expected {full['keys'][-2]}, one for each key"
+        count = full["values"][-2]
+        message = f"got {count} value{'s' * (count != 1)}; expected {full['keys'][-2]}, one for each key"
         problems.append(Problem(message, ("values",)))
     if problems:
         raise InputError(problems)

@@ -253,12 +253,15 @@ def test_correlations_that_cannot_be(data: dict[str, Any], problem: str) -> None
     ("tokens", "problems"),
     [
         ({"queries": ["a", "b", "c"], "keys": [["a"] * 5, ["b"] * 5]}, []),
-        ({"queries": ["a", "b"]}, ["tokens.queries: got 2 names; expected 3"]),
-        ({"keys": [["a"] * 5]}, ["tokens.keys: got 1 lists; expected 2, one per batch element, or a single list"]),
-        ({"keys": [["a"] * 5, ["b"] * 4]}, ["tokens.keys[1]: got 4 names; expected 5"]),
+        ({"queries": ["a", "b"]}, ["tokens.queries: got 2 names; expected 3, one per row"]),
+        ({"keys": [["a"] * 5]}, ["tokens.keys: got 1 list; expected 2, one per batch element, or a single list"]),
+        ({"keys": [["a"] * 5, ["b"] * 4]}, ["tokens.keys[1]: got 4 names; expected 5, one per row"]),
         (
             {"queries": [], "keys": ["a"]},
-            ["tokens.queries: got 0 names; expected 3", "tokens.keys: got 1 names; expected 5"],
+            [
+                "tokens.queries: got 0 names; expected 3, one per row",
+                "tokens.keys: got 1 name; expected 5, one per row",
+            ],
         ),
     ],
 )
@@ -288,7 +291,7 @@ def test_lengths_mask_and_tokens_are_reported_together() -> None:
         "data.valid_lens[1]: got 6; expected an integer in 0..5, the number of keys",
         "mask.causal: got true for 3 queries and 5 keys; expected top_left or bottom_right, "
         "which differ where the numbers are not equal",
-        "tokens.keys: got 1 names; expected 5",
+        "tokens.keys: got 1 name; expected 5, one per row",
     ]
 
 
