@@ -9,36 +9,45 @@ import pytest
 from tests.inputs.broken import NPY, refusal
 
 
-@pytest.mark.parametrize("error", [MemoryError(), PermissionError(13, "no"), OSError(5, "Input/output error")])
 @pytest.mark.parametrize(
-    ("name", "content", "moment"),
-    [("q.csv", b"1,2\n", "its kind"), ("q.npy", NPY, "its header"), ("q.csv", b"1,2\n", "its numbers")],
+    ("error", "message"),
+    [
+        (MemoryError(), "needs more memory than there is; save only what is needed"),
+        (PermissionError(13, "Permission denied"), "may not be read (permission denied); allow it: chmod u+r"),
+        (OSError(5, "Input/output error"), "cannot be read (Input/output error)"),
+    ],
+)
+@pytest.mark.parametrize(
+    ("name", "content", "good"),
+    [
+        pytest.param("q.csv", b"1,2\n", 0, id="while its kind is told"),
+        pytest.param("q.npy", NPY, 1, id="while its header is read"),
+        pytest.param("q.csv", b"1,2\n", 1, id="while its numbers are read"),
+    ],
 )
 def test_what_the_system_refuses(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception, name: str, content: bytes, moment: str
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    name: str,
+    content: bytes,
+    good: int,
+    error: Exception,
+    message: str,
 ) -> None:
+    """A file is opened `good` times before the system refuses."""
     (tmp_path / name).write_bytes(content)
     opened = Path.open
-    before = [] if moment == "its kind" else ["its kind"]
+    times: list[Path] = []
 
     def refuse(path: Path, *arguments: Any, **options: Any) -> Any:
-        if len(done) == len(before):
-            done.clear()
+        if len(times) == good:
+            times.clear()
             raise error
-        done.append("its kind")
+        times.append(path)
         return opened(path, *arguments, **options)
 
-    done: list[str] = []
     monkeypatch.setattr(Path, "open", refuse)
-    assert (
-        refusal(tmp_path / "q.csv")
-        == 'got "q.csv"; '
-        + {
-            MemoryError: "needs more memory than there is; save only what is needed",
-            PermissionError: "may not be read (permission denied); allow it: chmod u+r",
-            OSError: "cannot be read (Input/output error)",
-        }[type(error)]
-    )
+    assert refusal(tmp_path / name) == f'got "{name}"; {message}'
 
 
 @pytest.mark.parametrize(
