@@ -119,7 +119,7 @@ def test_additive_in_tiles(pairs: int, monkeypatch: pytest.MonkeyPatch) -> None:
     assert_scores(scorer(queries, keys), oracle_scores("additive", {}, scorer, queries, keys))
 
 
-@pytest.mark.parametrize("length", [0.0, 1e-20, 1e-6, 1e6, 1e20])
+@pytest.mark.parametrize("length", [0.0, 1e-37, 1e-20, 1e-6, 1e6, 1e20, 1e37])
 def test_cosine_at_every_length(length: float) -> None:
     queries, keys = normal(3, 5) * length, normal(4, 5, seed=1) / (length or 1)
     scores = make("cosine", 5)(queries, keys)
