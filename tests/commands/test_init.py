@@ -1,0 +1,61 @@
+"""`attncli init` lists the built-in experiments and copies one, never over something."""
+
+from pathlib import Path
+
+import pytest
+
+from attncli.config.builtin import builtin_folder, builtin_names, builtin_path
+from tests.cli import good, names_in, refusal
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def test_lists_every_experiment_with_its_title(here: Path) -> None:
+    lines = good("init").splitlines()
+    names = sorted(path.stem for path in builtin_folder().glob("*.yaml"))
+    assert [line.split()[0] for line in lines[: len(names)]] == names
+    for line, name in zip(lines, names, strict=False):
+        title = builtin_path(name).read_text(encoding="utf-8").splitlines()[0]
+        assert title == "# " + line.split(maxsplit=1)[1]
+    assert names_in(here) == []
+
+
+@pytest.mark.parametrize("name", builtin_names())
+def test_copies_one_with_its_files(name: str, here: Path) -> None:
+    stdout = good("init", name)
+    assert stdout == f"{name}.yaml is yours; next: attncli run {name}.yaml\n"
+    files = names_in(here)
+    assert files == ([f"{name}.npz", f"{name}.yaml"] if name == "own_tensors" else [f"{name}.yaml"])
+    for file in files:
+        assert (here / file).read_bytes() == (builtin_folder() / file).read_bytes()
+    assert good("check", f"{name}.yaml") == f"{name}.yaml: good, study attention\n"
+
+
+def test_into_a_folder(here: Path) -> None:
+    assert good("init", "d2l", "--out", "a/b") == "a/b/d2l.yaml is yours; next: attncli run a/b/d2l.yaml\n"
+    assert names_in(here) == ["a", "a/b", "a/b/d2l.yaml"]
+
+
+@pytest.mark.parametrize("taken", ["own_tensors.yaml", "own_tensors.npz"])
+def test_replaces_nothing(taken: str, here: Path) -> None:
+    (here / taken).write_text("mine")
+    expected = f"{taken}: the file is there already and is not replaced; move it or use --out"
+    assert refusal("init", "own_tensors") == expected
+    assert names_in(here) == [taken]
+    assert (here / taken).read_text() == "mine"
+
+
+def test_unknown_names() -> None:
+    assert refusal("init", "d2") == 'attncli init: got "d2"; unknown experiment; did you mean `d2l`?'
+    assert refusal("init", "../d2l").startswith('attncli init: got "../d2l"; unknown experiment; ')
+
+
+def test_a_place_that_cannot_be_written(here: Path) -> None:
+    (here / "file").write_text("mine")
+    assert refusal("init", "d2l", "--out", "file") == "file: cannot write: File exists"
+    assert refusal("init", "d2l", "--out", "file/deep") == "file/deep: cannot write: Not a directory"
+    assert (here / "file").read_text() == "mine"

@@ -1,0 +1,267 @@
+"""`attncli run`: what goes to stdout, to stderr and to disk, and how it ends."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+import yaml
+
+from attncli.commands import progress
+from attncli.studies import attention
+from tests.cli import attncli, experiment, good, names_in, refusal
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def latest(name: str = "own") -> Path:
+    return Path("outputs", name, "latest").resolve()
+
+
+def config(name: str = "own") -> Any:
+    return yaml.safe_load((latest(name) / "config.yaml").read_text(encoding="utf-8"))
+
+
+def test_tables_on_stdout_and_nothing_on_stderr(here: Path) -> None:
+    experiment(here / "own.yaml", scorers=[{"scorer": "dot"}, {"scorer": "gaussian", "label": "bell"}])
+    result = attncli("run", "own.yaml", "--no-plots")
+    assert (result.exit_code, result.stderr) == (0, "")
+    for word in ("dot", "bell", "Summary", "Pairwise comparison"):
+        assert word in result.stdout
+    folder, files = result.stdout.splitlines()[-2:]
+    assert (here / folder.rstrip("/")).resolve() == latest()
+    assert files.split() == sorted(path.name for path in latest().iterdir())
+
+
+def test_pictures_of_all_scorers_together_and_of_each(here: Path) -> None:
+    experiment(here / "own.yaml", scorers=[{"scorer": "dot"}, {"scorer": "gaussian", "label": "bell"}])
+    good("run", "own.yaml", "--quiet")
+    pictures = {path.name: path.read_bytes()[:8] for path in latest().glob("*.png")}
+    assert pictures == dict.fromkeys(["heatmaps.png", "heatmap_dot.png", "heatmap_bell.png"], b"\x89PNG\r\n\x1a\n")
+
+
+def test_json_is_the_content_of_results_json_and_nothing_else(here: Path) -> None:
+    experiment(here / "own.yaml")
+    result = attncli("run", "own.yaml", "--no-plots", "--json")
+    assert result.stdout == (latest() / "results.json").read_text(encoding="utf-8")
+    assert result.stderr == ""
+
+
+def test_json_of_several_experiments(here: Path) -> None:
+    for name in ("a", "b"):
+        experiment(here / f"{name}.yaml")
+    contents = json.loads(good("run", "a.yaml", "b.yaml", "--no-plots", "--json"))
+    assert contents == [json.loads((latest(name) / "results.json").read_text()) for name in ("a", "b")]
+
+
+def test_json_of_numbers_that_json_does_not_have(here: Path) -> None:
+    experiment(here / "own.yaml", data={"queries": [[1.0]], "keys": [[2.0]], "valid_lens": [0]})
+    np.save(here / "nan.npy", np.full((1, 1), np.nan))
+    experiment(here / "nan.yaml", data={"queries": [[1.0]], "keys": {"file": "nan.npy"}, "values": [[1.0]]})
+    result = attncli("run", "own.yaml", "nan.yaml", "--no-plots", "--json")
+    empty, nan = (content["records"][0] for content in json.loads(result.stdout))
+    assert (empty["entropy"], nan["entropy"]) == (None, None)
+    assert "NaN" not in result.stdout
+    assert result.stderr == "nan: warning: dot: NaN or infinite numbers in the scores of valid keys\n"
+
+
+def test_quiet(here: Path) -> None:
+    experiment(here / "own.yaml")
+    result = attncli("run", "own.yaml", "--no-plots", "--quiet")
+    assert (result.stdout, result.stderr) == ("", "")
+    assert (latest() / "results.json").exists()
+
+
+def test_quiet_keeps_warnings(here: Path) -> None:
+    np.save(here / "inf.npy", np.full((1, 1), np.inf))
+    experiment(here / "own.yaml", data={"queries": [[1.0]], "keys": [[1.0]], "values": {"file": "inf.npy"}})
+    result = attncli("run", "own.yaml", "--no-plots", "--quiet")
+    assert result.stderr == "own: warning: dot: NaN or infinite numbers in the values of valid keys\n"
+
+
+def test_full_prints_what_is_left_out_otherwise(here: Path) -> None:
+    experiment(here / "own.yaml", data={"queries": {"shape": [1, 300, 4]}, "keys": {"shape": [1, 5, 4]}})
+    short, full = (good("run", "own.yaml", "--no-plots", *more).splitlines() for more in ([], ["--full"]))
+    assert len(short) < 300 < len(full)
+
+
+def test_every_experiment_gets_its_own_folder(here: Path) -> None:
+    experiment(here / "a.yaml")
+    experiment(here / "b.yaml", name="a")
+    experiment(here / "c.yaml", name="other name")
+    stdout = good("run", "a.yaml", "b.yaml", "c.yaml", "--no-plots")
+    assert len([path for path in (here / "outputs" / "a").iterdir() if not path.is_symlink()]) == 2
+    assert (here / "outputs" / "other name" / "latest" / "records.csv").exists()
+    assert stdout.count("outputs/a/") == 2
+
+
+def test_overrides_are_recorded(here: Path) -> None:
+    experiment(here / "own.yaml", scorers=[{"scorer": "additive"}], seed=1)
+    shortcuts = ["--seed", 7, "--dtype", "float64", "--device", "cpu"]
+    sets = ["--set", "scorers[0].num_hiddens=3", "--set", "data.valid_lens=[1, 2]", "--set", "seed=5"]
+    good("run", "own.yaml", "--no-plots", *shortcuts, *sets)
+    kept = config()
+    assert (kept["seed"], kept["dtype"], kept["device"]) == (7, "float64", "cpu"), "shortcuts win"
+    assert kept["scorers"][0]["num_hiddens"] == 3
+    assert kept["data"]["valid_lens"] == [1, 2]
+    content = json.loads((latest() / "results.json").read_text())
+    assert content["seed"] == 7
+    assert content["inputs"]["queries"]["dtype"] == "float64"
+    assert content["records"][0]["parameters"] == 3 * 4 + 3 * 4 + 3
+
+
+def test_a_seed_changes_the_numbers(here: Path) -> None:
+    experiment(here / "own.yaml")
+    hashes = []
+    for seed in (0, 1):
+        good("run", "own.yaml", "--no-plots", "--seed", seed)
+        hashes.append(json.loads((latest() / "results.json").read_text())["inputs"]["queries"]["sha256"])
+    assert hashes[0] != hashes[1]
+
+
+def test_files_are_looked_for_beside_the_yaml(here: Path) -> None:
+    folder = here / "deep" / "er"
+    folder.mkdir(parents=True)
+    np.save(folder / "k.npy", np.ones((2, 5, 4)))
+    experiment(folder / "own.yaml", data={"keys": {"file": "k.npy"}})
+    good("run", "deep/er/own.yaml", "--no-plots")
+    assert config()["data"]["keys"] == {"file": "tensors.safetensors", "tensor": "keys"}
+
+
+def test_out_names_the_folder(here: Path) -> None:
+    experiment(here / "own.yaml")
+    assert good("run", "own.yaml", "--no-plots", "--out", "a/b").splitlines()[-2] == "a/b/"
+    assert sorted(path.name for path in here.iterdir()) == ["a", "own.yaml"]
+    refused = '--out: got "a/b", which holds a run; expected a new or empty folder; --overwrite replaces this run'
+    assert refusal("run", "own.yaml", "--no-plots", "--out", "a/b") == refused
+    good("run", "own.yaml", "--no-plots", "--out", "a/b", "--overwrite", "--seed", 3)
+    assert json.loads((here / "a" / "b" / "results.json").read_text())["seed"] == 3
+
+
+def test_out_is_for_one_experiment(here: Path) -> None:
+    experiment(here / "own.yaml")
+    expected = '--out: got "a" for 2 experiments; expected one; run them one by one'
+    assert refusal("run", "own.yaml", "own.yaml", "--out", "a") == expected
+    assert not (here / "a").exists()
+
+
+def test_out_is_refused_before_the_work(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    experiment(here / "own.yaml")
+    monkeypatch.setattr(attention, "prepare", lambda *args: pytest.fail("the work began"))
+    (here / "file").touch()
+    assert refusal("run", "own.yaml", "--out", "file").startswith('--out: got "file", a file')
+
+
+def test_a_bad_config(here: Path) -> None:
+    experiment(here / "own.yaml", data={"queries": {"shape": [2, 3, 9]}})
+    stderr = refusal("run", "own.yaml")
+    place, _, message = stderr.partition(": scorers[0]: ")
+    assert place.startswith("own.yaml:1:")
+    assert message.startswith("got queries of size 9 and keys of size 4; expected equal sizes")
+    assert names_in(here) == ["own.yaml"], "nothing is written"
+
+
+def test_all_problems_of_all_files_come_before_any_work(here: Path) -> None:
+    experiment(here / "good.yaml")
+    experiment(here / "bad.yaml", data={"valid_lens": [2, 9]}, tokens={"keys": ["a"]})
+    experiment(here / "worse.yaml", data={"values": {"file": "gone.npy"}})
+    stderr = refusal("run", "good.yaml", "bad.yaml", "worse.yaml", "missing.yaml", "--no-plots")
+    assert stderr.startswith("missing.yaml: no such file"), "what is no experiment at all comes first"
+    lines = refusal("run", "good.yaml", "bad.yaml", "worse.yaml", "--no-plots").splitlines()
+    assert [line.split(":")[0] for line in lines] == ["bad.yaml", "bad.yaml", "worse.yaml"]
+    assert names_in(here) == ["bad.yaml", "good.yaml", "worse.yaml"]
+
+
+def test_a_bad_override_names_the_option(here: Path) -> None:
+    experiment(here / "own.yaml")
+    assert refusal("run", "own.yaml", "--set", "seed=-1").startswith("own.yaml: --set seed=-1: seed: got -1; ")
+    assert refusal("run", "own.yaml", "--dtype", "float8").startswith("own.yaml: --dtype float8: dtype: got ")
+    assert refusal("run", "own.yaml", "--device", "cuda:99").startswith("own.yaml: --device cuda:99: device: got ")
+
+
+def interrupted(*args: object) -> None:
+    raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize("out", [[], ["--out", "a/b"]])
+def test_control_c(out: list[str], here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    experiment(here / "own.yaml")
+    monkeypatch.setattr(attention, "run", interrupted)
+    result = attncli("run", "own.yaml", "--no-plots", *out)
+    assert (result.exit_code, result.stdout) == (130, "")
+    assert result.stderr == "interrupted; no unfinished run folder is left\n"
+    assert names_in(here) == ["own.yaml"]
+
+
+def test_control_c_while_files_are_written(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    experiment(here / "a.yaml")
+    experiment(here / "b.yaml")
+    good("run", "a.yaml", "--no-plots")
+    before = names_in(here)
+    monkeypatch.setattr("attncli.results.saving.save_weights_csv", interrupted)
+    assert attncli("run", "b.yaml", "--no-plots").exit_code == 130
+    assert names_in(here) == before
+
+
+def test_a_disk_that_is_full(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*args: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    experiment(here / "own.yaml")
+    monkeypatch.setattr("attncli.results.saving.save_tensors", full)
+    expected = f"{here / 'outputs' / 'own'}: cannot write the run: No space left on device"
+    assert refusal("run", "own.yaml", "--no-plots") == expected
+    assert names_in(here) == ["own.yaml"]
+
+
+def test_memory_that_is_not_enough_after_all(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def too_much(*args: object) -> None:
+        raise MemoryError
+
+    experiment(here / "own.yaml")
+    monkeypatch.setattr(attention, "run", too_much)
+    stderr = refusal("run", "own.yaml", "--no-plots")
+    assert stderr == "the memory was not enough; use fewer queries, keys or batch elements"
+    assert names_in(here) == ["own.yaml"]
+
+
+def test_an_unwritable_place_fails_before_the_work(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    experiment(here / "own.yaml")
+    (here / "outputs").touch()
+    monkeypatch.setattr(attention, "run", lambda *args: pytest.fail("the work began"))
+    assert "cannot write there: Not a directory" in refusal("run", "own.yaml", "--no-plots")
+
+
+def test_progress_of_long_work_is_on_stderr(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    experiment(here / "own.yaml", scorers=[{"scorer": "dot"}, {"scorer": "gaussian"}])
+    monkeypatch.setattr(progress, "PATIENCE", -1.0)
+    result = attncli("run", "own.yaml", "--no-plots")
+    lines = result.stderr.splitlines()
+    assert lines[:2] == ["own: dot (0 of 2 done)", "own: gaussian (1 of 2 done)"]
+    assert attncli("run", "own.yaml", "--no-plots", "--quiet").stderr == ""
+
+
+def test_the_estimate_of_much_memory_is_told(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    experiment(here / "own.yaml")
+    monkeypatch.setattr(attention, "WORTH_SAYING", 0)
+    assert attncli("run", "own.yaml", "--no-plots").stderr.startswith("own: memory: about ")
+
+
+@pytest.mark.parametrize("arguments", [["run"], ["run", "x.yaml", "--nonsense"], ["nonsense"]])
+def test_usage(arguments: list[str]) -> None:
+    result = attncli(*arguments)
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert "Usage: attncli" in result.stderr
+
+
+def test_threads_and_gradients_of_the_caller_are_left_alone(here: Path) -> None:
+    experiment(here / "own.yaml", scorers=[{"scorer": "additive"}])
+    before = torch.get_num_threads(), torch.is_grad_enabled(), torch.get_default_dtype()
+    good("run", "own.yaml", "--no-plots", "--quiet")
+    assert (torch.get_num_threads(), torch.is_grad_enabled(), torch.get_default_dtype()) == before
