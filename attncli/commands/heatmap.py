@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from attncli.commands.options import Device, DType, Overwrite, Quiet, Seed, Sets, overrides_of
+from attncli.commands.options import Device, DType, Overwrite, Quiet, Seed, Sets, naming_options, overrides_of
 from attncli.commands.scorers import scorer_names
 
 
@@ -81,14 +81,16 @@ def heatmap(
     from attncli.views.heatmaps import HeatmapStyle, heatmap_figure, save_figure
 
     overrides = overrides_of(sets, seed=seed, device=device, dtype=dtype)
-    style = HeatmapStyle(cmap, scale.value if scale else None, annotate.value)
-    if out is not None:
-        picture_ending(out)
+    with naming_options():
+        style = HeatmapStyle(cmap, scale.value if scale else None, annotate.value)
+        if out is not None:
+            picture_ending(out)
     picture_path("", out, overwrite)  # what cannot be written is refused before the work
     drawn = load_source(source, stage.value if stage else None, overrides, tensors or [], quiet)
-    picture = heatmap_figure(
-        drawn.matrices, style, labels=scorers, batches=batches, heads=heads, dropout=drawn.with_dropout
-    )
+    with naming_options():
+        picture = heatmap_figure(
+            drawn.matrices, style, labels=scorers, batches=batches, heads=heads, dropout=drawn.with_dropout
+        )
     place = picture_path(drawn.name, out, overwrite)
     save_picture(place, lambda path: save_figure(picture.figure, path))
     for note in picture.notes:

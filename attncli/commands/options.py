@@ -1,11 +1,14 @@
 """Options that several commands share, under one name and with one help text each."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from attncli.errors import Collector
+from attncli.errors import Collector, InputError
 
 if TYPE_CHECKING:
     from attncli.config.overrides import Override
@@ -24,6 +27,16 @@ NoPlots = Annotated[bool, typer.Option("--no-plots", help="Draw no pictures.")]
 Json = Annotated[bool, typer.Option("--json", help="Print results.json and nothing else.")]
 Quiet = Annotated[bool, typer.Option("--quiet", help="Print nothing but warnings and errors.")]
 Full = Annotated[bool, typer.Option("--full", help="Print whole tables.")]
+
+
+@contextmanager
+def naming_options() -> Iterator[None]:
+    """Let an error in a view's argument, such as `batch`, name the option that it came from, `--batch`."""
+    try:
+        yield
+    except InputError as error:
+        problems = [replace(each, where=f"--{each.path[0]}", path=()) if each.path else each for each in error.problems]
+        raise InputError(problems) from error
 
 
 def overrides_of(sets: list[str] | None, **shortcuts: str | None) -> "list[Override]":

@@ -12,34 +12,33 @@ def picture_path(name: str, out: Path | None, overwrite: bool) -> Path:
     """`out`, or outputs/heatmaps/<name>.png with a number added where that is taken.
 
     Raises:
-        InputError: `out` is there already, or is a folder.
+        InputError: `out` is there already, or it cannot be written.
     """
     if out is None:
         place, number = OUTPUTS / "heatmaps" / f"{name}.png", 1
         while place.exists():
             number += 1
             place = place.with_name(f"{name}-{number}.png")
-        return place
-    if out.is_dir():
-        raise InputError.of(f'got "{out}", a folder; expected a file that ends in .png, .svg or .pdf', where="--out")
-    if out.exists() and not overwrite:
+    elif out.exists() and (out.is_dir() or not overwrite):
         raise InputError.of(f'got "{out}", which exists; expected a new file; --overwrite replaces it', where="--out")
-    return out
+    else:
+        place = out
+    above = next(folder for folder in place.absolute().parents if folder.exists())
+    if not above.is_dir() or not os.access(above, os.W_OK):
+        raise InputError.of(f'got "{place}"; cannot write in "{above.name}"; expected a writable folder', where="--out")
+    return place
 
 
 def save_picture(place: Path, draw: Callable[[Path], None]) -> None:
     """Draw beside the place and rename, so that a picture is there whole or not at all."""
-    unfinished = place.with_name(f".{os.getpid()}.{place.name}")  # the same ending, which says the kind of picture
     made = [folder for folder in place.absolute().parents if not folder.exists()]
+    place.parent.mkdir(parents=True, exist_ok=True)
+    unfinished = place.with_name(f".{os.getpid()}.{place.name}")  # the same ending, which says the kind of picture
     try:
-        place.parent.mkdir(parents=True, exist_ok=True)
         draw(unfinished)
         unfinished.replace(place)
-        made.clear()
-    except OSError as error:
-        raise InputError.of(f'got "{place}"; cannot write there: {error.strerror}', where="--out") from error
-    finally:
+    except BaseException:
         unfinished.unlink(missing_ok=True)
         for folder in made:
-            if folder.is_dir() and not any(folder.iterdir()):
-                folder.rmdir()
+            folder.rmdir()
+        raise

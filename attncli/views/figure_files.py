@@ -50,7 +50,7 @@ def picture_ending(path: Path) -> str:
     """The ending of a picture's path in lower case, `.png`, `.svg` or `.pdf`; any other is an InputError."""
     ending = path.suffix.lower()
     if ending not in METADATA:
-        raise InputError.of(got(path.name, "expected a name ending in " + ", ".join(METADATA)))
+        raise InputError.of(got(path.name, "expected a name ending in " + ", ".join(METADATA)), ["out"])
     return ending
 
 

@@ -45,7 +45,7 @@ class HeatmapStyle:
     def __post_init__(self) -> None:
         """Refuses unknown words."""
         if self.cmap not in matplotlib.colormaps:
-            raise InputError.of(got(self.cmap, "expected a colour map of matplotlib", _near(self.cmap)))
+            raise InputError.of(got(self.cmap, "expected a colour map of matplotlib", _near(self.cmap)), ["cmap"])
         for name, value, known in (("scale", self.scale, Scale), ("annotate", self.annotate, Annotate)):
             if value is not None and value not in get_args(known):
                 raise InputError.of(got(value, f"expected {name} " + ", ".join(get_args(known))))

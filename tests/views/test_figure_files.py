@@ -79,7 +79,7 @@ def test_the_users_settings_do_not_count(tmp_path: Path, settings: dict[Any, Any
 
 @pytest.mark.parametrize("name", ["a.jpg", "a", "png", "a.png.txt"])
 def test_other_endings_are_refused(tmp_path: Path, name: str) -> None:
-    message = f'got "{name}"; expected a name ending in .png, .svg, .pdf'
+    message = f'out: got "{name}"; expected a name ending in .png, .svg, .pdf'
     with pytest.raises(InputError) as error:
         save_figure(figure(), tmp_path / name)
     assert str(error.value) == message

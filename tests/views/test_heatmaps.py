@@ -73,11 +73,11 @@ def test_selections_keep_the_order_asked_for() -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"labels": ["additiv"]}, 'got "additiv"; expected a label; did you mean `additive`?'),
-        ({"labels": ["xyz"]}, 'got "xyz"; expected a label; known: additive, dot'),
-        ({"batches": [2]}, "got 2; expected a batch element in 0..1"),
-        ({"batches": [-1]}, "got -1; expected a batch element in 0..1"),
-        ({"heads": [4]}, "got 4; expected a head in 0..3"),
+        ({"labels": ["additiv"]}, 'scorer: got "additiv"; unknown label; did you mean `additive`?'),
+        ({"labels": ["xyz"]}, 'scorer: got "xyz"; unknown label; known: additive, dot'),
+        ({"batches": [2]}, "batch: got 2; expected a batch element in 0..1"),
+        ({"batches": [-1]}, "batch: got -1; expected a batch element in 0..1"),
+        ({"heads": [4]}, "head: got 4; expected a head in 0..3"),
         ({"batches": [1], "heads": [3]}, "no matrix has a batch element of [1] and a head of [3]"),
     ],
 )
@@ -111,8 +111,8 @@ def test_a_stage_that_no_scorer_has_is_refused() -> None:
 @pytest.mark.parametrize(
     ("style", "message"),
     [
-        ({"cmap": "Redz"}, 'got "Redz"; expected a colour map of matplotlib; did you mean `Reds`?'),
-        ({"cmap": "??"}, 'got "??"; expected a colour map of matplotlib; such as Reds, viridis or Greys'),
+        ({"cmap": "Redz"}, 'cmap: got "Redz"; expected a colour map of matplotlib; did you mean `Reds`?'),
+        ({"cmap": "??"}, 'cmap: got "??"; expected a colour map of matplotlib; such as Reds, viridis or Greys'),
         ({"scale": "log"}, 'got "log"; expected scale unit, shared, panel'),
         ({"annotate": "maybe"}, 'got "maybe"; expected annotate auto, yes, no'),
     ],

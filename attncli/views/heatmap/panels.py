@@ -68,7 +68,7 @@ def _labels(matrices: Matrices, labels: Sequence[str] | None) -> tuple[str, ...]
         raise InputError.of(f"no scorer has the stage {show(matrices.stage)}; expected one that some scorer has")
     for label in labels or ():
         if label not in matrices.tensors:
-            raise InputError.of(got(label, "expected a label", did_you_mean(label, matrices.tensors)))
+            raise InputError.of(got(label, "unknown label", did_you_mean(label, matrices.tensors)), ["scorer"])
     return tuple(dict.fromkeys(labels or matrices.tensors))
 
 
@@ -84,7 +84,7 @@ def _stack_shape(label: str, tensor: Tensor) -> Place:
 def _indices(kind: str, wanted: Sequence[int] | None, count: int) -> tuple[int, ...]:
     for index in wanted or ():
         if not 0 <= index < count:
-            raise InputError.of(got(index, f"expected a {kind} in 0..{count - 1}"))
+            raise InputError.of(got(index, f"expected a {kind} in 0..{count - 1}"), [kind.split()[0]])
     return tuple(dict.fromkeys(wanted or range(count)))
 
 
