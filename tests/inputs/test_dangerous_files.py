@@ -41,6 +41,7 @@ NO_NUMBERS = [
     ("q.npy", array(FLOATS * 1j), f"holds complex numbers (complex64); expected numbers; {COMPLEX}"),
     ("q.npy", array(np.array(["the"])), "holds text (<U3); expected numbers; save an array of numbers"),
     ("q.npy", array(np.array([b"the"])), "holds text (|S3); expected numbers; save an array of numbers"),
+    ("q.npy", npy("T", (2,), bytes(32)), "holds text (StringDType()); expected numbers; save an array of numbers"),
     (
         "q.npy",
         array(np.array(["2024"], "M8[D]")),
@@ -145,6 +146,20 @@ def test_torch_is_told_to_load_no_code_and_to_map_the_numbers(tmp_path: Path, mo
     (tmp_path / "q.pt").write_bytes(PT)
     assert read_tensor(tmp_path / "q.pt").tolist() == FLOATS.tolist()
     assert told == {"map_location": "cpu", "weights_only": True, "mmap": True}
+
+
+def test_numpy_is_told_to_load_no_code(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    told: list[object] = []
+    read = np.lib.format.read_array
+
+    def spy(file: Any, *, allow_pickle: bool, **options: Any) -> Any:
+        told.append(allow_pickle)
+        return read(file, allow_pickle=allow_pickle, **options)
+
+    monkeypatch.setattr(np.lib.format, "read_array", spy)
+    (tmp_path / "q.npy").write_bytes(NPY)
+    assert read_tensor(tmp_path / "q.npy").tolist() == FLOATS.tolist()
+    assert told == [False]
 
 
 @pytest.mark.parametrize("name", ["q.npy", "q.npz", "q.safetensors", "q.pt", "q.csv"])

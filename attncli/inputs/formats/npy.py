@@ -25,11 +25,13 @@ UNUSABLE = {  # by dtype.kind
     "O": ("Python objects, which are never loaded since they may run code", SAVE_NUMBERS),
     "U": ("text", SAVE_NUMBERS),
     "S": ("text", SAVE_NUMBERS),
+    "T": ("text", SAVE_NUMBERS),
     "M": ("dates", SAVE_NUMBERS),
     "m": ("spans of time", SAVE_NUMBERS),
     "V": ("raw bytes", SAVE_BFLOAT16),
 }
-NO_TENSORS = "OUSMm"
+USABLE = "biuf"  # booleans, whole numbers, floats
+NO_TENSORS = "OUSTMm"
 
 
 @dataclass(frozen=True)
@@ -80,7 +82,7 @@ def entry(path: Path, name: str | None, header: Header, length: int, opened: Ope
         raise unusable(path, name, what, header.dtype.str if kind == "V" else str(header.dtype), cure)
 
     kind = header.dtype.kind
-    if kind in UNUSABLE:
+    if kind not in USABLE:
         what, cure = ("records", "save each field alone") if header.dtype.names else UNUSABLE[kind]
         return Entry(refuse, numeric=kind not in NO_TENSORS)
     if header.size != length - header.length:
