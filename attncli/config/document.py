@@ -79,8 +79,15 @@ def _text(path: Path) -> str:
         message = f"got bytes that are not UTF-8 text, the first at byte {error.start}; expected a YAML file in UTF-8"
         raise InputError.of(message, where=str(path)) from error
     except (OSError, ValueError) as error:
+        raise InputError.of(_unreadable(path, error), where=str(path)) from error
+
+
+def _unreadable(path: Path, error: OSError | ValueError) -> str:
+    if not path.is_dir():
         reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-        raise InputError.of(f"cannot be read: {reason}; expected a YAML file", where=str(path)) from error
+        return f"cannot be read: {reason}; expected a YAML file"
+    config = path / "config.yaml"
+    return "got a folder; expected a YAML file" + (f"; did you mean `{config}`?" if config.is_file() else "")
 
 
 def _not_found(path: Path) -> str:

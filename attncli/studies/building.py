@@ -47,6 +47,8 @@ def _make(make: Any, query_size: int, key_size: int, entry: ScorerEntry) -> nn.M
         raise
     except (Exception, SystemExit) as error:  # a user's own class may raise anything
         message = f"making {entry.scorer} with query_size={query_size} and key_size={key_size} gave {raised(error)}"
+        if entry.scorer in SCORERS:  # it can be too large only
+            message = f"got options that make {entry.scorer} larger than torch can count; use smaller ones"
         raise InputError.of(message) from error
     return scorer
 

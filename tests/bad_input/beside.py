@@ -1,0 +1,103 @@
+"""What lies beside x.yaml where a mistake names it: files that are broken, or hold something else; own scorers."""
+
+import numpy as np
+import torch
+
+from tests.inputs.broken import NPY, NPZ, PT, SAFE, array, call, npy, npy_with, pickled, pt, zipped
+
+MINE = """
+from torch import nn
+
+number = 3
+
+
+class Plain:
+    pass
+
+
+class Mine(nn.Module):
+    def __init__(self, query_size, key_size, *, power: int):
+        super().__init__()
+
+
+class Odd(nn.Module):
+    def __init__(self, query_size, key_size, *, layer: "nn.Nonsense" = None):
+        super().__init__()
+
+
+class Taken(nn.Module):
+    def __init__(self, query_size, key_size, *, label: str = "a"):
+        super().__init__()
+
+
+class Unmakeable(nn.Module):
+    def __init__(self, query_size, key_size):
+        super().__init__()
+        raise ValueError("not today\\nnor tomorrow")
+
+
+class Sized(nn.Module):
+    def __init__(self, query_size, key_size):
+        super().__init__()
+
+    def forward(self, queries, keys):
+        return self.scores(queries, keys)
+
+
+class Transposed(Sized):
+    def scores(self, queries, keys):
+        return keys @ queries.mT
+
+
+class Nothing(Sized):
+    def scores(self, queries, keys):
+        return None
+
+
+class Failing(Sized):
+    def scores(self, queries, keys):
+        return {}["scores"]
+"""
+
+FILES: dict[str, bytes] = {
+    "keys.npy": NPY,
+    "table.txt": b"1 2\n",
+    "empty.npy": b"",
+    "cut.npy": NPY[:-1],
+    "pickled.npy": array(np.array([{}, None], dtype=object)),
+    "huge.npy": npy("<f8", (1 << 20, 1 << 20)),
+    "endless.npy": npy_with(b" " * 5000),
+    "words.npy": array(np.array([["a"]])),
+    "complex.npy": array(np.ones((2, 2), dtype=complex)),
+    "flat.npy": array(np.ones(3)),
+    "rowless.npy": array(np.ones((0, 3))),
+    "renamed.npy": NPZ,
+    "two.npz": zipped({"a.npy": NPY, "b.npy": NPY}),
+    "cut.npz": NPZ[:-30],
+    "cut.safetensors": SAFE[:-1],
+    "oversized.safetensors": b"\xff" * 8 + SAFE[8:],
+    "code.pt": pickled(call("os", "getcwd")),
+    "cut.pt": PT[:-100],
+    "none.pt": pt({"epoch": 3}),
+    "page.pt": b"<!DOCTYPE html><html></html>",
+    "header.csv": b"x,y\n1,2\n",
+    "word.csv": b"1,2\n3,four\n",
+    "ragged.csv": b"1,2\n3\n",
+    "comment.csv": b"# nothing\n",
+    "binary.csv": b"\xff\xfe\x00",
+    "lens.npy": array(np.array([2, 6])),
+    "halves.npy": array(np.array([2.5, 5])),
+    "numbers.npy": array(np.ones((3, 5))),
+    "turned.npy": array(np.ones((5, 3), dtype=bool)),
+    "lower.pt": pt({"w.weight": torch.ones(4, 4)}),
+    "narrow.pt": pt({"W.weight": torch.ones(4, 3)}),
+    "general.pt": pt({"W.weight": torch.ones(4, 4)}),
+    "open.yaml": b"name: [1\n",
+    "taken/d2l.yaml": b"",
+}
+MODULES = {
+    "mine": MINE,
+    "broken": "import torch\n\n1 / 0\n",
+    "quits": "raise SystemExit(0)\n",
+    "garbled": "class Mine:\n",
+}

@@ -1,0 +1,65 @@
+"""Mistakes of users, as tests/bad_input/*.txt tell them.
+
+A mistake begins with `## its name`. Then come the lines in which it differs from the good experiment below: `keys: ...`
+puts something else in the place of `{keys}`, `+ ...` adds a line, `| ...` is a line of an experiment of its own,
+`$ attncli ...` is the command where it is not the usual one. `> ...` are the lines of stderr.
+"""
+
+import shlex
+from dataclasses import dataclass
+from pathlib import Path
+
+GOOD = {
+    "queries": "{shape: [2, 3, 4]}",
+    "keys": "{shape: [2, 5, 4]}",
+    "values": "{shape: [2, 5, 6]}",
+    "valid_lens": "[2, 5]",
+    "scorers": "[{scorer: dot}]",
+}
+EXPERIMENT = """\
+data:
+  queries: {queries}
+  keys: {keys}
+  values: {values}
+  valid_lens: {valid_lens}
+scorers: {scorers}
+"""
+COMMAND = "attncli run x.yaml"
+
+
+@dataclass(frozen=True)
+class Mistake:
+    """`config` is the content of x.yaml; `text` how the mistake is told."""
+
+    name: str
+    command: list[str]
+    config: bytes
+    message: str
+    text: str = ""
+
+
+def mistakes(path: Path) -> list[Mistake]:
+    """All mistakes of a file."""
+    blocks = path.read_text(encoding="utf-8").removeprefix("## ").split("\n\n## ")
+    return [_mistake(block.rstrip("\n")) for block in blocks]
+
+
+def _mistake(block: str) -> Mistake:
+    name, *lines = block.split("\n")
+    pieces, written, added, message, command = dict(GOOD), [], [], [], COMMAND
+    for line in lines:
+        mark, _, rest = line.partition(" ")
+        match mark:
+            case "|":
+                written.append(rest)
+            case "+":
+                added.append(rest)
+            case ">":
+                message.append(rest)
+            case "$":
+                command = rest
+            case _:
+                assert mark.removesuffix(":") in GOOD, line
+                pieces[mark.removesuffix(":")] = rest
+    config = "\n".join(written) if written else EXPERIMENT.format(**pieces) + "\n".join(added)
+    return Mistake(name, shlex.split(command)[1:], config.encode() + b"\n", "\n".join(message), block)

@@ -1,0 +1,81 @@
+"""Mistakes of users: each gives exactly its message on stderr and exit code 2, and leaves nothing behind."""
+
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import torch
+
+from attncli.studies import memory
+from tests.bad_input.beside import FILES, MODULES
+from tests.bad_input.mistake import EXPERIMENT, GOOD, Mistake, mistakes
+from tests.cli import good, names_in, refusal
+
+RUN = ["run", "x.yaml"]
+UNPRINTABLE = [  # what a text file does not show
+    Mistake("a tab", RUN, b"data:\n\tqueries: 1\n", "x.yaml:2:1: not valid YAML: got a tab; indent with spaces"),
+    Mistake(
+        "a control character",
+        RUN,
+        b"seed: 1\nname: a\x07b\n",
+        "x.yaml:2:8: not valid YAML: the character U+0007 may not stand in YAML; remove it",
+    ),
+    Mistake(
+        "not UTF-8",
+        RUN,
+        b"name: caf\xe9\n",
+        "x.yaml: got bytes that are not UTF-8 text, the first at byte 9; expected a YAML file in UTF-8",
+    ),
+    Mistake("deep nesting", RUN, b"[" * 800, "x.yaml:1:1: nested too deeply; an experiment needs a few levels"),
+]
+TOLD = [mistake for path in sorted(Path(__file__).with_name("bad_input").glob("*.txt")) for mistake in mistakes(path)]
+MISTAKES = UNPRINTABLE + TOLD
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A working directory with some folders and modules, on a machine without GPU and with 1 GiB of memory."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 0)
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    monkeypatch.setattr(torch.backends.mps, "is_available", lambda: False)
+    monkeypatch.setattr(memory, "available_memory", lambda device: 2**30)
+    for name in ("folder/notes.txt", "old/config.yaml", "old/results.json"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).touch()
+    (tmp_path / "link").symlink_to("folder")
+    for name, text in MODULES.items():
+        (tmp_path / f"{name}.py").write_text(text)
+    yield tmp_path
+    for name in MODULES:
+        sys.modules.pop(name, None)
+
+
+@pytest.mark.parametrize("mistake", MISTAKES, ids=lambda mistake: mistake.name)
+def test_mistakes(mistake: Mistake, here: Path) -> None:
+    (here / "x.yaml").write_bytes(mistake.config)
+    for name in FILES:
+        if name in mistake.text:
+            (here / name).parent.mkdir(exist_ok=True)
+            (here / name).write_bytes(FILES[name])
+    before = names_in(here)
+    message = refusal(*mistake.command).replace(str(here), "HERE")
+    if "SIZE" in mistake.message:  # estimates, which may well change
+        message = re.sub(r"[\d.]+ ([KMGTPE]i)?B\b", "SIZE", message)
+    assert message == mistake.message
+    assert names_in(here) == before
+
+
+def test_without_a_mistake_the_experiment_is_good(here: Path) -> None:
+    """Else one mistake could hide all others."""
+    (here / "x.yaml").write_text(EXPERIMENT.format(**GOOD))
+    assert good("check", "x.yaml") == "x.yaml: good, study attention\n"
+
+
+def test_every_mistake_is_another() -> None:
+    assert len({mistake.name for mistake in MISTAKES}) == len(MISTAKES)
+    assert len({(tuple(mistake.command), mistake.config) for mistake in MISTAKES}) == len(MISTAKES)
