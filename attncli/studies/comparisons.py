@@ -47,14 +47,17 @@ def score_statistics(scores: Tensor, valid: Tensor) -> Record:
     """Mean and standard deviation (divided by their number, not one less) of the scores at valid cells."""
     count, mean, squares = 0, 0.0, 0.0
     for chunk, allowed in _rows(scores, valid):
-        part = chunk[allowed.bool()]
-        if len(part) == 0:
+        blocked = allowed == 0
+        new = blocked.numel() - int(blocked.sum())
+        if new == 0:
             continue
+        new_mean = float(chunk.masked_fill(blocked, 0.0).sum()) / new
+        deviations = (chunk - new_mean).masked_fill(blocked, 0.0)
         # Chan, Golub and LeVeque 1983: merging the moments of two sets without cancellation.
-        difference = float(part.mean()) - mean
-        squares += float((part - part.mean()).square().sum()) + difference**2 * count * len(part) / (count + len(part))
-        mean += difference * len(part) / (count + len(part))
-        count += len(part)
+        difference = new_mean - mean
+        squares += float(deviations.square().sum()) + difference**2 * count * new / (count + new)
+        mean += difference * new / (count + new)
+        count += new
     if count == 0:
         return {"score_mean": None, "score_std": None}
     return {"score_mean": mean, "score_std": math.sqrt(squares / count) if squares >= 0 else math.nan}
