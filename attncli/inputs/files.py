@@ -11,7 +11,8 @@ from attncli.inputs.formats import FORMATS
 from attncli.inputs.formats.contents import Contents
 from attncli.inputs.formats.looks import look_at, refuse_other_kind
 from attncli.inputs.formats.opening import head_of
-from attncli.inputs.formats.problems import in_bytes, listed, name_problem, problem, reading
+from attncli.inputs.formats.problems import listed, name_problem, problem, reading
+from attncli.units import in_bytes
 
 
 def read_tensor(path: Path, name: str | None = None) -> Tensor:

@@ -10,6 +10,7 @@ from torch import nn
 
 from attncli.errors import InputError
 from attncli.precision import computing_dtype
+from attncli.units import in_bytes
 
 PROGRAM = 512 * 2**20  # Python, torch and matplotlib with their working space, beside the tensors
 RESERVE = 0.9  # of the available memory may be used
@@ -27,15 +28,8 @@ class Estimate:
         return sum(self.parts.values())
 
     def __str__(self) -> str:
-        parts = ", ".join(f"{name} {readable(size)}" for name, size in self.parts.items())
-        return f"{readable(self.total)} ({parts})"
-
-
-def readable(size: float) -> str:
-    """Bytes as `1.5 GiB`."""
-    units = ["B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"]
-    power = min(int(math.log(size, 1024)), len(units) - 1) if size >= 1 else 0
-    return f"{size / 1024**power:.{1 if power else 0}f} {units[power]}"
+        parts = ", ".join(f"{name} {in_bytes(size)}" for name, size in self.parts.items())
+        return f"{in_bytes(self.total)} ({parts})"
 
 
 def estimate_attention(
@@ -73,7 +67,7 @@ def require_memory(estimate: Estimate, device: torch.device, cure: str) -> None:
     """
     available = available_memory(device)
     if estimate.total > RESERVE * available:
-        needs = f"needs about {estimate}; {readable(available)} of memory is available"
+        needs = f"needs about {estimate}; {in_bytes(available)} of memory is available"
         raise InputError.of(f"{needs}; {cure}", ["data"])
 
 

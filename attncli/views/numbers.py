@@ -3,7 +3,6 @@
 import math
 
 MISSING = "-"
-BINARY_UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 
 
 def weight(value: float) -> str:
@@ -47,12 +46,3 @@ def duration(seconds: float | None) -> str:
         if seconds >= 0.9995 * size:
             return f"{seconds / size:.3g} {unit}"
     return f"{seconds / 1e-9:.3g} ns" if seconds else "0 s"
-
-
-def memory(size: float) -> str:
-    """A number of bytes in binary units: `512 B`, `1.2 GiB`."""
-    step = 0
-    while size >= 1023.5 and step < len(BINARY_UNITS) - 1:
-        size /= 1024
-        step += 1
-    return f"{size:.0f} {BINARY_UNITS[step]}" if step == 0 or size >= 99.95 else f"{size:.1f} {BINARY_UNITS[step]}"

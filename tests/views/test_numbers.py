@@ -76,22 +76,5 @@ def test_duration(value: float | None, text: str) -> None:
     assert numbers.duration(value) == text
 
 
-@pytest.mark.parametrize(
-    ("value", "text"),
-    [
-        (0, "0 B"),
-        (512, "512 B"),
-        (1023, "1023 B"),
-        (1024, "1.0 KiB"),
-        (1.2 * 2**30, "1.2 GiB"),
-        (200 * 2**20, "200 MiB"),
-        (2**20 - 1, "1.0 MiB"),
-        (2**70, "1048576 PiB"),
-    ],
-)
-def test_memory(value: float, text: str) -> None:
-    assert numbers.memory(value) == text
-
-
 def test_count() -> None:
     assert [numbers.count(None), numbers.count(0), numbers.count(1048576)] == ["-", "0", "1,048,576"]

@@ -13,7 +13,8 @@ from torch import Tensor
 
 from attncli.errors import InputError, show
 from attncli.inputs.formats.contents import Contents, Entry, bare
-from attncli.inputs.formats.problems import in_bytes, printable, problem
+from attncli.inputs.formats.problems import printable, problem
+from attncli.units import in_bytes
 
 LONGEST_LINE = 1 << 24  # characters
 MEMORY = 8  # bytes for one byte of text, at most: "1,1,1" takes two a number, eight in memory, and once more to convert

@@ -14,8 +14,9 @@ from numpy.lib import format as npy_format
 from torch import Tensor
 
 from attncli.inputs.formats.contents import Contents, Entry, bare
-from attncli.inputs.formats.problems import broken, in_bytes, parsing, unusable
+from attncli.inputs.formats.problems import broken, parsing, unusable
 from attncli.inputs.formats.tensors import SAVE_PARTS
+from attncli.units import in_bytes
 
 LONGEST_HEADER = 4096  # bytes; 64 axes of 20 digits each need 1400
 SAVE_NUMBERS = "save an array of numbers"

@@ -8,7 +8,8 @@ import torch
 from torch import Tensor
 
 from attncli.inputs.formats.contents import Entry
-from attncli.inputs.formats.problems import broken, in_bytes, parsing, problem, unusable
+from attncli.inputs.formats.problems import broken, parsing, problem, unusable
+from attncli.units import in_bytes
 
 KEPT = {
     torch.bool,
