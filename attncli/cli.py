@@ -29,7 +29,7 @@ class Cli(TyperGroup):
             _fail(error)
         except MemoryError:
             _fail("the memory was not enough; use fewer queries, keys or batch elements")
-        except BrokenPipeError:  # `attncli run ... | head`: the work is done, nobody reads on
+        except BrokenPipeError:  # `attncli run ... | head`: nobody reads on
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             raise typer.Exit(0) from None
         except KeyboardInterrupt:

@@ -7,10 +7,10 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from rich.console import Console
 from rich.padding import Padding
 from rich.text import Text
 
+from attncli.commands.console import Terminal
 from attncli.commands.progress import Shown
 from attncli.config.document import Document, read_document
 from attncli.config.loading import study_of, validate
@@ -109,9 +109,11 @@ def config_of(options: Any) -> dict[str, Any]:
     return {"study": options.study, **data}
 
 
-def show(finished: Finished, full: bool) -> None:
-    """Print the tables, and where everything is."""
-    console = Console()
+def show(finished: Finished, full: bool, titled: bool) -> None:
+    """Print the tables, and where everything is; `titled` where several experiments follow each other."""
+    console = Terminal()
+    if titled:
+        console.rule(Text(finished.content["name"]), characters="=")
     folder = shortest(finished.folder)
     has_csv = "weights.csv" in finished.content["files"]
     whole = str(folder / ("weights.csv" if has_csv else "tensors.safetensors"))

@@ -45,7 +45,7 @@ def run(
         finished = run_experiment(experiment, out, overwrite, pictures=not no_plots, quiet=quiet or json)
         contents.append(finished.content)
         if not (quiet or json):
-            show(finished, full)
+            show(finished, full, titled=len(experiments) > 1)
     if json:
         from attncli.results.saving import to_json
 

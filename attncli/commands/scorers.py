@@ -20,12 +20,11 @@ Name = Annotated[
 
 def scorers(name: Name = None) -> None:
     """List the scoring functions: formula, options, parameters, source."""
-    from rich.console import Console
-
+    from attncli.commands.console import Terminal
     from attncli.errors import InputError, did_you_mean
     from attncli.scorers import SCORERS
     from attncli.views.catalogue import catalogue, details
 
     if name is not None and name not in SCORERS:
         raise InputError.of(f'got "{name}"; unknown scorer; {did_you_mean(name, SCORERS)}', where="attncli scorers")
-    Console().print(catalogue(SCORERS) if name is None else details(name, SCORERS[name]))
+    Terminal().print(catalogue(SCORERS) if name is None else details(name, SCORERS[name]))
