@@ -2,6 +2,7 @@
 
 import difflib
 import re
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -27,19 +28,26 @@ class Document:
 
     def locate(self, problem: Problem) -> Problem:
         """The problem with `file:line:column`, or with the override that caused it."""
-        line, column = position(self.root, problem.path, problem.at_key)
+        line, column, depth = position(self.root, problem.path, problem.at_key)
+        there = problem.path[:depth]  # a missing key is not, but what it is missing from
         where = f"{self.path}:{line}:{column}"
         for override in reversed(self.overrides):
             if override.decides(problem.path):
                 return replace(problem, where=f"{self.path}: {override.text}")
-            if problem.path and override.path[: len(problem.path)] == problem.path:
+            if there and override.path[:depth] == there:
                 where = f"{self.path}:{line}:{column}, with {override.text}"
         return replace(problem, where=where)
 
     def located(self, error: InputError) -> InputError:
-        """The error with all its problems located, in the order of the file."""
+        """The error with all its problems located, in the order of the file and then of the overrides."""
         problems = [problem if problem.where else self.locate(problem) for problem in error.problems]
-        return InputError(_readable(problem) for problem in sorted(problems, key=_order))
+        return InputError(_readable(problem) for problem in sorted(problems, key=self._order))
+
+    def _order(self, problem: Problem) -> tuple[int, int]:
+        place = re.match(r":(\d+):(\d+)", problem.where.removeprefix(str(self.path)))
+        options = [f"{self.path}: {override.text}" for override in self.overrides]
+        last = options.index(problem.where) if problem.where in options else -1
+        return (int(place[1]), int(place[2])) if place else (sys.maxsize, last)
 
 
 def read_document(path: Path, overrides: Sequence[Override] = ()) -> Document:
@@ -52,12 +60,6 @@ def read_document(path: Path, overrides: Sequence[Override] = ()) -> Document:
     data, refused = apply_overrides(parsed.data, overrides)
     problems = parsed.problems + [replace(problem, where=f"{path}: {problem.where}") for problem in refused]
     return Document(path, data, parsed.root, overrides, problems)
-
-
-def _order(problem: Problem) -> tuple[int, int]:
-    """Line and column; overrides, which have none, come last."""
-    place = re.search(r":(\d+):(\d+)(?:, with --.*)?$", problem.where)
-    return (int(place[1]), int(place[2])) if place else (10**9, 0)
 
 
 def _readable(problem: Problem) -> Problem:

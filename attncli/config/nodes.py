@@ -59,16 +59,16 @@ def expand_merges(node: yaml.Node) -> None:
     node.value = [*merged, *own]
 
 
-def position(node: yaml.Node | None, path: errors.Path, at_key: bool = False) -> tuple[int, int]:
-    """Line and column, from 1, of the deepest part of `path` that the file has, or of its key."""
-    mark = node.start_mark if node is not None else None
+def position(node: yaml.Node | None, path: errors.Path, at_key: bool = False) -> tuple[int, int, int]:
+    """Line and column, from 1, of the deepest part of `path` that the file has, or of its key; and how deep that is."""
+    mark, depth = node.start_mark if node is not None else None, 0
     for step in path:
         found = [(key, child) for name, key, child in _children(node) if name == step]
         if not found:
             break
         key, node = found[-1]  # of a key that stands twice the last wins; merged pairs come first
-        mark = key.start_mark if at_key else node.start_mark
-    return (mark.line + 1, mark.column + 1) if mark is not None else (1, 1)
+        mark, depth = key.start_mark if at_key else node.start_mark, depth + 1
+    return (mark.line + 1, mark.column + 1, depth) if mark is not None else (1, 1, 0)
 
 
 def _children(node: yaml.Node | None) -> Iterator[tuple[str | int, yaml.Node, yaml.Node]]:

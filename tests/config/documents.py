@@ -1,0 +1,53 @@
+"""Experiments from YAML text, and what is wrong with them."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from attncli.config.document import read_document
+from attncli.config.loading import study_of, validate
+from attncli.config.overrides import parse_override
+from attncli.config.parsing import parse_yaml
+from attncli.errors import InputError
+from attncli.scorers import SCORERS
+from attncli.studies import STUDIES
+from attncli.studies.attention import AttentionOptions
+
+GOOD = """\
+data:
+  queries: {shape: [2, 3, 4]}
+  keys: {shape: [2, 5, 4]}
+scorers:
+  - scorer: dot
+"""
+
+
+def data_of(text: str) -> Any:
+    """What YAML text means."""
+    parsed = parse_yaml(text, lambda line, column: f"{line}:{column}")
+    assert parsed.problems == []
+    return parsed.data
+
+
+def not_yaml(text: str) -> str:
+    """Why text is not YAML."""
+    with pytest.raises(InputError) as caught:
+        parse_yaml(text, lambda line, column: f"{line}:{column}")
+    return str(caught.value)
+
+
+def options_of(folder: Path, text: str = GOOD, *sets: str) -> AttentionOptions:
+    """The options of an experiment in `folder`, with --set options applied."""
+    path = folder / "x.yaml"
+    path.write_text(text, encoding="utf-8")
+    document = read_document(path, [parse_override(each) for each in sets])
+    assert study_of(document, STUDIES) == "attention"
+    return validate(document, AttentionOptions, SCORERS)
+
+
+def problems_of(folder: Path, text: str, *sets: str) -> list[str]:
+    """The lines of the error, without the path of the file."""
+    with pytest.raises(InputError) as caught:
+        options_of(folder, text, *sets)
+    return [str(problem).removeprefix(f"{folder / 'x.yaml'}:").strip() for problem in caught.value.problems]

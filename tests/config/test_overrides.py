@@ -1,0 +1,168 @@
+"""`--set`: what it changes, what it makes, and how its mistakes are told."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from attncli.config.overrides import Override, apply_overrides, parse_override, typed
+from attncli.errors import InputError
+from tests.config.documents import GOOD, options_of, problems_of
+
+
+@pytest.mark.parametrize(
+    ("text", "path", "value"),
+    [
+        ("seed=1", ("seed",), 1),
+        ("a.b.c=1e-3", ("a", "b", "c"), 0.001),
+        ("scorers[0].num_hiddens=16", ("scorers", 0, "num_hiddens"), 16),
+        ("a[0][12]=x", ("a", 0, 12), "x"),
+        (" a.b = on", ("a", "b"), "on"),
+        ("a=", ("a",), None),
+        ("a=b=c", ("a",), "b=c"),
+        ("a.b-c d=[1, {k: 'x.y'}]", ("a", "b-c d"), [1, {"k": "x.y"}]),
+        ("a=010", ("a",), 10),
+    ],
+)
+def test_reading(text: str, path: tuple[str | int, ...], value: Any) -> None:
+    assert parse_override(text) == Override(path, value, f"--set {' '.join(text.split())}")
+
+
+def applied(data: Any, *texts: str) -> Any:
+    result, refused = apply_overrides(data, [parse_override(text) for text in texts])
+    assert refused == []
+    return result
+
+
+def refusals(data: Any, *texts: str) -> list[str]:
+    _, problems = apply_overrides(data, [parse_override(text) for text in texts])
+    return [str(problem) for problem in problems]
+
+
+@pytest.mark.parametrize(
+    ("texts", "expected"),
+    [
+        (["a=2"], {"a": 2, "l": [1, {"k": 2}]}),
+        (["b=2"], {"a": 1, "l": [1, {"k": 2}], "b": 2}),
+        (["m.n.o=2"], {"a": 1, "l": [1, {"k": 2}], "m": {"n": {"o": 2}}}),
+        (["l[0]=3", "l[1].k=4", "l[1].j=5"], {"a": 1, "l": [3, {"k": 4, "j": 5}]}),
+        (["a=2", "a=3"], {"a": 3, "l": [1, {"k": 2}]}),
+        (["a={}", "a.b=1"], {"a": {"b": 1}, "l": [1, {"k": 2}]}),
+        (["a=", "a.b=1"], {"a": {"b": 1}, "l": [1, {"k": 2}]}),
+        (["l=[5]", "l[0]=6"], {"a": 1, "l": [6]}),
+    ],
+)
+def test_application_in_order_and_on_a_copy(texts: list[str], expected: Any) -> None:
+    data = {"a": 1, "l": [1, {"k": 2}]}
+    assert applied(data, *texts) == expected
+    assert data == {"a": 1, "l": [1, {"k": 2}]}
+
+
+def test_an_empty_file_may_be_filled() -> None:
+    assert applied(None, "a.b=1") == {"a": {"b": 1}}
+
+
+def test_an_aliased_value_is_changed_in_one_place_only() -> None:
+    shared = {"shape": [2, 3, 4]}
+    changed = applied({"queries": shared, "keys": shared}, "keys.shape[1]=7")
+    assert changed == {"queries": {"shape": [2, 3, 4]}, "keys": {"shape": [2, 7, 4]}}
+
+
+def test_a_value_given_twice_is_changed_in_one_place_only() -> None:
+    override = parse_override("a={k: 1}")
+    data, _ = apply_overrides({}, [override, Override(("b",), override.value, ""), parse_override("b.k=2")])
+    assert data == {"a": {"k": 1}, "b": {"k": 2}}
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("a.b=1", "--set a.b=1: got a.b; a is 1; expected a list or mapping"),
+        ("a[0]=1", "--set a[0]=1: got a[0]; a is 1; expected a list or mapping"),
+        ("l.k=1", '--set l.k=1: got the key "k"; l is a list; expected an index such as l[0]'),
+        ("l[2]=1", "--set l[2]=1: got l[2]; l has 2 entries, counted from 0"),
+        ("l[1][0]=1", "--set l[1][0]=1: got l[1][0]; l[1] is a mapping; expected a key such as l[1].k"),
+        ("e[0]=1", "--set e[0]=1: got e[0]; e is a mapping"),
+        ("n[0]=1", "--set n[0]=1: got n[0]; n is a mapping"),
+        ("l[9].k=1", "--set l[9].k=1: got l[9]; l has 2 entries, counted from 0"),
+    ],
+)
+def test_paths_that_do_not_fit(text: str, message: str) -> None:
+    assert refusals({"a": 1, "l": [1, {"k": 2}], "e": {}}, text, "a=5") == [message]
+
+
+@pytest.mark.parametrize(
+    "target", ["", " ", ".", "a.", ".a", "a..b", "a[", "a]", "a[]", "a[-1]", "a[x]", "[0]", "a[0]b", "a\x1b"]
+)
+def test_paths_that_make_no_sense(target: str) -> None:
+    with pytest.raises(InputError, match=r"expected names and indices such as scorers\[0\].num_hiddens$"):
+        parse_override(f"{target}=1")
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", '--set "": got ""; expected KEY=VALUE, for instance seed=1'),
+        ("seed", '--set seed: got "seed"; expected KEY=VALUE, for instance seed=1'),
+        ("a=[1", "--set a=[1: not valid YAML: this list is never closed; expected `]` at its end"),
+        ("a=1\n---\n2", "--set a=1 --- 2: not valid YAML: a second document begins here; expected one"),
+        ("a.b={c: 1, c: 2}", "--set a.b={c: 1, c: 2}: a.b.c: the key stands twice, first in line 1; leave out one"),
+        ("a=&x [*x]", "--set a=&x [*x]: not valid YAML: this contains itself, through an alias; write it out"),
+    ],
+)
+def test_values_that_are_not_yaml(text: str, message: str) -> None:
+    with pytest.raises(InputError) as caught:
+        parse_override(text)
+    assert str(caught.value) == message
+
+
+def test_long_options_are_cut() -> None:
+    assert typed("--set", "a=" + "x" * 100) == "--set a=" + "x" * 57 + "…"
+
+
+@pytest.mark.parametrize(
+    ("sets", "problems"),
+    [
+        (["seed=x"], ['--set seed=x: seed: got "x"; expected an integer']),
+        (["data.keys={shape: 3}"], [
+            "--set data.keys={shape: 3}: data.keys.shape: got 3; expected a list such as [2, 10, 4]"
+        ]),
+        (["data.keys.shape[1]=0"], [
+            "--set data.keys.shape[1]=0: data.keys.shape: got [2, 0, 4]; sizes must be at least 1"
+        ]),
+        (["data.keys.fill=constant"], [
+            "3:9, with --set data.keys.fill=constant: data.keys.value: this key is missing"
+        ]),
+        (["scorers[0].label=a", "scorers[0].scorer=x"], [
+            '--set scorers[0].scorer=x: scorers[0].scorer: got "x"; unknown scorer; '
+            "known: additive, scaled_dot, dot, general, cosine, gaussian, vector_sum",
+        ]),
+        (["data=", "seed=-1"], [
+            "--set data=: data: got nothing; expected a mapping such as {queries: ..., keys: ...}",
+            "--set seed=-1: seed: got -1; expected an integer of at least 0",
+        ]),
+        (["seed=-1", "seed=-2"], ["--set seed=-2: seed: got -2; expected an integer of at least 0"]),
+        (["scorers[1].label=a", "seed=-1"], [
+            "--set scorers[1].label=a: got scorers[1]; scorers has 1 entry, counted from 0",
+            "--set seed=-1: seed: got -1; expected an integer of at least 0",
+        ]),
+        (["study=atention"], ['--set study=atention: study: got "atention"; unknown study; did you mean `attention`?']),
+    ],
+)  # fmt: skip
+def test_problems_name_the_option(sets: list[str], problems: list[str], tmp_path: Path) -> None:
+    assert problems_of(tmp_path, GOOD, *sets) == problems
+
+
+def test_problems_of_the_file_keep_their_place(tmp_path: Path) -> None:
+    assert problems_of(tmp_path, GOOD + "seed: x\n", "dtype=x", "mask.causal=top_left") == [
+        '6:7: seed: got "x"; expected an integer',
+        '--set dtype=x: dtype: got "x"; expected float16, bfloat16, float32 or float64',
+    ]
+
+
+def test_good_overrides(tmp_path: Path) -> None:
+    options = options_of(
+        tmp_path, GOOD, "scorers[0].scorer=additive", "scorers[0].num_hiddens=16", "mask.causal=top_left"
+    )
+    assert options.scorers[0].options == {"num_hiddens": 16}
+    assert options.mask.causal == "top_left"

@@ -1,0 +1,108 @@
+"""Where problems stand: line and column of the value, or of the key where that is wrong, in the order of the file."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.config.documents import GOOD, problems_of
+
+SCORERS = "scorers: [{scorer: dot}]"
+KNOWN = "known: name, seed, device, dtype, study, data, mask, scorers, tokens, train"
+KNOWN_SCORERS = "known scorers: additive, scaled_dot, dot, general, cosine, gaussian, vector_sum"
+
+
+@pytest.mark.parametrize(
+    ("text", "place"),
+    [
+        ("data:\n  keys:    {shape: [2, 10, -2]}\n", "2:20"),
+        ("data:\n  keys:\n    shape: [2, 10, -2]\n", "3:12"),
+        ("data:\n  keys:\n    shape:\n      - 2\n      - 10\n      - -2\n", "4:7"),
+        ("# comment\n\ndata:\n  keys:  # comment\n    {shape: [2, 10, -2]}\n", "5:13"),
+        ("{data: {keys: {shape: [2, 10, -2]}}}", "1:23"),
+        ("\ufeffdata: {keys: {shape: [2, 10, -2]}}", "1:22"),
+        ("data: {keys: {'shape': &s [2, 10, -2]}}", "1:24"),
+        ('data: {keys: {shape: [2, 5, 4], "shape": [2, 10, -2]}}', "1:42"),
+        ("x: &x {shape: [2, 10, -2]}\ndata: {keys: *x}", "1:15"),
+        ("x: &x {shape: [2, 10, -2]}\ndata: {keys: {<<: *x}}", "1:15"),
+        ("x: &x {shape: [2, 5, 4]}\ndata: {keys: {<<: *x, shape: [2, 10, -2]}}", "2:30"),
+        ("日本: ü\ndata: {ü: '日本', keys: {shape: [2, 10, -2]}}", "2:31"),
+    ],
+)
+def test_of_values(text: str, place: str, tmp_path: Path) -> None:
+    found = [problem for problem in problems_of(tmp_path, text) if "data.keys.shape: got" in problem]
+    assert found == [f"{place}: data.keys.shape: got [2, 10, -2]; sizes must be at least 1"]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("sede: 1\n", "6:1: sede: unknown key; did you mean `seed`?"),
+        ("tokens: {keyes: [a]}\n", "6:10: tokens.keyes: unknown key; did you mean `keys`?"),
+        ("mask:\n  tensor: m\n", '7:11: mask.tensor: got "m" without a file; expected `file` beside it'),
+        ("tokens: {keys: [a, 2]}\n", "6:20: tokens.keys[1]: got 2; expected text; put it in quotes"),
+        ("tokens:\n  keys: [[a], [b, 3]]\n", "7:19: tokens.keys[1][1]: got 3; expected text; put it in quotes"),
+        ('"a\\nb": 1\n', f"6:1: 'a\\nb': unknown key; {KNOWN}"),
+        ('"": 1\n', f"6:1: '': unknown key; {KNOWN}"),
+        ("<x>: 1\n", f"6:1: <x>: unknown key; {KNOWN}"),
+    ],
+)  # fmt: skip
+def test_of_keys_and_entries(text: str, expected: str, tmp_path: Path) -> None:
+    assert problems_of(tmp_path, GOOD + text) == [expected]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("\n# nothing else\nseed: 1\n", ["3:1: data: this key is missing", "3:1: scorers: this key is missing"]),
+        (f"data: {{queries: {{}}}}\n{SCORERS}", [
+            "1:7: data.keys: this key is missing",
+            "1:17: data.queries: got {}; expected {shape: [...], fill: ...}, {file: ...} or nested lists of numbers",
+        ]),
+        (f"data:\n  queries: {{fill: constant}}\n  keys: [[1]]\n{SCORERS}", [
+            "2:12: data.queries.shape: this key is missing", "2:12: data.queries.value: this key is missing",
+        ]),
+        ("data: {queries: [[1]], keys: [[1]]}\nscorers:\n  - label: a\n  -\n    dropout: 0.1\n", [
+            f"3:5: scorers[0]: the key `scorer` is missing; {KNOWN_SCORERS}",
+            f"5:5: scorers[1]: the key `scorer` is missing; {KNOWN_SCORERS}",
+        ]),
+    ],
+)  # fmt: skip
+def test_of_missing_keys(text: str, expected: list[str], tmp_path: Path) -> None:
+    assert problems_of(tmp_path, text) == expected
+
+
+def test_all_at_once_in_the_order_of_the_file(tmp_path: Path) -> None:
+    text = """\
+scorers:
+  - {scorer: additive, num_hiddens: 0, dropout: 1}
+  - scorer: dott
+train: 1
+data:
+  keys: {shape: [2, -5, 4], fill: normal, sdt: 1}
+  queries: 3
+  valid_lens: [2, 5.5]
+train: yes
+mask: {causal: maybe, file: ''}
+dtype: int
+"""
+    assert problems_of(tmp_path, text) == [
+        "2:37: scorers[0].num_hiddens: got 0; expected an integer above 0",
+        "2:49: scorers[0].dropout: got 1; expected a number below 1",
+        '3:13: scorers[1].scorer: got "dott"; unknown scorer; did you mean `dot`?',
+        "6:17: data.keys.shape: got [2, -5, 4]; sizes must be at least 1",
+        "6:43: data.keys.sdt: unknown key; did you mean `std`?",
+        "7:12: data.queries: got 3; expected {shape: [...], fill: ...}, {file: ...} or nested lists of numbers",
+        "8:19: data.valid_lens[1]: got 5.5; expected an integer of at least 0",
+        "9:1: train: the key stands twice, first in line 4; leave out one",
+        '9:8: train: got "yes"; expected true or false; write true',
+        '10:16: mask.causal: got "maybe"; expected top_left or bottom_right or true or false',
+        '10:29: mask.file: got ""; expected text that is not empty',
+        '11:8: dtype: got "int"; expected float16, bfloat16, float32 or float64',
+    ]
+
+
+def test_repeated_keys_are_told_beside_an_unknown_study(tmp_path: Path) -> None:
+    assert problems_of(tmp_path, "seed: 1\nseed: 2\nstudy: x\n") == [
+        "2:1: seed: the key stands twice, first in line 1; leave out one",
+        '3:8: study: got "x"; unknown study; known: attention',
+    ]
