@@ -77,7 +77,7 @@ def softmax_over_valid(scores: Tensor, valid: Tensor | None, empty_row: EmptyRow
         if empty_row == "error":
             count = f"{count_empty(empty, scores)} of {scores.shape[:-1].numel()} queries"
             raise InputError.of(f"got {count} with no valid key; expected at least one key each")
-        scores = scores.masked_fill(empty, 0.0)  # a row of -inf alone would give NaN, forward and backward
+        scores = scores.masked_fill(empty, 0.0)  # a row of -inf alone is NaN, which anomaly detection stops at
     weights = scores.softmax(-1).masked_fill(blocked, 0.0)  # ... n m
     if has_empty and empty_row != "zero":
         weights = weights.masked_fill(empty, 1.0 / weights.shape[-1] if empty_row == "uniform" else torch.nan)

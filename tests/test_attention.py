@@ -157,6 +157,14 @@ def test_empty_rows_as_an_error() -> None:
     assert masked_softmax(torch.zeros(1, 1, 2), [1], empty_row="error").tolist() == [[[1.0, 0.0]]]
 
 
+def test_empty_rows_give_no_nan_on_the_way_back_either() -> None:
+    scores = normal(1, 3, 4).requires_grad_()
+    with torch.autograd.set_detect_anomaly(True):  # an error where any step of the backward pass gives NaN
+        masked_softmax(scores, [[0, 1, 4]])[0, 2, 0].backward()  # type: ignore[no-untyped-call]
+    assert scores.grad is not None
+    assert torch.equal(scores.grad[0, :2], torch.zeros(2, 4))
+
+
 def test_gradients_pass_through_the_softmax_and_stop_at_the_mask() -> None:
     scores, values = normal(2, 3, 4, dtype=torch.float64), normal(2, 4, 2, seed=1, dtype=torch.float64)
     leaves = (scores.requires_grad_(), values.requires_grad_())
