@@ -17,6 +17,7 @@ METADATA: dict[str, dict[str, Any]] = {
     ".svg": {"Date": None, "Creator": None},
     ".pdf": {"CreationDate": None, "Producer": None, "Creator": None},
 }
+OPTIONS: dict[str, Any] = {".png": {"pil_kwargs": {"compress_level": 1}}}  # flat colours: quick, and small all the same
 SETTINGS = {
     "svg.hashsalt": "attncli",
     "svg.fonttype": "path",  # looks the same everywhere, whatever fonts there are
@@ -32,11 +33,8 @@ def save_figure(figure: Figure, path: Path) -> None:
         OSError: a place that cannot be written to.
     """
     ending = picture_ending(path)
-    options: dict[str, Any] = (
-        {"pil_kwargs": {"compress_level": 1}} if ending == ".png" else {}
-    )  # flat: small all the same
     with default_settings(SETTINGS | {"pdf.fonttype": _pdf_font_type(figure)}):
-        figure.savefig(path, format=ending[1:], metadata=METADATA[ending], **options)
+        figure.savefig(path, format=ending[1:], metadata=METADATA[ending], **OPTIONS.get(ending, {}))
 
 
 def _pdf_font_type(figure: Figure) -> int:

@@ -17,17 +17,25 @@ def arrange(selection: Selection, width: float, height: float) -> list[list[Pane
     labels, places = selection.labels, selection.places
     heads = len({head for _, head in places})
     line = [(label, place) for place in places for label in labels]
-    usual = heads if len(labels) == 1 and 1 < heads < len(places) else len(labels) if len(labels) > 1 else 0
+    usual = _usual_columns(len(labels), heads, len(places))
 
     def cost(columns: int) -> float:
         rows = -(-len(line) // columns)
         shape = abs(math.log(columns * width / (rows * height) / SHAPE_WANTED))
-        return shape + (rows * columns - len(line)) / len(line) + UNUSUAL * (columns != usual > 0)
+        empty = (rows * columns - len(line)) / len(line)
+        return shape + empty + (0.0 if usual in (None, columns) else UNUSUAL)
 
     columns = min(_column_counts(len(labels), heads, len(places)), key=cost)
     cells = [selection.panels.get(key) for key in line]
     cells += [None] * (-len(cells) % columns)
     return [cells[start : start + columns] for start in range(0, len(cells), columns)]
+
+
+def _usual_columns(labels: int, heads: int, places: int) -> int | None:
+    """A column for each label, or of one label for each head; None where neither says anything."""
+    if labels > 1:
+        return labels
+    return heads if 1 < heads < places else None
 
 
 def _column_counts(labels: int, heads: int, places: int) -> Iterable[int]:
