@@ -88,9 +88,7 @@ def heatmap(
     picture_path("", out, overwrite)  # what cannot be written is refused before the work
     drawn = load_source(source, stage.value if stage else None, overrides, tensors or [], quiet)
     with naming_options():
-        picture = heatmap_figure(
-            drawn.matrices, style, labels=scorers, batches=batches, heads=heads, dropout=drawn.with_dropout
-        )
+        picture = heatmap_figure(drawn.matrices, style, labels=scorers, batches=batches, heads=heads)
     place = picture_path(drawn.name, out, overwrite)
     save_picture(place, lambda path: save_figure(picture.figure, path))
     for note in picture.notes:

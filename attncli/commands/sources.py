@@ -1,5 +1,6 @@
 """What `attncli heatmap` can draw: a config, a run folder, a tensor file. Imported inside functions only."""
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,11 +22,10 @@ YAML = (".yaml", ".yml")
 
 @dataclass(frozen=True)
 class Source:
-    """What is drawn, a name for its file, and the labels whose weights went through dropout afterwards."""
+    """What is drawn, and a name for its file."""
 
     matrices: Matrices
     name: str
-    with_dropout: Sequence[str] = ()
 
 
 def load_source(
@@ -46,8 +46,17 @@ def load_source(
     if is_config:
         return _from_config(source, stage or "weights", overrides, quiet)
     if source.is_dir():
-        return Source(load_matrices(source, stage or "weights"), source.resolve().parent.name)
+        return Source(load_matrices(source, stage or "weights"), _name_of(source))
     return Source(_from_file(source, stage, tensors), source.stem)
+
+
+def _name_of(folder: Path) -> str:
+    """The name of the run in a folder."""
+    try:
+        name = json.loads((folder / "results.json").read_text(encoding="utf-8"))["name"]
+    except (OSError, ValueError, LookupError, TypeError):  # the tensors are what is drawn; a name is easily had
+        name = folder.resolve().name
+    return Path(str(name)).name or "run"
 
 
 def _from_config(path: Path, stage: str, overrides: Sequence[Override], quiet: bool) -> Source:
@@ -65,7 +74,7 @@ def _from_config(path: Path, stage: str, overrides: Sequence[Override], quiet: b
     if not matrices.tensors:
         there = sorted({name for run in result.runs for name in run.stages} - {"output"})
         raise InputError.of(f'got "{stage}"; no scorer has this stage; {did_you_mean(stage, there)}', where="--stage")
-    return Source(matrices, options.name, result.with_dropout)
+    return Source(matrices, options.name)
 
 
 def _from_file(path: Path, stage: str | None, names: Sequence[str]) -> Matrices:

@@ -26,6 +26,7 @@ class Matrices:
     tensors: Mapping[str, Tensor]
     valid: Tensor | None = None  # boolean, broadcastable to every tensor; True = may attend
     tokens: Tokens = field(default_factory=Tokens)
+    with_dropout: Sequence[str] = ()  # labels whose weights went through dropout before they were used
 
 
 @dataclass(frozen=True)
@@ -66,12 +67,8 @@ class AttentionResult:
         """One row per scorer."""
         return [run.record for run in self.runs]
 
-    @property
-    def with_dropout(self) -> list[str]:
-        """Labels whose weights went through dropout before they were used."""
-        return [run.label for run in self.runs if "dropped" in run.stages]
-
     def matrices(self, stage: str) -> Matrices:
         """The runs that have this stage."""
         tensors = {run.label: run.stages[stage] for run in self.runs if stage in run.stages}
-        return Matrices(stage, tensors, self.inputs["valid"], self.tokens)
+        with_dropout = [run.label for run in self.runs if "dropped" in run.stages]
+        return Matrices(stage, tensors, self.inputs["valid"], self.tokens, with_dropout)

@@ -78,4 +78,5 @@ def load_matrices(folder: Path, stage: str) -> Matrices:
     if not tensors:
         there = sorted({name.rpartition("/")[2] for name in names if "/" in name} & set(STAGES))
         raise InputError.of(f'got "{stage}"; {folder} has no such stage; {did_you_mean(stage, there)}', where="--stage")
-    return Matrices(stage, tensors, valid, Tokens(tokens.get("queries"), tokens.get("keys")))
+    with_dropout = [label for label in labels if f"{label}/dropped" in names]
+    return Matrices(stage, tensors, valid, Tokens(tokens.get("queries"), tokens.get("keys")), with_dropout)

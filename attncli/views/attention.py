@@ -29,7 +29,7 @@ def pictures(result: AttentionResult, note: Callable[[str], None]) -> Pictures:
 def _draw(result: AttentionResult, labels: Sequence[str] | None, note: Callable[[str], None], path: Path) -> None:
     from attncli.views.heatmaps import heatmap_figure, save_figure  # matplotlib, which --no-plots does without
 
-    heatmap = heatmap_figure(result.matrices("weights"), labels=labels, dropout=result.with_dropout)
+    heatmap = heatmap_figure(result.matrices("weights"), labels=labels)
     for line in heatmap.notes:
         note(line)
     save_figure(heatmap.figure, path)

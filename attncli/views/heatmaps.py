@@ -1,6 +1,6 @@
 """Heatmaps: the matrices of a stage as a grid of panels that can be compared."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import get_args
 
@@ -67,7 +67,6 @@ def heatmap_figure(
     batches: Sequence[int] | None = None,
     heads: Sequence[int] | None = None,
     most_panels: int = 48,
-    dropout: Collection[str] = (),
 ) -> Heatmap:
     """A panel for each batch element and head (rows) and label (columns).
 
@@ -78,14 +77,13 @@ def heatmap_figure(
         batches: which batch elements, counted from 0; all where None.
         heads: which heads, counted from 0; all where None.
         most_panels: more than these are left out, and a note says so.
-        dropout: labels whose scorers have dropout: the titles of their weights say "before dropout".
 
     Raises:
         InputError: a label, batch element or head that is not there, naming those that are; no stack of matrices.
     """
     with default_settings():
         selection = select(matrices, labels, batches, heads, most_panels)
-        quantity, selection = _named(matrices.stage, selection, dropout)
+        quantity, selection = _named(matrices, selection)
         return _heatmap(selection, style, style.scale or _usual_scale(matrices.stage), quantity)
 
 
@@ -98,10 +96,10 @@ def _near(name: str) -> str:
     return question if question.startswith("did") else "such as Reds, viridis or Greys"
 
 
-def _named(stage: str, selection: Selection, dropout: Collection[str]) -> tuple[str, Selection]:
+def _named(matrices: Matrices, selection: Selection) -> tuple[str, Selection]:
     """What the colours mean, and the panels under titles that say which weights are before dropout."""
-    quantity = printable(QUANTITIES.get(stage, stage))
-    before = set(selection.labels) & set(dropout) if stage == "weights" else set()
+    quantity = printable(QUANTITIES.get(matrices.stage, matrices.stage))
+    before = set(selection.labels) & set(matrices.with_dropout) if matrices.stage == "weights" else set()
     if before == set(selection.labels):
         return f"{quantity} before dropout", selection
     panels = {

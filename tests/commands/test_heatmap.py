@@ -66,9 +66,11 @@ def test_the_ending_says_the_kind(folder: Path, ending: str, magic: bytes) -> No
     assert [path.name for path in (folder / "new").iterdir()] == [f"a.{ending}"]
 
 
-def test_run_folder_gives_the_same_picture_as_its_config(folder: Path) -> None:
-    assert CliRunner().invoke(app, ["run", "small.yaml", "--quiet"]).exit_code == 0
-    heatmap("small.yaml", "--out", "config.png")
+@pytest.mark.parametrize("train", ["false", "true"])
+def test_run_folder_gives_the_same_picture_as_its_config(folder: Path, train: str) -> None:
+    change = ["--set", f"train={train}"]
+    assert CliRunner().invoke(app, ["run", "small.yaml", "--quiet", *change]).exit_code == 0
+    heatmap("small.yaml", "--out", "config.png", *change)
     assert heatmap("outputs/small/latest", "--out", "folder.png").exit_code == 0
     assert (folder / "config.png").read_bytes() == (folder / "folder.png").read_bytes()
     assert (folder / "config.png").read_bytes() == (folder / "outputs/small/latest/heatmaps.png").read_bytes()

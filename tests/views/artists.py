@@ -1,5 +1,6 @@
 """Finds what a heatmap has drawn, by the ids it gives its artists."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -15,11 +16,16 @@ from attncli.views.heatmaps import Heatmap, heatmap_figure
 
 
 def heatmap(
-    *stack: Tensor, stage: str = "weights", valid: Tensor | None = None, tokens: Tokens | None = None, **options: Any
+    *stack: Tensor,
+    stage: str = "weights",
+    valid: Tensor | None = None,
+    tokens: Tokens | None = None,
+    dropout: Sequence[str] = (),
+    **options: Any,
 ) -> Heatmap:
     """The heatmap of scorers `a`, `b`, ... with these matrices."""
     tensors = dict(zip("abcdefghijklmnop", stack, strict=False))
-    return heatmap_figure(Matrices(stage, tensors, valid, tokens or Tokens()), **options)
+    return heatmap_figure(Matrices(stage, tensors, valid, tokens or Tokens(), dropout), **options)
 
 
 def artists(figure: Figure, gid: str) -> list[Any]:
