@@ -14,7 +14,7 @@ LARGEST = 18.5  # inches a side for the panels with their labels; legend and col
 CELL, LONG_SIDE, LONGEST_SIDE = 0.34, 3.0, 5.0  # of a cell, and of a panel with few and with many cells
 LONGEST_NAMED, LONGEST_NUMBERED = 7.5, 15.0  # of a panel whose tokens or numbers should all be readable
 SHORTEST_SIDE = 0.3  # of a panel: a single row or column stays visible, if not square
-FEW_PANELS, SMALLEST_SHARE = 4, 0.45  # more panels than these are drawn smaller, down to this part
+FEW_PANELS, SMALL_SIDE = 4, 1.7  # more panels than these are drawn smaller, down to this side
 GAP, TITLE_GAP = 0.16, 0.06  # between panels, and between a panel and its title
 BAR_ROOM = 0.85  # right of a panel with a colour bar of its own
 
@@ -31,8 +31,8 @@ class Sheet:
 def panel_size(n: int, m: int, panels: int, named: bool, numbers: bool) -> Size:
     """Width and height of one of so many panels, in inches. Cells are square unless a side would be too short."""
     longest = max(n, m)
-    share = min(1.0, max(SMALLEST_SHARE, (FEW_PANELS / panels) ** 0.5))
-    side = min(CELL * longest, LONG_SIDE + 0.012 * longest, LONGEST_SIDE) * share
+    side = min(CELL * longest, LONG_SIDE + 0.012 * longest, LONGEST_SIDE)
+    side = max(side * min(1.0, (FEW_PANELS / panels) ** 0.5), min(side, SMALL_SIDE))
     if named:
         side = max(side, min(LINE * longest, LONGEST_NAMED))
     if numbers:
