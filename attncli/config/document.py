@@ -85,7 +85,7 @@ def _text(path: Path) -> str:
 
 
 def _unreadable(path: Path, error: OSError | ValueError) -> str:
-    if not path.is_dir():
+    if not isinstance(error, IsADirectoryError):
         reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
         return f"cannot be read: {reason}; expected a YAML file"
     config = path / "config.yaml"

@@ -7,7 +7,7 @@ from pydantic import ValidationError
 
 from attncli import errors
 from attncli.config.document import Document
-from attncli.config.models import Experiment
+from attncli.config.models import LONGEST_NAME, Experiment
 from attncli.config.problems import problems_of
 from attncli.errors import InputError, Problem
 
@@ -53,4 +53,4 @@ def validate(document: Document, model: type[Options], scorers: Mapping[str, Any
 def default_name(document: Document) -> str:
     """The file's name without its ending, what a folder's name must not have replaced by `_`."""
     name = "".join(c if c.isprintable() and c not in '/\\:*?"<>|' else "_" for c in document.path.stem)
-    return name.lstrip(".").strip()[:80] or "experiment"
+    return name.lstrip(". ").encode()[:LONGEST_NAME].decode(errors="ignore").strip() or "experiment"

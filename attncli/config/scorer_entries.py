@@ -64,7 +64,8 @@ class CustomEntry(ScorerEntry, extra="allow"):
 def options_of(scorer: type) -> dict[str, tuple[Any, Any]]:
     """A scorer's options from its signature: name to (type, default), the default `...` where it must be given."""
     hints = typing.get_type_hints(scorer.__init__, include_extras=True)  # type: ignore[misc]
-    keyword = [p for p in inspect.signature(scorer).parameters.values() if p.kind is p.KEYWORD_ONLY]
+    parameters = inspect.signature(scorer).parameters.values()
+    keyword = [p for p in parameters if p.kind is p.KEYWORD_ONLY and not p.name.startswith("_")]
     return {p.name: (hints.get(p.name, Any), ... if p.default is p.empty else p.default) for p in keyword}
 
 

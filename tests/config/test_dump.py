@@ -1,0 +1,57 @@
+"""config.yaml: whatever is written is read back as it was."""
+
+import math
+from typing import Any
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from attncli.results.resolved import dump_yaml
+from tests.config.documents import data_of
+
+WORDS = [
+    *("1e-3", "1.0", "010", "0x1F", "0o17", "12:30", "1_000", ".5", "+1", "-", ".inf", ".nan", "2024-01-01", "0b1"),
+    *("on", "off", "yes", "no", "y", "true", "True", "null", "Null", "~", "", " ", "=", "<<", "?", ":", "#", "- a"),
+    *("a: b", "[", "]", "{", "}", "*a", "&a", "!a", "|", ">", "%a", "@", "`", "'", '"', "a #b", "a\nb", "\ta", " a "),
+    *("\\", "---", "...", "é", "日本語", "\u200d", "\u202e", "\x1b[31m", "\u2028", "\ufeff", "\x07", "\x7f"),
+    *("a" * 300, "a b " * 100),
+]
+# PyYAML writes U+0085 as a line break, which is read back as a space.
+characters = st.characters(exclude_categories=["Cs"], exclude_characters="\x85")
+texts = st.one_of(st.sampled_from(WORDS), st.text(characters, max_size=20))
+numbers = st.one_of(st.integers(-(2**63), 2**63 - 1), st.floats(allow_nan=False))
+leaves = st.one_of(texts, numbers, st.booleans(), st.none())
+trees = st.recursive(leaves, lambda inner: st.one_of(st.lists(inner), st.dictionaries(texts, inner)), max_leaves=8)
+
+
+def types_of(value: Any) -> Any:
+    """The types of everything in a value, since True == 1 == 1.0."""
+    if isinstance(value, dict):
+        return {key: types_of(item) for key, item in value.items()}
+    return [types_of(item) for item in value] if isinstance(value, list) else type(value)
+
+
+@given(st.dictionaries(texts, trees, max_size=4))
+@example({word: word for word in WORDS})
+@example({"deep": [[[[{"a": [1, 1.0, True, "1"]}]]]]})
+def test_round_trip(config: dict[str, Any]) -> None:
+    read = data_of(dump_yaml(config)) or {}
+    assert read == config
+    assert types_of(read) == types_of(config)
+    assert list(read) == list(config), "in the same order"
+
+
+@pytest.mark.parametrize("number", [0.1, 1 / 3, 5e-324, 1.7976931348623157e308, -0.0, 1e16, 1e-5, 123456789.123456789])
+def test_floats_lose_no_digit(number: float) -> None:
+    read = data_of(dump_yaml({"a": number}))["a"]
+    assert read.hex() == number.hex()
+
+
+def test_nan() -> None:
+    assert math.isnan(data_of(dump_yaml({"a": math.nan}))["a"])
+
+
+def test_lists_that_stand_twice() -> None:
+    shared = [1, 2]
+    assert data_of(dump_yaml({"a": shared, "b": {"c": shared}})) == {"a": [1, 2], "b": {"c": [1, 2]}}
