@@ -66,7 +66,7 @@ def position(node: yaml.Node | None, path: errors.Path, at_key: bool = False) ->
         found = [(key, child) for name, key, child in _children(node) if name == step]
         if not found:
             break
-        key, node = found[-1]  # of a key that stands twice the last wins; merged pairs come first
+        key, node = found[-1]  # of a key that stands twice the last wins
         mark, depth = key.start_mark if at_key else node.start_mark, depth + 1
     return (mark.line + 1, mark.column + 1, depth) if mark is not None else (1, 1, 0)
 
