@@ -56,6 +56,8 @@ def valid_mask(
     shape: Sequence[int], valid_lens: Any = None, mask: Any = None, device: torch.device | None = None
 ) -> Tensor | None:
     """Which keys each query may attend to, broadcastable to `shape` = (..., n, m); None where nothing is masked."""
+    if len(shape) < 2:
+        raise InputError.of(f"got scores of shape {list(shape)}; expected (..., n, m)")
     valid = None if valid_lens is None else _within_lengths(valid_lens, tuple(shape), device)
     if mask is None:
         return valid

@@ -1,5 +1,6 @@
 """Valid lengths and masks: the forms that are accepted, and exactly what is said about those that are not."""
 
+import re
 from typing import Any
 
 import numpy as np
@@ -158,3 +159,10 @@ def test_unknown_empty_row() -> None:
 
 def test_nothing_masked_is_none() -> None:
     assert valid_mask((2, 3, 4)) is None
+
+
+@pytest.mark.parametrize("shape", [(), (4,)])
+def test_scores_without_queries_are_refused(shape: tuple[int, ...]) -> None:
+    message = f"got scores of shape {list(shape)}; expected (..., n, m)"
+    with pytest.raises(InputError, match=f"^{re.escape(message)}$"):
+        masked_softmax(torch.zeros(shape), [2])
