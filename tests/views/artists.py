@@ -14,6 +14,8 @@ from torch import Tensor
 from attncli.results.records import Matrices, Tokens
 from attncli.views.heatmaps import Heatmap, heatmap_figure
 
+ONLY_STIX = "𝒳"  # matplotlib brings a font that has it, and it is not the default one
+
 
 def heatmap(
     *stack: Tensor,

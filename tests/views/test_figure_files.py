@@ -16,7 +16,7 @@ from attncli.errors import InputError
 from attncli.results.records import Tokens
 from attncli.views.figure_files import picture_ending
 from attncli.views.heatmaps import save_figure
-from tests.views.artists import heatmap, weights
+from tests.views.artists import ONLY_STIX, heatmap, weights
 
 
 def figure() -> Figure:
@@ -61,6 +61,13 @@ def test_pdfs_have_no_date_and_true_type_fonts(tmp_path: Path) -> None:
     assert b"CreationDate" not in content
     assert b"/CIDFontType2" in content
     assert b"/Type3" not in content
+
+
+def test_fonts_that_true_type_may_not_hold_are_embedded_otherwise(tmp_path: Path) -> None:
+    save_figure(heatmap(weights(1, 1, 1), tokens=Tokens([[ONLY_STIX]], None)).figure, tmp_path / "a.pdf")
+    content = (tmp_path / "a.pdf").read_bytes()
+    assert b"/CIDFontType2" not in content
+    assert b"/Type3" in content
 
 
 @pytest.mark.parametrize(

@@ -216,9 +216,9 @@ def test_numbers_are_short_and_have_no_negative_zero(largest: float, texts: list
 
 @pytest.mark.parametrize("name", ["Reds", "viridis", "Greys", "Greys_r"])
 def test_numbers_contrast_with_their_cell(name: str) -> None:
-    tensor = torch.linspace(0, 1, 12)[None]
+    tensor = torch.linspace(0, 1, 12).reshape(3, 4)
     figure = heatmap(tensor, style=HeatmapStyle(cmap=name, annotate="yes")).figure
-    for value, text in zip(tensor[0].tolist(), artists(figure, "number"), strict=True):
+    for value, text in zip(tensor.flatten().tolist(), artists(figure, "number"), strict=True):
         contrast = {ink: contrast_of(matplotlib.colormaps[name](value)[:3], to_rgb(ink)) for ink in ("black", "white")}
         assert text.get_color() == max(contrast, key=lambda ink: contrast[ink])
 

@@ -10,9 +10,7 @@ from attncli.results.records import Matrices, Tokens
 from attncli.views import fonts
 from attncli.views.fonts import typeface_for
 from attncli.views.heatmaps import heatmap_figure
-from tests.views.artists import artists, draw, heatmap, inches, panels, renderer, weights, words
-
-ONLY_STIX = "𝒳"  # matplotlib brings a font that has it, and it is not the default one
+from tests.views.artists import ONLY_STIX, artists, draw, heatmap, inches, panels, renderer, weights, words
 
 
 def test_ticks_stand_at_the_middle_of_true_cells() -> None:
