@@ -185,7 +185,10 @@ def _check_tokens(names: Sequence[Any] | None, shape: tuple[int, ...]) -> None:
 def _draw(sources: Sources, given: Mapping[str, Tensor], seed: int, dtype: torch.dtype) -> dict[str, Tensor]:
     """All tensors in `dtype`; what is correlated sees the other tensor as it is used, rounded to `dtype`."""
     tensors: dict[str, Tensor] = {}
-    for role, source in sources.items():
-        made = given[role] if role in given else fill(source, generator(seed, f"data.{role}"), tensors)
-        tensors[role] = made.to(dtype)
+
+    def exact(role: str) -> Tensor:
+        return given[role] if role in given else fill(sources[role], generator(seed, f"data.{role}"), tensors)
+
+    for role in sources:
+        tensors[role] = exact(role).to(dtype)  # no name holds on to float64 while the next one is drawn
     return tensors

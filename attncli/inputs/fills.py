@@ -21,9 +21,9 @@ def fill(source: Model, generator: Generator, others: Mapping[str, Tensor]) -> T
     """The float64 tensor of a fill; `others` has the tensors made already, for `correlated`."""
     match source:
         case NormalFill():
-            return source.mean + source.std * _normal(source.shape, generator)
+            return _normal(source.shape, generator).mul_(source.std).add_(source.mean)
         case UniformFill():
-            return source.low + (source.high - source.low) * _uniform(source.shape, generator)
+            return _uniform(source.shape, generator).mul_(source.high - source.low).add_(source.low)
         case ConstantFill():
             return torch.full(source.shape, source.value, dtype=torch.float64)
         case StudentTFill():
@@ -54,11 +54,13 @@ def _plain(kind: str, shape: list[int], generator: Generator) -> Tensor:
 
 
 def _student_t(shape: list[int], df: float, generator: Generator) -> Tensor:
+    """A normal number over the root of an independent chi-squared one, which is divided by its degrees of freedom."""
     with torch.random.fork_rng(devices=[]):  # torch.distributions draws from the global generator only
-        torch.default_generator.manual_seed(generator.initial_seed())
-        return torch.distributions.StudentT(torch.tensor(df, dtype=torch.float64)).sample(torch.Size(shape))
+        torch.default_generator.manual_seed(int(torch.randint(2**62, (), generator=generator)))
+        squares = torch.distributions.Chi2(torch.tensor(df, dtype=torch.float64)).sample(torch.Size(shape))
+    return squares.div_(df).rsqrt_().mul_(_normal(shape, generator))
 
 
 def _correlated(source: CorrelatedFill, generator: Generator, other: Tensor) -> Tensor:
-    noise = _normal(source.shape or list(other.shape), generator)
-    return source.rho * other.to(torch.float64) + math.sqrt(1.0 - source.rho**2) * noise
+    noise = _normal(source.shape or list(other.shape), generator).mul_(math.sqrt(1.0 - source.rho**2))
+    return noise.add_(other.to(torch.float64), alpha=source.rho)

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from attncli.results.records import Record
 
-ROWS_AT_A_TIME = 2**21  # weights that are in float64 at the same time
+AT_A_TIME = 2**18  # weights that are in float64 at the same time
 TIE = 1e-5  # weights this close, relatively, share the first place
 
 
@@ -16,7 +16,7 @@ def _rows(*matrices: Tensor) -> Iterator[tuple[Tensor, ...]]:
     """The matrices (..., n, m), all of one shape, as chunks of rows in float64 on the CPU."""
     m = matrices[0].shape[-1]
     flat = [matrix.reshape(-1, m) for matrix in matrices]
-    step = max(ROWS_AT_A_TIME // m, 1)
+    step = max(AT_A_TIME // m, 1)
     for start in range(0, flat[0].shape[0], step):
         yield tuple(matrix[start : start + step].to("cpu", torch.float64) for matrix in flat)
 
@@ -86,19 +86,22 @@ def compare(a: Tensor, b: Tensor, empty: Tensor, output_a: Tensor, output_b: Ten
         "js_divergence": bits / rows if rows else None,
         "top1_agreement": agreed / rows if rows else None,
         "max_abs_difference": largest if rows else None,
-        "output_difference": _relative_distance(output_a[~empty], output_b[~empty]) if rows else None,
+        "output_difference": _relative_distance(output_a, output_b, empty) if rows else None,
     }
 
 
-def _with_empty(weights: Tensor, empty: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
+def _with_empty(matrix: Tensor, empty: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
+    """Chunks of the rows of (..., n, m), and which of them are empty."""
     start = 0
     flat = empty.reshape(-1).cpu()
-    for (chunk,) in _rows(weights):
+    for (chunk,) in _rows(matrix):
         yield chunk, flat[start : start + len(chunk)]
         start += len(chunk)
 
 
-def _relative_distance(a: Tensor, b: Tensor) -> float | None:
-    a, b = a.to("cpu", torch.float64), b.to("cpu", torch.float64)
-    distance, length = float((a - b).norm()), float(a.norm())
-    return distance / length if length else 0.0 if distance == 0 else None
+def _relative_distance(a: Tensor, b: Tensor, empty: Tensor) -> float | None:
+    distance = length = 0.0
+    for (x, without), (y, _) in zip(_with_empty(a, empty), _with_empty(b, empty), strict=True):
+        distance += float((x - y)[~without].square().sum())
+        length += float(x[~without].square().sum())
+    return math.sqrt(distance / length) if length else 0.0 if distance == 0 else None

@@ -12,7 +12,7 @@ from attncli.errors import InputError
 from attncli.precision import computing_dtype
 from attncli.units import in_bytes
 
-PROGRAM = 512 * 2**20  # Python, torch and matplotlib with their working space, beside the tensors
+PROGRAM = 384 * 2**20  # Python, torch and matplotlib with their working space, beside the tensors
 RESERVE = 0.9  # of the available memory may be used
 
 
@@ -28,35 +28,46 @@ class Estimate:
         return sum(self.parts.values())
 
     def __str__(self) -> str:
-        parts = ", ".join(f"{name} {in_bytes(size)}" for name, size in self.parts.items())
+        parts = ", ".join(f"{name} {in_bytes(size)}" for name, size in self.parts.items() if size)
         return f"{in_bytes(self.total)} ({parts})"
 
 
 def estimate_attention(
     shapes: Mapping[str, tuple[int, ...]], dtype: torch.dtype, stages: Sequence[int], scorers: Sequence[nn.Module]
 ) -> Estimate:
-    """The peak of the study for queries (..., n, q), keys (..., m, k) and values (..., m, v).
+    """The peak of the study for queries (..., n, q), keys (..., m, k) and values (..., m, v), leading axes repeated.
 
-    `stages` has, for each scorer, how many (..., n, m) matrices it keeps; `scorers` may be on the meta device. The
-    working space is that of the widest moment: a softmax with its mask.
+    `stages` has, for each scorer, how many (..., n, m) matrices it keeps; `scorers` may be on the meta device.
     """
     element = computing_dtype(dtype).itemsize
-    pairs = math.prod(shapes["queries"][:-1]) * shapes["keys"][-2]
+    (*most, n, q), (*_, m, k), v = shapes["queries"], shapes["keys"], shapes["values"][-1]
+    leading = math.prod(most)
+    pairs, output = leading * n * m, leading * n * v
     entries = {name: math.prod(shape) for name, shape in shapes.items()}
-    vectors = entries["queries"] // shapes["queries"][-1] + entries["keys"] // shapes["keys"][-1]
-    widths = [max(parameter.shape, default=1) for scorer in scorers for parameter in scorer.parameters()]
-    output = math.prod(shapes["queries"][:-1]) * shapes["values"][-1]
+    parameters = [parameter for scorer in scorers for parameter in scorer.parameters()]
+    width = max((_projected(parameter, q, k) for parameter in parameters), default=0)
+    converted = 0 if dtype == torch.float32 else 4  # parameters are drawn in float32
+    # Never at the same time: drawing in float64; scoring and pooling, on copies in the computing dtype.
+    drawing = 16 * max(entries.values())
+    scoring = element * 3 * max(entries["queries"] + entries["keys"], entries["values"])
+    softmax = pairs * (2 * element + 3)  # the scores masked, and the weights before masked ones are set to 0; masks
     return Estimate(
         {
-            # Drawn in float64, rounded to the dtype, and a copy in the computing dtype for the scorers.
-            "inputs": sum(entries.values()) * (8 + dtype.itemsize + 2 * element) + pairs,
-            "scores and weights": sum(stages) * pairs * element + len(stages) * output * element,
-            "parameters": sum(p.numel() for scorer in scorers for p in scorer.parameters()) * 12,
-            "projections": 2 * max(widths, default=0) * vectors * element,
-            "working space": pairs * (3 * element + 3) + 2 * output * element,
+            "inputs": sum(entries.values()) * dtype.itemsize + pairs,
+            "scores and weights": (sum(stages) * pairs + len(stages) * output) * element,
+            "parameters": sum(parameter.numel() for parameter in parameters) * (dtype.itemsize + converted),
+            "projections": 2 * width * leading * (n + m) * element,
+            "working space": max(drawing, scoring + softmax),
             "program": PROGRAM,
         }
     )
+
+
+def _projected(parameter: nn.Parameter, q: int, k: int) -> int:
+    """Entries of a vector after multiplication by a parameter: what remains of its shape without q or k."""
+    shape = list(parameter.shape)
+    shape.remove(next((size for size in (q, k) if size in shape), shape[0]))
+    return max(shape, default=1)
 
 
 def require_memory(estimate: Estimate, device: torch.device, cure: str) -> None:

@@ -1,0 +1,181 @@
+"""The memory that the attention study says it takes, and that it refuses before it takes it."""
+
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from attncli.errors import InputError
+from attncli.scorers import SCORERS, additive
+from attncli.studies import attention, comparisons, memory
+from attncli.studies.memory import Estimate, available_memory, estimate_attention
+from attncli.studies.progress import Silent
+from tests.experiments import CPU, options_of, result_of
+from tests.studies.live_memory import LiveMemory
+
+SHAPES = {"queries": (2, 3, 4), "keys": (2, 5, 6), "values": (2, 5, 7)}
+
+
+def scorers() -> list[nn.Module]:
+    with torch.device("meta"):
+        return [SCORERS["additive"](4, 6), SCORERS["general"](4, 6)]
+
+
+def test_the_parts_of_an_estimate() -> None:
+    estimate = estimate_attention(SHAPES, torch.float16, [2, 3], scorers())
+    assert estimate.parts == {
+        "inputs": (24 + 60 + 70) * 2 + 30,  # and the mask
+        "scores and weights": 5 * 30 * 4 + 2 * 42 * 4,  # in float32, with two outputs
+        "parameters": (8 * 4 + 8 * 6 + 8 + 4 * 6) * (2 + 4),
+        "projections": 2 * 8 * 2 * (3 + 5) * 4,
+        "working space": 3 * (24 + 60) * 4 + 30 * (4 + 4 + 3),
+        "program": memory.PROGRAM,
+    }
+    assert estimate.total == 338 + 936 + 672 + 1024 + 1338 + memory.PROGRAM
+
+
+def test_float64() -> None:
+    estimate = estimate_attention(SHAPES, torch.float64, [2], [])
+    parts = {"inputs": 154 * 8 + 30, "scores and weights": (60 + 42) * 8, "parameters": 0, "projections": 0}
+    parts |= {"working space": 3 * 84 * 8 + 30 * 19, "program": memory.PROGRAM}
+    assert estimate.parts == parts
+
+
+def test_drawing_one_large_tensor() -> None:
+    shapes = {"queries": (1, 100, 10), "keys": (1, 1, 10), "values": (1, 1, 1)}
+    estimate = estimate_attention(shapes, torch.float32, [2], [])
+    assert estimate.parts["working space"] == 16 * 1000
+
+
+def test_an_estimate_in_words() -> None:
+    assert str(Estimate({"inputs": 3 * 2**30, "program": 2**29})) == "3.5 GiB (inputs 3.0 GiB, program 512.0 MiB)"
+
+
+NORMAL = {"queries": {"shape": [4, 128, 16]}, "keys": {"shape": [4, 96, 16]}}
+CASES: dict[str, dict[str, Any]] = {
+    "one": {"data": NORMAL, "scorers": [{"scorer": "dot"}]},
+    "several": {"data": NORMAL, "scorers": [{"scorer": name} for name in ("additive", "gaussian", "cosine")]},
+    "stages": {
+        "data": {**NORMAL, "valid_lens": [50] * 4},
+        "scorers": [{"scorer": "gaussian", "softcap": 1.0, "dropout": 0.5}],
+        "train": True,
+        "mask": {"causal": "top_left"},
+    },
+    "float64": {"data": {**NORMAL, "valid_lens": [0, 9, 9, 9]}, "scorers": [{"scorer": "cosine"}], "dtype": "float64"},
+    "half": {
+        "data": {"queries": {"shape": [4, 16, 4096]}, "keys": {"shape": [4, 16, 4096]}},
+        "scorers": [{"scorer": "cosine"}, {"scorer": "gaussian"}],
+        "dtype": "float16",
+    },
+    "heavy-tailed": {
+        "data": {
+            "queries": {"shape": [4, 64, 512], "fill": "student_t", "df": 3},
+            "keys": {"fill": "correlated", "with": "queries", "rho": 0.5},
+        },
+        "scorers": [{"scorer": "vector_sum"}],
+    },
+    "values": {"data": {**NORMAL, "values": {"shape": [96, 512]}}, "scorers": [{"scorer": "dot"}]},
+    "wide": {
+        "data": {"queries": {"shape": [2, 3, 512]}, "keys": {"shape": [2, 3, 512]}},
+        "scorers": [{"scorer": "general"}, {"scorer": "additive", "num_hiddens": 500}],
+    },
+    "wide half": {
+        "data": {"queries": {"shape": [2, 3, 512]}, "keys": {"shape": [2, 3, 512]}},
+        "scorers": [{"scorer": "general"}, {"scorer": "additive", "num_hiddens": 500}],
+        "dtype": "bfloat16",
+    },
+    "hidden": {
+        "data": {"queries": {"shape": [1, 128, 16]}, "keys": {"shape": [1, 96, 16]}},
+        "scorers": [{"scorer": "additive", "num_hiddens": 256}],
+    },
+    "projected": {
+        "data": {"queries": {"shape": [1, 4000, 1]}, "keys": {"shape": [1, 2, 200]}},
+        "scorers": [{"scorer": "general"}],
+    },
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_the_estimate_holds(case: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    estimates: list[Estimate] = []
+    monkeypatch.setattr(attention, "require_memory", lambda estimate, *_: estimates.append(estimate))
+    monkeypatch.setattr(comparisons, "AT_A_TIME", 2**12)  # what does not grow with the tensors is the program's
+    monkeypatch.setattr(additive, "TILE_BYTES", 2**16)
+    with LiveMemory() as live:
+        result = attention.run(attention.prepare(options_of(**CASES[case]), Silent()), Silent())
+    kept = [*result.inputs.values(), *(stage for run in result.runs for stage in run.stages.values())]
+    assert live.peak >= sum(tensor.untyped_storage().nbytes() for tensor in kept), "the count misses nothing"
+    assert live.peak <= estimates[-1].total - memory.PROGRAM <= 2.5 * live.peak
+
+
+def test_what_does_not_fit_is_refused_with_the_figures_and_the_cure(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(memory, "available_memory", lambda device: 3 * 2**30)
+    data = {"queries": {"shape": [1, 2**14, 8]}, "keys": {"shape": [1, 2**14, 8]}}
+    with pytest.raises(InputError) as caught:
+        result_of(data=data, scorers=[{"scorer": "scaled_dot"}, {"scorer": "additive"}])
+    parts = "inputs 257.5 MiB, scores and weights 4.0 GiB, working space 2.8 GiB, program 384.0 MiB"
+    available = "3.0 GiB of memory is available"
+    cure = "use fewer queries, keys or batch elements, or fewer scorers"
+    assert str(caught.value) == f"data: needs about 7.4 GiB ({parts}); {available}; {cure}"
+
+
+@pytest.mark.parametrize(("room", "fits"), [(1.0, True), (0.999, False)])
+def test_a_tenth_of_the_memory_is_left_to_others(room: float, fits: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    data = {"queries": {"shape": [1, 3, 8]}, "keys": {"shape": [1, 3, 8]}}
+    shapes = {"queries": (1, 3, 8), "keys": (1, 3, 8), "values": (1, 3, 8)}
+    needed = estimate_attention(shapes, torch.float32, [2], []).total / 0.9 + 1
+    monkeypatch.setattr(memory, "available_memory", lambda device: needed * room)
+    if fits:
+        assert len(result_of(data=data).runs) == 1
+    else:
+        with pytest.raises(InputError, match="of memory is available"):
+            result_of(data=data)
+
+
+@pytest.mark.parametrize(
+    ("shape", "scorer"),
+    [
+        ([1, 10_000_000, 64], {"scorer": "dot"}),
+        ([1, 10**10, 10**10], {"scorer": "additive"}),  # more than torch can count
+        ([10**30, 1, 1], {"scorer": "general"}),
+        ([1, 2, 3], {"scorer": "additive", "num_hiddens": 10**13}),
+        ([1, 2, 10**6], {"scorer": "general"}),
+    ],
+)
+def test_nothing_large_is_made_before_it_is_refused(shape: list[int], scorer: dict[str, Any]) -> None:
+    source = {"shape": shape, "fill": "ones"}
+    with LiveMemory() as live, pytest.raises(InputError, match="of memory is available; use fewer queries"):
+        result_of(data={"queries": source, "keys": source}, scorers=[scorer])
+    assert live.peak < 10_000
+
+
+def test_sizes_that_no_scorer_takes_are_not_a_matter_of_memory() -> None:
+    data = {"queries": {"shape": [1, 2, 3]}, "keys": {"shape": [1, 2, 4]}}
+    with pytest.raises(InputError) as caught:
+        result_of(data=data, scorers=[{"scorer": "dot"}, {"scorer": "general"}, {"scorer": "cosine"}])
+    assert [problem.path for problem in caught.value.problems] == [("scorers", 0), ("scorers", 2)]
+
+
+def test_the_memory_of_the_device_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: (123, 456))
+    assert available_memory(torch.device("cuda:1")) == 123
+    assert available_memory(CPU) > 2**20
+
+
+def test_stages_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    counted: list[list[int]] = []
+
+    def estimate(shapes: Any, dtype: torch.dtype, stages: list[int], scorers: Any) -> Estimate:
+        counted.append(stages)
+        return Estimate({})
+
+    monkeypatch.setattr(attention, "estimate_attention", estimate)
+    data = {"queries": {"shape": [1, 2, 3]}, "keys": {"shape": [1, 2, 3]}}
+    entries: list[dict[str, Any]] = [{}, {"softcap": 1.0}, {"dropout": 0.1}, {"softcap": 1.0, "dropout": 0.1}]
+    labelled = [{"scorer": "dot", "label": str(index), **entry} for index, entry in enumerate(entries)]
+    for train in (False, True):
+        result = result_of(data=data, scorers=labelled, train=train)
+        matrices: list[Tensor] = [run.stages["scores"] for run in result.runs]
+        assert counted[-1] == [len(run.stages) - 1 for run in result.runs]
+        assert len(matrices) == 4
