@@ -41,6 +41,8 @@ def test_tokens_name_the_ticks_of_their_batch_element() -> None:
     figure = heatmap(weights(2, 2, 3), weights(2, 2, 3), tokens=tokens).figure
     assert words(figure, "query") == ["q0", "q1", "r0", "r1"]  # the left column only
     assert words(figure, "key") == ["k0", "k1", "k2"] * 2 + ["l0", "l1", "l2"] * 2  # every row: they differ
+    beside = heatmap(weights(2, 2, 3), tokens=tokens).figure
+    assert words(beside, "query") == ["q0", "q1", "r0", "r1"]
     same = Tokens(None, [["k0", "k1", "k2"]] * 2)
     figure = heatmap(weights(2, 2, 3), weights(2, 2, 3), tokens=same).figure
     assert words(figure, "key") == ["k0", "k1", "k2"] * 2

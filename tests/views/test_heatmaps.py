@@ -7,6 +7,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from matplotlib.figure import Figure
 from torch import Tensor
 
 from attncli.attention import valid_mask
@@ -145,6 +146,7 @@ def test_panels_beyond_the_most_are_left_out_with_a_note() -> None:
         ([(1, 4, 4)] * 12, (3, 4)),  # the labels of one place wrap
         ([(1, 4, 4)] * 3, (1, 3)),
         ([(24, 4, 4)] * 2, (6, 8)),  # several places beside each other, their labels together
+        ([(16, 4, 4)] * 3, (6, 9)),
     ],
 )
 def test_many_panels_fill_a_page_rather_than_a_strip(shapes: Any, rows_and_columns: tuple[int, int]) -> None:
@@ -208,15 +210,33 @@ def test_no_text_leaves_the_page_or_covers_another(b: int, n: int, m: int, scale
     names = [data.draw(st.none() | st.lists(TOKEN, min_size=size, max_size=size)) for size in (n, m)]
     tokens = Tokens(*(None if name is None else [name] for name in names))
     figure = heatmap(weights(b, n, m), weights(b, n, m) * 1000, tokens=tokens, style=HeatmapStyle(scale=scale)).figure
+    check_texts(figure)
+
+
+def check_texts(figure: Figure) -> None:
+    """Every text lies on the page, and on no other text."""
     width, height = figure.bbox.size
     boxes = drawn_texts(figure)
-    for text, box in boxes:
+    for index, (text, box) in enumerate(boxes):
         assert box.x0 >= 0, text
         assert box.y0 >= 0, text
         assert box.x1 <= width, text
         assert box.y1 <= height, text
-    for index, (text, box) in enumerate(boxes):
         for other, second in boxes[:index]:
             across = min(box.x1, second.x1) - max(box.x0, second.x0)
             down = min(box.y1, second.y1) - max(box.y0, second.y0)
             assert min(across, down) <= 4, (text, other)  # pixels: boxes are a little wider than the ink
+
+
+def test_titles_wider_than_their_panels_have_room() -> None:
+    tensors = {"scaled_dot": weights(2, 2, 1, 1), "additive": weights(2, 2, 1, 1)}
+    figure = heatmap_figure(Matrices("weights", tensors)).figure
+    assert words(figure, "title")[0] == "scaled_dot\nbatch 0, head 0"
+    check_texts(figure)
+
+
+def test_legend_and_footnote_wider_than_the_panels_have_room() -> None:
+    heat = heatmap(weights(1, 4000, 1), valid=valid_mask((1, 4000, 1), [[0] * 1000 + [1] * 3000]))
+    assert words(heat.figure, "legend") == ["masked"]
+    assert words(heat.figure, "footnote") == ["each pixel is the mean of about 4 × 1 cells"]
+    check_texts(heat.figure)

@@ -122,8 +122,10 @@ def _draw_queries(page: Page, frame: Frame) -> None:
             page.line(box.left, y, box.left - TICK_LENGTH, y)
             page.words(box.left - TICK_ROOM, y, text, TICK_POINTS, ha="right", va="center_baseline", gid="query")
     if frame.leftmost:
-        x = box.left - TICK_ROOM - (ticks.depth if ticks else 0.0) - AXIS_TITLE_GAP
-        y = box.top + box.height / 2
+        room = TICK_ROOM + (ticks.depth if ticks else 0.0)
+        if box.height < page.face.width("Queries", TITLE_POINTS):  # it reaches up to the panel's title
+            room = max(room, (frame.width(page.face) - box.width) / 2)
+        x, y = box.left - room - AXIS_TITLE_GAP, box.top + box.height / 2
         page.words(x, y, "Queries", TITLE_POINTS, ha="right", va="center", rotation=90, gid="axis-title")
 
 
