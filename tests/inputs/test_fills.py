@@ -153,6 +153,12 @@ def test_a_dtype_rounds_and_changes_no_draw(name: str, dtype: str) -> None:
     assert torch.equal(rounded, exact.to(rounded.dtype))
 
 
+@pytest.mark.parametrize("name", [name for name in RANDOM if name != "rademacher"])
+def test_drawn_with_all_digits(name: str) -> None:
+    exact = queries(RANDOM[name], [2, 30, 4], dtype="float64")
+    assert not torch.equal(exact, exact.float().double())
+
+
 def test_correlated_sees_the_other_tensor_as_it_is_used() -> None:
     data = {"queries": {"shape": [2, 30, 4]}, "keys": {"fill": "correlated", "with": "queries", "rho": 1.0}}
     inputs = inputs_of(data=data, dtype="bfloat16")
