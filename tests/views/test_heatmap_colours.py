@@ -162,9 +162,10 @@ def test_values_beyond_the_unit_scale_are_told() -> None:
     heat = heatmap(torch.tensor([[-0.25, 1.5]]))
     assert len(artists(heat.figure, "colour-bar-above")) == len(artists(heat.figure, "colour-bar-below")) == 1
     assert heat.notes == ("values from -0.25 to 1.5 go beyond the scale 0..1: --scale shared shows them all",)
-    above = heatmap(torch.tensor([[0.25, 1.5]])).figure
-    assert artists(above, "colour-bar-above")
-    assert not artists(above, "colour-bar-below")
+    above = heatmap(torch.tensor([[0.25, 1.5]]))
+    assert artists(above.figure, "colour-bar-above")
+    assert not artists(above.figure, "colour-bar-below")
+    assert above.notes == ("values from 0.25 to 1.5 go beyond the scale 0..1: --scale shared shows them all",)
     rounded = heatmap(torch.tensor([[0.0, 1.0000001]]))
     assert rounded.notes == ()
     assert not artists(rounded.figure, "colour-bar-above")
@@ -184,7 +185,8 @@ def test_small_cells_in_few_show_their_numbers() -> None:
     figure = heatmap(tensor, valid=valid).figure
     assert words(figure, "number") == ["0.12", "0.88", "0.50", "0.25", "0.25"]
     assert words(heatmap(tensor, style=HeatmapStyle(annotate="no")).figure, "number") == []
-    assert words(heatmap(weights(60, 60)).figure, "number") == []
+    for many in (weights(60, 60), weights(19, 19)):
+        assert words(heatmap(many).figure, "number") == []
 
 
 def test_numbers_stand_in_their_cells() -> None:

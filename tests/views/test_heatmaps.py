@@ -140,6 +140,7 @@ def test_panels_beyond_the_most_are_left_out_with_a_note() -> None:
         ([(1, 4, 4)], (1, 1)),
         ([(2, 4, 4)] * 2, (2, 2)),
         ([(2, 1, 10)] * 2, (2, 2)),
+        ([(4, 6, 6)] * 2, (4, 2)),  # a longer page rather than another order
         ([(12, 4, 4)], (3, 4)),  # not one strip of twelve
         ([(2, 4, 6, 6)], (2, 4)),  # heads side by side
         ([(1, 8, 6, 6)], (2, 4)),

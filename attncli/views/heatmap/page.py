@@ -41,7 +41,7 @@ class Page:
         """Text as it stands, never read as mathematics; `look` is matplotlib's ha, va, rotation and gid."""
         font = FontProperties(family=list(self.face.families), size=points)
         text = self.face.drawable(text)
-        artist = Text(x, self._height - y, text, color=colour, fontproperties=font, parse_math=False, usetex=False)
+        artist = Text(x, self._height - y, text, color=colour, fontproperties=font, parse_math=False)
         artist.set(transform=self._inches, **look)
         self.figure.add_artist(artist)
 
