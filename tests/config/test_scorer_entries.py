@@ -189,7 +189,9 @@ def test_the_default_label_of_an_own_scorer_is_its_class(tmp_path: Path) -> None
 
 def test_options_are_the_keyword_only_parameters() -> None:
     class Scorer:
-        def __init__(self, query_size: int, key_size: int, other: int = 1, *, a: int, b: str = "x") -> None: ...
+        def __init__(
+            self, query_size: int, key_size: int, other: int = 1, *, a: int, b: str = "x", _c: int = 2
+        ) -> None: ...
 
     assert options_of(Scorer) == {"a": (int, ...), "b": (str, "x")}
 
