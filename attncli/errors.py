@@ -1,5 +1,6 @@
 """What is wrong with the user's input, so that it can be mended: where, what was got, what is expected, the cure."""
 
+import difflib
 import json
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -65,8 +66,6 @@ def dotted(path: Path) -> str:
 
 def did_you_mean(word: object, known: Iterable[str]) -> str:
     """The nearest known word as a question, or the list of all known words when none is near."""
-    import difflib  # only errors need it
-
     names = list(known)
     near = difflib.get_close_matches(str(word), names, n=1)
     return f"did you mean `{near[0]}`?" if near else "known: " + ", ".join(names)

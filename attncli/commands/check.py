@@ -4,7 +4,7 @@ from attncli.commands.options import Configs, Device, DType, Seed, Sets, overrid
 
 
 def check(configs: Configs, sets: Sets = None, seed: Seed = None, device: Device = None, dtype: DType = None) -> None:
-    """Check experiments without running them: YAML, tensors, files, scorers, memory."""
+    """Check experiments without running them: YAML, tensors, files, scorers (made, not called), memory."""
     import typer
 
     from attncli.commands.experiments import check as check_experiment

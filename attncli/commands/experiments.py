@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 from rich.padding import Padding
@@ -17,10 +16,9 @@ from attncli.config.loading import study_of, validate
 from attncli.config.overrides import Override
 from attncli.errors import Collector, InputError
 from attncli.results.provenance import provenance
-from attncli.results.run_folder import check_out, new_folder
+from attncli.results.run_folder import check_out, check_outputs, new_folder
 from attncli.results.saving import save_run
-from attncli.studies import STUDIES, load_study
-from attncli.studies.progress import Silent
+from attncli.studies import STUDIES, Study, load_study
 from attncli.views import load_view
 
 
@@ -29,7 +27,7 @@ class Loaded:
     """An experiment whose YAML is valid."""
 
     document: Document
-    study: ModuleType
+    study: Study
     options: Any
 
 
@@ -41,6 +39,15 @@ class Finished:
     result: Any
     content: dict[str, Any]
     folder: Path
+
+
+def check_places(experiments: Sequence[Loaded], out: Path | None) -> None:
+    """Refuse outputs/<name> that cannot be a folder, before the first experiment runs."""
+    collector = Collector()
+    for experiment in experiments if out is None else ():
+        with collector.under():
+            check_outputs(experiment.options.name)
+    collector.check()
 
 
 def check_out_for(configs: Sequence[Path], out: Path | None, overwrite: bool) -> None:
@@ -79,7 +86,8 @@ def load_experiment(path: Path, overrides: Sequence[Override]) -> Loaded:
 def check(experiment: Loaded) -> None:
     """Everything that a run would refuse, with its place in the file."""
     try:
-        experiment.study.prepare(experiment.options, Silent())
+        with Shown(experiment.options.name).running() as progress:
+            experiment.study.prepare(experiment.options, progress)
     except InputError as error:
         raise experiment.document.located(error) from error
 
@@ -120,7 +128,7 @@ def show(finished: Finished, full: bool, titled: bool) -> None:
     for table in load_view(finished.study).tables(finished.result, width=console.width, full=full, csv=whole):
         console.print(table)
     console.print(f"{folder}/", markup=False, highlight=False, soft_wrap=True)
-    console.print(Padding(Text(" ".join(finished.content["files"])), (0, 0, 0, 2)))
+    console.print(Padding(Text(" ".join(finished.content["files"])), (0, 0, 0, 2), expand=False))
 
 
 def shortest(path: Path) -> Path:

@@ -12,7 +12,7 @@ from attncli.errors import InputError, did_you_mean
 Name = Annotated[
     str | None,
     typer.Argument(
-        metavar="[NAME]", help="The experiment to copy; without it they are listed.", autocompletion=builtin_names
+        metavar="NAME", help="The experiment to copy; without it they are listed.", autocompletion=builtin_names
     ),
 ]
 Out = Annotated[Path, typer.Option("--out", metavar="DIR", help="The folder to copy into.")]

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from rich.console import Console
+from rich.markup import escape
 
 if TYPE_CHECKING:
     from rich.progress import Progress
@@ -41,7 +42,7 @@ class Shown:
             self._console.print(f"{self._name}: {message}", markup=False, highlight=False, soft_wrap=True)
 
     def _text(self) -> str:
-        return f"{self._name}: {self._steps[2]}".replace("[", r"\[")
+        return escape(f"{self._name}: {self._steps[2]}")
 
     def _start_bar(self) -> None:
         from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn

@@ -1,6 +1,5 @@
 """`attncli run`: experiments of any study, from YAML files to tables, pictures and run folders."""
 
-from attncli.commands.loading import quick_imports
 from attncli.commands.options import (
     Configs,
     Device,
@@ -15,6 +14,7 @@ from attncli.commands.options import (
     Sets,
     overrides_of,
 )
+from attncli.commands.quick_imports import quick_imports
 
 
 def run(
@@ -32,14 +32,15 @@ def run(
 ) -> None:
     """Run experiments: print tables, draw pictures, and keep a run folder of each."""
     with quick_imports():
-        from attncli.commands.experiments import check_out_for, load_experiments, run_experiment, show
+        from attncli.commands.experiments import check_out_for, check_places, load_experiments, run_experiment, show
 
         if not no_plots:
-            import attncli.views.heatmaps  # noqa: F401
+            import attncli.views.heatmaps  # noqa: F401 - matplotlib, which the pictures need anyway
 
     overrides = overrides_of(sets, seed=seed, device=device, dtype=dtype)
     check_out_for(configs, out, overwrite)
     experiments = load_experiments(configs, overrides)
+    check_places(experiments, out)
     contents = []
     for experiment in experiments:
         finished = run_experiment(experiment, out, overwrite, pictures=not no_plots, quiet=quiet or json)

@@ -13,9 +13,7 @@ def scorer_names() -> list[str]:
     return sorted(module.name for module in pkgutil.iter_modules([str(folder)]) if not module.name.startswith("_"))
 
 
-Name = Annotated[
-    str | None, typer.Argument(metavar="[NAME]", help="One scorer, in detail.", autocompletion=scorer_names)
-]
+Name = Annotated[str | None, typer.Argument(metavar="NAME", help="One scorer, in detail.", autocompletion=scorer_names)]
 
 
 def scorers(name: Name = None) -> None:

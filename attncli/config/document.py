@@ -98,6 +98,7 @@ def _not_found(path: Path) -> str:
     name = path.stem
     if name in builtin_names():
         return f"no such file; `attncli init {name}` copies the built-in experiment of this name"
-    near = difflib.get_close_matches(path.name, [other.name for other in path.parent.glob("*.y*ml")], n=1)
-    cure = f"did you mean `{path.parent / near[0]}`?" if near else "`attncli init` lists experiments to start from"
+    there = {other.stem: other for other in path.parent.glob("*.y*ml")}  # by stem: endings make all names look alike
+    near = difflib.get_close_matches(name, there, n=1)
+    cure = f"did you mean `{there[near[0]]}`?" if near else "`attncli init` lists experiments to start from"
     return f"no such file; {cure}"

@@ -45,6 +45,7 @@ def validate(document: Document, model: type[Options], scorers: Mapping[str, Any
         options = model.model_validate(data, context={"folder": document.path.parent})
     except ValidationError as error:
         problems += problems_of(error, data, list(scorers))
+    problems += model.across(data)
     if problems:
         raise document.located(InputError(problems))
     return options

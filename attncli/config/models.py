@@ -1,7 +1,7 @@
 """What every experiment may say: the base of all models, and the keys that all studies share."""
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_args
 
@@ -92,3 +92,8 @@ class Experiment(Model):
         str, Field(pattern=r"^(auto|cpu|cuda(:\d+)?|mps)$", description="auto, cpu, cuda, cuda:N or mps")
     ] = "auto"
     dtype: Annotated[DType, Field(description="in which queries, keys and values are kept")] = "float32"
+
+    @classmethod
+    def across(cls, data: Mapping[str, Any]) -> list[errors.Problem]:
+        """Problems that lie between several entries of the YAML, found whatever else is wrong with it."""
+        return []

@@ -31,6 +31,19 @@ class ParameterFile(Model):
     names: dict[str, str] = Field(default_factory=dict, description="state_dict name: name in the file")
 
 
+def default_label(scorer: str) -> str:
+    """The scorer's name; of one of the user's own, the name of its class."""
+    return scorer.rpartition(":")[2]
+
+
+def label_of(entry: Any) -> str | None:
+    """The label of an entry as it stands in the YAML, which may be wrong in other ways; None where it has none."""
+    if not isinstance(entry, dict):
+        return None
+    label, scorer = entry.get("label"), entry.get("scorer")
+    return label if isinstance(label, str) else default_label(scorer) if isinstance(scorer, str) else None
+
+
 class ScorerEntry(Model):
     """What every entry may have; a scorer's own options are fields of the classes made from this one."""
 
@@ -38,7 +51,7 @@ class ScorerEntry(Model):
     label: Annotated[
         Name,
         Field(
-            default_factory=lambda fields: fields["scorer"].rpartition(":")[2],
+            default_factory=lambda fields: default_label(fields["scorer"]),
             description="name in tables and files; default: the scorer's name",
         ),
     ]

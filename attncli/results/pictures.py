@@ -1,7 +1,10 @@
 """A single picture as a file: outside of run folders, and never in the place of another by accident."""
 
+import errno
+import itertools
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from attncli.errors import InputError
@@ -14,31 +17,47 @@ def picture_path(name: str, out: Path | None, overwrite: bool) -> Path:
     Raises:
         InputError: `out` is there already, or it cannot be written.
     """
-    if out is None:
-        place, number = OUTPUTS / "heatmaps" / f"{name}.png", 1
-        while place.exists():
-            number += 1
-            place = place.with_name(f"{name}-{number}.png")
-    elif out.exists() and (out.is_dir() or not overwrite):
-        raise InputError.of(f'got "{out}", which exists; expected a new file; --overwrite replaces it', where="--out")
-    else:
-        place = out
-    above = next(folder for folder in place.absolute().parents if folder.exists())
-    if not above.is_dir() or not os.access(above, os.W_OK):
-        raise InputError.of(f'got "{place}"; cannot write in "{above.name}"; expected a writable folder', where="--out")
+    place = out or OUTPUTS / "heatmaps" / f"{name}.png"
+    with writing(place):
+        if out is None:
+            place = _free(place)
+        elif out.exists() and (out.is_dir() or not overwrite):
+            message = f'got "{out}", which exists; expected a new file; --overwrite replaces it'
+            raise InputError.of(message, where="--out")
+        above = next(folder for folder in place.absolute().parents if folder.exists())
+        if not above.is_dir():
+            raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
     return place
+
+
+def _free(place: Path) -> Path:
+    numbered = (place.with_stem(f"{place.stem}-{number}") for number in itertools.count(2))
+    return next(candidate for candidate in itertools.chain([place], numbered) if not candidate.exists())
 
 
 def save_picture(place: Path, draw: Callable[[Path], None]) -> None:
     """Draw beside the place and rename, so that a picture is there whole or not at all."""
-    made = [folder for folder in place.absolute().parents if not folder.exists()]
-    place.parent.mkdir(parents=True, exist_ok=True)
-    unfinished = place.with_name(f".{os.getpid()}.{place.name}")  # the same ending, which says the kind of picture
+    made: list[Path] = []
+    unfinished = place.with_name(f".{os.getpid()}{place.suffix}")  # the ending says the kind of picture
     try:
-        draw(unfinished)
-        unfinished.replace(place)
+        with writing(place):
+            made = [folder for folder in place.absolute().parents if not folder.exists()]
+            place.parent.mkdir(parents=True, exist_ok=True)
+            draw(unfinished)
+            unfinished.replace(place)
     except BaseException:
-        unfinished.unlink(missing_ok=True)
-        for folder in made:
-            folder.rmdir()
+        with suppress(OSError):
+            unfinished.unlink(missing_ok=True)
+            for folder in made:
+                folder.rmdir()
         raise
+
+
+@contextmanager
+def writing(place: Path) -> Iterator[None]:
+    """Let the system's refusal of a place name it."""
+    try:
+        yield
+    except OSError as error:
+        message = f'got "{place}"; cannot write there: {error.strerror}; expected a place that can be written'
+        raise InputError.of(message, where="--out") from error

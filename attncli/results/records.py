@@ -2,11 +2,13 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from torch import Tensor
+if TYPE_CHECKING:
+    from torch import Tensor
 
 Record = dict[str, Any]
+TIE = 1e-5  # weights that differ by less, relative to the larger, differ by rounding only
 Names = Sequence[Sequence[str]]  # tokens, one list per batch element
 
 
@@ -23,8 +25,8 @@ class Matrices:
     """One stage of several scorers as (b, n, m) or (b, heads, n, m) matrices by label: what heatmaps are drawn from."""
 
     stage: str
-    tensors: Mapping[str, Tensor]
-    valid: Tensor | None = None  # boolean, broadcastable to every tensor; True = may attend
+    tensors: "Mapping[str, Tensor]"
+    valid: "Tensor | None" = None  # boolean, broadcastable to every tensor; True = may attend
     tokens: Tokens = field(default_factory=Tokens)
     with_dropout: Sequence[str] = ()  # labels whose weights went through dropout before they were used
 
@@ -43,8 +45,8 @@ class ScorerRun:
     formula: str
     scale: float
     parameters: int
-    stages: Mapping[str, Tensor]
-    state: Mapping[str, Tensor]  # its state_dict
+    stages: "Mapping[str, Tensor]"
+    state: "Mapping[str, Tensor]"  # its state_dict
     record: Record
 
 
@@ -56,7 +58,7 @@ class AttentionResult:
     came from files.
     """
 
-    inputs: Mapping[str, Tensor]
+    inputs: "Mapping[str, Tensor]"
     runs: Sequence[ScorerRun]
     comparisons: Sequence[Record]
     tokens: Tokens = field(default_factory=Tokens)

@@ -38,6 +38,16 @@ def new_folder(name: str, out: Path | None, overwrite: bool, started: datetime) 
         folder.clean_up()
 
 
+def check_outputs(name: str) -> None:
+    """Raise an InputError where outputs/<name> cannot become a folder, which can be told before any work."""
+    place = OUTPUTS / name
+    with suppress(OSError):  # what the system does not even let us look at, it refuses in its own words later
+        above = next(folder for folder in (place, *place.absolute().parents) if os.path.lexists(folder))
+        if not above.is_dir():
+            message = f'got a file at "{above}"; expected a folder for the runs; move the file, or use --out'
+            raise InputError.of(message, where=str(place))
+
+
 def absolute(path: Path) -> Path:
     """The absolute path, without `..` at its end, since what stands there is the name of the folder."""
     path = path.absolute()

@@ -63,8 +63,9 @@ def load_matrices(folder: Path, stage: str) -> Matrices:
     """
     path = folder / "tensors.safetensors"
     if not path.is_file():
-        message = f'got "{folder}", which has no {path.name}; expected the folder of an attention run'
-        raise InputError.of(message, where="SOURCE")
+        latest = folder / "latest"
+        cure = f"did you mean `{latest}`?" if latest.is_dir() else "expected the folder of an attention run"
+        raise InputError.of(f'got "{folder}", which has no {path.name}; {cure}', where="SOURCE")
     try:
         with safe_open(path, framework="pt") as file:
             metadata = file.metadata() or {}

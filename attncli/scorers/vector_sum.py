@@ -5,7 +5,7 @@ from attncli.scorers._sizes import require_equal_sizes
 
 
 class VectorSum(nn.Module):
-    """sum_i (q_i + k_i) (D2L's exercise on a sum in place of the dot product)
+    """sum_i (q_i + k_i) (D2L, exercise on a vector sum)
 
     The query adds the same amount to every key's score, so it cancels in the softmax: all rows of weights are equal.
     Needs queries and keys of one size d.

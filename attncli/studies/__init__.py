@@ -1,15 +1,31 @@
-"""The studies: one file each with the options of its YAML (`OPTIONS`) and `run(options, progress) -> result`.
+"""The studies: one file each, with the options of its YAML and what it makes of them.
 
 A study computes; it prints nothing and writes no files. `STUDIES` names the modules without loading them, since all of
 them load torch.
 """
 
 import importlib
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, Protocol, cast
+
+from attncli.studies.progress import Progress
 
 STUDIES = {"attention": "attncli.studies.attention"}
 
 
-def load_study(name: str) -> Any:
-    """The module of a study, with `OPTIONS`, `SCORERS`, `check(options)` and `run(options, progress)`."""
-    return importlib.import_module(STUDIES[name])
+class Study(Protocol):
+    """What the module of a study has."""
+
+    OPTIONS: type[Any]  # the model of its YAML, an Experiment
+    SCORERS: Mapping[str, Any]
+
+    def prepare(self, options: Any, progress: Progress) -> Any:
+        """Check all that can be wrong with the options, and make what `run` needs; with a `device`."""
+
+    def run(self, prepared: Any, progress: Progress) -> Any:
+        """The result: a frozen record with `records`, `comparisons` and `inputs`."""
+
+
+def load_study(name: str) -> Study:
+    """The module of a study."""
+    return cast(Study, importlib.import_module(STUDIES[name]))

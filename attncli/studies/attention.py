@@ -1,18 +1,18 @@
 """The main study: several scorers on the same queries, keys, values and mask, and what differs."""
 
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
 import torch
-from pydantic import Field, model_validator
+from pydantic import Field
 from torch import Tensor, nn
 
-from attncli.config.models import Experiment, problem
-from attncli.config.scorer_entries import EntriesOf, ScorerEntry
+from attncli.config.models import Experiment
+from attncli.config.scorer_entries import EntriesOf, ScorerEntry, label_of
 from attncli.config.tensors import Data, FileTensor, Mask, TokenNames
-from attncli.errors import Collector, InputError, below
+from attncli.errors import Collector, InputError, Problem, below
 from attncli.inputs.build import Inputs, build_inputs
 from attncli.inputs.device import resolve_device
 from attncli.inputs.shapes import Shapes
@@ -39,17 +39,18 @@ class AttentionOptions(Experiment):
     tokens: TokenNames = TokenNames()
     train: bool = False
 
-    @model_validator(mode="after")
-    def _labels_differ(self) -> "AttentionOptions":
-        first: dict[str, int] = {}
-        for index, entry in enumerate(self.scorers):
-            other = first.setdefault(entry.label.casefold(), index)
+    @classmethod
+    def across(cls, data: Mapping[str, Any]) -> list[Problem]:
+        """Labels that clash, case aside: they name tensors and files."""
+        entries = data.get("scorers")
+        problems, first = [], dict[str, int]()
+        for index, entry in enumerate(entries if isinstance(entries, list) else []):
+            label = label_of(entry)
+            other = first.setdefault(label.casefold(), index) if label else index
             if other != index:
-                message = (
-                    f'got "{entry.label}", the label of scorers[{other}] too; labels must differ, also without case'
-                )
-                raise problem(f"{message}; give this entry a `label`", under=["scorers", index, "label"])
-        return self
+                message = f'got "{label}", the label of scorers[{other}] too; labels must differ, also without case'
+                problems.append(Problem(f"{message}; give this entry a `label`", ("scorers", index, "label")))
+        return problems
 
 
 OPTIONS = AttentionOptions  # what `load_study` gives, beside SCORERS, prepare and run
@@ -72,6 +73,7 @@ def prepare(options: AttentionOptions, progress: Progress) -> Prepared:
     Raises:
         InputError: inputs or scorers that do not fit together, or that do not fit into memory.
     """
+    progress.step(0, len(options.scorers), "inputs")
     dtype = getattr(torch, options.dtype)
     collector = Collector()
     device = torch.device("cpu")

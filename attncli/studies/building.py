@@ -11,6 +11,7 @@ from attncli.config.scorer_entries import ParameterFile, ScorerEntry
 from attncli.errors import InputError, Problem, did_you_mean
 from attncli.inputs.files import read_tensors
 from attncli.inputs.seeding import seeded
+from attncli.precision import computing_dtype
 from attncli.scorers import SCORERS
 from attncli.scorers._custom import load_class, raised
 
@@ -19,7 +20,7 @@ def build_scorer(entry: ScorerEntry, query_size: int, key_size: int, seed: int, 
     """The scorer of an entry, on the CPU and in evaluation mode.
 
     Parameters are drawn in float32 from a generator that depends on the seed and the label only, then rounded to
-    `dtype`, which the tensors are stored in.
+    `dtype`, which the tensors are stored in; they are computed with in float32 at least.
 
     Raises:
         InputError: sizes that the scorer refuses, a parameter file that does not fit, a user's own class that fails.
@@ -29,7 +30,7 @@ def build_scorer(entry: ScorerEntry, query_size: int, key_size: int, seed: int, 
     scorer = scorer.to(dtype).eval()
     if entry.parameters is not None:
         _load_parameters(scorer, entry.parameters)
-    return scorer
+    return scorer.to(computing_dtype(dtype))
 
 
 def outline(entry: ScorerEntry, query_size: int, key_size: int) -> nn.Module:

@@ -6,10 +6,9 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
-from attncli.results.records import Record
+from attncli.results.records import TIE, Record
 
 AT_A_TIME = 2**18  # weights that are in float64 at the same time
-TIE = 1e-5  # weights this close, relatively, share the first place
 
 
 def _rows(*matrices: Tensor) -> Iterator[tuple[Tensor, ...]]:

@@ -30,7 +30,7 @@ def run_scorer(
     """
     start = time.perf_counter()
     with seeded(seed, f"forward.{entry.label}", inputs.queries.device):  # the user's own may have dropout inside
-        stages = {"scores": _scores(scorer.train(train), inputs)}
+        stages = {"scores": _scores(scorer.train(train), inputs.queries, inputs.keys)}
     if entry.softcap is not None:
         stages["capped"] = softcap(stages["scores"], entry.softcap)
     stages["weights"] = softmax_over_valid(stages.get("capped", stages["scores"]), inputs.valid, empty_row)
@@ -44,7 +44,8 @@ def run_scorer(
     figures = {"scorer": entry.scorer, "label": entry.label, "parameters": parameters}
     record: Record = figures | _statistics(stages, inputs) | {"seconds": seconds}
     formula, scale = formula_of(type(scorer)), _scale(scorer)
-    state = {name: tensor.cpu() for name, tensor in scorer.state_dict().items()}
+    kept = inputs.queries.dtype  # the parameters were rounded to it when they were made
+    state = {name: t.to("cpu", kept if t.is_floating_point() else t.dtype) for name, t in scorer.state_dict().items()}
     return ScorerRun(entry.label, entry.scorer, formula, scale, parameters, stages, state, record)
 
 
@@ -62,21 +63,23 @@ def _statistics(stages: Mapping[str, Tensor], inputs: Inputs) -> Record:
     return scores | weight_statistics(stages["weights"], empty) | {"empty_rows": int(empty.sum())}
 
 
-def _scores(scorer: nn.Module, inputs: Inputs) -> Tensor:
-    """Raw scores (..., n, m), at least float32, checked, since the scorer may be the user's own."""
-    versions = [tensor._version for tensor in (inputs.queries, inputs.keys)]
+def _scores(scorer: nn.Module, queries: Tensor, keys: Tensor) -> Tensor:
+    """Raw scores (..., n, m), computed in float32 at least, and checked, since the scorer may be the user's own."""
+    queries, keys = at_least_float32(queries, keys)
+    shape = (*queries.shape[:-1], keys.shape[-2])
+    versions = [tensor._version for tensor in (queries, keys)]
     try:
-        scores = scorer(inputs.queries, inputs.keys)
+        scores = scorer(queries, keys)
     except (InputError, MemoryError, torch.OutOfMemoryError):
         raise
     except (Exception, SystemExit) as error:  # a user's own class may raise anything
         raise InputError.of(f"the scorer gave {raised(error)}") from error
-    if not isinstance(scores, Tensor) or tuple(scores.shape) != inputs.scores_shape:
+    if not isinstance(scores, Tensor) or tuple(scores.shape) != shape:
         what = f"shape {list(scores.shape)}" if isinstance(scores, Tensor) else type(scores).__name__
-        raise InputError.of(f"the scorer gave {what}; expected scores of shape {list(inputs.scores_shape)}")
+        raise InputError.of(f"the scorer gave {what}; expected scores of shape {list(shape)}")
     if scores.is_complex():
         raise InputError.of(f"the scorer gave {scores.dtype} scores; expected real numbers")
-    if versions != [tensor._version for tensor in (inputs.queries, inputs.keys)]:
+    if versions != [tensor._version for tensor in (queries, keys)]:
         raise InputError.of("the scorer wrote to its queries or keys, which the others use too; expected new tensors")
     return at_least_float32(scores)[0]
 

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from pydantic import TypeAdapter
 from rich.console import Group, RenderableType
-from rich.table import Table
+from rich.padding import Padding
 from rich.text import Text
 from torch import nn
 
@@ -16,28 +16,35 @@ from attncli.errors import InputError
 
 
 def catalogue(scorers: Mapping[str, type[nn.Module]]) -> RenderableType:
-    """Name, formula with its source, and options of every scorer."""
-    table = Table("scorer", "score and source", "options", box=None, pad_edge=False, padding=(0, 2, 0, 0))
-    for name, scorer in scorers.items():
-        options = ", ".join(f"{option} = {_default(default)}" for option, (_, default) in options_of(scorer).items())
-        table.add_row(Text(name, style="bold"), Text(_doc(scorer)[0]), Text(options or "none"))
-    return table
+    """Formula with its source, options and parameters of every scorer."""
+    return Group(*(line for name, scorer in scorers.items() for line in _entry(name, scorer)))
+
+
+def _entry(name: str, scorer: type[nn.Module]) -> list[RenderableType]:
+    options = ", ".join(f"{option} = {_default(default)}" for option, (_, default) in options_of(scorer).items())
+    facts = [f"options {options}" if options else "no options", _joined(_parameters(scorer))]
+    below = Padding(Text("; ".join(facts), style="dim"), (0, 0, 0, 12), expand=False)
+    return [Text.assemble((f"{name:10}", "bold"), f"  {_formula(scorer)}"), below]
 
 
 def details(name: str, scorer: type[nn.Module]) -> RenderableType:
     """Everything about one scorer: its docstring, its options with types and defaults, its parameters."""
-    first, *rest = _doc(scorer)
-    lines = [Text.assemble((name, "bold"), f": {first}"), *(Text(line) for line in rest), Text()]
+    paragraphs = (inspect.getdoc(scorer) or "").split("\n\n")[1:]
+    lines = [Text.assemble((name, "bold"), f"  {_formula(scorer)}"), Text()]
+    lines += [Text(" ".join(paragraph.split()) + "\n") for paragraph in paragraphs]
     lines += [
-        Text(f"option  {option}: {_type(kind)}; default {_default(default)}")
+        Text(f"option {option}: {_type(kind)}; default {_default(default)}")
         for option, (kind, default) in options_of(scorer).items()
     ]
-    lines += [Text(f"parameter  {line}") for line in _parameters(scorer)] or [Text("no parameters")]
-    return Group(*lines)
+    return Group(*lines, Text(_joined(_parameters(scorer))))
 
 
-def _doc(scorer: type) -> list[str]:
-    return (inspect.getdoc(scorer) or scorer.__name__).splitlines()
+def _joined(parameters: list[str]) -> str:
+    return f"parameters {', '.join(parameters)}" if parameters else "no parameters"
+
+
+def _formula(scorer: type) -> str:
+    return (inspect.getdoc(scorer) or scorer.__name__).partition("\n")[0]
 
 
 def _default(default: Any) -> str:

@@ -23,8 +23,10 @@ def significant(value: float, digits: int = 4) -> str:
 
 def statistic(value: float | None) -> str:
     """A number in a column of like numbers: four decimals, an exponent beyond their reach, `-` for none."""
-    if value is None or math.isnan(value):
+    if value is None:
         return MISSING
+    if math.isnan(value):
+        return "nan"
     if value == 0 or 1e-3 <= abs(value) < 1e5 or math.isinf(value):
         return f"{value:.4f}"
     return f"{value:.2e}"

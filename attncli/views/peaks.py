@@ -3,10 +3,10 @@
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from attncli.results.records import TIE
+
 if TYPE_CHECKING:
     from torch import Tensor
-
-TIE = 1e-5  # weights that differ by less, relative to the larger, differ by rounding only
 
 
 @dataclass(frozen=True)

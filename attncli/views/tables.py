@@ -92,7 +92,7 @@ def _output(run: "ScorerRun", index: tuple[int, ...], layout: Layout) -> Iterato
 def _heading(run: "ScorerRun") -> Iterator[Text]:
     facts = [f"scale {numbers.significant(run.scale)}", _counted(run.parameters, "parameter")]
     if "dropped" in run.stages:
-        facts.append("weights before dropout")
+        facts.append("weights before dropout, output after it")
     scorer = "" if run.scorer == run.label else f" ({printable(run.scorer)})"
     yield Text.assemble((printable(run.label), STRONG), f"{scorer}: ", ", ".join(facts))
     yield Text(printable(run.formula))

@@ -133,9 +133,10 @@ def test_a_large_matrix_is_averaged_and_says_so(folder: Path) -> None:
     result = heatmap("large.npy", "--out", "large.png")
     assert (result.exit_code, result.stdout) == (0, "large.png\n")
     assert "3000 × 3000 cells are more than there are pixels" in result.stderr
-    assert "try --scale shared" in result.stderr
+    assert "attncli heatmap --scale shared tells them apart" in result.stderr
 
 
+LONG = f'--out: got "{"x" * 300}.png"; cannot write there: File name too long; expected a place that can be written'
 MISTAKES = {
     "no source": (["nope.yaml"], "nope.yaml: no such file; `attncli init` lists experiments to start from"),
     "near miss": (["smal.yaml"], "smal.yaml: no such file; did you mean `small.yaml`?"),
@@ -163,6 +164,7 @@ MISTAKES = {
     ),
     "vector": (["vector.npy"], 'SOURCE: got "vector.npy", which has no matrix; expected a tensor (..., n, m)'),
     "unknown tensor": (["weights.npz", "--tensor", "b"], '--tensor: got "b"; weights.npz has no such tensor; known: a'),
+    "long name": (["small.yaml", "--out", "x" * 300 + ".png"], LONG),
     "override": (["small.yaml", "--seed", "x"], 'small.yaml: --seed x: seed: got "x"; expected an integer'),
 }
 
@@ -190,3 +192,11 @@ def test_an_existing_file_is_not_replaced_unless_asked(folder: Path) -> None:
 def test_a_place_that_cannot_be_written(folder: Path) -> None:
     assert refused("small.yaml", "--out", "small.yaml/a.png").startswith('--out: got "small.yaml/a.png"; cannot write')
     assert [path.name for path in folder.iterdir()] == ["small.yaml"]
+
+
+def test_weights_of_a_query_without_keys_are_drawn(folder: Path) -> None:
+    change = ["--set", "data.valid_lens=[0, 5]", "--set", "mask.empty_row=uniform"]
+    assert heatmap("small.yaml", "--out", "uniform.svg", *change).exit_code == 0
+    assert titles(folder / "uniform.svg", "0.20", "masked") == ["0.20"]
+    assert heatmap("small.yaml", "--out", "zero.svg", "--set", "data.valid_lens=[0, 5]").exit_code == 0
+    assert titles(folder / "zero.svg", "masked") == ["masked"]

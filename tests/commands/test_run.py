@@ -235,7 +235,8 @@ def test_an_unwritable_place_fails_before_the_work(here: Path, monkeypatch: pyte
     experiment(here / "own.yaml")
     (here / "outputs").touch()
     monkeypatch.setattr(attention, "run", lambda *args: pytest.fail("the work began"))
-    assert "cannot write there: Not a directory" in refusal("run", "own.yaml", "--no-plots")
+    message = 'outputs/own: got a file at "HERE"; expected a folder for the runs; move the file, or use --out'
+    assert refusal("run", "own.yaml", "--no-plots") == message.replace("HERE", str(here / "outputs"))
 
 
 def test_progress_of_long_work_is_on_stderr(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -243,7 +244,7 @@ def test_progress_of_long_work_is_on_stderr(here: Path, monkeypatch: pytest.Monk
     monkeypatch.setattr(progress, "PATIENCE", -1.0)
     result = attncli("run", "own.yaml", "--no-plots")
     lines = result.stderr.splitlines()
-    assert lines[:2] == ["own: dot (0 of 2 done)", "own: gaussian (1 of 2 done)"]
+    assert lines[:2] == ["own: inputs (0 of 2 done)", "own: dot (0 of 2 done)"]
     assert attncli("run", "own.yaml", "--no-plots", "--quiet").stderr == ""
 
 

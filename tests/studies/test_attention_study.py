@@ -172,7 +172,7 @@ class Steps(Notes):
 def test_steps_are_told() -> None:
     progress = Steps()
     result_of(data=DATA, scorers=DROPOUT, progress=progress)
-    assert progress.steps == [(0, 3, "dot"), (1, 3, "same"), (2, 3, "general"), (3, 3, "comparisons")]
+    assert progress.steps == [(0, 3, "inputs"), (0, 3, "dot"), (1, 3, "same"), (2, 3, "general"), (3, 3, "comparisons")]
     assert progress.notes == []
 
 

@@ -25,6 +25,11 @@ class Base(nn.Module):
         super().__init__()
 
 
+class Plain(Base):
+    def forward(self, queries, keys):
+        return queries @ keys.mT
+
+
 class Powered(Base):
     """(q . k)^power, a kernel of one's own
 
@@ -216,3 +221,10 @@ def test_all_that_cannot_be_made_are_told() -> None:
         f"scorers[1]: {NEVER}",
         "scorers[2]: got queries of size 4; expected 5",
     ]
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_scores_are_computed_in_float32_whatever_the_storage(dtype: str) -> None:
+    own = [{"scorer": "mine:Plain"}, {"scorer": "dot"}]
+    mine, dot = result_of(data=DATA, scorers=own, dtype=dtype).runs
+    torch.testing.assert_close(mine.stages["scores"], dot.stages["scores"], rtol=0, atol=0)

@@ -161,11 +161,15 @@ def test_infinities_lie_beyond_the_ends() -> None:
 def test_values_beyond_the_unit_scale_are_told() -> None:
     heat = heatmap(torch.tensor([[-0.25, 1.5]]))
     assert len(artists(heat.figure, "colour-bar-above")) == len(artists(heat.figure, "colour-bar-below")) == 1
-    assert heat.notes == ("values from -0.25 to 1.5 go beyond the scale 0..1: --scale shared shows them all",)
+    assert heat.notes == (
+        "values from -0.25 to 1.5 go beyond the scale 0..1; attncli heatmap --scale shared shows them all",
+    )
     above = heatmap(torch.tensor([[0.25, 1.5]]))
     assert artists(above.figure, "colour-bar-above")
     assert not artists(above.figure, "colour-bar-below")
-    assert above.notes == ("values from 0.25 to 1.5 go beyond the scale 0..1: --scale shared shows them all",)
+    assert above.notes == (
+        "values from 0.25 to 1.5 go beyond the scale 0..1; attncli heatmap --scale shared shows them all",
+    )
     rounded = heatmap(torch.tensor([[0.0, 1.0000001]]))
     assert rounded.notes == ()
     assert not artists(rounded.figure, "colour-bar-above")
@@ -173,7 +177,7 @@ def test_values_beyond_the_unit_scale_are_told() -> None:
 
 def test_pale_weights_are_told() -> None:
     assert heatmap(torch.full((2, 30, 30), 1 / 30)).notes == (
-        "the largest value shown is 0.033, pale on the scale 0..1: try --scale shared",
+        "the largest value shown is 0.033, pale on the scale 0..1; attncli heatmap --scale shared tells them apart",
     )
     assert heatmap(torch.full((2, 30, 30), 1 / 30), style=HeatmapStyle(scale="shared")).notes == ()
     assert heatmap(weights(2, 10, 10)).notes == ()

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from matplotlib.figure import Figure
 from torch import Tensor
 
-from attncli.attention import valid_mask
+from attncli.attention import masked_softmax, valid_mask
 from attncli.errors import InputError
 from attncli.results.records import Matrices, Tokens
 from attncli.views.heatmaps import HeatmapStyle, heatmap_figure
@@ -129,7 +129,7 @@ def test_panels_beyond_the_most_are_left_out_with_a_note() -> None:
     assert len(panels(heat.figure)) == 16
     assert heat.notes == (
         "16 of 40 panels are shown, up to b, batch element 1, head 3; "
-        "select labels, batch elements or heads to see others",
+        "attncli heatmap with --scorer, --batch or --head draws others",
     )
     assert heatmap(weights(8, 2, 2), weights(8, 2, 2), most_panels=16).notes == ()
 
@@ -237,7 +237,8 @@ def test_titles_wider_than_their_panels_have_room() -> None:
 
 
 def test_legend_and_footnote_wider_than_the_panels_have_room() -> None:
-    heat = heatmap(weights(1, 4000, 1), valid=valid_mask((1, 4000, 1), [[0] * 1000 + [1] * 3000]))
+    lengths = [[0] * 1000 + [1] * 3000]
+    heat = heatmap(masked_softmax(torch.zeros(1, 4000, 1), lengths), valid=valid_mask((1, 4000, 1), lengths))
     assert words(heat.figure, "legend") == ["masked"]
     assert words(heat.figure, "footnote") == ["each pixel is the mean of about 4 × 1 cells"]
     check_texts(heat.figure)

@@ -43,7 +43,7 @@ def test_significant(value: float, text: str) -> None:
     ("value", "text"),
     [
         (None, "-"),
-        (math.nan, "-"),
+        (math.nan, "nan"),
         (0.0, "0.0000"),
         (-0.0123, "-0.0123"),
         (1.38629, "1.3863"),

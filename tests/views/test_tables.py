@@ -89,7 +89,7 @@ def test_dropout_says_which_weights_are_shown() -> None:
     weights = random_weights(1, 1, 2)
     run = run_of(weights, stages={"weights": weights, "dropped": weights * 0})
     text = shown(result_of(run))
-    assert "dot: scale 1, no parameters, weights before dropout\n" in text
+    assert "dot: scale 1, no parameters, weights before dropout, output after it\n" in text
     check_grid(grids(text)["dot"], weights[0])
 
 

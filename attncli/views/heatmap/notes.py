@@ -9,6 +9,7 @@ from attncli.views.heatmap.drawing import Picture
 from attncli.views.heatmap.frames import Frame
 from attncli.views.heatmap.panels import Selection
 
+SHARED = "attncli heatmap --scale shared"
 PALE = 0.05  # weights below this cannot be told apart on the scale from 0 to 1
 
 
@@ -41,7 +42,7 @@ def _left_out(selection: Selection) -> str:
     count = len(selection.panels)
     batch, head = selection.places[-1]
     last = f"{selection.labels[-1]}, batch element {batch}, head {head}"
-    hint = "select labels, batch elements or heads to see others"
+    hint = "attncli heatmap with --scorer, --batch or --head draws others"
     return f"{count} of {count + selection.left_out} panels are shown, up to {last}; {hint}"
 
 
@@ -77,9 +78,9 @@ def _outside(picture: Picture) -> list[str]:
         return notes
     ends, low, high = picture.ends[0], finite.min(), finite.max()
     if ends.below or ends.above:
-        notes.append(f"values from {low:.3g} to {high:.3g} go beyond the scale 0..1: --scale shared shows them all")
+        notes.append(f"values from {low:.3g} to {high:.3g} go beyond the scale 0..1; {SHARED} shows them all")
     elif high < PALE:
-        notes.append(f"the largest value shown is {high:.2g}, pale on the scale 0..1: try --scale shared")
+        notes.append(f"the largest value shown is {high:.2g}, pale on the scale 0..1; {SHARED} tells them apart")
     return notes
 
 

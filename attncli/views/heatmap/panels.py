@@ -99,11 +99,15 @@ def _panel(matrices: Matrices, label: str, place: Place) -> Panel:
     batch, head = place
     axes = np.unravel_index(head, tensor.shape[1:-2]) if tensor.ndim > 3 else ()
     index = (batch, *map(int, axes))[: tensor.ndim - 2]
+    values = _matrix(tensor, index)
     valid = None if matrices.valid is None else _matrix(matrices.valid.expand(tensor.shape), index)
+    if valid is not None and matrices.stage in ("weights", "dropped"):
+        empty = ~valid.any(-1, keepdim=True)  # a query without any valid key: what weights it has are worth seeing
+        valid = valid | (empty & (values != 0))
     words = [f"batch {batch}"] * (batches > 1) + [f"head {head}"] * (heads > 1)
     queries = _names("query", matrices.tokens.queries, batch, n)
     keys = _names("key", matrices.tokens.keys, batch, m)
-    return Panel(printable(label), ", ".join(words), _matrix(tensor, index), valid, queries, keys)
+    return Panel(printable(label), ", ".join(words), values, valid, queries, keys)
 
 
 def _matrix(tensor: Tensor, index: tuple[int, ...]) -> Tensor:
