@@ -1,7 +1,10 @@
 """The command line: its table of contents, and the one place where errors are shown."""
 
+import errno
 import os
+import signal
 import sys
+import threading
 from typing import Annotated, Any
 
 import typer
@@ -35,6 +38,11 @@ class Cli(TyperGroup):
         except KeyboardInterrupt:
             typer.echo("interrupted; no unfinished run folder is left", err=True)
             raise typer.Exit(INTERRUPTED) from None
+        except OSError as error:
+            if error.errno != errno.ENOSPC:
+                raise
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            _fail(f"the output cannot be written: {error.strerror}")
 
 
 def _fail(error: object) -> None:
@@ -52,6 +60,11 @@ app = typer.Typer(
 )
 
 
+def _terminate(number: int, frame: object) -> None:
+    """End as after an error, so that no unfinished run folder is left."""
+    sys.exit(128 + number)
+
+
 def _version(wanted: bool) -> None:
     if wanted:
         typer.echo(f"attncli {__version__}")
@@ -65,6 +78,8 @@ def main(
     ] = False,
 ) -> None:
     """A laboratory for attention scoring functions: same tensors, same mask, what differs?"""
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGTERM, _terminate)
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="replace")  # a token that the terminal cannot show must not end a run

@@ -46,7 +46,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     monkeypatch.setattr(memory, "available_memory", lambda device: 2**30)
     for name in ("folder/notes.txt", "old/config.yaml", "old/results.json"):
         (tmp_path / name).parent.mkdir(exist_ok=True)
-        (tmp_path / name).touch()
+        (tmp_path / name).write_text('{"attncli": "1", "files": ["config.yaml", "results.json"]}')
     (tmp_path / "link").symlink_to("folder")
     for name, text in MODULES.items():
         (tmp_path / f"{name}.py").write_text(text)

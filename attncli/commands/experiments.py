@@ -114,6 +114,8 @@ def run_experiment(experiment: Loaded, out: Path | None, overwrite: bool, *, pic
 def config_of(options: Any) -> dict[str, Any]:
     """The options as YAML data, everything that was left out written down."""
     data = options.model_dump(mode="json", by_alias=True, exclude_none=True, serialize_as_any=True)
+    for entry, written in zip(options.scorers, data["scorers"], strict=True):
+        written |= {name: value for name, value in entry.options.items() if value is None}  # which is a value there
     return {"study": options.study, **data}
 
 

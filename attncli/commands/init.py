@@ -30,10 +30,11 @@ def init(name: Name = None, out: Out = Path()) -> None:
         cure = did_you_mean(name, builtin_names())
         raise InputError.of(f'got "{name}"; unknown experiment; {cure}', where="attncli init")
     copies = {source: out / source.name for source in files_of(name)}
-    taken = [copy for copy in copies.values() if copy.exists()]
-    if taken:
-        raise InputError.of("the file is there already and is not replaced; move it or use --out", where=str(taken[0]))
     try:
+        taken = [copy for copy in copies.values() if copy.exists()]
+        if taken:
+            message = "the file is there already and is not replaced; move it or use --out"
+            raise InputError.of(message, where=str(taken[0]))
         out.mkdir(parents=True, exist_ok=True)
         for source, copy in copies.items():
             shutil.copyfile(source, copy)

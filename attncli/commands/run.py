@@ -1,5 +1,8 @@
 """`attncli run`: experiments of any study, from YAML files to tables, pictures and run folders."""
 
+import json as stdjson
+import sys
+
 from attncli.commands.options import (
     Configs,
     Device,
@@ -50,4 +53,7 @@ def run(
     if json:
         from attncli.results.saving import to_json
 
-        print(to_json(contents[0] if len(contents) == 1 else contents), end="")  # noqa: T201 - what --json is for
+        text = to_json(contents[0] if len(contents) == 1 else contents)
+        if (sys.stdout.encoding or "").lower().replace("-", "") != "utf8":
+            text = "".join(c if c.isascii() else stdjson.dumps(c)[1:-1] for c in text)  # JSON's own way to say them
+        print(text, end="")  # noqa: T201 - what --json is for

@@ -38,6 +38,10 @@ def load_source(
     """
     if source is None:
         source = builtin_path("d2l")
+    try:
+        source.exists()
+    except OSError as error:
+        raise InputError.of(f"cannot be read: {error.strerror}", where="SOURCE") from error
     is_config = source.suffix.lower() in YAML and not source.is_dir()
     if overrides and not is_config:
         raise InputError.of("only a config can be changed; expected a YAML file as SOURCE", where=overrides[0].text)

@@ -127,7 +127,23 @@ class EntriesOf:
             model = entry_model(entry["scorer"], self.load(entry["scorer"]))
         except errors.InputError as error:
             raise problem(error.problems[0].message, under=["scorer"]) from error
-        return model.model_validate(entry, context=info.context)
+        validated = model.model_validate(entry, context=info.context)
+        for name in validated.options:
+            _require_yaml(validated, name)
+        return validated
+
+
+def _require_yaml(entry: ScorerEntry, option: str) -> None:
+    """Refuse an option whose value config.yaml cannot hold, so that every run can be run again."""
+    value = entry.options[option]
+    try:
+        again = entry.model_dump(mode="json", include={option})[option]
+        same = type(again) is type(value) and bool(again == value)
+    except Exception:  # the value is of a class of the user's own, and may do anything
+        same = False
+    if not same:
+        expected = f"got {type(value).__name__}, which YAML cannot hold; expected numbers, text, lists or mappings"
+        raise problem(expected, under=[option])
 
 
 def explain_scorer(entry: Any, known: list[str]) -> tuple[errors.Path, str]:

@@ -9,12 +9,15 @@ from attncli import errors
 from attncli.config.models import FileName, Model, known_words, problem
 from attncli.config.nested import nested_lengths, nested_numbers, nested_words
 
+MOST_AXES = 16  # a bound far above any use and below what torch and NumPy can take
 TENSOR = "expected {shape: [...], fill: ...}, {file: ...} or nested lists of numbers"
 
 
 def _sizes(shape: list[int]) -> list[int]:
     if any(size < 1 for size in shape):
         raise problem("sizes must be at least 1")
+    if len(shape) > MOST_AXES:
+        raise problem(f"expected at most {MOST_AXES} sizes")
     if len(shape) < 2:
         raise problem("expected at least two sizes: rows, features")
     return shape

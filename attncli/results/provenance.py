@@ -20,7 +20,7 @@ def provenance(study: str, name: str, seed: int, device: torch.device, started: 
         "name": name,
         "seed": seed,
         "created": started.isoformat(timespec="seconds"),
-        "command": shlex.join(["attncli", *sys.argv[1:]]),
+        "command": _printable(shlex.join(["attncli", *sys.argv[1:]])),
         "environment": {
             "python": platform.python_version(),
             "torch": torch.__version__,
@@ -31,3 +31,8 @@ def provenance(study: str, name: str, seed: int, device: torch.device, started: 
             "threads": torch.get_num_threads(),
         },
     }
+
+
+def _printable(command: str) -> str:
+    """A command line as text, also where the name of a file in it is not UTF-8."""
+    return command.encode("utf-8", "surrogateescape").decode("utf-8", "replace")

@@ -18,6 +18,14 @@ class Dumper(yaml.SafeDumper):
     def ignore_aliases(self, data: Any) -> bool:
         return True
 
+    def represent_str(self, data: str) -> yaml.ScalarNode:
+        """Escapes what cannot be seen: some of it YAML reads as the end of a line."""
+        style = None if data.isprintable() else '"'
+        return self.represent_scalar("tag:yaml.org,2002:str", data, style=style)
+
+
+Dumper.add_representer(str, Dumper.represent_str)
+
 
 for _first, _resolvers in Loader.yaml_implicit_resolvers.items():
     for _tag, _pattern in _resolvers:

@@ -2,6 +2,7 @@
 
 import errno
 import itertools
+import json
 import os
 import shutil
 from collections.abc import Callable, Iterator
@@ -12,7 +13,6 @@ from pathlib import Path
 from attncli.errors import InputError
 
 OUTPUTS = Path("outputs")
-MARKS = ("config.yaml", "results.json")  # what tells a run folder from any other
 
 
 @contextmanager
@@ -73,10 +73,20 @@ def _check_place(place: Path, out: Path, overwrite: bool) -> None:
         raise _refused(out, "which is in use and cannot be replaced as a whole; expected a new folder inside it")
     if not any(place.iterdir()):
         return
-    if not all((place / mark).is_file() for mark in MARKS):
-        raise _refused(out, "which has files that are not a run; expected a new or empty one")
+    strange = sorted({path.name for path in place.iterdir()} - _files_of_run(place))
+    if strange:
+        raise _refused(out, f'which has "{strange[0]}", not the file of a run; expected a new or empty folder')
     if not overwrite:
         raise _refused(out, "which holds a run; expected a new or empty folder; --overwrite replaces this run")
+
+
+def _files_of_run(folder: Path) -> set[str]:
+    """The files that a run says it has written; none where the folder holds no run."""
+    try:
+        content = json.loads((folder / "results.json").read_text(encoding="utf-8"))
+        return set(content["files"]) if "attncli" in content else set()
+    except (OSError, ValueError, LookupError, TypeError):
+        return set()
 
 
 def _is_free(place: Path, overwrite: bool) -> bool:
@@ -110,8 +120,9 @@ class Folder:
     def _make_missing(self, path: Path) -> None:
         missing = [folder for folder in (path, *path.parents) if not folder.exists()]
         for folder in reversed(missing):
-            folder.mkdir()
-            self._made.append(folder)
+            with suppress(FileExistsError):  # another run was faster
+                folder.mkdir()
+                self._made.append(folder)
 
     def _make_partial(self) -> Path:
         for number in itertools.count():  # a run that was killed may have left its folder behind

@@ -21,7 +21,8 @@ def save_tensors(path: Path, result: AttentionResult) -> None:
     for run in result.runs:
         tensors |= {f"{run.label}/{stage}": tensor for stage, tensor in run.stages.items()}
     tokens = {"queries": result.tokens.queries, "keys": result.tokens.keys}
-    metadata = {"labels": json.dumps([run.label for run in result.runs]), "tokens": json.dumps(tokens)}
+    about = {"labels": [run.label for run in result.runs], "tokens": tokens}
+    metadata = {"attncli": json.dumps(about)}  # one key, since the library keeps no order of several
     _save(path, tensors, metadata)
 
 
@@ -68,16 +69,22 @@ def load_matrices(folder: Path, stage: str) -> Matrices:
         raise InputError.of(f'got "{folder}", which has no {path.name}; {cure}', where="SOURCE")
     try:
         with safe_open(path, framework="pt") as file:
-            metadata = file.metadata() or {}
-            labels = json.loads(metadata.get("labels", "[]"))
-            tokens = json.loads(metadata.get("tokens", "{}"))
+            about = json.loads((file.metadata() or {}).get("attncli", "{}"))
             names = set(file.keys())
+            labels = about.get("labels") or sorted(
+                name.rpartition("/")[0] for name in names if name.endswith("/weights")
+            )
             tensors = {label: file.get_tensor(f"{label}/{stage}") for label in labels if f"{label}/{stage}" in names}
             valid = file.get_tensor("valid") if "valid" in names else None
-    except Exception as error:  # safetensors raises its own kinds for a broken file
-        raise InputError.of(f'got "{path}", which cannot be read: {error}', where="SOURCE") from error
+            tokens = Tokens(**about.get("tokens", {}))
+            if valid is not None:
+                valid = valid.bool()
+                _ = [valid.expand(tensor.shape) for tensor in tensors.values()]
+    except Exception as error:  # safetensors raises its own kinds for a broken file, and what it holds may be anything
+        reason = " ".join(str(error).split())
+        raise InputError.of(f'got "{path}", which is not what a run has written: {reason}', where="SOURCE") from error
     if not tensors:
         there = sorted({name.rpartition("/")[2] for name in names if "/" in name} & set(STAGES))
         raise InputError.of(f'got "{stage}"; {folder} has no such stage; {did_you_mean(stage, there)}', where="--stage")
     with_dropout = [label for label in labels if f"{label}/dropped" in names]
-    return Matrices(stage, tensors, valid, Tokens(tokens.get("queries"), tokens.get("keys")), with_dropout)
+    return Matrices(stage, tensors, valid, tokens, with_dropout)

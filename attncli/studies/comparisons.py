@@ -54,7 +54,7 @@ def score_statistics(scores: Tensor, valid: Tensor) -> Record:
         deviations = (chunk - new_mean).masked_fill(blocked, 0.0)
         # Chan, Golub and LeVeque 1983: merging the moments of two sets without cancellation.
         difference = new_mean - mean
-        squares += float(deviations.square().sum()) + difference**2 * count * new / (count + new)
+        squares += float(deviations.square().sum()) + difference * difference * count * new / (count + new)
         mean += difference * new / (count + new)
         count += new
     if count == 0:
@@ -70,7 +70,7 @@ def compare(a: Tensor, b: Tensor, empty: Tensor, output_a: Tensor, output_b: Ten
     first place; `max_abs_difference` the largest over all cells; `output_difference` the relative L2 distance
     |output_a - output_b| / |output_a|, None where that is x / 0.
     """
-    rows, bits, agreed, largest = 0, 0.0, 0, 0.0
+    rows, bits, agreed, largest = 0, 0.0, 0.0, 0.0
     for (p, without), (q, _) in zip(_with_empty(a, empty), _with_empty(b, empty), strict=True):
         p, q = p[~without], q[~without]
         if len(p) == 0:
@@ -81,6 +81,7 @@ def compare(a: Tensor, b: Tensor, empty: Tensor, output_a: Tensor, output_b: Ten
         agreed += int(((p >= p.amax(-1, True) * (1 - TIE)) & (q >= q.amax(-1, True) * (1 - TIE))).any(-1).sum())
         furthest = float((p - q).abs().max())
         largest = furthest if math.isnan(furthest) else max(largest, furthest)
+        agreed = agreed if math.isfinite(furthest) else math.nan
     return {
         "js_divergence": bits / rows if rows else None,
         "top1_agreement": agreed / rows if rows else None,

@@ -81,7 +81,7 @@ def _scores(scorer: nn.Module, queries: Tensor, keys: Tensor) -> Tensor:
         raise InputError.of(f"the scorer gave {scores.dtype} scores; expected real numbers")
     if versions != [tensor._version for tensor in (queries, keys)]:
         raise InputError.of("the scorer wrote to its queries or keys, which the others use too; expected new tensors")
-    return at_least_float32(scores)[0]
+    return at_least_float32(scores.detach())[0]
 
 
 def formula_of(scorer: type) -> str:

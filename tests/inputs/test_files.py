@@ -236,3 +236,11 @@ def test_a_name_where_there_are_none(tmp_path: Path, name: str) -> None:
     with pytest.raises(InputError) as caught:
         read_tensor(tmp_path / name, "queries")
     assert str(caught.value) == f'tensor: got "queries"; "{name}" holds one tensor without a name; leave tensor out'
+
+
+@pytest.mark.parametrize("length", [640, 896, 1152, 1408])
+def test_safetensors_whose_header_length_begins_like_a_pickle(length: int, tmp_path: Path) -> None:
+    header = b'{"a":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}}'.ljust(length)
+    path = tmp_path / "a.safetensors"
+    path.write_bytes(length.to_bytes(8, "little") + header + bytes(4))
+    assert read_tensor(path).tolist() == [0.0]

@@ -1,6 +1,7 @@
 """A run folder appears complete or not at all, and never in the place of something else."""
 
 import errno
+import json
 import os
 from collections.abc import Callable, Iterator
 from datetime import datetime
@@ -14,6 +15,7 @@ from tests.cli import names_in
 
 STARTED = datetime(2024, 2, 29, 23, 59, 58)
 STAMP = "2024-02-29T23-59-58"
+FILES = ["config.yaml", "results.json", "weights.csv"]
 
 
 @pytest.fixture(autouse=True)
@@ -25,8 +27,9 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def write_run(out: Path | None = None, *, name: str = "d2l", text: str = "", overwrite: bool = False) -> Path:
     """What a run does, with files of a run in it."""
     with new_folder(name, out, overwrite, STARTED) as folder:
-        for mark in ("config.yaml", "results.json", "weights.csv"):
-            (folder.path / mark).write_text(text)
+        for name in ("config.yaml", "weights.csv"):
+            (folder.path / name).write_text(text)
+        (folder.path / "results.json").write_text(json.dumps({"attncli": "0", "files": FILES}))
     return folder.place
 
 
@@ -178,22 +181,43 @@ def test_out_that_is_new_or_empty(out: str, here: Path) -> None:
 
 
 @pytest.mark.parametrize("overwrite", [False, True])
-def test_out_with_other_files(overwrite: bool, here: Path) -> None:
+@pytest.mark.parametrize(
+    "results",
+    [
+        None,
+        "",
+        "[1]",
+        "{}",
+        '{"files": ["mine.txt"]}',
+        '{"attncli": "0"}',
+        '{"attncli": "0", "files": ["results.json"]}',
+    ],
+)
+def test_out_with_other_files(overwrite: bool, results: str | None, here: Path) -> None:
     (here / "mine").mkdir()
-    (here / "mine" / "config.yaml").write_text("not of a run alone")
-    expected = 'got "mine", which has files that are not a run; expected a new or empty one'
+    (here / "mine" / "mine.txt").write_text("mine")
+    if results is not None:
+        (here / "mine" / "results.json").write_text(results)
+    expected = 'got "mine", which has "mine.txt", not the file of a run; expected a new or empty folder'
     assert refused(Path("mine"), overwrite) == f"--out: {expected}"
-    assert names_in(here) == ["mine", "mine/config.yaml"]
+    assert (here / "mine" / "mine.txt").read_text() == "mine"
 
 
 def test_out_with_a_run(here: Path) -> None:
     write_run(Path("run"), text="old")
-    (here / "run" / "notes.txt").write_text("")
     expected = 'got "run", which holds a run; expected a new or empty folder; --overwrite replaces this run'
     assert refused(Path("run")) == f"--out: {expected}"
     write_run(Path("run"), text="new", overwrite=True)
-    assert names_in(here) == ["run", "run/config.yaml", "run/results.json", "run/weights.csv"]
+    assert names_in(here) == ["run", *(f"run/{name}" for name in FILES)]
     assert (here / "run" / "config.yaml").read_text() == "new"
+
+
+def test_out_with_a_run_and_notes_of_the_user(here: Path) -> None:
+    write_run(Path("run"), text="old")
+    (here / "run" / "notes.txt").write_text("")
+    expected = 'got "run", which has "notes.txt", not the file of a run; expected a new or empty folder'
+    assert refused(Path("run"), True) == f"--out: {expected}"
+    assert (here / "run" / "config.yaml").read_text() == "old"
 
 
 def test_a_failing_run_replaces_nothing(here: Path) -> None:

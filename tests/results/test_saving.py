@@ -165,7 +165,7 @@ def test_matrices_are_read_back(folder: Path, result: AttentionResult) -> None:
     ("content", "problem"),
     [
         (None, 'SOURCE: got "{folder}", which has no tensors.safetensors; expected the folder of an attention run'),
-        (b"x", 'SOURCE: got "{folder}/tensors.safetensors", which cannot be read: '),
+        (b"x", 'SOURCE: got "{folder}/tensors.safetensors", which is not what a run has written: '),
     ],
 )
 def test_folders_that_cannot_be_read(content: bytes | None, problem: str, tmp_path: Path) -> None:
@@ -276,5 +276,5 @@ def test_pictures_are_drawn_into_the_folder(tmp_path: Path) -> None:
 def test_metadata_names_labels_and_tokens(folder: Path) -> None:
     with safe_open(folder / "tensors.safetensors", framework="pt") as file:
         metadata = file.metadata()
-    assert json.loads(metadata["labels"]) == ["additive", "punkt ·"]
-    assert json.loads(metadata["tokens"]) == {"queries": [["a", "b", "c"]] * 2, "keys": None}
+    about = json.loads(metadata["attncli"])
+    assert about == {"labels": ["additive", "punkt ·"], "tokens": {"queries": [["a", "b", "c"]] * 2, "keys": None}}

@@ -9,9 +9,12 @@ from typing import Any
 
 import pytest
 import torch
+from pydantic import ValidationError
 
+from attncli.commands.experiments import config_of
 from attncli.errors import InputError
 from attncli.results.records import ScorerRun
+from attncli.studies.attention import AttentionOptions
 from tests.experiments import result_of
 from tests.studies.slow import DATA
 
@@ -228,3 +231,30 @@ def test_scores_are_computed_in_float32_whatever_the_storage(dtype: str) -> None
     own = [{"scorer": "mine:Plain"}, {"scorer": "dot"}]
     mine, dot = result_of(data=DATA, scorers=own, dtype=dtype).runs
     torch.testing.assert_close(mine.stages["scores"], dot.stages["scores"], rtol=0, atol=0)
+
+
+@pytest.mark.parametrize(
+    ("default", "kind"),
+    [
+        ("(1, 2)", "tuple"),
+        ("float('inf')", "float"),
+        ("torch.tanh", "builtin_function_or_method"),
+        ("torch.float32", "dtype"),
+        ("{1, 2}", "set"),
+        ("b'x'", "bytes"),
+    ],
+)
+def test_an_option_that_config_yaml_cannot_hold(default: str, kind: str) -> None:
+    body = "import torch\nfrom torch import nn\nclass Odd(nn.Module):\n    def __init__(self, q, k, *, o="
+    module = f"odd_{kind}"
+    Path(f"{module}.py").write_text(f"{body}{default}):\n        super().__init__()\n")
+    with pytest.raises(ValidationError, match=f"got {kind}, which YAML cannot hold; expected numbers"):
+        result_of(data=DATA, scorers=[{"scorer": f"{module}:Odd"}])
+    del sys.modules[module]
+
+
+def test_an_option_set_to_nothing_is_written_down() -> None:
+    options = AttentionOptions.model_validate(
+        {"name": "x", "data": DATA, "scorers": [{"scorer": "mine:Powered", "bias": None}]}
+    )
+    assert config_of(options)["scorers"][0]["bias"] is None

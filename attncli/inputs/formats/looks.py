@@ -47,13 +47,13 @@ MAGIC = {
 
 def look_at(head: bytes) -> Look | None:
     """What these first bytes belong to; None where nobody can tell."""
+    if head[8:9] == b"{" and int.from_bytes(head[:8], "little") < 1 << 32:
+        return SAFETENSORS  # first of all: the length that it begins with may look like anything
     for magic, look in MAGIC.items():
         if head.startswith(magic):
             return look
     if head.startswith(b"PK\x03\x04"):
         return look_at_zip(head)
-    if head[8:9] == b"{" and int.from_bytes(head[:8], "little") < 1 << 32:
-        return SAFETENSORS
     if head.lstrip()[:5].lower() in (b"<!doc", b"<html"):
         return WEB_PAGE
     return TEXT if is_text(head) else None
