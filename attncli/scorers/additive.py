@@ -30,8 +30,9 @@ class Additive(nn.Module):
 def tiled_additive(queries: Tensor, keys: Tensor, w_v: Tensor) -> Tensor:
     """w_v . tanh(queries_i + keys_j) for projections (..., n, h) and (..., m, h), in tiles of at most TILE_BYTES.
 
-    The textbook form holds all n x m x h hidden units at once; a tile holds them for a few queries and keys of one
-    batch element, so that memory beside the scores (..., n, m) does not grow with any size.
+    The textbook form holds all n x m x h hidden units of a batch at once; a tile holds them for a few queries and keys
+    of one batch element, or for a few small batch elements, so that memory beside the scores (..., n, m) does not grow
+    with any size.
     """
     leading = (queries[..., 0, 0] + keys[..., 0, 0]).shape  # torch.broadcast_shapes would load sympy
     n, m, h = queries.shape[-2], keys.shape[-2], queries.shape[-1]
@@ -40,12 +41,15 @@ def tiled_additive(queries: Tensor, keys: Tensor, w_v: Tensor) -> Tensor:
     room = max(TILE_BYTES // (h * queries.element_size()), 1)  # query-key pairs a tile may hold
     columns = min(m, room)
     rows = max(room // columns, 1)
-    scores = [
-        torch.cat([torch.cat([_pairs(q, k, w_v) for k in key_rows.split(columns)], -1) for q in query_rows.split(rows)])
-        for query_rows, key_rows in zip(queries, keys, strict=True)
+    together = max(room // (n * m), 1)  # batch elements in one tile, where all their pairs fit
+    tiles = [
+        torch.cat(
+            [torch.cat([_pairs(q, k, w_v) for k in some_keys.split(columns, 1)], 2) for q in some.split(rows, 1)], 1
+        )
+        for some, some_keys in zip(queries.split(together), keys.split(together), strict=True)
     ]
-    return torch.stack(scores).reshape(*leading, n, m)  # ... n m
+    return torch.cat(tiles).reshape(*leading, n, m)  # ... n m
 
 
 def _pairs(queries: Tensor, keys: Tensor, w_v: Tensor) -> Tensor:
-    return (queries[:, None, :] + keys[None, :, :]).tanh_() @ w_v  # n m
+    return (queries[:, :, None, :] + keys[:, None, :, :]).tanh_() @ w_v  # b n m
