@@ -20,6 +20,7 @@ from pydantic_core import CoreSchema
 
 from attncli import errors
 from attncli.config.models import FileName, Model, Name, known_words, problem
+from attncli.errors import Problem
 
 CUSTOM = r"^[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*$"
 
@@ -42,6 +43,18 @@ def label_of(entry: Any) -> str | None:
         return None
     label, scorer = entry.get("label"), entry.get("scorer")
     return label if isinstance(label, str) else default_label(scorer) if isinstance(scorer, str) else None
+
+
+def clashing_labels(entries: Any) -> list[Problem]:
+    """Labels in the YAML of `scorers` that are alike, case aside: they name tensors and files."""
+    problems, first = [], dict[str, int]()
+    for index, entry in enumerate(entries if isinstance(entries, list) else []):
+        label = label_of(entry)
+        other = first.setdefault(label.casefold(), index) if label else index
+        if other != index:
+            message = f'got "{label}", the label of scorers[{other}] too; labels must differ, also without case'
+            problems.append(Problem(f"{message}; give this entry a `label`", ("scorers", index, "label")))
+    return problems
 
 
 class ScorerEntry(Model):

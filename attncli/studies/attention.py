@@ -10,7 +10,7 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from attncli.config.models import Experiment
-from attncli.config.scorer_entries import EntriesOf, ScorerEntry, label_of
+from attncli.config.scorer_entries import EntriesOf, ScorerEntry, clashing_labels
 from attncli.config.tensors import Data, FileTensor, Mask, TokenNames
 from attncli.errors import Collector, InputError, Problem, below
 from attncli.inputs.build import Inputs, build_inputs
@@ -41,16 +41,8 @@ class AttentionOptions(Experiment):
 
     @classmethod
     def across(cls, data: Mapping[str, Any]) -> list[Problem]:
-        """Labels that clash, case aside: they name tensors and files."""
-        entries = data.get("scorers")
-        problems, first = [], dict[str, int]()
-        for index, entry in enumerate(entries if isinstance(entries, list) else []):
-            label = label_of(entry)
-            other = first.setdefault(label.casefold(), index) if label else index
-            if other != index:
-                message = f'got "{label}", the label of scorers[{other}] too; labels must differ, also without case'
-                problems.append(Problem(f"{message}; give this entry a `label`", ("scorers", index, "label")))
-        return problems
+        """Labels that clash."""
+        return clashing_labels(data.get("scorers"))
 
 
 OPTIONS = AttentionOptions  # what `load_study` gives, beside SCORERS, prepare and run
