@@ -15,8 +15,10 @@ from attncli.commands.check import check
 from attncli.commands.heatmap import heatmap
 from attncli.commands.init import init
 from attncli.commands.run import run
+from attncli.commands.saturation import saturation
 from attncli.commands.schema import schema
 from attncli.commands.scorers import scorers
+from attncli.commands.variance import variance
 from attncli.errors import InputError
 
 WRONG_INPUT, INTERRUPTED = 2, 130
@@ -87,6 +89,8 @@ def main(
 
 app.command()(run)
 app.command()(heatmap)
+app.command()(variance)
+app.command()(saturation)
 app.command()(scorers)
 app.command()(check)
 app.command()(init)

@@ -1,4 +1,4 @@
-"""The steps that commands share: load experiments, run one into its folder, show it. Imported inside functions only."""
+"""Steps that commands share: load experiments, check them, run one into its folder. Imported inside functions only."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -6,12 +6,8 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from rich.padding import Padding
-from rich.text import Text
-
-from attncli.commands.console import Terminal
 from attncli.commands.progress import Shown
-from attncli.config.document import Document, read_document
+from attncli.config.document import Document, document_of_flags, read_document
 from attncli.config.loading import study_of, validate
 from attncli.config.overrides import Override
 from attncli.errors import Collector, InputError
@@ -83,6 +79,13 @@ def load_experiment(path: Path, overrides: Sequence[Override]) -> Loaded:
     return Loaded(document, study, validate(document, study.OPTIONS, study.SCORERS))
 
 
+def load_flags(study: str, overrides: Sequence[Override]) -> Loaded:
+    """The experiment that a study's own command describes with its options."""
+    document = document_of_flags(f"attncli {study}", study, overrides)
+    module = load_study(study)
+    return Loaded(document, module, validate(document, module.OPTIONS, module.SCORERS))
+
+
 def check(experiment: Loaded) -> None:
     """Everything that a run would refuse, with its place in the file."""
     try:
@@ -113,26 +116,8 @@ def run_experiment(experiment: Loaded, out: Path | None, overwrite: bool, *, pic
 
 def config_of(options: Any) -> dict[str, Any]:
     """The options as YAML data, everything that was left out written down."""
-    data = options.model_dump(mode="json", by_alias=True, exclude_none=True, serialize_as_any=True)
+    unused = options.unused()
+    data = options.model_dump(mode="json", by_alias=True, exclude_none=True, serialize_as_any=True, exclude=unused)
     for entry, written in zip(options.scorers, data["scorers"], strict=True):
         written |= {name: value for name, value in entry.options.items() if value is None}  # which is a value there
     return {"study": options.study, **data}
-
-
-def show(finished: Finished, full: bool, titled: bool) -> None:
-    """Print the tables, and where everything is; `titled` where several experiments follow each other."""
-    console = Terminal()
-    if titled:
-        console.rule(Text(finished.content["name"]), characters="=")
-    folder = shortest(finished.folder)
-    has_csv = "weights.csv" in finished.content["files"]
-    whole = str(folder / ("weights.csv" if has_csv else "tensors.safetensors"))
-    for table in load_view(finished.study).tables(finished.result, width=console.width, full=full, csv=whole):
-        console.print(table)
-    console.print(f"{folder}/", markup=False, highlight=False, soft_wrap=True)
-    console.print(Padding(Text(" ".join(finished.content["files"])), (0, 0, 0, 2), expand=False))
-
-
-def shortest(path: Path) -> Path:
-    """Relative to the working directory where it is inside."""
-    return path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path

@@ -1,6 +1,6 @@
 """Options that several commands share, under one name and with one help text each."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -12,6 +12,8 @@ from attncli.errors import Collector, InputError
 
 if TYPE_CHECKING:
     from attncli.config.overrides import Override
+
+Flag = str | Path | Sequence[str] | None
 
 Configs = Annotated[list[Path], typer.Argument(metavar="CONFIG", help="YAML files of experiments.")]
 Sets = Annotated[
@@ -54,3 +56,31 @@ def overrides_of(sets: list[str] | None, **shortcuts: str | None) -> "list[Overr
                 overrides.append(override((key,), value, typed(f"--{key}", value)))
     collector.check()
     return overrides
+
+
+def overrides_of_flags(flags: Mapping[str, Flag]) -> "list[Override]":
+    """What options such as --d and --scorer say, by the keys they have in YAML; values are read as YAML, names are not.
+
+    An option that is repeated gives a list.
+    """
+    from attncli.config.overrides import Override, override, typed
+
+    collector = Collector()
+    overrides: list[Override] = []
+    for key, value in flags.items():
+        if value is None or value == []:
+            continue
+        option = f"--{FLAGS.get(key, key).replace('_', '-')}"
+        given = [value] if isinstance(value, str | Path) else list(value)
+        text = " ".join(typed(option, str(each)) for each in given)
+        with collector.under():
+            if key in FLAGS:
+                overrides.append(Override((key,), given if key == "scorers" else str(value), text))
+            else:
+                read = [override((key,), str(each), text).value for each in given]
+                overrides.append(Override((key,), read[0] if len(read) == 1 else read, text))
+    collector.check()
+    return overrides
+
+
+FLAGS = {"scorers": "scorer", "from": "from"}  # the options whose values are names, by their keys in YAML

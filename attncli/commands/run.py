@@ -1,8 +1,5 @@
 """`attncli run`: experiments of any study, from YAML files to tables, pictures and run folders."""
 
-import json as stdjson
-import sys
-
 from attncli.commands.options import (
     Configs,
     Device,
@@ -35,7 +32,8 @@ def run(
 ) -> None:
     """Run experiments: print tables, draw pictures, and keep a run folder of each."""
     with quick_imports():
-        from attncli.commands.experiments import check_out_for, check_places, load_experiments, run_experiment, show
+        from attncli.commands.experiments import check_out_for, check_places, load_experiments
+        from attncli.commands.showing import run_and_show
 
         if not no_plots:
             import attncli.views.heatmaps  # noqa: F401 - matplotlib, which the pictures need anyway
@@ -44,16 +42,4 @@ def run(
     check_out_for(configs, out, overwrite)
     experiments = load_experiments(configs, overrides)
     check_places(experiments, out)
-    contents = []
-    for experiment in experiments:
-        finished = run_experiment(experiment, out, overwrite, pictures=not no_plots, quiet=quiet or json)
-        contents.append(finished.content)
-        if not (quiet or json):
-            show(finished, full, titled=len(experiments) > 1)
-    if json:
-        from attncli.results.saving import to_json
-
-        text = to_json(contents[0] if len(contents) == 1 else contents)
-        if (sys.stdout.encoding or "").lower().replace("-", "") != "utf8":
-            text = "".join(c if c.isascii() else stdjson.dumps(c)[1:-1] for c in text)  # JSON's own way to say them
-        print(text, end="")  # noqa: T201 - what --json is for
+    run_and_show(experiments, out, overwrite, pictures=not no_plots, json=json, quiet=quiet, full=full)

@@ -25,12 +25,13 @@ class Document:
     root: yaml.Node | None
     overrides: Sequence[Override] = ()
     problems: Sequence[Problem] = ()  # found while reading; reported together with those of the content
+    flags_only: bool = False  # there is no file; `path` is the command, for messages
 
     def locate(self, problem: Problem) -> Problem:
         """The problem with `file:line:column`, or with the override that caused it."""
         line, column, depth = position(self.root, problem.path, problem.at_key)
         there = problem.path[:depth]  # a missing key is not, but what it is missing from
-        where = f"{self.path}:{line}:{column}"
+        where = f"{self.path}:{line}:{column}" if not self.flags_only else str(self.path)
         for override in reversed(self.overrides):
             if override.decides(problem.path):
                 return replace(problem, where=f"{self.path}: {override.text}")
@@ -60,6 +61,12 @@ def read_document(path: Path, overrides: Sequence[Override] = ()) -> Document:
     data, refused = apply_overrides(parsed.data, overrides)
     problems = parsed.problems + [replace(problem, where=f"{path}: {problem.where}") for problem in refused]
     return Document(path, data, parsed.root, overrides, problems)
+
+
+def document_of_flags(command: str, study: str, overrides: Sequence[Override]) -> Document:
+    """The experiment that a command such as `attncli variance` describes with its options alone."""
+    data, refused = apply_overrides({"study": study, "name": study}, overrides)
+    return Document(Path(command), data, None, overrides, refused, flags_only=True)
 
 
 def _readable(problem: Problem) -> Problem:

@@ -39,7 +39,7 @@ def validate(document: Document, model: type[Options], scorers: Mapping[str, Any
     Raises:
         InputError: every problem of the document at once, located.
     """
-    data = {"study": "attention", "name": default_name(document), **document.data}
+    data = model.normalised({"study": "attention", "name": default_name(document), **document.data})
     problems = list(document.problems)
     try:
         options = model.model_validate(data, context={"folder": document.path.parent})

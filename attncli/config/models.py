@@ -94,6 +94,15 @@ class Experiment(Model):
     dtype: Annotated[DType, Field(description="in which queries, keys and values are kept")] = "float32"
 
     @classmethod
+    def normalised(cls, data: Mapping[str, Any]) -> dict[str, Any]:
+        """The YAML with its short forms written out."""
+        return dict(data)
+
+    def unused(self) -> set[str]:
+        """Keys that another key makes meaningless, and that a resolved config leaves out."""
+        return set()
+
+    @classmethod
     def across(cls, data: Mapping[str, Any]) -> list[errors.Problem]:
         """Problems that lie between several entries of the YAML, found whatever else is wrong with it."""
         return []

@@ -7,7 +7,7 @@ from typing import Any
 import yaml
 
 from attncli.config.yaml_loader import Loader
-from attncli.results.records import AttentionResult
+from attncli.results.records import AttentionResult, SweepResult
 
 TENSORS, PARAMETERS = "tensors.safetensors", "parameters.safetensors"
 
@@ -39,9 +39,25 @@ def dump_yaml(config: Mapping[str, Any]) -> str:
     )
 
 
-def self_contained(config: Mapping[str, Any], result: AttentionResult) -> dict[str, Any]:
-    """The config of an `attention` run, complete, and with the files it names replaced by those of the run folder."""
+def self_contained(config: Mapping[str, Any], result: AttentionResult | SweepResult) -> dict[str, Any]:
+    """The config of a run, complete, and with the files it names replaced by those of the run folder."""
     resolved = copy.deepcopy(dict(config))
+    if isinstance(result, SweepResult):
+        states = result.states
+        if "from" in resolved:
+            resolved["from"] = TENSORS
+    else:
+        states = {run.label: run.state for run in result.runs}
+        _use_stored_inputs(resolved)
+    for entry in resolved["scorers"]:
+        if "parameters" in entry:
+            names = {name: f"{entry['label']}/{name}" for name in states[entry["label"]]}
+            entry["parameters"] = {"file": PARAMETERS, "names": names}
+    return resolved
+
+
+def _use_stored_inputs(resolved: dict[str, Any]) -> None:
+    """What an attention experiment reads, from the run folder instead."""
     data = resolved["data"]
     stored = [role for role in ("queries", "keys", "values") if _from_file(role, data)]
     data.setdefault("values", _like_keys(data["keys"]))
@@ -50,10 +66,6 @@ def self_contained(config: Mapping[str, Any], result: AttentionResult) -> dict[s
         data["valid_lens"] = {"file": TENSORS, "tensor": "valid_lens"}
     if "file" in resolved["mask"]:
         resolved["mask"] |= {"file": TENSORS, "tensor": "mask"}
-    for entry, run in zip(resolved["scorers"], result.runs, strict=True):
-        if "parameters" in entry:
-            entry["parameters"] = {"file": PARAMETERS, "names": {name: f"{run.label}/{name}" for name in run.state}}
-    return resolved
 
 
 def _from_file(role: str, data: Mapping[str, Any]) -> bool:

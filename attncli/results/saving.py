@@ -1,4 +1,4 @@
-"""What stands in a run folder: config.yaml, results.json, records.csv, and the tensors of the `attention` study."""
+"""What stands in a run folder: config.yaml, results.json, records.csv, and the files of its study."""
 
 import csv
 import hashlib
@@ -12,17 +12,17 @@ import torch
 from torch import Tensor
 
 from attncli.errors import InputError
-from attncli.results.records import AttentionResult, Record
+from attncli.results.records import AttentionResult, Record, SweepResult
 from attncli.results.resolved import dump_yaml, self_contained
+from attncli.results.sweep_files import save_sweep
 from attncli.results.tensors import save_parameters, save_tensors
 from attncli.results.weights_csv import save_weights_csv
 
 Pictures = Mapping[str, Callable[[Path], None]]
+Result = AttentionResult | SweepResult
 
 
-def save_run(
-    folder: Path, result: AttentionResult, config: Mapping[str, Any], provenance: Record, pictures: Pictures
-) -> Record:
+def save_run(folder: Path, result: Result, config: Mapping[str, Any], provenance: Record, pictures: Pictures) -> Record:
     """Write a run into an empty folder; returns the content of results.json.
 
     `pictures` maps file names to functions that draw into the path they are given. results.json comes last and lists
@@ -31,9 +31,10 @@ def save_run(
     try:
         (folder / "config.yaml").write_text(dump_yaml(self_contained(config, result)), encoding="utf-8")
         save_records(folder / "records.csv", result.records)
-        save_tensors(folder / "tensors.safetensors", result)
-        save_parameters(folder / "parameters.safetensors", result)
-        save_weights_csv(folder / "weights.csv", result)
+        if isinstance(result, SweepResult):
+            save_sweep(folder, result)
+        else:
+            _save_attention(folder, result)
         for name, draw in pictures.items():
             draw(folder / name)
         content = content_of(result, provenance, sorted(path.name for path in folder.iterdir()))
@@ -43,7 +44,13 @@ def save_run(
     return content
 
 
-def content_of(result: AttentionResult, provenance: Record, files: Sequence[str]) -> Record:
+def _save_attention(folder: Path, result: AttentionResult) -> None:
+    save_tensors(folder / "tensors.safetensors", result)
+    save_parameters(folder / "parameters.safetensors", result)
+    save_weights_csv(folder / "weights.csv", result)
+
+
+def content_of(result: Result, provenance: Record, files: Sequence[str]) -> Record:
     """The content of results.json. NaN and infinity, which JSON does not have, become null."""
     inputs = {name: fingerprint(tensor) for name, tensor in result.inputs.items()}
     content = {

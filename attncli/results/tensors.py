@@ -23,17 +23,18 @@ def save_tensors(path: Path, result: AttentionResult) -> None:
     tokens = {"queries": result.tokens.queries, "keys": result.tokens.keys}
     about = {"labels": [run.label for run in result.runs], "tokens": tokens}
     metadata = {"attncli": json.dumps(about)}  # one key, since the library keeps no order of several
-    _save(path, tensors, metadata)
+    save_named(path, tensors, metadata)
 
 
 def save_parameters(path: Path, result: AttentionResult) -> None:
     """`<label>/<state_dict name>` of every scorer that has parameters; no file where none has."""
     tensors = {f"{run.label}/{name}": tensor for run in result.runs for name, tensor in run.state.items()}
     if tensors:
-        _save(path, tensors)
+        save_named(path, tensors)
 
 
-def _save(path: Path, tensors: Mapping[str, Tensor], metadata: dict[str, str] | None = None) -> None:
+def save_named(path: Path, tensors: Mapping[str, Tensor], metadata: dict[str, str] | None = None) -> None:
+    """Tensors by name, as a .safetensors file."""
     path.touch()
     mode = path.stat().st_mode  # as the user's umask wants it: the library makes files that only their owner may read
     try:

@@ -42,12 +42,10 @@ def tiled_additive(queries: Tensor, keys: Tensor, w_v: Tensor) -> Tensor:
     columns = min(m, room)
     rows = max(room // columns, 1)
     together = max(room // (n * m), 1)  # batch elements in one tile, where all their pairs fit
-    tiles = [
-        torch.cat(
-            [torch.cat([_pairs(q, k, w_v) for k in some_keys.split(columns, 1)], 2) for q in some.split(rows, 1)], 1
-        )
-        for some, some_keys in zip(queries.split(together), keys.split(together), strict=True)
-    ]
+    tiles = []
+    for some, some_keys in zip(torch.split(queries, together), torch.split(keys, together), strict=True):
+        blocks = [[_pairs(q, k, w_v) for k in torch.split(some_keys, columns, 1)] for q in torch.split(some, rows, 1)]
+        tiles.append(torch.cat([torch.cat(block, 2) for block in blocks], 1))
     return torch.cat(tiles).reshape(*leading, n, m)  # ... n m
 
 

@@ -10,7 +10,11 @@ from typing import Any, Protocol, cast
 
 from attncli.studies.progress import Progress
 
-STUDIES = {"attention": "attncli.studies.attention"}
+STUDIES = {
+    "attention": "attncli.studies.attention",
+    "variance": "attncli.studies.variance",
+    "saturation": "attncli.studies.saturation",
+}
 
 
 class Study(Protocol):

@@ -1,4 +1,4 @@
-"""How much memory the `attention` study will take, known before anything is made."""
+"""How much memory a study will take, known before anything is made."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -45,7 +45,7 @@ def estimate_attention(
     pairs, output = leading * n * m, leading * n * v
     entries = {name: math.prod(shape) for name, shape in shapes.items()}
     parameters = [parameter for scorer in scorers for parameter in scorer.parameters()]
-    width = max((_projected(parameter, q, k) for parameter in parameters), default=0)
+    width = max((projected(parameter, q, k) for parameter in parameters), default=0)
     converted = 0 if dtype == torch.float32 else 4  # parameters are drawn in float32
     # Never at the same time: drawing in float64; scoring and pooling, on copies in the computing dtype.
     drawing = 16 * max(entries.values())
@@ -63,14 +63,14 @@ def estimate_attention(
     )
 
 
-def _projected(parameter: nn.Parameter, q: int, k: int) -> int:
+def projected(parameter: nn.Parameter, q: int, k: int) -> int:
     """Entries of a vector after multiplication by a parameter: what remains of its shape without q or k."""
     shape = list(parameter.shape)
     shape.remove(next((size for size in (q, k) if size in shape), shape[0]))
     return max(shape, default=1)
 
 
-def require_memory(estimate: Estimate, device: torch.device, cure: str) -> None:
+def require_memory(estimate: Estimate, device: torch.device, cure: str, path: Sequence[str | int] = ("data",)) -> None:
     """Refuse what will not fit into the memory of the device.
 
     Raises:
@@ -79,7 +79,7 @@ def require_memory(estimate: Estimate, device: torch.device, cure: str) -> None:
     available = available_memory(device)
     if estimate.total > RESERVE * available:
         needs = f"needs about {estimate}; {in_bytes(available)} of memory is available"
-        raise InputError.of(f"{needs}; {cure}", ["data"])
+        raise InputError.of(f"{needs}; {cure}", path)
 
 
 def available_memory(device: torch.device) -> int:

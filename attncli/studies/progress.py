@@ -1,5 +1,6 @@
 """How a study tells that it gets on, without knowing how that is shown."""
 
+from collections.abc import Callable
 from typing import Protocol
 
 
@@ -21,3 +22,19 @@ class Silent:
 
     def note(self, message: str) -> None:
         """Ignored."""
+
+
+class Counter:
+    """Tells of equal steps, one by one."""
+
+    def __init__(self, total: int, progress: Progress) -> None:
+        self._done, self._total, self._progress = 0, total, progress
+
+    def of(self, what: str) -> Callable[[], None]:
+        """What to call after each step of the part of the work that has this name."""
+
+        def one_more() -> None:
+            self._done += 1
+            self._progress.step(self._done, self._total, what)
+
+        return one_more

@@ -30,7 +30,7 @@ def run_scorer(
     """
     start = time.perf_counter()
     with seeded(seed, f"forward.{entry.label}", inputs.queries.device):  # the user's own may have dropout inside
-        stages = {"scores": _scores(scorer.train(train), inputs.queries, inputs.keys)}
+        stages = {"scores": raw_scores(scorer.train(train), inputs.queries, inputs.keys).detach()}
     if entry.softcap is not None:
         stages["capped"] = softcap(stages["scores"], entry.softcap)
     stages["weights"] = softmax_over_valid(stages.get("capped", stages["scores"]), inputs.valid, empty_row)
@@ -43,13 +43,13 @@ def run_scorer(
     parameters = sum(parameter.numel() for parameter in scorer.parameters())
     figures = {"scorer": entry.scorer, "label": entry.label, "parameters": parameters}
     record: Record = figures | _statistics(stages, inputs) | {"seconds": seconds}
-    formula, scale = formula_of(type(scorer)), _scale(scorer)
+    formula, scale = formula_of(type(scorer)), scale_of(scorer)
     kept = inputs.queries.dtype  # the parameters were rounded to it when they were made
     state = {name: t.to("cpu", kept if t.is_floating_point() else t.dtype) for name, t in scorer.state_dict().items()}
     return ScorerRun(entry.label, entry.scorer, formula, scale, parameters, stages, state, record)
 
 
-def _scale(scorer: nn.Module) -> float:
+def scale_of(scorer: nn.Module) -> float:
     """The scorer's factor as one number; NaN where the user's own has something else of that name."""
     try:
         return float(getattr(scorer, "scale", 1.0))
@@ -63,8 +63,12 @@ def _statistics(stages: Mapping[str, Tensor], inputs: Inputs) -> Record:
     return scores | weight_statistics(stages["weights"], empty) | {"empty_rows": int(empty.sum())}
 
 
-def _scores(scorer: nn.Module, queries: Tensor, keys: Tensor) -> Tensor:
-    """Raw scores (..., n, m), computed in float32 at least, and checked, since the scorer may be the user's own."""
+def raw_scores(scorer: nn.Module, queries: Tensor, keys: Tensor) -> Tensor:
+    """Raw scores (..., n, m), computed in float32 at least, and checked, since the scorer may be the user's own.
+
+    Raises:
+        InputError: a scorer that fails, gives another shape or no real numbers, or writes to its arguments.
+    """
     queries, keys = at_least_float32(queries, keys)
     shape = (*queries.shape[:-1], keys.shape[-2])
     versions = [tensor._version for tensor in (queries, keys)]
@@ -81,7 +85,7 @@ def _scores(scorer: nn.Module, queries: Tensor, keys: Tensor) -> Tensor:
         raise InputError.of(f"the scorer gave {scores.dtype} scores; expected real numbers")
     if versions != [tensor._version for tensor in (queries, keys)]:
         raise InputError.of("the scorer wrote to its queries or keys, which the others use too; expected new tensors")
-    return at_least_float32(scores.detach())[0]
+    return at_least_float32(scores)[0]
 
 
 def formula_of(scorer: type) -> str:

@@ -1,0 +1,63 @@
+"""What a command prints of the experiments it runs: tables and places, or JSON. Imported inside functions only."""
+
+import json as stdjson
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from rich.padding import Padding
+from rich.text import Text
+
+from attncli.commands.console import Terminal
+from attncli.commands.experiments import Finished, Loaded, run_experiment
+from attncli.results.saving import to_json
+from attncli.views import load_view
+
+
+def run_and_show(
+    experiments: Sequence[Loaded],
+    out: Path | None,
+    overwrite: bool,
+    *,
+    pictures: bool,
+    json: bool,
+    quiet: bool,
+    full: bool,
+) -> None:
+    """Run experiments one after the other, each into its folder, and print what is asked for."""
+    contents = []
+    for experiment in experiments:
+        finished = run_experiment(experiment, out, overwrite, pictures=pictures, quiet=quiet or json)
+        contents.append(finished.content)
+        if not (quiet or json):
+            show(finished, full, titled=len(experiments) > 1)
+    if json:
+        print_json(contents[0] if len(contents) == 1 else contents)
+
+
+def show(finished: Finished, full: bool, titled: bool) -> None:
+    """Print the tables, and where everything is; `titled` where several experiments follow each other."""
+    console = Terminal()
+    if titled:
+        console.rule(Text(finished.content["name"]), characters="=")
+    folder = shortest(finished.folder)
+    has_csv = "weights.csv" in finished.content["files"]
+    whole = str(folder / ("weights.csv" if has_csv else "tensors.safetensors"))
+    for table in load_view(finished.study).tables(finished.result, width=console.width, full=full, csv=whole):
+        console.print(table)
+    console.print(f"{folder}/", markup=False, highlight=False, soft_wrap=True)
+    console.print(Padding(Text(" ".join(finished.content["files"])), (0, 0, 0, 2), expand=False))
+
+
+def print_json(content: dict[str, Any] | list[dict[str, Any]]) -> None:
+    """To stdout, and nothing else there."""
+    text = to_json(content)
+    if (sys.stdout.encoding or "").lower().replace("-", "") != "utf8":
+        text = "".join(c if c.isascii() else stdjson.dumps(c)[1:-1] for c in text)  # JSON's own way to say them
+    print(text, end="")  # noqa: T201 - what --json is for
+
+
+def shortest(path: Path) -> Path:
+    """Relative to the working directory where it is inside."""
+    return path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path

@@ -1,0 +1,115 @@
+"""Moments of numbers that come in parts, with intervals that hold for any distribution with a fourth moment."""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+NORMAL_95 = 1.959963984540054  # the normal distribution's 97.5 % point
+Interval = tuple[float, float]
+
+
+@dataclass(frozen=True)
+class Moments:
+    """Number, mean, and the sums of the second, third and fourth powers of the deviations from it, in float64."""
+
+    count: int = 0
+    mean: float = 0.0
+    m2: float = 0.0
+    m3: float = 0.0
+    m4: float = 0.0
+
+    @classmethod
+    def of(cls, numbers: NDArray[np.float64]) -> "Moments":
+        """Those of one part, in two passes."""
+        if numbers.size == 0:
+            return cls()
+        mean = float(numbers.mean())
+        deviations = numbers - mean
+        squares = deviations * deviations
+        return cls(
+            numbers.size, mean, float(squares.sum()), float((squares * deviations).sum()), float((squares**2).sum())
+        )
+
+    def merged(self, other: "Moments") -> "Moments":
+        """Those of both parts together, without cancellation.
+
+        Chan, Golub and LeVeque 1983 for the second moment, Pebay 2008 (Sandia report SAND2008-6212) for the others.
+        """
+        if not (self.count and other.count):
+            return self if self.count else other
+        a, b = self, other
+        count, delta = a.count + b.count, b.mean - a.mean
+        part, share = delta / count, a.count * b.count
+        m2 = a.m2 + b.m2 + delta * part * share
+        m3 = a.m3 + b.m3 + delta * part**2 * share * (a.count - b.count) + 3 * part * (a.count * b.m2 - b.count * a.m2)
+        m4 = (
+            a.m4
+            + b.m4
+            + delta * part**3 * share * (a.count**2 - share + b.count**2)
+            + 6 * part**2 * (a.count**2 * b.m2 + b.count**2 * a.m2)
+            + 4 * part * (a.count * b.m3 - b.count * a.m3)
+        )
+        return Moments(count, a.mean + part * b.count, m2, m3, m4)
+
+    @property
+    def variance(self) -> float:
+        """The unbiased estimate."""
+        return self.m2 / (self.count - 1) if self.count > 1 else math.nan
+
+    @property
+    def population_variance(self) -> float:
+        """Of these numbers themselves, where they are all there are and no sample."""
+        return self.m2 / self.count if self.count else math.nan
+
+    def mean_interval(self) -> Interval:
+        """95 % for the mean, by the central limit theorem."""
+        half = NORMAL_95 * self._mean_error
+        return self.mean - half, self.mean + half
+
+    def mean_score(self, theory: float) -> float | None:
+        """How many standard errors the mean is above its theory; None where there is no error to measure it by."""
+        return _ratio(self.mean - theory, self._mean_error)
+
+    @property
+    def _mean_error(self) -> float:
+        return math.sqrt(self.variance / self.count)
+
+    def variance_interval(self) -> Interval:
+        """95 % for the variance, also of numbers that are not normal.
+
+        Bonett 2006, "Approximate confidence interval for standard deviation of nonnormal distributions": the logarithm
+        of the variance is closer to normal than the variance, and its standard error follows from the fourth moment
+        (here about the mean, not his trimmed one, which a stream does not have).
+        """
+        if self.m2 == 0:
+            return self.variance, self.variance
+        factor = math.exp(NORMAL_95 * self._log_error)
+        return self._centre / factor, self._centre * factor
+
+    def variance_score(self, theory: float) -> float | None:
+        """How many standard errors the variance is above its theory, in logarithms as in `variance_interval`."""
+        if self.m2 == 0 or theory == 0:
+            return 0.0 if self.m2 == theory == 0 else None
+        return _ratio(math.log(self._centre / theory), self._log_error)
+
+    @property
+    def _correction(self) -> float:
+        return self.count / (self.count - NORMAL_95)
+
+    @property
+    def _centre(self) -> float:
+        return self._correction * self.variance
+
+    @property
+    def _log_error(self) -> float:
+        kurtosis = self.count * (self.m4 / self.m2) / self.m2
+        spread = (kurtosis - (self.count - 3) / self.count) / (self.count - 1)
+        return self._correction * math.sqrt(max(spread, 0.0)) if math.isfinite(spread) else math.nan
+
+
+def _ratio(difference: float, error: float) -> float | None:
+    if error == 0:
+        return 0.0 if difference == 0 else None
+    return difference / error

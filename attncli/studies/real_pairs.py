@@ -1,0 +1,151 @@
+"""Real queries and keys for a sweep: from a tensor file, a run folder, or the inputs of a config."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from attncli.attention import valid_mask
+from attncli.config.document import read_document
+from attncli.config.loading import study_of, validate
+from attncli.errors import InputError, got
+from attncli.inputs.files import read_tensors
+from attncli.inputs.shapes import batched
+from attncli.precision import at_least_float32
+from attncli.studies import STUDIES, load_study
+from attncli.studies.progress import Progress
+
+YAML = (".yaml", ".yml")
+NAMES = {"queries": ("queries", "query", "q", "Q"), "keys": ("keys", "key", "k", "K")}
+TENSORS = "tensors.safetensors"
+SCORES_AT_A_TIME = 2**18
+
+
+@dataclass(frozen=True)
+class RealPairs:
+    """Queries (b, heads, n, q), keys (b, heads, m, k), and which pairs are valid: boolean, broadcastable, or None.
+
+    `heads` says whether there are any; if not, that axis has size 1.
+    """
+
+    queries: Tensor
+    keys: Tensor
+    valid: Tensor | None
+    heads: bool
+
+    def parts(self, head: int) -> Iterator[tuple[Tensor, Tensor, Tensor | None]]:
+        """Some queries (rows, q) of one head with all keys (m, k) and their mask (rows, m), a few scores at a time."""
+        b, _, n, _ = self.queries.shape
+        m = self.keys.shape[-2]
+        rows = max(SCORES_AT_A_TIME // m, 1)
+        valid = None if self.valid is None else self.valid.expand(*self.queries.shape[:-1], m)
+        for batch in range(b):
+            for start in range(0, n, rows):
+                place = (batch, head, slice(start, start + rows))
+                yield self.queries[place], self.keys[batch, head], None if valid is None else valid[place]
+
+    def count(self) -> int:
+        """How many parts there are, over all heads."""
+        b, heads, n, _ = self.queries.shape
+        return b * heads * -(-n // max(SCORES_AT_A_TIME // self.keys.shape[-2], 1))
+
+    def kept(self) -> dict[str, Tensor]:
+        """The tensors as a run folder keeps them, to be read again."""
+        axis = slice(None) if self.heads else 0
+        kept = {"queries": self.queries[:, axis].cpu(), "keys": self.keys[:, axis].cpu()}
+        if self.valid is not None:
+            shape = (*kept["queries"].shape[:-1], kept["keys"].shape[-2])
+            kept["valid"] = (
+                self.valid.expand(*self.queries.shape[:-1], self.keys.shape[-2])[:, axis].cpu().reshape(shape)
+            )
+        return kept
+
+
+def read_pairs(source: str, progress: Progress) -> RealPairs:
+    """The queries and keys of a file, run folder or config.
+
+    Raises:
+        InputError: below `from`, for a source that is not there, or has no queries and keys that fit together.
+    """
+    path = Path(source)
+    if path.suffix.lower() in YAML and not path.is_dir():
+        return _from_config(path, progress)
+    try:
+        return _from_tensors(path, read_tensors(_file_of(path)))
+    except InputError as error:
+        raise InputError.of(error.problems[0].message, ["from"]) from error
+
+
+def _from_config(path: Path, progress: Progress) -> RealPairs:
+    """The inputs of an attention experiment, drawn with its own seed."""
+    document = read_document(path)
+    name = study_of(document, STUDIES)
+    if name != "attention":
+        message = got(name, "only experiments of the study attention have queries and keys")
+        raise document.located(InputError.of(message, ["study"]))
+    study = load_study(name)
+    options = validate(document, study.OPTIONS, study.SCORERS)
+    try:
+        inputs = study.prepare(options, progress).inputs
+    except InputError as error:
+        raise document.located(error) from error
+    return _pairs(inputs.queries, inputs.keys, inputs.valid)
+
+
+def _file_of(path: Path) -> Path:
+    if not path.is_dir():
+        return path
+    if (path / TENSORS).is_file():
+        return path / TENSORS
+    cure = f"did you mean `{path / 'latest'}`?" if (path / "latest").is_dir() else "expected the folder of a run"
+    raise InputError.of(f'got "{path}", which has no {TENSORS}; {cure}')
+
+
+def _from_tensors(path: Path, stored: Mapping[str, Tensor]) -> RealPairs:
+    queries, keys = (_named(role, stored, path) for role in NAMES)
+    rank = max(queries.ndim, keys.ndim, 3)
+    queries, keys = (tensor.reshape(*(1,) * (rank - tensor.ndim), *tensor.shape) for tensor in (queries, keys))
+    leading = [max(sizes) for sizes in zip(queries.shape[:-2], keys.shape[:-2], strict=True)]
+    for tensor in (queries, keys):
+        if any(size not in (1, most) for size, most in zip(tensor.shape, leading, strict=False)):
+            shapes = f"queries of shape {list(queries.shape)} and keys of shape {list(keys.shape)}"
+            raise InputError.of(f'got "{path}" with {shapes}; expected equal leading axes, or of size 1')
+    queries, keys = (tensor.expand(*leading, *tensor.shape[-2:]) for tensor in (queries, keys))
+    valid = _valid(stored, (*queries.shape[:-1], keys.shape[-2]))
+    return _pairs(queries, keys, valid)
+
+
+def _named(role: str, stored: Mapping[str, Tensor], path: Path) -> Tensor:
+    name = next((name for name in NAMES[role] if name in stored), None)
+    if name is None:
+        there = ", ".join(list(stored)[:8])
+        raise InputError.of(f'got "{path}", which has no {role}; expected a tensor `{role}` in it; it has {there}')
+    tensor = stored[name]
+    if tensor.ndim < 2 or tensor.numel() == 0 or tensor.is_complex() or tensor.dtype == torch.bool:
+        what = f"{tensor.dtype} of shape {list(tensor.shape)}".removeprefix("torch.")
+        raise InputError.of(f'got "{name}" of "{path}", {what}; expected numbers of shape (..., rows, features)')
+    return tensor if tensor.is_floating_point() else tensor.float()
+
+
+def _valid(stored: Mapping[str, Tensor], shape: tuple[int, ...]) -> Tensor | None:
+    """The mask that a run has saved beside its tensors; a file of someone else's may call anything `valid`."""
+    valid = stored.get("valid")
+    if valid is None or valid.is_floating_point() or valid.shape != shape:
+        return None
+    return valid_mask(shape, None, valid.bool())
+
+
+def _pairs(queries: Tensor, keys: Tensor, valid: Tensor | None) -> RealPairs:
+    """With one axis for heads: none becomes one of size 1, several become one."""
+    queries, keys = at_least_float32(queries, keys)
+    heads = queries.ndim > 3
+    if valid is not None:
+        valid = _four_axes(valid.expand(*queries.shape[:-1], keys.shape[-2]))
+    return RealPairs(_four_axes(queries), _four_axes(keys), valid, heads)
+
+
+def _four_axes(tensor: Tensor) -> Tensor:
+    b, *heads, rows, features = batched(tuple(tensor.shape))
+    return tensor.reshape(b, -1 if heads else 1, rows, features)

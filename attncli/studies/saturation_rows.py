@@ -1,0 +1,51 @@
+"""How saturated rows of attention weights are: entropy, largest weight, Jacobian, and what gradient is left."""
+
+import torch
+from torch import Tensor
+
+from attncli.attention import softmax_over_valid
+
+
+def row_weights(scores: Tensor, valid: Tensor | None) -> Tensor:
+    """Softmax in float64 over the valid keys of scores (rows, m), for figures that differ from 0 and 1 by little."""
+    return softmax_over_valid(scores.detach().double(), valid, "zero")  # rows m
+
+
+def relative_entropy(weights: Tensor, keys: Tensor) -> tuple[Tensor, Tensor]:
+    """Entropy H of weights (rows, m) over the logarithm of the number of valid keys (rows,), and exp(H)."""
+    nats = torch.special.entr(weights).sum(-1)
+    return (nats / keys.double().log()).clamp(0.0, 1.0), nats.exp()
+
+
+def jacobian_norm(weights: Tensor) -> Tensor:
+    """Frobenius norm of the softmax's Jacobian diag(p) - p p^T for weights p of shape (rows, m); no m x m matrix.
+
+    Squared it is sum_i p_i^2 - 2 sum_i p_i^3 + (sum_i p_i^2)^2, which cancels to nothing where one weight is nearly 1.
+    So the largest weight a is set apart: with r = sum_{i != a} p_i^2 it is
+    (p_a (1 - p_a))^2 + 2 p_a^2 r + sum_{i != a} (p_i (1 - p_i))^2 + r^2 - sum_{i != a} p_i^4,
+    where 1 - p_a is the sum of the others.
+    """
+    largest, place = weights.max(-1, keepdim=True)
+    others = weights.scatter(-1, place, 0.0)
+    squares = others.square()
+    r = squares.sum(-1)
+    alone = (largest[..., 0] * others.sum(-1)).square() + 2.0 * largest[..., 0].square() * r
+    among = (others * (1.0 - others)).square().sum(-1) + (r.square() - squares.square().sum(-1)).clamp(min=0.0)
+    return (alone + among).sqrt()
+
+
+def query_gradient(scores: Tensor, weights: Tensor, queries: Tensor, values: Tensor) -> Tensor | None:
+    """Norm (rows,) of the gradient that a pooled value sum_j p_j v_j sends back to the query of its row.
+
+    `values` (rows, m) has one number per key, so that the gradient of the scores is p_j (v_j - sum_i p_i v_i). None
+    where the scores do not depend on `queries` in a way that torch can follow.
+    """
+    if not scores.requires_grad:
+        return None
+    pooled = (weights * values).sum(-1, keepdim=True)
+    upstream = (weights * (values - pooled)).to(scores.dtype).reshape(scores.shape)
+    (gradient,) = torch.autograd.grad(scores, queries, upstream, allow_unused=True)
+    if gradient is None:
+        return None
+    lengths: Tensor = gradient.double().flatten(0, -2).norm(dim=-1)
+    return lengths

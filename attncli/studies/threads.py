@@ -1,0 +1,39 @@
+"""Work in small parts on all cores, with the same result on any number of them."""
+
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from itertools import islice
+from typing import TypeVar
+
+import torch
+
+Job = TypeVar("Job")
+Part = TypeVar("Part")
+AHEAD = 2  # parts begun per thread, so that results wait for nobody and memory stays bounded
+
+
+@contextmanager
+def single_threaded() -> Iterator[int]:
+    """Let torch work on one thread, since a sum depends on how it is shared out; gives how many it had."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield threads
+    finally:
+        torch.set_num_threads(threads)
+
+
+def in_order(work: Callable[[Job], Part], jobs: Iterable[Job], threads: int) -> Iterator[Part]:
+    """`work` of every job, in the order of the jobs; on several threads at once, of which torch must use one each."""
+    waiting = iter(jobs)
+    with ThreadPoolExecutor(threads) as pool:
+        begun: deque[Future[Part]] = deque(pool.submit(work, job) for job in islice(waiting, AHEAD * threads))
+        try:
+            while begun:
+                part = begun.popleft().result()
+                begun.extend(pool.submit(work, job) for job in islice(waiting, 1))
+                yield part
+        finally:
+            pool.shutdown(wait=True, cancel_futures=True)

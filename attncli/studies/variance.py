@@ -1,0 +1,199 @@
+"""Mean and variance of scores against d, measured on random queries and keys or on real ones, beside the theory."""
+
+import math
+from collections.abc import Sequence
+from functools import partial
+from typing import Annotated, Any, Literal
+
+from pydantic import AliasChoices, Field, model_validator
+from torch import Tensor, nn
+
+from attncli.config.models import problem
+from attncli.config.scorer_entries import EntriesOf, ScorerEntry
+from attncli.config.sweeps import SCORER_KEYS, Sweep
+from attncli.inputs.entries import Entries
+from attncli.results.records import Histogram, Record, SweepResult
+from attncli.scorers import SCORERS
+from attncli.scorers._custom import load_class
+from attncli.studies.moments import Moments
+from attncli.studies.progress import Counter, Progress
+from attncli.studies.scorer_run import scale_of
+from attncli.studies.sweep import (
+    Part,
+    Point,
+    Prepared,
+    draw,
+    entries_of,
+    parts,
+    prepare_sweep,
+    scores_of,
+    sweep_result,
+    threads_for,
+)
+from attncli.studies.tally import Edges, Tally, edges_around, pooled, tally
+from attncli.studies.theory import theory_of
+from attncli.studies.threads import single_threaded
+
+Measured = tuple[list[Record], dict[str, Histogram]]
+RELATIVE_ERROR = 0.005  # of a variance, which the default number of samples is chosen for
+MOST_SAMPLES = 10_000_000  # by default
+DEFAULT_SCORERS: list[Any] = [
+    {"scorer": "dot"},
+    {"scorer": "scaled_dot"},
+    {"scorer": "scaled_dot", "scale": "1/d", "label": "scaled_dot_1_over_d"},
+]
+
+
+class VarianceOptions(Sweep):
+    """`study: variance`."""
+
+    study: Literal["variance"] = "variance"
+    scorers: Annotated[
+        list[Annotated[ScorerEntry, EntriesOf(SCORERS, load_class)]],
+        Field(min_length=1, validation_alias=AliasChoices(*SCORER_KEYS), validate_default=True),
+    ] = DEFAULT_SCORERS
+    samples: Annotated[
+        int | None,
+        Field(ge=10, le=10**12, description="query-key pairs per d; if left out, for a variance good to 0.5 %"),
+    ] = None
+
+    @model_validator(mode="after")
+    def _fourth_moment(self) -> "VarianceOptions":
+        """An interval of a variance needs the score's fourth moment, and that the right one of the entries."""
+        df = entries_of(self).degrees_of_freedom
+        squared = self.rho != 0 or any(entry.scorer == "gaussian" for entry in self.scorers)
+        if self.source is None and df <= (8 if squared else 4):
+            why = "of a score with squares of entries in it (rho, or gaussian) needs df above 8" if squared else ""
+            message = f"got df {df:g}; the interval of a variance {why or 'needs a fourth moment, so df above 4'}"
+            raise problem(f"{message}; `attncli saturation` takes any df", under=["df"])
+        return self
+
+
+OPTIONS = VarianceOptions  # what `load_study` gives, beside SCORERS, prepare and run
+
+
+def prepare(options: VarianceOptions, progress: Progress) -> Prepared:
+    """Scorers for every d; everything that can be refused is refused here.
+
+    Raises:
+        InputError: see `prepare_sweep`.
+    """
+    return prepare_sweep(options, 1, progress)
+
+
+def run(prepared: Prepared, progress: Progress) -> SweepResult:
+    """Draw pairs for every d, or take the real ones, and measure the scores of all scorers.
+
+    Memory does not grow with the number of samples; numbers do not depend on the number of threads.
+
+    Raises:
+        InputError: a scorer of the user's own that fails.
+    """
+    work = _random if prepared.real is None else _real
+    with single_threaded() as threads:
+        curve, histograms = work(prepared, threads_for(prepared, threads), progress)
+    return sweep_result(prepared, curve, histograms)
+
+
+def default_samples(entries: Entries, d: int) -> int:
+    """Pairs for a relative standard error of about RELATIVE_ERROR of a dot product's variance.
+
+    That error is sqrt((kurtosis - 1) / samples), and the kurtosis of a sum of d products 3 + (theirs - 3) / d. Theirs
+    is the entries' squared for independent ones, 15 for u^2 of normal u, which no mean makes heavier.
+    """
+    product = entries.kurtosis**2 if not entries.rho else max(entries.kurtosis**2, 15.0)
+    wanted = (2.0 + max(product - 3.0, 0.0) / d) / RELATIVE_ERROR**2
+    return min(math.ceil(wanted / 1000.0) * 1000, MOST_SAMPLES)
+
+
+def _random(prepared: Prepared, threads: int, progress: Progress) -> Measured:
+    """Independent pairs for every d; at the largest a first part says where the bins of the histogram lie."""
+    samples = [prepared.options.samples or default_samples(prepared.entries, point.d) for point in prepared.points]
+    jobs = [parts(count, point.d) for count, point in zip(samples, prepared.points, strict=True)]
+    largest = max(point.d for point in prepared.points)
+    curve, last, counter = [], list[Tally](), Counter(sum(map(len, jobs)), progress)
+    for point, todo in zip(prepared.points, jobs, strict=True):
+        work = partial(_random_scores, prepared, point)
+        edges: list[Edges | None] = [None] * len(point.scorers)
+        if point.d == largest:
+            edges = edges_around(tally(work, todo[:1], edges, 1, lambda: None))
+        tallies = tally(work, todo, edges, threads, counter.of(f"d = {point.d}"))
+        last = tallies if point.d == largest else last
+        curve += _random_records(prepared, point, tallies)
+    return curve, _histograms(prepared, last, largest)
+
+
+def _random_scores(prepared: Prepared, point: Point, part: Part) -> list[Tensor]:
+    return scores_of(prepared, point, *draw(prepared, point, part, keys=1))
+
+
+def _random_records(prepared: Prepared, point: Point, tallies: Sequence[Tally]) -> list[Record]:
+    records = []
+    for entry, scorer, each in zip(prepared.options.scorers, point.scorers, tallies, strict=True):
+        theory, moments = theory_of(entry, scorer, prepared.entries, point.d), each.moments
+        exact = not theory.limit and theory.variance is not None
+        records.append(
+            {
+                **_head_of_record(entry, None, point.d, moments),
+                "mean": moments.mean,
+                "mean_ci": list(moments.mean_interval()),
+                "variance": moments.variance,
+                "variance_ci": list(moments.variance_interval()),
+                "theory_mean": theory.mean,
+                "theory_variance": theory.variance,
+                "z": moments.variance_score(theory.variance) if exact and theory.variance is not None else None,
+                "z_mean": None if theory.mean is None else moments.mean_score(theory.mean),
+                "theory": "exact" if exact else "limit" if theory.limit else None,
+                **_scales(scorer, moments.variance),
+            }
+        )
+    return records
+
+
+def _real(prepared: Prepared, threads: int, progress: Progress) -> Measured:
+    """All pairs of the real tensors, head by head; a second pass counts them for the histograms."""
+    assert prepared.real is not None
+    real, point = prepared.real, prepared.points[0]
+    heads = range(real.queries.shape[1])
+    counter = Counter(2 * real.count(), progress)
+    work = partial(_real_scores, prepared, point)
+    none: list[Edges | None] = [None] * len(point.scorers)
+    by_head = [tally(work, real.parts(head), none, threads, counter.of(f"head {head}")) for head in heads]
+    edges = edges_around(pooled(by_head))
+    every = (part for head in heads for part in real.parts(head))
+    histograms = _histograms(prepared, tally(work, every, edges, threads, counter.of("histograms")), point.d)
+    records = []
+    for index, (entry, scorer) in enumerate(zip(prepared.options.scorers, point.scorers, strict=True)):
+        for head, tallies in enumerate(by_head):
+            moments = tallies[index].moments
+            records.append(_real_record(entry, scorer, head if real.heads else None, point.d, moments))
+    return records, histograms
+
+
+def _real_scores(prepared: Prepared, point: Point, part: tuple[Tensor, Tensor, Tensor | None]) -> list[Tensor]:
+    queries, keys, valid = part
+    scores = scores_of(prepared, point, queries, keys)
+    return scores if valid is None else [each[valid] for each in scores]
+
+
+def _real_record(entry: ScorerEntry, scorer: nn.Module, head: int | None, d: int, moments: Moments) -> Record:
+    """These pairs are all there are and no sample, so that there are neither intervals nor a theory to compare with."""
+    variance = moments.population_variance
+    missing = dict.fromkeys(("theory_mean", "theory_variance", "z", "z_mean", "theory"))
+    figures = {"mean": moments.mean, "mean_ci": None, "variance": variance, "variance_ci": None}
+    return _head_of_record(entry, head, d, moments) | figures | missing | _scales(scorer, variance)
+
+
+def _head_of_record(entry: ScorerEntry, head: int | None, d: int, moments: Moments) -> Record:
+    return {"scorer": entry.scorer, "label": entry.label, "head": head, "d": d, "samples": moments.count}
+
+
+def _scales(scorer: nn.Module, variance: float) -> Record:
+    """The scorer's factor, and the one that would give variance 1."""
+    scale = scale_of(scorer)
+    return {"scale": scale, "unit_scale": scale / math.sqrt(variance) if variance > 0 else None}
+
+
+def _histograms(prepared: Prepared, tallies: Sequence[Tally], d: int) -> dict[str, Histogram]:
+    made = {entry.label: each.histogram(d) for entry, each in zip(prepared.options.scorers, tallies, strict=True)}
+    return {label: histogram for label, histogram in made.items() if histogram is not None}
