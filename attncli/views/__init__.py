@@ -3,7 +3,11 @@
 import importlib
 from types import ModuleType
 
-VIEWS = {"attention": "attncli.views.attention"}
+VIEWS = {
+    "attention": "attncli.views.attention",
+    "variance": "attncli.views.variance",
+    "saturation": "attncli.views.saturation",
+}
 
 
 def load_view(study: str) -> ModuleType:

@@ -1,0 +1,65 @@
+"""The tables of the `saturation` study: how peaked the weights are, and what gets through the softmax's gradient."""
+
+from collections.abc import Iterator, Sequence
+
+from rich.console import RenderableType
+from rich.text import Text
+
+from attncli.results.records import Record, SweepResult
+from attncli.views.record_tables import Column, stacked
+from attncli.views.sweep_numbers import counted, entries, figure, short
+from attncli.views.sweep_tables import Columns, by_label, columns, faint, formulas, heading, labels, same, shortened
+from attncli.views.sweep_tables import stacked_parts as parts_of
+
+LEGEND = (
+    "Jacobian is the Frobenius norm of the softmax Jacobian, diag(p) - p p^T, its median, quartiles and mean over all "
+    "rows; query gradient is the median norm of what reaches the query; entropy / ln m is 1 for uniform weights"
+)
+FIGURES: Columns = (
+    ("entropy", "entropy\n/ ln m", figure),
+    ("max_weight", "largest\nweight", short),
+    ("effective_keys", "effective\nkeys", short),
+    ("jacobian_median", "Jacobian\nmedian", short),
+    ("jacobian_q25", "\n25 %", short),
+    ("jacobian_q75", "\n75 %", short),
+    ("jacobian_mean", "\nmean", short),
+    ("query_gradient_median", "query\ngradient", short),
+)
+
+
+def saturation_tables(result: SweepResult, width: int, full: bool) -> Iterator[RenderableType]:
+    """One table a label, one row a d or head; one table for all where each has a single row."""
+    yield Text(f"{entries(result.settings)}; {_sizes(result.records)}")
+    yield Text(LEGEND)
+    groups = by_label(result.records)
+    if all(len(records) == 1 for records in groups.values()):
+        yield Text()
+        yield from _table(labels(result.records), result.records, width, full)
+        yield Text()
+        yield from formulas(result)
+        return
+    for label, records in groups.items():
+        yield Text()
+        yield from heading(result, label, records)
+        yield from _table([], records, width, full)
+
+
+def _table(names: Sequence[Column], records: Sequence[Record], width: int, full: bool) -> Iterator[RenderableType]:
+    shown, left_out = shortened(records, full)
+    key = "head" if shown[0]["head"] is not None else "d"
+    first = names or [Column(key, [str(record[key]) for record in shown])]
+    yield from parts_of(stacked(first, columns(_columns(records), shown), width))
+    yield from faint(left_out)
+
+
+def _columns(records: Sequence[Record]) -> Columns:
+    """Keys and rows have columns of their own only where they change."""
+    changing = [(key, key, counted) for key in ("keys", "rows") if not same(records, key)]
+    return [*changing, *FIGURES]
+
+
+def _sizes(records: Sequence[Record]) -> str:
+    """The sizes that all records share."""
+    parts = [f"d = {records[0]['d']}"] if same(records, "d") else []
+    parts += [f"{counted(records[0][key])} {key}" for key in ("keys", "rows") if same(records, key)]
+    return ", ".join(parts)

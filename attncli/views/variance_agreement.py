@@ -1,0 +1,65 @@
+"""Whether the measured moments agree with their theory, as far as chance allows."""
+
+import math
+from collections.abc import Sequence
+
+from attncli.results.records import Record
+from attncli.views.printable import printable
+from attncli.views.sweep_numbers import score
+from attncli.views.variance_reasons import DOTS
+
+ROUNDING = 1e-9  # entries of size 1 can leave an interval of no width, which the theory misses by rounding only
+CHANCE = 0.01  # what comes by chance less often than this is not put down to chance
+
+
+def agreement(records: Sequence[Record]) -> list[str]:
+    """How many intervals hold the theory, and whether the farthest figure is too far away for chance."""
+    exact = [record for record in records if record["theory"] == "exact"]
+    counts = [_count(exact, name) for name in ("variance", "mean")]
+    known = [count for count in counts if count]
+    if not known:
+        return []
+    of_how_many = " and ".join(known)
+    together = ", and scaled forms of one score do so together" if _scaled_forms(exact) else ""
+    usual = f"by chance about 1 in 20 falls outside{together}"
+    return [f"{of_how_many} have their theory within the 95 % interval; {usual}.", *_farthest(exact)]
+
+
+def _scaled_forms(records: Sequence[Record]) -> bool:
+    return len({record["label"] for record in records if record["scorer"] in DOTS}) > 1
+
+
+def _count(records: Sequence[Record], name: str) -> str:
+    """As `32 of 33 variances`; empty where there is nothing to compare."""
+    pairs = [(record[f"{name}_ci"], record[f"theory_{name}"]) for record in records]
+    inside = [_holds(interval, theory) for interval, theory in pairs if interval is not None and theory is not None]
+    if not inside:
+        return ""
+    plural = "" if len(inside) == 1 else "s"
+    return f"{sum(inside)} of {len(inside)} {name}{plural}"
+
+
+def _holds(interval: Sequence[float], theory: float) -> bool:
+    slack = ROUNDING * max(abs(theory), *map(abs, interval))
+    return interval[0] - slack <= theory <= interval[1] + slack
+
+
+def _farthest(records: Sequence[Record]) -> list[str]:
+    """The largest z of all variances and means. Bonferroni: n comparisons make chance at most n times as likely."""
+    found = [
+        (abs(record[key]), name, record)
+        for record in records
+        for key, name in (("z", "variance"), ("z_mean", "mean"))
+        if record.get(key) is not None and not math.isnan(record[key])
+    ]
+    if not found:
+        return []
+    largest, name, record = max(found, key=lambda entry: entry[0])
+    chance = len(found) * math.erfc(largest / math.sqrt(2))
+    many = f"among {len(found)} comparisons" if len(found) > 1 else "in one comparison"
+    place = f"{printable(record['label'])} at d = {record['d']}, {name}"
+    if chance < CHANCE:
+        verdict = f"too far to be chance {many}: theory and measurement differ, or the samples are too few"
+    else:
+        verdict = f"{many} chance alone may do that"
+    return [f"The largest |z| is {score(largest)} ({place}): {verdict}."]

@@ -1,0 +1,63 @@
+"""Which scale real queries and keys would need, against 1/sqrt(d), as sentences."""
+
+import math
+from collections.abc import Sequence
+
+from attncli.results.records import Record
+from attncli.views.numbers import significant
+from attncli.views.printable import printable
+from attncli.views.sweep_numbers import finite, span
+from attncli.views.sweep_tables import by_label
+from attncli.views.variance_reasons import DOTS
+
+AS_INDEPENDENT = 0.02  # how far from 1 the variance per product may be
+
+
+def scales_needed(records: Sequence[Record]) -> list[str]:
+    """One sentence for q . k, whatever its scale, and one for each other label."""
+    groups = by_label(records)
+    dots = [rows for rows in groups.values() if rows[0]["scorer"] in DOTS]
+    lines = _dots(dots[0]) if dots else []
+    return lines + [_other(label, rows) for label, rows in groups.items() if rows[0]["scorer"] not in DOTS]
+
+
+def _dots(records: Sequence[Record]) -> list[str]:
+    """Of q . k the scale that is needed is the same whichever scale was used."""
+    d = records[0]["d"]
+    usual = f"1/sqrt(d) is {significant(d**-0.5)}"
+    needed = [scale for scale in finite(record["unit_scale"] for record in records) if scale > 0]
+    if not needed:
+        return ["q . k does not vary, so no scale gives it variance 1."]
+    lines = [f"For variance 1, q . k needs the scale {_range(needed)}, where {usual}{_heads(needed, records)}."]
+    return [*lines, _compared([1 / (scale**2 * d) for scale in needed])]
+
+
+def _compared(ratios: Sequence[float]) -> str:
+    """The variance of one product, that of independent entries of mean 0 and variance 1 being 1."""
+    reference = "that of independent entries with mean 0 and variance 1"
+    if max(abs(ratio - 1) for ratio in ratios) <= AS_INDEPENDENT:
+        return f"The variance of q . k is {reference}, to within {AS_INDEPENDENT * 100:g} %."
+    if len(ratios) == 1:
+        std = significant(math.sqrt(ratios[0]), 3)
+        return f"The variance of q . k is {significant(ratios[0], 3)} times {reference}; its std is {std} times theirs."
+    return f"The variance of q . k is {span(ratios)} times {reference}, depending on the head."
+
+
+def _other(label: str, records: Sequence[Record]) -> str:
+    needed = [scale for scale in finite(record["unit_scale"] for record in records) if scale > 0]
+    name = printable(label)
+    if not needed:
+        return f"{name}: the scores do not vary, so no scale gives them variance 1."
+    used = _range(finite(record["scale"] for record in records) or [1.0])
+    return f"{name}: variance 1 needs the scale {_range(needed)} in place of {used}{_heads(needed, records)}."
+
+
+def _range(values: Sequence[float]) -> str:
+    return significant(values[0]) if len(values) == 1 else span(values)
+
+
+def _heads(needed: Sequence[float], records: Sequence[Record]) -> str:
+    """How many heads a range is over, where not all of them have such a scale."""
+    if len(needed) == len(records):
+        return ""
+    return f" ({len(records) - len(needed)} of {len(records)} heads have none)"

@@ -1,0 +1,87 @@
+"""The tables of the `variance` study: measured moments beside their theory, or what real tensors have."""
+
+import math
+from collections.abc import Iterator, Sequence
+
+from rich.console import RenderableType
+from rich.text import Text
+
+from attncli.results.records import Record, SweepResult
+from attncli.views.numbers import significant
+from attncli.views.record_tables import Column, stacked
+from attncli.views.sweep_numbers import counted, entries, figure, score, short
+from attncli.views.sweep_tables import by_label, columns, faint, formulas, heading, labels, scale, shortened
+from attncli.views.sweep_tables import stacked_parts as parts_of
+
+LEGEND = (
+    "± is half of the 95 % interval of the mean, from and to are that of the variance, z is how many standard errors "
+    "the variance lies above its theory"
+)
+LIMIT = "~ is a limit for large sizes: there is no z, as smaller sizes may differ from it"
+NO_THEORY = "- where no closed form is known"
+NO_INTERVALS = (
+    "There are no intervals: these are all the pairs that there are and no sample, so nothing had to be estimated."
+)
+
+
+def random_tables(result: SweepResult, width: int, full: bool) -> Iterator[RenderableType]:
+    """One table a label, one row a d."""
+    yield Text(f"{entries(result.settings)}; {LEGEND}")
+    for label, records in by_label(result.records).items():
+        yield Text()
+        yield from heading(result, label, records, [scale(records)])
+        shown, left_out = shortened(records, full)
+        yield from parts_of(stacked([Column("d", [str(record["d"]) for record in shown])], _columns(shown), width))
+        yield from faint(left_out)
+        if any(record["theory"] == "limit" for record in shown):
+            yield from faint(LIMIT)
+        if any(record["theory"] is None for record in shown):
+            yield from faint(NO_THEORY)
+
+
+def _columns(records: Sequence[Record]) -> list[Column]:
+    return [
+        *columns([("samples", "samples", counted), ("mean", "mean", short)], records),
+        Column("±", [short(_half(record["mean_ci"])) for record in records]),
+        Column("theory\nmean", [_theory(record, "theory_mean", 3) for record in records]),
+        *columns([("variance", "variance", figure)], records),
+        Column("95 %\nfrom", [figure(_end(record["variance_ci"], 0)) for record in records]),
+        Column("\nto", [figure(_end(record["variance_ci"], 1)) for record in records]),
+        Column("theory\nvariance", [_theory(record, "theory_variance", 4) for record in records]),
+        *columns([("z", "z", score)], records),
+    ]
+
+
+def _half(interval: Sequence[float] | None) -> float | None:
+    return None if interval is None else (interval[1] - interval[0]) / 2
+
+
+def _end(interval: Sequence[float] | None, end: int) -> float | None:
+    return None if interval is None else interval[end]
+
+
+def _theory(record: Record, key: str, digits: int) -> str:
+    mark = "~" if record["theory"] == "limit" and record[key] is not None else ""
+    return f"{mark}{figure(record[key], digits)}"
+
+
+def real_tables(result: SweepResult, width: int, full: bool) -> Iterator[RenderableType]:
+    """One table, one row a label and head."""
+    records, left_out = shortened(result.records, full)
+    d = records[0]["d"]
+    yield Text(f"{entries(result.settings)}; d = {d}, so 1/sqrt(d) = {significant(d**-0.5)}")
+    yield Text()
+    wanted = [("samples", "pairs", counted), ("mean", "mean", figure), ("variance", "variance", figure)]
+    numbers = columns([("head", "head", str)], records) if records[0]["head"] is not None else []
+    numbers += columns(wanted, records)
+    numbers.append(Column("std", [figure(_root(record["variance"])) for record in records]))
+    numbers += columns([("scale", "scale", figure), ("unit_scale", "scale for\nvariance 1", figure)], records)
+    yield from parts_of(stacked(labels(records), numbers, width))
+    yield from faint(left_out)
+    yield from faint(NO_INTERVALS)
+    yield Text()
+    yield from formulas(result)
+
+
+def _root(variance: float) -> float:
+    return math.sqrt(variance) if variance >= 0 else math.nan
