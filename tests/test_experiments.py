@@ -25,8 +25,13 @@ NAMES = [
     "multi_head",
     "nadaraya_watson",
     "own_tensors",
+    "saturation",
+    "variance",
+    "variance_correlated",
+    "variance_nonzero_mean",
     "vector_sum",
 ]
+SWEEPS = ["saturation", "variance", "variance_correlated", "variance_nonzero_mean"]
 
 
 @pytest.fixture(scope="module")
@@ -35,9 +40,12 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("experiments")
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
-        result = CliRunner().invoke(app, ["run", *(str(builtin_path(name)) for name in NAMES)])
-    assert result.exit_code == 0, result.output
-    assert result.stderr == ""
+        attention = [name for name in NAMES if name not in SWEEPS]
+        result = CliRunner().invoke(app, ["run", *(str(builtin_path(name)) for name in attention)])
+        assert result.exit_code == 0, result.output
+        assert "warning" not in result.stderr
+        result = CliRunner().invoke(app, ["run", *(str(builtin_path(name)) for name in SWEEPS)])
+        assert result.exit_code == 0, result.output
     return folder / "outputs"
 
 
@@ -63,7 +71,7 @@ def test_explained_and_sourced(name: str) -> None:
     assert comment[1] == "#"
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", [name for name in NAMES if name not in SWEEPS])
 def test_run_folder_has_pictures_and_finite_records(runs: Path, name: str) -> None:
     folder = runs / name / "latest"
     rows = records(runs, name)
@@ -145,3 +153,49 @@ def test_own_tensors_are_those_of_the_file(runs: Path) -> None:
             torch.testing.assert_close(stored[role], torch.from_numpy(file[role]), rtol=0, atol=0)
         lengths = torch.from_numpy(file["lengths"])
     torch.testing.assert_close(stored["valid"].sum(-1), lengths)
+
+
+def where(runs: Path, name: str, label: str) -> dict[int, dict[str, float]]:
+    """The records of one label by d."""
+    return {int(row["d"]): row for row in records(runs, name) if str(row["label"]) == label}
+
+
+@pytest.mark.parametrize("name", SWEEPS)
+def test_sweeps_have_one_picture(runs: Path, name: str) -> None:
+    folder = runs / name / "latest"
+    assert [path.name for path in folder.glob("*.png")] == [f"{name.partition('_')[0]}.png"]
+
+
+def test_the_square_root_keeps_the_variance_at_1(runs: Path) -> None:
+    for d, row in where(runs, "variance", "scaled_dot").items():
+        assert row["variance"] == pytest.approx(1.0, rel=0.03)
+        assert where(runs, "variance", "dot")[d]["variance"] == pytest.approx(d, rel=0.03)
+        assert where(runs, "variance", "scaled_dot_1_over_d")[d]["variance"] == pytest.approx(1 / d, rel=0.03)
+        assert where(runs, "variance", "cosine")[d]["variance"] == pytest.approx(1 / d, rel=0.03)
+    assert len(where(runs, "variance", "scaled_dot")) == 11
+
+
+def test_means_add_to_the_variance(runs: Path) -> None:
+    """(1 + 0.25)^2 - 0.0625 = 1.5 for each product."""
+    for d, row in where(runs, "variance_nonzero_mean", "scaled_dot").items():
+        assert row["variance"] == pytest.approx(1.5, rel=0.03)
+        assert row["mean"] == pytest.approx(0.25 * math.sqrt(d), abs=0.03)
+
+
+def test_correlation_makes_the_mean_grow_over_the_square_root_only(runs: Path) -> None:
+    for d, row in where(runs, "variance_correlated", "scaled_dot").items():
+        assert row["variance"] == pytest.approx(1.25, rel=0.03)
+        assert row["mean"] == pytest.approx(0.5 * math.sqrt(d), abs=0.03)
+        assert where(runs, "variance_correlated", "scaled_dot_1_over_d")[d]["mean"] == pytest.approx(0.5, abs=0.03)
+
+
+def test_unscaled_dot_products_saturate(runs: Path) -> None:
+    """Bands of figures that others have measured for 64 keys."""
+    dot, scaled = where(runs, "saturation", "dot"), where(runs, "saturation", "scaled_dot")
+    for d, norm, weight in ((8, 0.303, 0.43), (128, 0.096, 0.84), (512, 0.0043, 0.93)):
+        assert dot[d]["jacobian_median"] == pytest.approx(norm, rel=0.35)
+        assert dot[d]["max_weight"] == pytest.approx(weight, abs=0.03)
+        assert scaled[d]["jacobian_median"] == pytest.approx(0.178, abs=0.01)
+        assert scaled[d]["max_weight"] == pytest.approx(0.105, abs=0.01)
+    assert dot[8]["entropy"] == pytest.approx(0.50, abs=0.03)
+    assert dot[512]["entropy"] == pytest.approx(0.043, abs=0.01)
