@@ -46,6 +46,7 @@ class Quantiles:
         reached = np.cumsum(self._counts)
         places = np.searchsorted(reached, np.asarray(shares) * reached[-1])
         middles = ((self._bins[places] << SHIFT) + (1 << (SHIFT - 1))).astype(np.uint32).view(np.float32)
-        nan = self._bins[-1] > int(np.float32(np.inf).view(np.uint32)) >> SHIFT
-        found = np.where(nan, np.nan, np.where(self._bins[places] == 0, 0.0, middles))
+        infinite = int(np.float32(np.inf).view(np.uint32)) >> SHIFT
+        special = [self._bins[-1] > infinite, self._bins[places] == infinite, self._bins[places] == 0]
+        found = np.select(np.broadcast_arrays(*special), [np.nan, np.inf, 0.0], middles)
         return [float(number) for number in found]

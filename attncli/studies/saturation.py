@@ -138,6 +138,8 @@ def _real_part(
 ) -> list[Figures]:
     """Queries (n, q), keys (m, k) and their mask; rows with less than two valid keys have nothing to share out."""
     index, (queries, keys, valid) = job
+    if valid is not None:  # NaN of padding would reach the gradients, which 0 times NaN is part of
+        keys = keys.masked_fill(~valid.any(0)[:, None], 0.0)
     values = _values(prepared, f"real.{head}.{index}", (len(queries), len(keys)))
     return _figures(prepared, point, queries, keys, valid, values)
 

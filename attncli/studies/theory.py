@@ -100,10 +100,11 @@ def _cosine(scorer: Any, entries: Entries, d: int) -> Theory:
 
     With signs that are symmetric and independent the mixed terms of E (sum_i a_i b_i)^2 vanish, for a = q / |q| and
     b = k / |k|; with entries alike E a_i^2 is 1 / d on that side, and sum_i E b_i^2 = 1 on the other. Both sides must
-    be random for a_i to be defined.
+    be random for a_i to be defined, and signs around a mean of their own size make zero vectors, which have no b_i.
     """
     mu, s, nu, t, rho = _letters(entries)
-    if rho or (mu and nu) or not (s and t):
+    zeros = entries.distribution == "rademacher" and (abs(mu) == s or abs(nu) == t)
+    if rho or (mu and nu) or not (s and t) or zeros:
         return UNKNOWN
     return Theory(0.0, 1.0 / d).scaled(scorer.scale)
 
