@@ -14,7 +14,7 @@ from attncli.views.saturation_trends import uniform_norm
 from attncli.views.sweep_axes import Axis, decades_axis, panel, unit_axis
 from attncli.views.sweep_legend import REFERENCE, Entry, legend, look_of
 from attncli.views.sweep_numbers import counted, entries, finite
-from attncli.views.sweep_page import LEFT_OF_PANEL, Drawn, Row, lost, open_page, x_axis, x_values
+from attncli.views.sweep_page import LEFT_OF_PANEL, Drawn, Row, lost, offset, open_page, x_axis, x_values
 from attncli.views.sweep_tables import by_label, same
 
 ROW = Row((2.55, 2.55, 2.55), 2.3)
@@ -63,19 +63,18 @@ def _draw_panel(
     if keys:
         level = {"entropy": 1.0, "max_weight": 1 / keys, "jacobian": uniform_norm(keys)}[name]
         axes.axhline(level, zorder=1, gid=f"uniform-{name}", **REFERENCE)
-    notes = []
+    missing: dict[str, list[Record]] = {}
     for index, (label, records) in enumerate(groups.items()):
         drawable = [record for record in records if _drawable(record[f"{name}_median"], y)]
-        missing = [record for record in records if record not in drawable]
-        notes += [lost(label, missing, real, TITLES[name])] if missing else []
+        missing[label] = [record for record in records if record not in drawable]
         drawable.sort(key=lambda record: record["head" if real else "d"] or 0)
-        x = x_values(drawable, real, index, len(groups))
+        x = x_values(drawable, real, offset(result.curve, real, index, len(groups)))
         quartiles = _quartiles(name, drawable, y)
         axes.plot(x, [record[f"{name}_median"] for record in drawable], **_look(index, real), gid=f"{name}-{index}")
         _draw_quartiles(
             axes, x, quartiles, look_of(index)["color"], None if real else min(BAND, ALL_BANDS / len(groups))
         )
-    return notes
+    return lost(missing, real, TITLES[name])
 
 
 def _drawable(value: float, axis: Axis) -> bool:

@@ -1,6 +1,6 @@
 """A picture with panels side by side: a title above, legends below, and what it could not show."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from matplotlib.figure import Figure
@@ -12,6 +12,7 @@ from attncli.views.heatmap.page import Page
 from attncli.views.printable import printable
 from attncli.views.sweep_axes import MARGIN_FACTOR, TITLE_POINTS, Axis, heads_axis, sizes_axis
 from attncli.views.sweep_legend import Legend, fold
+from attncli.views.sweep_tables import same
 
 MARGIN = 0.12
 TITLE_LINE = 0.19
@@ -66,18 +67,25 @@ def x_axis(records: Sequence[Record], real: bool, width: float, page: Page) -> A
     return sizes_axis([record["d"] for record in records], width, page)
 
 
-def x_values(records: Sequence[Record], real: bool, index: int, count: int) -> list[float]:
-    """Where the points of the label with this index stand; labels of one head, or of the only d, stand side by side."""
-    offset = DODGE * ((index + 0.5) / count - 0.5)
+def offset(curve: Sequence[Record], real: bool, index: int, count: int) -> float:
+    """How far aside the label with this index stands: labels of one head, or of the only d, stand side by side."""
+    return DODGE * ((index + 0.5) / count - 0.5) if real or same(curve, "d") else 0.0
+
+
+def x_values(records: Sequence[Record], real: bool, aside: float) -> list[float]:
+    """Where the points of a label stand."""
     if real:
-        return [(record["head"] or 0) + offset for record in records]
-    if len(records) == 1:
-        return [record["d"] * MARGIN_FACTOR**offset for record in records]
-    return [float(record["d"]) for record in records]
+        return [(record["head"] or 0) + aside for record in records]
+    return [record["d"] * MARGIN_FACTOR**aside for record in records]
 
 
-def lost(label: str, records: Sequence[Record], real: bool, figure: str) -> str:
-    """A note of points that a logarithmic axis cannot show."""
-    key = "head" if real and all(record["head"] is not None for record in records) else "d"
-    places = [f"{key} {record[key]}" for record in records]
-    return f"not drawn, as no positive number: {figure} of {printable(label)} at {', '.join(places)}"
+def lost(missing: Mapping[str, Sequence[Record]], real: bool, figure: str) -> list[str]:
+    """A note of the labels and points that a panel cannot show."""
+    places = [f"{printable(label)} ({_places(records, real)})" for label, records in missing.items() if records]
+    return [f"not drawn, as not a positive number: {figure} of {', '.join(places)}"] if places else []
+
+
+def _places(records: Sequence[Record], real: bool) -> str:
+    if real and records[0]["head"] is None:
+        return "all pairs"
+    return ", ".join(f"head {record['head']}" if real else f"d = {record['d']}" for record in records)

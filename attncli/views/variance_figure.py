@@ -13,12 +13,13 @@ from attncli.views.heatmap.page import Page
 from attncli.views.sweep_axes import Axis, decades_axis, panel
 from attncli.views.sweep_legend import REFERENCE, Entry, legend, look_of
 from attncli.views.sweep_numbers import counted, entries, finite
-from attncli.views.sweep_page import Drawn, Row, lost, open_page, x_axis, x_values
+from attncli.views.sweep_page import Drawn, Row, lost, offset, open_page, x_axis, x_values
 from attncli.views.sweep_tables import by_label
 from attncli.views.variance_histogram import REACH, Density, densities, normal_density
 from attncli.views.variance_reasons import DOTS
 
 ROW = Row((3.7, 3.2), 2.6)
+ASIDE = (1 / 1.25, 1.25)  # from where to where, as parts of d, the theory of the only d is drawn
 THEORY = {"exact": "-", "limit": (0, (5, 2))}
 
 
@@ -90,18 +91,18 @@ def _line(density: Density, labels: Sequence[str]) -> dict[str, Any]:
 
 
 def _draw_variances(axes: Axes, groups: dict[str, list[Record]], real: bool, floor: float) -> list[str]:
-    notes = []
-    axes.axhline(1.0, zorder=1, **REFERENCE)
+    missing: dict[str, list[Record]] = {}
+    curve = [record for records in groups.values() for record in records]
+    axes.axhline(1.0, zorder=1, gid="one", **REFERENCE)
     for index, (label, records) in enumerate(groups.items()):
         drawable = [record for record in records if math.isfinite(record["variance"]) and record["variance"] > 0]
-        missing = [record for record in records if record not in drawable]
-        notes += [lost(label, missing, real, "variance")] if missing else []
+        missing[label] = [record for record in records if record not in drawable]
         _draw_theory(axes, records, look_of(index)["color"])
-        x = x_values(drawable, real, index, len(groups))
+        x = x_values(drawable, real, offset(curve, real, index, len(groups)))
         _draw_intervals(axes, x, drawable, look_of(index)["color"], floor)
         look = look_of(index) | {"linestyle": "none", "zorder": 3, "gid": f"variance-{index}"}
         axes.plot(x, [record["variance"] for record in drawable], **look)
-    return notes
+    return lost(missing, real, "variance")
 
 
 def _draw_theory(axes: Axes, records: Sequence[Record], colour: str) -> None:
@@ -113,6 +114,7 @@ def _draw_theory(axes: Axes, records: Sequence[Record], colour: str) -> None:
             if record["theory"] == kind and finite([record["theory_variance"]]) and record["theory_variance"] > 0
         )
         if known:
+            known = known if len(known) > 1 else [(known[0][0] * side, known[0][1]) for side in ASIDE]
             sizes, values = zip(*known, strict=True)
             axes.plot(sizes, values, color=colour, linewidth=0.9, linestyle=style, zorder=2, gid=f"theory-{kind}")
 

@@ -60,4 +60,4 @@ def _heads(needed: Sequence[float], records: Sequence[Record]) -> str:
     """How many heads a range is over, where not all of them have such a scale."""
     if len(needed) == len(records):
         return ""
-    return f" ({len(records) - len(needed)} of {len(records)} heads have none)"
+    return f"; in {len(records) - len(needed)} of {len(records)} heads the scores do not vary"
