@@ -10,6 +10,7 @@ from attncli.views.sweep_tables import by_label
 from attncli.views.sweep_trend import Trend
 
 CLOSE = 0.01  # to 1, however narrow the interval
+FAR = 0.5  # from 1, however wide the interval
 WITHIN = 1.8  # how many times half of its 95 % interval a variance may be off 1: a z of 3.5
 
 
@@ -36,7 +37,7 @@ def _is_one(record: Record) -> bool:
     """Whether a variance is 1, or so near that chance alone may have moved it."""
     interval = record["variance_ci"] or (0.0, 0.0)
     allowed = max([CLOSE, *finite([WITHIN * (interval[1] - interval[0]) / 2])])
-    return bool(abs(record["variance"] - 1) <= allowed)  # False for NaN
+    return bool(abs(record["variance"] - 1) <= min(allowed, FAR))  # False for NaN
 
 
 def _over_sizes(trend: Trend, stays_at_one: bool) -> str:

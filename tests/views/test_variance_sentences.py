@@ -1,0 +1,202 @@
+"""What the view of `variance` says holds: each sentence where it does, and where it does not."""
+
+import math
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from attncli.results.records import SweepResult
+from attncli.views.variance import sentences
+from tests.views.sweep_samples import DOTS, FIVE, changed, product_moments, real_variance, variance_result
+
+
+def said(result: SweepResult, start: str) -> str:
+    """The only sentence that begins so."""
+    (found,) = [sentence for sentence in sentences(result) if sentence.startswith(start)]
+    return found
+
+
+def test_all_within_their_intervals() -> None:
+    first, second = sentences(variance_result())[:2]
+    assert first.startswith("33 of 33 variances and 33 of 33 means have their theory within the 95 % interval;")
+    assert "scaled forms of one score do so together" in first
+    assert second == "The largest |z| is 0.40 (dot at d = 1, variance): among 66 comparisons chance alone may do that."
+
+
+def test_intervals_that_miss_are_counted() -> None:
+    result = changed(variance_result([8, 64]), "dot", variance_ci=[0.5, 0.6], mean_ci=[7.0, 8.0])
+    assert said(result, "4 of 6").startswith("4 of 6 variances and 4 of 6 means have")
+    alone = variance_result([8], {"dot": "dot"})
+    assert said(alone, "1 of").startswith("1 of 1 variance and 1 of 1 mean have")
+    assert "together" not in said(alone, "1 of")
+
+
+def test_an_interval_without_width_holds_what_differs_by_rounding() -> None:
+    result = changed(variance_result([1], {"dot": "dot"}), "dot", variance_ci=[1 + 1e-12, 1 + 1e-12])
+    assert said(result, "1 of 1")
+    missed = changed(variance_result([1], {"dot": "dot"}), "dot", variance_ci=[1 + 1e-6, 1 + 1e-6])
+    assert said(missed, "0 of 1")
+
+
+@pytest.mark.parametrize(
+    ("z", "count", "chance"),
+    [(2.5, 1, True), (2.6, 1, False), (2.6, 11, True), (3.3, 11, True), (4.0, 11, False), (math.inf, 2, False)],
+)
+def test_how_far_is_too_far_depends_on_the_number_of_comparisons(z: float, count: int, chance: bool) -> None:
+    result = variance_result([2**power for power in range(count)], {"dot": "dot"})
+    records = [record | {"z": z if index == 0 else 0.1, "z_mean": None} for index, record in enumerate(result.records)]
+    sentence = said(replace(result, records=records), "The largest |z|")
+    assert ("chance alone may do that" in sentence) == chance
+    assert ("too far to be chance" in sentence) != chance
+    assert ("in one comparison" in sentence) == (count == 1)
+
+
+def test_the_farthest_may_be_a_mean_and_below() -> None:
+    result = changed(variance_result([8, 64]), "scaled_dot", z_mean=-7.25)
+    assert "7.25 (scaled_dot at d = 8, mean): too far" in said(result, "The largest |z|")
+
+
+def test_nothing_is_said_of_agreement_where_there_is_no_exact_theory() -> None:
+    text = "\n".join(sentences(variance_result([8, 64], {"additive": "additive"})))
+    assert "interval" not in text
+    assert "|z|" not in text
+    assert "Why" not in text
+
+
+def test_how_the_variance_changes_with_d() -> None:
+    result = variance_result(scorers=FIVE)
+    assert said(result, "dot:") == "dot: the variance grows like d^1.00: 1026 at d = 1024."
+    assert said(result, "scaled_dot:") == ("scaled_dot: the variance stays at 1 at every d from 1 to 1024 (1.002).")
+    assert said(result, "scaled_dot_1") == (
+        "scaled_dot_1_over_d: the variance falls like d^-1.00: 0.0009785 at d = 1024."
+    )
+    assert said(result, "additive:") == "additive: the variance hardly depends on d, but is not 1 (0.1002)."
+
+
+def test_an_exponent_is_told_only_of_power_laws() -> None:
+    result = variance_result([8, 64, 512], {"dot": "dot"})
+    bent = [record | {"variance": value} for record, value in zip(result.records, [1.0, 1.1, 9.0], strict=True)]
+    assert said(replace(result, records=bent), "dot") == "dot: the variance grows from 1 at d = 8 to 9 at d = 512."
+
+
+def test_a_variance_stays_at_one_only_as_far_as_its_interval_allows() -> None:
+    def of(variance: float, half: float) -> str:
+        figures: dict[str, Any] = {"variance": variance, "variance_ci": [variance - half, variance + half]}
+        return said(changed(variance_result([8, 64]), "scaled_dot", **figures), "scaled_dot:")
+
+    assert "stays at 1" in of(1.05, 0.03)
+    assert "hardly depends on d, but is not 1 (1.05)" in of(1.05, 0.02)
+    assert "stays at 1" in of(1.009, 0.0)
+    assert "is not 1 (1.6)" in of(1.6, 5.0)
+    assert "not a finite number" in of(math.nan, 0.1)
+    assert "not a finite number" in of(math.inf, 0.1)
+
+
+def test_sizes_without_a_number_are_counted() -> None:
+    result = variance_result([8, 64, 512], {"dot": "dot"})
+    lost = [record | ({"variance": math.nan} if record["d"] == 8 else {}) for record in result.records]
+    assert said(replace(result, records=lost), "dot:").endswith("at 1 of 3 sizes it is not a finite number.")
+
+
+def test_a_single_size_is_told_with_the_scale_it_needs() -> None:
+    result = variance_result([512], curve=[1, 2, 512])
+    assert said(result, "dot:") == (
+        "dot: the variance is 513 at d = 512; a scale of 0.04415 in place of 1 would make it 1."
+    )
+    assert said(result, "scaled_dot:") == "scaled_dot: the variance is 1.002 (1 within its error) at d = 512."
+    constant = changed(result, "dot", variance=0.0, unit_scale=None)
+    assert said(constant, "dot:") == "dot: the variance is 0 at d = 512."
+
+
+def test_why_standard_entries_need_the_square_root() -> None:
+    why = said(variance_result(), "Why")
+    assert "independent entries of mean 0 each product q_i k_i has variance 1, so q . k" in why
+    assert "1/sqrt(d) brings it back to 1" in why
+    assert not [sentence for sentence in sentences(variance_result()) if "The mean of q . k" in sentence]
+    assert "brings it back to 1" in said(variance_result(query_std=2.0, key_std=0.5), "Why")
+
+
+def test_why_no_scale_gives_one_with_means() -> None:
+    result = variance_result([64, 1024], query_mean=0.5, key_mean=0.5)
+    assert product_moments(result.settings) == (0.25, 1.5)
+    why = said(result, "Why")
+    assert "not all of mean 0, each product" in why
+    assert "(s_q^2 + m_q^2)(s_k^2 + m_k^2) - m_q^2 m_k^2 = 1.5, so q . k has variance 1.5 d" in why
+    assert "neither of them 1 at every d; 1/sqrt(1.5 d) would be" in why
+    assert said(result, "The mean") == (
+        "The mean of q . k is m_q m_k d = 0.25 d: 1/sqrt(d) leaves a mean that grows like 0.25 sqrt(d) "
+        "(8 at d = 1024), 1/d one of 0.25 at every d."
+    )
+
+
+def test_a_mean_of_queries_only_leaves_no_mean() -> None:
+    found = sentences(variance_result(query_mean=0.5))
+    assert any("= 1.25, so q . k has variance 1.25 d" in sentence for sentence in found)
+    assert not any(sentence.startswith("The mean") for sentence in found)
+
+
+def test_why_standard_deviations_count() -> None:
+    why = said(variance_result(query_std=2.0), "Why")
+    assert "with independent entries of mean 0 each product q_i k_i has variance s_q^2 s_k^2 = 4" in why
+    assert "1/sqrt(4 d) would be" in why
+
+
+def test_why_correlation_speaks_for_one_over_d() -> None:
+    result = variance_result([4, 64], rho=0.3)
+    assert "with correlated entries each product q_i k_i has variance 1 + rho^2 = 1.09" in said(result, "Why")
+    assert "is rho d = 0.3 d: 1/sqrt(d) leaves a mean that grows like 0.3 sqrt(d) (2.4 at d = 64)" in said(
+        result, "The mean"
+    )
+    assert "at 0.3, whatever d is" in said(result, "That is the argument for 1/d")
+
+
+def test_queries_and_keys_that_point_away_are_not_aligned() -> None:
+    found = sentences(variance_result([4, 64], rho=-0.3))
+    assert any("is rho d = -0.3 d" in sentence for sentence in found)
+    assert not any("aligned" in sentence for sentence in found)
+
+
+def test_correlation_with_means_has_its_own_numbers() -> None:
+    result = variance_result([4, 64], rho=0.5, query_mean=1.0)
+    mean, variance = product_moments(result.settings)
+    assert f"has variance {variance:g}, so" in said(result, "Why")
+    assert f"The mean of q . k is {mean:g} d" in said(result, "The mean")
+
+
+def test_a_variance_without_theory_is_not_explained_but_its_mean_is() -> None:
+    result = variance_result(distribution="laplace", rho=0.3)
+    for label in DOTS:
+        result = changed(result, label, theory_variance=None, z=None)
+    assert not any(sentence.startswith("Why") for sentence in sentences(result))
+    assert said(result, "The mean of q . k is rho d = 0.3 d")
+    assert not any("of 33 variances" in sentence for sentence in sentences(result))
+
+
+def test_real_tensors_say_which_scale_they_need() -> None:
+    one = sentences(real_variance(None))
+    assert one == [
+        "For variance 1, q . k needs the scale 0.125, where 1/sqrt(d) is 0.125.",
+        "The variance of q . k is that of independent entries with mean 0 and variance 1, to within 2 %.",
+    ]
+    needed, ratio = sentences(real_variance(3))
+    assert "needs the scale 0.1021 to 0.125, where" in needed
+    assert "is 1 to 1.5 times that of independent entries" in ratio
+    wide = changed(real_variance(None), "dot", unit_scale=0.0625)
+    assert sentences(wide)[1].startswith("The variance of q . k is 4.00 times that of".replace("4.00", "4"))
+    assert sentences(wide)[1].endswith("its std is 2 times theirs.")
+
+
+def test_real_scores_that_do_not_vary() -> None:
+    result = changed(real_variance(2, {"dot": "dot"}), "dot", unit_scale=None, variance=0.0)
+    assert sentences(result) == ["q . k does not vary, so no scale gives it variance 1."]
+    mixed = real_variance(4, {"dot": "dot"})
+    records = [record | ({"unit_scale": None} if record["head"] == 2 else {}) for record in mixed.records]
+    assert "in 1 of 4 heads the scores do not vary" in sentences(replace(mixed, records=records))[0]
+
+
+def test_other_scorers_of_real_tensors() -> None:
+    result = changed(real_variance(None, {"additive": "additive"}), "additive", unit_scale=3.0)
+    assert sentences(result) == ["additive: variance 1 needs the scale 3 in place of 1."]
+    level = changed(result, "additive", unit_scale=None)
+    assert sentences(level) == ["additive: the scores do not vary, so no scale gives them variance 1."]
