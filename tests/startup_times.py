@@ -1,7 +1,7 @@
 """How long attncli takes, against what it cannot do without: `python tests/startup_times.py [RUNS]`.
 
 Whole processes, taken in turn so that a busy machine slows both sides alike; medians of the wall time. No test asserts
-them. The aims: --help at most 2 times its imports, a run of the D2L example at most 1.3 times its own, and `variance` at
+them. The aims: --help at most 2 times its imports, a run of the D2L example at most 1.3 times its own; `variance` at
 most 1.5 times its own and the drawing of as many normal numbers, which torch does on one thread.
 """
 

@@ -108,7 +108,7 @@ def default_samples(entries: Entries, d: int) -> int:
 
 def _random(prepared: Prepared, threads: int, progress: Progress) -> Measured:
     """Independent pairs for every d; at the largest a first part says where the bins of the histogram lie."""
-    samples = [prepared.options.samples or default_samples(prepared.entries, point.d) for point in prepared.points]
+    samples = [_samples(prepared, point) for point in prepared.points]
     jobs = [parts(count, point.d) for count, point in zip(samples, prepared.points, strict=True)]
     largest = max(point.d for point in prepared.points)
     curve, last, counter = [], list[Tally](), Counter(sum(map(len, jobs)), progress)
@@ -121,6 +121,12 @@ def _random(prepared: Prepared, threads: int, progress: Progress) -> Measured:
         last = tallies if point.d == largest else last
         curve += _random_records(prepared, point, tallies)
     return curve, _histograms(prepared, last, largest)
+
+
+def _samples(prepared: Prepared, point: Point) -> int:
+    """As many as the options say; of points that only stand in the picture not more than it needs."""
+    enough, wanted = default_samples(prepared.entries, point.d), prepared.options.samples
+    return wanted or enough if point.asked else min(wanted or enough, enough)
 
 
 def _random_scores(prepared: Prepared, point: Point, part: Part) -> list[Tensor]:
