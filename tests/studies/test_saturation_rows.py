@@ -1,0 +1,136 @@
+"""Figures of rows of weights against loops over Python floats, whole Jacobian matrices, and differences."""
+
+import math
+from collections.abc import Sequence
+from decimal import Decimal, localcontext
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from attncli.scorers import SCORERS
+from attncli.studies.saturation_rows import jacobian_norm, query_gradient, relative_entropy, row_weights
+from tests.reference import ORACLES, entropy, inner, masked_softmax, softmax
+from tests.scorers.catalogue import make, normal
+
+SPREADS = [0.0, 0.1, 1.0, 5.0, 30.0]
+
+
+def scores(m: int, spread: float, rows: int = 6) -> Tensor:
+    return normal(rows, m, seed=m, dtype=torch.float64) * spread
+
+
+def exact_norm(row: Sequence[float]) -> float:
+    """Of the Jacobian of one row of scores, entry by entry, with 400 digits."""
+    with localcontext() as context:
+        context.prec = 400
+        powers = [Decimal(score).exp() for score in row]
+        p = [power / sum(powers) for power in powers]
+        squares = [((p[i] if i == j else 0) - p[i] * p[j]) ** 2 for i in range(len(p)) for j in range(len(p))]
+        return float(sum(squares, Decimal(0)).sqrt())
+
+
+@pytest.mark.parametrize("spread", SPREADS)
+@pytest.mark.parametrize("m", [2, 3, 10, 64])
+def test_jacobian_against_the_whole_matrix(m: int, spread: float) -> None:
+    rows = scores(m, spread)
+    wanted = [torch.func.jacrev(lambda row: row.softmax(-1))(row).norm() for row in rows]
+    torch.testing.assert_close(jacobian_norm(rows.softmax(-1)), torch.stack(wanted), rtol=1e-9, atol=1e-15)
+
+
+@pytest.mark.parametrize("gap", [0.0, 1.0, 20.0, 40.0, 100.0, 229.0])
+@pytest.mark.parametrize("m", [2, 5, 64])
+def test_jacobian_of_nearly_one_weight(m: int, gap: float) -> None:
+    """Down to norms of 1e-100, where diag(p) - p p^T in float64 has no digit left."""
+    row = (normal(m, seed=3, dtype=torch.float64) / 4).tolist()
+    row[m // 2] = max(row) + gap
+    found = jacobian_norm(row_weights(torch.tensor([row], dtype=torch.float64), None)).item()
+    assert found == pytest.approx(exact_norm(row), rel=1e-9)
+    if gap > 200:
+        assert 0 < found < 1e-97
+
+
+def test_jacobian_of_two_large_weights() -> None:
+    row = [100.0, 100.0, 60.0, 0.0]
+    found = jacobian_norm(row_weights(torch.tensor([row]), None)).item()
+    assert found == pytest.approx(exact_norm(row), rel=1e-9)
+    assert found == pytest.approx(0.5)
+
+
+def test_jacobian_of_one_weight_and_of_none_is_0() -> None:
+    assert jacobian_norm(torch.tensor([[0.0, 1.0, 0.0], [0.0, 0.0, 0.0]], dtype=torch.float64)).tolist() == [0.0, 0.0]
+
+
+@pytest.mark.parametrize("m", [2, 7, 64])
+def test_jacobian_of_equal_weights(m: int) -> None:
+    weights = torch.full((1, m), 1 / m, dtype=torch.float64)
+    assert jacobian_norm(weights).item() == pytest.approx(math.sqrt(m - 1) / m)  # sqrt(1/m - 2/m^2 + 1/m^2)
+
+
+VALID = [[True] * 5, [True, False, True, True, False], [False, True, True, False, False]]
+
+
+@pytest.mark.parametrize("spread", SPREADS)
+@pytest.mark.parametrize("masked", [False, True])
+def test_entropy(spread: float, masked: bool) -> None:
+    rows = scores(5, spread, rows=3).float()
+    valid = torch.tensor(VALID) if masked else None
+    keys = torch.tensor([5, 3, 2] if masked else [5] * 3)
+    weights = row_weights(rows.clone().requires_grad_(), valid)
+    torch.testing.assert_close(weights, masked_softmax(rows, valid), rtol=1e-12, atol=1e-300)
+    relative, effective = relative_entropy(weights, keys)
+    nats = [entropy(row) for row in masked_softmax(rows, valid).tolist()]
+    assert relative.tolist() == pytest.approx([x / math.log(k) for x, k in zip(nats, keys.tolist(), strict=True)])
+    assert effective.tolist() == pytest.approx([math.exp(x) for x in nats])
+
+
+def test_entropy_at_its_ends() -> None:
+    weights = torch.tensor([[0.0, 1.0, 0.0], [1 / 3, 1 / 3, 1 / 3]], dtype=torch.float64)
+    relative, effective = relative_entropy(weights, torch.tensor([3, 3]))
+    assert relative.tolist() == pytest.approx([0.0, 1.0], abs=1e-15)
+    assert float(relative.max()) <= 1.0
+    assert effective.tolist() == pytest.approx([1.0, 3.0])
+
+
+def pooled(name: str, scorer: Any, query: Tensor, keys: Tensor, values: Sequence[float]) -> float:
+    """sum_j p_j v_j for one query (d,), by the oracles."""
+    row = ORACLES[name](scorer, query[None], keys)[0].tolist()
+    return inner(softmax(row, [True] * len(row)), values)
+
+
+def slow_gradient(name: str, scorer: Any, query: Tensor, keys: Tensor, values: Sequence[float]) -> float:
+    """Its length by central differences."""
+    step, slopes = 1e-5, []
+    for change in torch.eye(len(query), dtype=torch.float64) * step:
+        ends = [pooled(name, scorer, end, keys, values) for end in (query + change, query - change)]
+        slopes.append((ends[0] - ends[1]) / (2 * step))
+    return math.hypot(*slopes)
+
+
+@pytest.mark.parametrize("name", SCORERS)
+@pytest.mark.parametrize("together", [False, True])
+def test_query_gradient(name: str, together: bool) -> None:
+    """Of queries (rows, 1, d) with keys of their own, and of queries (rows, d) with the same keys."""
+    rows, m, d = 4, 6, 3
+    scorer = make(name, d).double()
+    keys = normal(m, d, seed=1, dtype=torch.float64) if together else normal(rows, m, d, seed=1, dtype=torch.float64)
+    queries = normal(rows, d, dtype=torch.float64) if together else normal(rows, 1, d, dtype=torch.float64)
+    values = normal(rows, m, seed=2, dtype=torch.float64)
+    queries.requires_grad_()
+    found = scorer(queries, keys)
+    weights = row_weights(found.reshape(rows, m), None)
+    lengths = query_gradient(found, weights, queries, values)
+    assert lengths is not None
+    for row in range(rows):
+        query, own = queries.detach().reshape(rows, d)[row], keys if together else keys[row]
+        wanted = slow_gradient(name, scorer, query, own, values[row].tolist())
+        assert lengths[row].item() == pytest.approx(wanted, rel=1e-7, abs=1e-9)
+
+
+def test_no_gradient_where_torch_cannot_follow() -> None:
+    queries = normal(2, 3).requires_grad_()
+    weights, values = torch.full((2, 2), 0.5).double(), normal(2, 2, dtype=torch.float64)
+    assert query_gradient(torch.zeros(2, 2), weights, queries, values) is None
+    elsewhere = torch.zeros(2, 2, requires_grad=True) * 2
+    assert query_gradient(elsewhere, weights, queries, values) is None
