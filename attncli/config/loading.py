@@ -12,6 +12,7 @@ from attncli.config.problems import problems_of
 from attncli.errors import InputError, Problem
 
 Options = TypeVar("Options", bound=Experiment)
+DEFAULT_STUDY = "attention"
 
 
 def study_of(document: Document, known: Mapping[str, Any]) -> str:
@@ -26,7 +27,7 @@ def study_of(document: Document, known: Mapping[str, Any]) -> str:
         raise document.located(
             InputError.of(errors.got(data, expected, "`attncli init` lists experiments to start from"))
         )
-    study = data.get("study", "attention")
+    study = data.get("study", DEFAULT_STUDY)
     if not isinstance(study, str) or study not in known:
         message = errors.got(study, "unknown study", errors.did_you_mean(study, known))
         raise document.located(InputError([*document.problems, Problem(message, ("study",))]))
@@ -39,7 +40,7 @@ def validate(document: Document, model: type[Options], scorers: Mapping[str, Any
     Raises:
         InputError: every problem of the document at once, located.
     """
-    data = model.normalised({"study": "attention", "name": default_name(document), **document.data})
+    data = model.normalised({"study": DEFAULT_STUDY, "name": default_name(document), **document.data})
     problems = list(document.problems)
     try:
         options = model.model_validate(data, context={"folder": document.path.parent})

@@ -5,6 +5,7 @@ from typing import Any
 
 from pydantic.json_schema import GenerateJsonSchema, models_json_schema
 
+from attncli.config.loading import DEFAULT_STUDY
 from attncli.config.models import Experiment
 from attncli.config.tensors import ROWS
 
@@ -22,7 +23,7 @@ def json_schema(studies: Sequence[type[Experiment]]) -> dict[str, Any]:
     refs, schema = models_json_schema([(study, "validation") for study in studies], schema_generator=Untitled)
     branches = list(refs.values())
     for definition in schema["$defs"].values():
-        _allow_default_name(definition)
+        _require_as_files_do(definition)
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "attncli experiment",
@@ -31,11 +32,15 @@ def json_schema(studies: Sequence[type[Experiment]]) -> dict[str, Any]:
     }
 
 
-def _allow_default_name(definition: dict[str, Any]) -> None:
-    """`name` is required of the model, since the file's name is filled in, but not of the file."""
-    properties = definition.get("properties", {})
-    if "study" in properties and "name" in definition.get("required", []):
-        definition["required"].remove("name")
+def _require_as_files_do(definition: dict[str, Any]) -> None:
+    """Of a file `name` is not required, since the file's name is filled in, but `study` is, where it is no attention.
+
+    `definition` is changed.
+    """
+    study = definition.get("properties", {}).get("study")
+    if study is not None:
+        required = [key for key in definition.get("required", []) if key != "name"]
+        definition["required"] = required + ["study"] * (study["const"] != DEFAULT_STUDY)
 
 
 def _rows() -> dict[str, Any]:

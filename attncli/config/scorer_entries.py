@@ -133,13 +133,19 @@ class EntriesOf:
             return "<module:Class>"
         return f"<{name}>" if isinstance(name, str) and name in self.scorers else None
 
+    def _not_a_class(self, name: str) -> str:
+        """The message for a scorer of ours with an option that has no value, such as `additive:num_hiddens`."""
+        scorer, _, option = name.partition(":")
+        message = f"{scorer} is a scorer and no module; if {option} is an option of it, give it a value"
+        return errors.got(name, message) if scorer in self.scorers else ""
+
     def _custom(self, entry: Any, handler: Any, info: ValidationInfo) -> ScorerEntry:
         if isinstance(entry, ScorerEntry):
             return entry
         try:
             model = entry_model(entry["scorer"], self.load(entry["scorer"]))
         except errors.InputError as error:
-            raise problem(error.problems[0].message, under=["scorer"]) from error
+            raise problem(self._not_a_class(entry["scorer"]) or error.problems[0].message, under=["scorer"]) from error
         validated = model.model_validate(entry, context=info.context)
         for name in validated.options:
             _require_yaml(validated, name)

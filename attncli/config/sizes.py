@@ -2,7 +2,7 @@
 
 from typing import Annotated, Any
 
-from pydantic import AfterValidator, Discriminator, Field, Tag, model_validator
+from pydantic import AfterValidator, BeforeValidator, Discriminator, Field, Tag, model_validator
 
 from attncli import errors
 from attncli.config.models import Model, problem
@@ -48,8 +48,14 @@ def _listed(value: Any) -> list[int]:
     return sizes
 
 
+def _no_text(value: Any) -> Any:
+    if value is None or isinstance(value, str):
+        raise problem("expected an integer, a list such as [64, 512], or a range such as {from: 1, to: 1024}")
+    return value
+
+
 Sizes = Annotated[
-    Annotated[Size, Tag("<size>")]
+    Annotated[Size, BeforeValidator(_no_text), Tag("<size>")]
     | Annotated[list[Size], Field(min_length=1), Tag("<sizes>")]
     | Annotated[SizeRange, Tag("<SizeRange>")],
     Discriminator(_kind),

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from attncli.config.builtin import builtin_folder, builtin_names, builtin_path
+from attncli.config.document import read_document
 from tests.cli import good, names_in, refusal
 
 
@@ -32,7 +33,8 @@ def test_copies_one_with_its_files(name: str, here: Path) -> None:
     assert files == ([f"{name}.npz", f"{name}.yaml"] if name == "own_tensors" else [f"{name}.yaml"])
     for file in files:
         assert (here / file).read_bytes() == (builtin_folder() / file).read_bytes()
-    assert good("check", f"{name}.yaml") == f"{name}.yaml: good, study attention\n"
+    study = read_document(here / f"{name}.yaml").data.get("study", "attention")
+    assert good("check", f"{name}.yaml") == f"{name}.yaml: good, study {study}\n"
 
 
 def test_into_a_folder(here: Path) -> None:

@@ -11,8 +11,7 @@ from attncli.config.overrides import parse_override
 from attncli.config.parsing import parse_yaml
 from attncli.errors import InputError
 from attncli.scorers import SCORERS
-from attncli.studies import STUDIES
-from attncli.studies.attention import AttentionOptions
+from attncli.studies import STUDIES, load_study
 
 GOOD = """\
 data:
@@ -37,13 +36,12 @@ def not_yaml(text: str) -> str:
     return str(caught.value)
 
 
-def options_of(folder: Path, text: str = GOOD, *sets: str) -> AttentionOptions:
+def options_of(folder: Path, text: str = GOOD, *sets: str) -> Any:
     """The options of an experiment in `folder`, with --set options applied."""
     path = folder / "x.yaml"
     path.write_text(text, encoding="utf-8")
     document = read_document(path, [parse_override(each) for each in sets])
-    assert study_of(document, STUDIES) == "attention"
-    return validate(document, AttentionOptions, SCORERS)
+    return validate(document, load_study(study_of(document, STUDIES)).OPTIONS, SCORERS)
 
 
 def problems_of(folder: Path, text: str, *sets: str) -> list[str]:

@@ -104,5 +104,5 @@ dtype: int
 def test_repeated_keys_are_told_beside_an_unknown_study(tmp_path: Path) -> None:
     assert problems_of(tmp_path, "seed: 1\nseed: 2\nstudy: x\n") == [
         "2:1: seed: the key stands twice, first in line 1; leave out one",
-        '3:8: study: got "x"; unknown study; known: attention',
+        '3:8: study: got "x"; unknown study; known: attention, variance, saturation',
     ]

@@ -15,6 +15,7 @@ from tests.cli import good
 from tests.config.documents import data_of, options_of, problems_of
 
 SCHEMA = json_schema([load_study(study).OPTIONS for study in STUDIES])
+SWEEPS = ("variance", "saturation")
 VALIDATOR = Draft202012Validator(SCHEMA)
 EXPERIMENTS = sorted((Path(__file__).parents[2] / "experiments").glob("*.yaml"))
 BASE = "data: {{queries: {queries}, keys: [[1, 2]], valid_lens: {valid_lens}}}\nscorers: [{scorer}]\n{more}\n"
@@ -76,6 +77,23 @@ ACCEPTED = [
     experiment(scorer="{scorer: scaled_dot, scale: 0.5, softcap: null}"),
     experiment(scorer="{scorer: general, parameters: {file: p.pt, names: {W.weight: a}}}"),
     experiment(scorer="{scorer: dot}, {scorer: dot, label: b}"),
+    "study: variance",
+    "{study: saturation, name: a, seed: 3, device: cpu, dtype: float16}",
+    *(f"{{study: {study}, d: {d}}}" for study in SWEEPS for d in (
+        "1", "1048576", "[1]", "[512, 64]", "{from: 1, to: 1024}", "{from: 3, to: 3, factor: 10}",
+    )),
+    *(f"{{study: {study}, {key}: {scorers}}}" for study in SWEEPS for key in ("scorer", "scorers") for scorers in (
+        "dot", "'additive:num_hiddens=64'", "[dot, cosine]", "['scaled_dot:scale=1/d', {scorer: general}]",
+        "{scorer: gaussian, sigma: 2}", "[{scorer: dot, softcap: 3, label: a}]",
+    )),
+    *(f"{{study: variance, distribution: {name}}}" for name in ("normal", "uniform", "rademacher", "laplace")),
+    "{study: variance, distribution: student_t, df: 4.5}",
+    "{study: saturation, distribution: student_t, df: 0.1}",
+    "{study: variance, mean: -1, std: 0, query_mean: 0.5, query_std: 2, key_mean: 1, key_std: 3, rho: -1}",
+    "{study: variance, query_mean: null, key_std: null, df: null, from: null, samples: null}",
+    "{study: variance, samples: 10}",
+    "{study: saturation, keys: 2, rows: 1}",
+    "{study: saturation, from: qk.npz, scorer: dot}",
 ]  # fmt: skip
 REFUSED = [
     "[]",
@@ -130,6 +148,17 @@ REFUSED = [
         "{scorer: dot, parameters: {file: p.pt, names: [a]}}", "{scorer: dot, parameters: {file: p, names: {a: 1}}}",
         "{scorer: 'mine:'}", "{scorer: 'a b:C'}",
     )),
+    experiment(more="study: variance"),
+    *(f"{{study: {study}, {wrong}}}" for study in SWEEPS for wrong in (
+        "d: 0", "d: 2.5", "d: x", "d: null", "d: true", "d: []", "d: [0]", "d: [[1]]", "d: 1048577", "d: {from: 1}",
+        "d: {from: 1, to: 4, factor: 1}", "d: {from: 1, to: 4, by: 2}", "d: [{from: 1, to: 4}]",
+        "std: -1", "query_std: -1", "key_std: x", "mean: a", "mean: 1e10", "std: 1e10", "rho: 1.5", "rho: -2",
+        "distribution: gauss", "distribution: null", "df: 0", "from: 3", "from: ''", "source: a.npz",
+        "scorers: []", "scorers: 3", "scorer: null", "scorer: []", "scorer: {scorer: dot, scale: 2}",
+        "scorers: [{scorer: dott}]", "valid_lens: [2]", "seed: -1", "nonsense: 1", "scorer: dot, scorers: [dot]",
+    )),
+    *(f"{{study: variance, {wrong}}}" for wrong in ("samples: 9", "samples: 1.5", "samples: x", "rows: 3", "keys: 3")),
+    *(f"{{study: saturation, {wrong}}}" for wrong in ("keys: 1", "rows: 0", "rows: 1.5", "samples: 1000")),
 ]  # fmt: skip
 
 
@@ -154,6 +183,15 @@ ONLY_THE_MODELS_REFUSE = [
     experiment(valid_lens="{random: [2, 1]}"),
     experiment(scorer="{scorer: dot}, {scorer: dot}"),
     experiment(more=f"name: {'é' * 101}"),
+    "{study: variance, samples: 1e3}",
+    "{study: variance, d: [4, 4]}",
+    "{study: variance, d: {from: 4, to: 2}}",
+    "{study: variance, df: 5}",
+    "{study: variance, distribution: student_t, df: 4}",
+    "{study: variance, from: a.npz, d: 3}",
+    "{study: variance, scorers: [dot, dot]}",
+    "{study: variance, scorers: dott}",
+    "{study: variance, scorers: [{scorer: dot, dropout: 0.1}]}",
 ]
 
 
@@ -175,7 +213,8 @@ def test_every_option_of_every_scorer_is_in_it(name: str) -> None:
         for entry in SCHEMA["$defs"].values()
         if entry.get("properties", {}).get("scorer", {}).get("const") == name
     ]
-    assert len(entries) == 1
+    assert entries
+    assert all(entry == entries[0] for entry in entries), "the same for every study"
     options: dict[str, Any] = entries[0]["properties"]
     code: dict[str, Any] = SCORERS[name].__init__.__kwdefaults__ or {}
     assert {key: options[key]["default"] for key in code} == code

@@ -89,7 +89,8 @@ def mine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 def options(folder: Path, entry: str) -> dict[str, Any]:
-    return read_options(folder, f"{DATA}scorers: [{entry}]").scorers[0].options
+    found: dict[str, Any] = read_options(folder, f"{DATA}scorers: [{entry}]").scorers[0].options
+    return found
 
 
 def problems(folder: Path, entry: str) -> list[str]:
