@@ -137,7 +137,11 @@ def test_what_cannot_be_drawn_is_noted(value: float, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("interval", [[-1.0, 9.0], [math.nan, 9.0], [0.0, math.inf], None])
 def test_intervals_that_do_not_fit_the_axis(interval: Sequence[float] | None, tmp_path: Path) -> None:
-    assert saved(changed(variance_result([4, 64]), "dot", variance_ci=interval), tmp_path / "a.png") == []
+    result = changed(variance_result([4, 64], {"dot": "dot"}), "dot", variance_ci=interval)
+    assert saved(result, tmp_path / "a.png") == []
+    bars = [end for part in artists(variance_figure(result).figure, "interval") for end in part.get_segments()]
+    assert len(bars) == (2 if interval == [-1.0, 9.0] else 0)
+    assert all(0 < y < 10 for bar in bars for _, y in bar)
 
 
 def test_extreme_variances_can_be_drawn(tmp_path: Path) -> None:

@@ -200,3 +200,19 @@ def test_other_scorers_of_real_tensors() -> None:
     assert sentences(result) == ["additive: variance 1 needs the scale 3 in place of 1."]
     level = changed(result, "additive", unit_scale=None)
     assert sentences(level) == ["additive: the scores do not vary, so no scale gives them variance 1."]
+
+
+def test_sizes_may_come_in_any_order() -> None:
+    assert said(variance_result([512, 8]), "dot:") == "dot: the variance grows like d^1.00: 513 at d = 512."
+
+
+def test_why_is_read_from_any_scale() -> None:
+    result = variance_result([64], {"scaled_dot_1_over_d": "scaled_dot"}, query_mean=0.5, key_mean=0.5)
+    assert "so q . k has variance 1.5 d" in said(result, "Why")
+    assert "= 0.25 d" in said(result, "The mean")
+
+
+def test_means_alone_do_not_align_queries_and_keys() -> None:
+    found = sentences(variance_result([4, 64], rho=-0.3, query_mean=1.0, key_mean=1.0))
+    assert any("The mean of q . k is 0.7 d" in sentence for sentence in found)
+    assert not any("aligned" in sentence for sentence in found)
