@@ -94,6 +94,16 @@ FILES: dict[str, bytes] = {
     "general.pt": pt({"W.weight": torch.ones(4, 4)}),
     "open.yaml": b"name: [1\n",
     "taken/d2l.yaml": b"",
+    "pairs.npz": zipped({"queries.npy": array(np.eye(4)), "keys.npy": array(np.ones((3, 4)))}),
+    "sizes.npz": zipped({"queries.npy": array(np.eye(4)), "keys.npy": array(np.ones((3, 5)))}),
+    "heads.npz": zipped({"queries.npy": array(np.ones((2, 3, 4))), "keys.npy": array(np.ones((3, 3, 4)))}),
+    "only_keys.npz": zipped({"keys.npy": array(np.ones((3, 4)))}),
+    "vector.npz": zipped({"queries.npy": array(np.ones(4)), "keys.npy": array(np.ones((3, 4)))}),
+    "none.npz": zipped({"queries.npy": array(np.ones((0, 4))), "keys.npy": array(np.ones((3, 4)))}),
+    "sweep.yaml": b"study: saturation\n",
+    "mistakes.yaml": b"data: {queries: {shape: [2, 0, 4]}, keys: {shape: [2, 5, 4]}}\nscorers: [{scorer: dott}]\n",
+    "lengths.yaml": b"data:\n  queries: {shape: [2, 3, 4]}\n  keys: {shape: [2, 5, 4]}\n  valid_lens: [2, 9]\n"
+    b"scorers: [{scorer: dot}]\n",
 }
 MODULES = {
     "mine": MINE,
