@@ -5,28 +5,42 @@ from collections.abc import Sequence
 
 from attncli.results.records import Record
 from attncli.views.printable import printable
-from attncli.views.sweep_numbers import score
+from attncli.views.sweep_numbers import score as z_score
 from attncli.views.variance_reasons import DOTS
 
 ROUNDING = 1e-9  # entries of size 1 can leave an interval of no width, which the theory misses by rounding only
+MULTIPLES = ("dot", "cosine", "vector_sum")  # scores without parameters, whose options are factors
 CHANCE = 0.01  # what comes by chance less often than this is not put down to chance
 
 
 def agreement(records: Sequence[Record]) -> list[str]:
     """How many intervals hold the theory, and whether the farthest figure is too far away for chance."""
-    exact = [record for record in records if record["theory"] == "exact"]
+    known_exactly = [record for record in records if record["theory"] == "exact"]
+    exact = _measured_apart(known_exactly)
     counts = [_count(exact, name) for name in ("variance", "mean")]
     known = [count for count in counts if count]
     if not known:
         return []
     of_how_many = " and ".join(known)
-    together = ", and scaled forms of one score do so together" if _scaled_forms(exact) else ""
-    usual = f"by chance about 1 in 20 falls outside{together}"
-    return [f"{of_how_many} have their theory within the 95 % interval; {usual}.", *_farthest(exact)]
+    once = " (scaled forms of one score count once)" if len(exact) < len(known_exactly) else ""
+    usual = "by chance about 1 in 20 falls outside"
+    return [f"{of_how_many}{once} have their theory within the 95 % interval; {usual}.", *_farthest(exact)]
 
 
-def _scaled_forms(records: Sequence[Record]) -> bool:
-    return len({record["label"] for record in records if record["scorer"] in DOTS}) > 1
+def _measured_apart(records: Sequence[Record]) -> list[Record]:
+    """One record of every score and d, the farthest from theory: all scorers see the same draws, so multiples agree."""
+    farthest: dict[tuple[str, int], Record] = {}
+    for record in records:
+        score = "dot" if record["scorer"] in DOTS else record["scorer"]
+        place = (score if score in MULTIPLES else record["label"], record["d"])
+        if place not in farthest or _distance(record) > _distance(farthest[place]):
+            farthest[place] = record
+    return list(farthest.values())
+
+
+def _distance(record: Record) -> float:
+    """The larger |z|, so far as multiples of one score have it in common."""
+    return round(max(abs(record[key] or 0.0) for key in ("z", "z_mean")), 3)
 
 
 def _count(records: Sequence[Record], name: str) -> str:
@@ -62,4 +76,4 @@ def _farthest(records: Sequence[Record]) -> list[str]:
         verdict = f"too far to be chance {many}: theory and measurement differ, or the samples are too few"
     else:
         verdict = f"{many} chance alone may do that"
-    return [f"The largest |z| is {score(largest)} ({place}): {verdict}."]
+    return [f"The largest |z| is {z_score(largest)} ({place}): {verdict}."]

@@ -19,17 +19,24 @@ def said(result: SweepResult, start: str) -> str:
 
 def test_all_within_their_intervals() -> None:
     first, second = sentences(variance_result())[:2]
-    assert first.startswith("33 of 33 variances and 33 of 33 means have their theory within the 95 % interval;")
-    assert "scaled forms of one score do so together" in first
-    assert second == "The largest |z| is 0.40 (dot at d = 1, variance): among 66 comparisons chance alone may do that."
+    assert first == (
+        "11 of 11 variances and 11 of 11 means (scaled forms of one score count once) have their theory within the 95 % "
+        "interval; by chance about 1 in 20 falls outside."
+    )
+    assert second == "The largest |z| is 0.40 (dot at d = 1, variance): among 22 comparisons chance alone may do that."
+
+
+def test_other_scores_count_on_their_own() -> None:
+    first = sentences(variance_result([8, 64], {"dot": "dot", "wide": "general", "narrow": "general"}))[0]
+    assert first.startswith("6 of 6 variances and 6 of 6 means have")
 
 
 def test_intervals_that_miss_are_counted() -> None:
-    result = changed(variance_result([8, 64]), "dot", variance_ci=[0.5, 0.6], mean_ci=[7.0, 8.0])
-    assert said(result, "4 of 6").startswith("4 of 6 variances and 4 of 6 means have")
+    result = changed(variance_result([8, 64]), "dot", variance_ci=[0.5, 0.6], mean_ci=[7.0, 8.0], z=9.0)
+    assert said(result, "0 of 2").startswith("0 of 2 variances and 0 of 2 means (scaled")
     alone = variance_result([8], {"dot": "dot"})
     assert said(alone, "1 of").startswith("1 of 1 variance and 1 of 1 mean have")
-    assert "together" not in said(alone, "1 of")
+    assert "scaled forms" not in said(alone, "1 of")
 
 
 def test_an_interval_without_width_holds_what_differs_by_rounding() -> None:
