@@ -50,17 +50,29 @@ def load_source(
     if is_config:
         return _from_config(source, stage or "weights", overrides, quiet)
     if source.is_dir():
+        _check_study(source)
         return Source(load_matrices(source, stage or "weights"), _name_of(source))
     return Source(_from_file(source, stage, tensors), source.stem)
 
 
+def _check_study(folder: Path) -> None:
+    study = _told(folder, "study")
+    if study not in (None, "attention"):
+        message = f'got "{folder}", a run of the study {study}; only the study attention has weights to draw'
+        raise InputError.of(message, where="SOURCE")
+
+
 def _name_of(folder: Path) -> str:
     """The name of the run in a folder."""
+    return Path(_told(folder, "name") or folder.resolve().name).name or "run"
+
+
+def _told(folder: Path, key: str) -> str | None:
+    """What results.json of a run says, if anything: the tensors are what is drawn, and may well do without."""
     try:
-        name = json.loads((folder / "results.json").read_text(encoding="utf-8"))["name"]
-    except (OSError, ValueError, LookupError, TypeError):  # the tensors are what is drawn; a name is easily had
-        name = folder.resolve().name
-    return Path(str(name)).name or "run"
+        return str(json.loads((folder / "results.json").read_text(encoding="utf-8"))[key])
+    except (OSError, ValueError, LookupError, TypeError):
+        return None
 
 
 def _from_config(path: Path, stage: str, overrides: Sequence[Override], quiet: bool) -> Source:
