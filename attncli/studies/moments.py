@@ -25,12 +25,12 @@ class Moments:
         """Those of one part, in two passes."""
         if numbers.size == 0:
             return cls()
-        mean = float(numbers.mean())
-        deviations = numbers - mean
-        squares = deviations * deviations
-        return cls(
-            numbers.size, mean, float(squares.sum()), float((squares * deviations).sum()), float((squares**2).sum())
-        )
+        with np.errstate(invalid="ignore", over="ignore"):  # NaN and infinity are told by the moments
+            mean = float(numbers.mean())
+            deviations = numbers - mean
+            squares = deviations * deviations
+            higher = float((squares * deviations).sum()), float((squares**2).sum())
+        return cls(numbers.size, mean, float(squares.sum()), *higher)
 
     def merged(self, other: "Moments") -> "Moments":
         """Those of both parts together, without cancellation.

@@ -15,22 +15,22 @@ from attncli.results.records import Record, SweepResult
 from attncli.scorers import SCORERS
 from attncli.scorers._custom import load_class
 from attncli.studies.progress import Counter, Progress
-from attncli.studies.quantiles import Quantiles
 from attncli.studies.saturation_rows import jacobian_norm, query_gradient, relative_entropy, row_weights
+from attncli.studies.saturation_summary import Figures, Summary
 from attncli.studies.sweep import (
     Part,
     Point,
     Prepared,
+    at_work,
     draw,
     parts,
-    prepare_sweep,
     scores_of,
     sweep_result,
-    threads_for,
+    warn_of_numbers,
 )
-from attncli.studies.threads import in_order, single_threaded
+from attncli.studies.sweep_setup import prepare_sweep
+from attncli.studies.threads import in_order
 
-QUARTILES = (0.25, 0.5, 0.75)
 DEFAULT_SCORERS: list[Any] = [
     {"scorer": "dot"},
     {"scorer": "scaled_dot"},
@@ -38,7 +38,6 @@ DEFAULT_SCORERS: list[Any] = [
     {"scorer": "additive"},
     {"scorer": "cosine"},
 ]
-Figures = dict[str, Tensor]  # of the rows of one part, by name
 
 
 class SaturationOptions(Sweep):
@@ -74,33 +73,10 @@ def run(prepared: Prepared, progress: Progress) -> SweepResult:
         InputError: a scorer of the user's own that fails.
     """
     work = _random if prepared.real is None else _real
-    with single_threaded() as threads:
-        return sweep_result(prepared, work(prepared, threads_for(prepared, threads), progress))
-
-
-class Summary:
-    """Means and quartiles of every figure of one scorer, part by part."""
-
-    def __init__(self) -> None:
-        self.rows = 0
-        self._sums: dict[str, float] = {}
-        self._quantiles: dict[str, Quantiles] = {}
-
-    def add(self, figures: Figures) -> None:
-        """The rows of one part."""
-        self.rows += len(figures["entropy"])
-        for name, numbers in figures.items():
-            array = numbers.numpy()
-            self._sums[name] = self._sums.get(name, 0.0) + float(array.sum())
-            self._quantiles.setdefault(name, Quantiles()).add(array)
-
-    def mean(self, name: str) -> float | None:
-        """Over all rows."""
-        return self._sums[name] / self.rows if self.rows else None
-
-    def quartiles(self, name: str) -> list[float | None]:
-        """The three of them."""
-        return list(self._quantiles[name].at(QUARTILES)) if name in self._quantiles and self.rows else [None] * 3
+    with at_work(prepared) as threads:
+        curve = work(prepared, threads, progress)
+    warn_of_numbers(curve, "entropy", progress)
+    return sweep_result(prepared, curve)
 
 
 def _random(prepared: Prepared, threads: int, progress: Progress) -> list[Record]:
@@ -199,15 +175,6 @@ def _summaries(
 
 def _records(prepared: Prepared, head: int | None, d: int, keys: int, summaries: Sequence[Summary]) -> list[Record]:
     return [
-        {"scorer": entry.scorer, "label": entry.label, "head": head, "d": d, "keys": keys, **_row(summary)}
+        {"scorer": entry.scorer, "label": entry.label, "head": head, "d": d, "keys": keys, **summary.row()}
         for entry, summary in zip(prepared.options.scorers, summaries, strict=True)
     ]
-
-
-def _row(summary: Summary) -> Record:
-    row: Record = {"rows": summary.rows}
-    row |= {name: summary.mean(name) for name in ("entropy", "max_weight", "effective_keys")}
-    for name in ("jacobian", "query_gradient", "entropy", "max_weight"):
-        lower, median, upper = summary.quartiles(name)
-        row |= {f"{name}_median": median, f"{name}_q25": lower, f"{name}_q75": upper}
-    return row | {"jacobian_mean": summary.mean("jacobian")}

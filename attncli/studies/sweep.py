@@ -1,6 +1,8 @@
 """What the studies of scores against the size d share: their scorers at every size, and the parts of their work."""
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -8,25 +10,19 @@ import torch
 from torch import Tensor, nn
 
 from attncli.attention import softcap
-from attncli.config.sizes import powers
-from attncli.config.sweeps import Sweep
-from attncli.errors import Collector, below
-from attncli.inputs.device import resolve_device
+from attncli.errors import below
 from attncli.inputs.entries import Entries
-from attncli.inputs.seeding import generator
+from attncli.inputs.seeding import generator, seeded
 from attncli.precision import computing_dtype
 from attncli.results.records import Histogram, Record, SweepResult
 from attncli.scorers import SCORERS
-from attncli.studies.building import build_scorer, outline
-from attncli.studies.memory import PROGRAM, Estimate, projected, require_memory
 from attncli.studies.progress import Progress
-from attncli.studies.real_pairs import RealPairs, read_pairs
+from attncli.studies.real_pairs import RealPairs
 from attncli.studies.scorer_run import formula_of, raw_scores
+from attncli.studies.threads import single_threaded
 
 ENTRIES_AT_A_TIME = 2**18  # of keys: large enough for a part to be worth a thread, small enough to stay in the cache
 PAIRS_AT_A_TIME = 2**14  # of query and key, whose hidden units are kept for gradients
-COPIES = 6  # of a row that is larger than a part: as drawn, rounded, scaled, and gradients
-WORKING_SPACE = 32 * 2**20  # of one thread, beside queries and keys: what scorers need for a part
 
 
 @dataclass(frozen=True)
@@ -55,89 +51,6 @@ class Part:
 
     index: int
     rows: int
-
-
-def prepare_sweep(options: Any, keys: int, progress: Progress) -> Prepared:
-    """Scorers for every size; everything that can be refused is refused here. A row has `keys` random keys.
-
-    Raises:
-        InputError: a device, tensors, scorers or sizes that make no sense together or do not fit into memory.
-    """
-    dtype = getattr(torch, options.dtype)
-    collector = Collector()
-    device, real = torch.device("cpu"), None
-    with collector.under():
-        device = resolve_device(options.device, dtype)
-    with collector.under():
-        real = read_pairs(options.source, progress) if options.source is not None else None
-    collector.check()
-    sizes = {size: size in options.d for size in _sizes(options.d)}
-    if real is not None:
-        real = _moved(real, dtype, device)
-        sizes = {real.keys.shape[-1]: True}
-    points = []
-    for d, asked in sizes.items():
-        query_size = d if real is None else real.queries.shape[-1]
-        _check_size(options, query_size, d, keys, device)
-        points.append(Point(d, _scorers(options, query_size, d, device), asked))
-    return Prepared(options, entries_of(options), points, real, device)
-
-
-def _sizes(asked: Sequence[int]) -> list[int]:
-    """What was asked for; of a single size the powers of two up to it as well, for the picture."""
-    return list(asked) if len(asked) > 1 else sorted({*powers(1, asked[0]), asked[0]})
-
-
-def _moved(real: RealPairs, dtype: torch.dtype, device: torch.device) -> RealPairs:
-    """The tensors rounded to the dtype of the config, on the device."""
-    computing = computing_dtype(dtype)
-    queries, keys = (tensor.to(dtype).to(device, computing) for tensor in (real.queries, real.keys))
-    return RealPairs(queries, keys, None if real.valid is None else real.valid.to(device), real.heads)
-
-
-def _check_size(options: Any, query_size: int, key_size: int, keys: int, device: torch.device) -> None:
-    """Refuse sizes that scorers cannot take or the memory cannot hold, before any parameter is drawn."""
-    collector, parameters, width = Collector(), 0, 0
-    for index, entry in enumerate(options.scorers):
-        with collector.under("scorers", index):
-            scorer = outline(entry, query_size, key_size)
-            parameters += sum(parameter.numel() for parameter in scorer.parameters())
-            width = max([width, *(projected(each, query_size, key_size) for each in scorer.parameters())])
-    collector.check()
-    row = COPIES * 8 * (keys + 1) * key_size
-    parts = {
-        "parameters": 2 * parameters * computing_dtype(getattr(torch, options.dtype)).itemsize,
-        "working space": torch.get_num_threads() * (WORKING_SPACE + row + 8 * PAIRS_AT_A_TIME * width),
-        "program": PROGRAM,
-    }
-    require_memory(Estimate(parts), device, "use a smaller d, or fewer scorers", ["d"])
-
-
-def _scorers(options: Any, query_size: int, key_size: int, device: torch.device) -> list[nn.Module]:
-    collector, scorers = Collector(), []
-    dtype = getattr(torch, options.dtype)
-    for index, entry in enumerate(options.scorers):
-        with collector.under("scorers", index):
-            scorers.append(build_scorer(entry, query_size, key_size, options.seed, dtype).to(device))
-    collector.check()
-    return scorers
-
-
-def entries_of(options: Sweep) -> Entries:
-    """How the options say that entries are drawn."""
-
-    def own(value: float | None, common: float) -> float:
-        return common if value is None else value
-
-    return Entries(
-        options.distribution,
-        options.df,
-        own(options.query_mean, options.mean),
-        own(options.query_std, options.std),
-        own(options.key_mean, options.mean),
-        own(options.key_std, options.std),
-        options.rho,
-    )
 
 
 def sweep_result(
@@ -194,6 +107,25 @@ def scores_of(prepared: Prepared, point: Point, queries: Tensor, keys: Tensor) -
     return scores
 
 
-def threads_for(prepared: Prepared, threads: int) -> int:
-    """One for scorers of the user's own, which may keep something from call to call."""
-    return threads if all(entry.scorer in SCORERS for entry in prepared.options.scorers) else 1
+@contextmanager
+def at_work(prepared: Prepared) -> Iterator[int]:
+    """How many threads to use, each of which has torch for itself.
+
+    Scorers of the user's own may draw random numbers or keep something from call to call: they get one thread, and
+    numbers that depend on the seed.
+    """
+    options = prepared.options
+    own = any(entry.scorer not in SCORERS for entry in options.scorers)
+    with single_threaded() as threads, seeded(options.seed, f"{options.study}.forward", prepared.device):
+        yield 1 if own else threads
+
+
+def warn_of_numbers(curve: Sequence[Record], figure: str, progress: Progress) -> None:
+    """Say of which scorers a figure is NaN or infinite, and where first."""
+    first: dict[str, Record] = {}
+    for row in curve:
+        if row[figure] is not None and not math.isfinite(row[figure]):
+            first.setdefault(row["label"], row)
+    for label, row in first.items():
+        head = "" if row["head"] is None else f", head {row['head']}"
+        progress.note(f"warning: {label}: NaN or infinite scores at d = {row['d']}{head}")

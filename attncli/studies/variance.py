@@ -6,7 +6,7 @@ from functools import partial
 from typing import Annotated, Any, Literal
 
 from pydantic import AliasChoices, Field, model_validator
-from torch import Tensor, nn
+from torch import Tensor
 
 from attncli.config.models import problem
 from attncli.config.scorer_entries import EntriesOf, ScorerEntry
@@ -15,24 +15,21 @@ from attncli.inputs.entries import Entries
 from attncli.results.records import Histogram, Record, SweepResult
 from attncli.scorers import SCORERS
 from attncli.scorers._custom import load_class
-from attncli.studies.moments import Moments
 from attncli.studies.progress import Counter, Progress
-from attncli.studies.scorer_run import scale_of
 from attncli.studies.sweep import (
     Part,
     Point,
     Prepared,
+    at_work,
     draw,
-    entries_of,
     parts,
-    prepare_sweep,
     scores_of,
     sweep_result,
-    threads_for,
+    warn_of_numbers,
 )
+from attncli.studies.sweep_setup import entries_of, prepare_sweep
 from attncli.studies.tally import Edges, Tally, edges_around, pooled, tally
-from attncli.studies.theory import theory_of
-from attncli.studies.threads import single_threaded
+from attncli.studies.variance_records import random_records, real_record
 
 Measured = tuple[list[Record], dict[str, Histogram]]
 RELATIVE_ERROR = 0.005  # of a variance, which the default number of samples is chosen for
@@ -90,8 +87,9 @@ def run(prepared: Prepared, progress: Progress) -> SweepResult:
         InputError: a scorer of the user's own that fails.
     """
     work = _random if prepared.real is None else _real
-    with single_threaded() as threads:
-        curve, histograms = work(prepared, threads_for(prepared, threads), progress)
+    with at_work(prepared) as threads:
+        curve, histograms = work(prepared, threads, progress)
+    warn_of_numbers(curve, "variance", progress)
     return sweep_result(prepared, curve, histograms)
 
 
@@ -119,7 +117,7 @@ def _random(prepared: Prepared, threads: int, progress: Progress) -> Measured:
             edges = edges_around(tally(work, todo[:1], edges, 1, lambda: None))
         tallies = tally(work, todo, edges, threads, counter.of(f"d = {point.d}"))
         last = tallies if point.d == largest else last
-        curve += _random_records(prepared, point, tallies)
+        curve += random_records(prepared, point, tallies)
     return curve, _histograms(prepared, last, largest)
 
 
@@ -131,29 +129,6 @@ def _samples(prepared: Prepared, point: Point) -> int:
 
 def _random_scores(prepared: Prepared, point: Point, part: Part) -> list[Tensor]:
     return scores_of(prepared, point, *draw(prepared, point, part, keys=1))
-
-
-def _random_records(prepared: Prepared, point: Point, tallies: Sequence[Tally]) -> list[Record]:
-    records = []
-    for entry, scorer, each in zip(prepared.options.scorers, point.scorers, tallies, strict=True):
-        theory, moments = theory_of(entry, scorer, prepared.entries, point.d), each.moments
-        exact = not theory.limit and theory.variance is not None
-        records.append(
-            {
-                **_head_of_record(entry, None, point.d, moments),
-                "mean": moments.mean,
-                "mean_ci": list(moments.mean_interval()),
-                "variance": moments.variance,
-                "variance_ci": list(moments.variance_interval()),
-                "theory_mean": theory.mean,
-                "theory_variance": theory.variance,
-                "z": moments.variance_score(theory.variance) if exact and theory.variance is not None else None,
-                "z_mean": None if theory.mean is None else moments.mean_score(theory.mean),
-                "theory": "exact" if exact else "limit" if theory.limit else None,
-                **_scales(scorer, moments.variance),
-            }
-        )
-    return records
 
 
 def _real(prepared: Prepared, threads: int, progress: Progress) -> Measured:
@@ -172,7 +147,7 @@ def _real(prepared: Prepared, threads: int, progress: Progress) -> Measured:
     for index, (entry, scorer) in enumerate(zip(prepared.options.scorers, point.scorers, strict=True)):
         for head, tallies in enumerate(by_head):
             moments = tallies[index].moments
-            records.append(_real_record(entry, scorer, head if real.heads else None, point.d, moments))
+            records.append(real_record(entry, scorer, head if real.heads else None, point.d, moments))
     return records, histograms
 
 
@@ -180,24 +155,6 @@ def _real_scores(prepared: Prepared, point: Point, part: tuple[Tensor, Tensor, T
     queries, keys, valid = part
     scores = scores_of(prepared, point, queries, keys)
     return scores if valid is None else [each[valid] for each in scores]
-
-
-def _real_record(entry: ScorerEntry, scorer: nn.Module, head: int | None, d: int, moments: Moments) -> Record:
-    """These pairs are all there are and no sample, so that there are neither intervals nor a theory to compare with."""
-    variance = moments.population_variance
-    missing = dict.fromkeys(("theory_mean", "theory_variance", "z", "z_mean", "theory"))
-    figures = {"mean": moments.mean, "mean_ci": None, "variance": variance, "variance_ci": None}
-    return _head_of_record(entry, head, d, moments) | figures | missing | _scales(scorer, variance)
-
-
-def _head_of_record(entry: ScorerEntry, head: int | None, d: int, moments: Moments) -> Record:
-    return {"scorer": entry.scorer, "label": entry.label, "head": head, "d": d, "samples": moments.count}
-
-
-def _scales(scorer: nn.Module, variance: float) -> Record:
-    """The scorer's factor, and the one that would give variance 1."""
-    scale = scale_of(scorer)
-    return {"scale": scale, "unit_scale": scale / math.sqrt(variance) if variance > 0 else None}
 
 
 def _histograms(prepared: Prepared, tallies: Sequence[Tally], d: int) -> dict[str, Histogram]:

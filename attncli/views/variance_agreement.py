@@ -40,7 +40,8 @@ def _measured_apart(records: Sequence[Record]) -> list[Record]:
 
 def _distance(record: Record) -> float:
     """The larger |z|, so far as multiples of one score have it in common."""
-    return round(max(abs(record[key] or 0.0) for key in ("z", "z_mean")), 3)
+    z: list[float] = [record[key] or 0.0 for key in ("z", "z_mean")]
+    return round(max(map(abs, z)), 3)
 
 
 def _count(records: Sequence[Record], name: str) -> str:
