@@ -40,6 +40,11 @@ def invoke(command: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     return "\n".join(line.rstrip() for line in (result.stdout + result.stderr).rstrip().splitlines())
 
 
+def without_progress(text: str) -> str:
+    """A slow machine shows on stderr how far it is."""
+    return "\n".join(line for line in text.splitlines() if not re.search(r"\(\d+ of \d+ done\)$", line))
+
+
 def without_times(text: str) -> str:
     """Times of day and of work are the only things that may differ from run to run."""
     text = re.sub(r"\d{4}-\d\d-\d\dT\d\d-\d\d-\d\d(-\d+)?", "<start>", text)
@@ -60,6 +65,54 @@ def test_worked_example_is_what_the_command_prints(tmp_path: Path, monkeypatch: 
     invoke("attncli init modified_keys", tmp_path, monkeypatch)
     printed = invoke("attncli run modified_keys.yaml", tmp_path, monkeypatch)
     assert without_times(shown.partition("\n")[2].rstrip()) == without_times(printed)
+
+
+def test_variance_example_is_what_the_command_prints_and_draws(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    shown = next(block for block in blocks("console") if "attncli variance" in block)
+    command, _, output = shown.removeprefix("$ ").partition("\n")
+    printed = without_progress(invoke(command, tmp_path, monkeypatch))
+    assert without_times(output.rstrip()) == without_times(printed)
+    assert_same_picture(tmp_path / "outputs/variance/latest/variance.png", "docs/variance.png")
+
+
+def test_picture_of_saturation_is_that_of_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    invoke("attncli saturation", tmp_path, monkeypatch)
+    assert_same_picture(tmp_path / "outputs/saturation/latest/saturation.png", "docs/saturation.png")
+
+
+def test_figures_of_saturation_in_the_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    command = "attncli saturation --d 8 --d 512 --scorer dot --scorer scaled_dot --no-plots --json"
+    records = json.loads(without_progress(invoke(command, tmp_path, monkeypatch)))["records"]
+    medians = [record["jacobian_median"] for record in records]
+    assert [f"{median:.2f}" if median > 0.01 else f"{median:.3f}" for median in medians] == [
+        "0.30",
+        "0.18",
+        "0.003",
+        "0.18",
+    ]
+    assert f"{records[2]['jacobian_mean']:.2f}" == "0.10"
+    assert "0.30 at d = 8 and 0.003 at d = 512 without the scale, and 0.18 at both" in README
+    assert "(0.10 at d = 512)" in README
+
+
+def test_study_of_the_readme_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "study.yaml").write_text(next(block for block in blocks("yaml") if "study: variance" in block))
+    printed = invoke("attncli run study.yaml --set samples=1000 --no-plots --json", tmp_path, monkeypatch)
+    records = json.loads(without_progress(printed))["records"]
+    assert {record["d"] for record in records} == {4**power for power in range(7)}
+    assert [record["label"] for record in records[:3]] == ["dot", "gaussian_2", "wide"]
+
+
+def test_table_of_the_options_of_the_studies_is_complete() -> None:
+    text = " ".join(" ".join(row) for row in rows("Why the square root", "| option | does |"))
+    common = set(re.findall(r"--[a-z-]+", CliRunner().invoke(app, ["run", "--help"], env={"COLUMNS": "200"}).stdout))
+    helped = {"--set"}
+    for study in ("variance", "saturation"):
+        helped |= set(
+            re.findall(r"--[a-z-]+", CliRunner().invoke(app, [study, "--help"], env={"COLUMNS": "200"}).stdout)
+        )
+    assert helped - common == set(re.findall(r"--[a-z-]+", text))
+    assert common - helped == set(), "the options of run are there too"
 
 
 def test_worked_example_shows_the_shipped_yaml() -> None:
@@ -150,11 +203,15 @@ def test_configs_of_the_readme_have_no_repeated_keys(tmp_path: Path) -> None:
 
 
 def test_picture_is_what_its_command_draws(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    command, picture = re.findall(r"`(attncli heatmap experiments/\S+ .*) --out (docs/\S+)`", README)[0]
+    invoke(f"{command} --out {tmp_path / 'new.png'}", ROOT, monkeypatch)
+    assert_same_picture(tmp_path / "new.png", picture)
+
+
+def assert_same_picture(new: Path, shown: str) -> None:
     from matplotlib.image import imread
 
-    command, picture = re.findall(r"`(attncli heatmap experiments/\S+ .*) --out (docs/\S+)`", README)[0]
-    assert f"]({picture})" in README
-    invoke(f"{command} --out {tmp_path / 'new.png'}", ROOT, monkeypatch)
-    new, old = imread(tmp_path / "new.png"), imread(ROOT / picture)
-    assert new.shape == old.shape
-    assert abs(new - old).mean() < 0.01  # other machines may smooth edges a little otherwise
+    assert f"]({shown})" in README
+    drawn, old = imread(new), imread(ROOT / shown)
+    assert drawn.shape == old.shape
+    assert abs(drawn - old).mean() < 0.01  # other machines may smooth edges a little otherwise
