@@ -100,7 +100,7 @@ def test_experiments_of_all_studies_together(study: str, here: Path) -> None:
 @pytest.mark.parametrize("study", SWEEPS)
 def test_places_are_looked_at_before_the_work(study: str, here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for module in (variance, saturation):
-        monkeypatch.setattr(module, "run", lambda *args: pytest.fail("the work began"))
+        monkeypatch.setattr(module, "prepare", lambda *args: pytest.fail("the work began"))
     (here / "outputs").touch()
     assert refusal(study, "--d", 2, "--no-plots").startswith(f"outputs/{study}: got a file at ")
     assert refusal(study, "--d", 2, "--no-plots", "--out", "outputs").startswith('--out: got "outputs", a file; ')

@@ -103,6 +103,10 @@ def test_the_fourth_moment(more: str, least: int, tmp_path: Path) -> None:
             "3:4: d: got d beside `from`, whose tensors decide it; expected one of the two; leave out d, or `from`",
             "4:5: df: got df beside `from`, whose tensors decide it; expected one of the two; leave out df, or `from`",
         ]),
+        ("from: a.npz\ndistribution: student_t", [
+            "3:15: distribution: got distribution beside `from`, whose tensors decide it; expected one of the two; "
+            "leave out distribution, or `from`",
+        ]),
         ("std: -1\nmean: 2e9\nrho: 1.5\nkey_std: .inf", [
             "2:6: std: got -1; expected a number of at least 0",
             "3:7: mean: got 2000000000.0; expected a number of at most 1e+09",
