@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from attncli.attention import valid_mask
-from attncli.config.document import read_document
+from attncli.config.document import Document, read_document
 from attncli.config.loading import study_of, validate
 from attncli.errors import InputError, got
 from attncli.inputs.files import read_tensors
@@ -51,6 +51,10 @@ class RealPairs:
         b, heads, n, _ = self.queries.shape
         return b * heads * -(-n // max(SCORES_AT_A_TIME // self.keys.shape[-2], 1))
 
+    def most_keys(self) -> int:
+        """How many keys the query has that has most."""
+        return self.keys.shape[-2] if self.valid is None else int(self.valid.sum(-1).max())
+
     def kept(self) -> dict[str, Tensor]:
         """The tensors as a run folder keeps them, to be read again."""
         axis = slice(None) if self.heads else 0
@@ -80,7 +84,7 @@ def read_pairs(source: str, progress: Progress) -> RealPairs:
 
 def _from_config(path: Path, progress: Progress) -> RealPairs:
     """The inputs of an attention experiment, drawn with its own seed."""
-    document = read_document(path)
+    document = _read(path)
     name = study_of(document, STUDIES)
     if name != "attention":
         message = got(name, "only experiments of the study attention have queries and keys")
@@ -92,6 +96,16 @@ def _from_config(path: Path, progress: Progress) -> RealPairs:
     except InputError as error:
         raise document.located(error) from error
     return _pairs(inputs.queries, inputs.keys, inputs.valid)
+
+
+def _read(path: Path) -> Document:
+    """The config; where there is none, the place that names it is what is wrong."""
+    try:
+        return read_document(path)
+    except InputError as error:
+        if error.problems[0].where != str(path):
+            raise
+        raise InputError.of(f'got "{path}"; {error.problems[0].message}', ["from"]) from error
 
 
 def _file_of(path: Path) -> Path:

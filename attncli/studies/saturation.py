@@ -10,6 +10,7 @@ from torch import Tensor
 
 from attncli.config.scorer_entries import EntriesOf, ScorerEntry
 from attncli.config.sweeps import SCORER_KEYS, Sweep
+from attncli.errors import InputError
 from attncli.inputs.seeding import generator
 from attncli.results.records import Record, SweepResult
 from attncli.scorers import SCORERS
@@ -19,11 +20,11 @@ from attncli.studies.saturation_rows import jacobian_norm, query_gradient, relat
 from attncli.studies.saturation_summary import Figures, Summary
 from attncli.studies.sweep import (
     Part,
+    Parts,
     Point,
     Prepared,
     at_work,
     draw,
-    parts,
     scores_of,
     sweep_result,
     warn_of_numbers,
@@ -59,9 +60,13 @@ def prepare(options: SaturationOptions, progress: Progress) -> Prepared:
     """Scorers for every d; everything that can be refused is refused here.
 
     Raises:
-        InputError: see `prepare_sweep`.
+        InputError: see `prepare_sweep`; also real tensors without a query that has a choice.
     """
-    return prepare_sweep(options, options.keys, progress)
+    prepared = prepare_sweep(options, options.keys, progress)
+    if prepared.real is not None and not prepared.real.most_keys() >= 2:
+        message = f'got "{options.source}", where no query has more than one valid key; expected two at least'
+        raise InputError.of(f"{message}, since a weight of 1 cannot saturate", ["from"])
+    return prepared
 
 
 def run(prepared: Prepared, progress: Progress) -> SweepResult:
@@ -81,7 +86,7 @@ def run(prepared: Prepared, progress: Progress) -> SweepResult:
 
 def _random(prepared: Prepared, threads: int, progress: Progress) -> list[Record]:
     options, curve = prepared.options, []
-    jobs = [parts(options.rows, point.d, options.keys) for point in prepared.points]
+    jobs = [Parts(options.rows, point.d, options.keys) for point in prepared.points]
     counter = Counter(sum(map(len, jobs)), progress)
     for point, todo in zip(prepared.points, jobs, strict=True):
         work = partial(_random_part, prepared, point)

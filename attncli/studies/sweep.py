@@ -76,10 +76,25 @@ def _state(scorer: nn.Module) -> dict[str, Tensor]:
     return {name: tensor.cpu() for name, tensor in scorer.state_dict().items()}
 
 
-def parts(rows: int, d: int, keys: int = 1) -> list[Part]:
-    """Rows in parts of a size that depends on nothing else, so that every part is drawn alike wherever it is."""
-    step = max(min(ENTRIES_AT_A_TIME // (keys * d), PAIRS_AT_A_TIME // keys), 1)
-    return [Part(index, min(step, rows - index * step)) for index in range(-(-rows // step))]
+@dataclass(frozen=True)
+class Parts:
+    """Rows of `keys` pairs of size d in parts whose size depends on nothing else, so that each is drawn alike."""
+
+    rows: int
+    d: int
+    keys: int = 1
+
+    @property
+    def step(self) -> int:
+        """Rows of a part."""
+        return max(min(ENTRIES_AT_A_TIME // (self.keys * self.d), PAIRS_AT_A_TIME // self.keys), 1)
+
+    def __len__(self) -> int:
+        return -(-self.rows // self.step)
+
+    def __iter__(self) -> Iterator[Part]:
+        step = self.step
+        return (Part(index, min(step, self.rows - index * step)) for index in range(len(self)))
 
 
 def draw(prepared: Prepared, point: Point, part: Part, keys: int) -> tuple[Tensor, Tensor]:

@@ -1,6 +1,5 @@
 """How the studies of scores against the size d begin: tensors, scorers and memory for every size."""
 
-from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -36,7 +35,7 @@ def prepare_sweep(options: Any, keys: int, progress: Progress) -> Prepared:
     with collector.under():
         real = read_pairs(options.source, progress) if options.source is not None else None
     collector.check()
-    sizes = {size: size in options.d for size in _sizes(options.d)}
+    sizes = {size: size in options.d for size in _sizes(options)}
     if real is not None:
         real = _moved(real, dtype, device)
         sizes = {real.keys.shape[-1]: True}
@@ -48,9 +47,15 @@ def prepare_sweep(options: Any, keys: int, progress: Progress) -> Prepared:
     return Prepared(options, entries_of(options), points, real, device)
 
 
-def _sizes(asked: Sequence[int]) -> list[int]:
-    """What was asked for; of a single size the powers of two up to it as well, for the picture."""
-    return list(asked) if len(asked) > 1 else sorted({*powers(1, asked[0]), asked[0]})
+def _sizes(options: Any) -> list[int]:
+    """What was asked for; of a single size the powers of two up to it as well, for the picture.
+
+    Parameters that are read have one size and no other.
+    """
+    asked: list[int] = options.d
+    if len(asked) > 1 or any(entry.parameters for entry in options.scorers):
+        return asked
+    return sorted({*powers(1, asked[0]), asked[0]})
 
 
 def _moved(real: RealPairs, dtype: torch.dtype, device: torch.device) -> RealPairs:
@@ -75,7 +80,8 @@ def _check_size(options: Any, query_size: int, key_size: int, keys: int, device:
         "working space": torch.get_num_threads() * (WORKING_SPACE + row + 8 * PAIRS_AT_A_TIME * width),
         "program": PROGRAM,
     }
-    require_memory(Estimate(parts), device, "use a smaller d, or fewer scorers", ["d"])
+    place = "d" if options.source is None else "from"
+    require_memory(Estimate(parts), device, "use a smaller d, or fewer scorers", [place])
 
 
 def _scorers(options: Any, query_size: int, key_size: int, device: torch.device) -> list[nn.Module]:

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Sequence
 from functools import partial
+from itertools import islice
 from typing import Annotated, Any, Literal
 
 from pydantic import AliasChoices, Field, model_validator
@@ -18,11 +19,11 @@ from attncli.scorers._custom import load_class
 from attncli.studies.progress import Counter, Progress
 from attncli.studies.sweep import (
     Part,
+    Parts,
     Point,
     Prepared,
     at_work,
     draw,
-    parts,
     scores_of,
     sweep_result,
     warn_of_numbers,
@@ -107,14 +108,14 @@ def default_samples(entries: Entries, d: int) -> int:
 def _random(prepared: Prepared, threads: int, progress: Progress) -> Measured:
     """Independent pairs for every d; at the largest a first part says where the bins of the histogram lie."""
     samples = [_samples(prepared, point) for point in prepared.points]
-    jobs = [parts(count, point.d) for count, point in zip(samples, prepared.points, strict=True)]
+    jobs = [Parts(count, point.d) for count, point in zip(samples, prepared.points, strict=True)]
     largest = max(point.d for point in prepared.points)
     curve, last, counter = [], list[Tally](), Counter(sum(map(len, jobs)), progress)
     for point, todo in zip(prepared.points, jobs, strict=True):
         work = partial(_random_scores, prepared, point)
         edges: list[Edges | None] = [None] * len(point.scorers)
         if point.d == largest:
-            edges = edges_around(tally(work, todo[:1], edges, 1, lambda: None))
+            edges = edges_around(tally(work, islice(todo, 1), edges, 1, lambda: None))
         tallies = tally(work, todo, edges, threads, counter.of(f"d = {point.d}"))
         last = tallies if point.d == largest else last
         curve += random_records(prepared, point, tallies)

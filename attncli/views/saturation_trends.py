@@ -93,6 +93,7 @@ def extremes(records: Sequence[Record]) -> list[str]:
     last = [max(rows, key=lambda record: record["d"]) for rows in by_label(records).values()]
     if len({record["head"] for record in records}) > 1:
         return []  # heads differ, and the table has them all
+    last = [record for record in last if record["rows"]]
     peaked = [record for record in last if record["max_weight"] >= PEAKED and record["keys"] > 1]
     uniform = [record for record in last if record["entropy"] >= UNIFORM]
     return [*_peaked(peaked), *_uniform(uniform)]

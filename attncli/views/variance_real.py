@@ -26,6 +26,8 @@ def _dots(records: Sequence[Record]) -> list[str]:
     d = records[0]["d"]
     usual = f"1/sqrt(d) is {significant(d**-0.5)}"
     needed = [scale for scale in finite(record["unit_scale"] for record in records) if scale > 0]
+    if not needed and any(not math.isfinite(record["variance"]) for record in records):
+        return ["Some scores are NaN or infinite, so nothing can be said of q . k."]
     if not needed:
         return ["q . k does not vary, so no scale gives it variance 1."]
     lines = [f"For variance 1, q . k needs the scale {_range(needed)}, where {usual}{_heads(needed, records)}."]

@@ -10,6 +10,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from attncli.errors import InputError
 from attncli.results.records import Record
 from attncli.results.tensors import save_named
 from attncli.studies import real_pairs
@@ -154,7 +155,16 @@ def test_padding_never_counts(leading: tuple[int, ...], padding: float, tmp_path
     assert_records(stored(tmp_path, given), given, heads=len(leading) > 1)
 
 
-def test_where_no_row_is_left(tmp_path: Path) -> None:
-    given = tensors(1) | {"valid": torch.eye(3, 4).bool()[None]}
-    row = swept("saturation", source=stored(tmp_path, given), scorers=[{"scorer": "dot"}]).records[0]
-    assert (row["rows"], row["entropy"], row["jacobian_median"]) == (0, None, None)
+def test_a_head_where_no_row_is_left(tmp_path: Path) -> None:
+    valid = torch.stack([torch.eye(3, 4).bool(), torch.ones(3, 4).bool()])[None]  # b heads n m
+    given = {"queries": torch.randn(1, 2, 3, 5), "keys": torch.randn(1, 2, 4, 5), "valid": valid}
+    rows = swept("saturation", source=stored(tmp_path, given), scorers=[{"scorer": "dot"}]).records
+    assert [(row["head"], row["rows"]) for row in rows] == [(0, 0), (1, 3)]
+    assert (rows[0]["entropy"], rows[0]["jacobian_median"]) == (None, None)
+    assert rows[1]["entropy"] > 0
+
+
+def test_nowhere_a_row_is_left(tmp_path: Path) -> None:
+    given = {"queries": torch.ones(3, 5), "keys": torch.ones(4, 5), "valid": torch.eye(3, 4).bool()[None]}
+    with pytest.raises(InputError, match="no query has more than one valid key"):
+        swept("saturation", source=stored(tmp_path, given), scorers=[{"scorer": "dot"}])

@@ -14,7 +14,7 @@ from attncli.scorers import SCORERS
 from attncli.studies import saturation, sweep
 from attncli.studies.progress import Silent
 from attncli.studies.saturation import run
-from attncli.studies.sweep import draw, parts
+from attncli.studies.sweep import Parts, draw
 from tests.reference import ORACLES, entropy, softmax
 from tests.studies.sweeps import by_place, prepared, swept
 from tests.studies.test_saturation_rows import exact_norm, slow_gradient
@@ -52,7 +52,7 @@ def slow_record(name: str, scorer: Any, queries: Tensor, keys: Tensor, values: T
 def test_records_are_those_of_the_rows(keys: dict[str, Any], dtype: str) -> None:
     ready = prepared("saturation", d=[2, D], keys=KEYS, rows=ROWS, scorers=ENTRIES, seed=5, dtype=dtype, **keys)
     rows, point = by_place(run(ready, Silent())), ready.points[1]
-    (part,) = parts(ROWS, D, KEYS)
+    (part,) = Parts(ROWS, D, KEYS)
     queries, others = draw(ready, point, part, KEYS)
     randomness = generator(5, f"saturation.values.{D}.0")
     values = torch.empty(ROWS, KEYS, dtype=torch.float64).normal_(generator=randomness)
@@ -81,7 +81,7 @@ def test_nothing_is_drawn_twice(monkeypatch: pytest.MonkeyPatch) -> None:
     for module in (saturation, sweep):
         monkeypatch.setattr(module, "generator", watched)
     swept("saturation", d=[1, 2], keys=64, rows=1000, scorers=[{"scorer": "dot"}])
-    assert len(seeds) == len(set(seeds)) == 2 * sum(len(parts(1000, d, 64)) for d in (1, 2))
+    assert len(seeds) == len(set(seeds)) == 2 * sum(len(Parts(1000, d, 64)) for d in (1, 2))
     assert len(seeds) > 4
 
 

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from attncli.scorers import SCORERS
 from attncli.studies.progress import Silent
-from attncli.studies.sweep import draw, parts
+from attncli.studies.sweep import Parts, draw
 from attncli.studies.variance import run
 from tests.reference import ORACLES
 from tests.studies.sweeps import Array, by_place, prepared, swept
@@ -23,7 +23,7 @@ SCALES: dict[str, float] = {"scaled_dot": 1 / math.sqrt(5), "gaussian": 0.5}
 def slow_scores(ready: Any, index: int, samples: int) -> list[Array]:
     """Every scorer's scores of the same pairs, by the oracles."""
     point = ready.points[index]
-    pairs = [draw(ready, point, part, 1) for part in parts(samples, point.d)]
+    pairs = [draw(ready, point, part, 1) for part in Parts(samples, point.d)]
     queries, keys = (torch.cat([pair[side] for pair in pairs]) for side in (0, 1))
     found = []
     for entry, scorer in zip(ready.options.scorers, point.scorers, strict=True):

@@ -20,8 +20,8 @@ def said(result: SweepResult, start: str) -> str:
 def test_all_within_their_intervals() -> None:
     first, second = sentences(variance_result())[:2]
     assert first == (
-        "11 of 11 variances and 11 of 11 means (scaled forms of one score count once) have their theory within the 95 % "
-        "interval; by chance about 1 in 20 falls outside."
+        "11 of 11 variances and 11 of 11 means (scaled forms of one score count once) have their theory within "
+        "the 95 % interval; by chance about 1 in 20 falls outside."
     )
     assert second == "The largest |z| is 0.40 (dot at d = 1, variance): among 22 comparisons chance alone may do that."
 
@@ -197,6 +197,8 @@ def test_real_tensors_say_which_scale_they_need() -> None:
 def test_real_scores_that_do_not_vary() -> None:
     result = changed(real_variance(2, {"dot": "dot"}), "dot", unit_scale=None, variance=0.0)
     assert sentences(result) == ["q . k does not vary, so no scale gives it variance 1."]
+    unknown = changed(real_variance(2, {"dot": "dot"}), "dot", unit_scale=None, variance=math.nan)
+    assert sentences(unknown) == ["Some scores are NaN or infinite, so nothing can be said of q . k."]
     mixed = real_variance(4, {"dot": "dot"})
     records = [record | ({"unit_scale": None} if record["head"] == 2 else {}) for record in mixed.records]
     assert "in 1 of 4 heads the scores do not vary" in sentences(replace(mixed, records=records))[0]
