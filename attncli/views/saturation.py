@@ -8,7 +8,8 @@ from rich.console import RenderableType
 
 from attncli.results.records import SweepResult
 from attncli.views.saturation_tables import saturation_tables
-from attncli.views.saturation_trends import extremes, hidden, trends
+from attncli.views.saturation_trends import trends
+from attncli.views.saturation_weights import correlated, extremes, hidden
 from attncli.views.sweep_tables import findings
 
 Pictures = dict[str, Callable[[Path], None]]
@@ -22,7 +23,8 @@ def tables(result: SweepResult, *, width: int, full: bool, csv: str | None) -> l
 def sentences(result: SweepResult) -> list[str]:
     """What saturates, what does not, and what the weights end as."""
     records = result.records
-    return [*trends(records), *extremes(records), *hidden(records)]
+    courses = trends(records if "from" in result.settings else result.curve)  # that of a single d has smaller ones, too
+    return [*courses, *extremes(records), *hidden(records), *correlated(result.settings)]
 
 
 def pictures(result: SweepResult, note: Callable[[str], None]) -> Pictures:

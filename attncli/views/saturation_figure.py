@@ -10,10 +10,10 @@ from attncli.views.figure_files import default_settings
 from attncli.views.fonts import typeface_for
 from attncli.views.heatmap.frames import Box
 from attncli.views.heatmap.page import Page
-from attncli.views.saturation_trends import uniform_norm
+from attncli.views.saturation_weights import uniform_norm
 from attncli.views.sweep_axes import Axis, decades_axis, panel, unit_axis
 from attncli.views.sweep_legend import REFERENCE, Entry, legend, look_of
-from attncli.views.sweep_numbers import counted, entries, finite
+from attncli.views.sweep_numbers import entries, finite, sizes
 from attncli.views.sweep_page import LEFT_OF_PANEL, Drawn, Row, lost, offset, open_page, x_axis, x_values
 from attncli.views.sweep_tables import by_label, same
 
@@ -26,7 +26,8 @@ BELOW = 100.0  # how far below the lowest median a band may reach before the pan
 def saturation_figure(result: SweepResult) -> Drawn:
     """Three panels over the same sizes or heads; dotted lines where all weights are equal."""
     groups = by_label(result.curve)
-    title = f"{entries(result.settings)}; {_sizes(result.curve)}median and quartiles over the rows"
+    facts = [*sizes(result.curve), "median and quartiles over the rows"]
+    title = f"{entries(result.settings)}; {', '.join(facts)}"
     with default_settings():
         face = typeface_for([title, *groups])
         keys = result.curve[0]["keys"] if same(result.curve, "keys") else None
@@ -37,11 +38,6 @@ def saturation_figure(result: SweepResult) -> Drawn:
             notes += _draw_panel(page, box, name, result, groups, keys)
         known.draw(page, boxes[0].left - 0.1, below)
         return Drawn(page.finish(), [*notes, *([face.note] if face.note else [])])
-
-
-def _sizes(records: Sequence[Record]) -> str:
-    parts = [f"{counted(records[0][key])} {key}" for key in ("keys", "rows") if same(records, key)]
-    return "".join(f"{part}, " for part in parts)
 
 
 def _entries(groups: Mapping[str, Sequence[Record]], keys: int | None) -> list[Entry]:

@@ -7,13 +7,25 @@ from rich.text import Text
 
 from attncli.results.records import Record, SweepResult
 from attncli.views.record_tables import Column, stacked
-from attncli.views.sweep_numbers import counted, entries, figure, short
-from attncli.views.sweep_tables import Columns, by_label, columns, faint, formulas, heading, labels, same, shortened
-from attncli.views.sweep_tables import stacked_parts as parts_of
+from attncli.views.sweep_numbers import counted, entries, figure, short, sizes
+from attncli.views.sweep_tables import (
+    Columns,
+    by_label,
+    columns,
+    faint,
+    formulas,
+    heading,
+    labels,
+    same,
+    shortened,
+    stacked_parts,
+)
 
 LEGEND = (
-    "Jacobian is the Frobenius norm of the softmax Jacobian, diag(p) - p p^T, its median, quartiles and mean over all "
-    "rows; query gradient is the median norm of what reaches the query; entropy / ln m is 1 for uniform weights"
+    "entropy / ln m (1 for uniform weights), largest weight and effective keys are means over the rows; Jacobian is "
+    "the Frobenius norm of the softmax Jacobian, diag(p) - p p^T, its median, quartiles and mean over the rows; query "
+    "gradient is the median norm of the gradient that reaches the query from a pooled value that is standard normal "
+    "per key"
 )
 FIGURES: Columns = (
     ("entropy", "entropy\n/ ln m", figure),
@@ -29,7 +41,7 @@ FIGURES: Columns = (
 
 def saturation_tables(result: SweepResult, width: int, full: bool) -> Iterator[RenderableType]:
     """One table a label, one row a d or head; one table for all where each has a single row."""
-    yield Text(f"{entries(result.settings)}; {_sizes(result.records)}")
+    yield Text(f"{entries(result.settings)}; {', '.join(_shared(result.records))}")
     yield Text(LEGEND)
     groups = by_label(result.records)
     if all(len(records) == 1 for records in groups.values()):
@@ -48,7 +60,7 @@ def _table(names: Sequence[Column], records: Sequence[Record], width: int, full:
     shown, left_out = shortened(records, full)
     key = "head" if shown[0]["head"] is not None else "d"
     first = names or [Column(key, [str(record[key]) for record in shown])]
-    yield from parts_of(stacked(first, columns(_columns(records), shown), width))
+    yield from stacked_parts(stacked(first, columns(_columns(records), shown), width))
     yield from faint(left_out)
 
 
@@ -58,8 +70,6 @@ def _columns(records: Sequence[Record]) -> Columns:
     return [*changing, *FIGURES]
 
 
-def _sizes(records: Sequence[Record]) -> str:
+def _shared(records: Sequence[Record]) -> list[str]:
     """The sizes that all records share."""
-    parts = [f"d = {records[0]['d']}"] if same(records, "d") else []
-    parts += [f"{counted(records[0][key])} {key}" for key in ("keys", "rows") if same(records, key)]
-    return ", ".join(parts)
+    return [*([f"d = {records[0]['d']}"] if same(records, "d") else []), *sizes(records)]

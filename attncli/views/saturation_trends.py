@@ -1,7 +1,6 @@
 """What the softmax lets through as d grows, as sentences."""
 
-import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from statistics import median
 
 from attncli.results.records import Record
@@ -13,10 +12,7 @@ from attncli.views.sweep_trend import Trend
 
 NORM = "the median norm of the softmax Jacobian"
 HARDLY_LEARNS = 10.0  # how many times smaller the gradient that reaches a query must be for the sentence to say so
-UNIFORM = 0.98  # entropy over ln m from which weights count as nearly uniform
-PEAKED = 0.9  # mean largest weight from which one key counts as having nearly all weight
 TURNS = 1.5  # how many times its smallest value a figure must be elsewhere for its way there to be told
-HIDES = 1.5  # how many times the median the mean must be to be said to hide it
 
 
 def trends(records: Sequence[Record]) -> list[str]:
@@ -29,9 +25,17 @@ def _sentence(records: Sequence[Record]) -> str:
     if not trend.values:
         return f"{NORM} is not a finite number"
     if not trend.several:
-        heads = f", over {len(trend.values)} heads" if len(trend.values) > 1 else ""
-        return f"{NORM} is {span(trend.values)} at d = {trend.sizes[0]}{heads}"
+        return f"{NORM} is {span(trend.values)} at d = {trend.sizes[0]}{_heads(records)}"
     return f"{NORM} {_course(trend)}{_gradient(records, trend)}"
+
+
+def _heads(records: Sequence[Record]) -> str:
+    """How many heads there are, and in which the least gets through."""
+    known = [record for record in records if finite([record["jacobian_median"]])]
+    if len(known) < 2:
+        return ""
+    lowest = min(known, key=lambda record: float(record["jacobian_median"]))
+    return f", over {len(known)} heads, and lowest in head {lowest['head']}"
 
 
 def _course(trend: Trend) -> str:
@@ -86,62 +90,3 @@ def _gradient(records: Sequence[Record], norm: Trend) -> str:
 
 def _hardly(gradient: Trend) -> bool:
     return gradient.values[-1] * HARDLY_LEARNS <= max(gradient.values)
-
-
-def extremes(records: Sequence[Record]) -> list[str]:
-    """Which scorers end with all weight on one key, and which with the same weight on every key."""
-    last = [max(rows, key=lambda record: record["d"]) for rows in by_label(records).values()]
-    if len({record["head"] for record in records}) > 1:
-        return []  # heads differ, and the table has them all
-    last = [record for record in last if record["rows"]]
-    peaked = [record for record in last if record["max_weight"] >= PEAKED and record["keys"] > 1]
-    uniform = [record for record in last if record["entropy"] >= UNIFORM]
-    return [*_peaked(peaked), *_uniform(uniform)]
-
-
-def _peaked(records: Sequence[Record]) -> Iterator[str]:
-    if records:
-        weights = span(record["max_weight"] for record in records)
-        yield f"Nearly all weight is on one key: {_named(records)} (mean of the largest weight {weights})."
-
-
-def _uniform(records: Sequence[Record]) -> Iterator[str]:
-    """Uniform weights over m keys have a Jacobian of norm sqrt(m - 1) / m."""
-    if not records:
-        return
-    keys = {record["keys"] for record in records}
-    entropy = f"entropy over ln m {span(record['entropy'] for record in records)}"
-    norm = f"; uniform weights over {min(keys)} keys have the norm {significant(uniform_norm(min(keys)), 3)}"
-    yield (
-        f"Weights are nearly uniform, so the scores hardly matter: {_named(records)} "
-        f"({entropy}{norm if len(keys) == 1 else ''})."
-    )
-
-
-def uniform_norm(keys: int) -> float:
-    """The Frobenius norm of diag(p) - p p^T at p = 1/m."""
-    return math.sqrt(keys - 1) / keys
-
-
-def _named(records: Sequence[Record]) -> str:
-    return ", ".join(f"{printable(record['label'])} at d = {record['d']}" for record in records)
-
-
-def hidden(records: Sequence[Record]) -> list[str]:
-    """Where the mean of the norm says least about the median row."""
-    pairs = [record for record in records if len(finite([record["jacobian_mean"], record["jacobian_median"]])) == 2]
-    apart = [record for record in pairs if record["jacobian_mean"] > HIDES * record["jacobian_median"]]
-    if not apart:
-        return []
-    record = max(apart, key=_ratio)
-    mean, middle = (significant(record[f"jacobian_{kind}"], 3) for kind in ("mean", "median"))
-    head = "" if record["head"] is None else f", head {record['head']}"
-    return [
-        f"The mean hides the effect: for {printable(record['label'])} at d = {record['d']}{head} the mean norm is "
-        f"{mean}, the median {middle}; the rows that are still undecided carry the mean."
-    ]
-
-
-def _ratio(record: Record) -> float:
-    middle: float = record["jacobian_median"]
-    return float(record["jacobian_mean"] / middle) if middle > 0 else math.inf

@@ -1,12 +1,13 @@
 """Numbers of the studies against d, and how queries and keys came about, in words."""
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from attncli.results.records import Record
 from attncli.views.numbers import MISSING, significant
 from attncli.views.printable import printable
 
+DOTS = ("dot", "scaled_dot")  # the scorers that are q . k times a factor
 MILLIONS = 10_000_000  # from here on counts are too wide for a column
 
 
@@ -31,6 +32,11 @@ def short(value: float | None) -> str:
 def counted(value: int) -> str:
     """How many, thousands set apart, in at most ten characters."""
     return f"{value:,}" if value < MILLIONS else f"{value:.3g}"
+
+
+def sizes(records: Sequence[Record], keys: Sequence[str] = ("keys", "rows")) -> list[str]:
+    """The counts that all records share: `64 keys`, `2,000 rows`."""
+    return [f"{counted(records[0][key])} {key}" for key in keys if len({record[key] for record in records}) == 1]
 
 
 def score(value: float | None) -> str:

@@ -5,37 +5,58 @@ from collections.abc import Sequence
 
 from attncli.results.records import Record
 from attncli.views.printable import printable
+from attncli.views.sweep_numbers import DOTS
 from attncli.views.sweep_numbers import score as z_score
-from attncli.views.variance_reasons import DOTS
+from attncli.views.variance_intervals import holds
 
-ROUNDING = 1e-9  # entries of size 1 can leave an interval of no width, which the theory misses by rounding only
 MULTIPLES = ("dot", "cosine", "vector_sum")  # scores without parameters, whose options are factors
 CHANCE = 0.01  # what comes by chance less often than this is not put down to chance
+CAUSES = (
+    "theory and measurement differ, the samples are too few, or float32 rounds too coarsely, as it does where the mean "
+    "is large against the spread (--dtype float64 cures that)"
+)
 
 
 def agreement(records: Sequence[Record]) -> list[str]:
     """How many intervals hold the theory, and whether the farthest figure is too far away for chance."""
-    known_exactly = [record for record in records if record["theory"] == "exact"]
-    exact = _measured_apart(known_exactly)
-    counts = [_count(exact, name) for name in ("variance", "mean")]
+    compared = [record for record in records if record["theory"] == "exact" or record["z_mean"] is not None]
+    apart = _measured_apart(compared)
+    counts = [_count(apart, name) for name in ("variance", "mean")]
     known = [count for count in counts if count]
     if not known:
         return []
     of_how_many = " and ".join(known)
-    once = " (scaled forms of one score count once)" if len(exact) < len(known_exactly) else ""
     usual = "by chance about 1 in 20 falls outside"
-    return [f"{of_how_many}{once} have their theory within the 95 % interval; {usual}.", *_farthest(exact)]
+    return [
+        f"{of_how_many}{_once(compared)} have their theory within the 95 % interval; {usual}.",
+        *_farthest(apart),
+    ]
 
 
 def _measured_apart(records: Sequence[Record]) -> list[Record]:
     """One record of every score and d, the farthest from theory: all scorers see the same draws, so multiples agree."""
     farthest: dict[tuple[str, int], Record] = {}
     for record in records:
-        score = "dot" if record["scorer"] in DOTS else record["scorer"]
-        place = (score if score in MULTIPLES else record["label"], record["d"])
+        place = (_score(record), record["d"])
         if place not in farthest or _distance(record) > _distance(farthest[place]):
             farthest[place] = record
     return list(farthest.values())
+
+
+def _score(record: Record) -> str:
+    """The same word for all that are multiples of one score, else the label."""
+    score = "dot" if record["scorer"] in DOTS else record["scorer"]
+    return str(score if score in MULTIPLES else record["label"])
+
+
+def _once(records: Sequence[Record]) -> str:
+    """Which scores are there in several scaled forms, of which one is counted."""
+    labels: dict[str, set[str]] = {}
+    for record in records:
+        labels.setdefault(_score(record), set()).add(record["label"])
+    several = [score for score, forms in labels.items() if len(forms) > 1]
+    forms = "its scaled forms" if len(several) == 1 else "their scaled forms"
+    return f" ({', '.join(several)} and {forms} see the same draws and count once)" if several else ""
 
 
 def _distance(record: Record) -> float:
@@ -46,17 +67,13 @@ def _distance(record: Record) -> float:
 
 def _count(records: Sequence[Record], name: str) -> str:
     """As `32 of 33 variances`; empty where there is nothing to compare."""
-    pairs = [(record[f"{name}_ci"], record[f"theory_{name}"]) for record in records]
-    inside = [_holds(interval, theory) for interval, theory in pairs if interval is not None and theory is not None]
+    exact = [record for record in records if name == "mean" or record["theory"] == "exact"]
+    pairs = [(record[f"{name}_ci"], record[f"theory_{name}"]) for record in exact]
+    inside = [holds(interval, theory) for interval, theory in pairs if interval is not None and theory is not None]
     if not inside:
         return ""
     plural = "" if len(inside) == 1 else "s"
     return f"{sum(inside)} of {len(inside)} {name}{plural}"
-
-
-def _holds(interval: Sequence[float], theory: float) -> bool:
-    slack = ROUNDING * max(abs(theory), *map(abs, interval))
-    return interval[0] - slack <= theory <= interval[1] + slack
 
 
 def _farthest(records: Sequence[Record]) -> list[str]:
@@ -73,8 +90,5 @@ def _farthest(records: Sequence[Record]) -> list[str]:
     chance = len(found) * math.erfc(largest / math.sqrt(2))
     many = f"among {len(found)} comparisons" if len(found) > 1 else "in one comparison"
     place = f"{printable(record['label'])} at d = {record['d']}, {name}"
-    if chance < CHANCE:
-        verdict = f"too far to be chance {many}: theory and measurement differ, or the samples are too few"
-    else:
-        verdict = f"{many} chance alone may do that"
+    verdict = f"too far to be chance {many}: {CAUSES}" if chance < CHANCE else f"{many} chance alone may do that"
     return [f"The largest |z| is {z_score(largest)} ({place}): {verdict}."]

@@ -12,11 +12,10 @@ from attncli.views.fonts import typeface_for
 from attncli.views.heatmap.page import Page
 from attncli.views.sweep_axes import Axis, decades_axis, panel
 from attncli.views.sweep_legend import REFERENCE, Entry, legend, look_of
-from attncli.views.sweep_numbers import counted, entries, finite
+from attncli.views.sweep_numbers import DOTS, counted, entries, finite
 from attncli.views.sweep_page import Drawn, Row, lost, offset, open_page, x_axis, x_values
 from attncli.views.sweep_tables import by_label
 from attncli.views.variance_histogram import REACH, Density, densities, normal_density
-from attncli.views.variance_reasons import DOTS
 
 ROW = Row((3.7, 3.2), 2.6)
 ASIDE = (1 / 1.25, 1.25)  # from where to where, as parts of d, the theory of the only d is drawn

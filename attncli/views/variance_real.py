@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from attncli.results.records import Record
 from attncli.views.numbers import significant
 from attncli.views.printable import printable
-from attncli.views.sweep_numbers import finite, span
+from attncli.views.sweep_numbers import DOTS, finite, span
 from attncli.views.sweep_tables import by_label
-from attncli.views.variance_reasons import DOTS
+from attncli.views.variance_within import within_rows
 
 AS_INDEPENDENT = 0.02  # how far from 1 the variance per product may be
 
@@ -17,8 +17,11 @@ def scales_needed(records: Sequence[Record]) -> list[str]:
     """One sentence for q . k, whatever its scale, and one for each other label."""
     groups = by_label(records)
     dots = [rows for rows in groups.values() if rows[0]["scorer"] in DOTS]
-    lines = _dots(dots[0]) if dots else []
-    return lines + [_other(label, rows) for label, rows in groups.items() if rows[0]["scorer"] not in DOTS]
+    lines = [*_dots(dots[0]), *within_rows(dots[0])] if dots else []
+    for label, rows in groups.items():
+        if rows[0]["scorer"] not in DOTS:
+            lines += [_other(label, rows), *within_rows(rows)]
+    return lines
 
 
 def _dots(records: Sequence[Record]) -> list[str]:
@@ -31,7 +34,24 @@ def _dots(records: Sequence[Record]) -> list[str]:
     if not needed:
         return ["q . k does not vary, so no scale gives it variance 1."]
     lines = [f"For variance 1, q . k needs the scale {_range(needed)}, where {usual}{_heads(needed, records)}."]
-    return [*lines, _compared([1 / (scale**2 * d) for scale in needed])]
+    return [*lines, *_largest(records), _compared([1 / (scale**2 * d) for scale in needed])]
+
+
+def _largest(records: Sequence[Record]) -> list[str]:
+    """The heads with the largest and the smallest variance, where there are several."""
+    known = [record for record in records if finite([record["unit_scale"]]) and record["unit_scale"] > 0]
+    if len(known) < 2:
+        return []
+    least, most = (pick(known, key=lambda record: float(record["variance"])) for pick in (min, max))
+    if least["variance"] == most["variance"]:
+        return []
+    return [f"The variance of q . k is largest in head {_needs(most)} and smallest in head {_needs(least)}."]
+
+
+def _needs(record: Record) -> str:
+    """The variance is that of q . k, without the scorer's own factor."""
+    needed = record["unit_scale"]
+    return f"{record['head']} ({significant(needed**-2)}, which needs the scale {significant(needed)})"
 
 
 def _compared(ratios: Sequence[float]) -> str:

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 
 from attncli.results.records import Record
 from attncli.views.numbers import significant
+from attncli.views.sweep_numbers import DOTS
 
-DOTS = ("dot", "scaled_dot")
 SAME = 1e-6  # relative: figures that differ by less are the same
 
 
@@ -40,18 +40,15 @@ def reasons(records: Sequence[Record], settings: Record) -> list[str]:
     if product is None:
         return []
     lines = [_variance(product, settings)] if product.variance is not None else []
-    lines += [] if product.centred else [_mean(product, settings)]
-    return [*lines, _aligned(product)] if settings["rho"] > 0 and product.mean > SAME else lines
+    if product.centred:
+        return lines
+    aligned = [_aligned(product)] if settings["rho"] > 0 and product.mean > SAME else []
+    return [*lines, _mean(product, settings), *aligned, _shared(settings)]
 
 
 def _product(records: Sequence[Record]) -> Product | None:
     dots = [
-        record
-        for record in records
-        if record["scorer"] in DOTS
-        and record["theory"] == "exact"
-        and record["scale"]
-        and _known(record["theory_mean"])
+        record for record in records if record["scorer"] in DOTS and record["scale"] and _known(record["theory_mean"])
     ]
     if not dots:
         return None
@@ -110,6 +107,15 @@ def _mean(product: Product, settings: Record) -> str:
     return (
         f"The mean of q . k is {equals}{each} d: 1/sqrt(d) leaves a mean that grows like {each} sqrt(d){grows}, "
         f"1/d one of {each} at every d."
+    )
+
+
+def _shared(settings: Record) -> str:
+    where = "where one key of a query matches and the others do not"
+    correlated = "which is what rho stands for here" if settings["rho"] else "as with rho"
+    return (
+        "A mean that all keys of a query share changes no weight, as the softmax sees only differences within a row; "
+        f"it matters {where}, {correlated}."
     )
 
 

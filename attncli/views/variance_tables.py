@@ -10,14 +10,23 @@ from attncli.results.records import Record, SweepResult
 from attncli.views.numbers import significant
 from attncli.views.record_tables import Column, stacked
 from attncli.views.sweep_numbers import counted, entries, figure, score, short
-from attncli.views.sweep_tables import by_label, columns, faint, formulas, heading, labels, scale, shortened
-from attncli.views.sweep_tables import stacked_parts as parts_of
+from attncli.views.sweep_tables import (
+    by_label,
+    columns,
+    faint,
+    formulas,
+    heading,
+    labels,
+    scale,
+    shortened,
+    stacked_parts,
+)
 
 LEGEND = (
     "± is half of the 95 % interval of the mean, from and to are that of the variance, z is how many standard errors "
     "the variance lies above its theory"
 )
-LIMIT = "~ is a limit for large sizes: there is no z, as smaller sizes may differ from it"
+LIMIT = "~ is a variance known as a limit for large sizes only: there is no z, as smaller sizes may differ from it"
 NO_THEORY = "- where no closed form is known"
 NO_INTERVALS = (
     "There are no intervals: these are all the pairs that there are and no sample, so nothing had to be estimated."
@@ -31,7 +40,7 @@ def random_tables(result: SweepResult, width: int, full: bool) -> Iterator[Rende
         yield Text()
         yield from heading(result, label, records, [scale(records)])
         shown, left_out = shortened(records, full)
-        yield from parts_of(stacked([Column("d", [str(record["d"]) for record in shown])], _columns(shown), width))
+        yield from stacked_parts(stacked([Column("d", [str(record["d"]) for record in shown])], _columns(shown), width))
         yield from faint(left_out)
         if any(record["theory"] == "limit" for record in shown):
             yield from faint(LIMIT)
@@ -43,11 +52,11 @@ def _columns(records: Sequence[Record]) -> list[Column]:
     return [
         *columns([("samples", "samples", counted), ("mean", "mean", short)], records),
         Column("±", [short(_half(record["mean_ci"])) for record in records]),
-        Column("theory\nmean", [_theory(record, "theory_mean", 3) for record in records]),
+        *columns([("theory_mean", "theory\nmean", short)], records),
         *columns([("variance", "variance", figure)], records),
         Column("95 %\nfrom", [figure(_end(record["variance_ci"], 0)) for record in records]),
         Column("\nto", [figure(_end(record["variance_ci"], 1)) for record in records]),
-        Column("theory\nvariance", [_theory(record, "theory_variance", 4) for record in records]),
+        Column("theory\nvariance", [_theory(record) for record in records]),
         *columns([("z", "z", score)], records),
     ]
 
@@ -60,9 +69,11 @@ def _end(interval: Sequence[float] | None, end: int) -> float | None:
     return None if interval is None else interval[end]
 
 
-def _theory(record: Record, key: str, digits: int) -> str:
-    mark = "~" if record["theory"] == "limit" and record[key] is not None else ""
-    return f"{mark}{figure(record[key], digits)}"
+def _theory(record: Record) -> str:
+    """Only a variance may be known as a limit; means are known exactly or not at all."""
+    value = record["theory_variance"]
+    mark = "~" if record["theory"] == "limit" and value is not None else ""
+    return f"{mark}{figure(value)}"
 
 
 def real_tables(result: SweepResult, width: int, full: bool) -> Iterator[RenderableType]:
@@ -72,11 +83,13 @@ def real_tables(result: SweepResult, width: int, full: bool) -> Iterator[Rendera
     yield Text(f"{entries(result.settings)}; d = {d}, so 1/sqrt(d) = {significant(d**-0.5)}")
     yield Text()
     wanted = [("samples", "pairs", counted), ("mean", "mean", figure), ("variance", "variance", figure)]
+    if any(record.get("row_variance") is not None for record in records):
+        wanted.append(("row_variance", "within\nrows", figure))
     numbers = columns([("head", "head", str)], records) if records[0]["head"] is not None else []
     numbers += columns(wanted, records)
     numbers.append(Column("std", [figure(_root(record["variance"])) for record in records]))
-    numbers += columns([("scale", "scale", figure), ("unit_scale", "scale for\nvariance 1", figure)], records)
-    yield from parts_of(stacked(labels(records), numbers, width))
+    numbers += columns([("scale", "scale", figure), ("unit_scale", "needed\nscale", figure)], records)
+    yield from stacked_parts(stacked(labels(records), numbers, width))
     yield from faint(left_out)
     yield from faint(NO_INTERVALS)
     yield Text()

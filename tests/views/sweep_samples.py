@@ -62,8 +62,9 @@ def variance_record(label: str, scorer: str, d: int, settings: Record, off: floa
         "theory_mean": theory_mean,
         "theory_variance": theory,
         "z": None if kind == "limit" else off,
-        "z_mean": None if kind == "limit" else 0.3,
+        "z_mean": 0.3,
         "theory": kind,
+        "row_variance": None,
         "scale": scale,
         "unit_scale": scale / math.sqrt(found),
     }
@@ -108,6 +109,7 @@ def real_variance(heads: int | None = 4, scorers: Mapping[str, str] = DOTS, d: i
         for head in [None] if heads is None else range(heads):
             raw, scale = d * (1 + (head or 0) / 4), scale_of(label, d)
             figures = {"mean": 0.5 * scale, "variance": raw * scale**2, "scale": scale, "unit_scale": raw**-0.5}
+            figures |= {"row_variance": raw * scale**2}
             record: Record = {"scorer": scorer, "label": label, "head": head, "d": d, "samples": 4096}
             records.append(record | dict.fromkeys(unknown) | figures)
     formulas = {label: FORMULA.format(scorer) for label, scorer in scorers.items()}

@@ -40,7 +40,7 @@ def with_norms(norms: list[float], **figures: float) -> SweepResult:
         record | {"jacobian_median": norm, "jacobian_mean": norm, "query_gradient_median": 1.0} | figures
         for record, norm in zip(result.records, norms, strict=True)
     ]
-    return replace(result, records=records)
+    return replace(result, records=records, curve=records)
 
 
 def test_every_label_has_a_table_of_80_columns() -> None:
@@ -136,7 +136,7 @@ def test_the_gradient_of_the_query_is_told_where_it_falls() -> None:
     assert "gradient" not in said(changed(saturation_result(), "dot", query_gradient_median=None), "dot")
     result = with_norms([0.2, 0.2, 0.2])
     falling = [record | {"query_gradient_median": 8 / record["d"] ** 2} for record in result.records]
-    told = said(replace(result, records=falling), "dot")
+    told = said(replace(result, curve=falling), "dot")
     assert told.endswith("16 times smaller.")  # it is not the softmax that keeps this query from learning
 
 
@@ -162,7 +162,12 @@ def test_one_key_alone_has_all_weight_and_nothing_to_say() -> None:
 def test_heads_are_told_by_their_range() -> None:
     result = real_saturation(3, {"dot": "dot"})
     records = [record | {"jacobian_median": 0.1 * (1 + record["head"])} for record in result.records]
-    assert said(replace(result, records=records), "dot") == f"dot: {NORM} is 0.1 to 0.3 at d = 64, over 3 heads."
+    assert (
+        said(replace(result, records=records), "dot")
+        == f"dot: {NORM} is 0.1 to 0.3 at d = 64, over 3 heads, and lowest in head 0."
+    )
+    turned = [record | {"jacobian_median": 0.1 * (3 - record["head"])} for record in result.records]
+    assert said(replace(result, records=turned), "dot").endswith("over 3 heads, and lowest in head 2.")
 
 
 def test_the_mean_that_hides_the_effect_is_named() -> None:
@@ -176,3 +181,24 @@ def test_the_mean_that_hides_the_effect_is_named() -> None:
     assert "the mean norm is 0.05, the median 0;" in said(replace(result, records=zero), "The mean hides")
     head = real_saturation(2, {"dot": "dot"})
     assert "for dot at d = 64, head 0 the mean" in said(head, "The mean hides")
+
+
+def test_a_single_size_is_told_with_the_smaller_ones_of_the_picture() -> None:
+    result = saturation_result([1024], {"dot": "dot"}, curve=[64, 256, 1024])
+    assert re.match(rf"dot: {NORM} falls from 0\.\d+ at d = 64 to 0\.\d+ at d = 1024", sentences(result)[0])
+
+
+def test_a_correlation_that_all_keys_have_is_explained() -> None:
+    result = saturation_result()
+    assert not any("correlated" in sentence for sentence in sentences(result))
+    assert said(replace(result, settings=result.settings | {"rho": -0.3}), "All keys") == (
+        "All keys of a row are correlated with the query alike, which shifts their scores together and leaves the "
+        "weights flatter: this is not one matching key among others."
+    )
+
+
+def test_the_legend_says_what_is_a_mean_and_what_a_median() -> None:
+    text = " ".join(shown(saturation_result()).split())
+    assert "entropy / ln m (1 for uniform weights), largest weight and effective keys are means over the rows" in text
+    assert "query gradient is the median norm of the gradient" in text
+    assert "from a pooled value that is standard normal per key" in text

@@ -2,13 +2,12 @@
 
 import math
 from dataclasses import replace
-from typing import Any
 
 import pytest
 
 from attncli.results.records import SweepResult
 from attncli.views.variance import sentences
-from tests.views.sweep_samples import DOTS, FIVE, changed, product_moments, real_variance, variance_result
+from tests.views.sweep_samples import DOTS, changed, product_moments, variance_result
 
 
 def said(result: SweepResult, start: str) -> str:
@@ -20,8 +19,8 @@ def said(result: SweepResult, start: str) -> str:
 def test_all_within_their_intervals() -> None:
     first, second = sentences(variance_result())[:2]
     assert first == (
-        "11 of 11 variances and 11 of 11 means (scaled forms of one score count once) have their theory within "
-        "the 95 % interval; by chance about 1 in 20 falls outside."
+        "11 of 11 variances and 11 of 11 means (dot and its scaled forms see the same draws and count once) have "
+        "their theory within the 95 % interval; by chance about 1 in 20 falls outside."
     )
     assert second == "The largest |z| is 0.40 (dot at d = 1, variance): among 22 comparisons chance alone may do that."
 
@@ -33,7 +32,7 @@ def test_other_scores_count_on_their_own() -> None:
 
 def test_intervals_that_miss_are_counted() -> None:
     result = changed(variance_result([8, 64]), "dot", variance_ci=[0.5, 0.6], mean_ci=[7.0, 8.0], z=9.0)
-    assert said(result, "0 of 2").startswith("0 of 2 variances and 0 of 2 means (scaled")
+    assert said(result, "0 of 2").startswith("0 of 2 variances and 0 of 2 means (dot and its scaled forms see")
     alone = variance_result([8], {"dot": "dot"})
     assert said(alone, "1 of").startswith("1 of 1 variance and 1 of 1 mean have")
     assert "scaled forms" not in said(alone, "1 of")
@@ -65,55 +64,44 @@ def test_the_farthest_may_be_a_mean_and_below() -> None:
 
 
 def test_nothing_is_said_of_agreement_where_there_is_no_exact_theory() -> None:
-    text = "\n".join(sentences(variance_result([8, 64], {"additive": "additive"})))
+    unknown = {"theory_mean": None, "z_mean": None, "theory_variance": None, "theory": None}
+    result = changed(variance_result([8, 64], {"additive": "additive"}), "additive", **unknown)
+    text = "\n".join(sentences(result))
     assert "interval" not in text
     assert "|z|" not in text
     assert "Why" not in text
 
 
-def test_how_the_variance_changes_with_d() -> None:
-    result = variance_result(scorers=FIVE)
-    assert said(result, "dot:") == "dot: the variance grows like d^1.00: 1026 at d = 1024."
-    assert said(result, "scaled_dot:") == ("scaled_dot: the variance stays at 1 at every d from 1 to 1024 (1.002).")
-    assert said(result, "scaled_dot_1") == (
-        "scaled_dot_1_over_d: the variance falls like d^-1.00: 0.0009785 at d = 1024."
+def test_a_mean_that_all_keys_share_is_put_into_its_place() -> None:
+    shared = (
+        "A mean that all keys of a query share changes no weight, as the softmax sees only differences within a row"
     )
-    assert said(result, "additive:") == "additive: the variance hardly depends on d, but is not 1 (0.1002)."
+    assert said(variance_result(query_mean=0.5, key_mean=0.5), shared).endswith("others do not, as with rho.")
+    assert said(variance_result(rho=0.3), shared).endswith("others do not, which is what rho stands for here.")
+    last = [sentence[:20] for sentence in sentences(variance_result(rho=0.3))[-2:]]
+    assert last == ["That is the argument", "A mean that all keys"]
+    assert not any("share" in sentence for sentence in sentences(variance_result(query_mean=0.5)))
 
 
-def test_an_exponent_is_told_only_of_power_laws() -> None:
-    result = variance_result([8, 64, 512], {"dot": "dot"})
-    bent = [record | {"variance": value} for record, value in zip(result.records, [1.0, 1.1, 9.0], strict=True)]
-    assert said(replace(result, records=bent), "dot") == "dot: the variance grows from 1 at d = 8 to 9 at d = 512."
+def test_a_distance_that_chance_does_not_explain_has_its_usual_causes() -> None:
+    sentence = said(changed(variance_result([8, 64]), "dot", z=9.0), "The largest |z|")
+    assert "the samples are too few, or float32 rounds too coarsely" in sentence
+    assert sentence.endswith("where the mean is large against the spread (--dtype float64 cures that).")
 
 
-def test_a_variance_stays_at_one_only_as_far_as_its_interval_allows() -> None:
-    def of(variance: float, half: float) -> str:
-        figures: dict[str, Any] = {"variance": variance, "variance_ci": [variance - half, variance + half]}
-        return said(changed(variance_result([8, 64]), "scaled_dot", **figures), "scaled_dot:")
-
-    assert "stays at 1" in of(1.05, 0.03)
-    assert "hardly depends on d, but is not 1 (1.05)" in of(1.05, 0.02)
-    assert "stays at 1" in of(1.009, 0.0)
-    assert "is not 1 (1.6)" in of(1.6, 5.0)
-    assert "not a finite number" in of(math.nan, 0.1)
-    assert "not a finite number" in of(math.inf, 0.1)
+def test_the_mean_of_a_limit_is_known_exactly() -> None:
+    result = variance_result([8, 64], {"additive": "additive"})
+    assert said(result, "2 of 2 means have their theory within the 95 % interval")
+    assert "variances" not in sentences(result)[0]
+    far = said(changed(result, "additive", z_mean=8.0, mean_ci=[1.0, 2.0]), "The largest |z|")
+    assert "8.00 (additive at d = 8, mean): too far to be chance among 2 comparisons" in far
 
 
-def test_sizes_without_a_number_are_counted() -> None:
-    result = variance_result([8, 64, 512], {"dot": "dot"})
-    lost = [record | ({"variance": math.nan} if record["d"] == 8 else {}) for record in result.records]
-    assert said(replace(result, records=lost), "dot:").endswith("at 1 of 3 sizes it is not a finite number.")
-
-
-def test_a_single_size_is_told_with_the_scale_it_needs() -> None:
-    result = variance_result([512], curve=[1, 2, 512])
-    assert said(result, "dot:") == (
-        "dot: the variance is 513 at d = 512; a scale of 0.04415 in place of 1 would make it 1."
-    )
-    assert said(result, "scaled_dot:") == "scaled_dot: the variance is 1.002 (1 within its error) at d = 512."
-    constant = changed(result, "dot", variance=0.0, unit_scale=None)
-    assert said(constant, "dot:") == "dot: the variance is 0 at d = 512."
+def test_forms_that_count_once_are_named() -> None:
+    forms = {"a": "dot", "b": "scaled_dot", "c": "cosine", "e": "cosine", "f": "general", "g": "general"}
+    first = sentences(variance_result([8], forms))[0]
+    assert "(dot, cosine and their scaled forms see the same draws and count once)" in first
+    assert first.startswith("4 of 4 variances")
 
 
 def test_why_standard_entries_need_the_square_root() -> None:
@@ -178,41 +166,6 @@ def test_a_variance_without_theory_is_not_explained_but_its_mean_is() -> None:
     assert not any(sentence.startswith("Why") for sentence in sentences(result))
     assert said(result, "The mean of q . k is rho d = 0.3 d")
     assert not any("of 33 variances" in sentence for sentence in sentences(result))
-
-
-def test_real_tensors_say_which_scale_they_need() -> None:
-    one = sentences(real_variance(None))
-    assert one == [
-        "For variance 1, q . k needs the scale 0.125, where 1/sqrt(d) is 0.125.",
-        "The variance of q . k is that of independent entries with mean 0 and variance 1, to within 2 %.",
-    ]
-    needed, ratio = sentences(real_variance(3))
-    assert "needs the scale 0.1021 to 0.125, where" in needed
-    assert "is 1 to 1.5 times that of independent entries" in ratio
-    wide = changed(real_variance(None), "dot", unit_scale=0.0625)
-    assert sentences(wide)[1].startswith("The variance of q . k is 4.00 times that of".replace("4.00", "4"))
-    assert sentences(wide)[1].endswith("its std is 2 times theirs.")
-
-
-def test_real_scores_that_do_not_vary() -> None:
-    result = changed(real_variance(2, {"dot": "dot"}), "dot", unit_scale=None, variance=0.0)
-    assert sentences(result) == ["q . k does not vary, so no scale gives it variance 1."]
-    unknown = changed(real_variance(2, {"dot": "dot"}), "dot", unit_scale=None, variance=math.nan)
-    assert sentences(unknown) == ["Some scores are NaN or infinite, so nothing can be said of q . k."]
-    mixed = real_variance(4, {"dot": "dot"})
-    records = [record | ({"unit_scale": None} if record["head"] == 2 else {}) for record in mixed.records]
-    assert "in 1 of 4 heads the scores do not vary" in sentences(replace(mixed, records=records))[0]
-
-
-def test_other_scorers_of_real_tensors() -> None:
-    result = changed(real_variance(None, {"additive": "additive"}), "additive", unit_scale=3.0)
-    assert sentences(result) == ["additive: variance 1 needs the scale 3 in place of 1."]
-    level = changed(result, "additive", unit_scale=None)
-    assert sentences(level) == ["additive: the scores do not vary, so no scale gives them variance 1."]
-
-
-def test_sizes_may_come_in_any_order() -> None:
-    assert said(variance_result([512, 8]), "dot:") == "dot: the variance grows like d^1.00: 513 at d = 512."
 
 
 def test_why_is_read_from_any_scale() -> None:

@@ -62,8 +62,8 @@ def test_headings_say_label_scorer_scale_and_formula() -> None:
 
 def test_a_limit_is_marked_and_explained() -> None:
     text = shown(variance_result([64], {"additive": "additive"}))
-    assert rows(text)[0][2:] == ["2.4e-04", "0.00155", "~0", "0.1002", "0.09922", "0.1012", "~0.1000", "-"]
-    assert text.count("~ is a limit for large sizes") == 1
+    assert rows(text)[0][2:] == ["2.4e-04", "0.00155", "0", "0.1002", "0.09922", "0.1012", "~0.1000", "-"]
+    assert text.count("~ is a variance known as a limit for large sizes") == 1
     assert "~" not in shown(variance_result())
 
 
@@ -86,11 +86,12 @@ def test_any_number_can_be_shown(value: float) -> None:
 
 
 def test_real_tensors_are_one_table_without_intervals() -> None:
-    text = shown(real_variance())
+    text = shown(changed(real_variance(), "dot", row_variance=40.0))
     found = [line.split() for line in text.splitlines() if "4,096" in line]
-    assert found[1] == ["dot", "1", "4,096", "0.5000", "80.00", "8.944", "1.000", "0.1118"]
-    assert found[4] == ["scaled_dot", "0", "4,096", "0.06250", "1.000", "1.000", "0.1250", "0.1250"]
+    assert found[1] == ["dot", "1", "4,096", "0.5000", "80.00", "40.00", "8.944", "1.000", "0.1118"]
+    assert found[4] == ["scaled_dot", "0", "4,096", "0.06250", "1.000", "1.000", "1.000", "0.1250", "0.1250"]
     assert len(found) == 12
+    assert found[8][:2] == ["scaled_dot_1_over_d", "0"]  # not folded
     assert "queries and keys from tensors/qkv.safetensors; d = 64, so 1/sqrt(d) = 0.125\n" in text
     assert "no intervals" in text
     assert "±" not in text
@@ -100,7 +101,7 @@ def test_real_tensors_are_one_table_without_intervals() -> None:
 def test_real_tensors_without_heads_have_no_column_for_them() -> None:
     text = shown(real_variance(None))
     assert "head" not in text.split("What holds")[0]
-    assert "dot                  4,096 " in text
+    assert re.search("^dot +4,096 ", text, re.M)
 
 
 def test_long_tables_are_whole_with_full_only() -> None:
