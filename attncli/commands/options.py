@@ -72,13 +72,11 @@ def overrides_of_flags(flags: Mapping[str, Flag]) -> "list[Override]":
             continue
         option = f"--{FLAGS.get(key, key).replace('_', '-')}"
         given = [value] if isinstance(value, str | Path) else list(value)
-        text = " ".join(typed(option, str(each)) for each in given)
+        texts = tuple(typed(option, str(each)) for each in given)
         with collector.under():
-            if key in FLAGS:
-                overrides.append(Override((key,), given if key == "scorers" else str(value), text))
-            else:
-                read = [override((key,), str(each), text).value for each in given]
-                overrides.append(Override((key,), read[0] if len(read) == 1 else read, text))
+            read = given if key in FLAGS else [override((key,), str(each), " ".join(texts)).value for each in given]
+            whole = read[0] if len(read) == 1 and key != "scorers" else read
+            overrides.append(Override((key,), whole if key != "from" else str(whole), " ".join(texts), texts))
     collector.check()
     return overrides
 

@@ -3,6 +3,7 @@
 import json as stdjson
 import sys
 from collections.abc import Sequence
+from contextlib import redirect_stdout
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +29,8 @@ def run_and_show(
     """Run experiments one after the other, each into its folder, and print what is asked for."""
     contents = []
     for experiment in experiments:
-        finished = run_experiment(experiment, out, overwrite, pictures=pictures, quiet=quiet or json)
+        with redirect_stdout(sys.stderr):  # scorers of the user's own may print
+            finished = run_experiment(experiment, out, overwrite, pictures=pictures, quiet=quiet or json)
         contents.append(finished.content)
         if not (quiet or json):
             show(finished, full, titled=len(experiments) > 1)

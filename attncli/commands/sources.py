@@ -11,13 +11,12 @@ from torch import Tensor
 from attncli.commands.experiments import load_experiment
 from attncli.commands.progress import Shown
 from attncli.config.builtin import builtin_path
+from attncli.config.document import YAML
 from attncli.config.overrides import Override
 from attncli.errors import InputError, did_you_mean
 from attncli.inputs.files import read_tensors
 from attncli.results.records import Matrices
 from attncli.results.tensors import load_matrices
-
-YAML = (".yaml", ".yml")
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,8 @@ from attncli.config.overrides import Override, apply_overrides
 from attncli.config.parsing import parse_yaml
 from attncli.errors import InputError, Problem
 
+YAML = (".yaml", ".yml")  # endings of configs
+
 
 @dataclass(frozen=True)
 class Document:
@@ -34,10 +36,18 @@ class Document:
         where = f"{self.path}:{line}:{column}" if not self.flags_only else str(self.path)
         for override in reversed(self.overrides):
             if override.decides(problem.path):
-                return replace(problem, where=f"{self.path}: {override.text}")
+                found = replace(problem, where=f"{self.path}: {override.text}")
+                return self._in_flag(found, override) if self.flags_only else found
             if there and override.path[:depth] == there:
                 where = f"{self.path}:{line}:{column}, with {override.text}"
         return replace(problem, where=where)
+
+    def _in_flag(self, problem: Problem, override: Override) -> Problem:
+        """The problem without the key that the flag names already; of a repeated flag the one that is meant."""
+        index = problem.path[1] if len(problem.path) > 1 else None
+        if isinstance(index, int) and index < len(override.texts):
+            return replace(problem, where=f"{self.path}: {override.texts[index]}", path=problem.path[2:])
+        return replace(problem, path=problem.path[1:])
 
     def located(self, error: InputError) -> InputError:
         """The error with all its problems located, in the order of the file and then of the overrides."""

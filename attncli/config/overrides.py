@@ -14,11 +14,12 @@ KEY = re.compile(r"([^.\[\]=]+)((?:\[\d{1,9}\])*)")
 
 @dataclass(frozen=True)
 class Override:
-    """`text` is what the user typed, for errors."""
+    """`text` is what the user typed, for errors; `texts` of a flag that was repeated each time it was."""
 
     path: errors.Path
     value: Any
     text: str
+    texts: tuple[str, ...] = ()
 
     def decides(self, path: errors.Path) -> bool:
         """Whether this path is the value that was given, below it, or the list that it is an entry of."""

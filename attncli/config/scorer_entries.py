@@ -45,7 +45,7 @@ def label_of(entry: Any) -> str | None:
     return label if isinstance(label, str) else default_label(scorer) if isinstance(scorer, str) else None
 
 
-def clashing_labels(entries: Any) -> list[Problem]:
+def clashing_labels(entries: Any, cure: str = "give this entry a `label`") -> list[Problem]:
     """Labels in the YAML of `scorers` that are alike, case aside: they name tensors and files."""
     problems, first = [], dict[str, int]()
     for index, entry in enumerate(entries if isinstance(entries, list) else []):
@@ -53,7 +53,7 @@ def clashing_labels(entries: Any) -> list[Problem]:
         other = first.setdefault(label.casefold(), index) if label else index
         if other != index:
             message = f'got "{label}", the label of scorers[{other}] too; labels must differ, also without case'
-            problems.append(Problem(f"{message}; give this entry a `label`", ("scorers", index, "label")))
+            problems.append(Problem(f"{message}; {cure}", ("scorers", index, "label")))
     return problems
 
 

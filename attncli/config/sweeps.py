@@ -18,6 +18,7 @@ DEFAULT_DF = 10.0  # heavy tails, with the eight moments that the variance of a 
 LARGEST_ENTRY = 1e9  # so that the fourth power of any score, summed, stays far from the end of float64
 Location = Annotated[float, Field(ge=-LARGEST_ENTRY, le=LARGEST_ENTRY)]
 Spread = Annotated[float, Field(ge=0, le=LARGEST_ENTRY)]
+DIFFERENT = "give one of them a label of its own, as in `dot:label=second`"
 Distribution = Literal["normal", "uniform", "rademacher", "laplace", "student_t"]
 
 
@@ -82,7 +83,7 @@ class Sweep(Experiment):
     def across(cls, data: Mapping[str, Any]) -> list[Problem]:
         """Labels that clash, dropout, and keys that say how to draw what is read."""
         key = next((key for key in SCORER_KEYS if key in data), "scorers")
-        problems = [replace(each, path=(key, *each.path[1:])) for each in clashing_labels(data.get(key))]
+        problems = [replace(each, path=(key, *each.path[1:])) for each in clashing_labels(data.get(key), DIFFERENT)]
         problems += _dropout(key, data.get(key))
         return problems if data.get("from") is None else problems + cls._drawn_beside(data)
 

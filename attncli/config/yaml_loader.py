@@ -60,7 +60,7 @@ def _integer(loader: Loader, node: yaml.ScalarNode) -> int:
     text = _text(loader, node)
     number = _converted(node, "an integer", lambda: int(text, 0 if text.startswith(("0x", "0o")) else 10))
     if not -LARGEST <= number < LARGEST:
-        raise refuse(node, "this integer does not fit into 64 bits; write a float, such as 1e20")
+        raise refuse(node, "this integer does not fit into 64 bits; write a smaller one, or a float such as 1e20")
     return number
 
 

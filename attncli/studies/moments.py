@@ -42,13 +42,14 @@ class Moments:
         a, b = self, other
         count, delta = a.count + b.count, b.mean - a.mean
         part, share = delta / count, a.count * b.count
+        square, cube = part * part, part * part * part  # ** would raise an error where these are infinite
         m2 = a.m2 + b.m2 + delta * part * share
-        m3 = a.m3 + b.m3 + delta * part**2 * share * (a.count - b.count) + 3 * part * (a.count * b.m2 - b.count * a.m2)
+        m3 = a.m3 + b.m3 + delta * square * share * (a.count - b.count) + 3 * part * (a.count * b.m2 - b.count * a.m2)
         m4 = (
             a.m4
             + b.m4
-            + delta * part**3 * share * (a.count**2 - share + b.count**2)
-            + 6 * part**2 * (a.count**2 * b.m2 + b.count**2 * a.m2)
+            + delta * cube * share * (a.count**2 - share + b.count**2)
+            + 6 * square * (a.count**2 * b.m2 + b.count**2 * a.m2)
             + 4 * part * (a.count * b.m3 - b.count * a.m3)
         )
         return Moments(count, a.mean + part * b.count, m2, m3, m4)
@@ -92,7 +93,8 @@ class Moments:
         """How many standard errors the variance is above its theory, in logarithms as in `variance_interval`."""
         if self.m2 == 0 or theory == 0:
             return 0.0 if self.m2 == theory == 0 else None
-        return _ratio(math.log(self._centre / theory), self._log_error)
+        ratio = self._centre / theory
+        return _ratio(math.log(ratio), self._log_error) if 0 < ratio < math.inf else math.nan
 
     @property
     def _correction(self) -> float:

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from attncli.attention import valid_mask
-from attncli.config.document import Document, read_document
+from attncli.config.document import YAML, Document, read_document
 from attncli.config.loading import study_of, validate
 from attncli.errors import InputError, got
 from attncli.inputs.files import read_tensors
@@ -17,10 +17,10 @@ from attncli.precision import at_least_float32
 from attncli.studies import STUDIES, load_study
 from attncli.studies.progress import Progress
 
-YAML = (".yaml", ".yml")
 NAMES = {"queries": ("queries", "query", "q", "Q"), "keys": ("keys", "key", "k", "K")}
 TENSORS = "tensors.safetensors"
 SCORES_AT_A_TIME = 2**18
+RealPart = tuple[Tensor, Tensor, Tensor | None]  # queries (rows, q), keys (m, k) and which pairs are valid (rows, m)
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class RealPairs:
     valid: Tensor | None
     heads: bool
 
-    def parts(self, head: int) -> Iterator[tuple[Tensor, Tensor, Tensor | None]]:
+    def parts(self, head: int) -> Iterator[RealPart]:
         """Some queries (rows, q) of one head with all keys (m, k) and their mask (rows, m), a few scores at a time."""
         b, _, n, _ = self.queries.shape
         m = self.keys.shape[-2]
@@ -118,6 +118,8 @@ def _file_of(path: Path) -> Path:
 
 
 def _from_tensors(path: Path, stored: Mapping[str, Tensor]) -> RealPairs:
+    if any(name.startswith("curve/") for name in stored) and "queries" not in stored:
+        raise InputError.of(f'got "{path}", a run with random entries, which keeps no queries and keys')
     queries, keys = (_named(role, stored, path) for role in NAMES)
     rank = max(queries.ndim, keys.ndim, 3)
     queries, keys = (tensor.reshape(*(1,) * (rank - tensor.ndim), *tensor.shape) for tensor in (queries, keys))
@@ -125,30 +127,40 @@ def _from_tensors(path: Path, stored: Mapping[str, Tensor]) -> RealPairs:
     for tensor in (queries, keys):
         if any(size not in (1, most) for size, most in zip(tensor.shape, leading, strict=False)):
             shapes = f"queries of shape {list(queries.shape)} and keys of shape {list(keys.shape)}"
-            raise InputError.of(f'got "{path}" with {shapes}; expected equal leading axes, or of size 1')
+            cure = "keys that several heads of queries share must be repeated"
+            raise InputError.of(f'got "{path}" with {shapes}; expected equal leading axes, or of size 1; {cure}')
     queries, keys = (tensor.expand(*leading, *tensor.shape[-2:]) for tensor in (queries, keys))
-    valid = _valid(stored, (*queries.shape[:-1], keys.shape[-2]))
-    return _pairs(queries, keys, valid)
+    return _pairs(queries, keys, _valid(path, stored, (*queries.shape[:-1], keys.shape[-2])))
 
 
 def _named(role: str, stored: Mapping[str, Tensor], path: Path) -> Tensor:
     name = next((name for name in NAMES[role] if name in stored), None)
     if name is None:
         there = ", ".join(list(stored)[:8])
-        raise InputError.of(f'got "{path}", which has no {role}; expected a tensor `{role}` in it; it has {there}')
+        expected = f"expected one of {', '.join(NAMES[role])} in it, as in an .npz with queries and keys"
+        raise InputError.of(f'got "{path}", which has no {role}; {expected}; it has {there}')
     tensor = stored[name]
     if tensor.ndim < 2 or tensor.numel() == 0 or tensor.is_complex() or tensor.dtype == torch.bool:
         what = f"{tensor.dtype} of shape {list(tensor.shape)}".removeprefix("torch.")
-        raise InputError.of(f'got "{name}" of "{path}", {what}; expected numbers of shape (..., rows, features)')
+        expected = "expected numbers of shape (..., rows, features), with an entry at least"
+        raise InputError.of(f'got "{name}" of "{path}", {what}; {expected}')
     return tensor if tensor.is_floating_point() else tensor.float()
 
 
-def _valid(stored: Mapping[str, Tensor], shape: tuple[int, ...]) -> Tensor | None:
-    """The mask that a run has saved beside its tensors; a file of someone else's may call anything `valid`."""
-    valid = stored.get("valid")
-    if valid is None or valid.is_floating_point() or valid.shape != shape:
-        return None
-    return valid_mask(shape, None, valid.bool())
+def _valid(path: Path, stored: Mapping[str, Tensor], shape: tuple[int, ...]) -> Tensor | None:
+    """The mask `valid` beside the tensors, as a run saves it, or that of `valid_lens`."""
+    valid, lengths = stored.get("valid"), stored.get("valid_lens")
+    if valid is None:
+        return None if lengths is None else valid_mask(shape, lengths)
+    fits = valid.ndim <= len(shape) and all(
+        size in (1, whole) for size, whole in zip(reversed(valid.shape), reversed(shape), strict=False)
+    )
+    numbers = valid.dtype == torch.bool or bool(((valid == 0) | (valid == 1)).all())
+    if not (fits and numbers):
+        what = f"{valid.dtype} of shape {list(valid.shape)}".removeprefix("torch.")
+        expected = f"expected a mask of True and False that fits scores of shape {list(shape)}"
+        raise InputError.of(f'got "valid" of "{path}", {what}; {expected}; rename it if it is something else')
+    return valid.bool().expand(shape)
 
 
 def _pairs(queries: Tensor, keys: Tensor, valid: Tensor | None) -> RealPairs:

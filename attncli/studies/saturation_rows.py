@@ -7,8 +7,11 @@ from attncli.attention import softmax_over_valid
 
 
 def row_weights(scores: Tensor, valid: Tensor | None) -> Tensor:
-    """Softmax in float64 over the valid keys of scores (rows, m), for figures that differ from 0 and 1 by little."""
-    return softmax_over_valid(scores.detach().double(), valid, "zero")  # rows m
+    """Softmax over the valid keys of scores (rows, m) in float64, for figures that differ from 0 and 1 by little.
+
+    On the CPU, as all that follows: some devices have no float64.
+    """
+    return softmax_over_valid(scores.detach().cpu().double(), None if valid is None else valid.cpu(), "zero")  # rows m
 
 
 def relative_entropy(weights: Tensor, keys: Tensor) -> tuple[Tensor, Tensor]:
@@ -43,9 +46,27 @@ def query_gradient(scores: Tensor, weights: Tensor, queries: Tensor, values: Ten
     if not scores.requires_grad:
         return None
     pooled = (weights * values).sum(-1, keepdim=True)
-    upstream = (weights * (values - pooled)).to(scores.dtype).reshape(scores.shape)
+    upstream = (weights * (values - pooled)).to(scores.device, scores.dtype).reshape(scores.shape)
     (gradient,) = torch.autograd.grad(scores, queries, upstream, allow_unused=True)
     if gradient is None:
         return None
-    lengths: Tensor = gradient.double().flatten(0, -2).norm(dim=-1)
+    lengths: Tensor = gradient.cpu().double().flatten(0, -2).norm(dim=-1)
     return lengths
+
+
+def row_figures(weights: Tensor, valid: Tensor | None, gradient: Tensor | None) -> dict[str, Tensor]:
+    """The figures (rows,) by name, of the rows with two valid keys at least: less have nothing to share out."""
+    m = weights.shape[-1]
+    keys = torch.full(weights.shape[:-1], m) if valid is None else valid.cpu().sum(-1)
+    enough = keys >= 2
+    weights = weights[enough]
+    entropy, effective = relative_entropy(weights, keys[enough])
+    figures = {
+        "entropy": entropy,
+        "effective_keys": effective,
+        "max_weight": weights.amax(-1),
+        "jacobian": jacobian_norm(weights),
+    }
+    if gradient is not None:
+        figures["query_gradient"] = gradient[enough]
+    return figures

@@ -81,6 +81,8 @@ def raw_scores(scorer: nn.Module, queries: Tensor, keys: Tensor) -> Tensor:
     if not isinstance(scores, Tensor) or tuple(scores.shape) != shape:
         what = f"shape {list(scores.shape)}" if isinstance(scores, Tensor) else type(scores).__name__
         raise InputError.of(f"the scorer gave {what}; expected scores of shape {list(shape)}")
+    if scores.layout != torch.strided or scores.device.type == "meta":
+        raise InputError.of(f"the scorer gave a {scores.layout} tensor on {scores.device}; expected a dense one")
     if scores.is_complex():
         raise InputError.of(f"the scorer gave {scores.dtype} scores; expected real numbers")
     if versions != [tensor._version for tensor in (queries, keys)]:

@@ -22,7 +22,12 @@ from attncli.studies.scorer_run import formula_of, raw_scores
 from attncli.studies.threads import single_threaded
 
 ENTRIES_AT_A_TIME = 2**18  # of keys: large enough for a part to be worth a thread, small enough to stay in the cache
-PAIRS_AT_A_TIME = 2**14  # of query and key, whose hidden units are kept for gradients
+PAIRS_AT_A_TIME = 2**14  # of query and key
+DOTS: list[Any] = [  # the scorers that the square root is about
+    {"scorer": "dot"},
+    {"scorer": "scaled_dot"},
+    {"scorer": "scaled_dot", "scale": "1/d", "label": "scaled_dot_1_over_d"},
+]
 
 
 @dataclass(frozen=True)
@@ -43,6 +48,7 @@ class Prepared:
     points: Sequence[Point]
     real: RealPairs | None
     device: torch.device
+    pairs: int  # of query and key whose scores and gradients are worked out at the same time
 
 
 @dataclass(frozen=True)
@@ -104,8 +110,13 @@ def draw(prepared: Prepared, point: Point, part: Part, keys: int) -> tuple[Tenso
     dtype = getattr(torch, options.dtype)
     shapes = (part.rows, 1, d), (part.rows, keys, d)
     drawn = prepared.entries.draw(*shapes, randomness, computing_dtype(dtype))
-    queries, keys_ = (tensor.to(dtype).to(prepared.device) for tensor in drawn)
-    return queries, keys_
+    return drawn[0].to(dtype).to(prepared.device), drawn[1].to(dtype).to(prepared.device)
+
+
+def slices(prepared: Prepared, rows: int, keys: int) -> Iterator[slice]:
+    """The rows of a part, with so many keys each, a few at a time where scorers need much memory for each pair."""
+    step = max(prepared.pairs // keys, 1)
+    return (slice(start, start + step) for start in range(0, rows, step))
 
 
 def scores_of(prepared: Prepared, point: Point, queries: Tensor, keys: Tensor) -> list[Tensor]:
@@ -135,12 +146,20 @@ def at_work(prepared: Prepared) -> Iterator[int]:
         yield 1 if own else threads
 
 
-def warn_of_numbers(curve: Sequence[Record], figure: str, progress: Progress) -> None:
+def warn_of_numbers(records: Sequence[Record], figure: str, progress: Progress) -> None:
     """Say of which scorers a figure is NaN or infinite, and where first."""
     first: dict[str, Record] = {}
-    for row in curve:
+    for row in records:
         if row[figure] is not None and not math.isfinite(row[figure]):
             first.setdefault(row["label"], row)
     for label, row in first.items():
         head = "" if row["head"] is None else f", head {row['head']}"
-        progress.note(f"warning: {label}: NaN or infinite scores at d = {row['d']}{head}")
+        progress.note(f"warning: {label}: NaN or infinite scores at d = {row['d']}{head}; float64 has a larger range")
+
+
+def warn_of_zeros(records: Sequence[Record], progress: Progress) -> None:
+    """Say where scores are all alike that should not be: products that are too small to be told from 0."""
+    for row in records:
+        if row["variance"] == 0 and row["theory_variance"]:
+            progress.note(f"warning: {row['label']}: scores too small for the dtype at d = {row['d']}; use float64")
+            return

@@ -1,5 +1,6 @@
 """How the studies of scores against the size d begin: tensors, scorers and memory for every size."""
 
+from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -7,7 +8,7 @@ from torch import nn
 
 from attncli.config.sizes import powers
 from attncli.config.sweeps import Sweep
-from attncli.errors import Collector
+from attncli.errors import Collector, InputError
 from attncli.inputs.device import resolve_device
 from attncli.inputs.entries import Entries
 from attncli.precision import computing_dtype
@@ -18,6 +19,7 @@ from attncli.studies.real_pairs import RealPairs, read_pairs
 from attncli.studies.sweep import PAIRS_AT_A_TIME, Point, Prepared
 
 COPIES = 6  # of a row that is larger than a part: as drawn, rounded, scaled, and gradients
+NUMBERS_AT_A_TIME = 2**24  # for the pairs that one thread works on at the same time
 WORKING_SPACE = 32 * 2**20  # of one thread, beside queries and keys: what scorers need for a part
 
 
@@ -39,12 +41,16 @@ def prepare_sweep(options: Any, keys: int, progress: Progress) -> Prepared:
     if real is not None:
         real = _moved(real, dtype, device)
         sizes = {real.keys.shape[-1]: True}
-    points = []
-    for d, asked in sizes.items():
-        query_size = d if real is None else real.queries.shape[-1]
-        _check_size(options, query_size, d, keys, device)
-        points.append(Point(d, _scorers(options, query_size, d, device), asked))
-    return Prepared(options, entries_of(options), points, real, device)
+        keys = real.keys.shape[-2]
+    query_size = None if real is None else real.queries.shape[-1]
+    widths = [_check_size(options, query_size or d, d, keys, device) for d, asked in sizes.items() if asked]
+    points = [Point(d, _scorers(options, query_size or d, d, device), asked) for d, asked in sizes.items()]
+    return Prepared(options, entries_of(options), points, real, device, _pairs(max(widths)))
+
+
+def _pairs(width: int) -> int:
+    """How many pairs may be worked on at the same time, if each has this many numbers that gradients need."""
+    return max(min(PAIRS_AT_A_TIME, NUMBERS_AT_A_TIME // width), 1)
 
 
 def _sizes(options: Any) -> list[int]:
@@ -65,23 +71,43 @@ def _moved(real: RealPairs, dtype: torch.dtype, device: torch.device) -> RealPai
     return RealPairs(queries, keys, None if real.valid is None else real.valid.to(device), real.heads)
 
 
-def _check_size(options: Any, query_size: int, key_size: int, keys: int, device: torch.device) -> None:
-    """Refuse sizes that scorers cannot take or the memory cannot hold, before any parameter is drawn."""
-    collector, parameters, width = Collector(), 0, 0
+def _check_size(options: Any, query_size: int, key_size: int, keys: int, device: torch.device) -> int:
+    """Refuse sizes that scorers cannot take or the memory cannot hold, before any parameter is drawn.
+
+    Returns the most numbers that a scorer has for one pair, such as its hidden units.
+    """
+    collector, parameters, width = Collector(), 0, 1
     for index, entry in enumerate(options.scorers):
         with collector.under("scorers", index):
-            scorer = outline(entry, query_size, key_size)
-            parameters += sum(parameter.numel() for parameter in scorer.parameters())
-            width = max([width, *(projected(each, query_size, key_size) for each in scorer.parameters())])
+            made = list(outline(entry, query_size, key_size).parameters())
+            parameters += sum(parameter.numel() for parameter in made)
+            width = max([width, *(projected(parameter, query_size, key_size) for parameter in made)])
+    if collector.problems and query_size != key_size and "scorers" not in options.model_fields_set:
+        message = f"got queries of size {query_size} and keys of size {key_size}, which dot products cannot take"
+        raise InputError.of(f"{message}; choose a scorer that can, additive or general", ["from"])
     collector.check()
-    row = COPIES * 8 * (keys + 1) * key_size
-    parts = {
-        "parameters": 2 * parameters * computing_dtype(getattr(torch, options.dtype)).itemsize,
-        "working space": torch.get_num_threads() * (WORKING_SPACE + row + 8 * PAIRS_AT_A_TIME * width),
+    threads, computing = torch.get_num_threads(), computing_dtype(getattr(torch, options.dtype)).itemsize
+    needed = {
+        "parameters": 2 * parameters * computing,
+        "queries and keys": threads * (WORKING_SPACE + COPIES * 2 * computing * (keys + 1) * key_size),
+        "hidden units": threads * 2 * computing * width * max(keys, _pairs(width)),
         "program": PROGRAM,
     }
-    place = "d" if options.source is None else "from"
-    require_memory(Estimate(parts), device, "use a smaller d, or fewer scorers", [place])
+    place, cure = _cure(needed, options, keys, key_size)
+    require_memory(Estimate(needed), device, cure, place)
+    return width
+
+
+def _cure(needed: Mapping[str, int], options: Any, keys: int, d: int) -> tuple[list[str], str]:
+    """Where what needs most memory is said, and what to do about it."""
+    most = max(needed, key=lambda name: needed[name])
+    if options.source is not None:
+        return ["from"], "use fewer keys or scorers, or scorers with fewer parameters"
+    if most == "hidden units":
+        return ["scorers"], "use fewer hidden units, or fewer keys"
+    if most == "queries and keys" and keys > d:
+        return ["keys"], "use fewer keys, or a smaller d"
+    return ["d"], "use a smaller d, or scorers with fewer parameters"
 
 
 def _scorers(options: Any, query_size: int, key_size: int, device: torch.device) -> list[nn.Module]:

@@ -32,7 +32,7 @@ class Theory:
     def scaled(self, scale: float) -> "Theory":
         """That of `scale` times the score."""
         mean = None if self.mean is None else scale * self.mean
-        return Theory(mean, None if self.variance is None else scale**2 * self.variance, self.limit)
+        return Theory(mean, None if self.variance is None else scale * scale * self.variance, self.limit)
 
 
 UNKNOWN = Theory()

@@ -1,23 +1,25 @@
 """Mean and variance of scores against d, measured on random queries and keys or on real ones, beside the theory."""
 
 import math
-from collections.abc import Sequence
 from functools import partial
 from itertools import islice
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
+import torch
 from pydantic import AliasChoices, Field, model_validator
 from torch import Tensor
 
 from attncli.config.models import problem
 from attncli.config.scorer_entries import EntriesOf, ScorerEntry
 from attncli.config.sweeps import SCORER_KEYS, Sweep
+from attncli.errors import InputError
 from attncli.inputs.entries import Entries
 from attncli.results.records import Histogram, Record, SweepResult
 from attncli.scorers import SCORERS
 from attncli.scorers._custom import load_class
 from attncli.studies.progress import Counter, Progress
 from attncli.studies.sweep import (
+    DOTS,
     Part,
     Parts,
     Point,
@@ -25,21 +27,19 @@ from attncli.studies.sweep import (
     at_work,
     draw,
     scores_of,
+    slices,
     sweep_result,
     warn_of_numbers,
+    warn_of_zeros,
 )
 from attncli.studies.sweep_setup import entries_of, prepare_sweep
-from attncli.studies.tally import Edges, Tally, edges_around, pooled, tally
-from attncli.studies.variance_records import random_records, real_record
+from attncli.studies.tally import Edges, Tally, edges_around, tally
+from attncli.studies.variance_real import measure_real
+from attncli.studies.variance_records import histograms_of, random_records
 
 Measured = tuple[list[Record], dict[str, Histogram]]
 RELATIVE_ERROR = 0.005  # of a variance, which the default number of samples is chosen for
 MOST_SAMPLES = 10_000_000  # by default
-DEFAULT_SCORERS: list[Any] = [
-    {"scorer": "dot"},
-    {"scorer": "scaled_dot"},
-    {"scorer": "scaled_dot", "scale": "1/d", "label": "scaled_dot_1_over_d"},
-]
 
 
 class VarianceOptions(Sweep):
@@ -49,7 +49,7 @@ class VarianceOptions(Sweep):
     scorers: Annotated[
         list[Annotated[ScorerEntry, EntriesOf(SCORERS, load_class)]],
         Field(min_length=1, validation_alias=AliasChoices(*SCORER_KEYS), validate_default=True),
-    ] = DEFAULT_SCORERS
+    ] = DOTS
     samples: Annotated[
         int | None,
         Field(ge=10, le=10**12, description="query-key pairs per d; if left out, for a variance good to 0.5 %"),
@@ -74,9 +74,12 @@ def prepare(options: VarianceOptions, progress: Progress) -> Prepared:
     """Scorers for every d; everything that can be refused is refused here.
 
     Raises:
-        InputError: see `prepare_sweep`.
+        InputError: see `prepare_sweep`; also real tensors without a valid pair.
     """
-    return prepare_sweep(options, 1, progress)
+    prepared = prepare_sweep(options, 1, progress)
+    if prepared.real is not None and prepared.real.most_keys() == 0:
+        raise InputError.of(f'got "{options.source}", where no query has a valid key; expected one at least', ["from"])
+    return prepared
 
 
 def run(prepared: Prepared, progress: Progress) -> SweepResult:
@@ -87,18 +90,21 @@ def run(prepared: Prepared, progress: Progress) -> SweepResult:
     Raises:
         InputError: a scorer of the user's own that fails.
     """
-    work = _random if prepared.real is None else _real
+    work = _random if prepared.real is None else measure_real
     with at_work(prepared) as threads:
         curve, histograms = work(prepared, threads, progress)
-    warn_of_numbers(curve, "variance", progress)
-    return sweep_result(prepared, curve, histograms)
+    result = sweep_result(prepared, curve, histograms)
+    warn_of_numbers(result.records, "variance", progress)
+    warn_of_zeros(result.records, progress)
+    return result
 
 
 def default_samples(entries: Entries, d: int) -> int:
     """Pairs for a relative standard error of about RELATIVE_ERROR of a dot product's variance.
 
     That error is sqrt((kurtosis - 1) / samples), and the kurtosis of a sum of d products 3 + (theirs - 3) / d. Theirs
-    is the entries' squared for independent ones, 15 for u^2 of normal u, which no mean makes heavier.
+    is the entries' squared for independent ones, and 15 for u^2 of normal u; correlated entries of other distributions
+    may need more.
     """
     product = entries.kurtosis**2 if not entries.rho else max(entries.kurtosis**2, 15.0)
     wanted = (2.0 + max(product - 3.0, 0.0) / d) / RELATIVE_ERROR**2
@@ -119,7 +125,7 @@ def _random(prepared: Prepared, threads: int, progress: Progress) -> Measured:
         tallies = tally(work, todo, edges, threads, counter.of(f"d = {point.d}"))
         last = tallies if point.d == largest else last
         curve += random_records(prepared, point, tallies)
-    return curve, _histograms(prepared, last, largest)
+    return curve, histograms_of(prepared, last, largest)
 
 
 def _samples(prepared: Prepared, point: Point) -> int:
@@ -129,35 +135,6 @@ def _samples(prepared: Prepared, point: Point) -> int:
 
 
 def _random_scores(prepared: Prepared, point: Point, part: Part) -> list[Tensor]:
-    return scores_of(prepared, point, *draw(prepared, point, part, keys=1))
-
-
-def _real(prepared: Prepared, threads: int, progress: Progress) -> Measured:
-    """All pairs of the real tensors, head by head; a second pass counts them for the histograms."""
-    assert prepared.real is not None
-    real, point = prepared.real, prepared.points[0]
-    heads = range(real.queries.shape[1])
-    counter = Counter(2 * real.count(), progress)
-    work = partial(_real_scores, prepared, point)
-    none: list[Edges | None] = [None] * len(point.scorers)
-    by_head = [tally(work, real.parts(head), none, threads, counter.of(f"head {head}")) for head in heads]
-    edges = edges_around(pooled(by_head))
-    every = (part for head in heads for part in real.parts(head))
-    histograms = _histograms(prepared, tally(work, every, edges, threads, counter.of("histograms")), point.d)
-    records = []
-    for index, (entry, scorer) in enumerate(zip(prepared.options.scorers, point.scorers, strict=True)):
-        for head, tallies in enumerate(by_head):
-            moments = tallies[index].moments
-            records.append(real_record(entry, scorer, head if real.heads else None, point.d, moments))
-    return records, histograms
-
-
-def _real_scores(prepared: Prepared, point: Point, part: tuple[Tensor, Tensor, Tensor | None]) -> list[Tensor]:
-    queries, keys, valid = part
-    scores = scores_of(prepared, point, queries, keys)
-    return scores if valid is None else [each[valid] for each in scores]
-
-
-def _histograms(prepared: Prepared, tallies: Sequence[Tally], d: int) -> dict[str, Histogram]:
-    made = {entry.label: each.histogram(d) for entry, each in zip(prepared.options.scorers, tallies, strict=True)}
-    return {label: histogram for label, histogram in made.items() if histogram is not None}
+    queries, keys = draw(prepared, point, part, keys=1)
+    scores = [scores_of(prepared, point, queries[some], keys[some]) for some in slices(prepared, part.rows, keys=1)]
+    return [torch.cat(each) for each in zip(*scores, strict=True)]

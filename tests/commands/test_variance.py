@@ -114,6 +114,6 @@ def test_masked_pairs_of_a_config_do_not_count(here: Path) -> None:
 def test_from_all_runs_of_a_name(here: Path) -> None:
     good("run", experiment(here / "x.yaml"), "--no-plots", "--quiet")
     expected = "which has no tensors.safetensors; did you mean `outputs/x/latest`?"
-    line = f'attncli variance: --from outputs/x: from: got "outputs/x", {expected}'
+    line = f'attncli variance: --from outputs/x: got "outputs/x", {expected}'
     assert refusal("variance", "--from", "outputs/x") == line
     swept("variance", "--from", "outputs/x/latest")

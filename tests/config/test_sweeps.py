@@ -85,7 +85,7 @@ def test_the_fourth_moment(more: str, least: int, tmp_path: Path) -> None:
          ["2:9: scorer: got `scorer` beside `scorers`, which are the same key; expected one of the two"]),
         ("scorer: [dot, dot]", [
             '2:15: scorer[1].label: got "dot", the label of scorers[0] too; labels must differ, also without case; '
-            "give this entry a `label`",
+            "give one of them a label of its own, as in `dot:label=second`",
         ]),
         ("scorers: [{scorer: dot, dropout: 0.2}, {scorer: cosine, dropout: 0.5}]", [
             "2:34: scorers[0].dropout: got 0.2; this study looks at weights before dropout; leave it out",

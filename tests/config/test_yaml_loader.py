@@ -7,7 +7,7 @@ import pytest
 
 from tests.config.documents import data_of, not_yaml
 
-LARGE = "this integer does not fit into 64 bits; write a float, such as 1e20"
+LARGE = "this integer does not fit into 64 bits; write a smaller one, or a float such as 1e20"
 HALF = "this text has half of a character (a lone surrogate); write the character itself"
 SCALARS: list[tuple[str, Any]] = [
     ("1e-3", 0.001),

@@ -71,10 +71,49 @@ def test_integers_are_numbers_too(tmp_path: Path) -> None:
     assert (row["mean"], row["variance"]) == (9.5, 20.25)  # scores 0*0 + 1*1 + 2*2 = 5 and 3*0 + 4*1 + 5*2 = 14
 
 
-@pytest.mark.parametrize("valid", [torch.ones(2, 3, 4), torch.ones(2, 3, dtype=torch.bool)])
+@pytest.mark.parametrize("valid", [torch.full((2, 3, 4), 0.5), torch.ones(2, 3, dtype=torch.bool), torch.ones(5, 3, 4)])
 def test_something_else_that_is_called_valid(valid: Tensor, tmp_path: Path) -> None:
+    """Ignored, it would let padding count without a word."""
+    with pytest.raises(InputError, match=r'got "valid" of .*fits scores of shape \[2, 3, 4\]; rename it'):
+        swept("variance", source=stored(tmp_path, tensors(2) | {"valid": valid}))
+
+
+@pytest.mark.parametrize("shape", [(3, 4), (1, 4), (1, 3, 4), (2, 1, 4)])
+@pytest.mark.parametrize("dtype", [torch.bool, torch.float32, torch.int64])
+def test_a_mask_is_repeated_where_it_has_size_1(shape: tuple[int, ...], dtype: torch.dtype, tmp_path: Path) -> None:
     given = tensors(2)
-    assert_records(stored(tmp_path, given | {"valid": valid * 0}), given, heads=False)
+    valid = normal(*shape, seed=2) > -0.7
+    assert 0 < int(valid.sum()) < valid.numel()
+    source = stored(tmp_path, given | {"valid": valid.to(dtype)})
+    assert_records(source, given | {"valid": valid.expand(2, 3, 4)}, heads=False)
+
+
+def test_valid_lengths_of_a_file(tmp_path: Path) -> None:
+    given = tensors(2)
+    source = stored(tmp_path, given | {"valid_lens": torch.tensor([1, 3])})
+    valid = torch.arange(4) < torch.tensor([[[1]], [[3]]])
+    assert_records(source, given | {"valid": valid.expand(2, 3, 4)}, heads=False)
+
+
+def test_no_valid_pair_at_all(tmp_path: Path) -> None:
+    source = stored(tmp_path, tensors(2) | {"valid": torch.zeros(2, 3, 4, dtype=torch.bool)})
+    with pytest.raises(InputError, match="no query has a valid key; expected one at least"):
+        swept("variance", source=source)
+
+
+def test_variance_within_rows_is_what_the_softmax_sees(tmp_path: Path) -> None:
+    """Keys with a large common part: its product with a query is the same for all keys of that query."""
+    given = {"queries": normal(1, 50, 8), "keys": 5.0 + normal(1, 40, 8, seed=1)}
+    (row,) = swept("variance", source=stored(tmp_path, given), scorers=[{"scorer": "dot"}]).records
+    scores = given["queries"].double() @ given["keys"].double().mT
+    within = scores.var(-1, correction=0).mean().item()
+    assert row["row_variance"] == pytest.approx(within, rel=1e-5)
+    assert row["variance"] == pytest.approx(scores.var(correction=0).item(), rel=1e-5)
+    assert within < 0.2 * row["variance"]
+    valid = (normal(1, 50, 40, seed=2) > 0) | torch.eye(50, 40, dtype=torch.bool)
+    (row,) = swept("variance", source=stored(tmp_path, given | {"valid": valid}), scorers=[{"scorer": "dot"}]).records
+    squares = [(scores[0, i][valid[0, i]] - scores[0, i][valid[0, i]].mean()).square().sum().item() for i in range(50)]
+    assert row["row_variance"] == pytest.approx(sum(squares) / int(valid.sum()), rel=1e-5)
 
 
 def test_histograms_hold_all_heads(tmp_path: Path) -> None:
@@ -91,7 +130,7 @@ def test_histograms_hold_all_heads(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({"queries": normal(2, 3), "values": normal(2, 3)}, "which has no keys; expected a tensor `keys` in it"),
+        ({"queries": normal(2, 3), "values": normal(2, 3)}, "which has no keys; expected one of keys, key, k, K in it"),
         ({"queries": normal(2, 4, 3), "keys": normal(3, 4, 3)}, "expected equal leading axes, or of size 1"),
         ({"queries": normal(3), "keys": normal(4, 3)}, "expected numbers of shape (..., rows, features)"),
         ({"queries": normal(4, 3) > 0, "keys": normal(4, 3)}, "expected numbers of shape (..., rows, features)"),

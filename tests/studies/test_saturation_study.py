@@ -11,7 +11,7 @@ from torch import Tensor
 from attncli.inputs.seeding import generator
 from attncli.results.records import Record
 from attncli.scorers import SCORERS
-from attncli.studies import saturation, sweep
+from attncli.studies import saturation_measured, sweep
 from attncli.studies.progress import Silent
 from attncli.studies.saturation import run
 from attncli.studies.sweep import Parts, draw
@@ -78,7 +78,7 @@ def test_nothing_is_drawn_twice(monkeypatch: pytest.MonkeyPatch) -> None:
         seeds.append(generator(seed, name).initial_seed())
         return generator(seed, name)
 
-    for module in (saturation, sweep):
+    for module in (saturation_measured, sweep):
         monkeypatch.setattr(module, "generator", watched)
     swept("saturation", d=[1, 2], keys=64, rows=1000, scorers=[{"scorer": "dot"}])
     assert len(seeds) == len(set(seeds)) == 2 * sum(len(Parts(1000, d, 64)) for d in (1, 2))

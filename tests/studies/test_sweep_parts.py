@@ -6,7 +6,11 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from attncli.studies.sweep import ENTRIES_AT_A_TIME, PAIRS_AT_A_TIME, Parts
+from attncli.errors import InputError
+from attncli.results.records import Record
+from attncli.studies import memory, sweep_setup, variance
+from attncli.studies.progress import Silent
+from attncli.studies.sweep import ENTRIES_AT_A_TIME, PAIRS_AT_A_TIME, Parts, slices
 from tests.studies.sweeps import prepared, swept
 
 
@@ -52,3 +56,60 @@ def test_points_of_the_picture_alone_have_no_more_samples_than_they_need() -> No
     assert {row["d"]: row["samples"] for row in result.curve} == {1: 320_000, 2: 200_000, 4: 500_000}
     few = swept("variance", d=4, samples=100, scorers=[{"scorer": "dot"}])
     assert {row["samples"] for row in few.curve} == {100}
+
+
+@pytest.mark.parametrize("study", ["variance", "saturation"])
+def test_slices_change_no_figure(study: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What does not fit into memory together is worked on apart, with the same draws."""
+    keys = {"rows": 40, "keys": 5} if study == "saturation" else {"samples": 40}
+    scorers = [{"scorer": "additive", "num_hiddens": 16}, {"scorer": "dot"}]
+    whole = swept(study, d=[3, 4], scorers=scorers, dtype="float64", **keys)
+    monkeypatch.setattr(sweep_setup, "NUMBERS_AT_A_TIME", 16 * 12)
+    ready = prepared(study, d=[3, 4], scorers=scorers, dtype="float64", **keys)
+    assert ready.pairs == 12
+    assert len(list(slices(ready, 40, 5))) == 20
+    sliced = swept(study, d=[3, 4], scorers=scorers, dtype="float64", **keys)
+    for a, b in zip(whole.records, sliced.records, strict=True):
+        assert numbers_of(a) == pytest.approx(numbers_of(b), rel=1e-9)
+        assert len(numbers_of(a)) > 5
+
+
+def numbers_of(record: Record) -> dict[str, float]:
+    return {name: value for name, value in record.items() if isinstance(value, float)}
+
+
+def test_hidden_units_are_what_is_said_to_need_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(memory, "available_memory", lambda device: 2**31)
+    wide = [{"scorer": "additive", "num_hiddens": 4000}]
+    prepared("variance", d=[4], samples=1000, scorers=wide)
+    with pytest.raises(InputError, match=r"scorers: needs about .*hidden units.*use fewer hidden units, or fewer keys"):
+        prepared("saturation", d=[4], keys=1_000_000, rows=2, scorers=wide)
+    with pytest.raises(InputError, match=r"keys: needs about .*use fewer keys, or a smaller d"):
+        prepared("saturation", d=[512], keys=1_000_000, rows=1, scorers=[{"scorer": "dot"}])
+    with pytest.raises(InputError, match=r"d: needs about .*parameters.*use a smaller d"):
+        prepared("variance", d=[65536], scorers=[{"scorer": "general"}])
+
+
+@pytest.mark.parametrize("scorer", [{"scorer": "scaled_dot", "scale": 1e200}, {"scorer": "cosine", "scale": 1e160}])
+def test_scores_beyond_all_numbers_are_no_error(scorer: dict[str, object]) -> None:
+    """Their squares are infinite, which is told; Python's own powers would raise an error."""
+    (record,) = swept("variance", d=[4], samples=40_000, scorers=[scorer], dtype="float64").records
+    assert not record["variance"] < float("inf")
+    assert record["theory_variance"] == float("inf")
+
+
+def test_products_too_small_for_the_dtype_are_told() -> None:
+    ready = prepared("variance", d=[4], samples=100, std=1e-30, scorers=[{"scorer": "dot"}])
+    progress = Notes()
+    variance.run(ready, progress)
+    assert progress.notes == ["warning: dot: scores too small for the dtype at d = 4; use float64"]
+
+
+class Notes(Silent):
+    """Keeps what it is told."""
+
+    def __init__(self) -> None:
+        self.notes: list[str] = []
+
+    def note(self, message: str) -> None:
+        self.notes.append(message)

@@ -16,7 +16,7 @@ from tests.reference import ORACLES
 from tests.studies.sweeps import Array, by_place, prepared, swept
 
 COLUMNS = {"scorer", "label", "head", "d", "samples", "mean", "mean_ci", "variance", "variance_ci", "theory_mean"}
-COLUMNS |= {"theory_variance", "z", "z_mean", "theory", "scale", "unit_scale"}
+COLUMNS |= {"theory_variance", "z", "z_mean", "theory", "row_variance", "scale", "unit_scale"}
 SCALES: dict[str, float] = {"scaled_dot": 1 / math.sqrt(5), "gaussian": 0.5}
 
 
