@@ -20,6 +20,7 @@ from attncli.views.sweep_tables import by_label, same
 ROW = Row((2.55, 2.55, 2.55), 2.3)
 TITLES = {"entropy": "entropy / ln m", "max_weight": "largest weight", "jacobian": "norm of the softmax Jacobian"}
 BAND, ALL_BANDS = 0.16, 0.8  # opacity of one, and at most of as many as may lie upon each other
+CUT: dict[str, Any] = {"color": "0.4", "linestyle": "none", "marker": 7, "markersize": 5.0}  # 7 has its tip there
 BELOW = 100.0  # how far below the lowest median a band may reach before the panel cuts it
 
 
@@ -31,7 +32,7 @@ def saturation_figure(result: SweepResult) -> Drawn:
     with default_settings():
         face = typeface_for([title, *groups])
         keys = result.curve[0]["keys"] if same(result.curve, "keys") else None
-        known = legend(_entries(groups, keys), ROW.width - LEFT_OF_PANEL - 0.3, face)
+        known = legend(_entries(result, groups, keys), ROW.width - LEFT_OF_PANEL - 0.3, face)
         page, boxes, below = open_page(ROW, title, [known], face)
         notes: list[str] = []
         for name, box in zip(TITLES, boxes, strict=True):
@@ -40,9 +41,23 @@ def saturation_figure(result: SweepResult) -> Drawn:
         return Drawn(page.finish(), [*notes, *([face.note] if face.note else [])])
 
 
-def _entries(groups: Mapping[str, Sequence[Record]], keys: int | None) -> list[Entry]:
-    lines = [Entry(label, look_of(index)) for index, label in enumerate(groups)]
-    return [*lines, *([Entry(f"uniform weights over {keys} keys", REFERENCE)] if keys else [])]
+def _entries(result: SweepResult, groups: Mapping[str, Sequence[Record]], keys: int | None) -> list[Entry]:
+    real = "from" in result.settings
+    entries = [Entry(label, look_of(index) | _joined(real)) for index, label in enumerate(groups)]
+    entries += [Entry(f"uniform weights over {keys} keys", REFERENCE)] if keys else []
+    norms = _norms(result.curve, keys)
+    cut = any(_cut("jacobian", record, norms) for record in result.curve)
+    return [*entries, *([Entry("lower quartile below the panel", CUT)] if cut else [])]
+
+
+def _joined(real: bool) -> dict[str, Any]:
+    """Heads are not joined by a line: their order means nothing."""
+    return {"linestyle": "none"} if real else {}
+
+
+def _cut(name: str, record: Record, axis: Axis) -> bool:
+    """Whether the panel shows the median, and ends above the lower quartile."""
+    return _drawable(record[f"{name}_median"], axis) and bool(record[f"{name}_q25"] < axis.low)
 
 
 def _draw_panel(
@@ -66,7 +81,9 @@ def _draw_panel(
         drawable.sort(key=lambda record: record["head" if real else "d"] or 0)
         x = x_values(drawable, real, offset(result.curve, real, index, len(groups)))
         quartiles = _quartiles(name, drawable, y)
-        axes.plot(x, [record[f"{name}_median"] for record in drawable], **_look(index, real), gid=f"{name}-{index}")
+        look = look_of(index) | _joined(real) | {"zorder": 3}
+        _mark_cut(axes, [place for place, record in zip(x, drawable, strict=True) if _cut(name, record, y)], index)
+        axes.plot(x, [record[f"{name}_median"] for record in drawable], **look, gid=f"{name}-{index}")
         _draw_quartiles(
             axes, x, quartiles, look_of(index)["color"], None if real else min(BAND, ALL_BANDS / len(groups))
         )
@@ -86,16 +103,18 @@ def _norms(records: Sequence[Record], keys: int | None) -> Axis:
     return decades_axis([*medians, *uniform, *(value for value in quartiles if value >= least)], "")
 
 
-def _look(index: int, real: bool) -> dict[str, Any]:
-    """Heads are not joined by a line: their order means nothing."""
-    return look_of(index) | {"zorder": 3} | ({"linestyle": "none"} if real else {})
-
-
 def _quartiles(name: str, records: Sequence[Record], axis: Axis) -> tuple[list[float], list[float]]:
     """Lower and upper quartiles; those of 0 end at the edge of a logarithmic panel."""
     floor = axis.low if axis.logarithmic else 0.0
     lower, upper = ([record[f"{name}_{end}"] for record in records] for end in ("q25", "q75"))
     return [max(value, floor) for value in lower], upper
+
+
+def _mark_cut(axes: Axes, x: Sequence[float], index: int) -> None:
+    """Triangles on the lower edge, where a band or bar goes on below it."""
+    if x:
+        look = CUT | {"color": look_of(index)["color"], "zorder": 4, "clip_on": False, "gid": "cut"}
+        axes.plot(x, [axes.get_ylim()[0]] * len(x), **look)
 
 
 def _draw_quartiles(

@@ -58,7 +58,8 @@ def _largest(result: SweepResult) -> int:
 
 def _heights(records: Sequence[Record]) -> list[float]:
     measured = finite(record[key] for record in records for key in ("variance", "theory_variance"))
-    return [1.0, *measured]
+    ends = finite(end for record in records for end in record["variance_ci"] or ())
+    return [1.0, *measured, *ends]
 
 
 def _joined(density: Density) -> str:

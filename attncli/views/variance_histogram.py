@@ -12,6 +12,8 @@ from attncli.results.records import Histogram
 REACH = 4.5  # how many standard deviations the panel shows to either side
 ALIKE = 0.002  # densities that differ by less, at most of them 0.4, are the same line
 SHIFT = 0.01  # and so are edges, in standard deviations
+ENOUGH = 625  # samples in the fullest bin: its standard error is 1/25 of it
+TOGETHER = (1, 2, 4, 5, 10)  # numbers of bins that may be merged into one; ten of those counted are one std wide
 Array = np.ndarray[Any, Any]
 
 
@@ -53,10 +55,22 @@ def _density(label: str, histogram: Histogram) -> Density | None:
     if not usable or histogram.samples < 1:
         return None
     edges = (histogram.edges.numpy() - histogram.mean) / histogram.std
+    counts = histogram.counts.numpy()
+    merged = _merged(counts)
+    edges, counts = edges[::merged], counts.reshape(-1, merged).sum(axis=1)
     widths = np.diff(edges)
     if not np.isfinite(edges).all() or (widths <= 0).any():
         return None
-    return Density((label,), edges, histogram.counts.numpy() / (histogram.samples * widths))
+    return Density((label,), edges, counts / (histogram.samples * widths))
+
+
+def _merged(counts: Array) -> int:
+    """How many neighbouring bins are shown as one, so that chance moves the height of the fullest by 4 % at most."""
+    possible = [count for count in TOGETHER if len(counts) % count == 0]
+    for count in possible:
+        if counts.reshape(-1, count).sum(axis=1).max() >= ENOUGH:
+            return count
+    return possible[-1]
 
 
 def normal_density() -> tuple[Array, Array]:

@@ -1,6 +1,5 @@
 """The tables of the `variance` study: measured moments beside their theory, or what real tensors have."""
 
-import math
 from collections.abc import Iterator, Sequence
 
 from rich.console import RenderableType
@@ -30,6 +29,10 @@ LIMIT = "~ is a variance known as a limit for large sizes only: there is no z, a
 NO_THEORY = "- where no closed form is known"
 NO_INTERVALS = (
     "There are no intervals: these are all the pairs that there are and no sample, so nothing had to be estimated."
+)
+WITHIN_ROWS = (
+    "within rows is the mean over the queries of the variance over their own keys: what the softmax sees; needed scale "
+    "is the one for variance 1"
 )
 
 
@@ -83,18 +86,15 @@ def real_tables(result: SweepResult, width: int, full: bool) -> Iterator[Rendera
     yield Text(f"{entries(result.settings)}; d = {d}, so 1/sqrt(d) = {significant(d**-0.5)}")
     yield Text()
     wanted = [("samples", "pairs", counted), ("mean", "mean", figure), ("variance", "variance", figure)]
-    if any(record.get("row_variance") is not None for record in records):
+    within = any(record.get("row_variance") is not None for record in records)
+    if within:
         wanted.append(("row_variance", "within\nrows", figure))
     numbers = columns([("head", "head", str)], records) if records[0]["head"] is not None else []
     numbers += columns(wanted, records)
-    numbers.append(Column("std", [figure(_root(record["variance"])) for record in records]))
     numbers += columns([("scale", "scale", figure), ("unit_scale", "needed\nscale", figure)], records)
     yield from stacked_parts(stacked(labels(records), numbers, width))
     yield from faint(left_out)
     yield from faint(NO_INTERVALS)
+    yield from faint(WITHIN_ROWS if within else "")
     yield Text()
     yield from formulas(result)
-
-
-def _root(variance: float) -> float:
-    return math.sqrt(variance) if variance >= 0 else math.nan

@@ -6,9 +6,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from matplotlib.lines import Line2D
 
 from attncli.results.records import SweepResult
 from attncli.views.saturation_figure import saturation_figure
+from attncli.views.sweep_legend import look_of
 from tests.views.artists import artists, words
 from tests.views.sweep_pictures import check_texts, points, saved
 from tests.views.sweep_samples import FIVE, changed, many_scorers, real_saturation, saturation_result
@@ -19,6 +21,7 @@ RESULTS = {
     "curve": saturation_result([512], curve=[8, 64, 512]),
     "many": saturation_result(list(range(1, 4000, 100)), many_scorers(12)),
     "heads": real_saturation(12),
+    "cut": changed(saturation_result([8, 64]), "dot", jacobian_q25=0.0),
     "no heads": real_saturation(None, many_scorers(5)),
 }
 PANELS = ("entropy", "max_weight", "jacobian")
@@ -131,3 +134,25 @@ def test_one_key_has_no_entropy_and_no_gradient(tmp_path: Path) -> None:
     every |= dict.fromkeys(["entropy_median", "entropy_q25", "entropy_q75"], math.nan)
     result = changed(saturation_result([8, 64], {"dot": "dot"}), "dot", **every)
     assert len(saved(result, tmp_path / "a.png")) == 2
+
+
+def test_the_legend_joins_only_what_the_panels_join() -> None:
+    def styles(result: SweepResult) -> list[Any]:
+        figure = saturation_figure(result).figure
+        samples = [artist for artist in figure.artists if isinstance(artist, Line2D)]
+        return [line.get_linestyle() for line in samples]
+
+    assert styles(RESULTS["heads"])[:3] == ["None"] * 3
+    assert styles(RESULTS["usual"])[:5] == ["-"] * 5
+
+
+def test_a_quartile_below_the_panel_is_marked() -> None:
+    figure = saturation_figure(changed(saturation_result([8, 64]), "dot", jacobian_q25=1e-30)).figure
+    (marks,) = artists(figure, "cut")
+    low = figure.axes[2].get_ylim()[0]
+    assert list(zip(marks.get_xdata(), marks.get_ydata(), strict=True)) == [(8, low), (64, low)]
+    assert marks.get_color() == look_of(0)["color"]
+    assert "lower quartile below the panel" in words(figure, "legend")
+    whole = saturation_figure(saturation_result([8, 64])).figure
+    assert artists(whole, "cut") == []
+    assert "lower quartile below the panel" not in words(whole, "legend")

@@ -191,3 +191,28 @@ def test_ticks_of_a_logarithmic_axis(values: list[float], texts: list[str]) -> N
     axis = decades_axis(values, "variance")
     assert list(axis.texts) == texts
     assert all(axis.low < value < axis.high for value in values if value > 0)
+
+
+def test_the_panel_has_room_for_every_interval() -> None:
+    result = changed(variance_result([4], {"scaled_dot": "scaled_dot"}), "scaled_dot", variance_ci=[0.02, 40.0])
+    low, high = variance_figure(result).figure.axes[0].get_ylim()
+    assert low < 0.02
+    assert high > 40.0
+
+
+@pytest.mark.parametrize(("samples", "bins"), [(160_000, 100), (16_000, 100), (10_000, 50), (5_000, 25), (20, 10)])
+def test_few_samples_are_shown_in_few_bins(samples: int, bins: int) -> None:
+    whole = histogram(8)
+    few = replace(whole, samples=samples, counts=whole.counts * samples / whole.samples)
+    (density,) = densities({"dot": few})
+    assert len(density.heights) == bins
+    assert len(density.edges) == bins + 1
+    assert density.edges[[0, -1]].tolist() == [-5, 5]
+    assert (density.heights * np.diff(density.edges)).sum() == pytest.approx(1.0, abs=1e-3)
+
+
+def test_few_values_keep_their_narrow_bins() -> None:
+    counts = torch.zeros(100, dtype=torch.float64)
+    counts[[40, 60]] = 1000.0
+    (density,) = densities({"dot": replace(histogram(8), samples=2000, counts=counts)})
+    assert np.flatnonzero(density.heights).tolist() == [40, 60]

@@ -88,12 +88,13 @@ def test_any_number_can_be_shown(value: float) -> None:
 def test_real_tensors_are_one_table_without_intervals() -> None:
     text = shown(changed(real_variance(), "dot", row_variance=40.0))
     found = [line.split() for line in text.splitlines() if "4,096" in line]
-    assert found[1] == ["dot", "1", "4,096", "0.5000", "80.00", "40.00", "8.944", "1.000", "0.1118"]
-    assert found[4] == ["scaled_dot", "0", "4,096", "0.06250", "1.000", "1.000", "1.000", "0.1250", "0.1250"]
+    assert found[1] == ["dot", "1", "4,096", "0.5000", "80.00", "40.00", "1.000", "0.1118"]
+    assert found[4] == ["scaled_dot", "0", "4,096", "0.06250", "1.000", "1.000", "0.1250", "0.1250"]
     assert len(found) == 12
     assert found[8][:2] == ["scaled_dot_1_over_d", "0"]  # not folded
     assert "queries and keys from tensors/qkv.safetensors; d = 64, so 1/sqrt(d) = 0.125\n" in text
     assert "no intervals" in text
+    assert "within rows is the mean over the queries" in text
     assert "±" not in text
     assert "scaled_dot_1_over_d (scaled_dot): the formula of scaled_dot" in text
 
