@@ -69,7 +69,11 @@ def _count(records: Sequence[Record], name: str) -> str:
     """As `32 of 33 variances`; empty where there is nothing to compare."""
     exact = [record for record in records if name == "mean" or record["theory"] == "exact"]
     pairs = [(record[f"{name}_ci"], record[f"theory_{name}"]) for record in exact]
-    inside = [holds(interval, theory) for interval, theory in pairs if interval is not None and theory is not None]
+    inside = [
+        not any(map(math.isnan, interval)) and holds(interval, theory)
+        for interval, theory in pairs
+        if interval is not None and theory is not None
+    ]
     if not inside:
         return ""
     plural = "" if len(inside) == 1 else "s"

@@ -41,6 +41,8 @@ def test_intervals_that_miss_are_counted() -> None:
 def test_an_interval_without_width_holds_what_differs_by_rounding() -> None:
     result = changed(variance_result([1], {"dot": "dot"}), "dot", variance_ci=[1 + 1e-12, 1 + 1e-12])
     assert said(result, "1 of 1")
+    unknown = changed(variance_result([1], {"dot": "dot"}), "dot", variance_ci=[math.nan, math.nan])
+    assert said(unknown, "0 of 1")
     missed = changed(variance_result([1], {"dot": "dot"}), "dot", variance_ci=[1 + 1e-6, 1 + 1e-6])
     assert said(missed, "0 of 1")
 
