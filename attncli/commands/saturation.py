@@ -51,23 +51,4 @@ def saturation(
     full: Full = False,
 ) -> None:
     """Measure entropy, largest weight and softmax gradient against d."""
-    flags = {
-        "d": d,
-        "scorers": scorers,
-        "keys": keys,
-        "rows": rows,
-        "from": source,
-        "distribution": distribution,
-        "df": df,
-        "mean": mean,
-        "std": std,
-        "query_mean": query_mean,
-        "query_std": query_std,
-        "key_mean": key_mean,
-        "key_std": key_std,
-        "rho": rho,
-        "seed": seed,
-        "device": device,
-        "dtype": dtype,
-    }
-    run_sweep("saturation", flags, out, overwrite, pictures=not no_plots, json=json, quiet=quiet, full=full)
+    run_sweep("saturation", locals())

@@ -2,11 +2,11 @@
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
-from attncli.commands.options import Flag, overrides_of_flags
+from attncli.commands.options import overrides_of_flags
 from attncli.commands.quick_imports import quick_imports
 from attncli.commands.scorers import scorer_names
 
@@ -47,27 +47,22 @@ Source = Annotated[
 ]
 
 
-def run_sweep(
-    study: str,
-    flags: Mapping[str, Flag],
-    out: Path | None,
-    overwrite: bool,
-    *,
-    pictures: bool,
-    json: bool,
-    quiet: bool,
-    full: bool,
-) -> None:
-    """Run a study with its options, as `attncli run` would run a YAML file that says the same."""
+SHOWN = ("out", "overwrite", "no_plots", "json", "quiet", "full")  # the options that are no keys of the YAML
+KEYS = {"source": "from"}  # a word that Python keeps for itself
+
+
+def run_sweep(study: str, given: Mapping[str, Any]) -> None:
+    """Run a study with the arguments of its command, as `attncli run` would run a YAML file that says the same."""
     with quick_imports():
         from attncli.commands.experiments import check_out_for, check_places, load_flags
         from attncli.commands.showing import run_and_show
 
-        if pictures:
+        if not given["no_plots"]:
             import matplotlib.figure  # noqa: F401 - which they need anyway
 
-    overrides = overrides_of_flags(flags)
+    out, overwrite, no_plots, json, quiet, full = (given[name] for name in SHOWN)
+    overrides = overrides_of_flags({KEYS.get(name, name): given[name] for name in given if name not in SHOWN})
     check_out_for([Path(study)], out, overwrite)
     experiments = [load_flags(study, overrides)]
     check_places(experiments, out)
-    run_and_show(experiments, out, overwrite, pictures=pictures, json=json, quiet=quiet, full=full)
+    run_and_show(experiments, out, overwrite, pictures=not no_plots, json=json, quiet=quiet, full=full)

@@ -51,22 +51,4 @@ def variance(
     full: Full = False,
 ) -> None:
     """Measure mean and variance of scores against d, with theory and confidence intervals."""
-    flags = {
-        "d": d,
-        "scorers": scorers,
-        "samples": samples,
-        "from": source,
-        "distribution": distribution,
-        "df": df,
-        "mean": mean,
-        "std": std,
-        "query_mean": query_mean,
-        "query_std": query_std,
-        "key_mean": key_mean,
-        "key_std": key_std,
-        "rho": rho,
-        "seed": seed,
-        "device": device,
-        "dtype": dtype,
-    }
-    run_sweep("variance", flags, out, overwrite, pictures=not no_plots, json=json, quiet=quiet, full=full)
+    run_sweep("variance", locals())
