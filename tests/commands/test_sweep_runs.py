@@ -2,7 +2,6 @@
 
 import csv
 import json
-import os
 import signal
 import subprocess
 import sys
@@ -106,12 +105,21 @@ def test_places_are_looked_at_before_the_work(study: str, here: Path, monkeypatc
     assert refusal(study, "--d", 2, "--no-plots", "--out", "outputs").startswith('--out: got "outputs", a file; ')
 
 
+def heed_interrupts() -> None:
+    """Where tests run in the background, the shell has told them to ignore interrupts, and so their children."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 @pytest.mark.parametrize(("study", "much"), [("variance", ["--samples", 10**9]), ("saturation", ["--rows", 10**6])])
 def test_control_c(study: str, much: list[object], here: Path) -> None:
     """A real one, in the middle of work that would take far longer than this test may."""
     command = [sys.executable, "-m", "attncli", study, "--d", 64, *much, "--no-plots"]
     process = subprocess.Popen(
-        list(map(str, command)), stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=dict(os.environ)
+        list(map(str, command)),
+        stderr=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        preexec_fn=heed_interrupts,
     )
     assert process.stderr is not None
     assert process.stderr.readline().startswith(f"{study}: d = "), "the work has begun"
