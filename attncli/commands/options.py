@@ -71,12 +71,12 @@ def overrides_of_flags(flags: Mapping[str, Flag]) -> "list[Override]":
         if value is None or value == []:
             continue
         option = f"--{FLAGS.get(key, key).replace('_', '-')}"
-        given = [value] if isinstance(value, str | Path) else list(value)
-        texts = tuple(typed(option, str(each)) for each in given)
+        given = [str(each) for each in ([value] if isinstance(value, str | Path) else value)]
+        texts = tuple(typed(option, each) for each in given)
         with collector.under():
-            read = given if key in FLAGS else [override((key,), str(each), " ".join(texts)).value for each in given]
+            read = given if key in FLAGS else [override((key,), each, " ".join(texts)).value for each in given]
             whole = read[0] if len(read) == 1 and key != "scorers" else read
-            overrides.append(Override((key,), whole if key != "from" else str(whole), " ".join(texts), texts))
+            overrides.append(Override((key,), whole, " ".join(texts), texts))
     collector.check()
     return overrides
 

@@ -25,7 +25,7 @@ RealPart = tuple[Tensor, Tensor, Tensor | None]  # queries (rows, q), keys (m, k
 
 @dataclass(frozen=True)
 class RealPairs:
-    """Queries (b, heads, n, q), keys (b, heads, m, k), and which pairs are valid: boolean, broadcastable, or None.
+    """Queries (b, heads, n, q), keys (b, heads, m, k), and which pairs are valid (b, heads, n, m), or None.
 
     `heads` says whether there are any; if not, that axis has size 1.
     """
@@ -40,11 +40,10 @@ class RealPairs:
         b, _, n, _ = self.queries.shape
         m = self.keys.shape[-2]
         rows = max(SCORES_AT_A_TIME // m, 1)
-        valid = None if self.valid is None else self.valid.expand(*self.queries.shape[:-1], m)
         for batch in range(b):
             for start in range(0, n, rows):
                 place = (batch, head, slice(start, start + rows))
-                yield self.queries[place], self.keys[batch, head], None if valid is None else valid[place]
+                yield self.queries[place], self.keys[batch, head], None if self.valid is None else self.valid[place]
 
     def count(self) -> int:
         """How many parts there are, over all heads."""
@@ -60,10 +59,7 @@ class RealPairs:
         axis = slice(None) if self.heads else 0
         kept = {"queries": self.queries[:, axis].cpu(), "keys": self.keys[:, axis].cpu()}
         if self.valid is not None:
-            shape = (*kept["queries"].shape[:-1], kept["keys"].shape[-2])
-            kept["valid"] = (
-                self.valid.expand(*self.queries.shape[:-1], self.keys.shape[-2])[:, axis].cpu().reshape(shape)
-            )
+            kept["valid"] = self.valid[:, axis].cpu()
         return kept
 
 

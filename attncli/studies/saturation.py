@@ -2,17 +2,15 @@
 
 from typing import Annotated, Any, Literal
 
-from pydantic import AliasChoices, Field
+from pydantic import Field
 
-from attncli.config.scorer_entries import EntriesOf, ScorerEntry
-from attncli.config.sweeps import SCORER_KEYS, Sweep
+from attncli.config.sweeps import Sweep
 from attncli.errors import InputError
 from attncli.results.records import SweepResult
-from attncli.scorers import SCORERS
-from attncli.scorers._custom import load_class
+from attncli.scorers import SCORERS  # noqa: F401 - part of what `load_study` gives
 from attncli.studies.progress import Progress
 from attncli.studies.saturation_measured import measure_random, measure_real
-from attncli.studies.sweep import DOTS, Prepared, at_work, sweep_result, warn_of_numbers
+from attncli.studies.sweep import DOTS, Prepared, Scorers, at_work, sweep_result, warn_of_numbers
 from attncli.studies.sweep_setup import prepare_sweep
 
 DEFAULT_SCORERS: list[Any] = [*DOTS, {"scorer": "additive"}, {"scorer": "cosine"}]
@@ -22,10 +20,7 @@ class SaturationOptions(Sweep):
     """`study: saturation`."""
 
     study: Literal["saturation"] = "saturation"
-    scorers: Annotated[
-        list[Annotated[ScorerEntry, EntriesOf(SCORERS, load_class)]],
-        Field(min_length=1, validation_alias=AliasChoices(*SCORER_KEYS), validate_default=True),
-    ] = DEFAULT_SCORERS
+    scorers: Scorers = DEFAULT_SCORERS
     keys: Annotated[int, Field(ge=2, le=2**20, description="per row; their scores go into one softmax")] = 64
     rows: Annotated[int, Field(ge=1, le=10**12, description="independent rows per d: a query and its keys each")] = 2000
 

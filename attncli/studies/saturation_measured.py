@@ -1,7 +1,8 @@
 """Rows of weights, random or real, in parts, and what all scorers make of them."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
+from itertools import islice
 from typing import Any
 
 import torch
@@ -16,24 +17,33 @@ from attncli.studies.saturation_summary import Figures, Summary
 from attncli.studies.sweep import Part, Parts, Point, Prepared, draw, scores_of, slices
 from attncli.studies.threads import in_order
 
+TOGETHER = 4  # parts, for Python to take less time than torch
+
 
 def measure_random(prepared: Prepared, threads: int, progress: Progress) -> list[Record]:
     """Independent rows for every d: a query and its own keys each."""
     options, curve = prepared.options, []
     jobs = [Parts(options.rows, point.d, options.keys) for point in prepared.points]
-    counter = Counter(sum(map(len, jobs)), progress)
+    counter = Counter(sum(-(-len(todo) // TOGETHER) for todo in jobs), progress)
     for point, todo in zip(prepared.points, jobs, strict=True):
-        work = partial(_random_part, prepared, point)
-        summaries = _summaries(prepared, work, todo, threads, counter.of(f"d = {point.d}"))
+        work = partial(_random_parts, prepared, point)
+        summaries = _summaries(prepared, work, _groups(todo), threads, counter.of(f"d = {point.d}"))
         curve += _records(prepared, None, point.d, options.keys, summaries)
     return curve
 
 
-def _random_part(prepared: Prepared, point: Point, part: Part) -> list[Figures]:
+def _groups(parts: Iterable[Part]) -> Iterator[list[Part]]:
+    """Parts by the few: drawn apart, but worked on together, since of large d they have few rows each."""
+    waiting = iter(parts)
+    while group := list(islice(waiting, TOGETHER)):
+        yield group
+
+
+def _random_parts(prepared: Prepared, point: Point, group: Sequence[Part]) -> list[Figures]:
     m = prepared.options.keys
-    queries, keys = draw(prepared, point, part, m)
-    values = _values(prepared, f"{point.d}.{part.index}", (part.rows, m))
-    return _figures(prepared, point, queries, keys, None, values)
+    queries, keys = map(torch.cat, zip(*(draw(prepared, point, part, m) for part in group), strict=True))
+    values = [_values(prepared, f"{point.d}.{part.index}", (part.rows, m)) for part in group]
+    return _figures(prepared, point, queries, keys, None, torch.cat(values))
 
 
 def measure_real(prepared: Prepared, threads: int, progress: Progress) -> list[Record]:

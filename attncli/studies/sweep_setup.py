@@ -20,7 +20,7 @@ from attncli.studies.sweep import PAIRS_AT_A_TIME, Point, Prepared
 
 COPIES = 6  # of a row that is larger than a part: as drawn, rounded, scaled, and gradients
 NUMBERS_AT_A_TIME = 2**24  # for the pairs that one thread works on at the same time
-WORKING_SPACE = 32 * 2**20  # of one thread, beside queries and keys: what scorers need for a part
+WORKING_SPACE = 64 * 2**20  # of one thread, beside queries and keys: what scorers need for a part
 
 
 def prepare_sweep(options: Any, keys: int, progress: Progress) -> Prepared:

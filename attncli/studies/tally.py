@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TypeVar
 
 import numpy as np
@@ -85,7 +85,7 @@ def _around(moments: Moments) -> Edges | None:
 
 def pooled(tallies: Sequence[Sequence[Tally]]) -> list[Tally]:
     """The tallies of several heads, joined scorer by scorer."""
-    whole = [replace(each) for each in tallies[0]]
+    whole = list(tallies[0])
     for head in tallies[1:]:
         whole = [a.merged(b) for a, b in zip(whole, head, strict=True)]
     return whole

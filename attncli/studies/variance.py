@@ -6,17 +6,15 @@ from itertools import islice
 from typing import Annotated, Literal
 
 import torch
-from pydantic import AliasChoices, Field, model_validator
+from pydantic import Field, model_validator
 from torch import Tensor
 
 from attncli.config.models import problem
-from attncli.config.scorer_entries import EntriesOf, ScorerEntry
-from attncli.config.sweeps import SCORER_KEYS, Sweep
+from attncli.config.sweeps import Sweep
 from attncli.errors import InputError
 from attncli.inputs.entries import Entries
 from attncli.results.records import Histogram, Record, SweepResult
-from attncli.scorers import SCORERS
-from attncli.scorers._custom import load_class
+from attncli.scorers import SCORERS  # noqa: F401 - part of what `load_study` gives
 from attncli.studies.progress import Counter, Progress
 from attncli.studies.sweep import (
     DOTS,
@@ -24,6 +22,7 @@ from attncli.studies.sweep import (
     Parts,
     Point,
     Prepared,
+    Scorers,
     at_work,
     draw,
     scores_of,
@@ -46,10 +45,7 @@ class VarianceOptions(Sweep):
     """`study: variance`."""
 
     study: Literal["variance"] = "variance"
-    scorers: Annotated[
-        list[Annotated[ScorerEntry, EntriesOf(SCORERS, load_class)]],
-        Field(min_length=1, validation_alias=AliasChoices(*SCORER_KEYS), validate_default=True),
-    ] = DOTS
+    scorers: Scorers = DOTS
     samples: Annotated[
         int | None,
         Field(ge=10, le=10**12, description="query-key pairs per d; if left out, for a variance good to 0.5 %"),
