@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from attncli.attention import softcap
 from attncli.config.scorer_entries import EntriesOf, ScorerEntry
-from attncli.config.sweeps import SCORER_KEYS
+from attncli.config.scorer_lists import SCORER_KEYS
 from attncli.errors import below
 from attncli.inputs.entries import Entries
 from attncli.inputs.seeding import generator, seeded
