@@ -111,3 +111,25 @@ class SweepResult:
     states: "Mapping[str, Mapping[str, Tensor]]" = field(default_factory=dict)
     histograms: Mapping[str, Histogram] = field(default_factory=dict)
     comparisons: Sequence[Record] = ()
+
+
+@dataclass(frozen=True)
+class BenchResult:
+    """The study `bench`: time and memory, one row per entry, implementation, measure and sizes.
+
+    `settings` says against what and on what was measured (`baseline`, `backward`, `device`, `device_name`, `threads`
+    and others). `times` has the seconds per call of every round, float64, by `label/implementation/measure/sizes`: n,
+    m, d, hidden units (`-` for none), batch and heads, with `x` between them. Round by round they pair with the
+    baseline's. `states` are the parameters that came from files; `interrupted` says that the user ended the work, and
+    that rows are missing.
+    """
+
+    records: Sequence[Record]
+    settings: Record
+    formulas: Mapping[str, str]
+    times: "Mapping[str, Tensor]"
+    inputs: "Mapping[str, Tensor]" = field(default_factory=dict)
+    states: "Mapping[str, Mapping[str, Tensor]]" = field(default_factory=dict)
+    comparisons: Sequence[Record] = ()
+    interrupted: bool = False
+    study: str = "bench"
