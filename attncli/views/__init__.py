@@ -7,6 +7,7 @@ VIEWS = {
     "attention": "attncli.views.attention",
     "variance": "attncli.views.variance",
     "saturation": "attncli.views.saturation",
+    "bench": "attncli.views.bench",
 }
 
 

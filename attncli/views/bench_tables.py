@@ -1,0 +1,166 @@
+"""The tables of the `bench` study: times by size, and everything that was measured at the largest size."""
+
+from collections.abc import Callable, Iterator, Sequence
+
+from rich.console import RenderableType
+from rich.text import Text
+
+from attncli.results.records import BenchResult, Record
+from attncli.units import in_bytes
+from attncli.views.bench_lines import Line, baseline, is_baseline, lines_of
+from attncli.views.bench_ratios import has_ratio, same, uncertain
+from attncli.views.bench_sizes import (
+    Size,
+    changing,
+    constants,
+    measures_of,
+    of_measure,
+    picture_axis,
+    place,
+    size_of,
+    sizes_of,
+    timed,
+)
+from attncli.views.bench_slopes import slope
+from attncli.views.numbers import MISSING, duration
+from attncli.views.printable import printable
+from attncli.views.record_tables import Column, stacked
+from attncli.views.sweep_numbers import short
+from attncli.views.sweep_tables import faint, stacked_parts
+from attncli.views.weight_table import STRONG
+
+MEASURES = {
+    "scores": "queries and keys to scores",
+    "weights": "weights and output",
+    "output": "output only, no weights asked for",
+}
+LEGEND = (
+    "time is the median of a call and IQR the range of its middle half; memory is the peak beyond the inputs, the "
+    "result included; ratio is the time over that of {} in the same round, ± half of its 95 % interval"
+)
+SAME = "= no difference: the 95 % interval of the ratio contains 1"
+SLOPE = "slope is the power of {} by which the time grows over the larger half of the sizes"
+
+
+def bench_tables(result: BenchResult, width: int, full: bool) -> Iterator[RenderableType]:
+    """For each measure times by size, where there are several, and the rest at the largest, or with `full` at all."""
+    records = result.records
+    if not records:
+        yield Text("Nothing was measured.")
+        return
+    yield Text(f"{', '.join(conditions(result))}; {', '.join(constants(records))}")
+    yield Text(LEGEND.format(baseline(records[0]).name))
+    for measure in measures_of(records):
+        yield from _measure(measure, records, width, full)
+    yield Text()
+    yield from _formulas(result)
+
+
+def conditions(result: BenchResult) -> list[str]:
+    """Under which everything was measured."""
+    settings, record = result.settings, result.records[0]
+    name = settings.get("device_name")
+    threads = settings.get("threads")
+    return [
+        "forward and backward" if record["backward"] else "forward",
+        str(record["dtype"]),
+        f"{record['device']}{f' ({printable(str(name))})' if name and name != record['device'] else ''}",
+        *([f"{threads} thread{'' if threads == 1 else 's'}"] if threads else []),
+        *(["interrupted, so not all is there"] if result.interrupted else []),
+    ]
+
+
+def _measure(measure: str, records: Sequence[Record], width: int, full: bool) -> Iterator[RenderableType]:
+    rows = of_measure(records, measure)
+    keys, sizes = changing(records), sizes_of(rows)
+    if len(sizes) > 1:
+        yield from _heading(measure, "time by size")
+        yield from _table(rows, lambda lines: _by_size(lines, sizes, keys, picture_axis(records)), width)
+        if len(changing(rows)) == 1:
+            yield from faint(SLOPE.format(changing(rows)[0]))
+    for size in sizes if full else sizes[-1:]:
+        chosen = [record for record in rows if size_of(record) == size]
+        yield from _heading(measure, place(chosen[0], keys))
+        yield from _table(chosen, _details, width)
+        if any(_undecided(record) for record in chosen):
+            yield from faint(SAME)
+    if len(sizes) > 1 and not full:
+        yield from faint(f"memory and ratios of the other {len(sizes) - 1}: --full")
+
+
+def _heading(measure: str, what: str) -> Iterator[Text]:
+    meaning = f" ({MEASURES[measure]})" if measure in MEASURES else ""
+    yield Text()
+    yield Text.assemble((measure, STRONG), f"{meaning}, {what}")
+
+
+Lines = dict[Line, list[Record]]
+
+
+def _table(records: Sequence[Record], made: Callable[[Lines], list[Column]], width: int) -> Iterator[RenderableType]:
+    lines = lines_of(records)
+    names = [
+        Column("label", [line.title for line in lines]),
+        Column("imple-\nmentation", [line.implementation for line in lines]),
+    ]
+    yield from stacked_parts(stacked(names, made(lines), width))
+
+
+def _by_size(lines: Lines, sizes: Sequence[Size], keys: Sequence[str], axis: str) -> list[Column]:
+    """One column a size, and how steeply the time grows where there is one size that changes."""
+    columns = []
+    for size in sizes:
+        found = [{size_of(record): record for record in records}.get(size) for records in lines.values()]
+        known = next(record for record in found if record)
+        heading = place(known, keys).replace(", ", "\n")
+        columns.append(Column(heading, [_time(record) for record in found]))
+    if len(keys) > 1:
+        return columns
+    slopes = [
+        slope([(record[axis], record["seconds"]) for record in records if timed(record)]) for records in lines.values()
+    ]
+    return [*columns, Column("slope", [MISSING if found is None else f"{found:.2f}" for found in slopes])]
+
+
+def _details(lines: Lines) -> list[Column]:
+    """Everything that was measured at one size."""
+    records = [rows[0] for rows in lines.values()]
+    return [
+        Column("time", [_time(record) for record in records]),
+        Column("IQR", [duration(record["seconds_iqr"]) for record in records]),
+        Column("memory", [_bytes(record["peak_bytes"]) for record in records]),
+        Column("GFLOP/s", [short(record["gflops"]) for record in records]),
+        Column("GB/s", [short(record["gbytes_per_second"]) for record in records]),
+        Column("ratio", [_ratio(record) for record in records]),
+    ]
+
+
+def _time(record: Record | None) -> str:
+    """The time, or why there is none."""
+    if record is None:
+        return MISSING
+    return duration(record["seconds"]) if record["status"] == "timed" else str(record["status"])
+
+
+def _bytes(size: float | None) -> str:
+    return MISSING if size is None else in_bytes(size)
+
+
+def _undecided(record: Record) -> bool:
+    return has_ratio(record) and not is_baseline(record) and same(record)
+
+
+def _ratio(record: Record) -> str:
+    """With the mark of those that do not differ."""
+    if not has_ratio(record):
+        return MISSING
+    if is_baseline(record):
+        return "1"
+    return f"{'= ' if _undecided(record) else ''}{uncertain(record['ratio'], record['ratio_ci'])}"
+
+
+def _formulas(result: BenchResult) -> Iterator[Text]:
+    scorers = {record["label"]: record["scorer"] for record in result.records}
+    for label, scorer in scorers.items():
+        said = "" if scorer == label else f" ({printable(scorer)})"
+        yield Text.assemble((printable(label), STRONG), f"{said}: {printable(result.formulas[label])}")
