@@ -1,64 +1,17 @@
-"""What every experiment may say: the base of all models, and the keys that all studies share."""
+"""What every experiment may say: the keys that all studies share, and how names and files are written."""
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal, get_args
+from typing import Annotated, Any, Literal
 
-from pydantic import (
-    AfterValidator,
-    BaseModel,
-    ConfigDict,
-    Field,
-    ModelWrapValidatorHandler,
-    StringConstraints,
-    ValidationError,
-    ValidationInfo,
-    model_validator,
-)
-from pydantic_core import InitErrorDetails, PydanticCustomError
-from pydantic_core.core_schema import ErrorType
+from pydantic import AfterValidator, Field, StringConstraints, ValidationInfo
 
 from attncli import errors
+from attncli.config.expectations import Expectation
+from attncli.config.strict import Model, problem
 
 DType = Literal["float16", "bfloat16", "float32", "float64"]
-UNKNOWN_KEY = "unknown key"
-PYDANTIC_ERRORS = get_args(ErrorType)
-
-
-class Model(BaseModel):
-    """Strict and closed: no type is converted, numbers are finite, and an unknown key is told which keys are known."""
-
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True, allow_inf_nan=False)
-
-    @model_validator(mode="wrap")
-    @classmethod
-    def _name_known_keys(cls, data: Any, handler: ModelWrapValidatorHandler["Model"]) -> "Model":
-        try:
-            return handler(data)
-        except ValidationError as error:
-            known = [field.alias or name for name, field in cls.model_fields.items()]
-            details = [_detail(each, known) for each in error.errors()]
-            raise ValidationError.from_exception_data(cls.__name__, details) from None
-
-
-def _detail(error: Any, known: list[str]) -> InitErrorDetails:
-    kind: Any = error["type"]
-    if kind == "extra_forbidden" and len(error["loc"]) == 1:
-        kind = problem(UNKNOWN_KEY, cure=errors.did_you_mean(error["loc"][0], known))
-    elif kind not in PYDANTIC_ERRORS:
-        kind = PydanticCustomError(kind, "{expected}", error.get("ctx") or {"expected": error["msg"]})
-    return InitErrorDetails(type=kind, loc=error["loc"], input=error["input"], ctx=error.get("ctx", {}))
-
-
-def problem(expected: str, *, cure: str = "", under: list[str | int] | None = None) -> PydanticCustomError:
-    """A validation error that says what is expected, the cure, and where below the field it is (`under`)."""
-    return PydanticCustomError("problem", "{expected}", {"expected": expected, "cure": cure, "under": under or []})
-
-
-def known_words(value: Any, known: Iterable[str]) -> str:
-    """The cure for a name that is unknown, or no text at all."""
-    return errors.did_you_mean(value if isinstance(value, str) else "", known)
 
 
 def _relative_to_file(file: str, info: ValidationInfo) -> str:
@@ -83,6 +36,10 @@ NAME_SCHEMA: dict[str, Any] = {"pattern": PLAIN, "maxLength": LONGEST_NAME}
 Name = Annotated[str, AfterValidator(_plain_name), Field(json_schema_extra=NAME_SCHEMA)]
 
 
+def _is_empty(entries: list[Any]) -> bool:
+    return not entries
+
+
 class Experiment(Model):
     """The keys that experiments of every study have, beside `study` itself."""
 
@@ -92,14 +49,17 @@ class Experiment(Model):
         str, Field(pattern=r"^(auto|cpu|cuda(:\d+)?|mps)$", description="auto, cpu, cuda, cuda:N or mps")
     ] = "auto"
     dtype: Annotated[DType, Field(description="in which queries, keys and values are kept")] = "float32"
+    expect: Annotated[
+        list[Expectation], Field(default_factory=list, exclude_if=_is_empty, description="what the result must be")
+    ]
 
     @classmethod
     def normalised(cls, data: Mapping[str, Any]) -> dict[str, Any]:
         """The YAML with its short forms written out."""
         return dict(data)
 
-    def unused(self) -> set[str]:
-        """Keys that another key makes meaningless, and that a resolved config leaves out."""
+    def unused(self) -> set[str] | dict[str, Any]:
+        """Keys that another key makes meaningless, and that a resolved config leaves out; nested ones by their way."""
         return set()
 
     @classmethod

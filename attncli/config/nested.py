@@ -1,16 +1,17 @@
 """Numbers, lengths and words written out in YAML as nested lists: are they regular, and where are they not?"""
 
+from collections.abc import Sequence
 from typing import Any
 
 from attncli import errors
-from attncli.config.models import problem
+from attncli.config.strict import problem
 
 LENGTHS = "expected integers such as [2, 6], one list of them per example, {random: [1, 10]} or {file: ...}"
 
 
 def nested_numbers(value: Any) -> Any:
     """Numbers in nested lists of equal lengths, at least two levels deep."""
-    _check_regular(value, [])
+    check_regular(value)
     if not isinstance(value[0], list):
         raise problem(
             "expected lists within lists: one inner list per row", cure=f"for one row write [{errors.show(value)}]"
@@ -18,17 +19,17 @@ def nested_numbers(value: Any) -> Any:
     return value
 
 
-def _check_regular(value: Any, place: list[str | int]) -> tuple[int, ...]:
+def check_regular(value: Any, place: Sequence[str | int] = ()) -> tuple[int, ...]:
     """The sizes of nested lists of numbers, or the first place where they are not that."""
     if isinstance(value, bool) or not isinstance(value, int | float | list):
-        raise problem(f"got {errors.show(value)}; expected a number", under=place)
+        raise problem(f"got {errors.show(value)}; expected a number", under=[*place])
     if not isinstance(value, list):
         return ()
     if not value:
-        raise problem("got an empty list; sizes must be at least 1", under=place)
-    first = _check_regular(value[0], [*place, 0])
+        raise problem("got an empty list; sizes must be at least 1", under=[*place])
+    first = check_regular(value[0], [*place, 0])
     for index, item in enumerate(value[1:], start=1):
-        sizes = _check_regular(item, [*place, index])
+        sizes = check_regular(item, [*place, index])
         if bool(sizes) != bool(first):
             kind = "a list" if first else "a number"
             raise problem(f"got {errors.show(item)}; expected {kind}, as its neighbours are", under=[*place, index])

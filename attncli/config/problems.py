@@ -6,9 +6,9 @@ from typing import Any
 from pydantic import ValidationError
 
 from attncli import errors
-from attncli.config.models import UNKNOWN_KEY
 from attncli.config.nested import LENGTHS
 from attncli.config.scorer_entries import explain_scorer
+from attncli.config.strict import UNKNOWN_KEY
 from attncli.config.tensors import explain_tensor
 from attncli.config.yaml_loader import is_number
 from attncli.errors import Problem
@@ -45,6 +45,7 @@ EXAMPLES = {  # of lists and mappings, by key
     "tokens": "{queries: [a, b], keys: [a, b, c]}",
     "queries": "[a, b, c]",
     "keys": "[a, b, c]",
+    "expect": "[{where: {scorer: dot}, metric: entropy, between: [0, 1]}]",
 }
 PATTERNS = {"device": "expected auto, cpu, cuda, cuda:N or mps"}
 NOT_AN_ERROR_OF_ITS_OWN = "default_factory_not_called"  # pydantic's echo of another error in the same model

@@ -19,7 +19,8 @@ from pydantic import (
 from pydantic_core import CoreSchema
 
 from attncli import errors
-from attncli.config.models import FileName, Model, Name, known_words, problem
+from attncli.config.models import FileName, Name
+from attncli.config.strict import Model, known_words, problem
 from attncli.errors import Problem
 
 CUSTOM = r"^[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*$"

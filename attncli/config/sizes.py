@@ -5,7 +5,7 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, BeforeValidator, Discriminator, Field, Tag, model_validator
 
 from attncli import errors
-from attncli.config.models import Model, problem
+from attncli.config.strict import Model, problem
 
 LARGEST = 2**20
 Size = Annotated[int, Field(ge=1, le=LARGEST)]

@@ -6,8 +6,9 @@ from pydantic import AfterValidator, ConfigDict, Discriminator, Field, NonNegati
 from pydantic.json_schema import WithJsonSchema
 
 from attncli import errors
-from attncli.config.models import FileName, Model, known_words, problem
+from attncli.config.models import FileName
 from attncli.config.nested import nested_lengths, nested_numbers, nested_words
+from attncli.config.strict import Model, known_words, problem
 
 MOST_AXES = 16  # a bound far above any use and below what torch and NumPy can take
 TENSOR = "expected {shape: [...], fill: ...}, {file: ...} or nested lists of numbers"

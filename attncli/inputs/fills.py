@@ -6,7 +6,7 @@ from collections.abc import Mapping
 import torch
 from torch import Generator, Tensor
 
-from attncli.config.models import Model
+from attncli.config.strict import Model
 from attncli.config.tensors import (
     ConstantFill,
     CorrelatedFill,

@@ -9,7 +9,7 @@ import torch
 from pydantic import Field, model_validator
 from torch import Tensor
 
-from attncli.config.models import problem
+from attncli.config.strict import problem
 from attncli.config.sweeps import Sweep
 from attncli.errors import InputError
 from attncli.inputs.entries import Entries

@@ -7,7 +7,7 @@ import pytest
 from tests.config.documents import GOOD, problems_of
 
 SCORERS = "scorers: [{scorer: dot}]"
-KNOWN = "known: name, seed, device, dtype, study, data, mask, scorers, tokens, train"
+KNOWN = "known: name, seed, device, dtype, expect, study, data, mask, scorers, tokens, train"
 KNOWN_SCORERS = "known scorers: additive, scaled_dot, dot, general, cosine, gaussian, vector_sum"
 
 
