@@ -9,6 +9,7 @@ from rich.console import RenderableType
 from attncli.results.records import BenchResult
 from attncli.views.bench_left_out import left_out
 from attncli.views.bench_memory import memory
+from attncli.views.bench_sizes import timed
 from attncli.views.bench_tables import bench_tables
 from attncli.views.bench_verdicts import verdicts
 from attncli.views.sweep_tables import findings
@@ -29,7 +30,7 @@ def sentences(result: BenchResult) -> list[str]:
 
 def pictures(result: BenchResult, note: Callable[[str], None]) -> Pictures:
     """bench.png, where anything was timed; what it cannot show goes to `note`."""
-    return {"bench.png": partial(_draw, result, note)}
+    return {"bench.png": partial(_draw, result, note)} if any(map(timed, result.records)) else {}
 
 
 def _draw(result: BenchResult, note: Callable[[str], None], path: Path) -> None:

@@ -1,31 +1,24 @@
 """bench.png: time and memory against n, a pair of panels for each measure."""
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
-
-from matplotlib.axes import Axes
 
 from attncli.results.records import BenchResult, Record
-from attncli.views.bench_axes import across, bytes_axis, times_axis
 from attncli.views.bench_lines import Line, lines_of
-from attncli.views.bench_looks import looks
+from attncli.views.bench_looks import Looks, looks
+from attncli.views.bench_panels import PANELS, Curves, draw_panel, positive, several
 from attncli.views.bench_sizes import changing, constants, measures_of, of_measure, picture_axis, pictured, timed
 from attncli.views.bench_slopes import slope
 from attncli.views.bench_tables import conditions
 from attncli.views.figure_files import default_settings
 from attncli.views.fonts import Typeface, typeface_for
 from attncli.views.heatmap.page import Page
-from attncli.views.sweep_axes import MARGIN_FACTOR, TITLE_POINTS, panel
+from attncli.views.sweep_axes import TITLE_POINTS
 from attncli.views.sweep_legend import Entry, Legend, fold, legend
 from attncli.views.sweep_page import ABOVE_PANEL, BELOW_PANEL, LEFT_OF_PANEL, MARGIN, TITLE_LINE, Drawn, Row
 
 ROW = Row((3.3, 3.3), 2.5)
 AFTER_LEGEND = 0.12
-SPREAD = 1.5  # over which part of the panel the points of the only size share out
-PANELS = {"seconds": "time of a call", "peak_bytes": "peak memory beyond the inputs"}
-Looks = Mapping[Line, dict[str, Any]]
 
 
 @dataclass(frozen=True)
@@ -61,21 +54,16 @@ def bench_figure(result: BenchResult) -> Drawn:
 
 
 def _title(result: BenchResult, shown: Sequence[Record], axis: str) -> str:
-    facts = [*conditions(result), *constants(shown)]
-    if axis != "n":
-        facts.append(f"n = {shown[0]['n']}")
+    only = [] if axis == "n" else [f"n = {shown[0]['n']}"]
+    facts = ", ".join([*conditions(result), *only, *constants(shown)])
     bars = "bars are as long as the interquartile range"
     slopes = f"in brackets by which powers of {axis} time and memory grow, over the larger half of the sizes"
-    return "; ".join([", ".join(facts), bars, *([slopes] if _several(shown, axis) else [])])
-
-
-def _several(records: Sequence[Record], axis: str) -> bool:
-    return len({record[axis] for record in records}) > 1
+    return "; ".join([facts, bars, *([slopes] if several(shown, axis) else [])])
 
 
 def _block(measure: str, records: Sequence[Record], axis: str, styles: Looks, face: Typeface) -> Block:
     lines = {line: sorted(rows, key=lambda record: record[axis]) for line, rows in _in_order(records, styles).items()}
-    plain = {"linestyle": "none"} if not _several(records, axis) else {}
+    plain = {"linestyle": "none"} if not several(records, axis) else {}
     entries = [Entry(f"{_text(line)}{_slopes(rows, axis)}", styles[line] | plain) for line, rows in lines.items()]
     return Block(measure, lines, legend(entries, ROW.width - LEFT_OF_PANEL - 0.3, face))
 
@@ -96,14 +84,10 @@ def _text(line: Line) -> str:
 
 def _slopes(records: Sequence[Record], axis: str) -> str:
     """As ` (1.98, 2.00)`; nothing for a single size."""
-    found = [slope([(record[axis], record[key]) for record in records if _positive(record[key])]) for key in PANELS]
+    found = [slope([(record[axis], record[key]) for record in records if positive(record[key])]) for key in PANELS]
     if found == [None, None]:
         return ""
     return f" ({', '.join('-' if power is None else f'{power:.2f}' for power in found)})"
-
-
-def _positive(value: float | None) -> bool:
-    return value is not None and math.isfinite(value) and value > 0
 
 
 def _open(title: str, blocks: Sequence[Block], face: Typeface) -> tuple[Page, float]:
@@ -117,40 +101,10 @@ def _open(title: str, blocks: Sequence[Block], face: Typeface) -> tuple[Page, fl
 
 
 def _draw_block(page: Page, block: Block, top: float, axis: str, drawable: Sequence[Record], styles: Looks) -> None:
-    """Both panels; all measures have the same axes, so that they can be compared."""
     boxes = ROW.boxes(top)
-    for (key, title), box in zip(PANELS.items(), boxes, strict=True):
-        x = across([record[axis] for record in drawable] or [1], axis, box.width, page)
-        y = times_axis(_ends(drawable)) if key == "seconds" else bytes_axis(_bytes(drawable))
-        axes = panel(page, box, f"{block.measure}: {title}", x, y)
-        for index, (line, rows) in enumerate(block.lines.items()):
-            aside = 0.0 if _several(drawable, axis) else SPREAD * ((index + 0.5) / len(block.lines) - 0.5)
-            _draw_line(axes, [row for row in rows if _positive(row[key])], key, axis, aside, styles[line])
+    for key, box in zip(PANELS, boxes, strict=True):
+        draw_panel(page, box, key, axis, Curves(block.measure, block.lines, styles, drawable))
     block.legend.draw(page, boxes[0].left - 0.1, top + ABOVE_PANEL + ROW.height + BELOW_PANEL)
-
-
-def _draw_line(axes: Axes, rows: Sequence[Record], key: str, axis: str, aside: float, look: dict[str, Any]) -> None:
-    x = [row[axis] * MARGIN_FACTOR**aside for row in rows]
-    axes.plot(x, [row[key] for row in rows], zorder=3, gid=key, **look)
-    if key == "seconds" and rows:
-        floor = axes.get_ylim()[0]
-        low, high = zip(*map(_quartiles, rows), strict=True)
-        axes.vlines(x, [max(end, floor) for end in low], high, colors=look["color"], linewidth=1.0, gid="range")
-
-
-def _quartiles(record: Record) -> tuple[float, float]:
-    """A bar as long as the interquartile range, with the median in its middle."""
-    half = (record["seconds_iqr"] or 0.0) / 2
-    return record["seconds"] - half, record["seconds"] + half
-
-
-def _ends(records: Sequence[Record]) -> list[float]:
-    """Medians and the upper ends of the bars; the lower ones may reach 0."""
-    return [value for record in records for value in (record["seconds"], _quartiles(record)[1])]
-
-
-def _bytes(records: Sequence[Record]) -> list[float]:
-    return [record["peak_bytes"] for record in records if record["peak_bytes"] is not None]
 
 
 def _notes(records: Sequence[Record], shown: Sequence[Record], axis: str, face: Typeface) -> list[str]:
@@ -159,7 +113,7 @@ def _notes(records: Sequence[Record], shown: Sequence[Record], axis: str, face: 
         keys = [key for key in changing(records) if key != axis]
         sizes = ", ".join(f"{key} = {shown[0][key]}" for key in keys)
         notes.append(f"bench.png shows {sizes} only; the tables and records.csv have the other sizes, too")
-    lost = sum(1 for record in shown if timed(record) and not _positive(record["peak_bytes"]))
+    lost = sum(1 for record in shown if timed(record) and not positive(record["peak_bytes"]))
     if lost:
         notes.append(f"bench.png: memory of {lost} rows is not drawn, as it is 0 or not known")
     return [*notes, *([face.note] if face.note else [])]

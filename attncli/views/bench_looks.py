@@ -1,6 +1,6 @@
 """How the lines of bench.png look: a colour for each label, a marker and a stroke for each implementation."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from attncli.views.bench_lines import IMPLEMENTATIONS, Line
@@ -8,15 +8,16 @@ from attncli.views.sweep_legend import COLOURS, LARGEST, MARKERS, SMALLER
 
 STROKES: tuple[Any, ...] = ("-", (0, (5, 1.5)), (0, (1, 1.3)), (0, (4, 1.3, 1, 1.3)))  # of IMPLEMENTATIONS, in order
 KINDS = len(IMPLEMENTATIONS)
+Looks = Mapping[Line, dict[str, Any]]
 
 
-def looks(lines: Iterable[Line]) -> dict[Line, dict[str, Any]]:
+def looks(lines: Iterable[Line]) -> Looks:
     """Options of Line2D for each line. Labels beyond the colours start over with other markers.
 
     Only attncli's own code has filled markers, so that others on the same place show; later ones are smaller.
     """
     subjects: dict[tuple[str, int | None], int] = {}
-    found = {}
+    found: dict[Line, dict[str, Any]] = {}
     for index, line in enumerate(lines):
         subject = subjects.setdefault((line.label, line.num_hiddens), len(subjects))
         found[line] = _look(subject, _kind(line), index)

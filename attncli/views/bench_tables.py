@@ -6,26 +6,11 @@ from rich.console import RenderableType
 from rich.text import Text
 
 from attncli.results.records import BenchResult, Record
-from attncli.units import in_bytes
-from attncli.views.bench_lines import Line, baseline, is_baseline, lines_of
-from attncli.views.bench_ratios import has_ratio, same, uncertain
-from attncli.views.bench_sizes import (
-    Size,
-    changing,
-    constants,
-    measures_of,
-    of_measure,
-    picture_axis,
-    place,
-    size_of,
-    sizes_of,
-    timed,
-)
-from attncli.views.bench_slopes import slope
-from attncli.views.numbers import MISSING, duration
+from attncli.views.bench_columns import Lines, by_size, details, undecided
+from attncli.views.bench_lines import baseline, lines_of
+from attncli.views.bench_sizes import changing, constants, measures_of, of_measure, place, size_of, sizes_of
 from attncli.views.printable import printable
 from attncli.views.record_tables import Column, stacked
-from attncli.views.sweep_numbers import short
 from attncli.views.sweep_tables import faint, stacked_parts
 from attncli.views.weight_table import STRONG
 
@@ -75,26 +60,27 @@ def _measure(measure: str, records: Sequence[Record], width: int, full: bool) ->
     keys, sizes = changing(records), sizes_of(rows)
     if len(sizes) > 1:
         yield from _heading(measure, "time by size")
-        yield from _table(rows, lambda lines: _by_size(lines, sizes, keys, picture_axis(records)), width)
-        if len(changing(rows)) == 1:
-            yield from faint(SLOPE.format(changing(rows)[0]))
+        yield from _table(rows, lambda lines: by_size(lines, sizes, keys), width)
+        if len(keys) == 1:
+            yield from faint(SLOPE.format(keys[0]))
     for size in sizes if full else sizes[-1:]:
         chosen = [record for record in rows if size_of(record) == size]
         yield from _heading(measure, place(chosen[0], keys))
-        yield from _table(chosen, _details, width)
-        if any(_undecided(record) for record in chosen):
+        yield from _table(chosen, details, width)
+        if any(undecided(record) for record in chosen):
             yield from faint(SAME)
     if len(sizes) > 1 and not full:
-        yield from faint(f"memory and ratios of the other {len(sizes) - 1}: --full")
+        yield from faint(_others(len(sizes) - 1))
+
+
+def _others(count: int) -> str:
+    return f"memory and ratios at the other {f'{count} sizes' if count > 1 else 'size'}: --full"
 
 
 def _heading(measure: str, what: str) -> Iterator[Text]:
     meaning = f" ({MEASURES[measure]})" if measure in MEASURES else ""
     yield Text()
     yield Text.assemble((measure, STRONG), f"{meaning}, {what}")
-
-
-Lines = dict[Line, list[Record]]
 
 
 def _table(records: Sequence[Record], made: Callable[[Lines], list[Column]], width: int) -> Iterator[RenderableType]:
@@ -104,59 +90,6 @@ def _table(records: Sequence[Record], made: Callable[[Lines], list[Column]], wid
         Column("imple-\nmentation", [line.implementation for line in lines]),
     ]
     yield from stacked_parts(stacked(names, made(lines), width))
-
-
-def _by_size(lines: Lines, sizes: Sequence[Size], keys: Sequence[str], axis: str) -> list[Column]:
-    """One column a size, and how steeply the time grows where there is one size that changes."""
-    columns = []
-    for size in sizes:
-        found = [{size_of(record): record for record in records}.get(size) for records in lines.values()]
-        known = next(record for record in found if record)
-        heading = place(known, keys).replace(", ", "\n")
-        columns.append(Column(heading, [_time(record) for record in found]))
-    if len(keys) > 1:
-        return columns
-    slopes = [
-        slope([(record[axis], record["seconds"]) for record in records if timed(record)]) for records in lines.values()
-    ]
-    return [*columns, Column("slope", [MISSING if found is None else f"{found:.2f}" for found in slopes])]
-
-
-def _details(lines: Lines) -> list[Column]:
-    """Everything that was measured at one size."""
-    records = [rows[0] for rows in lines.values()]
-    return [
-        Column("time", [_time(record) for record in records]),
-        Column("IQR", [duration(record["seconds_iqr"]) for record in records]),
-        Column("memory", [_bytes(record["peak_bytes"]) for record in records]),
-        Column("GFLOP/s", [short(record["gflops"]) for record in records]),
-        Column("GB/s", [short(record["gbytes_per_second"]) for record in records]),
-        Column("ratio", [_ratio(record) for record in records]),
-    ]
-
-
-def _time(record: Record | None) -> str:
-    """The time, or why there is none."""
-    if record is None:
-        return MISSING
-    return duration(record["seconds"]) if record["status"] == "timed" else str(record["status"])
-
-
-def _bytes(size: float | None) -> str:
-    return MISSING if size is None else in_bytes(size)
-
-
-def _undecided(record: Record) -> bool:
-    return has_ratio(record) and not is_baseline(record) and same(record)
-
-
-def _ratio(record: Record) -> str:
-    """With the mark of those that do not differ."""
-    if not has_ratio(record):
-        return MISSING
-    if is_baseline(record):
-        return "1"
-    return f"{'= ' if _undecided(record) else ''}{uncertain(record['ratio'], record['ratio_ci'])}"
 
 
 def _formulas(result: BenchResult) -> Iterator[Text]:
