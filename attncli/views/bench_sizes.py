@@ -10,8 +10,8 @@ Size = tuple[int, ...]  # one number for each of KEYS
 
 
 def size_of(record: Record) -> Size:
-    """The record's sizes, which order by n first."""
-    return tuple(record[key] for key in KEYS)
+    """The record's sizes, which order by n first; no axis of heads counts as one head."""
+    return tuple(record[key] or 1 for key in KEYS)
 
 
 def sizes_of(records: Iterable[Record]) -> list[Size]:
@@ -53,9 +53,8 @@ def place(record: Record, keys: Sequence[str]) -> str:
 def constants(records: Sequence[Record]) -> list[str]:
     """The sizes that are not named anywhere else, because they never change."""
     left_out = changing(records)
-    fixed = [key for key in KEYS if key not in left_out and key not in ("n", "m")]
-    facts = ["m = n"] if _square(records) else [f"m = {records[0]['m']}"] if "m" not in left_out else []
-    facts += [f"{key} = {records[0][key]}" for key in fixed]
+    fixed = [key for key in KEYS if key != "n" and key not in left_out and records[0][key] is not None]
+    facts = [f"{key} = {'n' if key == 'm' and _square(records) else records[0][key]}" for key in fixed]
     hidden = {record["num_hiddens"] for record in records if record["num_hiddens"] is not None}
     return [*facts, *(f"num_hiddens = {size}" for size in hidden if len(hidden) == 1)]
 
