@@ -66,6 +66,4 @@ def _ratio(record: Record) -> str:
     """With the mark of those that do not differ."""
     if not has_ratio(record):
         return MISSING
-    if is_baseline(record):
-        return "1"
     return f"{'= ' if undecided(record) else ''}{uncertain(record['ratio'], record['ratio_ci'])}"

@@ -10,8 +10,8 @@ Size = tuple[int, ...]  # one number for each of KEYS
 
 
 def size_of(record: Record) -> Size:
-    """The record's sizes, which order by n first; no axis of heads counts as one head."""
-    return tuple(record[key] or 1 for key in KEYS)
+    """The record's sizes, which order by n first."""
+    return tuple(record[key] for key in KEYS)
 
 
 def sizes_of(records: Iterable[Record]) -> list[Size]:

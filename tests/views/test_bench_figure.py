@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
 
 from attncli.results.records import BenchResult, Record
 from attncli.views import load_view
@@ -46,6 +47,11 @@ RESULTS = {
 def drawn(figure: Figure, key: str) -> list[list[tuple[float, float]]]:
     """The points of every line, panel by panel."""
     return [list(zip(line.get_xdata(), line.get_ydata(), strict=True)) for line in artists(figure, key)]
+
+
+def legend_strokes(figure: Figure) -> set[str]:
+    """How the samples of the legend are drawn."""
+    return {artist.get_linestyle() for artist in figure.artists if isinstance(artist, Line2D)}
 
 
 def saved(result: BenchResult, path: Path) -> list[str]:
@@ -120,6 +126,8 @@ def test_points_of_the_only_size_stand_side_by_side_and_are_not_joined() -> None
     low, high = figure.axes[0].get_xlim()
     assert low < min(places) < max(places) < high
     assert words(figure, "legend")[0] == "additive, attncli"
+    assert legend_strokes(figure) == {"None"}
+    assert legend_strokes(bench_figure(bench_result(SIZES, FEW)).figure) == {"-", "--"}
     assert "in brackets" not in " ".join(words(figure, "title"))
 
 

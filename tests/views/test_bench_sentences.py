@@ -119,6 +119,12 @@ def test_memory_is_said_from_the_least_to_the_most() -> None:
         "beyond the inputs, memory at n = 1024 peaks at 4.0 MiB (additive, textbook scaled_dot, dot), 256.0 MiB "
         "(textbook additive)."
     )
+    first = changed(result, lambda record: record["label"] == "dot", peak_bytes=2**30 * 3)
+    assert said(first, "beyond").endswith("256.0 MiB (textbook additive), 3.0 GiB (dot).")
+    last = replace(result, records=result.records[::-1])
+    assert said(last, "beyond").endswith("(dot, textbook scaled_dot, additive), 256.0 MiB (textbook additive).")
+    least = changed(result, lambda record: record["label"] == "dot", peak_bytes=1)
+    assert "peaks at 1 byte (dot), 4.0 MiB (additive, textbook scaled_dot), 256.0" in said(least, "beyond")
     none = changed(result, lambda _: True, peak_bytes=None)
     assert not [sentence for sentence in sentences(none) if "memory" in sentence]
 
