@@ -51,7 +51,7 @@ def drawn(figure: Figure, key: str) -> list[list[tuple[float, float]]]:
 
 def legend_strokes(figure: Figure) -> set[str]:
     """How the samples of the legend are drawn."""
-    return {artist.get_linestyle() for artist in figure.artists if isinstance(artist, Line2D)}
+    return {str(artist.get_linestyle()) for artist in figure.artists if isinstance(artist, Line2D)}
 
 
 def saved(result: BenchResult, path: Path) -> list[str]:
