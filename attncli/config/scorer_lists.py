@@ -6,9 +6,10 @@ from typing import Annotated, Any, ClassVar
 
 from pydantic import AliasChoices, ConfigDict, Field, field_validator, model_validator
 
-from attncli.config.models import Experiment, problem
+from attncli.config.models import Experiment
 from attncli.config.scorer_entries import ScorerEntry, clashing_labels
 from attncli.config.scorer_text import explain_text, scorer_of
+from attncli.config.strict import problem
 from attncli.errors import Problem
 
 SCORER_KEYS = ("scorers", "scorer")  # in YAML as for every study, or as the flag is called

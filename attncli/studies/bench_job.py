@@ -1,0 +1,76 @@
+"""One implementation on its inputs, ready to be called again and again."""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass, field
+from itertools import cycle
+
+import torch
+from torch import Tensor, nn
+
+from attncli.config.scorer_entries import ScorerEntry
+from attncli.studies.bench_calls import MAKERS, Forward, own_copy
+from attncli.studies.bench_inputs import Inputs
+from attncli.studies.bench_plan import Contender
+
+Made = tuple[tuple[Tensor, ...], Sequence[Tensor | None]]  # results, gradients
+
+
+@dataclass
+class Job:
+    """An implementation of a scorer, what is asked of it, and the inputs that it is called with in turn."""
+
+    contender: Contender
+    entry: ScorerEntry  # that of the contender, with its hidden units
+    measure: str
+    forward: Forward
+    parameters: Sequence[nn.Parameter]
+    copies: Sequence[Inputs]
+    backward: bool
+    _turns: Iterator[Inputs] = field(init=False)
+    _gradient: Tensor | None = field(init=False, default=None)
+
+    def __post_init__(self) -> None:
+        if self.backward:
+            self.copies = [each.needing_gradients() for each in self.copies]
+        self._turns = cycle(self.copies)
+
+    def __call__(self) -> Made:
+        """Once, on the copy whose turn it is; what flows back into the result is the same tensor every time."""
+        return self.on(next(self._turns), self._ones)
+
+    def on(self, inputs: Inputs, flowing_back: Callable[[Tensor], Tensor]) -> Made:
+        """Scores, output or both output and weights; and the gradients of `wanted`, none without `backward`.
+
+        `flowing_back` gives the gradient of the first result, in its shape.
+        """
+        with nullcontext() if self.backward else torch.no_grad():
+            made = self.forward(inputs.queries, inputs.keys, inputs.values)
+        results = made if isinstance(made, tuple) else (made,)
+        if not self.backward:
+            return results, ()
+        gradient = flowing_back(results[0])
+        return results, torch.autograd.grad(results[0], self.wanted(inputs), gradient, allow_unused=True)
+
+    def _ones(self, result: Tensor) -> Tensor:
+        if self._gradient is None:
+            self._gradient = torch.ones_like(result)
+        return self._gradient
+
+    def wanted(self, inputs: Inputs) -> list[Tensor]:
+        """What has gradients: values only where they are used."""
+        values = [] if self.measure == "scores" else [inputs.values]
+        return [inputs.queries, inputs.keys, *values, *self.parameters]
+
+
+def make_job(
+    contender: Contender, entry: ScorerEntry, scorer: nn.Module, measure: str, copies: Sequence[Inputs], backward: bool
+) -> Job:
+    """The job with a copy of the scorer of its own.
+
+    Raises:
+        NotAvailableError: an implementation that this machine cannot have.
+    """
+    own = own_copy(scorer, contender.implementation, copies[0].queries)
+    forward = MAKERS[contender.implementation](own, measure)
+    return Job(contender, entry, measure, forward, list(own.parameters()), copies, backward)

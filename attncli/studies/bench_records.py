@@ -1,0 +1,102 @@
+"""The rows of the study `bench`."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from statistics import median
+from typing import Any
+
+import torch
+
+from attncli.config.scorer_entries import ScorerEntry
+from attncli.results.records import Record
+from attncli.studies.bench_job import Job
+from attncli.studies.bench_plan import Contender
+from attncli.studies.bench_sizes import Case, hidden_units, operations, traffic
+from attncli.studies.bench_statistics import interquartile_range, ratio_of
+
+TIMED, DISAGREES, TOO_LARGE, NOT_AVAILABLE = "timed", "disagrees", "too large", "not available"
+COLUMNS = (
+    "scorer", "implementation", "n", "m", "d", "num_hiddens", "batch", "heads", "dtype", "device", "seconds",
+    "seconds_iqr", "peak_bytes", "gflops", "gbytes_per_second", "ratio", "ratio_ci", "label", "measure", "backward",
+    "status", "reason", "rounds", "baseline",
+)  # fmt: skip
+
+
+@dataclass
+class Line:
+    """One row in the making; with a job while it may be timed, with a status other than `timed` where it may not."""
+
+    contender: Contender
+    entry: ScorerEntry
+    case: Case
+    measure: str
+    job: Job | None = None
+    status: str = TIMED
+    reason: str | None = None
+    peak: int | None = None
+    seconds: list[float] = field(default_factory=list)
+
+    @property
+    def name(self) -> str:
+        """`label/implementation/measure/sizes`, as raw times are kept."""
+        case = self.case
+        hidden = hidden_units(self.entry)
+        sizes = (case.n, case.m, case.d, "-" if hidden is None else hidden, case.batch, case.heads or 1)
+        return f"{self.contender.name}/{self.measure}/{'x'.join(map(str, sizes))}"
+
+    def drop(self, status: str, reason: str) -> None:
+        """Not to be timed, and why."""
+        self.job, self.status, self.reason, self.peak, self.seconds = None, status, reason, None, []
+
+
+def record_of(line: Line, lines: Sequence[Line], baseline: Contender, options: Any, device: torch.device) -> Record:
+    """One row; what was not measured is None."""
+    record: Record = dict.fromkeys(COLUMNS)
+    record |= {
+        "scorer": line.entry.scorer,
+        "implementation": line.contender.implementation,
+        "num_hiddens": hidden_units(line.entry),
+        **{name: getattr(line.case, name) for name in ("n", "m", "d", "batch")},
+        "heads": line.case.heads or 1,
+        "dtype": options.dtype,
+        "device": str(device),
+        "label": line.entry.label,
+        "measure": line.measure,
+        "backward": options.backward,
+        "status": line.status,
+        "reason": line.reason,
+        "baseline": options.baseline,
+    }
+    if line.seconds:
+        record |= _figures(line, options) | _ratio(line, _baseline_of(line, lines, baseline))
+    return record
+
+
+def _figures(line: Line, options: Any) -> Record:
+    seconds = median(line.seconds)
+    done = operations(line.entry, line.case, line.measure, options.backward)
+    moved = traffic(line.case, line.measure, options.backward, getattr(torch, options.dtype).itemsize)
+    return {
+        "seconds": seconds,
+        "seconds_iqr": interquartile_range(line.seconds),
+        "peak_bytes": line.peak,
+        "gflops": None if done is None else done / seconds / 1e9,
+        "gbytes_per_second": moved / seconds / 1e9,
+        "rounds": len(line.seconds),
+    }
+
+
+def _baseline_of(line: Line, lines: Sequence[Line], baseline: Contender) -> Line:
+    """With as many hidden units where there is one, else the first."""
+    candidates = [each for each in lines if each.contender == baseline]
+    alike = (each for each in candidates if hidden_units(each.entry) == hidden_units(line.entry))
+    return next(alike, candidates[0])
+
+
+def _ratio(line: Line, baseline: Line) -> Record:
+    if line is baseline:
+        return {"ratio": 1.0, "ratio_ci": [1.0, 1.0]}
+    if not baseline.seconds:
+        return {}
+    ratio, interval = ratio_of(line.seconds, baseline.seconds)
+    return {"ratio": ratio, "ratio_ci": list(interval)}

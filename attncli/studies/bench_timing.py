@@ -1,0 +1,56 @@
+"""Seconds per call of several implementations that take turns, so that a noisy machine is noisy for all of them."""
+
+from collections.abc import Callable, Collection, Sequence
+from timeit import default_timer
+from typing import Any
+
+import torch
+from torch.utils.benchmark import Timer
+from torch.utils.benchmark.utils.timer import timer as synchronised
+
+BLOCK = 0.01  # seconds that an implementation is called for in each round, at least
+BUDGET = 0.5  # seconds for all rounds of one implementation at one size, where the fewest rounds do not need more
+FEWEST, MOST = 3, 11  # rounds
+Clock = Callable[[], float]
+Call = Callable[[], Any]
+
+
+def rounds_of(calls: Sequence[Call], baselines: Collection[int], clock: Clock) -> list[list[float]]:
+    """Seconds per call in each round; in the first rounds all take part, slow ones leave early, `baselines` never.
+
+    In a round each is called for a block of time, in an order that begins with another every round. How many rounds
+    there are depends on how long one call takes.
+    """
+    timers = [_timer(call, clock) for call in calls]
+    wanted = [_rounds(timer.timeit(1).median) for timer in timers]
+    wanted = [max(wanted) if index in baselines else rounds for index, rounds in enumerate(wanted)]
+    seconds: list[list[float]] = [[] for _ in calls]
+    for turn in range(max(wanted)):
+        for place in range(len(calls)):
+            index = (place + turn) % len(calls)
+            if turn < wanted[index]:
+                seconds[index].append(timers[index].blocked_autorange(min_run_time=BLOCK).median)
+    return seconds
+
+
+def clock_for(device: torch.device) -> Clock:
+    """A clock that waits until the device has done what it was told."""
+    if device.type == "cuda":
+        return synchronised
+    if device.type == "mps":
+        return _on_mps
+    return default_timer
+
+
+def _on_mps() -> float:
+    torch.mps.synchronize()
+    return default_timer()
+
+
+def _timer(call: Call, clock: Clock) -> Timer:
+    return Timer("call()", globals={"call": call}, timer=clock, num_threads=torch.get_num_threads())
+
+
+def _rounds(once: float) -> int:
+    """As many as the budget allows: a round calls at least twice, first to learn how many calls a block needs."""
+    return int(min(max(BUDGET // max(2 * once, 2 * BLOCK), FEWEST), MOST))
