@@ -150,7 +150,7 @@ def test_studies_do_not_import_each_other() -> None:
 
 def test_views_and_run_folders_read_results_only() -> None:
     views = {inner.split(".")[1] for _, part, inner, _ in own_imports() if part == "views" and "results." in inner}
-    assert views <= {"records", "tensors"}
+    assert views <= {"records", "tensors", "verdicts"}
     assert not any(part in ("views", "results") and "studies" in inner for _, part, inner, _ in own_imports())
 
 

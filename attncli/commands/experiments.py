@@ -14,7 +14,11 @@ from attncli.errors import Collector, InputError
 from attncli.results.provenance import provenance
 from attncli.results.run_folder import check_out, check_outputs, new_folder
 from attncli.results.saving import save_run
+from attncli.results.verdicts import Verdict
 from attncli.studies import STUDIES, Study, load_study
+from attncli.studies.asking import check_expectations
+from attncli.studies.judging import judge
+from attncli.studies.progress import Progress
 from attncli.views import load_view
 
 
@@ -35,6 +39,8 @@ class Finished:
     result: Any
     content: dict[str, Any]
     folder: Path
+    document: Document
+    verdicts: Sequence[Verdict]
 
 
 def check_places(experiments: Sequence[Loaded], out: Path | None) -> None:
@@ -90,7 +96,7 @@ def check(experiment: Loaded) -> None:
     """Everything that a run would refuse, with its place in the file."""
     try:
         with Shown(experiment.options.name).running() as progress:
-            experiment.study.prepare(experiment.options, progress)
+            _prepare(experiment, progress)
     except InputError as error:
         raise experiment.document.located(error) from error
 
@@ -101,17 +107,26 @@ def run_experiment(experiment: Loaded, out: Path | None, overwrite: bool, *, pic
     options, study = experiment.options, experiment.study
     try:
         with Shown(options.name, quiet).running() as progress:
-            prepared = study.prepare(options, progress)
+            prepared = _prepare(experiment, progress)
             with new_folder(options.name, out, overwrite, started) as folder:
                 result = study.run(prepared, progress)
                 view = load_view(options.study)
                 progress.step(0, 1, "writing the run folder")
                 head = provenance(options.study, options.name, options.seed, prepared.device, started)
                 drawn = view.pictures(result, progress.note) if pictures else {}
-                content = save_run(folder.path, result, config_of(options), head, drawn)
+                verdicts = judge(result, options.expect)
+                content = save_run(folder.path, result, config_of(options), head, drawn, verdicts)
     except InputError as error:
         raise experiment.document.located(error) from error
-    return Finished(options.study, result, content, folder.place)
+    return Finished(options.study, result, content, folder.place, experiment.document, verdicts)
+
+
+def _prepare(experiment: Loaded, progress: Progress) -> Any:
+    """What the study works on; also whether its result will have what the experiment expects something of."""
+    prepared = experiment.study.prepare(experiment.options, progress)
+    if experiment.options.expect and hasattr(experiment.study, "expected_rows"):
+        check_expectations(experiment.options.expect, experiment.study.expected_rows(prepared))
+    return prepared
 
 
 def config_of(options: Any) -> dict[str, Any]:

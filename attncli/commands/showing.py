@@ -4,6 +4,7 @@ import json as stdjson
 import sys
 from collections.abc import Sequence
 from contextlib import redirect_stdout
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from rich.text import Text
 
 from attncli.commands.console import Terminal
 from attncli.commands.experiments import Finished, Loaded, run_experiment
+from attncli.commands.verdicts import conclude
 from attncli.results.saving import to_json
 from attncli.views import load_view
 
@@ -27,15 +29,17 @@ def run_and_show(
     full: bool,
 ) -> None:
     """Run experiments one after the other, each into its folder, and print what is asked for."""
-    contents = []
+    runs = []
     for experiment in experiments:
         with redirect_stdout(sys.stderr):  # scorers of the user's own may print
             finished = run_experiment(experiment, out, overwrite, pictures=pictures, quiet=quiet or json)
-        contents.append(finished.content)
         if not (quiet or json):
             show(finished, full, titled=len(experiments) > 1)
+        runs.append(replace(finished, result=None))  # whose tensors need not be kept until all have run
     if json:
+        contents = [finished.content for finished in runs]
         print_json(contents[0] if len(contents) == 1 else contents)
+    conclude(runs, silent=quiet or json)
 
 
 def show(finished: Finished, full: bool, titled: bool) -> None:

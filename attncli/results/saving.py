@@ -16,13 +16,21 @@ from attncli.results.records import AttentionResult, Record, SweepResult
 from attncli.results.resolved import dump_yaml, self_contained
 from attncli.results.sweep_files import save_sweep
 from attncli.results.tensors import save_parameters, save_tensors
+from attncli.results.verdicts import Verdict
 from attncli.results.weights_csv import save_weights_csv
 
 Pictures = Mapping[str, Callable[[Path], None]]
 Result = AttentionResult | SweepResult
 
 
-def save_run(folder: Path, result: Result, config: Mapping[str, Any], provenance: Record, pictures: Pictures) -> Record:
+def save_run(
+    folder: Path,
+    result: Result,
+    config: Mapping[str, Any],
+    provenance: Record,
+    pictures: Pictures,
+    verdicts: Sequence[Verdict] = (),
+) -> Record:
     """Write a run into an empty folder; returns the content of results.json.
 
     `pictures` maps file names to functions that draw into the path they are given. results.json comes last and lists
@@ -37,7 +45,7 @@ def save_run(folder: Path, result: Result, config: Mapping[str, Any], provenance
             _save_attention(folder, result)
         for name, draw in pictures.items():
             draw(folder / name)
-        content = content_of(result, provenance, sorted(path.name for path in folder.iterdir()))
+        content = content_of(result, provenance, sorted(path.name for path in folder.iterdir()), verdicts)
         (folder / "results.json").write_text(to_json(content), encoding="utf-8")
     except OSError as error:
         raise InputError.of(f"cannot write the run: {error.strerror or error}", where=str(folder.parent)) from error
@@ -50,7 +58,7 @@ def _save_attention(folder: Path, result: AttentionResult) -> None:
     save_weights_csv(folder / "weights.csv", result)
 
 
-def content_of(result: Result, provenance: Record, files: Sequence[str]) -> Record:
+def content_of(result: Result, provenance: Record, files: Sequence[str], verdicts: Sequence[Verdict] = ()) -> Record:
     """The content of results.json. NaN and infinity, which JSON does not have, become null."""
     inputs = {name: fingerprint(tensor) for name, tensor in result.inputs.items()}
     content = {
@@ -58,7 +66,7 @@ def content_of(result: Result, provenance: Record, files: Sequence[str]) -> Reco
         "inputs": inputs,
         "records": result.records,
         "comparisons": list(result.comparisons),
-        "expectations": [],
+        "expectations": [verdict.record for verdict in verdicts],
         "files": sorted([*files, "results.json"]),
     }
     plain: Record = _plain(content)

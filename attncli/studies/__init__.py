@@ -8,6 +8,7 @@ import importlib
 from collections.abc import Mapping
 from typing import Any, Protocol, cast
 
+from attncli.studies.outlook import Outlook
 from attncli.studies.progress import Progress
 
 STUDIES = {
@@ -25,6 +26,9 @@ class Study(Protocol):
 
     def prepare(self, options: Any, progress: Progress) -> Any:
         """Check all that can be wrong with the options, and make what `run` needs; with a `device`."""
+
+    def expected_rows(self, prepared: Any) -> Outlook:
+        """The rows that the result will have, as far as they are known, for expectations to be checked."""
 
     def run(self, prepared: Any, progress: Progress) -> Any:
         """The result: a frozen record with `records`, `comparisons` and `inputs`."""

@@ -19,9 +19,11 @@ from attncli.inputs.shapes import Shapes
 from attncli.results.records import AttentionResult, Record, ScorerRun, Tokens
 from attncli.scorers import SCORERS
 from attncli.scorers._custom import load_class
+from attncli.studies.attention_rows import attention_rows
 from attncli.studies.building import build_scorer, outline
 from attncli.studies.comparisons import compare
 from attncli.studies.memory import PROGRAM, estimate_attention, require_memory
+from attncli.studies.outlook import Outlook
 from attncli.studies.progress import Progress
 from attncli.studies.scorer_run import empty_rows, full_valid, run_scorer, warn_of_numbers
 
@@ -45,7 +47,7 @@ class AttentionOptions(Experiment):
         return clashing_labels(data.get("scorers"))
 
 
-OPTIONS = AttentionOptions  # what `load_study` gives, beside SCORERS, prepare and run
+OPTIONS = AttentionOptions  # what `load_study` gives, beside SCORERS, prepare, expected_rows and run
 
 
 @dataclass(frozen=True)
@@ -85,6 +87,11 @@ def prepare(options: AttentionOptions, progress: Progress) -> Prepared:
     _refuse_empty_rows(options, inputs)
     scorers = _build_scorers(options, inputs.queries, inputs.keys)
     return Prepared(options, inputs, [scorer.to(device) for scorer in scorers], device)
+
+
+def expected_rows(prepared: Prepared) -> Outlook:
+    """The rows and stages that the result will have."""
+    return attention_rows(prepared.options, prepared.inputs)
 
 
 @torch.no_grad()

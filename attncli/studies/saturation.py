@@ -11,6 +11,7 @@ from attncli.scorers import SCORERS  # noqa: F401 - part of what `load_study` gi
 from attncli.studies.progress import Progress
 from attncli.studies.saturation_measured import measure_random, measure_real
 from attncli.studies.sweep import DOTS, Prepared, Scorers, at_work, sweep_result, warn_of_numbers
+from attncli.studies.sweep_rows import expected_rows  # noqa: F401 - part of what `load_study` gives
 from attncli.studies.sweep_setup import prepare_sweep
 
 DEFAULT_SCORERS: list[Any] = [*DOTS, {"scorer": "additive"}, {"scorer": "cosine"}]
@@ -25,7 +26,7 @@ class SaturationOptions(Sweep):
     rows: Annotated[int, Field(ge=1, le=10**12, description="independent rows per d: a query and its keys each")] = 2000
 
 
-OPTIONS = SaturationOptions  # what `load_study` gives, beside SCORERS, prepare and run
+OPTIONS = SaturationOptions  # what `load_study` gives, beside SCORERS, prepare, expected_rows and run
 
 
 def prepare(options: SaturationOptions, progress: Progress) -> Prepared:

@@ -31,6 +31,7 @@ from attncli.studies.sweep import (
     warn_of_numbers,
     warn_of_zeros,
 )
+from attncli.studies.sweep_rows import expected_rows  # noqa: F401 - part of what `load_study` gives
 from attncli.studies.sweep_setup import entries_of, prepare_sweep
 from attncli.studies.tally import Edges, Tally, edges_around, tally
 from attncli.studies.variance_real import measure_real
@@ -63,7 +64,7 @@ class VarianceOptions(Sweep):
         return self
 
 
-OPTIONS = VarianceOptions  # what `load_study` gives, beside SCORERS, prepare and run
+OPTIONS = VarianceOptions  # what `load_study` gives, beside SCORERS, prepare, expected_rows and run
 
 
 def prepare(options: VarianceOptions, progress: Progress) -> Prepared:

@@ -1,0 +1,51 @@
+"""How a command ends whose experiments expect something: a table, failures on stderr, the exit code."""
+
+from collections.abc import Sequence
+
+import typer
+
+from attncli.commands.console import Terminal
+from attncli.commands.experiments import Finished
+from attncli.errors import InputError, Problem
+from attncli.views.verdict_words import failure
+from attncli.views.verdicts import verdict_tables
+
+FAILED = 1
+
+
+def conclude(experiments: Sequence[Finished], *, silent: bool) -> None:
+    """Show what became of all expectations; `silent` leaves out the table, but not what fails.
+
+    Raises:
+        InputError: expectations that could not be judged, since no row is what they ask about.
+        typer.Exit: with 1 where an expectation fails.
+    """
+    if not silent:
+        console = Terminal()
+        for part in verdict_tables([(each.content["name"], each.verdicts) for each in experiments], console.width):
+            console.print(part)
+    failed = [problem for each in experiments for problem in _failures(each)]
+    for problem in failed:
+        typer.echo(f"{problem}", err=True)
+    unjudged = [problem for each in experiments for problem in _unjudged(each)]
+    if unjudged:
+        raise InputError(unjudged)
+    if failed:
+        raise typer.Exit(FAILED)
+
+
+def _failures(finished: Finished) -> Sequence[Problem]:
+    """Every row of every expectation that does not hold, with its place in the file."""
+    failed = [each for each in finished.verdicts if each.holds is False]
+    found = InputError(Problem(failure(each), ("expect", each.index)) for each in failed)
+    return finished.document.located(found).problems
+
+
+def _unjudged(finished: Finished) -> Sequence[Problem]:
+    problems = [
+        problem
+        for verdict in finished.verdicts
+        if verdict.problem is not None
+        for problem in verdict.problem.under("expect", verdict.index).problems
+    ]
+    return finished.document.located(InputError(problems)).problems

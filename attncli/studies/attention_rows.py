@@ -1,0 +1,34 @@
+"""The rows of the study `attention`, as far as they are known before the work."""
+
+from itertools import combinations
+from typing import Any
+
+from attncli.config.scorer_entries import ScorerEntry
+from attncli.inputs.build import Inputs
+from attncli.studies.outlook import Outlook, Table
+
+COLUMNS = (
+    "scorer", "label", "parameters", "score_mean", "score_std", "entropy", "effective_keys", "max_weight", "empty_rows",
+    "seconds",
+)  # fmt: skip
+COMPARED = ("a", "b", "js_divergence", "top1_agreement", "max_abs_difference", "output_difference")
+
+
+def attention_rows(options: Any, inputs: Inputs) -> Outlook:
+    """One row per scorer, one per pair, and the stages of every scorer."""
+    entries = options.scorers
+    rows = [{"scorer": entry.scorer, "label": entry.label} for entry in entries]
+    pairs = [{"a": a.label, "b": b.label} for a, b in combinations(entries, 2)]
+    shapes = {entry.label: _shapes(options.train, inputs, entry) for entry in entries}
+    return Outlook(Table(rows, COLUMNS), Table(pairs, COMPARED), shapes)
+
+
+def _shapes(train: bool, inputs: Inputs, entry: ScorerEntry) -> dict[str, tuple[int, ...]]:
+    """Those of `run_scorer`."""
+    scores = tuple(inputs.scores_shape)
+    shapes = {"scores": scores, "weights": scores, "output": (*scores[:-1], inputs.values.shape[-1])}
+    if entry.softcap is not None:
+        shapes["capped"] = scores
+    if train and entry.dropout > 0:
+        shapes["dropped"] = scores
+    return shapes

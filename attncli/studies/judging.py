@@ -1,0 +1,75 @@
+"""From a result and what was expected of it to verdicts."""
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Any
+
+from attncli.config.expectations import Expectation
+from attncli.errors import InputError, show
+from attncli.results.records import AttentionResult
+from attncli.results.verdicts import Verdict
+from attncli.studies.asking import STAGES, asked
+from attncli.studies.limits import limits_of, reference
+from attncli.studies.outlook import Outlook, outlook_of, same, stages_of
+from attncli.studies.stage_equality import compare_stage
+
+
+def judge(result: Any, expectations: Sequence[Expectation]) -> list[Verdict]:
+    """A verdict for every row of every expectation; nothing is raised: what cannot be judged says so."""
+    outlook = outlook_of(result)
+    return [
+        verdict
+        for index, expectation in enumerate(expectations)
+        for verdict in _verdicts(index, expectation, result, outlook)
+    ]
+
+
+def _verdicts(index: int, expectation: Expectation, result: Any, outlook: Outlook) -> Iterator[Verdict]:
+    metric, expected = expectation.metric, expectation.expected
+    head = (index, expectation.claim, expectation.source)
+    try:
+        found = asked(expectation, outlook)
+    except InputError as error:
+        yield Verdict(*head, expectation.where, metric, expected, None, None, error.problems[0].message, problem=error)
+        return
+    for row in found.rows:
+        where = {column: row[column] for column in expectation.where}
+        blank = Verdict(*head, where, metric, expected, row.get(metric), None)
+        if isinstance(result, AttentionResult) and metric in STAGES:
+            yield _stage_verdict(blank, expectation, result, row["label"])
+        else:
+            yield _verdict(blank, expectation, [other[metric] for other in found.others])
+
+
+def _stage_verdict(blank: Verdict, expectation: Expectation, result: AttentionResult, label: str) -> Verdict:
+    stage, kept = stages_of(result)[label][expectation.metric], result.inputs["queries"].dtype
+    compared = compare_stage(stage, expectation.equal, expectation.within, kept)
+    return replace(blank, got=compared.got, holds=compared.reason is None, reason=compared.reason)
+
+
+def _verdict(blank: Verdict, expectation: Expectation, others: Sequence[Any]) -> Verdict:
+    """The verdict of one figure."""
+    got = blank.got
+    if any(_is_missing(figure) for figure in (got, *others)):
+        reason = "no figure" if _is_missing(got) else "no figure to compare with"
+        return replace(blank, holds=False, reason=reason)
+    if expectation.kind == "equal":
+        return replace(blank, holds=same(got, expectation.equal))
+    if not all(_is_number(figure) for figure in (got, *others)):
+        message = f'got "{blank.metric}", which is {show(got)} and no number; expected `equal`, or another metric'
+        return replace(blank, reason=message, problem=InputError.of(message, ["metric"]))
+    if others:
+        blank = replace(blank, expected={**blank.expected, "value": reference(expectation, others)})
+    limits = limits_of(expectation, others)
+    if limits is None:
+        return replace(blank, holds=False, reason="no factor of a negative number")
+    return replace(blank, holds=limits.accept(got), limits=limits)
+
+
+def _is_missing(figure: Any) -> bool:
+    return figure is None or (isinstance(figure, float) and not math.isfinite(figure))
+
+
+def _is_number(figure: Any) -> bool:
+    return isinstance(figure, int | float) and not isinstance(figure, bool)

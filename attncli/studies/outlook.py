@@ -1,0 +1,111 @@
+"""The rows that a result has, or will have: as far as they are known before the work."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import chain
+from typing import TYPE_CHECKING, Any
+
+from attncli.errors import InputError, Problem, did_you_mean, show
+from attncli.results.records import Record
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+Shapes = Mapping[str, Mapping[str, Sequence[int]]]  # of every label's stages
+MOST_SAID = 4  # columns that a message names
+
+
+@dataclass(frozen=True)
+class Table:
+    """Rows with the columns that are known so far, of all the `columns` that they have in the end."""
+
+    rows: Sequence[Record] = ()
+    columns: Sequence[str] = ()
+
+
+@dataclass(frozen=True)
+class Outlook:
+    """The tables of a result, and the shapes of its stages where it has any."""
+
+    records: Table
+    comparisons: Table = Table()
+    shapes: Shapes = field(default_factory=dict)
+
+
+def outlook_of(result: Any) -> Outlook:
+    """All that a result has."""
+    shapes = {
+        label: {name: stage.shape for name, stage in stages.items()} for label, stages in stages_of(result).items()
+    }
+    return Outlook(_whole(result.records), _whole(result.comparisons), shapes)
+
+
+def stages_of(result: Any) -> "Mapping[str, Mapping[str, Tensor]]":
+    """Every label's stages, which only the study attention has."""
+    return {run.label: run.stages for run in getattr(result, "runs", ())}
+
+
+def _whole(rows: Sequence[Record]) -> Table:
+    columns = list(dict.fromkeys(chain.from_iterable(rows)))
+    return Table([dict.fromkeys(columns) | row for row in rows], columns)
+
+
+def pick(table: Table, where: Mapping[str, Any]) -> list[Record]:
+    """The one row that `where` asks for; where a list stands in it, all rows of each of its values.
+
+    Raises:
+        InputError: columns that do not exist, values that no row has, one row asked for where there are several.
+    """
+    for column in where:
+        if column not in table.columns:
+            raise InputError(
+                [Problem(f"no such column; {did_you_mean(column, table.columns)}", (column,), at_key=True)]
+            )
+    rows = list(_narrowed(table.rows, list(where.items()), {}))
+    several = any(isinstance(wanted, list) for wanted in where.values())
+    if len(rows) > 1 and not several and all(column in rows[0] for column in where):
+        raise InputError.of(_too_many(rows, where))
+    return rows
+
+
+def _narrowed(rows: Sequence[Record], where: Sequence[tuple[str, Any]], before: Record) -> Iterator[Record]:
+    """The rows that have these values, column by column; `before` are the columns looked at already."""
+    if not where:
+        yield from rows
+        return
+    (column, wanted), *rest = where
+    for index, value in enumerate(wanted if isinstance(wanted, list) else [wanted]):
+        found = [row for row in rows if column not in row or same(row[column], value)]
+        if not found:
+            raise InputError.of(
+                _nothing(rows, column, value, before), (column, index) if isinstance(wanted, list) else (column,)
+            )
+        yield from _narrowed(found, rest, before | {column: value})
+
+
+def same(value: Any, wanted: Any) -> bool:
+    """Whether a value is the one that is wanted: 1 is 1.0, but not true."""
+    return isinstance(value, bool) == isinstance(wanted, bool) and bool(value == wanted)
+
+
+def _nothing(rows: Sequence[Record], column: str, value: Any, before: Record) -> str:
+    among = f" of those with {described(before)}" if before else ""
+    known = dict.fromkeys(_plain(row[column]) for row in rows if column in row)
+    return f"got {show(value)}; no row{among} has this {column}; {did_you_mean(_plain(value), known)}"
+
+
+def _too_many(rows: Sequence[Record], where: Mapping[str, Any]) -> str:
+    kinds = (str, int, type(None))
+    differ = [name for name in rows[0] if len({row[name] for row in rows if isinstance(row[name], kinds)}) > 1]
+    named = f", which differ in {', '.join(differ[:MOST_SAID])}" if differ else ""
+    given = described(where) if where else "no `where`"
+    return f"got {given}; {len(rows)} rows match{named}; expected one, or a list of values to ask it of several"
+
+
+def described(where: Mapping[str, Any]) -> str:
+    """`scorer = dot, d = 512`."""
+    return ", ".join(f"{column} = {_plain(value)}" for column, value in where.items())
+
+
+def _plain(value: Any) -> str:
+    return value if isinstance(value, str) else show(value)

@@ -1,0 +1,122 @@
+"""Expectations and what became of them, in words."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from attncli.config.expected_values import factor_of
+from attncli.errors import show
+from attncli.results.records import Record
+from attncli.results.verdicts import Limits, Verdict
+from attncli.views.numbers import MISSING, significant
+from attncli.views.printable import printable
+
+DIGITS = (4, 6, 9, 17)  # the first that tell a number from its limit
+MOST_VALUES = 4  # of one column that are named
+
+
+def failure(verdict: Verdict) -> str:
+    """A sentence that says what does not hold: claim, expected, got."""
+    expected, got = expected_words(verdict), got_words(verdict)
+    said = f"{subject([verdict])}: expected {expected}; got {got}"
+    if verdict.reason and verdict.got is not None:
+        said = f"{subject([verdict])}: expected {expected}; {verdict.reason}"
+    if verdict.claim is None:
+        return said
+    source = f" ({printable(verdict.source)})" if verdict.source else ""
+    return f'"{printable(verdict.claim)}"{source} does not hold; {said}'
+
+
+def subject(verdicts: Sequence[Verdict]) -> str:
+    """What is looked at: `variance (scorer = dot, d = 512)`, of several rows with all their values."""
+    where = [f"{column} = {_values(verdicts, column)}" for column in verdicts[0].where]
+    return printable(verdicts[0].metric + (f" ({', '.join(where)})" if where else ""))
+
+
+def _values(verdicts: Sequence[Verdict], column: str) -> str:
+    values = list(dict.fromkeys(_plain(verdict.where[column]) for verdict in verdicts))
+    return ", ".join(values) if len(values) <= MOST_VALUES else f"{values[0]} ... {values[-1]}"
+
+
+def expected_words(verdict: Verdict) -> str:
+    """The bounds of a metric: `0.95 to 1.05`, `1 ± 5 %`, `at least 0.8312 + 0.1`."""
+    expected = verdict.expected
+    if "between" in expected:
+        return _range(*expected["between"])
+    if "about" in expected:
+        return f"{_short(expected['about'])} ± {_short(expected['within'])}"
+    if "equal" in expected:
+        numbers = isinstance(expected["equal"], list)
+        return f"{_counted(expected['equal'])} numbers" if numbers else printable(show(expected["equal"]))
+    return _beyond(verdict)
+
+
+def _range(low: float | None, high: float | None) -> str:
+    if low is None or high is None:
+        return f"at most {_short(high)}" if low is None else f"at least {_short(low)}"
+    return f"{_short(low)} to {_short(high)}"
+
+
+def _beyond(verdict: Verdict) -> str:
+    """`above 3`, or of another row with its figure."""
+    expected = verdict.expected
+    upwards = "above" in expected
+    bound = expected["above" if upwards else "below"]
+    number = _of_row(bound, expected, verdict) if isinstance(bound, dict) else _short(bound)
+    by = expected.get("by")
+    if by is None:
+        return f"{'above' if upwards else 'below'} {number}"
+    factor, edge = factor_of(by), "at least" if upwards else "at most"
+    if factor is None:
+        return f"{edge} {number} {'+' if upwards else '-'} {_short(by)}"
+    return f"{edge} {_short(factor)} x {number}" if upwards else f"{edge} {number} / {_short(factor)}"
+
+
+def _of_row(row: Record, expected: Record, verdict: Verdict) -> str:
+    value = expected.get("value")
+    return _described(row) if value is None else significant(value, _digits_beside(verdict, value))
+
+
+def _described(row: Record) -> str:
+    return "that of " + ", ".join(f"{column} = {_plain(value)}" for column, value in row.items())
+
+
+def got_words(verdict: Verdict) -> str:
+    """What was measured; with as many digits as tell it from what was expected."""
+    got = verdict.got
+    if got is None:
+        return "no figure" if verdict.holds is not None else MISSING
+    if isinstance(got, list):
+        return "the same" if verdict.holds else "others"
+    if isinstance(got, str | bool) or verdict.limits is None:
+        return printable(show(got)) if isinstance(got, str | bool) else significant(got, 17 if not verdict.holds else 6)
+    return significant(got, max(_digits(got, verdict.limits), _digits_beside(verdict, verdict.expected.get("value"))))
+
+
+def _digits(number: float, limits: Limits) -> int:
+    """How many digits say on which side of the limits the number lies."""
+    return next((d for d in DIGITS if limits.accept(float(f"{number:.{d}g}")) == limits.accept(number)), DIGITS[-1])
+
+
+def _digits_beside(verdict: Verdict, value: float | None) -> int:
+    """How many digits tell what was measured from another row's figure."""
+    if value is None or value == verdict.got:
+        return DIGITS[0]
+    return next((d for d in DIGITS if f"{value:.{d}g}" != f"{verdict.got:.{d}g}"), DIGITS[-1])
+
+
+def _short(value: Any) -> str:
+    """A number or text as the user wrote it."""
+    return value if isinstance(value, str) else f"{value:.12g}"
+
+
+def _plain(value: Any) -> str:
+    return value if isinstance(value, str) else show(value)
+
+
+def _counted(numbers: Any) -> str:
+    """`2x10`, the sizes of nested lists."""
+    sizes = []
+    while isinstance(numbers, list):
+        sizes.append(str(len(numbers)))
+        numbers = numbers[0]
+    return "x".join(sizes)
