@@ -57,9 +57,15 @@ def uncertain(value: float, interval: Sequence[float] | None) -> str:
         return f"{significant(low, 2)} to {significant(high, 2)}"
     half = (high - low) / 2
     reach = max(0, DIGITS - 1 - _magnitude(value))
-    decimals = min(reach, max(0, -_magnitude(half))) if half else reach
+    decimals = min(reach, _decimals(half)) if half else reach
     error = f"{half:.{decimals}f}"
     return f"{value:.{decimals}f} ± {error}" if float(error) else significant(value, DIGITS)
+
+
+def _decimals(error: float) -> int:
+    """For one digit of the error, or two where the first is a 1, which rounding would change too much."""
+    power = _magnitude(error)
+    return max(0, (1 if error < 2 * 10.0**power else 0) - power)
 
 
 def _magnitude(value: float) -> int:

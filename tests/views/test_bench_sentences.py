@@ -54,7 +54,7 @@ def test_an_interval_with_1_is_no_difference() -> None:
 def test_labels_with_one_implementation_share_a_sentence() -> None:
     assert said(bench_result(measures=SCORES), "against") == (
         "against textbook scaled_dot at n = 512, slower: general 1.30 ± 0.07 times, cosine 1.25 ± 0.06 times, gaussian "
-        "1.40 ± 0.07 times; faster: vector_sum 2.0 ± 0.1 times; no difference: scaled_dot, dot."
+        "1.40 ± 0.07 times; faster: vector_sum 2.00 ± 0.10 times; no difference: scaled_dot, dot."
     )
 
 
@@ -153,6 +153,9 @@ def test_other_sizes_that_change_are_named() -> None:
         (4.1234, (3.8, 4.4), "4.1 ± 0.3"),
         (187.3, (186.9, 187.7), "187"),
         (187.3, (180, 195), "187 ± 8"),
+        (0.83, (0.7, 0.98), "0.83 ± 0.14"),
+        (0.83, (0.63, 1.09), "0.8 ± 0.2"),
+        (187.3, (175, 203), "187 ± 14"),
         (1234.0, (1000, 1500), "1234 ± 250"),
         (1.021, (1.019, 1.023), "1.02"),
         (1.021, (1.01, 1.03), "1.02 ± 0.01"),
