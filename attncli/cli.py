@@ -11,7 +11,9 @@ import typer
 from typer.core import TyperGroup
 
 from attncli import __version__
+from attncli.commands.bench import bench
 from attncli.commands.check import check
+from attncli.commands.exit_codes import INTERRUPTED, WRONG_INPUT
 from attncli.commands.heatmap import heatmap
 from attncli.commands.init import init
 from attncli.commands.run import run
@@ -20,8 +22,6 @@ from attncli.commands.schema import schema
 from attncli.commands.scorers import scorers
 from attncli.commands.variance import variance
 from attncli.errors import InputError
-
-WRONG_INPUT, INTERRUPTED = 2, 130
 
 
 class Cli(TyperGroup):
@@ -91,6 +91,7 @@ app.command()(run)
 app.command()(heatmap)
 app.command()(variance)
 app.command()(saturation)
+app.command()(bench)
 app.command()(scorers)
 app.command()(check)
 app.command()(init)

@@ -81,4 +81,6 @@ def overrides_of_flags(flags: Mapping[str, Flag]) -> "list[Override]":
     return overrides
 
 
-FLAGS = {"scorers": "scorer", "from": "from"}  # the options whose values are names, by their keys in YAML
+FLAGS = {key: key for key in ("from", "measure", "only", "skip", "baseline")} | {
+    "scorers": "scorer"
+}  # the options whose values are names, by their keys in YAML

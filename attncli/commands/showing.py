@@ -8,10 +8,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import typer
 from rich.padding import Padding
 from rich.text import Text
 
 from attncli.commands.console import Terminal
+from attncli.commands.exit_codes import INTERRUPTED
 from attncli.commands.experiments import Finished, Loaded, run_experiment
 from attncli.commands.verdicts import conclude
 from attncli.results.saving import to_json
@@ -29,16 +31,22 @@ def run_and_show(
     full: bool,
 ) -> None:
     """Run experiments one after the other, each into its folder, and print what is asked for."""
-    runs = []
+    runs, interrupted = [], False
     for experiment in experiments:
         with redirect_stdout(sys.stderr):  # scorers of the user's own may print
             finished = run_experiment(experiment, out, overwrite, pictures=pictures, quiet=quiet or json)
         if not (quiet or json):
             show(finished, full, titled=len(experiments) > 1)
+        interrupted = getattr(finished.result, "interrupted", False)
         runs.append(replace(finished, result=None))  # whose tensors need not be kept until all have run
+        if interrupted:
+            break
     if json:
         contents = [finished.content for finished in runs]
-        print_json(contents[0] if len(contents) == 1 else contents)
+        print_json(contents[0] if len(experiments) == 1 else contents)
+    if interrupted:
+        typer.echo(f"interrupted; what was finished is in {shortest(runs[-1].folder)}/", err=True)
+        raise typer.Exit(INTERRUPTED)
     conclude(runs, silent=quiet or json)
 
 

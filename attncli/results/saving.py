@@ -12,7 +12,8 @@ import torch
 from torch import Tensor
 
 from attncli.errors import InputError
-from attncli.results.records import AttentionResult, Record, SweepResult
+from attncli.results.bench_files import save_bench
+from attncli.results.records import AttentionResult, BenchResult, Record, SweepResult
 from attncli.results.resolved import dump_yaml, self_contained
 from attncli.results.sweep_files import save_sweep
 from attncli.results.tensors import save_parameters, save_tensors
@@ -20,7 +21,7 @@ from attncli.results.verdicts import Verdict
 from attncli.results.weights_csv import save_weights_csv
 
 Pictures = Mapping[str, Callable[[Path], None]]
-Result = AttentionResult | SweepResult
+Result = AttentionResult | SweepResult | BenchResult
 
 
 def save_run(
@@ -41,6 +42,8 @@ def save_run(
         save_records(folder / "records.csv", result.records)
         if isinstance(result, SweepResult):
             save_sweep(folder, result)
+        elif isinstance(result, BenchResult):
+            save_bench(folder, result)
         else:
             _save_attention(folder, result)
         for name, draw in pictures.items():
@@ -59,7 +62,10 @@ def _save_attention(folder: Path, result: AttentionResult) -> None:
 
 
 def content_of(result: Result, provenance: Record, files: Sequence[str], verdicts: Sequence[Verdict] = ()) -> Record:
-    """The content of results.json. NaN and infinity, which JSON does not have, become null."""
+    """The content of results.json. NaN and infinity, which JSON does not have, become null.
+
+    `interrupted` stands in it only where the user ended the work, and rows are missing.
+    """
     inputs = {name: fingerprint(tensor) for name, tensor in result.inputs.items()}
     content = {
         **provenance,
@@ -68,6 +74,7 @@ def content_of(result: Result, provenance: Record, files: Sequence[str], verdict
         "comparisons": list(result.comparisons),
         "expectations": [verdict.record for verdict in verdicts],
         "files": sorted([*files, "results.json"]),
+        **({"interrupted": True} if getattr(result, "interrupted", False) else {}),
     }
     plain: Record = _plain(content)
     return plain

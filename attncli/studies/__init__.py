@@ -15,6 +15,7 @@ STUDIES = {
     "attention": "attncli.studies.attention",
     "variance": "attncli.studies.variance",
     "saturation": "attncli.studies.saturation",
+    "bench": "attncli.studies.bench",
 }
 
 

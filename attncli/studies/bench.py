@@ -18,10 +18,11 @@ from attncli.studies.bench_group import get_ready, time_all
 from attncli.studies.bench_inputs import copies_of, draw_inputs
 from attncli.studies.bench_memory import too_large_at_rest
 from attncli.studies.bench_plan import Plan, plan_of, variants
-from attncli.studies.bench_records import TOO_LARGE, Line, record_of
+from attncli.studies.bench_records import COLUMNS, KNOWN, TOO_LARGE, Line, record_of
 from attncli.studies.bench_setting import setting_of
 from attncli.studies.bench_sizes import cases_of
 from attncli.studies.building import build_scorer, outline
+from attncli.studies.outlook import Outlook, Table
 from attncli.studies.progress import Counter, Progress
 from attncli.studies.scorer_run import formula_of
 from attncli.studies.sweep import Scorers
@@ -69,6 +70,14 @@ def prepare(options: BenchOptions, progress: Progress) -> Prepared:
             _check(line.entry, line.case.d, options)
     collector.check()
     return Prepared(options, plan, groups, device)
+
+
+def expected_rows(prepared: Prepared) -> Outlook:
+    """One row for each line, with what is known of it before the work."""
+    options, plan, device = prepared.options, prepared.plan, prepared.device
+    lines = [line for group in prepared.groups for line in group]
+    rows = [record_of(line, [line], plan.baseline, options, device) for line in lines]
+    return Outlook(Table([{name: row[name] for name in KNOWN} for row in rows], COLUMNS))
 
 
 def run(prepared: Prepared, progress: Progress) -> BenchResult:

@@ -20,6 +20,7 @@ COLUMNS = (
     "seconds_iqr", "peak_bytes", "gflops", "gbytes_per_second", "ratio", "ratio_ci", "label", "measure", "backward",
     "status", "reason", "rounds", "baseline",
 )  # fmt: skip
+KNOWN = (*COLUMNS[:10], "label", "measure", "backward", "baseline")  # before the work
 
 
 @dataclass
