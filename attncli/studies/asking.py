@@ -62,9 +62,6 @@ def _table(expectation: Expectation, outlook: Outlook) -> Table:
             message = f'got "{metric}", a stage with many numbers; expected `equal` with nested lists of numbers'
             raise InputError.of(f"{message}, or a column such as entropy", ["metric"])
         return outlook.records
-    if isinstance(expectation.equal, list):
-        message = f'got a list for "{metric}", which is no stage; expected one value'
-        raise InputError.of(message, ["equal"])
     if metric in outlook.records.columns:
         table = outlook.records
     elif metric in outlook.comparisons.columns:
@@ -73,6 +70,9 @@ def _table(expectation: Expectation, outlook: Outlook) -> Table:
         columns = [*outlook.records.columns, *outlook.comparisons.columns, *(STAGES if outlook.shapes else ())]
         numbers = [column for column in columns if not column.endswith(INTERVAL)]
         raise InputError.of(f'got "{metric}"; unknown metric; {did_you_mean(metric, numbers)}', ["metric"])
+    if isinstance(expectation.equal, list):
+        message = f'got a list for "{metric}", which is no stage; expected one value'
+        raise InputError.of(message, ["equal"])
     if metric.endswith(INTERVAL):
         cure = f"such as {metric.removesuffix(INTERVAL)}"
         raise InputError.of(f'got "{metric}", an interval; expected a metric of one number, {cure}', ["metric"])

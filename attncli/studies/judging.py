@@ -31,7 +31,10 @@ def _verdicts(index: int, expectation: Expectation, result: Any, outlook: Outloo
     try:
         found = asked(expectation, outlook)
     except InputError as error:
-        yield Verdict(*head, expectation.where, metric, expected, None, None, error.problems[0].message, problem=error)
+        unasked = Verdict(*head, expectation.where, metric, expected, None, None)
+        interrupted = getattr(result, "interrupted", False)  # then rows that were foreseen may be missing
+        reason = "interrupted before it was measured" if interrupted else error.problems[0].message
+        yield replace(unasked, reason=reason, problem=None if interrupted else error)
         return
     for row in found.rows:
         where = {column: row[column] for column in expectation.where}
