@@ -1,0 +1,348 @@
+"""Expectations are judged right: each kind holds where it should and fails on a planted mistake."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import torch
+
+from attncli.config.expectations import Expectation
+from attncli.errors import InputError
+from attncli.results.records import AttentionResult, Record, ScorerRun, SweepResult
+from attncli.results.verdicts import Verdict
+from attncli.studies import attention
+from attncli.studies.asking import check_expectations
+from attncli.studies.judging import judge
+from attncli.studies.outlook import Outlook, Table, outlook_of
+from attncli.studies.progress import Silent
+from tests.studies.sweeps import STUDIES, prepared, swept
+from tests.views.samples import result_of, run_of
+from tests.views.sweep_samples import variance_result
+
+PLACE = {"scorer": "dot", "head": None}
+
+
+def result(**figures: Sequence[Any]) -> SweepResult:
+    """Rows of the label `dot` for d = 0, 1, 2, ... with these figures."""
+    count = len(next(iter(figures.values())))
+    rows = [
+        {**PLACE, "label": "dot", "d": d, **{key: column[d] for key, column in figures.items()}} for d in range(count)
+    ]
+    return SweepResult("variance", rows, rows, {}, {})
+
+
+def verdicts(result: Any, *expectations: dict[str, Any]) -> list[Verdict]:
+    return judge(result, [Expectation.model_validate({"metric": "x", **each}) for each in expectations])
+
+
+def holds(got: Any, *others: Any, **keys: Any) -> bool | None:
+    """Whether this figure, in the row d = 0, is what the keys ask; d = 1, ... have the others."""
+    (verdict,) = verdicts(result(x=[got, *others]), {"where": {"d": 0}, **keys})
+    assert verdict.got is got
+    return verdict.holds
+
+
+@pytest.mark.parametrize(
+    ("got", "bounds", "expected"),
+    [
+        (1.0, [0.95, 1.05], True),
+        (0.95, [0.95, 1.05], True),
+        (1.05, [0.95, 1.05], True),
+        (0.9499, [0.95, 1.05], False),
+        (1.0501, [0.95, 1.05], False),
+        (1e30, [0, None], True),
+        (-1e-9, [0, None], False),
+        (-1e30, [None, 0], True),
+        (1e-9, [None, 0], False),
+        (0, [0, 0], True),
+    ],
+)
+def test_between(got: float, bounds: list[Any], expected: bool) -> None:
+    assert holds(got, between=bounds) is expected
+
+
+@pytest.mark.parametrize(
+    ("got", "about", "within", "expected"),
+    [
+        (1.04, 1, "5 %", True),
+        (1.06, 1, "5 %", False),
+        (0.94, 1, "5 %", False),
+        (-1.04, -1, "5 %", True),
+        (-1.06, -1, "5 %", False),
+        (1.04, -1, "5 %", False),
+        (104.0, 100, 4, True),
+        (104.1, 100, 4, False),
+        (95.9, 100, 4, False),
+        (0.05, 0, 0.05, True),
+        (0.8, 0.7, 0.1, True),  # which binary fractions deny
+        (0.6, 0.7, 0.1, True),
+        (1.0, 1, 0, True),
+        (1.0000001, 1, 0, False),
+    ],
+)
+def test_about(got: float, about: float, within: Any, expected: bool) -> None:
+    assert holds(got, about=about, within=within) is expected
+
+
+@pytest.mark.parametrize(
+    ("kind", "got", "other", "by", "expected"),
+    [
+        ("above", 2.0, 1.0, None, True),
+        ("above", 1.0, 1.0, None, False),
+        ("above", 0.5, 1.0, None, False),
+        ("above", 1.5, 1.0, 0.5, True),
+        ("above", 1.49, 1.0, 0.5, False),
+        ("above", 0.3, 0.2, 0.1, True),
+        ("above", 1.0, 1.0, 0, True),
+        ("above", -1.0, -3.0, 2, True),
+        ("above", 2.0, 1.0, "2 x", True),
+        ("above", 1.99, 1.0, "2 x", False),
+        ("above", 1.0, 0.0, "2 x", True),
+        ("above", 0.0, 0.0, "2 x", False),
+        ("above", -1.5, -1.0, "2 x", False),
+        ("below", 1.0, 2.0, None, True),
+        ("below", 2.0, 2.0, None, False),
+        ("below", 3.0, 2.0, None, False),
+        ("below", 1.5, 2.0, 0.5, True),
+        ("below", 1.51, 2.0, 0.5, False),
+        ("below", 1.0, 2.0, "2 x", True),
+        ("below", 1.01, 2.0, "2 x", False),
+        ("below", 0.0, 0.0, "2 x", False),
+    ],
+)
+def test_above_and_below(kind: str, got: float, other: float, by: Any, expected: bool) -> None:
+    keys = {} if by is None else {"by": by}
+    assert holds(got, other, **{kind: {"d": 1}}, **keys) is expected, "another row"
+    assert holds(got, **{kind: other}, **keys) is expected, "a constant"
+
+
+def test_several_rows_must_all_be_passed() -> None:
+    assert holds(5, 3, 4, above={"d": [1, 2]}) is True
+    assert holds(5, 3, 6, above={"d": [1, 2]}) is False
+    assert holds(5, 6, 3, above={"d": [1, 2]}) is False
+    assert holds(5, 6, 7, below={"d": [1, 2]}) is True
+    assert holds(5, 6, 4, below={"d": [1, 2]}) is False
+    (verdict,) = verdicts(result(x=[5, 3, 4]), {"where": {"d": 0}, "above": {"d": [1, 2]}})
+    assert verdict.expected == {"above": {"d": [1, 2]}, "value": 4}
+
+
+@pytest.mark.parametrize(
+    ("got", "equal", "expected"),
+    [
+        ("exact", "exact", True),
+        ("limit", "exact", False),
+        (184, 184, True),
+        (184.0, 184, True),
+        (185, 184, False),
+        (184, "184", False),
+        (True, True, True),
+        (1, True, False),
+        (False, 0, False),
+        (0.1 + 0.2, 0.3, False),
+    ],
+)
+def test_equal(got: Any, equal: Any, expected: bool) -> None:
+    assert holds(got, equal=equal) is expected
+
+
+@pytest.mark.parametrize("got", [None, math.nan, math.inf, -math.inf])
+@pytest.mark.parametrize("keys", [{"between": [None, 1]}, {"about": 1, "within": 1}, {"above": 0}, {"equal": 1}])
+def test_no_figure_fails(got: Any, keys: dict[str, Any]) -> None:
+    (verdict,) = verdicts(result(x=[got]), keys)
+    assert (verdict.holds, verdict.reason) == (False, "no figure")
+
+
+def test_no_figure_to_compare_with_fails() -> None:
+    (verdict,) = verdicts(result(x=[1, None]), {"where": {"d": 0}, "above": {"d": 1}})
+    assert (verdict.holds, verdict.reason) == (False, "no figure to compare with")
+
+
+def test_a_list_asks_every_row() -> None:
+    found = verdicts(result(x=[1, 5, 1]), {"where": {"d": [0, 1, 2]}, "between": [0, 2], "claim": "c", "source": "s"})
+    assert [verdict.holds for verdict in found] == [True, False, True]
+    assert [verdict.where for verdict in found] == [{"d": 0}, {"d": 1}, {"d": 2}]
+    assert [verdict.index for verdict in found] == [0, 0, 0]
+    assert found[1].record == {
+        "claim": "c",
+        "source": "s",
+        "where": {"d": 1},
+        "metric": "x",
+        "expected": {"between": [0, 2]},
+        "got": 5,
+        "holds": False,
+        "reason": None,
+    }
+
+
+def test_a_list_may_find_several_rows_of_a_value() -> None:
+    rows = [{"label": label, "d": d, "x": 1} for label in "ab" for d in (1, 2)]
+    found = verdicts(SweepResult("variance", rows, rows, {}, {}), {"where": {"d": [2]}, "equal": 1})
+    assert [verdict.holds for verdict in found] == [True, True]
+
+
+def test_every_combination_of_lists_must_be_there() -> None:
+    rows = [{"label": "a", "d": 1, "x": 1}, {"label": "a", "d": 2, "x": 1}, {"label": "b", "d": 1, "x": 1}]
+    (verdict,) = verdicts(
+        SweepResult("variance", rows, rows, {}, {}), {"where": {"label": ["a", "b"], "d": [1, 2]}, "equal": 1}
+    )
+    assert verdict.holds is None
+    assert verdict.reason == "got 2; no row of those with label = b has this d; known: 1"
+
+
+def test_without_where_there_must_be_one_row() -> None:
+    assert [verdict.holds for verdict in verdicts(result(x=[1]), {"equal": 1})] == [True]
+    (verdict,) = verdicts(result(x=[1, 2]), {"equal": 1})
+    assert verdict.holds is None
+    assert str(verdict.problem) == (
+        "where: got no `where`; 2 rows match, which differ in d, x; "
+        "expected one, or a list of values to ask it of several"
+    )
+
+
+def test_a_text_is_no_number() -> None:
+    (verdict,) = verdicts(result(x=["limit"]), {"above": 1})
+    assert verdict.holds is None
+    assert str(verdict.problem) == (
+        'metric: got "x", which is "limit" and no number; expected `equal`, or another metric'
+    )
+
+
+def test_interrupted_runs_miss_rows_without_blame() -> None:
+    class Interrupted(SweepResult):
+        interrupted = True
+
+    rows = result(x=[1]).records
+    (verdict,) = verdicts(Interrupted("variance", rows, rows, {}, {}), {"where": {"d": 7}, "equal": 1})
+    assert (verdict.holds, verdict.problem) == (None, None)
+    assert verdict.reason == "interrupted before it was measured"
+
+
+def stages(weights: Any, dtype: torch.dtype = torch.float32) -> AttentionResult:
+    tensor = torch.tensor(weights, dtype=dtype)
+    return replace(result_of(run_of(tensor)), inputs={"queries": tensor})
+
+
+WEIGHTS = [[[0.5, 0.5, 0.0]], [[0.1, 0.2, 0.7]]]
+ULP = 2**-23
+
+
+def equal(result: AttentionResult, numbers: Any, **keys: Any) -> Verdict:
+    (verdict,) = verdicts(result, {"metric": "weights", "equal": numbers, **keys})
+    return verdict
+
+
+def test_stages_are_equal_up_to_rounding() -> None:
+    assert equal(stages(WEIGHTS), WEIGHTS).holds is True
+    off = [[[0.5, 0.5, 0.0]], [[0.1, 0.2, 0.7 + 3 * ULP]]]
+    assert equal(stages(off), WEIGHTS).holds is True
+    further = [[[0.5, 0.5, 0.0]], [[0.1, 0.2, 0.7 + 20 * ULP]]]
+    assert equal(stages(further), WEIGHTS).holds is False
+    assert equal(stages(further, torch.float64), WEIGHTS).holds is False
+    assert equal(stages(further, torch.float64), further).holds is True
+
+
+def test_rounding_is_that_of_the_dtype() -> None:
+    off = [[[0.5, 0.5, 0.0]], [[0.1, 0.2, 0.7 + 3 * ULP]]]
+    assert equal(stages(off, torch.float64), WEIGHTS).holds is False
+    coarse = [[[0.5, 0.5, 0.0]], [[0.1, 0.2, 0.702]]]
+    kept = replace(stages(coarse), inputs={"queries": torch.zeros(1, dtype=torch.bfloat16)})
+    assert equal(kept, WEIGHTS).holds is True
+    assert equal(stages(coarse), WEIGHTS).holds is False
+
+
+def test_the_largest_difference_is_named() -> None:
+    verdict = equal(stages(WEIGHTS), [[[0.5, 0.5, 0.25]], [[0.1, 0.3, 0.7]]])
+    assert verdict.holds is False
+    assert verdict.reason == "2 of 6 numbers differ, most at [0, 0, 2] 0 in place of 0.25"
+    assert verdict.got[0] == [[0.5, 0.5, 0.0]]
+
+
+def test_within_is_an_amount_or_a_share() -> None:
+    off = [[[0.5, 0.5, 0.0]], [[0.1, 0.2, 0.75]]]
+    assert equal(stages(off), WEIGHTS, within=0.06).holds is True
+    assert equal(stages(off), WEIGHTS, within=0.04).holds is False
+    assert equal(stages(off), WEIGHTS, within="8 %").holds is True
+    assert equal(stages(off), WEIGHTS, within="6 %").holds is False
+    masked = [[[0.5, 0.5, 0.01]], [[0.1, 0.2, 0.7]]]
+    assert equal(stages(masked), WEIGHTS, within="99 %").holds is False, "a share of 0 is 0"
+
+
+def test_nan_is_only_equal_to_nan() -> None:
+    assert equal(stages([[math.nan, 1.0]]), [math.nan, 1]).holds is True
+    assert equal(stages([[math.nan, 1.0]]), [0, 1]).holds is False
+    assert equal(stages([[0.0, 1.0]]), [math.nan, 1], within=1).holds is False
+    assert equal(stages([[math.inf, 1.0]]), [math.inf, 1]).holds is True
+
+
+def test_leading_ones_may_be_left_out_or_added() -> None:
+    one = stages([[[0.25, 0.75]]])
+    for numbers in ([0.25, 0.75], [[0.25, 0.75]], [[[0.25, 0.75]]], [[[[0.25, 0.75]]]]):
+        assert equal(one, numbers).holds is True
+        assert equal(one, [0.75, 0.25]).holds is False
+
+
+def test_comparisons_are_rows_too() -> None:
+    runs: list[ScorerRun] = [run_of(torch.tensor([[0.5, 0.5]]), label) for label in "ab"]
+    found = result_of(*runs)
+    keys = {"where": {"a": "a", "b": "b"}, "metric": "js_divergence"}
+    assert [each.holds for each in verdicts(found, {**keys, "below": 0.02}, {**keys, "below": 0.01})] == [True, False]
+
+
+SMALL: dict[str, Any] = {"variance": {"samples": 100}, "saturation": {"rows": 3, "keys": 4}}
+
+
+@pytest.mark.parametrize("study", STUDIES)
+@pytest.mark.parametrize("d", [[4], [2, 8]])
+def test_rows_of_sweeps_are_foreseen(study: str, d: list[int]) -> None:
+    ready = prepared(study, d=d, **SMALL[study])
+    check_foreseen(STUDIES[study].expected_rows(ready), outlook_of(swept(study, d=d, **SMALL[study])))
+
+
+@pytest.mark.parametrize("study", STUDIES)
+def test_rows_of_heads_are_foreseen(study: str, tmp_path: Any) -> None:
+    path = tmp_path / "qk.pt"
+    torch.save({"queries": torch.randn(1, 2, 3, 4), "keys": torch.randn(1, 2, 5, 4)}, path)
+    keys = {"source": path, "scorers": [{"scorer": "dot"}, {"scorer": "cosine"}]}
+    check_foreseen(STUDIES[study].expected_rows(prepared(study, **keys)), outlook_of(swept(study, **keys)))
+
+
+def test_rows_of_attention_are_foreseen() -> None:
+    data = {
+        "name": "test",
+        "data": {"queries": {"shape": [2, 3, 4]}, "keys": {"shape": [1, 5, 4]}, "values": {"shape": [5, 6]}},
+        "scorers": [{"scorer": "dot", "softcap": 2.0}, {"scorer": "additive", "dropout": 0.5}, {"scorer": "cosine"}],
+        "train": True,
+    }
+    ready = attention.prepare(attention.AttentionOptions.model_validate(data), Silent())
+    foreseen, found = attention.expected_rows(ready), outlook_of(attention.run(ready, Silent()))
+    check_foreseen(foreseen, found)
+    assert {label: {name: tuple(shape) for name, shape in each.items()} for label, each in found.shapes.items()} == (
+        foreseen.shapes
+    )
+
+
+def check_foreseen(foreseen: Outlook, found: Outlook) -> None:
+    """What is known before the work is what comes out of it."""
+    for before, after in ((foreseen.records, found.records), (foreseen.comparisons, found.comparisons)):
+        assert list(before.columns) == list(after.columns)
+        assert known(before.rows, before) == known(after.rows, before)
+
+
+def known(rows: Sequence[Record], before: Table) -> list[str]:
+    """The columns that are known before the work, of every row."""
+    columns = list(before.rows[0]) if before.rows else []
+    return sorted(str({column: row[column] for column in columns}) for row in rows)
+
+
+def test_what_is_not_known_before_the_work_is_left_open() -> None:
+    foreseen = STUDIES["variance"].expected_rows(prepared("variance", d=[4, 8], samples=100))
+    asked = {"where": {"label": "dot", "theory": "exakt"}, "metric": "variance", "above": 1}
+    check_expectations([Expectation.model_validate(asked)], foreseen)
+    (verdict,) = verdicts(variance_result([4, 8]), asked)
+    assert verdict.reason == 'got "exakt"; no row of those with label = dot has this theory; did you mean `exact`?'
+    with pytest.raises(InputError, match=r"^expect\[0\].where.label: got \"dott\""):
+        check_expectations(
+            [Expectation.model_validate({**asked, "where": {"theory": "exact", "label": "dott"}})], foreseen
+        )
