@@ -36,13 +36,18 @@ def verdict_tables(experiments: Sequence[Named], width: int) -> list[RenderableT
         Column("holds", [HOLDS[line[0].holds] for _, line, _ in lines]),
     ]
     good = sum(all(verdict.holds for verdict in group) for _, group in groups)
-    said = f"{good} of {len(groups)} {'expectation' if len(groups) == 1 else 'expectations'} "
     return [
         Text(),
         Text("Expectations", style=STRONG),
         *stacked(names, columns, width),
-        Text(f"{said}{'holds' if good == 1 else 'hold'}"),
+        Text(_summary(good, len(groups))),
     ]
+
+
+def _summary(good: int, asked: int) -> str:
+    if asked == 1:
+        return "The expectation holds" if good else "The expectation does not hold"
+    return f"All {asked} expectations hold" if good == asked else f"{good} of {asked} expectations hold"
 
 
 def _expectations(verdicts: Sequence[Verdict]) -> Iterator[list[Verdict]]:
