@@ -9,7 +9,7 @@ from pydantic import BeforeValidator
 from pydantic.json_schema import WithJsonSchema
 
 from attncli import errors
-from attncli.config.nested import check_regular
+from attncli.config.nested import ROWS, check_regular
 from attncli.config.strict import problem
 
 AMOUNT = r"((?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?)"
@@ -98,7 +98,7 @@ _VALUE = {"type": ["string", "number", "boolean", "null"]}
 _VALUES = {"anyOf": [_VALUE, {"type": "array", "items": _VALUE, "minItems": 1}]}
 _ROW: dict[str, Any] = {"type": "object", "additionalProperties": _VALUES}
 _BOUND = {"type": ["number", "null"]}
-_NUMBERS = {"type": "array", "items": {"type": ["number", "array"]}, "minItems": 1}
+_FLAT = {"type": "array", "items": {"type": "number"}, "minItems": 1}
 
 
 def _or_text(pattern: str) -> Mapping[str, Any]:
@@ -121,5 +121,7 @@ Limit = Annotated[
     WithJsonSchema({"anyOf": [{"type": "number"}, _ROW | {"minProperties": 1}]}),
 ]
 Exact = Annotated[
-    Any, BeforeValidator(_exact), WithJsonSchema({"anyOf": [{"type": ["string", "number", "boolean"]}, _NUMBERS]})
+    Any,
+    BeforeValidator(_exact),
+    WithJsonSchema({"anyOf": [{"type": ["string", "number", "boolean"]}, _FLAT, {"$ref": f"#/$defs/{ROWS}"}]}),
 ]

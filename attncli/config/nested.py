@@ -7,6 +7,7 @@ from attncli import errors
 from attncli.config.strict import problem
 
 LENGTHS = "expected integers such as [2, 6], one list of them per example, {random: [1, 10]} or {file: ...}"
+ROWS = "Rows"  # of the JSON Schema: rows of numbers at any depth
 
 
 def nested_numbers(value: Any) -> Any:

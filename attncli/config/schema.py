@@ -7,7 +7,7 @@ from pydantic.json_schema import GenerateJsonSchema, models_json_schema
 
 from attncli.config.loading import DEFAULT_STUDY
 from attncli.config.models import Experiment
-from attncli.config.tensors import ROWS
+from attncli.config.nested import ROWS
 
 
 class Untitled(GenerateJsonSchema):

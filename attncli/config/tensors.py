@@ -7,7 +7,7 @@ from pydantic.json_schema import WithJsonSchema
 
 from attncli import errors
 from attncli.config.models import FileName
-from attncli.config.nested import nested_lengths, nested_numbers, nested_words
+from attncli.config.nested import ROWS, nested_lengths, nested_numbers, nested_words
 from attncli.config.strict import Model, known_words, problem
 
 MOST_AXES = 16  # a bound far above any use and below what torch and NumPy can take
@@ -99,7 +99,6 @@ def _range(bounds: list[int]) -> list[int]:
     return bounds
 
 
-ROWS = "Rows"  # of the JSON Schema: rows of numbers at any depth
 _INTEGERS = {"type": "array", "items": {"type": "integer", "minimum": 0}, "minItems": 1}
 _STRINGS = {"type": "array", "items": {"type": "string"}}
 Range = Annotated[list[int], AfterValidator(_range), WithJsonSchema(_INTEGERS | {"minItems": 2, "maxItems": 2})]

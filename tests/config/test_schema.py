@@ -94,6 +94,15 @@ ACCEPTED = [
     "{study: variance, samples: 10}",
     "{study: saturation, keys: 2, rows: 1}",
     "{study: saturation, from: qk.npz, scorer: dot}",
+    *(experiment(more=f"expect: [{{metric: entropy, {bound}}}]") for bound in (
+        "between: [0, 1]", "between: [null, 1.5]", "between: [-1, null]", "about: 1, within: 0",
+        "about: 1, within: 5 %", "above: 0", "above: {scorer: dot}, by: 2 x", "below: 1, by: 0.5", "below: {d: [1, 2]}",
+        "equal: 1", "equal: text", "equal: false", "equal: [1, 2]", "equal: [[1, 2], [3, 4]], within: 1.5%",
+        "where: {}, above: 0", "where: {scorer: dot, d: [1, 2], head: null, exact: true}, above: 0",
+        "claim: c, source: s, above: 0",
+    )),
+    "{study: variance, expect: []}",
+    "{study: saturation, expect: [{metric: entropy, above: 0}, {metric: entropy, below: 9}]}",
 ]  # fmt: skip
 REFUSED = [
     "[]",
@@ -148,6 +157,19 @@ REFUSED = [
         "{scorer: dot, parameters: {file: p.pt, names: [a]}}", "{scorer: dot, parameters: {file: p, names: {a: 1}}}",
         "{scorer: 'mine:'}", "{scorer: 'a b:C'}",
     )),
+    *(experiment(more=f"expect: {wrong}") for wrong in (
+        "null", "{metric: entropy, above: 0}", "[entropy]", "[{above: 0}]", "[{metric: '', above: 0}]",
+        "[{metric: 3, above: 0}]", "[{metric: entropy, above: 0, claim: 3}]", "[{metric: entropy, beyond: 0}]",
+    )),
+    *(experiment(more=f"expect: [{{metric: entropy, {wrong}}}]") for wrong in (
+        "where: {}", "above: 0, below: 1", "between: [0, 1], above: 0", "between: 1", "between: [1]",
+        "between: [0, 1, 2]", "between: [null, null]", "between: [a, 1]", "between: null", "about: 1", "within: 1",
+        "about: a, within: 1", "about: 1, within: -1", "about: 1, within: 5 percent", "about: 1, within: null",
+        "above: dot", "above: {}", "above: null", "above: [1]", "above: 0, by: -1", "above: 0, by: 5 %",
+        "above: 0, within: 1", "between: [0, 1], by: 1", "equal: null", "equal: {}", "equal: []", "equal: [a]",
+        "equal: [[true]]", "where: dot, above: 0", "where: {d: []}, above: 0", "where: {d: [[1]]}, above: 0",
+        "where: {d: {a: 1}}, above: 0",
+    )),
     experiment(more="study: variance"),
     *(f"{{study: {study}, {wrong}}}" for study in SWEEPS for wrong in (
         "d: 0", "d: 2.5", "d: x", "d: null", "d: true", "d: []", "d: [0]", "d: [[1]]", "d: 1048577", "d: {from: 1}",
@@ -192,7 +214,10 @@ ONLY_THE_MODELS_REFUSE = [
     "{study: variance, scorers: [dot, dot]}",
     "{study: variance, scorers: dott}",
     "{study: variance, scorers: [{scorer: dot, dropout: 0.1}]}",
-]
+    *(experiment(more=f"expect: [{{metric: entropy, {wrong}}}]") for wrong in (
+        "between: [1, 0]", "about: 0, within: 5 %", "above: 1, by: 1 x", "equal: [[1, 2], [3]]", "equal: 1, within: 1",
+    )),
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("text", ONLY_THE_MODELS_REFUSE)

@@ -1,0 +1,161 @@
+"""Expectations from the command line: what is kept, what is shown, and how the command ends."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.cli import attncli, experiment, good, names_in, refusal
+
+D2L: dict[str, Any] = {
+    "data": {
+        "queries": {"shape": [2, 1, 2]},
+        "keys": {"shape": [2, 10, 2], "fill": "ones"},
+        "values": {"shape": [1, 10, 4], "fill": "arange"},
+        "valid_lens": [2, 6],
+    }
+}
+MEANS = [[[2, 3, 4, 5]], [[10, 11, 12, 13]]]
+HOLDS = {"claim": "equal keys give the mean of the valid values", "source": "D2L", "metric": "output", "equal": MEANS}
+WRONG = {**HOLDS, "claim": "planted", "equal": [[[2, 3, 4, 5]], [[10, 11, 12, 14]]]}
+BOUND = {"where": {"scorer": "dot"}, "metric": "max_weight", "below": 0.1}
+VARIANCE = """\
+study: variance
+scorers: [dot, scaled_dot]
+d: [4, 16]
+samples: 20000
+expect:
+  - {where: {label: scaled_dot, d: [4, 16]}, metric: variance, about: 1, within: 5 %}
+  - {where: {label: dot, d: 16}, metric: variance, above: {label: dot, d: 4}, by: 3 x}
+"""
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+def d2l(*expectations: dict[str, Any], name: str = "x.yaml") -> Path:
+    return experiment(Path(name), **D2L, expect=list(expectations))
+
+
+def kept(folder: str = "out") -> dict[str, Any]:
+    content: dict[str, Any] = json.loads(Path(folder, "results.json").read_text(encoding="utf-8"))
+    return content
+
+
+def test_what_holds_is_shown_and_kept() -> None:
+    text = good("run", d2l(HOLDS), "--out", "out", "--no-plots")
+    lines = text.splitlines()
+    assert lines[lines.index("Expectations") + 1].split() == ["claim", "source", "expected", "measured", "holds"]
+    assert lines[-1] == "The expectation holds"
+    (verdict,) = kept()["expectations"]
+    keys = ["claim", "source", "where", "metric", "expected", "got", "holds", "reason"]
+    assert list(verdict) == keys
+    assert [verdict[key] for key in keys[:5]] == [HOLDS["claim"], "D2L", {}, "output", {"equal": MEANS}]
+    assert (verdict["holds"], verdict["reason"]) == (True, None)
+
+
+@pytest.mark.parametrize("option", ["", "--quiet", "--json"])
+def test_what_fails_is_said_and_ends_with_1(option: str) -> None:
+    result = attncli("run", d2l(WRONG, BOUND, HOLDS), "--out", "out", "--no-plots", *filter(None, [option]))
+    assert result.exit_code == 1
+    place = "x.yaml:1:"
+    first, second = [line.removeprefix(place).partition(": ")[2] for line in result.stderr.splitlines()]
+    assert first == (
+        'expect[0]: "planted" (D2L) does not hold; output: expected 2x1x4 numbers; '
+        "1 of 8 numbers differ, most at [1, 0, 3] 13 in place of 14"
+    )
+    assert second == "expect[1]: max_weight (scorer = dot): expected below 0.1; got 0.3333"
+    assert [each["holds"] for each in kept()["expectations"]] == [False, False, True]
+    assert "tensors.safetensors" in names_in(Path("out")), "everything is written"
+    if option == "--json":
+        assert json.loads(result.stdout) == kept()
+    elif option:
+        assert result.stdout == ""
+    else:
+        assert result.stdout.splitlines()[-1] == "1 of 3 expectations hold"
+
+
+def test_all_experiments_run_and_share_a_table() -> None:
+    paths = [d2l(WRONG, name="a.yaml"), d2l(HOLDS, name="b.yaml"), experiment(Path("c.yaml")), d2l(name="d.yaml")]
+    result = attncli("run", *paths, "--no-plots")
+    assert result.exit_code == 1
+    assert [kept(f"outputs/{name}/latest")["expectations"] != [] for name in "abcd"] == [True, True, False, False]
+    assert result.stdout.count("Expectations") == 1
+    lines = [line.split() for line in result.stdout[result.stdout.index("Expectations") :].splitlines()]
+    assert lines[1][0] == "experiment"
+    assert [line[0] for line in lines if line and line[0] in "abcd"] == ["a", "b"]
+    assert [line.partition(":")[0] for line in result.stderr.splitlines()] == ["a.yaml"]
+
+
+def test_no_expectations_no_word_of_them() -> None:
+    text = good("run", experiment(Path("x.yaml")), "--out", "out", "--no-plots")
+    assert "xpect" not in text
+    assert "expect" not in yaml.safe_load(Path("out/config.yaml").read_text())
+    assert kept()["expectations"] == []
+
+
+def test_a_sweep_checks_itself_and_runs_again() -> None:
+    Path("x.yaml").write_text(VARIANCE)
+    good("run", "x.yaml", "--out", "out", "--no-plots", "--quiet")
+    first = kept()["expectations"]
+    assert [(each["where"], each["holds"]) for each in first] == [
+        ({"label": "scaled_dot", "d": 4}, True),
+        ({"label": "scaled_dot", "d": 16}, True),
+        ({"label": "dot", "d": 16}, True),
+    ]
+    figures = {(row["label"], row["d"]): row["variance"] for row in kept()["records"]}
+    assert [each["got"] for each in first] == [figures[tuple(each["where"].values())] for each in first]
+    assert first[2]["expected"] == {"above": {"label": "dot", "d": 4}, "by": "3 x", "value": figures["dot", 4]}
+    good("run", "out/config.yaml", "--out", "again", "--no-plots", "--quiet")
+    assert kept("again")["expectations"] == first
+    assert Path("again/config.yaml").read_text() == Path("out/config.yaml").read_text()
+
+
+def test_set_can_make_it_fail() -> None:
+    Path("x.yaml").write_text(VARIANCE)
+    result = attncli("run", "x.yaml", "--quiet", "--no-plots", "--set", "expect[1].by=5 x")
+    assert result.exit_code == 1
+    line = result.stderr.rstrip("\n")
+    assert line.startswith(
+        "x.yaml:7:5, with --set expect[1].by=5 x: expect[1]: variance (label = dot, d = 16): expected at least 5 x"
+    )
+
+
+def test_what_can_only_be_told_after_the_work_loses_nothing() -> None:
+    text = VARIANCE + "  - {where: {label: dot, theory: limit}, metric: variance, above: 0}\n"
+    Path("x.yaml").write_text(text + "  - {where: {label: dot, d: 4}, metric: theory, above: 0}\n")
+    assert good("check", "x.yaml") == "x.yaml: good, study variance\n"
+    result = attncli("run", "x.yaml", "--out", "out", "--no-plots")
+    assert result.exit_code == 2
+    assert result.stderr.splitlines() == [
+        'x.yaml:8:34: expect[2].where.theory: got "limit"; no row of those with label = dot has this theory; '
+        "known: exact",
+        'x.yaml:9:41: expect[3].metric: got "theory", which is "exact" and no number; '
+        "expected `equal`, or another metric",
+    ]
+    assert [each["holds"] for each in kept()["expectations"]] == [True, True, True, None, None]
+    assert kept()["expectations"][3]["reason"].endswith("known: exact")
+    assert result.stdout.splitlines()[-1] == "2 of 4 expectations hold"
+
+
+def test_a_failure_is_told_also_where_another_cannot_be_judged() -> None:
+    Path("x.yaml").write_text(
+        VARIANCE.replace("3 x", "9 x") + "  - {where: {label: dot, theory: limit}, metric: mean, equal: 0}\n"
+    )
+    result = attncli("run", "x.yaml", "--quiet", "--no-plots")
+    assert result.exit_code == 2
+    assert [line.split(": ")[1] for line in result.stderr.splitlines()] == ["expect[1]", "expect[2].where.theory"]
+
+
+def test_mistakes_of_all_experiments_are_found_before_any_runs() -> None:
+    paths = [d2l({**BOUND, "where": {"scorer": name}}, name=f"{name}.yaml") for name in ("dot", "dott", "cosine")]
+    lines = refusal("run", *paths).splitlines()
+    assert [line.split(": ", 1)[1] for line in lines] == [
+        'expect[0].where.scorer: got "dott"; no row has this scorer; did you mean `dot`?',
+        'expect[0].where.scorer: got "cosine"; no row has this scorer; known: dot',
+    ]
+    assert not Path("outputs").exists()
