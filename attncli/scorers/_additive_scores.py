@@ -1,0 +1,114 @@
+"""Additive scores and their gradients in bounded memory."""
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+from attncli.precision import computing_dtype
+from attncli.scorers._additive_cuts import WORKSPACE_BYTES, Plan, Side, blocks, tiles
+from attncli.scorers._additive_pairs import form_for
+from attncli.scorers._compiled import compiled
+
+
+def additive_scores(
+    queries: Tensor,
+    keys: Tensor,
+    w_q: Tensor,
+    w_k: Tensor,
+    w_v: Tensor,
+    *,
+    workspace: int = WORKSPACE_BYTES,
+    fused: bool = False,
+) -> Tensor:
+    """w_v . tanh(W_q q + W_k k) for queries (..., n, q), keys (..., m, k), W_q (h, q), W_k (h, k) and w_v (h,).
+
+    Scores (..., n, m) in float64 if any argument is, else in float32; leading axes are broadcast. Differentiable once
+    with respect to everything.
+    """
+    leading = (queries[..., 0, 0] + keys[..., 0, 0]).shape  # torch.broadcast_shapes would load sympy
+    queries, keys = (t.expand(*(leading or (1,)), *t.shape[-2:]) for t in (queries, keys))
+    scores: Tensor = _Scores.apply(queries, keys, w_q, w_k, w_v, Plan(workspace, fused))  # type: ignore[no-untyped-call]
+    return scores if leading else scores[0]
+
+
+class _Scores(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, queries: Tensor, keys: Tensor, w_q: Tensor, w_k: Tensor, w_v: Tensor, plan: Plan) -> Tensor:
+        ctx.save_for_backward(queries, keys, w_q, w_k, w_v)
+        ctx.plan = plan
+        some, others, w_v = _sides(queries, keys, w_q, w_k, w_v)
+        size = _power_of_two(w_v)  # without which w_v times an exponential might overflow
+        scores = w_v.new_empty(*queries.shape[:-1], keys.shape[-2])  # ... n m
+        flat = scores.view(-1, *scores.shape[-2:])  # b n m
+        for elements, rows, columns in blocks(queries, keys, w_v, plan):
+            a, b = some.projected(elements, rows), others.projected(elements, columns)
+            _put_scores(flat[elements, rows, columns], a, b, w_v / size, plan)
+        return scores.mul_(size)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
+        queries, keys, w_q, w_k, w_v = ctx.saved_tensors
+        some, others, wide_v = _sides(queries, keys, w_q, w_k, w_v)
+        given = zip(ctx.saved_tensors, ctx.needs_input_grad, strict=False)
+        found = [torch.zeros_like(t, dtype=wide_v.dtype) if needed else None for t, needed in given]
+        flat = gradient.reshape(-1, *gradient.shape[-2:])  # b n m
+        for elements, rows, columns in blocks(queries, keys, wide_v, ctx.plan):
+            a, b = some.projected(elements, rows), others.projected(elements, columns)
+            to_a, to_b, to_w_v = _gradients(flat[elements, rows, columns], a, b, torch.ones_like(wide_v), ctx.plan)
+            to_a, to_b = to_a * wide_v, to_b * wide_v
+            to_w_q, to_w_k = to_a.mT @ some.rows(elements, rows), to_b.mT @ others.rows(elements, columns)  # b h q
+            places: tuple[Any, ...] = (some.place(elements, rows), others.place(elements, columns), ..., ..., ...)
+            shares = (to_a @ some.matrix, to_b @ others.matrix, to_w_q.sum(0), to_w_k.sum(0), to_w_v)
+            for whole, place, share in zip(found, places, shares, strict=True):
+                if whole is not None:
+                    whole[place] += share
+        return *(
+            None if each is None else each.to(t.dtype) for each, t in zip(found, ctx.saved_tensors, strict=True)
+        ), None
+
+
+def _sides(queries: Tensor, keys: Tensor, w_q: Tensor, w_k: Tensor, w_v: Tensor) -> tuple[Side, Side, Tensor]:
+    wide = any(computing_dtype(t.dtype) == torch.float64 for t in (queries, keys, w_q, w_k, w_v))
+    dtype = torch.float64 if wide else torch.float32
+    return Side(queries, w_q, dtype), Side(keys, w_k, dtype), w_v.to(dtype)
+
+
+def _put_scores(out: Tensor, a: Tensor, b: Tensor, w_v: Tensor, plan: Plan) -> None:
+    """Scores of one block, into `out` (b, n, m), for projections a (b, n, h) and b (b, m, h)."""
+    form, largest = form_for(a, b)
+    if plan.fused:
+        out.copy_(compiled(form.scores)(*compiled(form.factors)(a, b, largest, w_v).all))
+        return
+    factors = form.factors(a, b, largest, w_v)
+    for elements, rows in tiles(out, factors, plan):
+        out[elements, rows] = form.units(*factors.part(elements, rows)).sum(-1)
+
+
+def _gradients(gradient: Tensor, a: Tensor, b: Tensor, ones: Tensor, plan: Plan) -> Sequence[Tensor]:
+    """Of one block: with respect to a (b, n, h) and b (b, m, h), both over w_v, and to w_v (h,)."""
+    form, largest = form_for(a, b)
+    if plan.fused:
+        factors = compiled(form.factors)(a, b, largest, ones)
+        return [compiled(each)(gradient, *factors.all) for each in (form.to_queries, form.to_keys, form.to_w_v)]
+    factors = form.factors(a, b, largest, ones)
+    to_a, to_b, to_w_v = torch.zeros_like(a), torch.zeros_like(b), torch.zeros_like(ones)
+    for elements, rows in tiles(gradient, factors, plan):
+        units = form.units(*factors.part(elements, rows))  # b n m h
+        upstream = gradient[elements, rows].unsqueeze(-1)  # b n m 1
+        product = upstream * units
+        to_w_v += product.sum((0, 1, 2))
+        torch.addcmul(upstream, product, units, value=-1, out=product)  # upstream * (1 - tanh^2)
+        to_a[elements, rows] = product.sum(-2)
+        to_b[elements] += product.sum(-3)
+    return to_a, to_b, to_w_v
+
+
+def _power_of_two(w_v: Tensor) -> float:
+    """A number about as large as the largest entry, by which dividing loses nothing."""
+    _, exponent = math.frexp(float(w_v.abs().amax()))
+    return 2.0 ** min(max(exponent - 1, -126), 126)
