@@ -26,12 +26,14 @@ NAMES = [
     "nadaraya_watson",
     "own_tensors",
     "saturation",
+    "speed",
     "variance",
     "variance_correlated",
     "variance_nonzero_mean",
     "vector_sum",
 ]
 SWEEPS = ["saturation", "variance", "variance_correlated", "variance_nonzero_mean"]
+TIMED = {"speed": ["--set", "n=[4, 8]", "--set", "d=4"]}  # smaller than they are, since time is what they take
 
 
 @pytest.fixture(scope="module")
@@ -40,12 +42,15 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("experiments")
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
-        attention = [name for name in NAMES if name not in SWEEPS]
+        attention = [name for name in NAMES if name not in (*SWEEPS, *TIMED)]
         result = CliRunner().invoke(app, ["run", *(str(builtin_path(name)) for name in attention)])
         assert result.exit_code == 0, result.output
         assert "warning" not in result.stderr
         result = CliRunner().invoke(app, ["run", *(str(builtin_path(name)) for name in SWEEPS)])
         assert result.exit_code == 0, result.output
+        for name, smaller in TIMED.items():
+            result = CliRunner().invoke(app, ["run", str(builtin_path(name)), *smaller])
+            assert result.exit_code == 0, result.output
     return folder / "outputs"
 
 
@@ -71,7 +76,7 @@ def test_explained_and_sourced(name: str) -> None:
     assert comment[1] == "#"
 
 
-@pytest.mark.parametrize("name", [name for name in NAMES if name not in SWEEPS])
+@pytest.mark.parametrize("name", [name for name in NAMES if name not in (*SWEEPS, *TIMED)])
 def test_run_folder_has_pictures_and_finite_records(runs: Path, name: str) -> None:
     folder = runs / name / "latest"
     rows = records(runs, name)
@@ -199,3 +204,15 @@ def test_unscaled_dot_products_saturate(runs: Path) -> None:
         assert scaled[d]["max_weight"] == pytest.approx(0.105, abs=0.01)
     assert dot[8]["entropy"] == pytest.approx(0.50, abs=0.03)
     assert dot[512]["entropy"] == pytest.approx(0.043, abs=0.01)
+
+
+def test_speed_compares_with_the_textbook(runs: Path) -> None:
+    folder = runs / "speed" / "latest"
+    assert [path.name for path in folder.glob("*.png")] == ["bench.png"]
+    rows = json.loads((folder / "results.json").read_text())["records"]
+    found = {(row["label"], row["implementation"]) for row in rows if row["status"] == "timed"}
+    additive = {("additive", "attncli"), ("additive", "textbook")}
+    dots = {("scaled_dot", "attncli"), ("scaled_dot", "textbook"), ("scaled_dot", "fused")}
+    assert found == additive | dots | {("general", "attncli"), ("cosine", "attncli")}
+    own = [row for row in rows if (row["label"], row["implementation"]) == ("scaled_dot", "textbook")]
+    assert [row["ratio"] for row in own] == [1.0] * 4

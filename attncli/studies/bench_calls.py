@@ -19,12 +19,12 @@ class NotAvailableError(Exception):
 
 def ours(scorer: nn.Module, measure: str) -> Forward:
     """The way of this package."""
-    from attncli.pooling import pool
-
     if measure == "scores":
         return lambda queries, keys, values: scorer(queries, keys)
     if measure == "weights":
         return lambda queries, keys, values: attend(scorer(queries, keys), values)
+    from attncli.pooling import pool
+
     return lambda queries, keys, values: pool(scorer, queries, keys, values)
 
 

@@ -3,7 +3,8 @@
 import gc
 import itertools
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 import torch
 from torch.profiler import ProfilerActivity, profile
@@ -36,8 +37,7 @@ def _peak_on_cuda(call: Callable[[], object], device: torch.device) -> int:
 def _peak_on_cpu(call: Callable[[], object]) -> int:
     """The running sum of what torch's allocator takes and gives back, as its profiler records it event by event."""
     os.environ.setdefault(LOG_LEVEL, "99")
-    gc.collect()  # what is thrown away meanwhile would count as given back
-    with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as record:
+    with _no_collection(), profile(activities=[ProfilerActivity.CPU], profile_memory=True) as record:
         result = call()
     assert record.profiler is not None
     assert record.profiler.kineto_results is not None
@@ -45,6 +45,18 @@ def _peak_on_cpu(call: Callable[[], object]) -> int:
     del result
     sizes = [each.nbytes() for each in sorted(events, key=lambda each: each.start_ns())]
     return max(itertools.accumulate(sizes), default=0)
+
+
+@contextmanager
+def _no_collection() -> Iterator[None]:
+    """Garbage that is found meanwhile would count as given back."""
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()
 
 
 def ran_out(error: BaseException) -> bool:

@@ -6,7 +6,7 @@ from typing import Any
 
 from attncli.config.bench import HIDDEN, Bench
 from attncli.config.scorer_entries import ScorerEntry, entry_model
-from attncli.errors import Collector, InputError, did_you_mean, got
+from attncli.errors import Collector, InputError, did_you_mean, got, show
 from attncli.scorers import SCORERS
 
 IMPLEMENTATIONS = ("attncli", "compiled", "textbook", "fused")
@@ -117,7 +117,7 @@ def _baseline(options: Bench, offered: Sequence[Contender]) -> Contender:
     missing = [measure for measure in options.measure if not baseline.gives(measure)]
     if missing:
         message = f"which gives the output only and no {missing[0]}; choose another, or measure the output only"
-        raise InputError.of(f"got {options.baseline}, {message}")
+        raise InputError.of(f"got {show(options.baseline)}, {message}")
     return baseline
 
 

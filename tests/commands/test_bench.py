@@ -1,0 +1,182 @@
+"""`attncli bench`: its flags and keys, its run folder, and how it ends early."""
+
+import csv
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+
+from attncli.studies import bench_group
+from tests.cli import attncli, good, names_in, refusal, run
+from tests.commands.sweeps import config, swept
+from tests.studies.bench import hurry
+
+FEW: list[object] = ["--n", 4, "--d", 3, "--scorer", "dot", "--device", "cpu"]
+FILES = ["config.yaml", "records.csv", "results.json", "tensors.safetensors"]
+MEASURED = ("seconds", "seconds_iqr", "gflops", "gbytes_per_second", "ratio", "ratio_ci", "peak_bytes", "rounds")
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    hurry(monkeypatch)
+    return tmp_path
+
+
+def without_figures(records: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    return [{name: value for name, value in record.items() if name not in MEASURED} for record in records]
+
+
+def test_every_flag_is_the_key_of_its_name(here: Path) -> None:
+    flags = ["--n", 4, "--n", 2, "--m", 3, "--d", "{from: 2, to: 4}", "--num-hiddens", 5, "--batch", 2, "--heads", 3]
+    flags += ["--measure", "weights", "--measure", "output", "--backward", "--compile", "--only", "attncli"]
+    flags += ["--skip", "cosine", "--baseline", "additive/textbook", "--seed", 7, "--dtype", "float64"]
+    flags += ["--device", "cpu", "--scorer", "additive", "--scorer", "cosine", "--scorer", "scaled_dot:scale=1/d"]
+    found = swept("bench", *flags)
+    settings = {
+        "n": [4, 2], "m": [3], "d": [2, 4], "num_hiddens": [5], "batch": [2], "heads": [3], "backward": True,
+        "compile": True, "measure": ["weights", "output"], "only": ["attncli"], "skip": ["cosine"],
+        "baseline": "additive/textbook", "seed": 7, "dtype": "float64", "device": "cpu",
+    }  # fmt: skip
+    kept = config()
+    assert {key: kept[key] for key in settings} == settings
+    assert [entry["label"] for entry in kept["scorers"]] == ["additive", "cosine", "scaled_dot_1_over_d"]
+    assert (found["study"], found["name"], found["seed"]) == ("bench", "bench", 7)
+    names = {f"{row['label']}/{row['implementation']}" for row in found["records"]}
+    assert names == {"additive/attncli", "additive/textbook", "scaled_dot_1_over_d/attncli"}
+    (here / "same.yaml").write_text(json.dumps({"study": "bench", **settings, "scorers": kept["scorers"]}))
+    again = run(here / "same.yaml", here / "file")
+    assert without_figures(again["records"]) == without_figures(found["records"])
+
+
+@pytest.mark.parametrize("more", [[], ["--num-hiddens", 3, "--num-hiddens", 5], ["--scorer", "additive:num_hiddens=8"]])
+def test_the_config_of_a_run_gives_it_again(more: list[object], here: Path) -> None:
+    """Hidden units that follow d or --num-hiddens follow them then, too."""
+    records = swept("bench", *FEW, "--scorer", "additive", *more)["records"]
+    again = run(here / "out" / "config.yaml", here / "again")
+    assert without_figures(again["records"]) == without_figures(records)
+    assert config("again") == config()
+
+
+def test_records_csv_has_the_same_rows() -> None:
+    records = swept("bench", *FEW)["records"]
+    with Path("out/records.csv").open(encoding="utf-8", newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert rows == [{name: "" if value is None else str(value) for name, value in each.items()} for each in records]
+
+
+def test_json_is_results_json_and_nothing_else() -> None:
+    result = attncli("bench", *FEW, "--no-plots", "--json", "--out", "out")
+    assert result.stdout == Path("out/results.json").read_text(encoding="utf-8")
+    assert (result.exit_code, result.stderr) == (0, "")
+    assert "interrupted" not in json.loads(result.stdout)
+
+
+def test_files_and_raw_times() -> None:
+    content = swept("bench", *FEW)
+    assert content["files"] == names_in(Path("out")) == FILES
+    times = load_file("out/tensors.safetensors")
+    for row in content["records"]:
+        name = f"{row['label']}/{row['implementation']}/{row['measure']}/4x4x3x-x1x1"
+        assert times[name].quantile(0.5).item() == row["seconds"]
+        assert math.isclose(row["seconds"], sorted(times[name].tolist())[len(times[name]) // 2])
+    assert len(times) == len(content["records"]) == 4
+
+
+def test_tables_and_a_picture() -> None:
+    for flags in ([], ["--full"]):
+        result = attncli("bench", *FEW, *flags)
+        assert (result.exit_code, result.stderr) == (0, "")
+        folder, names = result.stdout.splitlines()[-2:]
+        assert names.split() == names_in(Path(folder)) == sorted([*FILES, "bench.png"])
+        assert "textbook" in result.stdout
+    quiet = attncli("bench", *FEW, "--no-plots", "--quiet")
+    assert (quiet.exit_code, quiet.stdout, quiet.stderr) == (0, "", "")
+
+
+def test_parameters_that_were_read_are_kept(here: Path) -> None:
+    save_file({"W.weight": torch.arange(9.0).reshape(3, 3)}, here / "W.safetensors")
+    records = swept("bench", *FEW, "--scorer", "general:parameters={file: W.safetensors}")["records"]
+    (here / "W.safetensors").unlink()
+    again = run(here / "out" / "config.yaml", here / "again")
+    assert without_figures(again["records"]) == without_figures(records)
+    kept = load_file(here / "again" / "parameters.safetensors")
+    assert kept["general/W.weight"].flatten().tolist() == list(range(9))
+
+
+def test_check(here: Path) -> None:
+    (here / "x.yaml").write_text("study: bench\nscorer: dot\nn: 4\n")
+    assert good("check", "x.yaml") == "x.yaml: good, study bench\n"
+    (here / "x.yaml").write_text("study: bench\nscorer: dot\nonly: [textbook, fusd]\n")
+    message = 'got "fusd"; unknown label or implementation; known: dot, attncli, dot/attncli'
+    assert refusal("check", "x.yaml").endswith(f"x.yaml:3:18: only[1]: {message}")
+    assert names_in(here) == ["x.yaml"]
+
+
+def test_expectations(here: Path) -> None:
+    row = "{label: dot, measure: scores}"
+    text = "study: bench\nscorer: dot\nn: 4\nd: 3\nexpect: [{{where: {}, metric: {}, equal: {}}}]\n"
+    (here / "x.yaml").write_text(text.format(row, "peak_bytes", 64))
+    run(here / "x.yaml", here / "out")
+    (here / "x.yaml").write_text(text.format(row, "peak_bytes", 65))
+    assert attncli("run", "x.yaml", "--quiet", "--no-plots").exit_code == 1
+    (here / "x.yaml").write_text(text.format(row, "second", 1))
+    assert refusal("check", "x.yaml").endswith('got "second"; unknown metric; did you mean `seconds`?')
+
+
+def interrupt_at(group: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ctrl-C while the group of that number is timed."""
+    groups, right = [0], bench_group.time_all
+
+    def interrupted(*args: Any) -> None:
+        groups[0] += 1
+        if groups[0] == group:
+            raise KeyboardInterrupt
+        right(*args)
+
+    monkeypatch.setattr("attncli.studies.bench.time_all", interrupted)
+
+
+def test_control_c_keeps_what_is_finished(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    interrupt_at(2, monkeypatch)
+    result = attncli("bench", *FEW, "--out", "out")
+    assert result.exit_code == 130
+    assert result.stderr == "interrupted; what was finished is in out/\n"
+    assert "textbook" in result.stdout
+    content = json.loads(Path("out/results.json").read_text())
+    assert content["interrupted"] is True
+    assert {row["measure"] for row in content["records"]} == {"scores"}
+    assert names_in(Path("out")) == sorted([*FILES, "bench.png"]) == content["files"]
+    assert config()["measure"] == ["scores", "output"], "so that it can be run again as a whole"
+
+
+def test_control_c_with_json(monkeypatch: pytest.MonkeyPatch) -> None:
+    interrupt_at(2, monkeypatch)
+    result = attncli("bench", *FEW, "--json", "--no-plots")
+    assert result.exit_code == 130
+    assert json.loads(result.stdout)["interrupted"] is True
+
+
+def test_control_c_ends_what_would_follow(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And what the unfinished one expects is not asked: its rows may be missing."""
+    interrupt_at(2, monkeypatch)
+    expected = "expect: [{where: {label: dot, measure: output}, metric: peak_bytes, equal: 1}]"
+    for name in ("a", "b"):
+        (here / f"{name}.yaml").write_text(f"study: bench\nscorer: dot\nn: 4\n{expected}\n")
+    result = attncli("run", "a.yaml", "b.yaml", "--quiet", "--no-plots")
+    assert result.exit_code == 130
+    assert [path.name for path in (here / "outputs").iterdir()] == ["a"]
+    content = json.loads((here / "outputs" / "a" / "latest" / "results.json").read_text())
+    assert content["expectations"] == []
+
+
+def test_control_c_before_anything_is_finished(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    interrupt_at(1, monkeypatch)
+    result = attncli("bench", *FEW)
+    assert (result.exit_code, result.stdout) == (130, "")
+    assert result.stderr == "interrupted; no unfinished run folder is left\n"
+    assert names_in(here) == []

@@ -1,0 +1,263 @@
+"""The study `bench` as a whole: its rows, what is skipped and why, and Ctrl-C."""
+
+import math
+import sys
+import types
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from attncli import textbook
+from attncli.errors import InputError
+from attncli.studies import bench, bench_group, bench_inputs, memory
+from attncli.studies.bench_inputs import copies_of, draw_inputs
+from attncli.studies.bench_job import make_job
+from attncli.studies.bench_plan import Contender, plan_of
+from attncli.studies.bench_sizes import Case
+from attncli.studies.progress import Silent
+from tests.studies.bench import CPU, by_name, hurry, options_of, prepared, result_of
+
+COLUMNS = [
+    "scorer", "implementation", "n", "m", "d", "num_hiddens", "batch", "heads", "dtype", "device", "seconds",
+    "seconds_iqr", "peak_bytes", "gflops", "gbytes_per_second", "ratio", "ratio_ci", "label", "measure", "backward",
+    "status", "reason", "rounds", "baseline",
+]  # fmt: skip
+TWO: dict[str, Any] = {"scorers": [{"scorer": "additive"}, {"scorer": "dot"}]}
+
+
+@pytest.fixture(autouse=True)
+def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    hurry(monkeypatch)
+
+
+def test_columns_and_rows() -> None:
+    result = result_of(n=[6, 3], d=[4, 2], num_hiddens=[5, 7], **TWO)
+    assert all(list(record) == COLUMNS for record in result.records)
+    rows = [(r["n"], r["d"], r["measure"], r["label"], r["implementation"], r["num_hiddens"]) for r in result.records]
+    each = [
+        ("scaled_dot", "textbook", None),
+        *[("additive", implementation, h) for implementation in ("attncli", "textbook") for h in (5, 7)],
+        ("dot", "attncli", None),
+    ]
+    assert rows == [(n, d, m, *one) for n in (3, 6) for d in (4, 2) for m in ("scores", "output") for one in each]
+    assert {record["status"] for record in result.records} == {"timed"}
+    assert (result.study, result.interrupted, result.settings["baseline"]) == ("bench", False, "scaled_dot/textbook")
+    assert result.formulas["dot"].startswith("q . k")
+
+
+def test_figures_belong_together() -> None:
+    result = result_of(**TWO)
+    for record in result.records:
+        case = f"6x6x4x{record['num_hiddens'] or '-'}x1x1"
+        times = result.times[f"{record['label']}/{record['implementation']}/{record['measure']}/{case}"]
+        assert times.dtype == torch.float64
+        assert (record["rounds"], record["seconds"]) == (len(times), times.quantile(0.5).item())
+        spread = times.quantile(0.75) - times.quantile(0.25)
+        assert record["seconds_iqr"] == pytest.approx(spread.item())
+        base = result.times[f"scaled_dot/textbook/{record['measure']}/6x6x4x-x1x1"]
+        ratios = (times / base[: len(times)]).log()
+        assert record["ratio"] == pytest.approx(math.exp(ratios.mean().item()))
+        low, high = record["ratio_ci"]
+        assert low <= record["ratio"] <= high
+        if record["label"] == "dot" and record["measure"] == "scores":
+            assert record["gflops"] == pytest.approx(6 * 6 * 8 / record["seconds"] / 1e9)
+            assert record["gbytes_per_second"] == pytest.approx(4 * (6 * 4 * 2 + 36) / record["seconds"] / 1e9)
+    assert len(result.times) == len(result.records)
+    own = by_name(result)["scaled_dot/textbook"]
+    assert (own["ratio"], own["ratio_ci"]) == (1.0, [1.0, 1.0])
+
+
+def test_each_number_of_hidden_units_has_its_baseline() -> None:
+    result = result_of(num_hiddens=[2, 3], baseline="additive/textbook", only=["additive"], measure=["scores"])
+    own = [row for row in result.records if row["implementation"] == "textbook"]
+    assert [(row["num_hiddens"], row["ratio_ci"]) for row in own] == [(2, [1.0, 1.0]), (3, [1.0, 1.0])]
+
+
+def test_peak_memory_is_what_the_textbook_holds() -> None:
+    """The hidden units before and after the tanh, 128 * 64 * 16 of them, beside projections and scores."""
+    result = result_of(n=[128], m=[64], d=[4], num_hiddens=[16], measure=["scores"], **TWO)
+    rows = by_name(result)
+    hidden = 128 * 64 * 16 * 4
+    assert 2 * hidden <= rows["additive/textbook"]["peak_bytes"] <= 2.2 * hidden
+    assert rows["dot/attncli"]["peak_bytes"] == 128 * 64 * 4
+
+
+def test_heads_and_batch() -> None:
+    seen = set()
+    for row in result_of(batch=[2], heads=[3], m=[5], **TWO).records:
+        seen.add((row["batch"], row["heads"], row["m"]))
+    assert seen == {(2, 3, 5)}
+    shapes = [each.queries.shape for each in copies_of(draw_inputs(options_of(), Case(6, 5, 4, 2, 3), CPU), CPU)]
+    assert set(shapes) == {(2, 3, 6, 4)}
+    assert draw_inputs(options_of(), Case(6, 5, 4), CPU).keys.shape == (1, 5, 4)
+
+
+def test_copies_do_not_fit_into_the_cache(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bench_inputs, "cache_size", lambda device: 10_000)
+    monkeypatch.setattr(bench_inputs, "MOST_COPIES", 1000)
+    copies = copies_of(draw_inputs(options_of(), Case(6, 6, 4), CPU), CPU)
+    size = 3 * 6 * 4 * 4
+    assert len(copies) * size > 20_000
+    assert len({each.queries.data_ptr() for each in copies}) == len(copies)
+    torch.testing.assert_close(copies[-1].values, copies[0].values, rtol=0, atol=0)
+    monkeypatch.setattr(bench_inputs, "MOST_BYTES", 1000)
+    assert len(copies_of(copies[0], CPU)) == 1000 // size
+    monkeypatch.setattr(bench_inputs, "MOST_BYTES", 1)
+    assert len(copies_of(copies[0], CPU)) == 1
+
+
+def test_every_copy_has_its_turn() -> None:
+    options = options_of(**TWO)
+    contender = plan_of(options).contenders[0]
+    seen: list[int] = []
+
+    class Noting(nn.Module):
+        scale = 1.0
+
+        def forward(self, queries: Tensor, keys: Tensor) -> Tensor:
+            seen.append(queries.data_ptr())
+            return queries @ keys.mT
+
+    one = draw_inputs(options, Case(3, 3, 2), CPU)
+    copies = [one, draw_inputs(options, Case(3, 3, 2), CPU)]
+    plain = Contender(contender.entry, "attncli", 0)
+    job = make_job(plain, plain.entry, Noting(), "scores", copies, False)
+    for _ in range(4):
+        job()
+    assert seen == [each.queries.data_ptr() for each in copies] * 2
+
+
+def test_the_same_numbers_whatever_else_is_measured() -> None:
+    a, b = (draw_inputs(options_of(seed=seed), Case(6, 5, 4), CPU) for seed in (0, 0))
+    torch.testing.assert_close(a.queries, b.queries, rtol=0, atol=0)
+    assert not torch.equal(a.queries, draw_inputs(options_of(seed=1), Case(6, 5, 4), CPU).queries)
+    assert not torch.equal(a.keys, a.values)
+
+
+@pytest.mark.parametrize("error", [MemoryError(), RuntimeError("DefaultCPUAllocator: can't allocate memory")])
+@pytest.mark.parametrize("after", [0, 1, 2, 4])
+def test_running_out_of_memory_is_a_status(error: Exception, after: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """At once, when memory is measured, or while it is timed: the others are measured all the same."""
+    calls = {"float32": 0}
+    right = textbook.additive_scores
+
+    def failing(queries: Tensor, *others: Tensor) -> Tensor:
+        if queries.dtype == torch.float32:
+            calls["float32"] += 1
+            if calls["float32"] > after:
+                raise error
+        return right(queries, *others)
+
+    monkeypatch.setattr(textbook, "additive_scores", failing)
+    rows = by_name(result_of(measure=["scores"], **TWO))
+    lost = rows.pop("additive/textbook")
+    assert (lost["status"], lost["reason"], lost["seconds"], lost["peak_bytes"]) == (
+        "too large", "the memory was not enough", None, None,
+    )  # fmt: skip
+    assert {row["status"] for row in rows.values()} == {"timed"}
+    assert calls["float32"] == after + 1
+
+
+def test_too_large_is_known_before(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(memory, "available_memory", lambda device: 2 * 2**20)
+    result = result_of(n=[128], m=[128], num_hiddens=[64], measure=["scores"], **TWO)
+    rows = by_name(result)
+    assert rows["dot/attncli"]["status"] == "timed"
+    assert rows["additive/textbook"]["status"] == "too large"
+    assert rows["additive/textbook"]["reason"].endswith("; 2.0 MiB of memory is available")
+    assert rows["additive/textbook"]["reason"].startswith("may need ")
+
+
+def test_without_a_baseline_there_are_no_ratios(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(textbook, "scaled_dot_scores", lambda queries, keys: queries @ keys.mT)
+    rows = by_name(result_of(measure=["scores"], dtype="float32", scorers=[{"scorer": "dot"}]))
+    assert rows["scaled_dot/textbook"]["status"] == "timed", "the reference is wrong alike"
+    monkeypatch.setattr(
+        bench_group, "disagreement", lambda job, scorer, seed: "no" if job.entry.scorer != "dot" else None
+    )
+    rows = by_name(result_of(measure=["scores"], scorers=[{"scorer": "dot"}]))
+    assert rows["scaled_dot/textbook"]["status"] == "disagrees"
+    assert (rows["dot/attncli"]["ratio"], rows["dot/attncli"]["ratio_ci"]) == (None, None)
+    assert rows["dot/attncli"]["seconds"] > 0
+
+
+def test_even_the_inputs_are_too_large(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bench, "draw_inputs", lambda *args: pytest.fail("made"))
+    rows = result_of(n=[2**20], d=[2**20], measure=["output"], **TWO).records
+    assert {row["status"] for row in rows} == {"too large"}
+    assert all(row["reason"].startswith("needs at least 16.0 TiB; ") for row in rows if row["label"] == "dot")
+
+
+def test_no_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
+    standin = types.ModuleType("attncli.studies.compiling")
+    standin.compile_scorer = lambda scorer: "no C++ compiler was found"  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "attncli.studies.compiling", standin)
+    row = by_name(result_of(compile=True, measure=["scores"], **TWO))["additive/compiled"]
+    assert (row["status"], row["reason"]) == ("not available", "no C++ compiler was found")
+
+
+def test_a_compiler_that_fails_when_it_is_needed(monkeypatch: pytest.MonkeyPatch) -> None:
+    def compile_scorer(scorer: Any) -> None:
+        def forward(queries: Tensor, keys: Tensor) -> Tensor:
+            raise RuntimeError("C++ compile error\nand much more")
+
+        scorer.forward = forward
+
+    standin = types.ModuleType("attncli.studies.compiling")
+    standin.compile_scorer = compile_scorer  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "attncli.studies.compiling", standin)
+    rows = by_name(result_of(compile=True, measure=["scores"], **TWO))
+    row = rows["additive/compiled"]
+    assert row["status"] == "not available"
+    assert row["reason"].startswith("compiling gave RuntimeError: C++ compile error")
+    assert "much more" not in row["reason"]
+    assert rows["additive/attncli"]["status"] == "timed", "the copy that is compiled is not the one that others have"
+
+
+def test_an_interrupt_keeps_what_is_finished(monkeypatch: pytest.MonkeyPatch) -> None:
+    groups, right = [0], bench_group.time_all
+
+    def interrupted(*args: Any) -> None:
+        groups[0] += 1
+        if groups[0] == 3:
+            raise KeyboardInterrupt
+        right(*args)
+
+    monkeypatch.setattr(bench, "time_all", interrupted)
+    result = result_of(n=[3, 6], **TWO)
+    assert result.interrupted
+    assert [(row["n"], row["measure"]) for row in result.records] == [(3, "scores")] * 4 + [(3, "output")] * 4
+    assert len(result.times) == 8
+
+
+def test_an_interrupt_before_anything_is_finished(monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(*args: Any) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(bench, "time_all", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        result_of(**TWO)
+
+
+def test_prepared_work_can_be_done_twice() -> None:
+    ready = prepared(measure=["scores"], **TWO)
+    first, second = (bench.run(ready, Silent()) for _ in range(2))
+    assert [row["status"] for row in first.records] == [row["status"] for row in second.records] == ["timed"] * 4
+
+
+def test_expected_rows() -> None:
+    ready = prepared(**TWO)
+    outlook = bench.expected_rows(ready)
+    rows = bench.run(ready, Silent()).records
+    assert list(outlook.records.columns) == COLUMNS
+    assert outlook.records.rows == [{name: row[name] for name in outlook.records.rows[0]} for row in rows]
+
+
+def test_options_that_make_no_scorer() -> None:
+    scorers = [{"scorer": "dot"}, {"scorer": "additive", "num_hiddens": 2**62}]
+    with pytest.raises(InputError) as caught:
+        prepared(scorers=scorers)
+    message = "got options that make additive larger than torch can count; use smaller ones"
+    assert str(caught.value) == f"scorers[1]: {message}"
