@@ -125,7 +125,7 @@ def run_experiment(experiment: Loaded, out: Path | None, overwrite: bool, *, pic
 def _prepare(experiment: Loaded, progress: Progress) -> Any:
     """What the study works on; also whether its result will have what the experiment expects something of."""
     prepared = experiment.study.prepare(experiment.options, progress)
-    if experiment.options.expect and hasattr(experiment.study, "expected_rows"):
+    if experiment.options.expect:
         check_expectations(experiment.options.expect, experiment.study.expected_rows(prepared))
     return prepared
 

@@ -22,8 +22,13 @@ def failure(verdict: Verdict) -> str:
         said = f"{subject([verdict])}: expected {expected}; {verdict.reason}"
     if verdict.claim is None:
         return said
-    source = f" ({printable(verdict.source)})" if verdict.source else ""
-    return f'"{printable(verdict.claim)}"{source} does not hold; {said}'
+    source = f" ({one_line(verdict.source)})" if verdict.source else ""
+    return f'"{one_line(verdict.claim)}"{source} does not hold; {said}'
+
+
+def one_line(text: str) -> str:
+    """A claim or a source, which YAML may have on several lines."""
+    return printable(" ".join(text.split()))
 
 
 def subject(verdicts: Sequence[Verdict]) -> str:

@@ -10,7 +10,7 @@ from attncli.results.verdicts import Verdict
 from attncli.views.numbers import MISSING
 from attncli.views.printable import printable
 from attncli.views.record_tables import Column, stacked
-from attncli.views.verdict_words import expected_words, got_words, subject
+from attncli.views.verdict_words import expected_words, got_words, one_line, subject
 from attncli.views.weight_table import STRONG
 
 Named = tuple[str, Sequence[Verdict]]  # an experiment's name and verdicts
@@ -29,7 +29,7 @@ def verdict_tables(experiments: Sequence[Named], width: int) -> list[RenderableT
     names = [Column("experiment", [printable(name) for name, _, _ in lines])] if len(experiments) > 1 else []
     names.append(Column("claim", [_claim(line, rows) for _, line, rows in lines]))
     if any(line[0].source for _, line, _ in lines):
-        names.append(Column("source", [printable(line[0].source or MISSING) for _, line, _ in lines]))
+        names.append(Column("source", [one_line(line[0].source or MISSING) for _, line, _ in lines]))
     columns = [
         Column("expected", [expected_words(line[0]) for _, line, _ in lines]),
         Column("measured", [_measured(line) for _, line, _ in lines]),
@@ -69,7 +69,7 @@ def _claim(line: Sequence[Verdict], rows: int) -> str:
     first = line[0]
     if first.claim is None:
         return subject(line)
-    return printable(first.claim) + (f": {subject(line)}" if rows > 1 and len(line) < rows else "")
+    return one_line(first.claim) + (f": {subject(line)}" if rows > 1 and len(line) < rows else "")
 
 
 def _measured(line: Sequence[Verdict]) -> str:

@@ -108,6 +108,12 @@ def test_failures_say_claim_expected_and_got() -> None:
     )
 
 
+def test_claims_on_several_lines_become_one() -> None:
+    verdict = one(4.0, above=5, claim="It is\n  more than 5\n", source="Somebody\n2020\n")
+    assert failure(verdict).startswith('"It is more than 5" (Somebody 2020) does not hold; ')
+    assert "It is more than 5 Somebody 2020" in " ".join(shown(("a", [verdict])).split())
+
+
 def test_subjects_name_the_rows() -> None:
     many = verdicts([1.0] * 6, {"where": {"label": "dot", "d": [1, 2, 4, 8, 16]}, "equal": 1})
     assert subject(many) == "variance (label = dot, d = 1 ... 16)"
