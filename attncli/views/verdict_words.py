@@ -6,7 +6,7 @@ from typing import Any
 from attncli.config.expected_values import factor_of
 from attncli.errors import show
 from attncli.results.records import Record
-from attncli.results.verdicts import Limits, Verdict
+from attncli.results.verdicts import Verdict
 from attncli.views.numbers import MISSING, significant
 from attncli.views.printable import printable
 
@@ -78,7 +78,7 @@ def _beyond(verdict: Verdict) -> str:
 
 def _of_row(row: Record, expected: Record, verdict: Verdict) -> str:
     value = expected.get("value")
-    return _described(row) if value is None else significant(value, _digits_beside(verdict, value))
+    return _described(row) if value is None else significant(value, _digits(verdict))
 
 
 def _described(row: Record) -> str:
@@ -94,19 +94,20 @@ def got_words(verdict: Verdict) -> str:
         return "the same" if verdict.holds else "others"
     if isinstance(got, str | bool) or verdict.limits is None:
         return printable(show(got)) if isinstance(got, str | bool) else significant(got, 17 if not verdict.holds else 6)
-    return significant(got, max(_digits(got, verdict.limits), _digits_beside(verdict, verdict.expected.get("value"))))
+    return significant(got, _digits(verdict))
 
 
-def _digits(number: float, limits: Limits) -> int:
-    """How many digits say on which side of the limits the number lies."""
-    return next((d for d in DIGITS if limits.accept(float(f"{number:.{d}g}")) == limits.accept(number)), DIGITS[-1])
-
-
-def _digits_beside(verdict: Verdict, value: float | None) -> int:
-    """How many digits tell what was measured from another row's figure."""
-    if value is None or value == verdict.got:
+def _digits(verdict: Verdict) -> int:
+    """How many digits say on which side of the limits a figure lies, and tell it from another row's."""
+    got, other, limits = verdict.got, verdict.expected.get("value"), verdict.limits
+    if limits is None:
         return DIGITS[0]
-    return next((d for d in DIGITS if f"{value:.{d}g}" != f"{verdict.got:.{d}g}"), DIGITS[-1])
+    for digits in DIGITS:
+        text = f"{got:.{digits}g}"
+        apart = other is None or other == got or text != f"{other:.{digits}g}"
+        if apart and limits.accept(float(text)) == limits.accept(got):
+            return digits
+    return DIGITS[-1]
 
 
 def _short(value: Any) -> str:

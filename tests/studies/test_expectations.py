@@ -191,6 +191,11 @@ def test_every_combination_of_lists_must_be_there() -> None:
     assert verdict.reason == "got 2; no row of those with label = b has this d; known: 1"
 
 
+def test_the_message_names_all_columns_that_were_found() -> None:
+    (verdict,) = verdicts(result(x=[1]), {"where": {"scorer": "dot", "label": "dot", "d": 7}, "equal": 1})
+    assert verdict.reason == "got 7; no row of those with scorer = dot, label = dot has this d; known: 0"
+
+
 def test_without_where_there_must_be_one_row() -> None:
     assert [verdict.holds for verdict in verdicts(result(x=[1]), {"equal": 1})] == [True]
     (verdict,) = verdicts(result(x=[1, 2]), {"equal": 1})

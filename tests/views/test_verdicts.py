@@ -91,6 +91,8 @@ def test_the_last_line_sums_up() -> None:
 def test_two_figures_are_told_apart() -> None:
     verdict = one(1.00001, 1.00002, above={"d": 2})
     assert (got_words(verdict), expected_words(verdict)) == ("1.00001", "above 1.00002")
+    same = one(1.15278, 1.15278, above={"d": 2})
+    assert (got_words(same), expected_words(same)) == ("1.15278", "above 1.15278")
 
 
 def test_failures_say_claim_expected_and_got() -> None:
