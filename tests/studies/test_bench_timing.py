@@ -32,6 +32,12 @@ def test_between_them_the_budget_decides() -> None:
     assert [len(each) for each in rounds_of([clock.work(once)], set(), clock)] == [6]
 
 
+def test_one_slow_call_does_not_cost_rounds() -> None:
+    clock = Clock()
+    first = itertools.chain([BUDGET / 4] * 3, itertools.repeat(1e-3))  # two calls warm up before the one that is timed
+    assert [len(each) for each in rounds_of([clock.work(first)], set(), clock)] == [MOST]
+
+
 def test_a_fast_call_is_made_for_a_block_of_time() -> None:
     clock, calls = Clock(), itertools.count()
 
