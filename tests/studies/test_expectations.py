@@ -3,6 +3,7 @@
 import math
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -306,9 +307,10 @@ def test_rows_of_sweeps_are_foreseen(study: str, d: list[int]) -> None:
 
 
 @pytest.mark.parametrize("study", STUDIES)
-def test_rows_of_heads_are_foreseen(study: str, tmp_path: Any) -> None:
+@pytest.mark.parametrize("leading", [(1,), (1, 2)], ids=["no heads", "heads"])
+def test_rows_of_real_tensors_are_foreseen(study: str, leading: tuple[int, ...], tmp_path: Path) -> None:
     path = tmp_path / "qk.pt"
-    torch.save({"queries": torch.randn(1, 2, 3, 4), "keys": torch.randn(1, 2, 5, 4)}, path)
+    torch.save({"queries": torch.randn(*leading, 3, 4), "keys": torch.randn(*leading, 5, 4)}, path)
     keys = {"source": path, "scorers": [{"scorer": "dot"}, {"scorer": "cosine"}]}
     check_foreseen(STUDIES[study].expected_rows(prepared(study, **keys)), outlook_of(swept(study, **keys)))
 

@@ -160,7 +160,7 @@ def test_rows_that_hold_share_a_line_and_those_that_do_not_have_their_own() -> N
 
 def test_several_experiments_are_named() -> None:
     first, second = verdicts([1.0], {"equal": 1}), verdicts([1.0], {"equal": 2})
-    text = shown(("one", first), ("two", second), ("none", []))
+    text = shown(("one", first), ("two", second))
     lines = [line.split() for line in text.splitlines()]
     assert lines[2][0] == "experiment"
     assert [line[0] for line in lines[4:6]] == ["one", "two"]
