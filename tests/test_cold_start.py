@@ -65,7 +65,7 @@ MAY_IMPORT = {
     "units": set(),
     "inputs": {"errors", "units", "attention", "config"},
     "textbook": set(),
-    "pooling": {"errors", "precision", "attention", "scorers"},
+    "pooling": {"precision", "attention"},
     "studies": {
         "errors",
         "units",
@@ -79,7 +79,7 @@ MAY_IMPORT = {
         "results",
     },
     "results": {"errors", "__init__", "config"},
-    "views": {"errors", "precision", "results", "config"},
+    "views": {"errors", "units", "precision", "results", "config"},
     "commands": {"errors", "__init__", "config", "inputs", "studies", "results", "views", "scorers"},
     "cli": {"errors", "__init__", "commands"},
     "__init__": set(),

@@ -94,6 +94,10 @@ ACCEPTED = [
     "{study: variance, samples: 10}",
     "{study: saturation, keys: 2, rows: 1}",
     "{study: saturation, from: qk.npz, scorer: dot}",
+    "study: bench",
+    "{study: bench, n: 4, m: [2, 3], d: {from: 2, to: 8}, num_hiddens: 5, batch: [1], heads: null}",
+    "{study: bench, backward: true, compile: false, only: [textbook], skip: [additive/textbook]}",
+    "{study: bench, measure: [scores, weights, output], scorer: 'additive:num_hiddens=64', baseline: dot/attncli}",
     *(experiment(more=f"expect: [{{metric: entropy, {bound}}}]") for bound in (
         "between: [0, 1]", "between: [null, 1.5]", "between: [-1, null]", "about: 1, within: 0",
         "about: 1, within: 5 %", "above: 0", "above: {scorer: dot}, by: 2 x", "below: 1, by: 0.5", "below: {d: [1, 2]}",
@@ -106,6 +110,13 @@ ACCEPTED = [
 ]  # fmt: skip
 REFUSED = [
     "[]",
+    "{study: bench, n: 0}",
+    "{study: bench, n: null}",
+    "{study: bench, measure: [weight]}",
+    "{study: bench, backward: 1}",
+    "{study: bench, only: [3]}",
+    "{study: bench, baseline: ''}",
+    "{study: bench, samples: 10}",
     "{}",
     "seed: 1",
     experiment(more="sede: 1"),
