@@ -194,6 +194,8 @@ def test_numbers_stay_whole_at_any_width(width: int) -> None:
 
 
 def test_claims_are_text_and_never_markup_or_control() -> None:
-    text = shown(("a", verdicts([1.0], {"equal": 1, "claim": "[bold]x[/]\x1b[31m", "source": "[y]"})))
+    keys = {"claim": "[bold]x[/]\x1b[31m", "source": "[y]\x07"}
+    assert failure(one(1.0, equal=2, **keys)).startswith(r'"[bold]x[/]\x1b[31m" ([y]\x07) does not hold')
+    text = shown(("a", verdicts([1.0], {"equal": 1, **keys})))
     assert r"[bold]x[/]\x1b[31m" in text
     assert "[y]" in text
