@@ -23,7 +23,9 @@ def _listed(value: Any) -> Any:
 
 
 Text = Annotated[str, StringConstraints(min_length=1)]
-Patterns = Annotated[list[Text], BeforeValidator(_listed)]
+Patterns = Annotated[list[Text], BeforeValidator(_listed, json_schema_input_type=list[Text] | Text)]
+Several = Annotated[list[Measure], Field(min_length=1)]
+Measures = Annotated[Several, BeforeValidator(_listed, json_schema_input_type=Several | Measure)]
 
 
 class Bench(ScorersInShort):
@@ -41,9 +43,7 @@ class Bench(ScorersInShort):
     heads: Annotated[Sizes | None, Field(description="heads; no such axis if left out")] = None
     backward: Annotated[bool, Field(description="gradients of inputs and parameters, too")] = False
     compile: Annotated[bool, Field(description="measure torch.compile, too")] = False
-    measure: Annotated[list[Measure], Field(min_length=1), BeforeValidator(_listed)] = Field(
-        default_factory=lambda: [*MEASURED]
-    )
+    measure: Measures = Field(default_factory=lambda: [*MEASURED])
     only: Annotated[Patterns, Field(description="implementations, labels, or label/implementation")] = Field(
         default_factory=list
     )

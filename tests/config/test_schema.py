@@ -96,6 +96,7 @@ ACCEPTED = [
     "{study: saturation, from: qk.npz, scorer: dot}",
     "study: bench",
     "{study: bench, n: 4, m: [2, 3], d: {from: 2, to: 8}, num_hiddens: 5, batch: [1], heads: null}",
+    "{study: bench, measure: output, only: textbook, skip: a/b}",
     "{study: bench, backward: true, compile: false, only: [textbook], skip: [additive/textbook]}",
     "{study: bench, measure: [scores, weights, output], scorer: 'additive:num_hiddens=64', baseline: dot/attncli}",
     *(experiment(more=f"expect: [{{metric: entropy, {bound}}}]") for bound in (
@@ -113,6 +114,8 @@ REFUSED = [
     "{study: bench, n: 0}",
     "{study: bench, n: null}",
     "{study: bench, measure: [weight]}",
+    "{study: bench, measure: weight}",
+    "{study: bench, measure: []}",
     "{study: bench, backward: 1}",
     "{study: bench, only: [3]}",
     "{study: bench, baseline: ''}",
