@@ -11,7 +11,7 @@ from torch import Tensor
 
 
 def additive_scores(queries: Tensor, keys: Tensor, w_q: Tensor, w_k: Tensor, w_v: Tensor) -> Tensor:
-    """w_v . tanh(W_q q + W_k k) for queries (..., n, q), keys (..., m, k), W_q (h, q), W_k (h, k) and w_v (h,).
+    """Scores w_v . tanh(W_q q + W_k k) for queries (..., n, q), keys (..., m, k), W_q (h, q), W_k (h, k), w_v (h,).
 
     Holds all b n m h hidden units at once, twice: before and after the tanh.
     """
@@ -20,7 +20,7 @@ def additive_scores(queries: Tensor, keys: Tensor, w_q: Tensor, w_k: Tensor, w_v
 
 
 def scaled_dot_scores(queries: Tensor, keys: Tensor) -> Tensor:
-    """q . k / sqrt(d) for queries (..., n, d) and keys (..., m, d)."""
+    """Scores q . k / sqrt(d) for queries (..., n, d) and keys (..., m, d)."""
     return queries @ keys.mT / math.sqrt(queries.shape[-1])  # ... n m
 
 

@@ -24,7 +24,7 @@ def additive_scores(
     workspace: int = WORKSPACE_BYTES,
     fused: bool = False,
 ) -> Tensor:
-    """w_v . tanh(W_q q + W_k k) for queries (..., n, q), keys (..., m, k), W_q (h, q), W_k (h, k) and w_v (h,).
+    """Scores w_v . tanh(W_q q + W_k k) for queries (..., n, q), keys (..., m, k), W_q (h, q), W_k (h, k), w_v (h,).
 
     Scores (..., n, m) in float64 if any argument is, else in float32; leading axes are broadcast. Differentiable once
     with respect to everything.
@@ -32,7 +32,7 @@ def additive_scores(
     leading = (queries[..., 0, 0] + keys[..., 0, 0]).shape  # torch.broadcast_shapes would load sympy
     queries, keys = (t.expand(*(leading or (1,)), *t.shape[-2:]) for t in (queries, keys))
     scores: Tensor = _Scores.apply(queries, keys, w_q, w_k, w_v, Plan(workspace, fused))  # type: ignore[no-untyped-call]
-    return scores if leading else scores[0]
+    return scores if leading else scores.squeeze(0)  # selecting would copy the gradient
 
 
 class _Scores(torch.autograd.Function):
@@ -52,9 +52,10 @@ class _Scores(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
-        queries, keys, w_q, w_k, w_v = ctx.saved_tensors
+        saved = ctx.saved_tensors  # once: a checkpoint around this makes them when they are asked for
+        queries, keys, w_q, w_k, w_v = saved
         some, others, wide_v = _sides(queries, keys, w_q, w_k, w_v)
-        given = zip(ctx.saved_tensors, ctx.needs_input_grad, strict=False)
+        given = zip(saved, ctx.needs_input_grad, strict=False)
         found = [torch.zeros_like(t, dtype=wide_v.dtype) if needed else None for t, needed in given]
         flat = gradient.reshape(-1, *gradient.shape[-2:])  # b n m
         for elements, rows, columns in blocks(queries, keys, wide_v, ctx.plan):
@@ -67,9 +68,7 @@ class _Scores(torch.autograd.Function):
             for whole, place, share in zip(found, places, shares, strict=True):
                 if whole is not None:
                     whole[place] += share
-        return *(
-            None if each is None else each.to(t.dtype) for each, t in zip(found, ctx.saved_tensors, strict=True)
-        ), None
+        return *(None if each is None else each.to(t.dtype) for each, t in zip(found, saved, strict=True)), None
 
 
 def _sides(queries: Tensor, keys: Tensor, w_q: Tensor, w_k: Tensor, w_v: Tensor) -> tuple[Side, Side, Tensor]:

@@ -19,8 +19,13 @@ class Cosine(nn.Module):
         self.scale = float(scale)
 
     def forward(self, queries: Tensor, keys: Tensor) -> Tensor:
+        queries, keys, scale = self.as_dot(queries, keys)
+        return (queries * scale) @ keys.mT  # ... n m
+
+    def as_dot(self, queries: Tensor, keys: Tensor) -> tuple[Tensor, Tensor, float]:
+        """Queries, keys and factor of the dot product that the scores are."""
         queries, keys = at_least_float32(queries, keys)
-        return (unit(queries) * self.scale) @ unit(keys).mT  # ... n m
+        return unit(queries), unit(keys), self.scale
 
 
 def unit(vectors: Tensor) -> Tensor:

@@ -15,5 +15,10 @@ class Dot(nn.Module):
         require_equal_sizes(query_size, key_size)
 
     def forward(self, queries: Tensor, keys: Tensor) -> Tensor:
-        queries, keys = at_least_float32(queries, keys)
+        queries, keys, _ = self.as_dot(queries, keys)
         return queries @ keys.mT  # ... n m
+
+    def as_dot(self, queries: Tensor, keys: Tensor) -> tuple[Tensor, Tensor, float]:
+        """Queries, keys and factor of the dot product that the scores are."""
+        queries, keys = at_least_float32(queries, keys)
+        return queries, keys, 1.0

@@ -7,6 +7,9 @@ from torch import Tensor, nn
 from attncli.precision import at_least_float32
 from attncli.scorers._sizes import require_equal_sizes
 
+WORTHWHILE = 16  # entries from which a matrix product is faster than differences
+LOST = 8  # by what factor the expanded square may enlarge the rounding error
+
 
 class Gaussian(nn.Module):
     """-|q - k|^2 / (2 sigma^2) (Nadaraya 1964, Watson 1964)
@@ -24,6 +27,21 @@ class Gaussian(nn.Module):
 
     def forward(self, queries: Tensor, keys: Tensor) -> Tensor:
         queries, keys = at_least_float32(queries, keys)
-        # Differences, not the expanded square: that loses all digits where keys are close together but far from 0.
-        distances = torch.cdist(queries, keys, compute_mode="donot_use_mm_for_euclid_dist")  # ... n m
-        return -self.scale * distances.square()
+        scores = self._expanded(queries, keys) if queries.shape[-1] >= WORTHWHILE else None
+        if scores is None:
+            distances = torch.cdist(queries, keys, compute_mode="donot_use_mm_for_euclid_dist")  # ... n m
+            scores = -self.scale * distances.square()
+        return scores
+
+    def _expanded(self, queries: Tensor, keys: Tensor) -> Tensor | None:
+        """The scores (..., n, m) from |q - k|^2 = |q|^2 - 2 q . k + |k|^2, unless they lose digits so.
+
+        They do where q and k are much closer together than they are long, both seen from the mean key.
+        """
+        centre = keys.mean(-2, keepdim=True)  # ... 1 d
+        queries, keys = queries - centre, keys - centre
+        of_queries, of_keys = (each.square().sum(-1) * self.scale for each in (queries, keys))  # ... n and ... m
+        scores = (queries * (2 * self.scale)) @ keys.mT  # ... n m
+        scores = scores.sub_(of_queries[..., :, None]).sub_(of_keys[..., None, :])
+        keeps_digits = scores.amax() <= (of_queries.amax() + of_keys.amax()) / -LOST  # no where one is NaN
+        return scores if bool(keeps_digits) else None

@@ -14,5 +14,10 @@ class General(nn.Module):
         self.W = nn.Linear(key_size, query_size, bias=False)
 
     def forward(self, queries: Tensor, keys: Tensor) -> Tensor:
+        queries, keys, _ = self.as_dot(queries, keys)
+        return queries @ keys.mT  # ... n m
+
+    def as_dot(self, queries: Tensor, keys: Tensor) -> tuple[Tensor, Tensor, float]:
+        """Queries, keys and factor of the dot product that the scores are."""
         queries, keys, weight = at_least_float32(queries, keys, self.W.weight)
-        return (queries @ weight) @ keys.mT  # ... n m
+        return queries @ weight, keys, 1.0  # ... n k

@@ -27,5 +27,10 @@ class ScaledDot(nn.Module):
         self.scale = named[scale] if isinstance(scale, str) else float(scale)
 
     def forward(self, queries: Tensor, keys: Tensor) -> Tensor:
+        queries, keys, scale = self.as_dot(queries, keys)
+        return (queries * scale) @ keys.mT  # ... n m
+
+    def as_dot(self, queries: Tensor, keys: Tensor) -> tuple[Tensor, Tensor, float]:
+        """Queries, keys and factor of the dot product that the scores are."""
         queries, keys = at_least_float32(queries, keys)
-        return (queries * self.scale) @ keys.mT  # ... n m
+        return queries, keys, self.scale

@@ -1,0 +1,146 @@
+"""Attention where nobody asks for the weights: the output alone, and never a whole (n, m) matrix."""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+from torch.nn.functional import scaled_dot_product_attention
+from torch.utils.checkpoint import checkpoint
+
+from attncli.attention import EmptyRow, softcap, softmax_over_valid, valid_mask, weighted_sum
+from attncli.precision import at_least_float32
+
+WORKSPACE_BYTES = 16 * 2**20  # beside inputs and output
+MATRICES = 6  # that a softmax with a mask holds at once, each of the size of its scores
+
+Scorer = Callable[[Tensor, Tensor], Tensor]
+
+
+class Dot(NamedTuple):
+    """The arguments of torch's kernel: scores are scale * queries . keys."""
+
+    queries: Tensor
+    keys: Tensor
+    values: Tensor
+    scale: float
+
+
+class Rules(NamedTuple):
+    """What stands between scores and weights.
+
+    `valid` is boolean, broadcastable to (..., n, m); with `diagonal`, query i may attend to keys up to i + diagonal;
+    `cap` bounds the scores. Each is None where there is none.
+    """
+
+    valid: Tensor | None = None
+    diagonal: int | None = None
+    cap: float | None = None
+    empty_row: EmptyRow = "zero"
+
+
+def pool(
+    scorer: Scorer,
+    queries: Tensor,
+    keys: Tensor,
+    values: Tensor,
+    valid_lens: Any = None,
+    *,
+    mask: Any = None,
+    empty_row: EmptyRow = "zero",
+) -> Tensor:
+    """The output (..., n, v) of `attend(scorer(queries, keys), values, ...)`, without its weights.
+
+    Where the scorer is a dot product of something (it has `as_dot`), torch's fused `scaled_dot_product_attention` does
+    the work; else some queries at a time are scored against all keys. Without gradients, memory beside inputs and
+    output is bounded; with them scores are made again in the backward pass, and the inputs' gradients come on top.
+
+    Args:
+        scorer: gives scores (..., n, m), each row from its own query only.
+        queries: (..., n, q).
+        keys: (..., m, k), with the same leading axes.
+        values: (..., m, v), with the same leading axes.
+        valid_lens: as for `attncli.attention.masked_softmax`.
+        mask: as there.
+        empty_row: as there.
+
+    Raises:
+        InputError: lengths or mask that do not fit.
+    """
+    valid = valid_mask((*queries.shape[:-1], keys.shape[-2]), valid_lens, mask, queries.device)
+    return pool_by_rules(scorer, queries, keys, values, Rules(valid, empty_row=empty_row))
+
+
+def pool_by_rules(scorer: Scorer, queries: Tensor, keys: Tensor, values: Tensor, rules: Rules) -> Tensor:
+    """`pool` for a mask that is made already, or one that follows a diagonal and need not be made at all."""
+    queries, keys, values = at_least_float32(queries, keys, values)
+    dot = _as_dot(scorer, queries, keys, values, rules)
+    if dot is not None and rules.valid is None and rules.diagonal in (None, 0):
+        return _fused(dot, is_causal=rules.diagonal == 0)
+    n, m, leading = queries.shape[-2], keys.shape[-2], queries.shape[:-2].numel()
+    step = max(WORKSPACE_BYTES // (MATRICES * m * leading * values.element_size()), 1)
+    output = values.new_empty((*queries.shape[:-1], values.shape[-1]))  # ... n v
+    for start in range(0, n, step):
+        rows = slice(start, min(start + step, n))
+        output[..., rows, :] = _some(scorer, dot, queries, keys, values, rules, rows)
+    return output
+
+
+def _some(
+    scorer: Scorer, dot: Dot | None, queries: Tensor, keys: Tensor, values: Tensor, rules: Rules, rows: slice
+) -> Tensor:
+    """The output of some of the queries."""
+    valid = _valid_keys(rules, rows, keys)
+    if dot is not None and valid is not None and bool(valid.any(-1).all()):
+        return _fused(dot._replace(queries=dot.queries[..., rows, :]), valid)
+    if torch.is_grad_enabled():  # or the graph would keep the weights of all queries
+        pooled: Tensor = checkpoint(
+            _scored, scorer, queries[..., rows, :], keys, values, valid, rules, use_reentrant=False
+        )
+        return pooled
+    return _scored(scorer, queries[..., rows, :], keys, values, valid, rules)
+
+
+def _scored(
+    scorer: Scorer, queries: Tensor, keys: Tensor, values: Tensor, valid: Tensor | None, rules: Rules
+) -> Tensor:
+    (scores,) = at_least_float32(scorer(queries, keys))
+    capped = scores if rules.cap is None else softcap(scores, rules.cap)
+    return weighted_sum(softmax_over_valid(capped, valid, rules.empty_row), values)
+
+
+def _fused(dot: Dot, valid: Tensor | None = None, is_causal: bool = False) -> Tensor:
+    """By torch's kernel, which has its fast form for (batch, heads, n, d) only."""
+    queries, keys, values, scale = dot
+    rank = queries.ndim
+    if rank < 4:
+        queries, keys, values = (each.unsqueeze(-3) for each in (queries, keys, values))  # b 1 n d
+        valid = valid.unsqueeze(-3) if valid is not None and valid.ndim == 3 else valid
+    if rank < 3:
+        queries, keys, values = (each.unsqueeze(0) for each in (queries, keys, values))
+    output = scaled_dot_product_attention(queries, keys, values, valid, is_causal=is_causal, scale=scale)
+    return output.reshape(*output.shape[: rank - 2], *output.shape[-2:])  # as many leading axes as there were
+
+
+def _as_dot(scorer: Scorer, queries: Tensor, keys: Tensor, values: Tensor, rules: Rules) -> Dot | None:
+    """The dot product that the scores are, if torch's kernel gives what is asked for, and without making the scores."""
+    if not hasattr(scorer, "as_dot") or rules.cap is not None or queries.ndim > 4:
+        return None
+    queries, keys, scale = scorer.as_dot(queries, keys)
+    if values.shape[-1] != keys.shape[-1]:
+        return None
+    # In padding NaN and infinity mean nothing, but the kernel multiplies them by 0. The sum shows both.
+    finite = all(bool(each.sum().isfinite()) for each in (queries, keys, values))
+    return Dot(queries, keys, values, scale) if finite else None
+
+
+def _valid_keys(rules: Rules, rows: slice, keys: Tensor) -> Tensor | None:
+    """The keys that some of the queries may attend to, broadcastable to their scores."""
+    valid = rules.valid
+    if valid is not None and valid.shape[-2] > 1:
+        valid = valid[..., rows, :]
+    if rules.diagonal is None:
+        return valid
+    positions = torch.arange(rows.start, rows.stop, device=keys.device)[:, None]  # n 1
+    below = torch.arange(keys.shape[-2], device=keys.device) <= positions + rules.diagonal  # n m
+    return below if valid is None else valid & below
