@@ -119,12 +119,21 @@ def weighted_sum(weights: Tensor, values: Tensor) -> Tensor:
 
 
 def _within_lengths(valid_lens: Any, shape: tuple[int, ...], device: torch.device | None) -> Tensor:
-    lengths = checked_lengths(valid_lens, shape).to(device)
+    return below_limits(key_limits(shape, valid_lens, device), shape[-1])
+
+
+def key_limits(shape: Sequence[int], valid_lens: Any, device: torch.device | None = None) -> Tensor:
+    """Valid lengths for scores of `shape` (..., n, m) as (..., n or 1, 1): query i may attend to keys below that."""
+    lengths = checked_lengths(valid_lens, tuple(shape)).to(device)
     extra = max(len(shape) - 3, 0)  # axes between the batch and the queries, such as heads
     per_query = lengths.ndim == 2
-    lengths = lengths.reshape(lengths.shape[0], *[1] * extra, lengths.shape[1] if per_query else 1, 1)  # b 1 n|1 1
-    valid = torch.arange(shape[-1], device=device) < lengths  # b ... n|1 m
-    return valid[0] if len(shape) == 2 else valid
+    limits = lengths.reshape(lengths.shape[0], *[1] * extra, lengths.shape[1] if per_query else 1, 1)  # b 1 n|1 1
+    return limits[0] if len(shape) == 2 else limits
+
+
+def below_limits(limits: Tensor, m: int) -> Tensor:
+    """The mask (..., n or 1, m) for limits (..., n or 1, 1) of `key_limits`."""
+    return torch.arange(m, device=limits.device) < limits
 
 
 def checked_lengths(valid_lens: Any, shape: tuple[int, ...]) -> Tensor:

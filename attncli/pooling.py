@@ -8,7 +8,15 @@ from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 from torch.utils.checkpoint import checkpoint
 
-from attncli.attention import EmptyRow, softcap, softmax_over_valid, valid_mask, weighted_sum
+from attncli.attention import (
+    EmptyRow,
+    below_limits,
+    key_limits,
+    softcap,
+    softmax_over_valid,
+    valid_mask,
+    weighted_sum,
+)
 from attncli.precision import at_least_float32
 
 WORKSPACE_BYTES = 16 * 2**20  # beside inputs and output
@@ -29,12 +37,12 @@ class Dot(NamedTuple):
 class Rules(NamedTuple):
     """What stands between scores and weights.
 
-    `valid` is boolean, broadcastable to (..., n, m); with `diagonal`, query i may attend to keys up to i + diagonal;
-    `cap` bounds the scores. Each is None where there is none.
+    `valid` is boolean, broadcastable to (..., n, m); in its place `limits` (..., n or 1, 1) say that query i may attend
+    to keys below limits[..., i, 0], which takes less memory; `cap` bounds the scores. None where there is none.
     """
 
     valid: Tensor | None = None
-    diagonal: int | None = None
+    limits: Tensor | None = None
     cap: float | None = None
     empty_row: EmptyRow = "zero"
 
@@ -67,16 +75,20 @@ def pool(
     Raises:
         InputError: lengths or mask that do not fit.
     """
-    valid = valid_mask((*queries.shape[:-1], keys.shape[-2]), valid_lens, mask, queries.device)
-    return pool_by_rules(scorer, queries, keys, values, Rules(valid, empty_row=empty_row))
+    shape = (*queries.shape[:-1], keys.shape[-2])
+    if mask is None and valid_lens is not None:
+        rules = Rules(limits=key_limits(shape, valid_lens, queries.device), empty_row=empty_row)
+    else:
+        rules = Rules(valid_mask(shape, valid_lens, mask, queries.device), empty_row=empty_row)
+    return pool_by_rules(scorer, queries, keys, values, rules)
 
 
 def pool_by_rules(scorer: Scorer, queries: Tensor, keys: Tensor, values: Tensor, rules: Rules) -> Tensor:
-    """`pool` for a mask that is made already, or one that follows a diagonal and need not be made at all."""
+    """`pool` for a mask that is made already, or for limits, of which it need not be made."""
     queries, keys, values = at_least_float32(queries, keys, values)
     dot = _as_dot(scorer, queries, keys, values, rules)
-    if dot is not None and rules.valid is None and rules.diagonal in (None, 0):
-        return _fused(dot, is_causal=rules.diagonal == 0)
+    if dot is not None and rules.valid is None and (rules.limits is None or _is_causal(rules.limits, keys)):
+        return _fused(dot, is_causal=rules.limits is not None)
     n, m, leading = queries.shape[-2], keys.shape[-2], queries.shape[:-2].numel()
     step = max(WORKSPACE_BYTES // (MATRICES * m * leading * values.element_size()), 1)
     output = values.new_empty((*queries.shape[:-1], values.shape[-1]))  # ... n v
@@ -136,11 +148,14 @@ def _as_dot(scorer: Scorer, queries: Tensor, keys: Tensor, values: Tensor, rules
 
 def _valid_keys(rules: Rules, rows: slice, keys: Tensor) -> Tensor | None:
     """The keys that some of the queries may attend to, broadcastable to their scores."""
-    valid = rules.valid
-    if valid is not None and valid.shape[-2] > 1:
-        valid = valid[..., rows, :]
-    if rules.diagonal is None:
-        return valid
-    positions = torch.arange(rows.start, rows.stop, device=keys.device)[:, None]  # n 1
-    below = torch.arange(keys.shape[-2], device=keys.device) <= positions + rules.diagonal  # n m
-    return below if valid is None else valid & below
+    given = rules.valid if rules.limits is None else rules.limits
+    if given is not None and given.shape[-2] > 1:
+        given = given[..., rows, :]
+    return given if given is None or rules.limits is None else below_limits(given, keys.shape[-2])
+
+
+def _is_causal(limits: Tensor, keys: Tensor) -> bool:
+    """Whether the limits are those of a causal mask that begins at the top left, which the kernel knows by itself."""
+    n = limits.shape[-2]
+    diagonal = torch.arange(1, n + 1, device=limits.device).clamp(max=keys.shape[-2])
+    return n > 1 and bool((limits[..., 0] == diagonal).all())

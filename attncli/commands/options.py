@@ -25,6 +25,7 @@ Overwrite = Annotated[bool, typer.Option("--overwrite", help="Let --out replace 
 Seed = Annotated[str | None, typer.Option("--seed", metavar="N", help="Change the seed.")]
 Device = Annotated[str | None, typer.Option("--device", help="auto, cpu, cuda, cuda:N or mps.")]
 DType = Annotated[str | None, typer.Option("--dtype", help="float16, bfloat16, float32 or float64.")]
+Compiled = Annotated[bool, typer.Option("--compile", help="Let torch.compile fuse what it can.")]
 NoPlots = Annotated[bool, typer.Option("--no-plots", help="Draw no pictures.")]
 Json = Annotated[bool, typer.Option("--json", help="Print results.json and nothing else.")]
 Quiet = Annotated[bool, typer.Option("--quiet", help="Print nothing but warnings and errors.")]

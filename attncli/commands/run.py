@@ -1,6 +1,7 @@
 """`attncli run`: experiments of any study, from YAML files to tables, pictures and run folders."""
 
 from attncli.commands.options import (
+    Compiled,
     Configs,
     Device,
     DType,
@@ -25,6 +26,7 @@ def run(
     seed: Seed = None,
     device: Device = None,
     dtype: DType = None,
+    compiled: Compiled = False,
     no_plots: NoPlots = False,
     json: Json = False,
     quiet: Quiet = False,
@@ -38,7 +40,8 @@ def run(
         if not no_plots:
             import attncli.views.heatmaps  # noqa: F401 - matplotlib, which the pictures need anyway
 
-    overrides = overrides_of(sets, seed=seed, device=device, dtype=dtype)
+    compile_ = "true" if compiled else None
+    overrides = overrides_of(sets, seed=seed, device=device, dtype=dtype, compile=compile_)
     check_out_for(configs, out, overwrite)
     experiments = load_experiments(configs, overrides)
     check_places(experiments, out)

@@ -80,6 +80,9 @@ def _from_config(path: Path, stage: str, overrides: Sequence[Override], quiet: b
     if options.study != "attention":
         message = f'got "{options.study}"; only the study attention has weights to draw'
         raise experiment.document.located(InputError.of(message, ["study"]))
+    if not options.weights:
+        message = "got false; heatmaps are drawn from weights and scores; leave it out"
+        raise experiment.document.located(InputError.of(message, ["weights"]))
     try:
         with Shown(options.name, quiet).running() as progress:
             result = experiment.study.run(experiment.study.prepare(options, progress), progress)

@@ -8,12 +8,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from attncli.attention import valid_mask
+from attncli.attention import below_limits, key_limits, valid_mask
 from attncli.config.tensors import CorrelatedFill, Data, FileTensor, Mask, NormalFill, TokenNames
 from attncli.errors import Collector, InputError
 from attncli.inputs.files import read_tensor
 from attncli.inputs.fills import fill
-from attncli.inputs.masks import build_lengths, build_mask
+from attncli.inputs.masks import build_lengths, build_mask, causal_limits
 from attncli.inputs.seeding import generator
 from attncli.inputs.shapes import Shapes, common_leading
 
@@ -25,8 +25,9 @@ Sources = Mapping[str, Any]
 class Inputs:
     """Queries (b, ..., n, q), keys (b, ..., m, k) and values (b, ..., m, v), leading axes repeated, on one device.
 
-    `valid` is boolean and broadcastable to (b, ..., n, m), None where nothing is masked; `valid_lens` and `mask_file`
-    are what it was made from, as given.
+    `valid` is boolean and broadcastable to (b, ..., n, m), None where nothing is masked. Where nobody asks for weights
+    `limits` (b, ..., n or 1, 1) may stand in its place: query i may attend to keys below limits[..., i, 0].
+    `valid_lens` and `mask_file` are what they were made from, as given.
     """
 
     queries: Tensor
@@ -35,6 +36,12 @@ class Inputs:
     valid: Tensor | None
     valid_lens: Tensor | None
     mask_file: Tensor | None
+    limits: Tensor | None = None
+
+    @property
+    def mask(self) -> Tensor | None:
+        """The mask, (b, ..., n or 1, m), whichever way it is known."""
+        return self.valid if self.limits is None else below_limits(self.limits, self.keys.shape[-2])
 
     @property
     def scores_shape(self) -> tuple[int, ...]:
@@ -51,8 +58,9 @@ def build_inputs(
     dtype: torch.dtype,
     device: torch.device,
     check_size: Callable[[Shapes], None] = lambda shapes: None,
+    with_mask: bool = True,
 ) -> Inputs:
-    """Read or make the tensors of a config.
+    """Read or make the tensors of a config; without `with_mask` a mask that limits can say is not made.
 
     `check_size` is given the shapes of queries, keys and values, leading axes repeated, before anything is drawn, and
     may refuse them.
@@ -69,14 +77,16 @@ def build_inputs(
     collector.check()
     full = {role: (*leading, *shapes[role][-2:]) for role in ROLES}
     check_size(full)
-    lengths, valid, mask_file = _build_valid(data, mask, (*full["queries"][:-1], full["keys"][-2]), seed, collector)
+    scores_shape = (*full["queries"][:-1], full["keys"][-2])
+    lengths, valid, limits, mask_file = _build_valid(data, mask, scores_shape, seed, collector, with_mask)
     for role in ("queries", "keys"):
         with collector.under("tokens", role):
             _check_tokens(getattr(tokens, role), full[role])
     collector.check()
     drawn = _draw(sources, given, seed, dtype)
     tensors = {role: drawn[role].expand(full[role]).to(device) for role in ROLES}
-    return Inputs(**tensors, valid=None if valid is None else valid.to(device), valid_lens=lengths, mask_file=mask_file)
+    valid, limits = (None if each is None else each.to(device) for each in (valid, limits))
+    return Inputs(**tensors, valid=valid, valid_lens=lengths, mask_file=mask_file, limits=limits)
 
 
 def _read_all(data: Data, collector: Collector) -> dict[str, Tensor]:
@@ -157,15 +167,31 @@ def _correlated_shape(role: str, source: CorrelatedFill, other: tuple[int, ...])
 
 
 def _build_valid(
-    data: Data, mask: Mask, shape: tuple[int, ...], seed: int, collector: Collector
-) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
-    """The valid lengths, the joined mask, and the mask as it stands in its file."""
-    lengths = joined = in_file = None
+    data: Data, mask: Mask, shape: tuple[int, ...], seed: int, collector: Collector, with_mask: bool
+) -> tuple[Tensor | None, Tensor | None, Tensor | None, Tensor | None]:
+    """The valid lengths, the joined mask or its limits, and the mask as it stands in its file."""
+    lengths = joined = causal = in_file = None
     with collector.under("data"):
         lengths = build_lengths(data.valid_lens, shape, seed)
+    only_limits = not with_mask and mask.file is None
     with collector.under("mask"):
-        joined, in_file = build_mask(mask, shape)
-    return lengths, valid_mask(shape, lengths, joined), in_file
+        if only_limits:
+            causal = causal_limits(mask, shape)
+        else:
+            joined, in_file = build_mask(mask, shape)
+    if only_limits:
+        return lengths, None, _joined(None if lengths is None else key_limits(shape, lengths), causal), None
+    return lengths, valid_mask(shape, lengths, joined), None, in_file
+
+
+def _joined(limits: Tensor | None, causal: Tensor | None) -> Tensor | None:
+    return (
+        torch.minimum(limits, causal)
+        if limits is not None and causal is not None
+        else limits
+        if causal is None
+        else causal
+    )
 
 
 def _check_tokens(names: Sequence[Any] | None, shape: tuple[int, ...]) -> None:

@@ -5,7 +5,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from attncli.attention import checked_lengths, valid_mask
+from attncli.attention import below_limits, checked_lengths, valid_mask
 from attncli.config.tensors import FileTensor, LengthSource, Mask, RandomLens
 from attncli.errors import InputError
 from attncli.inputs.files import read_tensor
@@ -42,7 +42,8 @@ def _flat(lengths: Tensor, shape: tuple[int, ...]) -> Tensor:
 
 def build_mask(mask: Mask, shape: tuple[int, ...]) -> tuple[Tensor | None, Tensor | None]:
     """The mask of the config for scores of `shape` and the one read from a file; error paths begin below `mask`."""
-    causal = _causal(mask, shape)
+    limits = causal_limits(mask, shape)
+    causal = None if limits is None else below_limits(limits, shape[-1])  # n m
     if mask.file is None:
         return causal, None
     given = read_tensor(Path(mask.file), mask.tensor)
@@ -55,7 +56,8 @@ def build_mask(mask: Mask, shape: tuple[int, ...]) -> tuple[Tensor | None, Tenso
     return (given if causal is None else given & causal), given
 
 
-def _causal(mask: Mask, shape: tuple[int, ...]) -> Tensor | None:
+def causal_limits(mask: Mask, shape: tuple[int, ...]) -> Tensor | None:
+    """How many keys each query may attend to by a causal mask, (n, 1); error paths begin below `mask`."""
     n, m = shape[-2:]
     if mask.causal is False:
         return None
@@ -63,4 +65,4 @@ def _causal(mask: Mask, shape: tuple[int, ...]) -> Tensor | None:
         expected = "expected top_left or bottom_right, which differ where the numbers are not equal"
         raise InputError.of(f"got true for {n} queries and {m} keys; {expected}", ["causal"])
     diagonal = m - n if mask.causal == "bottom_right" else 0
-    return torch.ones(n, m, dtype=torch.bool).tril(diagonal)  # n m
+    return (torch.arange(1, n + 1) + diagonal).clamp(0, m)[:, None]  # n 1

@@ -37,7 +37,7 @@ class ScorerRun:
 
     `stages` holds, in the order of the work, `scores`, `capped` (with softcap), `weights` (before dropout), `dropped`
     (the weights after dropout, where it is active) and `output`; each (b, n, m) or (b, heads, n, m), `output` with v in
-    place of m.
+    place of m. Where nobody asks for weights, `output` is the only one.
     """
 
     label: str
@@ -55,7 +55,7 @@ class AttentionResult:
     """Several scorers on one set of inputs.
 
     `inputs` has `queries`, `keys`, `values` and `valid`, leading axes repeated, and `valid_lens` and `mask` where they
-    came from files.
+    came from files; without weights, `valid` only where it is small.
     """
 
     inputs: "Mapping[str, Tensor]"
@@ -73,7 +73,7 @@ class AttentionResult:
         """The runs that have this stage."""
         tensors = {run.label: run.stages[stage] for run in self.runs if stage in run.stages}
         with_dropout = [run.label for run in self.runs if "dropped" in run.stages]
-        return Matrices(stage, tensors, self.inputs["valid"], self.tokens, with_dropout)
+        return Matrices(stage, tensors, self.inputs.get("valid"), self.tokens, with_dropout)
 
 
 @dataclass(frozen=True)

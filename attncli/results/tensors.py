@@ -86,6 +86,9 @@ def load_matrices(folder: Path, stage: str) -> Matrices:
         raise InputError.of(f'got "{path}", which is not what a run has written: {reason}', where="SOURCE") from error
     if not tensors:
         there = sorted({name.rpartition("/")[2] for name in names if "/" in name} & set(STAGES))
+        if not there:
+            message = f'got "{folder}", a run without weights and scores; run its config.yaml with --set weights=true'
+            raise InputError.of(message, where="SOURCE")
         raise InputError.of(f'got "{stage}"; {folder} has no such stage; {did_you_mean(stage, there)}', where="--stage")
     with_dropout = [label for label in labels if f"{label}/dropped" in names]
     return Matrices(stage, tensors, valid, tokens, with_dropout)

@@ -27,7 +27,8 @@ def save_weights_csv(path: Path, result: AttentionResult) -> None:
 
 def fits_csv(result: AttentionResult) -> bool:
     """Whether weights.csv is written for this result."""
-    return sum(run.stages["weights"].numel() for run in result.runs) <= MOST_ROWS
+    weights = [run.stages["weights"] for run in result.runs if "weights" in run.stages]
+    return bool(weights) and sum(each.numel() for each in weights) <= MOST_ROWS
 
 
 def _rows(run: ScorerRun, result: AttentionResult) -> Iterator[list[object]]:

@@ -1,15 +1,17 @@
 """The main study: several scorers on the same queries, keys, values and mask, and what differs."""
 
 import itertools
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
 import torch
-from pydantic import Field
+from pydantic import Field, model_validator
 from torch import Tensor, nn
 
 from attncli.config.models import Experiment
+from attncli.config.strict import problem
 from attncli.config.scorer_entries import EntriesOf, ScorerEntry, clashing_labels
 from attncli.config.tensors import Data, FileTensor, Mask, TokenNames
 from attncli.errors import Collector, InputError, Problem, below
@@ -22,13 +24,15 @@ from attncli.scorers._custom import load_class
 from attncli.studies.attention_rows import attention_rows
 from attncli.studies.building import build_scorer, outline
 from attncli.studies.comparisons import compare
+from attncli.studies.compiling import compile_scorer, worth_compiling
 from attncli.studies.memory import PROGRAM, estimate_attention, require_memory
 from attncli.studies.outlook import Outlook
 from attncli.studies.progress import Progress
-from attncli.studies.scorer_run import empty_rows, full_valid, run_scorer, warn_of_numbers
+from attncli.studies.scorer_run import empty_rows, full_valid, run_for_output, run_scorer, warn_of_numbers
 
 WORTH_SAYING = 256 * 2**20  # bytes of tensors from which the estimate is told
 CURE = "use fewer queries, keys or batch elements, or fewer scorers"
+MOST_CELLS = 2**24  # of the mask that is saved beside outputs alone
 
 
 class AttentionOptions(Experiment):
@@ -40,11 +44,21 @@ class AttentionOptions(Experiment):
     scorers: Annotated[list[Annotated[ScorerEntry, EntriesOf(SCORERS, load_class)]], Field(min_length=1)]
     tokens: TokenNames = TokenNames()
     train: bool = False
+    weights: Annotated[bool, Field(description="false: outputs only, in bounded memory, whatever n and m")] = True
+    compile: Annotated[bool, Field(description="let torch.compile fuse what it can")] = False
 
     @classmethod
     def across(cls, data: Mapping[str, Any]) -> list[Problem]:
         """Labels that clash."""
         return clashing_labels(data.get("scorers"))
+
+    @model_validator(mode="after")
+    def _dropout_needs_weights(self) -> "AttentionOptions":
+        active = [entry.label for entry in self.scorers if self.train and entry.dropout > 0]
+        if active and not self.weights:
+            message = f"got false, but {active[0]} drops weights with `train: true`; leave out one of the three"
+            raise problem(message, under=["weights"])
+        return self
 
 
 OPTIONS = AttentionOptions  # what `load_study` gives, beside SCORERS, prepare, expected_rows and run
@@ -82,6 +96,7 @@ def prepare(options: AttentionOptions, progress: Progress) -> Prepared:
             dtype=dtype,
             device=device,
             check_size=lambda shapes: _check_size(options, shapes, device, progress),
+            with_mask=options.weights,
         )
     collector.check()
     _refuse_empty_rows(options, inputs)
@@ -103,11 +118,14 @@ def run(prepared: Prepared, progress: Progress) -> AttentionResult:
     """
     options, inputs = prepared.options, prepared.inputs
     empty = empty_rows(inputs)
+    if options.compile:
+        _compile(prepared.scorers, progress)
+    run_one = run_scorer if options.weights else run_for_output
     runs = []
     for index, (entry, scorer) in enumerate(zip(options.scorers, prepared.scorers, strict=True)):
         progress.step(index, len(options.scorers), entry.label)
         with below("scorers", index):
-            runs.append(run_scorer(entry, scorer, inputs, options.mask.empty_row, options.train, options.seed))
+            runs.append(run_one(entry, scorer, inputs, options.mask.empty_row, options.train, options.seed))
         warn_of_numbers(runs[-1], empty, progress)
     progress.step(len(runs), len(runs), "comparisons")
     comparisons = [_compare(a, b, empty) for a, b in itertools.combinations(runs, 2)]
@@ -117,7 +135,9 @@ def run(prepared: Prepared, progress: Progress) -> AttentionResult:
 
 def _kept(options: AttentionOptions, inputs: Inputs) -> dict[str, Tensor]:
     """The inputs that are saved: those of every run, and lengths and mask that came from a file."""
-    kept = {"queries": inputs.queries, "keys": inputs.keys, "values": inputs.values, "valid": full_valid(inputs)}
+    kept = {"queries": inputs.queries, "keys": inputs.keys, "values": inputs.values}
+    if options.weights or math.prod(inputs.scores_shape) <= MOST_CELLS:
+        kept["valid"] = full_valid(inputs)
     if isinstance(options.data.valid_lens, FileTensor) and inputs.valid_lens is not None:
         kept["valid_lens"] = inputs.valid_lens
     if inputs.mask_file is not None:
@@ -128,7 +148,10 @@ def _kept(options: AttentionOptions, inputs: Inputs) -> dict[str, Tensor]:
 def _check_size(options: AttentionOptions, shapes: Shapes, device: torch.device, progress: Progress) -> None:
     """Refuse what the scorers cannot take or the memory cannot hold, before anything is drawn."""
     dtype = getattr(torch, options.dtype)
-    stages = [2 + (entry.softcap is not None) + (options.train and entry.dropout > 0) for entry in options.scorers]
+    stages = [
+        2 + (entry.softcap is not None) + (options.train and entry.dropout > 0) if options.weights else 0
+        for entry in options.scorers
+    ]
     require_memory(estimate_attention(shapes, dtype, stages, []), device, CURE)  # before sizes that torch cannot count
     scorers = _each(options, lambda entry: outline(entry, shapes["queries"][-1], shapes["keys"][-1]))
     estimate = estimate_attention(shapes, dtype, stages, scorers)
@@ -164,8 +187,15 @@ def _refuse_empty_rows(options: AttentionOptions, inputs: Inputs) -> None:
         raise InputError.of(f"{message}; {cure}", ["mask", "empty_row"])
 
 
+def _compile(scorers: Sequence[nn.Module], progress: Progress) -> None:
+    """Compile what is worth it; where that cannot be, say so once and go on without."""
+    reasons = {compile_scorer(scorer) for scorer in scorers if worth_compiling(scorer)}
+    for reason in sorted(reason for reason in reasons if reason is not None):
+        progress.note(f"warning: not compiled: {reason}; running without, only slower")
+
+
 def _compare(a: ScorerRun, b: ScorerRun, empty: Tensor) -> Record:
-    figures = compare(a.stages["weights"], b.stages["weights"], empty, a.stages["output"], b.stages["output"])
+    figures = compare(a.stages.get("weights"), b.stages.get("weights"), empty, a.stages["output"], b.stages["output"])
     return {"a": a.label, "b": b.label, **figures}
 
 

@@ -19,16 +19,19 @@ def attention_rows(options: Any, inputs: Inputs) -> Outlook:
     entries = options.scorers
     rows = [{"scorer": entry.scorer, "label": entry.label} for entry in entries]
     pairs = [{"a": a.label, "b": b.label} for a, b in combinations(entries, 2)]
-    shapes = {entry.label: _shapes(options.train, inputs, entry) for entry in entries}
+    shapes = {entry.label: _shapes(options, inputs, entry) for entry in entries}
     return Outlook(Table(rows, COLUMNS), Table(pairs, COMPARED), shapes)
 
 
-def _shapes(train: bool, inputs: Inputs, entry: ScorerEntry) -> dict[str, tuple[int, ...]]:
-    """Those of `run_scorer`."""
+def _shapes(options: Any, inputs: Inputs, entry: ScorerEntry) -> dict[str, tuple[int, ...]]:
+    """Those of `run_scorer`, or of `run_for_output`."""
     scores = tuple(inputs.scores_shape)
-    shapes = {"scores": scores, "weights": scores, "output": (*scores[:-1], inputs.values.shape[-1])}
+    output = {"output": (*scores[:-1], inputs.values.shape[-1])}
+    if not options.weights:
+        return output
+    shapes = {"scores": scores, "weights": scores, **output}
     if entry.softcap is not None:
         shapes["capped"] = scores
-    if train and entry.dropout > 0:
+    if options.train and entry.dropout > 0:
         shapes["dropped"] = scores
     return shapes

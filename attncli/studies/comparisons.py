@@ -9,6 +9,7 @@ from torch import Tensor
 from attncli.results.records import TIE, Record
 
 AT_A_TIME = 2**18  # weights that are in float64 at the same time
+OF_WEIGHTS = ("js_divergence", "top1_agreement", "max_abs_difference")
 
 
 def _rows(*matrices: Tensor) -> Iterator[tuple[Tensor, ...]]:
@@ -62,14 +63,17 @@ def score_statistics(scores: Tensor, valid: Tensor) -> Record:
     return {"score_mean": mean, "score_std": math.sqrt(squares / count) if squares >= 0 else math.nan}
 
 
-def compare(a: Tensor, b: Tensor, empty: Tensor, output_a: Tensor, output_b: Tensor) -> Record:
+def compare(a: Tensor | None, b: Tensor | None, empty: Tensor, output_a: Tensor, output_b: Tensor) -> Record:
     """How far two scorers' weights (..., n, m) and outputs (..., n, v) are apart; means over the non-empty rows.
 
     `js_divergence` is the Jensen-Shannon divergence in bits, 0 for equal and 1 for disjoint weights (Lin 1991);
     `top1_agreement` the share of rows in which a key comes first in both, where weights equal up to rounding share the
     first place; `max_abs_difference` the largest over all cells; `output_difference` the relative L2 distance
-    |output_a - output_b| / |output_a|, None where that is x / 0.
+    |output_a - output_b| / |output_a|, None where that is x / 0. Without weights only the last is known.
     """
+    distance = None if bool(empty.all()) else _relative_distance(output_a, output_b, empty)
+    if a is None or b is None:
+        return {**dict.fromkeys(OF_WEIGHTS), "output_difference": distance}
     rows, bits, agreed, largest = 0, 0.0, 0.0, 0.0
     for (p, without), (q, _) in zip(_with_empty(a, empty), _with_empty(b, empty), strict=True):
         p, q = p[~without], q[~without]
@@ -86,7 +90,7 @@ def compare(a: Tensor, b: Tensor, empty: Tensor, output_a: Tensor, output_b: Ten
         "js_divergence": bits / rows if rows else None,
         "top1_agreement": agreed / rows if rows else None,
         "max_abs_difference": largest if rows else None,
-        "output_difference": _relative_distance(output_a, output_b, empty) if rows else None,
+        "output_difference": distance,
     }
 
 

@@ -8,8 +8,10 @@ import psutil
 import torch
 from torch import nn
 
+from attncli import pooling
 from attncli.errors import InputError
 from attncli.precision import computing_dtype
+from attncli.scorers.additive import Additive
 from attncli.units import in_bytes
 
 PROGRAM = 384 * 2**20  # Python, torch and matplotlib with their working space, beside the tensors
@@ -37,7 +39,8 @@ def estimate_attention(
 ) -> Estimate:
     """The peak of the study for queries (..., n, q), keys (..., m, k) and values (..., m, v), leading axes repeated.
 
-    `stages` has, for each scorer, how many (..., n, m) matrices it keeps; `scorers` may be on the meta device.
+    `stages` has, for each scorer, how many (..., n, m) matrices it keeps, none where only outputs are asked for;
+    `scorers` may be on the meta device.
     """
     element = computing_dtype(dtype).itemsize
     (*most, n, q), (*_, m, k), v = shapes["queries"], shapes["keys"], shapes["values"][-1]
@@ -45,18 +48,22 @@ def estimate_attention(
     pairs, output = leading * n * m, leading * n * v
     entries = {name: math.prod(shape) for name, shape in shapes.items()}
     parameters = [parameter for scorer in scorers for parameter in scorer.parameters()]
-    width = max((projected(parameter, q, k) for parameter in parameters), default=0)
+    bounds = [scorer.workspace_bytes for scorer in scorers if isinstance(scorer, Additive)]
+    others = [scorer for scorer in scorers if not isinstance(scorer, Additive)]
+    width = max((projected(parameter, q, k) for scorer in others for parameter in scorer.parameters()), default=0)
     converted = 0 if dtype == torch.float32 else 4  # parameters are drawn in float32
     # Never at the same time: drawing in float64; scoring and pooling, on copies in the computing dtype.
     drawing = 16 * max(entries.values())
     scoring = element * 3 * max(entries["queries"] + entries["keys"], entries["values"])
-    softmax = pairs * (2 * element + 3)  # the scores masked, and the weights before masked ones are set to 0; masks
+    # The scores masked, and the weights before masked ones are set to 0; masks.
+    softmax = pairs * (2 * element + 3) if any(stages) else pooling.WORKSPACE_BYTES
+    mask = pairs if any(stages) else 0
     return Estimate(
         {
-            "inputs": sum(entries.values()) * dtype.itemsize + pairs,
+            "inputs": sum(entries.values()) * dtype.itemsize + mask,
             "scores and weights": (sum(stages) * pairs + len(stages) * output) * element,
             "parameters": sum(parameter.numel() for parameter in parameters) * (dtype.itemsize + converted),
-            "projections": 2 * width * leading * (n + m) * element,
+            "projections": 2 * width * leading * (n + m) * element + max(bounds, default=0),
             "working space": max(drawing, scoring + softmax),
             "program": PROGRAM,
         }

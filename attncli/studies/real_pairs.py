@@ -91,7 +91,7 @@ def _from_config(path: Path, progress: Progress) -> RealPairs:
         inputs = study.prepare(options, progress).inputs
     except InputError as error:
         raise document.located(error) from error
-    return _pairs(inputs.queries, inputs.keys, inputs.valid)
+    return _pairs(inputs.queries, inputs.keys, inputs.mask)
 
 
 def _read(path: Path) -> Document:

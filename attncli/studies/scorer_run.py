@@ -4,6 +4,7 @@ import inspect
 import math
 import time
 from collections.abc import Mapping
+from functools import partial
 
 import torch
 from torch import Tensor, nn
@@ -13,8 +14,10 @@ from attncli.config.scorer_entries import ScorerEntry
 from attncli.errors import InputError
 from attncli.inputs.build import Inputs
 from attncli.inputs.seeding import generator, seeded
+from attncli.pooling import Rules, pool_by_rules
 from attncli.precision import at_least_float32
 from attncli.results.records import Record, ScorerRun
+from attncli.scorers import SCORERS
 from attncli.scorers._custom import raised
 from attncli.studies.comparisons import score_statistics, weight_statistics
 from attncli.studies.progress import Progress
@@ -40,9 +43,41 @@ def run_scorer(
     stages["output"] = weighted_sum(stages.get("dropped", stages["weights"]), inputs.values)
     stages = {name: stage.cpu() for name, stage in stages.items()}  # waits for the device, too
     seconds = time.perf_counter() - start
+    return _finished(entry, scorer, inputs, stages, _statistics(stages, inputs), seconds)
+
+
+def run_for_output(
+    entry: ScorerEntry, scorer: nn.Module, inputs: Inputs, empty_row: EmptyRow, train: bool, seed: int
+) -> ScorerRun:
+    """The output alone, without scores and weights, and so without their statistics.
+
+    Raises:
+        InputError: a scorer of the user's own that fails or gives another shape.
+    """
+    start = time.perf_counter()
+    scorer.train(train)
+    checked = scorer if entry.scorer in SCORERS else partial(raw_scores, scorer)
+    rules = Rules(inputs.valid, inputs.limits, entry.softcap, empty_row)
+    with seeded(seed, f"forward.{entry.label}", inputs.queries.device):
+        output = pool_by_rules(checked, inputs.queries, inputs.keys, inputs.values, rules).detach()
+    stages = {"output": output.cpu()}
+    seconds = time.perf_counter() - start
+    unknown = dict.fromkeys(("score_mean", "score_std", "entropy", "effective_keys", "max_weight"))
+    empty = {"empty_rows": int(empty_rows(inputs).sum())}
+    return _finished(entry, scorer, inputs, stages, unknown | empty, seconds)
+
+
+def _finished(
+    entry: ScorerEntry,
+    scorer: nn.Module,
+    inputs: Inputs,
+    stages: Mapping[str, Tensor],
+    statistics: Record,
+    seconds: float,
+) -> ScorerRun:
     parameters = sum(parameter.numel() for parameter in scorer.parameters())
     figures = {"scorer": entry.scorer, "label": entry.label, "parameters": parameters}
-    record: Record = figures | _statistics(stages, inputs) | {"seconds": seconds}
+    record: Record = figures | statistics | {"seconds": seconds}
     formula, scale = formula_of(type(scorer)), scale_of(scorer)
     kept = inputs.queries.dtype  # the parameters were rounded to it when they were made
     state = {name: t.to("cpu", kept if t.is_floating_point() else t.dtype) for name, t in scorer.state_dict().items()}
@@ -97,12 +132,15 @@ def formula_of(scorer: type) -> str:
 
 def full_valid(inputs: Inputs) -> Tensor:
     """The mask in full, (..., n, m); repeated axes take no memory."""
-    valid = inputs.valid if inputs.valid is not None else torch.ones((), dtype=torch.bool)
+    mask = inputs.mask
+    valid = mask if mask is not None else torch.ones((), dtype=torch.bool)
     return valid.expand(inputs.scores_shape).cpu()
 
 
 def empty_rows(inputs: Inputs) -> Tensor:
     """Which queries (..., n) have no valid key."""
+    if inputs.limits is not None:
+        return (inputs.limits[..., 0] == 0).expand(inputs.scores_shape[:-1]).cpu()
     if inputs.valid is None:
         return torch.zeros((), dtype=torch.bool).expand(inputs.scores_shape[:-1])
     return (~inputs.valid.any(-1)).expand(inputs.scores_shape[:-1]).cpu()

@@ -22,6 +22,8 @@ def pictures(result: AttentionResult, note: Callable[[str], None]) -> Pictures:
 
     What the first does not show as it is goes to `note`; the others only say the same again.
     """
+    if not all("weights" in run.stages for run in result.runs):
+        return {}
     each = {f"heatmap_{run.label}.png": partial(_draw, result, [run.label], _silently) for run in result.runs}
     return {"heatmaps.png": partial(_draw, result, None, note), **each}
 

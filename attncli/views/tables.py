@@ -36,10 +36,14 @@ def attention_tables(
     `full` shows every cell of every matrix; else long tables and long series of tables are shortened, with a line that
     says what is left out and that `--full` and the file `csv` have it.
     """
-    layout = _layout(result, width, full)
-    parts: list[RenderableType] = [Text(LEGEND, style=FAINT)]
-    for run in result.runs:
-        parts += [Text(), *_scorer_tables(run, result, layout, csv)]
+    parts: list[RenderableType] = []
+    if all("weights" in run.stages for run in result.runs):
+        layout = _layout(result, width, full)
+        parts.append(Text(LEGEND, style=FAINT))
+        for run in result.runs:
+            parts += [Text(), *_scorer_tables(run, result, layout, csv)]
+    else:
+        parts += [line for run in result.runs for line in _heading(run)]
     parts += _titled("Summary", summary_tables(result.records, width))
     if result.comparisons:
         parts += _titled("Pairwise comparison", comparison_tables(result.comparisons, width))
