@@ -47,7 +47,7 @@ class _Scores(torch.autograd.Function):
         for elements, rows, columns in blocks(queries, keys, w_v, plan):
             a, b = some.projected(elements, rows), others.projected(elements, columns)
             _put_scores(flat[elements, rows, columns], a, b, w_v / size, plan)
-        return scores.mul_(size)
+        return scores if size == 1 else scores.mul_(size)
 
     @staticmethod
     @once_differentiable
@@ -108,6 +108,6 @@ def _gradients(gradient: Tensor, a: Tensor, b: Tensor, ones: Tensor, plan: Plan)
 
 
 def _power_of_two(w_v: Tensor) -> float:
-    """A number about as large as the largest entry, by which dividing loses nothing."""
+    """A number about as large as the largest entry, by which dividing loses nothing; 1 where that is small."""
     _, exponent = math.frexp(float(w_v.abs().amax()))
-    return 2.0 ** min(max(exponent - 1, -126), 126)
+    return 2.0 ** min(max(exponent - 1, 0), 126)

@@ -1,48 +1,116 @@
 """What additive attention is for here: never to hold the n x m x h hidden units of the textbook form at once."""
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+import shutil
+from dataclasses import dataclass
 
 import pytest
 import torch
-from torch import Tensor
-from torch.overrides import TorchFunctionMode
 
-from attncli.scorers import additive
+from attncli import textbook
+from attncli.scorers.additive import Additive
 from tests.scorers.catalogue import make, normal
+from tests.scorers.peaks import peak_of
 
 
-class Recorder(TorchFunctionMode):
-    """The number of entries of the largest tensor that is made."""
+@dataclass(frozen=True)
+class Sizes:
+    """Of queries (*leading, n, q), keys (*leading, m, q) and h hidden units."""
 
-    def __init__(self) -> None:
-        super().__init__()
-        self.largest = 0
+    n: int
+    m: int
+    h: int
+    q: int
+    leading: tuple[int, ...] = ()
+    dtype: torch.dtype = torch.float32
 
-    def __torch_function__(
-        self, func: Any, types: Any, args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None
-    ) -> Any:
-        result = func(*args, **(kwargs or {}))
-        self.largest = max(self.largest, result.numel() if isinstance(result, Tensor) else 0)
-        return result
-
-
-def largest_tensor(n: int, m: int, h: int, *leading: int) -> int:
-    scorer, queries, keys = make("additive", 4, num_hiddens=h), normal(*leading, n, 4), normal(*leading, m, 4, seed=1)
-    with torch.no_grad(), Recorder() as recorder:
-        scorer(queries, keys)
-    assert recorder.largest >= n * m, "the recorder sees at least the scores"
-    return int(recorder.largest)
+    @property
+    def hidden_bytes(self) -> int:
+        element = 8 if self.dtype == torch.float64 else 4
+        return torch.Size(self.leading).numel() * self.n * self.m * self.h * element
 
 
-@pytest.mark.parametrize(("n", "m"), [(24, 40), (2, 480), (480, 2)])
-def test_holds_a_tile_and_the_scores(n: int, m: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(additive, "TILE_BYTES", 1000 * 4)
-    h = 8
-    inputs, scores = 2 * 3 * max(n, m) * h, 2 * 3 * n * m
-    assert largest_tensor(n, m, h, 2, 3) <= max(1000, inputs, scores) < 2 * 3 * n * m * h
+def beside_results(sizes: Sizes, *, fused: bool = False) -> tuple[int, int]:
+    """Peak bytes beside the scores, and beside the gradients with respect to everything."""
+    scorer = make("additive", sizes.q, num_hiddens=sizes.h).to(sizes.dtype)
+    queries = normal(*sizes.leading, sizes.n, sizes.q, dtype=sizes.dtype).requires_grad_()
+    keys = normal(*sizes.leading, sizes.m, sizes.q, seed=1, dtype=sizes.dtype).requires_grad_()
+    leaves = [queries, keys, *scorer.parameters()]
+    scores = scorer(queries, keys)
+    upstream = torch.ones_like(scores)
+    if fused:
+        scorer.compile()
+        torch.autograd.grad(scorer(queries, keys), leaves, upstream)  # compiling takes memory too, once
+        scores = scorer(queries, keys)
+    forward = peak_of(lambda: scorer(queries, keys)) - scores.nbytes
+    backward = peak_of(lambda: torch.autograd.grad(scores, leaves, upstream, retain_graph=True))
+    return forward, backward - sum(leaf.nbytes for leaf in leaves)
 
 
-def test_the_tile_as_shipped() -> None:
-    n, m, h = 300, 300, 64
-    assert largest_tensor(n, m, h) * 4 <= additive.TILE_BYTES < n * m * h * 4
+@pytest.mark.parametrize("workspace", [2**16, 2**18, 2**20])
+@pytest.mark.parametrize(
+    "sizes",
+    [
+        Sizes(160, 160, 16, 8),
+        Sizes(3, 1500, 16, 8),
+        Sizes(1500, 3, 16, 8),
+        Sizes(1, 5000, 8, 2),
+        Sizes(300, 200, 8, 2),
+        Sizes(20, 20, 200, 5),
+        Sizes(20, 20, 5, 200),
+        Sizes(90, 70, 1, 1),
+        Sizes(1, 2, 16, 4, (1000,)),
+        Sizes(4, 3, 32, 32, (300,)),
+        Sizes(40, 50, 16, 8, (2, 3)),
+        Sizes(16, 16, 8, 8, (32,)),
+        Sizes(64, 64, 8, 8, dtype=torch.float64),
+        Sizes(64, 64, 8, 8, (2,), dtype=torch.float16),
+    ],
+    ids=str,
+)
+def test_within_a_small_workspace(sizes: Sizes, workspace: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Additive, "workspace_bytes", workspace)
+    assert max(beside_results(sizes)) <= workspace
+
+
+@pytest.mark.parametrize("sizes", [Sizes(1, 1, 256, 256, (512,)), Sizes(1, 1, 64, 64, (4096,))], ids=str)
+def test_many_small_elements_within_the_workspace_as_shipped(sizes: Sizes) -> None:
+    assert max(beside_results(sizes)) <= Additive.workspace_bytes
+
+
+def test_the_workspace_as_shipped() -> None:
+    sizes = Sizes(600, 600, 128, 128)
+    forward, backward = beside_results(sizes)
+    assert max(forward, backward) <= Additive.workspace_bytes == 16 * 2**20
+    assert sizes.hidden_bytes > 10 * Additive.workspace_bytes
+
+
+def test_at_two_thousand_queries_and_keys() -> None:
+    scorer, inputs = make("additive", 256, num_hiddens=256), normal(2048, 256)
+    with torch.no_grad():
+        peak = peak_of(lambda: scorer(inputs, inputs))
+    assert peak <= 2048 * 2048 * 4 + Additive.workspace_bytes
+
+
+def test_keys_that_are_shared_are_not_repeated(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Additive, "workspace_bytes", 2**16)
+    scorer, queries, keys = make("additive", 8), normal(200, 1, 8), normal(500, 8, seed=1)
+    with torch.no_grad():
+        peak = peak_of(lambda: scorer(queries, keys))
+    assert peak <= 200 * 500 * 4 + 2**16 < 200 * keys.nbytes
+
+
+@pytest.mark.skipif(not any(map(shutil.which, ("g++", "clang++"))), reason="there is no C++ compiler")
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # torch's own, while it compiles
+@pytest.mark.parametrize("workspace", [2**18, 2**20])
+def test_compiled(workspace: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Additive, "workspace_bytes", workspace)
+    sizes = Sizes(150, 130, 32, 8)
+    assert max(beside_results(sizes, fused=True)) <= workspace < sizes.hidden_bytes
+
+
+def test_what_is_counted() -> None:
+    arguments = [normal(*shape) for shape in [(50, 4), (60, 4), (8, 4), (8, 4), (8,)]]
+    hidden, projected, scores = 50 * 60 * 8 * 4, (50 + 60) * 8 * 4, 50 * 60 * 4
+    with torch.no_grad():
+        peak = peak_of(lambda: textbook.additive_scores(*arguments))
+    assert 2 * hidden <= peak <= 2 * hidden + projected + scores + 4096

@@ -110,11 +110,10 @@ def test_additive_is_the_textbook_form() -> None:
     torch.testing.assert_close(scorer(queries, keys), scorer.w_v(hidden).squeeze(-1))  # type: ignore[operator]
 
 
-@pytest.mark.parametrize(
-    "pairs", [1, 5, 20, 1000]
-)  # 7 x 9 query-key pairs, cut along both axes, along one, or not at all
-def test_additive_in_tiles(pairs: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(additive, "TILE_BYTES", pairs * 8 * 4)
+# Bytes for 7 queries, 9 keys and 8 hidden units: one pair after another, some of them, and all of them at once.
+@pytest.mark.parametrize("workspace", [1, 2**10, 2**12, 2**14, 2**24])
+def test_additive_in_tiles(workspace: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(additive.Additive, "workspace_bytes", workspace)
     scorer, queries, keys = make("additive", 5), normal(2, 3, 7, 5), normal(2, 3, 9, 5, seed=1)
     assert_scores(scorer(queries, keys), oracle_scores("additive", {}, scorer, queries, keys))
 

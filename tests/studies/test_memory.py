@@ -101,7 +101,7 @@ def test_the_estimate_holds(case: str, monkeypatch: pytest.MonkeyPatch) -> None:
     estimates: list[Estimate] = []
     monkeypatch.setattr(attention, "require_memory", lambda estimate, *_: estimates.append(estimate))
     monkeypatch.setattr(comparisons, "AT_A_TIME", 2**12)  # what does not grow with the tensors is the program's
-    monkeypatch.setattr(additive, "TILE_BYTES", 2**16)
+    monkeypatch.setattr(additive.Additive, "workspace_bytes", 2**18)
     with LiveMemory() as live:
         result = attention.run(attention.prepare(options_of(**CASES[case]), Silent()), Silent())
     kept = [*result.inputs.values(), *(stage for run in result.runs for stage in run.stages.values())]

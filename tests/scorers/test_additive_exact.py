@@ -1,0 +1,162 @@
+"""Additive scores are as exact as the textbook form, which takes a tanh for every pair and unit."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+
+from attncli.scorers import _additive_pairs, _additive_scores
+from tests.scorers.additive_cases import (
+    PROJECTIONS,
+    WEIGHTS,
+    Case,
+    Draw,
+    exact_scores,
+    half_unit,
+    largest_errors,
+    scorer_for,
+)
+from tests.scorers.catalogue import make, normal
+
+DTYPES = [torch.float32, torch.float64, torch.float16, torch.bfloat16]
+every_dtype = pytest.mark.parametrize("dtype", DTYPES, ids=str)
+both_forms = pytest.mark.parametrize("size", [5, 16], ids=["direct", "quotient"])
+SIZES = [(16, 16), (17, 33), (48, 20), (1, 1), (1, 40), (40, 1), (3, 5)]
+
+# Beyond twice the error of the textbook form, half-units in the last place of sum |w_v|. One, the rounding of the
+# result, is enough where the error of the textbook form is not by chance far smaller than that. It is where all units
+# are saturated or cancel exactly, or where one of them outweighs the others: then the few roundings of the quotient
+# stand alone.
+USUALLY, AT_WORST = 1, 5
+
+
+@st.composite
+def cases(draw: st.DrawFn) -> Case:
+    (n, m), h = draw(st.sampled_from(SIZES)), draw(st.sampled_from([1, 2, 7, 8, 9, 64, 200, 1024]))
+    drawn, dtype = Draw(n, m, h, draw(st.integers(0, 2**32))), draw(st.sampled_from([torch.float32, *DTYPES]))
+    queries, keys = PROJECTIONS[draw(st.sampled_from(sorted(PROJECTIONS)))](drawn)
+    return Case(queries.to(dtype), keys.to(dtype), drawn.weights(draw(st.sampled_from(WEIGHTS))).to(dtype))
+
+
+def drawn_case(kind: str, weights: str, n: int, m: int, h: int, dtype: torch.dtype) -> Case:
+    drawn = Draw(n, m, h, seed=3)
+    queries, keys = PROJECTIONS[kind](drawn)
+    return Case(queries.to(dtype), keys.to(dtype), drawn.weights(weights).to(dtype))
+
+
+@settings(max_examples=150)
+@example(case=drawn_case("wide", "one", 64, 64, 20, torch.float64))  # where a rounding of the projections would show
+@given(case=cases())
+def test_no_less_exact_than_the_textbook_form(case: Case) -> None:
+    mine, usual = largest_errors(case)
+    assert mine <= 2 * usual + AT_WORST * half_unit(case.w_v)
+
+
+@every_dtype
+@pytest.mark.parametrize("magnitude", [1e-4, 1e-2, 1.0, 10.0, 1e2, 1e4])
+@pytest.mark.parametrize("h", [8, 64])
+def test_usually_one_rounding_more_at_most(dtype: torch.dtype, magnitude: float, h: int) -> None:
+    drawn = Draw(32, 32, h, seed=1)
+    queries, keys = (drawn.uniform(32, h, to=magnitude).to(dtype) for _ in range(2))
+    case = Case(queries, keys, drawn.weights("normal").to(dtype))
+    mine, usual = largest_errors(case)
+    assert mine <= 2 * usual + USUALLY * half_unit(case.w_v)
+
+
+@every_dtype
+@both_forms
+@pytest.mark.parametrize("magnitude", [1e-4, 1e-3])
+def test_small_scores_keep_their_digits(dtype: torch.dtype, size: int, magnitude: float) -> None:
+    drawn = Draw(size, size, 16, seed=2)
+    queries, keys = (drawn.uniform(size, 16, to=magnitude).to(dtype) for _ in range(2))
+    case = Case(queries, keys, drawn.weights("signs").to(dtype))
+    mine, _ = largest_errors(case)
+    assert mine <= 8 * half_unit(case.w_v) * 2 * magnitude, "of numbers that small, not of sum |w_v|"
+
+
+@both_forms
+@pytest.mark.parametrize("weight", [1e30, -1e30, 1e-30, 1e-40, 0.0])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+def test_extreme_weights(dtype: torch.dtype, size: int, weight: float) -> None:
+    drawn = Draw(size, size, 9, seed=4)
+    queries, keys = (drawn.uniform(size, 9, to=3.0).to(dtype) for _ in range(2))
+    for w_v in (torch.full((9,), weight), torch.tensor([weight] + [1.0] * 8), torch.tensor([1e30] + [weight] * 8)):
+        case = Case(queries, keys, w_v.to(dtype))
+        mine, usual = largest_errors(case)
+        assert mine <= 2 * usual + AT_WORST * half_unit(case.w_v)
+
+
+@pytest.mark.parametrize("sizes", [(1, 1, 1), (1, 1, 8), (1, 30, 8), (30, 1, 1), (16, 16, 1), (16, 16, 8)], ids=str)
+@pytest.mark.parametrize("huge", [1e30, -1e30, 5e37, 1e-40])
+@pytest.mark.parametrize("where", ["queries", "keys", "both", "one query", "one key"])
+def test_extreme_projections(sizes: tuple[int, int, int], huge: float, where: str) -> None:
+    n, m, h = sizes
+    queries, keys = normal(n, h), normal(m, h, seed=1)
+    if where != "keys":
+        queries[: n if "one" not in where else where == "one query"] *= huge
+    if where != "queries":
+        keys[: m if "one" not in where else where == "one key"] *= huge
+    case = Case(queries, keys, normal(h, seed=2))
+    mine, usual = largest_errors(case)  # compares with numbers, so not where one is NaN
+    assert mine <= 2 * usual + AT_WORST * half_unit(case.w_v)
+
+
+def test_projections_beyond_the_largest_number() -> None:
+    case = Case(normal(16, 8).sign() * 3e38, normal(16, 8, seed=1).sign() * 3e38, normal(8, seed=2))
+    scores = scorer_for(case.w_v)(case.queries * 1.1, case.keys * 1.1)
+    assert np.abs(scores.double().numpy() - exact_scores(case)).max() <= AT_WORST * half_unit(case.w_v)
+
+
+def same_bits(a: Tensor, b: Tensor) -> bool:
+    return a.dtype == b.dtype == torch.float32 and torch.equal(a.view(torch.int32), b.view(torch.int32))
+
+
+@pytest.mark.parametrize("workspace", [2**14, 2**24])
+@pytest.mark.parametrize("stranger", [math.nan, math.inf, -math.inf, 1e30, -3e38])
+@pytest.mark.parametrize("shape", [(5, 7, 3), (16, 16, 8), (33, 40, 16)], ids=str)
+def test_no_key_changes_the_scores_of_another(
+    shape: tuple[int, int, int], stranger: float, workspace: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    n, m, h = shape
+    scorer, queries, keys = make("additive", 6, num_hiddens=h), normal(2, n, 6), normal(2, m, 6, seed=1)
+    monkeypatch.setattr(type(scorer), "workspace_bytes", workspace)
+    before = scorer(queries, keys)
+    for place in [(0, 0, slice(None)), (1, m // 2, slice(None)), (1, m - 1, slice(1))]:
+        changed = keys.clone()
+        changed[place] = stranger
+        others = torch.ones(2, m, dtype=torch.bool)
+        others[place[:2]] = False
+        after = scorer(queries, changed)
+        assert same_bits(after.mT[others], before.mT[others])
+        assert not torch.equal(after, before)
+
+
+@both_forms
+@pytest.mark.parametrize("stranger", [math.nan, math.inf, 1e30])
+def test_no_query_changes_the_scores_of_another_beyond_rounding(size: int, stranger: float) -> None:
+    scorer, queries, keys = make("additive", 6, num_hiddens=8), normal(3, size, 6), normal(3, size, 6, seed=1)
+    changed, others = queries.clone(), torch.ones(3, size, dtype=torch.bool)
+    changed[1, 2], others[1, 2] = stranger, False
+    before, after = scorer(queries, keys), scorer(changed, keys)
+    rounding = 8 * half_unit(scorer.get_parameter("w_v.weight").detach())
+    torch.testing.assert_close(after[others], before[others], rtol=0, atol=rounding)
+    if math.isnan(stranger):
+        assert bool(after[1, 2].isnan().all())
+
+
+def test_the_sizes_of_these_tests_reach_both_forms(monkeypatch: pytest.MonkeyPatch) -> None:
+    used = []
+
+    def watched(queries: Tensor, keys: Tensor) -> tuple[_additive_pairs.Form, Tensor]:
+        form, largest = _additive_pairs.form_for(queries, keys)
+        used.append(form is _additive_pairs.QUOTIENT)
+        return form, largest
+
+    monkeypatch.setattr(_additive_scores, "form_for", watched)
+    for size in (5, 16):
+        make("additive", 6, num_hiddens=8)(normal(3, size, 6), normal(3, size, 6, seed=1))
+    assert used == [False, True]

@@ -1,0 +1,153 @@
+"""Gradients of additive scores, which are worked out block by block and tile by tile."""
+
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from attncli import textbook
+from attncli.scorers._additive_scores import additive_scores
+from attncli.scorers.additive import Additive
+from tests.scorers.catalogue import make, normal
+
+# Bytes of workspace: everything at once; tiles of a few queries; blocks of about 16 queries and keys, each with tiles.
+WORKSPACES = [2**24, 2**17, 2**15]
+SIZES = [(5, 6, 3), (20, 18, 8)]  # n m h for each form
+both_forms = pytest.mark.parametrize("size", SIZES, ids=["direct", "quotient"])
+every_workspace = pytest.mark.parametrize("workspace", WORKSPACES)
+Leading = tuple[int, ...]
+
+
+def leaves(*shapes: tuple[int, ...], dtype: torch.dtype = torch.float64) -> list[Tensor]:
+    return [normal(*shape, seed=seed, dtype=dtype).requires_grad_() for seed, shape in enumerate(shapes)]
+
+
+def arguments(size: tuple[int, int, int], queries: Leading = (), keys: Leading = ()) -> list[Tensor]:
+    """Queries of 3 features, keys of 2, and the three parameters, in float64."""
+    n, m, h = size
+    return leaves((*queries, n, 3), (*keys, m, 2), (h, 3), (h, 2), (h,))
+
+
+def assert_gradients(tensors: list[Tensor], workspace: int = 2**24, upstream: Tensor | None = None) -> None:
+    """Those of the scores and of the textbook form are the same."""
+    wanted_scores = textbook.additive_scores(*tensors)
+    scores = additive_scores(*tensors, workspace=workspace)
+    torch.testing.assert_close(scores, wanted_scores, rtol=1e-11, atol=1e-12)
+    upstream = normal(*scores.shape, seed=9, dtype=scores.dtype) if upstream is None else upstream
+    needed = [tensor for tensor in tensors if tensor.requires_grad]
+    found, wanted = (torch.autograd.grad(each, needed, upstream) for each in (scores, wanted_scores))
+    for gradient, tensor, target in zip(found, needed, wanted, strict=True):
+        assert gradient.dtype == tensor.dtype
+        torch.testing.assert_close(gradient, target, rtol=1e-10, atol=1e-11)
+
+
+@both_forms
+@pytest.mark.parametrize("workspace", [2**24, 2**15])
+def test_against_differences(size: tuple[int, int, int], workspace: int) -> None:
+    tensors = arguments(size)
+    assert torch.autograd.gradcheck(lambda *each: additive_scores(*each, workspace=workspace), tensors)
+
+
+@both_forms
+@every_workspace
+@pytest.mark.parametrize(
+    ("queries", "keys"), [((), ()), ((3,), (3,)), ((2, 1), (1, 3)), ((1,), (4,)), ((), (2, 2)), ((2, 3), (2, 3))]
+)
+def test_against_the_textbook_form(size: tuple[int, int, int], workspace: int, queries: Leading, keys: Leading) -> None:
+    assert_gradients(arguments(size, queries, keys), workspace)
+
+
+@every_workspace
+def test_one_query_and_one_key(workspace: int) -> None:
+    assert_gradients(arguments((1, 1, 1)), workspace)
+    assert_gradients(arguments((70, 1, 9), (2,), (2,)), workspace)
+    assert_gradients(arguments((1, 70, 9), (2,), (2,)), workspace)
+
+
+@both_forms
+@pytest.mark.parametrize("magnitude", [1e-4, 10.0, 1e4])
+def test_small_and_saturated_projections(size: tuple[int, int, int], magnitude: float) -> None:
+    queries, keys, *parameters = arguments(size, (2,), (2,))
+    assert_gradients([(queries * magnitude).detach().requires_grad_(), keys, *parameters])
+
+
+@both_forms
+def test_expanded_inputs(size: tuple[int, int, int]) -> None:
+    queries, keys, *parameters = arguments(size, (1,), (4, 1))
+    assert_gradients([queries.expand(4, *queries.shape[-2:]), keys.expand(4, 4, *keys.shape[-2:]), *parameters])
+
+
+@both_forms
+@every_workspace
+def test_inputs_and_gradients_in_any_layout(size: tuple[int, int, int], workspace: int) -> None:
+    n, m, h = size
+    queries, keys = leaves((3, n, 2), (m, 2, 2))
+    w_q, w_k, w_v = leaves((3, h), (2, 2 * h), (2 * h,))
+    views = [queries.mT.mT.permute(2, 1, 0), keys.transpose(0, 1), w_q.mT, w_k[:, ::2].mT, w_v[::2]]
+    assert_gradients(views, workspace)
+    assert_gradients(views, workspace, upstream=normal(m, n, 2, dtype=torch.float64).permute(2, 1, 0))
+    assert_gradients(views, workspace, upstream=torch.ones((), dtype=torch.float64).expand(2, n, m))
+
+
+@both_forms
+@pytest.mark.parametrize("needed", [[0], [1], [2], [3], [4], [0, 3], [1, 2, 4]])
+def test_only_what_is_asked_for(size: tuple[int, int, int], needed: list[int]) -> None:
+    tensors = [each.detach().requires_grad_(place in needed) for place, each in enumerate(arguments(size, (2,), (2,)))]
+    assert_gradients(tensors)
+    scores = additive_scores(*tensors)
+    torch.autograd.backward(scores.sum())
+    assert [place for place, tensor in enumerate(tensors) if tensor.grad is not None] == needed
+
+
+@both_forms
+def test_nothing_is_kept_where_nothing_is_asked_for(size: tuple[int, int, int]) -> None:
+    assert not additive_scores(*(each.detach() for each in arguments(size))).requires_grad
+
+
+@both_forms
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32])
+def test_gradients_are_stored_as_their_tensors_are(size: tuple[int, int, int], dtype: torch.dtype) -> None:
+    tensors = [each.detach().to(dtype).requires_grad_() for each in arguments(size, (2,), (2,))]
+    wide = [each.detach().double().requires_grad_() for each in tensors]
+    scores = additive_scores(*tensors)
+    assert scores.dtype == torch.float32
+    found = torch.autograd.grad(scores.sum(), tensors)
+    wanted = torch.autograd.grad(textbook.additive_scores(*wide).sum(), wide)
+    for gradient, target in zip(found, wanted, strict=True):
+        assert gradient.dtype == dtype
+        unit = torch.finfo(dtype).eps
+        torch.testing.assert_close(gradient.double(), target, rtol=unit, atol=8 * max(unit / 8, 2e-6))
+
+
+def test_of_mixed_dtypes() -> None:
+    dtypes = [torch.float16, torch.float64, torch.float32, torch.bfloat16, torch.float64]
+    given = zip(arguments((4, 5, 3), (2,), (2,)), dtypes, strict=True)
+    tensors = [each.detach().to(dtype).requires_grad_() for each, dtype in given]
+    gradients = torch.autograd.grad(additive_scores(*tensors).sum(), tensors)
+    assert [each.dtype for each in gradients] == dtypes
+
+
+@both_forms
+def test_through_the_scorer(size: tuple[int, int, int], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Additive, "workspace_bytes", 2**15)
+    n, m, h = size
+    scorer = make("additive", 3, 2, num_hiddens=h).double()
+    queries, keys = leaves((2, n, 3), (2, m, 2))
+    weights = [scorer.get_parameter(name) for name in ("W_q.weight", "W_k.weight", "w_v.weight")]
+    scorer(queries, keys).square().sum().backward()
+    found = [each.grad for each in (queries, keys, *weights)]
+    hidden = torch.tanh((queries @ weights[0].mT)[:, :, None] + (keys @ weights[1].mT)[:, None])  # b n m h
+    usual = nn.functional.linear(hidden, weights[2]).square().sum()
+    for gradient, wanted in zip(found, torch.autograd.grad(usual, (queries, keys, *weights)), strict=True):
+        torch.testing.assert_close(gradient, wanted, rtol=1e-10, atol=1e-11)
+
+
+@pytest.mark.parametrize("use", [torch.sum, torch.linalg.vector_norm])
+def test_a_second_derivative_is_refused(use: Callable[[Tensor], Tensor]) -> None:
+    """Also as a part of something else, where leaving it out would go unnoticed; whatever the scores are used for."""
+    queries, keys = leaves((4, 3), (5, 3))
+    scores = make("additive", 3).double()(queries, keys)
+    (gradient,) = torch.autograd.grad(use(scores), queries, create_graph=True)
+    with pytest.raises(RuntimeError, match="twice"):
+        (scores.sum() + gradient.square().sum()).backward()
