@@ -61,8 +61,9 @@ def blocks(queries: Tensor, keys: Tensor, w_v: Tensor, plan: Plan) -> Iterator[P
     b, n, m, h = queries.shape[:-2].numel(), queries.shape[-2], keys.shape[-2], w_v.shape[0]
     entries = plan.workspace // w_v.element_size() // (1 if plan.fused else 2)  # with no tiles there is room for twice
     widest = max(h, queries.shape[-1], keys.shape[-1])
-    edge = max(min(entries // (16 * widest), math.isqrt(entries // 8)), 1)
-    together = max(edge // max(n, m), 1)
+    projected, scored = entries // (16 * widest), entries // 8  # rows and pairs of a block
+    edge = max(min(projected, math.isqrt(scored)), 1)
+    together = max(min(projected // max(n, m), scored // (n * m)), 1)
     for elements in _slices(b, together):
         for rows in _slices(n, edge):
             for columns in _slices(m, edge):
