@@ -105,10 +105,15 @@ def test_extreme_projections(sizes: tuple[int, int, int], huge: float, where: st
     assert mine <= 2 * usual + AT_WORST * half_unit(case.w_v)
 
 
-def test_projections_beyond_the_largest_number() -> None:
-    case = Case(normal(16, 8).sign() * 3e38, normal(16, 8, seed=1).sign() * 3e38, normal(8, seed=2))
-    scores = scorer_for(case.w_v)(case.queries * 1.1, case.keys * 1.1)
-    assert np.abs(scores.double().numpy() - exact_scores(case)).max() <= AT_WORST * half_unit(case.w_v)
+@pytest.mark.parametrize("n", [1, 16])
+def test_projections_beyond_the_largest_number(n: int) -> None:
+    case = Case(normal(n, 8).sign() * 3e38, normal(16, 8, seed=1) * 1e30, normal(8, seed=2))
+    scorer = scorer_for(case.w_v)
+    scorer.get_parameter("W_q.weight").mul_(10)  # the projections are infinite, of either sign
+    mine = scorer(case.queries, case.keys).double().numpy()
+    assert np.abs(mine - exact_scores(case)).max() <= AT_WORST * half_unit(case.w_v)
+    scorer.get_parameter("W_k.weight").mul_(1e9)  # and on the other side too, where only NaN would be wrong
+    assert scorer(case.queries, case.keys).isfinite().all()
 
 
 def same_bits(a: Tensor, b: Tensor) -> bool:
