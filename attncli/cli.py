@@ -20,6 +20,7 @@ from attncli.commands.run import run
 from attncli.commands.saturation import saturation
 from attncli.commands.schema import schema
 from attncli.commands.scorers import scorers
+from attncli.commands.train import train
 from attncli.commands.variance import variance
 from attncli.errors import InputError
 
@@ -92,6 +93,7 @@ app.command()(heatmap)
 app.command()(variance)
 app.command()(saturation)
 app.command()(bench)
+app.command()(train)
 app.command()(scorers)
 app.command()(check)
 app.command()(init)

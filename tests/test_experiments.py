@@ -19,6 +19,7 @@ NAMES = [
     "d2l_additive",
     "d2l_dot_product",
     "different_lengths",
+    "learning",
     "masked_softmax_1d",
     "masked_softmax_2d",
     "modified_keys",
@@ -33,7 +34,10 @@ NAMES = [
     "vector_sum",
 ]
 SWEEPS = ["saturation", "variance", "variance_correlated", "variance_nonzero_mean"]
-TIMED = {"speed": ["--set", "n=[4, 8]", "--set", "d=4"]}  # smaller than they are, since time is what they take
+TIMED = {  # smaller than they are, since time is what they take
+    "learning": ["--set", "d=[4, 256]", "--set", "steps=60"],
+    "speed": ["--set", "n=[4, 8]", "--set", "d=4"],
+}
 
 
 @pytest.fixture(scope="module")
@@ -216,3 +220,12 @@ def test_speed_compares_with_the_textbook(runs: Path) -> None:
     assert found == additive | dots | {("general", "attncli"), ("cosine", "attncli")}
     own = [row for row in rows if (row["label"], row["implementation"]) == ("scaled_dot", "textbook")]
     assert [row["ratio"] for row in own] == [1.0] * 4
+
+
+def test_learning_is_better_with_the_scale(runs: Path) -> None:
+    folder = runs / "learning" / "latest"
+    assert [path.name for path in folder.glob("*.png")] == ["train.png"]
+    summary = json.loads((folder / "results.json").read_text())["comparisons"]
+    found = {(row["label"], row["d"]): row for row in summary}
+    assert set(found) == {(label, d) for label in ("dot", "scaled_dot", "additive") for d in (4, 256)}
+    assert found["scaled_dot", 256]["accuracy_min"] > 0.98 > 0.9 > found["dot", 256]["accuracy_max"]

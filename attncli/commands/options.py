@@ -82,6 +82,6 @@ def overrides_of_flags(flags: Mapping[str, Flag]) -> "list[Override]":
     return overrides
 
 
-FLAGS = {key: key for key in ("from", "measure", "only", "skip", "baseline")} | {
+FLAGS = {key: key for key in ("from", "measure", "only", "skip", "baseline", "resume")} | {
     "scorers": "scorer"
 }  # the options whose values are names, by their keys in YAML

@@ -51,10 +51,13 @@ SHOWN = ("out", "overwrite", "no_plots", "json", "quiet", "full")  # the options
 KEYS = {"source": "from"}  # a word that Python keeps for itself
 
 
-def run_sweep(study: str, given: Mapping[str, Any]) -> None:
-    """Run a study with the arguments of its command, as `attncli run` would run a YAML file that says the same."""
+def run_sweep(study: str, given: Mapping[str, Any], config: Path | None = None) -> None:
+    """Run a study with the arguments of its command, as `attncli run` would run a YAML file that says the same.
+
+    They are changes to `config`, where there is one.
+    """
     with quick_imports():
-        from attncli.commands.experiments import check_out_for, check_places, load_flags
+        from attncli.commands.experiments import check_out_for, check_places, load_experiment, load_flags
         from attncli.commands.showing import run_and_show
 
         if not given["no_plots"]:
@@ -63,6 +66,6 @@ def run_sweep(study: str, given: Mapping[str, Any]) -> None:
     out, overwrite, no_plots, json, quiet, full = (given[name] for name in SHOWN)
     overrides = overrides_of_flags({KEYS.get(name, name): given[name] for name in given if name not in SHOWN})
     check_out_for([Path(study)], out, overwrite)
-    experiments = [load_flags(study, overrides)]
+    experiments = [load_flags(study, overrides) if config is None else load_experiment(config, overrides)]
     check_places(experiments, out)
     run_and_show(experiments, out, overwrite, pictures=not no_plots, json=json, quiet=quiet, full=full)

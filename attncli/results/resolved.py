@@ -7,7 +7,7 @@ from typing import Any
 import yaml
 
 from attncli.config.yaml_loader import Loader
-from attncli.results.records import AttentionResult, BenchResult, SweepResult
+from attncli.results.records import AttentionResult, BenchResult, SweepResult, TrainResult
 
 TENSORS, PARAMETERS = "tensors.safetensors", "parameters.safetensors"
 
@@ -39,10 +39,12 @@ def dump_yaml(config: Mapping[str, Any]) -> str:
     )
 
 
-def self_contained(config: Mapping[str, Any], result: AttentionResult | SweepResult | BenchResult) -> dict[str, Any]:
+def self_contained(
+    config: Mapping[str, Any], result: AttentionResult | SweepResult | BenchResult | TrainResult
+) -> dict[str, Any]:
     """The config of a run, complete, and with the files it names replaced by those of the run folder."""
     resolved = copy.deepcopy(dict(config))
-    if isinstance(result, SweepResult | BenchResult):
+    if isinstance(result, SweepResult | BenchResult | TrainResult):
         states = result.states
         if "from" in resolved:
             resolved["from"] = TENSORS

@@ -13,15 +13,16 @@ from torch import Tensor
 
 from attncli.errors import InputError
 from attncli.results.bench_files import save_bench
-from attncli.results.records import AttentionResult, BenchResult, Record, SweepResult
+from attncli.results.records import AttentionResult, BenchResult, Record, SweepResult, TrainResult
 from attncli.results.resolved import dump_yaml, self_contained
 from attncli.results.sweep_files import save_sweep
 from attncli.results.tensors import save_parameters, save_tensors
+from attncli.results.train_files import save_train
 from attncli.results.verdicts import Verdict
 from attncli.results.weights_csv import save_weights_csv
 
 Pictures = Mapping[str, Callable[[Path], None]]
-Result = AttentionResult | SweepResult | BenchResult
+Result = AttentionResult | SweepResult | BenchResult | TrainResult
 
 
 def save_run(
@@ -44,6 +45,8 @@ def save_run(
             save_sweep(folder, result)
         elif isinstance(result, BenchResult):
             save_bench(folder, result)
+        elif isinstance(result, TrainResult):
+            save_train(folder, result)
         else:
             _save_attention(folder, result)
         for name, draw in pictures.items():

@@ -16,6 +16,7 @@ STUDIES = {
     "variance": "attncli.studies.variance",
     "saturation": "attncli.studies.saturation",
     "bench": "attncli.studies.bench",
+    "train": "attncli.studies.train",
 }
 
 

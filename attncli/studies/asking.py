@@ -62,7 +62,7 @@ def _table(expectation: Expectation, outlook: Outlook) -> Table:
             message = f'got "{metric}", a stage with many numbers; expected `equal` with nested lists of numbers'
             raise InputError.of(f"{message}, or a column such as entropy", ["metric"])
         return outlook.records
-    if metric in outlook.records.columns:
+    if metric in outlook.records.columns and not _of_summary(expectation, outlook):
         table = outlook.records
     elif metric in outlook.comparisons.columns:
         table = outlook.comparisons
@@ -79,6 +79,12 @@ def _table(expectation: Expectation, outlook: Outlook) -> Table:
     if not table.rows:
         raise InputError.of(f'got "{metric}", which compares two scorers; there is only one', ["metric"])
     return table
+
+
+def _of_summary(expectation: Expectation, outlook: Outlook) -> bool:
+    """Whether it stands in both tables, and is asked of no column that only the records have, such as seed."""
+    records, summary = outlook.records.columns, outlook.comparisons.columns
+    return expectation.metric in summary and not set(expectation.where) & (set(records) - set(summary))
 
 
 def _check_stage(expectation: Expectation, outlook: Outlook, label: str) -> None:

@@ -8,6 +8,7 @@ VIEWS = {
     "variance": "attncli.views.variance",
     "saturation": "attncli.views.saturation",
     "bench": "attncli.views.bench",
+    "train": "attncli.views.train",
 }
 
 

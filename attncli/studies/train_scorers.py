@@ -1,0 +1,107 @@
+"""Scorers with one more axis in front: those of several seeds at once, as parts of one model.
+
+Each gives what the scorers of the catalogue give one by one, up to rounding; its parameters are theirs, stacked. All
+work in formulas whose gradients torch knows by itself.
+"""
+
+from collections.abc import Sequence
+from typing import cast
+
+import torch
+from torch import Tensor, nn
+
+from attncli import textbook
+from attncli.scorers import SCORERS
+from attncli.studies.scorer_run import raw_scores
+
+AS_THEY_ARE = ("dot", "scaled_dot", "cosine", "vector_sum")  # formulas without parameters that take any leading axes
+
+
+class Stacked(nn.Module):
+    """Scores (s, n, m) of queries (s, n, q) and keys (s, m, k), where s counts the seeds."""
+
+    def gradient_norms(self) -> list[Tensor]:
+        """Of every parameter the norm of its gradient, one number a seed (s,)."""
+        return [norms_by_seed(parameter) for parameter in self.parameters()]
+
+
+class Alike(Stacked):
+    """A formula without parameters, the same for all seeds."""
+
+    def __init__(self, scorers: Sequence[nn.Module]) -> None:
+        super().__init__()
+        self.scorer = scorers[0]
+
+    def forward(self, queries: Tensor, keys: Tensor) -> Tensor:
+        return cast(Tensor, self.scorer(queries, keys))  # s n m
+
+
+class StackedAdditive(Stacked):
+    """Additive scores as textbooks write them: few pairs are scored, and torch knows the gradients of a tanh."""
+
+    def __init__(self, scorers: Sequence[nn.Module]) -> None:
+        super().__init__()
+        self.W_q, self.W_k, self.w_v = (_stacked(scorers, f"{name}.weight") for name in ("W_q", "W_k", "w_v"))
+
+    def forward(self, queries: Tensor, keys: Tensor) -> Tensor:
+        w_v = self.w_v.mT.unsqueeze(-3)  # s 1 h 1
+        return textbook.additive_scores(queries, keys, self.W_q, self.W_k, w_v).squeeze(-1)  # s n m
+
+
+class StackedGeneral(Stacked):
+    """A bilinear form for each seed."""
+
+    def __init__(self, scorers: Sequence[nn.Module]) -> None:
+        super().__init__()
+        self.W = _stacked(scorers, "W.weight")
+
+    def forward(self, queries: Tensor, keys: Tensor) -> Tensor:
+        return (queries @ self.W) @ keys.mT  # s n m
+
+
+class OneByOne(Stacked):
+    """Any scorers, each of which sees its own seed alone: the user's own, and those that look at all they are given."""
+
+    def __init__(self, scorers: Sequence[nn.Module]) -> None:
+        super().__init__()
+        self.scorers = nn.ModuleList(scorers)
+
+    def forward(self, queries: Tensor, keys: Tensor) -> Tensor:
+        triples = zip(self.scorers, queries, keys, strict=True)
+        return torch.stack([raw_scores(scorer, *pair) for scorer, *pair in triples])  # s n m
+
+    def gradient_norms(self) -> list[Tensor]:
+        """As of every scorer; parameters may differ in shape."""
+        norms = [_norm(scorer) for scorer in self.scorers if next(scorer.parameters(), None) is not None]
+        return [torch.stack(norms)] if norms else []
+
+
+def stacked(name: str, scorers: Sequence[nn.Module]) -> Stacked:
+    """The scorers of several seeds, made from the same entry, as one; `name` is that of the entry's scorer."""
+    if name not in SCORERS:
+        return OneByOne(scorers)
+    if name in AS_THEY_ARE:
+        return Alike(scorers)
+    return {"additive": StackedAdditive, "general": StackedGeneral}.get(name, OneByOne)(scorers)
+
+
+def norms_by_seed(parameter: nn.Parameter) -> Tensor:
+    """The norm of the gradient of a parameter (s, ...), one number a seed (s,)."""
+    gradient = parameter.grad if parameter.grad is not None else torch.zeros_like(parameter)
+    return length(gradient.flatten(1).mT)
+
+
+def length(vectors: Tensor) -> Tensor:
+    """Of vectors (n,), or of the columns of a matrix (n, s)."""
+    norms: Tensor = torch.linalg.vector_norm(vectors, dim=0)
+    return norms
+
+
+def _norm(scorer: nn.Module) -> Tensor:
+    """Of the gradient of all its parameters."""
+    gradients = [torch.zeros_like(each) if each.grad is None else each.grad for each in scorer.parameters()]
+    return length(torch.cat([gradient.flatten() for gradient in gradients]))
+
+
+def _stacked(scorers: Sequence[nn.Module], name: str) -> nn.Parameter:
+    return nn.Parameter(torch.stack([scorer.get_parameter(name).detach() for scorer in scorers]))

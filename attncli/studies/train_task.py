@@ -1,0 +1,83 @@
+"""Associative recall: which of the keys is the query, and what is its value?
+
+A sequence has m different keys, symbols of a vocabulary, and a value for each, one of some classes. The query is one of
+the keys. Symbols are fixed random vectors; a query and its key are the same symbol, seen through different matrices.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from attncli.inputs.seeding import derived_seed, generator
+
+NUMBERS_AT_A_TIME = 2**20  # random numbers of one seed that are drawn at once
+STEPS_AT_A_TIME = 64
+TESTS = 1000  # sequences that a model is tested with
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Sequences of every seed; all integers: symbols `keys` (s, b, m) and `queries` (s, b), classes of `values`
+    (s, b, m) and `targets` (s, b), the value of the key that is the query.
+    """
+
+    keys: Tensor
+    queries: Tensor
+    values: Tensor
+    targets: Tensor
+
+    def __getitem__(self, index: int) -> "Batch":
+        """One step of batches (steps, s, b, ...)."""
+        return Batch(self.keys[index], self.queries[index], self.values[index], self.targets[index])
+
+
+def seed_of(seed: int, index: int) -> int:
+    """The seed of one of several models: everything it draws depends on this, and on nothing beside it."""
+    return derived_seed(seed, f"train.{index}")
+
+
+def embeddings(options: Any, index: int, dtype: torch.dtype) -> Tensor:
+    """The vectors of all symbols (vocabulary, e), standard normal."""
+    randomness = generator(seed_of(options.seed, index), "embeddings")
+    return torch.randn(options.vocabulary, options.embedding, generator=randomness, dtype=dtype)
+
+
+def tests(options: Any, keys: int, indices: Sequence[int], device: torch.device) -> Batch:
+    """The sequences with so many keys that the seeds with these indices are tested with."""
+    drawn = [_draw(options, keys, (TESTS,), generator(seed_of(options.seed, i), f"tests.{keys}")) for i in indices]
+    return _together(drawn, 0, device)
+
+
+def batches(options: Any, indices: Sequence[int], device: torch.device) -> Iterator[Batch]:
+    """The sequences of every step, without end; the first are the same however many are taken."""
+    sources = [generator(seed_of(options.seed, index), "batches") for index in indices]
+    steps = steps_at_a_time(options)
+    while True:
+        drawn = [_draw(options, options.keys, (steps, options.batch), source) for source in sources]
+        several = _together(drawn, 1, device)
+        yield from (several[step] for step in range(steps))
+
+
+def steps_at_a_time(options: Any) -> int:
+    """How many steps' sequences are drawn at once; it depends on nothing that another machine may have otherwise."""
+    numbers: int = options.batch * options.vocabulary
+    return max(min(NUMBERS_AT_A_TIME // numbers, STEPS_AT_A_TIME), 1)
+
+
+def _draw(options: Any, keys: int, shape: tuple[int, ...], source: torch.Generator) -> Batch:
+    symbols = torch.rand(*shape, options.vocabulary, generator=source).argsort(-1)[..., :keys]  # ... m
+    values = torch.randint(options.classes, (*shape, keys), generator=source)  # ... m
+    place = torch.randint(keys, (*shape, 1), generator=source)
+    return Batch(symbols, symbols.gather(-1, place)[..., 0], values, values.gather(-1, place)[..., 0])
+
+
+def _together(drawn: Sequence[Batch], axis: int, device: torch.device) -> Batch:
+    """The sequences of several seeds, which get an axis of their own."""
+
+    def stacked(name: str) -> Tensor:
+        return torch.stack([getattr(batch, name) for batch in drawn], axis).to(device)
+
+    return Batch(stacked("keys"), stacked("queries"), stacked("values"), stacked("targets"))
