@@ -60,7 +60,7 @@ MAY_IMPORT = {
     "errors": set(),
     "precision": set(),
     "attention": {"errors", "precision"},
-    "scorers": {"errors", "precision"},
+    "scorers": {"errors", "precision", "textbook"},
     "config": {"errors"},
     "units": set(),
     "inputs": {"errors", "units", "attention", "config"},

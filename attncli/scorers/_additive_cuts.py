@@ -52,7 +52,7 @@ class Side:
 
     def projected(self, elements: slice, some: slice) -> Tensor:
         """(b, r, h), finite where the rows are: what lies beyond the largest number is 1 under tanh all the same."""
-        huge = torch.finfo(self.matrix.dtype).max / 4
+        huge = torch.finfo(self.matrix.dtype).max
         return (self.rows(elements, some) @ self.matrix.mT).clamp_(-huge, huge)
 
 

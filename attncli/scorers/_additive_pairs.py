@@ -41,13 +41,25 @@ class Factors(NamedTuple):
 
 def quotient_factors(queries: Tensor, keys: Tensor, largest: Tensor, w_v: Tensor) -> Factors:
     """Exponentials of projections (b, n, h) and (b, m, h), moved by the `largest` (b, 1, h) of each unit's queries."""
-    dtype = queries.dtype
+    dtype, ceiling = queries.dtype, CEILING[queries.dtype]
     wide = torch.float64 if queries.device.type != "mps" else torch.float32  # each is rounded once, for all its pairs
-    doubled = (queries.to(wide) - largest) * 2  # b n h
-    doubled_keys = (keys.to(wide) + largest).clamp(max=CEILING[dtype]) * 2  # b m h
-    exp, expm1 = doubled.exp(), doubled.expm1()
+    queries, keys, largest = queries.to(wide), keys.to(wide), largest.to(wide)
+    moved = queries - largest  # b n h
+    moved_keys = (keys + largest).clamp(max=ceiling)  # b m h
+    exp, expm1, keys_expm1 = (2 * moved).exp(), (2 * moved).expm1(), (2 * moved_keys).expm1()
+    if wide == dtype:  # what moving has cost is made up for
+        lost, lost_keys = 2 * _lost(queries, -largest), 2 * _lost(keys, largest)
+        expm1, exp = expm1 + lost * exp, exp + lost * exp
+        keys_expm1 = keys_expm1 + (lost_keys * (keys_expm1 + 1)).where(moved_keys.abs() < ceiling, 0)
     of_queries = [each.to(dtype) for each in (expm1 * w_v, exp * w_v, exp + 1, exp)]
-    return Factors(of_queries, [doubled_keys.expm1().to(dtype)], ())
+    return Factors(of_queries, [keys_expm1.to(dtype)], ())
+
+
+def _lost(some: Tensor, others: Tensor) -> Tensor:
+    """What rounding their sum loses (Knuth 1969, two-sum)."""
+    total = some + others
+    added = total - some
+    return (some - (total - added)) + (others - added)
 
 
 def quotient_units(w_expm1: Tensor, w_exp: Tensor, exp_plus_1: Tensor, exp: Tensor, keys_expm1: Tensor) -> Tensor:

@@ -6,12 +6,12 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
 from attncli.precision import computing_dtype
 from attncli.scorers._additive_cuts import WORKSPACE_BYTES, Plan, Side, blocks, tiles
 from attncli.scorers._additive_pairs import form_for
 from attncli.scorers._compiled import compiled
+from attncli.textbook import additive_scores as additive_as_in_textbooks
 
 
 def additive_scores(
@@ -26,8 +26,8 @@ def additive_scores(
 ) -> Tensor:
     """Scores w_v . tanh(W_q q + W_k k) for queries (..., n, q), keys (..., m, k), W_q (h, q), W_k (h, k), w_v (h,).
 
-    Scores (..., n, m) in float64 if any argument is, else in float32; leading axes are broadcast. Differentiable once
-    with respect to everything.
+    Scores (..., n, m) in float64 if any argument is, else in float32; leading axes are broadcast. Differentiable with
+    respect to everything; a second time too, but then with all hidden units in memory, as in textbooks.
     """
     leading = (queries[..., 0, 0] + keys[..., 0, 0]).shape  # torch.broadcast_shapes would load sympy
     queries, keys = (t.expand(*(leading or (1,)), *t.shape[-2:]) for t in (queries, keys))
@@ -50,9 +50,10 @@ class _Scores(torch.autograd.Function):
         return scores if size == 1 else scores.mul_(size)
 
     @staticmethod
-    @once_differentiable
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
         saved = ctx.saved_tensors  # once: a checkpoint around this makes them when they are asked for
+        if torch.is_grad_enabled():  # the gradient is to be differentiated in turn
+            return *_differentiable(saved, gradient, ctx.needs_input_grad), None
         queries, keys, w_q, w_k, w_v = saved
         some, others, wide_v = _sides(queries, keys, w_q, w_k, w_v)
         given = zip(saved, ctx.needs_input_grad, strict=False)
@@ -62,13 +63,27 @@ class _Scores(torch.autograd.Function):
             a, b = some.projected(elements, rows), others.projected(elements, columns)
             to_a, to_b, to_w_v = _gradients(flat[elements, rows, columns], a, b, torch.ones_like(wide_v), ctx.plan)
             to_a, to_b = to_a * wide_v, to_b * wide_v
-            to_w_q, to_w_k = to_a.mT @ some.rows(elements, rows), to_b.mT @ others.rows(elements, columns)  # b h q
+            to_w_q = _sum_of_products(to_a, some.rows(elements, rows))
+            to_w_k = _sum_of_products(to_b, others.rows(elements, columns))
             places: tuple[Any, ...] = (some.place(elements, rows), others.place(elements, columns), ..., ..., ...)
-            shares = (to_a @ some.matrix, to_b @ others.matrix, to_w_q.sum(0), to_w_k.sum(0), to_w_v)
+            shares = (to_a @ some.matrix, to_b @ others.matrix, to_w_q, to_w_k, to_w_v)
             for whole, place, share in zip(found, places, shares, strict=True):
                 if whole is not None:
                     whole[place] += share
         return *(None if each is None else each.to(t.dtype) for each, t in zip(found, saved, strict=True)), None
+
+
+def _differentiable(saved: Sequence[Tensor], gradient: Tensor, needed: Sequence[bool]) -> Sequence[Tensor | None]:
+    """Gradients that have gradients, by way of the textbook's form and with its memory."""
+    wanted = [t for t, each in zip(saved, needed, strict=False) if each]
+    scores = additive_as_in_textbooks(*(t.to(gradient.dtype) for t in saved))
+    found = iter(torch.autograd.grad(scores, wanted, gradient, create_graph=True))
+    return [next(found) if each else None for _, each in zip(saved, needed, strict=False)]
+
+
+def _sum_of_products(to_projections: Tensor, rows: Tensor) -> Tensor:
+    """The gradient with respect to a matrix, (h, q), for (b, n, h) and (b, n, q)."""
+    return to_projections.flatten(0, 1).mT @ rows.flatten(0, 1)
 
 
 def _sides(queries: Tensor, keys: Tensor, w_q: Tensor, w_k: Tensor, w_v: Tensor) -> tuple[Side, Side, Tensor]:
@@ -108,6 +123,6 @@ def _gradients(gradient: Tensor, a: Tensor, b: Tensor, ones: Tensor, plan: Plan)
 
 
 def _power_of_two(w_v: Tensor) -> float:
-    """A number about as large as the largest entry, by which dividing loses nothing; 1 where that is small."""
+    """1 where the largest entry is of usual size, else a number about as large, by which dividing loses nothing."""
     _, exponent = math.frexp(float(w_v.abs().amax()))
-    return 2.0 ** min(max(exponent - 1, 0), 126)
+    return 1.0 if -32 < exponent < 3 else 2.0 ** min(max(exponent - 1, -126), 126)

@@ -9,6 +9,7 @@ import torch
 from attncli.errors import InputError
 
 Result = TypeVar("Result")
+COMPILER = "a C++ compiler, on a GPU Triton"
 KINDS = 64  # variants of one function, for dtypes, devices and sizes of 1, before torch takes it for a mistake
 
 
@@ -27,8 +28,7 @@ def compiled(function: Callable[..., Result]) -> Callable[..., Result]:
                 result: Result = fused(*arguments)
                 return result
         except torch._dynamo.exc.TorchDynamoException as error:
-            reason = next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
-            raise InputError.of(f"torch.compile gave: {reason}; expected a C++ compiler, on a GPU Triton") from error
+            raise InputError.of(f"torch.compile gave: {_reason(error)}; expected {COMPILER}") from error
 
     return call
 
@@ -37,3 +37,9 @@ def compiled(function: Callable[..., Result]) -> Callable[..., Result]:
 def _compiled(function: Callable[..., Result]) -> Callable[..., Result]:
     # fullgraph: never to fall back, unseen, to running the function as it is, with all hidden units in memory
     return torch.compile(function, dynamic=True, fullgraph=True)
+
+
+def _reason(error: Exception) -> str:
+    """The line of the message that says what is wrong; one that ends in `raised:` does not."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return next((line for line in lines if not line.endswith("raised:")), type(error).__name__)
