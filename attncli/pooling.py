@@ -10,6 +10,7 @@ from torch.utils.checkpoint import checkpoint
 
 from attncli.attention import (
     EmptyRow,
+    all_finite,
     below_limits,
     key_limits,
     softcap,
@@ -102,14 +103,18 @@ def _some(
     scorer: Scorer, dot: Dot | None, queries: Tensor, keys: Tensor, values: Tensor, rules: Rules, rows: slice
 ) -> Tensor:
     """The output of some of the queries."""
+    if torch.is_grad_enabled():  # or the graph would keep the weights, or at least the masks, of all queries
+        pooled: Tensor = checkpoint(_pooled, scorer, dot, queries, keys, values, rules, rows, use_reentrant=False)
+        return pooled
+    return _pooled(scorer, dot, queries, keys, values, rules, rows)
+
+
+def _pooled(
+    scorer: Scorer, dot: Dot | None, queries: Tensor, keys: Tensor, values: Tensor, rules: Rules, rows: slice
+) -> Tensor:
     valid = _valid_keys(rules, rows, keys)
     if dot is not None and valid is not None and bool(valid.any(-1).all()):
         return _fused(dot._replace(queries=dot.queries[..., rows, :]), valid)
-    if torch.is_grad_enabled():  # or the graph would keep the weights of all queries
-        pooled: Tensor = checkpoint(
-            _scored, scorer, queries[..., rows, :], keys, values, valid, rules, use_reentrant=False
-        )
-        return pooled
     return _scored(scorer, queries[..., rows, :], keys, values, valid, rules)
 
 
@@ -123,14 +128,14 @@ def _scored(
 
 def _fused(dot: Dot, valid: Tensor | None = None, is_causal: bool = False) -> Tensor:
     """By torch's kernel, which has its fast form for (batch, heads, n, d) only."""
-    queries, keys, values, scale = dot
+    queries, keys, values = (_by_rows(each) for each in dot[:3])
     rank = queries.ndim
     if rank < 4:
         queries, keys, values = (each.unsqueeze(-3) for each in (queries, keys, values))  # b 1 n d
         valid = valid.unsqueeze(-3) if valid is not None and valid.ndim == 3 else valid
     if rank < 3:
         queries, keys, values = (each.unsqueeze(0) for each in (queries, keys, values))
-    output = scaled_dot_product_attention(queries, keys, values, valid, is_causal=is_causal, scale=scale)
+    output = scaled_dot_product_attention(queries, keys, values, valid, is_causal=is_causal, scale=dot.scale)
     return output.reshape(*output.shape[: rank - 2], *output.shape[-2:])  # as many leading axes as there were
 
 
@@ -141,9 +146,22 @@ def _as_dot(scorer: Scorer, queries: Tensor, keys: Tensor, values: Tensor, rules
     queries, keys, scale = scorer.as_dot(queries, keys)
     if values.shape[-1] != keys.shape[-1]:
         return None
-    # In padding NaN and infinity mean nothing, but the kernel multiplies them by 0. The sum shows both.
-    finite = all(bool(each.sum().isfinite()) for each in (queries, keys, values))
+    # What is masked means nothing, but the kernel adds -inf to such scores and multiplies such values by 0.
+    is_masked = rules.valid is not None or rules.limits is not None
+    finite = all_finite(values) and not (is_masked and _may_overflow(queries, keys, scale))
     return Dot(queries, keys, values, scale) if finite else None
+
+
+def _may_overflow(queries: Tensor, keys: Tensor, scale: float) -> bool:
+    """Whether a dot product might not be finite, or is not."""
+    (low, high), (lowest, highest) = (each.detach().aminmax() for each in (queries, keys))  # no copy, unlike abs
+    largest = float(torch.maximum(-low, high)) * float(torch.maximum(-lowest, highest))
+    return not largest * keys.shape[-1] * max(scale, 1.0) <= torch.finfo(keys.dtype).max  # yes where one is NaN
+
+
+def _by_rows(tensor: Tensor) -> Tensor:
+    """With the entries of a row side by side: on another layout torch's kernel is not the fused one."""
+    return tensor if tensor.stride(-1) == 1 else tensor.clone(memory_format=torch.contiguous_format)
 
 
 def _valid_keys(rules: Rules, rows: slice, keys: Tensor) -> Tensor | None:

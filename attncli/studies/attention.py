@@ -11,8 +11,8 @@ from pydantic import Field, model_validator
 from torch import Tensor, nn
 
 from attncli.config.models import Experiment
-from attncli.config.strict import problem
 from attncli.config.scorer_entries import EntriesOf, ScorerEntry, clashing_labels
+from attncli.config.strict import problem
 from attncli.config.tensors import Data, FileTensor, Mask, TokenNames
 from attncli.errors import Collector, InputError, Problem, below
 from attncli.inputs.build import Inputs, build_inputs

@@ -10,7 +10,8 @@ from torch.utils.benchmark.utils.timer import timer as synchronised
 
 BLOCK = 0.01  # seconds that an implementation is called for in each round, at least
 BUDGET = 0.5  # seconds for all rounds of one implementation at one size, where the fewest rounds do not need more
-FEWEST, MOST = 3, 11  # rounds
+FEWEST, MOST = 5, 11  # rounds
+HOPELESS, TRIES = 2.0, 3  # seconds of a call from which there are fewer rounds, and how many
 Clock = Callable[[], float]
 Call = Callable[[], Any]
 
@@ -61,4 +62,5 @@ def _once(timer: Timer) -> float:
 
 def _rounds(once: float) -> int:
     """As many as the budget allows: a round calls at least twice, first to learn how many calls a block needs."""
-    return int(min(max(BUDGET // max(2 * once, 2 * BLOCK), FEWEST), MOST))
+    fewest = FEWEST if once < HOPELESS else TRIES
+    return int(min(max(BUDGET // max(2 * once, 2 * BLOCK), fewest), MOST))

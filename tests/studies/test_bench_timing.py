@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from attncli.studies.bench_statistics import ratio_of
-from attncli.studies.bench_timing import BLOCK, BUDGET, FEWEST, MOST, clock_for, rounds_of
+from attncli.studies.bench_timing import BLOCK, BUDGET, FEWEST, MOST, TRIES, clock_for, rounds_of
 from tests.studies.bench import CPU, Clock
 
 
@@ -22,8 +22,8 @@ def test_planted_times_are_found() -> None:
 def test_slow_ones_have_the_fewest_rounds_and_the_baseline_the_most() -> None:
     clock = Clock()
     times = rounds_of([clock.work(2.0), clock.work(3.0), clock.work(1e-4)], {0}, clock)
-    assert [len(each) for each in times] == [MOST, FEWEST, MOST]
-    assert times[1] == pytest.approx([3.0] * FEWEST)
+    assert [len(each) for each in times] == [MOST, TRIES, MOST]
+    assert times[1] == pytest.approx([3.0] * TRIES)
 
 
 def test_between_them_the_budget_decides() -> None:
