@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from attncli.studies.train_model import Recall, losses
-from attncli.studies.train_task import Batch, batches, tests
+from attncli.studies.train_task import Batch, batches, held_out
 from attncli.studies.train_work import StoppedError
 
 POINTS = 100  # of a learning curve, beside its beginning
@@ -43,7 +43,7 @@ def learn(
         InputError: a scorer of the user's own that fails.
     """
     optimizer = _optimizer(model, options)
-    test = tests(options, options.keys, model.indices, device)
+    test = held_out(options, options.keys, model.indices, device)
     points, curve = points_of(options.steps), list[dict[str, Tensor]]()
     steps = zip(range(options.steps + 1), batches(options, model.indices, device), strict=False)
     for step, batch in steps:  # the last only for the gradient
@@ -58,7 +58,7 @@ def learn(
             optimizer.step()
             step_done()
     curves = {name: torch.stack([point[name] for point in curve], -1) for name in curve[0]}
-    tested = {keys: measured(model, scores, tests(options, keys, model.indices, device)) for keys in options.tested}
+    tested = {keys: measured(model, scores, held_out(options, keys, model.indices, device)) for keys in options.tested}
     return Learnt(torch.tensor(points), curves, tested)
 
 

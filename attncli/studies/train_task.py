@@ -45,7 +45,7 @@ def embeddings(options: Any, index: int, dtype: torch.dtype) -> Tensor:
     return torch.randn(options.vocabulary, options.embedding, generator=randomness, dtype=dtype)
 
 
-def tests(options: Any, keys: int, indices: Sequence[int], device: torch.device) -> Batch:
+def held_out(options: Any, keys: int, indices: Sequence[int], device: torch.device) -> Batch:
     """The sequences with so many keys that the seeds with these indices are tested with."""
     drawn = [_draw(options, keys, (TESTS,), generator(seed_of(options.seed, i), f"tests.{keys}")) for i in indices]
     return _together(drawn, 0, device)

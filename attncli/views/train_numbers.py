@@ -65,7 +65,7 @@ def trained_with(result: TrainResult, records: Sequence[Record]) -> list[Record]
     return [record for record in records if record["keys"] == result.settings["keys"]]
 
 
-def test_keys(records: Sequence[Record]) -> list[int]:
+def keys_tested(records: Sequence[Record]) -> list[int]:
     """The numbers of keys that was tested with, in the order of the rows."""
     return list(dict.fromkeys(record["keys"] for record in records))
 

@@ -6,7 +6,7 @@ from attncli.results.records import Record, TrainResult
 from attncli.views.printable import printable
 from attncli.views.sweep_numbers import finite
 from attncli.views.sweep_tables import by_label
-from attncli.views.train_numbers import mean_and_range, measured, share, sizes_of, test_keys, trained_with
+from attncli.views.train_numbers import keys_tested, mean_and_range, measured, share, sizes_of, trained_with
 
 SAME = 0.02  # accuracies that differ by no more are called alike
 LOST = 0.05  # a change of the accuracy that is worth a sentence
@@ -86,7 +86,7 @@ def _more_keys(result: TrainResult) -> Iterator[str]:
     for label, rows in by_label(result.comparisons).items():
         d = max(row["d"] for row in rows)
         by_keys = {row["keys"]: row for row in rows if row["d"] == d}
-        others = [keys for keys in test_keys(rows) if keys != trained and keys in by_keys]
+        others = [keys for keys in keys_tested(rows) if keys != trained and keys in by_keys]
         if others and trained in by_keys:
             told = ", ".join(f"{mean_and_range(by_keys[keys], 'accuracy')} with {keys}" for keys in others)
             yield (

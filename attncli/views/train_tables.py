@@ -11,6 +11,7 @@ from attncli.views.printable import printable
 from attncli.views.record_tables import Column, stacked
 from attncli.views.sweep_tables import by_label, columns, faint, labels, shortened, stacked_parts
 from attncli.views.train_numbers import (
+    keys_tested,
     learning,
     mean_and_range,
     measured,
@@ -18,7 +19,6 @@ from attncli.views.train_numbers import (
     sizes_of,
     steps,
     task,
-    test_keys,
     trained_with,
 )
 from attncli.views.weight_table import STRONG
@@ -37,7 +37,7 @@ def train_tables(result: TrainResult, width: int, full: bool) -> Iterator[Render
     yield Text(f"{task(result)}; {learning(result)}")
     if result.interrupted:
         yield Text(INTERRUPTED)
-    for keys in test_keys(summary):
+    for keys in keys_tested(summary):
         yield Text()
         yield _heading(keys, result)
         yield from _table(_accuracy([record for record in summary if record["keys"] == keys]), width)

@@ -1,0 +1,241 @@
+"""`attncli train`: its flags and keys, its run folder, how it ends early, and how it goes on."""
+
+import csv
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+
+from attncli.studies import train_learning
+from tests.cli import attncli, good, names_in, refusal, run
+from tests.commands.sweeps import config, swept
+
+FEW: list[object] = ["--steps", 4, "--batch", 2, "--keys", 2, "--vocabulary", 4, "--embedding", 3, "--seeds", 2]
+FEW += ["--device", "cpu"]
+TWO: list[object] = [*FEW, "--d", 2, "--d", 3, "--scorer", "dot", "--scorer", "additive"]
+PLACE = ("scorer", "label", "d", "seed")
+FILES = ["config.yaml", "records.csv", "results.json", "tensors.safetensors"]
+YAML = "study: train\nscorer: dot\nd: 2\nsteps: 4\nbatch: 2\nkeys: 2\nvocabulary: 4\nembedding: 3\nseeds: 2\n"
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 1)  # configurations one after the other
+    return tmp_path
+
+
+def test_every_flag_is_the_key_of_its_name(here: Path) -> None:
+    settings: dict[str, Any] = {
+        "d": [2, 3], "seeds": 2, "keys": 3, "vocabulary": 5, "classes": 4, "embedding": 6, "test_keys": [4, 5],
+        "optimizer": "sgd", "lr": 0.5, "steps": 3, "batch": 2, "seed": 7, "dtype": "float64", "device": "cpu",
+    }  # fmt: skip
+    flags: list[object] = ["--scorer", "dot", "--scorer", "additive:num_hiddens=3"]
+    for key, value in settings.items():
+        for each in value if isinstance(value, list) else [value]:
+            flags += [f"--{key.replace('_', '-')}", each]
+    found = swept("train", *flags)
+    kept = config()
+    assert {key: kept[key] for key in settings} == settings
+    assert [entry["label"] for entry in kept["scorers"]] == ["dot", "additive_3"]
+    assert (found["study"], found["name"], found["seed"]) == ("train", "train", 7)
+    (here / "same.yaml").write_text(json.dumps({"study": "train", **settings, "scorers": kept["scorers"]}))
+    again = run(here / "same.yaml", here / "file")
+    assert (again["records"], again["comparisons"]) == (found["records"], found["comparisons"])
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("seed", 1), ("d", 3), ("keys", 3), ("vocabulary", 5), ("classes", 3), ("embedding", 4), ("optimizer", "sgd"),
+        ("lr", 0.5), ("steps", 5), ("batch", 3), ("dtype", "float64"),
+    ],
+)  # fmt: skip
+def test_every_key_changes_the_numbers(key: str, value: object, here: Path) -> None:
+    kept = "".join(f"{line}\n" for line in YAML.splitlines() if not line.startswith(f"{key}:"))
+    (here / "a.yaml").write_text(YAML)
+    (here / "b.yaml").write_text(f"{kept}{key}: {value}\n")
+    before, after = ([row["loss"] for row in run(here / f"{name}.yaml", here / name)["records"]] for name in "ab")
+    assert len(before) == len(after) == 2
+    assert before != after
+
+
+def test_the_config_of_a_run_gives_it_again(here: Path) -> None:
+    found = swept("train", *TWO, "--test-keys", 4)
+    again = run(here / "out" / "config.yaml", here / "again")
+    assert again["records"] == found["records"]
+    assert config("again") == config()
+
+
+def test_records_csv_has_the_same_rows() -> None:
+    records = swept("train", *TWO)["records"]
+    with Path("out/records.csv").open(encoding="utf-8", newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert rows == [{name: "" if value is None else str(value) for name, value in each.items()} for each in records]
+    assert list(rows[0])[:9] == [
+        "scorer",
+        "label",
+        "d",
+        "seed",
+        "accuracy",
+        "loss",
+        "steps_to_90",
+        "entropy",
+        "gradient_norm",
+    ]
+
+
+def test_files_and_learning_curves() -> None:
+    content = swept("train", *TWO)
+    assert content["files"] == names_in(Path("out")) == FILES
+    stored = load_file("out/tensors.safetensors")
+    assert stored.pop("steps").tolist() == [0, 1, 2, 3, 4]
+    measures = ("accuracy", "loss", "entropy", "gradient_norm")
+    assert set(stored) == {f"{label}/{d}/{name}" for label in ("dot", "additive") for d in (2, 3) for name in measures}
+    for row in content["records"]:
+        assert stored[f"{row['label']}/{row['d']}/loss"][row["seed"], -1].item() == row["loss"]
+
+
+def test_tables_and_a_picture() -> None:
+    for flags in ([], ["--full"]):
+        result = attncli("train", *TWO, *flags)
+        assert (result.exit_code, result.stderr) == (0, "")
+        folder, names = result.stdout.splitlines()[-2:]
+        assert names.split() == names_in(Path(folder)) == sorted([*FILES, "train.png"])
+        assert "What holds" in result.stdout
+    quiet = attncli("train", *TWO, "--no-plots", "--quiet")
+    assert (quiet.exit_code, quiet.stdout, quiet.stderr) == (0, "", "")
+
+
+def test_parameters_that_were_read_are_kept(here: Path) -> None:
+    save_file({"W.weight": torch.arange(4.0).reshape(2, 2)}, here / "W.safetensors")
+    records = swept("train", *FEW, "--d", 2, "--scorer", "general:parameters={file: W.safetensors}")["records"]
+    (here / "W.safetensors").unlink()
+    assert run(here / "out" / "config.yaml", here / "again")["records"] == records
+    assert load_file("again/parameters.safetensors")["general/W.weight"].flatten().tolist() == [0, 1, 2, 3]
+
+
+def test_expectations_of_one_seed_of_all_and_of_their_mean(here: Path) -> None:
+    row = swept("train", *FEW, "--d", 2, "--scorer", "dot")
+    losses, mean = [each["loss"] for each in row["records"]], row["comparisons"][0]["loss"]
+    expect = [
+        {"where": {"scorer": "dot", "d": 2}, "metric": "loss", "equal": mean},
+        {"where": {"seed": 1}, "metric": "loss", "equal": losses[1]},
+        {"where": {"d": 2, "seed": [0, 1]}, "metric": "loss", "between": [min(losses), max(losses)]},
+        {"where": {"d": 2}, "metric": "reached_90", "between": [0, 2]},
+    ]
+    (here / "x.yaml").write_text(YAML + f"expect: {json.dumps(expect)}\n")
+    found = run(here / "x.yaml", here / "again")["expectations"]
+    assert [each["holds"] for each in found] == [True] * 5
+    (here / "x.yaml").write_text(YAML + "expect: [{metric: accurac, above: 1}]\n")
+    assert refusal("check", "x.yaml").endswith('got "accurac"; unknown metric; did you mean `accuracy`?')
+
+
+def test_check(here: Path) -> None:
+    (here / "x.yaml").write_text(YAML)
+    assert good("check", "x.yaml") == "x.yaml: good, study train\n"
+    assert names_in(here) == ["x.yaml"]
+
+
+def interrupt_after(finished: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ctrl-C while the next configuration is at work."""
+    begun, right = [0], train_learning.learn
+
+    def interrupted(*args: Any) -> Any:
+        begun[0] += 1
+        if begun[0] > finished:
+            raise KeyboardInterrupt
+        return right(*args)
+
+    monkeypatch.setattr("attncli.studies.train.learn", interrupted)
+
+
+def test_control_c_keeps_what_is_finished_and_resume_goes_on(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = swept("train", *TWO, out="whole")
+    with monkeypatch.context() as patch:
+        interrupt_after(3, patch)
+        result = attncli("train", *TWO, "--no-plots", "--out", "part")
+    assert (result.exit_code, result.stderr) == (130, "interrupted; what was finished is in part/\n")
+    assert "--resume" in result.stdout
+    part = json.loads(Path("part/results.json").read_text())
+    assert part["interrupted"] is True
+    assert part["records"] == [row for row in whole["records"] if (row["label"], row["d"]) != ("additive", 3)]
+    interrupt_after(1, monkeypatch)  # no more is left
+    result = attncli("train", "--resume", "part", "--no-plots", "--out", "rest")
+    assert (result.exit_code, result.stderr) == (0, f"train: 3 of 4 configurations are those of {here / 'part'}\n")
+    rest = json.loads(Path("rest/results.json").read_text())
+    assert (rest["records"], rest["comparisons"]) == (whole["records"], whole["comparisons"])
+    assert config("rest") == config("whole")
+    for name, stored in load_file("whole/tensors.safetensors").items():
+        assert torch.equal(load_file("rest/tensors.safetensors")[name], stored)
+
+
+def test_resume_with_more_sizes_and_scorers(here: Path) -> None:
+    first = swept("train", *FEW, "--d", 2, "--scorer", "dot", out="first")
+    more = swept("train", "--resume", "first", "--d", 3, "--d", 2, "--scorer", "dot", "--scorer", "cosine", out="more")
+    places = [(row["label"], row["d"]) for row in more["comparisons"]]
+    assert places == [("dot", 3), ("dot", 2), ("cosine", 3), ("cosine", 2)]
+    assert [row for row in more["records"] if (row["label"], row["d"]) == ("dot", 2)] == first["records"]
+
+
+def test_resume_in_yaml(here: Path) -> None:
+    (here / "x.yaml").write_text(YAML)
+    first = run(here / "x.yaml", here / "first")
+    again = run(here / "x.yaml", here / "again", "--set", "resume=first", "--set", "d=[2, 3]")
+    assert again["records"][:2] == first["records"]
+    assert len(again["records"]) == 4
+
+
+def test_resume_trains_again_what_began_with_parameters_that_were_read(here: Path) -> None:
+    save_file({"W.weight": torch.arange(4.0).reshape(2, 2)}, here / "W.safetensors")
+    first = swept("train", *FEW, "--d", 2, "--scorer", "general:parameters={file: W.safetensors}", out="first")
+    result = attncli("train", "--resume", "first", "--no-plots", "--out", "again")
+    assert (result.exit_code, result.stderr) == (0, "")
+    assert json.loads(Path("again/results.json").read_text())["records"] == first["records"]
+
+
+SAME, OTHER = "a run is resumed with the same settings", "expected the same, or another label"
+
+
+@pytest.mark.parametrize(
+    ("flag", "value", "message"),
+    [
+        ("--seed", 1, f"seed: got 1; the run in HERE has 0; {SAME}"),
+        ("--test-keys", 3, f"test_keys: got [3]; the run in HERE has nothing; {SAME}"),
+        (
+            "--scorer",
+            "dot:softcap=2,label=dot",
+            f"scorers[0]: got other options of dot than the run in HERE has; {SAME}; {OTHER}",
+        ),
+    ],
+)
+def test_resume_refuses_other_settings(flag: str, value: object, message: str, here: Path) -> None:
+    swept("train", *FEW, "--d", 2, "--scorer", "dot", out="first")
+    refused = refusal("train", "--resume", "first", flag, value).replace(str(here / "first"), "HERE")
+    assert refused == f"first/config.yaml: {flag} {value}: {message}"
+
+
+def test_resume_refuses_what_is_no_run_of_it(here: Path) -> None:
+    (here / "x.yaml").write_text("study: variance\nsamples: 10\nd: 2\n")
+    run(here / "x.yaml", here / "outputs" / "other")
+    head = f'--resume: got "{Path("outputs/other")}"'
+    assert (
+        refusal("train", "--resume", "outputs/other") == f"{head}, a run of the study variance; expected one of train"
+    )
+    (here / "outputs" / "latest").symlink_to("other")
+    assert refusal("train", "--resume", "outputs") == (
+        '--resume: got "outputs", which has no results.json; did you mean `outputs/latest`?'
+    )
+    (here / "outputs" / "other" / "results.json").write_text("{")
+    assert refusal("train", "--resume", "outputs/other").startswith(f"{head}, which has not what a run has written: ")
+
+
+def test_control_c_before_anything_is_finished(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    interrupt_after(0, monkeypatch)
+    result = attncli("train", *TWO)
+    assert (result.exit_code, result.stdout) == (130, "")
+    assert result.stderr == "interrupted; no unfinished run folder is left\n"
+    assert names_in(here) == []

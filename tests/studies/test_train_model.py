@@ -1,0 +1,119 @@
+"""The model of several seeds, against one sequence after the other with the catalogue's scorers; its gradient."""
+
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from attncli.attention import softcap
+from attncli.scorers import SCORERS
+from attncli.studies.building import build_scorer
+from attncli.studies.train_model import Recall, losses
+from attncli.studies.train_scorers import Alike, OneByOne, norms_by_seed
+from attncli.studies.train_task import Batch, seed_of
+from tests.studies.train import batch_of, entry_of, loss_by_hand, model_of, options_of
+
+EXACT: dict[str, Any] = {"rtol": 1e-9, "atol": 1e-12}
+
+
+def gradients_by_hand(model: Recall, seed: int, batch: Batch, scorer: nn.Module) -> tuple[Tensor, list[Tensor]]:
+    """Loss and gradients of W_q, W_k and the scorer's parameters of one seed, sequence by sequence."""
+    matrices = [each.detach()[seed].requires_grad_() for each in (model.W_q, model.W_k)]
+    total = torch.zeros((), dtype=torch.float64)
+    for b in range(len(batch.targets[seed])):
+        query = model.embeddings[seed, batch.queries[seed, b]] @ matrices[0].mT
+        keys = model.embeddings[seed, batch.keys[seed, b]] @ matrices[1].mT
+        scores = scorer(query[None], keys)[0]
+        scores = scores if model.cap is None else softcap(scores, model.cap)
+        total = total + loss_by_hand(scores, batch.values[seed, b], int(batch.targets[seed, b]), model.classes)
+    loss = total / len(batch.targets[seed])
+    return loss, list(torch.autograd.grad(loss, [*matrices, *scorer.parameters()], allow_unused=True))
+
+
+@pytest.mark.parametrize("name", [*SCORERS, "scaled_dot:scale=1/d", "dot:softcap=2", "additive:num_hiddens=7"])
+def test_losses_and_gradients_are_those_of_the_catalogue_seed_by_seed(name: str) -> None:
+    options = options_of(scorers=[name], dtype="float64")
+    model, batch = model_of(options), batch_of(options)
+    found = losses(model.pooled(model.weights(model(), batch), batch), batch.targets)
+    found.sum().backward()  # type: ignore[no-untyped-call]
+    norms = model.gradient_norms()
+    for seed in range(3):
+        scorer = build_scorer(entry_of(options), 4, 4, seed_of(options.seed, seed), torch.float64)
+        loss, gradients = gradients_by_hand(model, seed, batch, scorer)
+        torch.testing.assert_close(found[seed].detach(), loss.detach(), **EXACT)
+        for parameter, expected in zip(model.parameters(), gradients, strict=True):
+            assert parameter.grad is not None
+            torch.testing.assert_close(parameter.grad[seed], expected, **EXACT)
+        length = torch.cat([gradient.flatten() for gradient in gradients]).norm()
+        torch.testing.assert_close(norms[seed], length, **EXACT)
+
+
+@pytest.mark.parametrize("name", SCORERS)
+def test_gradients_reach_every_parameter(name: str) -> None:
+    options = options_of(scorers=[name], seeds=2, dtype="float64")
+    model, batch = model_of(options), batch_of(options)
+    losses(model.pooled(model.weights(model(), batch), batch), batch.targets).sum().backward()  # type: ignore[no-untyped-call]
+    for parameter_name, parameter in model.named_parameters():
+        cancels = name == "vector_sum" and parameter_name == "W_q"  # a query adds the same to the score of every key
+        assert (float(norms_by_seed(parameter).min()) > 1e-6) != cancels, parameter_name
+
+
+@pytest.mark.parametrize("name", ["dot", "additive", "general"])
+def test_gradients_come_through_the_pooled_values_only(name: str) -> None:
+    """Where all values are alike, what is pooled is the same whatever the weights are, and nothing can be learnt.
+
+    A loss on the weights themselves would go on, since it knows which key is the right one.
+    """
+    options = options_of(scorers=[name], dtype="float64")
+    model, batch = model_of(options), batch_of(options)
+    alike = Batch(batch.keys, batch.queries, torch.ones_like(batch.values), torch.ones_like(batch.targets))
+    weights = model.weights(model(), alike)
+    losses(model.pooled(weights, alike), alike.targets).sum().backward()  # type: ignore[no-untyped-call]
+    assert float(model.gradient_norms().max()) < 1e-15
+    of_the_key = (weights_of_the_right_keys(model, alike).log()).sum()
+    of_the_key.backward()  # type: ignore[no-untyped-call]
+    assert float(model.gradient_norms().min()) > 1e-3
+
+
+def weights_of_the_right_keys(model: Recall, batch: Batch) -> Tensor:
+    right = batch.keys == batch.queries[..., None]
+    return model.weights(model(), batch)[right]
+
+
+def test_a_softmax_that_is_sure_and_wrong_hardly_learns() -> None:
+    """Of pooled values next to no gradient is left; a loss on the weights themselves would not notice."""
+    options = options_of(scorers=["dot"], dtype="float64", batch=50)
+    model, batch = model_of(options), batch_of(options)
+    with torch.no_grad():
+        model.W_q.mul_(100)
+    weights = model.weights(model(), batch)
+    losses(model.pooled(weights, batch), batch.targets).sum().backward()  # type: ignore[no-untyped-call]
+    pooled = model.gradient_norms()
+    model.zero_grad()
+    (-weights_of_the_right_keys(model, batch).clamp_min(1e-300).log().sum() / 50).backward()  # type: ignore[no-untyped-call]
+    assert bool((1e4 * pooled < model.gradient_norms()).all())
+
+
+def test_queries_and_keys_have_unit_variance_at_first() -> None:
+    options = options_of(scorers=["dot"], d=300, embedding=200, vocabulary=100)
+    model = model_of(options)
+    for matrix in (model.W_q, model.W_k):
+        entries = model.embeddings @ matrix.detach().mT
+        assert float(entries.std()) == pytest.approx(1.0, rel=0.02)
+    assert not torch.equal(model.W_q, model.W_k)
+
+
+def test_weights_of_a_sequence_sum_to_one() -> None:
+    options = options_of(scorers=["additive"], dtype="float64")
+    model, batch = model_of(options), batch_of(options)
+    weights = model.weights(model(), batch)
+    assert weights.shape == (3, 3, 4)
+    torch.testing.assert_close(weights.sum(-1), torch.ones(3, 3, dtype=torch.float64))
+    torch.testing.assert_close(model.pooled(weights, batch).sum(-1), torch.ones(3, 3, dtype=torch.float64))
+
+
+@pytest.mark.parametrize(("name", "kind"), [("dot", Alike), ("cosine", Alike), ("gaussian", OneByOne)])
+def test_what_looks_at_all_numbers_sees_one_seed_only(name: str, kind: type) -> None:
+    """Such as `gaussian`, which chooses its way of computing by the longest of all vectors."""
+    assert isinstance(model_of(options_of(scorers=[name])).scorer, kind)

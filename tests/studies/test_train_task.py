@@ -1,0 +1,84 @@
+"""The sequences of associative recall."""
+
+import pytest
+import torch
+
+from attncli.studies import train_task
+from attncli.studies.train_task import Batch, batches, embeddings, held_out
+from tests.studies.train import CPU, batch_of, options_of
+
+PARTS = ("keys", "queries", "values", "targets")
+
+
+def assert_same(a: Batch, b: Batch) -> None:
+    for name in PARTS:
+        assert torch.equal(getattr(a, name), getattr(b, name)), name
+
+
+def test_the_query_is_one_of_the_keys_and_the_target_its_value() -> None:
+    options = options_of(batch=200, keys=5)
+    batch = batch_of(options)
+    assert batch.keys.shape == batch.values.shape == (3, 200, 5)
+    assert batch.queries.shape == batch.targets.shape == (3, 200)
+    for s in range(3):
+        for b in range(200):
+            keys = batch.keys[s, b].tolist()
+            assert len(set(keys)) == 5
+            assert set(keys) <= set(range(6))
+            assert batch.values[s, b, keys.index(batch.queries[s, b])] == batch.targets[s, b]
+
+
+def test_everything_occurs_alike_often() -> None:
+    """Of 6 symbols, 4 places and 3 classes, in 6000 sequences: shares within five standard errors."""
+    batch = batch_of(options_of(batch=2000))
+    place = (batch.keys == batch.queries[..., None]).int().argmax(-1)
+    for found, count in ((batch.keys[..., 0], 6), (batch.queries, 6), (place, 4), (batch.targets, 3)):
+        shares = torch.bincount(found.flatten(), minlength=count) / found.numel()
+        error = (1 / count * (1 - 1 / count) / found.numel()) ** 0.5
+        assert (shares - 1 / count).abs().max() < 5 * error
+
+
+def test_every_step_and_every_seed_has_sequences_of_its_own() -> None:
+    options = options_of()
+    source = batches(options, range(3), CPU)
+    first, second = next(source), next(source)
+    assert not torch.equal(first.keys, second.keys)
+    assert not torch.equal(first.keys[0], first.keys[1])
+    assert not torch.equal(embeddings(options, 0, torch.float32), embeddings(options, 1, torch.float32))
+    assert_same(next(batches(options, range(3), CPU)), first)
+    assert not torch.equal(batch_of(options_of(seed=1)).keys, first.keys)
+
+
+def test_a_seed_draws_the_same_whatever_is_beside_it() -> None:
+    options = options_of()
+    together, alone = batches(options, range(3), CPU), batches(options, [2], CPU)
+    for _ in range(70):  # more than are drawn at once
+        whole, own = next(together), next(alone)
+        for name in PARTS:
+            assert torch.equal(getattr(whole, name)[2:], getattr(own, name))
+    for name in PARTS:
+        assert torch.equal(
+            getattr(held_out(options, 4, range(3), CPU), name)[2:], getattr(held_out(options, 4, [2], CPU), name)
+        )
+
+
+def test_tests_are_others_than_those_that_are_trained_with() -> None:
+    options = options_of(batch=1000)
+    assert held_out(options, 4, range(3), CPU).keys.shape == batch_of(options).keys.shape == (3, 1000, 4)
+    assert not torch.equal(held_out(options, 4, range(3), CPU).keys, batch_of(options).keys)
+
+
+def test_few_sequences_are_drawn_at_once_where_they_are_large(monkeypatch: pytest.MonkeyPatch) -> None:
+    options = options_of(batch=4)
+    assert train_task.steps_at_a_time(options) == train_task.STEPS_AT_A_TIME
+    monkeypatch.setattr(train_task, "NUMBERS_AT_A_TIME", 4 * 6 * 2 + 1)
+    assert train_task.steps_at_a_time(options) == 2
+    monkeypatch.setattr(train_task, "NUMBERS_AT_A_TIME", 1)
+    assert train_task.steps_at_a_time(options) == 1
+
+
+def test_symbols_are_standard_normal() -> None:
+    found = embeddings(options_of(vocabulary=200, embedding=300), 0, torch.float64)
+    assert found.shape == (200, 300)
+    assert abs(float(found.mean())) < 0.02
+    assert abs(float(found.std()) - 1) < 0.02

@@ -1,0 +1,68 @@
+"""The study `train` as Python data: small sizes, few steps."""
+
+import threading
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from attncli.config.scorer_entries import ScorerEntry
+from attncli.results.records import TrainResult
+from attncli.studies import train
+from attncli.studies.progress import Progress, Silent
+from attncli.studies.train import Prepared, TrainOptions
+from attncli.studies.train_learning import Learnt, learn
+from attncli.studies.train_model import Recall
+from attncli.studies.train_task import Batch, batches
+
+CPU = torch.device("cpu")
+SMALL = {"device": "cpu", "d": 4, "steps": 6, "batch": 3, "keys": 4, "vocabulary": 6, "classes": 3, "embedding": 5}
+
+
+def options_of(**keys: Any) -> TrainOptions:
+    """Options of a small experiment."""
+    return TrainOptions.model_validate(TrainOptions.normalised({"name": "test", "seeds": 3, **SMALL, **keys}))
+
+
+def prepared(**keys: Any) -> Prepared:
+    """An experiment that is ready to run."""
+    return train.prepare(options_of(**keys), Silent())
+
+
+def result_of(progress: Progress | None = None, **keys: Any) -> TrainResult:
+    """The result of an experiment."""
+    return train.run(prepared(**keys), progress or Silent())
+
+
+def entry_of(options: TrainOptions) -> ScorerEntry:
+    """Its first scorer."""
+    entry: ScorerEntry = options.scorers[0]
+    return entry
+
+
+def model_of(options: TrainOptions, indices: Sequence[int] | None = None) -> Recall:
+    """The model of the first configuration with the seeds of these indices, all if left out."""
+    assert isinstance(options.d, list)
+    return Recall(entry_of(options), options.d[0], options, range(options.seeds) if indices is None else indices)
+
+
+def learnt_by(model: Recall, options: TrainOptions) -> Learnt:
+    """What becomes of a model that is trained."""
+    return learn(model, options, CPU, threading.Event(), lambda: None)
+
+
+def batch_of(options: TrainOptions) -> Batch:
+    """The first batch."""
+    return next(batches(options, range(options.seeds), CPU))
+
+
+def loss_by_hand(scores: Tensor, values: Tensor, target: int, classes: int) -> Tensor:
+    """Of one sequence with scores (m,): softmax, one-hot values, their weighted sum, and its cross-entropy."""
+    weights = torch.exp(scores - scores.max())
+    weights = weights / weights.sum()
+    pooled = sum(
+        weight * torch.eye(classes, dtype=weights.dtype)[value] for weight, value in zip(weights, values, strict=True)
+    )
+    assert isinstance(pooled, Tensor)
+    return pooled.exp().sum().log() - pooled[target]
