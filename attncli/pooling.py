@@ -146,9 +146,9 @@ def _as_dot(scorer: Scorer, queries: Tensor, keys: Tensor, values: Tensor, rules
     queries, keys, scale = scorer.as_dot(queries, keys)
     if values.shape[-1] != keys.shape[-1]:
         return None
-    # What is masked means nothing, but the kernel adds -inf to such scores and multiplies such values by 0.
-    is_masked = rules.valid is not None or rules.limits is not None
-    finite = all_finite(values) and not (is_masked and _may_overflow(queries, keys, scale))
+    # What is masked means nothing, but the kernel adds -inf to such scores and multiplies such values by 0; and where
+    # a query sees scores of NaN or -inf alone it gives 0.
+    finite = all_finite(values) and not _may_overflow(queries, keys, scale)
     return Dot(queries, keys, values, scale) if finite else None
 
 
