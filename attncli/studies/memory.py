@@ -63,7 +63,7 @@ def estimate_attention(
             "inputs": sum(entries.values()) * dtype.itemsize + mask,
             "scores and weights": (sum(stages) * pairs + len(stages) * output) * element,
             "parameters": sum(parameter.numel() for parameter in parameters) * (dtype.itemsize + converted),
-            "projections": 2 * width * leading * (n + m) * element + max(bounds, default=0),
+            "projections": width * leading * (n + m) * element + max(bounds, default=0),
             "working space": max(drawing, scoring + softmax),
             "program": PROGRAM,
         }

@@ -6,6 +6,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from attncli import pooling
 from attncli.errors import InputError
 from attncli.scorers import SCORERS, additive
 from attncli.studies import attention, comparisons, memory
@@ -28,17 +29,25 @@ def test_the_parts_of_an_estimate() -> None:
         "inputs": (24 + 60 + 70) * 2 + 30,  # and the mask
         "scores and weights": 5 * 30 * 4 + 2 * 42 * 4,  # in float32, with two outputs
         "parameters": (8 * 4 + 8 * 6 + 8 + 4 * 6) * (2 + 4),
-        "projections": 2 * 8 * 2 * (3 + 5) * 4,
+        "projections": 6 * 2 * (3 + 5) * 4 + additive.Additive.workspace_bytes,
         "working space": 3 * (24 + 60) * 4 + 30 * (4 + 4 + 3),
         "program": memory.PROGRAM,
     }
-    assert estimate.total == 338 + 936 + 672 + 1024 + 1338 + memory.PROGRAM
+    workspace = additive.Additive.workspace_bytes
+    assert estimate.total == 338 + 936 + 672 + 384 + workspace + 1338 + memory.PROGRAM
 
 
 def test_float64() -> None:
     estimate = estimate_attention(SHAPES, torch.float64, [2], [])
     parts = {"inputs": 154 * 8 + 30, "scores and weights": (60 + 42) * 8, "parameters": 0, "projections": 0}
     parts |= {"working space": 3 * 84 * 8 + 30 * 19, "program": memory.PROGRAM}
+    assert estimate.parts == parts
+
+
+def test_outputs_alone() -> None:
+    estimate = estimate_attention(SHAPES, torch.float32, [0, 0], [])
+    parts = {"inputs": 154 * 4, "scores and weights": 2 * 42 * 4, "parameters": 0, "projections": 0}
+    parts |= {"working space": 3 * 84 * 4 + pooling.WORKSPACE_BYTES, "program": memory.PROGRAM}
     assert estimate.parts == parts
 
 
@@ -93,6 +102,24 @@ CASES: dict[str, dict[str, Any]] = {
         "data": {"queries": {"shape": [1, 4000, 1]}, "keys": {"shape": [1, 2, 200]}},
         "scorers": [{"scorer": "general"}],
     },
+    "outputs alone": {
+        "data": {"queries": {"shape": [2, 512, 16]}, "keys": {"shape": [2, 400, 16]}},
+        "scorers": [{"scorer": name} for name in ("additive", "gaussian", "cosine", "dot", "vector_sum")],
+        "weights": False,
+    },
+    "outputs alone, masked": {
+        "data": {"queries": {"shape": [3, 300, 16]}, "keys": {"shape": [3, 400, 16]}, "valid_lens": [0, 9, 400]},
+        "scorers": [{"scorer": "gaussian", "softcap": 1.0}, {"scorer": "general"}],
+        "mask": {"causal": "bottom_right"},
+        "dtype": "float64",
+        "weights": False,
+    },
+    "outputs alone, half": {
+        "data": {"queries": {"shape": [4, 16, 4096]}, "keys": {"shape": [4, 16, 4096]}},
+        "scorers": [{"scorer": "cosine"}, {"scorer": "gaussian"}],
+        "dtype": "float16",
+        "weights": False,
+    },
 }
 
 
@@ -102,6 +129,8 @@ def test_the_estimate_holds(case: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(attention, "require_memory", lambda estimate, *_: estimates.append(estimate))
     monkeypatch.setattr(comparisons, "AT_A_TIME", 2**12)  # what does not grow with the tensors is the program's
     monkeypatch.setattr(additive.Additive, "workspace_bytes", 2**18)
+    monkeypatch.setattr(pooling, "WORKSPACE_BYTES", 2**18)
+    monkeypatch.setattr(attention, "MOST_CELLS", 2**17)
     with LiveMemory() as live:
         result = attention.run(attention.prepare(options_of(**CASES[case]), Silent()), Silent())
     kept = [*result.inputs.values(), *(stage for run in result.runs for stage in run.stages.values())]
