@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from attncli.errors import InputError
 from attncli.inputs.seeding import generator
+from attncli.precision import computing_dtype
 from attncli.scorers import SCORERS
 from attncli.studies.bench_calls import pooled, textbook_scores
 from attncli.studies.bench_inputs import Inputs
@@ -20,6 +21,9 @@ from attncli.studies.scorer_run import raw_scores
 # What rounding may change, relative to the largest number: some hundred units in the last place of a sum of many terms,
 # ten of numbers so short that they decide alone.
 TOLERANCE = {torch.float64: 1e-10, torch.float32: 1e-4, torch.float16: 1e-2, torch.bfloat16: 8e-2}
+MOST = 0.2  # that is ever put down to rounding: 0 in place of the result is off by 1, and a factor of 1.3 by 0.3
+UNITS = 4  # in the last place, which a gradient may lose on its way into inputs of short numbers
+OWN = ("attncli", "compiled")
 
 
 @dataclass(frozen=True)
@@ -62,12 +66,29 @@ def disagreement(job: Job, scorer: nn.Module, seed: int) -> str | None:
     rows = Rows.of(inputs.queries)
     (expected, slopes), largest, weights = _in_float64(job, scorer, rows, seed)
     results, gradients = job.on(inputs, partial(rows.spread, weights))
-    tolerance = TOLERANCE[inputs.queries.dtype] * (1.0 if job.measure == "scores" else 1.0 + largest)
+    tolerance = _tolerance(job, largest)
     names = ["scores"] if job.measure == "scores" else ["output", "weights"]
     for name, result, right in zip(names, results, expected, strict=False):
         if said := _different(name, rows.within(result), right.detach(), tolerance):
             return said
-    return _different_gradients(job, rows, gradients, slopes, tolerance) if job.backward else None
+    if not job.backward:
+        return None
+    return _different_gradients(job, rows, gradients, slopes, max(tolerance, _short(inputs.queries.dtype)))
+
+
+def _tolerance(job: Job, largest: float) -> float:
+    """What rounding explains in the dtype that is computed in, which is float32 at least in this package's scorers.
+
+    The error of a weight is that of its score, which is relative to the `largest`.
+    """
+    stored = job.copies[0].queries.dtype
+    own = job.contender.implementation in OWN and job.entry.scorer in SCORERS
+    tolerance = TOLERANCE[computing_dtype(stored) if own else stored]
+    return min(tolerance * (1.0 if job.measure == "scores" else 1.0 + largest), MOST)
+
+
+def _short(stored: torch.dtype) -> float:
+    return 0.0 if stored in (torch.float32, torch.float64) else UNITS * torch.finfo(stored).eps
 
 
 def _different_gradients(

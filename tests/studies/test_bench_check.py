@@ -70,6 +70,44 @@ def test_wrong_scores(change: Any, measure: str, monkeypatch: pytest.MonkeyPatch
         assert row[figure] is None
 
 
+MISTAKES: dict[str, Any] = {
+    "zero": lambda forward: lambda queries, keys, values: forward(queries, keys, values) * 0,
+    "factor": lambda forward: lambda queries, keys, values: forward(queries, keys, values) * 1.3,
+    "flipped": lambda forward: lambda queries, keys, values: forward(queries.flip(-2), keys, values),
+    "uniform": lambda forward: lambda queries, keys, values: forward(queries * 0, keys * 0, values),
+}
+CASES = [  # the weights of additive attention are so even that rounding to bfloat16 hides another order of queries
+    (scorer, implementation, mistake, dtype)
+    for scorer, implementations in {
+        "scaled_dot": ["attncli", "textbook", "fused"], "dot": ["attncli"], "additive": ["attncli", "textbook"],
+    }.items()
+    for implementation in implementations
+    for mistake in MISTAKES
+    for dtype in ("bfloat16", "float16")
+    if (scorer, implementation, mistake, dtype) != ("additive", "textbook", "flipped", "bfloat16")
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("scorer", "implementation", "mistake", "dtype"), CASES)
+def test_wrong_outputs_of_short_numbers(
+    scorer: str, implementation: str, mistake: str, dtype: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where scores are large, so that rounding of short numbers changes weights a lot."""
+    right = bench_calls.MAKERS[implementation]
+    monkeypatch.setitem(bench_calls.MAKERS, implementation, lambda *given: MISTAKES[mistake](right(*given)))
+    sizes = {"n": [16], "m": [16], "d": [64]}
+    result = result_of(scorers=[{"scorer": scorer}], measure=["output"], dtype=dtype, **sizes)
+    assert by_name(result, "output")[f"{scorer}/{implementation}"]["status"] == "disagrees"
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+@pytest.mark.parametrize("backward", [False, True])
+def test_short_numbers_agree_at_usual_sizes(dtype: str, backward: bool) -> None:
+    measures = ["scores", "weights", "output"]
+    result = result_of(measure=measures, dtype=dtype, backward=backward, n=[64], m=[48], d=[64])
+    assert [row["reason"] for row in result.records if row["status"] != "timed"] == []
+
+
 def test_how_far_it_is_off(monkeypatch: pytest.MonkeyPatch) -> None:
     plant(monkeypatch, lambda scores: scores * 1.5)
     expected = "differs from float64 in scores by 0.5 of the largest number; rounding explains 0.0001"
