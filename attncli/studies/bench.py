@@ -20,12 +20,13 @@ from attncli.studies.bench_memory import too_large_at_rest
 from attncli.studies.bench_plan import Plan, plan_of, variants
 from attncli.studies.bench_records import COLUMNS, KNOWN, TOO_LARGE, Line, record_of
 from attncli.studies.bench_setting import setting_of
-from attncli.studies.bench_sizes import cases_of
+from attncli.studies.bench_sizes import Case, cases_of
 from attncli.studies.building import build_scorer, outline
 from attncli.studies.outlook import Outlook, Table
 from attncli.studies.progress import Counter, Progress
 from attncli.studies.scorer_run import formula_of
 from attncli.studies.sweep import Scorers
+from attncli.studies.threads import on_threads
 
 ALL: list[Any] = [{"scorer": name} for name in SCORERS]
 
@@ -84,16 +85,22 @@ def run(prepared: Prepared, progress: Progress) -> BenchResult:
     """Measure group by group; where the user ends the work, what is finished stays.
 
     Raises:
-        InputError: a scorer of the user's own that fails.
+        InputError: a scorer of the user's own that fails at its first size; at later ones its row says so.
         KeyboardInterrupt: the user ended the work before anything was finished.
     """
+    with on_threads(prepared.options.threads):
+        return _run(prepared, progress)
+
+
+def _run(prepared: Prepared, progress: Progress) -> BenchResult:
     options, plan = prepared.options, prepared.plan
     records, times, interrupted = list[Record](), dict[str, Tensor](), False
     counter = Counter(sum(map(len, prepared.groups)), progress)
+    first: dict[str, Case] = {}
     try:
         for group in prepared.groups:
             lines = [replace(line) for line in group]
-            _measure(lines, prepared, counter)
+            _measure(lines, prepared, counter, first)
             records += [record_of(line, lines, plan.baseline, options, prepared.device) for line in lines]
             times |= {line.name: torch.tensor(line.seconds, dtype=torch.float64) for line in lines if line.seconds}
     except KeyboardInterrupt:
@@ -123,7 +130,8 @@ def _groups(options: BenchOptions, plan: Plan) -> Iterator[list[Line]]:
             ]
 
 
-def _measure(lines: Sequence[Line], prepared: Prepared, counter: Counter) -> None:
+def _measure(lines: Sequence[Line], prepared: Prepared, counter: Counter, first: dict[str, Case]) -> None:
+    """One group; `first` has the size that each contender was tried at first."""
     options, device, case = prepared.options, prepared.device, lines[0].case
     for line in lines:
         reason = too_large_at_rest(_at_rest(line, options), device)
@@ -134,6 +142,7 @@ def _measure(lines: Sequence[Line], prepared: Prepared, counter: Counter) -> Non
         for line in lines:
             counter.of(f"n = {case.n}, {line.measure}: {line.contender.name}")()
             if line.reason is None:
+                line.may_fail = first.setdefault(line.contender.name, case) != case
                 get_ready(line, _scorer(line.entry, case.d, options, device), copies, options, device)
         time_all(lines, prepared.plan.baseline, device)
 

@@ -18,7 +18,7 @@ from attncli.studies.bench_inputs import Inputs, draw_inputs
 from attncli.studies.bench_job import Job, make_job
 from attncli.studies.bench_memory import make_room, peak_extra, ran_out, too_large_at_work
 from attncli.studies.bench_plan import Contender
-from attncli.studies.bench_records import DISAGREES, NOT_AVAILABLE, TOO_LARGE, Line
+from attncli.studies.bench_records import DISAGREES, FAILED, NOT_AVAILABLE, TOO_LARGE, Line
 from attncli.studies.bench_sizes import Case, hidden_units
 from attncli.studies.bench_timing import clock_for, rounds_of
 
@@ -29,7 +29,7 @@ def get_ready(line: Line, scorer: nn.Module, copies: Sequence[Inputs], options: 
     """Give a line its job, checked and with its memory measured, or the status that says why it has none.
 
     Raises:
-        InputError: a scorer of the user's own that fails.
+        InputError: a scorer of the user's own that fails, where the line may not.
     """
     with _failures(line, device):
         reason = _too_large(line, scorer, options, device)
@@ -81,13 +81,17 @@ def _failures(line: Line, device: torch.device) -> Iterator[None]:
     except NotAvailableError as error:
         line.drop(NOT_AVAILABLE, str(error))
     except InputError as error:
-        raise _placed(error, line) from error
+        if not line.may_fail:
+            raise _placed(error, line) from error
+        line.drop(FAILED, str(error))
     except Exception as error:
         if ran_out(error):
             line.drop(TOO_LARGE, "the memory was not enough")
             make_room(device)
         elif line.contender.implementation == "compiled":
             line.drop(NOT_AVAILABLE, f"compiling gave {raised(error)}")
+        elif line.may_fail:
+            line.drop(FAILED, f"it gave {raised(error)}")
         elif line.entry.scorer not in SCORERS:
             raise _placed(InputError.of(f"the scorer gave {raised(error)}"), line) from error
         else:

@@ -28,7 +28,7 @@ class Job:
     copies: Sequence[Inputs]
     backward: bool
     _turns: Iterator[Inputs] = field(init=False)
-    _gradient: Tensor | None = field(init=False, default=None)
+    _ones: Tensor | None = field(init=False, default=None)  # made by the first call, which checks the results
 
     def __post_init__(self) -> None:
         if self.backward:
@@ -37,9 +37,9 @@ class Job:
 
     def __call__(self) -> Made:
         """Once, on the copy whose turn it is; what flows back into the result is the same tensor every time."""
-        return self.on(next(self._turns), self._ones)
+        return self.on(next(self._turns), lambda result: self._ones)
 
-    def on(self, inputs: Inputs, flowing_back: Callable[[Tensor], Tensor]) -> Made:
+    def on(self, inputs: Inputs, flowing_back: Callable[[Tensor], Tensor | None]) -> Made:
         """Scores, output or both output and weights; and the gradients of `wanted`, none without `backward`.
 
         `flowing_back` gives the gradient of the first result, in its shape.
@@ -49,13 +49,10 @@ class Job:
         results = made if isinstance(made, tuple) else (made,)
         if not self.backward:
             return results, ()
+        if self._ones is None:  # whoever flows back first, so that it is no memory of the call that is measured
+            self._ones = torch.ones_like(results[0])
         gradient = flowing_back(results[0])
         return results, torch.autograd.grad(results[0], self.wanted(inputs), gradient, allow_unused=True)
-
-    def _ones(self, result: Tensor) -> Tensor:
-        if self._gradient is None:
-            self._gradient = torch.ones_like(result)
-        return self._gradient
 
     def wanted(self, inputs: Inputs) -> list[Tensor]:
         """What has gradients: values only where they are used."""

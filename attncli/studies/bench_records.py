@@ -14,7 +14,8 @@ from attncli.studies.bench_plan import Contender
 from attncli.studies.bench_sizes import Case, hidden_units, operations, traffic
 from attncli.studies.bench_statistics import interquartile_range, ratio_of
 
-TIMED, DISAGREES, TOO_LARGE, NOT_AVAILABLE = "timed", "disagrees", "too large", "not available"
+TIMED, DISAGREES, TOO_LARGE = "timed", "disagrees", "too large"
+NOT_AVAILABLE, FAILED = "not available", "failed"
 COLUMNS = (
     "scorer", "implementation", "n", "m", "d", "num_hiddens", "batch", "heads", "dtype", "device", "seconds",
     "seconds_iqr", "peak_bytes", "gflops", "gbytes_per_second", "ratio", "ratio_ci", "label", "measure", "backward",
@@ -36,6 +37,7 @@ class Line:
     reason: str | None = None
     peak: int | None = None
     seconds: list[float] = field(default_factory=list)
+    may_fail: bool = False  # a smaller size has gone well, so that an error is a finding and not the end
 
     @property
     def name(self) -> str:

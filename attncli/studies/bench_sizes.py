@@ -43,9 +43,9 @@ class Case:
 
 
 def cases_of(options: Any) -> Iterator[Case]:
-    """All combinations, the fewest queries first."""
+    """All combinations, the fewest queries first, and of those the fewest keys."""
     for n in sorted(options.n):
-        for m, d, batch, heads in product(options.m or [n], options.d, options.batch, options.heads or [None]):
+        for m, d, batch, heads in product(sorted(options.m or [n]), options.d, options.batch, options.heads or [None]):
             yield Case(n, m, d, batch, heads)
 
 

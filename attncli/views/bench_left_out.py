@@ -11,6 +11,7 @@ WORDS = {
     "disagrees": "disagrees with the reference, so it was not timed",
     "too large": "is too large",
     "not available": "is not available",
+    "failed": "failed",
 }
 
 

@@ -61,7 +61,7 @@ def test_all_combinations_the_smallest_first() -> None:
     assert [(case.n, case.m, case.d, case.batch, case.heads) for case in cases] == [
         (n, n, d, batch, None) for n in (2, 8) for d in (4, 16) for batch in (1, 3)
     ]
-    cases = list(cases_of(options_of(n=[8, 2], m=[3, 5], heads=2)))
+    cases = list(cases_of(options_of(n=[8, 2], m=[5, 3], heads=2)))
     assert [(case.n, case.m, case.leading) for case in cases] == [(n, m, (1, 2)) for n in (2, 8) for m in (3, 5)]
 
 

@@ -247,6 +247,50 @@ def test_prepared_work_can_be_done_twice() -> None:
     assert [row["status"] for row in first.records] == [row["status"] for row in second.records] == ["timed"] * 4
 
 
+def failing_from(n: int, error: Exception) -> Any:
+    """Textbook scores of this many queries or more fail; float64, which decides what is right, does not."""
+    right = textbook.additive_scores
+
+    def additive_scores(queries: Tensor, *others: Tensor) -> Tensor:
+        if queries.shape[-2] >= n and queries.dtype == torch.float32:
+            raise error
+        return right(queries, *others)
+
+    return additive_scores
+
+
+@pytest.mark.parametrize("error", [ValueError("no"), InputError.of("no")])
+@pytest.mark.parametrize("late", [False, True])
+def test_what_fails_at_a_later_size_says_so(error: Exception, late: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """When it is checked, or while it is timed; everything else is there."""
+    monkeypatch.setattr(textbook, "additive_scores", failing_from(6, error))
+    if late:
+        right = bench_group.disagreement
+        monkeypatch.setattr(bench_group, "peak_extra", lambda job, device: 1)
+        monkeypatch.setattr(
+            bench_group,
+            "disagreement",
+            lambda job, *given: None if job.copies[0].keys.shape[-2] > 5 else right(job, *given),
+        )
+    rows = result_of(n=[3, 6], measure=["scores"], **TWO).records
+    lost = [row for row in rows if row["status"] != "timed"]
+    assert [(row["n"], row["label"], row["implementation"]) for row in lost] == [(6, "additive", "textbook")]
+    assert (lost[0]["status"], lost[0]["seconds"], lost[0]["peak_bytes"]) == ("failed", None, None)
+    assert lost[0]["reason"].startswith("no" if isinstance(error, InputError) else "it gave ValueError: no")
+
+
+def test_what_fails_at_its_first_size_ends_the_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(textbook, "additive_scores", failing_from(3, InputError.of("no")))
+    with pytest.raises(InputError):
+        result_of(n=[3, 6], measure=["scores"], **TWO)
+
+
+def test_the_gradient_that_flows_back_is_no_memory_of_a_call() -> None:
+    """Scores and the little gradients of queries and keys are; another matrix would be 2 of them."""
+    rows = by_name(result_of(n=[128], m=[128], d=[4], measure=["scores"], backward=True, scorers=[{"scorer": "dot"}]))
+    assert rows["dot/attncli"]["peak_bytes"] < 1.5 * 128 * 128 * 4
+
+
 def test_expected_rows() -> None:
     ready = prepared(**TWO)
     outlook = bench.expected_rows(ready)

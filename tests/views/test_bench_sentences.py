@@ -94,6 +94,7 @@ def test_a_single_implementation_compared_elsewhere_says_where() -> None:
         ("disagrees", "textbook additive disagrees with the reference, so it was not timed: a\\nreason."),
         ("not available", "textbook additive is not available: a\\nreason."),
         ("too large", "textbook additive is too large: a\\nreason."),
+        ("failed", "textbook additive failed: a\\nreason."),
         ("melted", "textbook additive was not timed (melted): a\\nreason."),
     ],
 )
