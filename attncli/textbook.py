@@ -7,7 +7,8 @@ Every line is the formula and nothing else: no tiles, no masks, no care for memo
 import math
 
 import torch
-from torch import Tensor
+from pydantic import PositiveInt
+from torch import Tensor, nn
 
 
 def additive_scores(queries: Tensor, keys: Tensor, w_q: Tensor, w_k: Tensor, w_v: Tensor) -> Tensor:
@@ -28,3 +29,26 @@ def attention(scores: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
     """Output (..., n, v) and weights (..., n, m) for values (..., m, v), where nothing is masked."""
     weights = scores.softmax(-1)  # ... n m
     return weights @ values, weights  # ... n v
+
+
+class Perceptron(nn.Module):
+    """w_v . tanh([W_q, W_k] [q, k]) (D2L, "Additive attention": a perceptron on the concatenated query and key)
+
+    A scorer for configs, as `attncli.textbook:Perceptron`: every pair of query and key becomes one vector of q + k
+    entries, which one matrix (h, q + k) takes to the hidden units. Its parameters have the names of `additive`.
+    """
+
+    def __init__(self, query_size: int, key_size: int, *, num_hiddens: PositiveInt = 8) -> None:
+        super().__init__()
+        self.W_q = nn.Linear(query_size, num_hiddens, bias=False)
+        self.W_k = nn.Linear(key_size, num_hiddens, bias=False)
+        self.w_v = nn.Linear(num_hiddens, 1, bias=False)
+
+    def forward(self, queries: Tensor, keys: Tensor) -> Tensor:
+        n, m = queries.shape[-2], keys.shape[-2]
+        first = queries.unsqueeze(-2).expand(*queries.shape[:-1], m, -1)  # ... n m q
+        second = keys.unsqueeze(-3).expand(*keys.shape[:-2], n, -1, -1)  # ... n m k
+        matrix = torch.cat([self.W_q.weight, self.W_k.weight], -1)  # h q + k
+        hidden = torch.tanh(torch.cat([first, second], -1) @ matrix.mT)  # ... n m h
+        scores: Tensor = self.w_v(hidden).squeeze(-1)  # ... n m
+        return scores

@@ -68,7 +68,7 @@ def records(runs: Path, name: str) -> list[dict[str, float]]:
 
 
 def test_the_list_is_complete() -> None:
-    assert builtin_names() == NAMES
+    assert [name for name in builtin_names() if not name.startswith("claims/")] == NAMES
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -30,6 +30,10 @@ Measure = Annotated[
     Words,
     typer.Option(help="scores, weights or output; repeatable. scores and output by default.", rich_help_panel=WHAT),
 ]
+Threads = Annotated[
+    int | None,
+    typer.Option(metavar="N", help="Of torch on the CPU; as many as it takes by default.", rich_help_panel=WHAT),
+]
 Only = Annotated[
     Words,
     typer.Option(
@@ -56,6 +60,7 @@ def bench(
     measure: Measure = None,
     backward: Backward = False,
     compile_too: Compile = False,
+    threads: Threads = None,
     only: Only = None,
     skip: Skip = None,
     baseline: Baseline = None,

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from attncli.config.builtin import builtin_folder, builtin_names, builtin_path
+from attncli.config.builtin import builtin_names, builtin_path
 from attncli.errors import InputError, did_you_mean
 
 Name = Annotated[
@@ -52,5 +52,5 @@ def files_of(name: str) -> list[Path]:
     """The YAML file and the tensor files it names, which lie beside it."""
     path = builtin_path(name)
     text = path.read_text(encoding="utf-8")
-    beside = [other for other in sorted(builtin_folder().iterdir()) if other.suffix != ".yaml" and other.name in text]
+    beside = [other for other in sorted(path.parent.iterdir()) if other.suffix != ".yaml" and other.name in text]
     return [path, *beside]

@@ -43,6 +43,9 @@ class Bench(ScorersInShort):
     heads: Annotated[Sizes | None, Field(description="heads; no such axis if left out")] = None
     backward: Annotated[bool, Field(description="gradients of inputs and parameters, too")] = False
     compile: Annotated[bool, Field(description="measure torch.compile, too")] = False
+    threads: Annotated[
+        int | None, Field(ge=1, le=1024, description="of torch on the CPU; as many as it takes if left out")
+    ] = None
     measure: Measures = Field(default_factory=lambda: [*MEASURED])
     only: Annotated[Patterns, Field(description="implementations, labels, or label/implementation")] = Field(
         default_factory=list

@@ -12,8 +12,10 @@ def builtin_folder() -> Path:
 
 
 def builtin_names() -> list[str]:
-    """Names to give to `attncli init`: the YAML files without their ending."""
-    return sorted(path.stem for path in builtin_folder().glob("*.yaml"))
+    """Names to give to `attncli init`: the YAML files without their ending, such as `d2l` or `claims/04_variance`."""
+    folder = builtin_folder()
+    names = [path.relative_to(folder).with_suffix("").as_posix() for path in folder.rglob("*.yaml")]
+    return sorted(names, key=lambda name: ("/" in name, name))  # folders last
 
 
 def builtin_path(name: str) -> Path:

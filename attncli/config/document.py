@@ -113,8 +113,9 @@ def _not_found(path: Path) -> str:
     from attncli.config.builtin import builtin_names
 
     name = path.stem
-    if name in builtin_names():
-        return f"no such file; `attncli init {name}` copies the built-in experiment of this name"
+    builtin = next((each for each in builtin_names() if each.rpartition("/")[2] == name), None)
+    if builtin is not None:
+        return f"no such file; `attncli init {builtin}` copies the built-in experiment of this name"
     there = {other.stem: other for other in path.parent.glob("*.y*ml")}  # by stem: endings make all names look alike
     near = difflib.get_close_matches(name, there, n=1)
     cure = f"did you mean `{there[near[0]]}`?" if near else "`attncli init` lists experiments to start from"

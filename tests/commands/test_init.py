@@ -18,6 +18,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_lists_every_experiment_with_its_title(here: Path) -> None:
     lines = good("init").splitlines()
     names = sorted(path.stem for path in builtin_folder().glob("*.yaml"))
+    names += sorted(f"claims/{path.stem}" for path in (builtin_folder() / "claims").glob("*.yaml"))
     assert [line.split()[0] for line in lines[: len(names)]] == names
     for line, name in zip(lines, names, strict=False):
         title = builtin_path(name).read_text(encoding="utf-8").splitlines()[0]
@@ -25,14 +26,15 @@ def test_lists_every_experiment_with_its_title(here: Path) -> None:
     assert names_in(here) == []
 
 
-@pytest.mark.parametrize("name", builtin_names())
-def test_copies_one_with_its_files(name: str, here: Path) -> None:
-    stdout = good("init", name)
+@pytest.mark.parametrize("builtin", builtin_names())
+def test_copies_one_with_its_files(builtin: str, here: Path) -> None:
+    stdout = good("init", builtin)
+    name = Path(builtin).name
     assert stdout == f"{name}.yaml is yours; next: attncli run {name}.yaml\n"
     files = names_in(here)
-    assert files == ([f"{name}.npz", f"{name}.yaml"] if name == "own_tensors" else [f"{name}.yaml"])
+    assert files == ([f"{name}.npz", f"{name}.yaml"] if name in ("own_tensors", "12_perceptron") else [f"{name}.yaml"])
     for file in files:
-        assert (here / file).read_bytes() == (builtin_folder() / file).read_bytes()
+        assert (here / file).read_bytes() == (builtin_path(builtin).parent / file).read_bytes()
     study = read_document(here / f"{name}.yaml").data.get("study", "attention")
     assert good("check", f"{name}.yaml") == f"{name}.yaml: good, study {study}\n"
 
