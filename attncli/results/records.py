@@ -120,8 +120,9 @@ class BenchResult:
     `settings` says against what and on what was measured (`baseline`, `backward`, `device`, `device_name`, `threads`
     and others). `times` has the seconds per call of every round, float64, by `label/implementation/measure/sizes`: n,
     m, d, hidden units (`-` for none), batch and heads, with `x` between them. Round by round they pair with the
-    baseline's. `states` are the parameters that came from files; `interrupted` says that the user ended the work, and
-    that rows are missing.
+    baseline's. `comparisons` has how many times as fast as the textbook's code of the same label the others are.
+    `states` are the parameters that came from files; `interrupted` says that the user ended the work, and that rows are
+    missing.
     """
 
     records: Sequence[Record]

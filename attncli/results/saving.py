@@ -67,11 +67,13 @@ def _save_attention(folder: Path, result: AttentionResult) -> None:
 def content_of(result: Result, provenance: Record, files: Sequence[str], verdicts: Sequence[Verdict] = ()) -> Record:
     """The content of results.json. NaN and infinity, which JSON does not have, become null.
 
-    `interrupted` stands in it only where the user ended the work, and rows are missing.
+    `settings` says how the study bench measured, and on what. `interrupted` stands in it only where the user ended the
+    work, and rows are missing.
     """
     inputs = {name: fingerprint(tensor) for name, tensor in result.inputs.items()}
     content = {
         **provenance,
+        **({"settings": result.settings} if isinstance(result, BenchResult) else {}),
         "inputs": inputs,
         "records": result.records,
         "comparisons": list(result.comparisons),

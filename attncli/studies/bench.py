@@ -18,7 +18,7 @@ from attncli.studies.bench_group import get_ready, time_all
 from attncli.studies.bench_inputs import copies_of, draw_inputs
 from attncli.studies.bench_memory import too_large_at_rest
 from attncli.studies.bench_plan import Plan, plan_of, variants
-from attncli.studies.bench_records import COLUMNS, KNOWN, TOO_LARGE, Line, record_of
+from attncli.studies.bench_records import COLUMNS, KNOWN, TOO_LARGE, Line, comparisons_of, record_of
 from attncli.studies.bench_setting import setting_of
 from attncli.studies.bench_sizes import Case, cases_of
 from attncli.studies.building import build_scorer, outline
@@ -96,12 +96,13 @@ def _run(prepared: Prepared, progress: Progress) -> BenchResult:
     options, plan = prepared.options, prepared.plan
     records, times, interrupted = list[Record](), dict[str, Tensor](), False
     counter = Counter(sum(map(len, prepared.groups)), progress)
-    first: dict[str, Case] = {}
+    first, comparisons = dict[str, Case](), list[Record]()
     try:
         for group in prepared.groups:
             lines = [replace(line) for line in group]
             _measure(lines, prepared, counter, first)
             records += [record_of(line, lines, plan.baseline, options, prepared.device) for line in lines]
+            comparisons += comparisons_of(lines)
             times |= {line.name: torch.tensor(line.seconds, dtype=torch.float64) for line in lines if line.seconds}
     except KeyboardInterrupt:
         if not records:
@@ -115,6 +116,7 @@ def _run(prepared: Prepared, progress: Progress) -> BenchResult:
         {label: formula_of(types[label]) if label in types else entry.scorer for label, entry in entries.items()},
         times,
         states={label: _state(entry, prepared) for label, entry in entries.items() if entry.parameters},
+        comparisons=comparisons,
         interrupted=interrupted,
     )
 

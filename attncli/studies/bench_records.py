@@ -1,6 +1,6 @@
 """The rows of the study `bench`."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from statistics import median
 from typing import Any
@@ -94,6 +94,33 @@ def _baseline_of(line: Line, lines: Sequence[Line], baseline: Contender) -> Line
     candidates = [each for each in lines if each.contender == baseline]
     alike = (each for each in candidates if hidden_units(each.entry) == hidden_units(line.entry))
     return next(alike, candidates[0])
+
+
+def comparisons_of(lines: Sequence[Line]) -> Iterator[Record]:
+    """How many times as fast as the textbook's code of the same entry the others are, from the rounds of both."""
+    textbook = {_entry(line): line for line in lines if line.contender.implementation == "textbook" and line.seconds}
+    for line in lines:
+        other = textbook.get(_entry(line))
+        if line.seconds and other is not None and other is not line:
+            count = min(len(line.seconds), len(other.seconds))
+            ratio, interval = ratio_of(other.seconds[:count], line.seconds[:count])
+            sizes = {name: getattr(line.case, name) for name in ("n", "m", "d", "batch")}
+            yield {
+                "scorer": line.entry.scorer,
+                "label": line.entry.label,
+                "implementation": line.contender.implementation,
+                "against": "textbook",
+                "measure": line.measure,
+                **sizes,
+                "heads": line.case.heads or 1,
+                "num_hiddens": hidden_units(line.entry),
+                "times_as_fast": ratio,
+                "times_as_fast_ci": list(interval),
+            }
+
+
+def _entry(line: Line) -> tuple[str, int | None]:
+    return line.entry.label, hidden_units(line.entry)
 
 
 def _ratio(line: Line, baseline: Line) -> Record:

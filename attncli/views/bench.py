@@ -11,6 +11,7 @@ from attncli.views.bench_left_out import left_out
 from attncli.views.bench_memory import memory
 from attncli.views.bench_sizes import timed
 from attncli.views.bench_tables import bench_tables
+from attncli.views.bench_textbook import beside_textbook
 from attncli.views.bench_verdicts import verdicts
 from attncli.views.sweep_tables import findings
 
@@ -23,9 +24,9 @@ def tables(result: BenchResult, *, width: int, full: bool, csv: str | None) -> l
 
 
 def sentences(result: BenchResult) -> list[str]:
-    """What is slower or faster than the baseline, what it takes of memory, and what was not timed."""
+    """What is faster than its textbook code, or than the baseline; what it takes of memory, and what was not timed."""
     records = result.records
-    return [*verdicts(records), *memory(records), *left_out(records)]
+    return [*beside_textbook(result), *verdicts(records), *memory(records), *left_out(records)]
 
 
 def pictures(result: BenchResult, note: Callable[[str], None]) -> Pictures:

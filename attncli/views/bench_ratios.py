@@ -8,15 +8,16 @@ from attncli.results.records import Record
 from attncli.views.numbers import significant
 
 WIDE = 2.0  # an interval whose ends differ by more than this factor is told by its ends
+NOISY = 4.0  # and one with 1 in it whose ends differ by more than this factor tells nothing
 DIGITS = 3  # of a ratio; an uncertainty beyond their reach is left out
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """`slower`, `faster` or `same`, and by what factor."""
+    """`slower`, `faster`, `same` or `noisy`, and by what factor."""
 
     kind: str
-    times: str  # `4.1 ± 0.3`; empty where there is no difference
+    times: str  # `4.1 ± 0.3`, or `0.69 to 39` where that is too noisy; empty where no difference was measured
 
     @property
     def sentence(self) -> str:
@@ -28,7 +29,8 @@ def verdict(record: Record) -> Verdict:
     """What the ratio and its 95 % interval allow to be said; the ratio must be there."""
     ratio, interval = float(record["ratio"]), record["ratio_ci"]
     if same(record):
-        return Verdict("same", "")
+        noisy = interval is not None and interval[1] > NOISY * interval[0]
+        return Verdict("noisy", uncertain(ratio, interval)) if noisy else Verdict("same", "")
     if ratio > 1:
         return Verdict("slower", uncertain(ratio, interval))
     turned = None if interval is None else (1 / interval[1], 1 / interval[0])

@@ -23,7 +23,7 @@ LEGEND = (
     "time is the median of a call and IQR the range of its middle half; memory is the peak beyond the inputs, the "
     "result included; ratio is the time over that of {} in the same round, ± half of its 95 % interval"
 )
-SAME = "= no difference: the 95 % interval of the ratio contains 1"
+SAME = "= not measurably different: the 95 % interval of the ratio contains 1"
 SLOPE = "slope is the power of {} by which the time grows over the larger half of the sizes"
 
 

@@ -8,6 +8,8 @@ from attncli.views.bench_lines import Line, baseline, is_baseline, lines_of
 from attncli.views.bench_ratios import Verdict, has_ratio, verdict
 from attncli.views.bench_sizes import changing, measures_of, of_measure, place, size_of
 
+KINDS = {"slower": "slower", "faster": "faster", "same": "not measurably different", "noisy": "too noisy to tell"}
+
 
 @dataclass(frozen=True)
 class Found:
@@ -58,13 +60,17 @@ def _one_label(several: Sequence[Found], against: str) -> str:
 
 def _than(found: Found, against: str) -> str:
     if found.verdict.kind == "same":
-        return f"not measurably slower or faster than {against}"
+        return f"not measurably different from {against}"
+    if found.verdict.kind == "noisy":
+        return f"too noisy to tell from {against} ({found.verdict.times} times its time)"
     return f"{found.verdict.sentence} than {against}"
 
 
 def _alone(found: Found, against: str) -> str:
     """As `_than`, where the sentence has named the baseline already."""
-    return f"no different from {against}" if found.verdict.kind == "same" else found.verdict.sentence
+    if found.verdict.kind == "noisy":
+        return f"too noisy to tell ({found.verdict.times})"
+    return f"not measurably different from {against}" if found.verdict.kind == "same" else found.verdict.sentence
 
 
 def _together(single: Sequence[Found], against: str) -> str:
@@ -72,13 +78,14 @@ def _together(single: Sequence[Found], against: str) -> str:
     places = {found.place for found in single}
     usual = max(places, key=[found.place for found in single].count)
     said = []
-    for kind in ("slower", "faster", "same"):
+    for kind, words in KINDS.items():
         of_kind = [_listed(found, usual) for found in single if found.verdict.kind == kind]
-        said += [f"{'no difference' if kind == 'same' else kind}: {', '.join(of_kind)}"] if of_kind else []
+        said += [f"{words}: {', '.join(of_kind)}"] if of_kind else []
     return f"against {against} at {usual}, {'; '.join(said)}"
 
 
 def _listed(found: Found, usual: str) -> str:
     times = f" {found.verdict.times} times" if found.verdict.times else ""
+    times = f" ({found.verdict.times})" if found.verdict.kind == "noisy" else times
     elsewhere = f" (at {found.place})" if found.place != usual else ""
     return f"{found.line.name}{times}{elsewhere}"

@@ -79,6 +79,8 @@ def test_json_is_results_json_and_nothing_else() -> None:
 def test_files_and_raw_times() -> None:
     content = swept("bench", *FEW)
     assert content["files"] == names_in(Path("out")) == FILES
+    assert content["settings"]["ratio_ci"].startswith("95 %, Student's t")
+    assert {"device_name", "threads", "budget_seconds", "block_seconds", "cache_bytes"} <= set(content["settings"])
     times = load_file("out/tensors.safetensors")
     for row in content["records"]:
         name = f"{row['label']}/{row['implementation']}/{row['measure']}/4x4x3x-x1x1"

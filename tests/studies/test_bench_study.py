@@ -69,6 +69,16 @@ def test_figures_belong_together() -> None:
     assert (own["ratio"], own["ratio_ci"]) == (1.0, [1.0, 1.0])
 
 
+def test_how_many_times_as_fast_as_the_textbook_is_paired_round_by_round() -> None:
+    result = result_of(measure=["scores"], **TWO)
+    (row,) = result.comparisons
+    assert (row["label"], row["implementation"], row["against"]) == ("additive", "attncli", "textbook")
+    ours, textbooks = (result.times[f"additive/{name}/scores/6x6x4x4x1x1"] for name in ("attncli", "textbook"))
+    count = min(len(ours), len(textbooks))
+    assert row["times_as_fast"] == pytest.approx((textbooks[:count] / ours[:count]).log().mean().exp().item())
+    assert row["times_as_fast_ci"][0] <= row["times_as_fast"] <= row["times_as_fast_ci"][1]
+
+
 def test_each_number_of_hidden_units_has_its_baseline() -> None:
     result = result_of(num_hiddens=[2, 3], baseline="additive/textbook", only=["additive"], measure=["scores"])
     own = [row for row in result.records if row["implementation"] == "textbook"]

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from attncli.results.records import BenchResult
+from attncli.results.records import BenchResult, Record
 from attncli.views.bench import sentences
 from attncli.views.bench_ratios import uncertain
 from tests.views.bench_samples import FEW, USUAL, bench_result, changed, not_timed, textbook_additive
@@ -40,21 +40,53 @@ def test_faster_is_said_with_the_factor_turned_round() -> None:
     )
 
 
-def test_an_interval_with_1_is_no_difference() -> None:
-    assert "no difference: dot" in said(dot(1.04, 0.99, 1.09), "against")
+def test_an_interval_with_1_is_no_measurable_difference() -> None:
+    assert "not measurably different: dot" in said(dot(1.04, 0.99, 1.09), "against")
     assert "slower: dot 1.04 ± 0.01 times" in said(dot(1.04, 1.03, 1.05), "against")
-    assert "no difference: dot" in said(dot(0.99, 1.01, 1.05), "against")  # the ratio and its interval contradict
+    assert "not measurably different: dot" in said(dot(0.99, 1.01, 1.05), "against")  # they contradict
     result = bench_result(pairs=[*FEW, ("dot", "compiled")], measures=SCORES)
     assert said(result, "dot") == (
-        "dot is not measurably slower or faster than textbook scaled_dot at n = 512; compiled it is no different from "
-        "textbook scaled_dot."
+        "dot is not measurably different from textbook scaled_dot at n = 512; compiled it is not measurably different "
+        "from textbook scaled_dot."
     )
+
+
+def test_a_wide_interval_with_1_tells_nothing() -> None:
+    assert "too noisy to tell: dot (0.69 to 39)" in said(dot(5.2, 0.69, 39.0), "against")
+    assert "not measurably different: dot" in said(dot(1.0, 0.6, 2.3), "against")
+    both = bench_result(pairs=[*FEW, ("dot", "compiled")], measures=SCORES)
+    both = changed(both, lambda record: record["label"] == "dot", ratio=5.2, ratio_ci=[0.69, 39.0])
+    assert said(both, "dot") == (
+        "dot is too noisy to tell from textbook scaled_dot (0.69 to 39 times its time) at n = 512; compiled it is too "
+        "noisy to tell (0.69 to 39)."
+    )
+
+
+def comparison(implementation: str, n: int, low: float, high: float) -> Record:
+    sizes = {"n": n, "m": n, "d": 64, "num_hiddens": 64, "batch": 1, "heads": 1}
+    middle = {"times_as_fast": (low * high) ** 0.5, "times_as_fast_ci": [low, high]}
+    return {"label": "additive", "implementation": implementation, "measure": "scores", **sizes, **middle}
+
+
+def test_how_many_times_as_fast_as_its_own_textbook_code() -> None:
+    rows = [comparison("attncli", 64, 2.0, 3.0), comparison("attncli", 512, 10.0, 12.0)]
+    result = replace(bench_result((64, 512), FEW, SCORES), comparisons=rows)
+    said_first = "additive is 11.0 ± 1.0 times as fast as the textbook's additive code at n = 512"
+    assert sentences(result)[0] == f"{said_first}."
+    more = replace(result, comparisons=[*rows, comparison("compiled", 512, 40.0, 48.0)])
+    assert sentences(more)[0] == f"{said_first}; compiled it is 44 ± 4 times as fast."
+    for low, high, words in [(0.9, 1.2, "not measurably different"), (0.2, 9.0, "too noisy to tell (0.2 to 9)")]:
+        unclear = replace(result, comparisons=[comparison("attncli", 512, low, high)])
+        assert sentences(unclear)[0] == f"additive beside the textbook's additive code at n = 512: {words}."
+    own = changed(more, lambda _: True, baseline="additive/textbook")
+    assert "times as fast" not in " ".join(sentences(own)), "which the ratios say already"
 
 
 def test_labels_with_one_implementation_share_a_sentence() -> None:
     assert said(bench_result(measures=SCORES), "against") == (
         "against textbook scaled_dot at n = 512, slower: general 1.30 ± 0.07 times, cosine 1.25 ± 0.06 times, gaussian "
-        "1.40 ± 0.07 times; faster: vector_sum 2.00 ± 0.10 times; no difference: scaled_dot, dot."
+        "1.40 ± 0.07 times; faster: vector_sum 2.00 ± 0.10 times; not "
+        "measurably different: scaled_dot, dot."
     )
 
 

@@ -88,10 +88,10 @@ def test_no_difference_is_marked_and_explained() -> None:
     result = bench_result(pairs=FEW, measures=["scores"])
     text = shown(result)
     assert rows(text, "dot")[0][-4:] == ["=", "1.00", "±", "0.05"]
-    assert "= no difference: the 95 % interval of the ratio contains 1" in text
+    assert "= not measurably different: the 95 % interval of the ratio contains 1" in text
     apart = shown(changed(result, lambda record: record["label"] == "dot", ratio=1.2, ratio_ci=[1.1, 1.3]))
     assert rows(apart, "dot")[0][-3:] == ["1.20", "±", "0.10"]
-    assert "no difference: the" not in apart  # the baseline's own ratio is no finding
+    assert "different: the" not in apart  # the baseline's own ratio is no finding
 
 
 @pytest.mark.parametrize("status", ["too large", "disagrees", "not available"])
