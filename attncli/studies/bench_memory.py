@@ -12,9 +12,11 @@ from torch.profiler import ProfilerActivity, profile
 from attncli.studies import memory
 from attncli.studies.bench_sizes import Case
 from attncli.studies.memory import RESERVE
+from attncli.studies.stderr_lines import without_lines_of
 from attncli.units import in_bytes
 
 LOG_LEVEL = "KINETO_LOG_LEVEL"  # of the profiler's library, which tells everybody on stderr that it starts
+WARNING = b"Memory block of unknown size was allocated before the profiling started"  # true of inputs, and no harm
 REFUSALS = ("can't allocate memory", "not enough memory", "out of memory")
 
 
@@ -37,7 +39,11 @@ def _peak_on_cuda(call: Callable[[], object], device: torch.device) -> int:
 def _peak_on_cpu(call: Callable[[], object]) -> int:
     """The running sum of what torch's allocator takes and gives back, as its profiler records it event by event."""
     os.environ.setdefault(LOG_LEVEL, "99")
-    with _no_collection(), profile(activities=[ProfilerActivity.CPU], profile_memory=True) as record:
+    with (
+        _no_collection(),
+        without_lines_of(WARNING),
+        profile(activities=[ProfilerActivity.CPU], profile_memory=True) as record,
+    ):
         result = call()
     assert record.profiler is not None
     assert record.profiler.kineto_results is not None

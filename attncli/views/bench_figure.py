@@ -48,7 +48,7 @@ def bench_figure(result: BenchResult) -> Drawn:
         blocks = [_block(measure, of_measure(drawable, measure), axis, styles, face) for measure in measures_of(shown)]
         page, top = _open(title, blocks, face)
         for block in blocks:
-            _draw_block(page, block, top, axis, drawable, styles)
+            _draw_block(page, block, top, axis, Curves(block.measure, block.lines, styles, drawable, result.times))
             top += block.height
         return Drawn(page.finish(), _notes(result.records, shown, axis, face))
 
@@ -56,7 +56,7 @@ def bench_figure(result: BenchResult) -> Drawn:
 def _title(result: BenchResult, shown: Sequence[Record], axis: str) -> str:
     only = [] if axis == "n" else [f"n = {shown[0]['n']}"]
     facts = ", ".join([*conditions(result), *only, *constants(shown)])
-    bars = "bars are as long as the interquartile range"
+    bars = "bars reach from the lower to the upper quartile"
     slopes = f"in brackets by which powers of {axis} time and memory grow, over the larger half of the sizes"
     return "; ".join([facts, bars, *([slopes] if several(shown, axis) else [])])
 
@@ -100,10 +100,10 @@ def _open(title: str, blocks: Sequence[Block], face: Typeface) -> tuple[Page, fl
     return page, top
 
 
-def _draw_block(page: Page, block: Block, top: float, axis: str, drawable: Sequence[Record], styles: Looks) -> None:
+def _draw_block(page: Page, block: Block, top: float, axis: str, curves: Curves) -> None:
     boxes = ROW.boxes(top)
     for key, box in zip(PANELS, boxes, strict=True):
-        draw_panel(page, box, key, axis, Curves(block.measure, block.lines, styles, drawable))
+        draw_panel(page, box, key, axis, curves)
     block.legend.draw(page, boxes[0].left - 0.1, top + ABOVE_PANEL + ROW.height + BELOW_PANEL)
 
 

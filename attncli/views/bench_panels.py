@@ -3,17 +3,22 @@
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+import numpy as np
 from matplotlib.axes import Axes
 
 from attncli.results.records import Record
 from attncli.views.bench_axes import across, bytes_axis, times_axis
 from attncli.views.bench_lines import Line
 from attncli.views.bench_looks import Looks
+from attncli.views.bench_sizes import name_of
 from attncli.views.heatmap.frames import Box
 from attncli.views.heatmap.page import Page
 from attncli.views.sweep_axes import MARGIN_FACTOR, panel
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 PANELS = {"seconds": "time of a call", "peak_bytes": "peak memory beyond the inputs"}
 SPREAD = 1.5  # over which part of the panel the points of the only size share out
@@ -27,12 +32,21 @@ class Curves:
     lines: Mapping[Line, Sequence[Record]]
     looks: Looks
     records: Sequence[Record]
+    times: "Mapping[str, Tensor]"
+
+    def quartiles(self, record: Record) -> tuple[float, float]:
+        """Lower and upper one of the rounds of a record; the median for both where rounds are not known."""
+        rounds = self.times.get(name_of(record))
+        if rounds is None:
+            return record["seconds"], record["seconds"]
+        low, high = np.quantile(rounds.numpy(), [0.25, 0.75])
+        return float(low), float(high)
 
 
 def draw_panel(page: Page, box: Box, key: str, axis: str, curves: Curves) -> None:
     """`key` is one of PANELS, `axis` the size from left to right; points of an only size stand side by side."""
     x = across([record[axis] for record in curves.records], axis, box.width, page)
-    y = times_axis(_ends(curves.records)) if key == "seconds" else bytes_axis(_bytes(curves.records))
+    y = times_axis(_ends(curves)) if key == "seconds" else bytes_axis(_bytes(curves.records))
     axes = panel(page, box, f"{curves.measure}: {PANELS[key]}", x, y)
     spread = 0.0 if several(curves.records, axis) else SPREAD
     for index, (line, records) in enumerate(curves.lines.items()):
@@ -41,7 +55,7 @@ def draw_panel(page: Page, box: Box, key: str, axis: str, curves: Curves) -> Non
         places = [record[axis] * MARGIN_FACTOR**aside for record in known]
         axes.plot(places, [record[key] for record in known], zorder=3, gid=key, **curves.looks[line])
         if key == "seconds" and known:
-            _draw_ranges(axes, places, known, curves.looks[line]["color"], y.low)
+            _draw_ranges(axes, places, [curves.quartiles(record) for record in known], curves.looks[line]["color"])
 
 
 def several(records: Sequence[Record], axis: str) -> bool:
@@ -54,20 +68,14 @@ def positive(value: float | None) -> bool:
     return value is not None and math.isfinite(value) and value > 0
 
 
-def _draw_ranges(axes: Axes, x: Sequence[float], records: Sequence[Record], colour: Any, floor: float) -> None:
-    low, high = zip(*map(_range, records), strict=True)
-    axes.vlines(x, [max(end, floor) for end in low], high, colors=colour, linewidth=1.0, zorder=2.5, gid="range")
+def _draw_ranges(axes: Axes, x: Sequence[float], ranges: Sequence[tuple[float, float]], colour: Any) -> None:
+    low, high = zip(*ranges, strict=True)
+    axes.vlines(x, low, high, colors=colour, linewidth=1.0, zorder=2.5, gid="range")
 
 
-def _range(record: Record) -> tuple[float, float]:
-    """As long as the interquartile range, with the median in its middle."""
-    half = (record["seconds_iqr"] or 0.0) / 2
-    return record["seconds"] - half, record["seconds"] + half
-
-
-def _ends(records: Sequence[Record]) -> list[float]:
-    """Medians and the upper ends of the ranges; the lower ones may reach 0."""
-    return [value for record in records for value in (record["seconds"], _range(record)[1])]
+def _ends(curves: Curves) -> list[float]:
+    """Medians and quartiles."""
+    return [value for record in curves.records for value in (record["seconds"], *curves.quartiles(record))]
 
 
 def _bytes(records: Sequence[Record]) -> list[float]:

@@ -14,6 +14,13 @@ def size_of(record: Record) -> Size:
     return tuple(record[key] for key in KEYS)
 
 
+def name_of(record: Record) -> str:
+    """`label/implementation/measure/sizes`, as raw times are kept."""
+    hidden = "-" if record["num_hiddens"] is None else record["num_hiddens"]
+    sizes = (record["n"], record["m"], record["d"], hidden, record["batch"], record["heads"])
+    return f"{record['label']}/{record['implementation']}/{record['measure']}/{'x'.join(map(str, sizes))}"
+
+
 def sizes_of(records: Iterable[Record]) -> list[Size]:
     """All different ones, from the smallest n to the largest."""
     return sorted(set(map(size_of, records)))

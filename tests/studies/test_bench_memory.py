@@ -1,6 +1,8 @@
 """Memory: planted allocations of known size are found, and nothing is tried that might not fit."""
 
 import os
+import subprocess
+import sys
 
 import pytest
 import torch
@@ -52,6 +54,21 @@ def test_nobody_is_told_that_the_profiler_starts(capfd: pytest.CaptureFixture[st
     peak_extra(lambda: planted(0, 1), CPU)
     assert capfd.readouterr() == ("", "")
     assert LOG_LEVEL in os.environ
+
+
+def test_nobody_is_told_that_something_was_there_before(capfd: pytest.CaptureFixture[str]) -> None:
+    """The library counts how often it says so, and does it the first time: hence a process of its own."""
+    code = """
+import os, torch
+from attncli.studies.bench_memory import peak_extra
+held = [torch.ones(2**20)]
+def call():
+    held.pop()
+    os.write(2, b"something else")
+peak_extra(call, torch.device("cpu"))
+"""
+    subprocess.run([sys.executable, "-c", code], check=True)
+    assert capfd.readouterr() == ("", "something else")
 
 
 def test_devices_that_do_not_count() -> None:

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from attncli import textbook
 from attncli.errors import InputError
-from attncli.studies import bench, bench_group, bench_inputs, memory
+from attncli.studies import bench, bench_check, bench_group, bench_inputs, memory
 from attncli.studies.bench_inputs import copies_of, draw_inputs
 from attncli.studies.bench_job import make_job
 from attncli.studies.bench_plan import Contender, plan_of
@@ -275,7 +275,7 @@ def test_what_fails_at_a_later_size_says_so(error: Exception, late: bool, monkey
     """When it is checked, or while it is timed; everything else is there."""
     monkeypatch.setattr(textbook, "additive_scores", failing_from(6, error))
     if late:
-        right = bench_group.disagreement
+        right = bench_check.disagreement
         monkeypatch.setattr(bench_group, "peak_extra", lambda job, device: 1)
         monkeypatch.setattr(
             bench_group,

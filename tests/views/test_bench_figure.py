@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
@@ -79,20 +80,21 @@ def test_every_line_has_its_points() -> None:
     assert words(figure, "axis-title") == ["n", "n"]
 
 
-def test_bars_are_as_long_as_the_interquartile_range() -> None:
+def test_bars_reach_from_quartile_to_quartile() -> None:
+    """Where one round of two lasts long, half of the range would be more than the median."""
     result = bench_result(SIZES, [("dot", "attncli")], ["scores"])
-    bars = [
-        tuple(map(tuple, bar)) for part in artists(bench_figure(result).figure, "range") for bar in part.get_segments()
-    ]
+    rounds = torch.tensor([0.9, 0.95, 1.0, 6.0, 11.0], dtype=torch.float64)
+    times = {f"dot/attncli/scores/{r['n']}x{r['n']}x64x-x1x1": rounds * r["seconds"] for r in result.records}
+    figure = bench_figure(replace(result, times=times)).figure
+    bars = [tuple(map(tuple, bar)) for part in artists(figure, "range") for bar in part.get_segments()]
     for record, ((x0, low), (x1, high)) in zip(result.records, bars, strict=True):
         assert x0 == x1 == record["n"]
-        assert high - low == pytest.approx(record["seconds_iqr"])
-        assert (high + low) / 2 == pytest.approx(record["seconds"])
-    wide = changed(result, lambda record: record["n"] == 128, seconds_iqr=1.0)
-    figure = bench_figure(wide).figure
-    low, high = figure.axes[0].get_ylim()
-    assert artists(figure, "range")[0].get_segments()[0][:, 1].tolist() == [low, pytest.approx(0.5, rel=0.01)]
-    assert high > 0.5
+        assert (low, high) == (pytest.approx(0.95 * record["seconds"]), pytest.approx(6 * record["seconds"]))
+    bottom, top = figure.axes[0].get_ylim()
+    assert bottom < min(low for (_, low), _ in bars)
+    assert max(high for _, (_, high) in bars) < top
+    unknown = bench_figure(result).figure
+    assert all(low == high for part in artists(unknown, "range") for (_, low), (_, high) in part.get_segments())
 
 
 def test_measures_stand_below_each_other_on_the_same_axes() -> None:
