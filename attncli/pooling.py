@@ -1,6 +1,6 @@
 """Attention where nobody asks for the weights: the output alone, and never a whole (n, m) matrix."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import torch
@@ -18,7 +18,9 @@ from attncli.attention import (
     valid_mask,
     weighted_sum,
 )
+from attncli.errors import InputError
 from attncli.precision import at_least_float32
+from attncli.scorers import SCORERS
 
 WORKSPACE_BYTES = 16 * 2**20  # beside inputs and output
 MATRICES = 6  # that a softmax with a mask holds at once, each of the size of its scores
@@ -31,8 +33,8 @@ class Dot(NamedTuple):
 
     queries: Tensor
     keys: Tensor
-    values: Tensor
     scale: float
+    values: Tensor
 
 
 class Rules(NamedTuple):
@@ -74,8 +76,13 @@ def pool(
         empty_row: as there.
 
     Raises:
-        InputError: lengths or mask that do not fit.
+        InputError: values, lengths or a mask that do not fit.
     """
+    if values.shape[:-1] != keys.shape[:-1] or queries.shape[:-2] != keys.shape[:-2]:
+        shapes = ", ".join(str(list(each.shape)) for each in (queries, keys, values))
+        raise InputError.of(
+            f"got queries, keys and values of shapes {shapes}; expected one value a key, equal axes before"
+        )
     shape = (*queries.shape[:-1], keys.shape[-2])
     if mask is None and valid_lens is not None:
         rules = Rules(limits=key_limits(shape, valid_lens, queries.device), empty_row=empty_row)
@@ -90,37 +97,37 @@ def pool_by_rules(scorer: Scorer, queries: Tensor, keys: Tensor, values: Tensor,
     dot = _as_dot(scorer, queries, keys, values, rules)
     if dot is not None and rules.valid is None and (rules.limits is None or _is_causal(rules.limits, keys)):
         return _fused(dot, is_causal=rules.limits is not None)
-    n, m, leading = queries.shape[-2], keys.shape[-2], queries.shape[:-2].numel()
-    step = max(WORKSPACE_BYTES // (MATRICES * m * leading * values.element_size()), 1)
     output = values.new_empty((*queries.shape[:-1], values.shape[-1]))  # ... n v
-    for start in range(0, n, step):
-        rows = slice(start, min(start + step, n))
-        output[..., rows, :] = _some(scorer, dot, queries, keys, values, rules, rows)
+    for elements, rows in _tiles(queries, keys):
+        batch = (elements, ...) if queries.ndim > 2 else (...,)
+        some = queries[*batch, rows, :], keys[*batch, :, :], values[*batch, :, :]
+        valid = _valid_keys(rules, elements, rows, keys)
+        if torch.is_grad_enabled():  # or the graph would keep the weights, or at least the masks, of all queries
+            pooled = checkpoint(_pooled, scorer, *some, valid, rules, dot is not None, use_reentrant=False)
+        else:
+            pooled = _pooled(scorer, *some, valid, rules, dot is not None)
+        output[*batch, rows, :] = pooled
     return output
 
 
-def _some(
-    scorer: Scorer, dot: Dot | None, queries: Tensor, keys: Tensor, values: Tensor, rules: Rules, rows: slice
-) -> Tensor:
-    """The output of some of the queries."""
-    if torch.is_grad_enabled():  # or the graph would keep the weights, or at least the masks, of all queries
-        pooled: Tensor = checkpoint(_pooled, scorer, dot, queries, keys, values, rules, rows, use_reentrant=False)
-        return pooled
-    return _pooled(scorer, dot, queries, keys, values, rules, rows)
+def _tiles(queries: Tensor, keys: Tensor) -> Iterator[tuple[slice, slice]]:
+    """Batch elements and some of their queries whose scores fit into the workspace: all queries where they do."""
+    b, n = queries.shape[:-2][:1].numel(), queries.shape[-2]
+    row = MATRICES * queries.shape[1:-2].numel() * keys.shape[-2] * queries.element_size()  # bytes
+    together = min(max(WORKSPACE_BYTES // max(row * n, 1), 1), b)
+    step = max(WORKSPACE_BYTES // max(row * together, 1), 1)
+    for first in range(0, b, together):
+        for start in range(0, n, step):
+            yield slice(first, min(first + together, b)), slice(start, min(start + step, n))
 
 
 def _pooled(
-    scorer: Scorer, dot: Dot | None, queries: Tensor, keys: Tensor, values: Tensor, rules: Rules, rows: slice
+    scorer: Scorer, queries: Tensor, keys: Tensor, values: Tensor, valid: Tensor | None, rules: Rules, is_dot: bool
 ) -> Tensor:
-    valid = _valid_keys(rules, rows, keys)
-    if dot is not None and valid is not None and bool(valid.any(-1).all()):
-        return _fused(dot._replace(queries=dot.queries[..., rows, :]), valid)
-    return _scored(scorer, queries[..., rows, :], keys, values, valid, rules)
-
-
-def _scored(
-    scorer: Scorer, queries: Tensor, keys: Tensor, values: Tensor, valid: Tensor | None, rules: Rules
-) -> Tensor:
+    """The output of some batch elements and queries."""
+    if is_dot and valid is not None and bool(valid.any(-1).all()):
+        some, others, scale = scorer.as_dot(queries, keys)  # type: ignore[attr-defined]
+        return _fused(Dot(some, others, scale, values), valid)
     (scores,) = at_least_float32(scorer(queries, keys))
     capped = scores if rules.cap is None else softcap(scores, rules.cap)
     return weighted_sum(softmax_over_valid(capped, valid, rules.empty_row), values)
@@ -128,7 +135,7 @@ def _scored(
 
 def _fused(dot: Dot, valid: Tensor | None = None, is_causal: bool = False) -> Tensor:
     """By torch's kernel, which has its fast form for (batch, heads, n, d) only."""
-    queries, keys, values = (_by_rows(each) for each in dot[:3])
+    queries, keys, values = (_by_rows(each) for each in (dot.queries, dot.keys, dot.values))
     rank = queries.ndim
     if rank < 4:
         queries, keys, values = (each.unsqueeze(-3) for each in (queries, keys, values))  # b 1 n d
@@ -141,15 +148,16 @@ def _fused(dot: Dot, valid: Tensor | None = None, is_causal: bool = False) -> Te
 
 def _as_dot(scorer: Scorer, queries: Tensor, keys: Tensor, values: Tensor, rules: Rules) -> Dot | None:
     """The dot product that the scores are, if torch's kernel gives what is asked for, and without making the scores."""
-    if not hasattr(scorer, "as_dot") or rules.cap is not None or queries.ndim > 4:
+    known = type(scorer) in SCORERS.values()  # what is derived from one may have scores of its own
+    if not known or not hasattr(scorer, "as_dot") or rules.cap is not None or queries.ndim > 4:
         return None
     queries, keys, scale = scorer.as_dot(queries, keys)
-    if values.shape[-1] != keys.shape[-1]:
+    if values.shape[-1] != keys.shape[-1] or 0 in (queries.numel(), keys.numel()):
         return None
     # What is masked means nothing, but the kernel adds -inf to such scores and multiplies such values by 0; and where
     # a query sees scores of NaN or -inf alone it gives 0.
     finite = all_finite(values) and not _may_overflow(queries, keys, scale)
-    return Dot(queries, keys, values, scale) if finite else None
+    return Dot(queries, keys, scale, values) if finite else None
 
 
 def _may_overflow(queries: Tensor, keys: Tensor, scale: float) -> bool:
@@ -164,12 +172,16 @@ def _by_rows(tensor: Tensor) -> Tensor:
     return tensor if tensor.stride(-1) == 1 else tensor.clone(memory_format=torch.contiguous_format)
 
 
-def _valid_keys(rules: Rules, rows: slice, keys: Tensor) -> Tensor | None:
+def _valid_keys(rules: Rules, elements: slice, rows: slice, keys: Tensor) -> Tensor | None:
     """The keys that some of the queries may attend to, broadcastable to their scores."""
     given = rules.valid if rules.limits is None else rules.limits
-    if given is not None and given.shape[-2] > 1:
+    if given is None:
+        return None
+    if 2 < given.ndim == keys.ndim and given.shape[0] > 1:
+        given = given[elements]
+    if given.shape[-2] > 1:
         given = given[..., rows, :]
-    return given if given is None or rules.limits is None else below_limits(given, keys.shape[-2])
+    return given if rules.limits is None else below_limits(given, keys.shape[-2])
 
 
 def _is_causal(limits: Tensor, keys: Tensor) -> bool:

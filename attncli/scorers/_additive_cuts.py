@@ -63,7 +63,7 @@ def blocks(queries: Tensor, keys: Tensor, w_v: Tensor, plan: Plan) -> Iterator[P
     widest = max(h, queries.shape[-1], keys.shape[-1])
     projected, scored = entries // (16 * widest), entries // 8  # rows and pairs of a block
     edge = max(min(projected, math.isqrt(scored)), 1)
-    together = max(min(projected // max(n, m), scored // (n * m)), 1)
+    together = max(min(projected // max(n, m, 1), scored // max(n * m, 1)), 1)
     for elements in _slices(b, together):
         for rows in _slices(n, edge):
             for columns in _slices(m, edge):

@@ -29,9 +29,11 @@ def additive_scores(
     Scores (..., n, m) in float64 if any argument is, else in float32; leading axes are broadcast. Differentiable with
     respect to everything; a second time too, but then with all hidden units in memory, as in textbooks.
     """
-    leading = (queries[..., 0, 0] + keys[..., 0, 0]).shape  # torch.broadcast_shapes would load sympy
+    of_queries, of_keys = (t[..., :0, :0].sum((-2, -1)) for t in (queries, keys))
+    leading = (of_queries + of_keys).shape  # torch.broadcast_shapes would load sympy
     queries, keys = (t.expand(*(leading or (1,)), *t.shape[-2:]) for t in (queries, keys))
-    scores: Tensor = _Scores.apply(queries, keys, w_q, w_k, w_v, Plan(workspace, fused))  # type: ignore[no-untyped-call]
+    with torch.autocast(queries.device.type, enabled=False):  # scores are float32 at least
+        scores: Tensor = _Scores.apply(queries, keys, w_q, w_k, w_v, Plan(workspace, fused))  # type: ignore[no-untyped-call]
     return scores if leading else scores.squeeze(0)  # selecting would copy the gradient
 
 
@@ -58,18 +60,22 @@ class _Scores(torch.autograd.Function):
         some, others, wide_v = _sides(queries, keys, w_q, w_k, w_v)
         given = zip(saved, ctx.needs_input_grad, strict=False)
         found = [torch.zeros_like(t, dtype=wide_v.dtype) if needed else None for t, needed in given]
+        to_queries, to_keys, to_w_q, to_w_k, to_w_v = found
         flat = gradient.reshape(-1, *gradient.shape[-2:])  # b n m
         for elements, rows, columns in blocks(queries, keys, wide_v, ctx.plan):
             a, b = some.projected(elements, rows), others.projected(elements, columns)
-            to_a, to_b, to_w_v = _gradients(flat[elements, rows, columns], a, b, torch.ones_like(wide_v), ctx.plan)
+            to_a, to_b, to_units = _gradients(flat[elements, rows, columns], a, b, torch.ones_like(wide_v), ctx.plan)
             to_a, to_b = to_a * wide_v, to_b * wide_v
-            to_w_q = _sum_of_products(to_a, some.rows(elements, rows))
-            to_w_k = _sum_of_products(to_b, others.rows(elements, columns))
-            places: tuple[Any, ...] = (some.place(elements, rows), others.place(elements, columns), ..., ..., ...)
-            shares = (to_a @ some.matrix, to_b @ others.matrix, to_w_q, to_w_k, to_w_v)
-            for whole, place, share in zip(found, places, shares, strict=True):
-                if whole is not None:
-                    whole[place] += share
+            if to_queries is not None:
+                to_queries[some.place(elements, rows)] += to_a @ some.matrix
+            if to_keys is not None:
+                to_keys[others.place(elements, columns)] += to_b @ others.matrix
+            if to_w_q is not None:
+                to_w_q.addmm_(to_a.flatten(0, 1).mT, some.rows(elements, rows).flatten(0, 1))
+            if to_w_k is not None:
+                to_w_k.addmm_(to_b.flatten(0, 1).mT, others.rows(elements, columns).flatten(0, 1))
+            if to_w_v is not None:
+                to_w_v += to_units
         return *(None if each is None else each.to(t.dtype) for each, t in zip(found, saved, strict=True)), None
 
 
@@ -79,11 +85,6 @@ def _differentiable(saved: Sequence[Tensor], gradient: Tensor, needed: Sequence[
     scores = additive_as_in_textbooks(*(t.to(gradient.dtype) for t in saved))
     found = iter(torch.autograd.grad(scores, wanted, gradient, create_graph=True))
     return [next(found) if each else None for _, each in zip(saved, needed, strict=False)]
-
-
-def _sum_of_products(to_projections: Tensor, rows: Tensor) -> Tensor:
-    """The gradient with respect to a matrix, (h, q), for (b, n, h) and (b, n, q)."""
-    return to_projections.flatten(0, 1).mT @ rows.flatten(0, 1)
 
 
 def _sides(queries: Tensor, keys: Tensor, w_q: Tensor, w_k: Tensor, w_v: Tensor) -> tuple[Side, Side, Tensor]:
@@ -125,4 +126,5 @@ def _gradients(gradient: Tensor, a: Tensor, b: Tensor, ones: Tensor, plan: Plan)
 def _power_of_two(w_v: Tensor) -> float:
     """1 where the largest entry is of usual size, else a number about as large, by which dividing loses nothing."""
     _, exponent = math.frexp(float(w_v.abs().amax()))
-    return 1.0 if -32 < exponent < 3 else 2.0 ** min(max(exponent - 1, -126), 126)
+    _, most = math.frexp(torch.finfo(w_v.dtype).max)
+    return 1.0 if -32 < exponent < 3 else 2.0 ** min(max(exponent - 1, 2 - most), most - 2)

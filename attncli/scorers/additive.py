@@ -10,7 +10,8 @@ class Additive(nn.Module):
 
     A perceptron with one hidden layer of `num_hiddens` units on query and key together, without bias terms; query and
     key may differ in size. Queries (..., n, q) and keys (..., m, k) give scores (..., n, m). Beside them, and beside
-    gradients, it holds at most `workspace_bytes`, whatever the sizes.
+    gradients, it holds at most `workspace_bytes`, whatever n, m and the batch; copies in float32 of parameters and
+    gradients that are kept in half precision come on top, and so do gradients of axes that were repeated.
     """
 
     workspace_bytes = WORKSPACE_BYTES

@@ -36,9 +36,10 @@ class Gaussian(nn.Module):
     def _expanded(self, queries: Tensor, keys: Tensor) -> Tensor | None:
         """The scores (..., n, m) from |q - k|^2 = |q|^2 - 2 q . k + |k|^2, unless they lose digits so.
 
-        They do where q and k are much closer together than they are long, both seen from the mean key.
+        They do where q and k are much closer together than they are long, both seen from the mean query (of which no
+        key, padding for instance, knows).
         """
-        centre = keys.mean(-2, keepdim=True)  # ... 1 d
+        centre = queries.mean(-2, keepdim=True)  # ... 1 d
         queries, keys = queries - centre, keys - centre
         of_queries, of_keys = (each.square().sum(-1) * self.scale for each in (queries, keys))  # ... n and ... m
         scores = (queries * (2 * self.scale)) @ keys.mT  # ... n m

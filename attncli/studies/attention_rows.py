@@ -12,6 +12,8 @@ COLUMNS = (
     "seconds",
 )  # fmt: skip
 COMPARED = ("a", "b", "js_divergence", "top1_agreement", "max_abs_difference", "output_difference")
+WITHOUT_WEIGHTS = ("scorer", "label", "parameters", "empty_rows", "seconds")
+COMPARED_WITHOUT_WEIGHTS = ("a", "b", "output_difference")
 
 
 def attention_rows(options: Any, inputs: Inputs) -> Outlook:
@@ -20,7 +22,9 @@ def attention_rows(options: Any, inputs: Inputs) -> Outlook:
     rows = [{"scorer": entry.scorer, "label": entry.label} for entry in entries]
     pairs = [{"a": a.label, "b": b.label} for a, b in combinations(entries, 2)]
     shapes = {entry.label: _shapes(options, inputs, entry) for entry in entries}
-    return Outlook(Table(rows, COLUMNS), Table(pairs, COMPARED), shapes)
+    if options.weights:
+        return Outlook(Table(rows, COLUMNS), Table(pairs, COMPARED), shapes)
+    return Outlook(Table(rows, WITHOUT_WEIGHTS), Table(pairs, COMPARED_WITHOUT_WEIGHTS), shapes)
 
 
 def _shapes(options: Any, inputs: Inputs, entry: ScorerEntry) -> dict[str, tuple[int, ...]]:
