@@ -31,7 +31,7 @@ Measure = Annotated[
     typer.Option(help="scores, weights or output; repeatable. scores and output by default.", rich_help_panel=WHAT),
 ]
 Threads = Annotated[
-    int | None,
+    str | None,
     typer.Option(metavar="N", help="Of torch on the CPU; as many as it takes by default.", rich_help_panel=WHAT),
 ]
 Only = Annotated[

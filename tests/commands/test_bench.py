@@ -35,12 +35,23 @@ def test_every_flag_is_the_key_of_its_name(here: Path) -> None:
     flags = ["--n", 4, "--n", 2, "--m", 3, "--d", "{from: 2, to: 4}", "--num-hiddens", 5, "--batch", 2, "--heads", 3]
     flags += ["--measure", "weights", "--measure", "output", "--backward", "--compile", "--only", "attncli"]
     flags += ["--skip", "cosine", "--baseline", "additive/textbook", "--seed", 7, "--dtype", "float64"]
-    flags += ["--device", "cpu", "--scorer", "additive", "--scorer", "cosine", "--scorer", "scaled_dot:scale=1/d"]
+    flags += [
+        "--device",
+        "cpu",
+        "--threads",
+        1,
+        "--scorer",
+        "additive",
+        "--scorer",
+        "cosine",
+        "--scorer",
+        "scaled_dot:scale=1/d",
+    ]
     found = swept("bench", *flags)
     settings = {
         "n": [4, 2], "m": [3], "d": [2, 4], "num_hiddens": [5], "batch": [2], "heads": [3], "backward": True,
         "compile": True, "measure": ["weights", "output"], "only": ["attncli"], "skip": ["cosine"],
-        "baseline": "additive/textbook", "seed": 7, "dtype": "float64", "device": "cpu",
+        "baseline": "additive/textbook", "seed": 7, "dtype": "float64", "device": "cpu", "threads": 1,
     }  # fmt: skip
     kept = config()
     assert {key: kept[key] for key in settings} == settings
@@ -51,6 +62,15 @@ def test_every_flag_is_the_key_of_its_name(here: Path) -> None:
     (here / "same.yaml").write_text(json.dumps({"study": "bench", **settings, "scorers": kept["scorers"]}))
     again = run(here / "same.yaml", here / "file")
     assert without_figures(again["records"]) == without_figures(found["records"])
+
+
+def test_threads_are_those_asked_for_while_it_measures(here: Path) -> None:
+    before = torch.get_num_threads()
+    for asked in (before + 1, 1):
+        found = swept("bench", *FEW, "--threads", asked, "--overwrite")
+        assert found["settings"]["threads"] == asked
+        assert torch.get_num_threads() == before
+    assert refusal("bench", "--threads", 0) == "attncli bench: --threads 0: got 0; expected an integer of at least 1"
 
 
 @pytest.mark.parametrize("more", [[], ["--num-hiddens", 3, "--num-hiddens", 5], ["--scorer", "additive:num_hiddens=8"]])
