@@ -29,6 +29,8 @@ def additive_scores(
     Scores (..., n, m) in float64 if any argument is, else in float32; leading axes are broadcast. Differentiable with
     respect to everything; a second time too, but then with all hidden units in memory, as in textbooks.
     """
+    if 0 in (queries.numel(), keys.numel()):
+        return additive_as_in_textbooks(queries, keys, w_q, w_k, w_v)
     of_queries, of_keys = (t[..., :0, :0].sum((-2, -1)) for t in (queries, keys))
     leading = (of_queries + of_keys).shape  # torch.broadcast_shapes would load sympy
     queries, keys = (t.expand(*(leading or (1,)), *t.shape[-2:]) for t in (queries, keys))
@@ -53,30 +55,35 @@ class _Scores(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
-        saved = ctx.saved_tensors  # once: a checkpoint around this makes them when they are asked for
-        if torch.is_grad_enabled():  # the gradient is to be differentiated in turn
-            return *_differentiable(saved, gradient, ctx.needs_input_grad), None
-        queries, keys, w_q, w_k, w_v = saved
-        some, others, wide_v = _sides(queries, keys, w_q, w_k, w_v)
-        given = zip(saved, ctx.needs_input_grad, strict=False)
-        found = [torch.zeros_like(t, dtype=wide_v.dtype) if needed else None for t, needed in given]
-        to_queries, to_keys, to_w_q, to_w_k, to_w_v = found
-        flat = gradient.reshape(-1, *gradient.shape[-2:])  # b n m
-        for elements, rows, columns in blocks(queries, keys, wide_v, ctx.plan):
-            a, b = some.projected(elements, rows), others.projected(elements, columns)
-            to_a, to_b, to_units = _gradients(flat[elements, rows, columns], a, b, torch.ones_like(wide_v), ctx.plan)
-            to_a, to_b = to_a * wide_v, to_b * wide_v
-            if to_queries is not None:
-                to_queries[some.place(elements, rows)] += to_a @ some.matrix
-            if to_keys is not None:
-                to_keys[others.place(elements, columns)] += to_b @ others.matrix
-            if to_w_q is not None:
-                to_w_q.addmm_(to_a.flatten(0, 1).mT, some.rows(elements, rows).flatten(0, 1))
-            if to_w_k is not None:
-                to_w_k.addmm_(to_b.flatten(0, 1).mT, others.rows(elements, columns).flatten(0, 1))
-            if to_w_v is not None:
-                to_w_v += to_units
-        return *(None if each is None else each.to(t.dtype) for each, t in zip(found, saved, strict=True)), None
+        with torch.autocast(gradient.device.type, enabled=False):
+            return _backward(ctx, gradient)
+
+
+def _backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
+    saved = ctx.saved_tensors  # once: a checkpoint around this makes them when they are asked for
+    if torch.is_grad_enabled():  # the gradient is to be differentiated in turn
+        return *_differentiable(saved, gradient, ctx.needs_input_grad), None
+    queries, keys, w_q, w_k, w_v = saved
+    some, others, wide_v = _sides(queries, keys, w_q, w_k, w_v)
+    given = zip(saved, ctx.needs_input_grad, strict=False)
+    found = [torch.zeros_like(t, dtype=wide_v.dtype) if needed else None for t, needed in given]
+    to_queries, to_keys, to_w_q, to_w_k, to_w_v = found
+    flat = gradient.reshape(-1, *gradient.shape[-2:])  # b n m
+    for elements, rows, columns in blocks(queries, keys, wide_v, ctx.plan):
+        a, b = some.projected(elements, rows), others.projected(elements, columns)
+        to_a, to_b, to_units = _gradients(flat[elements, rows, columns], a, b, torch.ones_like(wide_v), ctx.plan)
+        to_a, to_b = to_a * wide_v, to_b * wide_v
+        if to_queries is not None:
+            to_queries[some.place(elements, rows)] += to_a @ some.matrix
+        if to_keys is not None:
+            to_keys[others.place(elements, columns)] += to_b @ others.matrix
+        if to_w_q is not None:
+            to_w_q.addmm_(to_a.flatten(0, 1).mT, some.rows(elements, rows).flatten(0, 1))
+        if to_w_k is not None:
+            to_w_k.addmm_(to_b.flatten(0, 1).mT, others.rows(elements, columns).flatten(0, 1))
+        if to_w_v is not None:
+            to_w_v += to_units
+    return *(None if each is None else each.to(t.dtype) for each, t in zip(found, saved, strict=True)), None
 
 
 def _differentiable(saved: Sequence[Tensor], gradient: Tensor, needed: Sequence[bool]) -> Sequence[Tensor | None]:
