@@ -1,0 +1,100 @@
+"""What pooling is for: never to hold the n x m weights, whatever the scorer, the mask and the layout of its tensors."""
+
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch import Tensor
+
+from attncli import pooling
+from attncli.pooling import Rules, pool, pool_by_rules
+from attncli.scorers import SCORERS
+from tests.scorers.catalogue import make, normal
+from tests.scorers.peaks import peak_of
+
+N = 2048
+DIAGONAL = torch.arange(1, N + 1)[:, None]  # n 1
+RULES = {  # of which each is another way through the code
+    "no mask": Rules(),
+    "lengths": Rules(limits=torch.tensor([[N // 3]])),
+    "causal": Rules(limits=DIAGONAL),
+    "empty rows": Rules(limits=DIAGONAL - 1),
+    "softcap": Rules(limits=DIAGONAL, cap=1.0),
+}
+
+
+def inputs(d: int, v: int, n: int = N) -> tuple[Tensor, Tensor, Tensor]:
+    return normal(n, d), normal(n, d, seed=1), normal(n, v, seed=2)
+
+
+@pytest.mark.parametrize("name", SCORERS)
+@pytest.mark.parametrize(("rules", "v"), [("no mask", 5), ("causal", 16), ("softcap", 5)])
+def test_within_the_workspace_as_shipped(name: str, rules: str, v: int) -> None:
+    scorer, (queries, keys, values) = make(name, 16), inputs(16, v)
+    with torch.no_grad():
+        peak = peak_of(lambda: pool_by_rules(scorer, queries, keys, values, RULES[rules]))
+    assert peak - N * v * 4 <= pooling.WORKSPACE_BYTES == N * N * 4
+
+
+@pytest.mark.parametrize("name", ["dot", "vector_sum"])  # by the kernel, and by tiles
+@pytest.mark.parametrize("rules", ["lengths", "softcap"])
+def test_with_gradients(name: str, rules: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing of n x m is kept for the backward pass, not even the mask."""
+    monkeypatch.setattr(pooling, "WORKSPACE_BYTES", 2**20)
+    scorer, (queries, keys, values) = make(name, 8), inputs(8, 8)
+    leaves = [each.requires_grad_() for each in (queries, keys, values)]
+
+    def gradients() -> tuple[Tensor, ...]:
+        output = pool_by_rules(scorer, queries, keys, values, RULES[rules])
+        return torch.autograd.grad(output, leaves, torch.ones_like(output), materialize_grads=True)
+
+    assert peak_of(gradients) < N * N  # bytes: less than a mask
+
+
+LAYOUTS: dict[str, Callable[[Tensor], Tensor]] = {
+    "columns": lambda t: t.mT.contiguous().mT,
+    "repeated": lambda t: t[:, :1].expand(-1, 8),
+    "one entry": lambda t: t[:, 0].contiguous()[None].mT,
+}
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("changed", range(3))
+@pytest.mark.parametrize("rules", ["no mask", "lengths", "causal"])
+def test_layouts_that_the_fused_kernel_does_not_take(
+    layout: str, changed: int, rules: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pooling, "WORKSPACE_BYTES", 2**20)
+    given = [each[:, :1] if layout == "one entry" else each for each in inputs(8, 8)]
+    given[changed] = LAYOUTS[layout](given[changed])
+    assert given[changed].stride(-1) != 1
+    scorer = make("dot", given[0].shape[-1])
+    queries, keys, values = given
+    with torch.no_grad():
+        peak = peak_of(lambda: pool_by_rules(scorer, queries, keys, values, RULES[rules]))
+    assert peak < N * N  # bytes
+
+
+@pytest.mark.parametrize("name", SCORERS)
+def test_no_scorer_is_asked_for_all_scores(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pooling, "WORKSPACE_BYTES", 2**18)
+    asked: list[int] = []
+    scorer = make(name, 8)
+
+    def scores(queries: Tensor, keys: Tensor) -> Tensor:
+        asked.append(queries.shape[-2])
+        made: Tensor = scorer(queries, keys)
+        return made
+
+    with torch.no_grad():
+        pool(scores, *inputs(8, 8))
+    assert sum(asked) == N
+    assert max(asked) <= 2**18 / (pooling.MATRICES * N * 4)
+
+
+def test_what_is_counted() -> None:
+    """The usual way holds scores and weights at least."""
+    queries, keys, values = inputs(8, 8)
+    scorer = make("dot", 8)
+    with torch.no_grad():
+        assert peak_of(lambda: scorer(queries, keys).softmax(-1) @ values) >= 2 * N * N * 4
