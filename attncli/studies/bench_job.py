@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from attncli.config.scorer_entries import ScorerEntry
-from attncli.studies.bench_calls import MAKERS, Forward, own_copy
+from attncli.studies.bench_calls import MAKERS, Forward, NotAvailableError, own_copy
 from attncli.studies.bench_inputs import Inputs
 from attncli.studies.bench_plan import Contender
 
@@ -31,6 +31,7 @@ class Job:
     _ones: Tensor | None = field(init=False, default=None)  # made by the first call, which checks the results
 
     def __post_init__(self) -> None:
+        self.parameters = [each for each in self.parameters if each.requires_grad]  # not those that are frozen
         if self.backward:
             self.copies = [each.needing_gradients() for each in self.copies]
         self._turns = cycle(self.copies)
@@ -51,6 +52,9 @@ class Job:
             return results, ()
         if self._ones is None:  # whoever flows back first, so that it is no memory of the call that is measured
             self._ones = torch.ones_like(results[0])
+        if not results[0].requires_grad:
+            message = f"its {self.measure} have no gradient (they are detached, or not made by torch)"
+            raise NotAvailableError(f"{message}; measure it without backward")
         gradient = flowing_back(results[0])
         return results, torch.autograd.grad(results[0], self.wanted(inputs), gradient, allow_unused=True)
 
