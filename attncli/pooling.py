@@ -101,11 +101,11 @@ def pool_by_rules(scorer: Scorer, queries: Tensor, keys: Tensor, values: Tensor,
     for elements, rows in _tiles(queries, keys):
         batch = (elements, ...) if queries.ndim > 2 else (...,)
         some = queries[*batch, rows, :], keys[*batch, :, :], values[*batch, :, :]
-        valid = _valid_keys(rules, elements, rows, keys)
+        cut = _cut(rules, elements, rows, keys)
         if torch.is_grad_enabled():  # or the graph would keep the weights, or at least the masks, of all queries
-            pooled = checkpoint(_pooled, scorer, *some, valid, rules, dot is not None, use_reentrant=False)
+            pooled = checkpoint(_pooled, scorer, *some, cut, dot is not None, use_reentrant=False)
         else:
-            pooled = _pooled(scorer, *some, valid, rules, dot is not None)
+            pooled = _pooled(scorer, *some, cut, dot is not None)
         output[*batch, rows, :] = pooled
     return output
 
@@ -121,10 +121,9 @@ def _tiles(queries: Tensor, keys: Tensor) -> Iterator[tuple[slice, slice]]:
             yield slice(first, min(first + together, b)), slice(start, min(start + step, n))
 
 
-def _pooled(
-    scorer: Scorer, queries: Tensor, keys: Tensor, values: Tensor, valid: Tensor | None, rules: Rules, is_dot: bool
-) -> Tensor:
-    """The output of some batch elements and queries."""
+def _pooled(scorer: Scorer, queries: Tensor, keys: Tensor, values: Tensor, rules: Rules, is_dot: bool) -> Tensor:
+    """The output of some batch elements and queries, for the rules that are cut for them."""
+    valid = rules.valid if rules.limits is None else below_limits(rules.limits, keys.shape[-2])
     if is_dot and valid is not None and bool(valid.any(-1).all()):
         some, others, scale = scorer.as_dot(queries, keys)  # type: ignore[attr-defined]
         return _fused(Dot(some, others, scale, values), valid)
@@ -172,16 +171,17 @@ def _by_rows(tensor: Tensor) -> Tensor:
     return tensor if tensor.stride(-1) == 1 else tensor.clone(memory_format=torch.contiguous_format)
 
 
-def _valid_keys(rules: Rules, elements: slice, rows: slice, keys: Tensor) -> Tensor | None:
-    """The keys that some of the queries may attend to, broadcastable to their scores."""
-    given = rules.valid if rules.limits is None else rules.limits
-    if given is None:
-        return None
-    if 2 < given.ndim == keys.ndim and given.shape[0] > 1:
-        given = given[elements]
-    if given.shape[-2] > 1:
-        given = given[..., rows, :]
-    return given if rules.limits is None else below_limits(given, keys.shape[-2])
+def _cut(rules: Rules, elements: slice, rows: slice, keys: Tensor) -> Rules:
+    """The rules for some batch elements and queries; the mask that limits stand for is not made yet."""
+
+    def cut(given: Tensor | None) -> Tensor | None:
+        if given is None:
+            return None
+        if 2 < given.ndim == keys.ndim and given.shape[0] > 1:
+            given = given[elements]
+        return given[..., rows, :] if given.shape[-2] > 1 else given
+
+    return rules._replace(valid=cut(rules.valid), limits=cut(rules.limits))
 
 
 def _is_causal(limits: Tensor, keys: Tensor) -> bool:
