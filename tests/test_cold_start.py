@@ -65,7 +65,7 @@ MAY_IMPORT = {
     "units": set(),
     "inputs": {"errors", "units", "attention", "config"},
     "textbook": set(),
-    "pooling": {"precision", "attention"},
+    "pooling": {"errors", "precision", "attention", "scorers"},
     "studies": {
         "errors",
         "units",

@@ -7,7 +7,7 @@ import pytest
 from tests.config.documents import GOOD, problems_of
 
 SCORERS = "scorers: [{scorer: dot}]"
-KNOWN = "known: name, seed, device, dtype, expect, study, data, mask, scorers, tokens, train"
+KNOWN = "known: name, seed, device, dtype, expect, study, data, mask, scorers, tokens, train, weights, compile"
 KNOWN_SCORERS = "known scorers: additive, scaled_dot, dot, general, cosine, gaussian, vector_sum"
 
 
@@ -104,5 +104,5 @@ dtype: int
 def test_repeated_keys_are_told_beside_an_unknown_study(tmp_path: Path) -> None:
     assert problems_of(tmp_path, "seed: 1\nseed: 2\nstudy: x\n") == [
         "2:1: seed: the key stands twice, first in line 1; leave out one",
-        '3:8: study: got "x"; unknown study; known: attention, variance, saturation',
+        '3:8: study: got "x"; unknown study; known: attention, variance, saturation, bench, train',
     ]

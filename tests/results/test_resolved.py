@@ -135,6 +135,8 @@ def test_says_everything_that_was_left_out(tmp_path: Path) -> None:
         "scorers": [{"scorer": "dot", "label": "dot", "dropout": 0.0}],
         "tokens": {},
         "train": False,
+        "weights": True,
+        "compile": False,
     }
 
 

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from attncli.studies.bench_statistics import ratio_of
-from attncli.studies.bench_timing import BLOCK, BUDGET, FEWEST, MOST, TRIES, clock_for, rounds_of
+from attncli.studies.bench_timing import BLOCK, BUDGET, MOST, TRIES, clock_for, rounds_of
 from tests.studies.bench import CPU, Clock
 
 

@@ -1,0 +1,100 @@
+"""`weights: false` and `compile: true`: the same outputs, and what is not there is not asked for in vain."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import yaml
+from safetensors.torch import load_file
+
+from attncli.scorers import SCORERS
+from tests.cli import attncli, experiment, refusal, run
+
+KEYS: dict[str, Any] = {
+    "data": {
+        "queries": {"shape": [2, 5, 6]},
+        "keys": {"shape": [2, 7, 6]},
+        "values": {"shape": [2, 7, 6], "fill": "uniform"},
+        "valid_lens": [[0, 1, 2, 3, 7], [7, 7, 1, 2, 4]],
+    },
+    "mask": {"causal": "bottom_right", "empty_row": "uniform"},
+    "scorers": [{"scorer": name} for name in SCORERS] + [{"scorer": "dot", "label": "capped", "softcap": 2.0}],
+}
+
+
+def test_the_same_outputs_and_nothing_else(tmp_path: Path) -> None:
+    config = experiment(tmp_path / "own.yaml", **KEYS)
+    whole, alone = tmp_path / "whole", tmp_path / "alone"
+    with_weights = run(config, whole)
+    content = run(config, alone, "--set", "weights=false")
+    tensors, outputs = load_file(whole / "tensors.safetensors"), load_file(alone / "tensors.safetensors")
+    assert {name for name in outputs if "/" in name} == {f"{row['label']}/output" for row in content["records"]}
+    for name in outputs:
+        torch.testing.assert_close(outputs[name], tensors[name], rtol=1e-5, atol=1e-6)
+    for row, other in zip(content["records"], with_weights["records"], strict=True):
+        assert (row["empty_rows"], row["parameters"]) == (other["empty_rows"], other["parameters"])
+        assert row["entropy"] is row["score_mean"] is row["max_weight"] is None
+    for row, other in zip(content["comparisons"], with_weights["comparisons"], strict=True):
+        assert row["output_difference"] == pytest.approx(other["output_difference"], rel=1e-3, abs=1e-5)
+        assert row["js_divergence"] is None
+    assert not [name for name in content["files"] if name.endswith(".png") or name == "weights.csv"]
+    again = run(alone / "config.yaml", tmp_path / "again")
+    assert [row["output_difference"] for row in again["comparisons"]] == [
+        row["output_difference"] for row in content["comparisons"]
+    ]
+
+
+def test_no_matrix_of_all_pairs(tmp_path: Path) -> None:
+    shape = {"shape": [1, 5000, 4]}
+    config = experiment(
+        tmp_path / "own.yaml",
+        data={"queries": shape, "keys": shape},
+        mask={"causal": True},
+        scorers=[{"scorer": "dot"}, {"scorer": "gaussian"}],
+        weights=False,
+    )
+    run(config, tmp_path / "run")
+    tensors = load_file(tmp_path / "run" / "tensors.safetensors")
+    assert "valid" not in tensors, "a mask of 25 million cells is left to the config"
+    assert max(tensor.numel() for tensor in tensors.values()) == 20_000
+
+
+def test_what_needs_weights_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    config = experiment(tmp_path / "own.yaml", weights=False)
+    assert "weights: got false; heatmaps are drawn from weights and scores; leave it out" in refusal("heatmap", config)
+    run(config, tmp_path / "run")
+    assert "a run without weights and scores" in refusal("heatmap", tmp_path / "run")
+    dropping = experiment(
+        tmp_path / "drop.yaml", scorers=[{"scorer": "dot", "dropout": 0.5}], weights=False, train=True
+    )
+    assert "dot drops weights with `train: true`" in refusal("check", dropping)
+    asking = experiment(tmp_path / "ask.yaml", weights=False, expect=[{"metric": "entropy", "between": [0, 9]}])
+    assert "entropy" in refusal("check", asking)
+
+
+def test_without_a_compiler_a_line_says_so(tmp_path: Path) -> None:
+    config = experiment(tmp_path / "own.yaml", scorers=[{"scorer": "additive"}])
+    environment = {**os.environ, "CXX": "/nonexistent", "TORCHINDUCTOR_CACHE_DIR": str(tmp_path / "cache")}
+    command = [sys.executable, "-m", "attncli", "run", config.name, "--compile", "--out", "run", "--quiet"]
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+    said = [line for line in done.stderr.splitlines() if "done)" not in line]
+    assert len(said) == 1
+    assert said[0].startswith("own: warning: not compiled: torch.compile gave: InvalidCxxCompiler: ")
+    plain = run(config, tmp_path / "plain")
+    assert yaml.safe_load((tmp_path / "run" / "config.yaml").read_text())["compile"] is True
+    tensors = [load_file(tmp_path / name / "tensors.safetensors")["additive/weights"] for name in ("run", "plain")]
+    torch.testing.assert_close(tensors[0], tensors[1], rtol=0, atol=0)
+    assert plain["records"][0]["label"] == "additive"
+
+
+def test_nothing_is_said_where_nothing_can_be_compiled(tmp_path: Path) -> None:
+    config = experiment(tmp_path / "own.yaml", scorers=[{"scorer": "dot"}, {"scorer": "cosine"}])
+    result = attncli("run", config, "--compile", "--quiet", "--out", tmp_path / "run")
+    assert (result.exit_code, result.stdout) == (0, "")
+    assert "compile" not in result.stderr
