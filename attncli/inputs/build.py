@@ -185,13 +185,9 @@ def _build_valid(
 
 
 def _joined(limits: Tensor | None, causal: Tensor | None) -> Tensor | None:
-    return (
-        torch.minimum(limits, causal)
-        if limits is not None and causal is not None
-        else limits
-        if causal is None
-        else causal
-    )
+    if limits is None or causal is None:
+        return causal if limits is None else limits
+    return torch.minimum(limits, causal)
 
 
 def _check_tokens(names: Sequence[Any] | None, shape: tuple[int, ...]) -> None:

@@ -116,6 +116,9 @@ def _file_of(path: Path) -> Path:
 def _from_tensors(path: Path, stored: Mapping[str, Tensor]) -> RealPairs:
     if any(name.startswith("curve/") for name in stored) and "queries" not in stored:
         raise InputError.of(f'got "{path}", a run with random entries, which keeps no queries and keys')
+    if path.is_dir() and "valid" not in stored and any(name.endswith("/output") for name in stored):
+        message = f'got "{path}", a run of outputs alone, whose mask was too large to keep'
+        raise InputError.of(f"{message}; use {path / 'config.yaml'}, which says how it is made")
     queries, keys = (_named(role, stored, path) for role in NAMES)
     rank = max(queries.ndim, keys.ndim, 3)
     queries, keys = (tensor.reshape(*(1,) * (rank - tensor.ndim), *tensor.shape) for tensor in (queries, keys))

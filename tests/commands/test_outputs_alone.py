@@ -61,6 +61,9 @@ def test_no_matrix_of_all_pairs(tmp_path: Path) -> None:
     tensors = load_file(tmp_path / "run" / "tensors.safetensors")
     assert "valid" not in tensors, "a mask of 25 million cells is left to the config"
     assert max(tensor.numel() for tensor in tensors.values()) == 20_000
+    source = tmp_path / "run"
+    said = refusal("variance", "--scorer", "dot", "--from", source)
+    assert f'got "{source}", a run of outputs alone, whose mask was too large to keep; use {source}/config.yaml' in said
 
 
 def test_what_needs_weights_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
