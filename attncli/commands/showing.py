@@ -15,7 +15,8 @@ from rich.text import Text
 from attncli.commands.console import Terminal
 from attncli.commands.exit_codes import INTERRUPTED
 from attncli.commands.experiments import Finished, Loaded, run_experiment
-from attncli.commands.verdicts import conclude
+from attncli.commands.verdicts import conclude, show_verdicts
+from attncli.errors import InputError
 from attncli.results.saving import to_json
 from attncli.views import load_view
 
@@ -31,23 +32,28 @@ def run_and_show(
     full: bool,
 ) -> None:
     """Run experiments one after the other, each into its folder, and print what is asked for."""
-    runs, interrupted = [], False
-    for experiment in experiments:
-        with redirect_stdout(sys.stderr):  # scorers of the user's own may print
-            finished = run_experiment(experiment, out, overwrite, pictures=pictures, quiet=quiet or json)
-        if not (quiet or json):
-            show(finished, full, titled=len(experiments) > 1)
-        interrupted = getattr(finished.result, "interrupted", False)
-        runs.append(replace(finished, result=None))  # whose tensors need not be kept until all have run
-        if interrupted:
-            break
+    runs, interrupted, silent = list[Finished](), False, quiet or json
+    try:
+        for experiment in experiments:
+            with redirect_stdout(sys.stderr):  # scorers of the user's own may print
+                finished = run_experiment(experiment, out, overwrite, pictures=pictures, quiet=silent)
+            if not silent:
+                show(finished, full, titled=len(experiments) > 1)
+            interrupted = getattr(finished.result, "interrupted", False)
+            runs.append(replace(finished, result=None))  # whose tensors need not be kept until all have run
+            if interrupted:
+                break
+    except (InputError, KeyboardInterrupt):
+        show_verdicts(runs, silent=silent)  # of those that have run before
+        raise
     if json:
         contents = [finished.content for finished in runs]
         print_json(contents[0] if len(experiments) == 1 else contents)
+    show_verdicts(runs, silent=silent)
     if interrupted:
         typer.echo(f"interrupted; what was finished is in {shortest(runs[-1].folder)}/", err=True)
         raise typer.Exit(INTERRUPTED)
-    conclude(runs, silent=quiet or json)
+    conclude(runs)
 
 
 def show(finished: Finished, full: bool, titled: bool) -> None:

@@ -5,33 +5,35 @@ from collections.abc import Sequence
 import typer
 
 from attncli.commands.console import Terminal
+from attncli.commands.exit_codes import EXPECTATION_FAILED
 from attncli.commands.experiments import Finished
 from attncli.errors import InputError, Problem
 from attncli.views.verdict_words import failure
 from attncli.views.verdicts import verdict_tables
 
-FAILED = 1
 
-
-def conclude(experiments: Sequence[Finished], *, silent: bool) -> None:
-    """Show what became of all expectations; `silent` leaves out the table, but not what fails.
-
-    Raises:
-        InputError: expectations that could not be judged, since no row is what they ask about.
-        typer.Exit: with 1 where an expectation fails.
-    """
+def show_verdicts(experiments: Sequence[Finished], *, silent: bool) -> None:
+    """Show what became of all expectations; `silent` leaves out the table, but not what fails."""
     if not silent:
         console = Terminal()
         for part in verdict_tables([(each.content["name"], each.verdicts) for each in experiments], console.width):
             console.print(part)
-    failed = [problem for each in experiments for problem in _failures(each)]
-    for problem in failed:
+    for problem in (problem for each in experiments for problem in _failures(each)):
         typer.echo(f"{problem}", err=True)
+
+
+def conclude(experiments: Sequence[Finished]) -> None:
+    """End as the expectations say.
+
+    Raises:
+        InputError: some could not be judged, since no row is what they ask about.
+        typer.Exit: with 1 where one fails.
+    """
     unjudged = [problem for each in experiments for problem in _unjudged(each)]
     if unjudged:
         raise InputError(unjudged)
-    if failed:
-        raise typer.Exit(FAILED)
+    if any(verdict.holds is False for each in experiments for verdict in each.verdicts):
+        raise typer.Exit(EXPECTATION_FAILED)
 
 
 def _failures(finished: Finished) -> Sequence[Problem]:

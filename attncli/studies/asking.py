@@ -77,7 +77,7 @@ def _table(expectation: Expectation, outlook: Outlook) -> Table:
         cure = f"such as {metric.removesuffix(INTERVAL)}"
         raise InputError.of(f'got "{metric}", an interval; expected a metric of one number, {cure}', ["metric"])
     if not table.rows:
-        raise InputError.of(f'got "{metric}", which compares two scorers; there is only one', ["metric"])
+        raise InputError.of(f'got "{metric}", a figure of comparisons; {table.empty or "there are none"}', ["metric"])
     return table
 
 

@@ -21,10 +21,11 @@ def attention_rows(options: Any, inputs: Inputs) -> Outlook:
     entries = options.scorers
     rows = [{"scorer": entry.scorer, "label": entry.label} for entry in entries]
     pairs = [{"a": a.label, "b": b.label} for a, b in combinations(entries, 2)]
+    alone = "there is only one scorer"
     shapes = {entry.label: _shapes(options, inputs, entry) for entry in entries}
     if options.weights:
-        return Outlook(Table(rows, COLUMNS), Table(pairs, COMPARED), shapes)
-    return Outlook(Table(rows, WITHOUT_WEIGHTS), Table(pairs, COMPARED_WITHOUT_WEIGHTS), shapes)
+        return Outlook(Table(rows, COLUMNS), Table(pairs, COMPARED, alone), shapes)
+    return Outlook(Table(rows, WITHOUT_WEIGHTS), Table(pairs, COMPARED_WITHOUT_WEIGHTS, alone), shapes)
 
 
 def _shapes(options: Any, inputs: Inputs, entry: ScorerEntry) -> dict[str, tuple[int, ...]]:

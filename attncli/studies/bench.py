@@ -18,7 +18,17 @@ from attncli.studies.bench_group import get_ready, time_all
 from attncli.studies.bench_inputs import copies_of, draw_inputs
 from attncli.studies.bench_memory import too_large_at_rest
 from attncli.studies.bench_plan import Plan, plan_of, variants
-from attncli.studies.bench_records import COLUMNS, KNOWN, TOO_LARGE, Line, comparisons_of, record_of
+from attncli.studies.bench_records import (
+    COLUMNS,
+    COMPARED,
+    KNOWN,
+    TOO_LARGE,
+    Line,
+    beside_textbook,
+    comparisons_of,
+    place_of,
+    record_of,
+)
 from attncli.studies.bench_setting import setting_of
 from attncli.studies.bench_sizes import Case, cases_of
 from attncli.studies.building import build_scorer, outline
@@ -74,11 +84,13 @@ def prepare(options: BenchOptions, progress: Progress) -> Prepared:
 
 
 def expected_rows(prepared: Prepared) -> Outlook:
-    """One row for each line, with what is known of it before the work."""
+    """One row for each line, and one for each that has the textbook's code beside it, as far as they are known."""
     options, plan, device = prepared.options, prepared.plan, prepared.device
     lines = [line for group in prepared.groups for line in group]
     rows = [record_of(line, [line], plan.baseline, options, device) for line in lines]
-    return Outlook(Table([{name: row[name] for name in KNOWN} for row in rows], COLUMNS))
+    compared = [place_of(line) for group in prepared.groups for line, _ in beside_textbook(group)]
+    comparisons = Table(compared, COMPARED, "no line has the textbook's code beside it")
+    return Outlook(Table([{name: row[name] for name in KNOWN} for row in rows], COLUMNS), comparisons)
 
 
 def run(prepared: Prepared, progress: Progress) -> BenchResult:

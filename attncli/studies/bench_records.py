@@ -21,6 +21,10 @@ COLUMNS = (
     "seconds_iqr", "peak_bytes", "gflops", "gbytes_per_second", "ratio", "ratio_ci", "label", "measure", "backward",
     "status", "reason", "rounds", "baseline",
 )  # fmt: skip
+COMPARED = (
+    "scorer", "label", "implementation", "against", "measure", "n", "m", "d", "batch", "heads", "num_hiddens",
+    "times_as_fast", "times_as_fast_ci",
+)  # fmt: skip
 KNOWN = (*COLUMNS[:10], "label", "measure", "backward", "baseline")  # before the work
 
 
@@ -97,26 +101,39 @@ def _baseline_of(line: Line, lines: Sequence[Line], baseline: Contender) -> Line
 
 
 def comparisons_of(lines: Sequence[Line]) -> Iterator[Record]:
-    """How many times as fast as the textbook's code of the same entry the others are, from the rounds of both."""
-    textbook = {_entry(line): line for line in lines if line.contender.implementation == "textbook" and line.seconds}
+    """How many times as fast as the textbook's code of the same entry the others are, from the rounds of both.
+
+    None where one of the two was not timed.
+    """
+    for line, textbook in beside_textbook(lines):
+        ratio, interval = None, None
+        if line.seconds and textbook.seconds:
+            count = min(len(line.seconds), len(textbook.seconds))
+            ratio, interval = ratio_of(textbook.seconds[:count], line.seconds[:count])
+        yield {**place_of(line), "times_as_fast": ratio, "times_as_fast_ci": interval and list(interval)}
+
+
+def beside_textbook(lines: Sequence[Line]) -> Iterator[tuple[Line, Line]]:
+    """Every line of a group with the textbook's line of the same entry, where there is one."""
+    textbook = {_entry(line): line for line in lines if line.contender.implementation == "textbook"}
     for line in lines:
-        other = textbook.get(_entry(line))
-        if line.seconds and other is not None and other is not line:
-            count = min(len(line.seconds), len(other.seconds))
-            ratio, interval = ratio_of(other.seconds[:count], line.seconds[:count])
-            sizes = {name: getattr(line.case, name) for name in ("n", "m", "d", "batch")}
-            yield {
-                "scorer": line.entry.scorer,
-                "label": line.entry.label,
-                "implementation": line.contender.implementation,
-                "against": "textbook",
-                "measure": line.measure,
-                **sizes,
-                "heads": line.case.heads or 1,
-                "num_hiddens": hidden_units(line.entry),
-                "times_as_fast": ratio,
-                "times_as_fast_ci": list(interval),
-            }
+        other = textbook.get(_entry(line), line)
+        if other is not line:
+            yield line, other
+
+
+def place_of(line: Line) -> Record:
+    """The columns of a comparison that are known before the work."""
+    return {
+        "scorer": line.entry.scorer,
+        "label": line.entry.label,
+        "implementation": line.contender.implementation,
+        "against": "textbook",
+        "measure": line.measure,
+        **{name: getattr(line.case, name) for name in ("n", "m", "d", "batch")},
+        "heads": line.case.heads or 1,
+        "num_hiddens": hidden_units(line.entry),
+    }
 
 
 def _entry(line: Line) -> tuple[str, int | None]:

@@ -17,10 +17,14 @@ MOST_SAID = 4  # columns that a message names
 
 @dataclass(frozen=True)
 class Table:
-    """Rows with the columns that are known so far, of all the `columns` that they have in the end."""
+    """Rows with the columns that are known so far, of all the `columns` that they have in the end.
+
+    `empty` says why there are none, where there could be some.
+    """
 
     rows: Sequence[Record] = ()
     columns: Sequence[str] = ()
+    empty: str = ""
 
 
 @dataclass(frozen=True)

@@ -11,10 +11,11 @@ from attncli.views.bench_sizes import changing, measures_of, of_measure, place, 
 def beside_textbook(result: BenchResult) -> list[str]:
     """One sentence a measure and label, at the largest size; none of the baseline's label, whose ratios say it."""
     measures = measures_of(result.records)
+    measured = [row for row in result.comparisons if row["times_as_fast"] is not None]
     return [
         f"{f'{measure}: ' if len(measures) > 1 else ''}{sentence}."
         for measure in measures
-        for sentence in _of_measure(of_measure(result.comparisons, measure), result.records)
+        for sentence in _of_measure(of_measure(measured, measure), result.records)
     ]
 
 

@@ -36,18 +36,20 @@ def verdict_tables(experiments: Sequence[Named], width: int) -> list[RenderableT
         Column("holds", [HOLDS[line[0].holds] for _, line, _ in lines]),
     ]
     good = sum(all(verdict.holds for verdict in group) for _, group in groups)
+    unjudged = sum(any(verdict.holds is None for verdict in group) for _, group in groups)
     return [
         Text(),
         Text("Expectations", style=STRONG),
         *stacked(names, columns, width),
-        Text(_summary(good, len(groups))),
+        Text(_summary(good, unjudged, len(groups))),
     ]
 
 
-def _summary(good: int, asked: int) -> str:
+def _summary(good: int, unjudged: int, asked: int) -> str:
     if asked == 1:
-        return "The expectation holds" if good else "The expectation does not hold"
-    return f"All {asked} expectations hold" if good == asked else f"{good} of {asked} expectations hold"
+        return f"The expectation {'holds' if good else 'could not be judged' if unjudged else 'does not hold'}"
+    held = f"All {asked} expectations hold" if good == asked else f"{good} of {asked} expectations hold"
+    return f"{held}, {unjudged} could not be judged" if unjudged else held
 
 
 def _expectations(verdicts: Sequence[Verdict]) -> Iterator[list[Verdict]]:

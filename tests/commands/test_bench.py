@@ -148,6 +148,18 @@ def test_expectations(here: Path) -> None:
     assert attncli("run", "x.yaml", "--quiet", "--no-plots").exit_code == 1
     (here / "x.yaml").write_text(text.format(row, "second", 1))
     assert refusal("check", "x.yaml").endswith('got "second"; unknown metric; did you mean `seconds`?')
+    (here / "x.yaml").write_text(text.format("{label: dot}", "times_as_fast", 1))
+    alone = 'got "times_as_fast", a figure of comparisons; no line has the textbook\'s code beside it'
+    assert refusal("check", "x.yaml").endswith(alone)
+
+
+def test_expectations_of_how_many_times_as_fast(here: Path) -> None:
+    row, lines = "{label: additive, implementation: attncli}", "only: [textbook, attncli]\nmeasure: scores"
+    expect = f"expect: [{{where: {row}, metric: times_as_fast, above: 0}}]"
+    (here / "x.yaml").write_text(f"study: bench\nscorers: [additive, scaled_dot]\nn: 4\nd: 3\n{lines}\n{expect}\n")
+    assert good("check", "x.yaml") == "x.yaml: good, study bench\n"
+    (verdict,) = run(here / "x.yaml", here / "out")["expectations"]
+    assert verdict["holds"] is True
 
 
 def interrupt_at(group: int, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -184,7 +196,7 @@ def test_control_c_with_json(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_control_c_ends_what_would_follow(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """And what the unfinished one expects is not asked: its rows may be missing."""
+    """And what the unfinished one expects of rows that are missing is nobody's mistake."""
     interrupt_at(2, monkeypatch)
     expected = "expect: [{where: {label: dot, measure: output}, metric: peak_bytes, equal: 1}]"
     for name in ("a", "b"):
@@ -193,7 +205,8 @@ def test_control_c_ends_what_would_follow(here: Path, monkeypatch: pytest.Monkey
     assert result.exit_code == 130
     assert [path.name for path in (here / "outputs").iterdir()] == ["a"]
     content = json.loads((here / "outputs" / "a" / "latest" / "results.json").read_text())
-    assert content["expectations"] == []
+    (verdict,) = content["expectations"]
+    assert (verdict["holds"], verdict["reason"]) == (None, "interrupted before it was measured")
 
 
 def test_control_c_before_anything_is_finished(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:

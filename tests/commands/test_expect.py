@@ -139,7 +139,7 @@ def test_what_can_only_be_told_after_the_work_loses_nothing() -> None:
     ]
     assert [each["holds"] for each in kept()["expectations"]] == [True, True, True, None, None]
     assert kept()["expectations"][3]["reason"].endswith("known: exact")
-    assert result.stdout.splitlines()[-1] == "2 of 4 expectations hold"
+    assert result.stdout.splitlines()[-1] == "2 of 4 expectations hold, 2 could not be judged"
 
 
 def test_a_failure_is_told_also_where_another_cannot_be_judged() -> None:

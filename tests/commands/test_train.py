@@ -173,6 +173,36 @@ def test_control_c_keeps_what_is_finished_and_resume_goes_on(here: Path, monkeyp
         assert torch.equal(load_file("rest/tensors.safetensors")[name], stored)
 
 
+def test_control_c_leaves_open_what_is_expected_of_the_rest(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    expect = [{"where": {"label": label}, "metric": "accuracy", "above": 2} for label in ("dot", "scaled_dot")]
+    (here / "x.yaml").write_text(
+        YAML.replace("scorer: dot", "scorers: [dot, scaled_dot]") + f"expect: {json.dumps(expect)}\n"
+    )
+    (here / "y.yaml").write_text(YAML)
+    interrupt_after(1, monkeypatch)
+    result = attncli("run", "x.yaml", "y.yaml", "--no-plots")
+    assert result.exit_code == 130
+    failed, interrupted = result.stderr.splitlines()
+    assert failed.startswith("x.yaml:10:10: expect[0]: accuracy (label = dot): expected above 2; got ")
+    assert interrupted.startswith("interrupted; what was finished is in outputs/x/")
+    assert result.stdout.splitlines()[-1] == "0 of 2 expectations hold, 1 could not be judged"
+    found = json.loads(Path("outputs/x/latest/results.json").read_text())["expectations"]
+    assert [(each["holds"], each["reason"]) for each in found] == [
+        (False, None),
+        (None, "interrupted before it was measured"),
+    ]
+    assert not Path("outputs/y").exists()
+
+
+def test_control_c_shows_what_became_of_the_experiments_before(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (here / "x.yaml").write_text(YAML + "expect: [{where: {label: dot}, metric: accuracy, between: [0, 1]}]\n")
+    (here / "y.yaml").write_text(YAML)
+    interrupt_after(1, monkeypatch)
+    result = attncli("run", "x.yaml", "y.yaml", "--no-plots")
+    assert (result.exit_code, result.stderr) == (130, "interrupted; no unfinished run folder is left\n")
+    assert result.stdout.splitlines()[-1] == "The expectation holds"
+
+
 def test_resume_with_more_sizes_and_scorers(here: Path) -> None:
     first = swept("train", *FEW, "--d", 2, "--scorer", "dot", out="first")
     more = swept("train", "--resume", "first", "--d", 3, "--d", 2, "--scorer", "dot", "--scorer", "cosine", out="more")

@@ -304,9 +304,17 @@ def test_the_gradient_that_flows_back_is_no_memory_of_a_call() -> None:
 def test_expected_rows() -> None:
     ready = prepared(**TWO)
     outlook = bench.expected_rows(ready)
-    rows = bench.run(ready, Silent()).records
+    result = bench.run(ready, Silent())
     assert list(outlook.records.columns) == COLUMNS
-    assert outlook.records.rows == [{name: row[name] for name in outlook.records.rows[0]} for row in rows]
+    for foreseen, rows in ((outlook.records, result.records), (outlook.comparisons, result.comparisons)):
+        assert foreseen.rows == [{name: row[name] for name in foreseen.rows[0]} for row in rows]
+    assert list(outlook.comparisons.columns) == list(result.comparisons[0])
+
+
+def test_what_has_no_time_is_compared_without_a_figure(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bench, "too_large_at_rest", lambda size, device: "needs more")
+    (row,) = result_of(measure=["scores"], **TWO).comparisons
+    assert (row["implementation"], row["times_as_fast"], row["times_as_fast_ci"]) == ("attncli", None, None)
 
 
 def test_options_that_make_no_scorer() -> None:

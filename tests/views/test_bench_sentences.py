@@ -73,6 +73,8 @@ def test_how_many_times_as_fast_as_its_own_textbook_code() -> None:
     result = replace(bench_result((64, 512), FEW, SCORES), comparisons=rows)
     said_first = "additive is 11.0 ± 1.0 times as fast as the textbook's additive code at n = 512"
     assert sentences(result)[0] == f"{said_first}."
+    lost = comparison("compiled", 512, 1.0, 1.0) | {"times_as_fast": None, "times_as_fast_ci": None}
+    assert sentences(replace(result, comparisons=[*rows, lost])) == sentences(result)
     more = replace(result, comparisons=[*rows, comparison("compiled", 512, 40.0, 48.0)])
     assert sentences(more)[0] == f"{said_first}; compiled it is 44 ± 4 times as fast."
     for low, high, words in [(0.9, 1.2, "not measurably different"), (0.2, 9.0, "too noisy to tell (0.2 to 9)")]:

@@ -170,7 +170,7 @@ def test_several_experiments_are_named() -> None:
 def test_what_cannot_be_judged_is_a_dash() -> None:
     lines = shown(("variance", verdicts([1.0], {"where": {"d": 7}, "equal": 1}))).splitlines()
     assert lines[4].split()[-3:] == ["1", "-", "-"]
-    assert lines[-1] == "The expectation does not hold"
+    assert lines[-1] == "The expectation could not be judged"
 
 
 def test_nothing_expected_nothing_shown() -> None:
