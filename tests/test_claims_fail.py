@@ -93,6 +93,16 @@ def textbook_without_tanh(patch: Patch) -> None:
     patch.setitem(makers, "textbook", lambda s, measure: (linear if hasattr(s, "W_q") else own)(s, measure))
 
 
+def product_without_a_matrix_product(patch: Patch) -> None:
+    """Dot products that are right, from all products of entries at once, which nobody has optimised."""
+
+    def scores(queries: Tensor, keys: Tensor) -> Tensor:
+        products = queries.double().unsqueeze(-2) * keys.double().unsqueeze(-3)  # b n m d
+        return (products.sum(-1) / queries.shape[-1] ** 0.5).to(queries.dtype)
+
+    patch.setattr(textbook, "scaled_dot_scores", scores)
+
+
 def additive_as_in_textbooks(patch: Patch) -> None:
     """Right, and no better than the textbook's code."""
 
@@ -159,6 +169,7 @@ MISTAKES: dict[str, dict[Mistake, set[int]]] = {  # of each file: which expectat
     "07_saturation": {dot_is_scaled: {0, 1, 3}, scale_left_out: {2, 3}},
     "08_learning": {scores_left_out: {0, 1, 2}, scale_left_out: {2}},
     "09_cost": {
+        product_without_a_matrix_product: {0, 1},
         textbook_without_tanh: {0, 1, 2, 3},
         additive_as_in_textbooks: {2, 3},
         additive_without_tanh: {2, 3, 4},

@@ -10,6 +10,8 @@ from attncli.config.strict import Model, problem
 KINDS = ("between", "about", "above", "below", "equal")
 HELPERS = {"within": ("about", "equal"), "by": ("above", "below")}  # the kinds that each further key belongs to
 
+MAPPING: Any = {"type": "object"}
+
 
 class Expectation(Model):
     """What a figure of one row, or of several, must be: exactly one of KINDS says it."""
@@ -17,6 +19,10 @@ class Expectation(Model):
     model_config = ConfigDict(
         json_schema_extra={
             "oneOf": [{"required": [kind]} for kind in KINDS],
+            "if": {"required": ["metric"]},
+            "then": {"properties": {"equal": {"not": MAPPING}}},
+            "else": {"required": ["equal"], "properties": {"equal": MAPPING}},
+            "required": [],
             "dependentRequired": {"about": ["within"]},
             "dependentSchemas": {
                 helper: {"anyOf": [{"required": [kind]} for kind in kinds]} for helper, kinds in HELPERS.items()
@@ -34,7 +40,7 @@ class Expectation(Model):
     above: Annotated[Limit, Field(description="a number, or another row whose figure must be smaller")] = None
     below: Annotated[Limit, Field(description="a number, or another row whose figure must be larger")] = None
     by: Annotated[Factor, Field(description="at least this amount, or a factor such as 2 x")] = None
-    equal: Annotated[Exact, Field(description="exactly; of a stage nested lists of numbers, up to rounding")] = None
+    equal: Annotated[Exact, Field(description="exactly; of a stage, as in {output: [[2, 3]]}, up to rounding")] = None
 
     @property
     def kind(self) -> str:
@@ -49,6 +55,16 @@ class Expectation(Model):
 
     def _given(self) -> list[str]:
         return [kind for kind in KINDS if getattr(self, kind) is not None]
+
+    @model_validator(mode="before")
+    @classmethod
+    def _metric_beside_equal(cls, data: Any) -> Any:
+        """`equal: {output: [[...]]}` is short for `metric: output` with `equal: [[...]]`."""
+        named = data.get("equal") if isinstance(data, dict) and "metric" not in data else None
+        if not isinstance(named, dict) or len(named) != 1:
+            return data
+        [(metric, numbers)] = named.items()
+        return {**data, "metric": metric, "equal": numbers}
 
     @model_validator(mode="after")
     def _one_kind(self) -> "Expectation":

@@ -99,6 +99,8 @@ _VALUES = {"anyOf": [_VALUE, {"type": "array", "items": _VALUE, "minItems": 1}]}
 _ROW: dict[str, Any] = {"type": "object", "additionalProperties": _VALUES}
 _BOUND = {"type": ["number", "null"]}
 _FLAT = {"type": "array", "items": {"type": "number"}, "minItems": 1}
+_EXACT: list[Any] = [{"type": ["string", "number", "boolean"]}, _FLAT, {"$ref": f"#/$defs/{ROWS}"}]
+_NAMED = {"type": "object", "minProperties": 1, "maxProperties": 1, "additionalProperties": {"anyOf": _EXACT}}
 
 
 def _or_text(pattern: str) -> Mapping[str, Any]:
@@ -123,5 +125,5 @@ Limit = Annotated[
 Exact = Annotated[
     Any,
     BeforeValidator(_exact),
-    WithJsonSchema({"anyOf": [{"type": ["string", "number", "boolean"]}, _FLAT, {"$ref": f"#/$defs/{ROWS}"}]}),
+    WithJsonSchema({"anyOf": [*_EXACT, _NAMED]}),
 ]

@@ -227,6 +227,14 @@ def test_resume_trains_again_what_began_with_parameters_that_were_read(here: Pat
     assert json.loads(Path("again/results.json").read_text())["records"] == first["records"]
 
 
+def test_resume_trains_again_what_is_there_in_part(here: Path) -> None:
+    first = swept("train", *FEW, "--d", 2, "--d", 3, "--scorer", "dot", out="first")
+    (here / "first" / "results.json").write_text(json.dumps({**first, "records": first["records"][:3]}))
+    result = attncli("train", "--resume", "first", "--no-plots", "--out", "again")
+    assert result.stderr == f"train: 1 of 2 configurations are those of {here / 'first'}\n"
+    assert json.loads(Path("again/results.json").read_text())["records"] == first["records"]
+
+
 SAME, OTHER = "a run is resumed with the same settings", "expected the same, or another label"
 
 

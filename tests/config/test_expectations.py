@@ -38,6 +38,12 @@ def test_expected_is_what_was_said(keys: dict[str, Any]) -> None:
     assert made.kind == next(key for key in keys if key in KINDS)
 
 
+def test_equal_may_name_the_metric() -> None:
+    named = Expectation.model_validate({"where": {"label": "dot"}, "equal": {"output": [[1, 2]]}, "within": 0.1})
+    whole = {"where": {"label": "dot"}, "metric": "output", "equal": [[1, 2]], "within": 0.1}
+    assert named == Expectation.model_validate(whole)
+
+
 @pytest.mark.parametrize("keys", SAID.values(), ids=SAID)
 def test_the_resolved_config_says_the_same(keys: dict[str, Any], tmp_path: Path) -> None:
     said = [{"metric": "entropy", "where": {"label": ["dot"], "head": None}, "claim": "c", "source": "s", **keys}]

@@ -106,6 +106,8 @@ ACCEPTED = [
         "where: {}, above: 0", "where: {scorer: dot, d: [1, 2], head: null, exact: true}, above: 0",
         "claim: c, source: s, above: 0",
     )),
+    experiment(more="expect: [{where: {scorer: dot}, equal: {output: [[1, 2], [3, 4]]}, within: 0.1}]"),
+    experiment(more="expect: [{equal: {entropy: 1}}]"),
     "{study: variance, expect: []}",
     "{study: saturation, expect: [{metric: entropy, above: 0}, {metric: entropy, below: 9}]}",
 ]  # fmt: skip
@@ -173,7 +175,9 @@ REFUSED = [
     )),
     *(experiment(more=f"expect: {wrong}") for wrong in (
         "null", "{metric: entropy, above: 0}", "[entropy]", "[{above: 0}]", "[{metric: '', above: 0}]",
-        "[{metric: 3, above: 0}]", "[{metric: entropy, above: 0, claim: 3}]", "[{metric: entropy, beyond: 0}]",
+        "[{metric: 3, above: 0}]", "[{equal: {}}]", "[{equal: {a: 1, b: 2}}]", "[{equal: {a: {b: 1}}}]",
+        "[{equal: [1]}]", "[{metric: output, equal: {output: [[1]]}}]", "[{equal: {output: [[1]]}, above: 0}]",
+        "[{metric: entropy, above: 0, claim: 3}]", "[{metric: entropy, beyond: 0}]",
     )),
     *(experiment(more=f"expect: [{{metric: entropy, {wrong}}}]") for wrong in (
         "where: {}", "above: 0, below: 1", "between: [0, 1], above: 0", "between: 1", "between: [1]",

@@ -2,6 +2,7 @@
 
 import math
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +13,9 @@ from attncli.errors import InputError
 from attncli.results.records import Record, TrainResult
 from attncli.studies import memory, train
 from attncli.studies.progress import Silent
-from attncli.studies.train_learning import points_of
-from attncli.studies.train_model import losses
+from attncli.studies.threads import on_threads
+from attncli.studies.train_learning import Learnt, learn, points_of
+from attncli.studies.train_model import Recall, losses
 from attncli.studies.train_records import COLUMNS, SUMMARY, summary
 from tests.experiments import Notes
 from tests.studies.train import batch_of, learnt_by, model_of, options_of, prepared, result_of
@@ -91,6 +93,39 @@ def test_threads_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     usual = result_of(**keys).records
     monkeypatch.setattr(torch, "get_num_threads", lambda: 4)
     assert result_of(**keys).records == usual
+
+
+def test_torch_has_one_thread_for_each_configuration(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A sum depends on how it is shared out."""
+    ready, seen = prepared(scorers=["dot"]), list[int]()
+
+    def watched(*args: Any) -> Learnt:
+        seen.append(torch.get_num_threads())
+        return learn(*args)
+
+    monkeypatch.setattr(train, "learn", watched)
+    with on_threads(2):
+        train.run(ready, Silent())
+        assert torch.get_num_threads() == 2
+    assert seen == [1]
+
+
+def test_models_are_made_one_after_the_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Since their parameters come from one generator of torch."""
+    making, most = list[int](), list[int]()
+
+    class Slow(Recall):
+        def __init__(self, *args: Any) -> None:
+            making.append(1)
+            time.sleep(0.05)
+            super().__init__(*args)
+            most.append(len(making))
+            making.pop()
+
+    monkeypatch.setattr(train, "Recall", Slow)
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 4)
+    result_of(scorers=["dot", "additive", "general", "cosine"])
+    assert most == [1] * 4
 
 
 def test_random_numbers_outside_are_left_as_they_are() -> None:
