@@ -98,7 +98,8 @@ def product_without_a_matrix_product(patch: Patch) -> None:
 
     def scores(queries: Tensor, keys: Tensor) -> Tensor:
         products = queries.double().unsqueeze(-2) * keys.double().unsqueeze(-3)  # b n m d
-        return (products.sum(-1) / queries.shape[-1] ** 0.5).to(queries.dtype)
+        scaled: Tensor = products.sum(-1) / queries.shape[-1] ** 0.5
+        return scaled.to(queries.dtype)
 
     patch.setattr(textbook, "scaled_dot_scores", scores)
 

@@ -20,6 +20,7 @@ NAMES = [
     "d2l_dot_product",
     "different_lengths",
     "learning",
+    "longer_sequences",
     "masked_softmax_1d",
     "masked_softmax_2d",
     "modified_keys",
@@ -36,6 +37,7 @@ NAMES = [
 SWEEPS = ["saturation", "variance", "variance_correlated", "variance_nonzero_mean"]
 TIMED = {  # smaller than they are, since time is what they take
     "learning": ["--set", "d=[4, 256]", "--set", "steps=60"],
+    "longer_sequences": ["--set", "seeds=1", "--set", "steps=200"],
     "speed": ["--set", "n=[4, 8]", "--set", "d=4"],
 }
 
