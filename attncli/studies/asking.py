@@ -1,24 +1,19 @@
 """What an expectation asks about: its rows, and the rows that they are compared with. Before the work and after it."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from attncli.config.expectations import Expectation
-from attncli.errors import Collector, InputError, below, did_you_mean
+from attncli.errors import Collector, InputError, below, did_you_mean, show
 from attncli.results.records import Record
-from attncli.studies.outlook import Outlook, Table, pick
+from attncli.studies.outlook import Outlook, Table, pick, same
+from attncli.studies.stage_shapes import STAGES, check_stage
 
-STAGES = ("scores", "capped", "weights", "dropped", "output")
+SYMMETRIC = ("js_divergence", "top1_agreement", "max_abs_difference")  # the same for a pair in either order
 INTERVAL = "_ci"  # the end of the names of columns that are intervals
 
 
-@dataclass(frozen=True)
-class Asked:
-    """The rows whose metric is looked at, and those that it must be above or below."""
-
-    rows: Sequence[Record]
-    others: Sequence[Record]
+Asked = Sequence[tuple[Record, Sequence[Record]]]  # rows, each with those that it must be above or below
 
 
 def check_expectations(expectations: Sequence[Expectation], outlook: Outlook) -> None:
@@ -37,21 +32,67 @@ def check_expectations(expectations: Sequence[Expectation], outlook: Outlook) ->
 def asked(expectation: Expectation, outlook: Outlook) -> Asked:
     """The rows of an expectation.
 
+    Where both sides have a list for a column, each row is compared with the one of its own value.
+
     Raises:
-        InputError: an unknown metric or column, values that no row has, several rows where one is asked for, numbers of
-            another shape than the stage that they are to equal.
+        InputError: an unknown metric or column, values that no row has, several rows where one is asked for, text where
+            a number is needed, numbers of another shape than the stage that they are to equal.
     """
-    table = _table(expectation, outlook)
+    table, metric, where = _table(expectation, outlook), expectation.metric, expectation.where
     with below("where"):
-        rows = pick(table, expectation.where)
-    if expectation.metric in STAGES:
+        rows = pick(table, in_order(table, where, metric))
+    if metric in STAGES:
         for row in rows:
-            _check_stage(expectation, outlook, row["label"])
+            check_stage(expectation, outlook.shapes, row["label"])
+    other = _other(expectation)
+    if other is None:
+        found: Asked = [(row, []) for row in rows]
+    else:
+        with below(expectation.kind):
+            paired = _paired(where, other)
+            others = pick(table, in_order(table, other, metric))
+        found = [(row, [each for each in others if all(same(each[c], row[c]) for c in paired)]) for row in rows]
+    for row in (row for one, others in found for row in (one, *others)):
+        _check_number(expectation, row.get(metric))
+    return found
+
+
+def _other(expectation: Expectation) -> dict[str, Any] | None:
+    """The row to be above or below, if it is one."""
     other = getattr(expectation, expectation.kind) if expectation.kind in ("above", "below") else None
-    if not isinstance(other, dict):
-        return Asked(rows, [])
-    with below(expectation.kind):
-        return Asked(rows, pick(table, other))
+    return other if isinstance(other, dict) else None
+
+
+def _paired(where: dict[str, Any], other: dict[str, Any]) -> list[str]:
+    """The columns that have a list on both sides."""
+    columns = [name for name, value in other.items() if isinstance(value, list) and isinstance(where.get(name), list)]
+    for name in columns:
+        if not all(value in where[name] for value in other[name]) or len(other[name]) != len(where[name]):
+            message = f"got {show(other[name])} beside {show(where[name])} in `where`; rows are compared value by value"
+            raise InputError.of(f"{message}; expected the same list, or one value", [name])
+    return columns
+
+
+def in_order(table: Table, where: dict[str, Any], metric: str) -> dict[str, Any]:
+    """The pair of scorers that `where` names, as the table has it, where the metric is the same both ways.
+
+    Raises:
+        InputError: it is not.
+    """
+    a, b = where.get("a"), where.get("b")
+    pairs = [(row.get("a"), row.get("b")) for row in table.rows]
+    if a is None or b is None or (a, b) in pairs or (b, a) not in pairs:
+        return where
+    if metric in SYMMETRIC:
+        return where | {"a": b, "b": a}
+    message = f"got a: {a}, b: {b}; {metric} is relative to a, and of these two"
+    raise InputError.of(f"{message} it is known as a: {b}, b: {a}; swap them, or the scorers")
+
+
+def _check_number(expectation: Expectation, figure: Any) -> None:
+    if expectation.kind != "equal" and isinstance(figure, str | bool):
+        message = f'got "{expectation.metric}", which is {show(figure)} and no number; expected `equal`'
+        raise InputError.of(f"{message}, or another metric", ["metric"])
 
 
 def _table(expectation: Expectation, outlook: Outlook) -> Table:
@@ -84,28 +125,5 @@ def _table(expectation: Expectation, outlook: Outlook) -> Table:
 def _of_summary(expectation: Expectation, outlook: Outlook) -> bool:
     """Whether it stands in both tables, and is asked of no column that only the records have, such as seed."""
     records, summary = outlook.records.columns, outlook.comparisons.columns
-    return expectation.metric in summary and not set(expectation.where) & (set(records) - set(summary))
-
-
-def _check_stage(expectation: Expectation, outlook: Outlook, label: str) -> None:
-    metric, shapes = expectation.metric, outlook.shapes[label]
-    if metric not in shapes:
-        known = did_you_mean(metric, [stage for stage in STAGES if stage in shapes])
-        raise InputError.of(f'got "{metric}", a stage that {label} does not have; {known}', ["metric"])
-    given, there = sizes(expectation.equal), shapes[metric]
-    if without_ones(given) != without_ones(there):
-        message = f"got numbers of shape {given}; expected {list(there)}, as the {metric} of {label} have"
-        raise InputError.of(f"{message}; leading sizes of 1 may be left out", ["equal"])
-
-
-def sizes(numbers: Any) -> list[int]:
-    """The shape of nested lists that are known to be regular."""
-    return [len(numbers), *sizes(numbers[0])] if isinstance(numbers, list) else []
-
-
-def without_ones(shape: Sequence[int]) -> list[int]:
-    """The shape without leading axes of size 1."""
-    kept = list(shape)
-    while kept and kept[0] == 1:
-        kept.pop(0)
-    return kept
+    named = {*expectation.where, *(_other(expectation) or {})}
+    return expectation.metric in summary and not named & (set(records) - set(summary))

@@ -6,13 +6,14 @@ from dataclasses import replace
 from typing import Any
 
 from attncli.config.expectations import Expectation
-from attncli.errors import InputError, show
+from attncli.errors import InputError
 from attncli.results.records import AttentionResult
 from attncli.results.verdicts import Verdict
-from attncli.studies.asking import STAGES, asked
-from attncli.studies.limits import limits_of, reference
+from attncli.studies.asking import asked
+from attncli.studies.limits import hardest, limits_of
 from attncli.studies.outlook import Outlook, outlook_of, same, stages_of
 from attncli.studies.stage_equality import compare_stage
+from attncli.studies.stage_shapes import STAGES
 
 
 def judge(result: Any, expectations: Sequence[Expectation]) -> list[Verdict]:
@@ -36,13 +37,13 @@ def _verdicts(index: int, expectation: Expectation, result: Any, outlook: Outloo
         reason = "interrupted before it was measured" if interrupted else error.problems[0].message
         yield replace(unasked, reason=reason, problem=None if interrupted else error)
         return
-    for row in found.rows:
+    for row, others in found:
         where = {column: row[column] for column in expectation.where}
         blank = Verdict(*head, where, metric, expected, row.get(metric), None)
         if isinstance(result, AttentionResult) and metric in STAGES:
             yield _stage_verdict(blank, expectation, result, row["label"])
         else:
-            yield _verdict(blank, expectation, [other[metric] for other in found.others])
+            yield _verdict(blank, expectation, [other[metric] for other in others])
 
 
 def _stage_verdict(blank: Verdict, expectation: Expectation, result: AttentionResult, label: str) -> Verdict:
@@ -59,11 +60,8 @@ def _verdict(blank: Verdict, expectation: Expectation, others: Sequence[Any]) ->
         return replace(blank, holds=False, reason=reason)
     if expectation.kind == "equal":
         return replace(blank, holds=same(got, expectation.equal))
-    if not all(_is_number(figure) for figure in (got, *others)):
-        message = f'got "{blank.metric}", which is {show(got)} and no number; expected `equal`, or another metric'
-        return replace(blank, reason=message, problem=InputError.of(message, ["metric"]))
     if others:
-        blank = replace(blank, expected={**blank.expected, "value": reference(expectation, others)})
+        blank = replace(blank, expected={**blank.expected, "value": hardest(expectation, others)})
     limits = limits_of(expectation, others)
     if limits is None:
         return replace(blank, holds=False, reason="no factor of a negative number")
@@ -72,7 +70,3 @@ def _verdict(blank: Verdict, expectation: Expectation, others: Sequence[Any]) ->
 
 def _is_missing(figure: Any) -> bool:
     return figure is None or (isinstance(figure, float) and not math.isfinite(figure))
-
-
-def _is_number(figure: Any) -> bool:
-    return isinstance(figure, int | float) and not isinstance(figure, bool)

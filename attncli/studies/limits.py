@@ -10,7 +10,7 @@ from attncli.results.verdicts import Limits
 Amount = float | str | None
 
 
-def reference(expectation: Expectation, others: Sequence[float]) -> float:
+def hardest(expectation: Expectation, others: Sequence[float]) -> float:
     """The number that another must be above or below: of several rows the one that is hardest to pass."""
     if expectation.kind == "above":
         return max(others) if others else float(expectation.above)  # type: ignore[arg-type]
@@ -26,9 +26,9 @@ def limits_of(expectation: Expectation, others: Sequence[float]) -> Limits | Non
         case "about":
             return _around(expectation.about or 0.0, expectation.within)
         case "above":
-            return _beyond(reference(expectation, others), expectation.by, upwards=True)
+            return _beyond(hardest(expectation, others), expectation.by, upwards=True)
         case _:
-            return _beyond(reference(expectation, others), expectation.by, upwards=False)
+            return _beyond(hardest(expectation, others), expectation.by, upwards=False)
 
 
 def _around(middle: float, within: Amount) -> Limits:

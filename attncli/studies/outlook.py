@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 from attncli.errors import InputError, Problem, did_you_mean, show
 from attncli.results.records import Record
+from attncli.studies.stage_shapes import Shapes
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-Shapes = Mapping[str, Mapping[str, Sequence[int]]]  # of every label's stages
 MOST_SAID = 4  # columns that a message names
 
 
@@ -55,7 +55,7 @@ def _whole(rows: Sequence[Record]) -> Table:
 
 
 def pick(table: Table, where: Mapping[str, Any]) -> list[Record]:
-    """The one row that `where` asks for; where a list stands in it, all rows of each of its values.
+    """The row that `where` asks for; where lists stand in it, one row for every combination of their values.
 
     Raises:
         InputError: columns that do not exist, values that no row has, one row asked for where there are several.
@@ -65,16 +65,14 @@ def pick(table: Table, where: Mapping[str, Any]) -> list[Record]:
             raise InputError(
                 [Problem(f"no such column; {did_you_mean(column, table.columns)}", (column,), at_key=True)]
             )
-    rows = list(_narrowed(table.rows, list(where.items()), {}))
-    several = any(isinstance(wanted, list) for wanted in where.values())
-    if len(rows) > 1 and not several and all(column in rows[0] for column in where):
-        raise InputError.of(_too_many(rows, where))
-    return rows
+    return list(_narrowed(table.rows, list(where.items()), {}))
 
 
 def _narrowed(rows: Sequence[Record], where: Sequence[tuple[str, Any]], before: Record) -> Iterator[Record]:
     """The rows that have these values, column by column; `before` are the columns looked at already."""
     if not where:
+        if len(rows) > 1 and all(column in rows[0] for column in before):  # else they are not all known yet
+            raise InputError.of(_too_many(rows, before))
         yield from rows
         return
     (column, wanted), *rest = where

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from attncli.config.expected_values import share_of
-from attncli.studies.asking import without_ones
+from attncli.studies.stage_shapes import without_ones
 
 ULPS = 8  # units in the last place that rounding may cost
 

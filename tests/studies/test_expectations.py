@@ -4,6 +4,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -177,10 +178,77 @@ def test_a_list_asks_every_row() -> None:
     }
 
 
-def test_a_list_may_find_several_rows_of_a_value() -> None:
+def test_every_value_of_a_list_asks_one_row() -> None:
     rows = [{"label": label, "d": d, "x": 1} for label in "ab" for d in (1, 2)]
-    found = verdicts(SweepResult("variance", rows, rows, {}, {}), {"where": {"d": [2]}, "equal": 1})
+    table = SweepResult("variance", rows, rows, {}, {})
+    (verdict,) = verdicts(table, {"where": {"d": [2]}, "equal": 1})
+    assert verdict.holds is None
+    assert verdict.reason == (
+        "got d = 2; 2 rows match, which differ in label; expected one, or a list of values to ask it of several"
+    )
+    (verdict,) = verdicts(table, {"where": {"label": "a", "d": 2}, "above": {"d": [1]}})
+    assert str(verdict.problem).startswith("above: got d = 1; 2 rows match, which differ in label; ")
+
+
+def test_lists_on_both_sides_are_compared_value_by_value() -> None:
+    rows = [{"label": label, "d": d, "x": d + (label == "b")} for label in "ab" for d in (1, 5)]
+    table = SweepResult("variance", rows, rows, {}, {})
+    found = verdicts(table, {"where": {"label": "b", "d": [1, 5]}, "above": {"label": "a", "d": [5, 1]}})
     assert [verdict.holds for verdict in found] == [True, True]
+    assert [verdict.expected["value"] for verdict in found] == [1, 5]
+    found = verdicts(table, {"where": {"label": "b", "d": [1, 5]}, "above": {"label": "a", "d": 5}})
+    assert [verdict.holds for verdict in found] == [False, True], "one value is compared with all"
+    found = verdicts(table, {"where": {"label": "a", "d": [1, 5]}, "below": {"label": ["b"], "d": [1, 5]}})
+    assert [verdict.holds for verdict in found] == [True, True]
+
+
+@pytest.mark.parametrize("other", [[1], [1, 2], [1, 5, 7]])
+def test_lists_on_both_sides_have_the_same_values(other: list[int]) -> None:
+    rows = [{"label": label, "d": d, "x": 1} for label in "ab" for d in (1, 2, 5, 7)]
+    (verdict,) = verdicts(
+        SweepResult("variance", rows, rows, {}, {}),
+        {"where": {"label": "b", "d": [1, 5]}, "above": {"label": "a", "d": other}},
+    )
+    assert str(verdict.problem) == (
+        f"above.d: got {other} beside [1, 5] in `where`; rows are compared value by value; "
+        "expected the same list, or one value"
+    )
+
+
+def pair(**figures: float) -> Any:
+    """A comparison of a: one, b: two."""
+    return SimpleNamespace(records=[{"label": "one"}], comparisons=[{"a": "one", "b": "two", **figures}])
+
+
+@pytest.mark.parametrize("metric", ["js_divergence", "top1_agreement", "max_abs_difference"])
+def test_a_pair_may_be_named_in_either_order(metric: str) -> None:
+    for where in ({"a": "one", "b": "two"}, {"a": "two", "b": "one"}):
+        (verdict,) = verdicts(pair(**{metric: 0.5}), {"metric": metric, "where": where, "equal": 0.5})
+        assert (verdict.holds, verdict.where) == (True, {"a": "one", "b": "two"})
+
+
+def test_but_not_where_the_order_matters() -> None:
+    asked = {"metric": "output_difference", "equal": 1}
+    (verdict,) = verdicts(pair(output_difference=1.0), {**asked, "where": {"a": "two", "b": "one"}})
+    assert verdict.holds is None
+    assert str(verdict.problem) == (
+        "where: got a: two, b: one; output_difference is relative to a, and of these two it is known as "
+        "a: one, b: two; swap them, or the scorers"
+    )
+    (verdict,) = verdicts(pair(output_difference=1.0), {**asked, "where": {"a": "two", "b": "three"}})
+    assert verdict.reason == 'got "two"; no row has this a; known: one'
+
+
+def test_columns_of_the_other_row_choose_the_table_too() -> None:
+    """A seed has a row of its own, and the mean over the seeds has another."""
+    rows = [{"label": label, "seed": seed, "x": seed} for label in "ab" for seed in (0, 1)]
+    means = [{"label": label, "x": 0.5} for label in "ab"]
+    table = SimpleNamespace(records=rows, comparisons=means)
+    (verdict,) = verdicts(table, {"where": {"label": "a"}, "above": {"label": "b"}})
+    assert verdict.got == 0.5
+    (verdict,) = verdicts(table, {"where": {"label": "a"}, "above": {"label": "b", "seed": 1}})
+    assert verdict.reason is not None
+    assert verdict.reason.startswith("got label = a; 2 rows match, which differ in seed")
 
 
 def test_every_combination_of_lists_must_be_there() -> None:
