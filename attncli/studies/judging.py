@@ -7,7 +7,7 @@ from typing import Any
 
 from attncli.config.expectations import Expectation
 from attncli.errors import InputError
-from attncli.results.records import AttentionResult
+from attncli.results.records import AttentionResult, Record
 from attncli.results.verdicts import Verdict
 from attncli.studies.asking import asked
 from attncli.studies.limits import hardest, limits_of
@@ -43,13 +43,20 @@ def _verdicts(index: int, expectation: Expectation, result: Any, outlook: Outloo
         if isinstance(result, AttentionResult) and metric in STAGES:
             yield _stage_verdict(blank, expectation, result, row["label"])
         else:
-            yield _verdict(blank, expectation, [other[metric] for other in others])
+            yield _verdict(_beside(blank, expectation.kind, others), expectation, [other[metric] for other in others])
 
 
 def _stage_verdict(blank: Verdict, expectation: Expectation, result: AttentionResult, label: str) -> Verdict:
     stage, kept = stages_of(result)[label][expectation.metric], result.inputs["queries"].dtype
     compared = compare_stage(stage, expectation.equal, expectation.within, kept)
     return replace(blank, got=compared.got, holds=compared.reason is None, reason=compared.reason)
+
+
+def _beside(blank: Verdict, kind: str, others: Sequence[Record]) -> Verdict:
+    """With the row that it is compared with, where a list asked for several."""
+    if len(others) != 1:
+        return blank
+    return replace(blank, expected=blank.expected | {kind: {name: others[0][name] for name in blank.expected[kind]}})
 
 
 def _verdict(blank: Verdict, expectation: Expectation, others: Sequence[Any]) -> Verdict:

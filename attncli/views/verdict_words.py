@@ -1,12 +1,12 @@
 """Expectations and what became of them, in words."""
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
-from attncli.config.expected_values import factor_of
 from attncli.errors import show
 from attncli.results.records import Record
-from attncli.results.verdicts import Verdict
+from attncli.results.verdicts import Limits, Verdict
 from attncli.views.numbers import MISSING, significant
 from attncli.views.printable import printable
 
@@ -70,19 +70,18 @@ def _beyond(verdict: Verdict) -> str:
     by = expected.get("by")
     if by is None:
         return f"{'above' if upwards else 'below'} {number}"
-    factor, edge = factor_of(by), "at least" if upwards else "at most"
-    if factor is None:
+    edge = "at least" if upwards else "at most"
+    if not isinstance(by, str):
         return f"{edge} {number} {'+' if upwards else '-'} {_short(by)}"
-    return f"{edge} {_short(factor)} x {number}" if upwards else f"{edge} {number} / {_short(factor)}"
+    factor = by.rstrip("x× ")
+    return f"{edge} {factor} x {number}" if upwards else f"{edge} {number} / {factor}"
 
 
 def _of_row(row: Record, expected: Record, verdict: Verdict) -> str:
-    value = expected.get("value")
-    return _described(row) if value is None else significant(value, _digits(verdict))
-
-
-def _described(row: Record) -> str:
-    return "that of " + ", ".join(f"{column} = {_plain(value)}" for column, value in row.items())
+    """`0.2626 (label = dot, d = 4)`: the figure, of which row."""
+    described, value = ", ".join(f"{column} = {_plain(value)}" for column, value in row.items()), expected.get("value")
+    figure = "that of" if value is None else significant(value, _digits(verdict))
+    return printable(f"{figure} ({described})" if value is not None else f"{figure} {described}")
 
 
 def got_words(verdict: Verdict) -> str:
@@ -98,16 +97,24 @@ def got_words(verdict: Verdict) -> str:
 
 
 def _digits(verdict: Verdict) -> int:
-    """How many digits say on which side of the limits a figure lies, and tell it from another row's."""
+    """How many digits say where between the limits a figure lies, or on which side, and tell it from another row's."""
     got, other, limits = verdict.got, verdict.expected.get("value"), verdict.limits
     if limits is None:
         return DIGITS[0]
     for digits in DIGITS:
         text = f"{got:.{digits}g}"
         apart = other is None or other == got or text != f"{other:.{digits}g}"
-        if apart and limits.accept(float(text)) == limits.accept(got):
+        close = not limits.accept(got) or abs(float(text) - got) <= _resolution(limits)
+        if apart and close and limits.accept(float(text)) == limits.accept(got):
             return digits
     return DIGITS[-1]
+
+
+def _resolution(limits: Limits) -> float:
+    """What rounding may cost: a twentieth of the range between two limits."""
+    if limits.low is None or limits.high is None or limits.low == limits.high:
+        return math.inf
+    return (limits.high - limits.low) / 20
 
 
 def _short(value: Any) -> str:

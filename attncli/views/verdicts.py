@@ -1,9 +1,13 @@
 """Expectations as a table: claim, source, expected, measured, holds or not."""
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from itertools import groupby
 
-from rich.console import RenderableType
+from rich import box
+from rich.console import Group, RenderableType
+from rich.padding import Padding
+from rich.table import Table
 from rich.text import Text
 
 from attncli.results.verdicts import Verdict
@@ -14,35 +18,113 @@ from attncli.views.verdict_words import expected_words, got_words, one_line, sub
 from attncli.views.weight_table import STRONG
 
 Named = tuple[str, Sequence[Verdict]]  # an experiment's name and verdicts
+GAP = 2  # cells between columns
+READABLE = {"claim": 40, "source": 20}  # cells that text needs to be read well; other names stay whole
 HOLDS = {True: "yes", False: "NO", None: MISSING}
 
 
 def verdict_tables(experiments: Sequence[Named], width: int) -> list[RenderableType]:
     """One table over all experiments, which are named where there are several, and how many expectations hold.
 
-    Rows of one expectation that hold share a line; each that does not has its own.
+    Rows of one expectation that hold share a line; each that does not has its own. Where claims would have to be folded
+    into narrow columns, each is a few lines of text beside its verdict.
     """
     groups = [(name, list(group)) for name, verdicts in experiments for group in _expectations(verdicts)]
     if not groups:
         return []
-    lines = [(name, line, len(group)) for name, group in groups for line in _lines(group)]
-    names = [Column("experiment", [printable(name) for name, _, _ in lines])] if len(experiments) > 1 else []
-    names.append(Column("claim", [_claim(line, rows) for _, line, rows in lines]))
-    if any(line[0].source for _, line, _ in lines):
-        names.append(Column("source", [one_line(line[0].source or MISSING) for _, line, _ in lines]))
-    columns = [
-        Column("expected", [expected_words(line[0]) for _, line, _ in lines]),
-        Column("measured", [_measured(line) for _, line, _ in lines]),
-        Column("holds", [HOLDS[line[0].holds] for _, line, _ in lines]),
-    ]
+    lines = [Line(printable(name), line, len(group)) for name, group in groups for line in _lines(group)]
+    named = len(experiments) > 1
+    names, columns = _names(lines, named), _columns(lines)
+    room = width - sum(column.width + GAP for column in columns) - GAP * (len(names) - 1)
+    wide = room >= sum(min(name.width, READABLE.get(name.heading, name.width)) for name in names)
     good = sum(all(verdict.holds for verdict in group) for _, group in groups)
     unjudged = sum(any(verdict.holds is None for verdict in group) for _, group in groups)
     return [
         Text(),
         Text("Expectations", style=STRONG),
-        *stacked(names, columns, width),
+        *(stacked(names, columns, width) if wide else [_entries(lines, named, width)]),
         Text(_summary(good, unjudged, len(groups))),
     ]
+
+
+def _names(lines: Sequence["Line"], named: bool) -> list[Column]:
+    """The columns of text, which may be folded."""
+    names = [Column("experiment", [line.experiment for line in lines])] if named else []
+    names.append(Column("claim", [line.claim for line in lines]))
+    if any(line.source for line in lines):
+        names.append(Column("source", [line.source or MISSING for line in lines]))
+    return names
+
+
+def _columns(lines: Sequence["Line"]) -> list[Column]:
+    return [
+        Column("expected", [line.expected for line in lines]),
+        Column("measured", [line.measured for line in lines]),
+        Column("holds", [line.holds for line in lines]),
+    ]
+
+
+def _entries(lines: Sequence["Line"], named: bool, width: int) -> Table:
+    """A verdict, and beside it in words what it is about; experiments are headings."""
+    table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0))
+    table.add_column(Text("holds"))
+    table.add_column(
+        Text("claim, expected, measured, source"), width=max(width - len("holds") - GAP, 1), overflow="fold"
+    )
+    for experiment, group in groupby(lines, key=lambda line: line.experiment):
+        if named:
+            table.add_row(Text(), Text(f"{experiment}:", style=STRONG))
+        for line in group:
+            table.add_row(Text(line.holds), Group(Text(line.claim), Padding(Text(line.rest), (0, 0, 0, 2))))
+    return table
+
+
+@dataclass(frozen=True)
+class Line:
+    """What shares a line, of an expectation that asks so many `rows`."""
+
+    experiment: str
+    verdicts: Sequence[Verdict]
+    rows: int
+
+    @property
+    def claim(self) -> str:
+        """The claim, and of several rows which; without a claim what is looked at."""
+        first = self.verdicts[0]
+        if first.claim is None:
+            return subject(self.verdicts)
+        which = f": {subject(self.verdicts)}" if self.rows > len(self.verdicts) else ""
+        return one_line(first.claim) + which
+
+    @property
+    def source(self) -> str:
+        """Who says so, if anyone."""
+        source = self.verdicts[0].source
+        return one_line(source) if source else ""
+
+    @property
+    def expected(self) -> str:
+        """The bounds, the same for all."""
+        return expected_words(self.verdicts[0])
+
+    @property
+    def measured(self) -> str:
+        """The figure, or the smallest and the largest."""
+        numbers = [verdict for verdict in self.verdicts if verdict.limits is not None]
+        if len(numbers) < len(self.verdicts) or not numbers:
+            return got_words(self.verdicts[0])
+        low, high = (pick(numbers, key=lambda verdict: float(verdict.got)) for pick in (min, max))
+        return " to ".join(dict.fromkeys((got_words(low), got_words(high))))
+
+    @property
+    def holds(self) -> str:
+        """Whether it does."""
+        return HOLDS[self.verdicts[0].holds]
+
+    @property
+    def rest(self) -> str:
+        """What there is beside the claim, as text."""
+        return f"expected {self.expected}; measured {self.measured}" + (f"; {self.source}" if self.source else "")
 
 
 def _summary(good: int, unjudged: int, asked: int) -> str:
@@ -59,25 +141,10 @@ def _expectations(verdicts: Sequence[Verdict]) -> Iterator[list[Verdict]]:
 
 
 def _lines(group: Sequence[Verdict]) -> Iterator[list[Verdict]]:
-    """What shares a line of the table."""
-    holding = [verdict for verdict in group if verdict.holds]
-    if holding:
-        yield holding
+    """What shares a line of the table: rows that hold, of which the same is expected."""
+    holding: dict[str, list[Verdict]] = {}
+    for verdict in group:
+        if verdict.holds:
+            holding.setdefault(expected_words(verdict), []).append(verdict)
+    yield from holding.values()
     yield from ([verdict] for verdict in group if not verdict.holds)
-
-
-def _claim(line: Sequence[Verdict], rows: int) -> str:
-    """The claim, and of several rows which; without a claim what is looked at."""
-    first = line[0]
-    if first.claim is None:
-        return subject(line)
-    return one_line(first.claim) + (f": {subject(line)}" if rows > 1 and len(line) < rows else "")
-
-
-def _measured(line: Sequence[Verdict]) -> str:
-    """The figure, or the smallest and the largest."""
-    numbers = [verdict for verdict in line if verdict.limits is not None]
-    if len(numbers) < len(line) or not numbers:
-        return got_words(line[0])
-    low, high = (pick(numbers, key=lambda verdict: float(verdict.got)) for pick in (min, max))
-    return " to ".join(dict.fromkeys((got_words(low), got_words(high))))

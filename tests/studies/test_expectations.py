@@ -195,7 +195,7 @@ def test_lists_on_both_sides_are_compared_value_by_value() -> None:
     table = SweepResult("variance", rows, rows, {}, {})
     found = verdicts(table, {"where": {"label": "b", "d": [1, 5]}, "above": {"label": "a", "d": [5, 1]}})
     assert [verdict.holds for verdict in found] == [True, True]
-    assert [verdict.expected["value"] for verdict in found] == [1, 5]
+    assert [verdict.expected for verdict in found] == [{"above": {"label": "a", "d": d}, "value": d} for d in (1, 5)]
     found = verdicts(table, {"where": {"label": "b", "d": [1, 5]}, "above": {"label": "a", "d": 5}})
     assert [verdict.holds for verdict in found] == [False, True], "one value is compared with all"
     found = verdicts(table, {"where": {"label": "a", "d": [1, 5]}, "below": {"label": ["b"], "d": [1, 5]}})

@@ -48,8 +48,8 @@ def shown(*named: tuple[str, list[Verdict]], width: int = 80) -> str:
         ({"below": 3, "by": 0.5}, "at most 3 - 0.5"),
         ({"above": 3, "by": "2 x"}, "at least 2 x 3"),
         ({"below": 3, "by": "2 x"}, "at most 3 / 2"),
-        ({"above": {"d": 2}}, "above 0.25"),
-        ({"below": {"d": 2}, "by": "2 x"}, "at most 0.25 / 2"),
+        ({"above": {"d": 2}}, "above 0.25 (d = 2)"),
+        ({"below": {"d": 2}, "by": "2 x"}, "at most 0.25 (d = 2) / 2"),
         ({"above": {"d": 4}}, "above that of d = 4"),
         ({"equal": "exact"}, '"exact"'),
         ({"equal": True}, "true"),
@@ -72,6 +72,7 @@ def test_numbers_of_a_stage_are_counted() -> None:
         (1.05001, {"between": [0, 1.05]}, "1.05001"),
         (0.9999999999, {"above": 1}, "1"),
         (512.25, {"about": 1, "within": 0.1}, "512.2"),
+        (0.999884, {"about": 0.99988, "within": 0.00002}, "0.999884"),
         (None, {"above": 1}, "no figure"),
         ("limit", {"equal": "exact"}, '"limit"'),
         (0.30000000000000004, {"equal": 0.3}, "0.30000000000000004"),
@@ -90,9 +91,9 @@ def test_the_last_line_sums_up() -> None:
 
 def test_two_figures_are_told_apart() -> None:
     verdict = one(1.00001, 1.00002, above={"d": 2})
-    assert (got_words(verdict), expected_words(verdict)) == ("1.00001", "above 1.00002")
+    assert (got_words(verdict), expected_words(verdict)) == ("1.00001", "above 1.00002 (d = 2)")
     same = one(1.15278, 1.15278, above={"d": 2})
-    assert (got_words(same), expected_words(same)) == ("1.15278", "above 1.15278")
+    assert (got_words(same), expected_words(same)) == ("1.15278", "above 1.15278 (d = 2)")
 
 
 def test_failures_say_claim_expected_and_got() -> None:
@@ -106,7 +107,7 @@ def test_failures_say_claim_expected_and_got() -> None:
         "variance (d = 1): expected above that of d = 2; no figure to compare with"
     )
     assert failure(one(1.0, -1.0, above={"d": 2}, by="2 x")) == (
-        "variance (d = 1): expected at least 2 x -1; no factor of a negative number"
+        "variance (d = 1): expected at least 2 x -1 (d = 2); no factor of a negative number"
     )
 
 
@@ -189,8 +190,47 @@ def test_numbers_stay_whole_at_any_width(width: int) -> None:
     assert "…" not in text
     for part in ("1 ± 5 %", "at least 2.5 x 1", "yes", "NO"):
         assert part in text
-    if width == 80:
-        assert text.count("expected") == 1, "one table"
+    assert text.count("claim") == 1 + 3 * CLAIM.count("claim"), "one table"
+
+
+def test_where_claims_are_too_long_for_a_column_verdicts_are_text() -> None:
+    found = verdicts(
+        [1.0, 4.0],
+        {"where": {"d": [1, 2]}, "about": 1, "within": "5 %", "claim": CLAIM, "source": SOURCE},
+        {"where": {"d": 2}, "above": {"d": 1}, "by": "2.5 x"},
+    )
+    lines = shown(("first", found), ("second", found[-1:]), width=60).splitlines()
+    assert [line.rstrip() for line in lines[2:]] == [
+        "holds  claim, expected, measured, source",
+        "─" * 60,
+        "       first:",
+        "yes    Dividing by the square root of d keeps the variance",
+        "       of scores at 1: variance (d = 1)",
+        "         expected 1 ± 5 %; measured 1; Vaswani et al. 2017,",
+        "         section 3.2.1",
+        "NO     Dividing by the square root of d keeps the variance",
+        "       of scores at 1: variance (d = 2)",
+        "         expected 1 ± 5 %; measured 4; Vaswani et al. 2017,",
+        "         section 3.2.1",
+        "yes    variance (d = 2)",
+        "         expected at least 2.5 x 1 (d = 1); measured 4",
+        "       second:",
+        "yes    variance (d = 2)",
+        "         expected at least 2.5 x 1 (d = 1); measured 4",
+        "2 of 3 expectations hold",
+    ]
+
+
+def test_rows_of_which_different_things_are_expected_have_lines_of_their_own() -> None:
+    rows = [{"label": label, "d": d, "variance": d + (label == "b")} for label in "ab" for d in (1, 5)]
+    asked = {"metric": "variance", "where": {"label": "b", "d": [1, 5]}, "above": {"label": "a", "d": [1, 5]}}
+    found = judge(SweepResult("variance", rows, rows, {}, {}), [Expectation.model_validate(asked)])
+    lines = [" ".join(line.split()) for line in shown(("a", found), width=120).splitlines()[4:]]
+    assert lines == [
+        "variance (label = b, d = 1) above 1 (label = a, d = 1) 2 yes",
+        "variance (label = b, d = 5) above 5 (label = a, d = 5) 6 yes",
+        "The expectation holds",
+    ]
 
 
 def test_claims_are_text_and_never_markup_or_control() -> None:
