@@ -6,6 +6,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+from attncli.commands.interrupts import interrupts
 from attncli.commands.progress import Shown
 from attncli.config.document import Document, document_of_flags, read_document
 from attncli.config.loading import study_of, validate
@@ -33,7 +34,7 @@ class Loaded:
 
 @dataclass(frozen=True)
 class Finished:
-    """A run in its folder; `content` is that of its results.json."""
+    """A run in its folder; `content` is that of its results.json; `interrupted` where the user wants no more."""
 
     study: str
     result: Any
@@ -41,6 +42,7 @@ class Finished:
     folder: Path
     document: Document
     verdicts: Sequence[Verdict]
+    interrupted: bool
 
 
 def check_places(experiments: Sequence[Loaded], out: Path | None) -> None:
@@ -102,14 +104,15 @@ def check(experiment: Loaded) -> None:
 
 
 def run_experiment(experiment: Loaded, out: Path | None, overwrite: bool, *, pictures: bool, quiet: bool) -> Finished:
-    """Run one experiment into a new folder."""
+    """Run one experiment into a new folder. Ctrl-C ends the work, and waits while its result is judged and written."""
     started = datetime.now().astimezone()
     options, study = experiment.options, experiment.study
     try:
-        with Shown(options.name, quiet).running() as progress:
+        with interrupts() as interrupt, Shown(options.name, quiet).running() as progress:
             prepared = _prepare(experiment, progress)
             with new_folder(options.name, out, overwrite, started) as folder:
                 result = study.run(prepared, progress)
+                interrupt.wait = True
                 view = load_view(options.study)
                 progress.step(0, 1, "writing the run folder")
                 head = provenance(options.study, options.name, options.seed, prepared.device, started)
@@ -118,7 +121,8 @@ def run_experiment(experiment: Loaded, out: Path | None, overwrite: bool, *, pic
                 content = save_run(folder.path, result, config_of(options), head, drawn, verdicts)
     except InputError as error:
         raise experiment.document.located(error) from error
-    return Finished(options.study, result, content, folder.place, experiment.document, verdicts)
+    interrupted = interrupt.came or getattr(result, "interrupted", False)
+    return Finished(options.study, result, content, folder.place, experiment.document, verdicts, interrupted)
 
 
 def _prepare(experiment: Loaded, progress: Progress) -> Any:

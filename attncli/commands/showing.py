@@ -39,7 +39,7 @@ def run_and_show(
                 finished = run_experiment(experiment, out, overwrite, pictures=pictures, quiet=silent)
             if not silent:
                 show(finished, full, titled=len(experiments) > 1)
-            interrupted = getattr(finished.result, "interrupted", False)
+            interrupted = finished.interrupted
             runs.append(replace(finished, result=None))  # whose tensors need not be kept until all have run
             if interrupted:
                 break

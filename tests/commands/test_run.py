@@ -1,6 +1,10 @@
 """`attncli run`: what goes to stdout, to stderr and to disk, and how it ends."""
 
+import itertools
 import json
+import pkgutil
+import signal
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -199,14 +203,67 @@ def test_control_c(out: list[str], here: Path, monkeypatch: pytest.MonkeyPatch) 
     assert names_in(here) == ["own.yaml"]
 
 
-def test_control_c_while_files_are_written(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    experiment(here / "a.yaml")
-    experiment(here / "b.yaml")
-    good("run", "a.yaml", "--no-plots")
-    before = names_in(here)
-    monkeypatch.setattr("attncli.results.saving.save_weights_csv", interrupted)
-    assert attncli("run", "b.yaml", "--no-plots").exit_code == 130
-    assert names_in(here) == before
+def press_before(name: str, monkeypatch: pytest.MonkeyPatch, call: int = 1) -> None:
+    """Ctrl-C at this call of a function, which then goes on if it may."""
+    module, _, function = name.rpartition(".")
+    right, calls = pkgutil.resolve_name(name), itertools.count(1)
+
+    def pressed(*args: Any) -> Any:
+        if next(calls) == call:
+            signal.raise_signal(signal.SIGINT)
+        return right(*args)
+
+    monkeypatch.setattr(pkgutil.resolve_name(module), function, pressed)
+
+
+@pytest.mark.parametrize(
+    "where", ["attncli.commands.experiments.judge", "attncli.results.run_folder.Folder.take_place"]
+)
+def test_control_c_waits_until_what_was_finished_is_written(
+    where: str, here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("a", "b"):
+        experiment(here / f"{name}.yaml")
+    press_before(where, monkeypatch)
+    result = attncli("run", "a.yaml", "b.yaml", "--no-plots")
+    folder = latest("a").relative_to(here)
+    assert (result.exit_code, names_in(here / "outputs")[0]) == (130, "a")
+    assert result.stderr.splitlines()[-1] == f"interrupted; what was finished is in {folder}/"
+    assert "Summary" in result.stdout
+    content = json.loads((folder / "results.json").read_text())
+    assert content["files"] == names_in(folder)
+    assert "interrupted" not in content, "all rows are there"
+    assert not (here / "outputs" / "b").exists()
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+def test_an_impatient_control_c_loses_nothing_of_an_interrupted_run(
+    here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (here / "own.yaml").write_text("{study: bench, scorers: [dot], n: [2, 3], d: 4, measure: scores}")
+    press_before("attncli.studies.bench.time_all", monkeypatch, call=2)  # the work is ended
+    press_before("attncli.studies.bench.setting_of", monkeypatch)  # on the way to what was finished
+    press_before("attncli.results.saving.save_bench", monkeypatch)
+    result = attncli("run", "own.yaml", "--no-plots", "--quiet")
+    assert (result.exit_code, result.stdout) == (130, "")
+    assert result.stderr == f"interrupted; what was finished is in {latest().relative_to(here)}/\n"
+    content = json.loads((latest() / "results.json").read_text())
+    assert content["interrupted"] is True
+    assert {row["n"] for row in content["records"]} == {2}
+
+
+def test_a_third_control_c_is_meant(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def stubborn(*args: object) -> None:
+        for _ in range(2):
+            with suppress(KeyboardInterrupt):
+                signal.raise_signal(signal.SIGINT)
+        signal.raise_signal(signal.SIGINT)
+        pytest.fail("nothing ends it")
+
+    experiment(here / "own.yaml")
+    monkeypatch.setattr(attention, "run", stubborn)
+    assert attncli("run", "own.yaml", "--no-plots").exit_code == 130
+    assert names_in(here) == ["own.yaml"]
 
 
 def test_a_disk_that_is_full(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
