@@ -1,7 +1,6 @@
 """The command line: its table of contents, and the one place where errors are shown."""
 
 import errno
-import os
 import signal
 import sys
 import threading
@@ -20,6 +19,7 @@ from attncli.commands.run import run
 from attncli.commands.saturation import saturation
 from attncli.commands.schema import schema
 from attncli.commands.scorers import scorers
+from attncli.commands.streams import discard, tell
 from attncli.commands.train import train
 from attncli.commands.variance import variance
 from attncli.errors import InputError
@@ -35,21 +35,21 @@ class Cli(TyperGroup):
             _fail(error)
         except MemoryError:
             _fail("the memory was not enough; use fewer queries, keys or batch elements")
-        except BrokenPipeError:  # `attncli run ... | head`: nobody reads on
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        except BrokenPipeError:  # `attncli init | head`: nobody reads on
+            discard(sys.stdout)
             raise typer.Exit(0) from None
         except KeyboardInterrupt:
-            typer.echo("interrupted; no unfinished run folder is left", err=True)
+            tell("interrupted; no unfinished run folder is left")
             raise typer.Exit(INTERRUPTED) from None
         except OSError as error:
             if error.errno != errno.ENOSPC:
                 raise
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            discard(sys.stdout)
             _fail(f"the output cannot be written: {error.strerror}")
 
 
 def _fail(error: object) -> None:
-    typer.echo(f"{error}", err=True)
+    tell(error)
     raise typer.Exit(WRONG_INPUT) from None
 
 

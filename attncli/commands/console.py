@@ -1,11 +1,13 @@
-"""The console that tables are printed on."""
+"""The console that tables and progress are printed on."""
 
 from rich.console import Console
 
+from attncli.commands.streams import discard
+
 
 class Terminal(Console):
-    """Lets a reader such as `head` that has had enough end the command quietly, and not as a failure."""
+    """Goes on in silence where a reader such as `head` has had enough: files and the exit code are still wanted."""
 
     def on_broken_pipe(self) -> None:
-        """Leave it to the command line, which knows the exit code."""
-        raise BrokenPipeError
+        """Write the rest to nowhere."""
+        discard(self.file)

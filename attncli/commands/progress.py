@@ -6,8 +6,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from rich.console import Console
 from rich.markup import escape
+
+from attncli.commands.console import Terminal
 
 if TYPE_CHECKING:
     from rich.progress import Progress
@@ -19,7 +20,7 @@ class Shown:
     """Shows the steps of a study: a bar in a terminal, in a pipe now and then a line."""
 
     def __init__(self, name: str, quiet: bool = False) -> None:
-        self._console = Console(stderr=True)
+        self._console = Terminal(stderr=True)
         self._name, self._quiet = name, quiet
         self._bar: Progress | None = None
         self._steps = (0, 0, "")

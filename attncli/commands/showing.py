@@ -15,6 +15,7 @@ from rich.text import Text
 from attncli.commands.console import Terminal
 from attncli.commands.exit_codes import INTERRUPTED
 from attncli.commands.experiments import Finished, Loaded, run_experiment
+from attncli.commands.streams import say, tell
 from attncli.commands.verdicts import conclude, show_verdicts
 from attncli.errors import InputError
 from attncli.results.saving import to_json
@@ -51,7 +52,7 @@ def run_and_show(
         print_json(contents[0] if len(experiments) == 1 else contents)
     show_verdicts(runs, silent=silent)
     if interrupted:
-        typer.echo(f"interrupted; what was finished is in {shortest(runs[-1].folder)}/", err=True)
+        tell(f"interrupted; what was finished is in {shortest(runs[-1].folder)}/")
         raise typer.Exit(INTERRUPTED)
     conclude(runs)
 
@@ -75,7 +76,7 @@ def print_json(content: dict[str, Any] | list[dict[str, Any]]) -> None:
     text = to_json(content)
     if (sys.stdout.encoding or "").lower().replace("-", "") != "utf8":
         text = "".join(c if c.isascii() else stdjson.dumps(c)[1:-1] for c in text)  # JSON's own way to say them
-    print(text, end="")  # noqa: T201 - what --json is for
+    say(text.removesuffix("\n"))
 
 
 def shortest(path: Path) -> Path:

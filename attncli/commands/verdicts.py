@@ -7,6 +7,7 @@ import typer
 from attncli.commands.console import Terminal
 from attncli.commands.exit_codes import EXPECTATION_FAILED
 from attncli.commands.experiments import Finished
+from attncli.commands.streams import tell
 from attncli.errors import InputError, Problem
 from attncli.views.verdict_words import failure
 from attncli.views.verdicts import verdict_tables
@@ -19,7 +20,7 @@ def show_verdicts(experiments: Sequence[Finished], *, silent: bool) -> None:
         for part in verdict_tables([(each.content["name"], each.verdicts) for each in experiments], console.width):
             console.print(part)
     for problem in (problem for each in experiments for problem in _failures(each)):
-        typer.echo(f"{problem}", err=True)
+        tell(problem)
 
 
 def conclude(experiments: Sequence[Finished]) -> None:

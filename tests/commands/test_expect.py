@@ -1,13 +1,16 @@
 """Expectations from the command line: what is kept, what is shown, and how the command ends."""
 
 import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
-from tests.cli import attncli, experiment, good, names_in, refusal
+from tests.cli import PROGRESS, attncli, experiment, good, names_in, refusal
 
 D2L: dict[str, Any] = {
     "data": {
@@ -159,3 +162,25 @@ def test_mistakes_of_all_experiments_are_found_before_any_runs() -> None:
         'expect[0].where.scorer: got "cosine"; no row has this scorer; known: dot',
     ]
     assert not Path("outputs").exists()
+
+
+@pytest.mark.parametrize("option", ["--full", "--json"])
+@pytest.mark.parametrize("closed", ["stdout", "stderr"])
+def test_readers_that_have_had_enough_end_nothing(option: str, closed: str) -> None:
+    for name in ("a", "b"):
+        d2l(WRONG, name=f"{name}.yaml")
+    reading, writing = os.pipe()
+    os.close(reading)
+    command = [sys.executable, "-m", "attncli", "run", "a.yaml", "b.yaml", "--no-plots", option]
+    streams: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, closed: writing}
+    result = subprocess.run(command, **streams, text=True, timeout=60, check=False)
+    os.close(writing)
+    assert result.returncode == 1
+    assert [len(kept(f"outputs/{name}/latest")["expectations"]) for name in "ab"] == [1, 1]
+    if closed == "stdout":
+        lines = [line for line in result.stderr.splitlines() if not PROGRESS.search(line)]
+        assert [line.partition(":")[0] for line in lines] == ["a.yaml", "b.yaml"]
+    elif option == "--json":
+        assert [each["name"] for each in json.loads(result.stdout)] == ["a", "b"]
+    else:
+        assert result.stdout.splitlines()[-1] == "0 of 2 expectations hold"
