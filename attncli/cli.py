@@ -15,6 +15,7 @@ from attncli.commands.check import check
 from attncli.commands.exit_codes import INTERRUPTED, WRONG_INPUT
 from attncli.commands.heatmap import heatmap
 from attncli.commands.init import init
+from attncli.commands.memory_errors import is_for_memory
 from attncli.commands.run import run
 from attncli.commands.saturation import saturation
 from attncli.commands.schema import schema
@@ -33,8 +34,10 @@ class Cli(TyperGroup):
             return super().invoke(ctx)
         except InputError as error:
             _fail(error)
-        except MemoryError:
-            _fail("the memory was not enough; use fewer queries, keys or batch elements")
+        except (MemoryError, RuntimeError) as error:
+            if not is_for_memory(error):
+                raise
+            _fail("the memory was not enough; use smaller sizes, such as fewer queries, keys or batch elements")
         except BrokenPipeError:  # `attncli init | head`: nobody reads on
             discard(sys.stdout)
             raise typer.Exit(0) from None

@@ -2,6 +2,7 @@
 
 import json as stdjson
 import sys
+from collections import deque
 from collections.abc import Sequence
 from contextlib import redirect_stdout
 from dataclasses import replace
@@ -17,7 +18,6 @@ from attncli.commands.exit_codes import INTERRUPTED
 from attncli.commands.experiments import Finished, Loaded, run_experiment
 from attncli.commands.streams import say, tell
 from attncli.commands.verdicts import conclude, show_verdicts
-from attncli.errors import InputError
 from attncli.results.saving import to_json
 from attncli.views import load_view
 
@@ -32,29 +32,36 @@ def run_and_show(
     quiet: bool,
     full: bool,
 ) -> None:
-    """Run experiments one after the other, each into its folder, and print what is asked for."""
-    runs, interrupted, silent = list[Finished](), False, quiet or json
+    """Run experiments one after the other, each into its folder, and print what is asked for.
+
+    Where one ends the rest, what is complete is shown all the same.
+    """
+    runs, waiting, silent = list[Finished](), deque(experiments), quiet or json
     try:
-        for experiment in experiments:
+        while waiting and not (runs and runs[-1].interrupted):
             with redirect_stdout(sys.stderr):  # scorers of the user's own may print
-                finished = run_experiment(experiment, out, overwrite, pictures=pictures, quiet=silent)
+                finished = run_experiment(waiting.popleft(), out, overwrite, pictures=pictures, quiet=silent)
+            runs.append(replace(finished, result=None))  # whose tensors need not be kept until all have run
             if not silent:
                 show(finished, full, titled=len(experiments) > 1)
-            interrupted = finished.interrupted
-            runs.append(replace(finished, result=None))  # whose tensors need not be kept until all have run
-            if interrupted:
-                break
-    except (InputError, KeyboardInterrupt):
-        show_verdicts(runs, silent=silent)  # of those that have run before
+    except (Exception, KeyboardInterrupt):
+        _close(runs, waiting, json=json, quiet=quiet, several=len(experiments) > 1)
         raise
-    if json:
-        contents = [finished.content for finished in runs]
-        print_json(contents[0] if len(experiments) == 1 else contents)
-    show_verdicts(runs, silent=silent)
-    if interrupted:
+    _close(runs, waiting, json=json, quiet=quiet, several=len(experiments) > 1)
+    if runs[-1].interrupted:
         tell(f"interrupted; what was finished is in {shortest(runs[-1].folder)}/")
         raise typer.Exit(INTERRUPTED)
     conclude(runs)
+
+
+def _close(runs: Sequence[Finished], waiting: Sequence[Loaded], *, json: bool, quiet: bool, several: bool) -> None:
+    """Print what there is to say of all experiments that are complete, and which have not run."""
+    contents = [finished.content for finished in runs]
+    if json and (several or contents):
+        print_json(contents if several else contents[0])
+    show_verdicts(runs, silent=quiet or json)
+    if waiting:
+        tell(f"not run: {', '.join(str(experiment.document.path) for experiment in waiting)}")
 
 
 def show(finished: Finished, full: bool, titled: bool) -> None:

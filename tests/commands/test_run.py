@@ -14,8 +14,11 @@ import torch
 import yaml
 
 from attncli.commands import progress
+from attncli.errors import InputError
 from attncli.studies import attention
 from tests.cli import attncli, experiment, good, names_in, refusal
+
+ENOUGH = "the memory was not enough; use smaller sizes, such as fewer queries, keys or batch elements"
 
 
 @pytest.fixture(autouse=True)
@@ -234,6 +237,7 @@ def test_control_c_waits_until_what_was_finished_is_written(
     assert content["files"] == names_in(folder)
     assert "interrupted" not in content, "all rows are there"
     assert not (here / "outputs" / "b").exists()
+    assert result.stderr.splitlines()[-2] == "not run: b.yaml"
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
@@ -277,15 +281,56 @@ def test_a_disk_that_is_full(here: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     assert names_in(here) == ["own.yaml"]
 
 
-def test_memory_that_is_not_enough_after_all(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def too_much(*args: object) -> None:
-        raise MemoryError
-
+@pytest.mark.parametrize(
+    "work",
+    [
+        lambda *args: bytes(2**62),
+        lambda *args: torch.empty(2**62, dtype=torch.uint8),
+        lambda *args: raised(torch.OutOfMemoryError("CUDA out of memory.")),
+    ],
+    ids=["python", "torch", "cuda"],
+)
+def test_memory_that_is_not_enough_after_all(work: Any, here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     experiment(here / "own.yaml")
-    monkeypatch.setattr(attention, "run", too_much)
+    monkeypatch.setattr(attention, "run", work)
     stderr = refusal("run", "own.yaml", "--no-plots")
-    assert stderr == "the memory was not enough; use fewer queries, keys or batch elements"
+    assert stderr == ENOUGH
     assert names_in(here) == ["own.yaml"]
+
+
+def test_what_is_a_bug_shows_a_traceback(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    experiment(here / "own.yaml")
+    monkeypatch.setattr(attention, "run", lambda *args: raised(RuntimeError("shapes do not match")))
+    with pytest.raises(RuntimeError, match="shapes do not match"):
+        attncli("run", "own.yaml", "--no-plots")
+
+
+def raised(error: BaseException) -> None:
+    raise error
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "last"),
+    [
+        (KeyboardInterrupt(), 130, "interrupted; no unfinished run folder is left"),
+        (InputError.of("no"), 2, "b.yaml:1:1: no"),
+        (MemoryError(), 2, ENOUGH),
+    ],
+    ids=["interrupted", "wrong", "memory"],
+)
+def test_json_of_what_is_complete_where_others_fail(
+    error: BaseException, code: int, last: str, here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in "abcd":
+        experiment(here / f"{name}.yaml", expect=[{"metric": "entropy", "above": 9}])
+    right, calls = attention.run, itertools.count(1)
+    monkeypatch.setattr(attention, "run", lambda *args: right(*args) if next(calls) == 1 else raised(error))
+    result = attncli("run", *(f"{name}.yaml" for name in "abcd"), "--no-plots", "--json")
+    assert result.exit_code == code
+    assert [each["name"] for each in json.loads(result.stdout)] == ["a"]
+    failed, *others = result.stderr.splitlines()
+    assert failed.startswith("a.yaml:1:")
+    assert others == ["not run: c.yaml, d.yaml", last]
 
 
 def test_an_unwritable_place_fails_before_the_work(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
