@@ -1,13 +1,15 @@
 """`attncli init`: the built-in experiments, to start from."""
 
+import os
 import shutil
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from attncli.config.builtin import builtin_names, builtin_path
-from attncli.errors import InputError, did_you_mean
+from attncli.config.builtin import builtin_names, builtin_names_below, builtin_path, nearest_builtin
+from attncli.errors import InputError
 
 Name = Annotated[
     str | None,
@@ -20,15 +22,35 @@ Out = Annotated[Path, typer.Option("--out", metavar="DIR", help="The folder to c
 
 def init(name: Name = None, out: Out = Path()) -> None:
     """List the built-in experiments, or copy one, with the files it needs, to start from."""
-    if name is None:
-        width = max(len(each) for each in builtin_names())
-        for each in builtin_names():
-            typer.echo(f"{each:{width}}  {title(builtin_path(each))}")
-        typer.echo("\nattncli init NAME copies one into this folder.")
-        return
-    if name not in builtin_names():
-        cure = did_you_mean(name, builtin_names())
-        raise InputError.of(f'got "{name}"; unknown experiment; {cure}', where="attncli init")
+    listed = builtin_names() if name is None else builtin_names_below(name)
+    if name in listed or not listed:
+        _copy(_known(name or ""), out)
+    else:
+        _list(listed)
+
+
+def _list(names: Sequence[str]) -> None:
+    width = max(map(len, names))
+    for name in names:
+        typer.echo(f"{name:{width}}  {title(builtin_path(name))}")
+    typer.echo("\nattncli init NAME copies one into this folder.")
+
+
+def _known(name: str) -> str:
+    if name in builtin_names():
+        return name
+    near = nearest_builtin(name)
+    cure = f"did you mean `{near}`?" if near else "`attncli init` lists them"
+    raise InputError.of(f'got "{name}"; unknown experiment; {cure}', where="attncli init")
+
+
+def _copy(name: str, out: Path) -> None:
+    """Copy an experiment and its files, never over something.
+
+    Raises:
+        InputError: the place is taken, or cannot be written.
+    """
+    _check_folder(out)
     copies = {source: out / source.name for source in files_of(name)}
     try:
         taken = [copy for copy in copies.values() if copy.exists()]
@@ -41,6 +63,13 @@ def init(name: Name = None, out: Out = Path()) -> None:
     except OSError as error:
         raise InputError.of(f"cannot write: {error.strerror}", where=str(out)) from error
     typer.echo(f"{copies[builtin_path(name)]} is yours; next: attncli run {copies[builtin_path(name)]}")
+
+
+def _check_folder(out: Path) -> None:
+    above = next((folder for folder in (out, *out.parents) if os.path.lexists(folder)), out)
+    if above.is_file():
+        file = "a file" if above == out else f'below the file "{above}"'
+        raise InputError.of(f'got "{out}", {file}; expected a folder', where="--out")
 
 
 def title(path: Path) -> str:

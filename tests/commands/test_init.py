@@ -53,13 +53,39 @@ def test_replaces_nothing(taken: str, here: Path) -> None:
     assert (here / taken).read_text() == "mine"
 
 
-def test_unknown_names() -> None:
-    assert refusal("init", "d2") == 'attncli init: got "d2"; unknown experiment; did you mean `d2l`?'
-    assert refusal("init", "../d2l").startswith('attncli init: got "../d2l"; unknown experiment; ')
+@pytest.mark.parametrize("start", ["claims", "claims/", "claims/0", "claims/12"])
+def test_lists_a_folder_or_what_begins_so(start: str, here: Path) -> None:
+    names = [name for name in builtin_names() if name.startswith(start)]
+    assert 0 < len(names) < len(builtin_names())
+    *listed, empty, last = good("init", start).splitlines()
+    assert [line.split()[0] for line in listed] == names
+    assert (empty, last) == ("", "attncli init NAME copies one into this folder.")
+    assert names_in(here) == []
+
+
+@pytest.mark.parametrize(
+    ("name", "cure"),
+    [
+        ("d2", "did you mean `d2l`?"),
+        ("d2l.yaml", "did you mean `d2l`?"),
+        ("04_variance", "did you mean `claims/04_variance`?"),
+        ("claims/04_varance", "did you mean `claims/04_variance`?"),
+        ("../d2l", "did you mean `d2l`?"),
+        ("", "`attncli init` lists them"),
+        ("/", "`attncli init` lists them"),
+        ("nonsense", "`attncli init` lists them"),
+        ("claims/nonsense", "`attncli init` lists them"),
+    ],
+)
+def test_unknown_names(name: str, cure: str) -> None:
+    assert refusal("init", name) == f'attncli init: got "{name}"; unknown experiment; {cure}'
 
 
 def test_a_place_that_cannot_be_written(here: Path) -> None:
     (here / "file").write_text("mine")
-    assert refusal("init", "d2l", "--out", "file") == "file: cannot write: File exists"
-    assert refusal("init", "d2l", "--out", "file/deep") == "file/deep: cannot write: Not a directory"
+    assert refusal("init", "d2l", "--out", "file") == '--out: got "file", a file; expected a folder'
+    message = '--out: got "file/deep/er", below the file "file"; expected a folder'
+    assert refusal("init", "d2l", "--out", "file/deep/er") == message
+    (here / "link").symlink_to("nowhere")
+    assert refusal("init", "d2l", "--out", "link") == "link: cannot write: File exists"
     assert (here / "file").read_text() == "mine"
