@@ -4,14 +4,13 @@ from collections.abc import Sequence
 from typing import Any
 
 from attncli.config.expectations import Expectation
-from attncli.errors import Collector, InputError, below, did_you_mean, show
+from attncli.errors import Collector, InputError, below, show
 from attncli.results.records import Record
+from attncli.studies.metric_names import INTERVAL, meant
 from attncli.studies.outlook import Outlook, Table, pick, same
 from attncli.studies.stage_shapes import STAGES, check_stage
 
 SYMMETRIC = ("js_divergence", "top1_agreement", "max_abs_difference")  # the same for a pair in either order
-INTERVAL = "_ci"  # the end of the names of columns that are intervals
-
 
 Asked = Sequence[tuple[Record, Sequence[Record]]]  # rows, each with those that it must be above or below
 
@@ -98,6 +97,9 @@ def _check_number(expectation: Expectation, figure: Any) -> None:
 def _table(expectation: Expectation, outlook: Outlook) -> Table:
     """The table that has the metric."""
     metric = expectation.metric
+    if metric in outlook.left_out:
+        option = outlook.left_out[metric]
+        raise InputError.of(f'got "{metric}", which {option} leaves out; expected a run without it', ["metric"])
     if outlook.shapes and metric in STAGES:
         if not isinstance(expectation.equal, list):
             message = f'got "{metric}", a stage with many numbers; expected `equal` with nested lists of numbers'
@@ -108,9 +110,7 @@ def _table(expectation: Expectation, outlook: Outlook) -> Table:
     elif metric in outlook.comparisons.columns:
         table = outlook.comparisons
     else:
-        columns = [*outlook.records.columns, *outlook.comparisons.columns, *(STAGES if outlook.shapes else ())]
-        numbers = [column for column in columns if not column.endswith(INTERVAL)]
-        raise InputError.of(f'got "{metric}"; unknown metric; {did_you_mean(metric, numbers)}', ["metric"])
+        raise InputError.of(f'got "{metric}"; unknown metric; {meant(metric, outlook)}', ["metric"])
     if isinstance(expectation.equal, list):
         message = f'got a list for "{metric}", which is no stage; expected one value'
         raise InputError.of(message, ["equal"])

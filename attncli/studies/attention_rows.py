@@ -6,6 +6,7 @@ from typing import Any
 from attncli.config.scorer_entries import ScorerEntry
 from attncli.inputs.build import Inputs
 from attncli.studies.outlook import Outlook, Table
+from attncli.studies.stage_shapes import STAGES
 
 COLUMNS = (
     "scorer", "label", "parameters", "score_mean", "score_std", "entropy", "effective_keys", "max_weight", "empty_rows",
@@ -25,7 +26,9 @@ def attention_rows(options: Any, inputs: Inputs) -> Outlook:
     shapes = {entry.label: _shapes(options, inputs, entry) for entry in entries}
     if options.weights:
         return Outlook(Table(rows, COLUMNS), Table(pairs, COMPARED, alone), shapes)
-    return Outlook(Table(rows, WITHOUT_WEIGHTS), Table(pairs, COMPARED_WITHOUT_WEIGHTS, alone), shapes)
+    there = {*WITHOUT_WEIGHTS, *COMPARED_WITHOUT_WEIGHTS, "output"}
+    left_out = {name: "weights: false" for name in (*COLUMNS, *COMPARED, *STAGES) if name not in there}
+    return Outlook(Table(rows, WITHOUT_WEIGHTS), Table(pairs, COMPARED_WITHOUT_WEIGHTS, alone), shapes, left_out)
 
 
 def _shapes(options: Any, inputs: Inputs, entry: ScorerEntry) -> dict[str, tuple[int, ...]]:

@@ -29,11 +29,15 @@ class Table:
 
 @dataclass(frozen=True)
 class Outlook:
-    """The tables of a result, and the shapes of its stages where it has any."""
+    """The tables of a result, and the shapes of its stages where it has any.
+
+    `left_out` has metrics that an option of the experiment leaves out, each with that option.
+    """
 
     records: Table
     comparisons: Table = Table()
     shapes: Shapes = field(default_factory=dict)
+    left_out: Mapping[str, str] = field(default_factory=dict)
 
 
 def outlook_of(result: Any) -> Outlook:
