@@ -20,7 +20,8 @@ from attncli.studies.progress import Progress
 from attncli.studies.sweep import Scorers
 from attncli.studies.threads import single_threaded
 from attncli.studies.train_clock import Clock
-from attncli.studies.train_jobs import Job, jobs_of
+from attncli.studies.train_job import Job
+from attncli.studies.train_jobs import jobs_of
 from attncli.studies.train_learning import Learnt, learn
 from attncli.studies.train_model import Recall
 from attncli.studies.train_records import COLUMNS, SUMMARY, foreseen

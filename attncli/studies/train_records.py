@@ -7,7 +7,7 @@ from typing import Any
 
 from attncli.config.scorer_entries import ScorerEntry
 from attncli.results.records import Record
-from attncli.studies.train_jobs import Job
+from attncli.studies.train_job import Job
 from attncli.studies.train_learning import Learnt
 
 PLACE = ("scorer", "label", "d")

@@ -13,7 +13,7 @@ from attncli.scorers import SCORERS
 from attncli.studies.building import build_scorer
 from attncli.studies.progress import Progress
 from attncli.studies.scorer_run import formula_of
-from attncli.studies.train_jobs import Job
+from attncli.studies.train_job import Job
 from attncli.studies.train_learning import Learnt, points_of
 from attncli.studies.train_records import configurations, rows_of, summary
 

@@ -56,8 +56,7 @@ def batches(options: Any, indices: Sequence[int], device: torch.device) -> Itera
     sources = [generator(seed_of(options.seed, index), "batches") for index in indices]
     steps = steps_at_a_time(options)
     while True:
-        drawn = [_draw(options, options.keys, (steps, options.batch), source) for source in sources]
-        several = _together(drawn, 1, device)
+        several = _together([_draw(options, options.keys, (steps, options.batch), each) for each in sources], 1, device)
         yield from (several[step] for step in range(steps))
 
 
@@ -68,7 +67,8 @@ def steps_at_a_time(options: Any) -> int:
 
 
 def _draw(options: Any, keys: int, shape: tuple[int, ...], source: torch.Generator) -> Batch:
-    symbols = torch.rand(*shape, options.vocabulary, generator=source).argsort(-1)[..., :keys]  # ... m
+    order = torch.rand(*shape, options.vocabulary, generator=source).argsort(-1)
+    symbols = order[..., :keys].clone()  # ... m; a view would keep all of the order
     values = torch.randint(options.classes, (*shape, keys), generator=source)  # ... m
     place = torch.randint(keys, (*shape, 1), generator=source)
     return Batch(symbols, symbols.gather(-1, place)[..., 0], values, values.gather(-1, place)[..., 0])

@@ -11,7 +11,7 @@ import torch
 
 from attncli.errors import InputError
 from attncli.results.records import Record, TrainResult
-from attncli.studies import memory, train
+from attncli.studies import train
 from attncli.studies.progress import Silent
 from attncli.studies.threads import on_threads
 from attncli.studies.train_learning import Learnt, learn, points_of
@@ -261,20 +261,6 @@ def test_own_scorers_that_fail_are_named(own: None) -> None:
     with pytest.raises(InputError) as caught:
         result_of(scorers=["dot", "own_train:Late"], d=[2, 4])
     assert str(caught.value).startswith("scorers[1]: the scorer gave ValueError: too late (line ")
-
-
-def test_too_large_is_refused_before_anything_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(memory, "available_memory", lambda device: 2**30)
-    for keys, place, cure in (
-        ({"d": 2**20}, "d", "use a smaller d, or fewer seeds"),
-        ({"vocabulary": 9000}, "vocabulary", "use fewer symbols, or fewer hidden units"),
-        ({"batch": 10**7}, "batch", "use smaller batches, or fewer symbols"),
-    ):
-        with pytest.raises(InputError) as caught:
-            prepared(scorers=["dot"], **keys)
-        message = str(caught.value)
-        assert message.startswith(f"{place}: needs about ")
-        assert message.endswith(cure)
 
 
 def test_silent_progress_is_enough() -> None:
