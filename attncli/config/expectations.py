@@ -30,8 +30,8 @@ class Expectation(Model):
         }
     )
 
-    claim: Annotated[str | None, Field(description="what it shows, in a sentence")] = None
-    source: Annotated[str | None, Field(description="who says so")] = None
+    claim: Annotated[str | None, Field(min_length=1, description="what it shows, in a sentence")] = None
+    source: Annotated[str | None, Field(min_length=1, description="who says so")] = None
     where: Annotated[Row, Field(default_factory=dict, description="columns of the row; a list asks it of several rows")]
     metric: Annotated[str, Field(min_length=1, description="a column; of the study attention also a stage")]
     between: Annotated[Bounds, Field(description="[low, high], ends included; one may be null")] = None
@@ -61,10 +61,12 @@ class Expectation(Model):
     def _metric_beside_equal(cls, data: Any) -> Any:
         """`equal: {output: [[...]]}` is short for `metric: output` with `equal: [[...]]`."""
         named = data.get("equal") if isinstance(data, dict) and "metric" not in data else None
-        if not isinstance(named, dict) or len(named) != 1:
+        if not isinstance(named, dict):
             return data
-        [(metric, numbers)] = named.items()
-        return {**data, "metric": metric, "equal": numbers}
+        metric, numbers = next(iter(named.items()), (None, None))
+        if len(named) == 1 and isinstance(metric, str) and metric:
+            return {**data, "metric": metric, "equal": numbers}
+        return {**data, "metric": "equal"}  # `equal` is what is wrong, and refused as a mapping
 
     @model_validator(mode="after")
     def _one_kind(self) -> "Expectation":

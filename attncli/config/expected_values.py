@@ -14,6 +14,7 @@ from attncli.config.strict import problem
 
 AMOUNT = r"((?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?)"
 SHARE, FACTOR = rf"^{AMOUNT} ?%$", rf"^{AMOUNT} ?[x×]$"
+VALUE = "expected a number, text, true or false, or nested lists of numbers"
 EXAMPLE = "such as {scorer: dot, d: 512}"
 
 
@@ -40,8 +41,11 @@ def _number(value: Any) -> Any:
 
 
 def _within(value: Any) -> Any:
-    if not (_is_number(value) and value >= 0) and share_of(value) is None:
+    share = share_of(value)
+    if share is None and not (_is_number(value) and value >= 0):
         raise problem("expected a number of at least 0, or a share such as 5 %")
+    if share is not None and not math.isfinite(share):
+        raise problem("expected a finite share, such as 5 %")
     return value
 
 
@@ -50,7 +54,7 @@ def _by(value: Any) -> Any:
     if factor is None and not (_is_number(value) and value >= 0):
         raise problem("expected a number of at least 0, or a factor such as 2 x")
     if factor is not None and not 1 < factor < math.inf:
-        raise problem("expected a factor above 1, such as 2 x")
+        raise problem("expected a factor above 1 and finite, such as 2 x")
     return value
 
 
@@ -61,12 +65,20 @@ def _row(where: Any) -> Any:
     for column, wanted in where.items():
         if wanted == []:
             raise problem("got []; expected at least 1 entry", under=[column])
+        if isinstance(wanted, list):
+            _check_once(column, wanted)
         for index, value in enumerate(wanted if isinstance(wanted, list) else [wanted]):
             if not (value is None or isinstance(value, str | bool) or _is_number(value)):
                 place = [column, index] if isinstance(wanted, list) else [column]
                 message = "expected text, a number, true, false or null, or a list of them"
                 raise problem(errors.got(value, message), under=place)
     return where
+
+
+def _check_once(column: str, wanted: list[Any]) -> None:
+    for index, value in enumerate(wanted):
+        if any(value == other and isinstance(value, bool) == isinstance(other, bool) for other in wanted[:index]):
+            raise problem(f"got {errors.show(value)} twice; expected each once", under=[column, index])
 
 
 def _row_or_number(value: Any) -> Any:
@@ -89,13 +101,15 @@ def _bounds(value: Any) -> Any:
 def _exact(value: Any) -> Any:
     if isinstance(value, list):
         check_regular(value)
+    elif isinstance(value, dict):
+        raise problem(f"{VALUE}; or one stage with its numbers, as in {{output: [[2, 3]]}}, and no `metric`")
     elif not isinstance(value, str | bool) and not _is_number(value):
-        raise problem("expected a number, text, true or false, or nested lists of numbers")
+        raise problem(VALUE)
     return value
 
 
 _VALUE = {"type": ["string", "number", "boolean", "null"]}
-_VALUES = {"anyOf": [_VALUE, {"type": "array", "items": _VALUE, "minItems": 1}]}
+_VALUES = {"anyOf": [_VALUE, {"type": "array", "items": _VALUE, "minItems": 1, "uniqueItems": True}]}
 _ROW: dict[str, Any] = {"type": "object", "additionalProperties": _VALUES}
 _BOUND = {"type": ["number", "null"]}
 _FLAT = {"type": "array", "items": {"type": "number"}, "minItems": 1}

@@ -178,6 +178,7 @@ REFUSED = [
         "[{metric: 3, above: 0}]", "[{equal: {}}]", "[{equal: {a: 1, b: 2}}]", "[{equal: {a: {b: 1}}}]",
         "[{equal: [1]}]", "[{metric: output, equal: {output: [[1]]}}]", "[{equal: {output: [[1]]}, above: 0}]",
         "[{metric: entropy, above: 0, claim: 3}]", "[{metric: entropy, beyond: 0}]",
+        "[{metric: entropy, above: 0, claim: ''}]",
     )),
     *(experiment(more=f"expect: [{{metric: entropy, {wrong}}}]") for wrong in (
         "where: {}", "above: 0, below: 1", "between: [0, 1], above: 0", "between: 1", "between: [1]",
@@ -186,7 +187,7 @@ REFUSED = [
         "above: dot", "above: {}", "above: null", "above: [1]", "above: 0, by: -1", "above: 0, by: 5 %",
         "above: 0, within: 1", "between: [0, 1], by: 1", "equal: null", "equal: {}", "equal: []", "equal: [a]",
         "equal: [[true]]", "where: dot, above: 0", "where: {d: []}, above: 0", "where: {d: [[1]]}, above: 0",
-        "where: {d: {a: 1}}, above: 0",
+        "where: {d: {a: 1}}, above: 0", "where: {d: [1, 2, 1]}, above: 0", "source: '', above: 0",
     )),
     experiment(more="study: variance"),
     *(f"{{study: {study}, {wrong}}}" for study in SWEEPS for wrong in (
@@ -233,7 +234,8 @@ ONLY_THE_MODELS_REFUSE = [
     "{study: variance, scorers: dott}",
     "{study: variance, scorers: [{scorer: dot, dropout: 0.1}]}",
     *(experiment(more=f"expect: [{{metric: entropy, {wrong}}}]") for wrong in (
-        "between: [1, 0]", "about: 0, within: 5 %", "above: 1, by: 1 x", "equal: [[1, 2], [3]]", "equal: 1, within: 1",
+        "between: [1, 0]", "about: 0, within: 5 %", "above: 1, by: 1 x", "above: 1, by: 1e999 x",
+        "about: 1, within: 1e999 %", "equal: [[1, 2], [3]]", "equal: 1, within: 1",
     )),
 ]  # fmt: skip
 
