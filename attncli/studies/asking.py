@@ -49,7 +49,7 @@ def asked(expectation: Expectation, outlook: Outlook) -> Asked:
     else:
         with below(expectation.kind):
             paired = _paired(where, other)
-            others = pick(table, in_order(table, other, metric))
+            others = pick(table, in_order(table, other, metric), beside=True)
         found = [(row, [each for each in others if all(same(each[c], row[c]) for c in paired)]) for row in rows]
     for row in (row for one, others in found for row in (one, *others)):
         _check_number(expectation, row.get(metric))

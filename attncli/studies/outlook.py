@@ -58,8 +58,10 @@ def _whole(rows: Sequence[Record]) -> Table:
     return Table([dict.fromkeys(columns) | row for row in rows], columns)
 
 
-def pick(table: Table, where: Mapping[str, Any]) -> list[Record]:
+def pick(table: Table, where: Mapping[str, Any], *, beside: bool = False) -> list[Record]:
     """The row that `where` asks for; where lists stand in it, one row for every combination of their values.
+
+    `beside` says that it is the row that others are compared with, of which one is wanted.
 
     Raises:
         InputError: columns that do not exist, values that no row has, one row asked for where there are several.
@@ -69,14 +71,16 @@ def pick(table: Table, where: Mapping[str, Any]) -> list[Record]:
             raise InputError(
                 [Problem(f"no such column; {did_you_mean(column, table.columns)}", (column,), at_key=True)]
             )
-    return list(_narrowed(table.rows, list(where.items()), {}))
+    return list(_narrowed(table.rows, list(where.items()), {}, beside))
 
 
-def _narrowed(rows: Sequence[Record], where: Sequence[tuple[str, Any]], before: Record) -> Iterator[Record]:
+def _narrowed(
+    rows: Sequence[Record], where: Sequence[tuple[str, Any]], before: Record, beside: bool
+) -> Iterator[Record]:
     """The rows that have these values, column by column; `before` are the columns looked at already."""
     if not where:
         if len(rows) > 1 and all(column in rows[0] for column in before):  # else they are not all known yet
-            raise InputError.of(_too_many(rows, before))
+            raise InputError.of(_too_many(rows, before, beside))
         yield from rows
         return
     (column, wanted), *rest = where
@@ -86,7 +90,7 @@ def _narrowed(rows: Sequence[Record], where: Sequence[tuple[str, Any]], before: 
             raise InputError.of(
                 _nothing(rows, column, value, before), (column, index) if isinstance(wanted, list) else (column,)
             )
-        yield from _narrowed(found, rest, before | {column: value})
+        yield from _narrowed(found, rest, before | {column: value}, beside)
 
 
 def same(value: Any, wanted: Any) -> bool:
@@ -100,12 +104,15 @@ def _nothing(rows: Sequence[Record], column: str, value: Any, before: Record) ->
     return f"got {show(value)}; no row{among} has this {column}; {did_you_mean(_plain(value), known)}"
 
 
-def _too_many(rows: Sequence[Record], where: Mapping[str, Any]) -> str:
+def _too_many(rows: Sequence[Record], where: Mapping[str, Any], beside: bool) -> str:
     kinds = (str, int, type(None))
     differ = [name for name in rows[0] if len({row[name] for row in rows if isinstance(row[name], kinds)}) > 1]
     named = f", which differ in {', '.join(differ[:MOST_SAID])}" if differ else ""
     given = described(where) if where else "no `where`"
-    return f"got {given}; {len(rows)} rows match{named}; expected one, or a list of values to ask it of several"
+    cure = "expected one, or a list of values to ask it of several"
+    if beside:
+        cure = f"expected one; name its {differ[0]}, too" if differ else "expected one"
+    return f"got {given}; {len(rows)} rows match{named}; {cure}"
 
 
 def described(where: Mapping[str, Any]) -> str:
