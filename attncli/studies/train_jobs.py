@@ -4,9 +4,10 @@ from collections.abc import Mapping
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from attncli.config.scorer_entries import ScorerEntry
-from attncli.errors import Collector
+from attncli.errors import Collector, InputError
 from attncli.scorers import SCORERS
 from attncli.studies.building import build_scorer, outline
 from attncli.studies.memory import projected
@@ -45,4 +46,13 @@ def _check(entry: ScorerEntry, options: Any) -> None:
     """Refuse what cannot be made; scorers of the catalogue without a file can, as far as memory goes."""
     if entry.parameters is not None or entry.scorer not in SCORERS:
         for d in options.d:
-            build_scorer(entry, d, d, options.seed, getattr(torch, options.dtype))
+            scorer = build_scorer(entry, d, d, options.seed, getattr(torch, options.dtype))
+            for name, parameter in scorer.named_parameters() if entry.parameters is not None else ():
+                _check_finite(name, parameter)
+
+
+def _check_finite(name: str, parameter: Tensor) -> None:
+    """Nothing can be learnt from such a beginning."""
+    if not bool(parameter.isfinite().all()):
+        message = f"got NaN or infinite numbers in {name}; expected finite ones to begin with"
+        raise InputError.of(message, ["parameters", "file"])

@@ -1,5 +1,6 @@
 """One configuration, a scorer at one size d, trained with all seeds at once."""
 
+import math
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -71,11 +72,14 @@ def _optimizer(model: Recall, options: Any) -> torch.optim.Optimizer:
 
 @torch.no_grad()
 def measured(model: Recall, scores: Tensor, batch: Batch) -> dict[str, Tensor]:
-    """Accuracy, loss, and entropy of the weights in nats: means over the sequences, one number a seed (s,)."""
+    """Accuracy, loss, and entropy of the weights in nats: means over the sequences, one number a seed (s,).
+
+    Where a loss is NaN, which it is where anything pooled is, there is no accuracy either: `argmax` would find class 0.
+    """
     weights = model.weights(scores, batch)
     pooled = model.pooled(weights, batch)
     right = (pooled.argmax(-1) == batch.targets).sum(-1).cpu()
-    entropy = torch.special.entr(weights).sum(-1).mean(-1)
+    loss, entropy = losses(pooled, batch.targets).cpu(), torch.special.entr(weights).sum(-1).mean(-1)
     accuracy = right.double() / batch.targets.shape[-1]  # the share itself, not float32's next to it
-    found = {"accuracy": accuracy, "loss": losses(pooled, batch.targets), "entropy": entropy}
+    found = {"accuracy": accuracy.where(loss.isfinite(), math.nan), "loss": loss, "entropy": entropy}
     return {name: each.cpu() for name, each in found.items()}

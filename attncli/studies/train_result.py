@@ -18,6 +18,8 @@ from attncli.studies.train_learning import Learnt, points_of
 from attncli.studies.train_records import configurations, rows_of, summary
 
 SETTINGS = ("keys", "vocabulary", "classes", "embedding", "seeds", "steps", "batch", "optimizer", "lr", "dtype")
+WITH_STEPS = "use a smaller lr, or float64"
+WITHOUT_STEPS = "look at its options and parameters, or use float64"
 
 
 def kept_from(job: Job, learnt: Learnt) -> Kept:
@@ -46,12 +48,16 @@ def result_of(
 
 
 def warn_of_numbers(result: TrainResult, progress: Progress) -> None:
-    """Say of which configurations a loss is NaN or infinite."""
+    """Say of which configurations a loss is NaN or infinite, in the end or from the beginning."""
     for label in dict.fromkeys(row["label"] for row in result.comparisons):
-        lost = {row["d"] for row in result.comparisons if row["label"] == label and not math.isfinite(row["loss"])}
-        if lost:
-            sizes = ", ".join(map(str, sorted(lost)))
-            progress.note(f"warning: {label}: NaN or infinite losses at d = {sizes}; use a smaller lr, or float64")
+        rows = [row for row in result.comparisons if row["label"] == label and not math.isfinite(row["loss"])]
+        lost = sorted({row["d"] for row in rows})
+        at_first = [d for d in lost if not bool(result.curves[f"{label}/{d}/loss"][:, 0].isfinite().all())]
+        later = [d for d in lost if d not in at_first]
+        for sizes, when, cure in ((at_first, " before the first step", WITHOUT_STEPS), (later, "", WITH_STEPS)):
+            if sizes:
+                named = ", ".join(map(str, sizes))
+                progress.note(f"warning: {label}: NaN or infinite losses at d = {named}{when}; {cure}")
 
 
 def _formula(entry: Any) -> str:

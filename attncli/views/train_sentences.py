@@ -29,7 +29,8 @@ def _course(rows: Sequence[Record]) -> str:
     rows = sorted(rows, key=lambda row: int(row["d"]))
     values = finite(row["accuracy"] for row in rows)
     if len(values) < len(rows):
-        return "the accuracy is not a number at every d"
+        lost = ", ".join(str(row["d"]) for row in rows if not finite([row["accuracy"]]))
+        return f"no accuracy at d = {lost}, where losses are not finite"
     first, last = rows[0], rows[-1]
     if len(rows) == 1:
         return f"accuracy {_at(first)}"
@@ -85,7 +86,7 @@ def _more_keys(result: TrainResult) -> Iterator[str]:
     trained = result.settings["keys"]
     for label, rows in by_label(result.comparisons).items():
         d = max(row["d"] for row in rows)
-        by_keys = {row["keys"]: row for row in rows if row["d"] == d}
+        by_keys = {row["keys"]: row for row in rows if row["d"] == d and finite([row["accuracy"]])}
         others = [keys for keys in keys_tested(rows) if keys != trained and keys in by_keys]
         if others and trained in by_keys:
             told = ", ".join(f"{mean_and_range(by_keys[keys], 'accuracy')} with {keys}" for keys in others)

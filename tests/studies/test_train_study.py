@@ -3,20 +3,25 @@
 import math
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from safetensors.torch import save_file
 
+from attncli.config.expectations import Expectation
 from attncli.errors import InputError
 from attncli.results.records import Record, TrainResult
 from attncli.studies import train
+from attncli.studies.judging import judge
 from attncli.studies.progress import Silent
 from attncli.studies.threads import on_threads
 from attncli.studies.train_learning import Learnt, learn, points_of
 from attncli.studies.train_model import Recall, losses
 from attncli.studies.train_records import COLUMNS, SUMMARY, summary
+from attncli.studies.train_result import warn_of_numbers
 from tests.experiments import Notes
 from tests.studies.train import batch_of, learnt_by, model_of, options_of, prepared, result_of
 
@@ -244,7 +249,34 @@ def test_losses_that_are_no_numbers_are_told() -> None:
     notes = Notes()
     result = result_of(notes, scorers=["dot", "scaled_dot:scale=1e38,label=much"], d=[2, 8])
     assert [math.isfinite(row["loss"]) for row in result.comparisons] == [True, True, False, False]
-    assert notes.notes == ["warning: much: NaN or infinite losses at d = 2, 8; use a smaller lr, or float64"]
+    cure = "look at its options and parameters, or use float64"
+    assert notes.notes == [f"warning: much: NaN or infinite losses at d = 2, 8 before the first step; {cure}"]
+
+
+def test_a_rate_that_is_too_high_is_told() -> None:
+    notes = Notes()
+    result = result_of(scorers=["general"])
+    warn_of_numbers(replace(result, comparisons=[row | {"loss": math.nan} for row in result.comparisons]), notes)
+    assert notes.notes == ["warning: general: NaN or infinite losses at d = 4; use a smaller lr, or float64"]
+
+
+def test_without_a_loss_there_is_no_accuracy() -> None:
+    """The largest of NaN is the first, so that all seem to be answered with class 0."""
+    result = result_of(scorers=["scaled_dot:scale=3e38,label=much"], test_keys=6, d=40)
+    figures = [row["accuracy"] for row in result.records] + [row["accuracy_min"] for row in result.comparisons]
+    assert all(map(math.isnan, figures))
+    assert bool(result.curves["much/40/accuracy"].isnan().all())
+    (verdict,) = judge(result, [Expectation(where={"label": "much", "keys": 4}, metric="accuracy", between=[0, 1])])
+    assert (verdict.holds, verdict.reason) == (False, "no figure")
+
+
+def test_parameters_that_are_no_numbers_are_refused(tmp_path: Path) -> None:
+    save_file({"W.weight": torch.full((4, 4), math.nan)}, tmp_path / "W.safetensors")
+    entry = {"scorer": "general", "parameters": {"file": str(tmp_path / "W.safetensors")}}
+    with pytest.raises(InputError) as caught:
+        prepared(scorers=["dot", entry])
+    message = "got NaN or infinite numbers in W.weight; expected finite ones to begin with"
+    assert str(caught.value) == f"scorers[1].parameters.file: {message}"
 
 
 def test_own_scorers_learn_in_modules_of_their_own(own: None) -> None:

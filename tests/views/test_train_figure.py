@@ -1,5 +1,6 @@
 """train.png: what is drawn where, and that nothing overlaps or is cut off."""
 
+import math
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,14 +13,20 @@ from attncli.views.train_figure import train_figure
 from tests.views.artists import artists, words
 from tests.views.sweep_pictures import check_texts
 from tests.views.sweep_samples import many_scorers
-from tests.views.train_samples import SCORERS, SIZES, STEPS, train_result
+from tests.views.train_samples import SCORERS, SIZES, STEPS, changed, train_result
 
+FIGURES = ("accuracy", "accuracy_min", "accuracy_max")
 RESULTS = {
     "usual": train_result(),
     "one size": train_result([64]),
     "one seed": train_result(seeds=1),
     "many": train_result(list(range(1, 4000, 100)), list(many_scorers(12))),
     "one step": replace(train_result(), steps=torch.tensor([0, 1]), curves={}),
+    "lost": replace(
+        changed(train_result(), lambda row: dict.fromkeys(FIGURES, math.nan) if row["d"] == 64 else {}),
+        curves={name: curve * math.nan for name, curve in train_result().curves.items()},
+    ),
+    "all lost": changed(train_result([64]), lambda row: dict.fromkeys(FIGURES, math.nan)),
     "interrupted": replace(train_result([64]), interrupted=True),
 }
 

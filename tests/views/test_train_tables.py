@@ -1,6 +1,7 @@
 """The tables and sentences of `train`, read back from what a pipe gets."""
 
 import math
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -120,7 +121,8 @@ def test_courses() -> None:
         ((0.5, 0.6, 0.8), "accuracy rises from 0.50 at d = 16 to 0.80 at d = 256"),
         ((0.9, 0.6, 0.9), "accuracy 0.90 at d = 16 and 0.90 at d = 256, and lowest with 0.60 at d = 64"),
         ((0.97, 0.98, 0.97), "accuracy 0.97 or more at every d, and 0.97 or more with every seed"),
-        ((0.97, math.nan, 0.97), "the accuracy is not a number at every d"),
+        ((0.97, math.nan, 0.97), "no accuracy at d = 64, where losses are not finite"),
+        ((math.nan, 1.0, math.nan), "no accuracy at d = 16, 256, where losses are not finite"),
     ],
 )
 def test_other_courses(values: tuple[float, ...], said: str) -> None:
@@ -141,6 +143,19 @@ def test_who_is_above_whom() -> None:
     assert one == ["at d = 1024 the one seed of scaled_dot and additive is above that of dot."]
     touching = changed(train_result(), lambda row: {"accuracy_max": 1.0})
     assert of(touching, "above") == []
+
+
+def lost(label: str) -> Callable[[Record], dict[str, Any]]:
+    names = [f"{name}{end}" for name in ("accuracy", "loss", "gradient_norm") for end in ("", "_min", "_max")]
+    return lambda row: dict.fromkeys(names, math.nan) if row["label"] == label else {}
+
+
+def test_what_has_no_accuracy_is_neither_above_nor_below_nor_stuck() -> None:
+    result = changed(train_result(tested=[8, 16]), lost("scaled_dot"))
+    assert of(result, "above") == ["at d = 1024 every seed of additive is above every seed of dot."]
+    said = " ".join(sentences(changed(result, lost("dot"))))
+    assert not any(word in said for word in ("above", "stopped", "nan"))
+    assert rows(shown(result), "scaled_dot")[0][1:] == ["nan"] * 4
 
 
 def test_what_has_stopped_learning() -> None:
