@@ -17,7 +17,8 @@ def show_verdicts(experiments: Sequence[Finished], *, silent: bool) -> None:
     """Show what became of all expectations; `silent` leaves out the table, but not what fails."""
     if not silent:
         console = Terminal()
-        for part in verdict_tables([(each.content["name"], each.verdicts) for each in experiments], console.width):
+        named = zip(_names(experiments), (each.verdicts for each in experiments), strict=True)
+        for part in verdict_tables(list(named), console.width):
             console.print(part)
     for problem in (problem for each in experiments for problem in _failures(each)):
         tell(problem)
@@ -35,6 +36,20 @@ def conclude(experiments: Sequence[Finished]) -> None:
         raise InputError(unjudged)
     if any(verdict.holds is False for each in experiments for verdict in each.verdicts):
         raise typer.Exit(EXPECTATION_FAILED)
+
+
+def _names(experiments: Sequence[Finished]) -> list[str]:
+    """The names of experiments; where one stands twice their files, which are numbered where one was run twice."""
+    names = [each.content["name"] for each in experiments]
+    files = [str(each.document.path) for each in experiments]
+    return [
+        name
+        if names.count(name) == 1
+        else file
+        if files.count(file) == 1
+        else f"{file} ({files[:place].count(file) + 1})"
+        for place, (name, file) in enumerate(zip(names, files, strict=True))
+    ]
 
 
 def _failures(finished: Finished) -> Sequence[Problem]:

@@ -184,3 +184,11 @@ def test_readers_that_have_had_enough_end_nothing(option: str, closed: str) -> N
         assert [each["name"] for each in json.loads(result.stdout)] == ["a", "b"]
     else:
         assert result.stdout.splitlines()[-1] == "0 of 2 expectations hold"
+
+
+def test_experiments_of_one_name_are_told_apart() -> None:
+    experiment(Path("a.yaml"), name="b", **D2L, expect=[WRONG])
+    paths = [d2l(HOLDS, name=f"{name}.yaml") for name in "bcd"]
+    result = attncli("run", "a.yaml", *paths, "d.yaml", "--no-plots")
+    lines = [line.strip() for line in result.stdout.splitlines()]
+    assert [line for line in lines if line.endswith(":")] == ["a.yaml:", "b.yaml:", "c:", "d.yaml (1):", "d.yaml (2):"]
