@@ -1,8 +1,7 @@
 """What scorers learn: associative recall against d, with several seeds of each configuration as one model."""
 
 import threading
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -11,7 +10,6 @@ import torch
 from attncli.config.train import Train
 from attncli.errors import Collector, below
 from attncli.inputs.device import resolve_device
-from attncli.inputs.seeding import seeded
 from attncli.results.records import TrainResult
 from attncli.results.train_files import Kept
 from attncli.scorers import SCORERS
@@ -93,7 +91,7 @@ def run(prepared: Prepared, progress: Progress) -> TrainResult:
 
     def work(job: Job) -> Learnt:
         model = _model(job, prepared)
-        with _own_randomness(job, options):
+        with below("scorers", options.scorers.index(job.entry)):
             return learn(model, options, prepared.device, stop, clock.of(job.name))
 
     with single_threaded():
@@ -114,13 +112,3 @@ def _clock(prepared: Prepared, progress: Progress) -> Clock:
 def _model(job: Job, prepared: Prepared) -> Recall:
     with BUILDING:
         return Recall(job.entry, job.d, prepared.options, range(prepared.options.seeds)).to(prepared.device)
-
-
-@contextmanager
-def _own_randomness(job: Job, options: Any) -> Iterator[None]:
-    """Scorers of the user's own, which have torch for themselves, may draw random numbers as they score."""
-    if job.entry.scorer in SCORERS:
-        yield
-    else:
-        with seeded(options.seed, f"train.forward.{job.name}"), below("scorers", options.scorers.index(job.entry)):
-            yield

@@ -66,7 +66,8 @@ def learn(
 def _optimizer(model: Recall, options: Any) -> torch.optim.Optimizer:
     """One for all seeds: it treats every number by itself, so that they do not meet."""
     make = {"adam": torch.optim.Adam, "sgd": torch.optim.SGD}[options.optimizer]
-    optimizer: torch.optim.Optimizer = make(model.parameters(), lr=options.lr, fused=True)
+    learnable = [parameter for parameter in model.parameters() if parameter.requires_grad]
+    optimizer: torch.optim.Optimizer = make(learnable, lr=options.lr, fused=True)
     return optimizer
 
 

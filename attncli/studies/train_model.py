@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from attncli.attention import masked_softmax, softcap
 from attncli.config.scorer_entries import ScorerEntry
-from attncli.inputs.seeding import generator
+from attncli.inputs.seeding import derived_seed, generator
 from attncli.studies.building import build_scorer
 from attncli.studies.train_scorers import length, norms_by_seed, stacked
 from attncli.studies.train_task import Batch, embeddings, seed_of
@@ -30,7 +30,8 @@ class Recall(nn.Module):
         self.register_buffer("embeddings", torch.stack([embeddings(options, i, dtype) for i in indices]))
         self.W_q, self.W_k = (_projections(name, d, options, indices, dtype) for name in ("W_q", "W_k"))
         scorers = [build_scorer(entry, d, d, seed_of(options.seed, index), dtype) for index in indices]
-        self.scorer = stacked(entry.scorer, scorers)
+        seeds = [derived_seed(seed_of(options.seed, index), f"forward.{entry.label}.{d}") for index in indices]
+        self.scorer = stacked(entry.scorer, scorers, seeds)
         self.indices, self.cap, self.classes = list(indices), entry.softcap, options.classes
 
     def forward(self) -> Tensor:

@@ -11,6 +11,8 @@ import torch
 from torch import Tensor, nn
 
 from attncli import textbook
+from attncli.errors import InputError
+from attncli.inputs.seeding import seeded
 from attncli.scorers import SCORERS
 from attncli.studies.scorer_run import raw_scores
 
@@ -60,7 +62,7 @@ class StackedGeneral(Stacked):
 
 
 class OneByOne(Stacked):
-    """Any scorers, each of which sees its own seed alone: the user's own, and those that look at all they are given."""
+    """Any scorers, each of which sees its own seed alone, such as those that look at all they are given."""
 
     def __init__(self, scorers: Sequence[nn.Module]) -> None:
         super().__init__()
@@ -68,18 +70,51 @@ class OneByOne(Stacked):
 
     def forward(self, queries: Tensor, keys: Tensor) -> Tensor:
         triples = zip(self.scorers, queries, keys, strict=True)
-        return torch.stack([raw_scores(scorer, *pair) for scorer, *pair in triples])  # s n m
+        return torch.stack([self.score(index, *triple) for index, triple in enumerate(triples)])  # s n m
+
+    def score(self, index: int, scorer: nn.Module, queries: Tensor, keys: Tensor) -> Tensor:
+        """Scores (n, m) of the seed at this place."""
+        return raw_scores(scorer, queries, keys)
 
     def gradient_norms(self) -> list[Tensor]:
         """As of every scorer; parameters may differ in shape."""
-        norms = [_norm(scorer) for scorer in self.scorers if next(scorer.parameters(), None) is not None]
+        norms = [_norm(learnable) for learnable in map(_learnable, self.scorers) if learnable]
         return [torch.stack(norms)] if norms else []
 
 
-def stacked(name: str, scorers: Sequence[nn.Module]) -> Stacked:
-    """The scorers of several seeds, made from the same entry, as one; `name` is that of the entry's scorer."""
+class Own(OneByOne):
+    """Scorers of the user's own, which may draw from torch's global generators: each finds them seeded for itself.
+
+    `seeds` has a number for each. What is drawn depends on it and on how often has been scored, and on nothing else.
+    """
+
+    def __init__(self, scorers: Sequence[nn.Module], seeds: Sequence[int]) -> None:
+        super().__init__(scorers)
+        self.seeds, self.calls = list(seeds), 0
+
+    def forward(self, queries: Tensor, keys: Tensor) -> Tensor:
+        self.calls += 1
+        return super().forward(queries, keys)
+
+    def score(self, index: int, scorer: nn.Module, queries: Tensor, keys: Tensor) -> Tensor:
+        with seeded(self.seeds[index], f"call.{self.calls}", queries.device):
+            scores = super().score(index, scorer, queries, keys)
+        if not scores.requires_grad:
+            expected = "expected scores that depend on queries and keys in ways that torch can differentiate"
+            cure = "without detach, no_grad, and whole numbers"
+            raise InputError.of(
+                f"the scorer gave scores without a gradient, so that nothing can be learnt; {expected}, {cure}"
+            )
+        return scores
+
+
+def stacked(name: str, scorers: Sequence[nn.Module], seeds: Sequence[int]) -> Stacked:
+    """The scorers of several seeds, made from the same entry, as one; `name` is that of the entry's scorer.
+
+    `seeds` are for random numbers that they draw as they score.
+    """
     if name not in SCORERS:
-        return OneByOne(scorers)
+        return Own(scorers, seeds)
     if name in AS_THEY_ARE:
         return Alike(scorers)
     return {"additive": StackedAdditive, "general": StackedGeneral}.get(name, OneByOne)(scorers)
@@ -97,9 +132,13 @@ def length(vectors: Tensor) -> Tensor:
     return norms
 
 
-def _norm(scorer: nn.Module) -> Tensor:
-    """Of the gradient of all its parameters."""
-    gradients = [torch.zeros_like(each) if each.grad is None else each.grad for each in scorer.parameters()]
+def _learnable(scorer: nn.Module) -> list[nn.Parameter]:
+    return [parameter for parameter in scorer.parameters() if parameter.requires_grad]
+
+
+def _norm(parameters: Sequence[nn.Parameter]) -> Tensor:
+    """Of the gradient of all of them."""
+    gradients = [torch.zeros_like(each) if each.grad is None else each.grad for each in parameters]
     return length(torch.cat([gradient.flatten() for gradient in gradients]))
 
 
