@@ -117,7 +117,7 @@ def run_experiment(experiment: Loaded, out: Path | None, overwrite: bool, *, pic
                 progress.step(0, 1, "writing the run folder")
                 head = provenance(options.study, options.name, options.seed, prepared.device, started)
                 drawn = view.pictures(result, progress.note) if pictures else {}
-                verdicts = judge(result, options.expect)
+                verdicts = judge(result, options.expect, study.expected_rows(prepared))
                 content = save_run(folder.path, result, config_of(options), head, drawn, verdicts)
     except InputError as error:
         raise experiment.document.located(error) from error

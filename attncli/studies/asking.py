@@ -37,13 +37,13 @@ def asked(expectation: Expectation, outlook: Outlook) -> Asked:
         InputError: an unknown metric or column, values that no row has, several rows where one is asked for, text where
             a number is needed, numbers of another shape than the stage that they are to equal.
     """
-    table, metric, where = _table(expectation, outlook), expectation.metric, expectation.where
+    table, metric, where = table_of(expectation, outlook), expectation.metric, expectation.where
     with below("where"):
         rows = pick(table, in_order(table, where, metric))
     if metric in STAGES:
         for row in rows:
             check_stage(expectation, outlook.shapes, row["label"])
-    other = _other(expectation)
+    other = other_of(expectation)
     if other is None:
         found: Asked = [(row, []) for row in rows]
     else:
@@ -56,7 +56,7 @@ def asked(expectation: Expectation, outlook: Outlook) -> Asked:
     return found
 
 
-def _other(expectation: Expectation) -> dict[str, Any] | None:
+def other_of(expectation: Expectation) -> dict[str, Any] | None:
     """The row to be above or below, if it is one."""
     other = getattr(expectation, expectation.kind) if expectation.kind in ("above", "below") else None
     return other if isinstance(other, dict) else None
@@ -94,7 +94,7 @@ def _check_number(expectation: Expectation, figure: Any) -> None:
         raise InputError.of(f"{message}, or another metric", ["metric"])
 
 
-def _table(expectation: Expectation, outlook: Outlook) -> Table:
+def table_of(expectation: Expectation, outlook: Outlook) -> Table:
     """The table that has the metric."""
     metric = expectation.metric
     if metric in outlook.left_out:
@@ -125,5 +125,5 @@ def _table(expectation: Expectation, outlook: Outlook) -> Table:
 def _of_summary(expectation: Expectation, outlook: Outlook) -> bool:
     """Whether it stands in both tables, and is asked of no column that only the records have, such as seed."""
     records, summary = outlook.records.columns, outlook.comparisons.columns
-    named = {*expectation.where, *(_other(expectation) or {})}
+    named = {*expectation.where, *(other_of(expectation) or {})}
     return expectation.metric in summary and not named & (set(records) - set(summary))

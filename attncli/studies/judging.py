@@ -10,32 +10,44 @@ from attncli.errors import InputError
 from attncli.results.records import AttentionResult, Record
 from attncli.results.verdicts import Verdict
 from attncli.studies.asking import asked
+from attncli.studies.interrupted import lacks_rows
 from attncli.studies.limits import hardest, limits_of
 from attncli.studies.outlook import Outlook, outlook_of, same, stages_of
 from attncli.studies.stage_equality import compare_stage
 from attncli.studies.stage_shapes import STAGES
 
 
-def judge(result: Any, expectations: Sequence[Expectation]) -> list[Verdict]:
-    """A verdict for every row of every expectation; nothing is raised: what cannot be judged says so."""
+def judge(result: Any, expectations: Sequence[Expectation], foreseen: Outlook | None = None) -> list[Verdict]:
+    """A verdict for every row of every expectation; nothing is raised: what cannot be judged says so.
+
+    `foreseen` has the rows that were to come, some of which a result that was interrupted lacks.
+    """
     outlook = outlook_of(result)
+    interrupted = getattr(result, "interrupted", False)
     return [
         verdict
         for index, expectation in enumerate(expectations)
-        for verdict in _verdicts(index, expectation, result, outlook)
+        for verdict in _verdicts(index, expectation, result, outlook, (foreseen or outlook) if interrupted else None)
     ]
 
 
-def _verdicts(index: int, expectation: Expectation, result: Any, outlook: Outlook) -> Iterator[Verdict]:
+def _verdicts(
+    index: int, expectation: Expectation, result: Any, outlook: Outlook, foreseen: Outlook | None
+) -> Iterator[Verdict]:
+    """The verdicts of one expectation; `foreseen` only where the work was interrupted: then rows may be missing."""
     metric, expected = expectation.metric, expectation.expected
     head = (index, expectation.claim, expectation.source)
+    unasked = Verdict(*head, expectation.where, metric, expected, None, None)
     try:
         found = asked(expectation, outlook)
     except InputError as error:
-        unasked = Verdict(*head, expectation.where, metric, expected, None, None)
-        interrupted = getattr(result, "interrupted", False)  # then rows that were foreseen may be missing
-        reason = "interrupted before it was measured" if interrupted else error.problems[0].message
-        yield replace(unasked, reason=reason, problem=None if interrupted else error)
+        if foreseen is not None:
+            yield replace(unasked, reason="interrupted before it was measured")
+        else:
+            yield replace(unasked, reason=error.problems[0].message, problem=error)
+        return
+    if foreseen is not None and lacks_rows(expectation, outlook, foreseen):
+        yield replace(unasked, reason="interrupted before all rows were measured that it may ask about")
         return
     for row, others in found:
         where = {column: row[column] for column in expectation.where}

@@ -244,7 +244,9 @@ def test_control_c_waits_until_what_was_finished_is_written(
 def test_an_impatient_control_c_loses_nothing_of_an_interrupted_run(
     here: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (here / "own.yaml").write_text("{study: bench, scorers: [dot], n: [2, 3], d: 4, measure: scores}")
+    which = "{where: {implementation: attncli, status: timed}, metric: seconds, above: 0}"
+    keys = f"study: bench, scorers: [dot], n: [2, 3], d: 4, measure: scores, expect: [{which}]"
+    (here / "own.yaml").write_text(f"{{{keys}}}")
     press_before("attncli.studies.bench.time_all", monkeypatch, call=2)  # the work is ended
     press_before("attncli.studies.bench.setting_of", monkeypatch)  # on the way to what was finished
     press_before("attncli.results.saving.save_bench", monkeypatch)
@@ -254,6 +256,7 @@ def test_an_impatient_control_c_loses_nothing_of_an_interrupted_run(
     content = json.loads((latest() / "results.json").read_text())
     assert content["interrupted"] is True
     assert {row["n"] for row in content["records"]} == {2}
+    assert content["expectations"][0]["holds"] is None, "it need not have been the only row"
 
 
 def test_a_third_control_c_is_meant(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -283,14 +283,43 @@ def test_a_text_is_no_number() -> None:
     )
 
 
-def test_interrupted_runs_miss_rows_without_blame() -> None:
-    class Interrupted(SweepResult):
-        interrupted = True
+class Interrupted(SweepResult):
+    """With fewer rows than were to come."""
 
+    interrupted = True
+
+
+def test_interrupted_runs_miss_rows_without_blame() -> None:
     rows = result(x=[1]).records
     (verdict,) = verdicts(Interrupted("variance", rows, rows, {}, {}), {"where": {"d": 7}, "equal": 1})
     assert (verdict.holds, verdict.problem) == (None, None)
     assert verdict.reason == "interrupted before it was measured"
+
+
+@pytest.mark.parametrize(
+    ("keys", "holds"),
+    [
+        ({"where": {"d": 0}, "equal": 1}, True),
+        ({"where": {"d": [0, 1]}, "above": {"d": 0}, "by": 0}, True),
+        ({"where": {"d": 0, "status": "timed"}, "equal": 1}, True),
+        ({"where": {"status": "timed"}, "equal": 1}, None),
+        ({"where": {"status": "timed", "label": "dot"}, "equal": 1}, None),
+        ({"where": {"status": "timed", "d": [0, 2]}, "equal": 1}, None),
+        ({"where": {"d": 1}, "above": {"status": "timed"}}, None),
+    ],
+)
+def test_a_row_that_may_not_be_the_only_one_is_not_judged(keys: dict[str, Any], holds: bool | None) -> None:
+    whole = result(x=[1, 2, 3], status=["timed", "lost", "timed"]).records
+    foreseen = Table([{name: row[name] for name in (*PLACE, "label", "d")} for row in whole], list(whole[0]))
+    expectation = Expectation.model_validate({"metric": "x", **keys})
+    check_expectations([expectation], Outlook(foreseen))
+    interrupted = Interrupted("variance", whole[:2], [], {}, {})
+    found = judge(interrupted, [expectation], Outlook(foreseen))
+    assert {verdict.holds for verdict in found} == {holds}
+    assert [verdict.problem for verdict in found] == [None] * len(found)
+    if holds is None:
+        assert found[0].reason is not None
+        assert found[0].reason.startswith("interrupted before")
 
 
 def stages(weights: Any, dtype: torch.dtype = torch.float32) -> AttentionResult:
