@@ -46,6 +46,11 @@ def got(value: Any, expected: str, cure: str = "") -> str:
     return "; ".join(part for part in (f"got {show(value)}", expected, cure) if part)
 
 
+def plain(value: Any) -> str:
+    """A value inside a sentence: text as it is, everything else as `show` has it."""
+    return value if isinstance(value, str) else show(value)
+
+
 def show(value: Any) -> str:
     """A value as the user would write it in YAML, on one line and not too long."""
     try:

@@ -5,10 +5,9 @@ from attncli.commands.options import Configs, Device, DType, Seed, Sets, overrid
 
 def check(configs: Configs, sets: Sets = None, seed: Seed = None, device: Device = None, dtype: DType = None) -> None:
     """Check experiments without running them: YAML, tensors, files, scorers (made, not called), memory."""
-    import typer
-
     from attncli.commands.experiments import check as check_experiment
     from attncli.commands.experiments import load_experiment
+    from attncli.commands.streams import say
     from attncli.errors import Collector
 
     overrides = overrides_of(sets, seed=seed, device=device, dtype=dtype)
@@ -17,5 +16,5 @@ def check(configs: Configs, sets: Sets = None, seed: Seed = None, device: Device
         with collector.under():
             experiment = load_experiment(path, overrides)
             check_experiment(experiment)
-            typer.echo(f"{path}: good, study {experiment.options.study}")
+            say(f"{path}: good, study {experiment.options.study}")
     collector.check()

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
-from attncli.errors import InputError, Problem, did_you_mean, show
+from attncli.errors import InputError, Problem, did_you_mean, plain, show
 from attncli.results.records import Record
 from attncli.studies.stage_shapes import Shapes
 
@@ -100,8 +100,8 @@ def same(value: Any, wanted: Any) -> bool:
 
 def _nothing(rows: Sequence[Record], column: str, value: Any, before: Record) -> str:
     among = f" of those with {described(before)}" if before else ""
-    known = dict.fromkeys(_plain(row[column]) for row in rows if column in row)
-    return f"got {show(value)}; no row{among} has this {column}; {did_you_mean(_plain(value), known)}"
+    known = dict.fromkeys(plain(row[column]) for row in rows if column in row)
+    return f"got {show(value)}; no row{among} has this {column}; {did_you_mean(plain(value), known)}"
 
 
 def _too_many(rows: Sequence[Record], where: Mapping[str, Any], beside: bool) -> str:
@@ -117,8 +117,4 @@ def _too_many(rows: Sequence[Record], where: Mapping[str, Any], beside: bool) ->
 
 def described(where: Mapping[str, Any]) -> str:
     """`scorer = dot, d = 512`."""
-    return ", ".join(f"{column} = {_plain(value)}" for column, value in where.items())
-
-
-def _plain(value: Any) -> str:
-    return value if isinstance(value, str) else show(value)
+    return ", ".join(f"{column} = {plain(value)}" for column, value in where.items())

@@ -4,7 +4,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from attncli.errors import show
+from attncli.errors import plain, show
 from attncli.results.records import Record
 from attncli.results.verdicts import Limits, Verdict
 from attncli.views.numbers import MISSING, significant
@@ -38,7 +38,7 @@ def subject(verdicts: Sequence[Verdict]) -> str:
 
 
 def _values(verdicts: Sequence[Verdict], column: str) -> str:
-    values = list(dict.fromkeys(_plain(verdict.where[column]) for verdict in verdicts))
+    values = list(dict.fromkeys(plain(verdict.where[column]) for verdict in verdicts))
     return ", ".join(values) if len(values) <= MOST_VALUES else f"{values[0]} ... {values[-1]}"
 
 
@@ -79,7 +79,7 @@ def _beyond(verdict: Verdict) -> str:
 
 def _of_row(row: Record, expected: Record, verdict: Verdict) -> str:
     """`0.2626 (label = dot, d = 4)`: the figure, of which row."""
-    described, value = ", ".join(f"{column} = {_plain(value)}" for column, value in row.items()), expected.get("value")
+    described, value = ", ".join(f"{column} = {plain(value)}" for column, value in row.items()), expected.get("value")
     figure = "that of" if value is None else significant(value, _digits(verdict))
     return printable(f"{figure} ({described})" if value is not None else f"{figure} {described}")
 
@@ -120,10 +120,6 @@ def _resolution(limits: Limits) -> float:
 def _short(value: Any) -> str:
     """A number or text as the user wrote it."""
     return value if isinstance(value, str) else f"{value:.12g}"
-
-
-def _plain(value: Any) -> str:
-    return value if isinstance(value, str) else show(value)
 
 
 def _counted(numbers: Any) -> str:
