@@ -23,7 +23,7 @@ Sizes = Annotated[
 ]
 Seeds = Annotated[Text, typer.Option(metavar="N", help="Models of each configuration, trained together; 5.")]
 Resume = Annotated[
-    Path | None,
+    Text,
     typer.Option(metavar="FOLDER", help="Go on with a run that was interrupted: what it has finished is kept."),
 ]
 Keys = Annotated[Text, _number("--keys", "Keys of a sequence; 8.", TASK)]
@@ -73,4 +73,4 @@ def train(
 
     with naming_options():
         config = config_of_run(resume)
-    run_sweep("train", given | {"resume": resume.absolute()}, config)
+    run_sweep("train", given | {"resume": Path(resume).absolute()}, config)

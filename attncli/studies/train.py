@@ -1,7 +1,7 @@
 """What scorers learn: associative recall against d, with several seeds of each configuration as one model."""
 
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -11,7 +11,6 @@ from attncli.config.train import Train
 from attncli.errors import Collector, below
 from attncli.inputs.device import resolve_device
 from attncli.results.records import TrainResult
-from attncli.results.train_files import Kept
 from attncli.scorers import SCORERS
 from attncli.studies.outlook import Outlook, Table
 from attncli.studies.progress import Progress
@@ -24,7 +23,7 @@ from attncli.studies.train_learning import Learnt, learn
 from attncli.studies.train_model import Recall
 from attncli.studies.train_records import COLUMNS, SUMMARY, foreseen
 from attncli.studies.train_result import kept_from, result_of, warn_of_numbers
-from attncli.studies.train_resume import kept_of
+from attncli.studies.train_resume import Earlier, earlier_run
 from attncli.studies.train_work import work_off
 
 DEFAULT_SCORERS: list[Any] = [{"scorer": name} for name in ("dot", "scaled_dot", "additive")]
@@ -43,11 +42,11 @@ OPTIONS = TrainOptions  # what `load_study` gives, beside SCORERS, prepare, expe
 
 @dataclass(frozen=True)
 class Prepared:
-    """Everything that `run` works on, known to be good; `kept` is what an earlier run has finished, by label and d."""
+    """Everything that `run` works on, known to be good; `earlier` is what a run that is resumed has finished."""
 
     options: Any
     jobs: Sequence[Job]
-    kept: Mapping[tuple[str, int], Kept]
+    earlier: Earlier
     threads: int
     device: torch.device
 
@@ -59,15 +58,15 @@ def prepare(options: TrainOptions, progress: Progress) -> Prepared:
         InputError: a device, scorers, sizes or a run to resume that make no sense together or do not fit into memory.
     """
     collector = Collector()
-    device, kept = torch.device("cpu"), dict[tuple[str, int], Kept]()
+    device, earlier = torch.device("cpu"), Earlier()
     with collector.under():
         device = resolve_device(options.device, getattr(torch, options.dtype))
     with collector.under():
-        kept = kept_of(options)
+        earlier = earlier_run(options)
     collector.check()
     own = any(entry.scorer not in SCORERS for entry in options.scorers)  # which may keep something in common
     threads = 1 if own or device.type != "cpu" else torch.get_num_threads()
-    return Prepared(options, jobs_of(options, kept, threads, device), kept, threads, device)
+    return Prepared(options, jobs_of(options, earlier.kept, threads, device), earlier, threads, device)
 
 
 def expected_rows(prepared: Prepared) -> Outlook:
@@ -84,10 +83,9 @@ def run(prepared: Prepared, progress: Progress) -> TrainResult:
         InputError: a scorer of the user's own that fails.
         KeyboardInterrupt: the user ended the work before anything was finished.
     """
-    options, kept = prepared.options, prepared.kept
+    options, kept = prepared.options, prepared.earlier.kept
     stop, clock = threading.Event(), _clock(prepared, progress)
-    if kept:
-        progress.note(f"{len(kept)} of {len(kept) + len(prepared.jobs)} configurations are those of {options.resume}")
+    _tell_of_earlier(prepared, progress)
 
     def work(job: Job) -> Learnt:
         model = _model(job, prepared)
@@ -102,6 +100,16 @@ def run(prepared: Prepared, progress: Progress) -> TrainResult:
     result = result_of(options, prepared.device, {**kept, **finished}, interrupted)
     warn_of_numbers(result, progress)
     return result
+
+
+def _tell_of_earlier(prepared: Prepared, progress: Progress) -> None:
+    """What of the run that is resumed is kept, and what is not."""
+    earlier, folder = prepared.earlier, prepared.options.resume
+    if earlier.kept:
+        whole = len(earlier.kept) + len(prepared.jobs)
+        progress.note(f"{len(earlier.kept)} of {whole} configurations are those of {folder}")
+    for (label, d), flaw in earlier.flaws.items():
+        progress.note(f"{label}, d = {d}, is trained again: in {folder} {flaw}")
 
 
 def _clock(prepared: Prepared, progress: Progress) -> Clock:
