@@ -42,13 +42,16 @@ class Train(ScorersInShort):
     def normalised(cls, data: Mapping[str, Any]) -> dict[str, Any]:
         """Short forms written out; the learning rate is written down."""
         written = super().normalised(data)
-        if written.get("lr") is None and written.get("optimizer", "adam") in RATES:
-            written["lr"] = RATES[written.get("optimizer", "adam")]
+        optimizer = written.get("optimizer", "adam")
+        if written.get("lr") is None and isinstance(optimizer, str) and optimizer in RATES:
+            written["lr"] = RATES[optimizer]
         return written
 
     @model_validator(mode="after")
     def _enough_symbols(self) -> "Train":
         for key, count in [("keys", self.keys), *(("test_keys", count) for count in self._others)]:
+            if count < 2:
+                raise problem(f"got {count}; expected an integer of at least 2", under=[key])
             if count > self.vocabulary:
                 message = f"got {count} different keys of {self.vocabulary} symbols; expected at most as many"
                 raise problem(f"{message}; use a larger vocabulary", under=[key])

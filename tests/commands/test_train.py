@@ -182,7 +182,8 @@ def test_control_c_leaves_open_what_is_expected_of_the_rest(here: Path, monkeypa
     interrupt_after(1, monkeypatch)
     result = attncli("run", "x.yaml", "y.yaml", "--no-plots")
     assert result.exit_code == 130
-    failed, interrupted = result.stderr.splitlines()
+    failed, waiting, interrupted = result.stderr.splitlines()
+    assert waiting == "not run: y.yaml"
     assert failed.startswith("x.yaml:10:10: expect[0]: accuracy (label = dot): expected above 2; got ")
     assert interrupted.startswith("interrupted; what was finished is in outputs/x/")
     assert result.stdout.splitlines()[-1] == "0 of 2 expectations hold, 1 could not be judged"

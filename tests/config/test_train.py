@@ -55,6 +55,10 @@ def test_a_run_to_resume_lies_beside_the_file_and_is_no_part_of_the_experiment(t
         ),
         ("lr: 0", "2:5: lr: got 0; expected a number above 0"),
         ("optimizer: adamw", '2:12: optimizer: got "adamw"; expected adam or sgd'),
+        ("optimizer: [1]", "2:12: optimizer: got [1]; expected adam or sgd"),
+        ("optimizer: {a: 1}", '2:12: optimizer: got {"a": 1}; expected adam or sgd'),
+        ("test_keys: 1", "2:12: test_keys: got 1; expected an integer of at least 2"),
+        ("test_keys: [8, 1]", "2:12: test_keys: got 1; expected an integer of at least 2"),
         ("dtype: float16", '2:8: dtype: got "float16"; expected float32 or float64'),
         ("test_key: 3", "2:1: test_key: unknown key; did you mean `test_keys`?"),
         (
