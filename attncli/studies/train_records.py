@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Iterator, Sequence
-from statistics import fmean, median
+from statistics import fmean, median, stdev
 from typing import Any
 
 from attncli.config.scorer_entries import ScorerEntry
@@ -15,7 +15,7 @@ MEASURED = ("accuracy", "loss", "steps_to_90", "entropy", "gradient_norm")
 COLUMNS = (*PLACE, "seed", *MEASURED, "keys", "start_entropy", "parameters")
 SUMMARISED = ("accuracy", "loss", "entropy", "gradient_norm", "start_entropy")
 SUMMARY = (
-    *PLACE, "keys", "seeds", *(f"{name}{end}" for name in SUMMARISED for end in ("", "_min", "_max")),
+    *PLACE, "keys", "seeds", *(f"{name}{end}" for name in SUMMARISED for end in ("", "_min", "_max", "_std")),
     "steps_to_90", "reached_90",
 )  # fmt: skip
 LEARNT = 0.9  # the accuracy that is looked for
@@ -70,6 +70,8 @@ def configurations(options: Any) -> Iterator[tuple[ScorerEntry, int]]:
 def summary(rows: Sequence[Record]) -> list[Record]:
     """One row for each configuration and number of keys: mean, least and most over the seeds, under the rows' names.
 
+    `_std` is the sample's standard deviation (n - 1) over the seeds, None where there is but one.
+
     `steps_to_90` is the median, in which a seed that never got there counts as the slowest, and None where that is the
     median; `reached_90` says how many got there.
     """
@@ -83,14 +85,21 @@ def _summarised(group: Sequence[Record]) -> Record:
     record: Record = {name: group[0][name] for name in (*PLACE, "keys")} | {"seeds": len(group)}
     for name in SUMMARISED:
         values = [row[name] for row in group]
-        record |= _range(name, [math.nan if value is None else value for value in values])
+        record |= _spread(name, [math.nan if value is None else value for value in values])
     reached = [row["steps_to_90"] for row in group if row["steps_to_90"] is not None]
     middle = median([*reached, *[math.inf] * (len(group) - len(reached))])
     return record | {"steps_to_90": middle if math.isfinite(middle) else None, "reached_90": len(reached)}
 
 
-def _range(name: str, values: Sequence[float]) -> Record:
-    """A single NaN makes all three NaN, since it has no place in an order."""
+def _spread(name: str, values: Sequence[float]) -> Record:
+    """A single NaN makes all four NaN, since it has no place in an order."""
     known = not any(map(math.isnan, values))
     low, high = (min(values), max(values)) if known else (math.nan, math.nan)
-    return {name: fmean(values), f"{name}_min": low, f"{name}_max": high}
+    return {name: fmean(values), f"{name}_min": low, f"{name}_max": high, f"{name}_std": _deviation(values)}
+
+
+def _deviation(values: Sequence[float]) -> float | None:
+    """The standard deviation of a sample, with n - 1 in its denominator; infinity has none."""
+    if len(values) < 2:
+        return None
+    return stdev(values) if all(map(math.isfinite, values)) else math.nan

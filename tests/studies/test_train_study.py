@@ -230,12 +230,20 @@ def test_summary_by_hand() -> None:
     (found,) = summary(rows)
     assert {name: found[name] for name in row} == row
     assert (found["accuracy"], found["accuracy_min"], found["accuracy_max"]) == (pytest.approx(0.8), 0.5, 1.0)
+    assert found["accuracy_std"] == pytest.approx(math.sqrt((0.3**2 + 0.2**2 + 0.1**2) / 2))
+    assert found["loss_std"] == 0
+    assert set(SUMMARY) == set(found)
     assert (found["seeds"], found["reached_90"], found["steps_to_90"]) == (3, 2, 30)
     (found,) = summary(
         [each | {"steps_to_90": None, "loss": loss} for each, loss in zip(rows, (1.0, math.nan, 0.0), strict=True)]
     )
     assert (found["reached_90"], found["steps_to_90"]) == (0, None)
-    assert all(math.isnan(found[f"loss{end}"]) for end in ("", "_min", "_max"))
+    assert all(math.isnan(found[f"loss{end}"]) for end in ("", "_min", "_max", "_std"))
+    (found,) = summary([row | figures | {"seed": 0, "accuracy": 0.5, "steps_to_90": None}])
+    assert found["accuracy"] == 0.5
+    assert all(found[f"{name}_std"] is None for name in ("accuracy", *figures))
+    (found,) = summary([rows[0], rows[1] | {"loss": math.inf}])
+    assert (found["loss_max"], math.isnan(found["loss_std"])) == (math.inf, True)
 
 
 def test_the_claim_of_the_literature() -> None:
