@@ -9,14 +9,15 @@ from attncli.results.records import Record, TrainResult
 from attncli.views.figure_files import default_settings
 from attncli.views.fonts import typeface_for
 from attncli.views.heatmap.frames import Box
-from attncli.views.heatmap.page import Page
+from attncli.views.heatmap.page import FAINT, Page
 from attncli.views.sweep_axes import Axis, panel, sizes_axis, unit_axis
 from attncli.views.sweep_legend import Entry, legend, look_of
 from attncli.views.sweep_page import LEFT_OF_PANEL, Drawn, Row, offset, open_page, x_values
 from attncli.views.sweep_tables import by_label
-from attncli.views.train_numbers import learning, sizes_of, task, trained_with
+from attncli.views.train_numbers import learning, several, sizes_of, task, trained_with
 
 ROW = Row((3.3, 3.3), 2.5)
+LOW, CHANCE_POINTS = 0.08, 7.0  # the level below which nothing can be written under it
 BAND, ALL_BANDS = 0.16, 0.8  # opacity of one, and at most of as many as may lie upon each other
 
 
@@ -30,7 +31,7 @@ def train_figure(result: TrainResult) -> Drawn:
         entries = [Entry(label, look_of(index)) for index, label in enumerate(groups)]
         known = legend(entries, ROW.width - LEFT_OF_PANEL - 0.3, face)
         page, boxes, below = open_page(ROW, title, [known], face)
-        _draw_accuracy(page, boxes[0], groups, summary)
+        _draw_accuracy(page, boxes[0], result, groups)
         _draw_curves(page, boxes[1], result, groups)
         known.draw(page, boxes[0].left - 0.1, below)
         return Drawn(page.finish(), [face.note] if face.note else [])
@@ -41,8 +42,11 @@ def _shown(result: TrainResult) -> str:
     return f"{seeds}{'; interrupted' if result.interrupted else ''}"
 
 
-def _draw_accuracy(page: Page, box: Box, groups: Mapping[str, Sequence[Record]], summary: Sequence[Record]) -> None:
-    axes = panel(page, box, "accuracy", sizes_axis(sizes_of(summary), box.width, page), unit_axis(""))
+def _draw_accuracy(page: Page, box: Box, result: TrainResult, groups: Mapping[str, Sequence[Record]]) -> None:
+    summary = trained_with(result, result.comparisons)
+    title = f"accuracy after {several(result.settings['steps'], 'step')}"
+    axes = panel(page, box, title, sizes_axis(sizes_of(summary), box.width, page), unit_axis(""))
+    _draw_chance(page, box, axes, result, "left")  # where scorers mostly do well
     for index, records in enumerate(groups.values()):
         rows = sorted(records, key=lambda record: int(record["d"]))
         x = x_values(rows, False, offset(summary, False, index, len(groups)))
@@ -55,6 +59,7 @@ def _draw_curves(page: Page, box: Box, result: TrainResult, groups: Mapping[str,
     d = sizes_of([record for records in groups.values() for record in records])[-1]
     steps = [float(step) for step in result.steps.tolist()]
     axes = panel(page, box, f"accuracy while learning, d = {d}", _steps_axis(steps[-1]), unit_axis(""))
+    _draw_chance(page, box, axes, result, "right")  # where they have learnt
     for index, label in enumerate(groups):
         curve = result.curves.get(f"{label}/{d}/accuracy")
         if curve is not None:
@@ -62,6 +67,16 @@ def _draw_curves(page: Page, box: Box, result: TrainResult, groups: Mapping[str,
             look = {**look_of(index), "marker": "none"}
             axes.plot(steps, middle, zorder=3, gid=f"curve-{index}", **look)
             _draw_range(axes, steps, low, high, index, len(groups))
+
+
+def _draw_chance(page: Page, box: Box, axes: Axes, result: TrainResult, side: str) -> None:
+    """The accuracy of those who guess one of the classes; its name below the line, or above where that is too low."""
+    level, axis = 1 / result.settings["classes"], unit_axis("")
+    axes.axhline(level, color=FAINT, linestyle=":", linewidth=0.9, zorder=1.5, gid="chance")
+    height = box.bottom - (level - axis.low) / (axis.high - axis.low) * box.height
+    place, above = box.left + 0.06 if side == "left" else box.left + box.width - 0.06, level < LOW
+    look = {"ha": side, "va": "bottom" if above else "top", "gid": "chance-name"}
+    page.words(place, height + (-0.02 if above else 0.03), "chance", CHANCE_POINTS, FAINT, **look)
 
 
 def _steps_axis(last: float) -> Axis:

@@ -32,6 +32,11 @@ def steps(value: float | None) -> str:
     return MISSING if value is None else significant(value, 6)
 
 
+def least_loss(classes: int) -> float:
+    """The cross-entropy of one-hot values as logits where all is right: 1 for the right class and 0 for the others."""
+    return math.log1p((classes - 1) / math.e)
+
+
 def reached(record: Record) -> str:
     """How many of the seeds got to 90 %."""
     return f"{record['reached_90']} of {record['seeds']}"
@@ -41,7 +46,7 @@ def task(result: TrainResult) -> str:
     """What was learnt."""
     settings = result.settings
     return (
-        f"associative recall: {counted(settings['keys'])} keys of {counted(settings['vocabulary'])} symbols, "
+        f"associative recall: {several(settings['keys'], 'key')} of {counted(settings['vocabulary'])} symbols, "
         f"{counted(settings['classes'])} values, embeddings of size {counted(settings['embedding'])}"
     )
 
@@ -51,12 +56,13 @@ def learning(result: TrainResult) -> str:
     settings = result.settings
     optimizer = {"adam": "Adam", "sgd": "SGD"}.get(settings["optimizer"], settings["optimizer"])
     return (
-        f"{optimizer}, learning rate {settings['lr']:g}, {_several(settings['steps'], 'step')} of "
-        f"{_several(settings['batch'], 'sequence')}, {_several(settings['seeds'], 'seed')}, {settings['dtype']}"
+        f"{optimizer}, learning rate {settings['lr']:g}, {several(settings['steps'], 'step')} of "
+        f"{several(settings['batch'], 'sequence')}, {several(settings['seeds'], 'seed')}, {settings['dtype']}"
     )
 
 
-def _several(count: int, name: str) -> str:
+def several(count: int, name: str) -> str:
+    """`1 step`, `800 steps`."""
     return f"{counted(count)} {name}{'' if count == 1 else 's'}"
 
 

@@ -13,9 +13,11 @@ from attncli.views.sweep_tables import by_label, columns, faint, labels, shorten
 from attncli.views.train_numbers import (
     keys_tested,
     learning,
+    least_loss,
     mean_and_range,
     measured,
     reached,
+    several,
     sizes_of,
     steps,
     task,
@@ -28,6 +30,7 @@ LEGEND = (
     "steps is the median up to the first test with an accuracy of 90 %, seeds how many got there; "
     "entropy that of the weights in nats before the first step and in the end, gradient its norm in the end"
 )
+LOSS = "the loss takes what is pooled as logits, so that it is at least ln(1 + (classes - 1)/e), here"
 INTERRUPTED = "interrupted, so not all is there; --resume with this run's folder goes on from here"
 
 
@@ -47,7 +50,7 @@ def train_tables(result: TrainResult, width: int, full: bool) -> Iterator[Render
     shown, left_out = shortened(trained_with(result, summary), full)
     yield from _table([*labels(shown), *_details(shown)], width)
     yield from faint(left_out)
-    yield from faint(LEGEND)
+    yield from faint(f"{LEGEND}; {LOSS} {measured(least_loss(result.settings['classes']))}")
     yield Text()
     yield from _formulas(result)
 
@@ -55,7 +58,7 @@ def train_tables(result: TrainResult, width: int, full: bool) -> Iterator[Render
 def _heading(keys: int, result: TrainResult) -> Text:
     trained = result.settings["keys"]
     other = "" if keys == trained else f", trained with {trained}"
-    return Text.assemble(("accuracy", STRONG), f" with {keys} keys{other}")
+    return Text.assemble(("accuracy", STRONG), f" with {several(keys, 'key')}{other}")
 
 
 def _accuracy(records: Sequence[Record]) -> list[Column]:

@@ -10,7 +10,7 @@ import torch
 from attncli.views import load_view
 from attncli.views.sweep_legend import look_of
 from attncli.views.train_figure import train_figure
-from tests.views.artists import artists, words
+from tests.views.artists import artists, draw, drawn_texts, renderer, words
 from tests.views.sweep_pictures import check_texts
 from tests.views.sweep_samples import many_scorers
 from tests.views.train_samples import SCORERS, SIZES, STEPS, changed, train_result
@@ -61,7 +61,7 @@ def test_learning_curves_of_the_largest_size() -> None:
         torch.testing.assert_close(
             torch.tensor(line.get_ydata(), dtype=torch.float32), result.curves[f"{label}/1024/accuracy"].mean(0)
         )
-    assert words(figure, "panel-title") == ["accuracy", "accuracy while learning, d = 1024"]
+    assert words(figure, "panel-title") == ["accuracy after 800 steps", "accuracy while learning, d = 1024"]
 
 
 def test_a_single_size_has_bars_in_place_of_bands() -> None:
@@ -78,6 +78,24 @@ def test_a_label_without_the_largest_size_has_no_curve() -> None:
     curves = {name: curve for name, curve in result.curves.items() if name != "dot/1024/accuracy"}
     figure = train_figure(replace(result, curves=curves)).figure
     assert [line.get_gid() for line in artists(figure, "curve")] == ["curve-1", "curve-2"]
+
+
+@pytest.mark.parametrize(("classes", "below"), [(2, True), (8, True), (100, False)])
+def test_chance_is_a_line_with_its_name_in_both_panels(classes: int, below: bool) -> None:
+    result = train_result()
+    figure = train_figure(replace(result, settings=result.settings | {"classes": classes})).figure
+    check_texts(figure)
+    lines = artists(figure, "chance")
+    assert [line.get_ydata()[0] for line in lines] == [1 / classes] * 2
+    draw(figure)
+    names = [(name, box) for name, box in drawn_texts(figure) if name == "chance"]
+    assert len(names) == 2
+    for line, (_, box) in zip(lines, names, strict=True):
+        frame = line.axes.get_window_extent()
+        level = line.get_window_extent(renderer(figure)).y0
+        assert frame.x0 < box.x0 < box.x1 < frame.x1
+        assert frame.y0 < box.y0 < box.y1 < frame.y1
+        assert box.y1 < level if below else box.y0 > level
 
 
 def test_title_says_what_bands_are() -> None:

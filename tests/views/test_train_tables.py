@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+import torch
 from rich.cells import cell_len
 
 from attncli.results.records import Record, TrainResult
@@ -55,6 +56,20 @@ def test_the_rest_has_one_row_for_each_label_and_d() -> None:
     found = rows(shown(train_result()), "dot")[1:]
     assert found[0] == ["dot", "16", "24", "5", "of", "5", "1.00", "0.0625", "0.250", "0.125"]
     assert found[3] == ["dot", "1024", "-", "0", "of", "5", "1.19", "0.0625", "0.250", "1.0e-06"]
+
+
+@pytest.mark.parametrize(("classes", "least"), [(8, "1.27"), (2, "0.313")])
+def test_the_least_loss_is_told(classes: int, least: str) -> None:
+    result = train_result()
+    text = " ".join(shown(replace(result, settings=result.settings | {"classes": classes})).split())
+    assert f"so that it is at least ln(1 + (classes - 1)/e), here {least}" in text
+    logits = torch.eye(classes)[0]
+    assert f"{float(-logits.log_softmax(0)[0]):.3g}" == least
+
+
+def test_one_key_is_no_keys() -> None:
+    result = train_result([64], tested=[1])
+    assert "accuracy with 1 key, trained with 8\n" in shown(result)
 
 
 def test_tests_with_other_keys_have_a_table_of_their_own() -> None:
