@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from attncli.studies.train_model import Recall, losses
+from attncli.studies.train_scorers import gradient_of
 from attncli.studies.train_task import Batch, batches, held_out
 from attncli.studies.train_work import StoppedError
 
@@ -52,7 +53,9 @@ def learn(
             raise StoppedError
         optimizer.zero_grad()
         scores = model()
-        losses(model.pooled(model.weights(scores, batch), batch), batch.targets).sum().backward()  # type: ignore[no-untyped-call]
+        loss = losses(model.pooled(model.weights(scores, batch), batch), batch.targets).sum()
+        with gradient_of(model.scorer):
+            loss.backward()  # type: ignore[no-untyped-call]
         if step == points[len(curve)]:
             curve.append(measured(model, scores, test) | {"gradient_norm": model.gradient_norms().cpu()})
         if step < options.steps:

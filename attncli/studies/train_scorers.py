@@ -4,7 +4,8 @@ Each gives what the scorers of the catalogue give one by one, up to rounding; it
 work in formulas whose gradients torch knows by itself.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import cast
 
 import torch
@@ -14,6 +15,7 @@ from attncli import textbook
 from attncli.errors import InputError
 from attncli.inputs.seeding import seeded
 from attncli.scorers import SCORERS
+from attncli.scorers._custom import raised
 from attncli.studies.scorer_run import raw_scores
 
 AS_THEY_ARE = ("dot", "scaled_dot", "cosine", "vector_sum")  # formulas without parameters that take any leading axes
@@ -106,6 +108,21 @@ class Own(OneByOne):
                 f"the scorer gave scores without a gradient, so that nothing can be learnt; {expected}, {cure}"
             )
         return scores
+
+
+@contextmanager
+def gradient_of(scorer: Stacked) -> Iterator[None]:
+    """What goes wrong in the gradient of a scorer of the user's own, such as numbers written over, is the user's.
+
+    Raises:
+        InputError: it went wrong, and not for want of memory.
+    """
+    try:
+        yield
+    except Exception as error:
+        if not isinstance(scorer, Own) or "memory" in str(error) or isinstance(error, MemoryError):
+            raise
+        raise InputError.of(f"the gradient of the scorer gave {raised(error)}") from error
 
 
 def stacked(name: str, scorers: Sequence[nn.Module], seeds: Sequence[int]) -> Stacked:

@@ -50,6 +50,19 @@ class Noisy(Mine):
         noise = torch.randn(len(queries), len(keys), dtype=queries.dtype)
         return nn.functional.dropout(queries, 0.3) @ self.matrix @ keys.mT + noise
 
+class Overwriting(Mine):
+    def forward(self, queries, keys):
+        return super().forward(queries, keys).exp().mul_(2).exp()
+
+class Backwards(Mine):
+    def forward(self, queries, keys):
+        scores = super().forward(queries, keys)
+        scores.register_hook(refuse)
+        return scores
+
+def refuse(gradient):
+    raise KeyError("gradient")
+
 class Detached(Mine):
     def forward(self, queries, keys):
         return super().forward(queries, keys).detach()
@@ -356,6 +369,16 @@ def test_own_scorers_find_other_random_numbers_at_every_call_and_with_every_seed
     assert len({float(scores[index, 0, 0]) for scores in (first, second) for index in (0, 1)}) == 4
     assert torch.equal(Own([Draws()], [6])(vectors[1:], vectors[1:]).detach()[0], first[1])
     assert torch.equal(torch.get_rng_state(), before)
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [("Overwriting", "RuntimeError: one of the variables needed"), ("Backwards", "KeyError: 'gradient' (line ")],
+)
+def test_gradients_of_own_scorers_that_fail_are_named(name: str, message: str, own: None) -> None:
+    with pytest.raises(InputError) as caught:
+        result_of(scorers=["dot", f"own_train:{name}"])
+    assert str(caught.value).startswith(f"scorers[1]: the gradient of the scorer gave {message}")
 
 
 @pytest.mark.parametrize("name", ["Detached", "Untracked", "Whole"])
