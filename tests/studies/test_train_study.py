@@ -1,7 +1,6 @@
 """The study `train`: what it learns, its rows, and on what they depend."""
 
 import math
-import sys
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -10,7 +9,6 @@ from typing import Any
 import pytest
 import torch
 from safetensors.torch import save_file
-from torch import nn
 
 from attncli.config.expectations import Expectation
 from attncli.errors import InputError
@@ -23,82 +21,8 @@ from attncli.studies.train_learning import Learnt, learn, points_of
 from attncli.studies.train_model import Recall, losses
 from attncli.studies.train_records import COLUMNS, SUMMARY, summary
 from attncli.studies.train_result import warn_of_numbers
-from attncli.studies.train_scorers import Own
 from tests.experiments import Notes
 from tests.studies.train import batch_of, learnt_by, model_of, options_of, prepared, result_of
-
-OWN = """
-import torch
-from torch import nn
-
-class Mine(nn.Module):
-    def __init__(self, query_size, key_size, *, power: int = 1):
-        super().__init__()
-        self.matrix = nn.Parameter(torch.randn(query_size, key_size))
-        self.unused = nn.Parameter(torch.zeros(2))
-
-    def forward(self, queries, keys):
-        assert not self.training
-        return queries @ self.matrix @ keys.mT + 0 * torch.rand(1)
-
-class Late(Mine):
-    def forward(self, queries, keys):
-        raise ValueError("too late")
-
-class Noisy(Mine):
-    def forward(self, queries, keys):
-        noise = torch.randn(len(queries), len(keys), dtype=queries.dtype)
-        return nn.functional.dropout(queries, 0.3) @ self.matrix @ keys.mT + noise
-
-class Overwriting(Mine):
-    def forward(self, queries, keys):
-        return super().forward(queries, keys).exp().mul_(2).exp()
-
-class Backwards(Mine):
-    def forward(self, queries, keys):
-        scores = super().forward(queries, keys)
-        scores.register_hook(refuse)
-        return scores
-
-def refuse(gradient):
-    raise KeyError("gradient")
-
-class Detached(Mine):
-    def forward(self, queries, keys):
-        return super().forward(queries, keys).detach()
-
-class Untracked(Mine):
-    @torch.no_grad()
-    def forward(self, queries, keys):
-        return super().forward(queries, keys)
-
-class Whole(Mine):
-    def forward(self, queries, keys):
-        return super().forward(queries, keys).long()
-
-class Counting(Mine):
-    def __init__(self, query_size, key_size):
-        super().__init__(query_size, key_size)
-        self.counts = nn.Parameter(torch.ones(3, dtype=torch.long), requires_grad=False)
-        self.fixed = nn.Parameter(torch.ones(2), requires_grad=False)
-
-class Fixed(nn.Module):
-    def __init__(self, query_size, key_size):
-        super().__init__()
-        self.counts = nn.Parameter(torch.ones(3, dtype=torch.long), requires_grad=False)
-
-    def forward(self, queries, keys):
-        return queries @ keys.mT
-"""
-
-
-@pytest.fixture
-def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "own_train.py").write_text(OWN)
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(sys, "path", [*sys.path])
-    monkeypatch.setattr(sys, "dont_write_bytecode", True)
-    monkeypatch.delitem(sys.modules, "own_train", raising=False)
 
 
 def by_label(result: TrainResult) -> dict[str, list[Record]]:
@@ -332,80 +256,6 @@ def test_parameters_that_are_no_numbers_are_refused(tmp_path: Path) -> None:
         prepared(scorers=["dot", entry])
     message = "got NaN or infinite numbers in W.weight; expected finite ones to begin with"
     assert str(caught.value) == f"scorers[1].parameters.file: {message}"
-
-
-def test_own_scorers_learn_in_modules_of_their_own(own: None) -> None:
-    keys: dict[str, Any] = {"scorers": ["own_train:Mine"], "steps": 60, "batch": 20, "seeds": 2, "lr": 0.02}
-    result = result_of(**keys)
-    assert result_of(**keys).records == result.records
-    first, last = (result.curves["Mine/4/loss"][:, place] for place in (0, -1))
-    assert bool((last < first - 0.05).all())
-    assert len({row["loss"] for row in result.records}) == 2
-    assert result.formulas["Mine"] == "own_train:Mine"
-
-
-def test_own_scorers_draw_for_each_seed_alone(own: None) -> None:
-    """Bit for bit but for the norm, a sum in another order; and neither other scorers nor sizes change anything."""
-    keys: dict[str, Any] = {"steps": 20, "dtype": "float64"}
-    alone = result_of(scorers=["own_train:Noisy"], seeds=1, **keys)
-    many = result_of(scorers=["own_train:Mine", "own_train:Noisy"], d=[2, 4], seeds=3, **keys)
-    for name in ("accuracy", "loss", "entropy"):
-        assert torch.equal(alone.curves[f"Noisy/4/{name}"][0], many.curves[f"Noisy/4/{name}"][0]), name
-    norms = [result.curves["Noisy/4/gradient_norm"][0] for result in (alone, many)]
-    torch.testing.assert_close(norms[0], norms[1], rtol=1e-12, atol=0)
-    again = result_of(scorers=["own_train:Noisy:label=other"], seeds=1, **keys)
-    assert not torch.equal(again.curves["other/4/loss"][0], alone.curves["Noisy/4/loss"][0])
-
-
-def test_own_scorers_find_other_random_numbers_at_every_call_and_with_every_seed() -> None:
-    class Draws(nn.Module):
-        def forward(self, queries: torch.Tensor, keys: torch.Tensor) -> torch.Tensor:
-            return 0 * queries @ keys.mT + torch.rand(len(queries), len(keys))
-
-    before = torch.get_rng_state()
-    scorer = Own([Draws(), Draws()], [5, 6])
-    vectors = torch.zeros(2, 3, 4, requires_grad=True)
-    first, second = (scorer(vectors, vectors).detach() for _ in range(2))
-    assert len({float(scores[index, 0, 0]) for scores in (first, second) for index in (0, 1)}) == 4
-    assert torch.equal(Own([Draws()], [6])(vectors[1:], vectors[1:]).detach()[0], first[1])
-    assert torch.equal(torch.get_rng_state(), before)
-
-
-@pytest.mark.parametrize(
-    ("name", "message"),
-    [("Overwriting", "RuntimeError: one of the variables needed"), ("Backwards", "KeyError: 'gradient' (line ")],
-)
-def test_gradients_of_own_scorers_that_fail_are_named(name: str, message: str, own: None) -> None:
-    with pytest.raises(InputError) as caught:
-        result_of(scorers=["dot", f"own_train:{name}"])
-    assert str(caught.value).startswith(f"scorers[1]: the gradient of the scorer gave {message}")
-
-
-@pytest.mark.parametrize("name", ["Detached", "Untracked", "Whole"])
-def test_own_scorers_without_a_gradient_are_refused(name: str, own: None) -> None:
-    with pytest.raises(InputError) as caught:
-        result_of(scorers=["dot", f"own_train:{name}"])
-    assert str(caught.value) == (
-        "scorers[1]: the scorer gave scores without a gradient, so that nothing can be learnt; expected scores that "
-        "depend on queries and keys in ways that torch can differentiate, without detach, no_grad, and whole numbers"
-    )
-
-
-@pytest.mark.parametrize("name", ["Counting", "Fixed"])
-def test_parameters_that_are_no_matter_of_learning_stay(name: str, own: None) -> None:
-    options = options_of(scorers=[f"own_train:{name}"], steps=3)
-    model = model_of(options)
-    learnt = learnt_by(model, options)
-    assert bool(learnt.curves["gradient_norm"].isfinite().all())
-    fixed = [parameter for parameter in model.parameters() if not parameter.requires_grad]
-    assert len(fixed) == (6 if name == "Counting" else 3)
-    assert all(bool((parameter == 1).all()) for parameter in fixed)
-
-
-def test_own_scorers_that_fail_are_named(own: None) -> None:
-    with pytest.raises(InputError) as caught:
-        result_of(scorers=["dot", "own_train:Late"], d=[2, 4])
-    assert str(caught.value).startswith("scorers[1]: the scorer gave ValueError: too late (line ")
 
 
 def test_silent_progress_is_enough() -> None:
