@@ -1,5 +1,6 @@
 """Each expectation of experiments/claims has been seen to fail: under mistakes that one could make, one at a time."""
 
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -15,13 +16,14 @@ import attncli.studies.bench_calls
 import attncli.studies.saturation_rows
 import attncli.studies.scorer_run
 import attncli.studies.train_model
+import attncli.studies.train_task
 from attncli import textbook
 from attncli.scorers.dot import Dot
 from attncli.scorers.gaussian import Gaussian
 from attncli.scorers.scaled_dot import ScaledDot
 from attncli.scorers.vector_sum import VectorSum
 from attncli.studies.bench_calls import pooled
-from tests.claims import PATHS, verdicts_of
+from tests.claims import PATHS, SMALLER, verdicts_of
 
 Patch = pytest.MonkeyPatch
 
@@ -30,6 +32,24 @@ def mask_shifted(patch: Patch) -> None:
     """One key too many is valid."""
     below = attncli.attention.below_limits
     patch.setattr(attncli.attention, "below_limits", lambda limits, m: below(limits + 1, m))
+
+
+def minus_a_million(patch: Patch) -> None:
+    """Masked scores are -1e6 in place of minus infinity, as in D2L's code."""
+
+    def wrong(scores: Tensor, valid: Tensor | None, empty_row: str = "zero") -> Tensor:
+        return (scores if valid is None else scores.masked_fill(~valid, -1e6)).softmax(-1)
+
+    patch.setattr(attncli.studies.scorer_run, "softmax_over_valid", wrong)
+
+
+def mask_is_added(patch: Patch) -> None:
+    """As many libraries do, with a number that is not small enough."""
+
+    def wrong(scores: Tensor, valid: Tensor | None, empty_row: str = "zero") -> Tensor:
+        return (scores if valid is None else scores - 1e4 * (~valid).to(scores.dtype)).softmax(-1)
+
+    patch.setattr(attncli.studies.scorer_run, "softmax_over_valid", wrong)
 
 
 def softmax_over_queries(patch: Patch) -> None:
@@ -74,6 +94,12 @@ def seeds_shared(patch: Patch) -> None:
     patch.setattr(attncli.inputs.entries.Entries, "_standard", shared)
 
 
+def one_seed_for_all(patch: Patch) -> None:
+    """All seeds of a training draw the same."""
+    for module in (attncli.studies.train_model, attncli.studies.train_task):
+        patch.setattr(module, "seed_of", lambda seed, index: seed)
+
+
 def means_left_out(patch: Patch) -> None:
     patch.setattr(attncli.inputs.entries, "_moved", lambda standard, mean, std: standard.mul_(std))
 
@@ -94,9 +120,10 @@ def textbook_without_tanh(patch: Patch) -> None:
 
 
 def product_without_a_matrix_product(patch: Patch) -> None:
-    """Dot products that are right, from all products of entries at once, which nobody has optimised."""
+    """Dot products that are right, from all products of entries at once, on hardware that is not made for it."""
 
     def scores(queries: Tensor, keys: Tensor) -> Tensor:
+        time.sleep(0.05)
         products = queries.double().unsqueeze(-2) * keys.double().unsqueeze(-3)  # b n m d
         scaled: Tensor = products.sum(-1) / queries.shape[-1] ** 0.5
         return scaled.to(queries.dtype)
@@ -159,8 +186,10 @@ def both_of_dropout(patch: Patch) -> None:
 
 Mistake = Callable[[Patch], None]
 MISTAKES: dict[str, dict[Mistake, set[int]]] = {  # of each file: which expectations a mistake must make fail
-    "01a_mask_per_example": {mask_shifted: {0}, softmax_over_queries: {0}},
-    "01b_mask_per_query": {mask_shifted: {0}, softmax_over_queries: {0}},
+    "01a_mask_per_example": {
+        mask: {0} for mask in (mask_shifted, minus_a_million, mask_is_added, softmax_over_queries)
+    },
+    "01b_mask_per_query": {mask: {0} for mask in (mask_shifted, minus_a_million, mask_is_added, softmax_over_queries)},
     "02_identical_keys": {mask_shifted: {0, 1}, softmax_over_queries: {0, 1}},
     "03_modified_keys": {softmax_over_queries: {0, 1}},
     "04_variance": {seeds_shared: {0, 1, 2, 3, 4}, scale_left_out: {4}},
@@ -168,7 +197,12 @@ MISTAKES: dict[str, dict[Mistake, set[int]]] = {  # of each file: which expectat
     "05b_one_over_d_weights": {root_whatever_was_asked: {0, 1}, no_root: {2}, scale_left_out: {0, 1, 2}},
     "06_nonzero_means": {means_left_out: {0, 1, 2}, seeds_shared: {0, 1, 2}, scale_left_out: {1}},
     "07_saturation": {dot_is_scaled: {0, 1, 3}, scale_left_out: {2, 3}},
-    "08_learning": {scores_left_out: {0, 1, 2}, scale_left_out: {2}},
+    "08_learning": {
+        scores_left_out: {0, 1, 2, 3},
+        scale_left_out: {2},
+        dot_is_scaled: {1, 3, 4},
+        one_seed_for_all: {4},
+    },
     "09_cost": {
         product_without_a_matrix_product: {0, 1},
         textbook_without_tanh: {0, 1, 2, 3},
@@ -192,6 +226,11 @@ CASES = [(name, mistake, failing) for name, planted in MISTAKES.items() for mist
 def test_mistakes_are_found(name: str, mistake: Mistake, failing: set[int], monkeypatch: Patch) -> None:
     mistake(monkeypatch)
     assert {verdict.index for verdict in verdicts_of(name) if not verdict.holds} >= failing
+
+
+@pytest.mark.parametrize("name", SMALLER)
+def test_what_is_tried_at_smaller_sizes_holds_there(name: str) -> None:
+    assert all(verdict.holds for verdict in verdicts_of(name))
 
 
 def test_every_expectation_fails_under_some_mistake() -> None:

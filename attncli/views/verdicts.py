@@ -29,22 +29,27 @@ def verdict_tables(experiments: Sequence[Named], width: int) -> list[RenderableT
     Rows of one expectation that hold share a line; each that does not has its own. Where claims would have to be folded
     into narrow columns, each is a few lines of text beside its verdict.
     """
-    groups = [(name, list(group)) for name, verdicts in experiments for group in _expectations(verdicts)]
-    if not groups:
+    lines = [line for name, verdicts in experiments for line in lines_of(name, verdicts)]
+    if not lines:
         return []
-    lines = [Line(printable(name), line, len(group)) for name, group in groups for line in _lines(group)]
+    groups = [group for _, verdicts in experiments for group in _expectations(verdicts)]
     named = len(experiments) > 1
     names, columns = _names(lines, named), _columns(lines)
     room = width - sum(column.width + GAP for column in columns) - GAP * (len(names) - 1)
     wide = room >= sum(min(name.width, READABLE.get(name.heading, name.width)) for name in names)
-    good = sum(all(verdict.holds for verdict in group) for _, group in groups)
-    unjudged = sum(any(verdict.holds is None for verdict in group) for _, group in groups)
+    good = sum(all(verdict.holds for verdict in group) for group in groups)
+    unjudged = sum(any(verdict.holds is None for verdict in group) for group in groups)
     return [
         Text(),
         Text("Expectations", style=STRONG),
         *(stacked(names, columns, width) if wide else [_entries(lines, named, width)]),
         Text(_summary(good, unjudged, len(groups))),
     ]
+
+
+def lines_of(name: str, verdicts: Sequence[Verdict]) -> list["Line"]:
+    """The lines of one experiment."""
+    return [Line(printable(name), line, len(group)) for group in _expectations(verdicts) for line in _lines(group)]
 
 
 def _names(lines: Sequence["Line"], named: bool) -> list[Column]:
