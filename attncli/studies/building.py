@@ -27,6 +27,7 @@ def build_scorer(entry: ScorerEntry, query_size: int, key_size: int, seed: int, 
     """
     with seeded(seed, f"scorers.{entry.label}"):
         scorer = _make(SCORERS.get(entry.scorer) or load_class(entry.scorer), query_size, key_size, entry)
+    _check_real(scorer, entry)
     scorer = scorer.to(dtype).eval()
     if entry.parameters is not None:
         _load_parameters(scorer, entry.parameters)
@@ -52,6 +53,13 @@ def _make(make: Any, query_size: int, key_size: int, entry: ScorerEntry) -> nn.M
             message = f"got options that make {entry.scorer} larger than torch can count; use smaller ones"
         raise InputError.of(message) from error
     return scorer
+
+
+def _check_real(scorer: nn.Module, entry: ScorerEntry) -> None:
+    """Of a complex number torch would keep the real part only."""
+    for name, tensor in scorer.state_dict().items():
+        if tensor.is_complex():
+            raise InputError.of(f"{entry.scorer} has complex numbers in {name}; expected real ones")
 
 
 def _load_parameters(scorer: nn.Module, source: ParameterFile) -> None:

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from attncli.studies.train_model import Recall, losses
-from attncli.studies.train_scorers import gradient_of
+from attncli.studies.train_own import gradient_of
 from attncli.studies.train_task import Batch, batches, held_out
 from attncli.studies.train_work import StoppedError
 

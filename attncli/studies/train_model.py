@@ -11,7 +11,8 @@ from attncli.attention import masked_softmax, softcap
 from attncli.config.scorer_entries import ScorerEntry
 from attncli.inputs.seeding import derived_seed, generator
 from attncli.studies.building import build_scorer
-from attncli.studies.train_scorers import length, norms_by_seed, stacked
+from attncli.studies.train_scorers import stacked
+from attncli.studies.train_stacked import length, norms_by_seed
 from attncli.studies.train_task import Batch, embeddings, seed_of
 
 

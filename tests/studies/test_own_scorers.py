@@ -96,6 +96,12 @@ class Complex(Base):
         return (queries @ keys.mT).to(torch.complex64)
 
 
+class ComplexParameter(Base):
+    def __init__(self, query_size, key_size):
+        super().__init__(query_size, key_size)
+        self.phase = nn.Parameter(torch.ones(2, dtype=torch.complex64))
+
+
 class Transposed(Base):
     def forward(self, queries, keys):
         return keys @ queries.mT
@@ -202,6 +208,7 @@ def test_scores_are_made_floating_point() -> None:
         ("Transposed", "the scorer gave shape [2, 5, 3]; expected scores of shape [2, 3, 5]"),
         ("Pair", "the scorer gave tuple; expected scores of shape [2, 3, 5]"),
         ("Complex", "the scorer gave torch.complex64 scores; expected real numbers"),
+        ("ComplexParameter", "mine:ComplexParameter has complex numbers in phase; expected real ones"),
         ("Fails", "the scorer gave KeyError: 'scores' (line LINE of mine.py)"),
         (
             "Writes",

@@ -10,7 +10,9 @@ from attncli.attention import softcap
 from attncli.scorers import SCORERS
 from attncli.studies.building import build_scorer
 from attncli.studies.train_model import Recall, losses
-from attncli.studies.train_scorers import Alike, OneByOne, norms_by_seed
+from attncli.studies.train_own import OneByOne
+from attncli.studies.train_scorers import Alike
+from attncli.studies.train_stacked import norms_by_seed
 from attncli.studies.train_task import Batch, seed_of
 from tests.studies.train import batch_of, entry_of, loss_by_hand, model_of, options_of
 
