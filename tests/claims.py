@@ -11,7 +11,7 @@ from attncli.commands.experiments import load_experiments
 from attncli.config.builtin import builtin_folder
 from attncli.config.overrides import parse_override
 from attncli.results.verdicts import Verdict
-from attncli.studies.judging import judge
+from attncli.studies.expectations.judging import judge
 from attncli.studies.progress import Silent
 from attncli.views.verdicts import lines_of
 

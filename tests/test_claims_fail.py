@@ -12,17 +12,17 @@ import attncli.attention
 import attncli.inputs.entries
 import attncli.scorers.additive
 import attncli.studies.attention
-import attncli.studies.bench_calls
-import attncli.studies.saturation_rows
+import attncli.studies.benching.calls
 import attncli.studies.scorer_run
-import attncli.studies.train_model
-import attncli.studies.train_task
+import attncli.studies.sweeps.saturation_rows
+import attncli.studies.training.model
+import attncli.studies.training.task
 from attncli import textbook
 from attncli.scorers.dot import Dot
 from attncli.scorers.gaussian import Gaussian
 from attncli.scorers.scaled_dot import ScaledDot
 from attncli.scorers.vector_sum import VectorSum
-from attncli.studies.bench_calls import pooled
+from attncli.studies.benching.calls import pooled
 from tests.claims import PATHS, SMALLER, verdicts_of
 
 Patch = pytest.MonkeyPatch
@@ -59,7 +59,7 @@ def softmax_over_queries(patch: Patch) -> None:
         masked = scores if valid is None else scores.masked_fill(~valid, -torch.inf)
         return masked.softmax(-2).nan_to_num(0.0)
 
-    for module in (attncli.studies.scorer_run, attncli.studies.saturation_rows):
+    for module in (attncli.studies.scorer_run, attncli.studies.sweeps.saturation_rows):
         patch.setattr(module, "softmax_over_valid", wrong)
 
 
@@ -96,7 +96,7 @@ def seeds_shared(patch: Patch) -> None:
 
 def one_seed_for_all(patch: Patch) -> None:
     """All seeds of a training draw the same."""
-    for module in (attncli.studies.train_model, attncli.studies.train_task):
+    for module in (attncli.studies.training.model, attncli.studies.training.task):
         patch.setattr(module, "seed_of", lambda seed, index: seed)
 
 
@@ -106,7 +106,7 @@ def means_left_out(patch: Patch) -> None:
 
 def scores_left_out(patch: Patch) -> None:
     """Training on weights that are uniform whatever the scores."""
-    patch.setattr(attncli.studies.train_model, "masked_softmax", lambda scores: (0.0 * scores).softmax(-1))
+    patch.setattr(attncli.studies.training.model, "masked_softmax", lambda scores: (0.0 * scores).softmax(-1))
 
 
 def textbook_without_tanh(patch: Patch) -> None:
@@ -114,7 +114,7 @@ def textbook_without_tanh(patch: Patch) -> None:
         w_q, w_k, w_v = scorer.W_q.weight, scorer.W_k.weight, scorer.w_v.weight[0]
         return pooled(lambda q, k: (q @ w_q.mT @ w_v)[..., None] + (k @ w_k.mT @ w_v)[..., None, :], measure)
 
-    makers = attncli.studies.bench_calls.MAKERS
+    makers = attncli.studies.benching.calls.MAKERS
     own = makers["textbook"]
     patch.setitem(makers, "textbook", lambda s, measure: (linear if hasattr(s, "W_q") else own)(s, measure))
 

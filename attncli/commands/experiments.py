@@ -17,8 +17,8 @@ from attncli.results.run_folder import check_out, check_outputs, new_folder
 from attncli.results.saving import save_run
 from attncli.results.verdicts import Verdict
 from attncli.studies import STUDIES, Study, load_study
-from attncli.studies.asking import check_expectations
-from attncli.studies.judging import judge
+from attncli.studies.expectations.asking import check_expectations
+from attncli.studies.expectations.judging import judge
 from attncli.studies.progress import Progress
 from attncli.views import load_view
 

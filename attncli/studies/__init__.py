@@ -8,7 +8,7 @@ import importlib
 from collections.abc import Mapping
 from typing import Any, Protocol, cast
 
-from attncli.studies.outlook import Outlook
+from attncli.studies.expectations.outlook import Outlook
 from attncli.studies.progress import Progress
 
 STUDIES = {

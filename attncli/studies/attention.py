@@ -25,8 +25,8 @@ from attncli.studies.attention_rows import attention_rows
 from attncli.studies.building import build_scorer, outline
 from attncli.studies.comparisons import compare
 from attncli.studies.compiling import compile_scorer, worth_compiling
+from attncli.studies.expectations.outlook import Outlook
 from attncli.studies.memory import PROGRAM, estimate_attention, require_memory
-from attncli.studies.outlook import Outlook
 from attncli.studies.progress import Progress
 from attncli.studies.scorer_run import empty_rows, full_valid, run_for_output, run_scorer, warn_of_numbers
 

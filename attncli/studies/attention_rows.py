@@ -5,8 +5,8 @@ from typing import Any
 
 from attncli.config.scorer_entries import ScorerEntry
 from attncli.inputs.build import Inputs
-from attncli.studies.outlook import Outlook, Table
-from attncli.studies.stage_shapes import STAGES
+from attncli.studies.expectations.outlook import Outlook, Table
+from attncli.studies.expectations.stage_shapes import STAGES
 
 COLUMNS = (
     "scorer", "label", "parameters", "score_mean", "score_std", "entropy", "effective_keys", "max_weight", "empty_rows",

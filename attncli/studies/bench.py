@@ -14,11 +14,11 @@ from attncli.inputs.device import resolve_device
 from attncli.precision import computing_dtype
 from attncli.results.records import BenchResult, Record
 from attncli.scorers import SCORERS
-from attncli.studies.bench_group import get_ready, time_all
-from attncli.studies.bench_inputs import copies_of, draw_inputs
-from attncli.studies.bench_memory import too_large_at_rest
-from attncli.studies.bench_plan import Plan, plan_of, variants
-from attncli.studies.bench_records import (
+from attncli.studies.benching.group import get_ready, time_all
+from attncli.studies.benching.inputs import copies_of, draw_inputs
+from attncli.studies.benching.memory import too_large_at_rest
+from attncli.studies.benching.plan import Plan, plan_of, variants
+from attncli.studies.benching.records import (
     COLUMNS,
     COMPARED,
     KNOWN,
@@ -29,13 +29,13 @@ from attncli.studies.bench_records import (
     place_of,
     record_of,
 )
-from attncli.studies.bench_setting import setting_of
-from attncli.studies.bench_sizes import Case, cases_of
+from attncli.studies.benching.setting import setting_of
+from attncli.studies.benching.sizes import Case, cases_of
 from attncli.studies.building import build_scorer, outline
-from attncli.studies.outlook import Outlook, Table
+from attncli.studies.expectations.outlook import Outlook, Table
 from attncli.studies.progress import Counter, Progress
 from attncli.studies.scorer_run import formula_of
-from attncli.studies.sweep import Scorers
+from attncli.studies.sweeps.sweep import Scorers
 from attncli.studies.threads import on_threads
 
 ALL: list[Any] = [{"scorer": name} for name in SCORERS]

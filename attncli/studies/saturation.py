@@ -9,10 +9,10 @@ from attncli.errors import InputError
 from attncli.results.records import SweepResult
 from attncli.scorers import SCORERS  # noqa: F401 - part of what `load_study` gives
 from attncli.studies.progress import Progress
-from attncli.studies.saturation_measured import measure_random, measure_real
-from attncli.studies.sweep import DOTS, Prepared, Scorers, at_work, sweep_result, warn_of_numbers
-from attncli.studies.sweep_rows import expected_rows  # noqa: F401 - part of what `load_study` gives
-from attncli.studies.sweep_setup import prepare_sweep
+from attncli.studies.sweeps.rows import expected_rows  # noqa: F401 - part of what `load_study` gives
+from attncli.studies.sweeps.saturation_measured import measure_random, measure_real
+from attncli.studies.sweeps.setup import prepare_sweep
+from attncli.studies.sweeps.sweep import DOTS, Prepared, Scorers, at_work, sweep_result, warn_of_numbers
 
 DEFAULT_SCORERS: list[Any] = [*DOTS, {"scorer": "additive"}, {"scorer": "cosine"}]
 

@@ -12,19 +12,19 @@ from attncli.errors import Collector, below
 from attncli.inputs.device import resolve_device
 from attncli.results.records import TrainResult
 from attncli.scorers import SCORERS
-from attncli.studies.outlook import Outlook, Table
+from attncli.studies.expectations.outlook import Outlook, Table
 from attncli.studies.progress import Progress
-from attncli.studies.sweep import Scorers
+from attncli.studies.sweeps.sweep import Scorers
 from attncli.studies.threads import single_threaded
-from attncli.studies.train_clock import Clock
-from attncli.studies.train_job import Job
-from attncli.studies.train_jobs import jobs_of
-from attncli.studies.train_learning import Learnt, learn
-from attncli.studies.train_model import Recall
-from attncli.studies.train_records import COLUMNS, SUMMARY, foreseen
-from attncli.studies.train_result import kept_from, result_of, warn_of_numbers
-from attncli.studies.train_resume import Earlier, earlier_run
-from attncli.studies.train_work import work_off
+from attncli.studies.training.clock import Clock
+from attncli.studies.training.job import Job
+from attncli.studies.training.jobs import jobs_of
+from attncli.studies.training.learning import Learnt, learn
+from attncli.studies.training.model import Recall
+from attncli.studies.training.records import COLUMNS, SUMMARY, foreseen
+from attncli.studies.training.result import kept_from, result_of, warn_of_numbers
+from attncli.studies.training.resume import Earlier, earlier_run
+from attncli.studies.training.work import work_off
 
 DEFAULT_SCORERS: list[Any] = [{"scorer": name} for name in ("dot", "scaled_dot", "additive")]
 BUILDING = threading.Lock()  # parameters are drawn from torch's global generator, which is seeded meanwhile

@@ -16,7 +16,9 @@ from attncli.inputs.entries import Entries
 from attncli.results.records import Histogram, Record, SweepResult
 from attncli.scorers import SCORERS  # noqa: F401 - part of what `load_study` gives
 from attncli.studies.progress import Counter, Progress
-from attncli.studies.sweep import (
+from attncli.studies.sweeps.rows import expected_rows  # noqa: F401 - part of what `load_study` gives
+from attncli.studies.sweeps.setup import entries_of, prepare_sweep
+from attncli.studies.sweeps.sweep import (
     DOTS,
     Part,
     Parts,
@@ -31,11 +33,9 @@ from attncli.studies.sweep import (
     warn_of_numbers,
     warn_of_zeros,
 )
-from attncli.studies.sweep_rows import expected_rows  # noqa: F401 - part of what `load_study` gives
-from attncli.studies.sweep_setup import entries_of, prepare_sweep
-from attncli.studies.tally import Edges, Tally, edges_around, tally
-from attncli.studies.variance_real import measure_real
-from attncli.studies.variance_records import histograms_of, random_records
+from attncli.studies.sweeps.tally import Edges, Tally, edges_around, tally
+from attncli.studies.sweeps.variance_real import measure_real
+from attncli.studies.sweeps.variance_records import histograms_of, random_records
 
 Measured = tuple[list[Record], dict[str, Histogram]]
 RELATIVE_ERROR = 0.005  # of a variance, which the default number of samples is chosen for

@@ -10,7 +10,7 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from attncli.studies import bench_group
+from attncli.studies.benching import group as bench_group
 from tests.cli import attncli, good, names_in, refusal, run
 from tests.commands.sweeps import config, swept
 from tests.studies.bench import hurry

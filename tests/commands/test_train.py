@@ -9,7 +9,7 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from attncli.studies import train_learning
+from attncli.studies.training import learning as train_learning
 from tests.cli import attncli, good, names_in, refusal, run
 from tests.commands.sweeps import config, swept
 

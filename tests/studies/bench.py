@@ -7,8 +7,10 @@ import pytest
 import torch
 
 from attncli.results.records import BenchResult, Record
-from attncli.studies import bench, bench_inputs, bench_timing
+from attncli.studies import bench
 from attncli.studies.bench import BenchOptions, Prepared
+from attncli.studies.benching import inputs as bench_inputs
+from attncli.studies.benching import timing as bench_timing
 from attncli.studies.progress import Silent
 
 CPU = torch.device("cpu")

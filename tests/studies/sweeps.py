@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from attncli.results.records import Record, SweepResult
 from attncli.studies import saturation, variance
 from attncli.studies.progress import Silent
-from attncli.studies.sweep import Prepared
+from attncli.studies.sweeps.sweep import Prepared
 
 Array = NDArray[np.float64]
 DISTRIBUTIONS = ("normal", "uniform", "rademacher", "laplace", "student_t")

@@ -8,8 +8,8 @@ import pytest
 import torch
 
 from attncli.studies import memory
-from attncli.studies.bench_memory import LOG_LEVEL, peak_extra, ran_out, too_large_at_rest, too_large_at_work
-from attncli.studies.bench_sizes import Case
+from attncli.studies.benching.memory import LOG_LEVEL, peak_extra, ran_out, too_large_at_rest, too_large_at_work
+from attncli.studies.benching.sizes import Case
 from tests.studies.bench import CPU
 
 MIB = 2**20
@@ -60,7 +60,7 @@ def test_nobody_is_told_that_something_was_there_before(capfd: pytest.CaptureFix
     """The library counts how often it says so, and does it the first time: hence a process of its own."""
     code = """
 import os, torch
-from attncli.studies.bench_memory import peak_extra
+from attncli.studies.benching.memory import peak_extra
 held = [torch.ones(2**20)]
 def call():
     held.pop()

@@ -15,9 +15,9 @@ from attncli.errors import InputError
 from attncli.results.records import AttentionResult, Record, ScorerRun, SweepResult
 from attncli.results.verdicts import Verdict
 from attncli.studies import attention
-from attncli.studies.asking import check_expectations
-from attncli.studies.judging import judge
-from attncli.studies.outlook import Outlook, Table, outlook_of
+from attncli.studies.expectations.asking import check_expectations
+from attncli.studies.expectations.judging import judge
+from attncli.studies.expectations.outlook import Outlook, Table, outlook_of
 from attncli.studies.progress import Silent
 from tests.studies.sweeps import STUDIES, prepared, swept
 from tests.views.samples import result_of, run_of

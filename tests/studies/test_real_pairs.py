@@ -13,7 +13,7 @@ from torch import Tensor
 from attncli.errors import InputError
 from attncli.results.records import Record
 from attncli.results.tensors import save_named
-from attncli.studies import real_pairs
+from attncli.studies.sweeps import real_pairs
 from tests.reference import ORACLES, entropy, softmax
 from tests.scorers.catalogue import normal
 from tests.studies.sweeps import by_place, prepared, swept

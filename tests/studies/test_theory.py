@@ -12,7 +12,7 @@ from torch import nn
 
 from attncli.config.scorer_entries import ScorerEntry
 from attncli.inputs.entries import Entries
-from attncli.studies.theory import Theory, theory_of
+from attncli.studies.sweeps.theory import Theory, theory_of
 from attncli.studies.variance import OPTIONS
 from tests.reference import ORACLES
 from tests.scorers.catalogue import make

@@ -10,7 +10,7 @@ import pytest
 from attncli.errors import InputError
 from attncli.studies import memory
 from attncli.studies.memory import PROGRAM
-from attncli.studies.train_memory import CURES, estimate_training
+from attncli.studies.training.memory import CURES, estimate_training
 from tests.studies.train import prepared
 
 REPOSITORY = Path(__file__).parents[2]

@@ -14,13 +14,13 @@ from attncli.config.expectations import Expectation
 from attncli.errors import InputError
 from attncli.results.records import Record, TrainResult
 from attncli.studies import train
-from attncli.studies.judging import judge
+from attncli.studies.expectations.judging import judge
 from attncli.studies.progress import Silent
 from attncli.studies.threads import on_threads
-from attncli.studies.train_learning import Learnt, learn, points_of
-from attncli.studies.train_model import Recall, losses
-from attncli.studies.train_records import COLUMNS, SUMMARY, summary
-from attncli.studies.train_result import warn_of_numbers
+from attncli.studies.training.learning import Learnt, learn, points_of
+from attncli.studies.training.model import Recall, losses
+from attncli.studies.training.records import COLUMNS, SUMMARY, summary
+from attncli.studies.training.result import warn_of_numbers
 from tests.experiments import Notes
 from tests.studies.train import batch_of, learnt_by, model_of, options_of, prepared, result_of
 

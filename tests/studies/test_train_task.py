@@ -3,8 +3,8 @@
 import pytest
 import torch
 
-from attncli.studies import train_task
-from attncli.studies.train_task import Batch, batches, embeddings, held_out
+from attncli.studies.training import task as train_task
+from attncli.studies.training.task import Batch, batches, embeddings, held_out
 from tests.studies.train import CPU, batch_of, options_of
 
 PARTS = ("keys", "queries", "values", "targets")

@@ -5,10 +5,10 @@ import time
 
 import pytest
 
-from attncli.studies import train_clock
 from attncli.studies.progress import Silent
-from attncli.studies.train_clock import REST, Clock
-from attncli.studies.train_work import StoppedError, work_off
+from attncli.studies.training import clock as train_clock
+from attncli.studies.training.clock import REST, Clock
+from attncli.studies.training.work import StoppedError, work_off
 
 
 def test_everything_is_done() -> None:

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from attncli.scorers import SCORERS
 from attncli.studies.progress import Silent
-from attncli.studies.sweep import Parts, draw
+from attncli.studies.sweeps.sweep import Parts, draw
 from attncli.studies.variance import run
 from tests.reference import ORACLES
 from tests.studies.sweeps import Array, by_place, prepared, swept

@@ -10,7 +10,7 @@ from rich.cells import cell_len
 from attncli.config.expectations import Expectation
 from attncli.results.records import SweepResult
 from attncli.results.verdicts import Verdict
-from attncli.studies.judging import judge
+from attncli.studies.expectations.judging import judge
 from attncli.views.verdict_words import expected_words, failure, got_words, subject
 from attncli.views.verdicts import verdict_tables
 from tests.views.samples import printed

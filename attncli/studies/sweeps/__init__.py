@@ -1,0 +1,1 @@
+"""The parts of the studies `variance` and `saturation`, which sweep over d."""
