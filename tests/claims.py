@@ -13,7 +13,7 @@ from attncli.config.overrides import parse_override
 from attncli.results.verdicts import Verdict
 from attncli.studies.expectations.judging import judge
 from attncli.studies.progress import Silent
-from attncli.views.verdicts import lines_of
+from attncli.views.verdict_lines import lines_of
 
 PATHS = {path.stem: path for path in sorted((builtin_folder() / "claims").glob("*.yaml"))}
 SMALLER = {"08_learning": ["steps=300", "seeds=2"]}  # what takes long; what is claimed stays the same

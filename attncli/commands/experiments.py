@@ -108,11 +108,11 @@ def run_experiment(experiment: Loaded, out: Path | None, overwrite: bool, *, pic
     started = datetime.now().astimezone()
     options, study = experiment.options, experiment.study
     try:
-        with interrupts() as interrupt, Shown(options.name, quiet).running() as progress:
+        with interrupts() as interrupt, Shown(options.name, quiet, interrupt.hold).running() as progress:
             prepared = _prepare(experiment, progress)
             with new_folder(options.name, out, overwrite, started) as folder:
                 result = study.run(prepared, progress)
-                interrupt.wait = True
+                progress.finished()
                 view = load_view(options.study)
                 progress.step(0, 1, "writing the run folder")
                 head = provenance(options.study, options.name, options.seed, prepared.device, started)

@@ -23,10 +23,10 @@ Out = Annotated[Path, typer.Option("--out", metavar="DIR", help="The folder to c
 def init(name: Name = None, out: Out = Path()) -> None:
     """List the built-in experiments, or copy one, with the files it needs, to start from."""
     listed = builtin_names() if name is None else builtin_names_below(name)
-    if name in listed or not listed:
-        _copy(_known(name or ""), out)
-    else:
+    if name is None or (listed and name not in listed):
         _list(listed)
+    else:
+        _copy(_known(name), out)
 
 
 def _list(names: Sequence[str]) -> None:
@@ -62,7 +62,9 @@ def _copy(name: str, out: Path) -> None:
             shutil.copyfile(source, copy)
     except OSError as error:
         raise InputError.of(f"cannot write: {error.strerror}", where=str(out)) from error
-    typer.echo(f"{copies[builtin_path(name)]} is yours; next: attncli run {copies[builtin_path(name)]}")
+    config, *beside = copies.values()
+    also = f", with {' and '.join(copy.name for copy in beside)}" if beside else ""
+    typer.echo(f"{config} is yours{also}; next: attncli run {config}")
 
 
 def _check_folder(out: Path) -> None:

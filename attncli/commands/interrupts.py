@@ -16,11 +16,15 @@ class Interrupts:
     presses: int = 0
     came: bool = False
 
+    def hold(self) -> None:
+        """From now on there is something to lose: every Ctrl-C waits."""
+        self.wait = True
+
     def pressed(self) -> bool:
         """Count a Ctrl-C; whether it has to wait.
 
-        So has the second in any case: the first has ended the work, and what is finished is on its way. A third is
-        meant.
+        So has the second in any case: the first has ended the work, which winds up. A third is meant, until there is
+        something to lose.
         """
         self.presses += 1
         waits = self.wait or self.presses == 2

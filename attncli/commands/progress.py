@@ -2,7 +2,7 @@
 
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -19,9 +19,10 @@ PATIENCE = 1.0  # seconds before progress is shown
 class Shown:
     """Shows the steps of a study: a bar in a terminal, in a pipe now and then a line."""
 
-    def __init__(self, name: str, quiet: bool = False) -> None:
+    def __init__(self, name: str, quiet: bool = False, finished: Callable[[], None] = lambda: None) -> None:
+        """`finished` is what to call when the work is done."""
         self._console = Terminal(stderr=True)
-        self._name, self._quiet = name, quiet
+        self._name, self._quiet, self.finished = name, quiet, finished
         self._bar: Progress | None = None
         self._steps = (0, 0, "")
         self._last_line = time.monotonic()

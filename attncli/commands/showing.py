@@ -16,7 +16,7 @@ from rich.text import Text
 from attncli.commands.console import Terminal
 from attncli.commands.exit_codes import INTERRUPTED
 from attncli.commands.experiments import Finished, Loaded, run_experiment
-from attncli.commands.streams import say, tell
+from attncli.commands.streams import Aside, say, tell
 from attncli.commands.verdicts import conclude, show_verdicts
 from attncli.results.saving import to_json
 from attncli.views import load_view
@@ -39,15 +39,13 @@ def run_and_show(
     runs, waiting, silent = list[Finished](), deque(experiments), quiet or json
     try:
         while waiting and not (runs and runs[-1].interrupted):
-            with redirect_stdout(sys.stderr):  # scorers of the user's own may print
+            with redirect_stdout(Aside()):  # scorers of the user's own may print
                 finished = run_experiment(waiting.popleft(), out, overwrite, pictures=pictures, quiet=silent)
             runs.append(replace(finished, result=None))  # whose tensors need not be kept until all have run
             if not silent:
                 show(finished, full, titled=len(experiments) > 1)
-    except (Exception, KeyboardInterrupt):
+    finally:
         _close(runs, waiting, json=json, quiet=quiet, several=len(experiments) > 1)
-        raise
-    _close(runs, waiting, json=json, quiet=quiet, several=len(experiments) > 1)
     if runs[-1].interrupted:
         tell(f"interrupted; what was finished is in {shortest(runs[-1].folder)}/")
         raise typer.Exit(INTERRUPTED)

@@ -1,5 +1,6 @@
 """Lines for stdout and stderr, which go nowhere once nobody reads them any more: that ends no work."""
 
+import io
 import os
 import sys
 from typing import IO, Any
@@ -17,6 +18,15 @@ def tell(text: object) -> None:
     _write(text, sys.stderr)
 
 
+class Aside(io.TextIOBase):
+    """Stderr, for what scorers of the user's own print while stdout is kept clean."""
+
+    def write(self, text: str) -> int:
+        """As `tell`, without a new line."""
+        _write(text, sys.stderr, end="")
+        return len(text)
+
+
 def discard(stream: IO[Any]) -> None:
     """Lead what is written from now on, and what is still kept back, to nowhere."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
@@ -24,8 +34,10 @@ def discard(stream: IO[Any]) -> None:
     os.close(nowhere)
 
 
-def _write(text: object, stream: IO[Any]) -> None:
+def _write(text: object, stream: IO[Any] | None, end: str = "\n") -> None:
+    if stream is None:  # closed from the beginning, as by `2>&-`
+        return
     try:
-        typer.echo(f"{text}", file=stream)
+        typer.echo(f"{text}{end}", file=stream, nl=False)
     except BrokenPipeError:
         discard(stream)

@@ -42,14 +42,14 @@ def _names(experiments: Sequence[Finished]) -> list[str]:
     """The names of experiments; where one stands twice their files, which are numbered where one was run twice."""
     names = [each.content["name"] for each in experiments]
     files = [str(each.document.path) for each in experiments]
-    return [
-        name
-        if names.count(name) == 1
-        else file
-        if files.count(file) == 1
-        else f"{file} ({files[:place].count(file) + 1})"
-        for place, (name, file) in enumerate(zip(names, files, strict=True))
-    ]
+    return [_name(place, names, files) for place in range(len(names))]
+
+
+def _name(place: int, names: Sequence[str], files: Sequence[str]) -> str:
+    name, file = names[place], files[place]
+    if names.count(name) == 1:
+        return name
+    return file if files.count(file) == 1 else f"{file} ({files[:place].count(file) + 1})"
 
 
 def _failures(finished: Finished) -> Sequence[Problem]:

@@ -169,7 +169,10 @@ def _require_yaml(entry: ScorerEntry, option: str) -> None:
 def explain_scorer(entry: Any, known: list[str]) -> tuple[errors.Path, str]:
     """Why an entry names no scorer: where below it, and the message."""
     if not isinstance(entry, dict):
-        return (), errors.got(entry, "expected a mapping such as {scorer: additive, num_hiddens: 8}")
+        example = (
+            f"scorer: {entry}" if isinstance(entry, str) and entry in known else "scorer: additive, num_hiddens: 8"
+        )
+        return (), errors.got(entry, f"expected a mapping such as {{{example}}}")
     if "scorer" not in entry:
         return (), "the key `scorer` is missing; known scorers: " + ", ".join(known)
     name = entry["scorer"]

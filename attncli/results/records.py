@@ -141,7 +141,8 @@ class TrainResult:
     """The study `train`: what was learnt, one row a scorer, size d, seed and number of keys in the test.
 
     `comparisons` has mean and range over the seeds. `settings` says what was learnt and how (`keys`, `vocabulary`,
-    `classes`, `seeds`, `steps`, `optimizer`, `lr` and others). `curves` has for each `label/d` the learning curves
+    `classes`, `seeds`, `steps`, `optimizer`, `lr` and others), and `equal_weights` the accuracy of one who has learnt
+    nothing, by number of keys. `curves` has for each `label/d` the learning curves
     `/accuracy`, `/loss`, `/entropy` and `/gradient_norm`, (seeds, points) each, and `steps` (points,) the steps before
     which was tested. `states` are the parameters that came from files; `interrupted` says that the user ended the work,
     and that configurations are missing.

@@ -44,6 +44,8 @@ def load_train(folder: Path) -> dict[tuple[str, int], Kept]:
     Raises:
         InputError: a folder that is no run of this study, or has not all of its files.
     """
+    if not folder.exists():
+        raise InputError.of(f'got "{folder}", which does not exist; expected the folder of a run of attncli train')
     if folder.is_file():
         raise InputError.of(f'got "{folder}", a file; expected its folder')
     if not (folder / RESULTS).is_file():

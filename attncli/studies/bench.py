@@ -120,6 +120,7 @@ def _run(prepared: Prepared, progress: Progress) -> BenchResult:
         if not records:
             raise
         interrupted = True
+    progress.finished()
     entries = {line.entry.label: line.entry for group in prepared.groups for line in group}
     types = {label: type(outline(entry, 1, 1)) for label, entry in entries.items() if entry.scorer in SCORERS}
     return BenchResult(

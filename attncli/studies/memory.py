@@ -16,6 +16,7 @@ from attncli.units import in_bytes
 
 PROGRAM = 384 * 2**20  # Python, torch and matplotlib with their working space, beside the tensors
 RESERVE = 0.9  # of the available memory may be used
+REFUSALS = ("can't allocate memory", "not enough memory", "out of memory")
 
 
 @dataclass(frozen=True)
@@ -84,9 +85,21 @@ def require_memory(estimate: Estimate, device: torch.device, cure: str, path: Se
         InputError: with the figures and the cure.
     """
     available = available_memory(device)
-    if estimate.total > RESERVE * available:
+    if estimate.total - _loaded(device) > RESERVE * available:
         needs = f"needs about {estimate}; {in_bytes(available)} of memory is available"
         raise InputError.of(f"{needs}; {cure}", path)
+
+
+def _loaded(device: torch.device) -> int:
+    """Of what the program takes, bytes that are not taken from what is available: it runs already, and on the CPU."""
+    return min(psutil.Process().memory_info().rss, PROGRAM) if device.type == "cpu" else PROGRAM
+
+
+def ran_out(error: BaseException) -> bool:
+    """Whether something failed for want of memory; torch's allocator on the CPU says so in words only."""
+    if isinstance(error, MemoryError | torch.OutOfMemoryError):
+        return True
+    return isinstance(error, RuntimeError) and any(words in str(error).lower() for words in REFUSALS)
 
 
 def available_memory(device: torch.device) -> int:

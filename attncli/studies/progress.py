@@ -13,6 +13,9 @@ class Progress(Protocol):
     def note(self, message: str) -> None:
         """Something that the user should know while or after the work goes on."""
 
+    def finished(self) -> None:
+        """The work is done, or the user has ended it: what there is now must not be lost any more."""
+
 
 class Silent:
     """Tells nobody, for Python and tests."""
@@ -21,6 +24,9 @@ class Silent:
         """Ignored."""
 
     def note(self, message: str) -> None:
+        """Ignored."""
+
+    def finished(self) -> None:
         """Ignored."""
 
 

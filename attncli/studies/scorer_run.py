@@ -20,6 +20,7 @@ from attncli.results.records import Record, ScorerRun
 from attncli.scorers import SCORERS
 from attncli.scorers._custom import raised
 from attncli.studies.comparisons import score_statistics, weight_statistics
+from attncli.studies.memory import ran_out
 from attncli.studies.progress import Progress
 
 
@@ -109,9 +110,9 @@ def raw_scores(scorer: nn.Module, queries: Tensor, keys: Tensor) -> Tensor:
     versions = [tensor._version for tensor in (queries, keys)]
     try:
         scores = scorer(queries, keys)
-    except (InputError, MemoryError, torch.OutOfMemoryError):
-        raise
     except (Exception, SystemExit) as error:  # a user's own class may raise anything
+        if isinstance(error, InputError) or ran_out(error):
+            raise
         raise InputError.of(f"the scorer gave {raised(error)}") from error
     if not isinstance(scores, Tensor) or tuple(scores.shape) != shape:
         what = f"shape {list(scores.shape)}" if isinstance(scores, Tensor) else type(scores).__name__

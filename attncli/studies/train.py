@@ -94,6 +94,7 @@ def run(prepared: Prepared, progress: Progress) -> TrainResult:
 
     with single_threaded():
         done, interrupted = work_off(work, prepared.jobs, prepared.threads, stop)
+    progress.finished()
     if interrupted and not done:
         raise KeyboardInterrupt
     finished = {(job.entry.label, job.d): kept_from(job, done[i]) for i, job in enumerate(prepared.jobs) if i in done}
@@ -104,12 +105,15 @@ def run(prepared: Prepared, progress: Progress) -> TrainResult:
 
 def _tell_of_earlier(prepared: Prepared, progress: Progress) -> None:
     """What of the run that is resumed is kept, and what is not."""
-    earlier, folder = prepared.earlier, prepared.options.resume
+    earlier = prepared.earlier
     if earlier.kept:
         whole = len(earlier.kept) + len(prepared.jobs)
-        progress.note(f"{len(earlier.kept)} of {whole} configurations are those of {folder}")
+        progress.note(f"{len(earlier.kept)} of {whole} configurations are those of {prepared.options.resume}")
+    if earlier.left_out:
+        left = f"{earlier.left_out} finished configurations of {prepared.options.resume} are not in this run"
+        progress.note(f"{left}; name all of its sizes and scorers")
     for (label, d), flaw in earlier.flaws.items():
-        progress.note(f"{label}, d = {d}, is trained again: in {folder} {flaw}")
+        progress.note(f"{label}, d = {d}, is trained again: {flaw}")
 
 
 def _clock(prepared: Prepared, progress: Progress) -> Clock:

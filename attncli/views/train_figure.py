@@ -14,10 +14,10 @@ from attncli.views.sweep_axes import Axis, panel, sizes_axis, unit_axis
 from attncli.views.sweep_legend import Entry, legend, look_of
 from attncli.views.sweep_page import LEFT_OF_PANEL, Drawn, Row, offset, open_page, x_values
 from attncli.views.sweep_tables import by_label
-from attncli.views.train_numbers import learning, several, sizes_of, task, trained_with
+from attncli.views.train_numbers import learning, of_equal_weights, several, sizes_of, task, trained_with
 
 ROW = Row((3.3, 3.3), 2.5)
-LOW, CHANCE_POINTS = 0.08, 7.0  # the level below which nothing can be written under it
+LOW, NAME_POINTS = 0.08, 7.0  # the level below which nothing can be written under it
 BAND, ALL_BANDS = 0.16, 0.8  # opacity of one, and at most of as many as may lie upon each other
 
 
@@ -46,7 +46,7 @@ def _draw_accuracy(page: Page, box: Box, result: TrainResult, groups: Mapping[st
     summary = trained_with(result, result.comparisons)
     title = f"accuracy after {several(result.settings['steps'], 'step')}"
     axes = panel(page, box, title, sizes_axis(sizes_of(summary), box.width, page), unit_axis(""))
-    _draw_chance(page, box, axes, result, "left")  # where scorers mostly do well
+    _draw_equal_weights(page, box, axes, result, "left")  # where scorers mostly do well
     for index, records in enumerate(groups.values()):
         rows = sorted(records, key=lambda record: int(record["d"]))
         x = x_values(rows, False, offset(summary, False, index, len(groups)))
@@ -59,7 +59,7 @@ def _draw_curves(page: Page, box: Box, result: TrainResult, groups: Mapping[str,
     d = sizes_of([record for records in groups.values() for record in records])[-1]
     steps = [float(step) for step in result.steps.tolist()]
     axes = panel(page, box, f"accuracy while learning, d = {d}", _steps_axis(steps[-1]), unit_axis(""))
-    _draw_chance(page, box, axes, result, "right")  # where they have learnt
+    _draw_equal_weights(page, box, axes, result, "right")  # where they have learnt
     for index, label in enumerate(groups):
         curve = result.curves.get(f"{label}/{d}/accuracy")
         if curve is not None:
@@ -69,14 +69,14 @@ def _draw_curves(page: Page, box: Box, result: TrainResult, groups: Mapping[str,
             _draw_range(axes, steps, low, high, index, len(groups))
 
 
-def _draw_chance(page: Page, box: Box, axes: Axes, result: TrainResult, side: str) -> None:
-    """The accuracy of those who guess one of the classes; its name below the line, or above where that is too low."""
-    level, axis = 1 / result.settings["classes"], unit_axis("")
-    axes.axhline(level, color=FAINT, linestyle=":", linewidth=0.9, zorder=1.5, gid="chance")
+def _draw_equal_weights(page: Page, box: Box, axes: Axes, result: TrainResult, side: str) -> None:
+    """The accuracy of weights that are all equal; its name below the line, or above where that is too low."""
+    level, axis = of_equal_weights(result, result.settings["keys"]), unit_axis("")
+    axes.axhline(level, color=FAINT, linestyle=":", linewidth=0.9, zorder=1.5, gid="equal-weights")
     height = box.bottom - (level - axis.low) / (axis.high - axis.low) * box.height
     place, above = box.left + 0.06 if side == "left" else box.left + box.width - 0.06, level < LOW
-    look = {"ha": side, "va": "bottom" if above else "top", "gid": "chance-name"}
-    page.words(place, height + (-0.02 if above else 0.03), "chance", CHANCE_POINTS, FAINT, **look)
+    look = {"ha": side, "va": "bottom" if above else "top", "gid": "equal-weights-name"}
+    page.words(place, height + (-0.02 if above else 0.03), "equal weights", NAME_POINTS, FAINT, **look)
 
 
 def _steps_axis(last: float) -> Axis:

@@ -46,7 +46,7 @@ def task(result: TrainResult) -> str:
     """What was learnt."""
     settings = result.settings
     return (
-        f"associative recall: {several(settings['keys'], 'key')} of {counted(settings['vocabulary'])} symbols, "
+        f"associative recall: {counted(settings['keys'])} keys of {counted(settings['vocabulary'])} symbols, "
         f"{counted(settings['classes'])} values, embeddings of size {counted(settings['embedding'])}"
     )
 
@@ -59,6 +59,11 @@ def learning(result: TrainResult) -> str:
         f"{optimizer}, learning rate {settings['lr']:g}, {several(settings['steps'], 'step')} of "
         f"{several(settings['batch'], 'sequence')}, {several(settings['seeds'], 'seed')}, {settings['dtype']}"
     )
+
+
+def of_equal_weights(result: TrainResult, keys: int) -> float:
+    """The accuracy of one who has learnt nothing."""
+    return float(result.settings["equal_weights"][str(keys)])
 
 
 def several(count: int, name: str) -> str:

@@ -38,10 +38,14 @@ def _course(rows: Sequence[Record]) -> str:
         low, lowest = share(min(values)), share(min(row["accuracy_min"] for row in rows))
         if low == lowest == "1.00":
             return "accuracy 1.00 at every d, with every seed"
-        return f"accuracy {low} or more at every d, and {lowest} or more with every seed"
+        return f"accuracy {_least(low)} at every d, and {_least(lowest)} with every seed"
     if abs(values[-1] - values[0]) <= LOST:
         return f"accuracy {_at(first)} and {_at(last)}, and lowest with {_at(rows[values.index(min(values))])}"
     return f"accuracy {'falls' if values[-1] < values[0] else 'rises'} from {_at(first)} to {_at(last)}"
+
+
+def _least(share: str) -> str:
+    return share if share.startswith(">") else f"{share} or more"
 
 
 def _at(row: Record) -> str:

@@ -9,6 +9,7 @@ from attncli.results.records import Record, TrainResult
 from attncli.views.numbers import MISSING
 from attncli.views.printable import printable
 from attncli.views.record_tables import Column, stacked
+from attncli.views.sweep_numbers import counted
 from attncli.views.sweep_tables import by_label, columns, faint, labels, shortened, stacked_parts
 from attncli.views.train_numbers import (
     keys_tested,
@@ -16,8 +17,9 @@ from attncli.views.train_numbers import (
     least_loss,
     mean_and_range,
     measured,
+    of_equal_weights,
     reached,
-    several,
+    share,
     sizes_of,
     steps,
     task,
@@ -58,7 +60,10 @@ def train_tables(result: TrainResult, width: int, full: bool) -> Iterator[Render
 def _heading(keys: int, result: TrainResult) -> Text:
     trained = result.settings["keys"]
     other = "" if keys == trained else f", trained with {trained}"
-    return Text.assemble(("accuracy", STRONG), f" with {several(keys, 'key')}{other}")
+    nothing = share(of_equal_weights(result, keys))
+    return Text.assemble(
+        ("accuracy", STRONG), f" with {counted(keys)} keys{other} (weights that are all equal have {nothing})"
+    )
 
 
 def _accuracy(records: Sequence[Record]) -> list[Column]:

@@ -1,7 +1,6 @@
 """Expectations as a table: claim, source, expected, measured, holds or not."""
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from itertools import groupby
 
 from rich import box
@@ -12,15 +11,13 @@ from rich.text import Text
 
 from attncli.results.verdicts import Verdict
 from attncli.views.numbers import MISSING
-from attncli.views.printable import printable
 from attncli.views.record_tables import Column, stacked
-from attncli.views.verdict_words import expected_words, got_words, one_line, subject
+from attncli.views.verdict_lines import Line, by_expectation, lines_of
 from attncli.views.weight_table import STRONG
 
 Named = tuple[str, Sequence[Verdict]]  # an experiment's name and verdicts
 GAP = 2  # cells between columns
 READABLE = {"claim": 40, "source": 20}  # cells that text needs to be read well; other names stay whole
-HOLDS = {True: "yes", False: "NO", None: MISSING}
 
 
 def verdict_tables(experiments: Sequence[Named], width: int) -> list[RenderableType]:
@@ -32,7 +29,7 @@ def verdict_tables(experiments: Sequence[Named], width: int) -> list[RenderableT
     lines = [line for name, verdicts in experiments for line in lines_of(name, verdicts)]
     if not lines:
         return []
-    groups = [group for _, verdicts in experiments for group in _expectations(verdicts)]
+    groups = [group for _, verdicts in experiments for group in by_expectation(verdicts)]
     named = len(experiments) > 1
     names, columns = _names(lines, named), _columns(lines)
     room = width - sum(column.width + GAP for column in columns) - GAP * (len(names) - 1)
@@ -47,12 +44,7 @@ def verdict_tables(experiments: Sequence[Named], width: int) -> list[RenderableT
     ]
 
 
-def lines_of(name: str, verdicts: Sequence[Verdict]) -> list["Line"]:
-    """The lines of one experiment."""
-    return [Line(printable(name), line, len(group)) for group in _expectations(verdicts) for line in _lines(group)]
-
-
-def _names(lines: Sequence["Line"], named: bool) -> list[Column]:
+def _names(lines: Sequence[Line], named: bool) -> list[Column]:
     """The columns of text, which may be folded."""
     names = [Column("experiment", [line.experiment for line in lines])] if named else []
     names.append(Column("claim", [line.claim for line in lines]))
@@ -61,7 +53,7 @@ def _names(lines: Sequence["Line"], named: bool) -> list[Column]:
     return names
 
 
-def _columns(lines: Sequence["Line"]) -> list[Column]:
+def _columns(lines: Sequence[Line]) -> list[Column]:
     return [
         Column("expected", [line.expected for line in lines]),
         Column("measured", [line.measured for line in lines]),
@@ -69,7 +61,7 @@ def _columns(lines: Sequence["Line"]) -> list[Column]:
     ]
 
 
-def _entries(lines: Sequence["Line"], named: bool, width: int) -> Table:
+def _entries(lines: Sequence[Line], named: bool, width: int) -> Table:
     """A verdict, and beside it in words what it is about; experiments are headings."""
     table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0))
     table.add_column(Text("holds"))
@@ -84,72 +76,8 @@ def _entries(lines: Sequence["Line"], named: bool, width: int) -> Table:
     return table
 
 
-@dataclass(frozen=True)
-class Line:
-    """What shares a line, of an expectation that asks so many `rows`."""
-
-    experiment: str
-    verdicts: Sequence[Verdict]
-    rows: int
-
-    @property
-    def claim(self) -> str:
-        """The claim, and of several rows which; without a claim what is looked at."""
-        first = self.verdicts[0]
-        if first.claim is None:
-            return subject(self.verdicts)
-        which = f": {subject(self.verdicts)}" if self.rows > len(self.verdicts) else ""
-        return one_line(first.claim) + which
-
-    @property
-    def source(self) -> str:
-        """Who says so, if anyone."""
-        source = self.verdicts[0].source
-        return one_line(source) if source else ""
-
-    @property
-    def expected(self) -> str:
-        """The bounds, the same for all."""
-        return expected_words(self.verdicts[0])
-
-    @property
-    def measured(self) -> str:
-        """The figure, or the smallest and the largest."""
-        numbers = [verdict for verdict in self.verdicts if verdict.limits is not None]
-        if len(numbers) < len(self.verdicts) or not numbers:
-            return got_words(self.verdicts[0])
-        low, high = (pick(numbers, key=lambda verdict: float(verdict.got)) for pick in (min, max))
-        return " to ".join(dict.fromkeys((got_words(low), got_words(high))))
-
-    @property
-    def holds(self) -> str:
-        """Whether it does."""
-        return HOLDS[self.verdicts[0].holds]
-
-    @property
-    def rest(self) -> str:
-        """What there is beside the claim, as text."""
-        return f"expected {self.expected}; measured {self.measured}" + (f"; {self.source}" if self.source else "")
-
-
 def _summary(good: int, unjudged: int, asked: int) -> str:
     if asked == 1:
         return f"The expectation {'holds' if good else 'could not be judged' if unjudged else 'does not hold'}"
     held = f"All {asked} expectations hold" if good == asked else f"{good} of {asked} expectations hold"
     return f"{held}, {unjudged} could not be judged" if unjudged else held
-
-
-def _expectations(verdicts: Sequence[Verdict]) -> Iterator[list[Verdict]]:
-    """The verdicts of each expectation."""
-    for _, group in groupby(verdicts, key=lambda verdict: verdict.index):
-        yield list(group)
-
-
-def _lines(group: Sequence[Verdict]) -> Iterator[list[Verdict]]:
-    """What shares a line of the table: rows that hold, of which the same is expected."""
-    holding: dict[str, list[Verdict]] = {}
-    for verdict in group:
-        if verdict.holds:
-            holding.setdefault(expected_words(verdict), []).append(verdict)
-    yield from holding.values()
-    yield from ([verdict] for verdict in group if not verdict.holds)

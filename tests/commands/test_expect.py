@@ -23,6 +23,14 @@ D2L: dict[str, Any] = {
 MEANS = [[[2, 3, 4, 5]], [[10, 11, 12, 13]]]
 HOLDS = {"claim": "equal keys give the mean of the valid values", "source": "D2L", "metric": "output", "equal": MEANS}
 WRONG = {**HOLDS, "claim": "planted", "equal": [[[2, 3, 4, 5]], [[10, 11, 12, 14]]]}
+LOUD = """
+from attncli.scorers.dot import Dot
+
+class Loud(Dot):
+    def forward(self, queries, keys):
+        print("hello " * 10_000)
+        return super().forward(queries, keys)
+"""
 BOUND = {"where": {"scorer": "dot"}, "metric": "max_weight", "below": 0.1}
 VARIANCE = """\
 study: variance
@@ -184,6 +192,20 @@ def test_readers_that_have_had_enough_end_nothing(option: str, closed: str) -> N
         assert [each["name"] for each in json.loads(result.stdout)] == ["a", "b"]
     else:
         assert result.stdout.splitlines()[-1] == "0 of 2 expectations hold"
+
+
+def test_errors_do_not_spoil_stdout_where_stderr_is_closed() -> None:
+    command = f"{sys.executable} -m attncli run {d2l(WRONG)} --no-plots --json 2>&-"
+    result = subprocess.run(["sh", "-c", command], capture_output=True, text=True, timeout=60, check=False)
+    assert result.returncode == 1
+    assert json.loads(result.stdout)["name"] == "x"
+
+
+def test_scorers_may_print_where_nobody_reads() -> None:
+    Path("loud.py").write_text(LOUD)
+    d2l(HOLDS).write_text(json.dumps({**D2L, "scorers": [{"scorer": "loud:Loud"}]}))
+    command = f"{sys.executable} -m attncli run x.yaml --no-plots --quiet --out out 2>&1 >&- | true; test -d out"
+    assert subprocess.run(["bash", "-c", command], timeout=60, check=False).returncode == 0
 
 
 def test_experiments_of_one_name_are_told_apart() -> None:

@@ -4,6 +4,7 @@ import itertools
 import json
 import pkgutil
 import signal
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -192,6 +193,14 @@ def test_a_bad_override_names_the_option(here: Path) -> None:
     assert refusal("run", "own.yaml", "--device", "cuda:99").startswith("own.yaml: --device cuda:99: device: got ")
 
 
+@pytest.fixture
+def listening() -> Iterator[None]:
+    """Ctrl-C is heard, also where the tests run in the background, which is told to ignore it."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
 def interrupted(*args: object) -> None:
     raise KeyboardInterrupt
 
@@ -219,6 +228,7 @@ def press_before(name: str, monkeypatch: pytest.MonkeyPatch, call: int = 1) -> N
     monkeypatch.setattr(pkgutil.resolve_name(module), function, pressed)
 
 
+@pytest.mark.usefixtures("listening")
 @pytest.mark.parametrize(
     "where", ["attncli.commands.experiments.judge", "attncli.results.run_folder.Folder.take_place"]
 )
@@ -241,6 +251,27 @@ def test_control_c_waits_until_what_was_finished_is_written(
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
+@pytest.mark.usefixtures("listening")
+@pytest.mark.parametrize(
+    ("keys", "where"),
+    [
+        ("study: bench, scorers: [dot], n: 2, d: 4, measure: scores", "attncli.studies.bench.setting_of"),
+        ("study: train, scorers: [dot], d: 2, steps: 2, batch: 2, seeds: 1", "attncli.studies.train.result_of"),
+    ],
+)
+def test_control_c_waits_from_the_end_of_the_work_on(
+    keys: str, where: str, here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (here / "own.yaml").write_text(f"{{{keys}}}")
+    press_before(where, monkeypatch)
+    result = attncli("run", "own.yaml", "--no-plots", "--quiet")
+    assert (result.exit_code, result.stderr) == (
+        130,
+        f"interrupted; what was finished is in {latest().relative_to(here)}/\n",
+    )
+
+
+@pytest.mark.usefixtures("listening")
 def test_an_impatient_control_c_loses_nothing_of_an_interrupted_run(
     here: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -259,6 +290,7 @@ def test_an_impatient_control_c_loses_nothing_of_an_interrupted_run(
     assert content["expectations"][0]["holds"] is None, "it need not have been the only row"
 
 
+@pytest.mark.usefixtures("listening")
 def test_a_third_control_c_is_meant(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def stubborn(*args: object) -> None:
         for _ in range(2):

@@ -2,6 +2,7 @@
 
 import csv
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -212,6 +213,18 @@ def test_resume_with_more_sizes_and_scorers(here: Path) -> None:
     assert [row for row in more["records"] if (row["label"], row["d"]) == ("dot", 2)] == first["records"]
 
 
+def test_resume_tells_what_it_leaves_out(here: Path) -> None:
+    swept("train", *TWO, out="first")
+    result = attncli("train", "--resume", "first", "--d", 2, "--scorer", "dot", "--no-plots", "--out", "rest")
+    first = here / "first"
+    assert result.stderr.splitlines() == [
+        f"train: 1 of 1 configurations are those of {first}",
+        f"train: 3 finished configurations of {first} are not in this run; name all of its sizes and scorers",
+    ]
+    missing = '--resume: got "nowhere", which does not exist; expected the folder of a run of attncli train'
+    assert refusal("train", "--resume", "nowhere") == missing
+
+
 def test_resume_in_yaml(here: Path) -> None:
     (here / "x.yaml").write_text(YAML)
     first = run(here / "x.yaml", here / "first")
@@ -224,8 +237,18 @@ def test_resume_trains_again_what_began_with_parameters_that_were_read(here: Pat
     save_file({"W.weight": torch.arange(4.0).reshape(2, 2)}, here / "W.safetensors")
     first = swept("train", *FEW, "--d", 2, "--scorer", "general:parameters={file: W.safetensors}", out="first")
     result = attncli("train", "--resume", "first", "--no-plots", "--out", "again")
-    assert (result.exit_code, result.stderr) == (0, "")
+    changed = "its parameters are read from a file, which may have changed"
+    assert (result.exit_code, result.stderr) == (0, f"train: general, d = 2, is trained again: {changed}\n")
     assert json.loads(Path("again/results.json").read_text())["records"] == first["records"]
+
+
+def test_resume_trains_again_what_is_scored_by_a_class_of_ones_own(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    (here / "own_resumed.py").write_text("from attncli.scorers.dot import Dot\n\nclass Mine(Dot):\n    pass\n")
+    swept("train", *FEW, "--d", 2, "--scorer", "own_resumed:Mine", out="first")
+    result = attncli("train", "--resume", "first", "--no-plots", "--out", "again")
+    changed = "its scorer is your own, and may have changed"
+    assert (result.exit_code, result.stderr) == (0, f"train: Mine, d = 2, is trained again: {changed}\n")
 
 
 def test_resume_trains_again_what_is_there_in_part(here: Path) -> None:

@@ -8,8 +8,9 @@ import pytest
 import torch
 
 from attncli.studies import memory
-from attncli.studies.benching.memory import LOG_LEVEL, peak_extra, ran_out, too_large_at_rest, too_large_at_work
+from attncli.studies.benching.memory import LOG_LEVEL, peak_extra, too_large_at_rest, too_large_at_work
 from attncli.studies.benching.sizes import Case
+from attncli.studies.memory import ran_out
 from tests.studies.bench import CPU
 
 MIB = 2**20

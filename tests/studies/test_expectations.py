@@ -202,6 +202,12 @@ def test_lists_on_both_sides_are_compared_value_by_value() -> None:
     assert [verdict.holds for verdict in found] == [True, True]
 
 
+def test_lists_on_both_sides_of_a_column_that_is_not_known_yet() -> None:
+    foreseen = Outlook(Table([{"label": "a"}, {"label": "b"}], ("label", "theory", "x")))
+    asked = {"where": {"label": "a", "theory": [1, 2]}, "metric": "x", "above": {"label": "b", "theory": [1, 2]}}
+    check_expectations([Expectation.model_validate(asked)], foreseen)
+
+
 @pytest.mark.parametrize("other", [[1], [1, 2], [1, 5, 7]])
 def test_lists_on_both_sides_have_the_same_values(other: list[int]) -> None:
     rows = [{"label": label, "d": d, "x": 1} for label in "ab" for d in (1, 2, 5, 7)]

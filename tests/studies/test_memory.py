@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import psutil
 import pytest
 import torch
 from torch import Tensor, nn
@@ -10,7 +11,7 @@ from attncli import pooling
 from attncli.errors import InputError
 from attncli.scorers import SCORERS, additive
 from attncli.studies import attention, comparisons, memory
-from attncli.studies.memory import Estimate, available_memory, estimate_attention
+from attncli.studies.memory import Estimate, available_memory, estimate_attention, require_memory
 from attncli.studies.progress import Silent
 from tests.experiments import CPU, options_of, result_of
 from tests.studies.live_memory import LiveMemory
@@ -149,12 +150,24 @@ def test_what_does_not_fit_is_refused_with_the_figures_and_the_cure(monkeypatch:
     assert str(caught.value) == f"data: needs about 7.4 GiB ({parts}); {available}; {cure}"
 
 
+def test_what_the_program_has_taken_already_is_not_asked_for_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    rss = psutil.Process().memory_info().rss
+    assert memory.PROGRAM >= memory._loaded(CPU) >= min(rss, memory.PROGRAM) // 2
+    assert memory._loaded(torch.device("cuda")) == memory.PROGRAM, "which lies in the memory of the CPU"
+    monkeypatch.setattr(memory, "available_memory", lambda device: 2**20)
+    monkeypatch.setattr(memory, "_loaded", lambda device: memory.PROGRAM)
+    require_memory(Estimate({"program": memory.PROGRAM}), CPU, "")
+    with pytest.raises(InputError):
+        require_memory(Estimate({"inputs": 2**20, "program": memory.PROGRAM}), CPU, "")
+
+
 @pytest.mark.parametrize(("room", "fits"), [(1.0, True), (0.999, False)])
 def test_a_tenth_of_the_memory_is_left_to_others(room: float, fits: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     data = {"queries": {"shape": [1, 3, 8]}, "keys": {"shape": [1, 3, 8]}}
     shapes = {"queries": (1, 3, 8), "keys": (1, 3, 8), "values": (1, 3, 8)}
     needed = estimate_attention(shapes, torch.float32, [2], []).total / 0.9 + 1
     monkeypatch.setattr(memory, "available_memory", lambda device: needed * room)
+    monkeypatch.setattr(memory, "_loaded", lambda device: 0)
     if fits:
         assert len(result_of(data=data).runs) == 1
     else:

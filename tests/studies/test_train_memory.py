@@ -15,13 +15,14 @@ from tests.studies.train import prepared
 
 REPOSITORY = Path(__file__).parents[2]
 MEASURED = """
-import resource
+from pathlib import Path
 import torch
 from tests.studies.train import result_of
 
 def peak(**keys):
     result_of(**keys)
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss  # in KiB, on a Mac in bytes
+    (line,) = (line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("VmHWM"))
+    return int(line.split()[1])  # KiB; getrusage counts the process that has started this one, too
 
 torch.set_num_threads(1)
 small = {"scorers": ["dot", "additive"], "steps": 2}
@@ -39,9 +40,11 @@ LARGE: list[tuple[str, dict[str, Any]]] = [
 ]
 
 
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="where the peak of a process is kept differs")
 @pytest.mark.parametrize(("name", "large"), LARGE)
-def test_what_is_foreseen_is_what_is_needed(name: str, large: dict[str, Any]) -> None:
+def test_what_is_foreseen_is_what_is_needed(name: str, large: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
     """Never too little, and at most twice too much."""
+    monkeypatch.setattr(memory, "available_memory", lambda device: 2**40)
     keys = {"scorers": ["dot"], "steps": 2, **large}
     ready = prepared(**keys)
     parts = estimate_training(ready.jobs, ready.options, 1).parts
@@ -51,9 +54,11 @@ def test_what_is_foreseen_is_what_is_needed(name: str, large: dict[str, Any]) ->
         cwd=REPOSITORY,
         capture_output=True,
         text=True,
-        check=True,
+        timeout=300,
+        check=False,
     )
-    needed = int(done.stdout) * (1 if sys.platform == "darwin" else 1024)
+    assert done.returncode == 0, done.stderr
+    needed = int(done.stdout) * 1024
     foreseen = sum(parts.values()) - PROGRAM
     assert needed > 40 * 2**20, "beside what a program takes anyway"
     assert needed - 16 * 2**20 < foreseen < 2 * needed

@@ -48,6 +48,19 @@ class Backwards(Mine):
 def refuse(gradient):
     raise KeyError("gradient")
 
+class Forgetful(Mine):
+    def forward(self, queries, keys):
+        scores = super().forward(queries, keys)
+        scores.register_hook(forget)
+        return scores
+
+def forget(gradient):
+    raise ValueError("a single memory location")
+
+class Greedy(Mine):
+    def forward(self, queries, keys):
+        return torch.empty(2**62, dtype=torch.uint8)
+
 class Detached(Mine):
     def forward(self, queries, keys):
         return super().forward(queries, keys).detach()
@@ -125,12 +138,21 @@ def test_own_scorers_find_other_random_numbers_at_every_call_and_with_every_seed
 
 @pytest.mark.parametrize(
     ("name", "message"),
-    [("Overwriting", "RuntimeError: one of the variables needed"), ("Backwards", "KeyError: 'gradient' (line ")],
+    [
+        ("Overwriting", "RuntimeError: one of the variables needed"),
+        ("Backwards", "KeyError: 'gradient' (line "),
+        ("Forgetful", "ValueError: a single memory location (line "),
+    ],
 )
 def test_gradients_of_own_scorers_that_fail_are_named(name: str, message: str, own: None) -> None:
     with pytest.raises(InputError) as caught:
         result_of(scorers=["dot", f"own_train:{name}"])
     assert str(caught.value).startswith(f"scorers[1]: the gradient of the scorer gave {message}")
+
+
+def test_own_scorers_that_want_more_memory_than_there_is_are_no_mistake(own: None) -> None:
+    with pytest.raises(RuntimeError, match=r"can't allocate memory|not enough memory"):
+        result_of(scorers=["own_train:Greedy"])
 
 
 @pytest.mark.parametrize("name", ["Detached", "Untracked", "Whole"])

@@ -1,10 +1,13 @@
 """The sequences of associative recall."""
 
+import itertools
+from collections import Counter
+
 import pytest
 import torch
 
 from attncli.studies.training import task as train_task
-from attncli.studies.training.task import Batch, batches, embeddings, held_out
+from attncli.studies.training.task import Batch, batches, embeddings, held_out, of_equal_weights
 from tests.studies.train import CPU, batch_of, options_of
 
 PARTS = ("keys", "queries", "values", "targets")
@@ -26,6 +29,15 @@ def test_the_query_is_one_of_the_keys_and_the_target_its_value() -> None:
             assert len(set(keys)) == 5
             assert set(keys) <= set(range(6))
             assert batch.values[s, b, keys.index(batch.queries[s, b])] == batch.targets[s, b]
+
+
+@pytest.mark.parametrize(("keys", "classes"), [(2, 2), (3, 2), (2, 5), (4, 3)])
+def test_equal_weights_are_right_as_often_as_values_recur(keys: int, classes: int) -> None:
+    """That is the mean of the largest count over all sequences of values, as a share of the keys."""
+    options = options_of(keys=keys, classes=classes, vocabulary=8, seeds=40)
+    sequences = list(itertools.product(range(classes), repeat=keys))
+    exact = sum(max(Counter(values).values()) for values in sequences) / len(sequences) / keys
+    assert of_equal_weights(options, keys, CPU) == pytest.approx(exact, abs=0.01)
 
 
 def test_everything_occurs_alike_often() -> None:

@@ -2,6 +2,7 @@
 
 import threading
 import time
+from collections.abc import Iterator
 
 import pytest
 
@@ -29,6 +30,21 @@ def test_what_is_finished_when_the_user_ends_it_is_kept(threads: int) -> None:
         return job
 
     assert work_off(work, [0, 1, 2, 2, 2, 2], threads, stop) == ({0: 0}, True)
+
+
+def test_the_user_may_end_it_while_jobs_are_still_handed_out() -> None:
+    stop = threading.Event()
+
+    class Interrupted(list[int]):
+        def __iter__(self) -> Iterator[int]:
+            yield 0
+            raise KeyboardInterrupt
+
+    def work(job: int) -> int:
+        assert stop.wait(60)
+        raise StoppedError
+
+    assert work_off(work, Interrupted([0, 1]), 1, stop) == ({}, True)
 
 
 def test_a_mistake_ends_the_others_and_is_raised() -> None:

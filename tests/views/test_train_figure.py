@@ -80,22 +80,22 @@ def test_a_label_without_the_largest_size_has_no_curve() -> None:
     assert [line.get_gid() for line in artists(figure, "curve")] == ["curve-1", "curve-2"]
 
 
-@pytest.mark.parametrize(("classes", "below"), [(2, True), (8, True), (100, False)])
-def test_chance_is_a_line_with_its_name_in_both_panels(classes: int, below: bool) -> None:
+@pytest.mark.parametrize(("level", "below"), [(0.5, True), (0.125, True), (0.01, False)])
+def test_equal_weights_are_a_line_with_its_name_in_both_panels(level: float, below: bool) -> None:
     result = train_result()
-    figure = train_figure(replace(result, settings=result.settings | {"classes": classes})).figure
+    figure = train_figure(replace(result, settings=result.settings | {"equal_weights": {"8": level}})).figure
     check_texts(figure)
-    lines = artists(figure, "chance")
-    assert [line.get_ydata()[0] for line in lines] == [1 / classes] * 2
+    lines = artists(figure, "equal-weights")
+    assert [line.get_ydata()[0] for line in lines] == [level] * 2
     draw(figure)
-    names = [(name, box) for name, box in drawn_texts(figure) if name == "chance"]
+    names = [(name, box) for name, box in drawn_texts(figure) if name == "equal weights"]
     assert len(names) == 2
     for line, (_, box) in zip(lines, names, strict=True):
         frame = line.axes.get_window_extent()
-        level = line.get_window_extent(renderer(figure)).y0
+        height = line.get_window_extent(renderer(figure)).y0
         assert frame.x0 < box.x0 < box.x1 < frame.x1
         assert frame.y0 < box.y0 < box.y1 < frame.y1
-        assert box.y1 < level if below else box.y0 > level
+        assert box.y1 < height if below else box.y0 > height
 
 
 def test_title_says_what_bands_are() -> None:

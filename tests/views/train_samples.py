@@ -16,6 +16,7 @@ SUMMARISED = ("accuracy", "loss", "entropy", "gradient_norm", "start_entropy")
 SETTINGS: Record = {
     "keys": 8, "vocabulary": 16, "classes": 8, "embedding": 64, "seeds": 5, "steps": 800, "batch": 64,
     "optimizer": "adam", "lr": 0.001, "dtype": "float32", "device": "cpu",
+    "equal_weights": {str(keys): 2.5 / keys for keys in range(3, 200)},
 }  # fmt: skip
 FORMULA = "the formula of {} (somebody 2020)"
 

@@ -16,11 +16,12 @@ from attncli.studies.benching.calls import NotAvailableError
 from attncli.studies.benching.check import disagreement
 from attncli.studies.benching.inputs import Inputs, draw_inputs
 from attncli.studies.benching.job import Job, make_job
-from attncli.studies.benching.memory import make_room, peak_extra, ran_out, too_large_at_work
+from attncli.studies.benching.memory import make_room, peak_extra, too_large_at_work
 from attncli.studies.benching.plan import Contender
 from attncli.studies.benching.records import DISAGREES, FAILED, NOT_AVAILABLE, TOO_LARGE, Line
 from attncli.studies.benching.sizes import Case, hidden_units
 from attncli.studies.benching.timing import clock_for, rounds_of
+from attncli.studies.memory import ran_out
 
 GENEROUS = 8  # tensors with every number that textbook code has for each pair: no scorer keeps so many
 

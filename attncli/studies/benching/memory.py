@@ -17,7 +17,6 @@ from attncli.units import in_bytes
 
 LOG_LEVEL = "KINETO_LOG_LEVEL"  # of the profiler's library, which tells everybody on stderr that it starts
 WARNING = b"Memory block of unknown size was allocated before the profiling started"  # true of inputs, and no harm
-REFUSALS = ("can't allocate memory", "not enough memory", "out of memory")
 
 
 def peak_extra(call: Callable[[], object], device: torch.device) -> int | None:
@@ -63,13 +62,6 @@ def _no_collection() -> Iterator[None]:
     finally:
         if was_on:
             gc.enable()
-
-
-def ran_out(error: BaseException) -> bool:
-    """Whether something failed for want of memory; torch's allocator on the CPU says so in words only."""
-    if isinstance(error, MemoryError | torch.OutOfMemoryError):
-        return True
-    return isinstance(error, RuntimeError) and any(words in str(error).lower() for words in REFUSALS)
 
 
 def make_room(device: torch.device) -> None:

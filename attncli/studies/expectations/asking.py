@@ -50,7 +50,7 @@ def asked(expectation: Expectation, outlook: Outlook) -> Asked:
         with below(expectation.kind):
             paired = _paired(where, other)
             others = pick(table, in_order(table, other, metric), beside=True)
-        found = [(row, [each for each in others if all(same(each[c], row[c]) for c in paired)]) for row in rows]
+        found = [(row, [each for each in others if _agree(row, each, paired)]) for row in rows]
     for row in (row for one, others in found for row in (one, *others)):
         _check_number(expectation, row.get(metric))
     return found
@@ -70,6 +70,11 @@ def _paired(where: dict[str, Any], other: dict[str, Any]) -> list[str]:
             message = f"got {show(other[name])} beside {show(where[name])} in `where`; rows are compared value by value"
             raise InputError.of(f"{message}; expected the same list, or one value", [name])
     return columns
+
+
+def _agree(row: Record, other: Record, columns: Sequence[str]) -> bool:
+    """Whether two rows have the same values, as far as they are known yet."""
+    return all(same(row[name], other[name]) for name in columns if name in row and name in other)
 
 
 def in_order(table: Table, where: dict[str, Any], metric: str) -> dict[str, Any]:

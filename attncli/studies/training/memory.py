@@ -36,8 +36,9 @@ def check_memory(jobs: Sequence[Job], options: Any, threads: int, device: torch.
     """
     if jobs:
         estimate = estimate_training(jobs, options, threads)
-        place, cure = CURES[max(CURES, key=lambda name: estimate.parts[name])]
-        wide = place == "d" and options.embedding > max(options.d)  # the larger side of W_q and W_k
+        most = max(CURES, key=lambda name: estimate.parts[name])
+        place, cure = CURES[most]
+        wide = most == "parameters" and options.embedding > max(options.d)  # the larger side of W_q and W_k
         require_memory(estimate, device, cure, ["embedding" if wide else place])
 
 

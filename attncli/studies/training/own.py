@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from attncli.errors import InputError
 from attncli.inputs.seeding import seeded
 from attncli.scorers._custom import raised
+from attncli.studies.memory import ran_out
 from attncli.studies.scorer_run import raw_scores
 from attncli.studies.training.stacked import Stacked, length
 
@@ -70,7 +71,7 @@ def gradient_of(scorer: Stacked) -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        if not isinstance(scorer, Own) or "memory" in str(error) or isinstance(error, MemoryError):
+        if not isinstance(scorer, Own) or ran_out(error):
             raise
         raise InputError.of(f"the gradient of the scorer gave {raised(error)}") from error
 

@@ -16,6 +16,7 @@ from attncli.studies.scorer_run import formula_of
 from attncli.studies.training.job import Job
 from attncli.studies.training.learning import Learnt, points_of
 from attncli.studies.training.records import configurations, rows_of, summary
+from attncli.studies.training.task import of_equal_weights
 
 SETTINGS = ("keys", "vocabulary", "classes", "embedding", "seeds", "steps", "batch", "optimizer", "lr", "dtype")
 WITH_STEPS = "use a smaller lr, or float64"
@@ -38,13 +39,19 @@ def result_of(
     return TrainResult(
         records,
         summary(records),
-        {name: getattr(options, name) for name in SETTINGS} | {"device": str(device)},
+        {name: getattr(options, name) for name in SETTINGS}
+        | {"device": str(device), "equal_weights": _of_equal_weights(options, device)},
         {entry.label: _formula(entry) for entry in options.scorers},
         torch.tensor(points_of(options.steps)),
         curves,
         states={entry.label: _state(entry, options) for entry in options.scorers if entry.parameters},
         interrupted=interrupted,
     )
+
+
+def _of_equal_weights(options: Any, device: torch.device) -> dict[str, float]:
+    """Accuracies by number of keys, as text, since that is what JSON has."""
+    return {str(keys): of_equal_weights(options, keys, device) for keys in options.tested}
 
 
 def warn_of_numbers(result: TrainResult, progress: Progress) -> None:

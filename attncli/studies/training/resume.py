@@ -22,10 +22,11 @@ CURE = "a run is resumed with the same settings"
 
 @dataclass(frozen=True)
 class Earlier:
-    """What is finished already, by label and d; and why the rest of what is there is trained again."""
+    """What is finished already, by label and d; why what else is there is trained again, or how much is not wanted."""
 
     kept: Mapping[tuple[str, int], Kept] = field(default_factory=dict)
     flaws: Mapping[tuple[str, int], str] = field(default_factory=dict)
+    left_out: int = 0
 
 
 def config_of_run(folder: str) -> Path:
@@ -45,7 +46,7 @@ def config_of_run(folder: str) -> Path:
 def earlier_run(options: Any) -> Earlier:
     """What is finished already; nothing where no run is resumed.
 
-    Parameters that are read may have changed since: what begins with them is trained again.
+    Parameters that are read, and scorers of the user's own, may have changed since: they are trained again.
 
     Raises:
         InputError: a folder that is no run of this study, or one with other settings.
@@ -56,13 +57,27 @@ def earlier_run(options: Any) -> Earlier:
     with below("resume"):
         finished, document = load_train(folder), _config(folder)
     _check_settings(options, validate(document, type(options), SCORERS), folder)
-    wanted = {(entry.label, d): entry for entry, d in configurations(options) if entry.parameters is None}
-    found = {place: finished[place] for place in wanted if place in finished}
-    flaws = {place: flaw_of(kept, wanted[place], place[1], options) for place, kept in found.items()}
-    return Earlier(
-        {place: kept for place, kept in found.items() if flaws[place] is None},
-        {place: flaw for place, flaw in flaws.items() if flaw is not None},
-    )
+    kept, flaws = dict[tuple[str, int], Kept](), dict[tuple[str, int], str]()
+    for entry, d in configurations(options):
+        place = entry.label, d
+        if place in finished:
+            flaw = _changeable(entry) or _told(flaw_of(finished[place], entry, d, options), folder)
+            if flaw is None:
+                kept[place] = finished[place]
+            else:
+                flaws[place] = flaw
+    return Earlier(kept, flaws, len(finished) - len(kept) - len(flaws))
+
+
+def _changeable(entry: ScorerEntry) -> str | None:
+    """What of an entry may have changed since."""
+    if entry.parameters is not None:
+        return "its parameters are read from a file, which may have changed"
+    return None if entry.scorer in SCORERS else "its scorer is your own, and may have changed"
+
+
+def _told(flaw: str | None, folder: Path) -> str | None:
+    return flaw and f"in {folder} {flaw}"
 
 
 def _config(folder: Path) -> Document:

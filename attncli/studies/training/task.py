@@ -51,6 +51,17 @@ def held_out(options: Any, keys: int, indices: Sequence[int], device: torch.devi
     return _together(drawn, 0, device)
 
 
+def of_equal_weights(options: Any, keys: int, device: torch.device) -> float:
+    """The accuracy of one who attends to all keys alike, in the sequences that models are tested with.
+
+    What is pooled then is how often each value occurs; the most frequent one is right more often than one of `classes`.
+    """
+    batch = held_out(options, keys, range(options.seeds), device)
+    counts = torch.zeros(*batch.targets.shape, options.classes, device=device)
+    found = counts.scatter_add_(-1, batch.values, torch.ones_like(batch.values, dtype=counts.dtype)).argmax(-1)
+    return int((found == batch.targets).sum()) / batch.targets.numel()
+
+
 def batches(options: Any, indices: Sequence[int], device: torch.device) -> Iterator[Batch]:
     """The sequences of every step, without end; the first are the same however many are taken."""
     sources = [generator(seed_of(options.seed, index), "batches") for index in indices]

@@ -25,9 +25,11 @@ def work_off(
         Exception: the first that a job raises; the others are stopped.
     """
     with ThreadPoolExecutor(threads) as pool:
-        futures = [pool.submit(work, job) for job in jobs]
+        futures = list[Future[Done]]()
         try:
             with suppress(KeyboardInterrupt):
+                for job in jobs:
+                    futures.append(pool.submit(work, job))
                 wait(futures, return_when=FIRST_EXCEPTION)
         finally:
             stop.set()  # by now all are done, or nobody wants the rest
