@@ -184,10 +184,10 @@ def test_every_value_of_a_list_asks_one_row() -> None:
     (verdict,) = verdicts(table, {"where": {"d": [2]}, "equal": 1})
     assert verdict.holds is None
     assert verdict.reason == (
-        "got d = 2; 2 rows match, which differ in label; expected one, or a list of values to ask it of several"
+        "got d = 2; 2 rows match, which differ in label (a, b); expected one, or a list of values to ask it of several"
     )
     (verdict,) = verdicts(table, {"where": {"label": "a", "d": 2}, "above": {"d": [1]}})
-    assert str(verdict.problem).startswith("above: got d = 1; 2 rows match, which differ in label; ")
+    assert str(verdict.problem).startswith("above: got d = 1; 2 rows match, which differ in label (a, b); ")
 
 
 def test_lists_on_both_sides_are_compared_value_by_value() -> None:
@@ -254,7 +254,7 @@ def test_columns_of_the_other_row_choose_the_table_too() -> None:
     assert verdict.got == 0.5
     (verdict,) = verdicts(table, {"where": {"label": "a"}, "above": {"label": "b", "seed": 1}})
     assert verdict.reason is not None
-    assert verdict.reason.startswith("got label = a; 2 rows match, which differ in seed")
+    assert verdict.reason.startswith("got label = a; 2 rows match, which differ in seed (0, 1)")
 
 
 def test_every_combination_of_lists_must_be_there() -> None:
@@ -276,7 +276,7 @@ def test_without_where_there_must_be_one_row() -> None:
     (verdict,) = verdicts(result(x=[1, 2]), {"equal": 1})
     assert verdict.holds is None
     assert str(verdict.problem) == (
-        "where: got no `where`; 2 rows match, which differ in d, x; "
+        "where: got no `where`; 2 rows match, which differ in d (0, 1), x (1, 2); "
         "expected one, or a list of values to ask it of several"
     )
 

@@ -107,12 +107,18 @@ def _nothing(rows: Sequence[Record], column: str, value: Any, before: Record) ->
 def _too_many(rows: Sequence[Record], where: Mapping[str, Any], beside: bool) -> str:
     kinds = (str, int, type(None))
     differ = [name for name in rows[0] if len({row[name] for row in rows if isinstance(row[name], kinds)}) > 1]
-    named = f", which differ in {', '.join(differ[:MOST_SAID])}" if differ else ""
+    named = f", which differ in {', '.join(_values(rows, name) for name in differ[:MOST_SAID])}" if differ else ""
     given = described(where) if where else "no `where`"
     cure = "expected one, or a list of values to ask it of several"
     if beside:
         cure = f"expected one; name its {differ[0]}, too" if differ else "expected one"
     return f"got {given}; {len(rows)} rows match{named}; {cure}"
+
+
+def _values(rows: Sequence[Record], name: str) -> str:
+    """`measure (scores, output)`: a column, and what it has, or the first of that."""
+    values = list(dict.fromkeys(plain(row[name]) for row in rows))
+    return f"{name} ({', '.join(values[:MOST_SAID])}{', ...' if len(values) > MOST_SAID else ''})"
 
 
 def described(where: Mapping[str, Any]) -> str:
