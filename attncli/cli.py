@@ -45,7 +45,7 @@ class Cli(TyperGroup):
             tell("interrupted; no unfinished run folder is left")
             raise typer.Exit(INTERRUPTED) from None
         except OSError as error:
-            if error.errno != errno.ENOSPC:
+            if error.errno not in (errno.ENOSPC, errno.EBADF):
                 raise
             discard(sys.stdout)
             _fail(f"the output cannot be written: {error.strerror}")

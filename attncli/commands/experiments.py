@@ -107,6 +107,7 @@ def run_experiment(experiment: Loaded, out: Path | None, overwrite: bool, *, pic
     """Run one experiment into a new folder. Ctrl-C ends the work, and waits while its result is judged and written."""
     started = datetime.now().astimezone()
     options, study = experiment.options, experiment.study
+    _check_resumed(options, out)
     try:
         with interrupts() as interrupt, Shown(options.name, quiet, interrupt.hold).running() as progress:
             prepared = _prepare(experiment, progress)
@@ -123,6 +124,14 @@ def run_experiment(experiment: Loaded, out: Path | None, overwrite: bool, *, pic
         raise experiment.document.located(error) from error
     interrupted = interrupt.came or getattr(result, "interrupted", False)
     return Finished(options.study, result, content, folder.place, experiment.document, verdicts, interrupted)
+
+
+def _check_resumed(options: Any, out: Path | None) -> None:
+    """Refuse to replace a run by the one that goes on with it, and may be interrupted in its turn."""
+    resumed = getattr(options, "resume", None)
+    if resumed is not None and out is not None and out.resolve() == Path(resumed).resolve():
+        message = f'got "{out}", the run that is resumed, which stays as it is; expected another folder'
+        raise InputError.of(message, where="--out")
 
 
 def _prepare(experiment: Loaded, progress: Progress) -> Any:

@@ -55,9 +55,9 @@ def run_and_show(
 def _close(runs: Sequence[Finished], waiting: Sequence[Loaded], *, json: bool, quiet: bool, several: bool) -> None:
     """Print what there is to say of all experiments that are complete, and which have not run."""
     contents = [finished.content for finished in runs]
+    show_verdicts(runs, silent=quiet or json)
     if json and (several or contents):
         print_json(contents if several else contents[0])
-    show_verdicts(runs, silent=quiet or json)
     if waiting:
         tell(f"not run: {', '.join(str(experiment.document.path) for experiment in waiting)}")
 
@@ -79,7 +79,7 @@ def show(finished: Finished, full: bool, titled: bool) -> None:
 def print_json(content: dict[str, Any] | list[dict[str, Any]]) -> None:
     """To stdout, and nothing else there."""
     text = to_json(content)
-    if (sys.stdout.encoding or "").lower().replace("-", "") != "utf8":
+    if (getattr(sys.stdout, "encoding", None) or "").lower().replace("-", "") != "utf8":
         text = "".join(c if c.isascii() else stdjson.dumps(c)[1:-1] for c in text)  # JSON's own way to say them
     say(text.removesuffix("\n"))
 

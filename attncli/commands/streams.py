@@ -1,6 +1,5 @@
 """Lines for stdout and stderr, which go nowhere once nobody reads them any more: that ends no work."""
 
-import io
 import os
 import sys
 from typing import IO, Any
@@ -13,17 +12,23 @@ def say(text: str) -> None:
     _write(text, sys.stdout)
 
 
-def tell(text: object) -> None:
-    """Print a line on stderr: what is wrong, or how a command ends."""
-    _write(text, sys.stderr)
+def tell(text: object, end: str = "\n") -> None:
+    """Print a line on stderr: what is wrong, or how a command ends. Where that cannot be, nobody can be told."""
+    try:
+        _write(text, sys.stderr, end)
+    except OSError:
+        discard(sys.stderr)
 
 
-class Aside(io.TextIOBase):
+class Aside:
     """Stderr, for what scorers of the user's own print while stdout is kept clean."""
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(sys.stderr, name)
 
     def write(self, text: str) -> int:
         """As `tell`, without a new line."""
-        _write(text, sys.stderr, end="")
+        tell(text, end="")
         return len(text)
 
 

@@ -15,13 +15,15 @@ from attncli.views.verdicts import verdict_tables
 
 def show_verdicts(experiments: Sequence[Finished], *, silent: bool) -> None:
     """Show what became of all expectations; `silent` leaves out the table, but not what fails."""
-    if not silent:
-        console = Terminal()
-        named = zip(_names(experiments), (each.verdicts for each in experiments), strict=True)
-        for part in verdict_tables(list(named), console.width):
-            console.print(part)
-    for problem in (problem for each in experiments for problem in _failures(each)):
-        tell(problem)
+    try:
+        if not silent:
+            console = Terminal()
+            named = zip(_names(experiments), (each.verdicts for each in experiments), strict=True)
+            for part in verdict_tables(list(named), console.width):
+                console.print(part)
+    finally:  # also where stdout cannot be written
+        for problem in (problem for each in experiments for problem in _failures(each)):
+            tell(problem)
 
 
 def conclude(experiments: Sequence[Finished]) -> None:

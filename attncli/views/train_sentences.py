@@ -40,7 +40,9 @@ def _course(rows: Sequence[Record]) -> str:
             return "accuracy 1.00 at every d, with every seed"
         return f"accuracy {_least(low)} at every d, and {_least(lowest)} with every seed"
     if abs(values[-1] - values[0]) <= LOST:
-        return f"accuracy {_at(first)} and {_at(last)}, and lowest with {_at(rows[values.index(min(values))])}"
+        least = rows[values.index(min(values))]
+        between = "" if least in (first, last) else f", and lowest with {_at(least)}"
+        return f"accuracy {_at(first)} and {_at(last)}{between}"
     return f"accuracy {'falls' if values[-1] < values[0] else 'rises'} from {_at(first)} to {_at(last)}"
 
 

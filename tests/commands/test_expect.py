@@ -24,11 +24,13 @@ MEANS = [[[2, 3, 4, 5]], [[10, 11, 12, 13]]]
 HOLDS = {"claim": "equal keys give the mean of the valid values", "source": "D2L", "metric": "output", "equal": MEANS}
 WRONG = {**HOLDS, "claim": "planted", "equal": [[[2, 3, 4, 5]], [[10, 11, 12, 14]]]}
 LOUD = """
+import sys
 from attncli.scorers.dot import Dot
 
 class Loud(Dot):
     def forward(self, queries, keys):
         print("hello " * 10_000)
+        sys.stdout.buffer.write(sys.stdout.encoding.encode())
         return super().forward(queries, keys)
 """
 BOUND = {"where": {"scorer": "dot"}, "metric": "max_weight", "below": 0.1}
@@ -192,6 +194,25 @@ def test_readers_that_have_had_enough_end_nothing(option: str, closed: str) -> N
         assert [each["name"] for each in json.loads(result.stdout)] == ["a", "b"]
     else:
         assert result.stdout.splitlines()[-1] == "0 of 2 expectations hold"
+
+
+@pytest.mark.parametrize(
+    ("streams", "code"), [("--json >&-", 1), ("--json >/dev/full", 2), (">/dev/full", 2), ("1</dev/null", 2)]
+)
+def test_failures_are_told_where_stdout_takes_nothing(streams: str, code: int) -> None:
+    command = f"{sys.executable} -m attncli run {d2l(WRONG)} --no-plots {streams}"
+    result = subprocess.run(["sh", "-c", command], capture_output=True, text=True, timeout=60, check=False)
+    assert result.returncode == code, result.stderr
+    assert "Traceback" not in result.stderr
+    assert result.stderr.count("planted") == 1
+
+
+def test_what_cannot_be_told_changes_no_exit_code() -> None:
+    Path("loud.py").write_text(LOUD)
+    d2l(HOLDS).write_text(json.dumps({**D2L, "scorers": [{"scorer": "loud:Loud"}]}))
+    for command, code in [("run x.yaml --no-plots --quiet", 0), ("variance --d 0", 2)]:
+        full = ["sh", "-c", f"{sys.executable} -m attncli {command} 2>/dev/full"]
+        assert subprocess.run(full, capture_output=True, timeout=60, check=False).returncode == code
 
 
 def test_errors_do_not_spoil_stdout_where_stderr_is_closed() -> None:

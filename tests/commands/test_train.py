@@ -225,6 +225,13 @@ def test_resume_tells_what_it_leaves_out(here: Path) -> None:
     assert refusal("train", "--resume", "nowhere") == missing
 
 
+def test_a_run_is_not_replaced_by_the_one_that_goes_on_with_it(here: Path) -> None:
+    first = swept("train", *FEW, "--d", 2, "--scorer", "dot", out="first")
+    message = '--out: got "first", the run that is resumed, which stays as it is; expected another folder'
+    assert refusal("train", "--resume", "first", "--d", 3, "--out", "first", "--overwrite") == message
+    assert json.loads(Path("first/results.json").read_text()) == first
+
+
 def test_resume_in_yaml(here: Path) -> None:
     (here / "x.yaml").write_text(YAML)
     first = run(here / "x.yaml", here / "first")
