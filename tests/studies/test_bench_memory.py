@@ -3,12 +3,14 @@
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 
 import pytest
 import torch
 
 from attncli.studies import memory
-from attncli.studies.benching.memory import LOG_LEVEL, peak_extra, too_large_at_rest, too_large_at_work
+from attncli.studies.benching import memory as bench_memory
+from attncli.studies.benching.memory import LOG_LEVEL, largest_counted, peak_extra, too_large_at_rest, too_large_at_work
 from attncli.studies.benching.sizes import Case
 from attncli.studies.memory import ran_out
 from tests.studies.bench import CPU
@@ -49,6 +51,28 @@ def test_gradients_count() -> None:
     found = peak_extra(lambda: torch.autograd.grad((a * a).sum(), a), CPU)
     assert found is not None
     assert 2 * 4 * MIB <= found <= 4 * 4 * MIB
+
+
+def test_what_has_too_many_operations_is_counted_at_smaller_sizes_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One operation for each query and key at a time, so that twice the sizes have four times as many."""
+    monkeypatch.setattr(bench_memory, "FEW_CELLS", 4 * 4)
+    monkeypatch.setattr(bench_memory, "MOST_EVENTS", 8 * 3 * 8 * 8)
+    calls = list[Case]()
+
+    def tiled(case: Case) -> Callable[[], object]:
+        calls.append(case)
+        return lambda: [torch.ones(1) for _ in range(case.n * case.m)]
+
+    def whole(case: Case) -> Callable[[], object]:
+        return lambda: torch.ones(case.n, case.m)
+
+    case = Case(64, 64, 2)
+    assert largest_counted(whole, case, CPU) == case
+    assert largest_counted(tiled, case, CPU) == case.halved(3)
+    assert calls == [case.halved(4), case.halved(3)], "and no larger one is tried"
+    calls.clear()
+    assert largest_counted(tiled, case, torch.device("cuda")) == case, "which counts without events"
+    assert calls == []
 
 
 def test_nobody_is_told_that_the_profiler_starts(capfd: pytest.CaptureFixture[str]) -> None:

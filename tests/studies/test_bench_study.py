@@ -292,6 +292,12 @@ def test_what_fails_at_a_later_size_says_so(error: Exception, late: bool, monkey
     assert lost[0]["reason"].startswith("no" if isinstance(error, InputError) else "it gave ValueError: no")
 
 
+def test_a_peak_that_cannot_be_counted_is_not_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bench_group, "largest_counted", lambda call_at, case, device: case.halved(1))
+    rows = result_of(n=[6], measure=["scores"], **TWO).records
+    assert {(row["status"], row["peak_bytes"]) for row in rows} == {("timed", None)}
+
+
 def test_what_fails_at_its_first_size_ends_the_work(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(textbook, "additive_scores", failing_from(3, InputError.of("no")))
     with pytest.raises(InputError):

@@ -16,7 +16,7 @@ from attncli.studies.benching.calls import NotAvailableError
 from attncli.studies.benching.check import disagreement
 from attncli.studies.benching.inputs import Inputs, draw_inputs
 from attncli.studies.benching.job import Job, make_job
-from attncli.studies.benching.memory import make_room, peak_extra, too_large_at_work
+from attncli.studies.benching.memory import largest_counted, make_room, peak_extra, too_large_at_work
 from attncli.studies.benching.plan import Contender
 from attncli.studies.benching.records import DISAGREES, FAILED, NOT_AVAILABLE, TOO_LARGE, Line
 from attncli.studies.benching.sizes import Case, hidden_units
@@ -32,8 +32,9 @@ def get_ready(line: Line, scorer: nn.Module, copies: Sequence[Inputs], options: 
     Raises:
         InputError: a scorer of the user's own that fails, where the line may not.
     """
+    call_at = _calls(line, scorer, options, device)
     with _failures(line, device):
-        reason = _too_large(line, scorer, options, device)
+        reason = _too_large(line, call_at, options, device)
         if reason is not None:
             line.drop(TOO_LARGE, reason)
             return
@@ -42,7 +43,8 @@ def get_ready(line: Line, scorer: nn.Module, copies: Sequence[Inputs], options: 
         if reason is not None:
             line.drop(DISAGREES, reason)
             return
-        line.peak = peak_extra(job, device)
+        counted = largest_counted(call_at, line.case, device) == line.case
+        line.peak = peak_extra(job, device) if counted else None
         line.job = job
 
 
@@ -103,15 +105,28 @@ def _placed(error: InputError, line: Line) -> InputError:
     return error if line.contender.index is None else error.under("scorers", line.contender.index)
 
 
-def _too_large(line: Line, scorer: nn.Module, options: Any, device: torch.device) -> str | None:
+def _calls(line: Line, scorer: nn.Module, options: Any, device: torch.device) -> Callable[[Case], Callable[[], object]]:
+    """The line's call at smaller sizes; compiling once more for it would take long, and fused code takes no more."""
+    plain = line.contender.implementation != "compiled"
+    contender = line.contender if plain else Contender(line.entry, "attncli", line.contender.index)
+
+    def call_at(case: Case) -> Callable[[], object]:
+        few = [draw_inputs(options, case, device)]
+        return make_job(contender, line.entry, scorer, line.measure, few, options.backward)
+
+    return call_at
+
+
+def _too_large(
+    line: Line, call_at: Callable[[Case], Callable[[], object]], options: Any, device: torch.device
+) -> str | None:
     itemsize = computing_dtype(getattr(torch, options.dtype)).itemsize
 
     def peak_at(case: Case) -> int | None:
-        """Of a smaller call; compiling once more for it would take long, and fused code takes no more memory."""
-        plain = line.contender.implementation != "compiled"
-        contender = line.contender if plain else Contender(line.entry, "attncli", line.contender.index)
-        few = [draw_inputs(options, case, device)]
-        return peak_extra(make_job(contender, line.entry, scorer, line.measure, few, options.backward), device)
+        """Of a smaller call; where that cannot be counted no more than grows with the pairs from one that can."""
+        counted = largest_counted(call_at, case, device)
+        peak = peak_extra(call_at(counted), device)
+        return None if peak is None else peak * case.cells // counted.cells
 
     return too_large_at_work(peak_at, line.case, most_bytes(line.entry, line.case, itemsize), device)
 

@@ -5,6 +5,7 @@ import itertools
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import torch
 from torch.profiler import ProfilerActivity, profile
@@ -16,6 +17,8 @@ from attncli.studies.stderr_lines import without_lines_of
 from attncli.units import in_bytes
 
 LOG_LEVEL = "KINETO_LOG_LEVEL"  # of the profiler's library, which tells everybody on stderr that it starts
+FEW_CELLS = 2**22  # at which nothing has many events
+MOST_EVENTS, GROWTH = 2**20, 8  # events that are kept; by how much there may be more at twice the queries and keys
 WARNING = b"Memory block of unknown size was allocated before the profiling started"  # true of inputs, and no harm
 
 
@@ -37,6 +40,13 @@ def _peak_on_cuda(call: Callable[[], object], device: torch.device) -> int:
 
 def _peak_on_cpu(call: Callable[[], object]) -> int:
     """The running sum of what torch's allocator takes and gives back, as its profiler records it event by event."""
+    events = [each for each in _events(call) if each.name() == "[memory]"]
+    sizes = [each.nbytes() for each in sorted(events, key=lambda each: each.start_ns())]
+    return max(itertools.accumulate(sizes), default=0)
+
+
+def _events(call: Callable[[], object]) -> list[Any]:
+    """Everything that the profiler records of a call, whose result is kept until the end."""
     os.environ.setdefault(LOG_LEVEL, "99")
     with (
         _no_collection(),
@@ -46,10 +56,26 @@ def _peak_on_cpu(call: Callable[[], object]) -> int:
         result = call()
     assert record.profiler is not None
     assert record.profiler.kineto_results is not None
-    events = [each for each in record.profiler.kineto_results.events() if each.name() == "[memory]"]
+    events = list(record.profiler.kineto_results.events())
     del result
-    sizes = [each.nbytes() for each in sorted(events, key=lambda each: each.start_ns())]
-    return max(itertools.accumulate(sizes), default=0)
+    return events
+
+
+def largest_counted(call_at: Callable[[Case], Callable[[], object]], case: Case, device: torch.device) -> Case:
+    """The case, or the largest half of it at which the peak can be counted.
+
+    On the CPU the profiler keeps an event of some 2 KiB for every small operation, of which code that works tile by
+    tile has so many at large sizes that they take far more memory than the call. How many, smaller calls tell.
+    """
+    steps = 0
+    while (
+        device.type == "cpu" and case.halved(steps).cells > FEW_CELLS and case.halved(steps) != case.halved(steps + 1)
+    ):
+        steps += 1
+    for step in range(steps, 0, -1):
+        if GROWTH * len(_events(call_at(case.halved(step)))) > MOST_EVENTS:
+            return case.halved(step)
+    return case
 
 
 @contextmanager

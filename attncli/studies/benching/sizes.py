@@ -33,6 +33,11 @@ class Case:
         return self.batch * (self.heads or 1)
 
     @property
+    def cells(self) -> int:
+        """Pairs of a query and a key, in all matrices."""
+        return self.matrices * self.n * self.m
+
+    @property
     def numbers(self) -> int:
         """In queries, keys and values together."""
         return self.matrices * (self.n + 2 * self.m) * self.d
