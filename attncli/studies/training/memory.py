@@ -13,7 +13,7 @@ from attncli.studies.training.task import TESTS, steps_at_a_time
 COPIES = {"adam": 5, "sgd": 3}  # of a parameter: itself, its gradient twice, and the two averages of Adam
 VECTORS = {"scaled_dot": 5, "general": 6, "cosine": 14, "gaussian": 10}  # of each symbol, as long as a query
 IN_VECTORS = 4  # those of other scorers: query and key, and the gradients of both
-PAIRS, IN_PAIRS, CAPPED = {"gaussian": 8}, 3, 3  # numbers of a pair of symbols, or hidden unit of it; of a softcap
+PAIRS, IN_PAIRS, CAPPED = {"gaussian": 9}, 3, 3  # numbers of a pair of symbols, or hidden unit of it; of a softcap
 POOLED = 4  # as the loss and its gradient hold the pooled values
 DRAWN, KEPT = 24, 64  # bytes of a symbol that may be drawn, for one seed at a time, and of a key that was drawn
 WEIGHED = 16  # bytes of a weight, beside eight copies of it
