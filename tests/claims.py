@@ -10,7 +10,7 @@ from typing import Any
 from attncli.commands.experiments import load_experiments
 from attncli.config.builtin import builtin_folder
 from attncli.config.overrides import parse_override
-from attncli.results.verdicts import Verdict
+from attncli.runs.verdicts import Verdict
 from attncli.studies.expectations.judging import judge
 from attncli.studies.progress import Silent
 from attncli.views.verdict_lines import lines_of

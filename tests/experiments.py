@@ -6,7 +6,7 @@ from typing import Any
 import torch
 
 from attncli.inputs.build import Inputs, build_inputs
-from attncli.results.records import AttentionResult
+from attncli.runs.records import AttentionResult
 from attncli.studies import attention
 from attncli.studies.attention import AttentionOptions
 from attncli.studies.progress import Progress, Silent

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from attncli.config.document import read_document
-from attncli.results.records import Record
+from attncli.studies.study import Record
 from attncli.views.train_numbers import mean_and_range
 from tests.claims import HEADER, PATHS, markdown, result_of, table_rows
 from tests.cli import attncli, good, refusal

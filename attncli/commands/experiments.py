@@ -12,10 +12,10 @@ from attncli.config.document import Document, document_of_flags, read_document
 from attncli.config.loading import study_of, validate
 from attncli.config.overrides import Override
 from attncli.errors import Collector, InputError
-from attncli.results.provenance import provenance
-from attncli.results.run_folder import check_out, check_outputs, new_folder
-from attncli.results.saving import save_run
-from attncli.results.verdicts import Verdict
+from attncli.runs.provenance import provenance
+from attncli.runs.run_folder import check_out, check_outputs, new_folder
+from attncli.runs.saving import save_run
+from attncli.runs.verdicts import Verdict
 from attncli.studies import STUDIES, Study, load_study
 from attncli.studies.expectations.asking import check_expectations
 from attncli.studies.expectations.judging import judge

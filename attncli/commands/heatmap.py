@@ -53,7 +53,7 @@ def heatmap(
 ) -> None:
     """Draw attention weights or scores as heatmaps."""
     from attncli.commands.sources import load_source
-    from attncli.results.pictures import picture_path, save_picture
+    from attncli.runs.pictures import picture_path, save_picture
     from attncli.views.figure_files import picture_ending
     from attncli.views.heatmaps import HeatmapStyle, heatmap_figure, save_figure
 

@@ -18,7 +18,9 @@ from attncli.commands.exit_codes import INTERRUPTED
 from attncli.commands.experiments import Finished, Loaded, run_experiment
 from attncli.commands.streams import Aside, say, tell
 from attncli.commands.verdicts import conclude, show_verdicts
-from attncli.results.saving import to_json
+from attncli.runs.saving import to_json
+from attncli.show.tables import findings
+from attncli.studies.study import Result
 from attncli.views import load_view
 
 
@@ -72,6 +74,9 @@ def show(finished: Finished, full: bool, titled: bool) -> None:
     whole = str(folder / ("weights.csv" if has_csv else "tensors.safetensors"))
     for table in load_view(finished.study).tables(finished.result, width=console.width, full=full, csv=whole):
         console.print(table)
+    if isinstance(finished.result, Result):
+        for part in findings(finished.result.findings):
+            console.print(part)
     console.print(f"{folder}/", markup=False, highlight=False, soft_wrap=True)
     console.print(Padding(Text(" ".join(finished.content["files"])), (0, 0, 0, 2), expand=False))
 

@@ -15,8 +15,8 @@ from attncli.config.document import YAML
 from attncli.config.overrides import Override
 from attncli.errors import InputError, did_you_mean
 from attncli.inputs.files import read_tensors
-from attncli.results.records import Matrices
-from attncli.results.tensors import load_matrices
+from attncli.runs.tensors import load_matrices
+from attncli.studies.study import Matrices
 
 
 @dataclass(frozen=True)

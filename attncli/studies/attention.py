@@ -18,7 +18,7 @@ from attncli.errors import Collector, InputError, Problem, below
 from attncli.inputs.build import Inputs, build_inputs
 from attncli.inputs.device import resolve_device
 from attncli.inputs.shapes import Shapes
-from attncli.results.records import AttentionResult, Record, ScorerRun, Tokens
+from attncli.runs.records import AttentionResult, ScorerRun
 from attncli.scorers import SCORERS
 from attncli.scorers._custom import load_class
 from attncli.studies.attention_rows import attention_rows
@@ -29,6 +29,7 @@ from attncli.studies.expectations.outlook import Outlook
 from attncli.studies.memory import PROGRAM, estimate_attention, require_memory
 from attncli.studies.progress import Progress
 from attncli.studies.scorer_run import empty_rows, full_valid, run_for_output, run_scorer, warn_of_numbers
+from attncli.studies.study import Record, Tokens
 
 WORTH_SAYING = 256 * 2**20  # bytes of tensors from which the estimate is told
 CURE = "use fewer queries, keys or batch elements, or fewer scorers"

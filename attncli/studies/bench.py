@@ -12,7 +12,7 @@ from attncli.config.scorer_entries import ScorerEntry
 from attncli.errors import Collector
 from attncli.inputs.device import resolve_device
 from attncli.precision import computing_dtype
-from attncli.results.records import BenchResult, Record
+from attncli.runs.records import BenchResult
 from attncli.scorers import SCORERS
 from attncli.studies.benching.group import get_ready, time_all
 from attncli.studies.benching.inputs import copies_of, draw_inputs
@@ -35,6 +35,7 @@ from attncli.studies.building import build_scorer, outline
 from attncli.studies.expectations.outlook import Outlook, Table
 from attncli.studies.progress import Counter, Progress
 from attncli.studies.scorer_run import formula_of
+from attncli.studies.study import Record
 from attncli.studies.sweeps.sweep import Scorers
 from attncli.studies.threads import on_threads
 

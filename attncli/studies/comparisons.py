@@ -6,8 +6,9 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
-from attncli.results.records import TIE, Record
+from attncli.studies.study import Record
 
+TIE = 1e-5  # weights that differ by less, relative to the larger, differ by rounding only
 AT_A_TIME = 2**18  # weights that are in float64 at the same time
 OF_WEIGHTS = ("js_divergence", "top1_agreement", "max_abs_difference")
 

@@ -6,7 +6,7 @@ from pydantic import Field
 
 from attncli.config.sweeps import Sweep
 from attncli.errors import InputError
-from attncli.results.records import SweepResult
+from attncli.runs.records import SweepResult
 from attncli.scorers import SCORERS  # noqa: F401 - part of what `load_study` gives
 from attncli.studies.progress import Progress
 from attncli.studies.sweeps.rows import expected_rows  # noqa: F401 - part of what `load_study` gives

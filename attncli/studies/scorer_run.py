@@ -16,12 +16,13 @@ from attncli.inputs.build import Inputs
 from attncli.inputs.seeding import generator, seeded
 from attncli.pooling import Rules, pool_by_rules
 from attncli.precision import at_least_float32
-from attncli.results.records import Record, ScorerRun
+from attncli.runs.records import ScorerRun
 from attncli.scorers import SCORERS
 from attncli.scorers._custom import raised
 from attncli.studies.comparisons import score_statistics, weight_statistics
 from attncli.studies.memory import ran_out
 from attncli.studies.progress import Progress
+from attncli.studies.study import Record
 
 
 def run_scorer(

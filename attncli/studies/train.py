@@ -10,7 +10,7 @@ import torch
 from attncli.config.train import Train
 from attncli.errors import Collector, below
 from attncli.inputs.device import resolve_device
-from attncli.results.records import TrainResult
+from attncli.runs.records import TrainResult
 from attncli.scorers import SCORERS
 from attncli.studies.expectations.outlook import Outlook, Table
 from attncli.studies.progress import Progress

@@ -13,9 +13,10 @@ from attncli.config.strict import problem
 from attncli.config.sweeps import Sweep
 from attncli.errors import InputError
 from attncli.inputs.entries import Entries
-from attncli.results.records import Histogram, Record, SweepResult
+from attncli.runs.records import Histogram, SweepResult
 from attncli.scorers import SCORERS  # noqa: F401 - part of what `load_study` gives
 from attncli.studies.progress import Counter, Progress
+from attncli.studies.study import Record
 from attncli.studies.sweeps.rows import expected_rows  # noqa: F401 - part of what `load_study` gives
 from attncli.studies.sweeps.setup import entries_of, prepare_sweep
 from attncli.studies.sweeps.sweep import (

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from rich.console import RenderableType
 
-from attncli.results.records import AttentionResult
+from attncli.runs.records import AttentionResult
 from attncli.views.tables import attention_tables
 
 Pictures = dict[str, Callable[[Path], None]]

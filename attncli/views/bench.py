@@ -6,7 +6,7 @@ from pathlib import Path
 
 from rich.console import RenderableType
 
-from attncli.results.records import BenchResult
+from attncli.runs.records import BenchResult
 from attncli.views.bench_left_out import left_out
 from attncli.views.bench_memory import memory
 from attncli.views.bench_sizes import timed

@@ -4,9 +4,9 @@ import math
 from collections.abc import Iterable
 from dataclasses import replace
 
+from attncli.show.numbers import duration
 from attncli.units import in_bytes
 from attncli.views.heatmap.page import Page
-from attncli.views.numbers import duration
 from attncli.views.sweep_axes import LEAST, MARGIN_FACTOR, MOST_DECADES, Axis, decades_axis, sizes_axis
 
 STEPS = (1, 2, 4, 5, 10, 20, 30)  # powers of two between ticks; 2^10 bytes are the next unit

@@ -2,30 +2,29 @@
 
 from collections.abc import Mapping, Sequence
 
-from attncli.results.records import Record
+from attncli.show.numbers import MISSING, duration, short
+from attncli.show.tables import Cells
+from attncli.studies.study import Record
 from attncli.units import in_bytes
 from attncli.views.bench_lines import Line, is_baseline
 from attncli.views.bench_ratios import has_ratio, same, uncertain
 from attncli.views.bench_sizes import Size, place, size_of, timed
 from attncli.views.bench_slopes import slope
-from attncli.views.numbers import MISSING, duration
-from attncli.views.record_tables import Column
-from attncli.views.sweep_numbers import short
 
 Lines = Mapping[Line, Sequence[Record]]
 
 
-def by_size(lines: Lines, sizes: Sequence[Size], keys: Sequence[str]) -> list[Column]:
+def by_size(lines: Lines, sizes: Sequence[Size], keys: Sequence[str]) -> list[Cells]:
     """One column a size, and how steeply the time grows where there is one size that changes."""
     columns = []
     for size in sizes:
         found = [{size_of(record): record for record in records}.get(size) for records in lines.values()]
         known = next(record for record in found if record)
         heading = place(known, keys).replace(", ", "\n")
-        columns.append(Column(heading, [_time(record) for record in found]))
+        columns.append(Cells(heading, [_time(record) for record in found]))
     if len(keys) > 1:
         return columns
-    return [*columns, Column("slope", [_slope(records, keys[0]) for records in lines.values()])]
+    return [*columns, Cells("slope", [_slope(records, keys[0]) for records in lines.values()])]
 
 
 def _slope(records: Sequence[Record], key: str) -> str:
@@ -33,16 +32,16 @@ def _slope(records: Sequence[Record], key: str) -> str:
     return MISSING if found is None else f"{found:.2f}"
 
 
-def details(lines: Lines) -> list[Column]:
+def details(lines: Lines) -> list[Cells]:
     """Everything that was measured at one size."""
     records = [rows[0] for rows in lines.values()]
     return [
-        Column("time", [_time(record) for record in records]),
-        Column("IQR", [duration(record["seconds_iqr"]) for record in records]),
-        Column("memory", [_bytes(record["peak_bytes"]) for record in records]),
-        Column("GFLOP/s", [short(record["gflops"]) for record in records]),
-        Column("GB/s", [short(record["gbytes_per_second"]) for record in records]),
-        Column("ratio", [_ratio(record) for record in records]),
+        Cells("time", [_time(record) for record in records]),
+        Cells("IQR", [duration(record["seconds_iqr"]) for record in records]),
+        Cells("memory", [_bytes(record["peak_bytes"]) for record in records]),
+        Cells("GFLOP/s", [short(record["gflops"]) for record in records]),
+        Cells("GB/s", [short(record["gbytes_per_second"]) for record in records]),
+        Cells("ratio", [_ratio(record) for record in records]),
     ]
 
 

@@ -3,7 +3,8 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from attncli.results.records import BenchResult, Record
+from attncli.runs.records import BenchResult
+from attncli.studies.study import Record
 from attncli.views.bench_lines import Line, lines_of
 from attncli.views.bench_looks import Looks, looks
 from attncli.views.bench_panels import PANELS, Curves, draw_panel, positive, several

@@ -2,10 +2,10 @@
 
 from collections.abc import Sequence
 
-from attncli.results.records import Record
+from attncli.show.numbers import printable
+from attncli.studies.study import Record
 from attncli.views.bench_lines import Line, lines_of
 from attncli.views.bench_sizes import changing, measures_of, place, size_of, sizes_of
-from attncli.views.printable import printable
 
 WORDS = {
     "disagrees": "disagrees with the reference, so it was not timed",

@@ -3,9 +3,9 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from attncli.results.records import Record
+from attncli.show.numbers import printable
+from attncli.studies.study import Record
 from attncli.views.bench_sizes import size_of
-from attncli.views.printable import printable
 
 OWN = "attncli"
 IMPLEMENTATIONS = (OWN, "compiled", "textbook", "fused")  # the order in which they are shown

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from attncli.results.records import Record
+from attncli.studies.study import Record
 from attncli.units import in_bytes
 from attncli.views.bench_lines import Line, lines_of
 from attncli.views.bench_sizes import changing, measures_of, of_measure, place, size_of

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from matplotlib.axes import Axes
 
-from attncli.results.records import Record
+from attncli.studies.study import Record
 from attncli.views.bench_axes import across, bytes_axis, times_axis
 from attncli.views.bench_lines import Line
 from attncli.views.bench_looks import Looks

@@ -4,8 +4,8 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from attncli.results.records import Record
-from attncli.views.numbers import significant
+from attncli.show.numbers import significant
+from attncli.studies.study import Record
 
 WIDE = 2.0  # an interval whose ends differ by more than this factor is told by its ends
 NOISY = 4.0  # and one with 1 in it whose ends differ by more than this factor tells nothing

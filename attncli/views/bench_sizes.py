@@ -3,7 +3,7 @@
 import math
 from collections.abc import Iterable, Sequence
 
-from attncli.results.records import Record
+from attncli.studies.study import Record
 
 KEYS = ("n", "m", "d", "batch", "heads")  # what is the same for all implementations that are compared
 Size = tuple[int, ...]  # one number for each of KEYS

@@ -5,12 +5,13 @@ from collections.abc import Callable, Iterator, Sequence
 from rich.console import RenderableType
 from rich.text import Text
 
-from attncli.results.records import BenchResult, Record
+from attncli.runs.records import BenchResult
+from attncli.show.numbers import printable
+from attncli.show.tables import Cells, stacked
+from attncli.studies.study import Record
 from attncli.views.bench_columns import Lines, by_size, details, undecided
 from attncli.views.bench_lines import baseline, lines_of
 from attncli.views.bench_sizes import changing, constants, measures_of, of_measure, place, size_of, sizes_of
-from attncli.views.printable import printable
-from attncli.views.record_tables import Column, stacked
 from attncli.views.sweep_tables import faint, stacked_parts
 from attncli.views.weight_table import STRONG
 
@@ -83,11 +84,11 @@ def _heading(measure: str, what: str) -> Iterator[Text]:
     yield Text.assemble((measure, STRONG), f"{meaning}, {what}")
 
 
-def _table(records: Sequence[Record], made: Callable[[Lines], list[Column]], width: int) -> Iterator[RenderableType]:
+def _table(records: Sequence[Record], made: Callable[[Lines], list[Cells]], width: int) -> Iterator[RenderableType]:
     lines = lines_of(records)
     names = [
-        Column("label", [line.title for line in lines]),
-        Column("imple-\nmentation", [line.implementation for line in lines]),
+        Cells("label", [line.title for line in lines]),
+        Cells("imple-\nmentation", [line.implementation for line in lines]),
     ]
     yield from stacked_parts(stacked(names, made(lines), width))
 

@@ -2,7 +2,8 @@
 
 from collections.abc import Iterator, Sequence
 
-from attncli.results.records import BenchResult, Record
+from attncli.runs.records import BenchResult
+from attncli.studies.study import Record
 from attncli.views.bench_lines import Line, baseline, lines_of
 from attncli.views.bench_ratios import NOISY, uncertain
 from attncli.views.bench_sizes import changing, measures_of, of_measure, place, size_of

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from attncli.results.records import Record
+from attncli.studies.study import Record
 from attncli.views.bench_lines import Line, baseline, is_baseline, lines_of
 from attncli.views.bench_ratios import Verdict, has_ratio, verdict
 from attncli.views.bench_sizes import changing, measures_of, of_measure, place, size_of

@@ -8,7 +8,8 @@ import matplotlib
 from matplotlib.figure import Figure
 
 from attncli.errors import InputError, did_you_mean, got
-from attncli.results.records import Matrices
+from attncli.show.numbers import printable
+from attncli.studies.study import Matrices
 from attncli.views.downsample import block_means
 from attncli.views.figure_files import default_settings, save_figure
 from attncli.views.fonts import typeface_for
@@ -19,7 +20,6 @@ from attncli.views.heatmap.layout import lay_out, panel_size
 from attncli.views.heatmap.notes import footnote, notes_on
 from attncli.views.heatmap.numbers import Annotate, numbers_for
 from attncli.views.heatmap.panels import Panel, Selection, select
-from attncli.views.printable import printable
 
 __all__ = ["Heatmap", "HeatmapStyle", "heatmap_figure", "save_figure"]
 

@@ -3,7 +3,7 @@
 Only sizes and names are looked at, never a weight, and of those no more than are shown.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import islice
@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING
 
 from rich.cells import cell_len
 
-from attncli.views.printable import printable
+from attncli.show.numbers import printable
+from attncli.show.tables import balanced, pack
 
 if TYPE_CHECKING:
-    from attncli.results.records import Names, Tokens
+    from attncli.studies.study import Names, Tokens
 
 CORNER = r"q \ k"
 MOST_ROWS = 16  # more queries than this are shortened to the first and last few
@@ -92,37 +93,6 @@ class Layout:
     def lines(self) -> int:
         """About how many lines one table takes."""
         return len(self.blocks) * (len(self.rows) + 3)
-
-
-def pack(widths: Iterable[int], room: int) -> Iterator[int]:
-    """How many columns of these widths go into each block of at most `room` cells, and always at least one."""
-    count = used = 0
-    for width in widths:
-        if count and used + width > room:
-            yield count
-            count = used = 0
-        count, used = count + 1, used + width
-    if count:
-        yield count
-
-
-def balanced(widths: Sequence[int], room: int) -> list[range]:
-    """The fewest blocks of columns of these widths with at most `room` cells each, none wider than it needs to be."""
-    counts = list(pack(widths, room))
-    tightest = max(max(widths), sum(widths) // len(counts))
-    for less in range(tightest, room):
-        tighter = list(pack(widths, less))
-        if len(tighter) == len(counts):
-            return ranges(tighter)
-    return ranges(counts)
-
-
-def ranges(counts: Iterable[int]) -> list[range]:
-    """Consecutive ranges of these lengths."""
-    blocks = [range(0)]
-    for count in counts:
-        blocks.append(range(blocks[-1].stop, blocks[-1].stop + count))
-    return blocks[1:]
 
 
 def _widest(names: "Names | None", index: int) -> int:

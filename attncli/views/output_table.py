@@ -7,7 +7,7 @@ from rich.cells import cell_len
 from rich.table import Table
 from rich.text import Text
 
-from attncli.views import numbers
+from attncli.show import numbers
 from attncli.views.layout import Layout
 from attncli.views.weight_table import FAINT
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from rich.console import RenderableType
 
-from attncli.results.records import SweepResult
+from attncli.runs.records import SweepResult
 from attncli.views.saturation_tables import saturation_tables
 from attncli.views.saturation_trends import trends
 from attncli.views.saturation_weights import correlated, extremes, hidden

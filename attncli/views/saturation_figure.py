@@ -5,7 +5,9 @@ from typing import Any
 
 from matplotlib.axes import Axes
 
-from attncli.results.records import Record, SweepResult
+from attncli.runs.records import SweepResult
+from attncli.show.numbers import entries, finite, sizes
+from attncli.studies.study import Record
 from attncli.views.figure_files import default_settings
 from attncli.views.fonts import typeface_for
 from attncli.views.heatmap.frames import Box
@@ -13,7 +15,6 @@ from attncli.views.heatmap.page import Page
 from attncli.views.saturation_weights import uniform_norm
 from attncli.views.sweep_axes import Axis, decades_axis, panel, unit_axis
 from attncli.views.sweep_legend import REFERENCE, Entry, legend, look_of
-from attncli.views.sweep_numbers import entries, finite, sizes
 from attncli.views.sweep_page import LEFT_OF_PANEL, Drawn, Row, lost, offset, open_page, x_axis, x_values
 from attncli.views.sweep_tables import by_label, same
 

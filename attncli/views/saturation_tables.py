@@ -5,9 +5,10 @@ from collections.abc import Iterator, Sequence
 from rich.console import RenderableType
 from rich.text import Text
 
-from attncli.results.records import Record, SweepResult
-from attncli.views.record_tables import Column, stacked
-from attncli.views.sweep_numbers import counted, entries, figure, short, sizes
+from attncli.runs.records import SweepResult
+from attncli.show.numbers import counted, entries, figure, short, sizes
+from attncli.show.tables import Cells, stacked
+from attncli.studies.study import Record
 from attncli.views.sweep_tables import (
     Columns,
     by_label,
@@ -56,10 +57,10 @@ def saturation_tables(result: SweepResult, width: int, full: bool) -> Iterator[R
         yield from _table([], records, width, full)
 
 
-def _table(names: Sequence[Column], records: Sequence[Record], width: int, full: bool) -> Iterator[RenderableType]:
+def _table(names: Sequence[Cells], records: Sequence[Record], width: int, full: bool) -> Iterator[RenderableType]:
     shown, left_out = shortened(records, full)
     key = "head" if shown[0]["head"] is not None else "d"
-    first = names or [Column(key, [str(record[key]) for record in shown])]
+    first = names or [Cells(key, [str(record[key]) for record in shown])]
     yield from stacked_parts(stacked(first, columns(_columns(records), shown), width))
     yield from faint(left_out)
 

@@ -3,10 +3,8 @@
 from collections.abc import Sequence
 from statistics import median
 
-from attncli.results.records import Record
-from attncli.views.numbers import significant
-from attncli.views.printable import printable
-from attncli.views.sweep_numbers import finite, span
+from attncli.show.numbers import finite, printable, significant, span
+from attncli.studies.study import Record
 from attncli.views.sweep_tables import by_label
 from attncli.views.sweep_trend import Trend
 

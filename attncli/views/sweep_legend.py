@@ -6,9 +6,9 @@ from typing import Any
 
 from matplotlib.lines import Line2D
 
+from attncli.show.numbers import printable
 from attncli.views.fonts import Typeface
 from attncli.views.heatmap.page import INK, Page
-from attncli.views.printable import printable
 from attncli.views.sweep_axes import TICK_POINTS
 
 # Okabe and Ito (2008), "Color universal design", without the yellow, which is too pale for lines.

@@ -5,11 +5,11 @@ from dataclasses import dataclass
 
 from matplotlib.figure import Figure
 
-from attncli.results.records import Record
+from attncli.show.numbers import printable
+from attncli.studies.study import Record
 from attncli.views.fonts import Typeface
 from attncli.views.heatmap.frames import Box
 from attncli.views.heatmap.page import Page
-from attncli.views.printable import printable
 from attncli.views.sweep_axes import MARGIN_FACTOR, TITLE_POINTS, Axis, heads_axis, sizes_axis
 from attncli.views.sweep_legend import Legend, fold
 from attncli.views.sweep_tables import same

@@ -8,11 +8,10 @@ from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from attncli.results.records import Record, SweepResult
-from attncli.views.numbers import significant
-from attncli.views.printable import printable
-from attncli.views.record_tables import Column
-from attncli.views.sweep_numbers import finite
+from attncli.runs.records import SweepResult
+from attncli.show.numbers import finite, printable, significant
+from attncli.show.tables import Cells
+from attncli.studies.study import Record
 from attncli.views.weight_table import FAINT, STRONG
 
 MOST_ROWS = 40  # of one table; more are shown with --full only
@@ -28,14 +27,14 @@ def by_label(records: Sequence[Record]) -> dict[str, list[Record]]:
     return found
 
 
-def columns(wanted: Columns, records: Sequence[Record]) -> list[Column]:
+def columns(wanted: Columns, records: Sequence[Record]) -> list[Cells]:
     """Columns of numbers: key, heading and format of each."""
-    return [Column(heading, [form(record.get(key)) for record in records]) for key, heading, form in wanted]
+    return [Cells(heading, [form(record.get(key)) for record in records]) for key, heading, form in wanted]
 
 
-def labels(records: Sequence[Record]) -> list[Column]:
+def labels(records: Sequence[Record]) -> list[Cells]:
     """Which row is which; the formulas below say which scorer it is."""
-    return [Column("label", [printable(record["label"]) for record in records])]
+    return [Cells("label", [printable(record["label"]) for record in records])]
 
 
 def heading(result: SweepResult, label: str, records: Sequence[Record], facts: Sequence[str] = ()) -> Iterator[Text]:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from attncli.results.records import Record
+from attncli.studies.study import Record
 
 LEVEL = 1.25  # a figure whose largest value is more than this times the smallest depends on d
 FLAT = 0.1  # so does one that changes like a higher power of d, over whatever range

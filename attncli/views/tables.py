@@ -9,17 +9,17 @@ from typing import TYPE_CHECKING
 from rich.console import RenderableType
 from rich.text import Text
 
-from attncli.views import numbers
+from attncli.show import numbers
+from attncli.show.numbers import printable
 from attncli.views.layout import Layout
 from attncli.views.output_table import output_table
-from attncli.views.printable import printable
 from attncli.views.record_tables import comparison_tables, summary_tables
 from attncli.views.weight_table import FAINT, MASKED, MAXIMUM, STRONG, names_of, weight_blocks
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from attncli.results.records import AttentionResult, ScorerRun
+    from attncli.runs.records import AttentionResult, ScorerRun
 
 LEGEND = f"{MAXIMUM} row maximum   {MASKED} masked"
 NUMBER_WIDTH = 5  # 0.123, 2e-04

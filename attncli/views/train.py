@@ -6,7 +6,7 @@ from pathlib import Path
 
 from rich.console import RenderableType
 
-from attncli.results.records import TrainResult
+from attncli.runs.records import TrainResult
 from attncli.views.sweep_tables import findings
 from attncli.views.train_sentences import sentences
 from attncli.views.train_tables import train_tables

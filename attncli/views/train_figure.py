@@ -5,7 +5,8 @@ from collections.abc import Mapping, Sequence
 from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator
 
-from attncli.results.records import Record, TrainResult
+from attncli.runs.records import TrainResult
+from attncli.studies.study import Record
 from attncli.views.figure_files import default_settings
 from attncli.views.fonts import typeface_for
 from attncli.views.heatmap.frames import Box

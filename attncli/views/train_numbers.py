@@ -3,9 +3,9 @@
 import math
 from collections.abc import Sequence
 
-from attncli.results.records import Record, TrainResult
-from attncli.views.numbers import MISSING, significant
-from attncli.views.sweep_numbers import counted, figure
+from attncli.runs.records import TrainResult
+from attncli.show.numbers import MISSING, counted, figure, significant
+from attncli.studies.study import Record
 
 
 def mean_and_range(record: Record, name: str) -> str:

@@ -2,9 +2,9 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from attncli.results.records import Record, TrainResult
-from attncli.views.printable import printable
-from attncli.views.sweep_numbers import finite
+from attncli.runs.records import TrainResult
+from attncli.show.numbers import finite, printable
+from attncli.studies.study import Record
 from attncli.views.sweep_tables import by_label
 from attncli.views.train_numbers import keys_tested, mean_and_range, measured, share, sizes_of, trained_with
 

@@ -5,11 +5,10 @@ from collections.abc import Iterator, Sequence
 from rich.console import RenderableType
 from rich.text import Text
 
-from attncli.results.records import Record, TrainResult
-from attncli.views.numbers import MISSING
-from attncli.views.printable import printable
-from attncli.views.record_tables import Column, stacked
-from attncli.views.sweep_numbers import counted
+from attncli.runs.records import TrainResult
+from attncli.show.numbers import MISSING, counted, printable
+from attncli.show.tables import Cells, stacked
+from attncli.studies.study import Record
 from attncli.views.sweep_tables import by_label, columns, faint, labels, shortened, stacked_parts
 from attncli.views.train_numbers import (
     keys_tested,
@@ -66,13 +65,13 @@ def _heading(keys: int, result: TrainResult) -> Text:
     )
 
 
-def _accuracy(records: Sequence[Record]) -> list[Column]:
+def _accuracy(records: Sequence[Record]) -> list[Cells]:
     """One row a label, one column a d."""
     groups = by_label(records)
     found = [{record["d"]: record for record in rows} for rows in groups.values()]
     return [
-        Column("label", [printable(label) for label in groups]),
-        *(Column(f"d = {d}", [_cell(rows.get(d)) for rows in found]) for d in sizes_of(records)),
+        Cells("label", [printable(label) for label in groups]),
+        *(Cells(f"d = {d}", [_cell(rows.get(d)) for rows in found]) for d in sizes_of(records)),
     ]
 
 
@@ -80,7 +79,7 @@ def _cell(record: Record | None) -> str:
     return MISSING if record is None else mean_and_range(record, "accuracy")
 
 
-def _details(records: Sequence[Record]) -> list[Column]:
+def _details(records: Sequence[Record]) -> list[Cells]:
     first, second, *rest = columns(
         (
             ("d", "d", str),
@@ -92,10 +91,10 @@ def _details(records: Sequence[Record]) -> list[Column]:
         ),
         records,
     )
-    return [first, second, Column("seeds", [reached(record) for record in records]), *rest]
+    return [first, second, Cells("seeds", [reached(record) for record in records]), *rest]
 
 
-def _table(made: Sequence[Column], width: int) -> Iterator[RenderableType]:
+def _table(made: Sequence[Cells], width: int) -> Iterator[RenderableType]:
     names, *numbers = made
     yield from stacked_parts(stacked([names], numbers, width))
 

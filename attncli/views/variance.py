@@ -6,7 +6,7 @@ from pathlib import Path
 
 from rich.console import RenderableType
 
-from attncli.results.records import SweepResult
+from attncli.runs.records import SweepResult
 from attncli.views.sweep_tables import findings
 from attncli.views.variance_agreement import agreement
 from attncli.views.variance_real import scales_needed

@@ -3,10 +3,9 @@
 import math
 from collections.abc import Sequence
 
-from attncli.results.records import Record
-from attncli.views.printable import printable
-from attncli.views.sweep_numbers import DOTS
-from attncli.views.sweep_numbers import score as z_score
+from attncli.show.numbers import DOTS, printable
+from attncli.show.numbers import score as z_score
+from attncli.studies.study import Record
 from attncli.views.variance_intervals import holds
 
 MULTIPLES = ("dot", "cosine", "vector_sum")  # scores without parameters, whose options are factors

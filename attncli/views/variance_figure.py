@@ -6,13 +6,14 @@ from typing import Any
 
 from matplotlib.axes import Axes
 
-from attncli.results.records import Record, SweepResult
+from attncli.runs.records import SweepResult
+from attncli.show.numbers import DOTS, counted, entries, finite
+from attncli.studies.study import Record
 from attncli.views.figure_files import default_settings
 from attncli.views.fonts import typeface_for
 from attncli.views.heatmap.page import Page
 from attncli.views.sweep_axes import Axis, decades_axis, panel
 from attncli.views.sweep_legend import REFERENCE, Entry, legend, look_of
-from attncli.views.sweep_numbers import DOTS, counted, entries, finite
 from attncli.views.sweep_page import Drawn, Row, lost, offset, open_page, x_axis, x_values
 from attncli.views.sweep_tables import by_label
 from attncli.views.variance_histogram import REACH, Density, densities, normal_density

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from attncli.results.records import Histogram
+from attncli.runs.records import Histogram
 
 REACH = 4.5  # how many standard deviations the panel shows to either side
 ALIKE = 0.002  # densities that differ by less, at most of them 0.4, are the same line

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import NormalDist
 
-from attncli.results.records import Record
+from attncli.studies.study import Record
 
 MISSED = 0.05  # how often an interval of 95 % misses its figure
 ROUNDING = 1e-9  # entries of size 1 can leave an interval of no width, which the truth misses by rounding only

@@ -8,9 +8,8 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from attncli.results.records import Record
-from attncli.views.numbers import significant
-from attncli.views.sweep_numbers import DOTS
+from attncli.show.numbers import DOTS, significant
+from attncli.studies.study import Record
 
 SAME = 1e-6  # relative: figures that differ by less are the same
 

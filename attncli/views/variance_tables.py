@@ -5,10 +5,10 @@ from collections.abc import Iterator, Sequence
 from rich.console import RenderableType
 from rich.text import Text
 
-from attncli.results.records import Record, SweepResult
-from attncli.views.numbers import significant
-from attncli.views.record_tables import Column, stacked
-from attncli.views.sweep_numbers import counted, entries, figure, score, short
+from attncli.runs.records import SweepResult
+from attncli.show.numbers import counted, entries, figure, score, short, significant
+from attncli.show.tables import Cells, stacked
+from attncli.studies.study import Record
 from attncli.views.sweep_tables import (
     by_label,
     columns,
@@ -43,7 +43,7 @@ def random_tables(result: SweepResult, width: int, full: bool) -> Iterator[Rende
         yield Text()
         yield from heading(result, label, records, [scale(records)])
         shown, left_out = shortened(records, full)
-        yield from stacked_parts(stacked([Column("d", [str(record["d"]) for record in shown])], _columns(shown), width))
+        yield from stacked_parts(stacked([Cells("d", [str(record["d"]) for record in shown])], _columns(shown), width))
         yield from faint(left_out)
         if any(record["theory"] == "limit" for record in shown):
             yield from faint(LIMIT)
@@ -51,15 +51,15 @@ def random_tables(result: SweepResult, width: int, full: bool) -> Iterator[Rende
             yield from faint(NO_THEORY)
 
 
-def _columns(records: Sequence[Record]) -> list[Column]:
+def _columns(records: Sequence[Record]) -> list[Cells]:
     return [
         *columns([("samples", "samples", counted), ("mean", "mean", short)], records),
-        Column("±", [short(_half(record["mean_ci"])) for record in records]),
+        Cells("±", [short(_half(record["mean_ci"])) for record in records]),
         *columns([("theory_mean", "theory\nmean", short)], records),
         *columns([("variance", "variance", figure)], records),
-        Column("95 %\nfrom", [figure(_end(record["variance_ci"], 0)) for record in records]),
-        Column("\nto", [figure(_end(record["variance_ci"], 1)) for record in records]),
-        Column("theory\nvariance", [_theory(record) for record in records]),
+        Cells("95 %\nfrom", [figure(_end(record["variance_ci"], 0)) for record in records]),
+        Cells("\nto", [figure(_end(record["variance_ci"], 1)) for record in records]),
+        Cells("theory\nvariance", [_theory(record) for record in records]),
         *columns([("z", "z", score)], records),
     ]
 

@@ -3,10 +3,8 @@
 import math
 from collections.abc import Sequence
 
-from attncli.results.records import Record
-from attncli.views.numbers import significant
-from attncli.views.printable import printable
-from attncli.views.sweep_numbers import finite, span
+from attncli.show.numbers import finite, printable, significant, span
+from attncli.studies.study import Record
 
 SMALLER = 0.9  # from which part of the variance on that within the rows is worth no sentence
 ROUNDING = 1e-12  # a part of the variance that is no more than this is left by rounding

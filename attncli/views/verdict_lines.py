@@ -4,9 +4,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
-from attncli.results.verdicts import Verdict
-from attncli.views.numbers import MISSING
-from attncli.views.printable import printable
+from attncli.runs.verdicts import Verdict
+from attncli.show.numbers import MISSING, printable
 from attncli.views.verdict_words import expected_words, got_words, one_line, subject
 
 HOLDS = {True: "yes", False: "NO", None: MISSING}

@@ -5,10 +5,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from attncli.errors import plain, show
-from attncli.results.records import Record
-from attncli.results.verdicts import Limits, Verdict
-from attncli.views.numbers import MISSING, significant
-from attncli.views.printable import printable
+from attncli.runs.verdicts import Limits, Verdict
+from attncli.show.numbers import MISSING, printable, significant
+from attncli.studies.study import Record
 
 DIGITS = (4, 6, 9, 17)  # the first that tell a number from its limit
 MOST_VALUES = 4  # of one column that are named

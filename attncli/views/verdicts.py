@@ -9,9 +9,9 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from attncli.results.verdicts import Verdict
-from attncli.views.numbers import MISSING
-from attncli.views.record_tables import Column, stacked
+from attncli.runs.verdicts import Verdict
+from attncli.show.numbers import MISSING
+from attncli.show.tables import Cells, stacked
 from attncli.views.verdict_lines import Line, by_expectation, lines_of
 from attncli.views.weight_table import STRONG
 
@@ -44,20 +44,20 @@ def verdict_tables(experiments: Sequence[Named], width: int) -> list[RenderableT
     ]
 
 
-def _names(lines: Sequence[Line], named: bool) -> list[Column]:
+def _names(lines: Sequence[Line], named: bool) -> list[Cells]:
     """The columns of text, which may be folded."""
-    names = [Column("experiment", [line.experiment for line in lines])] if named else []
-    names.append(Column("claim", [line.claim for line in lines]))
+    names = [Cells("experiment", [line.experiment for line in lines])] if named else []
+    names.append(Cells("claim", [line.claim for line in lines]))
     if any(line.source for line in lines):
-        names.append(Column("source", [line.source or MISSING for line in lines]))
+        names.append(Cells("source", [line.source or MISSING for line in lines]))
     return names
 
 
-def _columns(lines: Sequence[Line]) -> list[Column]:
+def _columns(lines: Sequence[Line]) -> list[Cells]:
     return [
-        Column("expected", [line.expected for line in lines]),
-        Column("measured", [line.measured for line in lines]),
-        Column("holds", [line.holds for line in lines]),
+        Cells("expected", [line.expected for line in lines]),
+        Cells("measured", [line.measured for line in lines]),
+        Cells("holds", [line.holds for line in lines]),
     ]
 
 

@@ -12,10 +12,10 @@ from rich.style import Style
 from rich.table import Table
 from rich.text import Text
 
-from attncli.views import numbers
+from attncli.show import numbers
+from attncli.show.numbers import printable
 from attncli.views.layout import CORNER, PEAK_HEADINGS, Layout
 from attncli.views.peaks import Peak, row_peaks
-from attncli.views.printable import printable
 from attncli.views.shading import shade
 
 if TYPE_CHECKING:

@@ -229,9 +229,7 @@ def press_before(name: str, monkeypatch: pytest.MonkeyPatch, call: int = 1) -> N
 
 
 @pytest.mark.usefixtures("listening")
-@pytest.mark.parametrize(
-    "where", ["attncli.commands.experiments.judge", "attncli.results.run_folder.Folder.take_place"]
-)
+@pytest.mark.parametrize("where", ["attncli.commands.experiments.judge", "attncli.runs.run_folder.Folder.take_place"])
 def test_control_c_waits_until_what_was_finished_is_written(
     where: str, here: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -280,7 +278,7 @@ def test_an_impatient_control_c_loses_nothing_of_an_interrupted_run(
     (here / "own.yaml").write_text(f"{{{keys}}}")
     press_before("attncli.studies.bench.time_all", monkeypatch, call=2)  # the work is ended
     press_before("attncli.studies.bench.setting_of", monkeypatch)  # on the way to what was finished
-    press_before("attncli.results.saving.save_bench", monkeypatch)
+    press_before("attncli.runs.saving.save_bench", monkeypatch)
     result = attncli("run", "own.yaml", "--no-plots", "--quiet")
     assert (result.exit_code, result.stdout) == (130, "")
     assert result.stderr == f"interrupted; what was finished is in {latest().relative_to(here)}/\n"
@@ -310,7 +308,7 @@ def test_a_disk_that_is_full(here: Path, monkeypatch: pytest.MonkeyPatch) -> Non
         raise OSError(28, "No space left on device")
 
     experiment(here / "own.yaml")
-    monkeypatch.setattr("attncli.results.saving.save_tensors", full)
+    monkeypatch.setattr("attncli.runs.saving.save_tensors", full)
     expected = f"{here / 'outputs' / 'own'}: cannot write the run: No space left on device"
     assert refusal("run", "own.yaml", "--no-plots") == expected
     assert names_in(here) == ["own.yaml"]

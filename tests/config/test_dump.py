@@ -7,7 +7,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from attncli.results.resolved import dump_yaml
+from attncli.runs.resolved import dump_yaml
 from tests.config.documents import data_of
 
 WORDS = [

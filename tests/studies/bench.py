@@ -6,12 +6,13 @@ from typing import Any
 import pytest
 import torch
 
-from attncli.results.records import BenchResult, Record
+from attncli.runs.records import BenchResult
 from attncli.studies import bench
 from attncli.studies.bench import BenchOptions, Prepared
 from attncli.studies.benching import inputs as bench_inputs
 from attncli.studies.benching import timing as bench_timing
 from attncli.studies.progress import Silent
+from attncli.studies.study import Record
 
 CPU = torch.device("cpu")
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from torch import Tensor
 
-from attncli.results.records import Record
+from attncli.studies.study import Record
 from tests import reference
 
 ENTRIES: list[dict[str, Any]] = [

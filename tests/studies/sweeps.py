@@ -7,9 +7,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from attncli.results.records import Record, SweepResult
+from attncli.runs.records import SweepResult
 from attncli.studies import saturation, variance
 from attncli.studies.progress import Silent
+from attncli.studies.study import Record
 from attncli.studies.sweeps.sweep import Prepared
 
 Array = NDArray[np.float64]

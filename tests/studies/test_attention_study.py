@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from attncli.results.records import AttentionResult
+from attncli.runs.records import AttentionResult
 from attncli.scorers import SCORERS
 from attncli.studies import attention
 from attncli.studies.progress import Silent

@@ -7,10 +7,10 @@ import torch
 from torch import Tensor, nn
 
 from attncli import textbook
-from attncli.results.records import Record
 from attncli.scorers import SCORERS
 from attncli.studies.benching import calls as bench_calls
 from attncli.studies.benching.check import Rows
+from attncli.studies.study import Record
 from tests.studies.bench import by_name, hurry, result_of
 
 LARGE: dict[str, Any] = {"n": [7], "m": [5], "batch": [2], "heads": [3], "d": [4]}

@@ -2,7 +2,7 @@
 
 import pytest
 
-from attncli.results.records import Record
+from attncli.studies.study import Record
 from tests.studies.sweeps import DISTRIBUTIONS, swept
 
 SEEDS = 200

@@ -12,13 +12,14 @@ import torch
 
 from attncli.config.expectations import Expectation
 from attncli.errors import InputError
-from attncli.results.records import AttentionResult, Record, ScorerRun, SweepResult
-from attncli.results.verdicts import Verdict
+from attncli.runs.records import AttentionResult, ScorerRun, SweepResult
+from attncli.runs.verdicts import Verdict
 from attncli.studies import attention
 from attncli.studies.expectations.asking import check_expectations
 from attncli.studies.expectations.judging import judge
 from attncli.studies.expectations.outlook import Outlook, Table, outlook_of
 from attncli.studies.progress import Silent
+from attncli.studies.study import Record
 from tests.studies.sweeps import STUDIES, prepared, swept
 from tests.views.samples import result_of, run_of
 from tests.views.sweep_samples import variance_result

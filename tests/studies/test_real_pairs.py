@@ -11,8 +11,8 @@ import torch
 from torch import Tensor
 
 from attncli.errors import InputError
-from attncli.results.records import Record
-from attncli.results.tensors import save_named
+from attncli.runs.tensors import save_named
+from attncli.studies.study import Record
 from attncli.studies.sweeps import real_pairs
 from tests.reference import ORACLES, entropy, softmax
 from tests.scorers.catalogue import normal

@@ -10,7 +10,7 @@ import yaml
 from torch import Tensor
 
 from attncli.errors import InputError
-from attncli.results.tensors import save_named, save_tensors
+from attncli.runs.tensors import save_named, save_tensors
 from tests.experiments import inputs_of, result_of
 from tests.scorers.catalogue import normal
 from tests.studies.sweeps import swept

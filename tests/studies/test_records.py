@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from attncli.errors import InputError
-from attncli.results.records import AttentionResult
+from attncli.runs.records import AttentionResult
 from attncli.studies.comparisons import compare
 from tests.experiments import Notes, result_of
 from tests.studies.slow import DATA, ENTRIES, TINY, empties, slow_comparison, without_time

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from attncli.errors import InputError
-from attncli.results.records import SweepResult
+from attncli.runs.records import SweepResult
 from attncli.scorers import SCORERS
 from tests.studies.sweeps import by_place, swept
 

@@ -9,10 +9,10 @@ import torch
 from torch import Tensor
 
 from attncli.inputs.seeding import generator
-from attncli.results.records import Record
 from attncli.scorers import SCORERS
 from attncli.studies.progress import Silent
 from attncli.studies.saturation import run
+from attncli.studies.study import Record
 from attncli.studies.sweeps import saturation_measured, sweep
 from attncli.studies.sweeps.sweep import Parts, draw
 from tests.reference import ORACLES, entropy, softmax

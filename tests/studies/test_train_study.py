@@ -12,10 +12,11 @@ from safetensors.torch import save_file
 
 from attncli.config.expectations import Expectation
 from attncli.errors import InputError
-from attncli.results.records import Record, TrainResult
+from attncli.runs.records import TrainResult
 from attncli.studies import train
 from attncli.studies.expectations.judging import judge
 from attncli.studies.progress import Silent
+from attncli.studies.study import Record
 from attncli.studies.threads import on_threads
 from attncli.studies.training.learning import Learnt, learn, points_of
 from attncli.studies.training.model import Recall, losses

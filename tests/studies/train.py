@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from attncli.config.scorer_entries import ScorerEntry
-from attncli.results.records import TrainResult
+from attncli.runs.records import TrainResult
 from attncli.studies import train
 from attncli.studies.progress import Progress, Silent
 from attncli.studies.train import Prepared, TrainOptions

@@ -11,7 +11,7 @@ from matplotlib.image import BboxImage
 from matplotlib.text import Text
 from torch import Tensor
 
-from attncli.results.records import Matrices, Tokens
+from attncli.studies.study import Matrices, Tokens
 from attncli.views.heatmaps import Heatmap, heatmap_figure
 
 ONLY_STIX = "𝒳"  # matplotlib brings a font that has it, and it is not the default one

@@ -4,7 +4,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from attncli.results.records import BenchResult, Record
+from attncli.runs.records import BenchResult
+from attncli.studies.study import Record
 
 BASELINE = "scaled_dot/textbook"
 SCORERS = ("additive", "scaled_dot", "dot", "general", "cosine", "gaussian", "vector_sum")

@@ -12,7 +12,8 @@ from rich.console import Console, RenderableType
 from torch import Tensor
 
 from attncli.attention import softmax_over_valid, valid_mask
-from attncli.results.records import AttentionResult, Record, ScorerRun, Tokens
+from attncli.runs.records import AttentionResult, ScorerRun
+from attncli.studies.study import Record, Tokens
 from attncli.views.tables import attention_tables
 
 FIELD = re.compile(r"(\d\.\d{3}|\d+e-\d+|0|nan|·)([*·]?)")

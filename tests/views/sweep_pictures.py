@@ -5,7 +5,7 @@ from typing import Any
 
 from matplotlib.figure import Figure
 
-from attncli.results.records import SweepResult
+from attncli.runs.records import SweepResult
 from attncli.views import load_view
 from tests.views.artists import drawn_texts
 

@@ -7,7 +7,8 @@ from typing import Any
 
 import torch
 
-from attncli.results.records import Histogram, Record, SweepResult
+from attncli.runs.records import Histogram, SweepResult
+from attncli.studies.study import Record
 
 POWERS = [2**power for power in range(11)]
 NORMAL: Record = {

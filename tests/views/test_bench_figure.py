@@ -10,7 +10,8 @@ import torch
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from attncli.results.records import BenchResult, Record
+from attncli.runs.records import BenchResult
+from attncli.studies.study import Record
 from attncli.views import load_view
 from attncli.views.bench_axes import bytes_axis, times_axis
 from attncli.views.bench_figure import bench_figure

@@ -4,7 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from attncli.results.records import BenchResult, Record
+from attncli.runs.records import BenchResult
+from attncli.studies.study import Record
 from attncli.views.bench import sentences
 from attncli.views.bench_ratios import uncertain
 from tests.views.bench_samples import FEW, USUAL, bench_result, changed, not_timed, textbook_additive

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 from rich.cells import cell_len
 
-from attncli.results.records import BenchResult
+from attncli.runs.records import BenchResult
+from attncli.show.numbers import duration
 from attncli.units import in_bytes
 from attncli.views import load_view
-from attncli.views.numbers import duration
 from tests.views.bench_samples import (
     FEW,
     USUAL,

@@ -13,7 +13,7 @@ from PIL import Image
 
 from attncli.attention import valid_mask
 from attncli.errors import InputError
-from attncli.results.records import Tokens
+from attncli.studies.study import Tokens
 from attncli.views.figure_files import picture_ending
 from attncli.views.heatmaps import save_figure
 from tests.views.artists import ONLY_STIX, heatmap, weights

@@ -6,7 +6,7 @@ import pytest
 from matplotlib.font_manager import fontManager
 
 from attncli.errors import InputError
-from attncli.results.records import Matrices, Tokens
+from attncli.studies.study import Matrices, Tokens
 from attncli.views import fonts
 from attncli.views.fonts import typeface_for
 from attncli.views.heatmaps import heatmap_figure

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from attncli.attention import masked_softmax, valid_mask
 from attncli.errors import InputError
-from attncli.results.records import Matrices, Tokens
+from attncli.studies.study import Matrices, Tokens
 from attncli.views.heatmaps import HeatmapStyle, heatmap_figure
 from tests.views.artists import artists, drawn_texts, grid, heatmap, inches, panels, values, weights, words
 

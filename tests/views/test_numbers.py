@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from attncli.views import numbers
+from attncli.show import numbers
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import re
 import torch
 from rich.console import Console
 
-from attncli.results.records import Tokens
+from attncli.studies.study import Tokens
 from attncli.views.layout import Layout
 from attncli.views.output_table import output_table
 

@@ -4,7 +4,8 @@ import pytest
 from rich.cells import cell_len
 
 from attncli.scorers import SCORERS
-from attncli.views.record_tables import comparison_tables, shares, summary_tables
+from attncli.show.tables import shares
+from attncli.views.record_tables import comparison_tables, summary_tables
 from tests.views.samples import printed, record_of
 
 

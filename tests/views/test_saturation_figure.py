@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from matplotlib.lines import Line2D
 
-from attncli.results.records import SweepResult
+from attncli.runs.records import SweepResult
 from attncli.views.saturation_figure import saturation_figure
 from attncli.views.sweep_legend import look_of
 from tests.views.artists import artists, words

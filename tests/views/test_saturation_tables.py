@@ -7,10 +7,11 @@ from dataclasses import replace
 import pytest
 from rich.cells import cell_len
 
-from attncli.results.records import Record, SweepResult
+from attncli.runs.records import SweepResult
+from attncli.show.numbers import figure
+from attncli.studies.study import Record
 from attncli.views import load_view
 from attncli.views.saturation import sentences
-from attncli.views.sweep_numbers import figure
 from tests.views.samples import printed
 from tests.views.sweep_samples import FIVE, changed, many_scorers, real_saturation, saturation_result
 

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 
 from attncli.attention import valid_mask
-from attncli.results.records import AttentionResult, Tokens
+from attncli.runs.records import AttentionResult
+from attncli.studies.study import Tokens
 from tests.views.samples import check_grid, d2l, grids, random_weights, result_of, run_of, shown
 
 PIECES = [

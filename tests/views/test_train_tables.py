@@ -9,7 +9,8 @@ import pytest
 import torch
 from rich.cells import cell_len
 
-from attncli.results.records import Record, TrainResult
+from attncli.runs.records import TrainResult
+from attncli.studies.study import Record
 from attncli.views import load_view
 from attncli.views.train_sentences import sentences
 from tests.views.samples import printed

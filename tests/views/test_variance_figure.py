@@ -11,7 +11,7 @@ import pytest
 import torch
 from PIL import Image
 
-from attncli.results.records import Histogram
+from attncli.runs.records import Histogram
 from attncli.views.sweep_axes import decades_axis
 from attncli.views.sweep_legend import COLOURS, look_of
 from attncli.views.variance_figure import variance_figure

@@ -6,7 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from attncli.results.records import Record, SweepResult
+from attncli.runs.records import SweepResult
+from attncli.studies.study import Record
 from attncli.views import load_view
 from attncli.views.variance import sentences
 from tests.views.samples import printed

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from attncli.results.records import SweepResult
+from attncli.runs.records import SweepResult
 from attncli.views.variance import sentences
 from tests.views.sweep_samples import DOTS, changed, product_moments, variance_result
 

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 from rich.cells import cell_len
 
-from attncli.results.records import SweepResult
+from attncli.runs.records import SweepResult
+from attncli.show.numbers import counted, entries, figure
 from attncli.views import load_view
-from attncli.views.sweep_numbers import counted, entries, figure
 from tests.views.samples import printed
 from tests.views.sweep_samples import FIVE, NORMAL, POWERS, changed, many_scorers, real_variance, variance_result
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from attncli.results.records import SweepResult
+from attncli.runs.records import SweepResult
 from attncli.views.sweep_tables import by_label
 from attncli.views.variance_trends import trends
 from tests.views.sweep_samples import FIVE, changed, variance_result

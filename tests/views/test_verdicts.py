@@ -8,8 +8,8 @@ import pytest
 from rich.cells import cell_len
 
 from attncli.config.expectations import Expectation
-from attncli.results.records import SweepResult
-from attncli.results.verdicts import Verdict
+from attncli.runs.records import SweepResult
+from attncli.runs.verdicts import Verdict
 from attncli.studies.expectations.judging import judge
 from attncli.views.verdict_words import expected_words, failure, got_words, subject
 from attncli.views.verdicts import verdict_tables

@@ -7,7 +7,8 @@ from typing import Any
 
 import torch
 
-from attncli.results.records import Record, TrainResult
+from attncli.runs.records import TrainResult
+from attncli.studies.study import Record
 
 SIZES = (16, 64, 256, 1024)
 SCORERS = ("dot", "scaled_dot", "additive")

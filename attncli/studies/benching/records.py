@@ -8,11 +8,11 @@ from typing import Any
 import torch
 
 from attncli.config.scorer_entries import ScorerEntry
-from attncli.results.records import Record
 from attncli.studies.benching.job import Job
 from attncli.studies.benching.plan import Contender
 from attncli.studies.benching.sizes import Case, hidden_units, operations, traffic
 from attncli.studies.benching.statistics import interquartile_range, ratio_of
+from attncli.studies.study import Record
 
 TIMED, DISAGREES, TOO_LARGE = "timed", "disagrees", "too large"
 NOT_AVAILABLE, FAILED = "not available", "failed"

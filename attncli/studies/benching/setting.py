@@ -6,9 +6,9 @@ from typing import Any
 
 import torch
 
-from attncli.results.records import Record
 from attncli.studies.benching.inputs import cache_size
 from attncli.studies.benching.timing import BLOCK, BUDGET
+from attncli.studies.study import Record
 
 
 def setting_of(options: Any, device: torch.device) -> Record:

@@ -5,10 +5,10 @@ from typing import Any
 
 from attncli.config.expectations import Expectation
 from attncli.errors import Collector, InputError, below, show
-from attncli.results.records import Record
 from attncli.studies.expectations.metric_names import INTERVAL, meant
 from attncli.studies.expectations.outlook import Outlook, Table, pick, same
 from attncli.studies.expectations.stage_shapes import STAGES, check_stage
+from attncli.studies.study import Record
 
 SYMMETRIC = ("js_divergence", "top1_agreement", "max_abs_difference")  # the same for a pair in either order
 

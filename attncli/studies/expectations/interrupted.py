@@ -4,9 +4,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from attncli.config.expectations import Expectation
-from attncli.results.records import Record
 from attncli.studies.expectations.asking import other_of, table_of
 from attncli.studies.expectations.outlook import Outlook, same
+from attncli.studies.study import Record
 
 
 def lacks_rows(expectation: Expectation, outlook: Outlook, foreseen: Outlook) -> bool:

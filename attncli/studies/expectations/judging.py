@@ -7,14 +7,15 @@ from typing import Any
 
 from attncli.config.expectations import Expectation
 from attncli.errors import InputError
-from attncli.results.records import AttentionResult, Record
-from attncli.results.verdicts import Verdict
+from attncli.runs.records import AttentionResult
+from attncli.runs.verdicts import Verdict
 from attncli.studies.expectations.asking import asked
 from attncli.studies.expectations.interrupted import lacks_rows
 from attncli.studies.expectations.limits import hardest, limits_of
 from attncli.studies.expectations.outlook import Outlook, outlook_of, same, stages_of
 from attncli.studies.expectations.stage_equality import compare_stage
 from attncli.studies.expectations.stage_shapes import STAGES
+from attncli.studies.study import Record
 
 
 def judge(result: Any, expectations: Sequence[Expectation], foreseen: Outlook | None = None) -> list[Verdict]:

@@ -5,7 +5,7 @@ from decimal import Decimal
 
 from attncli.config.expectations import Expectation
 from attncli.config.expected_values import factor_of, share_of
-from attncli.results.verdicts import Limits
+from attncli.runs.verdicts import Limits
 
 Amount = float | str | None
 

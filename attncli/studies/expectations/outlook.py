@@ -6,8 +6,8 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from attncli.errors import InputError, Problem, did_you_mean, plain, show
-from attncli.results.records import Record
 from attncli.studies.expectations.stage_shapes import Shapes
+from attncli.studies.study import Record
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 
 from attncli.inputs.seeding import generator
-from attncli.results.records import Record
 from attncli.studies.progress import Counter, Progress
+from attncli.studies.study import Record
 from attncli.studies.sweeps.real_pairs import RealPart
 from attncli.studies.sweeps.saturation_rows import query_gradient, row_figures, row_weights
 from attncli.studies.sweeps.saturation_summary import Figures, Summary

@@ -2,7 +2,7 @@
 
 from torch import Tensor
 
-from attncli.results.records import Record
+from attncli.studies.study import Record
 from attncli.studies.sweeps.quantiles import Quantiles
 
 QUARTILES = (0.25, 0.5, 0.75)

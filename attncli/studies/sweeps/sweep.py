@@ -17,11 +17,12 @@ from attncli.errors import below
 from attncli.inputs.entries import Entries
 from attncli.inputs.seeding import generator, seeded
 from attncli.precision import computing_dtype
-from attncli.results.records import Histogram, Record, SweepResult
+from attncli.runs.records import Histogram, SweepResult
 from attncli.scorers import SCORERS
 from attncli.scorers._custom import load_class
 from attncli.studies.progress import Progress
 from attncli.studies.scorer_run import formula_of, raw_scores
+from attncli.studies.study import Record
 from attncli.studies.sweeps.real_pairs import RealPairs
 from attncli.studies.threads import single_threaded
 

@@ -10,7 +10,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from attncli.results.records import Histogram
+from attncli.runs.records import Histogram
 from attncli.studies.sweeps.moments import Moments
 from attncli.studies.threads import in_order
 

@@ -5,8 +5,9 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from attncli.results.records import Histogram, Record
+from attncli.runs.records import Histogram
 from attncli.studies.progress import Counter, Progress
+from attncli.studies.study import Record
 from attncli.studies.sweeps.real_pairs import RealPart
 from attncli.studies.sweeps.sweep import Point, Prepared, scores_of, slices
 from attncli.studies.sweeps.tally import Edges, edges_around, pooled, tally

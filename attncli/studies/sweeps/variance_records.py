@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from torch import nn
 
 from attncli.config.scorer_entries import ScorerEntry
-from attncli.results.records import Histogram, Record
+from attncli.runs.records import Histogram
 from attncli.studies.scorer_run import scale_of
+from attncli.studies.study import Record
 from attncli.studies.sweeps.moments import Moments
 from attncli.studies.sweeps.sweep import Point, Prepared
 from attncli.studies.sweeps.tally import Tally

@@ -6,8 +6,8 @@ from typing import Any
 
 from attncli.config.scorer_entries import ScorerEntry
 from attncli.errors import show
-from attncli.results.records import Record
-from attncli.results.train_files import Kept
+from attncli.runs.train_files import Kept
+from attncli.studies.study import Record
 from attncli.studies.training.learning import points_of
 from attncli.studies.training.records import COLUMNS, SUMMARISED
 

@@ -6,7 +6,7 @@ from statistics import fmean, median, stdev
 from typing import Any
 
 from attncli.config.scorer_entries import ScorerEntry
-from attncli.results.records import Record
+from attncli.studies.study import Record
 from attncli.studies.training.job import Job
 from attncli.studies.training.learning import Learnt
 

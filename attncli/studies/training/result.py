@@ -7,8 +7,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from attncli.results.records import TrainResult
-from attncli.results.train_files import Kept
+from attncli.runs.records import TrainResult
+from attncli.runs.train_files import Kept
 from attncli.scorers import SCORERS
 from attncli.studies.building import build_scorer
 from attncli.studies.progress import Progress

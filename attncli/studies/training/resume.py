@@ -9,7 +9,7 @@ from attncli.config.document import Document, read_document
 from attncli.config.loading import validate
 from attncli.config.scorer_entries import ScorerEntry
 from attncli.errors import Collector, InputError, below, got, show
-from attncli.results.train_files import INCOMPLETE, Kept, load_train
+from attncli.runs.train_files import INCOMPLETE, Kept, load_train
 from attncli.scorers import SCORERS
 from attncli.studies.training.kept import flaw_of
 from attncli.studies.training.records import configurations

@@ -8,8 +8,8 @@ import numpy as np
 from torch import Tensor
 
 from attncli.errors import InputError, did_you_mean, got, show
-from attncli.results.records import Matrices, Names
-from attncli.views.printable import printable
+from attncli.show.numbers import printable
+from attncli.studies.study import Matrices, Names
 
 Place = tuple[int, int]  # batch element, head
 LONGEST_TOKEN = 24  # characters

@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-from attncli.results.records import BenchResult
-from attncli.results.tensors import save_named
+from attncli.runs.records import BenchResult
+from attncli.runs.tensors import save_named
 
 
 def save_bench(folder: Path, result: BenchResult) -> None:

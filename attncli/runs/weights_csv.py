@@ -7,7 +7,7 @@ from pathlib import Path
 
 from torch import Tensor
 
-from attncli.results.records import AttentionResult, ScorerRun
+from attncli.runs.records import AttentionResult, ScorerRun
 
 MOST_ROWS = 200_000  # more than that is left to tensors.safetensors
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from attncli.errors import InputError
-from attncli.results.run_folder import Folder, new_folder
+from attncli.runs.run_folder import Folder, new_folder
 from tests.cli import names_in
 
 STARTED = datetime(2024, 2, 29, 23, 59, 58)

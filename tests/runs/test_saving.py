@@ -19,11 +19,11 @@ from torch import Tensor
 
 from attncli import __version__
 from attncli.errors import InputError
-from attncli.results import weights_csv
-from attncli.results.records import AttentionResult
-from attncli.results.saving import content_of, fingerprint, save_records, save_run, to_json
-from attncli.results.tensors import load_matrices, save_tensors
-from attncli.results.weights_csv import save_weights_csv
+from attncli.runs import weights_csv
+from attncli.runs.records import AttentionResult
+from attncli.runs.saving import content_of, fingerprint, save_records, save_run, to_json
+from attncli.runs.tensors import load_matrices, save_tensors
+from attncli.runs.weights_csv import save_weights_csv
 from tests.cli import run
 from tests.experiments import result_of
 
@@ -64,7 +64,9 @@ def strict(text: str) -> Any:
 
 def test_results_json(folder: Path, result: AttentionResult) -> None:
     content = strict((folder / "results.json").read_text(encoding="utf-8"))
-    documented = "attncli study name seed created command environment inputs records comparisons expectations files"
+    documented = (
+        "attncli study name seed created command environment inputs records comparisons findings expectations files"
+    )
     assert list(content) == documented.split()
     head = {key: content[key] for key in ("attncli", "study", "name", "seed", "expectations")}
     assert head == {"attncli": __version__, "study": "attention", "name": "own", "seed": 3, "expectations": []}
@@ -260,7 +262,7 @@ def test_a_full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(*args: object) -> None:
         raise SafetensorError("I/O error: No space left on device (os error 28)")
 
-    monkeypatch.setattr("attncli.results.tensors.save_file", full)
+    monkeypatch.setattr("attncli.runs.tensors.save_file", full)
     with pytest.raises(InputError) as caught:
         save_run(tmp_path, result_of(data=CONFIG["data"]), config(), {}, {})
     expected = "cannot write the run: I/O error: No space left on device (os error 28)"

@@ -1,34 +1,13 @@
-"""What a study gives: plain frozen records that tables, pictures and files only read."""
+"""What studies gave before they had one result; each goes when its study gives a `Result`."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from attncli.studies.study import Matrices, Record, Tokens
 
 if TYPE_CHECKING:
     from torch import Tensor
-
-Record = dict[str, Any]
-TIE = 1e-5  # weights that differ by less, relative to the larger, differ by rounding only
-Names = Sequence[Sequence[str]]  # tokens, one list per batch element
-
-
-@dataclass(frozen=True)
-class Tokens:
-    """Names of queries and keys, one list per batch element; None where there are none."""
-
-    queries: Names | None = None
-    keys: Names | None = None
-
-
-@dataclass(frozen=True)
-class Matrices:
-    """One stage of several scorers as (b, n, m) or (b, heads, n, m) matrices by label: what heatmaps are drawn from."""
-
-    stage: str
-    tensors: "Mapping[str, Tensor]"
-    valid: "Tensor | None" = None  # boolean, broadcastable to every tensor; True = may attend
-    tokens: Tokens = field(default_factory=Tokens)
-    with_dropout: Sequence[str] = ()  # labels whose weights went through dropout before they were used
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from attncli.errors import InputError
-from attncli.results.records import Record
+from attncli.studies.study import Record
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from attncli.errors import InputError
-from attncli.results.run_folder import OUTPUTS
+from attncli.runs.run_folder import OUTPUTS
 
 
 def picture_path(name: str, out: Path | None, overwrite: bool) -> Path:

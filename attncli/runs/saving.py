@@ -12,22 +12,23 @@ import torch
 from torch import Tensor
 
 from attncli.errors import InputError
-from attncli.results.bench_files import save_bench
-from attncli.results.records import AttentionResult, BenchResult, Record, SweepResult, TrainResult
-from attncli.results.resolved import dump_yaml, self_contained
-from attncli.results.sweep_files import save_sweep
-from attncli.results.tensors import save_parameters, save_tensors
-from attncli.results.train_files import save_train
-from attncli.results.verdicts import Verdict
-from attncli.results.weights_csv import save_weights_csv
+from attncli.runs.bench_files import save_bench
+from attncli.runs.records import AttentionResult, BenchResult, SweepResult, TrainResult
+from attncli.runs.resolved import dump_yaml, self_contained
+from attncli.runs.sweep_files import save_sweep
+from attncli.runs.tensors import save_named, save_parameters, save_tensors
+from attncli.runs.train_files import save_train
+from attncli.runs.verdicts import Verdict
+from attncli.runs.weights_csv import save_weights_csv
+from attncli.studies.study import Record, Result
 
 Pictures = Mapping[str, Callable[[Path], None]]
-Result = AttentionResult | SweepResult | BenchResult | TrainResult
+AnyResult = Result | AttentionResult | SweepResult | BenchResult | TrainResult
 
 
 def save_run(
     folder: Path,
-    result: Result,
+    result: AnyResult,
     config: Mapping[str, Any],
     provenance: Record,
     pictures: Pictures,
@@ -41,7 +42,9 @@ def save_run(
     try:
         (folder / "config.yaml").write_text(dump_yaml(self_contained(config, result)), encoding="utf-8")
         save_records(folder / "records.csv", result.records)
-        if isinstance(result, SweepResult):
+        if isinstance(result, Result):
+            _save_tensors(folder, result)
+        elif isinstance(result, SweepResult):
             save_sweep(folder, result)
         elif isinstance(result, BenchResult):
             save_bench(folder, result)
@@ -58,13 +61,22 @@ def save_run(
     return content
 
 
+def _save_tensors(folder: Path, result: Result) -> None:
+    """tensors.safetensors; parameters.safetensors where there are any; weights.csv of weights that are not too many."""
+    about = {"labels": result.labels, "tokens": result.settings.get("tokens") or {}}
+    metadata = {"attncli": json.dumps(about)}  # one key, since the library keeps no order of several
+    save_named(folder / "tensors.safetensors", {**result.inputs, **result.tensors}, metadata)
+    if result.parameters:
+        save_named(folder / "parameters.safetensors", result.parameters)
+
+
 def _save_attention(folder: Path, result: AttentionResult) -> None:
     save_tensors(folder / "tensors.safetensors", result)
     save_parameters(folder / "parameters.safetensors", result)
     save_weights_csv(folder / "weights.csv", result)
 
 
-def content_of(result: Result, provenance: Record, files: Sequence[str], verdicts: Sequence[Verdict] = ()) -> Record:
+def content_of(result: AnyResult, provenance: Record, files: Sequence[str], verdicts: Sequence[Verdict] = ()) -> Record:
     """The content of results.json. NaN and infinity, which JSON does not have, become null.
 
     `settings` says how the study bench measured, and on what. `interrupted` stands in it only where the user ended the
@@ -73,10 +85,11 @@ def content_of(result: Result, provenance: Record, files: Sequence[str], verdict
     inputs = {name: fingerprint(tensor) for name, tensor in result.inputs.items()}
     content = {
         **provenance,
-        **({"settings": result.settings} if isinstance(result, BenchResult) else {}),
+        **({"settings": result.settings} if isinstance(result, BenchResult | Result) else {}),
         "inputs": inputs,
         "records": result.records,
         "comparisons": list(result.comparisons),
+        "findings": [finding.record for finding in result.findings] if isinstance(result, Result) else [],
         "expectations": [verdict.record for verdict in verdicts],
         "files": sorted([*files, "results.json"]),
         **({"interrupted": True} if getattr(result, "interrupted", False) else {}),

@@ -11,8 +11,9 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 from attncli.errors import InputError, show
-from attncli.results.records import Record, TrainResult
-from attncli.results.tensors import save_named
+from attncli.runs.records import TrainResult
+from attncli.runs.tensors import save_named
+from attncli.studies.study import Record
 
 RESULTS, TENSORS = "results.json", "tensors.safetensors"
 INCOMPLETE = "the run folder is incomplete"

@@ -10,7 +10,8 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from attncli.errors import InputError, did_you_mean
-from attncli.results.records import AttentionResult, Matrices, Tokens
+from attncli.runs.records import AttentionResult
+from attncli.studies.study import Matrices, Tokens
 
 STAGES = ("scores", "capped", "weights", "dropped")  # the stages that are (..., n, m)
 

@@ -9,7 +9,7 @@ import numpy
 import torch
 
 from attncli import __version__
-from attncli.results.records import Record
+from attncli.studies.study import Record
 
 
 def provenance(study: str, name: str, seed: int, device: torch.device, started: datetime) -> Record:

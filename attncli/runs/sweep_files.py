@@ -8,8 +8,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from attncli.results.records import Record, SweepResult
-from attncli.results.tensors import save_named
+from attncli.runs.records import SweepResult
+from attncli.runs.tensors import save_named
+from attncli.studies.study import Record
 
 
 def save_sweep(folder: Path, result: SweepResult) -> None:

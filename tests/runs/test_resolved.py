@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from safetensors.torch import save_file
 
 from attncli.config.yaml_loader import Loader
-from attncli.results.resolved import dump_yaml
+from attncli.runs.resolved import dump_yaml
 from tests.cli import experiment, run
 from tests.scorers.catalogue import normal
 

@@ -1,0 +1,123 @@
+"""What a study is, and what it gives: plain frozen records that tables, pictures, files and expectations only read."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+
+from attncli.studies.progress import Progress
+
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor
+
+Record = dict[str, Any]
+Names = Sequence[Sequence[str]]  # tokens, one list per batch element
+
+
+@dataclass(frozen=True)
+class Column:
+    r"""One column of a study's rows, stated once: CSV, JSON, tables and expectations follow from it.
+
+    `key` is its name in records, `heading` that in tables (with `\n` where it may break), `format` writes a value for
+    people, and `about` says in one sentence what it is.
+    """
+
+    key: str
+    heading: str
+    about: str
+    unit: str = ""
+    format: Callable[[Any], str] = str
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What a study found, as a sentence with its numbers; of one `label`, or of all of them where that is None."""
+
+    text: str
+    label: str | None = None
+    numbers: Record = field(default_factory=dict)
+
+    @property
+    def record(self) -> Record:
+        """The row of results.json."""
+        return {"label": self.label, "text": self.text, "numbers": self.numbers}
+
+
+@dataclass(frozen=True)
+class Result:
+    """What every study gives.
+
+    `settings` says how the figures came about, with `formulas` by label. `records` and `comparisons` are rows with the
+    study's columns. `inputs` are the tensors that the study was given, `tensors` the arrays that it made, and
+    `parameters` those of its scorers as `<label>/<state_dict name>`. `interrupted`: the user ended the work, and rows
+    are missing.
+    """
+
+    study: str
+    name: str
+    settings: Record
+    records: Sequence[Record]
+    comparisons: Sequence[Record] = ()
+    findings: Sequence[Finding] = ()
+    inputs: "Mapping[str, Tensor]" = field(default_factory=dict)
+    tensors: "Mapping[str, Tensor]" = field(default_factory=dict)
+    parameters: "Mapping[str, Tensor]" = field(default_factory=dict)
+    interrupted: bool = False
+
+    @property
+    def labels(self) -> list[str]:
+        """The labels of the scorers, in their order."""
+        return list(dict.fromkeys(str(record["label"]) for record in self.records))
+
+
+@dataclass(frozen=True)
+class Tokens:
+    """Names of queries and keys, one list per batch element; None where there are none."""
+
+    queries: Names | None = None
+    keys: Names | None = None
+
+
+@dataclass(frozen=True)
+class Matrices:
+    """One stage of several scorers as (b, n, m) or (b, heads, n, m) matrices by label: what heatmaps are drawn from."""
+
+    stage: str
+    tensors: "Mapping[str, Tensor]"
+    valid: "Tensor | None" = None  # boolean, broadcastable to every tensor; True = may attend
+    tokens: Tokens = field(default_factory=Tokens)
+    with_dropout: Sequence[str] = ()  # labels whose weights went through dropout before they were used
+
+
+class PreparedStudy(Protocol):
+    """What every study has prepared before it runs."""
+
+    @property
+    def device(self) -> "torch.device":
+        """Where it computes."""
+
+
+Options = TypeVar("Options", contravariant=True)
+Prepared = TypeVar("Prepared", bound=PreparedStudy)
+
+
+class Study(Protocol[Options, Prepared]):
+    """The module `study` in the folder of a study; beside it are `options`, `columns`, `findings`, `tables`, `figure`.
+
+    A study computes; it prints nothing and writes no files.
+    """
+
+    def prepare(self, options: Options, progress: Progress) -> Prepared:
+        """Check all that can be wrong with the options, and make what `run` needs.
+
+        Raises:
+            InputError: options that make no sense together, or that do not fit into memory.
+        """
+
+    def run(self, prepared: Prepared, progress: Progress) -> Result:
+        """Do the work.
+
+        Raises:
+            InputError: a scorer of the user's own that fails.
+            KeyboardInterrupt: the user ended the work before there was anything to keep.
+        """
