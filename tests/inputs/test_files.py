@@ -190,6 +190,57 @@ def test_nothing_is_shared_with_the_file(tmp_path: Path, ending: str) -> None:
     assert read_tensor(path).count_nonzero() == QUERIES.count_nonzero()
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "1,2\n3,4\n",
+        "1,2\n3,4",
+        "1;2\n3;4\n",
+        "1\t2\n3\t4\n",
+        "1 2\n  3   4 \n",
+        "1, 2\n3,\t4\n",
+        "1,\t2\n3,4\n",
+        "1,2\r\n3,4\r\n",
+        "\ufeff1,2\n3,4\n",
+        "# made by hand, é\n1,2 # first\n\n   \n3,4\n\n\n",
+        '"1","2"\n"3","4"\n',
+        "+1,02\n3,4\n",
+    ],
+)
+def test_a_csv_of_whole_numbers(tmp_path: Path, text: str) -> None:
+    (tmp_path / "k.csv").write_text(text, encoding="utf-8", newline="")
+    same(read_tensor(tmp_path / "k.csv"), KEYS)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("1,2\n3,4.5\n", [[1, 2], [3, 4.5]]),
+        ("1.5,2\n3,4\n", [[1.5, 2], [3, 4]]),
+        ("1e-3;-2E5\n", [[0.001, -2e5]]),
+        ("nan,inf,-inf\n", [[np.nan, np.inf, -np.inf]]),
+        ("100000000000000000000,1\n", [[1e20, 1]]),
+        ("1.\n.5\n", [[1.0], [0.5]]),
+    ],
+)
+def test_a_csv_of_other_numbers_is_float64(tmp_path: Path, text: str, expected: list[list[float]]) -> None:
+    (tmp_path / "k.csv").write_text(text)
+    same(read_tensor(tmp_path / "k.csv"), torch.tensor(expected, dtype=torch.float64))
+
+
+@pytest.mark.parametrize("text", ["9223372036854775807,-9223372036854775808\n", "1\n2\n3\n", "7"])
+def test_a_csv_has_two_axes_and_large_whole_numbers_stay_whole(tmp_path: Path, text: str) -> None:
+    (tmp_path / "k.csv").write_text(text)
+    assert read_tensor(tmp_path / "k.csv").tolist() == [[int(cell) for cell in row.split(",")] for row in text.split()]
+
+
+@pytest.mark.parametrize("separator", [" ", ",", ";", "\t"])
+def test_the_csv_that_numpy_writes(tmp_path: Path, separator: str) -> None:
+    written = np.random.default_rng(0).normal(size=(7, 5))
+    np.savetxt(tmp_path / "k.csv", written, delimiter=separator, header="q0 q1")
+    same(read_tensor(tmp_path / "k.csv"), torch.from_numpy(written))
+
+
 NAMES = {"queries": QUERIES, "keys": KEYS}
 
 

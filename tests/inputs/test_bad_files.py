@@ -1,0 +1,383 @@
+"""Files that are missing, wrong, damaged or dangerous: each gives its message, and none does harm."""
+
+import os
+import pickle
+import random
+import struct
+import zipfile
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import psutil
+import pytest
+import torch
+from torch import Tensor, nn
+
+from attncli.errors import InputError
+from attncli.inputs.files import read_tensor, read_tensors
+from tests.inputs.broken import (
+    AGAIN,
+    FLOATS,
+    LFS,
+    NPY,
+    NPZ,
+    PT,
+    SAFE,
+    array,
+    call,
+    integer,
+    npy,
+    npy_with,
+    pickled,
+    pt,
+    refusal,
+    safetensors,
+    short,
+    tensor,
+    text,
+    zipped,
+)
+
+NEVER = "which are never loaded since they may run code"
+SAVE = "save tensors alone, for instance model.state_dict(), with torch.save or as .safetensors"
+ENDINGS = "expected a file ending in .npy, .npz, .safetensors, .pt, .pth, .csv"
+ZIP = "it looks like a zip archive; rename it to end in .npz (NumPy) or .pt (PyTorch)"
+NUMPY = "it looks like a NumPy array; rename it to end in .npy"
+POINTER = "it looks like a Git LFS pointer and not the data; fetch the data: git lfs pull"
+CUT = "damaged or cut short"
+ARRAY = "expected real numbers; save an array of numbers"
+DENSE = "expected real numbers; save it dense, as float32"
+TREE = f"holds a tree of containers that is too deep or too large; {SAVE}"
+
+OTHER_KINDS = [
+    ("q.npy", NPZ, f"not a .npy file: {ZIP}"),
+    ("q.npy", SAFE, "not a .npy file"),
+    ("q.npy", b"1,2\n3,4\n", "not a .npy file"),
+    ("q.npy", LFS, f"not a .npy file: {POINTER}"),
+    ("q.csv", LFS, f"not a .csv file: {POINTER}"),
+    (
+        "q.npz",
+        b" <!doctype html><title>404</title>",
+        "not a .npz file: it looks like a web page (HTML); download the file itself",
+    ),
+    ("q.npz", NPY, f"not a .npz file: {NUMPY}"),
+    ("q.npz", PT, "holds no tensors; expected at least one"),
+    ("q.pt", NPZ, f"a zip archive that torch.save did not write; {SAVE}"),
+    ("q.pth", SAFE, "not a .pth file"),
+    (
+        "q.pt",
+        pickle.dumps(FLOATS),
+        "not a .pt file: it looks like a Python pickle, which is never loaded since it may run code; "
+        "save it as .npy or .safetensors",
+    ),
+    ("q.safetensors", b"\x89HDF\r\n\x1a\n", "not a .safetensors file"),
+    ("q.csv", NPY, f"not a .csv file: {NUMPY}"),
+    ("q.csv", "1,2".encode("utf-16"), "not a .csv file: it looks like UTF-16 text; save it as UTF-8"),
+    ("q.csv", "# caf\xe9\n1,2\n".encode("latin-1"), "not text in UTF-8; save it as UTF-8"),
+    ("q.bin", PT, f"{ENDINGS}; {ZIP}"),
+    ("q", NPY, f"{ENDINGS}; {NUMPY}"),
+    ("q.dat", b"\x00\x01\x02\xff", ENDINGS),
+]
+BROKEN = [
+    ("q.npy", b"", f"an empty file (0 bytes); {AGAIN}"),
+    ("q.csv", b"", f"an empty file (0 bytes); {AGAIN}"),
+    ("q.csv", b"\n# nothing\n", "holds no numbers; write one matrix row a line"),
+    ("q.npy", NPY[:-1], f"{CUT} (its header declares 24 bytes of numbers, 23 bytes are there); {AGAIN}"),
+    ("q.npy", NPY + b"\0", f"{CUT} (its header declares 24 bytes of numbers, 25 bytes are there); {AGAIN}"),
+    (
+        "q.npy",
+        npy("<f8", (1 << 20, 1 << 20)),
+        f"{CUT} (its header declares 8.0 TiB of numbers, 0 bytes are there); {AGAIN}",
+    ),
+    (
+        "q.npz",
+        zipped({"q.npy": npy("<f8", (1 << 62, 1 << 62), bytes(1))}),
+        f"{CUT} (its header declares 1.5e+23 PiB of numbers, 1 byte are there); {AGAIN}",
+    ),
+    ("q.npy", npy("<f4", (-1, -6), bytes(24)), f"{CUT} (its header declares the shape (-1, -6)); {AGAIN}"),
+    ("q.npz", zipped({"notes.txt": b"-"}), "holds no tensors; expected at least one"),
+    (
+        "q.npz",
+        zipped({"q.npy": NPY}, zipfile.ZIP_LZMA),
+        "packed in a way that NumPy does not use; save it with numpy.savez_compressed",
+    ),
+    (
+        "q.pt",
+        zipped({"a/data.pkl": b"\x80\x02N."}, zipfile.ZIP_DEFLATED),
+        "a PyTorch file that was packed again; save it again with torch.save",
+    ),
+    ("q.pt", pickled(b"N)R"), f"{CUT} (its pickle makes no sense); {AGAIN}"),
+    ("q.pt", pt({"epoch": 3}), "holds no tensors; expected at least one"),
+    ("q.safetensors", safetensors({}), "holds no tensors; expected at least one"),
+]
+NO_NUMBERS = [
+    ("q.npy", array(FLOATS * 1j), f"holds entries of type complex64; {ARRAY}"),
+    ("q.npy", array(np.array(["the"])), f"holds entries of type str96; {ARRAY}"),
+    ("q.npy", npy("T", (2,), bytes(32)), f"holds entries of type StringDType128; {ARRAY}"),
+    ("q.npy", array(np.array(["2024"], "M8[D]")), f"holds entries of type datetime64[D]; {ARRAY}"),
+    ("q.npy", array(np.zeros(2, [("x", "f4"), ("\x1b[31m", "f4")])), f"holds entries of type void64; {ARRAY}"),
+    ("q.npy", array(np.array([None])), f"holds Python objects, {NEVER}; {ARRAY}"),
+    (
+        "q.npz",
+        zipped({"words.npy": array(np.array(["the"]))}),
+        f'its tensor "words" holds entries of type str96; {ARRAY}',
+    ),
+    (
+        "q.safetensors",
+        safetensors({"q": {"dtype": "C64", "shape": [1], "data_offsets": [0, 8]}}, bytes(8)),
+        f'its tensor "q" holds entries of type complex64; {DENSE}',
+    ),
+    (
+        "q.safetensors",
+        safetensors({"\x1b[2Jq": {"dtype": "F8_E5M2", "shape": [1], "data_offsets": [0, 1]}}, bytes(1)),
+        f'its tensor "\\u001b[2Jq" holds entries of type float8_e5m2; {DENSE}',
+    ),
+    ("q.pt", pt(torch.eye(2).to_sparse()), f"holds a tensor that is not dense (float32); {DENSE}"),
+    ("q.pt", pt(torch.ones(2, device="meta")), f"holds a tensor that is not dense (float32); {DENSE}"),
+    ("q.pt", pt(torch.ones(2) * 1j), f"holds entries of type complex64; {DENSE}"),
+]
+DANGEROUS = [
+    ("q.pt", pt(nn.Linear(1, 1)), f"holds Python objects (torch.nn.modules.linear.Linear), {NEVER}; {SAVE}"),
+    ("q.pt", pickled(call("os", "system", text("touch harm"))), f"holds Python objects (os.system), {NEVER}; {SAVE}"),
+    (
+        "q.pt",
+        pickled(call("builtins", "bytearray", integer(1 << 45))),
+        f"holds Python objects (bytearray), {NEVER}; {SAVE}",
+    ),
+    (
+        "q.pt",
+        pickled(call("torch", "FloatTensor", integer(1 << 16))),
+        f"{CUT} (it describes more numbers than it holds); {AGAIN}",
+    ),
+    ("q.pt", pickled(b"]" * 100 + b"a" * 99), TREE),
+    ("q.pt", pickled(b"]" + b"q\x00h\x00\x86" * 30), TREE),
+]
+
+
+@pytest.mark.parametrize(("name", "content", "message"), OTHER_KINDS + BROKEN + NO_NUMBERS + DANGEROUS, ids=short)
+def test_message(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, content: bytes, message: str) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path(name).write_bytes(content)
+    assert refusal(Path(name)) == f'got "{name}"; {message}'
+    assert list(tmp_path.iterdir()) == [tmp_path / name]
+
+
+@pytest.mark.filterwarnings("ignore:.*(nested|quantized) tensor")  # both are going out of use
+def test_tensors_of_a_rare_kind(tmp_path: Path) -> None:
+    quantized = torch.quantize_per_tensor(torch.ones(2), 0.1, 0, torch.qint8)
+    nested = torch.nested.nested_tensor([torch.ones(2), torch.ones(3)])
+    for content, numbers in ((quantized, "qint8"), (nested, "float32")):
+        torch.save(content, tmp_path / "q.pt")
+        assert refusal(tmp_path / "q.pt") == f'got "q.pt"; holds a tensor that is not dense ({numbers}); {DENSE}'
+
+
+NO_MATRIX = [
+    ("1,2\n3,x\n", 'got "x" in line 2, column 2 of "q.csv"; expected a number'),
+    ("# a\n\n1,2\n3,4x\n", 'got "4x" in line 4, column 2 of "q.csv"; expected a number'),
+    ("1 2\n3 \x1b[2J\n", 'got "\\u001b[2J" in line 2, column 2 of "q.csv"; expected a number'),
+    ("1 2\n3 \x7f\n", 'got "\\x7f" in line 2, column 2 of "q.csv"; expected a number'),
+    ("1,1_000\n", 'got "1_000" in line 1, column 2 of "q.csv"; expected a number'),
+    ("1,0x10\n", 'got "0x10" in line 1, column 2 of "q.csv"; expected a number'),
+    (
+        ",d0,d1\n0,1,2\n",
+        'got nothing in line 1, column 1 of "q.csv"; expected a number; '
+        "there is no header line: remove it, or begin it with #",
+    ),
+    ("1,2,\n3,4,\n", 'got nothing in line 1, column 3 of "q.csv"; expected a number'),
+    ("1,5;2,5\n", 'got "1,5" in line 1, column 1 of "q.csv"; expected a number; write decimals with a point'),
+    ('"1,5","2"\n', 'got "1,5" in line 1, column 1 of "q.csv"; expected a number; write decimals with a point'),
+    ("True,False\n", 'got "True" in line 1, column 1 of "q.csv"; expected a number; write 1 for true and 0 for false'),
+    ("1,2\n\n3\n", 'got 1 number in line 3 of "q.csv"; expected 2, as in line 1; one matrix row a line'),
+    ("#\n1,2\n3,4,5\n", 'got 3 numbers in line 3 of "q.csv"; expected 2, as in line 2; one matrix row a line'),
+]
+
+
+@pytest.mark.parametrize(("text", "message"), NO_MATRIX, ids=short)
+def test_a_csv_that_is_no_matrix(tmp_path: Path, text: str, message: str) -> None:
+    (tmp_path / "q.csv").write_text(text)
+    assert refusal(tmp_path / "q.csv") == message
+
+
+DAMAGED = [
+    *[("q.npy", NPY[:length]) for length in (9, 50)],
+    *[("q.npz", NPZ[:length]) for length in (5, 40, -30, -1)],
+    *[("q.pt", PT[:length]) for length in (5, 70, -30, -1)],
+    *[("q.safetensors", SAFE[:length]) for length in (9, 20, 30, -1)],
+    ("q.npz", NPZ.replace(FLOATS.tobytes(), FLOATS.tobytes()[::-1])),  # the checksum is another
+    ("q.npz", NPZ.replace(b"PK\x01\x02", b"PK\x01\x03")),
+    ("q.npz", zipped({"q.npy": npy_with(b"(" * 4000)})),
+    ("q.npz", zipped({"q.npy": npy_with(b" " * (1 << 22), version=2)}, zipfile.ZIP_DEFLATED)),  # a small file
+    ("q.npy", npy_with(b"-" * 4000 + b"1")),
+    ("q.npy", npy_with(b" " * 60_000)),
+    ("q.npy", npy_with(b"{'shape': (2,", version=2)),
+    ("q.npy", npy_with(b"\xff", version=3)),
+    ("q.npy", npy("<f4", (2,), bytes(8), version=9)),
+    ("q.npy", npy("<f4", "(2**40,)", bytes(8))),
+    ("q.npy", npy("<f4", (1,) * 70, bytes(4))),
+    ("q.npy", npy("<q4", (2,), bytes(8))),
+    ("q.pt", pickled(b"\x00")),
+    ("q.pt", pickled(tensor(4, (1 << 40,), (1,)))),
+    ("q.pt", pickled(tensor(1 << 40, (1 << 40,), (1,)))),
+    ("q.pt", pickled(tensor(4, (2,), (-1,)))),
+    ("q.pt", pickled(tensor(4, (1 << 62, 1 << 62), (0, 0)))),
+    ("q.pt", pickled(call("torch", "FloatTensor", integer(1 << 45)))),
+    ("q.pt", zipped({"a/constants.pkl": b"", "a/data.pkl": b""})),
+    ("q.safetensors", struct.pack("<Q", 1 << 31) + b"{}"),
+    ("q.safetensors", safetensors(b'{"a":' * 5000)),
+    ("q.safetensors", safetensors({"q": {"dtype": "F32", "shape": [1 << 40], "data_offsets": [0, 1 << 42]}})),
+    ("q.safetensors", safetensors({"q": {"dtype": "F32", "shape": [1 << 62] * 2, "data_offsets": [0, 4]}}, bytes(4))),
+    ("q.safetensors", safetensors({"q": {"dtype": "F32", "shape": [2], "data_offsets": [0, 4]}}, bytes(4))),
+    ("q.safetensors", safetensors({"q": {"dtype": "F31", "shape": [1], "data_offsets": [0, 4]}}, bytes(4))),
+]
+
+
+@pytest.mark.parametrize(("name", "content"), DAMAGED, ids=short)
+def test_damaged(tmp_path: Path, name: str, content: bytes) -> None:
+    """What the libraries say about damage differs between versions; that it stays one short printable line does not."""
+    (tmp_path / name).write_bytes(content)
+    message = refusal(tmp_path / name)
+    assert message.startswith(f'got "{name}"; damaged or cut short (')
+    assert message.endswith(f"); {AGAIN}")
+    assert message.isprintable()
+    assert len(message) < 220
+
+
+def damage(content: bytes, draw: random.Random) -> bytes:
+    """The content with some bytes changed, lost or cut off."""
+    damaged = bytearray(content)
+    for _ in range(draw.choice([1, 1, 4, 20])):
+        near_start = min(int(draw.expovariate(1 / 60)), len(damaged) - 1)
+        place = near_start if draw.random() < 0.5 else draw.randrange(len(damaged))
+        damaged[place] = draw.choice([0, 1, 0x7F, 0xFF, draw.randrange(256)])
+    if draw.random() < 0.2:
+        del damaged[draw.randrange(len(damaged)) :]
+    return bytes(damaged)
+
+
+CONTENTS = {"q.npy": NPY, "q.npz": NPZ, "q.safetensors": SAFE, "q.pt": PT, "q.csv": b"0,1,2\n"}
+
+
+@pytest.mark.parametrize("name", CONTENTS)
+def test_damage_gives_an_error_or_a_tensor(tmp_path: Path, name: str) -> None:
+    draw = random.Random(name)
+    outcomes = set()
+    for _ in range(150):
+        (tmp_path / name).write_bytes(damage(CONTENTS[name], draw))
+        try:
+            tensors = read_tensors(tmp_path / name)
+        except InputError:
+            outcomes.add("refused")
+        else:
+            outcomes.add("read")
+            assert all(type(tensor) is Tensor and tensor.numel() < 1000 for tensor in tensors.values())
+    assert outcomes == {"refused", "read"}
+
+
+def test_torch_and_numpy_are_told_to_load_no_code(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    told: dict[str, Any] = {}
+    for library in (torch, np):
+        load = library.load
+        monkeypatch.setattr(library, "load", lambda path, load=load, **given: told.update(given) or load(path, **given))
+    for name in ("q.npy", "q.pt"):
+        (tmp_path / name).write_bytes(CONTENTS[name])
+        assert read_tensor(tmp_path / name).tolist() == FLOATS.tolist()
+    assert told == {"allow_pickle": False, "map_location": "cpu", "weights_only": True, "mmap": True}
+
+
+@pytest.mark.parametrize("name", CONTENTS)
+def test_too_large_for_the_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    (tmp_path / name).write_bytes(CONTENTS[name])
+    memory = SimpleNamespace(available=20, total=1 << 40)
+    monkeypatch.setattr(psutil, "virtual_memory", lambda: memory)
+    needs = "48" if name == "q.csv" else "24"
+    assert refusal(tmp_path / name) == (
+        f'got "{name}"; needs {needs} bytes; 20 bytes of memory is available; save only what is needed'
+    )
+    memory.available = 1 << 30
+    assert read_tensor(tmp_path / name).numel() in (3, 6)
+
+
+@pytest.mark.parametrize("name", ["q.npy", "q.npz", "q.pt"])
+def test_a_small_file_with_a_large_claim(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    """A file with a hole, an archive that claims a gigabyte, one number broadcast to as many."""
+    path = tmp_path / name
+    header = npy("<f4", (1 << 28,))
+    if name == "q.npy":
+        path.write_bytes(header)
+        os.truncate(path, len(header) + (1 << 30))
+    elif name == "q.npz":
+        archive = bytearray(zipped({"q.npy": header}))
+        struct.pack_into("<I", archive, archive.find(b"PK\x01\x02") + 24, len(header) + (1 << 30))
+        path.write_bytes(archive)
+    else:
+        torch.save(torch.ones(1).expand(1 << 28), path)
+    monkeypatch.setattr(psutil, "virtual_memory", lambda: SimpleNamespace(available=1 << 20, total=1 << 40))
+    needs = "needs 1.0 GiB; 1.0 MiB of memory is available"
+    assert refusal(path) == f'got "{name}"; {needs}; save only what is needed'
+
+
+def test_a_file_larger_than_the_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "q.safetensors").write_bytes(SAFE)
+    monkeypatch.setattr(psutil, "virtual_memory", lambda: SimpleNamespace(available=1 << 40, total=40))
+    monkeypatch.setattr(psutil, "swap_memory", lambda: SimpleNamespace(total=10))
+    assert refusal(tmp_path / "q.safetensors") == (
+        f'got "q.safetensors"; holds {len(SAFE)} bytes; there are 50 bytes of memory; '
+        "save only the tensors that are needed"
+    )
+
+
+@pytest.mark.parametrize(
+    ("error", "message"),
+    [
+        (MemoryError(), "needs more memory than there is; save only what is needed"),
+        (PermissionError(13, "Permission denied"), "cannot be read (Permission denied)"),
+        (OSError(5, "Input/output error"), "cannot be read (Input/output error)"),
+    ],
+)
+@pytest.mark.parametrize("good", [0, 1, 2])
+def test_what_the_system_refuses(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, good: int, error: Exception, message: str
+) -> None:
+    """A file is opened `good` times before the system refuses: for its first bytes, its header, its numbers."""
+    (tmp_path / "q.npy").write_bytes(NPY)
+    opened = Path.open
+    times: list[Path] = []
+
+    def refuse(path: Path, *arguments: Any, **options: Any) -> Any:
+        if len(times) == good:
+            times.clear()
+            raise error
+        times.append(path)
+        return opened(path, *arguments, **options)
+
+    monkeypatch.setattr(Path, "open", refuse)
+    assert refusal(tmp_path / "q.npy") == f'got "q.npy"; {message}'
+
+
+@pytest.mark.parametrize(
+    ("wanted", "message"),
+    [
+        ("querys.npy", 'got "querys.npy"; no such file; did you mean `queries.npy`?'),
+        ("queries", 'got "queries"; no such file; did you mean `queries.npy`?'),
+        ("weights.npy", 'got "weights.npy"; no such file'),
+        ("data/q.pt", 'got "q.pt"; no such file in data'),
+        ("dada/q.pt", 'got "q.pt"; no such folder: dada'),
+        ("queries.npy/q.pt", 'got "q.pt"; no such folder: queries.npy'),
+        ("data", 'got "data"; a folder; expected a file'),
+        ("pipe.npy", 'got "pipe.npy"; neither a file nor a link to one; expected a file'),
+        ("loop.npy", 'got "loop.npy"; neither a file nor a link to one; expected a file'),
+        ("a\0b.npy", 'got "a\\u0000b.npy"; no such file'),
+        ("a" * 300, f'got "{"a" * 58}…; cannot be read (File name too long)'),
+    ],
+)
+def test_no_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, wanted: str, message: str) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("queries.npy").write_bytes(NPY)
+    Path("data").mkdir()
+    os.mkfifo("pipe.npy")
+    Path("loop.npy").symlink_to("loop.npy")
+    assert refusal(Path(wanted)) == message
+    assert refusal(tmp_path / wanted) == message
+    assert refusal(tmp_path.parent / "q.npy") == f'got "q.npy"; no such file in {tmp_path.parent}'
