@@ -1,0 +1,327 @@
+"""What users and their scripts rely on, kept in contract.json: figures, columns, files, options and YAML keys.
+
+`python -m tests.test_contract` writes the file anew. Review its differences: each is a change that a user notices.
+Only the command line and the files it writes are looked at here, never a module's inside.
+"""
+
+import csv
+import json
+import math
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+import yaml
+from safetensors import safe_open
+
+from attncli.cli import app
+from tests.cli import attncli, good
+
+FILE = Path(__file__).with_name("contract.json")
+EXPERIMENTS = Path(__file__).parents[1] / "experiments"
+PATHS = sorted(EXPERIMENTS.rglob("*.yaml"))
+RELATIVE, ABSOLUTE = 2e-5, 2e-6
+STANDARD_ERRORS = 1e-3  # of `z` and `z_mean`: a difference of nearly equal figures, over a small one
+TIMES = {"seconds", "seconds_iqr", "gflops", "gbytes_per_second", "ratio", "ratio_ci"}
+MEASURED = {  # what time, memory or rounding during training decide: their values are not compared
+    "bench": {*TIMES, "peak_bytes", "reason", "rounds", "times_as_fast", "times_as_fast_ci"},
+    "train": {"accuracy", "loss", "steps_to_90", "reached_90", "entropy", "gradient_norm", "start_entropy"},
+    "attention": {"seconds"},
+}
+SMALLER = {
+    "saturation": ["d=[2, 64, 1024]", "rows=300"],
+    "variance": ["d=[1, 64, 1024]", "samples=40000"],
+    "variance_correlated": ["d=[1, 64]", "samples=40000"],
+    "variance_nonzero_mean": ["d=[1, 64]", "samples=40000"],
+    "speed": ["n=4", "d=4"],
+    "claims/09_cost": ["n=16", "d=4", "num_hiddens=4"],
+    "learning": ["d=[4, 8]", "steps=3", "seeds=2"],
+    "longer_sequences": ["steps=3", "seeds=2"],
+    "claims/08_learning": ["steps=1", "seeds=2"],
+    "claims/04_variance": ["samples=40000"],
+}
+ALL = [{"scorer": name} for name in ("additive", "cosine", "dot", "gaussian", "general", "scaled_dot", "vector_sum")]
+TENSORS: dict[str, Any] = {
+    "queries": {"shape": [2, 3, 5, 4]},
+    "keys": {"shape": [2, 1, 7, 4], "fill": "uniform", "low": -2, "high": 2},
+    "values": {"shape": [1, 7, 3], "fill": "student_t", "df": 5},
+}
+OPTIONED = [
+    {"scorer": "additive", "num_hiddens": 3, "label": "capped", "softcap": 0.5},
+    {"scorer": "scaled_dot", "scale": "1/d"},
+    {"scorer": "gaussian", "sigma": 2.5},
+    {"scorer": "cosine", "scale": 3.0, "label": "dropped", "dropout": 0.4},
+    {"scorer": "general"},
+    {"scorer": "dot"},
+    {"scorer": "vector_sum"},
+]
+MORE: dict[str, dict[str, Any]] = {  # beside the experiments: keys that none of them has
+    "leading_axes": {"data": {**TENSORS, "valid_lens": {"random": [0, 7]}}, "scorers": OPTIONED, "train": True},
+    "outputs_alone": {"data": TENSORS, "scorers": OPTIONED[:3], "weights": False, "seed": 5},
+    "top_left": {"data": TENSORS, "mask": {"causal": "top_left"}, "scorers": ALL, "dtype": "float64"},
+    "bottom_right": {
+        "data": {**TENSORS, "valid_lens": [[0, 1, 2, 3, 4], [7, 6, 5, 4, 3]]},
+        "mask": {"causal": "bottom_right", "empty_row": "uniform"},
+        "scorers": ALL,
+    },
+    "fills": {
+        "data": {
+            "queries": {"shape": [2, 4, 4], "fill": "eye"},
+            "keys": {"shape": [2, 4, 4], "fill": "correlated", "with": "queries", "rho": 0.5},
+            "values": [[[1.0, 2.0], [3.0, 4.0], [5.0, 6.0], [7.0, 8.0]]],
+        },
+        "scorers": ALL,
+        "tokens": {"queries": list("abcd"), "keys": list("efgh")},
+    },
+    "variance_of_all": {
+        "study": "variance",
+        "d": [2, 5],
+        "samples": 5000,
+        "scorers": ALL,
+        "query_mean": 0.5,
+        "key_std": 2.0,
+        "rho": 0.25,
+    },
+    "variance_of_tails": {
+        "study": "variance",
+        "d": [3],
+        "samples": 5000,
+        "scorers": ALL,
+        "distribution": "student_t",
+        "df": 9,
+    },
+    "saturation_of_all": {"study": "saturation", "d": [2, 5], "rows": 60, "keys": 9, "scorers": ALL},
+    "saturation_of_signs": {
+        "study": "saturation",
+        "d": [3],
+        "rows": 60,
+        "keys": 9,
+        "scorers": ALL,
+        "distribution": "rademacher",
+    },
+    "variance_of_real_pairs": {"study": "variance", "from": "leading_axes.yaml", "scorers": ALL},
+    "saturation_of_real_pairs": {"study": "saturation", "from": "bottom_right.yaml", "scorers": ALL},
+    "bench_of_all": {
+        "study": "bench",
+        "n": [3],
+        "m": 5,
+        "d": 4,
+        "heads": 2,
+        "batch": 2,
+        "scorers": ALL,
+        "measure": "output",
+        "backward": True,
+    },
+    "train_of_all": {"study": "train", "d": [4], "seeds": 2, "steps": 2, "test_keys": [4, 16], "scorers": ALL},
+}
+PICTURES = ["leading_axes", "saturation_of_real_pairs", "variance_of_real_pairs", "bench_of_all", "train_of_all"]
+FAILED = {"expect": [{"where": {"label": "dot"}, "metric": "entropy", "above": 100}]}
+EXIT_CODES = {
+    "--version": ["--version"],
+    "done": ["run", "good.yaml", "--out", "good", "--no-plots"],
+    "an expectation failed": ["run", "failed.yaml", "--out", "failed", "--no-plots"],
+    "no such file": ["run", "missing.yaml"],
+    "unknown option": ["run", "good.yaml", "--unknown"],
+    "unknown command": ["unknown"],
+    "unknown key": ["run", "good.yaml", "--set", "unknown=1"],
+    "a good file": ["check", "good.yaml"],
+    "a bad file": ["check", "good.yaml", "--set", "scorers=[]"],
+    "unknown scorer": ["scorers", "unknown"],
+    "the folder exists": ["run", "good.yaml", "--out", "good"],
+}
+
+
+def rounded(value: Any) -> Any:
+    """JSON with 7 significant digits, which says everything that is compared."""
+    if isinstance(value, float):
+        return float(f"{value:.7g}") if math.isfinite(value) else str(value)
+    if isinstance(value, list):
+        return [rounded(each) for each in value]
+    return {key: rounded(each) for key, each in value.items()} if isinstance(value, dict) else value
+
+
+def table(rows: list[dict[str, Any]], study: str) -> dict[str, Any]:
+    """Columns once, then one list of values for each row; a measured value is left out."""
+    columns = list(rows[0]) if rows else []
+    assert all(list(row) == columns for row in rows)
+    stems = MEASURED.get(study, set())
+    measured = {c for c in columns if any(c in (s, *(f"{s}_{end}" for end in ("min", "max", "std"))) for s in stems)}
+    values = [[None if key in measured else rounded(row[key]) for key in columns] for row in rows]
+    return {"columns": columns, "rows": values}
+
+
+def tensors(path: Path, study: str) -> dict[str, list[Any]]:
+    """Type and shape of each tensor; those of bench are as long as there were rounds."""
+    with safe_open(path, framework="np") as file:
+        slices = {name: file.get_slice(name) for name in sorted(file.keys())}
+        shapes = {name: [] if study == "bench" else each.get_shape() for name, each in slices.items()}
+        return {name: [each.get_dtype(), *shapes[name]] for name, each in slices.items()}
+
+
+def run_folder(folder: Path) -> dict[str, Any]:
+    """What is kept of a run folder."""
+    content = json.loads((folder / "results.json").read_text())
+    with (folder / "records.csv").open(newline="") as file:
+        header = next(csv.reader(file))
+    study = content["study"]
+    judged = [[each["metric"], each["holds"]] for each in content["expectations"]]
+    return {
+        "study": study,
+        "keys": list(content),
+        "config": list(yaml.safe_load((folder / "config.yaml").read_text())),
+        "inputs": {name: [each["dtype"], *each["shape"]] for name, each in content["inputs"].items()},
+        "csv": header,
+        "records": table(content["records"], study),
+        "comparisons": table(content["comparisons"], study),
+        "expectations": [] if study in ("bench", "train") else judged,
+        "files": sorted(path.name for path in folder.iterdir()),
+        "tensors": tensors(folder / "tensors.safetensors", study),
+    }
+
+
+def configs(folder: Path) -> Iterator[tuple[str, list[str]]]:
+    """Name of each experiment and the arguments of its run."""
+    for name, path in zip(NAMES, PATHS, strict=False):
+        yield name, [str(path), *(f"--set={change}" for change in SMALLER.get(name, []))]
+    for name, keys in MORE.items():
+        (folder / f"{name}.yaml").write_text(json.dumps({"name": name, **keys}))  # JSON is YAML
+        yield name, [str(folder / f"{name}.yaml")]
+
+
+NAMES = [*(path.relative_to(EXPERIMENTS).with_suffix("").as_posix() for path in PATHS), *MORE]
+
+
+def run_all(folder: Path) -> dict[str, Any]:
+    """What each experiment gives."""
+    found = {}
+    for number, (name, arguments) in enumerate(configs(folder)):
+        pictures = [] if name in PICTURES else ["--no-plots"]
+        result = attncli("run", *arguments, "--out", folder / str(number), "--quiet", *pictures)
+        assert result.exit_code in (0, 1), result.stderr
+        found[name] = run_folder(folder / str(number))
+    return found
+
+
+def commands() -> dict[str, list[str]]:
+    """The options of each command."""
+    group: Any = typer.main.get_command(app)
+    listed = {"": group, **group.commands}
+    return {name: sorted(option for each in one.params for option in each.opts) for name, one in listed.items()}
+
+
+def paths(schema: dict[str, Any], root: dict[str, Any], prefix: str) -> Iterator[str]:
+    """The name of every key that a YAML file may have, with the scorer or fill it belongs to in braces."""
+    if prefix.endswith("[][]"):
+        return  # rows of rows of numbers refer to themselves
+    if "$ref" in schema:
+        schema = root["$defs"][schema["$ref"].rpartition("/")[2]]
+    for word in ("anyOf", "oneOf", "allOf"):
+        for each in schema.get(word, []):
+            yield from paths(each, root, prefix)
+    if isinstance(schema.get("items"), dict):
+        yield from paths(schema["items"], root, f"{prefix}[]")
+    keys = schema.get("properties", {})
+    tags = [str(keys[tag].get("const", "")) for tag in ("scorer", "fill") if tag in keys]
+    inner = f"{prefix}{{{tags[0]}}}" if tags and tags[0] else prefix
+    for key, value in keys.items():
+        yield f"{inner}.{key}"
+        yield from paths(value, root, f"{inner}.{key}")
+
+
+def yaml_keys() -> dict[str, list[str]]:
+    """The keys of each study."""
+    schema = json.loads(good("schema"))
+    studies = [schema["$defs"][each["$ref"].rpartition("/")[2]] for each in schema["anyOf"]]
+    return {each["properties"]["study"]["const"]: sorted(set(paths(each, schema, ""))) for each in studies}
+
+
+def exit_codes(folder: Path) -> dict[str, int]:
+    """Exit codes of commands that end well or otherwise."""
+    keys = {"data": {"queries": {"shape": [1, 2, 4]}, "keys": {"shape": [1, 3, 4]}}, "scorers": [{"scorer": "dot"}]}
+    (folder / "good.yaml").write_text(json.dumps(keys))
+    (folder / "failed.yaml").write_text(json.dumps({**keys, **FAILED}))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        return {name: attncli(*arguments).exit_code for name, arguments in EXIT_CODES.items()}
+
+
+def contract(folder: Path) -> dict[str, Any]:
+    """Everything that the file holds."""
+    return {
+        "commands": commands(),
+        "yaml_keys": yaml_keys(),
+        "exit_codes": exit_codes(folder),
+        "experiments": run_all(folder),
+    }
+
+
+def close(found: Any, expected: Any, absolute: float) -> bool:
+    """Whether two values of JSON agree, numbers up to rounding."""
+    if isinstance(expected, list):
+        same = isinstance(found, list) and len(found) == len(expected)
+        return same and all(close(*pair, absolute) for pair in zip(found, expected, strict=True))
+    if isinstance(expected, float) and isinstance(found, (int, float)):
+        return math.isclose(found, expected, rel_tol=RELATIVE, abs_tol=absolute)
+    return bool(found == expected)
+
+
+def assert_same_table(found: dict[str, Any], expected: dict[str, Any]) -> None:
+    columns = expected["columns"]
+    assert found["columns"] == columns
+    assert len(found["rows"]) == len(expected["rows"])
+    wrong = [
+        f"row {number}: {column}: {got}, not {wanted}"
+        for number, (row, other) in enumerate(zip(found["rows"], expected["rows"], strict=True))
+        for column, got, wanted in zip(columns, row, other, strict=True)
+        if not close(got, wanted, STANDARD_ERRORS if column in ("z", "z_mean") else ABSOLUTE)
+    ]
+    assert not wrong, "\n".join(wrong)
+
+
+EXPECTED = json.loads(FILE.read_text()) if FILE.exists() else {}
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    return run_all(tmp_path_factory.mktemp("contract"))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_experiment(runs: dict[str, Any], name: str) -> None:
+    assert name in EXPECTED["experiments"], "python -m tests.test_contract"
+    found, expected = runs[name], EXPECTED["experiments"][name]
+    assert [key for key in expected["keys"] if key not in found["keys"]] == []
+    for part in ("study", "config", "inputs", "csv", "expectations", "files", "tensors"):
+        assert found[part] == expected[part], part
+    for part in ("records", "comparisons"):
+        assert_same_table(found[part], expected[part])
+
+
+def test_commands_and_options() -> None:
+    assert commands() == EXPECTED["commands"]
+
+
+def test_yaml_keys() -> None:
+    assert yaml_keys() == EXPECTED["yaml_keys"]
+
+
+def test_exit_codes(tmp_path: Path) -> None:
+    assert exit_codes(tmp_path) == EXPECTED["exit_codes"]
+
+
+def dump(value: Any, indent: str = "") -> str:
+    """JSON in which each row of a table has a line of its own."""
+    if isinstance(value, dict) and len(json.dumps(value)) > 110:
+        inner = indent + " "
+        lines = [f"{inner}{json.dumps(key)}: {dump(each, inner)}" for key, each in value.items()]
+        return "{\n" + ",\n".join(lines) + f"\n{indent}}}"
+    if isinstance(value, list) and value and (isinstance(value[0], list) or len(value) > 25):
+        return "[\n" + ",\n".join(f"{indent} {json.dumps(each, ensure_ascii=False)}" for each in value) + f"\n{indent}]"
+    return json.dumps(value, ensure_ascii=False)
+
+
+if __name__ == "__main__":
+    FILE.write_text(dump(contract(Path(tempfile.mkdtemp()))) + "\n", encoding="utf-8")
