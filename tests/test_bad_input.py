@@ -15,7 +15,13 @@ from tests.cli import good, names_in, refusal
 
 RUN = ["run", "x.yaml"]
 UNPRINTABLE = [  # what a text file does not show
-    Mistake("a tab", RUN, b"data:\n\tqueries: 1\n", "x.yaml:2:1: not valid YAML: got a tab; indent with spaces"),
+    Mistake(
+        "a tab",
+        RUN,
+        b"data:\n\tqueries: 1\n",
+        "x.yaml:2:1: not valid YAML: "
+        "while scanning for the next token: found character '\\t' that cannot start any token",
+    ),
     Mistake(
         "a control character",
         RUN,

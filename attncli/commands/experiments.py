@@ -9,7 +9,6 @@ from typing import Any
 from attncli.commands.interrupts import interrupts
 from attncli.commands.progress import Shown
 from attncli.config.document import Document, document_of_flags, read_document
-from attncli.config.loading import study_of, validate
 from attncli.config.overrides import Override
 from attncli.errors import Collector, InputError
 from attncli.runs.provenance import provenance
@@ -83,15 +82,15 @@ def load_experiments(configs: Sequence[Path], overrides: Sequence[Override]) -> 
 def load_experiment(path: Path, overrides: Sequence[Override]) -> Loaded:
     """Read and validate the YAML of one experiment."""
     document = read_document(path, overrides)
-    study = load_study(study_of(document, STUDIES))
-    return Loaded(document, study, validate(document, study.OPTIONS, study.SCORERS))
+    study = load_study(document.study(STUDIES))
+    return Loaded(document, study, document.validate(study.OPTIONS))
 
 
 def load_flags(study: str, overrides: Sequence[Override]) -> Loaded:
     """The experiment that a study's own command describes with its options."""
     document = document_of_flags(f"attncli {study}", study, overrides)
     module = load_study(study)
-    return Loaded(document, module, validate(document, module.OPTIONS, module.SCORERS))
+    return Loaded(document, module, document.validate(module.OPTIONS))
 
 
 def check(experiment: Loaded) -> None:

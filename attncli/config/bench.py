@@ -6,8 +6,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, Field, StringConstraints, field_validator
 
 from attncli import errors
-from attncli.config.scorer_entries import ScorerEntry
-from attncli.config.scorer_lists import SCORER_KEYS, ScorersInShort
+from attncli.config.scorer_entries import SCORER_KEYS, ScorerEntry, ScorersInShort
 from attncli.config.sizes import Sizes, powers
 from attncli.config.strict import problem
 from attncli.errors import Problem

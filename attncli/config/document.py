@@ -1,21 +1,26 @@
-"""One YAML file as plain data, which remembers for every value the line and column it came from."""
+"""One YAML file: its data, where in the file every value stands, and the validated options of its study."""
 
 import difflib
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import yaml
 
-from attncli.config.nodes import position
+from attncli import errors
+from attncli.config.builtin import builtin_names
+from attncli.config.models import LONGEST_NAME, Experiment
 from attncli.config.overrides import Override, apply_overrides
-from attncli.config.parsing import parse_yaml
+from attncli.config.strict import validated
+from attncli.config.yaml_loader import parse_yaml, position
 from attncli.errors import InputError, Problem
 
 YAML = (".yaml", ".yml")  # endings of configs
+DEFAULT_STUDY = "attention"
+Options = TypeVar("Options", bound=Experiment)
 
 
 @dataclass(frozen=True)
@@ -60,6 +65,35 @@ class Document:
         last = options.index(problem.where) if problem.where in options else -1
         return (int(place[1]), int(place[2])) if place else (sys.maxsize, last)
 
+    def study(self, known: Mapping[str, Any]) -> str:
+        """The name of the study that it asks for.
+
+        Raises:
+            InputError: a document that is no mapping, or an unknown study.
+        """
+        if not isinstance(self.data, dict):
+            expected = "expected an experiment: a mapping with `data` and `scorers`"
+            cure = "`attncli init` lists experiments to start from"
+            raise self.located(InputError.of(errors.got(self.data, expected, cure)))
+        study = self.data.get("study", DEFAULT_STUDY)
+        if not isinstance(study, str) or study not in known:
+            message = errors.got(study, "unknown study", errors.did_you_mean(study, known))
+            raise self.located(InputError([*self.problems, Problem(message, ("study",))]))
+        return study
+
+    def validate(self, model: type[Options]) -> Options:
+        """The options of its study; file paths become relative to the working directory.
+
+        Raises:
+            InputError: every problem of the document at once, located.
+        """
+        data = model.normalised({"study": DEFAULT_STUDY, "name": default_name(self.path), **self.data})
+        options, problems = validated(model, data, {"folder": self.path.parent})
+        problems = [*self.problems, *problems, *model.across(data)]
+        if options is None or problems:
+            raise self.located(InputError(problems))
+        return options
+
 
 def read_document(path: Path, overrides: Sequence[Override] = ()) -> Document:
     """Read one YAML file and apply the overrides to it.
@@ -79,6 +113,12 @@ def document_of_flags(command: str, study: str, overrides: Sequence[Override]) -
     return Document(Path(command), data, None, overrides, refused, flags_only=True)
 
 
+def default_name(path: Path) -> str:
+    """The file's name without its ending, what a folder's name must not have replaced by `_`."""
+    name = "".join(c if c.isprintable() and c not in '/\\:*?"<>|' else "_" for c in path.stem)
+    return name.lstrip(". ").encode()[:LONGEST_NAME].decode(errors="ignore").strip() or "experiment"
+
+
 def _readable(problem: Problem) -> Problem:
     """Keys that would be misread in a path, or obeyed by the terminal, in quotes and with escapes."""
     plain = (step if isinstance(step, int) or _is_plain(step) else f"'{ascii(step)[1:-1]}'" for step in problem.path)
@@ -92,31 +132,23 @@ def _is_plain(key: str) -> bool:
 def _text(path: Path) -> str:
     try:
         return path.read_text(encoding="utf-8-sig")
-    except FileNotFoundError as error:
-        raise InputError.of(_not_found(path), where=str(path)) from error
+    except FileNotFoundError:
+        message = _not_found(path)
+    except IsADirectoryError:
+        config = path / "config.yaml"
+        message = "got a folder; expected a YAML file" + (f"; did you mean `{config}`?" if config.is_file() else "")
     except UnicodeDecodeError as error:
         message = f"got bytes that are not UTF-8 text, the first at byte {error.start}; expected a YAML file in UTF-8"
-        raise InputError.of(message, where=str(path)) from error
     except (OSError, ValueError) as error:
-        raise InputError.of(_unreadable(path, error), where=str(path)) from error
-
-
-def _unreadable(path: Path, error: OSError | ValueError) -> str:
-    if not isinstance(error, IsADirectoryError):
-        reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-        return f"cannot be read: {reason}; expected a YAML file"
-    config = path / "config.yaml"
-    return "got a folder; expected a YAML file" + (f"; did you mean `{config}`?" if config.is_file() else "")
+        message = f"cannot be read: {getattr(error, 'strerror', None) or error}; expected a YAML file"
+    raise InputError.of(message, where=str(path))
 
 
 def _not_found(path: Path) -> str:
-    from attncli.config.builtin import builtin_names
-
-    name = path.stem
-    builtin = next((each for each in builtin_names() if each.rpartition("/")[2] == name), None)
+    builtin = next((each for each in builtin_names() if each.rpartition("/")[2] == path.stem), None)
     if builtin is not None:
         return f"no such file; `attncli init {builtin}` copies the built-in experiment of this name"
     there = {other.stem: other for other in path.parent.glob("*.y*ml")}  # by stem: endings make all names look alike
-    near = difflib.get_close_matches(name, there, n=1)
+    near = difflib.get_close_matches(path.stem, there, n=1)
     cure = f"did you mean `{there[near[0]]}`?" if near else "`attncli init` lists experiments to start from"
     return f"no such file; {cure}"

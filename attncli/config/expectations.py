@@ -1,16 +1,122 @@
 """`expect:` in YAML: which rows of the result, which of their figures, and what it must be."""
 
+import math
+import re
 from typing import Annotated, Any
 
-from pydantic import ConfigDict, Field, model_validator
+from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, NonNegativeFloat, model_validator
+from pydantic.json_schema import WithJsonSchema
 
-from attncli.config.expected_values import Amount, Bounds, Exact, Factor, Limit, Number, Row
-from attncli.config.strict import Model, problem
+from attncli import errors
+from attncli.config.nested import ROWS, check_regular
+from attncli.config.strict import Given, Model, problem
 
 KINDS = ("between", "about", "above", "below", "equal")
 HELPERS = {"within": ("about", "equal"), "by": ("above", "below")}  # the kinds that each further key belongs to
 
-MAPPING: Any = {"type": "object"}
+AMOUNT = r"((?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?)"
+SHARE, FACTOR = rf"^{AMOUNT} ?%$", rf"^{AMOUNT} ?[x×]$"
+BOUNDS = "expected [low, high], of which one may be null"
+VALUE = "expected a number, text, true or false, or nested lists of numbers"
+NAMED = f"{VALUE}; or one stage with its numbers, as in {{output: [[2, 3]]}}, and no `metric`"
+EXAMPLE = "such as {scorer: dot, d: 512}"
+
+
+def share_of(within: float | str | None) -> float | None:
+    """`5 %` as 0.05; None for what is no share."""
+    match = re.match(SHARE, within) if isinstance(within, str) else None
+    return float(match[1]) / 100 if match else None
+
+
+def factor_of(by: float | str | None) -> float | None:
+    """`2 x` as 2.0; None for what is no factor."""
+    match = re.match(FACTOR, by) if isinstance(by, str) else None
+    return float(match[1]) if match else None
+
+
+def _finite_share(within: float | str) -> float | str:
+    if share_of(within) == math.inf:
+        raise problem("expected a finite share, such as 5 %")
+    return within
+
+
+def _growing_factor(by: float | str) -> float | str:
+    factor = factor_of(by)
+    if factor is not None and not 1 < factor < math.inf:
+        raise problem("expected a factor above 1 and finite, such as 2 x")
+    return by
+
+
+def _ordered(bounds: list[float | None]) -> list[float | None]:
+    low, high = bounds
+    if low is None and high is None:
+        raise problem(BOUNDS)
+    if low is not None and high is not None and low > high:
+        raise problem("expected low up to high")
+    return bounds
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+
+
+def _row(where: Any) -> Any:
+    """Columns and what they must say: one value, or a list of them for several rows."""
+    if not isinstance(where, dict):
+        raise problem(f"expected a mapping {EXAMPLE}")
+    for column, wanted in where.items():
+        if wanted == []:
+            raise problem("got []; expected at least 1 entry", under=[column])
+        values = wanted if isinstance(wanted, list) else [wanted]
+        for index, value in enumerate(values):
+            place = [column, index] if isinstance(wanted, list) else [column]
+            if not (value is None or isinstance(value, str | bool) or _is_number(value)):
+                expected = "expected text, a number, true, false or null, or a list of them"
+                raise problem(errors.got(value, expected), under=place)
+            if any(value == other and isinstance(value, bool) == isinstance(other, bool) for other in values[:index]):
+                raise problem(f"got {errors.show(value)} twice; expected each once", under=place)
+    return where
+
+
+def _row_or_number(value: Any) -> Any:
+    if not (isinstance(value, dict) and value) and not _is_number(value):
+        raise problem(f"expected a number, or another row {EXAMPLE}")
+    return _row(value) if isinstance(value, dict) else value
+
+
+def _exact(value: Any) -> Any:
+    if isinstance(value, list):
+        check_regular(value)
+    elif not isinstance(value, str | bool) and not _is_number(value):
+        raise problem(NAMED if isinstance(value, dict) else VALUE)
+    return value
+
+
+_VALUE = {"type": ["string", "number", "boolean", "null"]}
+_VALUES = {"anyOf": [_VALUE, {"type": "array", "items": _VALUE, "minItems": 1, "uniqueItems": True}]}
+_ROW: dict[str, Any] = {"type": "object", "additionalProperties": _VALUES}
+_FLAT = {"type": "array", "items": {"type": "number"}, "minItems": 1}
+_EXACT: list[Any] = [{"type": ["string", "number", "boolean"]}, _FLAT, {"$ref": f"#/$defs/{ROWS}"}]
+_NAMED = {"type": "object", "minProperties": 1, "maxProperties": 1, "additionalProperties": {"anyOf": _EXACT}}
+_LIMIT: dict[str, Any] = {"anyOf": [{"type": "number"}, _ROW | {"minProperties": 1}]}
+_PAIR = Annotated[
+    list[float | None], Field(min_length=2, max_length=2, json_schema_extra={"contains": {"type": "number"}})
+]
+_WITHIN = Given(
+    NonNegativeFloat | Annotated[str, Field(pattern=SHARE)], "expected a number of at least 0, or a share such as 5 %"
+)
+_BY = Given(
+    NonNegativeFloat | Annotated[str, Field(pattern=FACTOR)], "expected a number of at least 0, or a factor such as 2 x"
+)
+
+# All but Row are None where they are left out, and refuse a null that is written down.
+Row = Annotated[dict[str, Any], BeforeValidator(_row), WithJsonSchema(_ROW)]
+Number = Annotated[float | None, Given(float, "expected a number")]
+Amount = Annotated[float | str | None, _WITHIN, AfterValidator(_finite_share)]
+Factor = Annotated[float | str | None, _BY, AfterValidator(_growing_factor)]
+Bounds = Annotated[list[float | None] | None, Given(_PAIR, BOUNDS), AfterValidator(_ordered)]
+Limit = Annotated[float | dict[str, Any] | None, BeforeValidator(_row_or_number), WithJsonSchema(_LIMIT)]
+Exact = Annotated[Any, BeforeValidator(_exact), WithJsonSchema({"anyOf": [*_EXACT, _NAMED]})]
 
 
 class Expectation(Model):
@@ -20,8 +126,8 @@ class Expectation(Model):
         json_schema_extra={
             "oneOf": [{"required": [kind]} for kind in KINDS],
             "if": {"required": ["metric"]},
-            "then": {"properties": {"equal": {"not": MAPPING}}},
-            "else": {"required": ["equal"], "properties": {"equal": MAPPING}},
+            "then": {"properties": {"equal": {"not": {"type": "object"}}}},
+            "else": {"required": ["equal"], "properties": {"equal": {"type": "object"}}},
             "required": [],
             "dependentRequired": {"about": ["within"]},
             "dependentSchemas": {
@@ -69,7 +175,7 @@ class Expectation(Model):
         return {**data, "metric": "equal"}  # `equal` is what is wrong, and refused as a mapping
 
     @model_validator(mode="after")
-    def _one_kind(self) -> "Expectation":
+    def _one_kind_and_what_belongs_to_it(self) -> "Expectation":
         given, choice = self._given(), f"expected one of {', '.join(KINDS)}"
         if not given:
             raise problem(f"got no bound of {self.metric}; {choice}")
@@ -79,10 +185,6 @@ class Expectation(Model):
             if getattr(self, helper) is not None and given[0] not in kinds:
                 message = f"got `{helper}` beside `{given[0]}`; it belongs to {' and '.join(f'`{k}`' for k in kinds)}"
                 raise problem(message, under=[helper])
-        return self
-
-    @model_validator(mode="after")
-    def _fitting_tolerance(self) -> "Expectation":
         if self.about is not None and self.within is None:
             raise problem(f"got about {self.about:g} alone; expected `within` beside it, such as within: 5 %")
         if self.about == 0 and isinstance(self.within, str):

@@ -11,15 +11,13 @@ from attncli import errors
 from attncli.config.expectations import Expectation
 from attncli.config.strict import Model, problem
 
-DType = Literal["float16", "bfloat16", "float32", "float64"]
+PLAIN = r"""^[^\s./\\:*?"<>|][^/\\:*?"<>|]*$"""
+LONGEST_NAME = 200  # bytes
 
 
 def _relative_to_file(file: str, info: ValidationInfo) -> str:
     folder = (info.context or {}).get("folder")
     return str(Path(folder) / file) if folder else file
-
-
-FileName = Annotated[str, StringConstraints(min_length=1), AfterValidator(_relative_to_file)]
 
 
 def _plain_name(name: str) -> str:
@@ -30,14 +28,10 @@ def _plain_name(name: str) -> str:
     return name
 
 
-PLAIN = r"""^[^\s./\\:*?"<>|][^/\\:*?"<>|]*$"""
-LONGEST_NAME = 200
 NAME_SCHEMA: dict[str, Any] = {"pattern": PLAIN, "maxLength": LONGEST_NAME}
 Name = Annotated[str, AfterValidator(_plain_name), Field(json_schema_extra=NAME_SCHEMA)]
-
-
-def _is_empty(entries: list[Any]) -> bool:
-    return not entries
+FileName = Annotated[str, StringConstraints(min_length=1), AfterValidator(_relative_to_file)]
+DType = Literal["float16", "bfloat16", "float32", "float64"]
 
 
 class Experiment(Model):
@@ -50,7 +44,8 @@ class Experiment(Model):
     ] = "auto"
     dtype: Annotated[DType, Field(description="in which queries, keys and values are kept")] = "float32"
     expect: Annotated[
-        list[Expectation], Field(default_factory=list, exclude_if=_is_empty, description="what the result must be")
+        list[Expectation],
+        Field(default_factory=list, exclude_if=lambda entries: not entries, description="what the result must be"),
     ]
 
     @classmethod
@@ -58,11 +53,11 @@ class Experiment(Model):
         """The YAML with its short forms written out."""
         return dict(data)
 
-    def unused(self) -> set[str] | dict[str, Any]:
-        """Keys that another key makes meaningless, and that a resolved config leaves out; nested ones by their way."""
-        return set()
-
     @classmethod
     def across(cls, data: Mapping[str, Any]) -> list[errors.Problem]:
         """Problems that lie between several entries of the YAML, found whatever else is wrong with it."""
         return []
+
+    def unused(self) -> set[str] | dict[str, Any]:
+        """Keys that another key makes meaningless, and that a resolved config leaves out; nested ones by their way."""
+        return set()

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from attncli import errors
-from attncli.config.parsing import parse_yaml
+from attncli.config.yaml_loader import parse_yaml
 from attncli.errors import LONGEST_VALUE, InputError, Problem, dotted
 
 KEY = re.compile(r"([^.\[\]=]+)((?:\[\d{1,9}\])*)")
@@ -29,19 +29,6 @@ class Override:
         return path[: len(own)] == own
 
 
-def parse_override(assignment: str) -> Override:
-    """`scorers[0].num_hiddens=16` as an Override; the value is read as YAML.
-
-    Raises:
-        InputError: no `=`, a path that makes no sense, a value that is not YAML.
-    """
-    text = typed("--set", assignment)
-    target, equals, value = assignment.partition("=")
-    if not equals:
-        raise InputError.of(errors.got(assignment, "expected KEY=VALUE, for instance seed=1"), where=text)
-    return override(_parse_path(target.strip(), text), value, text)
-
-
 def typed(option: str, value: str) -> str:
     """The option as it was typed, on one line and not too long."""
     text = " ".join(value.split()) or '""'
@@ -56,16 +43,24 @@ def override(path: errors.Path, value: str, text: str) -> Override:
     return Override(path, parsed.data, text)
 
 
-def _parse_path(target: str, text: str) -> errors.Path:
-    path: list[str | int] = []
+def parse_override(assignment: str) -> Override:
+    """`scorers[0].num_hiddens=16` as an Override; the value is read as YAML.
+
+    Raises:
+        InputError: no `=`, a path that makes no sense, a value that is not YAML.
+    """
+    text = typed("--set", assignment)
+    target, equals, value = assignment.partition("=")
+    if not equals:
+        raise InputError.of(errors.got(assignment, "expected KEY=VALUE, for instance seed=1"), where=text)
+    target, path = target.strip(), list[str | int]()
     for part in target.split("."):
         match = KEY.fullmatch(part)
         if match is None or not target.isprintable():
             expected = "expected names and indices such as scorers[0].num_hiddens"
             raise InputError.of(errors.got(target, expected), where=text)
-        path.append(match[1])
-        path.extend(int(index) for index in re.findall(r"\d+", match[2]))
-    return tuple(path)
+        path += [match[1], *(int(index) for index in re.findall(r"\d+", match[2]))]
+    return override(tuple(path), value, text)
 
 
 def apply_overrides(data: Any, overrides: Sequence[Override]) -> tuple[Any, list[Problem]]:

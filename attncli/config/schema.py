@@ -5,7 +5,7 @@ from typing import Any
 
 from pydantic.json_schema import GenerateJsonSchema, models_json_schema
 
-from attncli.config.loading import DEFAULT_STUDY
+from attncli.config.document import DEFAULT_STUDY
 from attncli.config.models import Experiment
 from attncli.config.nested import ROWS
 

@@ -1,29 +1,39 @@
-"""One entry of `scorers:`: the keys every entry may have, and the options that a scorer's signature declares."""
+"""`scorers:` in YAML: the keys of every entry, the options that a scorer's signature declares, and short forms."""
 
+import functools
 import inspect
 import re
 import typing
-from collections.abc import Callable, Mapping
-from typing import Annotated, Any, Literal, Union
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Annotated, Any, ClassVar, Literal, Union
 
 from pydantic import (
-    Discriminator,
+    AliasChoices,
+    ConfigDict,
     Field,
     GetCoreSchemaHandler,
+    GetJsonSchemaHandler,
     PositiveFloat,
-    Tag,
+    TypeAdapter,
     ValidationInfo,
-    WrapValidator,
     create_model,
+    field_validator,
+    model_validator,
 )
-from pydantic_core import CoreSchema
+from pydantic_core import CoreSchema, core_schema
 
 from attncli import errors
-from attncli.config.models import FileName, Name
+from attncli.config.models import Experiment, FileName, Name
 from attncli.config.strict import Model, known_words, problem
-from attncli.errors import Problem
+from attncli.config.yaml_loader import parse_yaml
+from attncli.errors import InputError, Problem
 
 CUSTOM = r"^[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*$"
+SCORER_KEYS = ("scorers", "scorer")  # in YAML as for every study, or as the flag is called
+DIFFERENT = "give one of them a label of its own, as in `dot:label=second`"
+NEXT_OPTION = re.compile(r",(?=[^,=]*=)")  # so that a value may be a list or a mapping, with commas of its own
+NOT_IN_LABELS = re.compile(r'[\\:*?"<>|]')
 
 
 class ParameterFile(Model):
@@ -33,29 +43,9 @@ class ParameterFile(Model):
     names: dict[str, str] = Field(default_factory=dict, description="state_dict name: name in the file")
 
 
-def default_label(scorer: str) -> str:
+def _default_label(scorer: str) -> str:
     """The scorer's name; of one of the user's own, the name of its class."""
     return scorer.rpartition(":")[2]
-
-
-def label_of(entry: Any) -> str | None:
-    """The label of an entry as it stands in the YAML, which may be wrong in other ways; None where it has none."""
-    if not isinstance(entry, dict):
-        return None
-    label, scorer = entry.get("label"), entry.get("scorer")
-    return label if isinstance(label, str) else default_label(scorer) if isinstance(scorer, str) else None
-
-
-def clashing_labels(entries: Any, cure: str = "give this entry a `label`") -> list[Problem]:
-    """Labels in the YAML of `scorers` that are alike, case aside: they name tensors and files."""
-    problems, first = [], dict[str, int]()
-    for index, entry in enumerate(entries if isinstance(entries, list) else []):
-        label = label_of(entry)
-        other = first.setdefault(label.casefold(), index) if label else index
-        if other != index:
-            message = f'got "{label}", the label of scorers[{other}] too; labels must differ, also without case'
-            problems.append(Problem(f"{message}; {cure}", ("scorers", index, "label")))
-    return problems
 
 
 class ScorerEntry(Model):
@@ -65,7 +55,7 @@ class ScorerEntry(Model):
     label: Annotated[
         Name,
         Field(
-            default_factory=lambda fields: default_label(fields["scorer"]),
+            default_factory=lambda fields: _default_label(fields["scorer"]),
             description="name in tables and files; default: the scorer's name",
         ),
     ]
@@ -111,46 +101,68 @@ def entry_model(name: str, scorer: type) -> type[ScorerEntry]:
         return create_model(f"{scorer.__name__}Entry", __base__=ScorerEntry, scorer=(kind, ...), **fields)
     except Exception as error:  # annotations may be anything, and reading them runs the user's code
         reason = " ".join(str(error).split())
-        raise errors.InputError.of(f'got "{name}", whose options make no sense as YAML: {reason}') from error
+        raise InputError.of(f'got "{name}", whose options make no sense as YAML: {reason}') from error
 
 
-class EntriesOf:
+@functools.cache
+def entry_models() -> dict[str, type[ScorerEntry]]:
+    """The models of the catalogue's scorers, made when they are first needed: scorers load torch."""
+    from attncli.scorers import SCORERS
+
+    return {name: entry_model(name, scorer) for name, scorer in SCORERS.items()}
+
+
+class _OfItsScorer:
     """Annotation of a ScorerEntry: it is validated by the signature of the scorer that it names."""
 
-    def __init__(self, scorers: Mapping[str, type], load: Callable[[str], type]) -> None:
-        """`load` gives the class of `module:Class`, or raises an InputError."""
-        self.scorers, self.load = scorers, load
-
     def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
-        branches = [Annotated[entry_model(name, cls), Tag(f"<{name}>")] for name, cls in self.scorers.items()]
-        custom = Annotated[CustomEntry, WrapValidator(self._custom), Tag("<module:Class>")]
-        union: Any = Union[(*branches, custom)]
-        choice = Discriminator(self._branch, custom_error_type="scorer_kind", custom_error_message="not a scorer")
-        return handler.generate_schema(Annotated[union, choice])
+        return core_schema.with_info_plain_validator_function(_validate_entry)
 
-    def _branch(self, entry: Any) -> str | None:
-        name = entry.get("scorer") if isinstance(entry, dict) else getattr(entry, "scorer", None)
-        if isinstance(name, str) and re.fullmatch(CUSTOM, name):
-            return "<module:Class>"
-        return f"<{name}>" if isinstance(name, str) and name in self.scorers else None
+    def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
+        union: Any = Union[(*entry_models().values(), CustomEntry)]
+        return handler(TypeAdapter(union).core_schema)
 
-    def _not_a_class(self, name: str) -> str:
-        """The message for a scorer of ours with an option that has no value, such as `additive:num_hiddens`."""
-        scorer, _, option = name.partition(":")
-        message = f"{scorer} is a scorer and no module; if {option} is an option of it, give it a value"
-        return errors.got(name, message) if scorer in self.scorers else ""
 
-    def _custom(self, entry: Any, handler: Any, info: ValidationInfo) -> ScorerEntry:
-        if isinstance(entry, ScorerEntry):
-            return entry
-        try:
-            model = entry_model(entry["scorer"], self.load(entry["scorer"]))
-        except errors.InputError as error:
-            raise problem(self._not_a_class(entry["scorer"]) or error.problems[0].message, under=["scorer"]) from error
-        validated = model.model_validate(entry, context=info.context)
-        for name in validated.options:
-            _require_yaml(validated, name)
-        return validated
+Entry = Annotated[ScorerEntry, _OfItsScorer()]
+
+
+def _validate_entry(entry: Any, info: ValidationInfo) -> ScorerEntry:
+    if isinstance(entry, ScorerEntry):
+        return entry
+    known = entry_models()
+    if not isinstance(entry, dict):
+        named = isinstance(entry, str) and entry in known
+        example = f"scorer: {entry}" if named else "scorer: additive, num_hiddens: 8"
+        raise problem(f"expected a mapping such as {{{example}}}")
+    if "scorer" not in entry:
+        raise problem("the key `scorer` is missing; known scorers: " + ", ".join(known))
+    name = entry["scorer"]
+    if isinstance(name, str) and re.fullmatch(CUSTOM, name):
+        return _validate_custom(name, entry, info)
+    if isinstance(name, str) and ":" in name:
+        expected = "expected module:Class, for instance my_package.my_module:MyScorer"
+        raise problem(errors.got(name, expected), under=["scorer"])
+    if not isinstance(name, str) or name not in known:
+        raise problem(errors.got(name, "unknown scorer", known_words(name, known)), under=["scorer"])
+    return known[name].model_validate(entry, context=info.context)
+
+
+def _validate_custom(name: str, entry: Any, info: ValidationInfo) -> ScorerEntry:
+    from attncli.scorers._custom import load_class
+
+    scorer, _, option = name.partition(":")
+    try:
+        model = entry_model(name, load_class(name))
+    except InputError as error:
+        message = error.problems[0].message
+        if scorer in entry_models():  # an option without a value, such as `additive:num_hiddens`
+            meant = f"{scorer} is a scorer and no module; if {option} is an option of it, give it a value"
+            message = errors.got(name, meant)
+        raise problem(message, under=["scorer"]) from error
+    validated = model.model_validate(entry, context=info.context)
+    for each in validated.options:
+        _require_yaml(validated, each)
+    return validated
 
 
 def _require_yaml(entry: ScorerEntry, option: str) -> None:
@@ -166,16 +178,116 @@ def _require_yaml(entry: ScorerEntry, option: str) -> None:
         raise problem(expected, under=[option])
 
 
-def explain_scorer(entry: Any, known: list[str]) -> tuple[errors.Path, str]:
-    """Why an entry names no scorer: where below it, and the message."""
-    if not isinstance(entry, dict):
-        example = (
-            f"scorer: {entry}" if isinstance(entry, str) and entry in known else "scorer: additive, num_hiddens: 8"
-        )
-        return (), errors.got(entry, f"expected a mapping such as {{{example}}}")
-    if "scorer" not in entry:
-        return (), "the key `scorer` is missing; known scorers: " + ", ".join(known)
-    name = entry["scorer"]
-    if isinstance(name, str) and ":" in name:
-        return ("scorer",), errors.got(name, "expected module:Class, for instance my_package.my_module:MyScorer")
-    return ("scorer",), errors.got(name, "unknown scorer", known_words(name, known))
+def clashing_labels(entries: Any, cure: str = "give this entry a `label`") -> list[Problem]:
+    """Labels in the YAML of `scorers` that are alike, case aside: they name tensors and files."""
+    problems, first = [], dict[str, int]()
+    for index, entry in enumerate(entries if isinstance(entries, list) else []):
+        given = entry if isinstance(entry, dict) else {}  # it may be wrong in other ways
+        label, scorer = given.get("label"), given.get("scorer")
+        if not isinstance(label, str):
+            label = _default_label(scorer) if isinstance(scorer, str) else ""
+        other = first.setdefault(label.casefold(), index) if label else index
+        if other != index:
+            message = f'got "{label}", the label of scorers[{other}] too; labels must differ, also without case'
+            problems.append(Problem(f"{message}; {cure}", ("scorers", index, "label")))
+    return problems
+
+
+Scorers = Annotated[
+    list[Entry], Field(min_length=1, validation_alias=AliasChoices(*SCORER_KEYS), validate_default=True)
+]  # of a study with short forms
+
+
+def _also_singular(schema: dict[str, Any]) -> None:
+    """The JSON Schema knows both names of the list of scorers, that one may stand alone, and that each may be text."""
+    properties = schema.get("properties", {})
+    if "scorers" in properties:
+        entries = properties["scorers"]
+        entries["items"] = {"anyOf": [entries["items"], {"type": "string"}]}
+        properties |= {key: {"anyOf": [entries, entries["items"]]} for key in SCORER_KEYS}
+        schema["not"] = {"required": list(SCORER_KEYS)}
+
+
+class ScorersInShort(Experiment):
+    """An experiment whose scorers may be written `additive:num_hiddens=64`, alone or in a list."""
+
+    model_config = ConfigDict(json_schema_extra=_also_singular)
+    no_dropout: ClassVar[str]  # why entries may have none
+
+    scorers: Scorers
+
+    @classmethod
+    def normalised(cls, data: Mapping[str, Any]) -> dict[str, Any]:
+        """Scorers on one line, and one alone, become a list of mappings."""
+        written = dict(data)
+        for key in SCORER_KEYS:
+            entries = written.get(key)
+            if isinstance(entries, str | dict):
+                entries = [entries]
+            if isinstance(entries, list):
+                written[key] = [scorer_of(entry) if isinstance(entry, str) else entry for entry in entries]
+        return written
+
+    @classmethod
+    def across(cls, data: Mapping[str, Any]) -> list[Problem]:
+        """Labels that clash, and dropout; what is no number is refused elsewhere."""
+        key = next((key for key in SCORER_KEYS if key in data), "scorers")
+        entries = data.get(key)
+        problems = [replace(each, path=(key, *each.path[1:])) for each in clashing_labels(entries, DIFFERENT)]
+        for index, entry in enumerate(entries if isinstance(entries, list) else []):
+            dropout = entry.get("dropout") if isinstance(entry, dict) else None
+            if isinstance(dropout, int | float) and 0 < dropout < 1:
+                problems.append(Problem(f"got {dropout:g}; {cls.no_dropout}; leave it out", (key, index, "dropout")))
+        return problems
+
+    @field_validator("scorers", mode="before")
+    @classmethod
+    def _on_one_line(cls, entries: Any) -> Any:
+        """What is still text was no scorer on one line."""
+        for index, entry in enumerate(entries if isinstance(entries, list) else []):
+            if isinstance(entry, str):
+                example = "such as additive:num_hiddens=64, or module:Class"
+                raise problem(errors.got(entry, f"expected NAME, NAME:KEY=VALUE,... {example}"), under=[index])
+        return entries
+
+    @model_validator(mode="before")
+    @classmethod
+    def _one_name_only(cls, data: Any) -> Any:
+        if isinstance(data, dict) and all(key in data for key in SCORER_KEYS):
+            message = "got `scorer` beside `scorers`, which are the same key; expected one of the two"
+            raise problem(message, under=["scorer"])
+        return data
+
+
+def scorer_of(text: str) -> dict[str, Any] | str:
+    """The entry that `name:option=value,option=value` stands for; the text itself, where it has another form.
+
+    Its label, unless there is one among the options, is the scorer's name with the values, `/` spelt out, since labels
+    may not have it.
+    """
+    head, equals, tail = text.partition("=")
+    name, colon, first = (part.strip() for part in head.rpartition(":"))  # the name may be module:Class
+    options = NEXT_OPTION.split(f"{first}={tail}") if equals and colon else []
+    if not options:
+        name = text.strip()
+    if ":" in name and not re.fullmatch(CUSTOM, name):
+        return text
+    entry: dict[str, Any] = {"scorer": name}
+    for option in options:
+        key, equals, value = (part.strip() for part in option.partition("="))
+        if not key or not equals or not value or key in entry:
+            return text
+        entry[key] = value if key == "label" else _read(value)
+    if options:
+        values = [value for key, value in entry.items() if key != "scorer" and not isinstance(value, dict | list)]
+        plain = [str(value).replace("/", "_over_") for value in values]
+        entry.setdefault("label", NOT_IN_LABELS.sub("_", "_".join([_default_label(name), *plain])))
+    return entry
+
+
+def _read(value: str) -> Any:
+    """The value as YAML reads it, text where it cannot."""
+    try:
+        return parse_yaml(value, lambda line, column: "").data
+    except InputError:
+        return value

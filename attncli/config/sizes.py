@@ -2,13 +2,12 @@
 
 from typing import Annotated, Any
 
-from pydantic import AfterValidator, BeforeValidator, Discriminator, Field, Tag, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, ValidationInfo, model_validator
 
 from attncli import errors
 from attncli.config.strict import Model, problem
 
-LARGEST = 2**20
-Size = Annotated[int, Field(ge=1, le=LARGEST)]
+Size = Annotated[int, Field(ge=1, le=2**20)]
 
 
 class SizeRange(Model):
@@ -33,31 +32,23 @@ def powers(first: int, last: int, factor: int = 2) -> list[int]:
     return sizes
 
 
-def _kind(value: Any) -> str:
-    """The branch of Sizes, in angle brackets so that it is told from a key in an error's path."""
-    return "<SizeRange>" if isinstance(value, dict | SizeRange) else "<sizes>" if isinstance(value, list) else "<size>"
+def _listed(value: Any, info: ValidationInfo) -> Any:
+    if value is None or isinstance(value, str):
+        raise problem("expected an integer, a list such as [64, 512], or a range such as {from: 1, to: 1024}")
+    if isinstance(value, dict):
+        sizes = SizeRange.model_validate(value, context=info.context)
+        return powers(sizes.first, sizes.last, sizes.factor)
+    return value if isinstance(value, list) else [value]
 
 
-def _listed(value: Any) -> list[int]:
-    if isinstance(value, SizeRange):
-        return powers(value.first, value.last, value.factor)
-    sizes: list[int] = value if isinstance(value, list) else [value]
+def _once(sizes: list[int]) -> list[int]:
     for index, size in enumerate(sizes):
         if size in sizes[:index]:
             raise problem(f"got {errors.show(size)} twice; expected different sizes", under=[index])
     return sizes
 
 
-def _no_text(value: Any) -> Any:
-    if value is None or isinstance(value, str):
-        raise problem("expected an integer, a list such as [64, 512], or a range such as {from: 1, to: 1024}")
-    return value
-
-
+SizeList = Annotated[list[Size], Field(min_length=1)]
 Sizes = Annotated[
-    Annotated[Size, BeforeValidator(_no_text), Tag("<size>")]
-    | Annotated[list[Size], Field(min_length=1), Tag("<sizes>")]
-    | Annotated[SizeRange, Tag("<SizeRange>")],
-    Discriminator(_kind),
-    AfterValidator(_listed),
+    SizeList, AfterValidator(_once), BeforeValidator(_listed, json_schema_input_type=Size | SizeList | SizeRange)
 ]

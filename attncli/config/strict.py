@@ -1,48 +1,204 @@
-"""The base of all models of YAML, and how they say what is wrong."""
+"""The base of all models of YAML, and pydantic's errors in the project's own words: `path: got X; expected Y; cure`."""
 
-from collections.abc import Iterable
-from typing import Any, get_args
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, TypeVar
 
-from pydantic import BaseModel, ConfigDict, ModelWrapValidatorHandler, ValidationError, model_validator
-from pydantic_core import InitErrorDetails, PydanticCustomError
-from pydantic_core.core_schema import ErrorType
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    GetCoreSchemaHandler,
+    ModelWrapValidatorHandler,
+    ValidationError,
+    ValidationInfo,
+    WrapValidator,
+    model_validator,
+)
+from pydantic_core import CoreSchema, PydanticCustomError, core_schema
 
 from attncli import errors
+from attncli.config.yaml_loader import is_number
+from attncli.errors import Problem
 
-UNKNOWN_KEY = "unknown key"
-PYDANTIC_ERRORS = get_args(ErrorType)
+M = TypeVar("M", bound="Model")
+KNOWN_KEYS = "known keys"  # in the context of a validation: of every mapping that failed, by its id
 
 
 class Model(BaseModel):
-    """Strict and closed: no type is converted, numbers are finite, and an unknown key is told which keys are known."""
+    """Strict and closed: no type is converted, numbers are finite, and no key is unknown."""
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True, allow_inf_nan=False)
 
     @model_validator(mode="wrap")
     @classmethod
-    def _name_known_keys(cls, data: Any, handler: ModelWrapValidatorHandler["Model"]) -> "Model":
+    def _remember_known_keys(cls, data: Any, handler: ModelWrapValidatorHandler["Model"], info: ValidationInfo) -> Any:
         try:
             return handler(data)
-        except ValidationError as error:
+        except ValidationError:
             known = [field.alias or name for name, field in cls.model_fields.items()]
-            details = [_detail(each, known) for each in error.errors()]
-            raise ValidationError.from_exception_data(cls.__name__, details) from None
+            (info.context or {}).get(KNOWN_KEYS, {})[id(data)] = known
+            raise
 
 
-def _detail(error: Any, known: list[str]) -> InitErrorDetails:
-    kind: Any = error["type"]
-    if kind == "extra_forbidden" and len(error["loc"]) == 1:
-        kind = problem(UNKNOWN_KEY, cure=errors.did_you_mean(error["loc"][0], known))
-    elif kind not in PYDANTIC_ERRORS:
-        kind = PydanticCustomError(kind, "{expected}", error.get("ctx") or {"expected": error["msg"]})
-    return InitErrorDetails(type=kind, loc=error["loc"], input=error["input"], ctx=error.get("ctx", {}))
+def problem(message: str, *, cure: str = "", under: Sequence[str | int] = ()) -> PydanticCustomError:
+    """A validation error, to be raised: a message, which `got ...` is put before unless it begins so, and the cure.
 
-
-def problem(expected: str, *, cure: str = "", under: list[str | int] | None = None) -> PydanticCustomError:
-    """A validation error that says what is expected, the cure, and where below the field it is (`under`)."""
-    return PydanticCustomError("problem", "{expected}", {"expected": expected, "cure": cure, "under": under or []})
+    `under` is where below the validated value it is.
+    """
+    return PydanticCustomError("problem", "{message}", {"message": message, "cure": cure, "under": [*under]})
 
 
 def known_words(value: Any, known: Iterable[str]) -> str:
     """The cure for a name that is unknown, or no text at all."""
     return errors.did_you_mean(value if isinstance(value, str) else "", known)
+
+
+def chosen(choose: Callable[[Any], Any]) -> WrapValidator:
+    """A union whose branch the value itself tells.
+
+    `choose` gives the branch's model, or a function that checks the value, or raises a `problem`.
+    """
+
+    def validate(value: Any, handler: Any, info: ValidationInfo) -> Any:
+        if isinstance(value, Model):
+            return value
+        branch = choose(value)
+        if isinstance(branch, type) and issubclass(branch, Model):
+            return branch.model_validate(value, context=info.context)
+        return branch(value)
+
+    return WrapValidator(validate)
+
+
+class Given:
+    """An optional key that may be left out but not null: of another type, and with one message for all its errors."""
+
+    def __init__(self, kind: Any, expected: str) -> None:
+        self.kind, self.expected = kind, expected
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        return core_schema.no_info_wrap_validator_function(self._validate, handler.generate_schema(self.kind))
+
+    def _validate(self, value: Any, handler: Any) -> Any:
+        try:
+            return handler(value)
+        except ValidationError:
+            raise problem(self.expected) from None
+
+
+EXPECTED: dict[str, str] = {  # by pydantic's types of errors
+    "int_type": "an integer",
+    "int_from_float": "an integer",
+    "float_type": "a number",
+    "bool_type": "true or false",
+    "string_type": "text",
+    "list_type": "a list",
+    "dict_type": "a mapping",
+    "model_type": "a mapping",
+    "finite_number": "a finite number",
+    "literal_error": "{expected}",
+    "greater_than": "{kind} above {gt}",
+    "greater_than_equal": "{kind} of at least {ge}",
+    "less_than": "{kind} below {lt}",
+    "less_than_equal": "{kind} of at most {le}",
+    "too_short": "at least {min_length} entries",
+    "too_long": "at most {max_length} entries",
+    "string_too_short": "text that is not empty",
+}
+EXAMPLES = {  # of lists and mappings, by key
+    "data": "{queries: ..., keys: ...}",
+    "shape": "[2, 10, 4]",
+    "random": "[1, 10]",
+    "mask": "{causal: top_left}",
+    "scorers": "[{scorer: additive}, {scorer: dot}]",
+    "scorer": "[{scorer: additive}, {scorer: dot}]",
+    "parameters": "{file: trained.safetensors}",
+    "names": "{W.weight: its name in the file}",
+    "tokens": "{queries: [a, b], keys: [a, b, c]}",
+    "queries": "[a, b, c]",
+    "keys": "[a, b, c]",
+    "expect": "[{where: {scorer: dot}, metric: entropy, between: [0, 1]}]",
+}
+PATTERNS = {"device": "expected auto, cpu, cuda, cuda:N or mps"}
+NOT_AN_ERROR_OF_ITS_OWN = "default_factory_not_called"  # pydantic's echo of another error in the same model
+
+
+def validated(model: type[M], data: Any, context: Mapping[str, Any]) -> tuple[M | None, list[Problem]]:
+    """The data as the model, or None, and the problems, without locations; branches of one union are one problem."""
+    known: dict[int, list[str]] = {}
+    try:
+        return model.model_validate(data, context={**context, KNOWN_KEYS: known}), []
+    except ValidationError as error:
+        by_path: dict[errors.Path, list[tuple[Mapping[str, Any], Any]]] = {}
+        for each in error.errors():
+            if each["type"] != NOT_AN_ERROR_OF_ITS_OWN:
+                path, parent = _place(each, data)
+                by_path.setdefault(path, []).append((each, parent))
+        return None, [
+            _unknown_key(path, known.get(id(found[0][1]), []))
+            if found[0][0]["type"] == "extra_forbidden"
+            else _problem(path, [each for each, _ in found])
+            for path, found in by_path.items()
+        ]
+
+
+def _place(error: Mapping[str, Any], data: Any) -> tuple[errors.Path, Any]:
+    """The error's place in the YAML, and what it stands in.
+
+    It is pydantic's `loc` without the names of union branches, which the data has not.
+    """
+    path: list[str | int] = []
+    parent = None
+    for index, key in enumerate(error["loc"]):
+        there = key in data if isinstance(data, dict) else isinstance(data, list) and key in range(len(data))
+        if there:
+            path.append(key)
+            parent, data = data, data[key]
+        elif error["type"] == "missing" and index == len(error["loc"]) - 1:
+            path.append(key)
+    return (*path, *error.get("ctx", {}).get("under", ())), parent
+
+
+def _unknown_key(path: errors.Path, known: Sequence[str]) -> Problem:
+    return Problem(f"unknown key; {errors.did_you_mean(path[-1], known)}", path, at_key=True)
+
+
+def _problem(path: errors.Path, found: Sequence[Mapping[str, Any]]) -> Problem:
+    first = found[0]
+    kind, value = first["type"], first["input"]
+    if kind == "problem":
+        message, cure = first["ctx"]["message"], first["ctx"]["cure"]
+        message = "; ".join(part for part in (message, cure) if part)
+        return Problem(message if message.startswith(("got ", "the key ")) else errors.got(value, message), path)
+    if kind == "missing":
+        return Problem("this key is missing", path)
+    if kind == "string_pattern_mismatch":
+        return Problem(errors.got(value, PATTERNS.get(str(path[-1]), "expected text of another form")), path)
+    expected = " or ".join(dict.fromkeys(_expected(each) for each in found))
+    if expected in ("a list", "a mapping") and path and path[-1] in EXAMPLES:
+        expected += f" such as {EXAMPLES[str(path[-1])]}"
+    cures = (_cure(each["type"], value) for each in found)
+    return Problem(errors.got(value, f"expected {expected}", next(filter(None, cures), "")), path)
+
+
+def _expected(error: Mapping[str, Any]) -> str:
+    context = error.get("ctx", {})
+    if error["type"] not in EXPECTED:
+        return str(error["msg"]).removeprefix("Input should be ")
+    bounds = {key: f"{bound:g}" for key, bound in context.items() if isinstance(bound, float)}
+    kind = "a number" if bounds else "an integer"
+    words = EXPECTED[error["type"]].format_map({"kind": kind, **context, **bounds})
+    return words.replace("'", "").replace(" 1 entries", " 1 entry")
+
+
+def _cure(kind: str, value: Any) -> str:
+    """What the user may have meant."""
+    if kind in ("int_type", "float_type") and isinstance(value, str):
+        plain = value.replace("_", "")
+        return "" if not is_number(plain) else "leave out the quotes" if plain == value else f"write {plain}"
+    if kind in ("int_type", "int_from_float") and isinstance(value, float) and abs(value) < 2**53 and value % 1 == 0:
+        return f"write {int(value)}"
+    if kind == "bool_type" and isinstance(value, str) and value.lower() in ("yes", "no", "on", "off"):
+        return f"write {'true' if value.lower() in ('yes', 'on') else 'false'}"
+    if kind == "string_type" and isinstance(value, bool | int | float):
+        return "put it in quotes"
+    return ""

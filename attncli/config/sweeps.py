@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, model_validator
 
 from attncli.config.models import Experiment, FileName
-from attncli.config.scorer_lists import ScorersInShort
+from attncli.config.scorer_entries import ScorersInShort
 from attncli.config.sizes import Sizes, powers
 from attncli.config.strict import problem
 from attncli.errors import Problem

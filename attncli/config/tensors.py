@@ -2,13 +2,13 @@
 
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, ConfigDict, Discriminator, Field, NonNegativeFloat, Tag, model_validator
+from pydantic import AfterValidator, ConfigDict, Field, NonNegativeFloat, model_validator
 from pydantic.json_schema import WithJsonSchema
 
 from attncli import errors
 from attncli.config.models import FileName
-from attncli.config.nested import ROWS, nested_lengths, nested_numbers, nested_words
-from attncli.config.strict import Model, known_words, problem
+from attncli.config.nested import LENGTHS, ROWS, nested_lengths, nested_numbers, nested_words
+from attncli.config.strict import Model, chosen, known_words, problem
 
 MOST_AXES = 16  # a bound far above any use and below what torch and NumPy can take
 TENSOR = "expected {shape: [...], fill: ...}, {file: ...} or nested lists of numbers"
@@ -93,6 +93,13 @@ class FileTensor(Model):
     tensor: str | None = None
 
 
+FILLS: dict[str, type[Model]] = {
+    "normal": NormalFill, "uniform": UniformFill, "ones": PlainFill, "zeros": PlainFill, "arange": PlainFill,
+    "constant": ConstantFill, "eye": PlainFill, "rademacher": PlainFill, "student_t": StudentTFill,
+    "correlated": CorrelatedFill,
+}  # fmt: skip
+
+
 def _range(bounds: list[int]) -> list[int]:
     if len(bounds) != 2 or not 0 <= bounds[0] <= bounds[1]:
         raise problem("expected [low, high] with 0 <= low <= high")
@@ -102,8 +109,8 @@ def _range(bounds: list[int]) -> list[int]:
 _INTEGERS = {"type": "array", "items": {"type": "integer", "minimum": 0}, "minItems": 1}
 _STRINGS = {"type": "array", "items": {"type": "string"}}
 Range = Annotated[list[int], AfterValidator(_range), WithJsonSchema(_INTEGERS | {"minItems": 2, "maxItems": 2})]
-Numbers = Annotated[list[Any], AfterValidator(nested_numbers), WithJsonSchema({"$ref": f"#/$defs/{ROWS}"})]
-Lengths = Annotated[list[Any], AfterValidator(nested_lengths), WithJsonSchema(
+Numbers = Annotated[list[Any], WithJsonSchema({"$ref": f"#/$defs/{ROWS}"})]
+Lengths = Annotated[list[Any], WithJsonSchema(
     {"anyOf": [_INTEGERS, {"type": "array", "items": _INTEGERS, "minItems": 1}]}
 )]  # fmt: skip
 Words = Annotated[list[Any], AfterValidator(nested_words), WithJsonSchema(
@@ -117,65 +124,34 @@ class RandomLens(Model):
     random: Range
 
 
-FILLS: dict[str, type[Model]] = {
-    "normal": NormalFill, "uniform": UniformFill, "ones": PlainFill, "zeros": PlainFill, "arange": PlainFill,
-    "constant": ConstantFill, "eye": PlainFill, "rademacher": PlainFill, "student_t": StudentTFill,
-    "correlated": CorrelatedFill,
-}  # fmt: skip
-
-
-def _kind_of_tensor(value: Any) -> str | None:
-    """The branch of TensorSource, in angle brackets so that it is told from a key in an error's path."""
-    if isinstance(value, Model):
-        return f"<{type(value).__name__}>"
+def _kind_of_tensor(value: Any) -> Any:
     if isinstance(value, list):
-        return "<numbers>"
-    if not isinstance(value, dict):
-        return None
-    if "file" in value:
-        return "<FileTensor>"
-    if "shape" not in value and "fill" not in value:
-        return None
+        return nested_numbers
+    if isinstance(value, dict) and "file" in value:
+        return FileTensor
+    if not isinstance(value, dict) or not {"shape", "fill"} & set(value):
+        raise problem(TENSOR)
     fill = value.get("fill", "normal")
-    return f"<{FILLS[fill].__name__}>" if isinstance(fill, str) and fill in FILLS else None
+    if not isinstance(fill, str) or fill not in FILLS:
+        raise problem(errors.got(fill, "unknown fill", known_words(fill, FILLS)), under=["fill"])
+    return FILLS[fill]
 
 
-def explain_tensor(value: Any) -> tuple[errors.Path, str]:
-    """Why a value is none of the kinds of TensorSource: where below it, and the message."""
-    if isinstance(value, dict) and "fill" in value:
-        return ("fill",), errors.got(value["fill"], "unknown fill", known_words(value["fill"], FILLS))
-    return (), errors.got(value, TENSOR)
+def _kind_of_lengths(value: Any) -> Any:
+    if isinstance(value, dict):
+        for key, model in {"file": FileTensor, "random": RandomLens}.items():
+            if key in value:
+                return model
+    if not isinstance(value, list):
+        raise problem(LENGTHS)
+    return nested_lengths
 
 
 TensorSource = Annotated[
-    Annotated[NormalFill, Tag("<NormalFill>")]
-    | Annotated[UniformFill, Tag("<UniformFill>")]
-    | Annotated[PlainFill, Tag("<PlainFill>")]
-    | Annotated[ConstantFill, Tag("<ConstantFill>")]
-    | Annotated[StudentTFill, Tag("<StudentTFill>")]
-    | Annotated[CorrelatedFill, Tag("<CorrelatedFill>")]
-    | Annotated[FileTensor, Tag("<FileTensor>")]
-    | Annotated[Numbers, Tag("<numbers>")],
-    Discriminator(_kind_of_tensor, custom_error_type="tensor_kind", custom_error_message="not a tensor"),
+    NormalFill | UniformFill | PlainFill | ConstantFill | StudentTFill | CorrelatedFill | FileTensor | Numbers,
+    chosen(_kind_of_tensor),
 ]
-
-
-def _kind_of_lengths(value: Any) -> str | None:
-    if isinstance(value, Model):
-        return f"<{type(value).__name__}>"
-    if isinstance(value, list):
-        return "<lengths>"
-    if isinstance(value, dict):
-        return "<FileTensor>" if "file" in value else "<RandomLens>" if "random" in value else None
-    return None
-
-
-LengthSource = Annotated[
-    Annotated[RandomLens, Tag("<RandomLens>")]
-    | Annotated[FileTensor, Tag("<FileTensor>")]
-    | Annotated[Lengths, Tag("<lengths>")],
-    Discriminator(_kind_of_lengths, custom_error_type="lengths_kind", custom_error_message="not lengths"),
-]
+LengthSource = Annotated[RandomLens | FileTensor | Lengths, chosen(_kind_of_lengths)]
 
 
 class Data(Model):

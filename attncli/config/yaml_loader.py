@@ -1,18 +1,24 @@
-"""YAML as its users read it: PyYAML's parser with the scalars of YAML 1.2 (https://yaml.org/spec/1.2.2/#103-core-schema).
+"""YAML text to plain data that remembers where everything stands.
 
-PyYAML follows YAML 1.1, where `1e-3` is a string, `on` is true, `010` is eight and `12:30` is 750. Here `1e-3` is a
-number, `on` is a string, `010` is ten, and dates are strings. Of tags, which can ask for objects of any kind, only
-those of JSON's kinds are known.
+PyYAML's parser with the scalars of YAML 1.2 (https://yaml.org/spec/1.2.2/#103-core-schema). PyYAML itself follows YAML
+1.1, where `1e-3` is a string, `on` is true, `010` is eight and `12:30` is 750. Here `1e-3` is a number, `on` is a
+string, `010` is ten, and dates are strings. Of tags, which can ask for objects of any kind, only those of JSON's kinds
+are known. Keys are text, whatever they look like.
 """
 
 import math
 import re
-from collections.abc import Callable
-from typing import Any, ClassVar, TypeVar
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
 import yaml
 
+from attncli import errors
+from attncli.errors import InputError, Problem
+
 STANDARD = "tag:yaml.org,2002:"
+MERGE, TEXT = f"{STANDARD}merge", f"{STANDARD}str"
 NULL = re.compile(r"^(?:~|null|Null|NULL|)$")
 BOOL = re.compile(r"^(?:true|True|TRUE|false|False|FALSE)$")
 INT = re.compile(r"^(?:[-+]?[0-9]+|0o[0-7]+|0x[0-9a-fA-F]+)$")
@@ -20,8 +26,122 @@ FLOAT = re.compile(
     r"^(?:[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?|[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN))$"
 )
 LARGEST = 2**63  # integers from here on fit into no tensor
+MOST_VALUES = 5_000_000  # counted with aliases expanded: a few nested aliases can stand for billions
+Where = Callable[[int, int], str]  # line and column, from 1, in words
 
-Scalar = TypeVar("Scalar", bool, int, float)
+
+@dataclass(frozen=True)
+class Parsed:
+    """`problems` are those that still leave data to look at: keys that stand twice."""
+
+    data: Any
+    root: yaml.Node | None
+    problems: list[Problem]
+
+
+def parse_yaml(text: str, where: Where) -> Parsed:
+    """One YAML document as plain data.
+
+    Raises:
+        InputError: text that is not YAML, or nests without end.
+    """
+    try:
+        loader = Loader(text)
+        root = loader.get_single_node()
+        if root is None:
+            return Parsed(None, None, [])
+        problems = _checked_nodes(root, where)
+        return Parsed(loader.construct_document(root), root, problems)
+    except yaml.reader.ReaderError as error:
+        before = text[: error.position]
+        place = where(before.count("\n") + 1, error.position - before.rfind("\n"))
+        message = f"not valid YAML: the character U+{error.character:04X} may not stand in YAML; remove it"
+        raise InputError.of(message, where=place) from error
+    except yaml.MarkedYAMLError as error:
+        raise _syntax_error(error, where) from error
+    except RecursionError as error:
+        raise InputError.of("nested too deeply; an experiment needs a few levels", where=where(1, 1)) from error
+
+
+def position(node: yaml.Node | None, path: errors.Path, at_key: bool = False) -> tuple[int, int, int]:
+    """Line and column, from 1, of the deepest part of `path` that the file has, or of its key; and how deep that is."""
+    mark, depth = node.start_mark if node is not None else None, 0
+    for step in path:
+        found = [(key, child) for name, key, child in _children(node) if name == step]
+        if not found:
+            break
+        key, node = found[-1]  # of a key that stands twice the last wins
+        mark, depth = key.start_mark if at_key else node.start_mark, depth + 1
+    return (mark.line + 1, mark.column + 1, depth) if mark is not None else (1, 1, 0)
+
+
+def is_number(text: str) -> bool:
+    """Whether this text, without quotes, would be a number."""
+    return bool(INT.match(text) or FLOAT.match(text))
+
+
+def _syntax_error(error: yaml.MarkedYAMLError, where: Where) -> InputError:
+    """PyYAML's own words, at the place where reading stopped."""
+    begun, stopped = error.context_mark, error.problem_mark or error.context_mark
+    context = error.context or ""
+    if begun and stopped and (begun.line, begun.column) != (stopped.line, stopped.column):
+        context += f" begun at {begun.line + 1}:{begun.column + 1}"
+    reason = ": ".join(part for part in (context, error.problem) if part)
+    place = where(stopped.line + 1, stopped.column + 1) if stopped else where(1, 1)
+    return InputError.of(f"not valid YAML: {reason}", where=place)
+
+
+def _refuse(node: yaml.Node, message: str) -> yaml.YAMLError:
+    """The error that a node is wrong, to be raised."""
+    return yaml.constructor.ConstructorError(None, None, message, node.start_mark)
+
+
+def _checked_nodes(root: yaml.Node, where: Where) -> list[Problem]:
+    """The keys that stand twice; all keys become text.
+
+    Raises:
+        yaml.MarkedYAMLError: a key that is a list or a mapping, an alias that contains itself or stands for too much.
+    """
+    problems: list[Problem] = []
+    sizes: dict[int, int] = {}
+
+    def visit(node: yaml.Node, place: errors.Path, above: tuple[int, ...]) -> int:
+        if id(node) in above:
+            raise _refuse(node, "this contains itself, through an alias; write it out")
+        if id(node) not in sizes:
+            if isinstance(node, yaml.MappingNode):
+                problems.extend(_repeated_keys(node, place, where))
+            below = (visit(child, (*place, key), (*above, id(node))) for key, _, child in _children(node))
+            sizes[id(node)] = 1 + sum(below)
+        if sizes[id(node)] > MOST_VALUES:
+            raise _refuse(node, f"more than {MOST_VALUES} values with aliases expanded; put large tensors into a file")
+        return sizes[id(node)]
+
+    visit(root, (), ())
+    return problems
+
+
+def _repeated_keys(node: yaml.MappingNode, place: errors.Path, where: Where) -> Iterator[Problem]:
+    first: dict[str, yaml.Node] = {}
+    for key, _ in node.value:
+        if not isinstance(key, yaml.ScalarNode):
+            raise _refuse(key, "this key is a list or a mapping; expected text")
+        if key.tag == MERGE:
+            continue
+        key.tag = TEXT
+        if key.value in first:
+            message = f"the key stands twice, first in line {first[key.value].start_mark.line + 1}; leave out one"
+            at = where(key.start_mark.line + 1, key.start_mark.column + 1)
+            yield Problem(message, (*place, key.value), at)
+        first.setdefault(key.value, key)
+
+
+def _children(node: yaml.Node | None) -> Iterator[tuple[str | int, yaml.Node, yaml.Node]]:
+    """Name, node of the key (of an entry of a list the entry itself) and node of the value."""
+    if isinstance(node, yaml.SequenceNode):
+        yield from ((index, child, child) for index, child in enumerate(node.value))
+    elif isinstance(node, yaml.MappingNode):
+        yield from ((str(key.value), key, value) for key, value in node.value)
 
 
 class Loader(yaml.SafeLoader):
@@ -30,69 +150,43 @@ class Loader(yaml.SafeLoader):
     yaml_implicit_resolvers: dict[str, list[tuple[str, re.Pattern[str]]]] = {}  # none of YAML 1.1's  # noqa: RUF012
     yaml_constructors: ClassVar[dict[str | None, Callable[..., Any]]] = {}
 
+    def construct_scalar_of(self, node: yaml.ScalarNode) -> Any:
+        """Text, number, truth value or nothing."""
+        text = str(self.construct_scalar(node))
+        if any("\ud800" <= letter <= "\udfff" for letter in text):  # out of `"\uD800"`; no file can hold it
+            raise _refuse(node, "this text has half of a character (a lone surrogate); write the character itself")
+        try:
+            value = READ[node.tag.removeprefix(STANDARD)](text)
+        except (ValueError, LookupError) as error:  # an explicit tag such as `!!int x`, or thousands of digits
+            raise _refuse(node, f"this is not of the type {node.tag.removeprefix(STANDARD)}") from error
+        if isinstance(value, int) and not -LARGEST <= value < LARGEST:
+            raise _refuse(node, "this integer does not fit into 64 bits; write a smaller one, or a float such as 1e20")
+        if isinstance(value, float) and math.isinf(value) and "inf" not in text.lower():
+            raise _refuse(node, "this number is beyond float64; write .inf for infinity")
+        return value
 
-def is_number(text: str) -> bool:
-    """Whether this text, without quotes, would be a number."""
-    return bool(INT.match(text) or FLOAT.match(text))
-
-
-def refuse(node: yaml.Node, message: str) -> yaml.YAMLError:
-    """The error that a node is wrong, to be raised."""
-    return yaml.constructor.ConstructorError(None, None, message, node.start_mark)
-
-
-def _text(loader: Loader, node: yaml.ScalarNode) -> str:
-    text = str(loader.construct_scalar(node))
-    if any("\ud800" <= letter <= "\udfff" for letter in text):  # out of `"\uD800"`; no file can hold it
-        raise refuse(node, "this text has half of a character (a lone surrogate); write the character itself")
-    return text
-
-
-def _null(loader: Loader, node: yaml.ScalarNode) -> None:
-    loader.construct_scalar(node)
-
-
-def _boolean(loader: Loader, node: yaml.ScalarNode) -> bool:
-    return _converted(node, "true or false", lambda: {"true": True, "false": False}[_text(loader, node).lower()])
+    def refuse_tag(self, node: yaml.Node) -> None:
+        """No object but those of JSON's kinds."""
+        tag = f"!!{node.tag.removeprefix(STANDARD)}" if node.tag.startswith(STANDARD) else node.tag
+        raise _refuse(node, f"the tag `{tag}` is unknown; leave it out, or put text that begins with ! in quotes")
 
 
-def _integer(loader: Loader, node: yaml.ScalarNode) -> int:
-    text = _text(loader, node)
-    number = _converted(node, "an integer", lambda: int(text, 0 if text.startswith(("0x", "0o")) else 10))
-    if not -LARGEST <= number < LARGEST:
-        raise refuse(node, "this integer does not fit into 64 bits; write a smaller one, or a float such as 1e20")
-    return number
-
-
-def _number(loader: Loader, node: yaml.ScalarNode) -> float:
-    text = re.sub(r"\.(inf|nan)", r"\1", _text(loader, node).lower())
-    number = _converted(node, "a number", lambda: float(text))
-    if math.isinf(number) and "inf" not in text:
-        raise refuse(node, "this number is beyond float64; write .inf for infinity")
-    return number
-
-
-def _converted(node: yaml.ScalarNode, kind: str, convert: Callable[[], Scalar]) -> Scalar:
-    try:
-        return convert()
-    except (ValueError, LookupError) as error:  # an explicit tag such as `!!int x`, or thousands of digits
-        raise refuse(node, f"this is not {kind}") from error
-
-
-def _unknown_tag(loader: Loader, node: yaml.Node) -> None:
-    tag = f"!!{node.tag.removeprefix(STANDARD)}" if node.tag.startswith(STANDARD) else node.tag
-    raise refuse(node, f"the tag `{tag}` is unknown; leave it out, or put text that begins with ! in quotes")
-
-
+READ: dict[str, Callable[[str], Any]] = {
+    "null": lambda text: None,
+    "bool": lambda text: {"true": True, "false": False}[text.lower()],
+    "int": lambda text: int(text, 0 if text.startswith(("0x", "0o")) else 10),
+    "float": lambda text: float(re.sub(r"\.(inf|nan)", r"\1", text.lower())),
+    "str": str,
+}
 # In this order: what an integer matches, a float would match too.
 Loader.add_implicit_resolver(f"{STANDARD}null", NULL, ["~", "n", "N", ""])
 Loader.add_implicit_resolver(f"{STANDARD}bool", BOOL, list("tTfF"))
 Loader.add_implicit_resolver(f"{STANDARD}int", INT, list("-+0123456789"))
 Loader.add_implicit_resolver(f"{STANDARD}float", FLOAT, list("-+.0123456789"))
-Loader.add_implicit_resolver(f"{STANDARD}merge", re.compile(r"^(?:<<)$"), ["<"])
-for _kind, _constructor in {
-    "null": _null, "bool": _boolean, "int": _integer, "float": _number, "str": _text,
-    "seq": Loader.construct_yaml_seq, "map": Loader.construct_yaml_map,
-}.items():  # fmt: skip
-    Loader.add_constructor(f"{STANDARD}{_kind}", _constructor)
-Loader.add_constructor(None, _unknown_tag)
+Loader.add_implicit_resolver(MERGE, re.compile(r"^(?:<<)$"), ["<"])
+Loader.yaml_constructors = {
+    **{f"{STANDARD}{kind}": Loader.construct_scalar_of for kind in READ},
+    f"{STANDARD}seq": Loader.construct_yaml_seq,
+    f"{STANDARD}map": Loader.construct_yaml_map,
+    None: Loader.refuse_tag,
+}

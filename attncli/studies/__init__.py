@@ -5,7 +5,6 @@ them load torch.
 """
 
 import importlib
-from collections.abc import Mapping
 from typing import Any, Protocol, cast
 
 from attncli.studies.expectations.outlook import Outlook
@@ -24,7 +23,6 @@ class Study(Protocol):
     """What the module of a study has."""
 
     OPTIONS: type[Any]  # the model of its YAML, an Experiment
-    SCORERS: Mapping[str, Any]
 
     def prepare(self, options: Any, progress: Progress) -> Any:
         """Check all that can be wrong with the options, and make what `run` needs; with a `device`."""

@@ -11,7 +11,7 @@ from pydantic import Field, model_validator
 from torch import Tensor, nn
 
 from attncli.config.models import Experiment
-from attncli.config.scorer_entries import EntriesOf, ScorerEntry, clashing_labels
+from attncli.config.scorer_entries import Entry, ScorerEntry, clashing_labels
 from attncli.config.strict import problem
 from attncli.config.tensors import Data, FileTensor, Mask, TokenNames
 from attncli.errors import Collector, InputError, Problem, below
@@ -19,8 +19,6 @@ from attncli.inputs.build import Inputs, build_inputs
 from attncli.inputs.device import resolve_device
 from attncli.inputs.shapes import Shapes
 from attncli.runs.records import AttentionResult, ScorerRun
-from attncli.scorers import SCORERS
-from attncli.scorers._custom import load_class
 from attncli.studies.attention_rows import attention_rows
 from attncli.studies.building import build_scorer, outline
 from attncli.studies.comparisons import compare
@@ -42,7 +40,7 @@ class AttentionOptions(Experiment):
     study: Literal["attention"] = "attention"
     data: Data
     mask: Mask = Mask()
-    scorers: Annotated[list[Annotated[ScorerEntry, EntriesOf(SCORERS, load_class)]], Field(min_length=1)]
+    scorers: Annotated[list[Entry], Field(min_length=1)]
     tokens: TokenNames = TokenNames()
     train: bool = False
     weights: Annotated[bool, Field(description="false: outputs only, in bounded memory, whatever n and m")] = True
@@ -62,7 +60,7 @@ class AttentionOptions(Experiment):
         return self
 
 
-OPTIONS = AttentionOptions  # what `load_study` gives, beside SCORERS, prepare, expected_rows and run
+OPTIONS = AttentionOptions  # what `load_study` gives, beside prepare, expected_rows and run
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from attncli.config.bench import Bench
-from attncli.config.scorer_entries import ScorerEntry
+from attncli.config.scorer_entries import ScorerEntry, Scorers
 from attncli.errors import Collector
 from attncli.inputs.device import resolve_device
 from attncli.precision import computing_dtype
@@ -36,7 +36,6 @@ from attncli.studies.expectations.outlook import Outlook, Table
 from attncli.studies.progress import Counter, Progress
 from attncli.studies.scorer_run import formula_of
 from attncli.studies.study import Record
-from attncli.studies.sweeps.sweep import Scorers
 from attncli.studies.threads import on_threads
 
 ALL: list[Any] = [{"scorer": name} for name in SCORERS]
@@ -49,7 +48,7 @@ class BenchOptions(Bench):
     scorers: Scorers = ALL
 
 
-OPTIONS = BenchOptions  # what `load_study` gives, beside SCORERS, prepare and run
+OPTIONS = BenchOptions  # what `load_study` gives, beside prepare and run
 
 
 @dataclass(frozen=True)

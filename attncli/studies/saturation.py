@@ -4,15 +4,15 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
+from attncli.config.scorer_entries import Scorers
 from attncli.config.sweeps import Sweep
 from attncli.errors import InputError
 from attncli.runs.records import SweepResult
-from attncli.scorers import SCORERS  # noqa: F401 - part of what `load_study` gives
 from attncli.studies.progress import Progress
 from attncli.studies.sweeps.rows import expected_rows  # noqa: F401 - part of what `load_study` gives
 from attncli.studies.sweeps.saturation_measured import measure_random, measure_real
 from attncli.studies.sweeps.setup import prepare_sweep
-from attncli.studies.sweeps.sweep import DOTS, Prepared, Scorers, at_work, sweep_result, warn_of_numbers
+from attncli.studies.sweeps.sweep import DOTS, Prepared, at_work, sweep_result, warn_of_numbers
 
 DEFAULT_SCORERS: list[Any] = [*DOTS, {"scorer": "additive"}, {"scorer": "cosine"}]
 
@@ -26,7 +26,7 @@ class SaturationOptions(Sweep):
     rows: Annotated[int, Field(ge=1, le=10**12, description="independent rows per d: a query and its keys each")] = 2000
 
 
-OPTIONS = SaturationOptions  # what `load_study` gives, beside SCORERS, prepare, expected_rows and run
+OPTIONS = SaturationOptions  # what `load_study` gives, beside prepare, expected_rows and run
 
 
 def prepare(options: SaturationOptions, progress: Progress) -> Prepared:

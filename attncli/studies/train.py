@@ -7,6 +7,7 @@ from typing import Any, Literal
 
 import torch
 
+from attncli.config.scorer_entries import Scorers
 from attncli.config.train import Train
 from attncli.errors import Collector, below
 from attncli.inputs.device import resolve_device
@@ -14,7 +15,6 @@ from attncli.runs.records import TrainResult
 from attncli.scorers import SCORERS
 from attncli.studies.expectations.outlook import Outlook, Table
 from attncli.studies.progress import Progress
-from attncli.studies.sweeps.sweep import Scorers
 from attncli.studies.threads import single_threaded
 from attncli.studies.training.clock import Clock
 from attncli.studies.training.job import Job
@@ -37,7 +37,7 @@ class TrainOptions(Train):
     scorers: Scorers = DEFAULT_SCORERS
 
 
-OPTIONS = TrainOptions  # what `load_study` gives, beside SCORERS, prepare, expected_rows and run
+OPTIONS = TrainOptions  # what `load_study` gives, beside prepare, expected_rows and run
 
 
 @dataclass(frozen=True)

@@ -9,12 +9,12 @@ import torch
 from pydantic import Field, model_validator
 from torch import Tensor
 
+from attncli.config.scorer_entries import Scorers
 from attncli.config.strict import problem
 from attncli.config.sweeps import Sweep
 from attncli.errors import InputError
 from attncli.inputs.entries import Entries
 from attncli.runs.records import Histogram, SweepResult
-from attncli.scorers import SCORERS  # noqa: F401 - part of what `load_study` gives
 from attncli.studies.progress import Counter, Progress
 from attncli.studies.study import Record
 from attncli.studies.sweeps.rows import expected_rows  # noqa: F401 - part of what `load_study` gives
@@ -25,7 +25,6 @@ from attncli.studies.sweeps.sweep import (
     Parts,
     Point,
     Prepared,
-    Scorers,
     at_work,
     draw,
     scores_of,
@@ -65,7 +64,7 @@ class VarianceOptions(Sweep):
         return self
 
 
-OPTIONS = VarianceOptions  # what `load_study` gives, beside SCORERS, prepare, expected_rows and run
+OPTIONS = VarianceOptions  # what `load_study` gives, beside prepare, expected_rows and run
 
 
 def prepare(options: VarianceOptions, progress: Progress) -> Prepared:

@@ -6,11 +6,9 @@ from typing import Any
 import pytest
 
 from attncli.config.document import read_document
-from attncli.config.loading import study_of, validate
 from attncli.config.overrides import parse_override
-from attncli.config.parsing import parse_yaml
+from attncli.config.yaml_loader import parse_yaml
 from attncli.errors import InputError
-from attncli.scorers import SCORERS
 from attncli.studies import STUDIES, load_study
 
 GOOD = """\
@@ -41,7 +39,7 @@ def options_of(folder: Path, text: str = GOOD, *sets: str) -> Any:
     path = folder / "x.yaml"
     path.write_text(text, encoding="utf-8")
     document = read_document(path, [parse_override(each) for each in sets])
-    return validate(document, load_study(study_of(document, STUDIES)).OPTIONS, SCORERS)
+    return document.validate(load_study(document.study(STUDIES)).OPTIONS)
 
 
 def problems_of(folder: Path, text: str, *sets: str) -> list[str]:

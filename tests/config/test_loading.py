@@ -5,8 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from attncli.config.document import read_document
-from attncli.config.loading import default_name
+from attncli.config.document import default_name, read_document
 from attncli.config.tensors import FileTensor
 from attncli.errors import InputError
 from tests.config.documents import GOOD, options_of
@@ -30,7 +29,7 @@ from tests.config.documents import GOOD, options_of
 def test_the_default_name_is_good_for_a_folder(file: str, name: str, tmp_path: Path) -> None:
     path = tmp_path / file
     path.write_text(GOOD)
-    assert default_name(read_document(path)) == name
+    assert default_name(path) == name
     assert options_of(tmp_path, GOOD + f'name: "{name}"\n').name == name
 
 

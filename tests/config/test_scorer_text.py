@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from attncli.config.scorer_text import scorer_of
+from attncli.config.scorer_entries import scorer_of
 
 
 @pytest.mark.parametrize(

@@ -66,11 +66,11 @@ def test_keys_are_text(text: str) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("a: !!bool maybe", "1:4: not valid YAML: this is not true or false"),
-        ("a: !!int x", "1:4: not valid YAML: this is not an integer"),
-        ("a: !!float x", "1:4: not valid YAML: this is not a number"),
+        ("a: !!bool maybe", "1:4: not valid YAML: this is not of the type bool"),
+        ("a: !!int x", "1:4: not valid YAML: this is not of the type int"),
+        ("a: !!float x", "1:4: not valid YAML: this is not of the type float"),
         ("a: -9223372036854775809", "1:4: not valid YAML: " + LARGE),
-        ("a: " + "9" * 5000, "1:4: not valid YAML: this is not an integer"),
+        ("a: " + "9" * 5000, "1:4: not valid YAML: this is not of the type int"),
         ("a: -1e400", "1:4: not valid YAML: this number is beyond float64; write .inf for infinity"),
         ('a: ["\\uDC00"]', "1:5: not valid YAML: " + HALF),
         ('"\\uDC00": 1', "1:1: not valid YAML: " + HALF),

@@ -3,8 +3,7 @@
 from collections.abc import Sequence
 from decimal import Decimal
 
-from attncli.config.expectations import Expectation
-from attncli.config.expected_values import factor_of, share_of
+from attncli.config.expectations import Expectation, factor_of, share_of
 from attncli.runs.verdicts import Limits
 
 Amount = float | str | None

@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from attncli.config.expected_values import share_of
+from attncli.config.expectations import share_of
 from attncli.studies.expectations.stage_shapes import without_ones
 
 ULPS = 8  # units in the last place that rounding may cost

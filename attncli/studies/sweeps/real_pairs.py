@@ -9,7 +9,6 @@ from torch import Tensor
 
 from attncli.attention import valid_mask
 from attncli.config.document import YAML, Document, read_document
-from attncli.config.loading import study_of, validate
 from attncli.errors import InputError, got
 from attncli.inputs.files import read_tensors
 from attncli.inputs.shapes import batched
@@ -81,12 +80,12 @@ def read_pairs(source: str, progress: Progress) -> RealPairs:
 def _from_config(path: Path, progress: Progress) -> RealPairs:
     """The inputs of an attention experiment, drawn with its own seed."""
     document = _read(path)
-    name = study_of(document, STUDIES)
+    name = document.study(STUDIES)
     if name != "attention":
         message = got(name, "only experiments of the study attention have queries and keys")
         raise document.located(InputError.of(message, ["study"]))
     study = load_study(name)
-    options = validate(document, study.OPTIONS, study.SCORERS)
+    options = document.validate(study.OPTIONS)
     try:
         inputs = study.prepare(options, progress).inputs
     except InputError as error:

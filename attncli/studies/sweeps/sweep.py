@@ -4,22 +4,18 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Any
 
 import torch
-from pydantic import AliasChoices, Field
 from torch import Tensor, nn
 
 from attncli.attention import softcap
-from attncli.config.scorer_entries import EntriesOf, ScorerEntry
-from attncli.config.scorer_lists import SCORER_KEYS
 from attncli.errors import below
 from attncli.inputs.entries import Entries
 from attncli.inputs.seeding import generator, seeded
 from attncli.precision import computing_dtype
 from attncli.runs.records import Histogram, SweepResult
 from attncli.scorers import SCORERS
-from attncli.scorers._custom import load_class
 from attncli.studies.progress import Progress
 from attncli.studies.scorer_run import formula_of, raw_scores
 from attncli.studies.study import Record
@@ -28,10 +24,6 @@ from attncli.studies.threads import single_threaded
 
 ENTRIES_AT_A_TIME = 2**18  # of keys: large enough for a part to be worth a thread, small enough to stay in the cache
 PAIRS_AT_A_TIME = 2**14  # of query and key
-Scorers = Annotated[
-    list[Annotated[ScorerEntry, EntriesOf(SCORERS, load_class)]],
-    Field(min_length=1, validation_alias=AliasChoices(*SCORER_KEYS), validate_default=True),
-]  # the type of `scorers` in the options
 DOTS: list[Any] = [  # the scorers that the square root is about
     {"scorer": "dot"},
     {"scorer": "scaled_dot"},

@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 from attncli.config.document import Document, read_document
-from attncli.config.loading import validate
 from attncli.config.scorer_entries import ScorerEntry
 from attncli.errors import Collector, InputError, below, got, show
 from attncli.runs.train_files import INCOMPLETE, Kept, load_train
@@ -56,7 +55,7 @@ def earlier_run(options: Any) -> Earlier:
     folder = Path(options.resume)
     with below("resume"):
         finished, document = load_train(folder), _config(folder)
-    _check_settings(options, validate(document, type(options), SCORERS), folder)
+    _check_settings(options, document.validate(type(options)), folder)
     kept, flaws = dict[tuple[str, int], Kept](), dict[tuple[str, int], str]()
     for entry, d in configurations(options):
         place = entry.label, d
