@@ -16,7 +16,6 @@ from attncli.studies.progress import Silent
 from attncli.views.verdict_lines import lines_of
 
 PATHS = {path.stem: path for path in sorted((builtin_folder() / "claims").glob("*.yaml"))}
-SMALLER = {"08_learning": ["steps=300", "seeds=2"]}  # what takes long; what is claimed stays the same
 HEADER = "| experiment | claim | source | expected | measured | holds |"
 MARKS = {"NO": "**no**"}
 
@@ -26,11 +25,6 @@ def result_of(name: str, *changes: str) -> tuple[Any, Sequence[Verdict]]:
     (loaded,) = load_experiments([PATHS[name]], [parse_override(each) for each in changes])
     result = loaded.study.run(loaded.study.prepare(loaded.options, Silent()), Silent())
     return result, judge(result, loaded.options.expect)
-
-
-def verdicts_of(name: str) -> Sequence[Verdict]:
-    """What becomes of the expectations of one file, at smaller sizes where it takes long."""
-    return result_of(name, *SMALLER.get(name, []))[1]
 
 
 def table_rows(name: str, verdicts: Sequence[Verdict]) -> list[list[str]]:

@@ -1,0 +1,162 @@
+"""Mistakes that one could make in the package, each planted for the length of a test.
+
+A function is replaced in every module that has imported it, so that it does not matter which do.
+"""
+
+import dataclasses
+import importlib
+import pkgutil
+import sys
+import time
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+
+import torch
+from pytest import MonkeyPatch  # noqa: PT013
+from torch import Tensor, nn
+
+import attncli
+from attncli import attention, textbook
+from attncli.inputs.entries import Entries
+from attncli.scorers import SCORERS
+from attncli.studies.training.task import seed_of
+
+Mistake = Callable[[MonkeyPatch], None]
+
+
+@cache
+def import_everything() -> None:
+    """A module that were first imported while a mistake is planted would keep it."""
+    for each in pkgutil.walk_packages(attncli.__path__, "attncli."):
+        if not each.name.endswith("__main__"):
+            importlib.import_module(each.name)
+
+
+def replace(patch: MonkeyPatch, original: Any, substitute: Any) -> None:
+    """Put a function in the place of another wherever the package has it by name."""
+    import_everything()
+    for name, module in list(sys.modules.items()):
+        if name.partition(".")[0] == "attncli":
+            for key, value in list(vars(module).items()):
+                if value is original:
+                    patch.setattr(module, key, substitute)
+
+
+def mask_shifted(patch: MonkeyPatch) -> None:
+    """One key too many is valid."""
+    below = attention.below_limits
+    replace(patch, below, lambda limits, m: below(limits + 1, m))
+
+
+def minus_a_million(patch: MonkeyPatch) -> None:
+    """Masked scores are -1e6 in place of minus infinity, as in D2L's code."""
+
+    def wrong(scores: Tensor, valid: Tensor | None, empty_row: str = "zero") -> Tensor:
+        return (scores if valid is None else scores.masked_fill(~valid, -1e6)).softmax(-1)
+
+    replace(patch, attention.softmax_over_valid, wrong)
+
+
+def mask_is_added(patch: MonkeyPatch) -> None:
+    """As many libraries do, with a number that is not small enough."""
+
+    def wrong(scores: Tensor, valid: Tensor | None, empty_row: str = "zero") -> Tensor:
+        return (scores if valid is None else scores - 1e4 * (~valid).to(scores.dtype)).softmax(-1)
+
+    replace(patch, attention.softmax_over_valid, wrong)
+
+
+def softmax_over_queries(patch: MonkeyPatch) -> None:
+    """The weights of a key, not those of a query, sum to 1."""
+
+    def wrong(scores: Tensor, valid: Tensor | None, empty_row: str = "zero") -> Tensor:
+        masked = scores if valid is None else scores.masked_fill(~valid, -torch.inf)
+        return masked.softmax(-2).nan_to_num(0.0)
+
+    replace(patch, attention.softmax_over_valid, wrong)
+
+
+def scores_left_out(patch: MonkeyPatch) -> None:
+    """Training on weights that are uniform whatever the scores."""
+    replace(patch, attention.masked_softmax, lambda scores: (0.0 * scores).softmax(-1))
+
+
+def _forward_of(name: str, forward: Callable[[Any, Tensor, Tensor], Tensor]) -> Mistake:
+    """A scorer that computes something else."""
+    return lambda patch: patch.setattr(SCORERS[name], "forward", forward)
+
+
+scale_left_out = _forward_of("scaled_dot", lambda self, q, k: q @ k.mT)
+root_whatever_was_asked = _forward_of("scaled_dot", lambda self, q, k: k.shape[-1] ** -0.5 * q @ k.mT)
+no_root = _forward_of("scaled_dot", lambda self, q, k: q @ k.mT / k.shape[-1])
+always_a_quarter = _forward_of("scaled_dot", lambda self, q, k: 0.25 * q @ k.mT)
+dot_is_scaled = _forward_of("dot", lambda self, q, k: q @ k.mT / q.shape[-1] ** 0.5)
+product_for_sum = _forward_of("vector_sum", lambda self, q, k: q @ k.mT)
+gaussian_without_the_two = _forward_of("gaussian", lambda self, q, k: -2.0 * self.scale * torch.cdist(q, k).square())
+
+
+def _entries_with(**changes: float) -> Mistake:
+    """Random queries and keys that are drawn otherwise than was asked for."""
+    draw = Entries.draw
+
+    def plant(patch: MonkeyPatch) -> None:
+        patch.setattr(Entries, "draw", lambda self, *how: draw(dataclasses.replace(self, **changes), *how))
+
+    return plant
+
+
+queries_for_keys = _entries_with(rho=1.0)
+means_left_out = _entries_with(query_mean=0.0, key_mean=0.0)
+
+
+def one_seed_for_all(patch: MonkeyPatch) -> None:
+    """All seeds of a training draw the same."""
+    replace(patch, seed_of, lambda seed, index: seed)
+
+
+def _linear_scores(queries: Tensor, keys: Tensor, w_q: Tensor, w_k: Tensor, w_v: Tensor) -> Tensor:
+    """Additive scores without tanh."""
+    return (queries @ w_q.mT @ w_v)[..., :, None] + (keys @ w_k.mT @ w_v)[..., None, :]
+
+
+def _additive_by(scores: Callable[..., Tensor]) -> Mistake:
+    def forward(self: Any, queries: Tensor, keys: Tensor) -> Tensor:
+        return scores(queries, keys, self.W_q.weight, self.W_k.weight, self.w_v.weight[0])
+
+    return _forward_of("additive", forward)
+
+
+additive_without_tanh = _additive_by(_linear_scores)
+additive_as_in_textbooks = _additive_by(textbook.additive_scores)  # right, and no better than the textbook's code
+
+
+def textbook_without_tanh(patch: MonkeyPatch) -> None:
+    replace(patch, textbook.additive_scores, _linear_scores)
+
+
+def product_without_a_matrix_product(patch: MonkeyPatch) -> None:
+    """Dot products that are right, from all products of entries at once, on hardware that is not made for it."""
+
+    def scores(queries: Tensor, keys: Tensor) -> Tensor:
+        time.sleep(0.05)
+        products = queries.double().unsqueeze(-2) * keys.double().unsqueeze(-3)  # b n m d
+        scaled: Tensor = products.sum(-1) / queries.shape[-1] ** 0.5
+        return scaled.to(queries.dtype)
+
+    replace(patch, textbook.scaled_dot_scores, scores)
+
+
+def biases(patch: MonkeyPatch) -> None:
+    linear = nn.Linear
+    patch.setattr(nn, "Linear", lambda size, out, bias=True: linear(size, out, bias=True))
+
+
+def dropout_left_out(patch: MonkeyPatch) -> None:
+    replace(patch, attention.dropped, lambda weights, probability, generator: weights.clone())
+
+
+def dropout_in_place(patch: MonkeyPatch) -> None:
+    """The weights that are shown are those after dropout."""
+    dropped = attention.dropped
+    replace(patch, dropped, lambda weights, *how: weights.copy_(dropped(weights, *how)))
