@@ -11,10 +11,9 @@ from torch import Tensor
 from attncli.commands.experiments import load_experiment
 from attncli.commands.progress import Shown
 from attncli.config.builtin import builtin_path
-from attncli.config.document import YAML
 from attncli.config.overrides import Override
 from attncli.errors import InputError, did_you_mean
-from attncli.inputs.files import read_tensors
+from attncli.inputs.source import is_config, stored_tensors
 from attncli.runs.tensors import load_matrices
 from attncli.studies.study import Matrices
 
@@ -41,12 +40,12 @@ def load_source(
         source.exists()
     except OSError as error:
         raise InputError.of(f"cannot be read: {error.strerror}", where="SOURCE") from error
-    is_config = source.suffix.lower() in YAML and not source.is_dir()
-    if overrides and not is_config:
+    from_config = is_config(source)
+    if overrides and not from_config:
         raise InputError.of("only a config can be changed; expected a YAML file as SOURCE", where=overrides[0].text)
-    if tensors and (is_config or source.is_dir()):
+    if tensors and (from_config or source.is_dir()):
         raise InputError.of("only a tensor file has named tensors; leave it out", where=f"--tensor {tensors[0]}")
-    if is_config:
+    if from_config:
         return _from_config(source, stage or "weights", overrides, quiet)
     if source.is_dir():
         _check_study(source)
@@ -98,7 +97,7 @@ def _from_config(path: Path, stage: str, overrides: Sequence[Override], quiet: b
 def _from_file(path: Path, stage: str | None, names: Sequence[str]) -> Matrices:
     """Matrices from a tensor file; numbers outside of 0..1 are scores, unless the user says otherwise."""
     try:
-        stored = read_tensors(path)
+        stored = stored_tensors(path)
     except InputError as error:
         raise InputError.of(error.problems[0].message, where="SOURCE") from error
     chosen = {name: _matrix(name, stored, path) for name in names or _only(stored, path)}

@@ -13,7 +13,7 @@ def batched(shape: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def common_leading(shapes: Shapes) -> tuple[int, ...]:
-    """The leading axes (b, ...) after axes of size 1 are repeated, for shapes of `queries`, `keys` and `values`.
+    """The leading axes (b, ...) after axes of size 1 are repeated, for shapes of `queries`, `keys` and `values` if any.
 
     Raises:
         InputError: all shapes that do not fit, by name.
@@ -30,7 +30,7 @@ def common_leading(shapes: Shapes) -> tuple[int, ...]:
             problems.append(
                 Problem(f"{message}; expected equal leading axes, or of size 1, which are repeated", (role,))
             )
-    if full["keys"][-2] != full["values"][-2]:
+    if full["keys"][-2] != full.get("values", full["keys"])[-2]:
         count = full["values"][-2]
         message = f"got {count} value{'s' * (count != 1)}; expected {full['keys'][-2]}, one for each key"
         problems.append(Problem(message, ("values",)))

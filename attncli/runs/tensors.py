@@ -10,6 +10,7 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from attncli.errors import InputError, did_you_mean
+from attncli.inputs.source import tensor_file
 from attncli.runs.records import AttentionResult
 from attncli.studies.study import Matrices, Tokens
 
@@ -64,11 +65,10 @@ def load_matrices(folder: Path, stage: str) -> Matrices:
     Raises:
         InputError: a folder that is no run of the `attention` study, or without that stage.
     """
-    path = folder / "tensors.safetensors"
-    if not path.is_file():
-        latest = folder / "latest"
-        cure = f"did you mean `{latest}`?" if latest.is_dir() else "expected the folder of an attention run"
-        raise InputError.of(f'got "{folder}", which has no {path.name}; {cure}', where="SOURCE")
+    try:
+        path = tensor_file(folder)
+    except InputError as error:
+        raise InputError.of(error.problems[0].message, where="SOURCE") from error
     try:
         with safe_open(path, framework="pt") as file:
             about = json.loads((file.metadata() or {}).get("attncli", "{}"))

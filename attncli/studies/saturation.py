@@ -35,7 +35,7 @@ def prepare(options: SaturationOptions, progress: Progress) -> Prepared:
     Raises:
         InputError: see `prepare_sweep`; also real tensors without a query that has a choice.
     """
-    prepared = prepare_sweep(options, options.keys, progress)
+    prepared = prepare_sweep(options, options.keys)
     if prepared.real is not None and not prepared.real.most_keys() >= 2:
         message = f'got "{options.source}", where no query has more than one valid key; expected two at least'
         raise InputError.of(f"{message}, since a weight of 1 cannot saturate", ["from"])

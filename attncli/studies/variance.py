@@ -73,7 +73,7 @@ def prepare(options: VarianceOptions, progress: Progress) -> Prepared:
     Raises:
         InputError: see `prepare_sweep`; also real tensors without a valid pair.
     """
-    prepared = prepare_sweep(options, 1, progress)
+    prepared = prepare_sweep(options, 1)
     if prepared.real is not None and prepared.real.most_keys() == 0:
         raise InputError.of(f'got "{options.source}", where no query has a valid key; expected one at least', ["from"])
     return prepared

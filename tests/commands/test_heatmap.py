@@ -160,7 +160,7 @@ MISTAKES = {
     ),
     "not a run": (
         ["empty"],
-        'SOURCE: got "empty", which has no tensors.safetensors; expected the folder of an attention run',
+        'SOURCE: got "empty", which has no tensors.safetensors; expected the folder of a run',
     ),
     "vector": (["vector.npy"], 'SOURCE: got "vector.npy", which has no matrix; expected a tensor (..., n, m)'),
     "unknown tensor": (["weights.npz", "--tensor", "b"], '--tensor: got "b"; weights.npz has no such tensor; known: a'),

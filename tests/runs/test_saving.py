@@ -166,7 +166,7 @@ def test_matrices_are_read_back(folder: Path, result: AttentionResult) -> None:
 @pytest.mark.parametrize(
     ("content", "problem"),
     [
-        (None, 'SOURCE: got "{folder}", which has no tensors.safetensors; expected the folder of an attention run'),
+        (None, 'SOURCE: got "{folder}", which has no tensors.safetensors; expected the folder of a run'),
         (b"x", 'SOURCE: got "{folder}/tensors.safetensors", which is not what a run has written: '),
     ],
 )

@@ -11,10 +11,10 @@ from attncli.config.sweeps import Sweep
 from attncli.errors import Collector, InputError
 from attncli.inputs.device import resolve_device
 from attncli.inputs.entries import Entries
+from attncli.inputs.shapes import Shapes
 from attncli.precision import computing_dtype
 from attncli.studies.building import build_scorer, outline
-from attncli.studies.memory import PROGRAM, Estimate, projected, require_memory
-from attncli.studies.progress import Progress
+from attncli.studies.memory import PROGRAM, Estimate, estimate_attention, projected, require_memory
 from attncli.studies.sweeps.real_pairs import RealPairs, read_pairs
 from attncli.studies.sweeps.sweep import PAIRS_AT_A_TIME, Point, Prepared
 
@@ -23,7 +23,7 @@ NUMBERS_AT_A_TIME = 2**24  # for the pairs that one thread works on at the same 
 WORKING_SPACE = 64 * 2**20  # of one thread, beside queries and keys: what scorers need for a part
 
 
-def prepare_sweep(options: Any, keys: int, progress: Progress) -> Prepared:
+def prepare_sweep(options: Any, keys: int) -> Prepared:
     """Scorers for every size; everything that can be refused is refused here. A row has `keys` random keys.
 
     Raises:
@@ -35,7 +35,7 @@ def prepare_sweep(options: Any, keys: int, progress: Progress) -> Prepared:
     with collector.under():
         device = resolve_device(options.device, dtype)
     with collector.under():
-        real = read_pairs(options.source, progress) if options.source is not None else None
+        real = read_pairs(options.source, _check_drawn) if options.source is not None else None
     collector.check()
     sizes = {size: size in options.d for size in _sizes(options)}
     if real is not None:
@@ -46,6 +46,12 @@ def prepare_sweep(options: Any, keys: int, progress: Progress) -> Prepared:
     widths = [_check_size(options, query_size or d, d, keys, device) for d, asked in sizes.items() if asked]
     points = [Point(d, _scorers(options, query_size or d, d, device), asked) for d, asked in sizes.items()]
     return Prepared(options, entries_of(options), points, real, device, _pairs(max(widths)))
+
+
+def _check_drawn(shapes: Shapes) -> None:
+    """Refuse the inputs of a config that the memory cannot hold, before they are drawn."""
+    cure = "use fewer queries, keys or batch elements"
+    require_memory(estimate_attention(shapes, torch.float32, [], []), torch.device("cpu"), cure)
 
 
 def _pairs(width: int) -> int:
