@@ -44,7 +44,7 @@ COMPLETE = {"_ATTNCLI_COMPLETE": "complete_bash", "COMP_WORDS": "attncli scorers
 def test_starts_without_anything_heavy(arguments: list[str], environment: dict[str, str], said: str) -> None:
     command = [sys.executable, "-c", SCRIPT, *arguments]
     process = subprocess.run(
-        command, env={**os.environ, **environment}, capture_output=True, text=True, check=True, timeout=60
+        command, env={**os.environ, **environment}, capture_output=True, text=True, check=True, timeout=300
     )
     stdout, _, last = process.stdout.rstrip("\n").rpartition("\n")
     code, alone, modules = json.loads(last)

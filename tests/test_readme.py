@@ -40,11 +40,6 @@ def invoke(command: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     return "\n".join(line.rstrip() for line in (result.stdout + result.stderr).rstrip().splitlines())
 
 
-def without_progress(text: str) -> str:
-    """A slow machine shows on stderr how far it is."""
-    return "\n".join(line for line in text.splitlines() if not re.search(r"\(\d+ of \d+ done\)$", line))
-
-
 def without_times(text: str) -> str:
     """Times of day and of work are the only things that may differ from run to run."""
     text = re.sub(r"\d{4}-\d\d-\d\dT\d\d-\d\d-\d\d(-\d+)?", "<start>", text)
@@ -70,7 +65,7 @@ def test_worked_example_is_what_the_command_prints(tmp_path: Path, monkeypatch: 
 def test_variance_example_is_what_the_command_prints_and_draws(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     shown = next(block for block in blocks("console") if "attncli variance" in block)
     command, _, output = shown.removeprefix("$ ").partition("\n")
-    printed = without_progress(invoke(command, tmp_path, monkeypatch))
+    printed = invoke(command, tmp_path, monkeypatch)
     assert without_times(output.rstrip()) == without_times(printed)
     assert_same_picture(tmp_path / "outputs/variance/latest/variance.png", "docs/variance.png")
 
@@ -82,7 +77,7 @@ def test_picture_of_saturation_is_that_of_the_command(tmp_path: Path, monkeypatc
 
 def test_figures_of_saturation_in_the_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     command = "attncli saturation --d 8 --d 512 --scorer dot --scorer scaled_dot --no-plots --json"
-    records = json.loads(without_progress(invoke(command, tmp_path, monkeypatch)))["records"]
+    records = json.loads(invoke(command, tmp_path, monkeypatch))["records"]
     medians = [record["jacobian_median"] for record in records]
     assert [f"{median:.2f}" if median > 0.01 else f"{median:.3f}" for median in medians] == [
         "0.30",
@@ -98,7 +93,7 @@ def test_figures_of_saturation_in_the_text(tmp_path: Path, monkeypatch: pytest.M
 def test_study_of_the_readme_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "study.yaml").write_text(next(block for block in blocks("yaml") if "study: variance" in block))
     printed = invoke("attncli run study.yaml --set samples=1000 --no-plots --json", tmp_path, monkeypatch)
-    records = json.loads(without_progress(printed))["records"]
+    records = json.loads(printed)["records"]
     assert {record["d"] for record in records} == {4**power for power in range(7)}
     assert [record["label"] for record in records[:3]] == ["dot", "gaussian_2", "wide"]
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.cli import PROGRESS, attncli, experiment, good, names_in, refusal
+from tests.cli import attncli, experiment, good, names_in, refusal
 
 D2L: dict[str, Any] = {
     "data": {
@@ -183,13 +183,13 @@ def test_readers_that_have_had_enough_end_nothing(option: str, closed: str) -> N
     os.close(reading)
     command = [sys.executable, "-m", "attncli", "run", "a.yaml", "b.yaml", "--no-plots", option]
     streams: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, closed: writing}
-    result = subprocess.run(command, **streams, text=True, timeout=60, check=False)
+    result = subprocess.run(command, **streams, text=True, timeout=300, check=False)
     os.close(writing)
     assert result.returncode == 1
     assert [len(kept(f"outputs/{name}/latest")["expectations"]) for name in "ab"] == [1, 1]
     if closed == "stdout":
-        lines = [line for line in result.stderr.splitlines() if not PROGRESS.search(line)]
-        assert [line.partition(":")[0] for line in lines] == ["a.yaml", "b.yaml"]
+        places = [line.partition(":")[0] for line in result.stderr.splitlines()]
+        assert [place for place in places if place.endswith(".yaml")] == ["a.yaml", "b.yaml"], "beside progress"
     elif option == "--json":
         assert [each["name"] for each in json.loads(result.stdout)] == ["a", "b"]
     else:
@@ -201,7 +201,7 @@ def test_readers_that_have_had_enough_end_nothing(option: str, closed: str) -> N
 )
 def test_failures_are_told_where_stdout_takes_nothing(streams: str, code: int) -> None:
     command = f"{sys.executable} -m attncli run {d2l(WRONG)} --no-plots {streams}"
-    result = subprocess.run(["sh", "-c", command], capture_output=True, text=True, timeout=60, check=False)
+    result = subprocess.run(["sh", "-c", command], capture_output=True, text=True, timeout=300, check=False)
     assert result.returncode == code, result.stderr
     assert "Traceback" not in result.stderr
     assert result.stderr.count("planted") == 1
@@ -212,12 +212,12 @@ def test_what_cannot_be_told_changes_no_exit_code() -> None:
     d2l(HOLDS).write_text(json.dumps({**D2L, "scorers": [{"scorer": "loud:Loud"}]}))
     for command, code in [("run x.yaml --no-plots --quiet", 0), ("variance --d 0", 2)]:
         full = ["sh", "-c", f"{sys.executable} -m attncli {command} 2>/dev/full"]
-        assert subprocess.run(full, capture_output=True, timeout=60, check=False).returncode == code
+        assert subprocess.run(full, capture_output=True, timeout=300, check=False).returncode == code
 
 
 def test_errors_do_not_spoil_stdout_where_stderr_is_closed() -> None:
     command = f"{sys.executable} -m attncli run {d2l(WRONG)} --no-plots --json 2>&-"
-    result = subprocess.run(["sh", "-c", command], capture_output=True, text=True, timeout=60, check=False)
+    result = subprocess.run(["sh", "-c", command], capture_output=True, text=True, timeout=300, check=False)
     assert result.returncode == 1
     assert json.loads(result.stdout)["name"] == "x"
 
@@ -226,7 +226,7 @@ def test_scorers_may_print_where_nobody_reads() -> None:
     Path("loud.py").write_text(LOUD)
     d2l(HOLDS).write_text(json.dumps({**D2L, "scorers": [{"scorer": "loud:Loud"}]}))
     command = f"{sys.executable} -m attncli run x.yaml --no-plots --quiet --out out 2>&1 >&- | true; test -d out"
-    assert subprocess.run(["bash", "-c", command], timeout=60, check=False).returncode == 0
+    assert subprocess.run(["bash", "-c", command], timeout=300, check=False).returncode == 0
 
 
 def test_experiments_of_one_name_are_told_apart() -> None:

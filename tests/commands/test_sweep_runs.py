@@ -125,7 +125,7 @@ def test_control_c(study: str, much: list[object], here: Path) -> None:
     assert process.stderr.readline().startswith(f"{study}: d = "), "the work has begun"
     assert any((here / "outputs" / study).iterdir()), "so there is something to clean up"
     process.send_signal(signal.SIGINT)
-    stdout, stderr = process.communicate(timeout=20)
+    stdout, stderr = process.communicate(timeout=300)
     assert (process.returncode, stdout) == (130, "")
     assert stderr.splitlines()[-1] == "interrupted; no unfinished run folder is left"
     assert names_in(here) == []

@@ -23,7 +23,7 @@ def test_a_record_has_exactly_the_documented_fields(exact: AttentionResult) -> N
     documented = "scorer label parameters score_mean score_std entropy effective_keys max_weight empty_rows seconds"
     for record in exact.records:
         assert list(record) == documented.split()
-        assert 0 < record["seconds"] < 60
+        assert record["seconds"] > 0
     assert [record["parameters"] for record in exact.records] == [5 * 4 + 5 * 4 + 5, 0, 0, 4 * 4, 0, 0, 0]
     assert [list(each) for each in exact.comparisons] == [
         ["a", "b", "js_divergence", "top1_agreement", "max_abs_difference", "output_difference"]

@@ -21,11 +21,11 @@ def peak(study, **keys):
 @pytest.mark.parametrize(
     ("study", "few", "many"),
     [
-        ("variance", {"samples": 10**6}, {"samples": 4 * 10**6}),  # whose scores would take 46 MiB more in float64
-        ("saturation", {"keys": 2, "rows": 10**5}, {"keys": 2, "rows": 8 * 10**5}),  # and these figures 53 MiB
+        ("variance", {"samples": 10**6}, {"samples": 16 * 10**6}),  # whose scores would take 229 MiB in float64
+        ("saturation", {"keys": 2, "rows": 10**5}, {"keys": 2, "rows": 16 * 10**5}),  # and these figures 113 MiB
     ],
 )
 def test_memory_does_not_grow(study: str, few: dict[str, int], many: dict[str, int]) -> None:
     program = f"{GROWTH}few, many = peak('{study}', **{few}), peak('{study}', **{many})\nprint(many - few)"
     done = subprocess.run([sys.executable, "-c", program], cwd=REPOSITORY, capture_output=True, text=True, check=True)
-    assert int(done.stdout) * (1 if sys.platform == "darwin" else 1024) < 16 * 2**20
+    assert int(done.stdout) * (1 if sys.platform == "darwin" else 1024) < 64 * 2**20

@@ -1,67 +1,36 @@
-"""How much memory a training takes: what is foreseen, beside what is measured; where and how too much is refused."""
+"""How much memory a training takes: the estimate beside what its tensors take; where and how too much is refused."""
 
-import subprocess
-import sys
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from attncli.errors import InputError
-from attncli.studies import memory
+from attncli.studies import memory, train
 from attncli.studies.memory import PROGRAM
+from attncli.studies.progress import Silent
 from attncli.studies.training.memory import CURES, estimate_training
-from tests.studies.train import prepared
+from tests.scorers.peaks import peak_of
+from tests.studies.train import learnt_by, model_of, options_of, prepared
 
-REPOSITORY = Path(__file__).parents[2]
-MEASURED = """
-from pathlib import Path
-import torch
-from tests.studies.train import result_of
-
-def peak(**keys):
-    result_of(**keys)
-    (line,) = (line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("VmHWM"))
-    return int(line.split()[1])  # KiB; getrusage counts the process that has started this one, too
-
-torch.set_num_threads(1)
-small = {"scorers": ["dot", "additive"], "steps": 2}
-few, many = peak(**small), peak(**small | KEYS)
-print(many - few)
-"""
 LARGE: list[tuple[str, dict[str, Any]]] = [
-    ("embeddings", {"d": 1, "vocabulary": 50, "embedding": 300_000, "seeds": 2}),
-    ("parameters", {"d": 3000, "embedding": 3000, "seeds": 1}),
-    ("queries and keys", {"d": 2**18, "vocabulary": 60, "embedding": 1, "seeds": 1}),
-    ("scores", {"d": 2, "vocabulary": 2500}),
-    ("sequences", {"d": 2, "batch": 100_000, "vocabulary": 32, "steps": 3}),
-    ("pooled values", {"d": 2, "classes": 8000, "batch": 1500, "seeds": 2}),
-    ("scores", {"d": 2, "vocabulary": 2000, "scorers": ["gaussian"]}),
+    ("embeddings", {"d": 1, "vocabulary": 50, "embedding": 30_000}),
+    ("parameters", {"d": 500, "embedding": 500}),
+    ("queries and keys", {"d": 2**15, "vocabulary": 60, "embedding": 1}),
+    ("scores", {"d": 2, "vocabulary": 800}),
+    ("sequences", {"d": 2, "batch": 30_000, "vocabulary": 32}),
+    ("pooled values", {"d": 2, "classes": 2000, "batch": 500}),
+    ("scores", {"d": 2, "vocabulary": 800, "scorers": ["gaussian"]}),
 ]
 
 
-@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="where the peak of a process is kept differs")
 @pytest.mark.parametrize(("name", "large"), LARGE)
-def test_what_is_foreseen_is_what_is_needed(name: str, large: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
-    """Never too little, and at most twice too much."""
-    monkeypatch.setattr(memory, "available_memory", lambda device: 2**40)
-    keys = {"scorers": ["dot"], "steps": 2, **large}
-    ready = prepared(**keys)
-    parts = estimate_training(ready.jobs, ready.options, 1).parts
+def test_estimate_is_enough_and_not_far_too_much(name: str, large: dict[str, Any]) -> None:
+    """At least what all tensors take at once, and at most three times that: a process has gaps between its tensors."""
+    options = options_of(**{"scorers": ["dot"], "steps": 2, **large})
+    parts = estimate_training(train.prepare(options, Silent()).jobs, options, 1).parts
     assert max(CURES, key=lambda each: parts[each]) == name, "the usual cure is not for another"
-    done = subprocess.run(
-        [sys.executable, "-c", MEASURED.replace("KEYS", str(keys))],
-        cwd=REPOSITORY,
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    needed = int(done.stdout) * 1024
-    foreseen = sum(parts.values()) - PROGRAM
-    assert needed > 40 * 2**20, "beside what a program takes anyway"
-    assert needed - 16 * 2**20 < foreseen < 2 * needed
+    needed = peak_of(lambda: learnt_by(model_of(options), options))
+    assert needed <= sum(parts.values()) - PROGRAM <= 3 * needed
 
 
 @pytest.mark.parametrize(
