@@ -7,8 +7,8 @@ import torch
 
 from attncli.inputs.build import Inputs, build_inputs
 from attncli.runs.records import AttentionResult
-from attncli.studies import attention
-from attncli.studies.attention import AttentionOptions
+from attncli.studies.attention import study as attention
+from attncli.studies.attention.options import AttentionOptions
 from attncli.studies.progress import Progress, Silent
 
 DOT = {"scorer": "dot"}

@@ -20,7 +20,7 @@ import attncli
 from attncli import attention, textbook
 from attncli.inputs.entries import Entries
 from attncli.scorers import SCORERS
-from attncli.studies.training.task import seed_of
+from attncli.studies.train.task import seed_of
 
 Mistake = Callable[[MonkeyPatch], None]
 

@@ -13,7 +13,7 @@ import time
 from pathlib import Path
 
 from attncli.inputs.entries import Entries
-from attncli.studies.variance import default_samples
+from attncli.studies.variance.study import default_samples
 
 ROOT = Path(__file__).resolve().parents[1]
 DRAWN = sum(2 * d * default_samples(Entries(), d) for d in (1, 2, 4, 8, 16, 32, 64, 128, 256, 512))

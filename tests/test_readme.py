@@ -145,7 +145,7 @@ def test_reference_is_a_config_that_runs(tmp_path: Path, monkeypatch: pytest.Mon
 
 
 def test_reference_has_every_key() -> None:
-    from attncli.studies.attention import AttentionOptions
+    from attncli.studies.attention.options import AttentionOptions
 
     reference = next(block for block in blocks("yaml") if "my_experiment" in block)
     assert {line.partition(":")[0] for line in reference.splitlines() if line[0].isalpha()} == set(

@@ -15,10 +15,11 @@ from attncli.runs.provenance import provenance
 from attncli.runs.run_folder import check_out, check_outputs, new_folder
 from attncli.runs.saving import save_run
 from attncli.runs.verdicts import Verdict
-from attncli.studies import STUDIES, Study, load_study
+from attncli.studies import STUDIES, load_study, options_model
 from attncli.studies.expectations.asking import check_expectations
 from attncli.studies.expectations.judging import judge
 from attncli.studies.progress import Progress
+from attncli.studies.study import Study
 from attncli.views import load_view
 
 
@@ -27,7 +28,7 @@ class Loaded:
     """An experiment whose YAML is valid."""
 
     document: Document
-    study: Study
+    study: Study[Any, Any]
     options: Any
 
 
@@ -82,15 +83,14 @@ def load_experiments(configs: Sequence[Path], overrides: Sequence[Override]) -> 
 def load_experiment(path: Path, overrides: Sequence[Override]) -> Loaded:
     """Read and validate the YAML of one experiment."""
     document = read_document(path, overrides)
-    study = load_study(document.study(STUDIES))
-    return Loaded(document, study, document.validate(study.OPTIONS))
+    study = document.study(STUDIES)
+    return Loaded(document, load_study(study), document.validate(options_model(study)))
 
 
 def load_flags(study: str, overrides: Sequence[Override]) -> Loaded:
     """The experiment that a study's own command describes with its options."""
     document = document_of_flags(f"attncli {study}", study, overrides)
-    module = load_study(study)
-    return Loaded(document, module, document.validate(module.OPTIONS))
+    return Loaded(document, load_study(study), document.validate(options_model(study)))
 
 
 def check(experiment: Loaded) -> None:

@@ -8,6 +8,6 @@ def schema() -> None:
     import json
 
     from attncli.config.schema import json_schema
-    from attncli.studies import STUDIES, load_study
+    from attncli.studies import STUDIES, options_model
 
-    typer.echo(json.dumps(json_schema([load_study(study).OPTIONS for study in STUDIES]), indent=2))
+    typer.echo(json.dumps(json_schema([options_model(study) for study in STUDIES]), indent=2))

@@ -4,6 +4,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -84,7 +85,7 @@ def _from_config(path: Path, stage: str, overrides: Sequence[Override], quiet: b
         raise experiment.document.located(InputError.of(message, ["weights"]))
     try:
         with Shown(options.name, quiet).running() as progress:
-            result = experiment.study.run(experiment.study.prepare(options, progress), progress)
+            result: Any = experiment.study.run(experiment.study.prepare(options, progress), progress)
     except InputError as error:
         raise experiment.document.located(error) from error
     matrices = result.matrices(stage)

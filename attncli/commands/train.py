@@ -69,7 +69,7 @@ def train(
     if resume is None:
         run_sweep("train", given)
         return
-    from attncli.studies.training.resume import config_of_run
+    from attncli.studies.train.resume import config_of_run
 
     with naming_options():
         config = config_of_run(resume)

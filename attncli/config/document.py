@@ -3,7 +3,7 @@
 import difflib
 import re
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
@@ -65,7 +65,7 @@ class Document:
         last = options.index(problem.where) if problem.where in options else -1
         return (int(place[1]), int(place[2])) if place else (sys.maxsize, last)
 
-    def study(self, known: Mapping[str, Any]) -> str:
+    def study(self, known: Collection[str]) -> str:
         """The name of the study that it asks for.
 
         Raises:

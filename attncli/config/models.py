@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, Field, StringConstraints, ValidationInfo
+from pydantic import AfterValidator, ConfigDict, Field, StringConstraints, ValidationInfo
 
 from attncli import errors
 from attncli.config.expectations import Expectation
@@ -36,6 +36,8 @@ DType = Literal["float16", "bfloat16", "float32", "float64"]
 
 class Experiment(Model):
     """The keys that experiments of every study have, beside `study` itself."""
+
+    model_config = ConfigDict(defer_build=True)  # so that nothing loads torch before something is validated
 
     name: Annotated[Name, Field(description="the run goes to outputs/<name>/; default: the file's name")]
     seed: Annotated[int, Field(ge=0, lt=2**63, description="decides everything that is drawn")] = 0

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Generator, Tensor
 
-from attncli.config.sweeps import DEFAULT_DF
+from attncli.studies.pairs.options import DEFAULT_DF
 
 Draw = Callable[[tuple[int, ...], Generator, torch.dtype], Tensor]
 

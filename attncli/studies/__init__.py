@@ -1,39 +1,31 @@
-"""The studies: one file each, with the options of its YAML and what it makes of them.
+"""The studies: one folder each, with everything that belongs to it.
 
-A study computes; it prints nothing and writes no files. `STUDIES` names the modules without loading them, since all of
-them load torch.
+A study computes; it prints nothing and writes no files. Its folder has `options` (the model of its YAML and flags),
+`study` (the work), `columns`, `findings`, `tables` and `figure`. Nothing is loaded before it is asked for, since most
+of it loads torch.
 """
 
 import importlib
-from typing import Any, Protocol, cast
+from types import ModuleType
+from typing import TYPE_CHECKING, Any, cast
 
-from attncli.studies.expectations.outlook import Outlook
-from attncli.studies.progress import Progress
+if TYPE_CHECKING:
+    from attncli.config.models import Experiment
+    from attncli.studies.study import Study
 
-STUDIES = {
-    "attention": "attncli.studies.attention",
-    "variance": "attncli.studies.variance",
-    "saturation": "attncli.studies.saturation",
-    "bench": "attncli.studies.bench",
-    "train": "attncli.studies.train",
-}
+STUDIES = ("attention", "variance", "saturation", "bench", "train")
 
 
-class Study(Protocol):
-    """What the module of a study has."""
-
-    OPTIONS: type[Any]  # the model of its YAML, an Experiment
-
-    def prepare(self, options: Any, progress: Progress) -> Any:
-        """Check all that can be wrong with the options, and make what `run` needs; with a `device`."""
-
-    def expected_rows(self, prepared: Any) -> Outlook:
-        """The rows that the result will have, as far as they are known, for expectations to be checked."""
-
-    def run(self, prepared: Any, progress: Progress) -> Any:
-        """The result: a frozen record with `records`, `comparisons` and `inputs`."""
+def load_study(name: str) -> "Study[Any, Any]":
+    """The work of a study."""
+    return cast("Study[Any, Any]", part_of(name, "study"))
 
 
-def load_study(name: str) -> Study:
-    """The module of a study."""
-    return cast(Study, importlib.import_module(STUDIES[name]))
+def options_model(name: str) -> "type[Experiment]":
+    """The model of a study's YAML."""
+    return cast("type[Experiment]", part_of(name, "options").OPTIONS)
+
+
+def part_of(name: str, part: str) -> ModuleType:
+    """A module of a study's folder."""
+    return importlib.import_module(f"attncli.studies.{name}.{part}")

@@ -114,6 +114,9 @@ class Study(Protocol[Options, Prepared]):
             InputError: options that make no sense together, or that do not fit into memory.
         """
 
+    def expected_rows(self, prepared: Prepared) -> Any:
+        """The rows that the result will have, as far as they are known, for expectations to be checked."""
+
     def run(self, prepared: Prepared, progress: Progress) -> Result:
         """Do the work.
 

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from attncli.studies.comparisons import TIE
+from attncli.studies.attention.comparisons import TIE
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -10,7 +10,7 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from attncli.studies.benching import group as bench_group
+from attncli.studies.bench import group as bench_group
 from tests.cli import attncli, good, names_in, refusal, run
 from tests.commands.sweeps import config, swept
 from tests.studies.bench import hurry
@@ -172,7 +172,7 @@ def interrupt_at(group: int, monkeypatch: pytest.MonkeyPatch) -> None:
             raise KeyboardInterrupt
         right(*args)
 
-    monkeypatch.setattr("attncli.studies.bench.time_all", interrupted)
+    monkeypatch.setattr("attncli.studies.bench.study.time_all", interrupted)
 
 
 def test_control_c_keeps_what_is_finished(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:

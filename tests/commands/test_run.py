@@ -16,7 +16,7 @@ import yaml
 
 from attncli.commands import progress
 from attncli.errors import InputError
-from attncli.studies import attention
+from attncli.studies.attention import study as attention
 from tests.cli import attncli, experiment, good, names_in, refusal
 
 ENOUGH = "the memory was not enough; use smaller sizes, such as fewer queries, keys or batch elements"
@@ -253,8 +253,8 @@ def test_control_c_waits_until_what_was_finished_is_written(
 @pytest.mark.parametrize(
     ("keys", "where"),
     [
-        ("study: bench, scorers: [dot], n: 2, d: 4, measure: scores", "attncli.studies.bench.setting_of"),
-        ("study: train, scorers: [dot], d: 2, steps: 2, batch: 2, seeds: 1", "attncli.studies.train.result_of"),
+        ("study: bench, scorers: [dot], n: 2, d: 4, measure: scores", "attncli.studies.bench.study.setting_of"),
+        ("study: train, scorers: [dot], d: 2, steps: 2, batch: 2, seeds: 1", "attncli.studies.train.study.result_of"),
     ],
 )
 def test_control_c_waits_from_the_end_of_the_work_on(
@@ -276,8 +276,8 @@ def test_an_impatient_control_c_loses_nothing_of_an_interrupted_run(
     which = "{where: {implementation: attncli, status: timed}, metric: seconds, above: 0}"
     keys = f"study: bench, scorers: [dot], n: [2, 3], d: 4, measure: scores, expect: [{which}]"
     (here / "own.yaml").write_text(f"{{{keys}}}")
-    press_before("attncli.studies.bench.time_all", monkeypatch, call=2)  # the work is ended
-    press_before("attncli.studies.bench.setting_of", monkeypatch)  # on the way to what was finished
+    press_before("attncli.studies.bench.study.time_all", monkeypatch, call=2)  # the work is ended
+    press_before("attncli.studies.bench.study.setting_of", monkeypatch)  # on the way to what was finished
     press_before("attncli.runs.saving.save_bench", monkeypatch)
     result = attncli("run", "own.yaml", "--no-plots", "--quiet")
     assert (result.exit_code, result.stdout) == (130, "")

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from attncli.studies import saturation, variance
+from attncli.studies.saturation import study as saturation
+from attncli.studies.variance import study as variance
 from tests.cli import attncli, experiment, good, names_in, refusal
 from tests.commands.sweeps import FEW, SWEEPS, swept
 

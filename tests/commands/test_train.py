@@ -10,7 +10,7 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from attncli.studies.training import learning as train_learning
+from attncli.studies.train import learning as train_learning
 from tests.cli import attncli, good, names_in, refusal, run
 from tests.commands.sweeps import config, swept
 
@@ -151,7 +151,7 @@ def interrupt_after(finished: int, monkeypatch: pytest.MonkeyPatch) -> None:
             raise KeyboardInterrupt
         return right(*args)
 
-    monkeypatch.setattr("attncli.studies.train.learn", interrupted)
+    monkeypatch.setattr("attncli.studies.train.study.learn", interrupted)
 
 
 def test_control_c_keeps_what_is_finished_and_resume_goes_on(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:

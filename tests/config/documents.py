@@ -9,7 +9,7 @@ from attncli.config.document import read_document
 from attncli.config.overrides import parse_override
 from attncli.config.yaml_loader import parse_yaml
 from attncli.errors import InputError
-from attncli.studies import STUDIES, load_study
+from attncli.studies import STUDIES, options_model
 
 GOOD = """\
 data:
@@ -39,7 +39,7 @@ def options_of(folder: Path, text: str = GOOD, *sets: str) -> Any:
     path = folder / "x.yaml"
     path.write_text(text, encoding="utf-8")
     document = read_document(path, [parse_override(each) for each in sets])
-    return document.validate(load_study(document.study(STUDIES)).OPTIONS)
+    return document.validate(options_model(document.study(STUDIES)))
 
 
 def problems_of(folder: Path, text: str, *sets: str) -> list[str]:

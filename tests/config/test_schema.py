@@ -10,11 +10,11 @@ from jsonschema import Draft202012Validator
 from attncli.config.document import read_document
 from attncli.config.schema import json_schema
 from attncli.scorers import SCORERS
-from attncli.studies import STUDIES, load_study
+from attncli.studies import STUDIES, options_model
 from tests.cli import good
 from tests.config.documents import data_of, options_of, problems_of
 
-SCHEMA = json_schema([load_study(study).OPTIONS for study in STUDIES])
+SCHEMA = json_schema([options_model(study) for study in STUDIES])
 SWEEPS = ("variance", "saturation")
 VALIDATOR = Draft202012Validator(SCHEMA)
 EXPERIMENTS = sorted((Path(__file__).parents[2] / "experiments").glob("*.yaml"))

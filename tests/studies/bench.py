@@ -7,10 +7,11 @@ import pytest
 import torch
 
 from attncli.runs.records import BenchResult
-from attncli.studies import bench
-from attncli.studies.bench import BenchOptions, Prepared
-from attncli.studies.benching import inputs as bench_inputs
-from attncli.studies.benching import timing as bench_timing
+from attncli.studies.bench import inputs as bench_inputs
+from attncli.studies.bench import study as bench
+from attncli.studies.bench import timing as bench_timing
+from attncli.studies.bench.options import BenchOptions
+from attncli.studies.bench.study import Prepared
 from attncli.studies.progress import Silent
 from attncli.studies.study import Record
 

@@ -8,10 +8,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attncli.runs.records import SweepResult
-from attncli.studies import saturation, variance
+from attncli.studies import options_model
+from attncli.studies.pairs.sweep import Prepared
 from attncli.studies.progress import Silent
+from attncli.studies.saturation import study as saturation
 from attncli.studies.study import Record
-from attncli.studies.sweeps.sweep import Prepared
+from attncli.studies.variance import study as variance
 
 Array = NDArray[np.float64]
 DISTRIBUTIONS = ("normal", "uniform", "rademacher", "laplace", "student_t")
@@ -24,7 +26,7 @@ def prepared(study: str, folder: Path | None = None, /, **keys: Any) -> Prepared
         keys["from"] = str(keys.pop("source"))
     data = {"name": "test", "device": "cpu", **keys}
     module = STUDIES[study]
-    ready: Prepared = module.prepare(module.OPTIONS.model_validate(data, context={"folder": folder}), Silent())
+    ready: Prepared = module.prepare(options_model(study).model_validate(data, context={"folder": folder}), Silent())
     return ready
 
 

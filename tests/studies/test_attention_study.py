@@ -10,7 +10,7 @@ from torch import Tensor
 
 from attncli.runs.records import AttentionResult
 from attncli.scorers import SCORERS
-from attncli.studies import attention
+from attncli.studies.attention import study as attention
 from attncli.studies.progress import Silent
 from tests import reference
 from tests.experiments import Notes, options_of, result_of

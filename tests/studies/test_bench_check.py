@@ -8,8 +8,8 @@ from torch import Tensor, nn
 
 from attncli import textbook
 from attncli.scorers import SCORERS
-from attncli.studies.benching import calls as bench_calls
-from attncli.studies.benching.check import Rows
+from attncli.studies.bench import calls as bench_calls
+from attncli.studies.bench.check import Rows
 from attncli.studies.study import Record
 from tests.studies.bench import by_name, hurry, result_of
 
@@ -164,7 +164,7 @@ def test_wrong_gradients_of_parameters_only(monkeypatch: pytest.MonkeyPatch) -> 
             parameter.register_hook(lambda gradient: gradient * 2)  # type: ignore[no-untyped-call]
         return own
 
-    monkeypatch.setattr("attncli.studies.benching.job.own_copy", own_copy)
+    monkeypatch.setattr("attncli.studies.bench.job.own_copy", own_copy)
     assert textbook_of(backward=True)["reason"].startswith("differs from float64 in the gradient of a parameter by ")
 
 

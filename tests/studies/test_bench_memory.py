@@ -9,9 +9,9 @@ import pytest
 import torch
 
 from attncli.studies import memory
-from attncli.studies.benching import memory as bench_memory
-from attncli.studies.benching.memory import LOG_LEVEL, largest_counted, peak_extra, too_large_at_rest, too_large_at_work
-from attncli.studies.benching.sizes import Case
+from attncli.studies.bench import memory as bench_memory
+from attncli.studies.bench.memory import LOG_LEVEL, largest_counted, peak_extra, too_large_at_rest, too_large_at_work
+from attncli.studies.bench.sizes import Case
 from attncli.studies.memory import ran_out
 from tests.studies.bench import CPU
 
@@ -85,7 +85,7 @@ def test_nobody_is_told_that_something_was_there_before(capfd: pytest.CaptureFix
     """The library counts how often it says so, and does it the first time: hence a process of its own."""
     code = """
 import os, torch
-from attncli.studies.benching.memory import peak_extra
+from attncli.studies.bench.memory import peak_extra
 held = [torch.ones(2**20)]
 def call():
     held.pop()

@@ -6,7 +6,7 @@ import pytest
 
 from attncli.errors import InputError
 from attncli.scorers import SCORERS
-from attncli.studies.benching.plan import plan_of, variants
+from attncli.studies.bench.plan import plan_of, variants
 from tests.studies.bench import options_of
 
 EVERYTHING = [

@@ -4,7 +4,7 @@ import pytest
 
 from attncli.config.scorer_entries import ScorerEntry, entry_model
 from attncli.scorers import SCORERS
-from attncli.studies.benching.sizes import Case, cases_of, hidden_units, operations, traffic
+from attncli.studies.bench.sizes import Case, cases_of, hidden_units, operations, traffic
 from tests.studies.bench import options_of
 
 N, M, D, H = 3, 5, 4, 2

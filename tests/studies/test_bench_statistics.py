@@ -6,7 +6,7 @@ import statistics
 
 import pytest
 
-from attncli.studies.benching.statistics import STUDENT, interquartile_range, ratio_of
+from attncli.studies.bench.statistics import STUDENT, interquartile_range, ratio_of
 
 
 def test_noise_that_both_share_is_no_uncertainty() -> None:

@@ -11,14 +11,15 @@ from torch import Tensor, nn
 
 from attncli import textbook
 from attncli.errors import InputError
-from attncli.studies import bench, memory
-from attncli.studies.benching import check as bench_check
-from attncli.studies.benching import group as bench_group
-from attncli.studies.benching import inputs as bench_inputs
-from attncli.studies.benching.inputs import copies_of, draw_inputs
-from attncli.studies.benching.job import make_job
-from attncli.studies.benching.plan import Contender, plan_of
-from attncli.studies.benching.sizes import Case
+from attncli.studies import memory
+from attncli.studies.bench import check as bench_check
+from attncli.studies.bench import group as bench_group
+from attncli.studies.bench import inputs as bench_inputs
+from attncli.studies.bench import study as bench
+from attncli.studies.bench.inputs import copies_of, draw_inputs
+from attncli.studies.bench.job import make_job
+from attncli.studies.bench.plan import Contender, plan_of
+from attncli.studies.bench.sizes import Case
 from attncli.studies.progress import Silent
 from tests.studies.bench import CPU, by_name, hurry, options_of, prepared, result_of
 

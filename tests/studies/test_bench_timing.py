@@ -6,8 +6,8 @@ from collections.abc import Callable
 import pytest
 import torch
 
-from attncli.studies.benching.statistics import ratio_of
-from attncli.studies.benching.timing import BLOCK, BUDGET, MOST, TRIES, clock_for, rounds_of
+from attncli.studies.bench.statistics import ratio_of
+from attncli.studies.bench.timing import BLOCK, BUDGET, MOST, TRIES, clock_for, rounds_of
 from tests.studies.bench import CPU, Clock
 
 

@@ -14,7 +14,8 @@ from attncli.config.expectations import Expectation
 from attncli.errors import InputError
 from attncli.runs.records import AttentionResult, ScorerRun, SweepResult
 from attncli.runs.verdicts import Verdict
-from attncli.studies import attention
+from attncli.studies.attention import study as attention
+from attncli.studies.attention.options import AttentionOptions
 from attncli.studies.expectations.asking import check_expectations
 from attncli.studies.expectations.judging import judge
 from attncli.studies.expectations.outlook import Outlook, Table, outlook_of
@@ -426,7 +427,7 @@ def test_rows_of_attention_are_foreseen() -> None:
         "scorers": [{"scorer": "dot", "softcap": 2.0}, {"scorer": "additive", "dropout": 0.5}, {"scorer": "cosine"}],
         "train": True,
     }
-    ready = attention.prepare(attention.AttentionOptions.model_validate(data), Silent())
+    ready = attention.prepare(AttentionOptions.model_validate(data), Silent())
     foreseen, found = attention.expected_rows(ready), outlook_of(attention.run(ready, Silent()))
     check_foreseen(foreseen, found)
     assert {label: {name: tuple(shape) for name, shape in each.items()} for label, each in found.shapes.items()} == (

@@ -10,7 +10,9 @@ from torch import Tensor, nn
 from attncli import pooling
 from attncli.errors import InputError
 from attncli.scorers import SCORERS, additive
-from attncli.studies import attention, comparisons, memory
+from attncli.studies import memory
+from attncli.studies.attention import comparisons
+from attncli.studies.attention import study as attention
 from attncli.studies.memory import Estimate, available_memory, estimate_attention, require_memory
 from attncli.studies.progress import Silent
 from tests.experiments import CPU, options_of, result_of

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from attncli.studies.sweeps.moments import Moments
+from attncli.studies.variance.moments import Moments
 from tests.studies.sweeps import Array, standard
 
 NUMBERS = st.lists(st.floats(-1e6, 1e6, allow_subnormal=False), min_size=1, max_size=30)

@@ -14,7 +14,7 @@ from pydantic import ValidationError
 from attncli.commands.experiments import config_of
 from attncli.errors import InputError
 from attncli.runs.records import ScorerRun
-from attncli.studies.attention import AttentionOptions
+from attncli.studies.attention.options import AttentionOptions
 from tests.experiments import result_of
 from tests.studies.slow import DATA
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
-from attncli.studies.sweeps.quantiles import MOST_KEPT, Quantiles
+from attncli.studies.saturation.quantiles import MOST_KEPT, Quantiles
 from tests.studies.sweeps import Array
 
 SHARES = [0.0, 0.001, 0.25, 0.5, 0.75, 0.9, 1.0]

@@ -12,8 +12,8 @@ from torch import Tensor
 
 from attncli.errors import InputError
 from attncli.runs.tensors import save_named
+from attncli.studies.pairs import real_pairs
 from attncli.studies.study import Record
-from attncli.studies.sweeps import real_pairs
 from tests.reference import ORACLES, entropy, softmax
 from tests.scorers.catalogue import normal
 from tests.studies.sweeps import by_place, prepared, swept

@@ -9,7 +9,7 @@ import torch
 
 from attncli.errors import InputError
 from attncli.runs.records import AttentionResult
-from attncli.studies.comparisons import compare
+from attncli.studies.attention.comparisons import compare
 from tests.experiments import Notes, result_of
 from tests.studies.slow import DATA, ENTRIES, TINY, empties, slow_comparison, without_time
 
@@ -72,7 +72,7 @@ def test_keys_that_share_the_first_place(a: list[float], b: list[float], agree: 
 
 
 def test_rows_are_worked_on_in_pieces(monkeypatch: pytest.MonkeyPatch, exact: AttentionResult) -> None:
-    monkeypatch.setattr("attncli.studies.comparisons.AT_A_TIME", 7)  # weights of one row
+    monkeypatch.setattr("attncli.studies.attention.comparisons.AT_A_TIME", 7)  # weights of one row
     pieces = result_of(data=DATA, scorers=ENTRIES, dtype="float64")
     for one, other in zip(exact.records, pieces.records, strict=True):
         assert list(one.values())[2:-1] == pytest.approx(list(other.values())[2:-1], rel=1e-12)

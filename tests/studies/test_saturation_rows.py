@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from attncli.scorers import SCORERS
-from attncli.studies.sweeps.saturation_rows import jacobian_norm, query_gradient, relative_entropy, row_weights
+from attncli.studies.saturation.rows import jacobian_norm, query_gradient, relative_entropy, row_weights
 from tests.reference import ORACLES, entropy, inner, masked_softmax, softmax
 from tests.scorers.catalogue import make, normal
 

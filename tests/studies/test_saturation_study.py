@@ -10,11 +10,12 @@ from torch import Tensor
 
 from attncli.inputs.seeding import generator
 from attncli.scorers import SCORERS
+from attncli.studies.pairs import sweep
+from attncli.studies.pairs.sweep import Parts, draw
 from attncli.studies.progress import Silent
-from attncli.studies.saturation import run
+from attncli.studies.saturation import measured as saturation_measured
+from attncli.studies.saturation.study import run
 from attncli.studies.study import Record
-from attncli.studies.sweeps import saturation_measured, sweep
-from attncli.studies.sweeps.sweep import Parts, draw
 from tests.reference import ORACLES, entropy, softmax
 from tests.studies.sweeps import by_place, prepared, swept
 from tests.studies.test_saturation_rows import exact_norm, slow_gradient

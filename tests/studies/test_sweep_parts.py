@@ -7,11 +7,12 @@ import torch
 from safetensors.torch import save_file
 
 from attncli.errors import InputError
-from attncli.studies import memory, variance
+from attncli.studies import memory
+from attncli.studies.pairs import setup as sweep_setup
+from attncli.studies.pairs.sweep import ENTRIES_AT_A_TIME, PAIRS_AT_A_TIME, Parts, slices
 from attncli.studies.progress import Silent
 from attncli.studies.study import Record
-from attncli.studies.sweeps import setup as sweep_setup
-from attncli.studies.sweeps.sweep import ENTRIES_AT_A_TIME, PAIRS_AT_A_TIME, Parts, slices
+from attncli.studies.variance import study as variance
 from tests.studies.sweeps import prepared, swept
 
 

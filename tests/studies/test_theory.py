@@ -12,8 +12,8 @@ from torch import nn
 
 from attncli.config.scorer_entries import ScorerEntry
 from attncli.inputs.entries import Entries
-from attncli.studies.sweeps.theory import Theory, theory_of
-from attncli.studies.variance import OPTIONS
+from attncli.studies.variance.options import OPTIONS
+from attncli.studies.variance.theory import Theory, theory_of
 from tests.reference import ORACLES
 from tests.scorers.catalogue import make
 from tests.studies.sweeps import Array, standard

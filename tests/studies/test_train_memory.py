@@ -8,7 +8,7 @@ from attncli.errors import InputError
 from attncli.studies import memory, train
 from attncli.studies.memory import PROGRAM
 from attncli.studies.progress import Silent
-from attncli.studies.training.memory import CURES, estimate_training
+from attncli.studies.train.memory import CURES, estimate_training
 from tests.scorers.peaks import peak_of
 from tests.studies.train import learnt_by, model_of, options_of, prepared
 

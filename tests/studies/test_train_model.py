@@ -8,12 +8,12 @@ from torch import Tensor, nn
 
 from attncli.attention import softcap
 from attncli.scorers import SCORERS
-from attncli.studies.building import build_scorer
-from attncli.studies.training.model import Recall, losses
-from attncli.studies.training.own import OneByOne
-from attncli.studies.training.scorers import Alike
-from attncli.studies.training.stacked import norms_by_seed
-from attncli.studies.training.task import Batch, seed_of
+from attncli.studies.scoring import build_scorer
+from attncli.studies.train.model import Recall, losses
+from attncli.studies.train.own import OneByOne
+from attncli.studies.train.scorers import Alike
+from attncli.studies.train.stacked import norms_by_seed
+from attncli.studies.train.task import Batch, seed_of
 from tests.studies.train import batch_of, entry_of, loss_by_hand, model_of, options_of
 
 EXACT: dict[str, Any] = {"rtol": 1e-9, "atol": 1e-12}

@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from attncli.errors import InputError
-from attncli.studies.training.own import Own
+from attncli.studies.train.own import Own
 from tests.studies.train import learnt_by, model_of, options_of, result_of
 
 OWN = """

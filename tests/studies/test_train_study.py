@@ -13,15 +13,15 @@ from safetensors.torch import save_file
 from attncli.config.expectations import Expectation
 from attncli.errors import InputError
 from attncli.runs.records import TrainResult
-from attncli.studies import train
 from attncli.studies.expectations.judging import judge
 from attncli.studies.progress import Silent
 from attncli.studies.study import Record
 from attncli.studies.threads import on_threads
-from attncli.studies.training.learning import Learnt, learn, points_of
-from attncli.studies.training.model import Recall, losses
-from attncli.studies.training.records import COLUMNS, SUMMARY, summary
-from attncli.studies.training.result import warn_of_numbers
+from attncli.studies.train import study as train
+from attncli.studies.train.learning import Learnt, learn, points_of
+from attncli.studies.train.model import Recall, losses
+from attncli.studies.train.records import COLUMNS, SUMMARY, summary
+from attncli.studies.train.result import warn_of_numbers
 from tests.experiments import Notes
 from tests.studies.train import batch_of, learnt_by, model_of, options_of, prepared, result_of
 

@@ -6,8 +6,8 @@ from collections import Counter
 import pytest
 import torch
 
-from attncli.studies.training import task as train_task
-from attncli.studies.training.task import Batch, batches, embeddings, held_out, of_equal_weights
+from attncli.studies.train import task as train_task
+from attncli.studies.train.task import Batch, batches, embeddings, held_out, of_equal_weights
 from tests.studies.train import CPU, batch_of, options_of
 
 PARTS = ("keys", "queries", "values", "targets")

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 import pytest
 
 from attncli.studies.progress import Silent
-from attncli.studies.training import clock as train_clock
-from attncli.studies.training.clock import REST, Clock
-from attncli.studies.training.work import StoppedError, work_off
+from attncli.studies.train import clock as train_clock
+from attncli.studies.train.clock import REST, Clock
+from attncli.studies.train.work import StoppedError, work_off
 
 
 def test_everything_is_done() -> None:

@@ -9,9 +9,9 @@ import torch
 from torch import Tensor
 
 from attncli.scorers import SCORERS
+from attncli.studies.pairs.sweep import Parts, draw
 from attncli.studies.progress import Silent
-from attncli.studies.sweeps.sweep import Parts, draw
-from attncli.studies.variance import run
+from attncli.studies.variance.study import run
 from tests.reference import ORACLES
 from tests.studies.sweeps import Array, by_place, prepared, swept
 

@@ -9,12 +9,13 @@ from torch import Tensor
 
 from attncli.config.scorer_entries import ScorerEntry
 from attncli.runs.records import TrainResult
-from attncli.studies import train
 from attncli.studies.progress import Progress, Silent
-from attncli.studies.train import Prepared, TrainOptions
-from attncli.studies.training.learning import Learnt, learn
-from attncli.studies.training.model import Recall
-from attncli.studies.training.task import Batch, batches
+from attncli.studies.train import study as train
+from attncli.studies.train.learning import Learnt, learn
+from attncli.studies.train.model import Recall
+from attncli.studies.train.options import TrainOptions
+from attncli.studies.train.study import Prepared
+from attncli.studies.train.task import Batch, batches
 
 CPU = torch.device("cpu")
 SMALL = {"device": "cpu", "d": 4, "steps": 6, "batch": 3, "keys": 4, "vocabulary": 6, "classes": 3, "embedding": 5}

@@ -1,0 +1,1 @@
+"""Several scorers on the same queries, keys, values and mask: what differs."""

@@ -1,0 +1,41 @@
+"""What an attention experiment may say."""
+
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, model_validator
+
+from attncli.config.models import Experiment
+from attncli.config.scorer_entries import Entry, clashing_labels
+from attncli.config.strict import problem
+from attncli.config.tensors import Data, Mask, TokenNames
+from attncli.errors import Problem
+
+
+class AttentionOptions(Experiment):
+    """`study: attention`."""
+
+    study: Literal["attention"] = "attention"
+    data: Data
+    mask: Mask = Mask()
+    scorers: Annotated[list[Entry], Field(min_length=1)]
+    tokens: TokenNames = TokenNames()
+    train: bool = False
+    weights: Annotated[bool, Field(description="false: outputs only, in bounded memory, whatever n and m")] = True
+    compile: Annotated[bool, Field(description="let torch.compile fuse what it can")] = False
+
+    @classmethod
+    def across(cls, data: Mapping[str, Any]) -> list[Problem]:
+        """Labels that clash."""
+        return clashing_labels(data.get("scorers"))
+
+    @model_validator(mode="after")
+    def _dropout_needs_weights(self) -> "AttentionOptions":
+        active = [entry.label for entry in self.scorers if self.train and entry.dropout > 0]
+        if active and not self.weights:
+            message = f"got false, but {active[0]} drops weights with `train: true`; leave out one of the three"
+            raise problem(message, under=["weights"])
+        return self
+
+
+OPTIONS = AttentionOptions

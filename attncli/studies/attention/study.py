@@ -1,0 +1,176 @@
+"""The main study: several scorers on the same queries, keys, values and mask, and what differs."""
+
+import itertools
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from attncli.config.scorer_entries import ScorerEntry
+from attncli.config.tensors import FileTensor, TokenNames
+from attncli.errors import Collector, InputError, below
+from attncli.inputs.build import Inputs, build_inputs
+from attncli.inputs.device import resolve_device
+from attncli.inputs.shapes import Shapes
+from attncli.runs.records import AttentionResult, ScorerRun
+from attncli.studies.attention.comparisons import compare
+from attncli.studies.attention.options import AttentionOptions
+from attncli.studies.attention.rows import attention_rows
+from attncli.studies.attention.scorer_run import empty_rows, full_valid, run_for_output, run_scorer, warn_of_numbers
+from attncli.studies.compiling import compile_scorer, worth_compiling
+from attncli.studies.expectations.outlook import Outlook
+from attncli.studies.memory import PROGRAM, estimate_attention, require_memory
+from attncli.studies.progress import Progress
+from attncli.studies.scoring import build_scorer, outline
+from attncli.studies.study import Record, Tokens
+
+WORTH_SAYING = 256 * 2**20  # bytes of tensors from which the estimate is told
+CURE = "use fewer queries, keys or batch elements, or fewer scorers"
+MOST_CELLS = 2**24  # of the mask that is saved beside outputs alone
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """Everything that `run` works on, known to be good."""
+
+    options: AttentionOptions
+    inputs: Inputs
+    scorers: Sequence[nn.Module]
+    device: torch.device
+
+
+@torch.no_grad()
+def prepare(options: AttentionOptions, progress: Progress) -> Prepared:
+    """Inputs and scorers; everything that can be refused is refused here, all problems of one stage at once.
+
+    Raises:
+        InputError: inputs or scorers that do not fit together, or that do not fit into memory.
+    """
+    progress.step(0, len(options.scorers), "inputs")
+    dtype = getattr(torch, options.dtype)
+    collector = Collector()
+    device = torch.device("cpu")
+    with collector.under():
+        device = resolve_device(options.device, dtype)
+    with collector.under():
+        inputs = build_inputs(
+            options.data,
+            options.mask,
+            options.tokens,
+            seed=options.seed,
+            dtype=dtype,
+            device=device,
+            check_size=lambda shapes: _check_size(options, shapes, device, progress),
+            with_mask=options.weights,
+        )
+    collector.check()
+    _refuse_empty_rows(options, inputs)
+    scorers = _build_scorers(options, inputs.queries, inputs.keys)
+    return Prepared(options, inputs, [scorer.to(device) for scorer in scorers], device)
+
+
+def expected_rows(prepared: Prepared) -> Outlook:
+    """The rows and stages that the result will have."""
+    return attention_rows(prepared.options, prepared.inputs)
+
+
+@torch.no_grad()
+def run(prepared: Prepared, progress: Progress) -> AttentionResult:
+    """Run every scorer of the config on its inputs.
+
+    Raises:
+        InputError: a scorer of the user's own that fails.
+    """
+    options, inputs = prepared.options, prepared.inputs
+    empty = empty_rows(inputs)
+    if options.compile:
+        _compile(prepared.scorers, progress)
+    run_one = run_scorer if options.weights else run_for_output
+    runs = []
+    for index, (entry, scorer) in enumerate(zip(options.scorers, prepared.scorers, strict=True)):
+        progress.step(index, len(options.scorers), entry.label)
+        with below("scorers", index):
+            runs.append(run_one(entry, scorer, inputs, options.mask.empty_row, options.train, options.seed))
+        warn_of_numbers(runs[-1], empty, progress)
+    progress.step(len(runs), len(runs), "comparisons")
+    comparisons = [_compare(a, b, empty) for a, b in itertools.combinations(runs, 2)]
+    tokens = _tokens(options.tokens, inputs.scores_shape[0])
+    return AttentionResult(_kept(options, inputs), runs, comparisons, tokens)
+
+
+def _kept(options: AttentionOptions, inputs: Inputs) -> dict[str, Tensor]:
+    """The inputs that are saved: those of every run, and lengths and mask that came from a file."""
+    kept = {"queries": inputs.queries, "keys": inputs.keys, "values": inputs.values}
+    if options.weights or math.prod(inputs.scores_shape) <= MOST_CELLS:
+        kept["valid"] = full_valid(inputs)
+    if isinstance(options.data.valid_lens, FileTensor) and inputs.valid_lens is not None:
+        kept["valid_lens"] = inputs.valid_lens
+    if inputs.mask_file is not None:
+        kept["mask"] = inputs.mask_file
+    return {name: tensor.cpu() for name, tensor in kept.items()}
+
+
+def _check_size(options: AttentionOptions, shapes: Shapes, device: torch.device, progress: Progress) -> None:
+    """Refuse what the scorers cannot take or the memory cannot hold, before anything is drawn."""
+    dtype = getattr(torch, options.dtype)
+    stages = [
+        2 + (entry.softcap is not None) + (options.train and entry.dropout > 0) if options.weights else 0
+        for entry in options.scorers
+    ]
+    require_memory(estimate_attention(shapes, dtype, stages, []), device, CURE)  # before sizes that torch cannot count
+    scorers = _each(options, lambda entry: outline(entry, shapes["queries"][-1], shapes["keys"][-1]))
+    estimate = estimate_attention(shapes, dtype, stages, scorers)
+    require_memory(estimate, device, CURE)
+    if estimate.total - PROGRAM > WORTH_SAYING:
+        progress.note(f"memory: about {estimate}")
+
+
+def _build_scorers(options: AttentionOptions, queries: Tensor, keys: Tensor) -> list[nn.Module]:
+    def build(entry: ScorerEntry) -> nn.Module:
+        return build_scorer(entry, queries.shape[-1], keys.shape[-1], options.seed, queries.dtype)
+
+    return _each(options, build)
+
+
+def _each(options: AttentionOptions, make: Callable[[ScorerEntry], nn.Module]) -> list[nn.Module]:
+    """What `make` gives for every entry, or the problems of all of them at once."""
+    collector = Collector()
+    scorers = []
+    for index, entry in enumerate(options.scorers):
+        with collector.under("scorers", index):
+            scorers.append(make(entry))
+    collector.check()
+    return scorers
+
+
+def _refuse_empty_rows(options: AttentionOptions, inputs: Inputs) -> None:
+    empty = empty_rows(inputs)
+    if options.mask.empty_row == "error" and bool(empty.any()):
+        place = [int(index) for index in empty.nonzero()[0]]
+        message = f"{int(empty.sum())} queries have no valid key, the first at index {place}"
+        cure = "expected one key each at least, or empty_row: zero, uniform or nan"
+        raise InputError.of(f"{message}; {cure}", ["mask", "empty_row"])
+
+
+def _compile(scorers: Sequence[nn.Module], progress: Progress) -> None:
+    """Compile what is worth it; where that cannot be, say so once and go on without."""
+    reasons = {compile_scorer(scorer) for scorer in scorers if worth_compiling(scorer)}
+    for reason in sorted(reason for reason in reasons if reason is not None):
+        progress.note(f"warning: not compiled: {reason}; running without, only slower")
+
+
+def _compare(a: ScorerRun, b: ScorerRun, empty: Tensor) -> Record:
+    figures = compare(a.stages.get("weights"), b.stages.get("weights"), empty, a.stages["output"], b.stages["output"])
+    return {"a": a.label, "b": b.label, **figures}
+
+
+def _tokens(names: TokenNames, b: int) -> Tokens:
+    def per_example(given: Sequence[Any] | None) -> Sequence[Sequence[str]] | None:
+        if given is None:
+            return None
+        return given if any(isinstance(row, list) for row in given) else [given] * b
+
+    return Tokens(per_example(names.queries), per_example(names.keys))

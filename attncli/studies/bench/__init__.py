@@ -1,0 +1,1 @@
+"""Time and memory of scorers against sizes."""

@@ -1,0 +1,98 @@
+"""What the study `bench` may say: which scorers and implementations, what of them, and at which sizes."""
+
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
+
+from pydantic import BeforeValidator, Field, StringConstraints, field_validator
+
+from attncli import errors
+from attncli.config.scorer_entries import SCORER_KEYS, ScorerEntry, Scorers, ScorersInShort
+from attncli.config.sizes import Sizes, powers
+from attncli.config.strict import problem
+from attncli.errors import Problem
+
+Measure = Literal["scores", "weights", "output"]
+MEASURED: tuple[Measure, ...] = ("scores", "output")  # by default
+HIDDEN = "num_hiddens"  # the option of `additive` that --num-hiddens gives
+
+
+def _listed(value: Any) -> Any:
+    """One name alone is a list of one."""
+    return [value] if isinstance(value, str) else value
+
+
+Text = Annotated[str, StringConstraints(min_length=1)]
+Patterns = Annotated[list[Text], BeforeValidator(_listed, json_schema_input_type=list[Text] | Text)]
+Several = Annotated[list[Measure], Field(min_length=1)]
+Measures = Annotated[Several, BeforeValidator(_listed, json_schema_input_type=Several | Measure)]
+
+
+def _all_scorers() -> list[Any]:
+    from attncli.scorers import SCORERS
+
+    return [{"scorer": name} for name in SCORERS]
+
+
+class BenchOptions(ScorersInShort):
+    """Scorers and their implementations against the clock."""
+
+    no_dropout = "this study measures attention without dropout"
+
+    study: Literal["bench"] = "bench"
+    scorers: Scorers = Field(default_factory=_all_scorers)
+
+    n: Annotated[Sizes, Field(description="queries")] = Field(default_factory=lambda: powers(128, 1024))
+    m: Annotated[Sizes | None, Field(description="keys and values; as many as queries if left out")] = None
+    d: Annotated[Sizes, Field(description="size of queries, keys and values")] = Field(default_factory=lambda: [64])
+    num_hiddens: Annotated[
+        Sizes | None, Field(description="hidden units of additive scorers that do not say their own; d if left out")
+    ] = None
+    batch: Annotated[Sizes, Field(description="elements of a batch")] = Field(default_factory=lambda: [1])
+    heads: Annotated[Sizes | None, Field(description="heads; no such axis if left out")] = None
+    backward: Annotated[bool, Field(description="gradients of inputs and parameters, too")] = False
+    compile: Annotated[bool, Field(description="measure torch.compile, too")] = False
+    threads: Annotated[
+        int | None, Field(ge=1, le=1024, description="of torch on the CPU; as many as it takes if left out")
+    ] = None
+    measure: Measures = Field(default_factory=lambda: [*MEASURED])
+    only: Annotated[Patterns, Field(description="implementations, labels, or label/implementation")] = Field(
+        default_factory=list
+    )
+    skip: Annotated[Patterns, Field(description="implementations, labels, or label/implementation")] = Field(
+        default_factory=list
+    )
+    baseline: Annotated[Text, Field(description="label/implementation that all others are compared with")] = (
+        "scaled_dot/textbook"
+    )
+
+    @classmethod
+    def across(cls, data: Mapping[str, Any]) -> list[Problem]:
+        """What is wrong among scorers, and a bound of the scores, which is no part of what is measured."""
+        problems = super().across(data)
+        key = next((key for key in SCORER_KEYS if key in data), "scorers")
+        entries = data.get(key)
+        for index, entry in enumerate(entries if isinstance(entries, list) else []):
+            if isinstance(entry, dict) and entry.get("softcap") is not None:
+                message = errors.got(entry["softcap"], "this study measures scores without a bound", "leave it out")
+                problems.append(Problem(message, (key, index, "softcap")))
+        return problems
+
+    @field_validator("measure", "only", "skip")
+    @classmethod
+    def _once(cls, words: list[str]) -> list[str]:
+        for index, word in enumerate(words):
+            if word in words[:index]:
+                raise problem(f"got {errors.show(word)} twice; expected each once", under=[index])
+        return words
+
+    def names_hidden(self, entry: ScorerEntry) -> bool:
+        """Whether an entry says how many hidden units it has, or has none."""
+        return entry.scorer != "additive" or HIDDEN in entry.model_fields_set
+
+    def unused(self) -> dict[str, Any]:
+        """Hidden units that `num_hiddens` decides: written down in an entry they would win over it."""
+        open_entries = [index for index, entry in enumerate(self.scorers) if not self.names_hidden(entry)]
+        return {"scorers": {index: {HIDDEN} for index in open_entries}} if open_entries else {}
+
+
+OPTIONS = BenchOptions

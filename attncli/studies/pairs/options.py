@@ -1,0 +1,89 @@
+"""What studies of scores against the size d may say: how queries and keys are drawn, or where they are read."""
+
+import math
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, model_validator
+
+from attncli.config.models import Experiment, FileName
+from attncli.config.scorer_entries import ScorersInShort
+from attncli.config.sizes import Sizes, powers
+from attncli.config.strict import problem
+from attncli.errors import Problem
+
+LARGEST_DEFAULT = 1024
+DEFAULT_DF = 10.0  # heavy tails, with the eight moments that the variance of a squared entry needs
+LARGEST_ENTRY = 1e9  # so that the fourth power of any score, summed, stays far from the end of float64
+Location = Annotated[float, Field(ge=-LARGEST_ENTRY, le=LARGEST_ENTRY)]
+Spread = Annotated[float, Field(ge=0, le=LARGEST_ENTRY)]
+Distribution = Literal["normal", "uniform", "rademacher", "laplace", "student_t"]
+DOTS: list[Any] = [  # the scorers that the square root is about
+    {"scorer": "dot"},
+    {"scorer": "scaled_dot"},
+    {"scorer": "scaled_dot", "scale": "1/d", "label": "scaled_dot_1_over_d"},
+]
+
+
+class Sweep(ScorersInShort):
+    """Independent random queries and keys of every size d, or real ones."""
+
+    no_dropout = "this study looks at weights before dropout"
+
+    d: Annotated[Sizes, Field(description="sizes of queries and keys")] = Field(
+        default_factory=lambda: powers(1, LARGEST_DEFAULT)
+    )
+    distribution: Annotated[Distribution, Field(description="of the entries, before mean and std")] = "normal"
+    df: Annotated[float | None, Field(ge=0.1, description="degrees of freedom of student_t; 10 if left out")] = None
+    mean: Location = 0.0
+    std: Spread = 1.0
+    query_mean: Annotated[Location | None, Field(description="of queries, where it differs from `mean`")] = None
+    query_std: Spread | None = None
+    key_mean: Location | None = None
+    key_std: Spread | None = None
+    rho: Annotated[float, Field(ge=-1, le=1, description="correlation of the entries q_i and k_i")] = 0.0
+    source: Annotated[
+        FileName | None, Field(alias="from", description="a tensor file, run folder or config with queries and keys")
+    ] = None
+
+    @classmethod
+    def normalised(cls, data: Mapping[str, Any]) -> dict[str, Any]:
+        """Short forms written out; degrees of freedom are written down."""
+        written = super().normalised(data)
+        if written.get("distribution") == "student_t" and written.get("from") is None:
+            written.setdefault("df", DEFAULT_DF)
+        return written
+
+    @classmethod
+    def across(cls, data: Mapping[str, Any]) -> list[Problem]:
+        """What is wrong among scorers, and keys that say how to draw what is read."""
+        problems = super().across(data)
+        return problems if data.get("from") is None else problems + cls._drawn_beside(data)
+
+    @classmethod
+    def _drawn_beside(cls, data: Mapping[str, Any]) -> list[Problem]:
+        """Problems with the keys that say how queries and keys are drawn, where they are read."""
+        message = "got {0} beside `from`, whose tensors decide it; expected one of the two; leave out {0}, or `from`"
+        return [Problem(message.format(key), (key,)) for key in data if key in cls.drawn_keys()]
+
+    @model_validator(mode="after")
+    def _degrees_of_freedom(self) -> "Sweep":
+        if self.source is None and self.df is not None and self.distribution != "student_t":
+            message = f"got df {self.df:g} for {self.distribution} entries; only student_t has degrees of freedom"
+            raise problem(f"{message}; leave it out, or choose student_t", under=["df"])
+        return self
+
+    @property
+    def degrees_of_freedom(self) -> float:
+        """Those of student_t; infinite for the others, all of whose moments exist."""
+        return (self.df or DEFAULT_DF) if self.distribution == "student_t" else math.inf
+
+    def unused(self) -> set[str]:
+        """How entries are drawn, where none are."""
+        return set() if self.source is None else self.drawn_keys()
+
+    @classmethod
+    def drawn_keys(cls) -> set[str]:
+        """The keys that say how queries and keys are drawn, and make no sense where they are read."""
+        ours = set(Sweep.model_fields) - set(Experiment.model_fields) - {"source", "scorers"}
+        return ours | {"samples", "rows", "keys"} & set(cls.model_fields)

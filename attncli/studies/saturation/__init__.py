@@ -1,0 +1,1 @@
+"""How far the softmax saturates as d grows."""

@@ -1,0 +1,22 @@
+"""What the study `saturation` may say."""
+
+from typing import Annotated, Any, Literal
+
+from pydantic import Field
+
+from attncli.config.scorer_entries import Scorers
+from attncli.studies.pairs.options import DOTS, Sweep
+
+DEFAULT_SCORERS: list[Any] = [*DOTS, {"scorer": "additive"}, {"scorer": "cosine"}]
+
+
+class SaturationOptions(Sweep):
+    """`study: saturation`."""
+
+    study: Literal["saturation"] = "saturation"
+    scorers: Scorers = DEFAULT_SCORERS
+    keys: Annotated[int, Field(ge=2, le=2**20, description="per row; their scores go into one softmax")] = 64
+    rows: Annotated[int, Field(ge=1, le=10**12, description="independent rows per d: a query and its keys each")] = 2000
+
+
+OPTIONS = SaturationOptions

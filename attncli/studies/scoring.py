@@ -1,0 +1,144 @@
+"""Scorers of a config: made with their parameters drawn or read, and asked for their scores."""
+
+import inspect
+import math
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from attncli.config.scorer_entries import ParameterFile, ScorerEntry
+from attncli.errors import InputError, Problem, did_you_mean
+from attncli.inputs.files import read_tensors
+from attncli.inputs.seeding import seeded
+from attncli.precision import at_least_float32, computing_dtype
+from attncli.scorers import SCORERS
+from attncli.scorers._custom import load_class, raised
+from attncli.studies.memory import ran_out
+
+
+def build_scorer(entry: ScorerEntry, query_size: int, key_size: int, seed: int, dtype: torch.dtype) -> nn.Module:
+    """The scorer of an entry, on the CPU and in evaluation mode.
+
+    Parameters are drawn in float32 from a generator that depends on the seed and the label only, then rounded to
+    `dtype`, which the tensors are stored in; they are computed with in float32 at least.
+
+    Raises:
+        InputError: sizes that the scorer refuses, a parameter file that does not fit, a user's own class that fails.
+    """
+    with seeded(seed, f"scorers.{entry.label}"):
+        scorer = _make(SCORERS.get(entry.scorer) or load_class(entry.scorer), query_size, key_size, entry)
+    _check_real(scorer, entry)
+    scorer = scorer.to(dtype).eval()
+    if entry.parameters is not None:
+        _load_parameters(scorer, entry.parameters)
+    return scorer.to(computing_dtype(dtype))
+
+
+def outline(entry: ScorerEntry, query_size: int, key_size: int) -> nn.Module:
+    """The scorer of an entry on the meta device, where parameters take no memory; nothing for one of the user's own."""
+    if entry.scorer not in SCORERS:
+        return nn.Identity()
+    with torch.device("meta"):
+        return _make(SCORERS[entry.scorer], query_size, key_size, entry)
+
+
+def _make(make: Any, query_size: int, key_size: int, entry: ScorerEntry) -> nn.Module:
+    try:
+        scorer: nn.Module = make(query_size, key_size, **entry.options)
+    except InputError:
+        raise
+    except (Exception, SystemExit) as error:  # a user's own class may raise anything
+        message = f"making {entry.scorer} with query_size={query_size} and key_size={key_size} gave {raised(error)}"
+        if entry.scorer in SCORERS:  # it can be too large only
+            message = f"got options that make {entry.scorer} larger than torch can count; use smaller ones"
+        raise InputError.of(message) from error
+    return scorer
+
+
+def _check_real(scorer: nn.Module, entry: ScorerEntry) -> None:
+    """Of a complex number torch would keep the real part only."""
+    for name, tensor in scorer.state_dict().items():
+        if tensor.is_complex():
+            raise InputError.of(f"{entry.scorer} has complex numbers in {name}; expected real ones")
+
+
+def _load_parameters(scorer: nn.Module, source: ParameterFile) -> None:
+    try:
+        stored = read_tensors(Path(source.file))
+    except InputError as error:
+        raise error.under("parameters") from error
+    state: dict[str, Tensor] = {}
+    problems: list[Problem] = []
+    for name, parameter in scorer.state_dict().items():
+        try:
+            state[name] = _stored(name, parameter, stored, source)
+        except InputError as error:
+            problems.extend(error.problems)
+    unknown = sorted(set(source.names) - set(scorer.state_dict()))
+    problems += [_unknown(name, scorer) for name in unknown]
+    if not scorer.state_dict():
+        problems.append(Problem("this scorer has no parameters; leave out `parameters`", ("parameters",)))
+    if problems:
+        raise InputError(problems)
+    scorer.load_state_dict(state)
+
+
+def _stored(name: str, parameter: Tensor, stored: Mapping[str, Tensor], source: ParameterFile) -> Tensor:
+    there = source.names.get(name, name)
+    if there not in stored:
+        cure = f"{did_you_mean(there, stored)}; map names with `names: {{{name}: ...}}`"
+        message = f'got "{source.file}", which has no "{there}"; {cure}'
+        raise InputError.of(message, ["parameters", *(["names", name] if name in source.names else ["file"])])
+    tensor = stored[there]
+    if tensor.shape != parameter.shape:
+        message = f'got "{there}" of shape {list(tensor.shape)}; expected {list(parameter.shape)} for {name}'
+        raise InputError.of(message, ["parameters", "file"])
+    return tensor.to(parameter.dtype)
+
+
+def _unknown(name: str, scorer: nn.Module) -> Problem:
+    known = list(scorer.state_dict()) or ["none"]
+    return Problem(f'got "{name}"; unknown parameter; {did_you_mean(name, known)}', ("parameters", "names", name))
+
+
+def raw_scores(scorer: nn.Module, queries: Tensor, keys: Tensor) -> Tensor:
+    """Raw scores (..., n, m), computed in float32 at least, and checked, since the scorer may be the user's own.
+
+    Raises:
+        InputError: a scorer that fails, gives another shape or no real numbers, or writes to its arguments.
+    """
+    queries, keys = at_least_float32(queries, keys)
+    shape = (*queries.shape[:-1], keys.shape[-2])
+    versions = [tensor._version for tensor in (queries, keys)]
+    try:
+        scores = scorer(queries, keys)
+    except (Exception, SystemExit) as error:  # a user's own class may raise anything
+        if isinstance(error, InputError) or ran_out(error):
+            raise
+        raise InputError.of(f"the scorer gave {raised(error)}") from error
+    if not isinstance(scores, Tensor) or tuple(scores.shape) != shape:
+        what = f"shape {list(scores.shape)}" if isinstance(scores, Tensor) else type(scores).__name__
+        raise InputError.of(f"the scorer gave {what}; expected scores of shape {list(shape)}")
+    if scores.layout != torch.strided or scores.device.type == "meta":
+        raise InputError.of(f"the scorer gave a {scores.layout} tensor on {scores.device}; expected a dense one")
+    if scores.is_complex():
+        raise InputError.of(f"the scorer gave {scores.dtype} scores; expected real numbers")
+    if versions != [tensor._version for tensor in (queries, keys)]:
+        raise InputError.of("the scorer wrote to its queries or keys, which the others use too; expected new tensors")
+    return at_least_float32(scores)[0]
+
+
+def formula_of(scorer: type) -> str:
+    """The first line of a scorer's docstring: its formula and source."""
+    return (inspect.getdoc(scorer) or scorer.__name__).partition("\n")[0]
+
+
+def scale_of(scorer: nn.Module) -> float:
+    """The scorer's factor as one number; NaN where the user's own has something else of that name."""
+    try:
+        return float(getattr(scorer, "scale", 1.0))
+    except Exception:
+        return math.nan

@@ -1,1 +1,0 @@
-"""The parts of the studies `variance` and `saturation`, which sweep over d."""

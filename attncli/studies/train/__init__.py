@@ -1,0 +1,1 @@
+"""What scorers learn: associative recall against d."""

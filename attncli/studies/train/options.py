@@ -1,0 +1,81 @@
+"""What the study `train` may say: the task, the model's sizes, and how it learns."""
+
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, model_validator
+
+from attncli.config.models import FileName
+from attncli.config.scorer_entries import Scorers, ScorersInShort
+from attncli.config.sizes import Sizes, powers
+from attncli.config.strict import problem
+
+RATES = {"adam": 1e-3, "sgd": 1.0}  # what `lr` is if left out
+Count = Annotated[int, Field(ge=1, le=10**9)]
+Several = Annotated[int, Field(ge=2, le=2**14)]
+
+
+DEFAULT_SCORERS: list[Any] = [{"scorer": name} for name in ("dot", "scaled_dot", "additive")]
+
+
+class TrainOptions(ScorersInShort):
+    """Associative recall, learnt with each scorer at each size d."""
+
+    no_dropout = "this study trains without dropout"
+
+    study: Literal["train"] = "train"
+    scorers: Scorers = DEFAULT_SCORERS
+
+    d: Annotated[Sizes, Field(description="sizes of queries and keys")] = Field(
+        default_factory=lambda: powers(16, 1024, 4)
+    )
+    seeds: Annotated[int, Field(ge=1, le=1000, description="models of each configuration, trained together")] = 5
+    steps: Annotated[Count, Field(description="of the optimizer")] = 800
+    batch: Annotated[Count, Field(description="sequences of a step")] = 64
+    keys: Annotated[Several, Field(description="of a sequence, all different")] = 8
+    vocabulary: Annotated[Several, Field(description="symbols that keys and queries are taken from")] = 16
+    classes: Annotated[Several, Field(description="values that a key may have")] = 8
+    embedding: Annotated[Count, Field(description="size of a symbol's fixed random vector")] = 64
+    test_keys: Annotated[Sizes | None, Field(description="test with so many keys, too")] = None
+    optimizer: Literal["adam", "sgd"] = "adam"
+    lr: Annotated[
+        float | None, Field(gt=0, le=1e6, description="learning rate; 0.001 for adam, 1 for sgd if left out")
+    ] = None
+    dtype: Literal["float32", "float64"] = "float32"
+    resume: Annotated[FileName | None, Field(description="run folder whose finished configurations are kept")] = None
+
+    @classmethod
+    def normalised(cls, data: Mapping[str, Any]) -> dict[str, Any]:
+        """Short forms written out; the learning rate is written down."""
+        written = super().normalised(data)
+        optimizer = written.get("optimizer", "adam")
+        if written.get("lr") is None and isinstance(optimizer, str) and optimizer in RATES:
+            written["lr"] = RATES[optimizer]
+        return written
+
+    @model_validator(mode="after")
+    def _enough_symbols(self) -> "TrainOptions":
+        for key, count in [("keys", self.keys), *(("test_keys", count) for count in self._others)]:
+            if count < 2:
+                raise problem(f"got {count}; expected an integer of at least 2", under=[key])
+            if count > self.vocabulary:
+                message = f"got {count} different keys of {self.vocabulary} symbols; expected at most as many"
+                raise problem(f"{message}; use a larger vocabulary", under=[key])
+        return self
+
+    def unused(self) -> set[str]:
+        """Where a run went on from: its own folder has all of it."""
+        return {"resume"} if self.resume is not None else set()
+
+    @property
+    def tested(self) -> list[int]:
+        """The numbers of keys that models are tested with, first the one that they are trained with."""
+        return list(dict.fromkeys([self.keys, *self._others]))
+
+    @property
+    def _others(self) -> list[int]:
+        """`test_keys`, which are validated as a list whatever they are written as."""
+        return self.test_keys if isinstance(self.test_keys, list) else []
+
+
+OPTIONS = TrainOptions

@@ -1,0 +1,1 @@
+"""Mean and variance of scores against d, beside the theory."""

@@ -1,0 +1,34 @@
+"""What the study `variance` may say."""
+
+from typing import Annotated, Literal
+
+from pydantic import Field, model_validator
+
+from attncli.config.scorer_entries import Scorers
+from attncli.config.strict import problem
+from attncli.studies.pairs.options import DOTS, Sweep
+
+
+class VarianceOptions(Sweep):
+    """`study: variance`."""
+
+    study: Literal["variance"] = "variance"
+    scorers: Scorers = DOTS
+    samples: Annotated[
+        int | None,
+        Field(ge=10, le=10**12, description="query-key pairs per d; if left out, for a variance good to 0.5 %"),
+    ] = None
+
+    @model_validator(mode="after")
+    def _fourth_moment(self) -> "VarianceOptions":
+        """An interval of a variance needs the score's fourth moment, and that the right one of the entries."""
+        df = self.degrees_of_freedom
+        squared = self.rho != 0 or any(entry.scorer == "gaussian" for entry in self.scorers)
+        if self.source is None and df <= (8 if squared else 4):
+            why = "of a score with squares of entries in it (rho, or gaussian) needs df above 8" if squared else ""
+            message = f"got df {df:g}; the interval of a variance {why or 'needs a fourth moment, so df above 4'}"
+            raise problem(f"{message}; `attncli saturation` takes any df", under=["df"])
+        return self
+
+
+OPTIONS = VarianceOptions
