@@ -5,9 +5,10 @@ from typing import Any
 import pytest
 
 from attncli.errors import InputError
-from attncli.studies import memory, train
+from attncli.studies import memory
 from attncli.studies.memory import PROGRAM
 from attncli.studies.progress import Silent
+from attncli.studies.train import study as train
 from attncli.studies.train.memory import CURES, estimate_training
 from tests.scorers.peaks import peak_of
 from tests.studies.train import learnt_by, model_of, options_of, prepared
