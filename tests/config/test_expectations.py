@@ -10,7 +10,7 @@ from pydantic import ValidationError
 from attncli.commands.experiments import config_of
 from attncli.config.expectations import KINDS, Expectation, factor_of, share_of
 from attncli.runs.resolved import dump_yaml
-from tests.config.documents import GOOD, options_of, problems_of
+from tests.config.documents import GOOD, options_of
 
 SAID: dict[str, dict[str, Any]] = {
     "between": {"between": [0.95, 1.05]},
@@ -95,15 +95,6 @@ def test_what_is_no_share(text: Any) -> None:
 def test_factors() -> None:
     assert [factor_of(text) for text in ("2 x", "2x", "1.5 ×", "1e3 x")] == [2.0, 2.0, 1.5, 1000.0]
     assert [factor_of(text) for text in ("2", "x", "x 2", "-2 x", "2 x 3", 2)] == [None] * 6
-
-
-def test_all_problems_at_once_at_their_places(tmp_path: Path) -> None:
-    text = GOOD + "expect:\n  - {metric: entropy, about: a, within: b}\n  - metric: entropy\n    equal: null\n"
-    assert problems_of(tmp_path, text) == [
-        '7:30: expect[0].about: got "a"; expected a number',
-        '7:41: expect[0].within: got "b"; expected a number of at least 0, or a share such as 5 %',
-        "9:12: expect[1].equal: got nothing; expected a number, text, true or false, or nested lists of numbers",
-    ]
 
 
 def test_set_changes_one_key(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ import pytest
 
 from attncli.config.overrides import Override, apply_overrides, parse_override, typed
 from attncli.errors import InputError
-from tests.config.documents import GOOD, options_of, problems_of
+from tests.config.documents import GOOD, problems_of
 
 
 @pytest.mark.parametrize(
@@ -58,19 +58,13 @@ def test_application_in_order_and_on_a_copy(texts: list[str], expected: Any) -> 
     assert data == {"a": 1, "l": [1, {"k": 2}]}
 
 
-def test_an_empty_file_may_be_filled() -> None:
+def test_copies_what_stands_at_two_places() -> None:
     assert applied(None, "a.b=1") == {"a": {"b": 1}}
-
-
-def test_an_aliased_value_is_changed_in_one_place_only() -> None:
     shared = {"shape": [2, 3, 4]}
     changed = applied({"queries": shared, "keys": shared}, "keys.shape[1]=7")
     assert changed == {"queries": {"shape": [2, 3, 4]}, "keys": {"shape": [2, 7, 4]}}
-
-
-def test_a_value_given_twice_is_changed_in_one_place_only() -> None:
-    override = parse_override("a={k: 1}")
-    data, _ = apply_overrides({}, [override, Override(("b",), override.value, ""), parse_override("b.k=2")])
+    given = parse_override("a={k: 1}")
+    data, _ = apply_overrides({}, [given, Override(("b",), given.value, ""), parse_override("b.k=2")])
     assert data == {"a": {"k": 1}, "b": {"k": 2}}
 
 
@@ -80,10 +74,8 @@ def test_a_value_given_twice_is_changed_in_one_place_only() -> None:
         ("a.b=1", "--set a.b=1: got a.b; a is 1; expected a list or mapping"),
         ("a[0]=1", "--set a[0]=1: got a[0]; a is 1; expected a list or mapping"),
         ("l.k=1", '--set l.k=1: got the key "k"; l is a list; expected an index such as l[0]'),
-        ("l[2]=1", "--set l[2]=1: got l[2]; l has 2 entries, counted from 0"),
         ("l[1][0]=1", "--set l[1][0]=1: got l[1][0]; l[1] is a mapping; expected a key such as l[1].k"),
         ("e[0]=1", "--set e[0]=1: got e[0]; e is a mapping"),
-        ("n[0]=1", "--set n[0]=1: got n[0]; n is a mapping"),
         ("l[9].k=1", "--set l[9].k=1: got l[9]; l has 2 entries, counted from 0"),
     ],
 )
@@ -103,10 +95,8 @@ def test_paths_that_make_no_sense(target: str) -> None:
     ("text", "message"),
     [
         ("", '--set "": got ""; expected KEY=VALUE, for instance seed=1'),
-        ("seed", '--set seed: got "seed"; expected KEY=VALUE, for instance seed=1'),
         ("a={1: 2, 1: 3}", "--set a={1: 2, 1: 3}: a.1: the key stands twice, first in line 1; leave out one"),
         ("a.b={c: 1, c: 2}", "--set a.b={c: 1, c: 2}: a.b.c: the key stands twice, first in line 1; leave out one"),
-        ("a=&x [*x]", "--set a=&x [*x]: not valid YAML: this contains itself, through an alias; write it out"),
     ],
 )
 def test_values_that_are_not_yaml(text: str, message: str) -> None:
@@ -122,12 +112,8 @@ def test_long_options_are_cut() -> None:
 @pytest.mark.parametrize(
     ("sets", "problems"),
     [
-        (["seed=x"], ['--set seed=x: seed: got "x"; expected an integer']),
         (["data.keys={shape: 3}"], [
             "--set data.keys={shape: 3}: data.keys.shape: got 3; expected a list such as [2, 10, 4]"
-        ]),
-        (["data.keys.shape[1]=0"], [
-            "--set data.keys.shape[1]=0: data.keys.shape: got [2, 0, 4]; sizes must be at least 1"
         ]),
         (["data.keys.fill=constant"], [
             "3:9, with --set data.keys.fill=constant: data.keys.value: this key is missing"
@@ -145,7 +131,6 @@ def test_long_options_are_cut() -> None:
             "--set scorers[1].label=a: got scorers[1]; scorers has 1 entry, counted from 0",
             "--set seed=-1: seed: got -1; expected an integer of at least 0",
         ]),
-        (["study=atention"], ['--set study=atention: study: got "atention"; unknown study; did you mean `attention`?']),
     ],
 )  # fmt: skip
 def test_problems_name_the_option(sets: list[str], problems: list[str], tmp_path: Path) -> None:
@@ -157,11 +142,3 @@ def test_problems_of_the_file_keep_their_place(tmp_path: Path) -> None:
         '6:7: seed: got "x"; expected an integer',
         '--set dtype=x: dtype: got "x"; expected float16, bfloat16, float32 or float64',
     ]
-
-
-def test_good_overrides(tmp_path: Path) -> None:
-    options = options_of(
-        tmp_path, GOOD, "scorers[0].scorer=additive", "scorers[0].num_hiddens=16", "mask.causal=top_left"
-    )
-    assert options.scorers[0].options == {"num_hiddens": 16}
-    assert options.mask.causal == "top_left"

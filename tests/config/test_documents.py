@@ -1,10 +1,13 @@
-"""Where problems stand: line and column of the value, or of the key where that is wrong, in the order of the file."""
+"""Where problems stand, the default name, paths of files, and the configs that cannot be read."""
 
+import os
 from pathlib import Path
 
 import pytest
 
-from tests.config.documents import GOOD, problems_of
+from attncli.config.document import default_name, read_document
+from attncli.errors import InputError
+from tests.config.documents import GOOD, options_of, problems_of
 
 SCORERS = "scorers: [{scorer: dot}]"
 KNOWN = "known: name, seed, device, dtype, expect, study, data, mask, scorers, tokens, train, weights, compile"
@@ -14,21 +17,19 @@ KNOWN_SCORERS = "known scorers: additive, scaled_dot, dot, general, cosine, gaus
 @pytest.mark.parametrize(
     ("text", "place"),
     [
-        ("data:\n  keys:    {shape: [2, 10, -2]}\n", "2:20"),
         ("data:\n  keys:\n    shape: [2, 10, -2]\n", "3:12"),
         ("data:\n  keys:\n    shape:\n      - 2\n      - 10\n      - -2\n", "4:7"),
         ("# comment\n\ndata:\n  keys:  # comment\n    {shape: [2, 10, -2]}\n", "5:13"),
         ("{data: {keys: {shape: [2, 10, -2]}}}", "1:23"),
         ("\ufeffdata: {keys: {shape: [2, 10, -2]}}", "1:22"),
-        ("data: {keys: {'shape': &s [2, 10, -2]}}", "1:24"),
-        ('data: {keys: {shape: [2, 5, 4], "shape": [2, 10, -2]}}', "1:42"),
+        ('data: {keys: {shape: [2, 5, 4], "shape": &s [2, 10, -2]}}', "1:42"),
         ("x: &x {shape: [2, 10, -2]}\ndata: {keys: *x}", "1:15"),
         ("x: &x {shape: [2, 10, -2]}\ndata: {keys: {<<: *x}}", "1:15"),
         ("x: &x {shape: [2, 5, 4]}\ndata: {keys: {<<: *x, shape: [2, 10, -2]}}", "2:30"),
         ("日本: ü\ndata: {ü: '日本', keys: {shape: [2, 10, -2]}}", "2:31"),
     ],
 )
-def test_of_values(text: str, place: str, tmp_path: Path) -> None:
+def test_places_of_values(text: str, place: str, tmp_path: Path) -> None:
     found = [problem for problem in problems_of(tmp_path, text) if "data.keys.shape: got" in problem]
     assert found == [f"{place}: data.keys.shape: got [2, 10, -2]; sizes must be at least 1"]
 
@@ -36,17 +37,14 @@ def test_of_values(text: str, place: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("sede: 1\n", "6:1: sede: unknown key; did you mean `seed`?"),
         ("tokens: {keyes: [a]}\n", "6:10: tokens.keyes: unknown key; did you mean `keys`?"),
-        ("mask:\n  tensor: m\n", '7:11: mask.tensor: got "m" without a file; expected `file` beside it'),
-        ("tokens: {keys: [a, 2]}\n", "6:20: tokens.keys[1]: got 2; expected text; put it in quotes"),
         ("tokens:\n  keys: [[a], [b, 3]]\n", "7:19: tokens.keys[1][1]: got 3; expected text; put it in quotes"),
         ('"a\\nb": 1\n', f"6:1: 'a\\nb': unknown key; {KNOWN}"),
         ('"": 1\n', f"6:1: '': unknown key; {KNOWN}"),
         ("<x>: 1\n", f"6:1: <x>: unknown key; {KNOWN}"),
     ],
 )  # fmt: skip
-def test_of_keys_and_entries(text: str, expected: str, tmp_path: Path) -> None:
+def test_places_of_keys_and_entries(text: str, expected: str, tmp_path: Path) -> None:
     assert problems_of(tmp_path, GOOD + text) == [expected]
 
 
@@ -67,7 +65,7 @@ def test_of_keys_and_entries(text: str, expected: str, tmp_path: Path) -> None:
         ]),
     ],
 )  # fmt: skip
-def test_of_missing_keys(text: str, expected: list[str], tmp_path: Path) -> None:
+def test_places_of_missing_keys(text: str, expected: list[str], tmp_path: Path) -> None:
     assert problems_of(tmp_path, text) == expected
 
 
@@ -99,10 +97,54 @@ dtype: int
         '10:29: mask.file: got ""; expected text that is not empty',
         '11:8: dtype: got "int"; expected float16, bfloat16, float32 or float64',
     ]
-
-
-def test_repeated_keys_are_told_beside_an_unknown_study(tmp_path: Path) -> None:
     assert problems_of(tmp_path, "seed: 1\nseed: 2\nstudy: x\n") == [
         "2:1: seed: the key stands twice, first in line 1; leave out one",
         '3:8: study: got "x"; unknown study; known: attention, variance, saturation, bench, train',
     ]
+
+
+@pytest.mark.parametrize(
+    ("file", "name"),
+    [
+        ("my run.v2.yml", "my run.v2"),
+        ("実験.yaml", "実験"),
+        ("no_ending", "no_ending"),
+        (".hidden.yaml", "hidden"),
+        ("a:b*c?.yaml", "a_b_c_"),
+        ("a\tb.yaml", "a_b"),
+        ("....yaml", "experiment"),
+        ("実" * 80 + ".yaml", "実" * 66),
+    ],
+)
+def test_the_default_name_is_good_for_a_folder(file: str, name: str, tmp_path: Path) -> None:
+    assert default_name(tmp_path / file) == name
+    assert options_of(tmp_path, GOOD + f'name: "{name}"\n').name == name
+
+
+def test_the_file_is_the_default_name_and_the_key_wins(tmp_path: Path) -> None:
+    assert options_of(tmp_path).name == "x"
+    assert options_of(tmp_path, GOOD + "name: other\n").name == "other"
+    assert options_of(tmp_path, GOOD, "name=third").name == "third"
+
+
+def test_file_names_are_relative_to_the_yaml(tmp_path: Path) -> None:
+    scorers = "scorers: [{scorer: dot, parameters: {file: p.pt}}]"
+    options = options_of(tmp_path, f"data: {{queries: {{file: a/q.npy}}, keys: {{file: /k.npy}}}}\n{scorers}\n")
+    assert Path(options.data.queries.file) == tmp_path / "a" / "q.npy"
+    assert Path(options.data.keys.file) == Path("/k.npy")
+    assert Path(options.scorers[0].parameters.file) == tmp_path / "p.pt"
+
+
+@pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() == 0, reason="root may read everything")
+def test_a_file_that_may_not_be_read(tmp_path: Path) -> None:
+    path = tmp_path / "x.yaml"
+    path.touch(mode=0)
+    with pytest.raises(InputError) as caught:
+        read_document(path)
+    assert str(caught.value) == f"{path}: cannot be read: Permission denied; expected a YAML file"
+
+
+@pytest.mark.parametrize("name", ["a\0b.yaml", "x" * 300 + ".yaml"])
+def test_names_that_no_file_can_have(name: str) -> None:
+    with pytest.raises(InputError, match=r"cannot be read: .*; expected a YAML file$"):
+        read_document(Path(name))

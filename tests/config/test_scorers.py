@@ -1,0 +1,185 @@
+"""`scorers:`: a scorer's signature is the schema of its options; and scorers on one line."""
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from attncli.config.scorer_entries import entry_model, options_of, scorer_of
+from attncli.errors import InputError
+from tests.config.documents import GOOD, problems_of
+from tests.config.documents import options_of as read_options
+
+DATA = GOOD.partition("scorers:")[0]
+MINE = """
+import pathlib
+from typing import Annotated, Literal
+
+from pydantic import Field
+from torch import nn
+
+
+class Base(nn.Module):
+    def __init__(self, query_size, key_size):
+        super().__init__()
+
+
+class Many(Base):
+    def __init__(
+        self,
+        query_size,
+        key_size,
+        positional=1,
+        *,
+        count: Annotated[int, Field(ge=1, le=4)] = 2,
+        kind: Literal["wide", "deep"] = "wide",
+        rate: "float | None" = None,
+        must: bool,
+        layers: list[int] = [1],
+        _hidden=2,
+    ):
+        super().__init__(query_size, key_size)
+
+
+class Untyped(Base):
+    def __init__(self, query_size, key_size, *sizes, anything=3, **options):
+        super().__init__(query_size, key_size)
+
+
+class Inherited(Untyped):
+    pass
+
+
+class Strange(Base):
+    def __init__(self, query_size, key_size, *, layer: nn.Module = None):
+        super().__init__(query_size, key_size)
+
+
+class Filed(Base):
+    def __init__(self, query_size, key_size, *, file=pathlib.Path("a")):
+        super().__init__(query_size, key_size)
+"""
+
+
+@pytest.fixture(autouse=True)
+def mine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    (tmp_path / "mine.py").write_text(MINE)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
+    yield
+    sys.modules.pop("mine", None)
+
+
+@pytest.mark.parametrize(
+    ("entry", "label", "expected"),
+    [
+        ("{scorer: additive}", "additive", {"num_hiddens": 8}),
+        ("{scorer: scaled_dot}", "scaled_dot", {"scale": "1/sqrt(d)"}),
+        ("{scorer: scaled_dot, scale: 1/d}", "scaled_dot", {"scale": "1/d"}),
+        ("{scorer: scaled_dot, scale: 2}", "scaled_dot", {"scale": 2.0}),
+        ("{scorer: gaussian, sigma: 0.5, label: g, dropout: 0.5, softcap: 2}", "g", {"sigma": 0.5}),
+        ("{scorer: dot, parameters: null, softcap: null}", "dot", {}),
+        ("{scorer: 'mine:Many', must: true}", "Many",
+         {"count": 2, "kind": "wide", "rate": None, "must": True, "layers": [1]}),
+        ("{scorer: 'mine:Many', must: false, count: 4, kind: deep, rate: 1, layers: [2, 3]}", "Many",
+         {"count": 4, "kind": "deep", "rate": 1.0, "must": False, "layers": [2, 3]}),
+        ("{scorer: 'mine:Untyped'}", "Untyped", {"anything": 3}),
+        ("{scorer: 'mine:Inherited', anything: {a: [1, x]}}", "Inherited", {"anything": {"a": [1, "x"]}}),
+    ],
+)  # fmt: skip
+def test_good_entries(entry: str, label: str, expected: dict[str, Any], tmp_path: Path) -> None:
+    (read,) = read_options(tmp_path, f"{DATA}scorers: [{entry}]").scorers
+    assert (read.label, read.options) == (label, expected)
+
+
+KNOWN = "unknown key; known: scorer, label, dropout, softcap, parameters"
+
+
+@pytest.mark.parametrize(
+    ("entry", "expected"),
+    [
+        ("{scorer: gaussian, sigma: 2e9}", ["sigma: got 2000000000.0; expected a number of at most 1e+09"]),
+        ("{scorer: additive, num_hiddens: true}", ["num_hiddens: got true; expected an integer"]),
+        ("{scorer: additive, num_hiddens: null}", ["num_hiddens: got nothing; expected an integer"]),
+        ("{scorer: cosine, scale: '2'}", ['scale: got "2"; expected a number; leave out the quotes']),
+        ("{scorer: 'mine:Many', must: 1, count: 5, kind: long, rate: x, layers: [1, a], positional: 1}", [
+            "must: got 1; expected true or false",
+            "count: got 5; expected an integer of at most 4",
+            'kind: got "long"; expected wide or deep',
+            'rate: got "x"; expected a number',
+            'layers[1]: got "a"; expected an integer',
+            f"positional: {KNOWN}, count, kind, rate, must, layers",
+        ]),
+        ("{scorer: 'mine:Untyped', depth: 3}", [f"depth: {KNOWN}, anything"]),
+        ("{scorer: 'mine:Many', must: true, dropout: 2, parameters: {}}", [
+            "dropout: got 2; expected a number below 1", "parameters.file: this key is missing",
+        ]),
+        ("{scorer: 'mine:Filed'}", [
+            "file: got PosixPath, which YAML cannot hold; expected numbers, text, lists or mappings"
+        ]),
+        *((f'{{scorer: "{name}"}}', [
+            f'scorer: got "{name}"; expected module:Class, for instance my_package.my_module:MyScorer'
+        ]) for name in ("additive:", ":Additive", "a b:C", "a..b:C", "1a:B", "mine:Many.x", "a:b:c")),
+    ],
+)  # fmt: skip
+def test_bad_entries(entry: str, expected: list[str], tmp_path: Path) -> None:
+    problems = [each.partition("scorers[0].")[2] for each in problems_of(tmp_path, f"{DATA}scorers: [{entry}]")]
+    assert sorted(problems) == sorted(expected)
+
+
+def test_a_signature_that_cannot_be_options(tmp_path: Path) -> None:
+    (problem,) = problems_of(tmp_path, f"{DATA}scorers: [{{scorer: 'mine:Strange'}}]")
+    assert "options make no sense as YAML: Unable to generate pydantic-core schema for <class 'torch.nn" in problem
+    assert "\n" not in problem
+
+
+def test_options_are_the_keyword_only_parameters() -> None:
+    class Scorer:
+        def __init__(
+            self, query_size: int, key_size: int, other: int = 1, *, a: int, b: str = "x", _c: int = 2
+        ) -> None: ...
+
+    assert options_of(Scorer) == {"a": (int, ...), "b": (str, "x")}
+
+
+@pytest.mark.parametrize("option", ["label", "options", "copy", "model_dump"])
+def test_names_of_every_entry_are_in_use(option: str) -> None:
+    scope: dict[str, Any] = {}
+    exec(f"class Scorer:\n    def __init__(self, q, k, *, {option}=1): ...", scope)
+    with pytest.raises(InputError, match=f"the option `{option}` has a name that is in use; rename it"):
+        entry_model("mine:Scorer", scope["Scorer"])
+
+
+@pytest.mark.parametrize(
+    ("text", "entry"),
+    [
+        (" dot ", {"scorer": "dot"}),
+        ("", {"scorer": ""}),
+        ("additive : num_hiddens = 64 ", {"scorer": "additive", "num_hiddens": 64, "label": "additive_64"}),
+        ("scaled_dot:scale=1/d", {"scorer": "scaled_dot", "scale": "1/d", "label": "scaled_dot_1_over_d"}),
+        ("scaled_dot:scale=1e-1", {"scorer": "scaled_dot", "scale": 0.1, "label": "scaled_dot_0.1"}),
+        ("dot:softcap=3,label=b", {"scorer": "dot", "softcap": 3, "label": "b"}),
+        ("dot:label=3", {"scorer": "dot", "label": "3"}),
+        ("dot:label=a:b", {"scorer": "dot", "label": "a:b"}),
+        ("mine:Mine", {"scorer": "mine:Mine"}),
+        ("my.mine:Mine:power=2", {"scorer": "my.mine:Mine", "power": 2, "label": "Mine_2"}),
+        ("mine:Mine:a=[1, 2],b=x", {"scorer": "mine:Mine", "a": [1, 2], "b": "x", "label": "Mine_x"}),
+        ("general:parameters={file: a:b.pt, names: {W: x}}",
+         {"scorer": "general", "parameters": {"file": "a:b.pt", "names": {"W": "x"}}, "label": "general"}),
+        ("scaled_dot:scale=a\\b|c?", {"scorer": "scaled_dot", "scale": "a\\b|c?", "label": "scaled_dot_a_b_c_"}),
+        ("dot:softcap=[1", {"scorer": "dot", "softcap": "[1", "label": "dot_[1"}),
+        ("dot:softcap=3,", {"scorer": "dot", "softcap": "3,", "label": "dot_3,"}),
+        ("dot:softcap=a=b", {"scorer": "dot", "softcap": "a=b", "label": "dot_a=b"}),
+    ],
+)  # fmt: skip
+def test_entries_on_one_line(text: str, entry: dict[str, Any]) -> None:
+    assert scorer_of(text) == entry
+
+
+@pytest.mark.parametrize("text", ["dot:", ":x", "scaled_dot:1/d", "a:b:c", "a b:C", "dot:softcap=", "dot:a=1,=3",
+                                  "dot:a=1,a=2", "dot:a=1,scorer=cosine", "a:b:c:d=1"])  # fmt: skip
+def test_no_entry_on_one_line(text: str) -> None:
+    assert scorer_of(text) == text

@@ -1,0 +1,173 @@
+"""What each study says in YAML: sizes, defaults, short forms, and what does not go together."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from attncli.scorers import SCORERS
+from tests.config.documents import options_of, problems_of
+
+
+@pytest.mark.parametrize(
+    ("text", "sizes"),
+    [
+        ("1048576", [1048576]),
+        ("[512, 64, 3]", [512, 64, 3]),
+        ("{from: 1, to: 1024}", [1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024]),
+        ("{from: 1, to: 1023}", [1, 2, 4, 8, 16, 32, 64, 128, 256, 512]),
+        ("{from: 5, to: 500, factor: 10}", [5, 50, 500]),
+        ("{from: 7, to: 7, factor: 100}", [7]),
+    ],
+)
+def test_sizes(text: str, sizes: list[int], tmp_path: Path) -> None:
+    assert options_of(tmp_path, f"study: variance\nd: {text}\n").d == sizes
+
+
+@pytest.mark.parametrize(
+    ("text", "problems"),
+    [
+        ("true", ["2:4: d: got true; expected an integer"]),
+        ("'64'", ['2:4: d: got "64"; expected an integer, a list such as [64, 512], or a range such as '
+                  "{from: 1, to: 1024}"]),
+        ("[4, 2, 4]", ["2:11: d[2]: got 4 twice; expected different sizes"]),
+        ("{from: 0, to: 1048577}", [
+            "2:11: d.from: got 0; expected an integer of at least 1",
+            "2:18: d.to: got 1048577; expected an integer of at most 1048576",
+        ]),
+        ("{by: 2}", [
+            "2:4: d.from: this key is missing",
+            "2:4: d.to: this key is missing",
+            "2:5: d.by: unknown key; known: from, to, factor",
+        ]),
+    ],
+)  # fmt: skip
+def test_wrong_sizes(text: str, problems: list[str], tmp_path: Path) -> None:
+    assert problems_of(tmp_path, f"study: variance\nd: {text}\n") == problems
+
+
+DOTS = ["dot", "scaled_dot", "scaled_dot_1_over_d"]
+DEFAULTS: dict[str, tuple[list[str], dict[str, Any]]] = {
+    "variance": (DOTS, {"d": [2**power for power in range(11)], "samples": None}),
+    "saturation": ([*DOTS, "additive", "cosine"], {
+        "distribution": "normal", "df": None, "mean": 0, "std": 1, "rho": 0, "query_mean": None, "key_std": None,
+        "keys": 64, "rows": 2000, "source": None,
+    }),
+    "bench": (list(SCORERS), {
+        "n": [128, 256, 512, 1024], "m": None, "d": [64], "num_hiddens": None, "batch": [1], "heads": None,
+        "measure": ["scores", "output"], "backward": False, "compile": False, "only": [], "skip": [],
+        "baseline": "scaled_dot/textbook",
+    }),
+    "train": (["dot", "scaled_dot", "additive"], {
+        "d": [16, 64, 256, 1024], "seeds": 5, "steps": 800, "batch": 64, "keys": 8, "vocabulary": 16, "classes": 8,
+        "embedding": 64, "optimizer": "adam", "lr": 0.001, "dtype": "float32", "test_keys": None, "resume": None,
+        "tested": [8],
+    }),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("study", DEFAULTS)
+def test_defaults(study: str, tmp_path: Path) -> None:
+    labels, values = DEFAULTS[study]
+    options = options_of(tmp_path, f"study: {study}")
+    assert [entry.label for entry in options.scorers] == labels
+    assert {key: getattr(options, key) for key in values} == values
+
+
+@pytest.mark.parametrize(
+    ("text", "key", "value"),
+    [
+        ("{study: variance, distribution: student_t}", "df", 10),
+        ("{study: variance, distribution: student_t, df: 4.5}", "df", 4.5),
+        ("{study: bench, n: 4}", "n", [4]),
+        ("{study: bench, heads: null}", "heads", None),
+        ("{study: bench, measure: output}", "measure", ["output"]),
+        ("{study: bench, only: textbook}", "only", ["textbook"]),
+        ("{study: bench, skip: [a/b, c]}", "skip", ["a/b", "c"]),
+        ("{study: train, optimizer: sgd}", "lr", 1.0),
+        ("{study: train, optimizer: sgd, lr: 0.5}", "lr", 0.5),
+        ("{study: train, lr: null}", "lr", 0.001),
+        ("{study: train, test_keys: {from: 4, to: 16}}", "tested", [8, 4, 16]),
+        ("{study: train, keys: 2, test_keys: [8, 2]}", "tested", [2, 8]),
+    ],
+)
+def test_short_forms(text: str, key: str, value: object, tmp_path: Path) -> None:
+    assert getattr(options_of(tmp_path, text), key) == value
+
+
+@pytest.mark.parametrize("key", ["scorer", "scorers"])
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("cosine", [("cosine", "cosine", {"scale": 1.0})]),
+        ("{scorer: gaussian, sigma: 3}", [("gaussian", "gaussian", {"sigma": 3.0})]),
+        ("['additive:num_hiddens=3', {scorer: dot, label: b}]",
+         [("additive", "additive_3", {"num_hiddens": 3}), ("dot", "b", {})]),
+    ],
+)  # fmt: skip
+def test_scorers_in_all_forms(key: str, text: str, found: list[Any], tmp_path: Path) -> None:
+    options = options_of(tmp_path, f"study: variance\n{key}: {text}\n")
+    assert [(entry.scorer, entry.label, entry.options) for entry in options.scorers] == found
+
+
+def test_what_is_read_makes_keys_meaningless(tmp_path: Path) -> None:
+    options = options_of(tmp_path, "study: variance\nfrom: a/b.npz")
+    assert options.source == str(tmp_path / "a" / "b.npz")
+    assert options.unused() >= {"d", "distribution", "df", "mean", "std", "rho", "samples", "key_std"}
+    assert not options.unused() & {"source", "scorers", "seed", "dtype", "name"}
+    assert options_of(tmp_path, "study: saturation\nfrom: a.npz").unused() >= {"d", "keys", "rows"}
+    assert options_of(tmp_path, "study: saturation").unused() == set()
+    assert options_of(tmp_path, "study: train\nresume: old").unused() == {"resume"}
+
+
+def test_hidden_units_that_are_left_open_stay_open(tmp_path: Path) -> None:
+    options = options_of(tmp_path, "study: bench\nscorers: [additive, 'additive:num_hiddens=8', dot]\n")
+    assert [options.names_hidden(entry) for entry in options.scorers] == [False, True, True]
+    assert options.unused() == {"scorers": {0: {"num_hiddens"}}}
+
+
+@pytest.mark.parametrize(
+    ("more", "least"), [("rho: 0.5", 8), ("rho: 0", 4), ("scorer: gaussian", 8), ("scorer: cosine", 4)]
+)
+def test_the_fourth_moment(more: str, least: int, tmp_path: Path) -> None:
+    text = f"{more}\ndistribution: student_t\ndf: "
+    assert options_of(tmp_path, f"study: variance\n{text}{least + 0.1}").df == least + 0.1
+    assert problems_of(tmp_path, f"study: variance\n{text}{least}")[0].startswith(f"4:5: df: got df {least}; ")
+    assert options_of(tmp_path, f"study: saturation\n{text}0.1").df == 0.1
+
+
+@pytest.mark.parametrize(
+    ("study", "text", "problems"),
+    [
+        ("saturation", "scorer: [dot, dot]", [
+            '2:15: scorer[1].label: got "dot", the label of scorers[0] too; labels must differ, also without case; '
+            "give one of them a label of its own, as in `dot:label=second`",
+        ]),
+        ("variance", "scorers: [{scorer: dot, dropout: 0.2}, {scorer: cosine, dropout: 2}]", [
+            "2:34: scorers[0].dropout: got 0.2; this study looks at weights before dropout; leave it out",
+            "2:66: scorers[1].dropout: got 2; expected a number below 1",
+        ]),
+        ("variance", "scorers: [dot, 'dot:']", [
+            '2:16: scorers[1]: got "dot:"; expected NAME, NAME:KEY=VALUE,... such as additive:num_hiddens=64, '
+            "or module:Class",
+        ]),
+        ("saturation", "from: a.npz\nrows: 4\nkeys: 3", [
+            f"{place}: got {key} beside `from`, whose tensors decide it; expected one of the two; leave out {key}, "
+            "or `from`" for place, key in (("3:7: rows", "rows"), ("4:7: keys", "keys"))
+        ]),
+        ("bench", "measure: []", ["2:10: measure: got []; expected at least 1 entry"]),
+        ("bench", "only: ['']", ['2:8: only[0]: got ""; expected text that is not empty']),
+        ("bench", "baseline: 3", ["2:11: baseline: got 3; expected text; put it in quotes"]),
+        ("bench", "scorer: {scorer: dot, softcap: 3}", [
+            "2:9: scorer[0].softcap: got 3; this study measures scores without a bound; leave it out",
+        ]),
+        ("train", "seeds: 0", ["2:8: seeds: got 0; expected an integer of at least 1"]),
+        ("train", "test_keys: [8, 17]", [
+            "2:12: test_keys: got 17 different keys of 16 symbols; expected at most as many; use a larger vocabulary",
+        ]),
+        ("train", "test_keys: [8, 1]", ["2:12: test_keys: got 1; expected an integer of at least 2"]),
+        ("train", "optimizer: {a: 1}", ['2:12: optimizer: got {"a": 1}; expected adam or sgd']),
+    ],
+)  # fmt: skip
+def test_what_does_not_go_together(study: str, text: str, problems: list[str], tmp_path: Path) -> None:
+    assert problems_of(tmp_path, f"study: {study}\n{text}\n") == problems

@@ -1,0 +1,99 @@
+"""YAML 1.2's scalars, aliases and merge keys, and what a file must not contain."""
+
+import math
+from typing import Any
+
+import pytest
+
+from attncli.config.yaml_loader import MOST_VALUES, parse_yaml
+from tests.config.documents import data_of, not_yaml
+
+SCALARS: list[tuple[str, Any]] = [
+    *[("1e-3", 0.001), ("1E3", 1000.0), ("-1.5e+2", -150.0), ("1.", 1.0), (".5", 0.5), ("!!float 5", 5.0)],
+    *[("+7", 7), ("-0", 0), ("010", 10), ("0x1F", 31), ("0o17", 15), ("!!int '5'", 5)],
+    *[("9223372036854775807", 2**63 - 1), ("-9223372036854775808", -(2**63)), (".inf", math.inf), ("-.INF", -math.inf)],
+    *[("true", True), ("FALSE", False), ("~", None), ("null", None), ("", None), ("# a comment", None)],
+    ("!!str 5", "5"),
+]
+TEXTS = [
+    *("on", "off", "yes", "no", "y", "n", "On", "YES", "12:30", "1:2:3", "2024-01-01", "2024-01-01T10:00:00Z"),
+    *("1_000", "0b101", "0X1F", "0o8", "1e", "e3", ".", "+", "1.2.3", "1e3.5", "nan", "inf", "None", "=", "tRUE"),
+    *("1/sqrt(d)", "cuda:1", "a/b.npy", "~x", "<<x"),
+]
+
+
+@pytest.mark.parametrize(("text", "value"), SCALARS, ids=[text for text, _ in SCALARS])
+def test_scalars(text: str, value: Any) -> None:
+    read = data_of(f"a: {text}\n")["a"]
+    assert (read, type(read)) == (value, type(value))
+
+
+def test_everything_else_is_text() -> None:
+    assert data_of("\n".join(f"- {text}" for text in TEXTS)) == TEXTS
+    assert data_of(f"[{', '.join(TEXTS)}]") == TEXTS
+
+
+def test_nan() -> None:
+    assert all(math.isnan(value) for value in data_of("[.nan, .NaN, .NAN]"))
+
+
+def test_keys_are_text() -> None:
+    keys = ["1", "null", "~", "true", "1.5", "on", "2024-01-01", "''", '"<<"']
+    assert list(data_of("\n".join(f"{key}: 1" for key in keys))) == [key.strip("'\"") for key in keys]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("a: !!bool maybe", "1:4: not valid YAML: this is not of the type bool"),
+        ("a: !!int x", "1:4: not valid YAML: this is not of the type int"),
+        ("a: " + "9" * 5000, "1:4: not valid YAML: this is not of the type int"),
+        ("a: -1e400", "1:4: not valid YAML: this number is beyond float64; write .inf for infinity"),
+        ('"\\uDC00": 1', "1:1: not valid YAML: this text has half of a character (a lone surrogate); "
+         "write the character itself"),
+        ("a: !mine x", "1:4: not valid YAML: the tag `!mine` is unknown; leave it out, or put text that begins with ! "
+         "in quotes"),
+        ("a: !!timestamp x", "1:4: not valid YAML: the tag `!!timestamp` is unknown; leave it out, or put text that "
+         "begins with ! in quotes"),
+    ],
+    ids=lambda value: value[:20],
+)  # fmt: skip
+def test_scalars_that_cannot_be(text: str, message: str) -> None:
+    assert not_yaml(text) == message
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("a: &x {k: 1}\nb: *x", {"a": {"k": 1}, "b": {"k": 1}}),
+        ("a: &x {k: 1, l: 2}\nb: {<<: *x, k: 3}", {"a": {"k": 1, "l": 2}, "b": {"k": 3, "l": 2}}),
+        ("b: {k: 3, <<: {k: 1, l: 2}}", {"b": {"k": 3, "l": 2}}),
+        ("<<: [{k: 1}, {k: 2, l: 2}]", {"k": 1, "l": 2}),
+        ("<<: {<<: {k: 1, m: 1}, k: 2}\nl: 3", {"k": 2, "m": 1, "l": 3}),
+        ('{"<<": {k: 1}}', {"<<": {"k": 1}}),
+    ],
+)
+def test_aliases_and_merges(text: str, value: object) -> None:
+    assert data_of(text) == value
+
+
+@pytest.mark.parametrize("text", ["&x [*x]", "a: &x {b: [{c: *x}]}", "a: &x {<<: [{b: *x}]}"])
+def test_aliases_in_a_circle(text: str) -> None:
+    place = text.index("&") + 1
+    assert not_yaml(text) == f"1:{place}: not valid YAML: this contains itself, through an alias; write it out"
+
+
+@pytest.mark.parametrize(("entry", "times"), [("[{}]", 9), ("{{<<: [{}], k: 1}}", 4)])
+def test_few_aliases_cannot_stand_for_billions_of_values(entry: str, times: int) -> None:
+    lines = ["a0: &a0 {k: 1}"]
+    lines += [f"a{i}: &a{i} {entry.format(', '.join([f'*a{i - 1}'] * times))}" for i in range(1, 15)]
+    assert data_of("\n".join(lines[:4]))["a0"] == {"k": 1}
+    message = f"more than {MOST_VALUES} values with aliases expanded; put large tensors into a file"
+    assert message in not_yaml("\n".join(lines))
+
+
+def test_repeated_keys_beside_merges() -> None:
+    parsed = parse_yaml("a: &x {k: 1}\nb: {<<: *x, <<: *x, k: 1, k: 2}", lambda line, column: f"{line}:{column}")
+    assert [str(problem) for problem in parsed.problems] == [
+        "2:27: b.k: the key stands twice, first in line 2; leave out one"
+    ]
