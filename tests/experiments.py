@@ -1,15 +1,17 @@
 """Experiments as Python data: what the YAML says, through the same models, without a file."""
 
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
 
 from attncli.inputs.build import Inputs, build_inputs
-from attncli.runs.records import AttentionResult
 from attncli.studies.attention import study as attention
 from attncli.studies.attention.options import AttentionOptions
 from attncli.studies.progress import Progress, Silent
+from attncli.studies.study import Record, Result
 
 DOT = {"scorer": "dot"}
 CPU = torch.device("cpu")
@@ -28,10 +30,43 @@ def inputs_of(folder: Path | None = None, /, **keys: Any) -> Inputs:
     return build_inputs(options.data, options.mask, options.tokens, seed=options.seed, dtype=dtype, device=CPU)
 
 
-def result_of(folder: Path | None = None, /, progress: Progress | None = None, **keys: Any) -> AttentionResult:
+def result_of(folder: Path | None = None, /, progress: Progress | None = None, **keys: Any) -> Result:
     """The result of an experiment."""
     progress = progress or Silent()
     return attention.run(attention.prepare(options_of(folder, **keys), progress), progress)
+
+
+@dataclass(frozen=True)
+class Run:
+    """What one scorer made of the inputs, as the result of an attention study has it."""
+
+    label: str
+    scorer: str
+    formula: str
+    scale: float
+    record: Record
+    stages: Mapping[str, torch.Tensor]
+    state: Mapping[str, torch.Tensor]
+
+
+def runs_of(result: Result) -> list[Run]:
+    """The parts of a result, scorer by scorer."""
+
+    def of(label: str, tensors: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+        return {name.removeprefix(f"{label}/"): each for name, each in tensors.items() if name.startswith(f"{label}/")}
+
+    return [
+        Run(
+            label := row["label"],
+            row["scorer"],
+            result.settings["formulas"][label],
+            result.settings["scales"][label],
+            row,
+            of(label, result.tensors),
+            of(label, result.parameters),
+        )
+        for row in result.records
+    ]
 
 
 class Notes(Silent):

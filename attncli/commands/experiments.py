@@ -113,10 +113,9 @@ def run_experiment(experiment: Loaded, out: Path | None, overwrite: bool, *, pic
             with new_folder(options.name, out, overwrite, started) as folder:
                 result = study.run(prepared, progress)
                 progress.finished()
-                view = load_view(options.study)
                 progress.step(0, 1, "writing the run folder")
                 head = provenance(options.study, options.name, options.seed, prepared.device, started)
-                drawn = view.pictures(result, progress.note) if pictures else {}
+                drawn = load_view(options.study, "figure").pictures(result, progress.note) if pictures else {}
                 verdicts = judge(result, options.expect, study.expected_rows(prepared))
                 content = save_run(folder.path, result, config_of(options), head, drawn, verdicts)
     except InputError as error:

@@ -72,7 +72,7 @@ def show(finished: Finished, full: bool, titled: bool) -> None:
     folder = shortest(finished.folder)
     has_csv = "weights.csv" in finished.content["files"]
     whole = str(folder / ("weights.csv" if has_csv else "tensors.safetensors"))
-    for table in load_view(finished.study).tables(finished.result, width=console.width, full=full, csv=whole):
+    for table in load_view(finished.study, "tables").tables(finished.result, width=console.width, full=full, csv=whole):
         console.print(table)
     if isinstance(finished.result, Result):
         for part in findings(finished.result.findings):

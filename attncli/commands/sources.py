@@ -4,7 +4,6 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -16,7 +15,7 @@ from attncli.config.overrides import Override
 from attncli.errors import InputError, did_you_mean
 from attncli.inputs.source import is_config, stored_tensors
 from attncli.runs.tensors import load_matrices
-from attncli.studies.study import Matrices
+from attncli.studies.study import Matrices, matrices_of
 
 
 @dataclass(frozen=True)
@@ -85,12 +84,12 @@ def _from_config(path: Path, stage: str, overrides: Sequence[Override], quiet: b
         raise experiment.document.located(InputError.of(message, ["weights"]))
     try:
         with Shown(options.name, quiet).running() as progress:
-            result: Any = experiment.study.run(experiment.study.prepare(options, progress), progress)
+            result = experiment.study.run(experiment.study.prepare(options, progress), progress)
     except InputError as error:
         raise experiment.document.located(error) from error
-    matrices = result.matrices(stage)
+    matrices = matrices_of(result, stage)
     if not matrices.tensors:
-        there = sorted({name for run in result.runs for name in run.stages} - {"output"})
+        there = sorted({name.rpartition("/")[2] for name in result.tensors} - {"output"})
         raise InputError.of(f'got "{stage}"; no scorer has this stage; {did_you_mean(stage, there)}', where="--stage")
     return Source(matrices, options.name)
 

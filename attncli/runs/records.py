@@ -4,55 +4,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from attncli.studies.study import Matrices, Record, Tokens
+from attncli.studies.study import Record
 
 if TYPE_CHECKING:
     from torch import Tensor
-
-
-@dataclass(frozen=True)
-class ScorerRun:
-    """What one scorer made of the inputs.
-
-    `stages` holds, in the order of the work, `scores`, `capped` (with softcap), `weights` (before dropout), `dropped`
-    (the weights after dropout, where it is active) and `output`; each (b, n, m) or (b, heads, n, m), `output` with v in
-    place of m. Where nobody asks for weights, `output` is the only one.
-    """
-
-    label: str
-    scorer: str
-    formula: str
-    scale: float
-    parameters: int
-    stages: "Mapping[str, Tensor]"
-    state: "Mapping[str, Tensor]"  # its state_dict
-    record: Record
-
-
-@dataclass(frozen=True)
-class AttentionResult:
-    """Several scorers on one set of inputs.
-
-    `inputs` has `queries`, `keys`, `values` and `valid`, leading axes repeated, and `valid_lens` and `mask` where they
-    came from files; without weights, `valid` only where it is small.
-    """
-
-    inputs: "Mapping[str, Tensor]"
-    runs: Sequence[ScorerRun]
-    comparisons: Sequence[Record]
-    tokens: Tokens = field(default_factory=Tokens)
-    study: str = "attention"
-
-    @property
-    def records(self) -> list[Record]:
-        """One row per scorer."""
-        return [run.record for run in self.runs]
-
-    def matrices(self, stage: str) -> Matrices:
-        """The runs that have this stage."""
-        tensors = {run.label: run.stages[stage] for run in self.runs if stage in run.stages}
-        with_dropout = [run.label for run in self.runs if "dropped" in run.stages]
-        return Matrices(stage, tensors, self.inputs.get("valid"), self.tokens, with_dropout)
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from typing import Any
 import yaml
 
 from attncli.config.yaml_loader import Loader
-from attncli.runs.records import AttentionResult, BenchResult, SweepResult, TrainResult
+from attncli.runs.records import BenchResult, SweepResult, TrainResult
 from attncli.studies.study import Result
 
 TENSORS, PARAMETERS = "tensors.safetensors", "parameters.safetensors"
@@ -41,7 +41,7 @@ def dump_yaml(config: Mapping[str, Any]) -> str:
 
 
 def self_contained(
-    config: Mapping[str, Any], result: Result | AttentionResult | SweepResult | BenchResult | TrainResult
+    config: Mapping[str, Any], result: Result | SweepResult | BenchResult | TrainResult
 ) -> dict[str, Any]:
     """The config of a run, complete, and with the files it names replaced by those of the run folder."""
     resolved = copy.deepcopy(dict(config))

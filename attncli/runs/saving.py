@@ -13,17 +13,17 @@ from torch import Tensor
 
 from attncli.errors import InputError
 from attncli.runs.bench_files import save_bench
-from attncli.runs.records import AttentionResult, BenchResult, SweepResult, TrainResult
+from attncli.runs.records import BenchResult, SweepResult, TrainResult
 from attncli.runs.resolved import dump_yaml, self_contained
 from attncli.runs.sweep_files import save_sweep
-from attncli.runs.tensors import save_named, save_parameters, save_tensors
+from attncli.runs.tensors import save_named, save_tensors
 from attncli.runs.train_files import save_train
 from attncli.runs.verdicts import Verdict
 from attncli.runs.weights_csv import save_weights_csv
 from attncli.studies.study import Record, Result
 
 Pictures = Mapping[str, Callable[[Path], None]]
-AnyResult = Result | AttentionResult | SweepResult | BenchResult | TrainResult
+AnyResult = Result | SweepResult | BenchResult | TrainResult
 
 
 def save_run(
@@ -43,15 +43,16 @@ def save_run(
         (folder / "config.yaml").write_text(dump_yaml(self_contained(config, result)), encoding="utf-8")
         save_records(folder / "records.csv", result.records)
         if isinstance(result, Result):
-            _save_tensors(folder, result)
+            save_tensors(folder / "tensors.safetensors", result)
+            if result.parameters:
+                save_named(folder / "parameters.safetensors", result.parameters)
+            save_weights_csv(folder / "weights.csv", result)
         elif isinstance(result, SweepResult):
             save_sweep(folder, result)
         elif isinstance(result, BenchResult):
             save_bench(folder, result)
         elif isinstance(result, TrainResult):
             save_train(folder, result)
-        else:
-            _save_attention(folder, result)
         for name, draw in pictures.items():
             draw(folder / name)
         content = content_of(result, provenance, sorted(path.name for path in folder.iterdir()), verdicts)
@@ -59,21 +60,6 @@ def save_run(
     except OSError as error:
         raise InputError.of(f"cannot write the run: {error.strerror or error}", where=str(folder.parent)) from error
     return content
-
-
-def _save_tensors(folder: Path, result: Result) -> None:
-    """tensors.safetensors; parameters.safetensors where there are any; weights.csv of weights that are not too many."""
-    about = {"labels": result.labels, "tokens": result.settings.get("tokens") or {}}
-    metadata = {"attncli": json.dumps(about)}  # one key, since the library keeps no order of several
-    save_named(folder / "tensors.safetensors", {**result.inputs, **result.tensors}, metadata)
-    if result.parameters:
-        save_named(folder / "parameters.safetensors", result.parameters)
-
-
-def _save_attention(folder: Path, result: AttentionResult) -> None:
-    save_tensors(folder / "tensors.safetensors", result)
-    save_parameters(folder / "parameters.safetensors", result)
-    save_weights_csv(folder / "weights.csv", result)
 
 
 def content_of(result: AnyResult, provenance: Record, files: Sequence[str], verdicts: Sequence[Verdict] = ()) -> Record:

@@ -11,28 +11,16 @@ from torch import Tensor
 
 from attncli.errors import InputError, did_you_mean
 from attncli.inputs.source import tensor_file
-from attncli.runs.records import AttentionResult
-from attncli.studies.study import Matrices, Tokens
+from attncli.studies.study import Matrices, Result, Tokens
 
 STAGES = ("scores", "capped", "weights", "dropped")  # the stages that are (..., n, m)
 
 
-def save_tensors(path: Path, result: AttentionResult) -> None:
-    """Inputs by name and `<label>/<stage>`; labels in their order and tokens stand in the file's metadata."""
-    tensors = dict(result.inputs)
-    for run in result.runs:
-        tensors |= {f"{run.label}/{stage}": tensor for stage, tensor in run.stages.items()}
-    tokens = {"queries": result.tokens.queries, "keys": result.tokens.keys}
-    about = {"labels": [run.label for run in result.runs], "tokens": tokens}
+def save_tensors(path: Path, result: Result) -> None:
+    """The inputs and arrays of a result by name; labels in their order and tokens stand in the file's metadata."""
+    about = {"labels": result.labels, "tokens": result.settings.get("tokens", {})}
     metadata = {"attncli": json.dumps(about)}  # one key, since the library keeps no order of several
-    save_named(path, tensors, metadata)
-
-
-def save_parameters(path: Path, result: AttentionResult) -> None:
-    """`<label>/<state_dict name>` of every scorer that has parameters; no file where none has."""
-    tensors = {f"{run.label}/{name}": tensor for run in result.runs for name, tensor in run.state.items()}
-    if tensors:
-        save_named(path, tensors)
+    save_named(path, {**result.inputs, **result.tensors}, metadata)
 
 
 def save_named(path: Path, tensors: Mapping[str, Tensor], metadata: dict[str, str] | None = None) -> None:

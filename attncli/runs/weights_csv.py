@@ -7,12 +7,12 @@ from pathlib import Path
 
 from torch import Tensor
 
-from attncli.runs.records import AttentionResult, ScorerRun
+from attncli.studies.study import Result, stage_of, tokens_of
 
 MOST_ROWS = 200_000  # more than that is left to tensors.safetensors
 
 
-def save_weights_csv(path: Path, result: AttentionResult) -> None:
+def save_weights_csv(path: Path, result: Result) -> None:
     """Write the file, unless it would be huge."""
     if not fits_csv(result):
         return
@@ -21,25 +21,25 @@ def save_weights_csv(path: Path, result: AttentionResult) -> None:
     with path.open("w", encoding="utf-8", newline="") as file:
         writer = csv.writer(file)
         writer.writerow(["label", *axes, "query", "key", "query_token", "key_token", "valid", "score", "weight"])
-        for run in result.runs:
-            writer.writerows(_rows(run, result))
+        for label in stage_of(result, "weights"):
+            writer.writerows(_rows(label, result))
 
 
-def fits_csv(result: AttentionResult) -> bool:
+def fits_csv(result: Result) -> bool:
     """Whether weights.csv is written for this result."""
-    weights = [run.stages["weights"] for run in result.runs if "weights" in run.stages]
+    weights = stage_of(result, "weights").values()
     return bool(weights) and sum(each.numel() for each in weights) <= MOST_ROWS
 
 
-def _rows(run: ScorerRun, result: AttentionResult) -> Iterator[list[object]]:
-    valid, tokens = result.inputs["valid"], result.tokens
+def _rows(label: str, result: Result) -> Iterator[list[object]]:
+    valid, tokens = result.inputs["valid"], tokens_of(result)
     cells = itertools.product(*(range(size) for size in valid.shape))
-    numbers = (_digits(run.stages["scores"]), _digits(run.stages["weights"]))
+    numbers = (_digits(result.tensors[f"{label}/scores"]), _digits(result.tensors[f"{label}/weights"]))
     for place, score, weight, allowed in zip(cells, *numbers, valid.flatten().tolist(), strict=True):
         *leading, query, key = place
         query_token = tokens.queries[leading[0]][query] if tokens.queries else ""
         key_token = tokens.keys[leading[0]][key] if tokens.keys else ""
-        yield [run.label, *leading, query, key, query_token, key_token, int(allowed), score, weight]
+        yield [label, *leading, query, key, query_token, key_token, int(allowed), score, weight]
 
 
 def _digits(matrix: Tensor) -> Iterator[str]:

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 Record = dict[str, Any]
+TIE = 1e-5  # weights that differ by less, relative to the larger, differ by rounding only
 Names = Sequence[Sequence[str]]  # tokens, one list per batch element
 
 
@@ -87,6 +88,24 @@ class Matrices:
     valid: "Tensor | None" = None  # boolean, broadcastable to every tensor; True = may attend
     tokens: Tokens = field(default_factory=Tokens)
     with_dropout: Sequence[str] = ()  # labels whose weights went through dropout before they were used
+
+
+def stage_of(result: Result, stage: str) -> "dict[str, Tensor]":
+    """One stage of attention of every label that has it."""
+    return {
+        label: result.tensors[f"{label}/{stage}"] for label in result.labels if f"{label}/{stage}" in result.tensors
+    }
+
+
+def tokens_of(result: Result) -> Tokens:
+    """The names of queries and keys."""
+    return Tokens(**result.settings.get("tokens", {}))
+
+
+def matrices_of(result: Result, stage: str) -> Matrices:
+    """One stage of all scorers that have it."""
+    with_dropout = list(stage_of(result, "dropped"))
+    return Matrices(stage, stage_of(result, stage), result.inputs.get("valid"), tokens_of(result), with_dropout)
 
 
 class PreparedStudy(Protocol):

@@ -1,10 +1,11 @@
-"""Results as rich tables and as matplotlib figures; they only read. One view for each study."""
+"""Views of studies whose folder has none yet."""
 
 import importlib
 from types import ModuleType
 
+from attncli.studies import part_of
+
 VIEWS = {
-    "attention": "attncli.views.attention",
     "variance": "attncli.views.variance",
     "saturation": "attncli.views.saturation",
     "bench": "attncli.views.bench",
@@ -12,6 +13,6 @@ VIEWS = {
 }
 
 
-def load_view(study: str) -> ModuleType:
-    """The module of a study's view, with `tables(result, ...)` and `pictures(result)`."""
-    return importlib.import_module(VIEWS[study])
+def load_view(study: str, part: str = "tables") -> ModuleType:
+    """The module with `tables(result, ...)` or, as the part `figure`, with `pictures(result)`."""
+    return importlib.import_module(VIEWS[study]) if study in VIEWS else part_of(study, part)

@@ -8,12 +8,12 @@ from rich.text import Text
 from attncli.runs.records import BenchResult
 from attncli.show.numbers import printable
 from attncli.show.tables import Cells, stacked
+from attncli.show.weights import STRONG
 from attncli.studies.study import Record
 from attncli.views.bench_columns import Lines, by_size, details, undecided
 from attncli.views.bench_lines import baseline, lines_of
 from attncli.views.bench_sizes import changing, constants, measures_of, of_measure, place, size_of, sizes_of
 from attncli.views.sweep_tables import faint, stacked_parts
-from attncli.views.weight_table import STRONG
 
 MEASURES = {
     "scores": "queries and keys to scores",

@@ -11,8 +11,8 @@ from rich.text import Text
 from attncli.runs.records import SweepResult
 from attncli.show.numbers import finite, printable, significant
 from attncli.show.tables import Cells
+from attncli.show.weights import FAINT, STRONG
 from attncli.studies.study import Record
-from attncli.views.weight_table import FAINT, STRONG
 
 MOST_ROWS = 40  # of one table; more are shown with --full only
 Format = Callable[[Any], str]

@@ -8,6 +8,7 @@ from rich.text import Text
 from attncli.runs.records import TrainResult
 from attncli.show.numbers import MISSING, counted, printable
 from attncli.show.tables import Cells, stacked
+from attncli.show.weights import STRONG
 from attncli.studies.study import Record
 from attncli.views.sweep_tables import by_label, columns, faint, labels, shortened, stacked_parts
 from attncli.views.train_numbers import (
@@ -24,7 +25,6 @@ from attncli.views.train_numbers import (
     task,
     trained_with,
 )
-from attncli.views.weight_table import STRONG
 
 RANGE = "mean over the seeds, and in brackets the range from the lowest to the highest"
 LEGEND = (

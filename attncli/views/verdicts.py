@@ -12,8 +12,8 @@ from rich.text import Text
 from attncli.runs.verdicts import Verdict
 from attncli.show.numbers import MISSING
 from attncli.show.tables import Cells, stacked
+from attncli.show.weights import STRONG
 from attncli.views.verdict_lines import Line, by_expectation, lines_of
-from attncli.views.weight_table import STRONG
 
 Named = tuple[str, Sequence[Verdict]]  # an experiment's name and verdicts
 GAP = 2  # cells between columns

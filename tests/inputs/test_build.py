@@ -13,6 +13,7 @@ from torch import Tensor
 from attncli.errors import InputError
 from attncli.inputs.build import Inputs
 from attncli.inputs.device import resolve_device
+from attncli.studies.study import tokens_of
 from tests.experiments import inputs_of, result_of
 
 ROLES = ("queries", "keys", "values")
@@ -276,9 +277,9 @@ def test_tokens_are_counted(tokens: dict[str, Any], problems: list[str]) -> None
 def test_tokens_of_the_result_are_one_list_for_each_batch_element() -> None:
     data = {"queries": {"shape": [2, 1, 4]}, "keys": {"shape": [2, 2, 4]}}
     result = result_of(data=data, tokens={"queries": ["q"], "keys": [["a", "b"], ["c", "d"]]})
-    assert result.tokens.queries == [["q"], ["q"]]
-    assert result.tokens.keys == [["a", "b"], ["c", "d"]]
-    assert result_of(data=data).tokens.queries is None
+    assert tokens_of(result).queries == [["q"], ["q"]]
+    assert tokens_of(result).keys == [["a", "b"], ["c", "d"]]
+    assert tokens_of(result_of(data=data)).queries is None
 
 
 def test_lengths_mask_and_tokens_are_reported_together() -> None:

@@ -6,6 +6,7 @@ import json
 import os
 import stat
 import sys
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -20,12 +21,12 @@ from torch import Tensor
 from attncli import __version__
 from attncli.errors import InputError
 from attncli.runs import weights_csv
-from attncli.runs.records import AttentionResult
 from attncli.runs.saving import content_of, fingerprint, save_records, save_run, to_json
 from attncli.runs.tensors import load_matrices, save_tensors
 from attncli.runs.weights_csv import save_weights_csv
+from attncli.studies.study import Result, tokens_of
 from tests.cli import run
-from tests.experiments import result_of
+from tests.experiments import result_of, runs_of
 
 CONFIG: dict[str, Any] = {
     "seed": 3,
@@ -42,7 +43,7 @@ CONFIG: dict[str, Any] = {
 
 
 @pytest.fixture(scope="module")
-def result() -> AttentionResult:
+def result() -> Result:
     return result_of(**CONFIG)
 
 
@@ -62,7 +63,7 @@ def strict(text: str) -> Any:
     return json.loads(text, parse_constant=refuse)
 
 
-def test_results_json(folder: Path, result: AttentionResult) -> None:
+def test_results_json(folder: Path, result: Result) -> None:
     content = strict((folder / "results.json").read_text(encoding="utf-8"))
     documented = (
         "attncli study name seed created command environment inputs records comparisons findings expectations files"
@@ -80,7 +81,7 @@ def test_results_json(folder: Path, result: AttentionResult) -> None:
     assert content["files"] == sorted(path.name for path in folder.iterdir())
 
 
-def test_fingerprints_of_the_inputs(folder: Path, result: AttentionResult) -> None:
+def test_fingerprints_of_the_inputs(folder: Path, result: Result) -> None:
     inputs = strict((folder / "results.json").read_text(encoding="utf-8"))["inputs"]
     assert list(inputs) == ["queries", "keys", "values", "valid"]
     for name, tensor in result.inputs.items():
@@ -120,11 +121,11 @@ def test_what_does_not_exist(tmp_path: Path) -> None:
     assert (row["entropy"], row["empty_rows"]) == ("", "1")
 
 
-def test_tensors(folder: Path, result: AttentionResult) -> None:
+def test_tensors(folder: Path, result: Result) -> None:
     tensors = load_file(folder / "tensors.safetensors")
     expected: dict[str, Tensor] = dict(result.inputs)
     for prefix, stages in (("additive", "scores capped weights"), ("punkt ·", "scores weights dropped")):
-        stage_of = next(each for each in result.runs if each.label == prefix).stages
+        stage_of = next(each for each in runs_of(result) if each.label == prefix).stages
         expected |= {f"{prefix}/{stage}": stage_of[stage] for stage in [*stages.split(), "output"]}
     assert set(tensors) == set(expected)
     for name, tensor in expected.items():
@@ -135,10 +136,10 @@ def test_tensors(folder: Path, result: AttentionResult) -> None:
     assert tensors["valid"].sum(-1).tolist() == [[2, 2, 2], [5, 5, 5]]
 
 
-def test_parameters(folder: Path, result: AttentionResult) -> None:
+def test_parameters(folder: Path, result: Result) -> None:
     stored = load_file(folder / "parameters.safetensors")
     assert set(stored) == {f"additive/{name}" for name in ("W_q.weight", "W_k.weight", "w_v.weight")}
-    for name, tensor in result.runs[0].state.items():
+    for name, tensor in runs_of(result)[0].state.items():
         assert torch.equal(stored[f"additive/{name}"], tensor)
 
 
@@ -152,14 +153,14 @@ def config() -> dict[str, Any]:
     return {"data": dict(CONFIG["data"]), "mask": {}, "scorers": [{}], "tokens": {}}
 
 
-def test_matrices_are_read_back(folder: Path, result: AttentionResult) -> None:
+def test_matrices_are_read_back(folder: Path, result: Result) -> None:
     matrices = load_matrices(folder, "weights")
     assert list(matrices.tensors) == ["additive", "punkt ·"], "in the order of the config"
-    for each in result.runs:
+    for each in runs_of(result):
         assert torch.equal(matrices.tensors[each.label], each.stages["weights"])
     assert matrices.valid is not None
     assert torch.equal(matrices.valid, result.inputs["valid"])
-    assert matrices.tokens == result.tokens
+    assert matrices.tokens == tokens_of(result)
     assert list(load_matrices(folder, "dropped").tensors) == ["punkt ·"]
 
 
@@ -190,11 +191,11 @@ def rows_of(path: Path) -> list[list[str]]:
         return list(csv.reader(file))
 
 
-def test_weights_csv(folder: Path, result: AttentionResult) -> None:
+def test_weights_csv(folder: Path, result: Result) -> None:
     head, *rows = rows_of(folder / "weights.csv")
     assert head == ["label", "batch", "query", "key", "query_token", "key_token", "valid", "score", "weight"]
     assert len(rows) == 2 * 2 * 3 * 5
-    stages = {run.label: run.stages for run in result.runs}
+    stages = {run.label: run.stages for run in runs_of(result)}
     seen = set()
     for label, *place, query_token, key_token, valid, score, weight in rows:
         i, query, key = map(int, place)
@@ -215,7 +216,7 @@ def test_axes_of_weights_csv(leading: list[int], axes: str, tmp_path: Path) -> N
     save_weights_csv(tmp_path / "w.csv", result)
     head, *rows = rows_of(tmp_path / "w.csv")
     assert head == f"label {axes} query key query_token key_token valid score weight".split()
-    weights = result.runs[0].stages["weights"]
+    weights = runs_of(result)[0].stages["weights"]
     assert [float(row[-1]) for row in rows] == weights.flatten().tolist(), "all digits of float64"
     assert [tuple(map(int, row[1 : weights.ndim + 1])) for row in rows] == list(np.ndindex(*weights.shape))
     assert [row[-4] for row in rows] == ["x", "y"] * (weights.numel() // 2)
@@ -223,7 +224,7 @@ def test_axes_of_weights_csv(leading: list[int], axes: str, tmp_path: Path) -> N
 
 @pytest.mark.parametrize(("most", "there"), [(60, True), (59, False)])
 def test_weights_csv_is_left_out_when_huge(
-    most: int, there: bool, tmp_path: Path, result: AttentionResult, monkeypatch: pytest.MonkeyPatch
+    most: int, there: bool, tmp_path: Path, result: Result, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(weights_csv, "MOST_ROWS", most)
     save_weights_csv(tmp_path / "w.csv", result)
@@ -246,12 +247,9 @@ def test_files_are_as_open_as_the_user_wants(mask: int, tmp_path: Path) -> None:
 def test_tensors_that_share_memory(tmp_path: Path) -> None:
     data = {"queries": [[1.0, 2.0]], "keys": [[1.0, 3.0]], "values": [[1.0]]}
     result = result_of(data=data, scorers=[{"scorer": "dot"}, {"scorer": "general"}])
-    one, other = (run.stages for run in result.runs)
     shared = torch.arange(4.0).reshape(2, 2)
-    for stages, tensor in ((one, shared), (other, shared.mT)):
-        stages["scores"] = tensor  # type: ignore[index]
-    one["weights"] = shared[:1]  # type: ignore[index]
-    save_tensors(tmp_path / "t.safetensors", result)
+    tensors = {"dot/scores": shared, "general/scores": shared.mT, "dot/weights": shared[:1]}
+    save_tensors(tmp_path / "t.safetensors", replace(result, tensors=tensors))
     stored = load_file(tmp_path / "t.safetensors")
     assert stored["dot/scores"].tolist() == [[0.0, 1.0], [2.0, 3.0]]
     assert stored["general/scores"].tolist() == [[0.0, 2.0], [1.0, 3.0]]

@@ -8,17 +8,17 @@ import pytest
 import torch
 from torch import Tensor
 
-from attncli.runs.records import AttentionResult
 from attncli.scorers import SCORERS
 from attncli.studies.attention import study as attention
 from attncli.studies.progress import Silent
+from attncli.studies.study import Result, matrices_of
 from tests import reference
-from tests.experiments import Notes, options_of, result_of
+from tests.experiments import Notes, options_of, result_of, runs_of
 from tests.studies.slow import DATA, ENTRIES, LENGTHS, TINY, pooled, slow_record, without_time
 
 
 @pytest.fixture(scope="module")
-def exact() -> AttentionResult:
+def exact() -> Result:
     return result_of(data=DATA, scorers=ENTRIES, dtype="float64")
 
 
@@ -28,8 +28,8 @@ def test_stages_and_records_of_every_scorer() -> None:
     result = attention.run(prepared, Silent())
     valid = torch.tensor([[[j < length for j in range(5)] for length in row] for row in LENGTHS])
     assert torch.equal(result.inputs["valid"], valid)
-    assert [run.label for run in result.runs] == [entry["scorer"] for entry in ENTRIES]
-    for entry, scorer, run in zip(ENTRIES, prepared.scorers, result.runs, strict=True):
+    assert [run.label for run in runs_of(result)] == [entry["scorer"] for entry in ENTRIES]
+    for entry, scorer, run in zip(ENTRIES, prepared.scorers, runs_of(result), strict=True):
         oracle, given = reference.ORACLES[entry["scorer"]], {k: v for k, v in entry.items() if k != "scorer"}
         pairs = zip(result.inputs["queries"], result.inputs["keys"], strict=True)
         scores = torch.stack([oracle(scorer, queries, keys, **given) for queries, keys in pairs])
@@ -42,8 +42,8 @@ def test_stages_and_records_of_every_scorer() -> None:
         assert {name: run.record[name] for name in expected} == pytest.approx(expected, rel=1e-9)
 
 
-def test_the_scale_and_formula_of_a_run(exact: AttentionResult) -> None:
-    runs = {run.label: run for run in exact.runs}
+def test_the_scale_and_formula_of_a_run(exact: Result) -> None:
+    runs = {run.label: run for run in runs_of(exact)}
     assert [runs[name].scale for name in ("scaled_dot", "cosine", "gaussian", "dot")] == [0.25, 4.0, 2.0, 1.0]
     assert runs["dot"].formula == (SCORERS["dot"].__doc__ or "").splitlines()[0]
 
@@ -53,7 +53,7 @@ def test_heads() -> None:
     result = result_of(data=data, scorers=[{"scorer": "scaled_dot"}, {"scorer": "additive"}], dtype="float64")
     valid = result.inputs["valid"]
     assert valid.shape == (2, 3, 4, 6)
-    for run in result.runs:
+    for run in runs_of(result):
         assert run.stages["weights"].shape == (2, 3, 4, 6)
         weights = reference.for_each_matrix(reference.masked_softmax, run.stages["scores"], valid)
         expected = slow_record(run.stages["scores"], weights, valid)
@@ -62,7 +62,7 @@ def test_heads() -> None:
 
 def test_softcap_comes_before_the_mask() -> None:
     result = result_of(data=DATA, scorers=[{"scorer": "dot", "softcap": 0.5}, {"scorer": "gaussian"}], dtype="float64")
-    run, valid = result.runs[0], result.inputs["valid"]
+    run, valid = runs_of(result)[0], result.inputs["valid"]
     assert list(run.stages) == ["scores", "capped", "weights", "output"]
     capped = [0.5 * math.tanh(score / 0.5) for score in run.stages["scores"].flatten().tolist()]
     assert run.stages["capped"].flatten().tolist() == pytest.approx(capped)
@@ -71,8 +71,8 @@ def test_softcap_comes_before_the_mask() -> None:
     assert set(run.stages["weights"][~valid].tolist()) == {0.0}
     expected = slow_record(run.stages["scores"], weights, valid)
     assert {name: run.record[name] for name in expected} == pytest.approx(expected), "score_mean is of the scores"
-    assert list(result.runs[1].stages) == ["scores", "weights", "output"]
-    assert list(result.matrices("capped").tensors) == ["dot"]
+    assert list(runs_of(result)[1].stages) == ["scores", "weights", "output"]
+    assert list(matrices_of(result, "capped").tensors) == ["dot"]
 
 
 DROPOUT = [{"scorer": "dot", "dropout": 0.5}, {"scorer": "dot", "label": "same", "dropout": 0.5}, {"scorer": "general"}]
@@ -80,42 +80,39 @@ DROPOUT = [{"scorer": "dot", "dropout": 0.5}, {"scorer": "dot", "label": "same",
 
 def test_dropout_needs_training_mode() -> None:
     result = result_of(data=DATA, scorers=DROPOUT)
-    assert [list(run.stages) for run in result.runs] == [["scores", "weights", "output"]] * 3
+    assert [list(run.stages) for run in runs_of(result)] == [["scores", "weights", "output"]] * 3
 
 
 def test_dropout() -> None:
     result = result_of(data=DATA, scorers=DROPOUT, train=True, dtype="float64")
     plain = result_of(data=DATA, scorers=DROPOUT, dtype="float64")
-    assert [list(run.stages) for run in result.runs] == [["scores", "weights", "dropped", "output"]] * 2 + [
+    assert [list(run.stages) for run in runs_of(result)] == [["scores", "weights", "dropped", "output"]] * 2 + [
         ["scores", "weights", "output"]
     ]
-    dropped, weights = result.runs[0].stages["dropped"], plain.runs[0].stages["weights"]
-    assert torch.equal(result.runs[0].stages["weights"], weights), "weights are before dropout"
+    dropped, weights = runs_of(result)[0].stages["dropped"], runs_of(plain)[0].stages["weights"]
+    assert torch.equal(runs_of(result)[0].stages["weights"], weights), "weights are before dropout"
     kept = dropped != 0
     assert 0.2 < float(kept[weights > 0].double().mean()) < 0.8
     torch.testing.assert_close(dropped[kept], 2 * weights[kept])
-    torch.testing.assert_close(result.runs[0].stages["output"], pooled(dropped, result.inputs["values"]))
-    assert not torch.equal(dropped, result.runs[1].stages["dropped"]), "every label draws its own"
+    torch.testing.assert_close(runs_of(result)[0].stages["output"], pooled(dropped, result.inputs["values"]))
+    assert not torch.equal(dropped, runs_of(result)[1].stages["dropped"]), "every label draws its own"
     assert without_time(result.records) == without_time(plain.records)
 
 
 def test_dropout_follows_the_seed() -> None:
     def dropped(seed: int) -> Tensor:
-        return (
-            result_of(data=TINY, scorers=[{"scorer": "vector_sum", "dropout": 0.5}], train=True, seed=seed)
-            .runs[0]
-            .stages["dropped"]
-        )
+        entries = [{"scorer": "vector_sum", "dropout": 0.5}]
+        return result_of(data=TINY, scorers=entries, train=True, seed=seed).tensors["vector_sum/dropped"]
 
     assert torch.equal(dropped(0), dropped(0))
     assert len({tuple(dropped(seed).flatten().tolist()) for seed in range(20)}) > 1
 
 
 @pytest.mark.parametrize(("dtype", "rtol"), [("float16", 2e-3), ("bfloat16", 2e-2), ("float32", 2e-5)])
-def test_storage_dtypes(dtype: str, rtol: float, exact: AttentionResult) -> None:
+def test_storage_dtypes(dtype: str, rtol: float, exact: Result) -> None:
     result = result_of(data=DATA, scorers=ENTRIES, dtype=dtype)
     assert {str(result.inputs[name].dtype) for name in ("queries", "keys", "values")} == {f"torch.{dtype}"}
-    for run, wanted in zip(result.runs, exact.runs, strict=True):
+    for run, wanted in zip(runs_of(result), runs_of(exact), strict=True):
         assert {stage.dtype for stage in run.stages.values()} == {torch.float32}
         assert all(tensor.dtype == getattr(torch, dtype) for tensor in run.state.values())
         scores, exact_scores = run.stages["scores"].double(), wanted.stages["scores"]
@@ -124,18 +121,18 @@ def test_storage_dtypes(dtype: str, rtol: float, exact: AttentionResult) -> None
         torch.testing.assert_close(run.stages["weights"].double(), weights, rtol=2e-5, atol=1e-7)
 
 
-def test_float64_stays_float64(exact: AttentionResult) -> None:
-    assert {stage.dtype for run in exact.runs for stage in run.stages.values()} == {torch.float64}
+def test_float64_stays_float64(exact: Result) -> None:
+    assert {stage.dtype for run in runs_of(exact) for stage in run.stages.values()} == {torch.float64}
 
 
 def test_other_scorers_change_no_number() -> None:
     alone = {
-        entry["scorer"]: result_of(data=DATA, scorers=[{**entry, "dropout": 0.3}], train=True).runs[0]
+        entry["scorer"]: runs_of(result_of(data=DATA, scorers=[{**entry, "dropout": 0.3}], train=True))[0]
         for entry in ENTRIES
     }
     for order in (ENTRIES, ENTRIES[::-1], ENTRIES[2:5]):
         together = result_of(data=DATA, scorers=[{**entry, "dropout": 0.3} for entry in order], train=True)
-        for run in together.runs:
+        for run in runs_of(together):
             assert without_time([run.record]) == without_time([alone[run.label].record])
             for name, stage in run.stages.items():
                 assert torch.equal(stage, alone[run.label].stages[name])
@@ -143,11 +140,11 @@ def test_other_scorers_change_no_number() -> None:
 
 def test_parameters_belong_to_the_label() -> None:
     entries = [{"scorer": "additive"}, {"scorer": "additive", "label": "other"}]
-    one, other = result_of(data=DATA, scorers=entries).runs
+    one, other = runs_of(result_of(data=DATA, scorers=entries))
     assert not torch.equal(one.state["W_q.weight"], other.state["W_q.weight"])
-    again = result_of(data=DATA, scorers=[{"scorer": "additive", "label": "other"}]).runs[0]
+    again = runs_of(result_of(data=DATA, scorers=[{"scorer": "additive", "label": "other"}]))[0]
     assert torch.equal(other.state["W_q.weight"], again.state["W_q.weight"])
-    half = result_of(data=DATA, scorers=[{"scorer": "additive"}], dtype="bfloat16").runs[0]
+    half = runs_of(result_of(data=DATA, scorers=[{"scorer": "additive"}], dtype="bfloat16"))[0]
     assert torch.equal(half.state["W_q.weight"], one.state["W_q.weight"].bfloat16())
 
 

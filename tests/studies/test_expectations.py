@@ -12,7 +12,7 @@ import torch
 
 from attncli.config.expectations import Expectation
 from attncli.errors import InputError
-from attncli.runs.records import AttentionResult, ScorerRun, SweepResult
+from attncli.runs.records import SweepResult
 from attncli.runs.verdicts import Verdict
 from attncli.studies.attention import study as attention
 from attncli.studies.attention.options import AttentionOptions
@@ -20,7 +20,7 @@ from attncli.studies.expectations.asking import check_expectations
 from attncli.studies.expectations.judging import judge
 from attncli.studies.expectations.outlook import Outlook, Table, outlook_of
 from attncli.studies.progress import Silent
-from attncli.studies.study import Record
+from attncli.studies.study import Record, Result
 from tests.studies.sweeps import STUDIES, prepared, swept
 from tests.views.samples import result_of, run_of
 from tests.views.sweep_samples import variance_result
@@ -225,7 +225,7 @@ def test_lists_on_both_sides_have_the_same_values(other: list[int]) -> None:
 
 def pair(**figures: float) -> Any:
     """A comparison of a: one, b: two."""
-    return SimpleNamespace(records=[{"label": "one"}], comparisons=[{"a": "one", "b": "two", **figures}])
+    return SimpleNamespace(study="test", records=[{"label": "one"}], comparisons=[{"a": "one", "b": "two", **figures}])
 
 
 @pytest.mark.parametrize("metric", ["js_divergence", "top1_agreement", "max_abs_difference"])
@@ -251,7 +251,7 @@ def test_columns_of_the_other_row_choose_the_table_too() -> None:
     """A seed has a row of its own, and the mean over the seeds has another."""
     rows = [{"label": label, "seed": seed, "x": seed} for label in "ab" for seed in (0, 1)]
     means = [{"label": label, "x": 0.5} for label in "ab"]
-    table = SimpleNamespace(records=rows, comparisons=means)
+    table = SimpleNamespace(study="test", records=rows, comparisons=means)
     (verdict,) = verdicts(table, {"where": {"label": "a"}, "above": {"label": "b"}})
     assert verdict.got == 0.5
     (verdict,) = verdicts(table, {"where": {"label": "a"}, "above": {"label": "b", "seed": 1}})
@@ -330,7 +330,7 @@ def test_a_row_that_may_not_be_the_only_one_is_not_judged(keys: dict[str, Any], 
         assert found[0].reason.startswith("interrupted before")
 
 
-def stages(weights: Any, dtype: torch.dtype = torch.float32) -> AttentionResult:
+def stages(weights: Any, dtype: torch.dtype = torch.float32) -> Result:
     tensor = torch.tensor(weights, dtype=dtype)
     return replace(result_of(run_of(tensor)), inputs={"queries": tensor})
 
@@ -339,7 +339,7 @@ WEIGHTS = [[[0.5, 0.5, 0.0]], [[0.1, 0.2, 0.7]]]
 ULP = 2**-23
 
 
-def equal(result: AttentionResult, numbers: Any, **keys: Any) -> Verdict:
+def equal(result: Result, numbers: Any, **keys: Any) -> Verdict:
     (verdict,) = verdicts(result, {"metric": "weights", "equal": numbers, **keys})
     return verdict
 
@@ -395,7 +395,7 @@ def test_leading_ones_may_be_left_out_or_added() -> None:
 
 
 def test_comparisons_are_rows_too() -> None:
-    runs: list[ScorerRun] = [run_of(torch.tensor([[0.5, 0.5]]), label) for label in "ab"]
+    runs = [run_of(torch.tensor([[0.5, 0.5]]), label) for label in "ab"]
     found = result_of(*runs)
     keys = {"where": {"a": "a", "b": "b"}, "metric": "js_divergence"}
     assert [each.holds for each in verdicts(found, {**keys, "below": 0.02}, {**keys, "below": 0.01})] == [True, False]

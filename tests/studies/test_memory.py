@@ -15,7 +15,7 @@ from attncli.studies.attention import comparisons
 from attncli.studies.attention import study as attention
 from attncli.studies.memory import Estimate, available_memory, estimate_attention, require_memory
 from attncli.studies.progress import Silent
-from tests.experiments import CPU, options_of, result_of
+from tests.experiments import CPU, options_of, result_of, runs_of
 from tests.studies.live_memory import LiveMemory
 
 SHAPES = {"queries": (2, 3, 4), "keys": (2, 5, 6), "values": (2, 5, 7)}
@@ -136,7 +136,7 @@ def test_the_estimate_holds(case: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(attention, "MOST_CELLS", 2**17)
     with LiveMemory() as live:
         result = attention.run(attention.prepare(options_of(**CASES[case]), Silent()), Silent())
-    kept = [*result.inputs.values(), *(stage for run in result.runs for stage in run.stages.values())]
+    kept = [*result.inputs.values(), *(stage for run in runs_of(result) for stage in run.stages.values())]
     assert live.peak >= sum(tensor.untyped_storage().nbytes() for tensor in kept), "the count misses nothing"
     assert live.peak <= estimates[-1].total - memory.PROGRAM <= 2.5 * live.peak
 
@@ -171,7 +171,7 @@ def test_a_tenth_of_the_memory_is_left_to_others(room: float, fits: bool, monkey
     monkeypatch.setattr(memory, "available_memory", lambda device: needed * room)
     monkeypatch.setattr(memory, "_loaded", lambda device: 0)
     if fits:
-        assert len(result_of(data=data).runs) == 1
+        assert len(runs_of(result_of(data=data))) == 1
     else:
         with pytest.raises(InputError, match="of memory is available"):
             result_of(data=data)
@@ -220,6 +220,6 @@ def test_stages_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     labelled = [{"scorer": "dot", "label": str(index), **entry} for index, entry in enumerate(entries)]
     for train in (False, True):
         result = result_of(data=data, scorers=labelled, train=train)
-        matrices: list[Tensor] = [run.stages["scores"] for run in result.runs]
-        assert counted[-1] == [len(run.stages) - 1 for run in result.runs]
+        matrices: list[Tensor] = [run.stages["scores"] for run in runs_of(result)]
+        assert counted[-1] == [len(run.stages) - 1 for run in runs_of(result)]
         assert len(matrices) == 4

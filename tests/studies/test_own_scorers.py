@@ -13,9 +13,8 @@ from pydantic import ValidationError
 
 from attncli.commands.experiments import config_of
 from attncli.errors import InputError
-from attncli.runs.records import ScorerRun
 from attncli.studies.attention.options import AttentionOptions
-from tests.experiments import result_of
+from tests.experiments import Run, result_of, runs_of
 from tests.studies.slow import DATA
 
 MODULE = '''
@@ -141,9 +140,9 @@ def mine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     sys.modules.pop("mine", None)
 
 
-def run(name: str, *, train: bool = False, seed: int = 0, **options: Any) -> ScorerRun:
+def run(name: str, *, train: bool = False, seed: int = 0, **options: Any) -> Run:
     entries = [{"scorer": f"mine:{name}", **options}]
-    return result_of(data=DATA, scorers=entries, train=train, seed=seed).runs[0]
+    return runs_of(result_of(data=DATA, scorers=entries, train=train, seed=seed))[0]
 
 
 def refusal(*names: str) -> str:
@@ -157,7 +156,7 @@ def refusal(*names: str) -> str:
     ("options", "power", "bias"), [({}, 2, 0.5), ({"power": 3}, 3, 0.5), ({"power": 1, "bias": None}, 1, 0.0)]
 )
 def test_options(options: dict[str, Any], power: int, bias: float) -> None:
-    dot = result_of(data=DATA).runs[0].stages["scores"]
+    dot = runs_of(result_of(data=DATA))[0].stages["scores"]
     powered = run("Powered", **options)
     torch.testing.assert_close(powered.stages["scores"], dot**power + bias)
     assert (powered.label, powered.scorer) == ("Powered", "mine:Powered")
@@ -175,7 +174,7 @@ def test_parameters_follow_seed_and_label() -> None:
 def test_a_scale_that_is_no_number() -> None:
     learned = run("Learned")
     assert math.isnan(learned.scale)
-    assert torch.equal(learned.stages["scores"], result_of(data=DATA).runs[0].stages["scores"])
+    assert torch.equal(learned.stages["scores"], runs_of(result_of(data=DATA))[0].stages["scores"])
 
 
 def test_randomness_inside() -> None:
@@ -185,7 +184,7 @@ def test_randomness_inside() -> None:
     assert torch.equal(noisy, run("Noisy", train=True).stages["scores"])
     assert not torch.equal(noisy, run("Noisy", train=True, seed=1).stages["scores"])
     still = run("Noisy").stages["scores"]
-    assert torch.equal(still, result_of(data=DATA).runs[0].stages["scores"]), "in evaluation mode there is none"
+    assert torch.equal(still, runs_of(result_of(data=DATA))[0].stages["scores"]), "in evaluation mode there is none"
 
 
 def test_layers_that_are_made_late() -> None:
@@ -199,7 +198,7 @@ def test_layers_that_are_made_late() -> None:
 def test_scores_are_made_floating_point() -> None:
     scores = run("Whole").stages["scores"]
     assert scores.dtype == torch.float32
-    assert torch.equal(scores, result_of(data=DATA).runs[0].stages["scores"].trunc())
+    assert torch.equal(scores, runs_of(result_of(data=DATA))[0].stages["scores"].trunc())
 
 
 @pytest.mark.parametrize(
@@ -236,7 +235,7 @@ def test_all_that_cannot_be_made_are_told() -> None:
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
 def test_scores_are_computed_in_float32_whatever_the_storage(dtype: str) -> None:
     own = [{"scorer": "mine:Plain"}, {"scorer": "dot"}]
-    mine, dot = result_of(data=DATA, scorers=own, dtype=dtype).runs
+    mine, dot = runs_of(result_of(data=DATA, scorers=own, dtype=dtype))
     torch.testing.assert_close(mine.stages["scores"], dot.stages["scores"], rtol=0, atol=0)
 
 

@@ -10,7 +10,7 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from attncli.errors import InputError
-from tests.experiments import result_of
+from tests.experiments import result_of, runs_of
 from tests.studies.slow import DATA
 
 
@@ -41,7 +41,7 @@ def test_a_state_dict_of_the_textbook_code_loads_as_it_is(name: str, tmp_path: P
         scores = textbook(inputs["queries"], inputs["keys"])
     torch.save(textbook.state_dict(), tmp_path / "trained.pt")
     save_file(textbook.state_dict(), tmp_path / "trained.safetensors")
-    run = result_of(tmp_path, data=data, scorers=[{**entry, "parameters": {"file": name}}]).runs[0]
+    run = runs_of(result_of(tmp_path, data=data, scorers=[{**entry, "parameters": {"file": name}}]))[0]
     torch.testing.assert_close(run.stages["scores"], scores, rtol=2e-5, atol=1e-6)
     assert torch.equal(run.state["W_k.weight"], textbook.W_k.weight)
     assert run.record["parameters"] == 6 * 4 + 6 * 7 + 6
@@ -49,7 +49,7 @@ def test_a_state_dict_of_the_textbook_code_loads_as_it_is(name: str, tmp_path: P
 
 def general(folder: Path, **source: Any) -> Tensor:
     entry = {"scorer": "general", "parameters": source}
-    state = result_of(folder, data=DATA, scorers=[entry]).runs[0].state
+    state = runs_of(result_of(folder, data=DATA, scorers=[entry]))[0].state
     assert list(state) == ["W.weight"]
     return state["W.weight"]
 
@@ -80,8 +80,8 @@ def test_the_rest_of_the_run_does_not_notice(tmp_path: Path) -> None:
     drawn = result_of(data=DATA, scorers=entries)
     entries[0]["parameters"] = {"file": "p.safetensors"}
     read = result_of(tmp_path, data=DATA, scorers=entries)
-    assert not torch.equal(read.runs[0].stages["scores"], drawn.runs[0].stages["scores"])
-    assert torch.equal(read.runs[1].stages["scores"], drawn.runs[1].stages["scores"])
+    assert not torch.equal(runs_of(read)[0].stages["scores"], runs_of(drawn)[0].stages["scores"])
+    assert torch.equal(runs_of(read)[1].stages["scores"], runs_of(drawn)[1].stages["scores"])
 
 
 @pytest.mark.parametrize(

@@ -8,18 +8,18 @@ import pytest
 import torch
 
 from attncli.errors import InputError
-from attncli.runs.records import AttentionResult
-from attncli.studies.attention.comparisons import compare
-from tests.experiments import Notes, result_of
+from attncli.studies.attention.statistics import compare
+from attncli.studies.study import Result
+from tests.experiments import Notes, result_of, runs_of
 from tests.studies.slow import DATA, ENTRIES, TINY, empties, slow_comparison, without_time
 
 
 @pytest.fixture(scope="module")
-def exact() -> AttentionResult:
+def exact() -> Result:
     return result_of(data=DATA, scorers=ENTRIES, dtype="float64")
 
 
-def test_a_record_has_exactly_the_documented_fields(exact: AttentionResult) -> None:
+def test_a_record_has_exactly_the_documented_fields(exact: Result) -> None:
     documented = "scorer label parameters score_mean score_std entropy effective_keys max_weight empty_rows seconds"
     for record in exact.records:
         assert list(record) == documented.split()
@@ -30,11 +30,11 @@ def test_a_record_has_exactly_the_documented_fields(exact: AttentionResult) -> N
     ] * (7 * 6 // 2)
 
 
-def test_every_pair_is_compared(exact: AttentionResult) -> None:
+def test_every_pair_is_compared(exact: Result) -> None:
     kept = [not empty for empty in empties(exact.inputs["valid"])]
     stages = {
         run.label: {name: run.stages[name].flatten(0, -2)[kept].tolist() for name in ("weights", "output")}
-        for run in exact.runs
+        for run in runs_of(exact)
     }
     pairs = [(a["scorer"], b["scorer"]) for i, a in enumerate(ENTRIES) for b in ENTRIES[i + 1 :]]
     assert [(each["a"], each["b"]) for each in exact.comparisons] == pairs
@@ -51,7 +51,7 @@ def test_equal_scorers_do_not_differ() -> None:
 
 def test_disjoint_weights_are_one_bit_apart() -> None:
     result = result_of(data=TINY, scorers=[{"scorer": "dot"}, {"scorer": "gaussian"}])
-    assert [run.stages["weights"].tolist() for run in result.runs] == [[[[1.0, 0.0]]], [[[0.0, 1.0]]]]
+    assert [run.stages["weights"].tolist() for run in runs_of(result)] == [[[[1.0, 0.0]]], [[[0.0, 1.0]]]]
     assert list(result.comparisons[0].values()) == ["dot", "gaussian", 1.0, 0.0, 1.0, 4.0]  # outputs 1 and 5
 
 
@@ -71,8 +71,8 @@ def test_keys_that_share_the_first_place(a: list[float], b: list[float], agree: 
     assert figures["top1_agreement"] == agree
 
 
-def test_rows_are_worked_on_in_pieces(monkeypatch: pytest.MonkeyPatch, exact: AttentionResult) -> None:
-    monkeypatch.setattr("attncli.studies.attention.comparisons.AT_A_TIME", 7)  # weights of one row
+def test_rows_are_worked_on_in_pieces(monkeypatch: pytest.MonkeyPatch, exact: Result) -> None:
+    monkeypatch.setattr("attncli.studies.attention.statistics.AT_A_TIME", 7)  # weights of one row
     pieces = result_of(data=DATA, scorers=ENTRIES, dtype="float64")
     for one, other in zip(exact.records, pieces.records, strict=True):
         assert list(one.values())[2:-1] == pytest.approx(list(other.values())[2:-1], rel=1e-12)
@@ -95,7 +95,7 @@ def test_empty_rows_are_counted_and_say_nothing_about_the_scorers(empty_row: str
     assert [record["empty_rows"] for record in result.records] == [1, 1]
     assert without_time(result.records) == without_time(zero.records)
     assert result.comparisons == zero.comparisons
-    empty = result.runs[0].stages["weights"][0, 2].tolist()
+    empty = runs_of(result)[0].stages["weights"][0, 2].tolist()
     expected = {"zero": 0.0, "uniform": 0.2, "nan": math.nan}[empty_row]
     assert empty == pytest.approx([expected] * 5, nan_ok=True)
 
@@ -158,7 +158,7 @@ def test_values_that_are_not_finite_at_valid_keys_are_told() -> None:
     data = {"queries": [[1.0]], "keys": [[2.0], [1.0]], "values": [[math.inf], [2.0]]}
     result = result_of(data=data, progress=progress)
     assert progress.notes == ["warning: dot: NaN or infinite numbers in the values of valid keys"]
-    assert result.runs[0].stages["output"].tolist() == [[[math.inf]]]
+    assert runs_of(result)[0].stages["output"].tolist() == [[[math.inf]]]
 
 
 def test_empty_rows_that_are_nan_on_request_are_no_warning() -> None:

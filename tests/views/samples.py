@@ -3,7 +3,7 @@
 import io
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
@@ -12,9 +12,10 @@ from rich.console import Console, RenderableType
 from torch import Tensor
 
 from attncli.attention import softmax_over_valid, valid_mask
-from attncli.runs.records import AttentionResult, ScorerRun
-from attncli.studies.study import Record, Tokens
-from attncli.views.tables import attention_tables
+from attncli.studies.attention.findings import findings_of
+from attncli.studies.attention.stages import ScorerRun
+from attncli.studies.attention.tables import tables
+from attncli.studies.study import Record, Result, Tokens
 
 FIELD = re.compile(r"(\d\.\d{3}|\d+e-\d+|0|nan|·)([*·]?)")
 
@@ -41,19 +42,34 @@ def record_of(label: str, scorer: str, **figures: Any) -> Record:
     return {"scorer": scorer, "label": label, **made_up, **figures}
 
 
-def run_of(weights: Tensor, label: str = "dot", scorer: str = "dot", **fields: Any) -> ScorerRun:
+def run_of(
+    weights: Tensor,
+    label: str = "dot",
+    scorer: str = "dot",
+    stages: dict[str, Tensor] | None = None,
+    scale: float = 1.0,
+    formula: str = "q . k (Luong et al. 2015)",
+    **figures: Any,
+) -> ScorerRun:
     """A run that has these weights."""
-    stages = {"scores": weights, "weights": weights}
-    run = ScorerRun(label, scorer, "q . k (Luong et al. 2015)", 1.0, 0, stages, {}, record_of(label, scorer))
-    return replace(run, **fields)
+    stages = {"scores": weights, "weights": weights, "output": torch.zeros(*weights.shape[:-1], 99), **(stages or {})}
+    record = record_of(label, scorer, **{"parameters": 0, **figures})
+    return ScorerRun(label, formula, scale, stages, {}, record)
 
 
-def result_of(*runs: ScorerRun, valid: Tensor | None = None, tokens: Tokens | None = None) -> AttentionResult:
+def result_of(*runs: ScorerRun, valid: Tensor | None = None, tokens: Tokens | None = None) -> Result:
     """A result with these runs and a comparison of each pair."""
     everything = torch.ones(1, 1, dtype=torch.bool)
     figures = {"js_divergence": 0.0123, "top1_agreement": 0.75, "max_abs_difference": 0.25, "output_difference": None}
     pairs = [{"a": a.label, "b": b.label, **figures} for i, a in enumerate(runs) for b in runs[i + 1 :]]
-    return AttentionResult({"valid": everything if valid is None else valid}, runs, pairs, tokens or Tokens())
+    settings = {
+        "formulas": {run.label: run.formula for run in runs},
+        "scales": {run.label: run.scale for run in runs},
+        "tokens": vars(tokens or Tokens()),
+    }
+    stages = {f"{run.label}/{name}": each for run in runs for name, each in run.stages.items()}
+    inputs = {"valid": everything if valid is None else valid}
+    return Result("attention", "test", settings, [r.record for r in runs], pairs, findings_of(pairs), inputs, stages)
 
 
 def printed(parts: Sequence[RenderableType], width: int, **console: Any) -> str:
@@ -65,8 +81,8 @@ def printed(parts: Sequence[RenderableType], width: int, **console: Any) -> str:
     return file.getvalue()
 
 
-def shown(result: AttentionResult, width: int = 80, full: bool = False, csv: str | None = None, **console: Any) -> str:
-    return printed(attention_tables(result, width=width, full=full, csv=csv), width, **console)
+def shown(result: Result, width: int = 80, full: bool = False, csv: str | None = None, **console: Any) -> str:
+    return printed(tables(result, width=width, full=full, csv=csv), width, **console)
 
 
 def grids(text: str) -> dict[str, Grid]:
@@ -97,7 +113,7 @@ def random_weights(*shape: int, valid: Tensor | None = None, sharpness: float = 
     return softmax_over_valid(scores, valid)
 
 
-def d2l() -> AttentionResult:
+def d2l() -> Result:
     valid = valid_mask((2, 1, 10), [2, 6])
     weights = random_weights(2, 1, 10, valid=valid)
     level = softmax_over_valid(torch.zeros(2, 1, 10), valid)

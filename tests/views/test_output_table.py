@@ -6,9 +6,8 @@ import re
 import torch
 from rich.console import Console
 
+from attncli.show.weights import Layout, output_table
 from attncli.studies.study import Tokens
-from attncli.views.layout import Layout
-from attncli.views.output_table import output_table
 
 
 def layout(n: int, width: int = 80) -> Layout:

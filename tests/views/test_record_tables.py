@@ -1,16 +1,28 @@
 import re
+from collections.abc import Sequence
 
 import pytest
 from rich.cells import cell_len
+from rich.table import Table
 
 from attncli.scorers import SCORERS
-from attncli.show.tables import shares
-from attncli.views.record_tables import comparison_tables, summary_tables
+from attncli.show.tables import shares, tables
+from attncli.studies.attention.columns import COLUMNS, COMPARISONS
+from attncli.studies.study import Record
 from tests.views.samples import printed, record_of
 
 
 def lines(text: str) -> list[list[str]]:
     return [line.split() for line in text.splitlines()]
+
+
+def summary_tables(records: Sequence[Record], width: int, names: int = 1) -> list[Table]:
+    scorer, label, *figures = COLUMNS
+    return tables([label, scorer][:names], figures, records, width)
+
+
+def comparison_tables(pairs: Sequence[Record], width: int) -> list[Table]:
+    return tables(COMPARISONS[:2], COMPARISONS[2:], pairs, width)
 
 
 def test_summary_is_one_table_at_80_columns() -> None:
@@ -31,7 +43,7 @@ def test_columns_move_closer_before_they_are_shared_out() -> None:
 
 
 def test_scorer_is_named_where_a_label_does_not_say_it() -> None:
-    text = printed(summary_tables([record_of("dot", "dot"), record_of("mine", "additive")], 100), 100)
+    text = printed(summary_tables([record_of("dot", "dot"), record_of("mine", "additive")], 100, names=2), 100)
     assert lines(text)[1][:3] == ["label", "scorer", "params"]
     assert [line[:2] for line in lines(text)[3:]] == [["dot", "dot"], ["mine", "additive"]]
 
@@ -40,7 +52,7 @@ def test_scorer_is_named_where_a_label_does_not_say_it() -> None:
 def test_numbers_stay_whole_beside_long_labels(width: int) -> None:
     label = "additive with many hidden units and a very long label " + "ß" * 50
     records = [record_of(label, "additive", score_mean=-123.4567, score_std=1.2e-7, effective_keys=4096.0)]
-    text = printed(summary_tables(records, width), width)
+    text = printed(summary_tables(records, width, names=2), width)
     assert "…" not in text
     assert max(map(cell_len, text.splitlines())) <= width
     for number in ["184", "-123.4567", "1.20e-07", "1.2500", "4096.0000", "0.5000", "1.23 ms"]:
@@ -64,7 +76,7 @@ def test_comparison_of_seven_scorers_has_21_rows() -> None:
 
 
 def test_labels_are_text_and_never_markup() -> None:
-    assert "[bold]x[/] " in printed(summary_tables([record_of("[bold]x[/]", "dot")], 120), 120)
+    assert "[bold]x[/] " in printed(summary_tables([record_of("[bold]x[/]", "dot")], 120, names=2), 120)
 
 
 def test_shares_give_what_is_left_to_those_who_want_more() -> None:

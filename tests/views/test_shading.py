@@ -2,7 +2,7 @@ import math
 
 import pytest
 
-from attncli.views.shading import shade
+from attncli.show.weights import shade
 
 
 def brightness(weight: float) -> int:

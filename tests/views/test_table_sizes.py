@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from attncli.attention import valid_mask
-from attncli.views.tables import LEGEND
+from attncli.studies.attention.tables import LEGEND
 from tests.views.samples import check_grid, grids, random_weights, result_of, run_of, shown
 
 

@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 
 from attncli.attention import valid_mask
-from attncli.runs.records import AttentionResult
-from attncli.studies.study import Tokens
+from attncli.studies.study import Result, Tokens, tokens_of
 from tests.views.samples import check_grid, d2l, grids, random_weights, result_of, run_of, shown
 
 PIECES = [
@@ -101,7 +100,7 @@ def test_colour_is_for_terminals_only(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @st.composite
-def results(draw: st.DrawFn) -> AttentionResult:
+def results(draw: st.DrawFn) -> Result:
     leading = draw(st.lists(st.integers(1, 2), min_size=1, max_size=2))
     n, m = draw(st.integers(1, 20)), draw(st.integers(1, 30))
     names = draw(st.booleans())
@@ -115,19 +114,19 @@ def results(draw: st.DrawFn) -> AttentionResult:
 
 @given(results(), st.integers(20, 200), st.booleans())
 @example(d2l(), 80, False)
-def test_every_line_fits_and_nothing_is_cut(result: AttentionResult, width: int, full: bool) -> None:
+def test_every_line_fits_and_nothing_is_cut(result: Result, width: int, full: bool) -> None:
     text = shown(result, width, full)
     assert max(cell_len(line) for line in text.splitlines()) <= width
     assert "…" not in text
     assert "\x1b" not in text
     assert text.count("1.2500") == text.count("1.23 ms") == text.count("-0.0123") == 2
-    if result.tokens.keys is None and width >= 40:
+    if tokens_of(result).keys is None and width >= 40:
         check_grids(text, result, full)
 
 
-def check_grids(text: str, result: AttentionResult, full: bool) -> None:
-    weights, valid = result.runs[-1].stages["weights"], result.inputs["valid"]
-    tables = {title: grid for title, grid in grids(text).items() if title.startswith(result.runs[-1].label)}
+def check_grids(text: str, result: Result, full: bool) -> None:
+    weights, valid = result.tensors[f"{result.labels[-1]}/weights"], result.inputs["valid"]
+    tables = {title: grid for title, grid in grids(text).items() if title.startswith(result.labels[-1])}
     assert tables
     for title, grid in tables.items():
         place = [int(number) for number in re.findall(r"\d+", title)] or [0] * (weights.ndim - 2)

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from attncli.attention import softmax_over_valid, valid_mask
-from attncli.views.tables import LEGEND
+from attncli.studies.attention.tables import LEGEND
 from tests.views.samples import check_grid, d2l, grids, random_weights, result_of, run_of, shown
 
 
@@ -26,7 +26,7 @@ def test_d2l_example_at_80_columns() -> None:
     assert [cell.text for cell in found["additive batch 0"].values()] == ["0.500"] * 2 + ["·"] * 8
     assert [cell.text for cell in found["additive batch 1"].values()] == ["0.167"] * 6 + ["·"] * 4
     for batch in range(2):
-        check_grid(found[f"dot batch {batch}"], result.runs[1].stages["weights"][batch], result.inputs["valid"][batch])
+        check_grid(found[f"dot batch {batch}"], result.tensors["dot/weights"][batch], result.inputs["valid"][batch])
 
 
 def test_heads_are_told_apart() -> None:

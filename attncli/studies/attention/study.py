@@ -15,17 +15,24 @@ from attncli.errors import Collector, InputError, below
 from attncli.inputs.build import Inputs, build_inputs
 from attncli.inputs.device import resolve_device
 from attncli.inputs.shapes import Shapes
-from attncli.runs.records import AttentionResult, ScorerRun
-from attncli.studies.attention.comparisons import compare
+from attncli.studies.attention.findings import findings_of
 from attncli.studies.attention.options import AttentionOptions
 from attncli.studies.attention.rows import attention_rows
-from attncli.studies.attention.scorer_run import empty_rows, full_valid, run_for_output, run_scorer, warn_of_numbers
+from attncli.studies.attention.stages import (
+    ScorerRun,
+    empty_rows,
+    full_valid,
+    run_for_output,
+    run_scorer,
+    warn_of_numbers,
+)
+from attncli.studies.attention.statistics import compare
 from attncli.studies.compiling import compile_scorer, worth_compiling
 from attncli.studies.expectations.outlook import Outlook
 from attncli.studies.memory import PROGRAM, estimate_attention, require_memory
 from attncli.studies.progress import Progress
 from attncli.studies.scoring import build_scorer, outline
-from attncli.studies.study import Record, Tokens
+from attncli.studies.study import Record, Result
 
 WORTH_SAYING = 256 * 2**20  # bytes of tensors from which the estimate is told
 CURE = "use fewer queries, keys or batch elements, or fewer scorers"
@@ -78,7 +85,7 @@ def expected_rows(prepared: Prepared) -> Outlook:
 
 
 @torch.no_grad()
-def run(prepared: Prepared, progress: Progress) -> AttentionResult:
+def run(prepared: Prepared, progress: Progress) -> Result:
     """Run every scorer of the config on its inputs.
 
     Raises:
@@ -97,8 +104,21 @@ def run(prepared: Prepared, progress: Progress) -> AttentionResult:
         warn_of_numbers(runs[-1], empty, progress)
     progress.step(len(runs), len(runs), "comparisons")
     comparisons = [_compare(a, b, empty) for a, b in itertools.combinations(runs, 2)]
-    tokens = _tokens(options.tokens, inputs.scores_shape[0])
-    return AttentionResult(_kept(options, inputs), runs, comparisons, tokens)
+    return Result(
+        options.study,
+        options.name,
+        {
+            "formulas": {run.label: run.formula for run in runs},
+            "scales": {run.label: run.scale for run in runs},
+            "tokens": _tokens(options.tokens, inputs.scores_shape[0]),
+        },
+        [run.record for run in runs],
+        comparisons,
+        findings_of(comparisons),
+        _kept(options, inputs),
+        {f"{run.label}/{stage}": tensor for run in runs for stage, tensor in run.stages.items()},
+        {f"{run.label}/{name}": tensor for run in runs for name, tensor in run.state.items()},
+    )
 
 
 def _kept(options: AttentionOptions, inputs: Inputs) -> dict[str, Tensor]:
@@ -167,10 +187,12 @@ def _compare(a: ScorerRun, b: ScorerRun, empty: Tensor) -> Record:
     return {"a": a.label, "b": b.label, **figures}
 
 
-def _tokens(names: TokenNames, b: int) -> Tokens:
+def _tokens(names: TokenNames, b: int) -> Record:
+    """The names of queries and keys, one list per batch element."""
+
     def per_example(given: Sequence[Any] | None) -> Sequence[Sequence[str]] | None:
         if given is None:
             return None
         return given if any(isinstance(row, list) for row in given) else [given] * b
 
-    return Tokens(per_example(names.queries), per_example(names.keys))
+    return {"queries": per_example(names.queries), "keys": per_example(names.keys)}

@@ -7,15 +7,14 @@ from typing import Any
 
 from attncli.config.expectations import Expectation
 from attncli.errors import InputError
-from attncli.runs.records import AttentionResult
 from attncli.runs.verdicts import Verdict
 from attncli.studies.expectations.asking import asked
 from attncli.studies.expectations.interrupted import lacks_rows
 from attncli.studies.expectations.limits import hardest, limits_of
-from attncli.studies.expectations.outlook import Outlook, outlook_of, same, stages_of
+from attncli.studies.expectations.outlook import Outlook, outlook_of, same
 from attncli.studies.expectations.stage_equality import compare_stage
 from attncli.studies.expectations.stage_shapes import STAGES
-from attncli.studies.study import Record
+from attncli.studies.study import Record, Result
 
 
 def judge(result: Any, expectations: Sequence[Expectation], foreseen: Outlook | None = None) -> list[Verdict]:
@@ -53,14 +52,14 @@ def _verdicts(
     for row, others in found:
         where = {column: row[column] for column in expectation.where}
         blank = Verdict(*head, where, metric, expected, row.get(metric), None)
-        if isinstance(result, AttentionResult) and metric in STAGES:
+        if result.study == "attention" and metric in STAGES:
             yield _stage_verdict(blank, expectation, result, row["label"])
         else:
             yield _verdict(_beside(blank, expectation.kind, others), expectation, [other[metric] for other in others])
 
 
-def _stage_verdict(blank: Verdict, expectation: Expectation, result: AttentionResult, label: str) -> Verdict:
-    stage, kept = stages_of(result)[label][expectation.metric], result.inputs["queries"].dtype
+def _stage_verdict(blank: Verdict, expectation: Expectation, result: Result, label: str) -> Verdict:
+    stage, kept = result.tensors[f"{label}/{expectation.metric}"], result.inputs["queries"].dtype
     compared = compare_stage(stage, expectation.equal, expectation.within, kept)
     return replace(blank, got=compared.got, holds=compared.reason is None, reason=compared.reason)
 

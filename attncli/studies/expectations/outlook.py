@@ -10,7 +10,7 @@ from attncli.studies.expectations.stage_shapes import Shapes
 from attncli.studies.study import Record
 
 if TYPE_CHECKING:
-    from torch import Tensor
+    pass
 
 MOST_SAID = 4  # columns that a message names
 
@@ -42,15 +42,11 @@ class Outlook:
 
 def outlook_of(result: Any) -> Outlook:
     """All that a result has."""
-    shapes = {
-        label: {name: stage.shape for name, stage in stages.items()} for label, stages in stages_of(result).items()
-    }
+    shapes: dict[str, dict[str, Sequence[int]]] = {}
+    for name, tensor in result.tensors.items() if result.study == "attention" else ():
+        label, _, stage = name.rpartition("/")
+        shapes.setdefault(label, {})[stage] = tensor.shape
     return Outlook(_whole(result.records), _whole(result.comparisons), shapes)
-
-
-def stages_of(result: Any) -> "Mapping[str, Mapping[str, Tensor]]":
-    """Every label's stages, which only the study attention has."""
-    return {run.label: run.stages for run in getattr(result, "runs", ())}
 
 
 def _whole(rows: Sequence[Record]) -> Table:

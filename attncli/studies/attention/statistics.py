@@ -6,9 +6,8 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
-from attncli.studies.study import Record
+from attncli.studies.study import TIE, Record
 
-TIE = 1e-5  # weights that differ by less, relative to the larger, differ by rounding only
 AT_A_TIME = 2**18  # weights that are in float64 at the same time
 OF_WEIGHTS = ("js_divergence", "top1_agreement", "max_abs_difference")
 

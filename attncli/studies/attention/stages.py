@@ -3,6 +3,7 @@
 import math
 import time
 from collections.abc import Mapping
+from dataclasses import dataclass
 from functools import partial
 
 import torch
@@ -13,12 +14,28 @@ from attncli.config.scorer_entries import ScorerEntry
 from attncli.inputs.build import Inputs
 from attncli.inputs.seeding import generator, seeded
 from attncli.pooling import Rules, pool_by_rules
-from attncli.runs.records import ScorerRun
 from attncli.scorers import SCORERS
-from attncli.studies.attention.comparisons import score_statistics, weight_statistics
+from attncli.studies.attention.statistics import score_statistics, weight_statistics
 from attncli.studies.progress import Progress
 from attncli.studies.scoring import formula_of, raw_scores, scale_of
 from attncli.studies.study import Record
+
+
+@dataclass(frozen=True)
+class ScorerRun:
+    """What one scorer made of the inputs.
+
+    `stages` holds, in the order of the work, `scores`, `capped` (with softcap), `weights` (before dropout), `dropped`
+    (the weights after dropout, where it is active) and `output`; each (b, n, m) or (b, heads, n, m), `output` with v in
+    place of m. Where nobody asks for weights, `output` is the only one. `state` is the scorer's state_dict.
+    """
+
+    label: str
+    formula: str
+    scale: float
+    stages: Mapping[str, Tensor]
+    state: Mapping[str, Tensor]
+    record: Record
 
 
 def run_scorer(
@@ -79,7 +96,7 @@ def _finished(
     formula, scale = formula_of(type(scorer)), scale_of(scorer)
     kept = inputs.queries.dtype  # the parameters were rounded to it when they were made
     state = {name: t.to("cpu", kept if t.is_floating_point() else t.dtype) for name, t in scorer.state_dict().items()}
-    return ScorerRun(entry.label, entry.scorer, formula, scale, parameters, stages, state, record)
+    return ScorerRun(entry.label, formula, scale, stages, state, record)
 
 
 def _statistics(stages: Mapping[str, Tensor], inputs: Inputs) -> Record:

@@ -1,0 +1,39 @@
+"""The columns of the study `attention`: one row per scorer, and one per pair of scorers."""
+
+from attncli.show.numbers import count, duration, statistic
+from attncli.studies.study import Column
+
+COLUMNS = (
+    Column("scorer", "scorer", "the scoring function"),
+    Column("label", "label", "the name of its entry in the config"),
+    Column("parameters", "params", "how many parameters the scorer has", format=count),
+    Column("score_mean", "score\nmean", "mean of the scores at valid keys", format=statistic),
+    Column("score_std", "score\nstd", "standard deviation of the scores at valid keys", format=statistic),
+    Column("entropy", "entropy\n(nats)", "entropy of a query's weights, mean over queries", "nats", statistic),
+    Column("effective_keys", "effective\nkeys", "exp of a query's entropy, mean over queries", "keys", statistic),
+    Column("max_weight", "max\nweight", "largest weight of a query, mean over queries", format=statistic),
+    Column("empty_rows", "empty\nrows", "queries with no valid key", "queries", count),
+    Column("seconds", "time", "wall time of this scorer", "s", duration),
+)
+
+COMPARISONS = (
+    Column("a", "a", "label of one scorer"),
+    Column("b", "b", "label of the other"),
+    Column(
+        "js_divergence",
+        "JS divergence\n(bits)",
+        "Jensen-Shannon divergence of the weights, mean over queries (Lin 1991)",
+        "bits",
+        statistic,
+    ),
+    Column(
+        "top1_agreement",
+        "top-1\nagreement",
+        "share of the queries for which both put the same key first",
+        format=statistic,
+    ),
+    Column("max_abs_difference", "max abs\ndifference", "largest difference of two weights", format=statistic),
+    Column(
+        "output_difference", "output\ndifference", "|output_a - output_b| / |output_a|, relative L2", format=statistic
+    ),
+)
