@@ -65,12 +65,11 @@ def strict(text: str) -> Any:
 
 def test_results_json(folder: Path, result: Result) -> None:
     content = strict((folder / "results.json").read_text(encoding="utf-8"))
-    documented = (
-        "attncli study name seed created command environment inputs records comparisons findings expectations files"
-    )
+    head, tables = "attncli study name seed created command environment settings inputs", "records comparisons findings"
+    documented = f"{head} {tables} expectations files"
     assert list(content) == documented.split()
-    head = {key: content[key] for key in ("attncli", "study", "name", "seed", "expectations")}
-    assert head == {"attncli": __version__, "study": "attention", "name": "own", "seed": 3, "expectations": []}
+    said = {key: content[key] for key in ("attncli", "study", "name", "seed", "expectations")}
+    assert said == {"attncli": __version__, "study": "attention", "name": "own", "seed": 3, "expectations": []}
     assert abs((datetime.now().astimezone() - datetime.fromisoformat(content["created"])).total_seconds()) < 600
     environment = content["environment"]
     assert (environment["torch"], environment["device"]) == (torch.__version__, "cpu")
