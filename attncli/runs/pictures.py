@@ -3,12 +3,14 @@
 import errno
 import itertools
 import os
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
 from pathlib import Path
 
 from attncli.errors import InputError
 from attncli.runs.run_folder import OUTPUTS
+from attncli.runs.unfinished import hidden_folder, writing
+
+WRITABLE = "a place that can be written"
 
 
 def picture_path(name: str, out: Path | None, overwrite: bool) -> Path:
@@ -18,7 +20,7 @@ def picture_path(name: str, out: Path | None, overwrite: bool) -> Path:
         InputError: `out` is there already, or it cannot be written.
     """
     place = out or OUTPUTS / "heatmaps" / f"{name}.png"
-    with writing(place):
+    with writing(place, WRITABLE):
         if out is None:
             place = _free(place)
         elif out.exists() and (out.is_dir() or not overwrite):
@@ -37,27 +39,7 @@ def _free(place: Path) -> Path:
 
 def save_picture(place: Path, draw: Callable[[Path], None]) -> None:
     """Draw beside the place and rename, so that a picture is there whole or not at all."""
-    made: list[Path] = []
-    unfinished = place.with_name(f".{os.getpid()}{place.suffix}")  # the ending says the kind of picture
-    try:
-        with writing(place):
-            made = [folder for folder in place.absolute().parents if not folder.exists()]
-            place.parent.mkdir(parents=True, exist_ok=True)
-            draw(unfinished)
-            unfinished.replace(place)
-    except BaseException:
-        with suppress(OSError):
-            unfinished.unlink(missing_ok=True)
-            for folder in made:
-                folder.rmdir()
-        raise
-
-
-@contextmanager
-def writing(place: Path) -> Iterator[None]:
-    """Let the system's refusal of a place name it."""
-    try:
-        yield
-    except OSError as error:
-        message = f'got "{place}"; cannot write there: {error.strerror}; expected a place that can be written'
-        raise InputError.of(message, where="--out") from error
+    with writing(place, WRITABLE), hidden_folder(place.absolute()) as hidden:
+        unfinished = hidden / place.name  # the ending says the kind of picture
+        draw(unfinished)
+        unfinished.replace(place)

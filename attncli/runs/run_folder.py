@@ -4,19 +4,29 @@ import errno
 import itertools
 import json
 import os
-import shutil
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
 from attncli.errors import InputError
+from attncli.runs.unfinished import NEW, OLD, hidden_folder, writing
 
 OUTPUTS = Path("outputs")
+WRITABLE = "a writable folder"
+
+
+@dataclass
+class Folder:
+    """Where a run is written, and its place in the end, which has a number added where it was taken."""
+
+    path: Path
+    place: Path
 
 
 @contextmanager
-def new_folder(name: str, out: Path | None, overwrite: bool, started: datetime) -> Iterator["Folder"]:
+def new_folder(name: str, out: Path | None, overwrite: bool, started: datetime) -> Iterator[Folder]:
     """A folder to write a run into; it takes its place at the end, and vanishes if something is raised.
 
     Without `out` its place is outputs/<name>/<start>, with a number added where that is taken, and
@@ -28,14 +38,19 @@ def new_folder(name: str, out: Path | None, overwrite: bool, started: datetime) 
     if out:
         check_out(out, overwrite)
     place = absolute(out or OUTPUTS / name / started.strftime("%Y-%m-%dT%H-%M-%S"))
-    folder = Folder(place, may_replace=lambda: out is not None and _is_free(place, overwrite))
-    try:
+    with ExitStack() as stack:
+        with writing(place, WRITABLE):
+            hidden = stack.enter_context(hidden_folder(place))
+            folder = Folder(hidden / NEW, place)
+            folder.path.mkdir()
         yield folder
-        folder.take_place()
+        with writing(place, WRITABLE):
+            if out is not None and place.is_dir() and _is_free(place, overwrite):
+                _replace(place, folder.path, hidden / OLD)
+            else:
+                folder.place = _renamed_to_free_place(folder.path, place)
         if out is None:
-            _point_to_latest(folder.place)
-    finally:
-        folder.clean_up()
+            _point_to_latest(folder.place, hidden)
 
 
 def check_outputs(name: str) -> None:
@@ -56,10 +71,8 @@ def absolute(path: Path) -> Path:
 
 def check_out(out: Path, overwrite: bool) -> None:
     """Raise an InputError unless `out` is new or empty, or an old run that may be replaced."""
-    try:
+    with writing(out, WRITABLE):
         _check_place(absolute(out), out, overwrite)
-    except OSError as error:
-        raise _unwritable(out, error) from error
 
 
 def _check_place(place: Path, out: Path, overwrite: bool) -> None:
@@ -102,101 +115,31 @@ def _refused(out: Path, why: str) -> InputError:
     return InputError.of(f'got "{out}", {why}', where="--out")
 
 
-class Folder:
-    """A folder under construction beside its place."""
+def _replace(place: Path, new: Path, old: Path) -> None:
+    place.rename(old)
+    try:
+        new.rename(place)
+    except OSError:
+        old.rename(place)
+        raise
 
-    def __init__(self, place: Path, may_replace: Callable[[], bool]) -> None:
-        """`may_replace` tells, when the work is done, whether what is at the place may go; else a number is added."""
-        self.place = place
-        self._may_replace = may_replace
-        self._made: list[Path] = []  # folders that were not there before
-        try:
-            self._make_missing(place.parent)
-            self.path = self._make_partial()
-        except OSError as error:
-            self.clean_up()
-            raise _unwritable(place, error) from error
 
-    def _make_missing(self, path: Path) -> None:
-        missing = [folder for folder in (path, *path.parents) if not folder.exists()]
-        for folder in reversed(missing):
-            with suppress(FileExistsError):  # another run was faster
-                folder.mkdir()
-                self._made.append(folder)
-
-    def _make_partial(self) -> Path:
-        for number in itertools.count():  # a run that was killed may have left its folder behind
-            path = self.place.with_name(f".{self.place.name}.{os.getpid()}-{number}.partial")
-            if not _old(path).exists():
-                with suppress(FileExistsError):
-                    path.mkdir()
-                    self._made.append(path)
-                    return path
-        raise AssertionError
-
-    def take_place(self) -> None:
-        """Rename to the final place, atomically where there was nothing."""
-        try:
-            if self.place.is_dir() and self._may_replace():
-                self._replace()
-            else:
-                self._rename_to_free_place()
-        except OSError as error:
-            raise _unwritable(self.place, error) from error
-        self._made.clear()
-
-    def _replace(self) -> None:
-        old = _old(self.path)
-        self.place.rename(old)
-        try:
-            self.path.rename(self.place)
-        except OSError:
-            old.rename(self.place)
-            raise
-        shutil.rmtree(old, ignore_errors=True)  # the new run is complete, whatever becomes of the old one
-
-    def _rename_to_free_place(self) -> None:
-        for number in itertools.count(1):
-            place = self.place.with_name(f"{self.place.name}-{number}") if number > 1 else self.place
-            if not os.path.lexists(place):
-                try:
-                    self.path.rename(place)
-                except OSError as error:
-                    if error.errno not in (errno.EEXIST, errno.ENOTEMPTY):  # another run was faster
-                        raise
-                else:
-                    self.place = place
-                    return
-
-    def clean_up(self) -> None:
-        """Remove what is unfinished, and the parents that were made for it."""
-        if self._made and self._made[-1].suffix == ".partial":
-            shutil.rmtree(self._made.pop(), ignore_errors=True)
-        while self._made:
+def _renamed_to_free_place(path: Path, wanted: Path) -> Path:
+    for number in itertools.count(1):
+        place = wanted.with_name(f"{wanted.name}-{number}") if number > 1 else wanted
+        if not os.path.lexists(place):
             try:
-                self._made.pop().rmdir()
-            except OSError:  # someone else has put something there
-                self._made.clear()
+                return path.rename(place)
+            except OSError as error:
+                if error.errno not in (errno.EEXIST, errno.ENOTEMPTY):  # another run was faster
+                    raise
+    raise AssertionError
 
 
-def _old(path: Path) -> Path:
-    """Where the run that `path` is going to replace waits meanwhile."""
-    return path.with_name(f"{path.name}.old")
-
-
-def _unwritable(place: Path, error: OSError) -> InputError:
-    return InputError.of(
-        f'got "{place}"; cannot write there: {error.strerror}; expected a writable folder', where="--out"
-    )
-
-
-def _point_to_latest(place: Path) -> None:
+def _point_to_latest(place: Path, hidden: Path) -> None:
     """outputs/<name>/latest, replaced in one step; a real file or folder of that name is left alone."""
-    latest, new = place.parent / "latest", place.parent / f".latest.{os.getpid()}"
+    latest = place.parent / "latest"
     if latest.is_symlink() or not latest.exists():
-        try:
-            new.unlink(missing_ok=True)
-            new.symlink_to(place.name)
-            new.replace(latest)
-        except OSError:  # a file system without links: the runs are there all the same
-            new.unlink(missing_ok=True)
+        with suppress(OSError):  # a file system without links: the runs are there all the same
+            (hidden / "latest").symlink_to(place.name)
+            (hidden / "latest").replace(latest)

@@ -3,13 +3,17 @@
 import errno
 import json
 import os
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
 
 import pytest
 
 from attncli.errors import InputError
+from attncli.runs.pictures import save_picture
 from attncli.runs.run_folder import Folder, new_folder
 from tests.cli import names_in
 
@@ -157,17 +161,91 @@ def test_a_file_system_without_links(here: Path, monkeypatch: pytest.MonkeyPatch
     assert sorted(path.name for path in (here / "outputs" / "d2l").iterdir()) == [STAMP]
 
 
-def test_what_killed_runs_leave_is_in_nobodys_way(here: Path) -> None:
-    outputs = here / "outputs" / "d2l"
-    names: list[str] = []
-    stopped(during=lambda folder: names.append(folder.path.name))
-    for name in (names[0], f"{names[0]}.old"):
-        (outputs / name).mkdir(parents=True)
-        (outputs / name / "old").write_text("")
-    (outputs / f".latest.{os.getpid()}").symlink_to("gone")
-    place = write_run()
-    assert names_in(place) == ["config.yaml", "results.json", "weights.csv"]
-    assert (outputs / "latest").resolve() == place
+CHILD = """
+import os, signal, sys
+from datetime import datetime
+from pathlib import Path
+from attncli.runs.pictures import save_picture
+from attncli.runs.pictures import save_picture
+from attncli.runs.run_folder import new_folder
+
+def wait(folder):
+    print(folder, flush=True)
+    sys.stdin.read()
+
+def picture(path):
+    path.write_text("half")
+    wait(path.parent)
+
+def run(out):
+    with new_folder("d2l", out, True, datetime(2024, 1, 1)) as folder:
+        (folder.path / "config.yaml").write_text("new")
+        (folder.path / "results.json").write_text('{"attncli": "0", "files": ["config.yaml", "results.json"]}')
+        wait(folder.path.parent)
+
+"""
+REPLACING = """
+rename = Path.rename
+Path.rename = lambda path, place: os.kill(os.getpid(), signal.SIGKILL) if path.name == "new" else rename(path, place)
+"""
+
+
+@contextmanager
+def child(code: str) -> Iterator[tuple[subprocess.Popen[str], Path]]:
+    """A process that is in the middle of writing, and its hidden folder; it goes on where its stdin is closed."""
+    command = [sys.executable, "-c", CHILD + code]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        yield process, Path(process.stdout.readline().rstrip())
+        process.kill()
+
+
+WRITERS = [
+    ("run(None)", lambda: write_run()),
+    ("run(Path('there'))", lambda: write_run(Path("there"), overwrite=True)),
+    ("save_picture(Path('a.png'), picture)", lambda: save_picture(Path("b.png"), lambda path: path.touch())),
+]
+
+
+@pytest.mark.parametrize(("code", "again"), WRITERS, ids=["outputs", "out", "picture"])
+def test_the_next_removes_what_killed_ones_left_and_leaves_living_ones_alone(
+    code: str, again: Callable[[], object]
+) -> None:
+    with child(code) as (killed, left), child(code) as (living, used):
+        assert left.parent == used.parent
+        again()
+        assert left.exists()
+        assert used.exists()
+        killed.kill()
+        killed.wait()
+        assert left.exists()
+        again()
+        assert not left.exists()
+        assert used.exists()
+        living.communicate(timeout=300)
+        assert living.returncode == 0
+        assert not [path for path in used.parent.iterdir() if path.name.startswith(".")]
+
+
+def test_a_run_that_is_killed_while_it_replaces_another(here: Path) -> None:
+    write_run(Path("run"), text="old")
+    with child(f"{REPLACING}run(Path('run'))") as (killed, left):
+        killed.communicate(timeout=300)
+    assert names_in(here / "run") == [], "it is gone for now"
+    write_run(Path("other"))
+    assert (here / "run" / "config.yaml").read_text() == "old"
+    assert not left.exists()
+
+
+def test_where_nobody_can_lock_nothing_is_removed(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def no_locks(descriptor: int, operation: int) -> None:
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    monkeypatch.setattr("fcntl.flock", no_locks)
+    with new_folder("d2l", Path("one"), False, STARTED) as folder:
+        write_run(Path("other"))
+        assert folder.path.exists()
+    assert names_in(here) == ["one", "other", *(f"other/{name}" for name in FILES)]
 
 
 @pytest.mark.parametrize("out", ["new", "deep/er/new", "empty", "empty/", "deep/../new", "./new"])
@@ -232,7 +310,7 @@ def test_a_run_that_cannot_take_the_place_gives_it_back(here: Path, monkeypatch:
     rename = Path.rename
 
     def fails_once(path: Path, target: Path) -> Path:
-        if path.suffix == ".partial":
+        if path.name == "new":
             raise OSError(errno.EIO, "Input/output error")
         return rename(path, target)
 
