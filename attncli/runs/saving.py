@@ -34,7 +34,7 @@ def save_run(
     pictures: Pictures,
     verdicts: Sequence[Verdict] = (),
 ) -> Record:
-    """Write a run into an empty folder; returns the content of results.json.
+    """Write a run into an empty folder inside a hidden one beside its place; returns the content of results.json.
 
     `pictures` maps file names to functions that draw into the path they are given. results.json comes last and lists
     all files, itself too.
@@ -58,7 +58,7 @@ def save_run(
         content = content_of(result, provenance, sorted(path.name for path in folder.iterdir()), verdicts)
         (folder / "results.json").write_text(to_json(content), encoding="utf-8")
     except OSError as error:
-        raise InputError.of(f"cannot write the run: {error.strerror or error}", where=str(folder.parent)) from error
+        raise InputError.of(f"cannot write the run: {error.strerror or error}", where=str(folder.parents[1])) from error
     return content
 
 

@@ -229,7 +229,7 @@ def press_before(name: str, monkeypatch: pytest.MonkeyPatch, call: int = 1) -> N
 
 
 @pytest.mark.usefixtures("listening")
-@pytest.mark.parametrize("where", ["attncli.commands.experiments.judge", "attncli.runs.run_folder.Folder.take_place"])
+@pytest.mark.parametrize("where", ["attncli.commands.experiments.judge", "pathlib.Path.rename"])
 def test_control_c_waits_until_what_was_finished_is_written(
     where: str, here: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
