@@ -10,19 +10,16 @@ import typer
 from typer.core import TyperGroup
 
 from attncli import __version__
-from attncli.commands.bench import bench
 from attncli.commands.check import check
 from attncli.commands.exit_codes import INTERRUPTED, WRONG_INPUT
 from attncli.commands.heatmap import heatmap
 from attncli.commands.init import init
 from attncli.commands.memory_errors import is_for_memory
 from attncli.commands.run import run
-from attncli.commands.saturation import saturation
 from attncli.commands.schema import schema
 from attncli.commands.scorers import scorers
 from attncli.commands.streams import discard, tell
-from attncli.commands.train import train
-from attncli.commands.variance import variance
+from attncli.commands.study_flags import STUDY_COMMANDS, StudyCommand
 from attncli.errors import InputError
 
 
@@ -93,10 +90,8 @@ def main(
 
 app.command()(run)
 app.command()(heatmap)
-app.command()(variance)
-app.command()(saturation)
-app.command()(bench)
-app.command()(train)
+for study, about in STUDY_COMMANDS.items():
+    app.command(study, cls=StudyCommand, help=about)(lambda: None)
 app.command()(scorers)
 app.command()(check)
 app.command()(init)

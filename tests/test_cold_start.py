@@ -38,8 +38,9 @@ COMPLETE = {"_ATTNCLI_COMPLETE": "complete_bash", "COMP_WORDS": "attncli scorers
         (["--version"], {}, f"attncli {attncli.__version__}"),
         (["init"], {}, "attncli init NAME"),
         ([], COMPLETE, "scaled_dot"),
+        (["variance", "--help"], {}, "--query-mean"),
     ],
-    ids=["help", "version", "init", "completion"],
+    ids=["help", "version", "init", "completion", "help of a study"],
 )
 def test_starts_without_anything_heavy(arguments: list[str], environment: dict[str, str], said: str) -> None:
     command = [sys.executable, "-c", SCRIPT, *arguments]
@@ -52,6 +53,7 @@ def test_starts_without_anything_heavy(arguments: list[str], environment: dict[s
     assert said in stdout
     assert "typer" in modules, "the list of modules is that of the whole command"
     assert HEAVY & set(modules) == set()
+    assert "pydantic" not in modules or arguments not in (["--help"], ["--version"])
     assert {"typer", "rich", "yaml", *HEAVY} & set(alone) == set(), "`import attncli` loads nothing at all"
 
 

@@ -1,6 +1,6 @@
 """Options that several commands share, under one name and with one help text each."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -12,8 +12,6 @@ from attncli.errors import Collector, InputError
 
 if TYPE_CHECKING:
     from attncli.config.overrides import Override
-
-Flag = str | Path | Sequence[str] | None
 
 Configs = Annotated[list[Path], typer.Argument(metavar="CONFIG", help="YAML files of experiments.")]
 Sets = Annotated[
@@ -57,31 +55,3 @@ def overrides_of(sets: list[str] | None, **shortcuts: str | None) -> "list[Overr
                 overrides.append(override((key,), value, typed(f"--{key}", value)))
     collector.check()
     return overrides
-
-
-def overrides_of_flags(flags: Mapping[str, Flag]) -> "list[Override]":
-    """What options such as --d and --scorer say, by the keys they have in YAML; values are read as YAML, names are not.
-
-    An option that is repeated gives a list.
-    """
-    from attncli.config.overrides import Override, override, typed
-
-    collector = Collector()
-    overrides: list[Override] = []
-    for key, value in flags.items():
-        if value is None or value == []:
-            continue
-        option = f"--{FLAGS.get(key, key).replace('_', '-')}"
-        given = [str(each) for each in ([value] if isinstance(value, str | Path) else value)]
-        texts = tuple(typed(option, each) for each in given)
-        with collector.under():
-            read = given if key in FLAGS else [override((key,), each, " ".join(texts)).value for each in given]
-            whole = read[0] if len(read) == 1 and key != "scorers" else read
-            overrides.append(Override((key,), whole, " ".join(texts), texts))
-    collector.check()
-    return overrides
-
-
-FLAGS = {key: key for key in ("from", "measure", "only", "skip", "baseline", "resume")} | {
-    "scorers": "scorer"
-}  # the options whose values are names, by their keys in YAML

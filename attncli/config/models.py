@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -34,6 +35,15 @@ FileName = Annotated[str, StringConstraints(min_length=1), AfterValidator(_relat
 DType = Literal["float16", "bfloat16", "float32", "float64"]
 
 
+@dataclass(frozen=True)
+class Flag:
+    """How a study's command shows the flag of a key: metadata of the field, beside its description."""
+
+    metavar: str = ""
+    panel: str | None = None
+    is_path: bool = False
+
+
 class Experiment(Model):
     """The keys that experiments of every study have, beside `study` itself."""
 
@@ -42,7 +52,8 @@ class Experiment(Model):
     name: Annotated[Name, Field(description="the run goes to outputs/<name>/; default: the file's name")]
     seed: Annotated[int, Field(ge=0, lt=2**63, description="decides everything that is drawn")] = 0
     device: Annotated[
-        str, Field(pattern=r"^(auto|cpu|cuda(:\d+)?|mps)$", description="auto, cpu, cuda, cuda:N or mps")
+        str,
+        Field(pattern=r"^(auto|cpu|cuda(:\d+)?|mps)$", description="where it computes: auto, cpu, cuda, cuda:N or mps"),
     ] = "auto"
     dtype: Annotated[DType, Field(description="in which queries, keys and values are kept")] = "float32"
     expect: Annotated[

@@ -24,7 +24,7 @@ from pydantic import (
 from pydantic_core import CoreSchema, core_schema
 
 from attncli import errors
-from attncli.config.models import Experiment, FileName, Name
+from attncli.config.models import Experiment, FileName, Flag, Name
 from attncli.config.strict import Model, known_words, problem
 from attncli.config.yaml_loader import parse_yaml
 from attncli.errors import InputError, Problem
@@ -194,7 +194,14 @@ def clashing_labels(entries: Any, cure: str = "give this entry a `label`") -> li
 
 
 Scorers = Annotated[
-    list[Entry], Field(min_length=1, validation_alias=AliasChoices(*SCORER_KEYS), validate_default=True)
+    list[Entry],
+    Field(
+        min_length=1,
+        validation_alias=AliasChoices(*SCORER_KEYS),
+        validate_default=True,
+        description="a scorer, such as additive:num_hiddens=64",
+    ),
+    Flag("NAME[:KEY=VALUE,...]"),
 ]  # of a study with short forms
 
 

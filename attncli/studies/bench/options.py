@@ -6,6 +6,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, Field, StringConstraints, field_validator
 
 from attncli import errors
+from attncli.config.models import Flag
 from attncli.config.scorer_entries import SCORER_KEYS, ScorerEntry, Scorers, ScorersInShort
 from attncli.config.sizes import Sizes, powers
 from attncli.config.strict import problem
@@ -13,6 +14,8 @@ from attncli.errors import Problem
 
 Measure = Literal["scores", "weights", "output"]
 MEASURED: tuple[Measure, ...] = ("scores", "output")  # by default
+SIZE, WHAT = Flag(panel="Sizes"), Flag(panel="What is measured")
+PATTERN = "an implementation (attncli, compiled, textbook, fused), a label, or label/implementation"
 HIDDEN = "num_hiddens"  # the option of `additive` that --num-hiddens gives
 
 
@@ -41,27 +44,29 @@ class BenchOptions(ScorersInShort):
     study: Literal["bench"] = "bench"
     scorers: Scorers = Field(default_factory=_all_scorers)
 
-    n: Annotated[Sizes, Field(description="queries")] = Field(default_factory=lambda: powers(128, 1024))
-    m: Annotated[Sizes | None, Field(description="keys and values; as many as queries if left out")] = None
-    d: Annotated[Sizes, Field(description="size of queries, keys and values")] = Field(default_factory=lambda: [64])
+    n: Annotated[Sizes, Field(description="queries"), SIZE] = Field(default_factory=lambda: powers(128, 1024))
+    m: Annotated[Sizes | None, Field(description="keys and values; as many as queries if left out"), SIZE] = None
+    d: Annotated[Sizes, Field(description="size of queries, keys and values"), SIZE] = Field(
+        default_factory=lambda: [64]
+    )
     num_hiddens: Annotated[
-        Sizes | None, Field(description="hidden units of additive scorers that do not say their own; d if left out")
+        Sizes | None,
+        Field(description="hidden units of additive scorers that do not say their own; d if left out"),
+        SIZE,
     ] = None
-    batch: Annotated[Sizes, Field(description="elements of a batch")] = Field(default_factory=lambda: [1])
-    heads: Annotated[Sizes | None, Field(description="heads; no such axis if left out")] = None
-    backward: Annotated[bool, Field(description="gradients of inputs and parameters, too")] = False
-    compile: Annotated[bool, Field(description="measure torch.compile, too")] = False
+    batch: Annotated[Sizes, Field(description="elements of a batch"), SIZE] = Field(default_factory=lambda: [1])
+    heads: Annotated[Sizes | None, Field(description="heads; no such axis if left out"), SIZE] = None
+    backward: Annotated[bool, Field(description="gradients of inputs and parameters, too"), WHAT] = False
+    compile: Annotated[bool, Field(description="measure torch.compile, too"), WHAT] = False
     threads: Annotated[
-        int | None, Field(ge=1, le=1024, description="of torch on the CPU; as many as it takes if left out")
+        int | None, Field(ge=1, le=1024, description="of torch on the CPU; as many as it takes if left out"), WHAT
     ] = None
-    measure: Measures = Field(default_factory=lambda: [*MEASURED])
-    only: Annotated[Patterns, Field(description="implementations, labels, or label/implementation")] = Field(
-        default_factory=list
+    measure: Annotated[Measures, Field(description="what is measured"), WHAT] = Field(
+        default_factory=lambda: [*MEASURED]
     )
-    skip: Annotated[Patterns, Field(description="implementations, labels, or label/implementation")] = Field(
-        default_factory=list
-    )
-    baseline: Annotated[Text, Field(description="label/implementation that all others are compared with")] = (
+    only: Annotated[Patterns, Field(description=f"what to measure: {PATTERN}"), WHAT] = Field(default_factory=list)
+    skip: Annotated[Patterns, Field(description=f"what to leave out: {PATTERN}"), WHAT] = Field(default_factory=list)
+    baseline: Annotated[Text, Field(description="what all are compared with, as label/implementation"), WHAT] = (
         "scaled_dot/textbook"
     )
 

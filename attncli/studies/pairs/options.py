@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
-from attncli.config.models import Experiment, FileName
+from attncli.config.models import Experiment, FileName, Flag
 from attncli.config.scorer_entries import ScorersInShort
 from attncli.config.sizes import Sizes, powers
 from attncli.config.strict import problem
@@ -17,6 +17,7 @@ DEFAULT_DF = 10.0  # heavy tails, with the eight moments that the variance of a 
 LARGEST_ENTRY = 1e9  # so that the fourth power of any score, summed, stays far from the end of float64
 Location = Annotated[float, Field(ge=-LARGEST_ENTRY, le=LARGEST_ENTRY)]
 Spread = Annotated[float, Field(ge=0, le=LARGEST_ENTRY)]
+DRAWN = Flag(panel="Random entries")
 Distribution = Literal["normal", "uniform", "rademacher", "laplace", "student_t"]
 DOTS: list[Any] = [  # the scorers that the square root is about
     {"scorer": "dot"},
@@ -30,20 +31,24 @@ class Sweep(ScorersInShort):
 
     no_dropout = "this study looks at weights before dropout"
 
-    d: Annotated[Sizes, Field(description="sizes of queries and keys")] = Field(
+    d: Annotated[Sizes, Field(description="size of queries and keys")] = Field(
         default_factory=lambda: powers(1, LARGEST_DEFAULT)
     )
-    distribution: Annotated[Distribution, Field(description="of the entries, before mean and std")] = "normal"
-    df: Annotated[float | None, Field(ge=0.1, description="degrees of freedom of student_t; 10 if left out")] = None
-    mean: Location = 0.0
-    std: Spread = 1.0
-    query_mean: Annotated[Location | None, Field(description="of queries, where it differs from `mean`")] = None
-    query_std: Spread | None = None
-    key_mean: Location | None = None
-    key_std: Spread | None = None
-    rho: Annotated[float, Field(ge=-1, le=1, description="correlation of the entries q_i and k_i")] = 0.0
+    distribution: Annotated[Distribution, Field(description="of the entries, before mean and std"), DRAWN] = "normal"
+    df: Annotated[float | None, Field(ge=0.1, description="degrees of freedom of student_t; 10 if left out"), DRAWN] = (
+        None
+    )
+    mean: Annotated[Location, Field(description="mean of all entries"), DRAWN] = 0.0
+    std: Annotated[Spread, Field(description="standard deviation of all entries"), DRAWN] = 1.0
+    query_mean: Annotated[Location | None, Field(description="of queries, where it differs from `mean`"), DRAWN] = None
+    query_std: Annotated[Spread | None, Field(description="of queries, where it differs from `std`"), DRAWN] = None
+    key_mean: Annotated[Location | None, Field(description="of keys, where it differs from `mean`"), DRAWN] = None
+    key_std: Annotated[Spread | None, Field(description="of keys, where it differs from `std`"), DRAWN] = None
+    rho: Annotated[float, Field(ge=-1, le=1, description="correlation of the entries q_i and k_i"), DRAWN] = 0.0
     source: Annotated[
-        FileName | None, Field(alias="from", description="a tensor file, run folder or config with queries and keys")
+        FileName | None,
+        Field(alias="from", description="real tensors: a tensor file, run folder or config with queries and keys"),
+        Flag("SOURCE", is_path=True),
     ] = None
 
     @classmethod

@@ -5,11 +5,12 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
-from attncli.config.models import FileName
+from attncli.config.models import FileName, Flag
 from attncli.config.scorer_entries import Scorers, ScorersInShort
 from attncli.config.sizes import Sizes, powers
 from attncli.config.strict import problem
 
+TASK, LEARNING = Flag(panel="The task"), Flag(panel="Learning")
 RATES = {"adam": 1e-3, "sgd": 1.0}  # what `lr` is if left out
 Count = Annotated[int, Field(ge=1, le=10**9)]
 Several = Annotated[int, Field(ge=2, le=2**14)]
@@ -26,23 +27,31 @@ class TrainOptions(ScorersInShort):
     study: Literal["train"] = "train"
     scorers: Scorers = DEFAULT_SCORERS
 
-    d: Annotated[Sizes, Field(description="sizes of queries and keys")] = Field(
+    d: Annotated[Sizes, Field(description="size of queries and keys")] = Field(
         default_factory=lambda: powers(16, 1024, 4)
     )
     seeds: Annotated[int, Field(ge=1, le=1000, description="models of each configuration, trained together")] = 5
-    steps: Annotated[Count, Field(description="of the optimizer")] = 800
-    batch: Annotated[Count, Field(description="sequences of a step")] = 64
-    keys: Annotated[Several, Field(description="of a sequence, all different")] = 8
-    vocabulary: Annotated[Several, Field(description="symbols that keys and queries are taken from")] = 16
-    classes: Annotated[Several, Field(description="values that a key may have")] = 8
-    embedding: Annotated[Count, Field(description="size of a symbol's fixed random vector")] = 64
-    test_keys: Annotated[Sizes | None, Field(description="test with so many keys, too")] = None
-    optimizer: Literal["adam", "sgd"] = "adam"
-    lr: Annotated[
-        float | None, Field(gt=0, le=1e6, description="learning rate; 0.001 for adam, 1 for sgd if left out")
+    steps: Annotated[Count, Field(description="steps of the optimizer"), LEARNING] = 800
+    batch: Annotated[Count, Field(description="sequences of a step"), LEARNING] = 64
+    keys: Annotated[Several, Field(description="keys of a sequence, all different"), TASK] = 8
+    vocabulary: Annotated[Several, Field(description="symbols that keys and queries are taken from"), TASK] = 16
+    classes: Annotated[Several, Field(description="values that a key may have"), TASK] = 8
+    embedding: Annotated[Count, Field(description="size of a symbol's fixed random vector"), TASK] = 64
+    test_keys: Annotated[
+        Sizes | None, Field(description="test with so many keys, too, whatever was trained with"), TASK
     ] = None
-    dtype: Literal["float32", "float64"] = "float32"
-    resume: Annotated[FileName | None, Field(description="run folder whose finished configurations are kept")] = None
+    optimizer: Annotated[Literal["adam", "sgd"], Field(description="the optimizer"), LEARNING] = "adam"
+    lr: Annotated[
+        float | None, Field(gt=0, le=1e6, description="learning rate; 0.001 for adam, 1 for sgd if left out"), LEARNING
+    ] = None
+    dtype: Annotated[Literal["float32", "float64"], Field(description="in which queries, keys and values are kept")] = (
+        "float32"
+    )
+    resume: Annotated[
+        FileName | None,
+        Field(description="go on with a run that was interrupted: what it has finished is kept"),
+        Flag("FOLDER"),
+    ] = None
 
     @classmethod
     def normalised(cls, data: Mapping[str, Any]) -> dict[str, Any]:

@@ -1,0 +1,234 @@
+"""The command of a study: its flags are the keys of the study's options, by the same names."""
+
+import functools
+import inspect
+import typing
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import NoneType, UnionType
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Union
+
+import typer
+from typer.core import TyperCommand
+
+from attncli.commands.options import Full, Json, NoPlots, Out, Overwrite, Quiet, naming_options
+from attncli.commands.quick_imports import quick_imports
+from attncli.commands.scorers import scorer_names
+from attncli.errors import Collector
+
+if TYPE_CHECKING:
+    from pydantic.fields import FieldInfo
+
+    from attncli.config.overrides import Override
+
+STUDY_COMMANDS = {
+    "variance": "Measure mean and variance of scores against d, with theory and confidence intervals.",
+    "saturation": "Measure entropy, largest weight and softmax gradient against d.",
+    "bench": "Measure time and memory of scorers beside the textbook's code and the fused kernel.",
+    "train": "Train each scorer to recall the value of a key, at several d and with several seeds.",
+}
+NO_FLAGS = ("study", "name", "expect")
+LONGEST_LIST = 4  # of a default that is written out
+METAVARS = {int: "N", float: "X"}
+
+
+class StudyCommand(TyperCommand):
+    """A study's command, whose flags are made when they are needed, since they load pydantic.
+
+    To typer it is a function without arguments.
+    """
+
+    @functools.cached_property
+    def _command(self) -> Any:
+        return command_of(str(self.name))
+
+    @property
+    def params(self) -> Any:
+        """The flags."""
+        return self._command.params
+
+    @params.setter
+    def params(self, value: Any) -> None:
+        """Those of the function, of which there are none."""
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run the study."""
+        return self._command.invoke(ctx)
+
+
+@dataclass(frozen=True)
+class StudyFlag:
+    """One key of a study's options on the command line.
+
+    `name` is that of the field, `key` that in YAML. `kind` is the type of one value: of text the flag takes the words
+    as they are, of everything else it reads them as YAML.
+    """
+
+    name: str
+    key: str
+    field: "FieldInfo"
+    kind: Any
+    is_list: bool
+    metadata: Sequence[Any]
+
+    @property
+    def option(self) -> str:
+        """The flag as it is typed."""
+        return "--scorer" if self.key == "scorers" else f"--{self.key.replace('_', '-')}"
+
+    @property
+    def is_text(self) -> bool:
+        """Whether the words are taken as they are."""
+        return (self.kind is str and self.name != "device") or self.key == "scorers"
+
+    @property
+    def help(self) -> str:
+        """The key's description, what it may be, and its default."""
+        words = self.field.description or self.name.replace("_", " ")
+        if typing.get_origin(self.kind) is Literal:
+            words += f": {_listed(typing.get_args(self.kind), 'or')}"
+        default = None if self.key == "scorers" else self.field.get_default(call_default_factory=True)
+        has_default = default is not None and default is not False and default != []
+        more = [f"default: {_shown(default)}"] if has_default else []
+        more += ["repeatable"] * self.is_list
+        return f"{words[0].upper()}{words[1:]}{' (' + '; '.join(more) + ')' if more else ''}."
+
+    def parameter(self) -> inspect.Parameter:
+        """The argument of the command's function, for typer."""
+        from attncli.config.models import Flag
+
+        marks = [each for each in self.metadata if isinstance(each, Flag)]
+        metavar = next((mark.metavar for mark in marks if mark.metavar), METAVARS.get(self.kind, "NAME"))
+        panel = next((mark.panel for mark in marks if mark.panel), None)
+        is_switch = self.kind is bool
+        option = typer.Option(
+            self.option,
+            help=self.help,
+            metavar=None if is_switch else metavar,
+            rich_help_panel=panel,
+            autocompletion=scorer_names if self.key == "scorers" else None,
+        )
+        value: Any = Path if any(mark.is_path for mark in marks) else str
+        kind: Any = bool if is_switch else list[value] | None if self.is_list else value | None
+        return inspect.Parameter(
+            self.name,
+            inspect.Parameter.KEYWORD_ONLY,
+            default=False if is_switch else None,
+            annotation=Annotated[kind, option],
+        )
+
+    def override(self, value: Any) -> "Override":
+        """What the flag says, for the config.
+
+        Raises:
+            InputError: a value that is not YAML.
+        """
+        from attncli.config.overrides import Override, override, typed
+
+        if value is True:
+            return Override((self.key,), True, self.option)
+        given = [str(each) for each in (value if isinstance(value, list) else [value])]
+        texts = tuple(typed(self.option, each) for each in given)
+        whole = " ".join(texts)
+        read = given if self.is_text else [override((self.key,), each, whole).value for each in given]
+        return Override((self.key,), read[0] if len(read) == 1 and self.key != "scorers" else read, whole, texts)
+
+
+def command_of(study: str) -> Any:
+    """The command `attncli <study>`."""
+    flags = flags_of(study)
+    own = [flag.parameter() for flag in flags]
+
+    def command(**given: Any) -> None:
+        _run(study, flags, given)
+
+    shared = inspect.signature(_shared_options).parameters.values()
+    command.__signature__ = inspect.Signature([*own, *shared])  # type: ignore[attr-defined]
+    app = typer.Typer(add_completion=False)
+    app.command(study)(command)
+    return typer.main.get_command(app)
+
+
+def flags_of(study: str) -> list[StudyFlag]:
+    """The flags of a study's own keys, then of those that all studies have."""
+    from attncli.config.models import Experiment
+    from attncli.studies import options_model
+
+    fields = options_model(study).model_fields
+    ordered = sorted(fields, key=lambda name: name in Experiment.model_fields)  # stable
+    return [_flag(name, fields[name]) for name in ordered if name not in NO_FLAGS]
+
+
+def _flag(name: str, field: "FieldInfo") -> StudyFlag:
+    kind, metadata = _unwrapped(field.annotation)
+    is_list = typing.get_origin(kind) is list
+    if is_list:
+        kind, more = _unwrapped(typing.get_args(kind)[0])
+        metadata = [*metadata, *more]
+    return StudyFlag(name, field.alias or name, field, kind, is_list, [*field.metadata, *metadata])
+
+
+def _unwrapped(annotation: Any) -> tuple[Any, list[Any]]:
+    """The type of a value that is not None, without what `Annotated` adds to it, and that."""
+    if typing.get_origin(annotation) is Annotated:
+        inner, *metadata = typing.get_args(annotation)
+        kind, more = _unwrapped(inner)
+        return kind, [*metadata, *more]
+    if typing.get_origin(annotation) in (Union, UnionType):
+        (inner,) = (each for each in typing.get_args(annotation) if each is not NoneType)
+        return _unwrapped(inner)
+    return annotation, []
+
+
+def _shared_options(
+    *,
+    out: Out = None,
+    overwrite: Overwrite = False,
+    no_plots: NoPlots = False,
+    json: Json = False,
+    quiet: Quiet = False,
+    full: Full = False,
+) -> None:
+    """What every study's command takes that is no key of the YAML."""
+
+
+def _run(study: str, flags: Sequence[StudyFlag], given: Mapping[str, Any]) -> None:
+    """Run a study with the arguments of its command, as `attncli run` would run a YAML file that says the same."""
+    with quick_imports():
+        from attncli.commands.experiments import check_out_for, check_places, load_experiment, load_flags
+        from attncli.commands.showing import run_and_show
+        from attncli.studies import part_of
+
+        if not given["no_plots"]:
+            import matplotlib.figure  # noqa: F401 - which they need anyway
+
+    out, overwrite, resume = given["out"], given["overwrite"], given.get("resume")
+    config = None
+    if resume is not None:  # the flags change the config of that run
+        with naming_options():
+            config = part_of(study, "resume").config_of_run(resume)
+        given = {**given, "resume": Path(resume).absolute()}
+    collector, overrides = Collector(), []
+    for flag in flags:
+        with collector.under():
+            if given[flag.name] not in (None, False, []):
+                overrides.append(flag.override(given[flag.name]))
+    collector.check()
+    check_out_for([Path(study)], out, overwrite)
+    experiments = [load_flags(study, overrides) if config is None else load_experiment(config, overrides)]
+    check_places(experiments, out)
+    shown = {name: given[name] for name in ("json", "quiet", "full")}
+    run_and_show(experiments, out, overwrite, pictures=not given["no_plots"], **shown)
+
+
+def _shown(default: Any) -> str:
+    if isinstance(default, list):
+        return f"{default[0]} to {default[-1]}" if len(default) > LONGEST_LIST else _listed(default, "and")
+    return f"{default:g}" if isinstance(default, float) else str(default)
+
+
+def _listed(words: Sequence[Any], last: str) -> str:
+    """`a, b and c`."""
+    *first, end = map(str, words)
+    return f"{', '.join(first)} {last} {end}" if first else end
