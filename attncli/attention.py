@@ -1,4 +1,4 @@
-"""Masks, the softmax over valid keys, and the weighted sum of the values: the only softmax in the project.
+"""Which keys are valid, the softmax over them, and the weighted sum of the values: the only softmax in the project.
 
 Shape legend, here and everywhere else: `b` batch, `n` queries, `m` keys (and values), `q` `k` `v` feature sizes of
 queries, keys and values, `h` hidden units, `d` the feature size where q = k. Leading axes are free: (n, m), (b, n, m)
@@ -6,6 +6,8 @@ and (b, heads, n, m) all work, and the first leading axis is the batch. `valid` 
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Literal, get_args
 
 import numpy as np
@@ -16,6 +18,101 @@ from attncli.errors import InputError, got
 from attncli.precision import at_least_float32
 
 EmptyRow = Literal["zero", "uniform", "nan", "error"]
+Causal = Literal["top_left", "bottom_right"]  # the corner of the (n, m) matrix at which the diagonal begins or ends
+ALL = slice(None)
+
+
+@dataclass(frozen=True, eq=False)
+class Valid:
+    """Which keys each query may attend to: valid lengths, a causal mask and any other mask, joined.
+
+    For scores of `shape` = (..., n, m). The mask of some batch elements and queries is made when it is asked for, so
+    lengths and a causal mask take hardly any memory. `of` checks what users give; here it must be right.
+    """
+
+    shape: tuple[int, ...]
+    lengths: Tensor | None = None  # int64 (b,) or (b, n)
+    causal: Causal | None = None
+    mask: Tensor | None = None  # boolean, broadcastable to `shape`, on `device`
+    device: torch.device | None = None
+
+    @classmethod
+    def of(
+        cls, shape: Sequence[int], valid_lens: Any = None, mask: Any = None, device: torch.device | None = None
+    ) -> "Valid":
+        """For lengths and a mask as `masked_softmax` takes them.
+
+        Raises:
+            InputError: lengths or a mask that do not fit the shape.
+        """
+        full = tuple(shape)
+        if len(full) < 2:
+            raise InputError.of(f"got scores of shape {list(full)}; expected (..., n, m)")
+        lengths = None if valid_lens is None else checked_lengths(valid_lens, full)
+        return cls(full, lengths, None, None if mask is None else checked_mask(mask, full).to(device), device)
+
+    def tile(self, elements: slice = ALL, rows: slice = ALL) -> Tensor | None:
+        """The mask of some batch elements and queries, broadcastable to their scores; None where nothing is masked."""
+        limits, mask = (self._cut(each, elements, rows) for each in (self._limits, self.mask))
+        if limits is None:
+            return mask
+        below = below_limits(limits, self.shape[-1])
+        return below if mask is None else below & mask
+
+    @cached_property
+    def joined(self) -> Tensor | None:
+        """The mask, broadcastable to `shape`; None where nothing is masked."""
+        return self.tile()
+
+    @property
+    def whole(self) -> Tensor:
+        """The mask (..., n, m); repeated axes take no memory."""
+        joined = self.joined
+        every = torch.ones((), dtype=torch.bool, device=self.device)
+        return (every if joined is None else joined).expand(self.shape)
+
+    @property
+    def empty_rows(self) -> Tensor:
+        """Which queries (..., n) have no valid key."""
+        if self._limits is not None and self.mask is None:  # known without the mask
+            return (self._limits[..., 0] == 0).expand(self.shape[:-1])
+        joined = self.joined
+        empty = torch.zeros((), dtype=torch.bool, device=self.device) if joined is None else ~joined.any(-1)
+        return empty.expand(self.shape[:-1])
+
+    @property
+    def is_full(self) -> bool:
+        """Whether every query may attend to every key, as far as that is known without a look at the mask."""
+        return self._limits is None and self.mask is None
+
+    @property
+    def is_causal(self) -> bool:
+        """Whether this is a causal mask that begins at the top left, and nothing else: fused kernels know it."""
+        n, m = self.shape[-2:]
+        shortens = self.lengths is not None and bool((self.lengths < m).any())
+        return self.mask is None and not shortens and (self.causal == "top_left" or bool(self.causal and n == m))
+
+    @cached_property
+    def _limits(self) -> Tensor | None:
+        """Query i may attend to keys below limits[..., i, 0], (..., n or 1, 1); None where there are no limits."""
+        (*_, n, m), limits = self.shape, None
+        if self.lengths is not None:
+            heads = [1] * max(len(self.shape) - 3, 0)  # axes between the batch and the queries
+            per_query = self.lengths.shape[1:] or (1,)
+            limits = self.lengths.to(self.device).reshape(-1, *heads, *per_query, 1)  # b 1 n|1 1
+            limits = limits[0] if len(self.shape) == 2 else limits
+        if self.causal is not None:
+            shift = m - n if self.causal == "bottom_right" else 0
+            diagonal = (torch.arange(1, n + 1, device=self.device) + shift).clamp(0, m)[:, None]  # n 1
+            limits = diagonal if limits is None else torch.minimum(limits, diagonal)
+        return limits
+
+    def _cut(self, given: Tensor | None, elements: slice, rows: slice) -> Tensor | None:
+        if given is None:
+            return None
+        if 2 < given.ndim == len(self.shape) and given.shape[0] > 1:
+            given = given[elements]
+        return given[..., rows, :] if given.shape[-2] > 1 else given
 
 
 def masked_softmax(scores: Tensor, valid_lens: Any = None, *, mask: Any = None, empty_row: EmptyRow = "zero") -> Tensor:
@@ -56,13 +153,7 @@ def valid_mask(
     shape: Sequence[int], valid_lens: Any = None, mask: Any = None, device: torch.device | None = None
 ) -> Tensor | None:
     """Which keys each query may attend to, broadcastable to `shape` = (..., n, m); None where nothing is masked."""
-    if len(shape) < 2:
-        raise InputError.of(f"got scores of shape {list(shape)}; expected (..., n, m)")
-    valid = None if valid_lens is None else _within_lengths(valid_lens, tuple(shape), device)
-    if mask is None:
-        return valid
-    allowed = _checked_mask(mask, tuple(shape)).to(device)
-    return allowed if valid is None else valid & allowed
+    return Valid.of(shape, valid_lens, mask, device).joined
 
 
 def softmax_over_valid(scores: Tensor, valid: Tensor | None, empty_row: EmptyRow = "zero") -> Tensor:
@@ -126,21 +217,8 @@ def all_finite(tensor: Tensor) -> bool:
     return bool(lowest.isfinite() & highest.isfinite())
 
 
-def _within_lengths(valid_lens: Any, shape: tuple[int, ...], device: torch.device | None) -> Tensor:
-    return below_limits(key_limits(shape, valid_lens, device), shape[-1])
-
-
-def key_limits(shape: Sequence[int], valid_lens: Any, device: torch.device | None = None) -> Tensor:
-    """Valid lengths for scores of `shape` (..., n, m) as (..., n or 1, 1): query i may attend to keys below that."""
-    lengths = checked_lengths(valid_lens, tuple(shape)).to(device)
-    extra = max(len(shape) - 3, 0)  # axes between the batch and the queries, such as heads
-    per_query = lengths.ndim == 2
-    limits = lengths.reshape(lengths.shape[0], *[1] * extra, lengths.shape[1] if per_query else 1, 1)  # b 1 n|1 1
-    return limits[0] if len(shape) == 2 else limits
-
-
 def below_limits(limits: Tensor, m: int) -> Tensor:
-    """The mask (..., n or 1, m) for limits (..., n or 1, 1) of `key_limits`."""
+    """The mask (..., n or 1, m) in which keys below the limits (..., n or 1, 1) are valid."""
     return torch.arange(m, device=limits.device) < limits
 
 
@@ -162,7 +240,8 @@ def checked_lengths(valid_lens: Any, shape: tuple[int, ...]) -> Tensor:
     return lengths
 
 
-def _checked_mask(given: Any, shape: tuple[int, ...]) -> Tensor:
+def checked_mask(given: Any, shape: tuple[int, ...]) -> Tensor:
+    """A mask as a boolean tensor that is broadcastable to `shape` = (..., n, m), or an InputError."""
     expected = "expected booleans, True = may attend"
     mask = _as_tensor(given, "mask", expected)
     if mask.dtype != torch.bool:

@@ -1,6 +1,7 @@
 """Attention where nobody asks for the weights: the output alone, and never a whole (n, m) matrix."""
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any, NamedTuple
 
 import torch
@@ -8,16 +9,7 @@ from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 from torch.utils.checkpoint import checkpoint
 
-from attncli.attention import (
-    EmptyRow,
-    all_finite,
-    below_limits,
-    key_limits,
-    softcap,
-    softmax_over_valid,
-    valid_mask,
-    weighted_sum,
-)
+from attncli.attention import EmptyRow, Valid, all_finite, softcap, softmax_over_valid, weighted_sum
 from attncli.errors import InputError
 from attncli.precision import at_least_float32
 from attncli.scorers import SCORERS
@@ -26,6 +18,7 @@ WORKSPACE_BYTES = 16 * 2**20  # beside inputs and output
 MATRICES = 6  # that a softmax with a mask holds at once, each of the size of its scores
 
 Scorer = Callable[[Tensor, Tensor], Tensor]
+Tile = Callable[[], Tensor | None]
 
 
 class Dot(NamedTuple):
@@ -38,14 +31,9 @@ class Dot(NamedTuple):
 
 
 class Rules(NamedTuple):
-    """What stands between scores and weights.
+    """What stands between scores and weights; `cap` bounds the scores, if there is one."""
 
-    `valid` is boolean, broadcastable to (..., n, m); in its place `limits` (..., n or 1, 1) say that query i may attend
-    to keys below limits[..., i, 0], which takes less memory; `cap` bounds the scores. None where there is none.
-    """
-
-    valid: Tensor | None = None
-    limits: Tensor | None = None
+    valid: Valid
     cap: float | None = None
     empty_row: EmptyRow = "zero"
 
@@ -83,29 +71,25 @@ def pool(
         raise InputError.of(
             f"got queries, keys and values of shapes {shapes}; expected one value a key, equal axes before"
         )
-    shape = (*queries.shape[:-1], keys.shape[-2])
-    if mask is None and valid_lens is not None:
-        rules = Rules(limits=key_limits(shape, valid_lens, queries.device), empty_row=empty_row)
-    else:
-        rules = Rules(valid_mask(shape, valid_lens, mask, queries.device), empty_row=empty_row)
-    return pool_by_rules(scorer, queries, keys, values, rules)
+    valid = Valid.of((*queries.shape[:-1], keys.shape[-2]), valid_lens, mask, queries.device)
+    return pool_by_rules(scorer, queries, keys, values, Rules(valid, empty_row=empty_row))
 
 
 def pool_by_rules(scorer: Scorer, queries: Tensor, keys: Tensor, values: Tensor, rules: Rules) -> Tensor:
-    """`pool` for a mask that is made already, or for limits, of which it need not be made."""
+    """`pool` for lengths and masks that are checked already."""
     queries, keys, values = at_least_float32(queries, keys, values)
     dot = _as_dot(scorer, queries, keys, values, rules)
-    if dot is not None and rules.valid is None and (rules.limits is None or _is_causal(rules.limits, keys)):
-        return _fused(dot, is_causal=rules.limits is not None)
+    if dot is not None and (rules.valid.is_full or rules.valid.is_causal):
+        return _fused(dot, is_causal=rules.valid.is_causal)
     output = values.new_empty((*queries.shape[:-1], values.shape[-1]))  # ... n v
     for elements, rows in _tiles(queries, keys):
         batch = (elements, ...) if queries.ndim > 2 else (...,)
         some = queries[*batch, rows, :], keys[*batch, :, :], values[*batch, :, :]
-        cut = _cut(rules, elements, rows, keys)
+        tile = partial(rules.valid.tile, elements, rows)
         if torch.is_grad_enabled():  # or the graph would keep the weights, or at least the masks, of all queries
-            pooled = checkpoint(_pooled, scorer, *some, cut, dot is not None, use_reentrant=False)
+            pooled = checkpoint(_pooled, scorer, *some, rules, tile, dot is not None, use_reentrant=False)
         else:
-            pooled = _pooled(scorer, *some, cut, dot is not None)
+            pooled = _pooled(scorer, *some, rules, tile, dot is not None)
         output[*batch, rows, :] = pooled
     return output
 
@@ -121,9 +105,11 @@ def _tiles(queries: Tensor, keys: Tensor) -> Iterator[tuple[slice, slice]]:
             yield slice(first, min(first + together, b)), slice(start, min(start + step, n))
 
 
-def _pooled(scorer: Scorer, queries: Tensor, keys: Tensor, values: Tensor, rules: Rules, is_dot: bool) -> Tensor:
-    """The output of some batch elements and queries, for the rules that are cut for them."""
-    valid = rules.valid if rules.limits is None else below_limits(rules.limits, keys.shape[-2])
+def _pooled(
+    scorer: Scorer, queries: Tensor, keys: Tensor, values: Tensor, rules: Rules, tile: Tile, is_dot: bool
+) -> Tensor:
+    """The output of some batch elements and queries; their mask is made in here, so no gradient holds on to it."""
+    valid = tile()
     if is_dot and valid is not None and bool(valid.any(-1).all()):
         some, others, scale = scorer.as_dot(queries, keys)  # type: ignore[attr-defined]
         return _fused(Dot(some, others, scale, values), valid)
@@ -169,23 +155,3 @@ def _may_overflow(queries: Tensor, keys: Tensor, scale: float) -> bool:
 def _by_rows(tensor: Tensor) -> Tensor:
     """With the entries of a row side by side: on another layout torch's kernel is not the fused one."""
     return tensor if tensor.stride(-1) == 1 else tensor.clone(memory_format=torch.contiguous_format)
-
-
-def _cut(rules: Rules, elements: slice, rows: slice, keys: Tensor) -> Rules:
-    """The rules for some batch elements and queries; the mask that limits stand for is not made yet."""
-
-    def cut(given: Tensor | None) -> Tensor | None:
-        if given is None:
-            return None
-        if 2 < given.ndim == keys.ndim and given.shape[0] > 1:
-            given = given[elements]
-        return given[..., rows, :] if given.shape[-2] > 1 else given
-
-    return rules._replace(valid=cut(rules.valid), limits=cut(rules.limits))
-
-
-def _is_causal(limits: Tensor, keys: Tensor) -> bool:
-    """Whether the limits are those of a causal mask that begins at the top left, which the kernel knows by itself."""
-    n = limits.shape[-2]
-    diagonal = torch.arange(1, n + 1, device=limits.device).clamp(max=keys.shape[-2])
-    return n > 1 and bool((limits[..., 0] == diagonal).all())

@@ -1,5 +1,6 @@
 """Valid lengths and masks: the forms that are accepted, and exactly what is said about those that are not."""
 
+import itertools
 import re
 from typing import Any
 
@@ -7,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from attncli.attention import masked_softmax, valid_mask
+from attncli.attention import ALL, Valid, masked_softmax, valid_mask
 from attncli.errors import InputError
 
 
@@ -155,6 +156,45 @@ def test_unknown_empty_row() -> None:
     with pytest.raises(InputError) as error:
         masked_softmax(torch.zeros(1, 2), empty_row="zeros")  # type: ignore[arg-type]
     assert str(error.value) == 'empty_row: got "zeros"; expected one of zero, uniform, nan, error'
+
+
+VALIDS = {
+    "nothing": Valid((4, 2, 5, 6)),
+    "lengths": Valid((4, 2, 5, 6), torch.tensor([0, 6, 2, 3])),
+    "of queries": Valid((4, 2, 5, 6), torch.arange(20).reshape(4, 5) % 7),
+    "causal": Valid((4, 2, 5, 6), causal="top_left"),
+    "from the end": Valid((4, 2, 6, 5), causal="bottom_right"),
+    "both": Valid((4, 2, 5, 6), torch.tensor([0, 6, 2, 3]), "bottom_right"),
+    "a mask": Valid((4, 2, 5, 6), mask=torch.rand(4, 1, 5, 6) < 0.3),
+    "all": Valid((4, 2, 5, 6), torch.tensor([0, 6, 2, 3]), "top_left", torch.rand(5, 6) < 0.5),
+    "no batch": Valid((5, 6), torch.tensor([3]), "top_left"),
+    "square": Valid((5, 5), causal="bottom_right"),
+}
+
+
+@pytest.mark.parametrize("name", VALIDS)
+def test_valid_against_loops(name: str) -> None:
+    valid = VALIDS[name]
+    *leading, n, m = valid.shape
+    mask = torch.ones(n, m, dtype=torch.bool) if valid.mask is None else valid.mask
+    mask = mask.expand(valid.shape).clone()
+    for *place, i, j in itertools.product(*map(range, valid.shape)):
+        lengths = valid.lengths if valid.lengths is None or not leading else valid.lengths[place[0]]
+        length = m if lengths is None else int(lengths.expand(n)[i])
+        last = {None: m, "top_left": i, "bottom_right": i + m - n}[valid.causal]
+        mask[(*place, i, j)] &= j < length and j <= last
+    assert torch.equal(valid.whole, mask)
+    assert torch.equal(valid.empty_rows, ~mask.any(-1))
+    assert valid.is_full == (name == "nothing")
+    assert valid.is_causal == (name in ("causal", "square"))
+    for elements, rows in itertools.product((slice(0, 1), slice(1, 3)), (slice(0, 2), slice(3, 5))):
+        tile, part = valid.tile(elements, rows), mask[(elements, ..., rows, ALL) if leading else (rows, ALL)]
+        assert torch.equal(torch.ones_like(part) if tile is None else tile.expand(part.shape), part)
+
+
+def test_lengths_that_leave_all_keys_change_nothing_about_causal() -> None:
+    assert Valid((2, 4, 5), torch.tensor([5, 5]), "top_left").is_causal
+    assert not Valid((2, 4, 5), torch.tensor([5, 4]), "top_left").is_causal
 
 
 def test_nothing_masked_is_none() -> None:

@@ -8,10 +8,8 @@ from torch import Tensor, nn
 from torch.nn.functional import scaled_dot_product_attention
 
 from attncli import pooling
-from attncli.attention import attend, below_limits, key_limits, softcap
-from attncli.config.tensors import Mask
+from attncli.attention import Causal, Valid, attend, softcap, valid_mask
 from attncli.errors import InputError
-from attncli.inputs.masks import causal_limits
 from attncli.pooling import Rules, pool, pool_by_rules
 from attncli.scorers import SCORERS
 from tests.scorers.catalogue import make, normal
@@ -97,26 +95,22 @@ def test_values_of_another_dtype(name: str) -> None:
     assert_pooled(pool(scorer, queries, keys, values), wanted)
 
 
-def limits_of(causal: Any, n: int, m: int) -> Tensor:
-    limits = causal_limits(Mask(causal=causal), (n, m))
-    assert limits is not None
-    return limits
-
-
 @every_scorer
 @every_workspace
 @pytest.mark.parametrize("causal", ["top_left", "bottom_right"])
 @pytest.mark.parametrize(("n", "m"), [(9, 9), (9, 7), (5, 9), (1, 4), (4, 1)])
 @pytest.mark.parametrize("v", [D, 3])
-def test_causal_limits(
-    name: str, workspace: int, causal: str, n: int, m: int, v: int, monkeypatch: pytest.MonkeyPatch
+def test_causal(
+    name: str, workspace: int, causal: Causal, n: int, m: int, v: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(pooling, "WORKSPACE_BYTES", workspace)
-    limits, scorer = limits_of(causal, n, m), make(name, D)
+    scorer = make(name, D)
     queries, keys, values = normal(2, n, D), normal(2, m, D, seed=1), normal(2, m, v, seed=2)
     mask = torch.ones(n, m, dtype=torch.bool).tril(0 if causal == "top_left" else m - n)
     wanted, _ = attend(scorer(queries, keys), values, mask=mask)
-    assert_pooled(pool_by_rules(scorer, queries, keys, values, Rules(limits=limits)), wanted)
+    valid = Valid((2, n, m), causal=causal)
+    assert_pooled(pool_by_rules(scorer, queries, keys, values, Rules(valid)), wanted)
+    assert_pooled(wanted, attend(scorer(queries, keys), values, mask=valid.joined)[0])
 
 
 @every_scorer
@@ -134,7 +128,7 @@ def test_empty_rows(
             pool(make(name, D), *given, lengths, empty_row=empty_row)
         return
     assert_as_attend(name, given, lengths, empty_row=empty_row)
-    mask = below_limits(key_limits((2, 3, N, M), lengths), M).expand(2, 3, N, M)
+    mask = Valid.of((2, 3, N, M), lengths).whole
     assert_as_attend(name, given, mask=mask, empty_row=empty_row)
 
 
@@ -145,9 +139,8 @@ def test_softcap(name: str, workspace: int, limited: bool, monkeypatch: pytest.M
     monkeypatch.setattr(pooling, "WORKSPACE_BYTES", workspace)
     scorer, (queries, keys, values) = make(name, D), tensors((2,))
     lengths = lengths_of((2,)) if limited else None
-    limits = None if lengths is None else key_limits((2, N, M), lengths)
     wanted, _ = attend(softcap(scorer(queries, keys), 0.3), values, lengths)
-    assert_pooled(pool_by_rules(scorer, queries, keys, values, Rules(limits=limits, cap=0.3)), wanted)
+    assert_pooled(pool_by_rules(scorer, queries, keys, values, Rules(Valid.of((2, N, M), lengths), cap=0.3)), wanted)
 
 
 @every_scorer
@@ -162,11 +155,11 @@ def test_padding_does_not_matter(
     monkeypatch.setattr(pooling, "WORKSPACE_BYTES", workspace)
     queries, keys, values = tensors((2,))
     queries = queries * 1e10 if junk == 1e30 and name in ("dot", "scaled_dot", "general") else queries
-    limits = torch.arange(1, N + 1).clamp(max=M - 2)[:, None]
+    shape, per_query = (2, N, M), [[min(i, M - 2) for i in range(1, N + 1)]] * 2
     given = {
-        "lengths": Rules(limits=torch.tensor([[[3]], [[M - 2]]])),
-        "mask": Rules(below_limits(limits, M)),
-        "causal": Rules(limits=limits),
+        "lengths": Rules(Valid.of(shape, [3, M - 2])),
+        "mask": Rules(Valid.of(shape, mask=valid_mask(shape, per_query))),
+        "causal": Rules(Valid(shape, torch.tensor([M - 2] * 2), "top_left")),
     }[rules]
     wanted = pool_by_rules(make(name, D), queries, keys, values, given)
     for tensor in [keys] * (where != "values") + [values] * (where != "keys"):
@@ -204,21 +197,19 @@ def test_scores_that_are_all_minus_infinity(name: str) -> None:
 def test_gradients(name: str, workspace: int, v: int, rules: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pooling, "WORKSPACE_BYTES", workspace)
     scorer, given = make(name, D).double(), tensors((2,), v, torch.float64)
-    limits = {
-        "none": None,
-        "mask": None,
-        "lengths": torch.tensor([[[3]], [[M]]]),
-        "causal": torch.arange(1, N + 1).clamp(max=M)[:, None],
-        "empty": torch.tensor([[[0]], [[M]]]),
-        "cap": torch.arange(1, N + 1).clamp(max=M)[:, None],
+    valid = {
+        "none": Valid((2, N, M)),
+        "mask": Valid((2, N, M), mask=mask_of(())),
+        "lengths": Valid((2, N, M), torch.tensor([3, M])),
+        "causal": Valid((2, N, M), causal="top_left"),
+        "empty": Valid((2, N, M), torch.tensor([0, M])),
+        "cap": Valid((2, N, M), causal="top_left"),
     }[rules]
     cap = 0.3 if rules == "cap" else None
-    mask = mask_of(()) if rules == "mask" else None if limits is None else below_limits(limits, M).expand(2, N, M)
     leaves = [*(each.requires_grad_() for each in given), *scorer.parameters()]
     scores = scorer(*given[:2])
-    wanted, _ = attend(scores if cap is None else softcap(scores, cap), given[2], mask=mask)
-    rule = Rules(mask if rules == "mask" else None, limits, cap)
-    output = pool_by_rules(scorer, *given, rule)
+    wanted, _ = attend(scores if cap is None else softcap(scores, cap), given[2], mask=valid.whole)
+    output = pool_by_rules(scorer, *given, Rules(valid, cap))
     upstream = normal(2, N, v, seed=9, dtype=torch.float64)
     pairs = [torch.autograd.grad(each, leaves, upstream, materialize_grads=True) for each in (output, wanted)]
     for found, right in zip(*pairs, strict=True):
@@ -247,7 +238,7 @@ def test_the_fused_kernel_is_used(name: str, leading: tuple[int, ...], monkeypat
     pool(make(name, D), *given)
     pool(make(name, D), *given, lengths_of(leading))
     pool(make(name, D), *given, mask=mask_of(leading))
-    pool_by_rules(make(name, D), *given, Rules(limits=limits_of("top_left", N, M)))
+    pool_by_rules(make(name, D), *given, Rules(Valid((*leading, N, M), causal="top_left")))
     assert calls.kinds == ["plain", "masked", "masked", "causal"]
 
 
@@ -267,12 +258,12 @@ def test_the_fused_kernel_is_used_tile_by_tile(monkeypatch: pytest.MonkeyPatch) 
 def test_the_fused_kernel_is_not_used(name: str, why: str, monkeypatch: pytest.MonkeyPatch) -> None:
     calls = Calls(monkeypatch)
     queries, keys, values = tensors((2, 3, 2) if why == "axes" else (2,), 3 if why == "unequal sizes" else D)
-    rules = Rules(limits=torch.tensor([[[3]], [[M - 1]]]) if why != "axes" else None)
+    rules = Rules(Valid((2, 3, 2, N, M)) if why == "axes" else Valid((2, N, M), torch.tensor([3, M - 1])))
     match why:
         case "softcap":
             rules = rules._replace(cap=1.0)
         case "empty row":
-            rules = rules._replace(limits=torch.tensor([[[0]], [[M]]]))
+            rules = rules._replace(valid=Valid((2, N, M), torch.tensor([0, M])))
         case "NaN in values":
             values[0, -1] = torch.nan
         case "NaN in keys":
@@ -302,15 +293,13 @@ def test_different_sizes_of_queries_and_keys(monkeypatch: pytest.MonkeyPatch) ->
     assert calls.kinds == ["plain"], "values as wide as the keys"
 
 
-def test_the_mask_counts_where_limits_might_be_taken_for_causal() -> None:
-    """Limits of one query, or the diagonal of some batch elements only."""
+def test_lengths_that_look_causal() -> None:
+    """One key for all queries, or the diagonal of some batch elements only."""
     queries, keys, values = tensors((2,))
-    scorer, diagonal = make("dot", D), torch.arange(1, N + 1).clamp(max=M)[:, None]
-    limits = torch.stack([diagonal, diagonal.clamp(max=M - 1)])
-    wanted, _ = attend(scorer(queries, keys), values, mask=below_limits(limits, M))
-    assert_pooled(pool_by_rules(scorer, queries, keys, values, Rules(limits=limits)), wanted)
-    one, _ = attend(scorer(queries, keys), values, [1, 1])
-    assert_pooled(pool_by_rules(scorer, queries, keys, values, Rules(limits=torch.tensor([[1]]))), one)
+    scorer, diagonal = make("dot", D), torch.arange(1, N + 1).clamp(max=M)
+    for lengths in (torch.stack([diagonal, diagonal.clamp(max=M - 1)]), [1, 1]):
+        wanted, _ = attend(scorer(queries, keys), values, lengths)
+        assert_pooled(pool(scorer, queries, keys, values, lengths), wanted)
 
 
 def test_arguments_are_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:

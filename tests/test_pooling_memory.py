@@ -7,19 +7,20 @@ import torch
 from torch import Tensor
 
 from attncli import pooling
+from attncli.attention import Valid
 from attncli.pooling import Rules, pool, pool_by_rules
 from attncli.scorers import SCORERS
 from tests.scorers.catalogue import make, normal
 from tests.scorers.peaks import peak_of
 
 N = 2048
-DIAGONAL = torch.arange(1, N + 1)[:, None]  # n 1
+SHAPE = (N, N)
 RULES = {  # of which each is another way through the code
-    "no mask": Rules(),
-    "lengths": Rules(limits=torch.tensor([[N // 3]])),
-    "causal": Rules(limits=DIAGONAL),
-    "empty rows": Rules(limits=DIAGONAL - 1),
-    "softcap": Rules(limits=DIAGONAL, cap=1.0),
+    "no mask": Rules(Valid(SHAPE)),
+    "lengths": Rules(Valid(SHAPE, torch.tensor([N // 3]))),
+    "causal": Rules(Valid(SHAPE, causal="top_left")),
+    "empty rows": Rules(Valid(SHAPE, torch.arange(N)[None])),
+    "softcap": Rules(Valid(SHAPE, causal="top_left"), cap=1.0),
 }
 
 

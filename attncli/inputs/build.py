@@ -8,12 +8,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from attncli.attention import below_limits, key_limits, valid_mask
+from attncli.attention import Valid
 from attncli.config.tensors import CorrelatedFill, Data, FileTensor, Mask, NormalFill, TokenNames
 from attncli.errors import Collector, InputError
 from attncli.inputs.files import read_tensor
 from attncli.inputs.fills import fill
-from attncli.inputs.masks import build_lengths, build_mask, causal_limits
+from attncli.inputs.masks import build_valid
 from attncli.inputs.seeding import generator
 from attncli.inputs.shapes import Shapes, common_leading
 
@@ -25,28 +25,14 @@ Sources = Mapping[str, Any]
 class Inputs:
     """Queries (b, ..., n, q), keys (b, ..., m, k) and values (b, ..., m, v), leading axes repeated, on one device.
 
-    `valid` is boolean and broadcastable to (b, ..., n, m), None where nothing is masked. Where nobody asks for weights
-    `limits` (b, ..., n or 1, 1) may stand in its place: query i may attend to keys below limits[..., i, 0].
-    `valid_lens` and `mask_file` are what they were made from, as given.
+    `valid` says which keys of scores (b, ..., n, m) each query may attend to. Values that a source does not have are
+    (b, ..., m, 0).
     """
 
     queries: Tensor
     keys: Tensor
     values: Tensor
-    valid: Tensor | None
-    valid_lens: Tensor | None
-    mask_file: Tensor | None
-    limits: Tensor | None = None
-
-    @property
-    def mask(self) -> Tensor | None:
-        """The mask, (b, ..., n or 1, m), whichever way it is known."""
-        return self.valid if self.limits is None else below_limits(self.limits, self.keys.shape[-2])
-
-    @property
-    def scores_shape(self) -> tuple[int, ...]:
-        """(b, ..., n, m)."""
-        return (*self.queries.shape[:-1], self.keys.shape[-2])
+    valid: Valid
 
 
 def build_inputs(
@@ -58,9 +44,8 @@ def build_inputs(
     dtype: torch.dtype,
     device: torch.device,
     check_size: Callable[[Shapes], None] = lambda shapes: None,
-    with_mask: bool = True,
 ) -> Inputs:
-    """Read or make the tensors of a config; without `with_mask` a mask that limits can say is not made.
+    """Read or make the tensors of a config.
 
     `check_size` is given the shapes of queries, keys and values, leading axes repeated, before anything is drawn, and
     may refuse them.
@@ -77,16 +62,14 @@ def build_inputs(
     collector.check()
     full = {role: (*leading, *shapes[role][-2:]) for role in ROLES}
     check_size(full)
-    scores_shape = (*full["queries"][:-1], full["keys"][-2])
-    lengths, valid, limits, mask_file = _build_valid(data, mask, scores_shape, seed, collector, with_mask)
+    valid = build_valid(data, mask, (*full["queries"][:-1], full["keys"][-2]), seed, collector, device)
     for role in ("queries", "keys"):
         with collector.under("tokens", role):
             _check_tokens(getattr(tokens, role), full[role])
     collector.check()
     drawn = _draw(sources, given, seed, dtype)
     tensors = {role: drawn[role].expand(full[role]).to(device) for role in ROLES}
-    valid, limits = (None if each is None else each.to(device) for each in (valid, limits))
-    return Inputs(**tensors, valid=valid, valid_lens=lengths, mask_file=mask_file, limits=limits)
+    return Inputs(**tensors, valid=valid)
 
 
 def _read_all(data: Data, collector: Collector) -> dict[str, Tensor]:
@@ -164,30 +147,6 @@ def _correlated_shape(role: str, source: CorrelatedFill, other: tuple[int, ...])
         message = f"got {source.shape}, correlated with {source.source} of shape {list(other)}; expected the same shape"
         raise InputError.of(f"{message}; leave out `shape` to take it over", ["data", role, "shape"])
     return shape
-
-
-def _build_valid(
-    data: Data, mask: Mask, shape: tuple[int, ...], seed: int, collector: Collector, with_mask: bool
-) -> tuple[Tensor | None, Tensor | None, Tensor | None, Tensor | None]:
-    """The valid lengths, the joined mask or its limits, and the mask as it stands in its file."""
-    lengths = joined = causal = in_file = None
-    with collector.under("data"):
-        lengths = build_lengths(data.valid_lens, shape, seed)
-    only_limits = not with_mask and mask.file is None
-    with collector.under("mask"):
-        if only_limits:
-            causal = causal_limits(mask, shape)
-        else:
-            joined, in_file = build_mask(mask, shape)
-    if only_limits:
-        return lengths, None, _joined(None if lengths is None else key_limits(shape, lengths), causal), None
-    return lengths, valid_mask(shape, lengths, joined), None, in_file
-
-
-def _joined(limits: Tensor | None, causal: Tensor | None) -> Tensor | None:
-    if limits is None or causal is None:
-        return causal if limits is None else limits
-    return torch.minimum(limits, causal)
 
 
 def _check_tokens(names: Sequence[Any] | None, shape: tuple[int, ...]) -> None:

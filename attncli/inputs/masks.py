@@ -5,11 +5,23 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from attncli.attention import below_limits, checked_lengths, valid_mask
-from attncli.config.tensors import FileTensor, LengthSource, Mask, RandomLens
-from attncli.errors import InputError
+from attncli.attention import Causal, Valid, checked_lengths, checked_mask
+from attncli.config.tensors import Data, FileTensor, LengthSource, Mask, RandomLens
+from attncli.errors import Collector, InputError
 from attncli.inputs.files import read_tensor
 from attncli.inputs.seeding import generator
+
+
+def build_valid(
+    data: Data, mask: Mask, shape: tuple[int, ...], seed: int, collector: Collector, device: torch.device
+) -> Valid:
+    """Valid lengths and masks of a config for scores of `shape` = (b, ..., n, m); `collector` has what is wrong."""
+    lengths = causal = given = None
+    with collector.under("data"):
+        lengths = build_lengths(data.valid_lens, shape, seed)
+    with collector.under("mask"):
+        causal, given = build_causal(mask, shape), read_mask(mask, shape)
+    return Valid(shape, lengths, causal, None if given is None else given.to(device), device)
 
 
 def build_lengths(source: LengthSource | None, shape: tuple[int, ...], seed: int) -> Tensor | None:
@@ -40,29 +52,23 @@ def _flat(lengths: Tensor, shape: tuple[int, ...]) -> Tensor:
     return lengths.flatten() if one_each and tuple(lengths.shape) != (shape[0], shape[-2]) else lengths
 
 
-def build_mask(mask: Mask, shape: tuple[int, ...]) -> tuple[Tensor | None, Tensor | None]:
-    """The mask of the config for scores of `shape` and the one read from a file; error paths begin below `mask`."""
-    limits = causal_limits(mask, shape)
-    causal = None if limits is None else below_limits(limits, shape[-1])  # n m
+def build_causal(mask: Mask, shape: tuple[int, ...]) -> Causal | None:
+    """Which causal mask scores of `shape` have, if any; error paths begin below `mask`."""
+    n, m = shape[-2:]
+    if mask.causal is True and n != m:
+        expected = "expected top_left or bottom_right, which differ where the numbers are not equal"
+        raise InputError.of(f"got true for {n} queries and {m} keys; {expected}", ["causal"])
+    return "top_left" if mask.causal is True else mask.causal or None
+
+
+def read_mask(mask: Mask, shape: tuple[int, ...]) -> Tensor | None:
+    """The mask that stands in a file, for scores of `shape`, if any; error paths begin below `mask`."""
     if mask.file is None:
-        return causal, None
+        return None
     given = read_tensor(Path(mask.file), mask.tensor)
     if Path(mask.file).suffix.lower() == ".csv" and bool(((given == 0) | (given == 1)).all()):
         given = given.bool()  # the only way to write booleans in a CSV file
     try:
-        valid_mask(shape, mask=given)
+        return checked_mask(given, shape)
     except InputError as error:
         raise InputError.of(error.problems[0].message, ["file"]) from error
-    return (given if causal is None else given & causal), given
-
-
-def causal_limits(mask: Mask, shape: tuple[int, ...]) -> Tensor | None:
-    """How many keys each query may attend to by a causal mask, (n, 1); error paths begin below `mask`."""
-    n, m = shape[-2:]
-    if mask.causal is False:
-        return None
-    if mask.causal is True and n != m:
-        expected = "expected top_left or bottom_right, which differ where the numbers are not equal"
-        raise InputError.of(f"got true for {n} queries and {m} keys; {expected}", ["causal"])
-    diagonal = m - n if mask.causal == "bottom_right" else 0
-    return (torch.arange(1, n + 1) + diagonal).clamp(0, m)[:, None]  # n 1

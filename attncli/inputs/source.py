@@ -7,7 +7,7 @@ import torch
 from pydantic import ConfigDict
 from torch import Tensor
 
-from attncli.attention import valid_mask
+from attncli.attention import Valid
 from attncli.config.document import DEFAULT_STUDY, YAML, read_document
 from attncli.config.models import Experiment
 from attncli.config.tensors import Data, Mask, TokenNames
@@ -123,7 +123,7 @@ def _from_tensors(path: Path, stored: Mapping[str, Tensor]) -> Inputs:
     queries, keys, *given = (tensor.expand(*leading, *tensor.shape[-2:]) for tensor in tensors.values())
     values = given[0] if given else keys.new_empty((*keys.shape[:-1], 0))
     valid = _valid(path, stored, (*queries.shape[:-1], keys.shape[-2]))
-    return Inputs(queries, keys, values, valid, stored.get("valid_lens"), None)
+    return Inputs(queries, keys, values, valid)
 
 
 def _name(role: str, stored: Mapping[str, Tensor]) -> str | None:
@@ -144,17 +144,16 @@ def _named(role: str, stored: Mapping[str, Tensor], path: Path) -> Tensor:
     return tensor if tensor.is_floating_point() else tensor.float()
 
 
-def _valid(path: Path, stored: Mapping[str, Tensor], shape: tuple[int, ...]) -> Tensor | None:
+def _valid(path: Path, stored: Mapping[str, Tensor], shape: tuple[int, ...]) -> Valid:
     """The mask `valid` beside the tensors, as a run saves it, or that of `valid_lens`."""
-    valid, lengths = stored.get("valid"), stored.get("valid_lens")
-    if valid is None:
-        return None if lengths is None else valid_mask(shape, lengths)
-    fits = valid.ndim <= len(shape) and all(
-        size in (1, whole) for size, whole in zip(reversed(valid.shape), reversed(shape), strict=False)
+    mask = stored.get("valid")
+    if mask is None:
+        return Valid.of(shape, stored.get("valid_lens"))
+    fits = mask.ndim <= len(shape) and all(
+        size in (1, whole) for size, whole in zip(reversed(mask.shape), reversed(shape), strict=False)
     )
-    numbers = valid.dtype == torch.bool or bool(((valid == 0) | (valid == 1)).all())
-    if not (fits and numbers):
-        what = f"{valid.dtype} of shape {list(valid.shape)}".removeprefix("torch.")
+    if not (fits and (mask.dtype == torch.bool or bool(((mask == 0) | (mask == 1)).all()))):
+        what = f"{mask.dtype} of shape {list(mask.shape)}".removeprefix("torch.")
         expected = f"expected a mask of True and False that fits scores of shape {list(shape)}"
         raise InputError.of(f'got "valid" of "{path}", {what}; {expected}; rename it if it is something else')
-    return valid.bool().expand(shape)
+    return Valid(shape, mask=mask.bool().expand(shape))

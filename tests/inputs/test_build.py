@@ -60,7 +60,7 @@ def test_leading_axes(queries: list[int], keys: list[int], values: list[int], le
         counted = np.arange(np.prod(shape), dtype=np.float32).reshape(shape)
         repeated = np.broadcast_to(counted, (*leading, *shape[-2:]))
         np.testing.assert_array_equal(getattr(inputs, role).numpy(), repeated, strict=True)
-    assert inputs.scores_shape == (*leading, queries[-2], keys[-2])
+    assert inputs.valid.shape == (*leading, queries[-2], keys[-2])
 
 
 @pytest.mark.parametrize(

@@ -27,9 +27,7 @@ def written(kind: str, folder: Path) -> Path:
     """The same inputs as a config, a run folder, or a file of each format that has names."""
     inputs = inputs_of(data=DATA, seed=7, mask={"causal": "top_left"})
     tensors = {"q": inputs.queries, "K": inputs.keys, "value": inputs.values}
-    mask = inputs.mask
-    assert mask is not None
-    named = {name: tensor.contiguous() for name, tensor in (tensors | {"valid": mask}).items()}
+    named = {name: tensor.contiguous() for name, tensor in (tensors | {"valid": inputs.valid.whole}).items()}
     if kind == "config":
         experiment = {"seed": 7, "data": DATA, "mask": {"causal": "top_left"}, "scorers": ["of no interest"]}
         (folder / "own.yaml").write_text(yaml.safe_dump(experiment))
@@ -52,9 +50,7 @@ def test_every_kind_of_source_gives_the_same(kind: str, tmp_path: Path) -> None:
     expected, got = inputs_of(data=DATA, seed=7, mask={"causal": "top_left"}), read_source(written(kind, tmp_path))
     for role in ("queries", "keys", "values"):
         assert_close(getattr(got, role), getattr(expected, role), rtol=0, atol=0)
-    assert got.mask is not None
-    assert expected.mask is not None
-    assert torch.equal(got.mask.expand(2, 3, 4, 6), expected.mask.expand(2, 3, 4, 6))
+    assert torch.equal(got.valid.whole, expected.valid.whole)
 
 
 @pytest.mark.parametrize(
@@ -65,7 +61,8 @@ def test_values_may_be_left_out(values: dict[str, Tensor], shape: tuple[int, ...
     save_named(tmp_path / "a.safetensors", {"q": torch.ones(3, 5), "k": torch.ones(4, 5), **values})
     inputs = read_source(tmp_path / "a.safetensors")
     assert inputs.values.shape == shape
-    assert (inputs.queries.shape, inputs.mask) == ((shape[0], 3, 5), None)
+    assert inputs.queries.shape == (shape[0], 3, 5)
+    assert inputs.valid.is_full
 
 
 def test_values_that_do_not_fit(tmp_path: Path) -> None:

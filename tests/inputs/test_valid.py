@@ -27,15 +27,15 @@ def inputs(
 
 def valid(*args: Any, **keys: Any) -> list[Any]:
     """The mask of the inputs, in full."""
-    made = inputs(*args, **keys)
-    assert made.valid is not None
-    assert made.valid.dtype == torch.bool
-    full: list[Any] = made.valid.expand(made.scores_shape).tolist()
+    made = inputs(*args, **keys).valid
+    assert made.whole.dtype == torch.bool
+    assert torch.equal(made.empty_rows, ~made.whole.any(-1))
+    full: list[Any] = made.whole.tolist()
     return full
 
 
 def lengths(*args: Any, **keys: Any) -> Tensor:
-    made = inputs(*args, **keys).valid_lens
+    made = inputs(*args, **keys).valid.lengths
     assert made is not None
     return made
 
@@ -52,8 +52,10 @@ def seen(length: Callable[[int, int], int], n: int = N, m: int = M) -> list[list
 
 
 def test_without_lengths_and_mask_nothing_is_masked() -> None:
-    assert inputs().valid is None
-    assert inputs(mask={"causal": False}).valid is None
+    for made in (inputs().valid, inputs(mask={"causal": False}).valid):
+        assert made.is_full
+        assert made.joined is None
+        assert bool(made.whole.all())
 
 
 def test_one_length_per_example() -> None:
@@ -82,7 +84,7 @@ def test_random_lengths_have_both_ends() -> None:
         "keys": {"shape": [1, 6, 1]},
         "valid_lens": {"random": [2, 5]},
     }
-    drawn = inputs_of(data=data).valid_lens
+    drawn = inputs_of(data=data).valid.lengths
     assert drawn is not None
     assert drawn.shape == (3000,)
     counts = drawn.bincount(minlength=7).tolist()
@@ -131,9 +133,7 @@ def test_lengths_in_files(name: str, given: list[Any], tmp_path: Path) -> None:
 )
 def test_a_row_or_a_column_of_lengths(text: str, n: int, expected: list[Any], tmp_path: Path) -> None:
     (tmp_path / "lens.csv").write_text(text)
-    made = inputs(tmp_path, n=n, data={"valid_lens": {"file": "lens.csv"}})
-    assert made.valid_lens is not None
-    assert made.valid_lens.tolist() == expected
+    assert lengths(tmp_path, n=n, data={"valid_lens": {"file": "lens.csv"}}).tolist() == expected
 
 
 def test_lengths_of_a_single_example_with_as_many_queries(tmp_path: Path) -> None:
@@ -218,11 +218,10 @@ def test_masks_of_heads(shape: tuple[int, ...], tmp_path: Path) -> None:
 def test_masks_of_zeros_and_ones(name: str, fmt: str, tmp_path: Path) -> None:
     mask = some_mask(N, M)
     np.savetxt(tmp_path / name, mask, fmt=fmt, delimiter=",")
-    made = inputs(tmp_path, mask={"file": name})
-    assert made.valid is not None
-    assert made.valid.tolist() == mask.tolist()
-    assert made.mask_file is not None
-    assert made.mask_file.dtype == torch.bool
+    made = inputs(tmp_path, mask={"file": name}).valid.mask
+    assert made is not None
+    assert made.dtype == torch.bool
+    assert made.tolist() == mask.tolist()
 
 
 @pytest.mark.parametrize(

@@ -27,7 +27,7 @@ DATA: dict[str, Any] = {
 def expected(data: dict[str, Any], **keys: Any) -> dict[str, Tensor]:
     inputs = inputs_of(data=data, **keys)
     given = {"queries": inputs.queries, "keys": inputs.keys}
-    return given if inputs.valid is None else given | {"valid": inputs.valid.expand(inputs.scores_shape)}
+    return given if inputs.valid.is_full else given | {"valid": inputs.valid.whole}
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float16"])

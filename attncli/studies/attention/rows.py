@@ -33,7 +33,7 @@ def attention_rows(options: Any, inputs: Inputs) -> Outlook:
 
 def _shapes(options: Any, inputs: Inputs, entry: ScorerEntry) -> dict[str, tuple[int, ...]]:
     """Those of `run_scorer`, or of `run_for_output`."""
-    scores = tuple(inputs.scores_shape)
+    scores = inputs.valid.shape
     output = {"output": (*scores[:-1], inputs.values.shape[-1])}
     if not options.weights:
         return output

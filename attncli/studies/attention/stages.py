@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 
-import torch
 from torch import Tensor, nn
 
 from attncli.attention import EmptyRow, dropped, softcap, softmax_over_valid, weighted_sum
@@ -51,7 +50,7 @@ def run_scorer(
         stages = {"scores": raw_scores(scorer.train(train), inputs.queries, inputs.keys).detach()}
     if entry.softcap is not None:
         stages["capped"] = softcap(stages["scores"], entry.softcap)
-    stages["weights"] = softmax_over_valid(stages.get("capped", stages["scores"]), inputs.valid, empty_row)
+    stages["weights"] = softmax_over_valid(stages.get("capped", stages["scores"]), inputs.valid.joined, empty_row)
     if train and entry.dropout > 0:
         randomness = generator(seed, f"dropout.{entry.label}")
         stages["dropped"] = dropped(stages["weights"], entry.dropout, randomness)
@@ -72,13 +71,13 @@ def run_for_output(
     start = time.perf_counter()
     scorer.train(train)
     checked = scorer if entry.scorer in SCORERS else partial(raw_scores, scorer)
-    rules = Rules(inputs.valid, inputs.limits, entry.softcap, empty_row)
+    rules = Rules(inputs.valid, entry.softcap, empty_row)
     with seeded(seed, f"forward.{entry.label}", inputs.queries.device):
         output = pool_by_rules(checked, inputs.queries, inputs.keys, inputs.values, rules).detach()
     stages = {"output": output.cpu()}
     seconds = time.perf_counter() - start
     unknown = dict.fromkeys(("score_mean", "score_std", "entropy", "effective_keys", "max_weight"))
-    empty = {"empty_rows": int(empty_rows(inputs).sum())}
+    empty = {"empty_rows": int(inputs.valid.empty_rows.sum())}
     return _finished(entry, scorer, inputs, stages, unknown | empty, seconds)
 
 
@@ -100,25 +99,9 @@ def _finished(
 
 
 def _statistics(stages: Mapping[str, Tensor], inputs: Inputs) -> Record:
-    empty = empty_rows(inputs)
-    scores = score_statistics(stages["scores"], full_valid(inputs))
+    empty = inputs.valid.empty_rows.cpu()
+    scores = score_statistics(stages["scores"], inputs.valid.whole.cpu())
     return scores | weight_statistics(stages["weights"], empty) | {"empty_rows": int(empty.sum())}
-
-
-def full_valid(inputs: Inputs) -> Tensor:
-    """The mask in full, (..., n, m); repeated axes take no memory."""
-    mask = inputs.mask
-    valid = mask if mask is not None else torch.ones((), dtype=torch.bool)
-    return valid.expand(inputs.scores_shape).cpu()
-
-
-def empty_rows(inputs: Inputs) -> Tensor:
-    """Which queries (..., n) have no valid key."""
-    if inputs.limits is not None:
-        return (inputs.limits[..., 0] == 0).expand(inputs.scores_shape[:-1]).cpu()
-    if inputs.valid is None:
-        return torch.zeros((), dtype=torch.bool).expand(inputs.scores_shape[:-1])
-    return (~inputs.valid.any(-1)).expand(inputs.scores_shape[:-1]).cpu()
 
 
 def warn_of_numbers(run: ScorerRun, empty: Tensor, progress: Progress) -> None:

@@ -20,8 +20,6 @@ from attncli.studies.attention.options import AttentionOptions
 from attncli.studies.attention.rows import attention_rows
 from attncli.studies.attention.stages import (
     ScorerRun,
-    empty_rows,
-    full_valid,
     run_for_output,
     run_scorer,
     warn_of_numbers,
@@ -71,7 +69,6 @@ def prepare(options: AttentionOptions, progress: Progress) -> Prepared:
             dtype=dtype,
             device=device,
             check_size=lambda shapes: _check_size(options, shapes, device, progress),
-            with_mask=options.weights,
         )
     collector.check()
     _refuse_empty_rows(options, inputs)
@@ -92,7 +89,7 @@ def run(prepared: Prepared, progress: Progress) -> Result:
         InputError: a scorer of the user's own that fails.
     """
     options, inputs = prepared.options, prepared.inputs
-    empty = empty_rows(inputs)
+    empty = inputs.valid.empty_rows.cpu()
     if options.compile:
         _compile(prepared.scorers, progress)
     run_one = run_scorer if options.weights else run_for_output
@@ -110,7 +107,7 @@ def run(prepared: Prepared, progress: Progress) -> Result:
         {
             "formulas": {run.label: run.formula for run in runs},
             "scales": {run.label: run.scale for run in runs},
-            "tokens": _tokens(options.tokens, inputs.scores_shape[0]),
+            "tokens": _tokens(options.tokens, inputs.valid.shape[0]),
         },
         [run.record for run in runs],
         comparisons,
@@ -124,12 +121,12 @@ def run(prepared: Prepared, progress: Progress) -> Result:
 def _kept(options: AttentionOptions, inputs: Inputs) -> dict[str, Tensor]:
     """The inputs that are saved: those of every run, and lengths and mask that came from a file."""
     kept = {"queries": inputs.queries, "keys": inputs.keys, "values": inputs.values}
-    if options.weights or math.prod(inputs.scores_shape) <= MOST_CELLS:
-        kept["valid"] = full_valid(inputs)
-    if isinstance(options.data.valid_lens, FileTensor) and inputs.valid_lens is not None:
-        kept["valid_lens"] = inputs.valid_lens
-    if inputs.mask_file is not None:
-        kept["mask"] = inputs.mask_file
+    if options.weights or math.prod(inputs.valid.shape) <= MOST_CELLS:
+        kept["valid"] = inputs.valid.whole
+    if isinstance(options.data.valid_lens, FileTensor) and inputs.valid.lengths is not None:
+        kept["valid_lens"] = inputs.valid.lengths
+    if inputs.valid.mask is not None:
+        kept["mask"] = inputs.valid.mask
     return {name: tensor.cpu() for name, tensor in kept.items()}
 
 
@@ -167,7 +164,7 @@ def _each(options: AttentionOptions, make: Callable[[ScorerEntry], nn.Module]) -
 
 
 def _refuse_empty_rows(options: AttentionOptions, inputs: Inputs) -> None:
-    empty = empty_rows(inputs)
+    empty = inputs.valid.empty_rows
     if options.mask.empty_row == "error" and bool(empty.any()):
         place = [int(index) for index in empty.nonzero()[0]]
         message = f"{int(empty.sum())} queries have no valid key, the first at index {place}"

@@ -67,7 +67,7 @@ def read_pairs(source: str, check_size: Callable[[Shapes], None]) -> RealPairs:
     except InputError as error:
         raise error if error.problems[0].where else error.under("from") from error
     queries, keys = at_least_float32(inputs.queries, inputs.keys)
-    valid = None if inputs.valid is None else _four_axes(inputs.valid.expand(inputs.scores_shape))
+    valid = None if inputs.valid.is_full else _four_axes(inputs.valid.whole)
     return RealPairs(_four_axes(queries), _four_axes(keys), valid, heads=queries.ndim > 3)
 
 
