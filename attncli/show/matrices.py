@@ -1,0 +1,142 @@
+"""Which matrices of a stage a heatmap shows, with the names of their axes, and the cells that are drawn of each."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn.functional import avg_pool2d
+
+from attncli.errors import InputError, did_you_mean, got, show
+from attncli.results.records import Matrices, Names
+from attncli.views.printable import printable
+
+LONGEST_TOKEN = 24  # characters
+BAND_CELLS = 2**21  # cells averaged at a time: the memory taken beside the matrix itself
+
+
+@dataclass(frozen=True)
+class Panel:
+    """One matrix (n, m) with the names of its axes; `valid` (n, m), True = may attend."""
+
+    label: str
+    place: str  # such as "batch 1, head 0"; empty where there is but one
+    index: tuple[int, int]  # batch element and head
+    values: Tensor
+    valid: Tensor | None
+    queries: tuple[str, ...] | None
+    keys: tuple[str, ...] | None
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """How many queries and keys."""
+        n, m = self.values.shape
+        return n, m
+
+
+def select(
+    matrices: Matrices,
+    labels: Sequence[str] | None = None,
+    batches: Sequence[int] | None = None,
+    heads: Sequence[int] | None = None,
+    most_panels: int = 48,
+) -> tuple[list[Panel], str]:
+    """The panels asked for, batch element by batch element, head by head and label by label; all where not asked.
+
+    Axes between the first and the last two all count as heads. The string is a note where there are more panels than
+    `most_panels`, else empty.
+
+    Raises:
+        InputError: a label, batch element or head that is not there, or a tensor that is no stack of matrices.
+    """
+    if not matrices.tensors:
+        raise InputError.of(f"no scorer has the stage {show(matrices.stage)}; expected one that some scorer has")
+    for label in labels or ():
+        if label not in matrices.tensors:
+            raise InputError.of(got(label, "unknown label", did_you_mean(label, matrices.tensors)), ["scorer"])
+    names = list(dict.fromkeys(labels or matrices.tensors))
+    stacks = {name: _stack_shape(name, matrices.tensors[name]) for name in names}
+    wanted_batches = _indices("batch element", batches, max(b for b, _ in stacks.values()))
+    wanted_heads = _indices("head", heads, max(h for _, h in stacks.values()))
+    places = [(b, h) for b in wanted_batches for h in wanted_heads]
+    there = [(name, b, h) for b, h in places for name in names if b < stacks[name][0] and h < stacks[name][1]]
+    if not there:
+        raise InputError.of(f"no matrix has a batch element of {show(batches)} and a head of {show(heads)}")
+    most = most_panels - most_panels % len(names) or most_panels  # all labels of a place or none
+    shown = there if len(there) <= most_panels else there[:most]
+    note = ""
+    if len(shown) < len(there):
+        last, batch, head = shown[-1]
+        note = f"{len(shown)} of {len(there)} panels are shown, up to {last}, batch element {batch}, head {head}; "
+        note += "attncli heatmap with --scorer, --batch or --head draws others"
+    return [_panel(matrices, name, b, h, stacks[name]) for name, b, h in shown], note
+
+
+def _stack_shape(label: str, tensor: Tensor) -> tuple[int, int]:
+    """How many batch elements and heads there are."""
+    shape = tuple(tensor.shape)
+    if len(shape) < 2 or 0 in shape or tensor.is_complex():
+        kind = f"{str(tensor.dtype).removeprefix('torch.')} of shape {list(shape)}"
+        raise InputError.of(f"{label}: got {kind}; expected real matrices (..., n, m), no size 0")
+    return (shape[0] if len(shape) > 2 else 1), math.prod(shape[1:-2])
+
+
+def _indices(kind: str, wanted: Sequence[int] | None, count: int) -> list[int]:
+    for index in wanted or ():
+        if not 0 <= index < count:
+            raise InputError.of(got(index, f"expected a {kind} in 0..{count - 1}"), [kind.split()[0]])
+    return list(dict.fromkeys(wanted or range(count)))
+
+
+def _panel(matrices: Matrices, label: str, batch: int, head: int, stack: tuple[int, int]) -> Panel:
+    tensor = matrices.tensors[label].detach()
+    n, m = tensor.shape[-2:]
+    axes = np.unravel_index(head, tensor.shape[1:-2]) if tensor.ndim > 3 else ()
+    index = (batch, *map(int, axes))[: tensor.ndim - 2]
+    values, valid = tensor[index], None
+    if matrices.valid is not None:
+        valid = matrices.valid.expand(tensor.shape)[index]
+        if matrices.stage in ("weights", "dropped"):
+            empty = ~valid.any(-1, keepdim=True)  # a query without any valid key: what weights it has are worth seeing
+            valid = valid | (empty & (values != 0))
+    place = ", ".join([f"batch {batch}"] * (stack[0] > 1) + [f"head {head}"] * (stack[1] > 1))
+    queries = _names("query", matrices.tokens.queries, batch, n)
+    keys = _names("key", matrices.tokens.keys, batch, m)
+    return Panel(printable(label), place, (batch, head), values, valid, queries, keys)
+
+
+def _names(kind: str, names: Names | None, batch: int, count: int) -> tuple[str, ...] | None:
+    if names is None:
+        return None
+    if batch >= len(names) > 1 or not names:
+        message = f"got {kind} tokens for {len(names)} batch elements; expected them for batch element {batch} too"
+        raise InputError.of(message)
+    tokens = names[batch if len(names) > 1 else 0]
+    if len(tokens) != count:
+        raise InputError.of(f"got {len(tokens)} {kind} tokens for batch element {batch}; expected {count}")
+    shown = [printable(str(token)) for token in tokens]
+    return tuple(token if len(token) <= LONGEST_TOKEN else token[: LONGEST_TOKEN - 1] + "…" for token in shown)
+
+
+def block_means(values: Tensor, valid: Tensor | None, down: int, across: int) -> np.ma.MaskedArray[Any, Any]:
+    """The means of a matrix (n, m) over blocks of `down` x `across` cells, fewer at the lower and right edges.
+
+    Only valid cells count: a block without any is masked, a block with a valid NaN is NaN. Computed in float64.
+    """
+    n, m = values.shape
+    if valid is None:
+        valid = torch.ones(1, 1, dtype=torch.bool, device=values.device).expand(n, m)
+    height = down * max(1, BAND_CELLS // (m * down))  # whole blocks
+    means, covered = [], []
+    for band, inside in zip(torch.split(values, height), torch.split(valid, height), strict=True):
+        sums, shares = (
+            avg_pool2d(cells.cpu().double()[None], (down, across), ceil_mode=True)[0]
+            for cells in (band.where(inside, 0), inside)
+        )
+        means.append(sums / shares)
+        covered.append(shares > 0)
+    mask = ~torch.cat(covered)
+    return np.ma.MaskedArray(torch.cat(means).masked_fill(mask, 0.0).numpy(), mask=mask.numpy())
