@@ -54,8 +54,8 @@ def heatmap(
     """Draw attention weights or scores as heatmaps."""
     from attncli.commands.sources import load_source
     from attncli.runs.pictures import picture_path, save_picture
-    from attncli.views.figure_files import picture_ending
-    from attncli.views.heatmaps import HeatmapStyle, heatmap_figure, save_figure
+    from attncli.show.figures import picture_ending, save_figure
+    from attncli.show.heatmaps import HeatmapStyle, heatmap_figure
 
     overrides = overrides_of(sets, seed=seed, device=device, dtype=dtype)
     with naming_options():

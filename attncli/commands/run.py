@@ -38,7 +38,7 @@ def run(
         from attncli.commands.showing import run_and_show
 
         if not no_plots:
-            import attncli.views.heatmaps  # noqa: F401 - matplotlib, which the pictures need anyway
+            import attncli.show.heatmaps  # noqa: F401 - matplotlib, which the pictures need anyway
 
     compile_ = "true" if compiled else None
     overrides = overrides_of(sets, seed=seed, device=device, dtype=dtype, compile=compile_)

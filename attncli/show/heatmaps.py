@@ -16,7 +16,6 @@ from matplotlib.patches import Patch
 from matplotlib.ticker import MaxNLocator
 
 from attncli.errors import InputError, did_you_mean, got
-from attncli.results.records import Matrices
 from attncli.show.colours import (
     MASKED,
     ROUNDING,
@@ -34,7 +33,8 @@ from attncli.show.figures import DPI, default_settings
 from attncli.show.fonts import Typeface, typeface_for
 from attncli.show.grids import LETTER, TOKEN_LINE, Slot, place, slots, token_step
 from attncli.show.matrices import Panel, block_means, select
-from attncli.views.printable import printable
+from attncli.show.numbers import printable
+from attncli.studies.study import Matrices
 
 Annotate = Literal["auto", "yes", "no"]
 QUANTITIES = {
@@ -226,8 +226,8 @@ def _label(axes: Axes, slot: Slot, face: Typeface) -> None:
 def _numbered(count: int, length: float) -> list[int]:
     """The indices that are labelled along `length` inches: every one, or every second, fifth, tenth, ..."""
     apart = TOKEN_LINE if count <= FEW else max(NUMBERS_APART, LETTER * (len(str(count)) + 1))
-    locator = MaxNLocator(max(1, int(length / apart)), steps=[1, 2, 5, 10], integer=True)
-    return [int(tick) for tick in locator.tick_values(0, count - 1) if 0 <= tick < count]
+    locator = MaxNLocator(max(1, int(length / apart)), steps=[1, 2, 5, 10], integer=True, min_n_ticks=1)
+    return [int(tick) for tick in locator.tick_values(-0.5, count - 0.5) if 0 <= tick < count]
 
 
 def _draw_bar(axes: Axes, cmap: Colormap, own: Limits, shown: Sequence[Cells], quantity: str = "") -> None:

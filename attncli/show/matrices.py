@@ -11,8 +11,8 @@ from torch import Tensor
 from torch.nn.functional import avg_pool2d
 
 from attncli.errors import InputError, did_you_mean, got, show
-from attncli.results.records import Matrices, Names
-from attncli.views.printable import printable
+from attncli.show.numbers import printable
+from attncli.studies.study import Matrices, Names
 
 LONGEST_TOKEN = 24  # characters
 BAND_CELLS = 2**21  # cells averaged at a time: the memory taken beside the matrix itself

@@ -35,8 +35,8 @@ def pictures(result: BenchResult, note: Callable[[str], None]) -> Pictures:
 
 
 def _draw(result: BenchResult, note: Callable[[str], None], path: Path) -> None:
+    from attncli.show.figures import save_figure
     from attncli.views.bench_figure import bench_figure  # matplotlib, which --no-plots does without
-    from attncli.views.figure_files import save_figure
 
     drawn = bench_figure(result)
     for line in drawn.notes:

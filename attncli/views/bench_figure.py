@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from attncli.runs.records import BenchResult
+from attncli.show.figures import default_settings
 from attncli.studies.study import Record
 from attncli.views.bench_lines import Line, lines_of
 from attncli.views.bench_looks import Looks, looks
@@ -11,7 +12,6 @@ from attncli.views.bench_panels import PANELS, Curves, draw_panel, positive, sev
 from attncli.views.bench_sizes import changing, constants, measures_of, of_measure, picture_axis, pictured, timed
 from attncli.views.bench_slopes import slope
 from attncli.views.bench_tables import conditions
-from attncli.views.figure_files import default_settings
 from attncli.views.fonts import Typeface, typeface_for
 from attncli.views.heatmap.page import Page
 from attncli.views.sweep_axes import TITLE_POINTS

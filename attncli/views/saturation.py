@@ -33,7 +33,7 @@ def pictures(result: SweepResult, note: Callable[[str], None]) -> Pictures:
 
 
 def _draw(result: SweepResult, note: Callable[[str], None], path: Path) -> None:
-    from attncli.views.figure_files import save_figure  # matplotlib, which --no-plots does without
+    from attncli.show.figures import save_figure  # matplotlib, which --no-plots does without
     from attncli.views.saturation_figure import saturation_figure
 
     drawn = saturation_figure(result)

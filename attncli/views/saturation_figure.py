@@ -6,9 +6,9 @@ from typing import Any
 from matplotlib.axes import Axes
 
 from attncli.runs.records import SweepResult
+from attncli.show.figures import default_settings
 from attncli.show.numbers import entries, finite, sizes
 from attncli.studies.study import Record
-from attncli.views.figure_files import default_settings
 from attncli.views.fonts import typeface_for
 from attncli.views.heatmap.frames import Box
 from attncli.views.heatmap.page import Page

@@ -25,7 +25,7 @@ def pictures(result: TrainResult, note: Callable[[str], None]) -> Pictures:
 
 
 def _draw(result: TrainResult, note: Callable[[str], None], path: Path) -> None:
-    from attncli.views.figure_files import save_figure  # matplotlib, which --no-plots does without
+    from attncli.show.figures import save_figure  # matplotlib, which --no-plots does without
     from attncli.views.train_figure import train_figure
 
     drawn = train_figure(result)

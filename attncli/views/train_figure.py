@@ -6,8 +6,8 @@ from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator
 
 from attncli.runs.records import TrainResult
+from attncli.show.figures import default_settings
 from attncli.studies.study import Record
-from attncli.views.figure_files import default_settings
 from attncli.views.fonts import typeface_for
 from attncli.views.heatmap.frames import Box
 from attncli.views.heatmap.page import FAINT, Page

@@ -37,7 +37,7 @@ def pictures(result: SweepResult, note: Callable[[str], None]) -> Pictures:
 
 
 def _draw(result: SweepResult, note: Callable[[str], None], path: Path) -> None:
-    from attncli.views.figure_files import save_figure  # matplotlib, which --no-plots does without
+    from attncli.show.figures import save_figure  # matplotlib, which --no-plots does without
     from attncli.views.variance_figure import variance_figure
 
     drawn = variance_figure(result)

@@ -7,9 +7,9 @@ from typing import Any
 from matplotlib.axes import Axes
 
 from attncli.runs.records import SweepResult
+from attncli.show.figures import default_settings
 from attncli.show.numbers import DOTS, counted, entries, finite
 from attncli.studies.study import Record
-from attncli.views.figure_files import default_settings
 from attncli.views.fonts import typeface_for
 from attncli.views.heatmap.page import Page
 from attncli.views.sweep_axes import Axis, decades_axis, panel

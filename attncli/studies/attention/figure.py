@@ -4,8 +4,9 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
+from attncli.show.figures import save_figure
+from attncli.show.heatmaps import heatmap_figure
 from attncli.studies.study import Matrices, Result, matrices_of
-from attncli.views.heatmaps import heatmap_figure, save_figure
 
 
 def pictures(result: Result, note: Callable[[str], None]) -> Mapping[str, Callable[[Path], None]]:

@@ -1,0 +1,106 @@
+"""Heatmaps to look at, and what stands on a figure, by matplotlib's own artists."""
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+from matplotlib.text import Text
+from torch import Tensor
+
+from attncli.show.heatmaps import Heatmap, heatmap_figure
+from attncli.studies.study import Matrices, Tokens
+
+ONLY_STIX = "𝒳"  # matplotlib brings a font that has it, and it is not the default one
+
+
+def heatmap(
+    *stack: Tensor,
+    stage: str = "weights",
+    valid: Tensor | None = None,
+    tokens: Tokens | None = None,
+    dropout: Sequence[str] = (),
+    **options: Any,
+) -> Heatmap:
+    """The heatmap of scorers `a`, `b`, ... with these matrices."""
+    tensors = dict(zip("abcdefghijklmnop", stack, strict=False))
+    return heatmap_figure(Matrices(stage, tensors, valid, tokens or Tokens(), dropout), **options)
+
+
+def weights(*shape: int, seed: int = 0) -> Tensor:
+    """Rows that sum to 1."""
+    return torch.randn(shape, generator=torch.Generator().manual_seed(seed)).softmax(-1)
+
+
+def panels(figure: Figure) -> list[Axes]:
+    """The axes of the matrices."""
+    return [axes for axes in figure.axes if axes.images]
+
+
+def bars(figure: Figure) -> list[Axes]:
+    """The axes of the colour bars."""
+    return [axes for axes in figure.axes if not axes.images]
+
+
+def values(axes: Axes) -> np.ma.MaskedArray[Any, Any]:
+    """The array that a panel shows."""
+    return np.ma.asarray(axes.images[0].get_array())
+
+
+def titles(figure: Figure) -> list[str]:
+    return [axes.get_title().replace("\n", ", ") for axes in panels(figure)]
+
+
+def labels(axes: Axes, axis: str) -> list[str]:
+    """The labels of the ticks along `x` or `y`."""
+    draw(axes.figure)
+    return [label.get_text() for label in ticks(axes, axis)]
+
+
+def ticks(axes: Axes, axis: str) -> list[Text]:
+    """The labels that are within the view: matplotlib keeps those beside it too."""
+    low, high = sorted(getattr(axes, f"get_{axis}lim")())
+    places, found = getattr(axes, f"get_{axis}ticks")(), getattr(axes, f"get_{axis}ticklabels")()
+    return [label for place, label in zip(places, found, strict=True) if low <= place <= high]
+
+
+def legend(figure: Figure) -> list[str]:
+    return [text.get_text() for box in figure.legends for text in box.get_texts()]
+
+
+def texts(figure: Figure) -> Iterator[tuple[str, Any]]:
+    """Every text that is drawn, with its extent in pixels."""
+    draw(figure)
+    found = list(figure.texts)
+    for axes in figure.axes:
+        found += [axes.title, axes.xaxis.label, axes.yaxis.label, axes.yaxis.get_offset_text(), *axes.texts]
+        found += ticks(axes, "x") + ticks(axes, "y")
+    for box in figure.legends:
+        found += [*box.get_texts(), box.get_title()]
+    for text in found:
+        if text.get_text() and text.get_visible():
+            yield text.get_text(), text.get_window_extent()
+
+
+def check_texts(figure: Figure) -> None:
+    """Every text lies on the page, and on no other text."""
+    width, height = figure.bbox.size
+    boxes = list(texts(figure))
+    for index, (text, box) in enumerate(boxes):
+        assert box.x0 >= 0, text
+        assert box.y0 >= 0, text
+        assert box.x1 <= width, text
+        assert box.y1 <= height, text
+        for other, second in boxes[:index]:
+            across = min(box.x1, second.x1) - max(box.x0, second.x0)
+            down = min(box.y1, second.y1) - max(box.y0, second.y0)
+            assert min(across, down) <= 4, (text, other)  # pixels: boxes are a little wider than the ink
+
+
+def draw(figure: Any) -> None:
+    """Draws the figure in memory."""
+    canvas: Any = FigureCanvasAgg(figure)
+    canvas.draw()

@@ -1,0 +1,76 @@
+"""Fonts: as few as are needed, and a note where none has a glyph."""
+
+import pytest
+from matplotlib.font_manager import fontManager
+
+from attncli.show import fonts
+from attncli.show.fonts import typeface_for
+from attncli.studies.study import Tokens
+from tests.show.drawn import ONLY_STIX, draw, heatmap, labels, panels, ticks, weights
+
+
+def test_the_default_font_alone_is_used_for_what_it_can_draw() -> None:
+    assert typeface_for(["abc", "déjà vu", "ждать", "−∞ ≤ α", "😀"]).families == (fonts.DEFAULT,)
+
+
+def test_another_font_is_used_for_what_the_default_lacks() -> None:
+    face = typeface_for(["a", ONLY_STIX])
+    assert len(face.families) == 2
+    assert not face.missing
+    (axes,) = panels(heatmap(weights(1, 1, 1), tokens=Tokens([[ONLY_STIX]], None)).figure)
+    assert labels(axes, "y") == [ONLY_STIX]  # would warn, and so fail, of a missing glyph
+    assert ticks(axes, "y")[0].get_fontfamily() == list(face.families)
+
+
+@pytest.mark.parametrize(
+    "token", ["我", "かな", "한", "👨\u200d👩\u200d👧", "❤\ufe0f", "क", "\U0010fffd", "\ud800", "e\u0301"]
+)
+def test_what_no_font_has_is_a_box_and_a_note_and_never_a_warning(token: str) -> None:
+    heat = heatmap(weights(1, 1, 2), tokens=Tokens([[token]], [[token, "a"]]))
+    (shown,) = labels(panels(heat.figure)[0], "y")
+    assert ("□" in shown) == any("no installed font can draw" in note for note in heat.notes)
+
+
+@pytest.mark.parametrize(
+    ("token", "lost", "font"),
+    [
+        ("我爱", "我 爱", "Noto Sans CJK (Debian, Ubuntu: fonts-noto-cjk)"),
+        ("かな한", "か な 한", "Noto Sans CJK (Debian, Ubuntu: fonts-noto-cjk)"),
+        ("👨\u200d👩", "👨 👩", "Noto Emoji or Symbola"),
+        ("क", "क", "Noto Sans Devanagari"),
+        ("我👨", "我 👨", "Noto Emoji or Symbola and Noto Sans CJK (Debian, Ubuntu: fonts-noto-cjk)"),
+    ],
+)
+def test_the_note_says_once_which_font_to_install(
+    monkeypatch: pytest.MonkeyPatch, token: str, lost: str, font: str
+) -> None:
+    monkeypatch.setattr(fonts, "_candidates", lambda lacking: [])
+    heat = heatmap(weights(2, 1, 2), tokens=Tokens([[token]] * 2, [[token, "a"]] * 2))
+    assert heat.notes == (f"no installed font can draw {lost} (drawn as □); install {font}",)
+    draw(heat.figure)
+
+
+def test_fonts_made_for_the_script_come_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    installed = {"AR PL UMing", "Noto Sans CJK SC", "Noto Sans CJK JP", "Noto Sans CJK KR", "DejaVu Serif"}
+    monkeypatch.setattr(fonts, "_installed", lambda: installed)
+    monkeypatch.setattr(fonts, "findSystemFonts", lambda: [])
+    for text, best in (("我", "SC"), ("我かな", "JP"), ("한", "KR")):
+        names = list(fonts._candidates(set(text)))
+        assert names[0] == f"Noto Sans CJK {best}"
+        assert sorted(names) == sorted(installed)
+
+
+def test_fonts_installed_since_matplotlib_last_looked_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    known, tried = {"old"}, []
+
+    def addfont(path: str) -> None:
+        tried.append(path)
+        if "bitmap" in path:
+            raise NotImplementedError("Non-scalable fonts are not supported")
+        known.add("new")
+
+    monkeypatch.setattr(fonts, "_installed", lambda: set(known))
+    monkeypatch.setattr(fonts, "findSystemFonts", lambda: ["/fonts/new.ttf", "/fonts/bitmap.ttf"])
+    monkeypatch.setattr(fontManager, "addfont", addfont)
+    assert list(fonts._candidates({"我"})) == ["old", "new"]
+    assert tried == ["/fonts/bitmap.ttf", "/fonts/new.ttf"]

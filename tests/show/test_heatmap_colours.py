@@ -1,0 +1,280 @@
+"""Colours: limits that hold for every panel, masked cells, NaN, infinities, numbers in cells, means of many cells."""
+
+from typing import Any
+
+import matplotlib
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from matplotlib.colors import to_rgb
+from matplotlib.figure import Figure
+
+from attncli.attention import masked_softmax, valid_mask
+from attncli.show import matrices
+from attncli.show.heatmaps import HeatmapStyle
+from attncli.show.matrices import block_means
+from tests.show.drawn import bars, check_texts, heatmap, labels, legend, panels, titles, values, weights
+
+NAN, INF = torch.nan, torch.inf
+
+
+def limits(figure: Figure) -> list[Any]:
+    return [axes.images[0].get_clim() for axes in panels(figure)]
+
+
+def bar_limits(figure: Figure) -> list[Any]:
+    return [axes.get_ylim() for axes in bars(figure)]
+
+
+def numbers(figure: Figure) -> list[str]:
+    return [text.get_text() for axes in panels(figure) for text in axes.texts]
+
+
+def arrows(figure: Figure) -> int:
+    """How many ends of the colour bars have arrows."""
+    return sum(len(axes.patches) for axes in bars(figure))
+
+
+def test_one_bar_from_0_to_1_is_true_of_every_panel() -> None:
+    figure = heatmap(weights(2, 3, 4) / 2, weights(2, 3, 4)).figure
+    assert limits(figure) == [(0.0, 1.0)] * 4
+    assert bar_limits(figure) == [(0.0, 1.0)]
+    assert labels(bars(figure)[0], "y") == ["0.0", "0.2", "0.4", "0.6", "0.8", "1.0"]
+    assert {axes.images[0].get_cmap().name for axes in panels(figure)} == {"Reds"}
+
+
+def test_shared_limits_are_those_of_all_valid_cells() -> None:
+    scores = torch.tensor([[[-3.0, 2.0, 99.0]], [[0.0, 1.0, 7.0]]])  # 2 1 3
+    figure = heatmap(scores, scores / 2, stage="scores", valid=valid_mask(scores.shape, [2, 3])).figure
+    assert limits(figure) == [(-3.0, 7.0)] * 4
+    assert bar_limits(figure) == [(-3.0, 7.0)]
+    assert limits(heatmap(scores, stage="scores", batches=[1]).figure) == [(0.0, 7.0)]  # panels shown
+
+
+def test_panel_limits_have_a_bar_each() -> None:
+    scores = torch.tensor([[[-3.0, 2.0]], [[0.5, 4.0]]])
+    figure = heatmap(scores, style=HeatmapStyle(scale="panel")).figure
+    assert limits(figure) == bar_limits(figure) == [(-3.0, 2.0), (0.5, 4.0)]
+    assert figure.get_suptitle() == "attention weight"
+    for axes, bar in zip(panels(figure), bars(figure), strict=True):
+        panel, beside = axes.get_window_extent(), bar.get_window_extent()
+        assert 0 < beside.x0 - panel.x1 < 0.2 * figure.dpi
+        assert (beside.y0, beside.y1) == pytest.approx((panel.y0, panel.y1))
+
+
+@pytest.mark.parametrize(
+    ("stage", "quantity", "ends"),
+    [
+        ("weights", "attention weight", (0.0, 1.0)),
+        ("dropped", "attention weight after dropout", (0.5, 1.25)),
+        ("scores", "score", (0.5, 1.25)),
+        ("capped", "score after softcap", (0.5, 1.25)),
+        ("my_tensor", "my_tensor", (0.5, 1.25)),
+    ],
+)
+def test_the_stage_names_the_quantity_and_its_usual_scale(stage: str, quantity: str, ends: Any) -> None:
+    figure = heatmap(torch.tensor([[0.5, 1.25]]), stage=stage).figure
+    assert [bar.get_ylabel() for bar in bars(figure)] == [quantity]
+    assert limits(figure) == [ends]
+    check_texts(figure)
+
+
+def test_weights_that_dropout_comes_after_say_so() -> None:
+    stack = weights(2, 2), weights(2, 2)
+    both, one = heatmap(*stack, dropout=["a", "b"]).figure, heatmap(*stack, dropout=["b"]).figure
+    assert (bars(both)[0].get_ylabel(), titles(both)) == ("attention weight before dropout", ["a", "b"])
+    assert (bars(one)[0].get_ylabel(), titles(one)) == ("attention weight", ["a", "b before dropout"])
+    after = heatmap(*stack, stage="dropped", dropout=["a", "b"]).figure
+    assert (bars(after)[0].get_ylabel(), titles(after)) == ("attention weight after dropout", ["a", "b"])
+
+
+def test_equal_values_are_drawn_in_the_middle_of_a_range() -> None:
+    for value, ends in ((4.0, (2.0, 6.0)), (-4.0, (-6.0, -2.0)), (0.0, (-0.5, 0.5))):
+        assert limits(heatmap(torch.full((2, 2), value), stage="scores").figure) == [ends]
+
+
+def test_masked_cells_are_hatched() -> None:
+    tensor = weights(2, 2, 4)
+    figure = heatmap(tensor, valid=valid_mask(tensor.shape, [2, 4])).figure
+    hatched, whole = panels(figure)
+    np.testing.assert_array_equal(values(hatched).mask, [[False, False, True, True]] * 2)
+    assert hatched.images[0].get_cmap().get_bad()[3] == 0  # what is masked shows the ground behind it
+    assert hatched.patch.get_hatch()
+    assert not values(whole).mask.any()
+    assert not whole.patch.get_hatch()
+    assert legend(figure) == ["masked"]
+    assert legend(heatmap(tensor).figure) == []
+
+
+def test_rows_without_a_valid_key_are_masked() -> None:
+    valid = valid_mask((1, 2, 3), [[0, 2]])
+    figure = heatmap(masked_softmax(torch.zeros(1, 2, 3), [[0, 2]], empty_row="nan"), valid=valid).figure
+    assert np.ma.getmaskarray(values(panels(figure)[0])).tolist() == [[True] * 3, [False, False, True]]
+    nothing = heatmap(torch.full((1, 2, 3), NAN), stage="scores", valid=torch.zeros(1, 2, 3, dtype=torch.bool))
+    assert limits(nothing.figure) == [(0.0, 1.0)]
+    assert nothing.notes == ()
+
+
+def test_nan_at_valid_cells_is_not_taken_for_masked() -> None:
+    scores = torch.tensor([[NAN, 1.0, NAN], [2.0, 3.0, 4.0]])
+    heat = heatmap(scores, scores.nan_to_num(), stage="scores", valid=valid_mask((2, 3), [2]))
+    assert limits(heat.figure) == [(0.0, 3.0)] * 2
+    stain: Any = panels(heat.figure)[0].images[1]
+    np.testing.assert_array_equal(np.ma.getmaskarray(stain.get_array()), [[False, True, True], [True] * 3])
+    assert len(panels(heat.figure)[1].images) == 1
+    assert legend(heat.figure) == ["masked", "NaN"]
+    assert heat.notes == ("NaN in 1 valid cells of a",)
+
+
+@pytest.mark.parametrize("name", ["Reds", "Greys", "viridis", "cool", "jet"])
+def test_nan_has_a_colour_of_its_own(name: str) -> None:
+    figure = heatmap(torch.tensor([[NAN, 1.0]]), style=HeatmapStyle(cmap=name)).figure
+    stain: Any = panels(figure)[0].images[1]
+    colour = stain.to_rgba(stain.get_array())[0, 0]
+    assert np.abs(matplotlib.colormaps[name](np.arange(256))[:, :3] - colour[:3]).sum(axis=1).min() > 0.4
+
+
+def test_infinities_lie_beyond_the_ends() -> None:
+    heat = heatmap(torch.tensor([[-INF, -1.0, 3.0, INF]]), stage="scores")
+    assert limits(heat.figure) == [(-1.0, 3.0)]
+    shown = values(panels(heat.figure)[0])
+    assert np.isfinite(shown.data).all()
+    assert shown[0, 0] < -1.0
+    assert shown[0, 3] > 3.0
+    assert arrows(heat.figure) == 2
+    assert heat.notes == ("2 infinite values are drawn in the colours of the ends",)
+
+
+@pytest.mark.parametrize(("low", "ends"), [(-0.25, 2), (0.25, 1)])
+def test_values_beyond_the_unit_scale_are_told(low: float, ends: int) -> None:
+    heat = heatmap(torch.tensor([[low, 1.5]]))
+    assert arrows(heat.figure) == ends
+    note = f"values from {low} to 1.5 go beyond the scale 0..1; attncli heatmap --scale shared shows them all"
+    assert heat.notes == (note,)
+
+
+def test_rounding_is_not_beyond_the_scale() -> None:
+    heat = heatmap(torch.tensor([[0.0, 1.0000001]]))
+    assert heat.notes == ()
+    assert arrows(heat.figure) == 0
+
+
+def test_pale_weights_are_told() -> None:
+    assert heatmap(torch.full((2, 30, 30), 1 / 30)).notes == (
+        "the largest value shown is 0.033, pale on the scale 0..1; attncli heatmap --scale shared tells them apart",
+    )
+    assert heatmap(torch.full((2, 30, 30), 1 / 30), style=HeatmapStyle(scale="shared")).notes == ()
+
+
+def test_few_cells_show_their_numbers() -> None:
+    tensor = torch.tensor([[0.125, 0.875, 0.0], [0.5, 0.25, 0.25]])
+    valid = torch.tensor([[True, True, False], [True, True, True]])
+    figure = heatmap(tensor, valid=valid).figure
+    assert numbers(figure) == ["0.12", "0.88", "0.50", "0.25", "0.25"]
+    places = [text.get_position() for text in panels(figure)[0].texts]
+    assert places == [(0, 0), (1, 0), (0, 1), (1, 1), (2, 1)]  # column and row
+    assert numbers(heatmap(tensor, style=HeatmapStyle(annotate="no")).figure) == []
+    assert numbers(heatmap(weights(19, 19)).figure) == []
+
+
+@pytest.mark.parametrize(
+    ("largest", "texts"),
+    [
+        (1.0, ["1.00", "0.00"]),
+        (-12.34, ["−12.3", "0.0"]),
+        (432.1, ["432", "0"]),
+        (54321.0, ["5e4", "0e0"]),
+        (0.0012, ["1e−3", "0e0"]),
+        (INF, ["∞", "0.00"]),
+    ],
+)
+def test_numbers_are_short_and_have_no_negative_zero(largest: float, texts: list[str]) -> None:
+    assert numbers(heatmap(torch.tensor([[largest, -0.0]]), stage="scores").figure) == texts
+
+
+@pytest.mark.parametrize("name", ["Reds", "viridis", "Greys", "Greys_r"])
+def test_numbers_contrast_with_their_cell(name: str) -> None:
+    tensor = torch.linspace(0, 1, 12).reshape(3, 4)
+    figure = heatmap(tensor, style=HeatmapStyle(cmap=name, annotate="yes")).figure
+    for value, text in zip(tensor.flatten().tolist(), panels(figure)[0].texts, strict=True):
+        contrast = {ink: contrast_of(matplotlib.colormaps[name](value)[:3], to_rgb(ink)) for ink in ("black", "white")}
+        assert text.get_color() == max(contrast, key=lambda ink: contrast[ink])
+
+
+def contrast_of(one: tuple[float, ...], two: tuple[float, ...]) -> float:
+    """The contrast ratio of WCAG 2.2."""
+
+    def luminance(rgb: tuple[float, ...]) -> float:
+        linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in rgb]
+        return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+    dark, bright = sorted((luminance(one), luminance(two)))
+    return (bright + 0.05) / (dark + 0.05)
+
+
+def test_numbers_that_have_no_room_are_told_where_they_were_asked_for() -> None:
+    yes = HeatmapStyle(annotate="yes", scale="shared")
+    figure = heatmap(weights(30, 30), style=yes).figure
+    assert len(numbers(figure)) == 900
+    check_texts(figure)
+    heat = heatmap(weights(100, 100), style=yes)
+    assert numbers(heat.figure) == []
+    assert heat.notes == ("no numbers in the cells: they are too many, or the cells too small",)
+
+
+SIZE = st.integers(1, 11)
+
+
+@given(n=SIZE, m=SIZE, down=SIZE, across=SIZE, share=st.sampled_from([0.0, 0.1, 0.7, 1.0]), band=st.integers(1, 40))
+def test_blocks_are_means_over_their_valid_cells(
+    n: int, m: int, down: int, across: int, share: float, band: int
+) -> None:
+    generator = torch.Generator().manual_seed(n * m + down)
+    matrix = torch.randn(n, m, generator=generator, dtype=torch.float64)
+    valid = torch.rand(n, m, generator=generator) < share
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(matrices, "BAND_CELLS", band)
+        means = block_means(matrix.masked_fill(~valid, NAN), valid, down, across)
+    assert means.shape == (-(-n // down), -(-m // across))
+    for (i, j), mean in np.ndenumerate(means.data):
+        block = slice(i * down, (i + 1) * down), slice(j * across, (j + 1) * across)
+        cells = matrix[block][valid[block]].tolist()
+        assert np.ma.getmaskarray(means)[i, j] == (not cells)
+        assert mean == pytest.approx(sum(cells) / len(cells) if cells else 0.0)
+
+
+def test_one_valid_nan_shows() -> None:
+    matrix = weights(100, 100)
+    matrix[55, 31] = NAN
+    np.testing.assert_array_equal(np.argwhere(np.isnan(block_means(matrix, None, 10, 10).data)), [[5, 3]])
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32])
+def test_large_values_do_not_overflow(dtype: torch.dtype) -> None:
+    largest = torch.finfo(dtype).max
+    means = block_means(torch.full((30, 30), largest, dtype=dtype), None, 1, 7)
+    np.testing.assert_allclose(means, largest, rtol=1e-5)
+
+
+def test_a_large_matrix_is_shown_as_its_means() -> None:
+    n, m = 1500, 2100
+    matrix = weights(1, n, m) * 500
+    valid = valid_mask((1, n, m), [1400])
+    assert valid is not None
+    heat = heatmap(matrix, valid=valid, style=HeatmapStyle(scale="shared"))
+    (axes,) = panels(heat.figure)
+    rows, columns = values(axes).shape
+    assert axes.get_window_extent().height >= rows  # no mean without a pixel
+    assert axes.get_window_extent().width >= columns
+    down, across = -(-n // rows), -(-m // columns)
+    wanted = block_means(matrix[0], valid[0].expand(n, m), down, across)
+    np.testing.assert_array_equal(values(axes).mask, wanted.mask)
+    np.testing.assert_array_equal(values(axes).filled(0), wanted.filled(0))
+    extent = (-0.5, columns * across - 0.5, rows * down - 0.5, -0.5)  # true indices
+    assert tuple(axes.images[0].get_extent()) == extent
+    assert (axes.get_xlim(), axes.get_ylim()) == ((-0.5, m - 0.5), (n - 0.5, -0.5))
+    footnote = f"each pixel is the mean of {down} × {across} cells"
+    assert heat.figure.legends[0].get_title().get_text() == footnote
+    assert heat.notes == (f"1500 × 2100 cells are more than there are pixels: {footnote}",)

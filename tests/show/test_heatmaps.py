@@ -1,0 +1,271 @@
+"""Heatmaps: which panels there are, what they are called, and that nothing overlaps or leaves the page."""
+
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+
+from attncli.attention import masked_softmax, valid_mask
+from attncli.errors import InputError
+from attncli.show.heatmaps import HeatmapStyle, heatmap_figure
+from attncli.studies.study import Matrices, Tokens
+from tests.show.drawn import bars, check_texts, heatmap, labels, legend, panels, ticks, titles, values, weights
+
+
+def test_rows_are_batch_elements_and_columns_are_scorers() -> None:
+    a, b = weights(2, 1, 10, seed=1), weights(2, 1, 10, seed=2)
+    figure = heatmap(a, b).figure
+    assert titles(figure) == ["a, batch 0", "b, batch 0", "a, batch 1", "b, batch 1"]
+    for axes, matrix in zip(panels(figure), (a[0], b[0], a[1], b[1]), strict=True):
+        np.testing.assert_array_equal(values(axes), matrix)
+    first, beside, below, _ = (axes.get_window_extent() for axes in panels(figure))
+    assert (first.x0, first.y0) == pytest.approx((below.x0, beside.y0))
+    assert beside.x0 > first.x1
+    assert below.y1 < first.y0
+    assert (figure.get_supxlabel(), figure.get_supylabel()) == ("Keys", "Queries")
+    assert [axes.get_ylabel() for axes in bars(figure)] == ["attention weight"]
+
+
+def test_ticks_are_labelled_on_the_bottom_row_and_the_left_column_only() -> None:
+    figure = heatmap(weights(2, 3, 4), weights(2, 3, 4)).figure
+    assert [labels(axes, "x") for axes in panels(figure)] == [[], [], ["0", "1", "2", "3"], ["0", "1", "2", "3"]]
+    assert [labels(axes, "y") for axes in panels(figure)] == [["0", "1", "2"], []] * 2
+
+
+@pytest.mark.parametrize(
+    ("shape", "names"),
+    [
+        ((2, 3), ["a"]),
+        ((1, 2, 3), ["a"]),
+        ((2, 2, 3), ["a, batch 0", "a, batch 1"]),
+        ((1, 2, 2, 3), ["a, head 0", "a, head 1"]),
+        ((2, 2, 2, 3), ["a, batch 0, head 0", "a, batch 0, head 1", "a, batch 1, head 0", "a, batch 1, head 1"]),
+        ((1, 2, 2, 2, 3), ["a, head 0", "a, head 1", "a, head 2", "a, head 3"]),
+    ],
+)
+def test_titles_name_batch_element_and_head_where_there_is_more_than_one(shape: Any, names: list[str]) -> None:
+    tensor = weights(*shape)
+    figure = heatmap(tensor).figure
+    assert titles(figure) == names
+    for axes, matrix in zip(panels(figure), tensor.reshape(-1, 2, 3), strict=True):
+        np.testing.assert_array_equal(values(axes), matrix)
+
+
+def test_selections_keep_the_order_asked_for() -> None:
+    tensor = weights(3, 2, 4, 4)
+    figure = heatmap(tensor, tensor + 1, labels=["b", "a"], batches=[2, 0], heads=[1]).figure
+    assert titles(figure) == [f"{label}, batch {batch}, head 1" for batch in (2, 0) for label in "ba"]
+    np.testing.assert_array_equal(values(panels(figure)[0]), tensor[2, 1] + 1)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"labels": ["additiv"]}, 'scorer: got "additiv"; unknown label; did you mean `additive`?'),
+        ({"labels": ["xyz"]}, 'scorer: got "xyz"; unknown label; known: additive, dot'),
+        ({"batches": [2]}, "batch: got 2; expected a batch element in 0..1"),
+        ({"batches": [-1]}, "batch: got -1; expected a batch element in 0..1"),
+        ({"heads": [4]}, "head: got 4; expected a head in 0..3"),
+        ({"batches": [1], "heads": [3]}, "no matrix has a batch element of [1] and a head of [3]"),
+    ],
+)
+def test_what_is_not_there_cannot_be_selected(options: dict[str, Any], message: str) -> None:
+    matrices = Matrices("weights", {"additive": weights(2, 3, 3), "dot": weights(1, 4, 3, 3)})
+    with pytest.raises(InputError) as error:
+        heatmap_figure(matrices, **options)
+    assert str(error.value) == message
+
+
+@pytest.mark.parametrize(
+    ("tensor", "kind"),
+    [
+        (torch.ones(3), "float32 of shape [3]"),
+        (torch.ones(2, 0, 3), "float32 of shape [2, 0, 3]"),
+        (torch.ones(2, 2) * 1j, "complex64 of shape [2, 2]"),
+    ],
+)
+def test_what_is_no_matrix_is_refused(tensor: Tensor, kind: str) -> None:
+    with pytest.raises(InputError) as error:
+        heatmap(tensor)
+    assert str(error.value) == f"a: got {kind}; expected real matrices (..., n, m), no size 0"
+
+
+def test_a_stage_that_no_scorer_has_is_refused() -> None:
+    with pytest.raises(InputError) as error:
+        heatmap_figure(Matrices("dropped", {}))
+    assert str(error.value) == 'no scorer has the stage "dropped"; expected one that some scorer has'
+
+
+@pytest.mark.parametrize(
+    ("style", "message"),
+    [
+        ({"cmap": "Redz"}, 'cmap: got "Redz"; expected a colour map of matplotlib; did you mean `Reds`?'),
+        ({"cmap": "??"}, 'cmap: got "??"; expected a colour map of matplotlib; such as Reds, viridis or Greys'),
+        ({"scale": "log"}, 'got "log"; expected scale unit, shared, panel'),
+        ({"annotate": "maybe"}, 'got "maybe"; expected annotate auto, yes, no'),
+    ],
+)
+def test_unknown_styles_are_refused(style: dict[str, Any], message: str) -> None:
+    with pytest.raises(InputError) as error:
+        HeatmapStyle(**style)
+    assert str(error.value) == message
+
+
+def test_panels_beyond_the_most_are_left_out_with_a_note() -> None:
+    heat = heatmap(weights(5, 4, 2, 2), weights(5, 4, 2, 2), most_panels=17)
+    assert len(panels(heat.figure)) == 16
+    assert heat.notes == (
+        "16 of 40 panels are shown, up to b, batch element 1, head 3; "
+        "attncli heatmap with --scorer, --batch or --head draws others",
+    )
+    assert heatmap(weights(8, 2, 2), weights(8, 2, 2), most_panels=16).notes == ()
+    assert titles(heatmap(*[weights(2, 2)] * 4, most_panels=3).figure) == ["a", "b", "c"]
+
+
+@pytest.mark.parametrize(
+    ("shapes", "rows_and_columns"),
+    [
+        ([(1, 4, 4)], (1, 1)),
+        ([(2, 4, 4)] * 2, (2, 2)),
+        ([(2, 1, 10)] * 2, (2, 2)),
+        ([(4, 6, 6)] * 2, (4, 2)),  # a longer page rather than another order
+        ([(12, 4, 4)], (3, 4)),  # not one strip of twelve
+        ([(2, 4, 6, 6)], (2, 4)),  # heads side by side
+        ([(1, 8, 6, 6)], (2, 4)),
+        ([(1, 4, 4)] * 12, (3, 4)),  # the labels of one place wrap
+        ([(1, 4, 4)] * 3, (1, 3)),
+        ([(24, 4, 4)] * 2, (6, 8)),  # several places beside each other, their labels together
+    ],
+)
+def test_many_panels_fill_a_page_rather_than_a_strip(shapes: Any, rows_and_columns: tuple[int, int]) -> None:
+    figure = heatmap(*(weights(*shape) for shape in shapes)).figure
+    boxes = [axes.get_window_extent() for axes in panels(figure)]
+    assert (len({round(box.y0) for box in boxes}), len({round(box.x0) for box in boxes})) == rows_and_columns
+
+
+def test_pages_have_a_limit() -> None:
+    tokens = Tokens(*([[f"a long token {batch} {i}" for i in range(20)] for batch in range(24)] for _ in range(2)))
+    figure = heatmap(weights(24, 20, 20), weights(24, 20, 20), tokens=tokens).figure
+    assert len(panels(figure)) == 48
+    assert max(figure.get_size_inches()) <= 20
+    check_texts(figure)
+
+
+def test_panels_may_differ_in_shape() -> None:
+    figure = heatmap(weights(1, 50, 50), weights(2, 3, 20), weights(2, 2, 6, 6), stage="tensors").figure
+    assert sorted(values(axes).shape for axes in panels(figure)) == [(3, 20)] * 2 + [(6, 6)] * 4 + [(50, 50)]
+    check_texts(figure)
+
+
+@pytest.mark.parametrize(
+    "dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64, torch.int64, torch.bool]
+)
+def test_every_dtype_is_drawn(dtype: torch.dtype) -> None:
+    tensor = torch.tensor([[0, 1], [1, 0]]).to(dtype)
+    np.testing.assert_array_equal(values(panels(heatmap(tensor).figure)[0]), [[0, 1], [1, 0]])
+
+
+def test_tensors_that_want_gradients_are_drawn_and_left_alone() -> None:
+    tensor = weights(1, 2, 2).requires_grad_()
+    before = tensor.detach().clone()
+    assert len(panels(heatmap(tensor, valid=valid_mask((1, 2, 2), [1])).figure)) == 1
+    torch.testing.assert_close(tensor.detach(), before, rtol=0, atol=0)
+
+
+SIZE = st.integers(1, 12)
+TOKEN = st.text("aW我$_\\\n 0", max_size=9)
+
+
+@settings(max_examples=15)
+@given(b=st.integers(1, 3), n=SIZE, m=SIZE, scale=st.sampled_from(["unit", "shared", "panel"]), data=st.data())
+def test_no_text_leaves_the_page_or_covers_another(b: int, n: int, m: int, scale: Any, data: Any) -> None:
+    names = [data.draw(st.none() | st.lists(TOKEN, min_size=size, max_size=size)) for size in (n, m)]
+    tokens = Tokens(*(None if name is None else [name] for name in names))
+    heat = heatmap(weights(b, n, m), weights(b, n, m) * 1000, tokens=tokens, style=HeatmapStyle(scale=scale))
+    check_texts(heat.figure)
+
+
+def test_titles_and_notes_wider_than_the_panels_have_room() -> None:
+    check_texts(heatmap_figure(Matrices("weights", {"scaled_dot": weights(2, 2, 1, 1)})).figure)
+    lengths = [[0] * 1000 + [1] * 3000]
+    heat = heatmap(masked_softmax(torch.zeros(1, 4000, 1), lengths), valid=valid_mask((1, 4000, 1), lengths))
+    assert legend(heat.figure) == ["masked"]
+    check_texts(heat.figure)
+
+
+def test_long_labels_lose_their_middle() -> None:
+    label = "scaled dot product with a very long name, variant 7"
+    (title,) = titles(heatmap_figure(Matrices("weights", {label: weights(2, 2)})).figure)
+    head, tail = title.split("…")
+    assert label.startswith(head)
+    assert label.endswith(tail)
+    assert 20 <= len(title) <= 30
+
+
+def test_numbered_ticks_are_true_indices_and_keep_their_distance() -> None:
+    for m in (1, 2, 7, 31, 1000, 12345):
+        (axes,) = panels(heatmap(weights(1, 2, m)).figure)
+        texts = labels(axes, "x")
+        assert list(map(int, texts)) == list(axes.get_xticks())
+        assert axes.get_xlim() == (-0.5, m - 0.5)
+        assert axes.get_ylim() == (1.5, -0.5)
+        boxes = [label.get_window_extent() for label in ticks(axes, "x")]
+        assert all(second.x0 > first.x1 for first, second in pairwise(boxes))
+        assert texts[0] == "0"
+        assert m == 1 or len(texts) > 1
+
+
+def test_tokens_name_the_ticks_of_their_batch_element() -> None:
+    tokens = Tokens([["q0", "q1"], ["r0", "r1"]], [["k0", "k1", "k2"], ["l0", "l1", "l2"]])
+    figure = heatmap(weights(2, 2, 3), weights(2, 2, 3), tokens=tokens).figure
+    assert [labels(axes, "y") for axes in panels(figure)] == [["q0", "q1"], [], ["r0", "r1"], []]
+    keys = ["k0", "k1", "k2"], ["l0", "l1", "l2"]
+    assert [labels(axes, "x") for axes in panels(figure)] == [keys[0], keys[0], keys[1], keys[1]]  # they differ
+    same = heatmap(weights(2, 2, 3), weights(2, 2, 3), tokens=Tokens(None, [keys[0]] * 2)).figure
+    assert [labels(axes, "x") for axes in panels(same)] == [[], [], keys[0], keys[0]]
+    assert labels(panels(same)[0], "y") == ["0", "1"]
+
+
+def test_long_names_of_keys_stand_upright() -> None:
+    for names, rotation in ((["a", "b"], 0), (["a", "unbelievable"], 90)):
+        (axes,) = panels(heatmap(weights(1, 2, 2), tokens=Tokens(None, [names])).figure)
+        assert [tick.get_rotation() for tick in ticks(axes, "x")] == [rotation] * 2
+
+
+def test_tokens_that_cannot_all_be_read_are_thinned_out_with_a_note() -> None:
+    names = [f"token{i}" for i in range(200)]
+    heat = heatmap(weights(1, 200, 200), tokens=Tokens([names], [names]))
+    (axes,) = panels(heat.figure)
+    step = int(axes.get_yticks()[1])
+    assert labels(axes, "y") == labels(axes, "x") == names[::step]
+    assert step > 1
+    assert f"too many tokens to label them all: of the queries one in {step}, of the keys one in {step}" in heat.notes
+    assert heatmap(weights(1, 30, 30), tokens=Tokens([names[:30]], [names[:30]])).notes == ()
+    check_texts(heat.figure)
+
+
+def test_tokens_are_drawn_as_they_are() -> None:
+    tokens = ["$x^2$", "a_b", "\\frac{", "$", "a\nb", "\t", "", "x" * 40]
+    shown = ["$x^2$", "a_b", "\\frac{", "$", "a\\nb", "\\t", "''", "x" * 23 + "…"]
+    (axes,) = panels(heatmap(weights(1, 8, 8), tokens=Tokens([tokens], [tokens])).figure)
+    assert labels(axes, "x") == labels(axes, "y") == shown
+    assert not any(text.get_parse_math() for text in [*ticks(axes, "x"), axes.title])
+
+
+@pytest.mark.parametrize(
+    ("tokens", "message"),
+    [
+        (Tokens([["a"]], None), "got 1 query tokens for batch element 0; expected 2"),
+        (Tokens(None, [["a"] * 3, ["a"] * 4]), "got 4 key tokens for batch element 1; expected 3"),
+        (Tokens(None, [["a"] * 3] * 2), "got key tokens for 2 batch elements; expected them for batch element 2 too"),
+    ],
+)
+def test_tokens_that_do_not_fit_are_refused(tokens: Tokens, message: str) -> None:
+    with pytest.raises(InputError) as error:
+        heatmap(weights(3, 2, 3), tokens=tokens)
+    assert str(error.value) == message
