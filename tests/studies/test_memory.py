@@ -11,7 +11,7 @@ from attncli import pooling
 from attncli.errors import InputError
 from attncli.scorers import SCORERS, additive
 from attncli.studies import memory
-from attncli.studies.attention import comparisons
+from attncli.studies.attention import statistics
 from attncli.studies.attention import study as attention
 from attncli.studies.memory import Estimate, available_memory, estimate_attention, require_memory
 from attncli.studies.progress import Silent
@@ -130,7 +130,7 @@ CASES: dict[str, dict[str, Any]] = {
 def test_the_estimate_holds(case: str, monkeypatch: pytest.MonkeyPatch) -> None:
     estimates: list[Estimate] = []
     monkeypatch.setattr(attention, "require_memory", lambda estimate, *_: estimates.append(estimate))
-    monkeypatch.setattr(comparisons, "AT_A_TIME", 2**12)  # what does not grow with the tensors is the program's
+    monkeypatch.setattr(statistics, "AT_A_TIME", 2**12)  # what does not grow with the tensors is the program's
     monkeypatch.setattr(additive.Additive, "workspace_bytes", 2**18)
     monkeypatch.setattr(pooling, "WORKSPACE_BYTES", 2**18)
     monkeypatch.setattr(attention, "MOST_CELLS", 2**17)
