@@ -113,12 +113,6 @@ def test_all_tensors_by_name(tmp_path: Path, ending: str) -> None:
     same(tensors["keys"], KEYS)
 
 
-@pytest.mark.parametrize("ending", [".npz", ".safetensors", ".pt"])
-def test_the_only_tensor_needs_no_name(tmp_path: Path, ending: str) -> None:
-    save(tmp_path / f"q{ending}", {"queries": QUERIES})
-    same(read_tensor(tmp_path / f"q{ending}"), QUERIES)
-
-
 def test_a_nameless_tensor_is_called_like_its_file(tmp_path: Path) -> None:
     np.save(tmp_path / "keys.npy", KEYS.numpy())
     torch.save(KEYS, tmp_path / "values.pt")
@@ -279,14 +273,6 @@ def test_a_name_that_picks_nothing(tmp_path: Path, content: Any, name: str | Non
         read_tensor(tmp_path / "q.pt", name)
     assert str(caught.value) == message
     assert str(caught.value.under("data", "queries")).startswith("data.queries.tensor: got ")
-
-
-@pytest.mark.parametrize("name", ["q.npy", "q.csv"])
-def test_a_name_where_there_are_none(tmp_path: Path, name: str) -> None:
-    np.save(tmp_path / name, KEYS.numpy()) if name == "q.npy" else np.savetxt(tmp_path / name, KEYS.numpy())
-    with pytest.raises(InputError) as caught:
-        read_tensor(tmp_path / name, "queries")
-    assert str(caught.value) == f'tensor: got "queries"; "{name}" holds one tensor without a name; leave tensor out'
 
 
 @pytest.mark.parametrize("length", [640, 896, 1152, 1408])
