@@ -4,12 +4,11 @@ import math
 import re
 from typing import Annotated, Any
 
-from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, NonNegativeFloat, model_validator
-from pydantic.json_schema import WithJsonSchema
+from pydantic import AfterValidator, ConfigDict, Field, NonNegativeFloat, model_validator
 
 from attncli import errors
-from attncli.config.nested import ROWS, check_regular
-from attncli.config.strict import Given, Model, problem
+from attncli.config.rows import Row, Rows, check_regular
+from attncli.config.strict import Given, Model, checked_by, problem
 
 KINDS = ("between", "about", "above", "below", "equal")
 HELPERS = {"within": ("about", "equal"), "by": ("above", "below")}  # the kinds that each further key belongs to
@@ -92,31 +91,34 @@ def _exact(value: Any) -> Any:
     return value
 
 
-_VALUE = {"type": ["string", "number", "boolean", "null"]}
-_VALUES = {"anyOf": [_VALUE, {"type": "array", "items": _VALUE, "minItems": 1, "uniqueItems": True}]}
-_ROW: dict[str, Any] = {"type": "object", "additionalProperties": _VALUES}
-_FLAT = {"type": "array", "items": {"type": "number"}, "minItems": 1}
-_EXACT: list[Any] = [{"type": ["string", "number", "boolean"]}, _FLAT, {"$ref": f"#/$defs/{ROWS}"}]
-_NAMED = {"type": "object", "minProperties": 1, "maxProperties": 1, "additionalProperties": {"anyOf": _EXACT}}
-_LIMIT: dict[str, Any] = {"anyOf": [{"type": "number"}, _ROW | {"minProperties": 1}]}
-_PAIR = Annotated[
+_Value = str | float | bool | None
+_Row = dict[str, _Value | Annotated[list[_Value], Field(min_length=1, json_schema_extra={"uniqueItems": True})]]
+_Limit = Annotated[float | Annotated[_Row, Field(min_length=1)], checked_by(_row_or_number)]
+_Pair = Annotated[
     list[float | None], Field(min_length=2, max_length=2, json_schema_extra={"contains": {"type": "number"}})
 ]
-_WITHIN = Given(
-    NonNegativeFloat | Annotated[str, Field(pattern=SHARE)], "expected a number of at least 0, or a share such as 5 %"
-)
-_BY = Given(
-    NonNegativeFloat | Annotated[str, Field(pattern=FACTOR)], "expected a number of at least 0, or a factor such as 2 x"
-)
+_Within = NonNegativeFloat | Annotated[str, Field(pattern=SHARE)]
+_By = NonNegativeFloat | Annotated[str, Field(pattern=FACTOR)]
+_Figures = str | float | bool | Row | Rows
+_Named = Annotated[dict[str, _Figures], Field(min_length=1, max_length=1)]
+_Exact = Annotated[_Figures | _Named, checked_by(_exact)]
 
-# All but Row are None where they are left out, and refuse a null that is written down.
-Row = Annotated[dict[str, Any], BeforeValidator(_row), WithJsonSchema(_ROW)]
+# All but Where are None where they are left out, and refuse a null that is written down.
+Where = Annotated[_Row, checked_by(_row)]
 Number = Annotated[float | None, Given(float, "expected a number")]
-Amount = Annotated[float | str | None, _WITHIN, AfterValidator(_finite_share)]
-Factor = Annotated[float | str | None, _BY, AfterValidator(_growing_factor)]
-Bounds = Annotated[list[float | None] | None, Given(_PAIR, BOUNDS), AfterValidator(_ordered)]
-Limit = Annotated[float | dict[str, Any] | None, BeforeValidator(_row_or_number), WithJsonSchema(_LIMIT)]
-Exact = Annotated[Any, BeforeValidator(_exact), WithJsonSchema({"anyOf": [*_EXACT, _NAMED]})]
+Amount = Annotated[
+    float | str | None,
+    Given(_Within, "expected a number of at least 0, or a share such as 5 %"),
+    AfterValidator(_finite_share),
+]
+Factor = Annotated[
+    float | str | None,
+    Given(_By, "expected a number of at least 0, or a factor such as 2 x"),
+    AfterValidator(_growing_factor),
+]
+Bounds = Annotated[list[float | None] | None, Given(_Pair, BOUNDS), AfterValidator(_ordered)]
+Limit = Annotated[float | dict[str, Any] | None, Given(_Limit)]
+Exact = Annotated[Any, Given(_Exact)]
 
 
 class Expectation(Model):
@@ -138,7 +140,9 @@ class Expectation(Model):
 
     claim: Annotated[str | None, Field(min_length=1, description="what it shows, in a sentence")] = None
     source: Annotated[str | None, Field(min_length=1, description="who says so")] = None
-    where: Annotated[Row, Field(default_factory=dict, description="columns of the row; a list asks it of several rows")]
+    where: Annotated[
+        Where, Field(default_factory=dict, description="columns of the row; a list asks it of several rows")
+    ]
     metric: Annotated[str, Field(min_length=1, description="a column; of the study attention also a stage")]
     between: Annotated[Bounds, Field(description="[low, high], ends included; one may be null")] = None
     about: Annotated[Number, Field(description="the number, give or take `within`")] = None

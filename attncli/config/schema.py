@@ -7,7 +7,6 @@ from pydantic.json_schema import GenerateJsonSchema, models_json_schema
 
 from attncli.config.document import DEFAULT_STUDY
 from attncli.config.models import Experiment
-from attncli.config.nested import ROWS
 
 
 class Untitled(GenerateJsonSchema):
@@ -28,7 +27,7 @@ def json_schema(studies: Sequence[type[Experiment]]) -> dict[str, Any]:
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "attncli experiment",
         **(branches[0] if len(branches) == 1 else {"anyOf": branches}),
-        "$defs": {**schema["$defs"], ROWS: _rows()},
+        "$defs": schema["$defs"],
     }
 
 
@@ -41,10 +40,3 @@ def _require_as_files_do(definition: dict[str, Any]) -> None:
     if study is not None:
         required = [key for key in definition.get("required", []) if key != "name"]
         definition["required"] = required + ["study"] * (study["const"] != DEFAULT_STUDY)
-
-
-def _rows() -> dict[str, Any]:
-    """Lists of numbers in lists, nested at least once; that they are of equal length is more than a schema can say."""
-    row = {"type": "array", "items": {"type": "number"}, "minItems": 1}
-    rows = {"anyOf": [row, {"$ref": f"#/$defs/{ROWS}"}]}
-    return {"description": "nested lists of numbers", "type": "array", "items": rows, "minItems": 1}

@@ -8,6 +8,7 @@ from pydantic import (
     ConfigDict,
     GetCoreSchemaHandler,
     ModelWrapValidatorHandler,
+    TypeAdapter,
     ValidationError,
     ValidationInfo,
     WrapValidator,
@@ -53,26 +54,25 @@ def known_words(value: Any, known: Iterable[str]) -> str:
 
 
 def chosen(choose: Callable[[Any], Any]) -> WrapValidator:
-    """A union whose branch the value itself tells.
-
-    `choose` gives the branch's model, or a function that checks the value, or raises a `problem`.
-    """
+    """A union whose branch the value itself tells: `choose` gives the branch's type, or raises a `problem`."""
 
     def validate(value: Any, handler: Any, info: ValidationInfo) -> Any:
         if isinstance(value, Model):
             return value
-        branch = choose(value)
-        if isinstance(branch, type) and issubclass(branch, Model):
-            return branch.model_validate(value, context=info.context)
-        return branch(value)
+        return TypeAdapter(choose(value)).validate_python(value, strict=True, context=info.context)
 
     return WrapValidator(validate)
 
 
-class Given:
-    """An optional key that may be left out but not null: of another type, and with one message for all its errors."""
+def checked_by(check: Callable[[Any], Any]) -> WrapValidator:
+    """A type that only the JSON Schema follows; `check` gives the value as it is, or raises a `problem`."""
+    return WrapValidator(lambda value, handler: check(value))
 
-    def __init__(self, kind: Any, expected: str) -> None:
+
+class Given:
+    """An optional key that may be left out but not null: of a type of its own, and with one message for all errors."""
+
+    def __init__(self, kind: Any, expected: str = "") -> None:
         self.kind, self.expected = kind, expected
 
     def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
@@ -82,7 +82,9 @@ class Given:
         try:
             return handler(value)
         except ValidationError:
-            raise problem(self.expected) from None
+            if self.expected:
+                raise problem(self.expected) from None
+            raise
 
 
 EXPECTED: dict[str, str] = {  # by pydantic's types of errors
@@ -199,6 +201,6 @@ def _cure(kind: str, value: Any) -> str:
         return f"write {int(value)}"
     if kind == "bool_type" and isinstance(value, str) and value.lower() in ("yes", "no", "on", "off"):
         return f"write {'true' if value.lower() in ('yes', 'on') else 'false'}"
-    if kind == "string_type" and isinstance(value, bool | int | float):
+    if kind == "string_type" and not isinstance(value, dict | list):
         return "put it in quotes"
     return ""

@@ -7,11 +7,13 @@ from pydantic.json_schema import WithJsonSchema
 
 from attncli import errors
 from attncli.config.models import FileName
-from attncli.config.nested import LENGTHS, ROWS, nested_lengths, nested_numbers, nested_words
-from attncli.config.strict import Model, chosen, known_words, problem
+from attncli.config.rows import Numbers
+from attncli.config.strict import Given, Model, chosen, known_words, problem
 
 MOST_AXES = 16  # a bound far above any use and below what torch and NumPy can take
 TENSOR = "expected {shape: [...], fill: ...}, {file: ...} or nested lists of numbers"
+LENGTHS = "expected integers such as [2, 6], one list of them per example, {random: [1, 10]} or {file: ...}"
+RANGE = "expected [low, high] with 0 <= low <= high"
 
 
 def _sizes(shape: list[int]) -> list[int]:
@@ -100,33 +102,39 @@ FILLS: dict[str, type[Model]] = {
 }  # fmt: skip
 
 
+def _one_length_each(rows: list[list[int]]) -> list[list[int]]:
+    for i, row in enumerate(rows):
+        if len(row) != len(rows[0]):
+            message = f"got a list of {len(row)} beside a list of {len(rows[0])}; expected one length per query in each"
+            raise problem(message, under=[i])
+    return rows
+
+
 def _range(bounds: list[int]) -> list[int]:
-    if len(bounds) != 2 or not 0 <= bounds[0] <= bounds[1]:
-        raise problem("expected [low, high] with 0 <= low <= high")
+    if bounds[0] > bounds[1]:
+        raise problem(RANGE)
     return bounds
 
 
-_INTEGERS = {"type": "array", "items": {"type": "integer", "minimum": 0}, "minItems": 1}
-_STRINGS = {"type": "array", "items": {"type": "string"}}
-Range = Annotated[list[int], AfterValidator(_range), WithJsonSchema(_INTEGERS | {"minItems": 2, "maxItems": 2})]
-Numbers = Annotated[list[Any], WithJsonSchema({"$ref": f"#/$defs/{ROWS}"})]
-Lengths = Annotated[list[Any], WithJsonSchema(
-    {"anyOf": [_INTEGERS, {"type": "array", "items": _INTEGERS, "minItems": 1}]}
-)]  # fmt: skip
-Words = Annotated[list[Any], AfterValidator(nested_words), WithJsonSchema(
-    {"anyOf": [_STRINGS, {"type": "array", "items": _STRINGS}]}
-)]  # fmt: skip
+Length = Annotated[int, Field(ge=0)]
+Lengths = Annotated[list[Length], Field(min_length=1)]  # one per example
+QueryLengths = Annotated[list[Lengths], Field(min_length=1), AfterValidator(_one_length_each)]
+Pair = Annotated[list[Length], Field(min_length=2, max_length=2)]
+Words = Annotated[
+    list[str] | list[list[str]],
+    chosen(lambda words: list[list[str]] if _has_lists(words) else list[str]),
+]
 
 
 class RandomLens(Model):
     """One length per example, drawn uniformly from low..high, both included."""
 
-    random: Range
+    random: Annotated[list[int], Given(Pair, RANGE), AfterValidator(_range)]
 
 
 def _kind_of_tensor(value: Any) -> Any:
     if isinstance(value, list):
-        return nested_numbers
+        return Numbers
     if isinstance(value, dict) and "file" in value:
         return FileTensor
     if not isinstance(value, dict) or not {"shape", "fill"} & set(value):
@@ -142,16 +150,20 @@ def _kind_of_lengths(value: Any) -> Any:
         for key, model in {"file": FileTensor, "random": RandomLens}.items():
             if key in value:
                 return model
-    if not isinstance(value, list):
+    if not isinstance(value, list) or not value:
         raise problem(LENGTHS)
-    return nested_lengths
+    return QueryLengths if _has_lists(value) else Lengths
+
+
+def _has_lists(value: Any) -> bool:
+    return isinstance(value, list) and any(isinstance(item, list) for item in value)
 
 
 TensorSource = Annotated[
     NormalFill | UniformFill | PlainFill | ConstantFill | StudentTFill | CorrelatedFill | FileTensor | Numbers,
     chosen(_kind_of_tensor),
 ]
-LengthSource = Annotated[RandomLens | FileTensor | Lengths, chosen(_kind_of_lengths)]
+LengthSource = Annotated[RandomLens | FileTensor | Lengths | QueryLengths, chosen(_kind_of_lengths)]
 
 
 class Data(Model):

@@ -90,7 +90,7 @@ dtype: int
         "6:17: data.keys.shape: got [2, -5, 4]; sizes must be at least 1",
         "6:43: data.keys.sdt: unknown key; did you mean `std`?",
         "7:12: data.queries: got 3; expected {shape: [...], fill: ...}, {file: ...} or nested lists of numbers",
-        "8:19: data.valid_lens[1]: got 5.5; expected an integer of at least 0",
+        "8:19: data.valid_lens[1]: got 5.5; expected an integer",
         "9:1: train: the key stands twice, first in line 4; leave out one",
         '9:8: train: got "yes"; expected true or false; write true',
         '10:16: mask.causal: got "maybe"; expected top_left or bottom_right or true or false',
