@@ -2,6 +2,7 @@
 
 import functools
 import inspect
+import json
 import re
 import typing
 from collections.abc import Mapping
@@ -150,32 +151,29 @@ def _validate_entry(entry: Any, info: ValidationInfo) -> ScorerEntry:
 def _validate_custom(name: str, entry: Any, info: ValidationInfo) -> ScorerEntry:
     from attncli.scorers._custom import load_class
 
-    scorer, _, option = name.partition(":")
+    scorer, _, key = name.partition(":")
     try:
         model = entry_model(name, load_class(name))
     except InputError as error:
         message = error.problems[0].message
         if scorer in entry_models():  # an option without a value, such as `additive:num_hiddens`
-            meant = f"{scorer} is a scorer and no module; if {option} is an option of it, give it a value"
+            meant = f"{scorer} is a scorer and no module; if {key} is an option of it, give it a value"
             message = errors.got(name, meant)
         raise problem(message, under=["scorer"]) from error
     validated = model.model_validate(entry, context=info.context)
-    for each in validated.options:
-        _require_yaml(validated, each)
+    for option, value in validated.options.items():
+        if not _fits_yaml(value):
+            expected = f"got {type(value).__name__}, which YAML cannot hold; expected numbers, text, lists or mappings"
+            raise problem(expected, under=[option])
     return validated
 
 
-def _require_yaml(entry: ScorerEntry, option: str) -> None:
-    """Refuse an option whose value config.yaml cannot hold, so that every run can be run again."""
-    value = entry.options[option]
+def _fits_yaml(value: Any) -> bool:
+    """Whether config.yaml can hold a value, so that every run can be run again."""
     try:
-        again = entry.model_dump(mode="json", include={option})[option]
-        same = type(again) is type(value) and bool(again == value)
-    except Exception:  # the value is of a class of the user's own, and may do anything
-        same = False
-    if not same:
-        expected = f"got {type(value).__name__}, which YAML cannot hold; expected numbers, text, lists or mappings"
-        raise problem(expected, under=[option])
+        return bool(json.loads(json.dumps(value, allow_nan=False)) == value)
+    except (TypeError, ValueError):
+        return False
 
 
 def clashing_labels(entries: Any, cure: str = "give this entry a `label`") -> list[Problem]:
