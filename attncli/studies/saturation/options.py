@@ -15,8 +15,8 @@ class SaturationOptions(Sweep):
 
     study: Literal["saturation"] = "saturation"
     scorers: Scorers = DEFAULT_SCORERS
-    keys: Annotated[int, Field(ge=2, le=2**20, description="per row; their scores go into one softmax")] = 64
-    rows: Annotated[int, Field(ge=1, le=10**12, description="independent rows per d: a query and its keys each")] = 2000
+    keys: Annotated[int, Field(ge=2, le=2**20, description="keys per row; their scores go into one softmax")] = 64
+    rows: Annotated[int, Field(ge=1, le=10**12, description="rows of weights per d: a query and its keys each")] = 2000
 
 
 OPTIONS = SaturationOptions
