@@ -15,7 +15,6 @@ import torch
 from torch import Tensor
 
 from attncli.errors import InputError, got
-from attncli.precision import at_least_float32
 
 EmptyRow = Literal["zero", "uniform", "nan", "error"]
 Causal = Literal["top_left", "bottom_right"]  # the corner of the (n, m) matrix at which the diagonal begins or ends
@@ -154,6 +153,17 @@ def valid_mask(
 ) -> Tensor | None:
     """Which keys each query may attend to, broadcastable to `shape` = (..., n, m); None where nothing is masked."""
     return Valid.of(shape, valid_lens, mask, device).joined
+
+
+def computing_dtype(dtype: torch.dtype) -> torch.dtype:
+    """float64 stays float64; everything else is computed in float32, whatever it is stored in."""
+    return torch.float64 if dtype == torch.float64 else torch.float32
+
+
+def at_least_float32(*tensors: Tensor) -> tuple[Tensor, ...]:
+    """The tensors in one common dtype, float32 or float64; tensors that have it already are not copied."""
+    dtype = torch.float64 if any(tensor.dtype == torch.float64 for tensor in tensors) else torch.float32
+    return tuple(tensor.to(dtype) for tensor in tensors)
 
 
 def softmax_over_valid(scores: Tensor, valid: Tensor | None, empty_row: EmptyRow = "zero") -> Tensor:

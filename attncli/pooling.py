@@ -9,9 +9,8 @@ from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 from torch.utils.checkpoint import checkpoint
 
-from attncli.attention import EmptyRow, Valid, all_finite, softcap, softmax_over_valid, weighted_sum
+from attncli.attention import EmptyRow, Valid, all_finite, at_least_float32, softcap, softmax_over_valid, weighted_sum
 from attncli.errors import InputError
-from attncli.precision import at_least_float32
 from attncli.scorers import SCORERS
 
 WORKSPACE_BYTES = 16 * 2**20  # beside inputs and output

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from attncli.precision import computing_dtype
+from attncli.attention import computing_dtype
 from attncli.scorers._additive_cuts import WORKSPACE_BYTES, Plan, Side, blocks, tiles
 from attncli.scorers._additive_pairs import form_for
 from attncli.scorers._compiled import compiled

@@ -4,7 +4,7 @@ import torch
 from pydantic import Field
 from torch import Tensor, nn
 
-from attncli.precision import at_least_float32
+from attncli.attention import at_least_float32
 from attncli.scorers._sizes import require_equal_sizes
 
 WORTHWHILE = 16  # entries from which a matrix product is faster than differences

@@ -1,6 +1,6 @@
 from torch import Tensor, nn
 
-from attncli.precision import at_least_float32
+from attncli.attention import at_least_float32
 
 
 class General(nn.Module):

@@ -3,7 +3,7 @@ from typing import Literal
 from pydantic import PositiveFloat
 from torch import Tensor, nn
 
-from attncli.precision import at_least_float32
+from attncli.attention import at_least_float32
 from attncli.scorers._sizes import require_equal_sizes
 
 

@@ -5,8 +5,8 @@ import functools
 import torch
 from torch import nn
 
+from attncli.attention import computing_dtype
 from attncli.errors import InputError
-from attncli.precision import computing_dtype
 from attncli.scorers import SCORERS
 from attncli.scorers.additive import Additive
 

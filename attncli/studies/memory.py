@@ -9,8 +9,8 @@ import torch
 from torch import nn
 
 from attncli import pooling
+from attncli.attention import computing_dtype
 from attncli.errors import InputError
-from attncli.precision import computing_dtype
 from attncli.scorers.additive import Additive
 from attncli.units import in_bytes
 

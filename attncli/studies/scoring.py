@@ -9,11 +9,11 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from attncli.attention import at_least_float32, computing_dtype
 from attncli.config.scorer_entries import ParameterFile, ScorerEntry
 from attncli.errors import InputError, Problem, did_you_mean
 from attncli.inputs.files import read_tensors
 from attncli.inputs.seeding import seeded
-from attncli.precision import at_least_float32, computing_dtype
 from attncli.scorers import SCORERS
 from attncli.scorers._custom import load_class, raised
 from attncli.studies.memory import ran_out

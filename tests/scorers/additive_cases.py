@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from attncli import textbook
-from attncli.precision import computing_dtype
+from attncli.attention import computing_dtype
 from attncli.scorers.additive import Additive
 
 SPREAD = 4.0  # powers of ten that magnitudes go up and down

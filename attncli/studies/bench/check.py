@@ -8,9 +8,9 @@ from functools import partial
 import torch
 from torch import Tensor, nn
 
+from attncli.attention import computing_dtype
 from attncli.errors import InputError
 from attncli.inputs.seeding import generator
-from attncli.precision import computing_dtype
 from attncli.scorers import SCORERS
 from attncli.studies.bench.calls import pooled, textbook_scores
 from attncli.studies.bench.inputs import Inputs

@@ -7,9 +7,9 @@ from typing import Any
 import torch
 from torch import nn
 
+from attncli.attention import computing_dtype
 from attncli.config.scorer_entries import ScorerEntry
 from attncli.errors import InputError
-from attncli.precision import computing_dtype
 from attncli.scorers import SCORERS
 from attncli.scorers._custom import raised
 from attncli.studies.bench.calls import NotAvailableError

@@ -7,10 +7,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from attncli.attention import computing_dtype
 from attncli.config.scorer_entries import ScorerEntry
 from attncli.errors import Collector
 from attncli.inputs.device import resolve_device
-from attncli.precision import computing_dtype
 from attncli.runs.records import BenchResult
 from attncli.scorers import SCORERS
 from attncli.studies.bench.group import get_ready, time_all

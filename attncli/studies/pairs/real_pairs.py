@@ -6,10 +6,10 @@ from pathlib import Path
 
 from torch import Tensor
 
+from attncli.attention import at_least_float32
 from attncli.errors import InputError
 from attncli.inputs.shapes import Shapes
 from attncli.inputs.source import read_source
-from attncli.precision import at_least_float32
 
 SCORES_AT_A_TIME = 2**18
 RealPart = tuple[Tensor, Tensor, Tensor | None]  # queries (rows, q), keys (m, k) and which pairs are valid (rows, m)

@@ -6,12 +6,12 @@ from typing import Any
 import torch
 from torch import nn
 
+from attncli.attention import computing_dtype
 from attncli.config.sizes import powers
 from attncli.errors import Collector, InputError
 from attncli.inputs.device import resolve_device
 from attncli.inputs.entries import Entries
 from attncli.inputs.shapes import Shapes
-from attncli.precision import computing_dtype
 from attncli.studies.memory import PROGRAM, Estimate, estimate_attention, projected, require_memory
 from attncli.studies.pairs.options import Sweep
 from attncli.studies.pairs.real_pairs import RealPairs, read_pairs

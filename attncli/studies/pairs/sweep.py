@@ -9,11 +9,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from attncli.attention import softcap
+from attncli.attention import computing_dtype, softcap
 from attncli.errors import below
 from attncli.inputs.entries import Entries
 from attncli.inputs.seeding import generator, seeded
-from attncli.precision import computing_dtype
 from attncli.runs.records import Histogram, SweepResult
 from attncli.scorers import SCORERS
 from attncli.studies.pairs.real_pairs import RealPairs
