@@ -32,8 +32,6 @@ DTYPES = {
     *(torch.bool, torch.uint8, torch.uint16, torch.uint32, torch.uint64, torch.int8, torch.int16, torch.int32),
     *(torch.int64, torch.float16, torch.bfloat16, torch.float32, torch.float64),
 }
-
-
 WEB_PAGE = "a web page (HTML); download the file itself"
 LOOKS = {  # how files begin that are often found under a wrong name
     b"\x93NUMPY": "a NumPy array; rename it to end in .npy",
