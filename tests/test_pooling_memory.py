@@ -10,6 +10,7 @@ from attncli import pooling
 from attncli.attention import Valid
 from attncli.pooling import Rules, pool, pool_by_rules
 from attncli.scorers import SCORERS
+from tests.combinations import varied
 from tests.scorers.catalogue import make, normal
 from tests.scorers.peaks import peak_of
 
@@ -28,9 +29,9 @@ def inputs(d: int, v: int, n: int = N) -> tuple[Tensor, Tensor, Tensor]:
     return normal(n, d), normal(n, d, seed=1), normal(n, v, seed=2)
 
 
-@pytest.mark.parametrize("name", SCORERS)
-@pytest.mark.parametrize(("rules", "v"), [("no mask", 5), ("causal", 16), ("softcap", 5)])
-def test_within_the_workspace_as_shipped(name: str, rules: str, v: int) -> None:
+@varied(mixes=0, name=sorted(SCORERS, key="vector_sum".__ne__), rules=["softcap", "no mask", "causal"])
+def test_within_the_workspace_as_shipped(name: str, rules: str) -> None:
+    v = 16 if rules == "causal" else 5
     scorer, (queries, keys, values) = make(name, 16), inputs(16, v)
     with torch.no_grad():
         peak = peak_of(lambda: pool_by_rules(scorer, queries, keys, values, RULES[rules]))
@@ -59,9 +60,7 @@ LAYOUTS: dict[str, Callable[[Tensor], Tensor]] = {
 }
 
 
-@pytest.mark.parametrize("layout", LAYOUTS)
-@pytest.mark.parametrize("changed", range(3))
-@pytest.mark.parametrize("rules", ["no mask", "lengths", "causal"])
+@varied(layout=list(LAYOUTS), changed=range(3), rules=["no mask", "lengths", "causal"])
 def test_layouts_that_the_fused_kernel_does_not_take(
     layout: str, changed: int, rules: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -48,6 +48,7 @@ def compiled_so_far() -> int:
     return int(counters["stats"]["unique_graphs"])
 
 
+@pytest.mark.slow
 @needs_compiler
 @pytest.mark.parametrize("sizes", [SIZES, SMALL], ids=["quotient", "direct"])
 def test_the_same_in_every_size_from_code_compiled_once(sizes: list[tuple[int, int, int]]) -> None:
@@ -65,6 +66,7 @@ def test_the_same_in_several_blocks() -> None:
     assert_same((6, 20, 7), workspace=2**12)  # of 9 keys at most
 
 
+@pytest.mark.slow
 @needs_compiler
 @pytest.mark.parametrize("kind", ["even", "offset", "wide", "saturated"])
 @pytest.mark.parametrize(("n", "m", "h"), [(32, 20, 16), (5, 6, 16)], ids=["quotient", "direct"])
@@ -91,6 +93,7 @@ except InputError as error:
 """
 
 
+@pytest.mark.slow
 def test_without_a_compiler(tmp_path: Path) -> None:
     empty, cache = tmp_path / "empty", tmp_path / "cache"
     empty.mkdir()

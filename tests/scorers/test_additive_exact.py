@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from attncli.scorers import _additive_pairs, _additive_scores
+from tests.combinations import varied
 from tests.scorers.additive_cases import (
     PROJECTIONS,
     WEIGHTS,
@@ -23,7 +24,6 @@ from tests.scorers.additive_cases import (
 from tests.scorers.catalogue import make, normal
 
 DTYPES = [torch.float32, torch.float64, torch.float16, torch.bfloat16]
-every_dtype = pytest.mark.parametrize("dtype", DTYPES, ids=str)
 both_forms = pytest.mark.parametrize("size", [5, 16], ids=["direct", "quotient"])
 SIZES = [(16, 16), (17, 33), (48, 20), (1, 1), (1, 40), (40, 1), (3, 5)]
 
@@ -56,9 +56,7 @@ def test_no_less_exact_than_the_textbook_form(case: Case) -> None:
     assert mine <= 2 * usual + AT_WORST * half_unit(case.w_v)
 
 
-@every_dtype
-@pytest.mark.parametrize("magnitude", [1e-4, 1e-2, 1.0, 10.0, 1e2, 1e4])
-@pytest.mark.parametrize("h", [8, 64])
+@varied(dtype=DTYPES, magnitude=[1.0, 1e-4, 1e-2, 10.0, 1e2, 1e4], h=[8, 64])
 def test_usually_one_rounding_more_at_most(dtype: torch.dtype, magnitude: float, h: int) -> None:
     drawn = Draw(32, 32, h, seed=1)
     queries, keys = (drawn.uniform(32, h, to=magnitude).to(dtype) for _ in range(2))
@@ -67,9 +65,7 @@ def test_usually_one_rounding_more_at_most(dtype: torch.dtype, magnitude: float,
     assert mine <= 2 * usual + USUALLY * half_unit(case.w_v)
 
 
-@every_dtype
-@both_forms
-@pytest.mark.parametrize("magnitude", [1e-4, 1e-3])
+@varied(dtype=DTYPES, size=[5, 16], magnitude=[1e-4, 1e-3])
 def test_small_scores_keep_their_digits(dtype: torch.dtype, size: int, magnitude: float) -> None:
     drawn = Draw(size, size, 16, seed=2)
     queries, keys = (drawn.uniform(size, 16, to=magnitude).to(dtype) for _ in range(2))
@@ -78,9 +74,7 @@ def test_small_scores_keep_their_digits(dtype: torch.dtype, size: int, magnitude
     assert mine <= 8 * half_unit(case.w_v) * 2 * magnitude, "of numbers that small, not of sum |w_v|"
 
 
-@both_forms
-@pytest.mark.parametrize("weight", [1e30, -1e30, 1e-30, 1e-40, 0.0])
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+@varied(dtype=[torch.float32, torch.float64], size=[5, 16], weight=[1e30, -1e30, 1e-30, 1e-40, 0.0])
 def test_extreme_weights(dtype: torch.dtype, size: int, weight: float) -> None:
     drawn = Draw(size, size, 9, seed=4)
     queries, keys = (drawn.uniform(size, 9, to=3.0).to(dtype) for _ in range(2))
@@ -90,9 +84,12 @@ def test_extreme_weights(dtype: torch.dtype, size: int, weight: float) -> None:
         assert mine <= 2 * usual + AT_WORST * half_unit(case.w_v)
 
 
-@pytest.mark.parametrize("sizes", [(1, 1, 1), (1, 1, 8), (1, 30, 8), (30, 1, 1), (16, 16, 1), (16, 16, 8)], ids=str)
-@pytest.mark.parametrize("huge", [1e30, -1e30, 5e37, 1e-40])
-@pytest.mark.parametrize("where", ["queries", "keys", "both", "one query", "one key"])
+@varied(
+    mixes=12,
+    sizes=[(16, 16, 8), (1, 1, 1), (1, 1, 8), (1, 30, 8), (30, 1, 1), (16, 16, 1)],
+    huge=[1e30, -1e30, 5e37, 1e-40],
+    where=["both", "queries", "keys", "one query", "one key"],
+)
 def test_extreme_projections(sizes: tuple[int, int, int], huge: float, where: str) -> None:
     n, m, h = sizes
     queries, keys = normal(n, h), normal(m, h, seed=1)
@@ -120,9 +117,11 @@ def same_bits(a: Tensor, b: Tensor) -> bool:
     return a.dtype == b.dtype == torch.float32 and torch.equal(a.view(torch.int32), b.view(torch.int32))
 
 
-@pytest.mark.parametrize("workspace", [2**14, 2**24])
-@pytest.mark.parametrize("stranger", [math.nan, math.inf, -math.inf, 1e30, -3e38])
-@pytest.mark.parametrize("shape", [(5, 7, 3), (16, 16, 8), (33, 40, 16)], ids=str)
+@varied(
+    workspace=[2**14, 2**24],
+    stranger=[math.nan, math.inf, -math.inf, 1e30, -3e38],
+    shape=[(33, 40, 16), (16, 16, 8), (5, 7, 3)],
+)
 def test_no_key_changes_the_scores_of_another(
     shape: tuple[int, int, int], stranger: float, workspace: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:

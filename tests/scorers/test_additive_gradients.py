@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from attncli import textbook
 from attncli.scorers._additive_scores import additive_scores
 from attncli.scorers.additive import Additive
+from tests.combinations import varied
 from tests.scorers.catalogue import make, normal
 
 # Bytes of workspace: everything at once; tiles of a few queries; blocks of about 16 queries and keys, each with tiles.
@@ -49,13 +50,15 @@ def test_against_differences(size: tuple[int, int, int], workspace: int) -> None
     assert torch.autograd.gradcheck(lambda *each: additive_scores(*each, workspace=workspace), tensors)
 
 
-@both_forms
-@every_workspace
-@pytest.mark.parametrize(
-    ("queries", "keys"), [((), ()), ((3,), (3,)), ((2, 1), (1, 3)), ((1,), (4,)), ((), (2, 2)), ((2, 3), (2, 3))]
+@varied(
+    size=SIZES,
+    workspace=WORKSPACES,
+    leading=[((3,), (3,)), ((), ()), ((2, 1), (1, 3)), ((1,), (4,)), ((), (2, 2)), ((2, 3), (2, 3))],
 )
-def test_against_the_textbook_form(size: tuple[int, int, int], workspace: int, queries: Leading, keys: Leading) -> None:
-    assert_gradients(arguments(size, queries, keys), workspace)
+def test_against_the_textbook_form(
+    size: tuple[int, int, int], workspace: int, leading: tuple[Leading, Leading]
+) -> None:
+    assert_gradients(arguments(size, *leading), workspace)
 
 
 @every_workspace

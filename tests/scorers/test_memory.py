@@ -8,6 +8,7 @@ import torch
 
 from attncli import textbook
 from attncli.scorers.additive import Additive
+from tests.combinations import others_slow
 from tests.scorers.catalogue import make, normal
 from tests.scorers.peaks import peak_of
 
@@ -46,32 +47,32 @@ def beside_results(sizes: Sizes, *, fused: bool = False) -> tuple[int, int]:
     return forward, backward - sum(leaf.nbytes for leaf in leaves)
 
 
-@pytest.mark.parametrize("workspace", [2**16, 2**18, 2**20])
-@pytest.mark.parametrize(
-    "sizes",
-    [
-        Sizes(160, 160, 16, 8),
-        Sizes(3, 1500, 16, 8),
-        Sizes(1500, 3, 16, 8),
-        Sizes(1, 5000, 8, 2),
-        Sizes(300, 200, 8, 2),
-        Sizes(20, 20, 200, 5),
-        Sizes(20, 20, 5, 200),
-        Sizes(90, 70, 1, 1),
-        Sizes(1, 2, 16, 4, (1000,)),
-        Sizes(4, 3, 32, 32, (300,)),
-        Sizes(40, 50, 16, 8, (2, 3)),
-        Sizes(16, 16, 8, 8, (32,)),
-        Sizes(64, 64, 8, 8, dtype=torch.float64),
-        Sizes(64, 64, 8, 8, (2,), dtype=torch.float16),
-    ],
-    ids=str,
-)
-def test_within_a_small_workspace(sizes: Sizes, workspace: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Additive, "workspace_bytes", workspace)
-    assert max(beside_results(sizes)) <= workspace
+SIZES = [
+    Sizes(40, 50, 16, 8, (2, 3)),
+    Sizes(3, 1500, 16, 8),
+    Sizes(160, 160, 16, 8),
+    Sizes(1500, 3, 16, 8),
+    Sizes(1, 5000, 8, 2),
+    Sizes(300, 200, 8, 2),
+    Sizes(20, 20, 200, 5),
+    Sizes(20, 20, 5, 200),
+    Sizes(90, 70, 1, 1),
+    Sizes(1, 2, 16, 4, (1000,)),
+    Sizes(4, 3, 32, 32, (300,)),
+    Sizes(16, 16, 8, 8, (32,)),
+    Sizes(64, 64, 8, 8, dtype=torch.float64),
+    Sizes(64, 64, 8, 8, (2,), dtype=torch.float16),
+]
 
 
+@pytest.mark.parametrize("sizes", others_slow(SIZES, 2), ids=str)
+def test_within_a_small_workspace(sizes: Sizes, monkeypatch: pytest.MonkeyPatch) -> None:
+    for workspace in (2**16, 2**18, 2**20):
+        monkeypatch.setattr(Additive, "workspace_bytes", workspace)
+        assert max(beside_results(sizes)) <= workspace
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("sizes", [Sizes(1, 1, 256, 256, (512,)), Sizes(1, 1, 64, 64, (4096,))], ids=str)
 def test_many_small_elements_within_the_workspace_as_shipped(sizes: Sizes) -> None:
     assert max(beside_results(sizes)) <= Additive.workspace_bytes
@@ -84,6 +85,7 @@ def test_the_workspace_as_shipped() -> None:
     assert sizes.hidden_bytes > 10 * Additive.workspace_bytes
 
 
+@pytest.mark.slow
 def test_at_two_thousand_queries_and_keys() -> None:
     scorer, inputs = make("additive", 256, num_hiddens=256), normal(2048, 256)
     with torch.no_grad():
@@ -99,6 +101,7 @@ def test_keys_that_are_shared_are_not_repeated(monkeypatch: pytest.MonkeyPatch) 
     assert peak <= 200 * 500 * 4 + 2**16 < 200 * keys.nbytes
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not any(map(shutil.which, ("g++", "clang++"))), reason="there is no C++ compiler")
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # torch's own, while it compiles
 @pytest.mark.parametrize("workspace", [2**18, 2**20])

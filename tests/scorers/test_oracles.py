@@ -7,12 +7,11 @@ import pytest
 import torch
 from torch import Tensor
 
-from attncli.scorers import additive
+from attncli.scorers import SCORERS, additive
 from tests.reference import ORACLES, for_each_matrix
 from tests.scorers.catalogue import VARIANTS, make, normal
 
 every_variant = pytest.mark.parametrize(("name", "options"), VARIANTS)
-HALF_AND_SINGLE = [torch.float16, torch.bfloat16, torch.float32]
 
 
 def oracle_scores(name: str, options: dict[str, Any], scorer: Any, queries: Tensor, keys: Tensor) -> Tensor:
@@ -25,11 +24,10 @@ def assert_scores(scores: Tensor, wanted: Tensor) -> None:
 
 
 @every_variant
-@pytest.mark.parametrize(("n", "m", "d"), [(3, 4, 5), (1, 1, 1), (2, 5, 1), (4, 3, 33)])
-@pytest.mark.parametrize("leading", [(2,), (2, 3)])
-def test_float32(name: str, options: dict[str, Any], n: int, m: int, d: int, leading: tuple[int, ...]) -> None:
-    scorer, queries, keys = make(name, d, **options), normal(*leading, n, d), normal(*leading, m, d, seed=1)
-    assert_scores(scorer(queries, keys), oracle_scores(name, options, scorer, queries, keys))
+def test_float32(name: str, options: dict[str, Any]) -> None:
+    for n, m, d, leading in [(3, 4, 5, (2,)), (3, 4, 5, (2, 3)), (1, 1, 1, (2,)), (2, 5, 1, (2,)), (4, 3, 33, (2, 3))]:
+        scorer, queries, keys = make(name, d, **options), normal(*leading, n, d), normal(*leading, m, d, seed=1)
+        assert_scores(scorer(queries, keys), oracle_scores(name, options, scorer, queries, keys))
 
 
 @every_variant
@@ -41,11 +39,11 @@ def test_float64(name: str, options: dict[str, Any]) -> None:
 
 
 @every_variant
-@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
-def test_half_precision_is_only_storage(name: str, options: dict[str, Any], dtype: torch.dtype) -> None:
-    scorer = make(name, 64, **options).to(dtype)
-    queries, keys = normal(2, 3, 64, dtype=dtype), normal(2, 4, 64, seed=1, dtype=dtype)
-    assert_scores(scorer(queries, keys), oracle_scores(name, options, scorer, queries, keys))
+def test_half_precision_is_only_storage(name: str, options: dict[str, Any]) -> None:
+    for dtype in (torch.float16, torch.bfloat16):
+        scorer = make(name, 64, **options).to(dtype)
+        queries, keys = normal(2, 3, 64, dtype=dtype), normal(2, 4, 64, seed=1, dtype=dtype)
+        assert_scores(scorer(queries, keys), oracle_scores(name, options, scorer, queries, keys))
 
 
 @pytest.mark.parametrize("name", ["additive", "general"])
@@ -54,13 +52,11 @@ def test_different_sizes(name: str) -> None:
     assert_scores(scorer(queries, keys), oracle_scores(name, {}, scorer, queries, keys))
 
 
-@every_variant
-@pytest.mark.parametrize(("queries", "keys"), [((2, 1), (1, 3)), ((), (2,)), ((1,), (3,))])
-def test_leading_axes_of_size_one_are_repeated(
-    name: str, options: dict[str, Any], queries: tuple[int, ...], keys: tuple[int, ...]
-) -> None:
-    scorer, q, k = make(name, 5, **options), normal(*queries, 2, 5), normal(*keys, 4, 5, seed=1)
-    assert_scores(scorer(q, k), oracle_scores(name, options, scorer, q, k))
+@pytest.mark.parametrize("name", SCORERS)
+def test_leading_axes_of_size_one_are_repeated(name: str) -> None:
+    for queries, keys in [((2, 1), (1, 3)), ((), (2,)), ((1,), (3,))]:
+        scorer, q, k = make(name, 5), normal(*queries, 2, 5), normal(*keys, 4, 5, seed=1)
+        assert_scores(scorer(q, k), oracle_scores(name, {}, scorer, q, k))
 
 
 # q = (1, 2) and (0, -1), k = (3, 1) and (1/2, -2). Products 1*3+2*1 = 5, 1/2-4 = -7/2, -1 and 2; squared lengths 5, 1
