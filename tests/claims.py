@@ -10,10 +10,9 @@ from typing import Any
 from attncli.commands.experiments import load_experiments
 from attncli.config.builtin import builtin_folder
 from attncli.config.overrides import parse_override
-from attncli.runs.verdicts import Verdict
-from attncli.studies.expectations.judging import judge
+from attncli.expect.judging import Verdict, judge
+from attncli.expect.tables import lines_of
 from attncli.studies.progress import Silent
-from attncli.views.verdict_lines import lines_of
 
 PATHS = {path.stem: path for path in sorted((builtin_folder() / "claims").glob("*.yaml"))}
 HEADER = "| experiment | claim | source | expected | measured | holds |"
@@ -23,8 +22,9 @@ MARKS = {"NO": "**no**"}
 def result_of(name: str, *changes: str) -> tuple[Any, Sequence[Verdict]]:
     """What comes out of one file, and what becomes of its expectations."""
     (loaded,) = load_experiments([PATHS[name]], [parse_override(each) for each in changes])
-    result = loaded.study.run(loaded.study.prepare(loaded.options, Silent()), Silent())
-    return result, judge(result, loaded.options.expect)
+    prepared = loaded.study.prepare(loaded.options, Silent())
+    result = loaded.study.run(prepared, Silent())
+    return result, judge(result, loaded.options.expect, loaded.study.expected_rows(prepared))
 
 
 def table_rows(name: str, verdicts: Sequence[Verdict]) -> list[list[str]]:

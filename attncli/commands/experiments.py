@@ -11,13 +11,12 @@ from attncli.commands.progress import Shown
 from attncli.config.document import Document, document_of_flags, read_document
 from attncli.config.overrides import Override
 from attncli.errors import Collector, InputError
+from attncli.expect.asking import check_expectations
+from attncli.expect.judging import Verdict, judge
 from attncli.runs.provenance import provenance
 from attncli.runs.run_folder import check_out, check_outputs, new_folder
 from attncli.runs.saving import save_run
-from attncli.runs.verdicts import Verdict
 from attncli.studies import STUDIES, load_study, options_model
-from attncli.studies.expectations.asking import check_expectations
-from attncli.studies.expectations.judging import judge
 from attncli.studies.progress import Progress
 from attncli.studies.study import Study
 from attncli.views import load_view

@@ -9,8 +9,8 @@ from attncli.commands.exit_codes import EXPECTATION_FAILED
 from attncli.commands.experiments import Finished
 from attncli.commands.streams import tell
 from attncli.errors import InputError, Problem
-from attncli.views.verdict_words import failure
-from attncli.views.verdicts import verdict_tables
+from attncli.expect.tables import verdict_tables
+from attncli.expect.words import failure
 
 
 def show_verdicts(experiments: Sequence[Finished], *, silent: bool) -> None:

@@ -45,6 +45,7 @@ class SweepResult:
     states: "Mapping[str, Mapping[str, Tensor]]" = field(default_factory=dict)
     histograms: Mapping[str, Histogram] = field(default_factory=dict)
     comparisons: Sequence[Record] = ()
+    interrupted: bool = False
 
 
 @dataclass(frozen=True)

@@ -12,13 +12,13 @@ import torch
 from torch import Tensor
 
 from attncli.errors import InputError
+from attncli.expect.judging import Verdict
 from attncli.runs.bench_files import save_bench
 from attncli.runs.records import BenchResult, SweepResult, TrainResult
 from attncli.runs.resolved import dump_yaml, self_contained
 from attncli.runs.sweep_files import save_sweep
 from attncli.runs.tensors import save_named, save_tensors
 from attncli.runs.train_files import save_train
-from attncli.runs.verdicts import Verdict
 from attncli.runs.weights_csv import save_weights_csv
 from attncli.studies.study import Record, Result
 

@@ -28,6 +28,7 @@ class Column:
     about: str
     unit: str = ""
     format: Callable[[Any], str] = str
+    text: bool = False  # its values are words, or true and false
 
 
 @dataclass(frozen=True)
@@ -108,6 +109,33 @@ def matrices_of(result: Result, stage: str) -> Matrices:
     return Matrices(stage, stage_of(result, stage), result.inputs.get("valid"), tokens_of(result), with_dropout)
 
 
+@dataclass(frozen=True)
+class Rows:
+    """The rows that a result will have, with what is known of them before the work: what expectations may ask about.
+
+    `shapes` are those of every label's stages. `left_out` has the columns and stages that an option leaves out, each
+    with that option. `no_comparisons` says why there are none.
+    """
+
+    columns: Sequence[Column]
+    records: Sequence[Record]
+    comparison_columns: Sequence[Column] = ()
+    comparisons: Sequence[Record] = ()
+    no_comparisons: str = "there are none"
+    shapes: Mapping[str, Mapping[str, Sequence[int]]] = field(default_factory=dict)
+    left_out: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def record_keys(self) -> list[str]:
+        """The keys of the records."""
+        return [column.key for column in self.columns]
+
+    @property
+    def comparison_keys(self) -> list[str]:
+        """The keys of the comparisons."""
+        return [column.key for column in self.comparison_columns]
+
+
 class PreparedStudy(Protocol):
     """What every study has prepared before it runs."""
 
@@ -133,8 +161,8 @@ class Study(Protocol[Options, Prepared]):
             InputError: options that make no sense together, or that do not fit into memory.
         """
 
-    def expected_rows(self, prepared: Prepared) -> Any:
-        """The rows that the result will have, as far as they are known, for expectations to be checked."""
+    def expected_rows(self, prepared: Prepared) -> Rows:
+        """The rows that the result will have, for expectations to be checked before the work."""
 
     def run(self, prepared: Prepared, progress: Progress) -> Result:
         """Do the work.

@@ -311,16 +311,6 @@ def test_the_gradient_that_flows_back_is_no_memory_of_a_call() -> None:
     assert rows["dot/attncli"]["peak_bytes"] < 1.5 * 128 * 128 * 4
 
 
-def test_expected_rows() -> None:
-    ready = prepared(**TWO)
-    outlook = bench.expected_rows(ready)
-    result = bench.run(ready, Silent())
-    assert list(outlook.records.columns) == COLUMNS
-    for foreseen, rows in ((outlook.records, result.records), (outlook.comparisons, result.comparisons)):
-        assert foreseen.rows == [{name: row[name] for name in foreseen.rows[0]} for row in rows]
-    assert list(outlook.comparisons.columns) == list(result.comparisons[0])
-
-
 def test_what_has_no_time_is_compared_without_a_figure(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bench, "too_large_at_rest", lambda size, device: "needs more")
     (row,) = result_of(measure=["scores"], **TWO).comparisons

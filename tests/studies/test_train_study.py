@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 import torch
+from attncli.studies.expectations.judging import judge
 from safetensors.torch import save_file
 
 from attncli.config.expectations import Expectation
 from attncli.errors import InputError
 from attncli.runs.records import TrainResult
-from attncli.studies.expectations.judging import judge
 from attncli.studies.progress import Silent
 from attncli.studies.study import Record
 from attncli.studies.threads import on_threads
@@ -120,15 +120,6 @@ def test_rows() -> None:
     assert [set(row) for row in result.comparisons] == [set(SUMMARY)] * 12
     assert result.records[0]["parameters"] == 2 * 2 * 5
     assert result.formulas["dot"].startswith("q . k")
-
-
-def test_the_rows_are_foreseen() -> None:
-    keys: dict[str, Any] = {"scorers": ["dot", "additive"], "d": [2, 3], "test_keys": 5}
-    outlook = train.expected_rows(prepared(**keys))
-    result = result_of(**keys)
-    for table, rows in ((outlook.records, result.records), (outlook.comparisons, result.comparisons)):
-        assert set(table.columns) == set(rows[0])
-        assert list(table.rows) == [{name: row[name] for name in table.rows[0]} for row in rows]
 
 
 def test_curves_and_what_rows_take_from_them() -> None:

@@ -4,8 +4,8 @@ from attncli.show.numbers import count, duration, statistic
 from attncli.studies.study import Column
 
 COLUMNS = (
-    Column("scorer", "scorer", "the scoring function"),
-    Column("label", "label", "the name of its entry in the config"),
+    Column("scorer", "scorer", "the scoring function", text=True),
+    Column("label", "label", "the name of its entry in the config", text=True),
     Column("parameters", "params", "how many parameters the scorer has", format=count),
     Column("score_mean", "score\nmean", "mean of the scores at valid keys", format=statistic),
     Column("score_std", "score\nstd", "standard deviation of the scores at valid keys", format=statistic),
@@ -17,8 +17,8 @@ COLUMNS = (
 )
 
 COMPARISONS = (
-    Column("a", "a", "label of one scorer"),
-    Column("b", "b", "label of the other"),
+    Column("a", "a", "label of one scorer", text=True),
+    Column("b", "b", "label of the other", text=True),
     Column(
         "js_divergence",
         "JS divergence\n(bits)",

@@ -12,12 +12,13 @@ from torch import Tensor, nn
 from attncli.config.scorer_entries import ScorerEntry
 from attncli.config.tensors import FileTensor, TokenNames
 from attncli.errors import Collector, InputError, below
+from attncli.expect.asking import STAGES
 from attncli.inputs.build import Inputs, build_inputs
 from attncli.inputs.device import resolve_device
 from attncli.inputs.shapes import Shapes
+from attncli.studies.attention.columns import COLUMNS, COMPARISONS
 from attncli.studies.attention.findings import findings_of
 from attncli.studies.attention.options import AttentionOptions
-from attncli.studies.attention.rows import attention_rows
 from attncli.studies.attention.stages import (
     ScorerRun,
     run_for_output,
@@ -26,14 +27,17 @@ from attncli.studies.attention.stages import (
 )
 from attncli.studies.attention.statistics import compare
 from attncli.studies.compiling import compile_scorer, worth_compiling
-from attncli.studies.expectations.outlook import Outlook
 from attncli.studies.memory import PROGRAM, estimate_attention, require_memory
 from attncli.studies.progress import Progress
 from attncli.studies.scoring import build_scorer, outline
-from attncli.studies.study import Record, Result
+from attncli.studies.study import Record, Result, Rows
 
 WORTH_SAYING = 256 * 2**20  # bytes of tensors from which the estimate is told
 CURE = "use fewer queries, keys or batch elements, or fewer scorers"
+WITHOUT_WEIGHTS = (  # the columns that are not known without weights
+    *("score_mean", "score_std", "entropy", "effective_keys", "max_weight"),
+    *("js_divergence", "top1_agreement", "max_abs_difference"),
+)
 MOST_CELLS = 2**24  # of the mask that is saved beside outputs alone
 
 
@@ -76,9 +80,30 @@ def prepare(options: AttentionOptions, progress: Progress) -> Prepared:
     return Prepared(options, inputs, [scorer.to(device) for scorer in scorers], device)
 
 
-def expected_rows(prepared: Prepared) -> Outlook:
-    """The rows and stages that the result will have."""
-    return attention_rows(prepared.options, prepared.inputs)
+def expected_rows(prepared: Prepared) -> Rows:
+    """One row per scorer, one per pair, and the stages of every scorer."""
+    options, entries = prepared.options, prepared.options.scorers
+    unknown = [*WITHOUT_WEIGHTS, *STAGES[:-1]] if not options.weights else []
+    return Rows(
+        COLUMNS,
+        [{"scorer": entry.scorer, "label": entry.label} for entry in entries],
+        COMPARISONS,
+        [{"a": a.label, "b": b.label} for a, b in itertools.combinations(entries, 2)],
+        "there is only one scorer",
+        {entry.label: _shapes(prepared, entry) for entry in entries},
+        dict.fromkeys(unknown, "weights: false"),
+    )
+
+
+def _shapes(prepared: Prepared, entry: ScorerEntry) -> dict[str, tuple[int, ...]]:
+    """The stages that an entry will have, and their shapes."""
+    options, scores = prepared.options, prepared.inputs.valid.shape
+    output = {"output": (*scores[:-1], prepared.inputs.values.shape[-1])}
+    if not options.weights:
+        return output
+    capped = {"capped": scores} if entry.softcap is not None else {}
+    dropped = {"dropped": scores} if options.train and entry.dropout > 0 else {}
+    return {"scores": scores, **capped, "weights": scores, **dropped, **output}
 
 
 @torch.no_grad()

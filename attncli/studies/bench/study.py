@@ -31,11 +31,24 @@ from attncli.studies.bench.records import (
 )
 from attncli.studies.bench.setting import setting_of
 from attncli.studies.bench.sizes import Case, cases_of
-from attncli.studies.expectations.outlook import Outlook, Table
 from attncli.studies.progress import Counter, Progress
 from attncli.studies.scoring import build_scorer, formula_of, outline
-from attncli.studies.study import Record
+from attncli.studies.study import Column, Record, Rows
 from attncli.studies.threads import on_threads
+
+TEXTS = (
+    "scorer",
+    "label",
+    "implementation",
+    "measure",
+    "dtype",
+    "device",
+    "backward",
+    "status",
+    "reason",
+    "against",
+    "baseline",
+)
 
 
 @dataclass(frozen=True)
@@ -70,14 +83,15 @@ def prepare(options: BenchOptions, progress: Progress) -> Prepared:
     return Prepared(options, plan, groups, device)
 
 
-def expected_rows(prepared: Prepared) -> Outlook:
+def expected_rows(prepared: Prepared) -> Rows:
     """One row for each line, and one for each that has the textbook's code beside it, as far as they are known."""
     options, plan, device = prepared.options, prepared.plan, prepared.device
     lines = [line for group in prepared.groups for line in group]
     rows = [record_of(line, [line], plan.baseline, options, device) for line in lines]
     compared = [place_of(line) for group in prepared.groups for line, _ in beside_textbook(group)]
-    comparisons = Table(compared, COMPARED, "no line has the textbook's code beside it")
-    return Outlook(Table([{name: row[name] for name in KNOWN} for row in rows], COLUMNS), comparisons)
+    columns, summary = ([Column(key, key, "", text=key in TEXTS) for key in keys] for keys in (COLUMNS, COMPARED))
+    known = [{name: row[name] for name in KNOWN} for row in rows]
+    return Rows(columns, known, summary, compared, "no line has the textbook's code beside it")
 
 
 def run(prepared: Prepared, progress: Progress) -> BenchResult:

@@ -1,8 +1,9 @@
 """The rows of the studies against d, as far as they are known before the work."""
 
-from attncli.studies.expectations.outlook import Outlook, Table
 from attncli.studies.pairs.sweep import Prepared
+from attncli.studies.study import Column, Rows
 
+TEXTS = ("scorer", "label", "theory")
 PLACE = ("scorer", "label", "head", "d")
 COLUMNS = {
     "variance": (
@@ -18,7 +19,7 @@ COLUMNS = {
 }  # fmt: skip
 
 
-def expected_rows(prepared: Prepared) -> Outlook:
+def expected_rows(prepared: Prepared) -> Rows:
     """One row per scorer and size; of real tensors one per scorer and head."""
     real, options = prepared.real, prepared.options
     heads = range(real.queries.shape[1]) if real is not None and real.heads else [None]
@@ -29,4 +30,4 @@ def expected_rows(prepared: Prepared) -> Outlook:
         for point in prepared.points
         if point.asked
     ]
-    return Outlook(Table(rows, COLUMNS[options.study]))
+    return Rows([Column(key, key, "", text=key in TEXTS) for key in COLUMNS[options.study]], rows)

@@ -11,8 +11,8 @@ from attncli.errors import Collector, below
 from attncli.inputs.device import resolve_device
 from attncli.runs.records import TrainResult
 from attncli.scorers import SCORERS
-from attncli.studies.expectations.outlook import Outlook, Table
 from attncli.studies.progress import Progress
+from attncli.studies.study import Column, Rows
 from attncli.studies.threads import single_threaded
 from attncli.studies.train.clock import Clock
 from attncli.studies.train.job import Job
@@ -25,6 +25,7 @@ from attncli.studies.train.result import kept_from, result_of, warn_of_numbers
 from attncli.studies.train.resume import Earlier, earlier_run
 from attncli.studies.train.work import work_off
 
+TEXTS = ("scorer", "label")
 BUILDING = threading.Lock()  # parameters are drawn from torch's global generator, which is seeded meanwhile
 
 
@@ -57,11 +58,12 @@ def prepare(options: TrainOptions, progress: Progress) -> Prepared:
     return Prepared(options, jobs_of(options, earlier.kept, threads, device), earlier, threads, device)
 
 
-def expected_rows(prepared: Prepared) -> Outlook:
+def expected_rows(prepared: Prepared) -> Rows:
     """One row for each scorer, size, number of keys and seed; and one over the seeds."""
     rows = foreseen(prepared.options)
     over_seeds = [{name: row[name] for name in row if name != "seed"} for row in rows if row["seed"] == 0]
-    return Outlook(Table(rows, COLUMNS), Table(over_seeds, SUMMARY))
+    columns, summary = ([Column(key, key, "", text=key in TEXTS) for key in keys] for keys in (COLUMNS, SUMMARY))
+    return Rows(columns, rows, summary, over_seeds)
 
 
 def run(prepared: Prepared, progress: Progress) -> TrainResult:

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from attncli.errors import plain, show
-from attncli.runs.verdicts import Limits, Verdict
+from attncli.expect.judging import Limits, Verdict
 from attncli.show.numbers import MISSING, printable, significant
 from attncli.studies.study import Record
 

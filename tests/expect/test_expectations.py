@@ -3,8 +3,6 @@
 import math
 from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -12,33 +10,22 @@ import torch
 
 from attncli.config.expectations import Expectation
 from attncli.errors import InputError
-from attncli.runs.records import SweepResult
-from attncli.runs.verdicts import Verdict
-from attncli.studies.attention import study as attention
-from attncli.studies.attention.options import AttentionOptions
-from attncli.studies.expectations.asking import check_expectations
-from attncli.studies.expectations.judging import judge
-from attncli.studies.expectations.outlook import Outlook, Table, outlook_of
-from attncli.studies.progress import Silent
-from attncli.studies.study import Record, Result
-from tests.studies.sweeps import STUDIES, prepared, swept
+from attncli.expect.asking import check_expectations
+from attncli.expect.judging import Verdict, judge
+from attncli.studies.study import Column, Result, Rows
+from tests.expect.rows import columns_of, verdicts
 from tests.views.samples import result_of, run_of
-from tests.views.sweep_samples import variance_result
 
 PLACE = {"scorer": "dot", "head": None}
 
 
-def result(**figures: Sequence[Any]) -> SweepResult:
+def result(**figures: Sequence[Any]) -> Result:
     """Rows of the label `dot` for d = 0, 1, 2, ... with these figures."""
     count = len(next(iter(figures.values())))
     rows = [
         {**PLACE, "label": "dot", "d": d, **{key: column[d] for key, column in figures.items()}} for d in range(count)
     ]
-    return SweepResult("variance", rows, rows, {}, {})
-
-
-def verdicts(result: Any, *expectations: dict[str, Any]) -> list[Verdict]:
-    return judge(result, [Expectation.model_validate({"metric": "x", **each}) for each in expectations])
+    return Result("variance", "test", {}, rows)
 
 
 def holds(got: Any, *others: Any, **keys: Any) -> bool | None:
@@ -182,7 +169,7 @@ def test_a_list_asks_every_row() -> None:
 
 def test_every_value_of_a_list_asks_one_row() -> None:
     rows = [{"label": label, "d": d, "x": 1} for label in "ab" for d in (1, 2)]
-    table = SweepResult("variance", rows, rows, {}, {})
+    table = Result("variance", "test", {}, rows)
     (verdict,) = verdicts(table, {"where": {"d": [2]}, "equal": 1})
     assert verdict.holds is None
     assert verdict.reason == (
@@ -194,7 +181,7 @@ def test_every_value_of_a_list_asks_one_row() -> None:
 
 def test_lists_on_both_sides_are_compared_value_by_value() -> None:
     rows = [{"label": label, "d": d, "x": d + (label == "b")} for label in "ab" for d in (1, 5)]
-    table = SweepResult("variance", rows, rows, {}, {})
+    table = Result("variance", "test", {}, rows)
     found = verdicts(table, {"where": {"label": "b", "d": [1, 5]}, "above": {"label": "a", "d": [5, 1]}})
     assert [verdict.holds for verdict in found] == [True, True]
     assert [verdict.expected for verdict in found] == [{"above": {"label": "a", "d": d}, "value": d} for d in (1, 5)]
@@ -205,16 +192,16 @@ def test_lists_on_both_sides_are_compared_value_by_value() -> None:
 
 
 def test_lists_on_both_sides_of_a_column_that_is_not_known_yet() -> None:
-    foreseen = Outlook(Table([{"label": "a"}, {"label": "b"}], ("label", "theory", "x")))
+    known = Rows([Column(key, key, "") for key in ("label", "theory", "x")], [{"label": "a"}, {"label": "b"}])
     asked = {"where": {"label": "a", "theory": [1, 2]}, "metric": "x", "above": {"label": "b", "theory": [1, 2]}}
-    check_expectations([Expectation.model_validate(asked)], foreseen)
+    check_expectations([Expectation.model_validate(asked)], known)
 
 
 @pytest.mark.parametrize("other", [[1], [1, 2], [1, 5, 7]])
 def test_lists_on_both_sides_have_the_same_values(other: list[int]) -> None:
     rows = [{"label": label, "d": d, "x": 1} for label in "ab" for d in (1, 2, 5, 7)]
     (verdict,) = verdicts(
-        SweepResult("variance", rows, rows, {}, {}),
+        Result("variance", "test", {}, rows),
         {"where": {"label": "b", "d": [1, 5]}, "above": {"label": "a", "d": other}},
     )
     assert str(verdict.problem) == (
@@ -225,7 +212,7 @@ def test_lists_on_both_sides_have_the_same_values(other: list[int]) -> None:
 
 def pair(**figures: float) -> Any:
     """A comparison of a: one, b: two."""
-    return SimpleNamespace(study="test", records=[{"label": "one"}], comparisons=[{"a": "one", "b": "two", **figures}])
+    return Result("attention", "test", {}, [{"label": "one"}], [{"a": "one", "b": "two", **figures}])
 
 
 @pytest.mark.parametrize("metric", ["js_divergence", "top1_agreement", "max_abs_difference"])
@@ -251,7 +238,7 @@ def test_columns_of_the_other_row_choose_the_table_too() -> None:
     """A seed has a row of its own, and the mean over the seeds has another."""
     rows = [{"label": label, "seed": seed, "x": seed} for label in "ab" for seed in (0, 1)]
     means = [{"label": label, "x": 0.5} for label in "ab"]
-    table = SimpleNamespace(study="test", records=rows, comparisons=means)
+    table = Result("train", "test", {}, rows, means)
     (verdict,) = verdicts(table, {"where": {"label": "a"}, "above": {"label": "b"}})
     assert verdict.got == 0.5
     (verdict,) = verdicts(table, {"where": {"label": "a"}, "above": {"label": "b", "seed": 1}})
@@ -262,7 +249,7 @@ def test_columns_of_the_other_row_choose_the_table_too() -> None:
 def test_every_combination_of_lists_must_be_there() -> None:
     rows = [{"label": "a", "d": 1, "x": 1}, {"label": "a", "d": 2, "x": 1}, {"label": "b", "d": 1, "x": 1}]
     (verdict,) = verdicts(
-        SweepResult("variance", rows, rows, {}, {}), {"where": {"label": ["a", "b"], "d": [1, 2]}, "equal": 1}
+        Result("variance", "test", {}, rows), {"where": {"label": ["a", "b"], "d": [1, 2]}, "equal": 1}
     )
     assert verdict.holds is None
     assert verdict.reason == "got 2; no row of those with label = b has this d; known: 1"
@@ -291,15 +278,8 @@ def test_a_text_is_no_number() -> None:
     )
 
 
-class Interrupted(SweepResult):
-    """With fewer rows than were to come."""
-
-    interrupted = True
-
-
 def test_interrupted_runs_miss_rows_without_blame() -> None:
-    rows = result(x=[1]).records
-    (verdict,) = verdicts(Interrupted("variance", rows, rows, {}, {}), {"where": {"d": 7}, "equal": 1})
+    (verdict,) = verdicts(replace(result(x=[1]), interrupted=True), {"where": {"d": 7}, "equal": 1})
     assert (verdict.holds, verdict.problem) == (None, None)
     assert verdict.reason == "interrupted before it was measured"
 
@@ -318,11 +298,12 @@ def test_interrupted_runs_miss_rows_without_blame() -> None:
 )
 def test_a_row_that_may_not_be_the_only_one_is_not_judged(keys: dict[str, Any], holds: bool | None) -> None:
     whole = result(x=[1, 2, 3], status=["timed", "lost", "timed"]).records
-    foreseen = Table([{name: row[name] for name in (*PLACE, "label", "d")} for row in whole], list(whole[0]))
+    known = [{name: row[name] for name in (*PLACE, "label", "d")} for row in whole]
+    expected = Rows(columns_of(whole), known)
     expectation = Expectation.model_validate({"metric": "x", **keys})
-    check_expectations([expectation], Outlook(foreseen))
-    interrupted = Interrupted("variance", whole[:2], [], {}, {})
-    found = judge(interrupted, [expectation], Outlook(foreseen))
+    check_expectations([expectation], expected)
+    interrupted = Result("variance", "test", {}, whole[:2], interrupted=True)
+    found = judge(interrupted, [expectation], expected)
     assert {verdict.holds for verdict in found} == {holds}
     assert [verdict.problem for verdict in found] == [None] * len(found)
     if holds is None:
@@ -401,60 +382,14 @@ def test_comparisons_are_rows_too() -> None:
     assert [each.holds for each in verdicts(found, {**keys, "below": 0.02}, {**keys, "below": 0.01})] == [True, False]
 
 
-SMALL: dict[str, Any] = {"variance": {"samples": 100}, "saturation": {"rows": 3, "keys": 4}}
-
-
-@pytest.mark.parametrize("study", STUDIES)
-@pytest.mark.parametrize("d", [[4], [2, 8]])
-def test_rows_of_sweeps_are_foreseen(study: str, d: list[int]) -> None:
-    ready = prepared(study, d=d, **SMALL[study])
-    check_foreseen(STUDIES[study].expected_rows(ready), outlook_of(swept(study, d=d, **SMALL[study])))
-
-
-@pytest.mark.parametrize("study", STUDIES)
-@pytest.mark.parametrize("leading", [(1,), (1, 2)], ids=["no heads", "heads"])
-def test_rows_of_real_tensors_are_foreseen(study: str, leading: tuple[int, ...], tmp_path: Path) -> None:
-    path = tmp_path / "qk.pt"
-    torch.save({"queries": torch.randn(*leading, 3, 4), "keys": torch.randn(*leading, 5, 4)}, path)
-    keys = {"source": path, "scorers": [{"scorer": "dot"}, {"scorer": "cosine"}]}
-    check_foreseen(STUDIES[study].expected_rows(prepared(study, **keys)), outlook_of(swept(study, **keys)))
-
-
-def test_rows_of_attention_are_foreseen() -> None:
-    data = {
-        "name": "test",
-        "data": {"queries": {"shape": [2, 3, 4]}, "keys": {"shape": [1, 5, 4]}, "values": {"shape": [5, 6]}},
-        "scorers": [{"scorer": "dot", "softcap": 2.0}, {"scorer": "additive", "dropout": 0.5}, {"scorer": "cosine"}],
-        "train": True,
-    }
-    ready = attention.prepare(AttentionOptions.model_validate(data), Silent())
-    foreseen, found = attention.expected_rows(ready), outlook_of(attention.run(ready, Silent()))
-    check_foreseen(foreseen, found)
-    assert {label: {name: tuple(shape) for name, shape in each.items()} for label, each in found.shapes.items()} == (
-        foreseen.shapes
-    )
-
-
-def check_foreseen(foreseen: Outlook, found: Outlook) -> None:
-    """What is known before the work is what comes out of it."""
-    for before, after in ((foreseen.records, found.records), (foreseen.comparisons, found.comparisons)):
-        assert list(before.columns) == list(after.columns)
-        assert known(before.rows, before) == known(after.rows, before)
-
-
-def known(rows: Sequence[Record], before: Table) -> list[str]:
-    """The columns that are known before the work, of every row."""
-    columns = list(before.rows[0]) if before.rows else []
-    return sorted(str({column: row[column] for column in columns}) for row in rows)
-
-
 def test_what_is_not_known_before_the_work_is_left_open() -> None:
-    foreseen = STUDIES["variance"].expected_rows(prepared("variance", d=[4, 8], samples=100))
-    asked = {"where": {"label": "dot", "theory": "exakt"}, "metric": "variance", "above": 1}
-    check_expectations([Expectation.model_validate(asked)], foreseen)
-    (verdict,) = verdicts(variance_result([4, 8]), asked)
+    whole = Result("variance", "test", {}, [{"label": "dot", "d": d, "theory": "exact", "x": 1} for d in (4, 8)])
+    known = Rows(columns_of(whole.records), [{"label": "dot", "d": d} for d in (4, 8)])
+    asked = {"where": {"label": "dot", "theory": "exakt"}, "metric": "x", "above": 1}
+    check_expectations([Expectation.model_validate(asked)], known)
+    (verdict,) = verdicts(whole, asked)
     assert verdict.reason == 'got "exakt"; no row of those with label = dot has this theory; did you mean `exact`?'
     with pytest.raises(InputError, match=r"^expect\[0\].where.label: got \"dott\""):
         check_expectations(
-            [Expectation.model_validate({**asked, "where": {"theory": "exact", "label": "dott"}})], foreseen
+            [Expectation.model_validate({**asked, "where": {"theory": "exact", "label": "dott"}})], known
         )

@@ -8,11 +8,11 @@ import pytest
 from rich.cells import cell_len
 
 from attncli.config.expectations import Expectation
-from attncli.runs.records import SweepResult
-from attncli.runs.verdicts import Verdict
-from attncli.studies.expectations.judging import judge
-from attncli.views.verdict_words import expected_words, failure, got_words, subject
-from attncli.views.verdicts import verdict_tables
+from attncli.expect.judging import Verdict, judge
+from attncli.expect.tables import verdict_tables
+from attncli.expect.words import expected_words, failure, got_words, subject
+from attncli.studies.study import Result
+from tests.expect.rows import rows_of
 from tests.views.samples import printed
 
 CLAIM = "Dividing by the square root of d keeps the variance of scores at 1"
@@ -22,7 +22,8 @@ SOURCE = "Vaswani et al. 2017, section 3.2.1"
 def verdicts(figures: list[Any], *expectations: dict[str, Any]) -> list[Verdict]:
     rows = [{"label": "dot", "d": 2**i, "variance": figure} for i, figure in enumerate(figures)]
     made = [Expectation.model_validate({"metric": "variance", **each}) for each in expectations]
-    return judge(SweepResult("variance", rows, rows, {}, {}), made)
+    result = Result("variance", "test", {}, rows)
+    return judge(result, made, rows_of(result))
 
 
 def one(*figures: Any, **keys: Any) -> Verdict:
@@ -224,7 +225,8 @@ def test_where_claims_are_too_long_for_a_column_verdicts_are_text() -> None:
 def test_rows_of_which_different_things_are_expected_have_lines_of_their_own() -> None:
     rows = [{"label": label, "d": d, "variance": d + (label == "b")} for label in "ab" for d in (1, 5)]
     asked = {"metric": "variance", "where": {"label": "b", "d": [1, 5]}, "above": {"label": "a", "d": [1, 5]}}
-    found = judge(SweepResult("variance", rows, rows, {}, {}), [Expectation.model_validate(asked)])
+    result = Result("variance", "test", {}, rows)
+    found = judge(result, [Expectation.model_validate(asked)], rows_of(result))
     lines = [" ".join(line.split()) for line in shown(("a", found), width=120).splitlines()[4:]]
     assert lines == [
         "variance (label = b, d = 1) above 1 (label = a, d = 1) 2 yes",

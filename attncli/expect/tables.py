@@ -1,6 +1,7 @@
 """Expectations as a table: claim, source, expected, measured, holds or not."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from itertools import groupby
 
 from rich import box
@@ -9,15 +10,63 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from attncli.runs.verdicts import Verdict
-from attncli.show.numbers import MISSING
-from attncli.show.tables import Cells, stacked
-from attncli.show.weights import STRONG
-from attncli.views.verdict_lines import Line, by_expectation, lines_of
+from attncli.expect.judging import Verdict
+from attncli.expect.words import expected_words, got_words, one_line, subject
+from attncli.show.numbers import MISSING, printable
+from attncli.show.tables import STRONG, Cells, stacked
 
 Named = tuple[str, Sequence[Verdict]]  # an experiment's name and verdicts
 GAP = 2  # cells between columns
+HOLDS = {True: "yes", False: "NO", None: MISSING}
 READABLE = {"claim": 40, "source": 20}  # cells that text needs to be read well; other names stay whole
+
+
+@dataclass(frozen=True)
+class Line:
+    """What shares a line, of an expectation that asks so many `rows`."""
+
+    experiment: str
+    verdicts: Sequence[Verdict]
+    rows: int
+
+    @property
+    def claim(self) -> str:
+        """The claim, and of several rows which; without a claim what is looked at."""
+        first = self.verdicts[0]
+        if first.claim is None:
+            return subject(self.verdicts)
+        which = f": {subject(self.verdicts)}" if self.rows > len(self.verdicts) else ""
+        return one_line(first.claim) + which
+
+    @property
+    def source(self) -> str:
+        """Who says so, if anyone."""
+        source = self.verdicts[0].source
+        return one_line(source) if source else ""
+
+    @property
+    def expected(self) -> str:
+        """The bounds, the same for all."""
+        return expected_words(self.verdicts[0])
+
+    @property
+    def measured(self) -> str:
+        """The figure, or the smallest and the largest."""
+        numbers = [verdict for verdict in self.verdicts if verdict.limits is not None]
+        if len(numbers) < len(self.verdicts) or not numbers:
+            return got_words(self.verdicts[0])
+        low, high = (pick(numbers, key=lambda verdict: float(verdict.got)) for pick in (min, max))
+        return " to ".join(dict.fromkeys((got_words(low), got_words(high))))
+
+    @property
+    def holds(self) -> str:
+        """Whether it does."""
+        return HOLDS[self.verdicts[0].holds]
+
+    @property
+    def rest(self) -> str:
+        """What there is beside the claim, as text."""
+        return f"expected {self.expected}; measured {self.measured}" + (f"; {self.source}" if self.source else "")
 
 
 def verdict_tables(experiments: Sequence[Named], width: int) -> list[RenderableType]:
@@ -81,3 +130,24 @@ def _summary(good: int, unjudged: int, asked: int) -> str:
         return f"The expectation {'holds' if good else 'could not be judged' if unjudged else 'does not hold'}"
     held = f"All {asked} expectations hold" if good == asked else f"{good} of {asked} expectations hold"
     return f"{held}, {unjudged} could not be judged" if unjudged else held
+
+
+def lines_of(name: str, verdicts: Sequence[Verdict]) -> list[Line]:
+    """The lines of one experiment."""
+    return [Line(printable(name), line, len(group)) for group in by_expectation(verdicts) for line in _lines(group)]
+
+
+def by_expectation(verdicts: Sequence[Verdict]) -> Iterator[list[Verdict]]:
+    """The verdicts of each expectation."""
+    for _, group in groupby(verdicts, key=lambda verdict: verdict.index):
+        yield list(group)
+
+
+def _lines(group: Sequence[Verdict]) -> Iterator[list[Verdict]]:
+    """What shares a line of the table: rows that hold, of which the same is expected."""
+    holding: dict[str, list[Verdict]] = {}  # by what is expected
+    for verdict in group:
+        if verdict.holds:
+            holding.setdefault(str(verdict.expected), []).append(verdict)
+    yield from holding.values()
+    yield from ([verdict] for verdict in group if not verdict.holds)

@@ -1,0 +1,30 @@
+"""What a result offers to expectations, whatever its study: every key of its rows is a column."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from attncli.config.expectations import Expectation
+from attncli.expect.judging import Verdict, judge
+from attncli.studies.study import Column, Record, Result, Rows
+
+
+def columns_of(rows: Sequence[Record]) -> list[Column]:
+    """A column for every key, in the order of the rows."""
+    values = {key: value for row in rows for key, value in row.items()}
+    return [Column(key, key, "", text=isinstance(value, str)) for key, value in values.items()]
+
+
+def rows_of(result: Result) -> Rows:
+    """All rows of a result, with their columns; of attention also its stages."""
+    shapes: dict[str, dict[str, Sequence[int]]] = {}
+    for name, tensor in result.tensors.items():
+        label, _, stage = name.rpartition("/")
+        shapes.setdefault(label, {})[stage] = tensor.shape
+    pairs = result.comparisons
+    return Rows(columns_of(result.records), result.records, columns_of(pairs), pairs, shapes=shapes)
+
+
+def verdicts(result: Result, *expectations: dict[str, Any]) -> list[Verdict]:
+    """What becomes of expectations; of the figure `x` where they name none."""
+    asked = [Expectation.model_validate({"metric": "x", **each}) for each in expectations]
+    return judge(result, asked, rows_of(result))

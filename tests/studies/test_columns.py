@@ -1,0 +1,55 @@
+"""Every study says beforehand which rows it will have, and lists a column for each of their keys."""
+
+from typing import Any
+
+import pytest
+
+from attncli.studies import STUDIES, load_study, options_model
+from attncli.studies.progress import Silent
+from attncli.studies.study import Column, Record
+
+SMALL: dict[str, dict[str, Any]] = {
+    "attention": {"data": {"queries": {"shape": [2, 3, 4]}, "keys": {"shape": [1, 5, 4]}}},
+    "variance": {"d": [2, 4], "samples": 100},
+    "saturation": {"d": [2, 4], "rows": 3, "keys": 4},
+    "bench": {"n": [2, 3], "d": 2, "measure": ["scores"]},
+    "train": {"d": [2, 3], "steps": 2, "seeds": 2, "test_keys": 5},
+}
+ENTRIES = [{"scorer": "dot"}, {"scorer": "additive", "label": "mine"}]
+
+
+@pytest.mark.parametrize("name", STUDIES)
+def test_rows_are_as_expected(name: str) -> None:
+    study = load_study(name)
+    model = options_model(name)
+    keys = {"name": "test", "device": "cpu", "scorers": ENTRIES, **SMALL[name]}
+    prepared = study.prepare(model.model_validate(model.normalised(keys)), Silent())
+    expected, result = study.expected_rows(prepared), study.run(prepared, Silent())
+    check(expected.columns, expected.records, result.records)
+    check(expected.comparison_columns, expected.comparisons, result.comparisons)
+
+
+def check(columns: Any, known: Any, rows: Any) -> None:
+    """The rows have these columns, and what was known of them."""
+    if rows:
+        assert {tuple(row) for row in rows} == {tuple(column.key for column in columns)}
+    names = list(known[0]) if known else []
+    assert sorted(map(str, known)) == sorted(str({name: row[name] for name in names}) for row in rows)
+    for column in columns:
+        check_column(column, rows)
+
+
+def check_column(column: Column, rows: list[Record]) -> None:
+    """Its values can be written for people, and are words where it says so."""
+    values = [row[column.key] for row in rows if row[column.key] is not None]
+    assert all(isinstance(column.format(value), str) for value in values)
+    assert {isinstance(value, str | bool) for value in values} <= {column.text}, column.key
+
+
+def test_rows_of_an_attention_experiment_without_weights() -> None:
+    study = load_study("attention")
+    keys = {"name": "test", "scorers": ENTRIES, "weights": False, **SMALL["attention"]}
+    prepared = study.prepare(options_model("attention").model_validate(keys), Silent())
+    result = study.run(prepared, Silent())
+    unknown = {key for rows in (result.records, result.comparisons) for key, value in rows[0].items() if value is None}
+    assert unknown | {"scores", "capped", "weights", "dropped"} == set(study.expected_rows(prepared).left_out)
