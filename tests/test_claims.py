@@ -11,8 +11,6 @@ from typing import Any
 import pytest
 
 from attncli.config.document import read_document
-from attncli.studies.study import Record
-from attncli.views.train_numbers import mean_and_range
 from tests.claims import HEADER, PATHS, markdown, result_of, table_rows
 from tests.cli import attncli, good, refusal
 
@@ -22,22 +20,20 @@ SHOWN = [
     re.split(r" \| ", line[2:-2]) for line in SECTION.partition(f"{HEADER}\n")[2].splitlines()[1:] if line[:1] == "|"
 ]
 CLAIMS = 14
-TRIES = 3  # on a machine that is busy with other things
 NUMBER = re.compile(r"-?\d+(?:\.\d+)?(?:e-\d+)?")
 FIGURE = re.compile(rf"{NUMBER.pattern}(?= \()")  # of another row, which stands in brackets behind it
-TRAINING, CLOCK, ROUNDING, BYTES = 0.15, 0.9, 0.9, 0.01  # how far off figures may be elsewhere, or another time
+ELSEWHERE = {
+    "08_learning": "steps|accuracy",
+    "09_cost": "seconds",
+}  # what every processor has its own figures of
+ROUNDING, ERRORS = 1e-3, 0.9  # how far off other figures may be elsewhere, and errors that are nothing but rounding
 
 
 @cache
 def found_of(name: str) -> tuple[Any, list[list[str]]]:
-    """The result of one file, and its rows; what has to do with the clock is given another try."""
-    result, rows = None, list[list[str]]()
-    for _ in range(TRIES if name == "09_cost" else 1):
-        result, verdicts = result_of(name)
-        rows = table_rows(name, verdicts)
-        if all(map(same_row, shown_of(name), rows)):
-            break
-    return result, rows
+    """The result of one file, and its rows."""
+    result, verdicts = result_of(name)
+    return result, table_rows(name, verdicts)
 
 
 def shown_of(name: str) -> list[list[str]]:
@@ -46,18 +42,12 @@ def shown_of(name: str) -> list[list[str]]:
 
 
 def same_row(old: list[str], new: list[str]) -> bool:
-    """Digit for digit, but for what training, the clock and rounding give."""
-    share = _share(new[0].strip("`"), new[1], new[3])
+    """The same claim, bounds and verdict; and the same figures where they are the same on every processor."""
     fixed = [[*row[:3], FIGURE.sub("", row[3]), row[5]] for row in (old, new)]
+    if re.search(ELSEWHERE.get(new[0].strip("`"), "$^"), new[1]):
+        return fixed[0] == fixed[1]
+    share = ERRORS if new[3].startswith("below 1e-") else ROUNDING
     return fixed[0] == fixed[1] and alike(old[3], new[3], share) and alike(old[4], new[4], share)
-
-
-def _share(name: str, claim: str, expected: str) -> float:
-    if name == "09_cost":
-        return BYTES if "bytes" in claim else CLOCK
-    if name == "08_learning":
-        return TRAINING
-    return ROUNDING if expected.startswith("below 1e-") else 0.0
 
 
 def alike(old: str, new: str, share: float) -> bool:
@@ -94,41 +84,35 @@ def test_readme_has_what_comes_out(name: str) -> None:
 
 def test_readme_may_not_differ_in_bounds() -> None:
     row = ["`09_cost`", "slower (seconds)", "somebody", "at least 20 x 0.000125 (label = dot)", "0.1", "yes"]
-    other = [*row[:3], "at least 20 x 0.0003 (label = dot)", "0.3", "yes"]
+    other = [*row[:3], "at least 20 x 0.0003 (label = dot)", "9", "yes"]
     assert same_row(row, other)
     assert not same_row(row, [*row[:3], "at least 3 x 0.000125 (label = dot)", "0.1", "yes"])
-    assert not same_row(row, [*row[:4], "9", "yes"])
+    assert not same_row(row, [*row[:5], "no"])
     assert not same_row([*row[:1], "smaller (bytes)", *row[2:]], [*other[:1], "smaller (bytes)", *other[2:]])
-    assert not same_row(
-        ["`08_learning`", "x", "y", "0.97 to 1", "1", "yes"], ["`08_learning`", "x", "y", "0.85 to 1", "1", "yes"]
-    )
-
-
-def learnt(label: str, d: int) -> Record:
-    """What the seeds of one configuration learn on an average."""
-    (row,) = (row for row in found_of("08_learning")[0].comparisons if (row["label"], row["d"]) == (label, d))
-    return dict(row)
+    assert not same_row(["`04_variance`", *row[1:4], "1.01", "yes"], ["`04_variance`", *row[1:4], "1.02", "yes"])
 
 
 def test_readme_has_what_scorers_learn() -> None:
-    """As `attncli train` prints it, at the two sizes that the claim has too."""
+    """As far as it is the same on every processor, at the two sizes that the claim has too."""
     block = README.partition("$ attncli train --no-plots\n")[2].partition("```")[0].splitlines()
     columns = re.split(r" {2,}", block[0])
-    for line in block[2:]:
-        cells = dict(zip(columns, re.split(r" {2,}", line), strict=True))
-        for d in (16, 1024):
-            assert alike(cells[f"d = {d}"], mean_and_range(learnt(cells["label"], d), "accuracy"), TRAINING)
+    table = [dict(zip(columns, re.split(r" {2,}", line), strict=True)) for line in block[2:]]
+    assert columns == ["label", "d = 16", "d = 64", "d = 256", "d = 1024"]
+    assert [row["label"] for row in table] == ["dot", "scaled_dot", "additive"]
+    rows = {(row["label"], row["d"]): row["accuracy"] for row in found_of("08_learning")[0].comparisons}
+    for d in (16, 1024):
+        means = {row["label"]: float(row[f"d = {d}"].split()[0]) for row in table}
+        for label in ("scaled_dot", "additive"):
+            assert means[label] == pytest.approx(rows[label, d], abs=0.03)
+        for accuracy in (means["dot"], rows["dot", d]):
+            assert accuracy > 0.93 if d == 16 else 0.6 < accuracy < 0.97
 
 
-def test_readme_has_the_steps_and_the_entropy() -> None:
-    flat = " ".join(README.split())
-    said = r"scaled dot product gets nine in ten right after (\d+) steps, additive attention after (\d+), "
-    steps = re.findall(said + r"dot product without scale after (\d+)", flat)[0]
-    for step, label in zip(steps, ("scaled_dot", "additive", "dot"), strict=True):
-        assert int(step) == pytest.approx(learnt(label, 16)["steps_to_90"], rel=TRAINING, abs=8)
-    entropy, most = re.findall(r"from the start \(entropy ([\d.]+) of at most ([\d.]+) nats\)", flat)[0]
-    assert float(entropy) == pytest.approx(learnt("dot", 1024)["start_entropy"], rel=TRAINING)
-    assert float(most) == pytest.approx(math.log(8), abs=0.005)
+def test_readme_has_the_entropy_of_the_start() -> None:
+    found = re.findall(r"from the start \(entropy ([\d.]+) of at most ([\d.]+) nats\)", " ".join(README.split()))
+    result = found_of("08_learning")[0]
+    first = [row["start_entropy"] for row in result.records if (row["label"], row["d"]) == ("dot", 1024)][:5]
+    assert found == [(f"{sum(first) / len(first):.2f}", f"{math.log(8):.2f}")]
 
 
 def test_readme_has_the_table_as_it_is_made() -> None:
