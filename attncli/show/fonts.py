@@ -21,7 +21,7 @@ CJK = (
     "Yu Gothic",
     "Malgun",
 )
-CJK_SCRIPTS = ("CJK", "IDEOGRAPHIC", "HIRAGANA", "KATAKANA", "HANGUL", "BOPOMOFO", "FULLWIDTH")
+CURE = "one that can, such as Noto Sans CJK (Debian, Ubuntu: fonts-noto-cjk) or the Noto font of its script"
 UNFIT = ("LastResort", "Last Resort", "Emoji Color", "Color Emoji")  # boxes for everything; bitmaps
 
 # Some CJK fonts have only a medium weight, which is no reason to write to the user's terminal for each text size.
@@ -48,8 +48,7 @@ class Typeface:
         if not lost:
             return ""
         shown = " ".join(lost[:8]) + (" …" if len(lost) > 8 else "")
-        fonts = " and ".join(sorted({_font_to_install(char) for char in lost}))
-        return f"no installed font can draw {shown} (drawn as {MISSING_GLYPH}); install {fonts}"
+        return f"no installed font can draw {shown} (drawn as {MISSING_GLYPH}); install {CURE}"
 
 
 def typeface_for(texts: Iterable[str]) -> Typeface:
@@ -99,12 +98,3 @@ def _installed() -> set[str]:
 def _shapes_only(char: str) -> bool:
     """Whether this is a joiner, a variation selector or another mark that only shapes its neighbours."""
     return unicodedata.category(char) == "Cf" or "\ufe00" <= char <= "\ufe0f"
-
-
-def _font_to_install(char: str) -> str:
-    script = unicodedata.name(char, "").split(" ")[0].split("-")[0]
-    if script in CJK_SCRIPTS:
-        return "Noto Sans CJK (Debian, Ubuntu: fonts-noto-cjk)"
-    if unicodedata.category(char).startswith("L") and script:
-        return f"Noto Sans {script.capitalize()}"
-    return "Noto Emoji or Symbola" if ord(char) >= 0x1F000 else "Noto Sans Symbols"

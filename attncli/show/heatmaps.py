@@ -56,27 +56,14 @@ NARROWEST_TITLE = 2.0  # inches, however narrow the panel
 BAR_WIDTH, SHORTEST_BAR, LONGEST_BAR = 0.12, 1.0, 4.0  # inches
 SHORT_BAR = 0.7
 
+TITLES = ("axes.labelsize", "axes.titlesize", "figure.labelsize", "figure.titlesize")
 LOOK: dict[str, Any] = {
-    "text.parse_math": False,
-    "axes.edgecolor": "0.15",
-    "axes.labelcolor": "0.15",
-    "axes.labelsize": 9,
-    "axes.linewidth": 0.6,
+    **dict.fromkeys(TITLES, 9),
+    **dict.fromkeys(("xtick.labelsize", "ytick.labelsize", "legend.fontsize"), 8),
+    **dict.fromkeys(("axes.linewidth", "xtick.major.width", "ytick.major.width"), 0.6),
+    **dict.fromkeys(("xtick.major.size", "ytick.major.size"), 3),
     "axes.titlepad": 4,
-    "axes.titlesize": 9,
-    "axes.titley": 1.0,
-    "figure.labelsize": 9,
-    "figure.titlesize": 9,
-    "legend.fontsize": 8,
-    "text.color": "0.15",
-    "xtick.color": "0.15",
-    "xtick.labelsize": 8,
-    "xtick.major.size": 2.9,
-    "xtick.major.width": 0.6,
-    "ytick.color": "0.15",
-    "ytick.labelsize": 8,
-    "ytick.major.size": 2.9,
-    "ytick.major.width": 0.6,
+    "text.parse_math": False,
 }
 
 
@@ -162,7 +149,7 @@ def _draw(
         slot.axes.append(axes)
         _draw_cells(axes, slot, cells, cmap, own)
         if numbers:
-            _write_numbers(axes, cells, text_colours(cells, cmap, own), numbers)
+            _write_numbers(axes, cells, text_colours(cells, cmap, own), *numbers)
         axes.set_title(face.drawable(_title(slot.panel, ", " if one_line else "\n", max(slot.width, NARROWEST_TITLE))))
         _label(axes, slot, face)
         if scale == "panel":
@@ -175,7 +162,10 @@ def _draw(
         _draw_bar(bar, cmap, ends[0], shown, face.drawable(quantity))
     footnote = _footnote(line)
     place(figure, rows, bar, _legend(figure, shown, cmap, footnote), "" if bar else face.drawable(quantity))
-    notes = [footnote and _averaged(line, footnote), _unlabelled(line), *_outside(line, shown, scale)]
+    notes = [_unlabelled(line), *_outside(line, shown, scale)]
+    if footnote:
+        n, m = max((panel.shape for panel in panels), key=math.prod)
+        notes.append(f"{n} × {m} cells are more than there are pixels: {footnote}")
     if style.annotate == "yes" and not numbers:
         notes.append("no numbers in the cells: they are too many, or the cells too small")
     return figure, notes
@@ -252,16 +242,8 @@ def _legend(figure: Figure, shown: Sequence[Cells], cmap: Colormap, footnote: st
     return figure.legend(handles=handles, title=footnote or None, alignment="left", ncols=2, **look)
 
 
-@dataclass(frozen=True)
-class _Numbers:
-    """How the numbers in all cells are written: a format, and the size of the font."""
-
-    spec: str
-    points: float
-
-
-def _numbers(annotate: Annotate, line: Sequence[Slot], shown: Sequence[Cells]) -> _Numbers | None:
-    """None where no numbers are wanted, or where there is no room for them."""
+def _numbers(annotate: Annotate, line: Sequence[Slot], shown: Sequence[Cells]) -> tuple[str, float] | None:
+    """Format and font size of the numbers in all cells; None where none are wanted, or where they have no room."""
     values = valid_numbers(shown)
     if annotate == "no" or not 0 < values.size <= MOST_NUMBERS[annotate] or any(slot.block != (1, 1) for slot in line):
         return None
@@ -275,7 +257,7 @@ def _numbers(annotate: Annotate, line: Sequence[Slot], shown: Sequence[Cells]) -
     for slot in line:
         n, m = slot.panel.shape
         points = min(points, 72 * slot.width / m / digits / DIGIT / 1.15, 72 * slot.height / n / 1.4)
-    return _Numbers(spec, points) if points >= LEAST_POINTS[annotate] else None
+    return (spec, points) if points >= LEAST_POINTS[annotate] else None
 
 
 def _number_text(value: float, spec: str) -> str:
@@ -284,11 +266,10 @@ def _number_text(value: float, spec: str) -> str:
     return text.replace("-", "−")
 
 
-def _write_numbers(axes: Axes, cells: Cells, colours: Any, numbers: _Numbers) -> None:
-    for i, j in zip(*np.nonzero(~cells.mask & ~np.isnan(cells.data)), strict=True):
-        text = _number_text(float(cells.data[i, j]), numbers.spec)
-        look: dict[str, Any] = {"color": str(colours[i, j]), "ha": "center", "va": "center_baseline"}
-        axes.text(float(j), float(i), text, fontsize=numbers.points, **look)
+def _write_numbers(axes: Axes, cells: Cells, colours: Any, spec: str, points: float) -> None:
+    look: dict[str, Any] = {"ha": "center", "va": "center_baseline", "fontsize": points}
+    for i, j in np.argwhere(~cells.mask & ~np.isnan(cells.data)).tolist():
+        axes.text(j, i, _number_text(float(cells.data[i, j]), spec), color=str(colours[i, j]), **look)
 
 
 def _footnote(line: Sequence[Slot]) -> str:
@@ -297,11 +278,6 @@ def _footnote(line: Sequence[Slot]) -> str:
     down, across = (max(sides) for sides in zip(*blocks, strict=True))
     upto = "up to " if len(set(blocks)) > 1 else ""
     return f"each pixel is the mean of {upto}{down} × {across} cells" if down * across > 1 else ""
-
-
-def _averaged(line: Sequence[Slot], footnote: str) -> str:
-    n, m = max((slot.panel.shape for slot in line), key=math.prod)
-    return f"{n} × {m} cells are more than there are pixels: {footnote}"
 
 
 def _unlabelled(line: Sequence[Slot]) -> str:

@@ -1,6 +1,5 @@
 """Which matrices of a stage a heatmap shows, with the names of their axes, and the cells that are drawn of each."""
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -58,11 +57,11 @@ def select(
         if label not in matrices.tensors:
             raise InputError.of(got(label, "unknown label", did_you_mean(label, matrices.tensors)), ["scorer"])
     names = list(dict.fromkeys(labels or matrices.tensors))
-    stacks = {name: _stack_shape(name, matrices.tensors[name]) for name in names}
-    wanted_batches = _indices("batch element", batches, max(b for b, _ in stacks.values()))
-    wanted_heads = _indices("head", heads, max(h for _, h in stacks.values()))
+    stacks = {name: _stack(name, matrices.tensors[name]) for name in names}
+    wanted_batches = _indices("batch element", batches, max(len(stack) for stack in stacks.values()))
+    wanted_heads = _indices("head", heads, max(stack.shape[1] for stack in stacks.values()))
     places = [(b, h) for b in wanted_batches for h in wanted_heads]
-    there = [(name, b, h) for b, h in places for name in names if b < stacks[name][0] and h < stacks[name][1]]
+    there = [(name, b, h) for b, h in places for name in names if b < len(stacks[name]) and h < stacks[name].shape[1]]
     if not there:
         raise InputError.of(f"no matrix has a batch element of {show(batches)} and a head of {show(heads)}")
     most = most_panels - most_panels % len(names) or most_panels  # all labels of a place or none
@@ -72,16 +71,21 @@ def select(
         last, batch, head = shown[-1]
         note = f"{len(shown)} of {len(there)} panels are shown, up to {last}, batch element {batch}, head {head}; "
         note += "attncli heatmap with --scorer, --batch or --head draws others"
-    return [_panel(matrices, name, b, h, stacks[name]) for name, b, h in shown], note
+    return [_panel(matrices, name, stacks[name], b, h) for name, b, h in shown], note
 
 
-def _stack_shape(label: str, tensor: Tensor) -> tuple[int, int]:
-    """How many batch elements and heads there are."""
-    shape = tuple(tensor.shape)
-    if len(shape) < 2 or 0 in shape or tensor.is_complex():
-        kind = f"{str(tensor.dtype).removeprefix('torch.')} of shape {list(shape)}"
+def _stack(label: str, tensor: Tensor) -> Tensor:
+    """The matrices as (b, heads, n, m)."""
+    if tensor.ndim < 2 or tensor.numel() == 0 or tensor.is_complex():
+        kind = f"{str(tensor.dtype).removeprefix('torch.')} of shape {list(tensor.shape)}"
         raise InputError.of(f"{label}: got {kind}; expected real matrices (..., n, m), no size 0")
-    return (shape[0] if len(shape) > 2 else 1), math.prod(shape[1:-2])
+    return _four_axes(tensor.detach())
+
+
+def _four_axes(tensor: Tensor) -> Tensor:
+    if tensor.ndim < 4:
+        return tensor.reshape(-1, 1, *tensor.shape[-2:])
+    return tensor.flatten(1, -3)
 
 
 def _indices(kind: str, wanted: Sequence[int] | None, count: int) -> list[int]:
@@ -91,18 +95,15 @@ def _indices(kind: str, wanted: Sequence[int] | None, count: int) -> list[int]:
     return list(dict.fromkeys(wanted or range(count)))
 
 
-def _panel(matrices: Matrices, label: str, batch: int, head: int, stack: tuple[int, int]) -> Panel:
-    tensor = matrices.tensors[label].detach()
-    n, m = tensor.shape[-2:]
-    axes = np.unravel_index(head, tensor.shape[1:-2]) if tensor.ndim > 3 else ()
-    index = (batch, *map(int, axes))[: tensor.ndim - 2]
-    values, valid = tensor[index], None
+def _panel(matrices: Matrices, label: str, stack: Tensor, batch: int, head: int) -> Panel:
+    batches, heads, n, m = stack.shape
+    values, valid = stack[batch, head], None
     if matrices.valid is not None:
-        valid = matrices.valid.expand(tensor.shape)[index]
+        valid = _four_axes(matrices.valid.expand(matrices.tensors[label].shape))[batch, head]
         if matrices.stage in ("weights", "dropped"):
             empty = ~valid.any(-1, keepdim=True)  # a query without any valid key: what weights it has are worth seeing
             valid = valid | (empty & (values != 0))
-    place = ", ".join([f"batch {batch}"] * (stack[0] > 1) + [f"head {head}"] * (stack[1] > 1))
+    place = ", ".join([f"batch {batch}"] * (batches > 1) + [f"head {head}"] * (heads > 1))
     queries = _names("query", matrices.tokens.queries, batch, n)
     keys = _names("key", matrices.tokens.keys, batch, m)
     return Panel(printable(label), place, (batch, head), values, valid, queries, keys)

@@ -32,21 +32,21 @@ def test_what_no_font_has_is_a_box_and_a_note_and_never_a_warning(token: str) ->
 
 
 @pytest.mark.parametrize(
-    ("token", "lost", "font"),
+    ("token", "lost"),
     [
-        ("我爱", "我 爱", "Noto Sans CJK (Debian, Ubuntu: fonts-noto-cjk)"),
-        ("かな한", "か な 한", "Noto Sans CJK (Debian, Ubuntu: fonts-noto-cjk)"),
-        ("👨\u200d👩", "👨 👩", "Noto Emoji or Symbola"),
-        ("क", "क", "Noto Sans Devanagari"),
-        ("我👨", "我 👨", "Noto Emoji or Symbola and Noto Sans CJK (Debian, Ubuntu: fonts-noto-cjk)"),
+        ("我爱", "我 爱"),
+        ("かな한", "か な 한"),
+        ("👨\u200d👩", "👨 👩"),
+        ("一二三四五六七八九", "一 七 三 九 二 五 八 六 …"),
     ],
 )
-def test_the_note_says_once_which_font_to_install(
-    monkeypatch: pytest.MonkeyPatch, token: str, lost: str, font: str
+def test_the_note_says_once_what_is_missing_and_what_to_install(
+    monkeypatch: pytest.MonkeyPatch, token: str, lost: str
 ) -> None:
     monkeypatch.setattr(fonts, "_candidates", lambda lacking: [])
     heat = heatmap(weights(2, 1, 2), tokens=Tokens([[token]] * 2, [[token, "a"]] * 2))
-    assert heat.notes == (f"no installed font can draw {lost} (drawn as □); install {font}",)
+    (note,) = heat.notes
+    assert note.startswith(f"no installed font can draw {lost} (drawn as □); install one that can, such as Noto Sans")
     draw(heat.figure)
 
 
