@@ -49,29 +49,6 @@ class SweepResult:
 
 
 @dataclass(frozen=True)
-class BenchResult:
-    """The study `bench`: time and memory, one row per entry, implementation, measure and sizes.
-
-    `settings` says against what and on what was measured (`baseline`, `backward`, `device`, `device_name`, `threads`
-    and others). `times` has the seconds per call of every round, float64, by `label/implementation/measure/sizes`: n,
-    m, d, hidden units (`-` for none), batch and heads, with `x` between them. Round by round they pair with the
-    baseline's. `comparisons` has how many times as fast as the textbook's code of the same label the others are.
-    `states` are the parameters that came from files; `interrupted` says that the user ended the work, and that rows are
-    missing.
-    """
-
-    records: Sequence[Record]
-    settings: Record
-    formulas: Mapping[str, str]
-    times: "Mapping[str, Tensor]"
-    inputs: "Mapping[str, Tensor]" = field(default_factory=dict)
-    states: "Mapping[str, Mapping[str, Tensor]]" = field(default_factory=dict)
-    comparisons: Sequence[Record] = ()
-    interrupted: bool = False
-    study: str = "bench"
-
-
-@dataclass(frozen=True)
 class TrainResult:
     """The study `train`: what was learnt, one row a scorer, size d, seed and number of keys in the test.
 

@@ -13,8 +13,7 @@ from torch import Tensor
 
 from attncli.errors import InputError
 from attncli.expect.judging import Verdict
-from attncli.runs.bench_files import save_bench
-from attncli.runs.records import BenchResult, SweepResult, TrainResult
+from attncli.runs.records import SweepResult, TrainResult
 from attncli.runs.resolved import dump_yaml, self_contained
 from attncli.runs.sweep_files import save_sweep
 from attncli.runs.tensors import save_named, save_tensors
@@ -23,7 +22,7 @@ from attncli.runs.weights_csv import save_weights_csv
 from attncli.studies.study import Record, Result
 
 Pictures = Mapping[str, Callable[[Path], None]]
-AnyResult = Result | SweepResult | BenchResult | TrainResult
+AnyResult = Result | SweepResult | TrainResult
 
 
 def save_run(
@@ -49,8 +48,6 @@ def save_run(
             save_weights_csv(folder / "weights.csv", result)
         elif isinstance(result, SweepResult):
             save_sweep(folder, result)
-        elif isinstance(result, BenchResult):
-            save_bench(folder, result)
         elif isinstance(result, TrainResult):
             save_train(folder, result)
         for name, draw in pictures.items():
@@ -71,7 +68,7 @@ def content_of(result: AnyResult, provenance: Record, files: Sequence[str], verd
     inputs = {name: fingerprint(tensor) for name, tensor in result.inputs.items()}
     content = {
         **provenance,
-        **({"settings": result.settings} if isinstance(result, BenchResult | Result) else {}),
+        **({"settings": result.settings} if isinstance(result, Result) else {}),
         "inputs": inputs,
         "records": result.records,
         "comparisons": list(result.comparisons),

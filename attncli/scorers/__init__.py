@@ -5,6 +5,10 @@ A scorer is made with the sizes of one query and one key and its own options, an
     SCORERS["additive"](query_size, key_size, num_hiddens=8)(queries, keys)   # (..., n, q), (..., m, k) -> (..., n, m)
 
 To add one, write its file, list it here, and give its oracle in `tests/reference.py`.
+
+A class may say more of itself, and what it does not say is not assumed: `as_dot` where its scores are a dot product of
+something, `sizes_may_differ`, `operations` of its formula, `as_in_textbooks`, `has_fused_kernel`, and
+`worth_compiling = False` where a compiler could fuse nothing.
 """
 
 from torch import nn

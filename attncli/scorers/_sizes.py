@@ -6,7 +6,10 @@ from attncli.errors import InputError
 def require_equal_sizes(query_size: int, key_size: int) -> None:
     """Raise an InputError unless queries and keys have the same feature size."""
     if query_size != key_size:
+        from attncli.scorers import SCORERS
+
+        others = " and ".join(name for name, each in SCORERS.items() if getattr(each, "sizes_may_differ", False))
         raise InputError.of(
             f"got queries of size {query_size} and keys of size {key_size}; expected equal sizes; "
-            "additive and general accept different sizes"
+            f"{others} accept different sizes"
         )

@@ -1,6 +1,9 @@
+from collections.abc import Callable
+
 from pydantic import PositiveInt
 from torch import Tensor, nn
 
+from attncli import textbook
 from attncli.scorers._additive_cuts import WORKSPACE_BYTES
 from attncli.scorers._additive_scores import additive_scores
 
@@ -14,6 +17,7 @@ class Additive(nn.Module):
     gradients that are kept in half precision come on top, and so do gradients of axes that were repeated.
     """
 
+    sizes_may_differ = True
     workspace_bytes = WORKSPACE_BYTES
 
     def __init__(self, query_size: int, key_size: int, *, num_hiddens: PositiveInt = 8) -> None:
@@ -30,3 +34,14 @@ class Additive(nn.Module):
     def compile(self, *args: object, **kwargs: object) -> None:
         """Let `torch.compile` fuse the work on each pair from now on; of the whole forward it could make nothing."""
         self._fused = True
+
+    @property
+    def as_in_textbooks(self) -> Callable[[Tensor, Tensor], Tensor]:
+        """The textbook's code for these scores, with the same parameters."""
+        weights = (self.W_q.weight, self.W_k.weight, self.w_v.weight[0])
+        return lambda queries, keys: textbook.additive_scores(queries, keys, *weights)
+
+    def operations(self, n: int, m: int, query_size: int, key_size: int) -> int:
+        """Of the formula for n queries and m keys: projections; for each pair and unit 2 sums, a tanh, a product."""
+        h = self.w_v.in_features
+        return 2 * (n * query_size + m * key_size) * h + n * m * 4 * h

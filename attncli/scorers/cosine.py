@@ -13,6 +13,8 @@ class Cosine(nn.Module):
     one size d.
     """
 
+    worth_compiling = False  # one matrix product, which is fast already
+
     def __init__(self, query_size: int, key_size: int, *, scale: PositiveFloat = 1.0) -> None:
         super().__init__()
         require_equal_sizes(query_size, key_size)
@@ -26,6 +28,10 @@ class Cosine(nn.Module):
         """Queries, keys and factor of the dot product that the scores are."""
         queries, keys = at_least_float32(queries, keys)
         return unit(queries), unit(keys), self.scale
+
+    def operations(self, n: int, m: int, query_size: int, key_size: int) -> int:
+        """Of the formula for n queries and m keys: lengths; for each pair q . k, a product and a quotient."""
+        return (n + m) * (2 * key_size + 1) + n * m * (2 * key_size + 2)
 
 
 def unit(vectors: Tensor) -> Tensor:

@@ -10,6 +10,8 @@ class Dot(nn.Module):
     Unscaled: with unit-variance entries its variance is d. Needs queries and keys of one size d.
     """
 
+    worth_compiling = False  # one matrix product, which is fast already
+
     def __init__(self, query_size: int, key_size: int) -> None:
         super().__init__()
         require_equal_sizes(query_size, key_size)
@@ -22,3 +24,7 @@ class Dot(nn.Module):
         """Queries, keys and factor of the dot product that the scores are."""
         queries, keys = at_least_float32(queries, keys)
         return queries, keys, 1.0
+
+    def operations(self, n: int, m: int, query_size: int, key_size: int) -> int:
+        """Of the formula for n queries and m keys: a product and a sum for each entry of each pair."""
+        return n * m * 2 * key_size

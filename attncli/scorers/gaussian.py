@@ -18,6 +18,8 @@ class Gaussian(nn.Module):
     size d.
     """
 
+    worth_compiling = False  # a matrix product and sums
+
     def __init__(
         self, query_size: int, key_size: int, *, sigma: Annotated[float, Field(ge=1e-9, le=1e9)] = 1.0
     ) -> None:
@@ -46,3 +48,7 @@ class Gaussian(nn.Module):
         scores = scores.sub_(of_queries[..., :, None]).sub_(of_keys[..., None, :])
         keeps_digits = scores.amax() <= (of_queries.amax() + of_keys.amax()) / -LOST  # no where one is NaN
         return scores if bool(keeps_digits) else None
+
+    def operations(self, n: int, m: int, query_size: int, key_size: int) -> int:
+        """Of the formula for n queries and m keys: for each pair differences, squares, their sum and a factor."""
+        return n * m * (3 * key_size + 1)

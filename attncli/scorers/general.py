@@ -9,6 +9,9 @@ class General(nn.Module):
     A bilinear form with one matrix W (q, k); query and key may differ in size.
     """
 
+    sizes_may_differ = True
+    worth_compiling = False  # one matrix product, which is fast already
+
     def __init__(self, query_size: int, key_size: int) -> None:
         super().__init__()
         self.W = nn.Linear(key_size, query_size, bias=False)
@@ -21,3 +24,7 @@ class General(nn.Module):
         """Queries, keys and factor of the dot product that the scores are."""
         queries, keys, weight = at_least_float32(queries, keys, self.W.weight)
         return queries @ weight, keys, 1.0  # ... n k
+
+    def operations(self, n: int, m: int, query_size: int, key_size: int) -> int:
+        """Of the formula for n queries and m keys: W for each query, then a dot product for each pair."""
+        return 2 * n * query_size * key_size + n * m * 2 * key_size

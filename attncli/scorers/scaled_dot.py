@@ -1,8 +1,10 @@
+from collections.abc import Callable
 from typing import Literal
 
 from pydantic import PositiveFloat
 from torch import Tensor, nn
 
+from attncli import textbook
 from attncli.attention import at_least_float32
 from attncli.scorers._sizes import require_equal_sizes
 
@@ -13,6 +15,9 @@ class ScaledDot(nn.Module):
     The scale is a factor, as in torch's `scaled_dot_product_attention`; 1/sqrt(d) keeps the variance at 1 where the
     entries of q and k are independent with mean 0 and variance 1. Needs queries and keys of one size d.
     """
+
+    worth_compiling = False  # one matrix product, which is fast already
+    has_fused_kernel = True  # torch's `scaled_dot_product_attention` gives outputs
 
     def __init__(
         self,
@@ -25,6 +30,7 @@ class ScaledDot(nn.Module):
         require_equal_sizes(query_size, key_size)
         named = {"1/sqrt(d)": key_size**-0.5, "1/d": 1.0 / key_size}
         self.scale = named[scale] if isinstance(scale, str) else float(scale)
+        self._standard = scale == "1/sqrt(d)"
 
     def forward(self, queries: Tensor, keys: Tensor) -> Tensor:
         queries, keys, scale = self.as_dot(queries, keys)
@@ -34,3 +40,12 @@ class ScaledDot(nn.Module):
         """Queries, keys and factor of the dot product that the scores are."""
         queries, keys = at_least_float32(queries, keys)
         return queries, keys, self.scale
+
+    @property
+    def as_in_textbooks(self) -> Callable[[Tensor, Tensor], Tensor] | None:
+        """The textbook's code for these scores; None for another scale than the textbook's."""
+        return textbook.scaled_dot_scores if self._standard else None
+
+    def operations(self, n: int, m: int, query_size: int, key_size: int) -> int:
+        """Of the formula for n queries and m keys: a product and a sum for each entry of each pair, and its factor."""
+        return n * m * (2 * key_size + 1)

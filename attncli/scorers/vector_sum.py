@@ -11,6 +11,8 @@ class VectorSum(nn.Module):
     Needs queries and keys of one size d.
     """
 
+    worth_compiling = False  # sums
+
     def __init__(self, query_size: int, key_size: int) -> None:
         super().__init__()
         require_equal_sizes(query_size, key_size)
@@ -18,3 +20,7 @@ class VectorSum(nn.Module):
     def forward(self, queries: Tensor, keys: Tensor) -> Tensor:
         queries, keys = at_least_float32(queries, keys)
         return queries.sum(-1)[..., :, None] + keys.sum(-1)[..., None, :]  # ... n m
+
+    def operations(self, n: int, m: int, query_size: int, key_size: int) -> int:
+        """Of the formula for n queries and m keys: the sum of each query and key, and one addition for each pair."""
+        return (n + m) * key_size + n * m

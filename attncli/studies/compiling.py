@@ -7,15 +7,14 @@ from torch import nn
 
 from attncli.attention import computing_dtype
 from attncli.errors import InputError
-from attncli.scorers import SCORERS
 from attncli.scorers.additive import Additive
 
 NOTHING_TO_FUSE = "nothing to compile: its scores are one matrix product or one sum already"
 
 
 def worth_compiling(scorer: nn.Module) -> bool:
-    """Whether a compiler could fuse anything: additive attention, and whatever the user's own do."""
-    return isinstance(scorer, Additive) or type(scorer) not in SCORERS.values()
+    """Whether a compiler could fuse anything: always, unless the scorer's class says that it could not."""
+    return bool(getattr(scorer, "worth_compiling", True))
 
 
 def compile_scorer(scorer: nn.Module) -> str | None:

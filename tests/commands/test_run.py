@@ -253,7 +253,7 @@ def test_control_c_waits_until_what_was_finished_is_written(
 @pytest.mark.parametrize(
     ("keys", "where"),
     [
-        ("study: bench, scorers: [dot], n: 2, d: 4, measure: scores", "attncli.studies.bench.study.setting_of"),
+        ("study: bench, scorers: [dot], n: 2, d: 4, measure: scores", "attncli.studies.bench.study.settings_of"),
         ("study: train, scorers: [dot], d: 2, steps: 2, batch: 2, seeds: 1", "attncli.studies.train.study.result_of"),
     ],
 )
@@ -277,8 +277,8 @@ def test_an_impatient_control_c_loses_nothing_of_an_interrupted_run(
     keys = f"study: bench, scorers: [dot], n: [2, 3], d: 4, measure: scores, expect: [{which}]"
     (here / "own.yaml").write_text(f"{{{keys}}}")
     press_before("attncli.studies.bench.study.time_all", monkeypatch, call=2)  # the work is ended
-    press_before("attncli.studies.bench.study.setting_of", monkeypatch)  # on the way to what was finished
-    press_before("attncli.runs.saving.save_bench", monkeypatch)
+    press_before("attncli.studies.bench.study.settings_of", monkeypatch)  # on the way to what was finished
+    press_before("attncli.runs.saving.save_named", monkeypatch)
     result = attncli("run", "own.yaml", "--no-plots", "--quiet")
     assert (result.exit_code, result.stdout) == (130, "")
     assert result.stderr == f"interrupted; what was finished is in {latest().relative_to(here)}/\n"

@@ -1,31 +1,91 @@
-"""What is called: every implementation of a scorer as a function of queries, keys and values."""
+"""Implementations of scorers as functions that can be called again and again, on inputs that take turns."""
 
 import copy
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass, field
+from functools import partial
+from itertools import cycle
+from pathlib import Path
 
+import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from attncli import textbook
 from attncli.attention import attend
+from attncli.config.scorer_entries import ScorerEntry
+from attncli.inputs.seeding import generator
+from attncli.studies.bench.options import BenchOptions
+from attncli.studies.bench.plan import Case, Contender
+from attncli.studies.compiling import compile_scorer
 
-Result = Tensor | tuple[Tensor, Tensor]
-Forward = Callable[[Tensor, Tensor, Tensor], Result]  # queries, keys, values -> scores, (output, weights) or output
+CACHE = 32 * 2**20  # bytes of the last-level cache where the machine does not tell
+MOST_BYTES = 256 * 2**20  # of all copies of the inputs together
+MOST_COPIES = 1024
+CACHES = Path("/sys/devices/system/cpu/cpu0/cache")
+
+Results = tuple[Tensor, ...]  # scores; output and weights; or output
+Forward = Callable[[Tensor, Tensor, Tensor], Results]  # of queries, keys and values
 
 
 class NotAvailableError(Exception):
     """An implementation that this machine cannot have, and why."""
 
 
+@dataclass(frozen=True)
+class Inputs:
+    """One set of tensors (..., n, d), (..., m, d) and (..., m, d)."""
+
+    queries: Tensor
+    keys: Tensor
+    values: Tensor
+
+    @property
+    def all(self) -> tuple[Tensor, Tensor, Tensor]:
+        """Queries, keys and values."""
+        return self.queries, self.keys, self.values
+
+
+def draw_inputs(options: BenchOptions, case: Case, device: torch.device) -> Inputs:
+    """Standard normal numbers that depend on the seed and the sizes only."""
+    shapes = {"queries": (case.n, case.d), "keys": (case.m, case.d), "values": (case.m, case.d)}
+    drawn = []
+    for name, shape in shapes.items():
+        whole = (*case.leading, *shape)
+        randomness = generator(options.seed, f"bench.{name}.{'x'.join(map(str, whole))}")
+        drawn.append(torch.randn(whole, generator=randomness).to(getattr(torch, options.dtype)).to(device))
+    return Inputs(*drawn)
+
+
+def copies_of(inputs: Inputs, device: torch.device) -> list[Inputs]:
+    """The inputs and copies of them, together larger than the last-level cache, so that no cache is measured."""
+    size = sum(each.nbytes for each in inputs.all)
+    wanted = 2 * cache_size(device) // size + 1
+    count = max(min(wanted, MOST_BYTES // size, MOST_COPIES), 1)
+    return [inputs, *(Inputs(*(each.clone() for each in inputs.all)) for _ in range(count - 1))]
+
+
+def cache_size(device: torch.device) -> int:
+    """Bytes of the last-level cache."""
+    if device.type == "cuda":
+        return int(torch.cuda.get_device_properties(device).L2_cache_size)
+    try:  # Linux says sizes such as `32768K`
+        sizes = [int(path.read_text().strip().removesuffix("K")) * 2**10 for path in CACHES.glob("index*/size")]
+    except (OSError, ValueError):
+        return CACHE
+    return max(sizes, default=0) or CACHE
+
+
 def ours(scorer: nn.Module, measure: str) -> Forward:
     """The way of this package."""
     if measure == "scores":
-        return lambda queries, keys, values: scorer(queries, keys)
+        return lambda queries, keys, values: (scorer(queries, keys),)
     if measure == "weights":
         return lambda queries, keys, values: attend(scorer(queries, keys), values)
     from attncli.pooling import pool
 
-    return lambda queries, keys, values: pool(scorer, queries, keys, values)
+    return lambda queries, keys, values: (pool(scorer, queries, keys, values),)
 
 
 def compiled(scorer: nn.Module, measure: str) -> Forward:
@@ -34,8 +94,6 @@ def compiled(scorer: nn.Module, measure: str) -> Forward:
     Raises:
         NotAvailableError: no compiler.
     """
-    from attncli.studies.compiling import compile_scorer
-
     reason = compile_scorer(scorer)
     if reason is not None:
         raise NotAvailableError(reason)
@@ -44,43 +102,82 @@ def compiled(scorer: nn.Module, measure: str) -> Forward:
 
 def from_textbook(scorer: nn.Module, measure: str) -> Forward:
     """As textbooks write it, with the scorer's parameters."""
-    return pooled(textbook_scores(scorer), measure)
+    return pooled(scorer.as_in_textbooks, measure)  # type: ignore[arg-type]
 
 
 def pooled(scores: Callable[[Tensor, Tensor], Tensor], measure: str) -> Forward:
     """Scores, and the textbook's softmax and sum of values after them where they are asked for."""
     if measure == "scores":
-        return lambda queries, keys, values: scores(queries, keys)
+        return lambda queries, keys, values: (scores(queries, keys),)
     if measure == "weights":
         return lambda queries, keys, values: textbook.attention(scores(queries, keys), values)
-    return lambda queries, keys, values: textbook.attention(scores(queries, keys), values)[0]
-
-
-def textbook_scores(scorer: nn.Module) -> Callable[[Tensor, Tensor], Tensor]:
-    """Additive and scaled dot-product scores; the parameters are the scorer's own tensors."""
-    if not hasattr(scorer, "w_v"):
-        return textbook.scaled_dot_scores
-    w_q, w_k, w_v = (getattr(scorer, name).weight for name in ("W_q", "W_k", "w_v"))
-    return lambda queries, keys: textbook.additive_scores(queries, keys, w_q, w_k, w_v[0])
+    return lambda queries, keys, values: textbook.attention(scores(queries, keys), values)[:1]
 
 
 def fused(scorer: nn.Module, measure: str) -> Forward:
     """The kernel of torch, which takes (batch, heads, n, d) only, and no less."""
-    scale = float(scorer.scale)  # type: ignore[arg-type]
+    kernel = partial(F.scaled_dot_product_attention, scale=float(scorer.scale))  # type: ignore[arg-type]
 
-    def output(queries: Tensor, keys: Tensor, values: Tensor) -> Tensor:
+    def output(queries: Tensor, keys: Tensor, values: Tensor) -> Results:
         if queries.ndim == 4:
-            return F.scaled_dot_product_attention(queries, keys, values, scale=scale)
-        queries, keys, values = (each.unsqueeze(-3) for each in (queries, keys, values))  # b 1 n d
-        return F.scaled_dot_product_attention(queries, keys, values, scale=scale).squeeze(-3)
+            return (kernel(queries, keys, values),)
+        queries, keys, values = (each.unsqueeze(-3) for each in (queries, keys, values))
+        return (kernel(queries, keys, values).squeeze(-3),)  # b n d
 
     return output
 
 
-MAKERS = {"attncli": ours, "compiled": compiled, "textbook": from_textbook, "fused": fused}
+MAKERS: dict[str, Callable[[nn.Module, str], Forward]] = {
+    "attncli": ours, "compiled": compiled, "textbook": from_textbook, "fused": fused,
+}  # fmt: skip
 
 
-def own_copy(scorer: nn.Module, implementation: str, like: Tensor) -> nn.Module:
-    """The scorer for one implementation, since compiling changes it; textbook code computes in the inputs' dtype."""
+@dataclass
+class Job:
+    """An implementation of a scorer, what is asked of it, and the inputs that it is called with in turn."""
+
+    contender: Contender
+    entry: ScorerEntry  # that of the contender, with its hidden units
+    measure: str
+    forward: Forward
+    parameters: Sequence[nn.Parameter]  # those that have gradients
+    copies: Sequence[Inputs]
+    backward: bool
+    _turns: Iterator[Inputs] = field(init=False)
+    _ones: Tensor | None = field(init=False, default=None)  # made by the first call, so no memory of later ones
+
+    def __post_init__(self) -> None:
+        if self.backward:
+            self.copies = [Inputs(*(each.detach().requires_grad_() for each in one.all)) for one in self.copies]
+        self._turns = cycle(self.copies)
+
+    def __call__(self) -> tuple[Results, Sequence[Tensor | None]]:
+        """Once, on the copy whose turn it is, the first one at first: the results and, with `backward`, gradients."""
+        inputs = next(self._turns)
+        with nullcontext() if self.backward else torch.no_grad():
+            results = self.forward(*inputs.all)
+        if not self.backward:
+            return results, ()
+        if not results[0].requires_grad:
+            message = f"its {self.measure} have no gradient (they are detached, or not made by torch)"
+            raise NotAvailableError(f"{message}; measure it without backward")
+        if self._ones is None:
+            self._ones = torch.ones_like(results[0])
+        wanted = [*(inputs.all[:2] if self.measure == "scores" else inputs.all), *self.parameters]
+        return results, torch.autograd.grad(results[0], wanted, self._ones, allow_unused=True)
+
+
+def make_job(
+    contender: Contender, entry: ScorerEntry, scorer: nn.Module, measure: str, copies: Sequence[Inputs], backward: bool
+) -> Job:
+    """The job with a copy of the scorer of its own, since compiling changes it.
+
+    Raises:
+        NotAvailableError: an implementation that this machine cannot have.
+    """
     own = copy.deepcopy(scorer)
-    return own.to(like.dtype) if implementation == "textbook" else own
+    if contender.implementation == "textbook":  # which computes in the dtype of its inputs
+        own = own.to(copies[0].queries.dtype)
+    parameters = [each for each in own.parameters() if each.requires_grad]
+    forward = MAKERS[contender.implementation](own, measure)
+    return Job(contender, entry, measure, forward, parameters, copies, backward)

@@ -11,13 +11,13 @@ import torch
 from torch.profiler import ProfilerActivity, profile
 
 from attncli.studies import memory
-from attncli.studies.bench.sizes import Case
+from attncli.studies.bench.plan import Case
 from attncli.studies.memory import RESERVE
 from attncli.studies.stderr_lines import without_lines_of
 from attncli.units import in_bytes
 
 LOG_LEVEL = "KINETO_LOG_LEVEL"  # of the profiler's library, which tells everybody on stderr that it starts
-FEW_CELLS = 2**22  # at which nothing has many events
+FEW_PAIRS = 2**22  # at which nothing has many events
 MOST_EVENTS, GROWTH = 2**20, 8  # events that are kept; by how much there may be more at twice the queries and keys
 WARNING = b"Memory block of unknown size was allocated before the profiling started"  # true of inputs, and no harm
 
@@ -69,7 +69,7 @@ def largest_counted(call_at: Callable[[Case], Callable[[], object]], case: Case,
     """
     steps = 0
     while (
-        device.type == "cpu" and case.halved(steps).cells > FEW_CELLS and case.halved(steps) != case.halved(steps + 1)
+        device.type == "cpu" and case.halved(steps).pairs > FEW_PAIRS and case.halved(steps) != case.halved(steps + 1)
     ):
         steps += 1
     for step in range(steps, 0, -1):

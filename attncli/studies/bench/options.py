@@ -91,8 +91,8 @@ class BenchOptions(ScorersInShort):
         return words
 
     def names_hidden(self, entry: ScorerEntry) -> bool:
-        """Whether an entry says how many hidden units it has, or has none."""
-        return entry.scorer != "additive" or HIDDEN in entry.model_fields_set
+        """Whether an entry says how many hidden units it has, or has none, or is the user's own and decides itself."""
+        return ":" in entry.scorer or HIDDEN not in entry.options or HIDDEN in entry.model_fields_set
 
     def unused(self) -> dict[str, Any]:
         """Hidden units that `num_hiddens` decides: written down in an entry they would win over it."""

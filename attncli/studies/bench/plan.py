@@ -1,15 +1,55 @@
-"""Which implementations of which scorers are measured, and which of them the others are compared with."""
+"""What is measured: which implementations of which scorers, at which sizes, and what the others are compared with."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import product
+
+from torch import nn
 
 from attncli.config.scorer_entries import ScorerEntry, entry_model
 from attncli.errors import Collector, InputError, did_you_mean, got, show
 from attncli.scorers import SCORERS
 from attncli.studies.bench.options import HIDDEN, BenchOptions
+from attncli.studies.compiling import worth_compiling
+from attncli.studies.scoring import outline
 
-IMPLEMENTATIONS = ("attncli", "compiled", "textbook", "fused")
+SOFTMAX = 5  # operations for each weight: largest score, difference, exponential, sum, quotient
+BACKWARD = 3  # forward and backward together, as a multiple of forward: each product has two gradients
+
+
+@dataclass(frozen=True)
+class Case:
+    """One combination of sizes; `heads` None where there is no such axis."""
+
+    n: int
+    m: int
+    d: int
+    batch: int = 1
+    heads: int | None = None
+
+    @property
+    def leading(self) -> tuple[int, ...]:
+        """The leading axes."""
+        return (self.batch,) if self.heads is None else (self.batch, self.heads)
+
+    @property
+    def matrices(self) -> int:
+        """How many n x m matrices of scores there are."""
+        return self.batch * (self.heads or 1)
+
+    @property
+    def pairs(self) -> int:
+        """Pairs of a query and a key, in all matrices."""
+        return self.matrices * self.n * self.m
+
+    @property
+    def numbers(self) -> int:
+        """In queries, keys and values together."""
+        return self.matrices * (self.n + 2 * self.m) * self.d
+
+    def halved(self, times: int) -> "Case":
+        """With fewer queries and keys."""
+        return replace(self, n=max(self.n >> times, 1), m=max(self.m >> times, 1))
 
 
 @dataclass(frozen=True)
@@ -47,16 +87,16 @@ def plan_of(options: BenchOptions) -> Plan:
     """What `scorers`, `only`, `skip` and `baseline` say together.
 
     Raises:
-        InputError: patterns or a baseline that nothing has the name of, or that leave nothing to measure.
+        InputError: scorers that cannot be made; patterns or a baseline that nothing has the name of, or that leave
+            nothing to measure.
     """
-    offered = [
-        Contender(entry, name, index)
-        for index, entry in enumerate(options.scorers)
-        for name in implementations_of(entry, options.compile)
-    ]
-    collector = Collector()
-    for key in ("only", "skip"):
-        for index, pattern in enumerate(getattr(options, key)):
+    collector, offered = Collector(), list[Contender]()
+    for index, entry in enumerate(options.scorers):
+        with collector.under("scorers", index):
+            offered += [Contender(entry, name, index) for name in implementations_of(entry, options.compile)]
+    collector.check()
+    for key, patterns in {"only": options.only, "skip": options.skip}.items():
+        for index, pattern in enumerate(patterns):
             with collector.under(key, index):
                 _check_pattern(pattern, offered)
     with collector.under("baseline"):
@@ -71,23 +111,65 @@ def plan_of(options: BenchOptions) -> Plan:
 
 
 def implementations_of(entry: ScorerEntry, compiled: bool) -> list[str]:
-    """Those that an entry has; torch.compile can fuse something in additive attention and in scorers of one's own."""
-    textbook = entry.scorer == "additive" or entry.options.get("scale") == "1/sqrt(d)"
+    """Those that an entry has, as its scorer's class says."""
+    scorer = outline(entry, 1, 1)
     there = {
         "attncli": True,
-        "compiled": compiled and (entry.scorer == "additive" or entry.scorer not in SCORERS),
-        "textbook": textbook and entry.scorer in SCORERS,
-        "fused": entry.scorer == "scaled_dot",
+        "compiled": compiled and worth_compiling(scorer),
+        "textbook": getattr(scorer, "as_in_textbooks", None) is not None,
+        "fused": getattr(scorer, "has_fused_kernel", False),
     }
-    return [name for name in IMPLEMENTATIONS if there[name]]
+    return [name for name, is_there in there.items() if is_there]
 
 
-def variants(options: Any, contender: Contender, d: int) -> list[ScorerEntry]:
+def variants(options: BenchOptions, contender: Contender, d: int) -> list[ScorerEntry]:
     """The entry with each number of hidden units that it is measured with."""
     entry = contender.entry
     if options.names_hidden(entry):
         return [entry]
     return [entry.model_copy(update={HIDDEN: hidden}) for hidden in options.num_hiddens or [d]]
+
+
+def cases_of(options: BenchOptions) -> Iterator[Case]:
+    """All combinations, the fewest queries first, and of those the fewest keys."""
+    heads_asked: Sequence[int | None] = options.heads or [None]
+    for n in sorted(options.n):
+        for m, d, batch, heads in product(sorted(options.m or [n]), options.d, options.batch, heads_asked):
+            yield Case(n, m, d, batch, heads)
+
+
+def hidden_units(entry: ScorerEntry) -> int | None:
+    """Of a scorer that has some."""
+    hidden = entry.options.get(HIDDEN)
+    return hidden if isinstance(hidden, int) else None
+
+
+def operations(scorer: nn.Module, case: Case, measure: str, backward: bool) -> int | None:
+    """Additions, multiplications and so on of the formula, a tanh, exponential or root as one.
+
+    None where the scorer's class does not say. Implementations that take a shorter way are counted alike, so that more
+    operations per second mean less time. Forward and backward count as three times forward.
+    """
+    try:
+        formula = int(scorer.operations(case.n, case.m, case.d, case.d))  # type: ignore[operator]
+    except Exception:  # there is none, or the user's own is another thing of that name
+        return None
+    pooling = case.n * case.m * (SOFTMAX + 2 * case.d) if measure != "scores" else 0
+    return case.matrices * (formula + pooling) * (BACKWARD if backward else 1)
+
+
+def traffic(case: Case, measure: str, backward: bool, itemsize: int) -> int:
+    """Bytes of queries, keys, values where they are used, and results, each once, in the dtype of the config.
+
+    Backward has the gradient of each of them once more. What an implementation keeps in between does not count.
+    """
+    n, m, d = case.n, case.m, case.d
+    numbers = {
+        "scores": (n + m) * d + n * m,
+        "weights": (n + 2 * m) * d + n * m + n * d,
+        "output": (n + 2 * m) * d + n * d,
+    }[measure]
+    return case.matrices * numbers * itemsize * (2 if backward else 1)
 
 
 def _is_chosen(contender: Contender, options: BenchOptions) -> bool:

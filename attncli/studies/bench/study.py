@@ -1,61 +1,35 @@
 """Time and memory of scorers against sizes: this package's own, the textbook's code, torch's fused kernel."""
 
+import platform
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from pathlib import Path
+from statistics import median
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from attncli.attention import computing_dtype
-from attncli.config.scorer_entries import ScorerEntry
 from attncli.errors import Collector
 from attncli.inputs.device import resolve_device
-from attncli.runs.records import BenchResult
 from attncli.scorers import SCORERS
-from attncli.studies.bench.group import get_ready, time_all
-from attncli.studies.bench.inputs import copies_of, draw_inputs
-from attncli.studies.bench.memory import too_large_at_rest
+from attncli.studies.bench.calls import cache_size
+from attncli.studies.bench.columns import COLUMNS, COMPARISONS, KNOWN
+from attncli.studies.bench.findings import findings_of
+from attncli.studies.bench.measure import Line, get_ready, time_all
 from attncli.studies.bench.options import BenchOptions
-from attncli.studies.bench.plan import Plan, plan_of, variants
-from attncli.studies.bench.records import (
-    COLUMNS,
-    COMPARED,
-    KNOWN,
-    TOO_LARGE,
-    Line,
-    beside_textbook,
-    comparisons_of,
-    place_of,
-    record_of,
-)
-from attncli.studies.bench.setting import setting_of
-from attncli.studies.bench.sizes import Case, cases_of
+from attncli.studies.bench.plan import Case, Contender, Plan, cases_of, hidden_units, plan_of, traffic, variants
+from attncli.studies.bench.timing import BLOCK, BUDGET, interquartile_range, ratio_of
 from attncli.studies.progress import Counter, Progress
 from attncli.studies.scoring import build_scorer, formula_of, outline
-from attncli.studies.study import Column, Record, Rows
+from attncli.studies.study import Record, Result, Rows
 from attncli.studies.threads import on_threads
-
-TEXTS = (
-    "scorer",
-    "label",
-    "implementation",
-    "measure",
-    "dtype",
-    "device",
-    "backward",
-    "status",
-    "reason",
-    "against",
-    "baseline",
-)
 
 
 @dataclass(frozen=True)
 class Prepared:
     """Everything that `run` works on, known to be good; `groups` has the rows in the making of one size and measure."""
 
-    options: Any
+    options: BenchOptions
     plan: Plan
     groups: Sequence[Sequence[Line]]
     device: torch.device
@@ -75,26 +49,23 @@ def prepare(options: BenchOptions, progress: Progress) -> Prepared:
         plan = plan_of(options)
     collector.check()
     groups = list(_groups(options, plan))
-    asked = {(line.entry.label, line.case.d): line for lines in groups for line in lines}
-    for line in asked.values():
-        with collector.under(*_place(line)):
-            _check(line.entry, line.case.d, options)
+    for line in {(line.entry.label, line.case.d): line for lines in groups for line in lines}.values():
+        index = line.contender.index
+        with collector.under(*(() if index is None else ("scorers", index))):
+            _check(line, options)
     collector.check()
     return Prepared(options, plan, groups, device)
 
 
 def expected_rows(prepared: Prepared) -> Rows:
     """One row for each line, and one for each that has the textbook's code beside it, as far as they are known."""
-    options, plan, device = prepared.options, prepared.plan, prepared.device
-    lines = [line for group in prepared.groups for line in group]
-    rows = [record_of(line, [line], plan.baseline, options, device) for line in lines]
-    compared = [place_of(line) for group in prepared.groups for line, _ in beside_textbook(group)]
-    columns, summary = ([Column(key, key, "", text=key in TEXTS) for key in keys] for keys in (COLUMNS, COMPARED))
-    known = [{name: row[name] for name in KNOWN} for row in rows]
-    return Rows(columns, known, summary, compared, "no line has the textbook's code beside it")
+    rows = [_place(line, prepared) for lines in prepared.groups for line in lines]
+    compared = [_compared(line) for lines in prepared.groups for line, _ in _beside_textbook(lines)]
+    known = [{key: row[key] for key in KNOWN} for row in rows]
+    return Rows(COLUMNS, known, COMPARISONS, compared, "no line has the textbook's code beside it")
 
 
-def run(prepared: Prepared, progress: Progress) -> BenchResult:
+def run(prepared: Prepared, progress: Progress) -> Result:
     """Measure group by group; where the user ends the work, what is finished stays.
 
     Raises:
@@ -105,32 +76,38 @@ def run(prepared: Prepared, progress: Progress) -> BenchResult:
         return _run(prepared, progress)
 
 
-def _run(prepared: Prepared, progress: Progress) -> BenchResult:
-    options, plan = prepared.options, prepared.plan
-    records, times, interrupted = list[Record](), dict[str, Tensor](), False
+def _run(prepared: Prepared, progress: Progress) -> Result:
+    options, plan, device = prepared.options, prepared.plan, prepared.device
+    finished, interrupted, first = list[list[Line]](), False, dict[str, Case]()
     counter = Counter(sum(map(len, prepared.groups)), progress)
-    first, comparisons = dict[str, Case](), list[Record]()
+
+    def begin(line: Line) -> None:
+        counter.of(f"n = {line.case.n}, {line.measure}: {line.contender.name}")()
+        line.may_fail = first.setdefault(line.contender.name, line.case) != line.case
+
     try:
         for group in prepared.groups:
             lines = [replace(line) for line in group]
-            _measure(lines, prepared, counter, first)
-            records += [record_of(line, lines, plan.baseline, options, prepared.device) for line in lines]
-            comparisons += comparisons_of(lines)
-            times |= {line.name: torch.tensor(line.seconds, dtype=torch.float64) for line in lines if line.seconds}
+            get_ready(lines, options, device, begin)
+            time_all(lines, plan.baseline, device)
+            finished.append(lines)
     except KeyboardInterrupt:
-        if not records:
+        if not finished:
             raise
         interrupted = True
     progress.finished()
-    entries = {line.entry.label: line.entry for group in prepared.groups for line in group}
-    types = {label: type(outline(entry, 1, 1)) for label, entry in entries.items() if entry.scorer in SCORERS}
-    return BenchResult(
+    done = [line for lines in finished for line in lines]
+    records = [_row(line, lines, prepared) for lines in finished for line in lines]
+    comparisons = [row for lines in finished for row in _comparisons(lines)]
+    return Result(
+        "bench",
+        options.name,
+        settings_of(prepared),
         records,
-        setting_of(options, prepared.device),
-        {label: formula_of(types[label]) if label in types else entry.scorer for label, entry in entries.items()},
-        times,
-        states={label: _state(entry, prepared) for label, entry in entries.items() if entry.parameters},
-        comparisons=comparisons,
+        comparisons,
+        findings_of(records, comparisons, [line.operations for line in done]),
+        tensors={line.name: torch.tensor(line.seconds, dtype=torch.float64) for line in done if line.seconds},
+        parameters=_parameters_read(prepared),
         interrupted=interrupted,
     )
 
@@ -146,47 +123,135 @@ def _groups(options: BenchOptions, plan: Plan) -> Iterator[list[Line]]:
             ]
 
 
-def _measure(lines: Sequence[Line], prepared: Prepared, counter: Counter, first: dict[str, Case]) -> None:
-    """One group; `first` has the size that each contender was tried at first."""
-    options, device, case = prepared.options, prepared.device, lines[0].case
-    for line in lines:
-        reason = too_large_at_rest(_at_rest(line, options), device)
-        if reason is not None:
-            line.drop(TOO_LARGE, reason)
-    if any(line.reason is None for line in lines):
-        copies = copies_of(draw_inputs(options, case, device), device)
-        for line in lines:
-            counter.of(f"n = {case.n}, {line.measure}: {line.contender.name}")()
-            if line.reason is None:
-                line.may_fail = first.setdefault(line.contender.name, case) != case
-                get_ready(line, _scorer(line.entry, case.d, options, device), copies, options, device)
-        time_all(lines, prepared.plan.baseline, device)
-
-
-def _at_rest(line: Line, options: BenchOptions) -> int:
-    """Bytes of inputs, parameters and results, without which nothing can be measured."""
-    case, dtype = line.case, getattr(torch, options.dtype)
-    results = case.n * case.d if line.measure == "output" else case.n * case.m
-    parameters: int = sum(parameter.numel() for parameter in outline(line.entry, case.d, case.d).parameters())
-    computing: int = computing_dtype(dtype).itemsize
-    return case.numbers * int(dtype.itemsize) + (case.matrices * results + 2 * parameters) * computing
-
-
-def _scorer(entry: ScorerEntry, d: int, options: BenchOptions, device: torch.device) -> nn.Module:
-    return build_scorer(entry, d, d, options.seed, getattr(torch, options.dtype)).to(device)
-
-
-def _check(entry: ScorerEntry, d: int, options: BenchOptions) -> None:
+def _check(line: Line, options: BenchOptions) -> None:
     """Refuse what cannot be made; scorers of the catalogue without a file are, as far as memory goes."""
+    entry, d = line.entry, line.case.d
     outline(entry, d, d)
     if entry.parameters is not None or entry.scorer not in SCORERS:
         build_scorer(entry, d, d, options.seed, getattr(torch, options.dtype))
 
 
-def _place(line: Line) -> tuple[str | int, ...]:
-    return () if line.contender.index is None else ("scorers", line.contender.index)
+def _place(line: Line, prepared: Prepared) -> Record:
+    """The row of a line, with what is known before the work."""
+    options = prepared.options
+    return dict.fromkeys(column.key for column in COLUMNS) | {
+        **_names(line),
+        "dtype": options.dtype,
+        "device": str(prepared.device),
+        "backward": options.backward,
+        "status": line.status,
+        "reason": line.reason,
+        "baseline": options.baseline,
+    }
 
 
-def _state(entry: ScorerEntry, prepared: Prepared) -> dict[str, Tensor]:
-    """The parameters that were read, which fit one size."""
-    return dict(_scorer(entry, prepared.groups[0][0].case.d, prepared.options, torch.device("cpu")).state_dict())
+def _names(line: Line) -> Record:
+    sizes = {axis: getattr(line.case, axis) for axis in ("n", "m", "d", "batch")} | {"heads": line.case.heads or 1}
+    names = {"scorer": line.entry.scorer, "label": line.entry.label, "implementation": line.contender.implementation}
+    return {**names, "measure": line.measure, **sizes, "num_hiddens": hidden_units(line.entry)}
+
+
+def _row(line: Line, lines: Sequence[Line], prepared: Prepared) -> Record:
+    """A whole row; what was not measured is None."""
+    record = _place(line, prepared)
+    if not line.seconds:
+        return record
+    options, seconds = prepared.options, median(line.seconds)
+    moved = traffic(line.case, line.measure, options.backward, getattr(torch, options.dtype).itemsize)
+    ratio, interval = _ratio(line, _baseline_of(line, lines, prepared.plan.baseline))
+    return record | {
+        "seconds": seconds,
+        "seconds_iqr": interquartile_range(line.seconds),
+        "peak_bytes": line.peak,
+        "gflops": None if line.operations is None else line.operations / seconds / 1e9,
+        "gbytes_per_second": moved / seconds / 1e9,
+        "rounds": len(line.seconds),
+        "ratio": ratio,
+        "ratio_ci": interval,
+    }
+
+
+def _baseline_of(line: Line, lines: Sequence[Line], baseline: Contender) -> Line:
+    """With as many hidden units where there is one, else the first."""
+    candidates = [each for each in lines if each.contender == baseline]
+    alike = (each for each in candidates if hidden_units(each.entry) == hidden_units(line.entry))
+    return next(alike, candidates[0])
+
+
+def _ratio(line: Line, baseline: Line) -> tuple[float | None, list[float] | None]:
+    if line is baseline:
+        return 1.0, [1.0, 1.0]
+    return ratio_of(line.seconds, baseline.seconds) if baseline.seconds else (None, None)
+
+
+def _comparisons(lines: Sequence[Line]) -> Iterator[Record]:
+    """How many times as fast as the textbook's code of the same entry the others are; None where one has no time."""
+    for line, textbook in _beside_textbook(lines):
+        timed = line.seconds and textbook.seconds
+        ratio, interval = ratio_of(textbook.seconds, line.seconds) if timed else (None, None)
+        yield {**_compared(line), "times_as_fast": ratio, "times_as_fast_ci": interval}
+
+
+def _beside_textbook(lines: Sequence[Line]) -> Iterator[tuple[Line, Line]]:
+    """Every line of a group with the textbook's line of the same entry, where there is one."""
+    textbook = {
+        (line.entry.label, hidden_units(line.entry)): line
+        for line in lines
+        if line.contender.implementation == "textbook"
+    }
+    for line in lines:
+        other = textbook.get((line.entry.label, hidden_units(line.entry)), line)
+        if other is not line:
+            yield line, other
+
+
+def _compared(line: Line) -> Record:
+    """What is known of a comparison before the work."""
+    names = _names(line) | {"against": "textbook"}
+    return {column.key: names[column.key] for column in COMPARISONS if column.key in names}
+
+
+def settings_of(prepared: Prepared) -> Record:
+    """On what machine and how was measured, without which times mean nothing."""
+    options, device = prepared.options, prepared.device
+    entries = {line.entry.label: line.entry for lines in prepared.groups for line in lines}
+    formulas = {
+        label: formula_of(SCORERS[entry.scorer]) if entry.scorer in SCORERS else entry.scorer
+        for label, entry in entries.items()
+    }
+    return {
+        "baseline": options.baseline,
+        "backward": options.backward,
+        "compile": options.compile,
+        "measure": list(options.measure),
+        "dtype": options.dtype,
+        "device": str(device),
+        "device_name": torch.cuda.get_device_name(device) if device.type == "cuda" else _processor(),
+        "threads": torch.get_num_threads(),
+        "cache_bytes": cache_size(device),
+        "block_seconds": BLOCK,
+        "budget_seconds": BUDGET,
+        "ratio_ci": "95 %, Student's t of the logarithms of the ratios round by round",
+        "formulas": formulas,
+    }
+
+
+def _processor() -> str:
+    """As Linux calls it, else the kind of machine."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return platform.machine()
+    names = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
+    return next(names, platform.machine())
+
+
+def _parameters_read(prepared: Prepared) -> dict[str, Tensor]:
+    """The parameters that came from files, which fit one size."""
+    options, found = prepared.options, dict[str, Tensor]()
+    for line in prepared.groups[0]:
+        if line.entry.parameters is not None:
+            d = line.case.d
+            scorer = build_scorer(line.entry, d, d, options.seed, getattr(torch, options.dtype))
+            found |= {f"{line.entry.label}/{name}": each for name, each in scorer.state_dict().items()}
+    return found

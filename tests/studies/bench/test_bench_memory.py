@@ -11,9 +11,9 @@ import torch
 from attncli.studies import memory
 from attncli.studies.bench import memory as bench_memory
 from attncli.studies.bench.memory import LOG_LEVEL, largest_counted, peak_extra, too_large_at_rest, too_large_at_work
-from attncli.studies.bench.sizes import Case
+from attncli.studies.bench.plan import Case
 from attncli.studies.memory import ran_out
-from tests.studies.bench import CPU
+from tests.studies.bench.small import CPU
 
 MIB = 2**20
 
@@ -55,7 +55,7 @@ def test_gradients_count() -> None:
 
 def test_what_has_too_many_operations_is_counted_at_smaller_sizes_only(monkeypatch: pytest.MonkeyPatch) -> None:
     """One operation for each query and key at a time, so that twice the sizes have four times as many."""
-    monkeypatch.setattr(bench_memory, "FEW_CELLS", 4 * 4)
+    monkeypatch.setattr(bench_memory, "FEW_PAIRS", 4 * 4)
     monkeypatch.setattr(bench_memory, "MOST_EVENTS", 8 * 3 * 8 * 8)
     calls = list[Case]()
 

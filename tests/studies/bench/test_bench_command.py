@@ -10,10 +10,10 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from attncli.studies.bench import group as bench_group
+from attncli.studies.bench import measure
 from tests.cli import attncli, good, names_in, refusal, run
 from tests.commands.sweeps import config, swept
-from tests.studies.bench import hurry
+from tests.studies.bench.small import hurry
 
 FEW: list[object] = ["--n", 4, "--d", 3, "--scorer", "dot", "--device", "cpu"]
 FILES = ["config.yaml", "records.csv", "results.json", "tensors.safetensors"]
@@ -164,7 +164,7 @@ def test_expectations_of_how_many_times_as_fast(here: Path) -> None:
 
 def interrupt_at(group: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Ctrl-C while the group of that number is timed."""
-    groups, right = [0], bench_group.time_all
+    groups, right = [0], measure.time_all
 
     def interrupted(*args: Any) -> None:
         groups[0] += 1

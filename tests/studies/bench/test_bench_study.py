@@ -1,8 +1,7 @@
 """The study `bench` as a whole: its rows, what is skipped and why, and Ctrl-C."""
 
+import itertools
 import math
-import sys
-import types
 from typing import Any
 
 import pytest
@@ -12,22 +11,14 @@ from torch import Tensor, nn
 from attncli import textbook
 from attncli.errors import InputError
 from attncli.studies import memory
-from attncli.studies.bench import check as bench_check
-from attncli.studies.bench import group as bench_group
-from attncli.studies.bench import inputs as bench_inputs
+from attncli.studies.bench import calls, measure
 from attncli.studies.bench import study as bench
-from attncli.studies.bench.inputs import copies_of, draw_inputs
-from attncli.studies.bench.job import make_job
-from attncli.studies.bench.plan import Contender, plan_of
-from attncli.studies.bench.sizes import Case
+from attncli.studies.bench.calls import copies_of, draw_inputs, make_job
+from attncli.studies.bench.columns import COLUMNS, COMPARISONS
+from attncli.studies.bench.plan import Case, Contender, plan_of
 from attncli.studies.progress import Silent
-from tests.studies.bench import CPU, by_name, hurry, options_of, prepared, result_of
+from tests.studies.bench.small import CPU, by_name, hurry, options_of, prepared, result_of
 
-COLUMNS = [
-    "scorer", "implementation", "n", "m", "d", "num_hiddens", "batch", "heads", "dtype", "device", "seconds",
-    "seconds_iqr", "peak_bytes", "gflops", "gbytes_per_second", "ratio", "ratio_ci", "label", "measure", "backward",
-    "status", "reason", "rounds", "baseline",
-]  # fmt: skip
 TWO: dict[str, Any] = {"scorers": [{"scorer": "additive"}, {"scorer": "dot"}]}
 
 
@@ -38,7 +29,8 @@ def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_columns_and_rows() -> None:
     result = result_of(n=[6, 3], d=[4, 2], num_hiddens=[5, 7], **TWO)
-    assert all(list(record) == COLUMNS for record in result.records)
+    assert all(list(record) == [column.key for column in COLUMNS] for record in result.records)
+    assert all(list(row) == [column.key for column in COMPARISONS] for row in result.comparisons)
     rows = [(r["n"], r["d"], r["measure"], r["label"], r["implementation"], r["num_hiddens"]) for r in result.records]
     each = [
         ("scaled_dot", "textbook", None),
@@ -48,19 +40,19 @@ def test_columns_and_rows() -> None:
     assert rows == [(n, d, m, *one) for n in (3, 6) for d in (4, 2) for m in ("scores", "output") for one in each]
     assert {record["status"] for record in result.records} == {"timed"}
     assert (result.study, result.interrupted, result.settings["baseline"]) == ("bench", False, "scaled_dot/textbook")
-    assert result.formulas["dot"].startswith("q . k")
+    assert result.settings["formulas"]["dot"].startswith("q . k")
 
 
 def test_figures_belong_together() -> None:
     result = result_of(**TWO)
     for record in result.records:
         case = f"6x6x4x{record['num_hiddens'] or '-'}x1x1"
-        times = result.times[f"{record['label']}/{record['implementation']}/{record['measure']}/{case}"]
+        times = result.tensors[f"{record['label']}/{record['implementation']}/{record['measure']}/{case}"]
         assert times.dtype == torch.float64
         assert (record["rounds"], record["seconds"]) == (len(times), times.quantile(0.5).item())
         spread = times.quantile(0.75) - times.quantile(0.25)
         assert record["seconds_iqr"] == pytest.approx(spread.item())
-        base = result.times[f"scaled_dot/textbook/{record['measure']}/6x6x4x-x1x1"]
+        base = result.tensors[f"scaled_dot/textbook/{record['measure']}/6x6x4x-x1x1"]
         ratios = (times / base[: len(times)]).log()
         assert record["ratio"] == pytest.approx(math.exp(ratios.mean().item()))
         low, high = record["ratio_ci"]
@@ -68,7 +60,7 @@ def test_figures_belong_together() -> None:
         if record["label"] == "dot" and record["measure"] == "scores":
             assert record["gflops"] == pytest.approx(6 * 6 * 8 / record["seconds"] / 1e9)
             assert record["gbytes_per_second"] == pytest.approx(4 * (6 * 4 * 2 + 36) / record["seconds"] / 1e9)
-    assert len(result.times) == len(result.records)
+    assert len(result.tensors) == len(result.records)
     own = by_name(result)["scaled_dot/textbook"]
     assert (own["ratio"], own["ratio_ci"]) == (1.0, [1.0, 1.0])
 
@@ -77,7 +69,7 @@ def test_how_many_times_as_fast_as_the_textbook_is_paired_round_by_round() -> No
     result = result_of(measure=["scores"], **TWO)
     (row,) = result.comparisons
     assert (row["label"], row["implementation"], row["against"]) == ("additive", "attncli", "textbook")
-    ours, textbooks = (result.times[f"additive/{name}/scores/6x6x4x4x1x1"] for name in ("attncli", "textbook"))
+    ours, textbooks = (result.tensors[f"additive/{name}/scores/6x6x4x4x1x1"] for name in ("attncli", "textbook"))
     count = min(len(ours), len(textbooks))
     assert row["times_as_fast"] == pytest.approx((textbooks[:count] / ours[:count]).log().mean().exp().item())
     assert row["times_as_fast_ci"][0] <= row["times_as_fast"] <= row["times_as_fast_ci"][1]
@@ -109,16 +101,16 @@ def test_heads_and_batch() -> None:
 
 
 def test_copies_do_not_fit_into_the_cache(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bench_inputs, "cache_size", lambda device: 10_000)
-    monkeypatch.setattr(bench_inputs, "MOST_COPIES", 1000)
+    monkeypatch.setattr(calls, "cache_size", lambda device: 10_000)
+    monkeypatch.setattr(calls, "MOST_COPIES", 1000)
     copies = copies_of(draw_inputs(options_of(), Case(6, 6, 4), CPU), CPU)
     size = 3 * 6 * 4 * 4
     assert len(copies) * size > 20_000
     assert len({each.queries.data_ptr() for each in copies}) == len(copies)
     torch.testing.assert_close(copies[-1].values, copies[0].values, rtol=0, atol=0)
-    monkeypatch.setattr(bench_inputs, "MOST_BYTES", 1000)
+    monkeypatch.setattr(calls, "MOST_BYTES", 1000)
     assert len(copies_of(copies[0], CPU)) == 1000 // size
-    monkeypatch.setattr(bench_inputs, "MOST_BYTES", 1)
+    monkeypatch.setattr(calls, "MOST_BYTES", 1)
     assert len(copies_of(copies[0], CPU)) == 1
 
 
@@ -185,12 +177,7 @@ def test_too_large_is_known_before(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_without_a_baseline_there_are_no_ratios(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(textbook, "scaled_dot_scores", lambda queries, keys: queries @ keys.mT)
-    rows = by_name(result_of(measure=["scores"], dtype="float32", scorers=[{"scorer": "dot"}]))
-    assert rows["scaled_dot/textbook"]["status"] == "timed", "the reference is wrong alike"
-    monkeypatch.setattr(
-        bench_group, "disagreement", lambda job, scorer, seed: "no" if job.entry.scorer != "dot" else None
-    )
+    monkeypatch.setattr(measure, "disagreement", lambda job, *_: "no" if job.entry.scorer != "dot" else None)
     rows = by_name(result_of(measure=["scores"], scorers=[{"scorer": "dot"}]))
     assert rows["scaled_dot/textbook"]["status"] == "disagrees"
     assert (rows["dot/attncli"]["ratio"], rows["dot/attncli"]["ratio_ci"]) == (None, None)
@@ -198,16 +185,14 @@ def test_without_a_baseline_there_are_no_ratios(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_even_the_inputs_are_too_large(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bench, "draw_inputs", lambda *args: pytest.fail("made"))
+    monkeypatch.setattr(measure, "draw_inputs", lambda *args: pytest.fail("made"))
     rows = result_of(n=[2**20], d=[2**20], measure=["output"], **TWO).records
     assert {row["status"] for row in rows} == {"too large"}
     assert all(row["reason"].startswith("needs at least 16.0 TiB; ") for row in rows if row["label"] == "dot")
 
 
 def test_no_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
-    standin = types.ModuleType("attncli.studies.compiling")
-    standin.compile_scorer = lambda scorer: "no C++ compiler was found"  # type: ignore[attr-defined]
-    monkeypatch.setitem(sys.modules, "attncli.studies.compiling", standin)
+    monkeypatch.setattr(calls, "compile_scorer", lambda scorer: "no C++ compiler was found")
     row = by_name(result_of(compile=True, measure=["scores"], **TWO))["additive/compiled"]
     assert (row["status"], row["reason"]) == ("not available", "no C++ compiler was found")
 
@@ -219,9 +204,7 @@ def test_a_compiler_that_fails_when_it_is_needed(monkeypatch: pytest.MonkeyPatch
 
         scorer.forward = forward
 
-    standin = types.ModuleType("attncli.studies.compiling")
-    standin.compile_scorer = compile_scorer  # type: ignore[attr-defined]
-    monkeypatch.setitem(sys.modules, "attncli.studies.compiling", standin)
+    monkeypatch.setattr(calls, "compile_scorer", compile_scorer)
     rows = by_name(result_of(compile=True, measure=["scores"], **TWO))
     row = rows["additive/compiled"]
     assert row["status"] == "not available"
@@ -231,7 +214,7 @@ def test_a_compiler_that_fails_when_it_is_needed(monkeypatch: pytest.MonkeyPatch
 
 
 def test_an_interrupt_keeps_what_is_finished(monkeypatch: pytest.MonkeyPatch) -> None:
-    groups, right = [0], bench_group.time_all
+    groups, right = [0], measure.time_all
 
     def interrupted(*args: Any) -> None:
         groups[0] += 1
@@ -243,7 +226,7 @@ def test_an_interrupt_keeps_what_is_finished(monkeypatch: pytest.MonkeyPatch) ->
     result = result_of(n=[3, 6], **TWO)
     assert result.interrupted
     assert [(row["n"], row["measure"]) for row in result.records] == [(3, "scores")] * 4 + [(3, "output")] * 4
-    assert len(result.times) == 8
+    assert len(result.tensors) == 8
 
 
 def test_an_interrupt_before_anything_is_finished(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -261,12 +244,12 @@ def test_prepared_work_can_be_done_twice() -> None:
     assert [row["status"] for row in first.records] == [row["status"] for row in second.records] == ["timed"] * 4
 
 
-def failing_from(n: int, error: Exception) -> Any:
-    """Textbook scores of this many queries or more fail; float64, which decides what is right, does not."""
-    right = textbook.additive_scores
+def failing_from(n: int, error: Exception, after: int = 0) -> Any:
+    """Textbook scores of this many queries or more fail after some calls; float64, which is right, does not."""
+    right, calls_made = textbook.additive_scores, itertools.count()
 
     def additive_scores(queries: Tensor, *others: Tensor) -> Tensor:
-        if queries.shape[-2] >= n and queries.dtype == torch.float32:
+        if queries.shape[-2] >= n and queries.dtype == torch.float32 and next(calls_made) >= after:
             raise error
         return right(queries, *others)
 
@@ -279,13 +262,7 @@ def test_what_fails_at_a_later_size_says_so(error: Exception, late: bool, monkey
     """When it is checked, or while it is timed; everything else is there."""
     monkeypatch.setattr(textbook, "additive_scores", failing_from(6, error))
     if late:
-        right = bench_check.disagreement
-        monkeypatch.setattr(bench_group, "peak_extra", lambda job, device: 1)
-        monkeypatch.setattr(
-            bench_group,
-            "disagreement",
-            lambda job, *given: None if job.copies[0].keys.shape[-2] > 5 else right(job, *given),
-        )
+        monkeypatch.setattr(textbook, "additive_scores", failing_from(6, error, after=2))
     rows = result_of(n=[3, 6], measure=["scores"], **TWO).records
     lost = [row for row in rows if row["status"] != "timed"]
     assert [(row["n"], row["label"], row["implementation"]) for row in lost] == [(6, "additive", "textbook")]
@@ -294,7 +271,7 @@ def test_what_fails_at_a_later_size_says_so(error: Exception, late: bool, monkey
 
 
 def test_a_peak_that_cannot_be_counted_is_not_known(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bench_group, "largest_counted", lambda call_at, case, device: case.halved(1))
+    monkeypatch.setattr(measure, "largest_counted", lambda call_at, case, device: case.halved(1))
     rows = result_of(n=[6], measure=["scores"], **TWO).records
     assert {(row["status"], row["peak_bytes"]) for row in rows} == {("timed", None)}
 
@@ -312,7 +289,7 @@ def test_the_gradient_that_flows_back_is_no_memory_of_a_call() -> None:
 
 
 def test_what_has_no_time_is_compared_without_a_figure(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bench, "too_large_at_rest", lambda size, device: "needs more")
+    monkeypatch.setattr(measure, "too_large_at_rest", lambda size, device: "needs more")
     (row,) = result_of(measure=["scores"], **TWO).comparisons
     assert (row["implementation"], row["times_as_fast"], row["times_as_fast_ci"]) == ("attncli", None, None)
 

@@ -1,14 +1,19 @@
-"""Which implementations are measured: all that there are, patterns, and the baseline in any case."""
+"""What is measured: implementations, patterns, the baseline in any case, sizes, and the operations of each formula."""
 
 from typing import Any
 
 import pytest
+from torch import Tensor, nn
 
+from attncli.config import scorer_entries
+from attncli.config.scorer_entries import ScorerEntry, entry_model
 from attncli.errors import InputError
 from attncli.scorers import SCORERS
-from attncli.studies.bench.plan import plan_of, variants
-from tests.studies.bench import options_of
+from attncli.studies.bench.plan import Case, cases_of, operations, plan_of, traffic, variants
+from attncli.studies.scoring import outline
+from tests.studies.bench.small import by_name, hurry, options_of, result_of
 
+N, M, D, H = 3, 5, 4, 2
 EVERYTHING = [
     "additive/attncli", "additive/textbook", "scaled_dot/attncli", "scaled_dot/textbook", "scaled_dot/fused",
     "dot/attncli", "general/attncli", "cosine/attncli", "gaussian/attncli", "vector_sum/attncli",
@@ -114,3 +119,94 @@ def test_all_problems_at_once() -> None:
 
 def test_the_fused_kernel_is_a_baseline_for_outputs() -> None:
     assert plan_of(options_of(baseline="scaled_dot/fused", measure=["output"])).baseline.implementation == "fused"
+
+
+def entry(name: str) -> ScorerEntry:
+    options = {"num_hiddens": H} if name == "additive" else {}
+    return entry_model(name, SCORERS[name]).model_validate({"scorer": name, **options})
+
+
+def by_loops(name: str) -> int:
+    """Operations of one matrix of scores; of a sum of x products, x products and x additions."""
+    pairs = {
+        "additive": H * (1 + 1 + 2),
+        "scaled_dot": 2 * D + 1,
+        "dot": 2 * D,
+        "general": 2 * D,
+        "cosine": 2 * D + 2,
+        "gaussian": 3 * D + 1,
+        "vector_sum": 1,
+    }[name]
+    vectors = {
+        "additive": (N + M) * H * 2 * D,
+        "general": N * D * 2 * D,
+        "cosine": (N + M) * (2 * D + 1),
+        "vector_sum": (N + M) * D,
+    }.get(name, 0)
+    return sum(pairs for _ in range(N) for _ in range(M)) + vectors
+
+
+@pytest.mark.parametrize("name", SCORERS)
+def test_operations(name: str) -> None:
+    assert operations(outline(entry(name), D, D), Case(N, M, D), "scores", False) == by_loops(name)
+    pooled = by_loops(name) + N * M * (5 + 2 * D)
+    for measure in ("weights", "output"):
+        assert operations(outline(entry(name), D, D), Case(N, M, D), measure, False) == pooled
+    assert operations(outline(entry(name), D, D), Case(N, M, D, 7, 2), "output", True) == 3 * 14 * pooled
+
+
+class Silent(nn.Module):
+    """A scorer that says nothing of its formula."""
+
+
+class Strange(nn.Module):
+    """A scorer with another thing of that name."""
+
+    operations = "many"
+
+
+def test_without_a_word_of_its_class_the_operations_are_not_known() -> None:
+    for scorer in (Silent(), Strange()):
+        assert operations(scorer, Case(N, M, D), "scores", False) is None
+
+
+def test_a_new_scorer_of_the_catalogue_needs_no_other_place(monkeypatch: pytest.MonkeyPatch) -> None:
+    hurry(monkeypatch)
+
+    class Minkowski(nn.Module):
+        """-sum_i |q_i - k_i|^3"""
+
+        def __init__(self, query_size: int, key_size: int) -> None:
+            super().__init__()
+
+        def forward(self, queries: Tensor, keys: Tensor) -> Tensor:
+            return -(queries.unsqueeze(-2) - keys.unsqueeze(-3)).abs().pow(3).sum(-1)
+
+    monkeypatch.setitem(SCORERS, "minkowski", Minkowski)
+    monkeypatch.setattr(scorer_entries, "entry_models", scorer_entries.entry_models.__wrapped__)
+    row = by_name(result_of(scorers=[{"scorer": "minkowski"}], measure=["scores"]))["minkowski/attncli"]
+    assert (row["status"], row["gflops"]) == ("timed", None)
+
+
+def test_traffic() -> None:
+    case = Case(N, M, D, 2, 3)
+    inputs, scores, output = 6 * (N * D + M * D), 6 * N * M, 6 * N * D
+    assert traffic(case, "scores", False, 4) == 4 * (inputs + scores)
+    assert traffic(case, "output", False, 2) == 2 * (inputs + 6 * M * D + output)
+    assert traffic(case, "weights", True, 8) == 2 * 8 * (inputs + 6 * M * D + scores + output)
+
+
+def test_all_combinations_the_smallest_first() -> None:
+    cases = list(cases_of(options_of(n=[8, 2], d=[4, 16], batch=[1, 3])))
+    assert [(case.n, case.m, case.d, case.batch, case.heads) for case in cases] == [
+        (n, n, d, batch, None) for n in (2, 8) for d in (4, 16) for batch in (1, 3)
+    ]
+    cases = list(cases_of(options_of(n=[8, 2], m=[5, 3], heads=2)))
+    assert [(case.n, case.m, case.leading) for case in cases] == [(n, m, (1, 2)) for n in (2, 8) for m in (3, 5)]
+
+
+def test_numbers_of_a_case() -> None:
+    case = Case(6, 9, 4, 2, 3)
+    assert (case.matrices, case.numbers) == (6, 6 * (6 + 9 + 9) * 4)
+    assert case.halved(1) == Case(3, 4, 4, 2, 3)
+    assert case.halved(9) == Case(1, 1, 4, 2, 3)

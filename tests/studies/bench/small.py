@@ -6,14 +6,13 @@ from typing import Any
 import pytest
 import torch
 
-from attncli.runs.records import BenchResult
-from attncli.studies.bench import inputs as bench_inputs
+from attncli.studies.bench import calls
 from attncli.studies.bench import study as bench
 from attncli.studies.bench import timing as bench_timing
 from attncli.studies.bench.options import BenchOptions
 from attncli.studies.bench.study import Prepared
 from attncli.studies.progress import Silent
-from attncli.studies.study import Record
+from attncli.studies.study import Record, Result
 
 CPU = torch.device("cpu")
 
@@ -22,12 +21,12 @@ def hurry(monkeypatch: pytest.MonkeyPatch) -> None:
     """Few rounds, and short ones: what they measure is not looked at."""
     monkeypatch.setattr(bench_timing, "BLOCK", 1e-5)
     monkeypatch.setattr(bench_timing, "BUDGET", 0.0)
-    monkeypatch.setattr(bench_inputs, "MOST_COPIES", 3)
+    monkeypatch.setattr(calls, "MOST_COPIES", 3)
 
 
 def options_of(**keys: Any) -> BenchOptions:
     """Options of a small experiment."""
-    return BenchOptions.model_validate({"name": "test", "device": "cpu", "n": [6], "d": [4], **keys})
+    return BenchOptions.model_validate({"name": "test", "device": "cpu", "threads": 1, "n": [6], "d": [4], **keys})
 
 
 def prepared(**keys: Any) -> Prepared:
@@ -35,12 +34,12 @@ def prepared(**keys: Any) -> Prepared:
     return bench.prepare(options_of(**keys), Silent())
 
 
-def result_of(**keys: Any) -> BenchResult:
+def result_of(**keys: Any) -> Result:
     """The result of an experiment."""
     return bench.run(prepared(**keys), Silent())
 
 
-def by_name(result: BenchResult, measure: str = "scores") -> dict[str, Record]:
+def by_name(result: Result, measure: str = "scores") -> dict[str, Record]:
     """The rows of one measure by label/implementation."""
     rows = [row for row in result.records if row["measure"] == measure]
     return {f"{row['label']}/{row['implementation']}": row for row in rows}

@@ -1,0 +1,134 @@
+"""The columns of the study `bench`: rows of implementations, and how many times as fast as the textbook's code."""
+
+from collections.abc import Iterable, Sequence
+
+from attncli.show.numbers import duration, printable, short
+from attncli.studies.study import Column, Record, Result
+from attncli.units import in_bytes
+
+
+def interval(value: Sequence[float]) -> str:
+    """`3.81 to 4.4`."""
+    return f"{short(value[0])} to {short(value[1])}"
+
+
+def _yes(value: bool) -> str:
+    return "yes" if value else "no"
+
+
+def _word(key: str, about: str, heading: str = "") -> Column:
+    return Column(key, heading or key, about, text=True)
+
+
+SCORER = _word("scorer", "the scoring function")
+LABEL = _word("label", "the label of the entry")
+IMPLEMENTATION = _word(
+    "implementation",
+    "attncli's own code, the same compiled, the textbook's, or torch's fused kernel",
+    "imple-\nmentation",
+)
+MEASURE = _word("measure", "what a call gives: scores, weights (and the output), or the output alone")
+SIZES = (
+    Column("n", "n", "queries"),
+    Column("m", "m", "keys and values"),
+    Column("d", "d", "the size of queries, keys and values"),
+)
+HIDDEN = Column("num_hiddens", "num_hiddens", "hidden units of scorers that have some")
+LEADING = (
+    Column("batch", "batch", "elements of the batch"),
+    Column("heads", "heads", "heads; 1 where there is no such axis"),
+)
+COLUMNS = (
+    SCORER,
+    IMPLEMENTATION,
+    *SIZES,
+    HIDDEN,
+    *LEADING,
+    _word("dtype", "the type of the inputs"),
+    _word("device", "where it was measured"),
+    Column("seconds", "time", "median time of a call", "s", duration),
+    Column("seconds_iqr", "IQR", "range of the middle half of the rounds", "s", duration),
+    Column("peak_bytes", "memory", "peak of the memory beyond the inputs, the result included", "bytes", in_bytes),
+    Column("gflops", "GFLOP/s", "operations of the formula in a second", "10^9/s", short),
+    Column("gbytes_per_second", "GB/s", "bytes of inputs and results in a second", "10^9 bytes/s", short),
+    Column("ratio", "ratio", "time over the baseline's in the same round, as a geometric mean", "", short),
+    Column("ratio_ci", "95 % interval\nof the ratio", "the 95 % interval of the ratio", "", interval),
+    LABEL,
+    MEASURE,
+    Column("backward", "backward", "whether gradients were computed, too", "", _yes, text=True),
+    _word("status", "timed, disagrees, too large, not available or failed"),
+    _word("reason", "why it was not timed"),
+    Column("rounds", "rounds", "how many rounds were timed"),
+    _word("baseline", "what the ratio compares with"),
+)
+COMPARISONS = (
+    SCORER,
+    LABEL,
+    IMPLEMENTATION,
+    _word("against", "what it is compared with: the textbook's code of the same entry"),
+    MEASURE,
+    *SIZES,
+    *LEADING,
+    HIDDEN,
+    Column("times_as_fast", "times\nas fast", "time of the textbook's code over its own in the same round", "", short),
+    Column("times_as_fast_ci", "95 % interval", "the 95 % interval of that", "", interval),
+)
+KNOWN = (*(column.key for column in COLUMNS[:10]), "label", "measure", "backward", "baseline")  # before the work
+AXES = ("n", "m", "d", "batch", "heads")  # what is the same for all implementations that are compared
+
+IMPLEMENTATIONS = ("attncli", "compiled", "textbook", "fused")  # the order in which they are shown
+Line = tuple[str, str, int | None]  # label, implementation, and hidden units where the label has several at one size
+
+
+def size_of(record: Record) -> tuple[int, ...]:
+    """The sizes of a row; they order by n first."""
+    return tuple(record[axis] for axis in AXES)
+
+
+def changing(records: Sequence[Record]) -> list[str]:
+    """The sizes that have several values; m only where it is not n throughout."""
+    square = all(record["m"] == record["n"] for record in records)
+    return [axis for axis in AXES if len({record[axis] for record in records}) > 1 and not (axis == "m" and square)]
+
+
+def place(record: Record, axes: Iterable[str]) -> str:
+    """`n = 512`, or with other sizes that change `n = 512, d = 64`."""
+    return ", ".join(f"{axis} = {record[axis]}" for axis in dict.fromkeys(["n", *axes]))
+
+
+def lines_of(records: Sequence[Record]) -> dict[Line, list[Record]]:
+    """The rows of each implementation of each label, by n: labels in their order, then IMPLEMENTATIONS."""
+    hiddens: dict[tuple[object, ...], set[int | None]] = {}
+    for record in records:
+        hiddens.setdefault((record["label"], *size_of(record)), set()).add(record["num_hiddens"])
+    several = {label for (label, *_), found in hiddens.items() if len(found) > 1}
+    lines: dict[Line, list[Record]] = {}
+    for record in sorted(records, key=size_of):
+        hidden = record["num_hiddens"] if record["label"] in several else None
+        lines.setdefault((record["label"], record["implementation"], hidden), []).append(record)
+    labels = list(dict.fromkeys(record["label"] for record in records))
+    order = {line: (labels.index(line[0]), line[2] or 0, IMPLEMENTATIONS.index(line[1])) for line in lines}
+    return {line: lines[line] for line in sorted(lines, key=order.__getitem__)}
+
+
+def conditions(result: Result, records: Sequence[Record]) -> list[str]:
+    """Under which these rows were measured, and the sizes that all of them have."""
+    settings, first, axes = result.settings, records[0], changing(records)
+    threads, hiddens = settings["threads"], {record["num_hiddens"] for record in records} - {None}
+    square = all(record["m"] == record["n"] for record in records)
+    sizes = {axis: "n" if axis == "m" and square else first[axis] for axis in AXES if axis not in axes}
+    sizes |= {"num_hiddens": hiddens.pop()} if len(hiddens) == 1 else {}
+    return [
+        *(["interrupted, so not all is there"] if result.interrupted else []),
+        "forward and backward" if settings["backward"] else "forward",
+        settings["dtype"],
+        printable(f"{settings['device']} ({settings['device_name']})"),
+        f"{threads} thread{'' if threads == 1 else 's'}",
+        *(f"{axis} = {size}" for axis, size in sizes.items()),
+    ]
+
+
+def title(line: Line) -> str:
+    """The label, with its hidden units where it has several at one size."""
+    label, _, hidden = line
+    return label if hidden is None else f"{label} (num_hiddens {hidden})"

@@ -1,0 +1,129 @@
+"""bench.png: time and memory against n, or against the first size that changes, two panels for each measure."""
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
+
+from attncli.show.figures import default_settings, save_figure
+from attncli.show.numbers import duration
+from attncli.show.panels import COLOURS, MARKERS, decades_axis, legend, look_of, name, panels, sizes_axis
+from attncli.studies.bench.columns import IMPLEMENTATIONS, Line, changing, conditions, lines_of, title
+from attncli.studies.study import Record, Result
+from attncli.units import in_bytes
+
+PANELS = {"seconds": "time of a call", "peak_bytes": "peak memory beyond the inputs"}
+STROKES: tuple[Any, ...] = ("-", (0, (5, 1.5)), (0, (1, 1.3)), (0, (4, 1.3, 1, 1.3)))  # of IMPLEMENTATIONS, in order
+WIDTH, HEIGHT = 3.9, 2.6  # of a panel, in inches
+CHARACTERS, SAMPLE = 105, 8  # of all entries of the legend side by side; that the sample of a line is as wide as
+
+
+def pictures(result: Result, note: Callable[[str], None]) -> Mapping[str, Callable[[Path], None]]:
+    """bench.png, where anything was timed; what it cannot show goes to `note`."""
+    timed = any(record["seconds"] for record in result.records)
+    return {"bench.png": partial(_draw, result, note)} if timed else {}
+
+
+def bench_figure(result: Result, note: Callable[[str], None]) -> Figure:
+    """Of sizes beside the one that is drawn along, the combination with most times and of these the largest."""
+    axes = changing(result.records)
+    axis = axes[0] if axes else "n"
+    shown = _combination(result.records, axes[1:])
+    if len(shown) < len(result.records):
+        sizes = ", ".join(f"{key} = {shown[0][key]}" for key in axes[1:])
+        note(f"bench.png shows {sizes} only; the tables and records.csv have the other sizes, too")
+    lost = sum(1 for record in shown if record["seconds"] and not record["peak_bytes"])
+    if lost:
+        note(f"bench.png: memory of {lost} rows is not drawn, as it is 0 or not known")
+    looks = _looks(list(lines_of(result.records)))
+    measures = list(dict.fromkeys(record["measure"] for record in shown))
+    with default_settings():
+        heading = f"{', '.join(conditions(result, shown))}; bars reach from the lower to the upper quartile"
+        figure, drawn = panels([WIDTH, WIDTH], HEIGHT, heading, rows=len(measures))
+        places = iter(drawn)
+        for measure in measures:
+            lines = lines_of([record for record in shown if record["measure"] == measure and record["seconds"]])
+            for key, what in PANELS.items():
+                panel = next(places)
+                _draw_panel(panel, key, axis, lines, looks, result)
+                name(panel, f"{measure}: {what}", axis if axis in axes else "")
+        _same_heights(drawn[0::2])
+        _same_heights(drawn[1::2])
+        there = lines_of([record for record in shown if record["seconds"]])
+        texts = {f"{title(line)}, {line[1]}": look for line, look in looks.items() if line in there}
+        longest = min(max(map(len, texts)), 40)
+        legend(figure, texts, max(1, CHARACTERS // (longest + SAMPLE)))
+    return figure
+
+
+def _draw(result: Result, note: Callable[[str], None], path: Path) -> None:
+    save_figure(bench_figure(result, note), path)
+
+
+def _draw_panel(
+    panel: Axes, key: str, axis: str, lines: Mapping[Line, Sequence[Record]], looks: Mapping[Line, Any], result: Result
+) -> None:
+    """One figure of all lines; those of a single size stand side by side."""
+    single = axis not in changing(result.records)
+    for index, (line, records) in enumerate(lines.items()):
+        known = [record for record in records if record[key]]
+        x = [float(index) if single else record[axis] for record in known]
+        panel.plot(x, [record[key] for record in known], zorder=3, gid=key, **looks[line])
+        if key == "seconds":
+            ends = [np.quantile(result.tensors[_raw_name(record)].numpy(), [0.25, 0.75]) for record in known]
+            low, high = np.transpose(ends)
+            panel.vlines(x, low, high, colors=looks[line]["color"], linewidth=1.0, zorder=2.5)
+    if single:
+        panel.set_xlim(-1, len(lines))
+        panel.xaxis.set_major_locator(NullLocator())
+    else:
+        sizes_axis(panel, [record[axis] for record in result.records])
+    decades_axis(panel)
+    if key == "seconds":
+        panel.yaxis.set_major_formatter(FuncFormatter(lambda seconds, _: duration(seconds)))
+    else:
+        panel.set_yscale("log", base=2)
+        panel.yaxis.set_major_locator(LogLocator(base=2, numticks=7))
+        panel.yaxis.set_minor_locator(NullLocator())
+        panel.yaxis.set_major_formatter(FuncFormatter(lambda size, _: in_bytes(size).replace(".0 ", " ")))
+
+
+def _same_heights(panels: Sequence[Axes]) -> None:
+    """So that measures can be compared."""
+    ends = [panel.get_ylim() for panel in panels]
+    for panel in panels:
+        panel.set_ylim(min(low for low, _ in ends), max(high for _, high in ends))
+
+
+def _raw_name(record: Record) -> str:
+    """As the raw times of a row are called."""
+    hidden = "-" if record["num_hiddens"] is None else record["num_hiddens"]
+    sizes = (record["n"], record["m"], record["d"], hidden, record["batch"], record["heads"])
+    return f"{record['label']}/{record['implementation']}/{record['measure']}/{'x'.join(map(str, sizes))}"
+
+
+def _combination(records: Sequence[Record], axes: Sequence[str]) -> list[Record]:
+    """The rows of the one combination of these sizes that is drawn."""
+    groups: dict[tuple[int, ...], list[Record]] = {}
+    for record in records:
+        groups.setdefault(tuple(record[axis] for axis in axes), []).append(record)
+    return groups[max(groups, key=lambda sizes: (sum(bool(each["seconds"]) for each in groups[sizes]), sizes))]
+
+
+def _looks(lines: Sequence[Line]) -> dict[Line, dict[str, Any]]:
+    """A colour for each label, a marker and a stroke for each implementation; only attncli's markers are filled."""
+    subjects: dict[tuple[str, int | None], int] = {}
+    found = {}
+    for index, line in enumerate(lines):
+        label, implementation, hidden = line
+        subject, kind = subjects.setdefault((label, hidden), len(subjects)), IMPLEMENTATIONS.index(implementation)
+        marker = MARKERS[(len(IMPLEMENTATIONS) * (subject // len(COLOURS)) + kind) % len(MARKERS)]
+        colour = COLOURS[subject % len(COLOURS)]
+        open_ = {"markerfacecolor": "white", "markeredgecolor": colour, "markeredgewidth": 1.0} if kind else {}
+        found[line] = look_of(index) | {"color": colour, "marker": marker, "linestyle": STROKES[kind]} | open_
+    return found

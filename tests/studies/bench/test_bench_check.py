@@ -1,0 +1,119 @@
+"""Implementations that are wrong are found out, and those that are right are not."""
+
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from attncli import textbook
+from attncli.scorers import SCORERS
+from attncli.studies.bench import calls as bench_calls
+from attncli.studies.study import Record
+from tests.studies.bench.small import by_name, hurry, result_of
+
+LARGE: dict[str, Any] = {"n": [7], "m": [5], "batch": [2], "heads": [3], "d": [4]}
+
+
+@pytest.fixture(autouse=True)
+def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    hurry(monkeypatch)
+
+
+def textbook_of(measure: str = "scores", **keys: Any) -> Record:
+    result = result_of(
+        scorers=[{"scorer": "additive"}], measure=[measure], baseline="additive/attncli", **LARGE, **keys
+    )
+    return by_name(result, measure)["additive/textbook"]
+
+
+def plant(monkeypatch: pytest.MonkeyPatch, change: Any) -> None:
+    """Textbook code whose additive scores are changed; float64, which decides what is right, stays right."""
+    right = textbook.additive_scores
+
+    def additive_scores(*tensors: Tensor) -> Tensor:
+        scores = right(*tensors)
+        return scores if scores.dtype == torch.float64 else change(scores)
+
+    monkeypatch.setattr(textbook, "additive_scores", additive_scores)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "backward", "sizes"),
+    [
+        ("float64", True, LARGE),
+        ("float32", False, LARGE),
+        ("float16", True, LARGE),
+        ("bfloat16", False, LARGE),
+        ("bfloat16", True, {"n": [64], "m": [48], "d": [64]}),
+    ],
+)
+def test_everything_that_there_is_agrees(dtype: str, backward: bool, sizes: dict[str, Any]) -> None:
+    result = result_of(measure=["scores", "weights", "output"], dtype=dtype, backward=backward, **sizes)
+    assert {row["scorer"] for row in result.records} == set(SCORERS)
+    assert [row["reason"] for row in result.records if row["status"] != "timed"] == []
+
+
+@pytest.mark.parametrize("measure", ["scores", "weights", "output"])
+@pytest.mark.parametrize(
+    "change", [lambda scores: scores * 1.01, lambda scores: scores * torch.nan, lambda scores: scores.mT.mT.flip(-1)]
+)
+def test_wrong_scores(change: Any, measure: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    plant(monkeypatch, change)
+    row = textbook_of(measure)
+    assert row["status"] == "disagrees"
+    what = "scores" if measure == "scores" else "output"
+    assert row["reason"].startswith(f"differs from float64 in {what} by ")
+    assert {row[figure] for figure in ("seconds", "peak_bytes", "gflops", "ratio", "ratio_ci", "rounds")} == {None}
+
+
+MISTAKES: dict[str, Any] = {
+    "zero": lambda forward: lambda queries, keys, values: (forward(queries, keys, values)[0] * 0,),
+    "factor": lambda forward: lambda queries, keys, values: (forward(queries, keys, values)[0] * 1.3,),
+    "flipped": lambda forward: lambda queries, keys, values: forward(queries.flip(-2), keys, values),
+    "uniform": lambda forward: lambda queries, keys, values: forward(queries * 0, keys * 0, values),
+}
+OFFERED = [(name, "attncli") for name in ("scaled_dot", "dot", "additive")]
+OFFERED += [("scaled_dot", "textbook"), ("scaled_dot", "fused"), ("additive", "textbook")]
+CASES = [(*offered, mistake, "bfloat16") for offered in OFFERED for mistake in MISTAKES]
+CASES += [("scaled_dot", "attncli", mistake, "float16") for mistake in MISTAKES]
+# The weights of additive attention are so even that rounding to bfloat16 hides another order of queries.
+CASES.remove(("additive", "textbook", "flipped", "bfloat16"))
+
+
+@pytest.mark.parametrize(("scorer", "implementation", "mistake", "dtype"), CASES)
+def test_wrong_outputs_of_short_numbers(
+    scorer: str, implementation: str, mistake: str, dtype: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where scores are large, so that rounding of short numbers changes weights a lot."""
+    right = bench_calls.MAKERS[implementation]
+    monkeypatch.setitem(bench_calls.MAKERS, implementation, lambda *given: MISTAKES[mistake](right(*given)))
+    sizes = {"n": [16], "m": [16], "d": [64]}
+    result = result_of(scorers=[{"scorer": scorer}], measure=["output"], only=[implementation], dtype=dtype, **sizes)
+    assert by_name(result, "output")[f"{scorer}/{implementation}"]["status"] == "disagrees"
+
+
+def test_how_far_it_is_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    plant(monkeypatch, lambda scores: scores * 1.5)
+    expected = "differs from float64 in scores by 0.5 of the largest number; rounding explains 0.0001"
+    assert textbook_of()["reason"] == expected
+
+
+def test_the_last_matrix_and_the_last_row_are_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+    def change(scores: Tensor) -> Tensor:
+        last = torch.zeros_like(scores)
+        last[-1, -1, -1] = 1.0
+        return scores + last
+
+    plant(monkeypatch, change)
+    assert textbook_of()["status"] == "disagrees"
+
+
+def test_another_shape(monkeypatch: pytest.MonkeyPatch) -> None:
+    plant(monkeypatch, lambda scores: scores[..., :-1])
+    assert textbook_of()["reason"] == "gives scores of shape [2, 3, 4] where [2, 3, 5] is right"
+
+
+def test_rounding_is_no_mistake(monkeypatch: pytest.MonkeyPatch) -> None:
+    plant(monkeypatch, lambda scores: scores * (1 + 1e-5))
+    assert textbook_of()["status"] == "timed"

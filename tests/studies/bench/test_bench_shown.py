@@ -1,0 +1,246 @@
+"""What is found and shown of `bench`: sentences, tables as a pipe gets them, and the picture."""
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from matplotlib.figure import Figure
+from rich.cells import cell_len
+
+from attncli.show.numbers import duration
+from attncli.studies.bench.figure import bench_figure, pictures
+from attncli.studies.bench.findings import growth
+from attncli.studies.bench.tables import tables
+from attncli.studies.study import Finding, Result
+from attncli.units import in_bytes
+from tests.studies.bench.samples import (
+    FEW,
+    USUAL,
+    changed,
+    crossed,
+    interrupted,
+    not_timed,
+    result_of,
+    row_of,
+    sample,
+    textbook_additive,
+)
+from tests.views.samples import printed
+from tests.views.sweep_samples import many_scorers
+
+SIZES = (128, 256, 512, 1024)
+MANY = [(label, "attncli") for label in many_scorers(12)]
+
+
+def shown(result: Result, width: int = 80, full: bool = False) -> str:
+    return printed(list(tables(result, width=width, full=full, csv=None)), width)
+
+
+def rows(text: str, start: str = "additive") -> list[str]:
+    """The table rows of one label, without repeated spaces."""
+    return [" ".join(line.split()) for line in text.splitlines() if line.startswith(f"{start} ")]
+
+
+def finding(result: Result, label: str | None) -> Finding:
+    (found,) = [each for each in result.findings if each.label == label]
+    return found
+
+
+def test_one_sentence_a_label_with_its_numbers_and_one_why() -> None:
+    result = sample(SIZES, FEW)
+    assert [each.label for each in result.findings] == ["additive", "scaled_dot", "dot", None]
+    additive, baseline, dot, why = (each.text for each in result.findings)
+    assert additive == (
+        "additive: 4.19 ms and 4.0 MiB for scores at n = 1024, 4.00 times the time of scaled_dot/textbook "
+        "(3.80 to 4.20), 50.0 times as fast as textbook code (49.0 to 51.0)."
+    )
+    assert baseline.startswith("scaled_dot (textbook): 1.05 ms and 4.0 MiB for scores")
+    assert dot.endswith("(0.959 to 1.06, no measurable difference).")
+    assert why.startswith("Why additive takes longest: its formula has 33 operations for each pair of query and key")
+    numbers = finding(result, "additive").numbers
+    assert (numbers["n"], numbers["ratio"], numbers["times_as_fast"]) == (1024, 4.0, 50.0)
+    assert numbers["growth"] == pytest.approx(dict.fromkeys(numbers["growth"], 2.0))
+    assert set(numbers["growth"]) == {f"{m}/{i}" for m in ("scores", "output") for i in ("attncli", "textbook")}
+
+
+def test_a_finding_is_of_the_largest_size_with_a_time() -> None:
+    late = not_timed(sample(SIZES, FEW, ["scores"]), lambda row: row["label"] == "dot" and row["n"] > 256)
+    assert finding(late, "dot").text.startswith("dot: 66.2 µs and 256.0 KiB for scores at n = 256, ")
+    never = not_timed(sample(SIZES, FEW, ["scores"]), lambda row: row["label"] == "dot")
+    assert finding(never, "dot").text == "dot: too large at n = 128: needs 32.0 GiB\nor more."
+    alone = not_timed(sample(SIZES, FEW, ["scores"]), lambda row: row["label"] == "scaled_dot")
+    without = changed(alone, lambda _: True, ratio=None, ratio_ci=None)
+    assert "times the time" not in finding(without, "dot").text
+
+
+@pytest.mark.parametrize(
+    ("times", "wanted"),
+    [
+        ([(1, 5.0), (2, 5.0), (4, 5.0), (8, 10.0)], 1.0),  # the larger two
+        ([(1, 5.0), (2, 5.0), (4, 20.0)], 2.0),
+        ([(8, 8.0), (1, 1.0)], 1.0),
+        ([(8, 8.0), (8, 9.0)], None),
+        ([(4, None), (8, 8.0)], None),
+    ],
+)
+def test_growth_is_that_of_the_larger_half(times: list[tuple[int, float | None]], wanted: float | None) -> None:
+    found = growth([{"n": n, "seconds": seconds} for n, seconds in times], "n")
+    assert found == (wanted if wanted is None else pytest.approx(wanted))
+
+
+@pytest.mark.parametrize("width", [40, 80, 200])
+@pytest.mark.parametrize("pairs", [USUAL, MANY[:5]])
+def test_no_number_is_cut_at_any_width(width: int, pairs: list[tuple[str, str]]) -> None:
+    result = sample(SIZES, pairs)
+    text = shown(result, width)
+    assert max(map(cell_len, text.splitlines())) <= width
+    assert "…" not in text
+    for record in result.records:
+        assert re.search(rf"(?<=[ \n]){re.escape(duration(record['seconds']))}(?=\s)", text)
+        if record["n"] == max(SIZES):
+            assert re.search(rf"(?<=[ \n]){re.escape(in_bytes(record['peak_bytes']))}(?=\s)", text)
+
+
+def test_times_by_size_come_before_everything_at_the_largest() -> None:
+    result = sample(SIZES, FEW, ["scores"])
+    text = shown(result, 100)
+    by_size, largest = text.split("scores (queries and keys to scores), ")[1:]
+    assert by_size.startswith("time by size\n")
+    times = [duration(record["seconds"]) for record in result.records if textbook_additive(record)]
+    assert rows(by_size)[1] == f"additive textbook {' '.join(times)} 2.00"
+    assert largest.startswith("n = 1024\n")
+    assert rows(largest)[1] == "additive textbook 210 ms 21 ms 256.0 MiB 0.640 0.0200 200 190 to 210"
+    assert rows(largest)[2] == "additive attncli scores 50.0 49.0 to 51.0"
+    assert "memory and ratios at the other sizes: --full" in text
+    full = shown(result, full=True)
+    assert [f"to scores), n = {n}\n" in full for n in SIZES] == [True] * 4
+    assert "--full" not in full
+
+
+def test_what_was_not_timed_says_so_and_why() -> None:
+    text = shown(not_timed(sample(SIZES, FEW, ["scores"]), textbook_additive), 120)
+    assert rows(text)[1] == "additive textbook too large too large too large too large -"
+    assert rows(text)[-1] == "additive textbook scores too large needs 32.0 GiB\\nor more"
+
+
+def test_what_all_have_in_common_is_said_once() -> None:
+    text = shown(sample(SIZES), 200)
+    first, second = text.splitlines()[:2]
+    conditions = "forward, float32, cpu (A Processor), 2 threads, m = n, d = 64, batch = 1, heads = 1, num_hiddens = 64"
+    assert first.strip() == conditions
+    assert "time over that of scaled_dot/textbook in the same round" in second
+    assert text.count("additive: the formula of additive") == 1
+    assert shown(interrupted(sample())).startswith("interrupted, so not all is there, forward")
+
+
+def test_other_sizes_that_change_are_named_with_n() -> None:
+    text = shown(crossed(sample((64, 128), FEW, ["scores"]), "d", [16, 32]), 120)
+    assert re.search("n = 64 +n = 64 +n = 128 +n = 128 *\n.* d = 16 +d = 32 +d = 16 +d = 32 *\n", text)
+    assert "to scores), n = 128, d = 32\n" in text
+    assert "power of" not in text, "of which size?"
+    keys = shown(crossed(sample((1,), FEW, ["output"]), "m", [256, 512]))
+    assert "n = 1, m = 512\n" in keys
+    assert "power of m: " in keys
+
+
+def test_several_numbers_of_hidden_units_are_several_lines() -> None:
+    few = [record for record in sample(SIZES, FEW, ["scores"]).records if record["label"] != "additive"]
+    several = [row_of("additive", "attncli", "scores", n, num_hiddens=h) for n in SIZES for h in (8, 256)]
+    result = result_of([*few, *(row | {"num_hiddens": h} for row, h in zip(several, [8, 256] * 4, strict=True))])
+    text = shown(result, 120)
+    found = [row.split(" attncli")[0] for row in rows(text)[:2]]
+    assert found == ["additive (num_hiddens 8)", "additive (num_hiddens 256)"]
+    assert finding(result, "additive").numbers["num_hiddens"] == 256
+
+
+def figure_of(result: Result) -> tuple[Figure, list[str]]:
+    notes: list[str] = []
+    return bench_figure(result, notes.append), notes
+
+
+def drawn(figure: Figure, key: str) -> list[list[tuple[float, float]]]:
+    """The points of every line, panel by panel."""
+    lines: list[Any] = [line for axes in figure.axes for line in axes.lines if line.get_gid() == key]
+    return [list(zip(line.get_xdata(), line.get_ydata(), strict=True)) for line in lines]
+
+
+def texts_of(figure: Figure) -> list[str]:
+    return [text.get_text() for text in figure.legends[0].get_texts()]
+
+
+def test_every_line_has_its_points_and_quartiles() -> None:
+    result = sample(SIZES, FEW, ["scores"])
+    figure, notes = figure_of(result)
+    for key in ("seconds", "peak_bytes"):
+        for pair, points in zip(FEW, drawn(figure, key), strict=True):
+            of_pair = [record for record in result.records if (record["label"], record["implementation"]) == pair]
+            assert points == [(record["n"], record[key]) for record in of_pair]
+    bars = [tuple(bar[:, 1]) for part in figure.axes[0].collections for bar in part.get_segments()]  # type: ignore[attr-defined]
+    assert bars[0] == pytest.approx((0.95 * 4 * 128**2 * 1e-9, 6 * 4 * 128**2 * 1e-9))
+    titles = [axes.get_title() for axes in figure.axes]
+    assert titles == ["scores: time of a call", "scores: peak memory beyond the inputs"]
+    assert texts_of(figure) == [f"{label}, {implementation}" for label, implementation in FEW]
+    assert notes == []
+
+
+def test_measures_have_the_same_axes_and_labels_the_same_looks() -> None:
+    figure, _ = figure_of(sample(SIZES, USUAL))
+    assert figure.axes[0].get_ylim() == figure.axes[2].get_ylim()
+    colours = {line.get_color() for line in figure.axes[0].lines}
+    assert colours == {line.get_color() for line in figure.axes[2].lines}
+    looks = [(line.get_color(), line.get_marker()) for line in figure.axes[2].lines]
+    assert len(set(looks)) == len(USUAL)
+
+
+def test_points_of_the_only_size_stand_side_by_side() -> None:
+    figure, _ = figure_of(sample(pairs=FEW, measures=["scores"]))
+    assert [x for ((x, _),) in drawn(figure, "seconds")] == [0, 1, 2, 3]
+
+
+def test_of_other_sizes_those_with_most_times_are_drawn_and_a_note_says_so() -> None:
+    result = crossed(sample(SIZES, FEW, ["scores"]), "batch", [1, 8])
+    figure, notes = figure_of(changed(result, lambda record: record["batch"] == 8, seconds=1.5))
+    assert {y for points in drawn(figure, "seconds") for _, y in points} == {1.5}
+    assert notes == ["bench.png shows batch = 8 only; the tables and records.csv have the other sizes, too"]
+    lost = not_timed(result, lambda record: textbook_additive(record) and record["batch"] == 8)
+    assert figure_of(lost)[1][0].startswith("bench.png shows batch = 1 only")
+    keys, _ = figure_of(crossed(sample((1,), FEW, ["scores"]), "m", [1024, 65536]))
+    assert [x for x, _ in drawn(keys, "seconds")[0]] == [1024, 65536]
+
+
+@pytest.mark.parametrize("value", [None, 0])
+def test_memory_that_cannot_be_drawn_is_noted(value: int | None) -> None:
+    _, notes = figure_of(changed(sample(SIZES, FEW, ["scores"]), textbook_additive, peak_bytes=value))
+    assert notes == ["bench.png: memory of 4 rows is not drawn, as it is 0 or not known"]
+
+
+def test_what_was_not_timed_is_not_drawn() -> None:
+    result = sample(SIZES, FEW, ["scores"])
+    figure, _ = figure_of(not_timed(result, textbook_additive))
+    assert "additive, textbook" not in texts_of(figure)
+    assert pictures(not_timed(result, lambda _: True), print) == {}
+
+
+@pytest.mark.parametrize(
+    "result",
+    [sample(SIZES, USUAL), sample(), sample((1,), [("dot", "attncli")], ["scores"])],
+    ids=["usual", "one size", "one point"],
+)
+def test_texts_stay_on_the_page(result: Result, tmp_path: Path) -> None:
+    figure, _ = figure_of(result)
+    figure.draw_without_rendering()
+    page, box = figure.bbox, figure.get_tightbbox()
+    assert box.x0 >= -0.05
+    assert box.y0 >= -0.05
+    assert box.x1 * figure.dpi <= page.x1 + 5
+    assert box.y1 * figure.dpi <= page.y1 + 5
+    legend = figure.legends[0].get_window_extent()
+    assert not any(legend.overlaps(axes.get_window_extent()) for axes in figure.axes)
+
+
+def test_the_same_result_gives_the_same_bytes(tmp_path: Path) -> None:
+    for name in ("a.png", "b.png"):
+        (draw,) = pictures(sample(SIZES), print).values()
+        draw(tmp_path / name)
+    assert (tmp_path / "a.png").read_bytes() == (tmp_path / "b.png").read_bytes()
