@@ -36,6 +36,8 @@ class Document:
 
     def locate(self, problem: Problem) -> Problem:
         """The problem with `file:line:column`, or with the override that caused it."""
+        if problem.path[:1] == ("scorers",) and "scorers" not in self.data and "scorer" in self.data:
+            problem = replace(problem, path=("scorer", *problem.path[1:]))  # its other name
         line, column, depth = position(self.root, problem.path, problem.at_key)
         there = problem.path[:depth]  # a missing key is not, but what it is missing from
         where = f"{self.path}:{line}:{column}" if not self.flags_only else str(self.path)

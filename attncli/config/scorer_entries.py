@@ -6,11 +6,9 @@ import json
 import re
 import typing
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Annotated, Any, ClassVar, Literal, Union
 
 from pydantic import (
-    AliasChoices,
     ConfigDict,
     Field,
     GetCoreSchemaHandler,
@@ -20,7 +18,6 @@ from pydantic import (
     ValidationInfo,
     create_model,
     field_validator,
-    model_validator,
 )
 from pydantic_core import CoreSchema, core_schema
 
@@ -31,7 +28,6 @@ from attncli.config.yaml_loader import parse_yaml
 from attncli.errors import InputError, Problem
 
 CUSTOM = r"^[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*$"
-SCORER_KEYS = ("scorers", "scorer")  # in YAML as for every study, or as the flag is called
 DIFFERENT = "give one of them a label of its own, as in `dot:label=second`"
 NEXT_OPTION = re.compile(r",(?=[^,=]*=)")  # so that a value may be a list or a mapping, with commas of its own
 NOT_IN_LABELS = re.compile(r'[\\:*?"<>|]')
@@ -195,7 +191,6 @@ Scorers = Annotated[
     list[Entry],
     Field(
         min_length=1,
-        validation_alias=AliasChoices(*SCORER_KEYS),
         validate_default=True,
         description="a scorer, such as additive:num_hiddens=64",
     ),
@@ -209,8 +204,8 @@ def _also_singular(schema: dict[str, Any]) -> None:
     if "scorers" in properties:
         entries = properties["scorers"]
         entries["items"] = {"anyOf": [entries["items"], {"type": "string"}]}
-        properties |= {key: {"anyOf": [entries, entries["items"]]} for key in SCORER_KEYS}
-        schema["not"] = {"required": list(SCORER_KEYS)}
+        properties |= {key: {"anyOf": [entries, entries["items"]]} for key in ("scorers", "scorer")}
+        schema["not"] = {"required": ["scorers", "scorer"]}
 
 
 class ScorersInShort(Experiment):
@@ -223,26 +218,27 @@ class ScorersInShort(Experiment):
 
     @classmethod
     def normalised(cls, data: Mapping[str, Any]) -> dict[str, Any]:
-        """Scorers on one line, and one alone, become a list of mappings."""
+        """Scorers on one line, and one alone, become a list of mappings; `scorer` becomes `scorers`."""
         written = dict(data)
-        for key in SCORER_KEYS:
-            entries = written.get(key)
-            if isinstance(entries, str | dict):
-                entries = [entries]
-            if isinstance(entries, list):
-                written[key] = [scorer_of(entry) if isinstance(entry, str) else entry for entry in entries]
+        if "scorers" not in written and "scorer" in written:
+            written["scorers"] = written.pop("scorer")
+        entries = written.get("scorers")
+        if isinstance(entries, str | dict):
+            entries = [entries]
+        if isinstance(entries, list):
+            written["scorers"] = [scorer_of(entry) if isinstance(entry, str) else entry for entry in entries]
         return written
 
     @classmethod
     def across(cls, data: Mapping[str, Any]) -> list[Problem]:
         """Labels that clash, and dropout; what is no number is refused elsewhere."""
-        key = next((key for key in SCORER_KEYS if key in data), "scorers")
-        entries = data.get(key)
-        problems = [replace(each, path=(key, *each.path[1:])) for each in clashing_labels(entries, DIFFERENT)]
+        entries = data.get("scorers")
+        problems = clashing_labels(entries, DIFFERENT)
         for index, entry in enumerate(entries if isinstance(entries, list) else []):
             dropout = entry.get("dropout") if isinstance(entry, dict) else None
             if isinstance(dropout, int | float) and 0 < dropout < 1:
-                problems.append(Problem(f"got {dropout:g}; {cls.no_dropout}; leave it out", (key, index, "dropout")))
+                path = ("scorers", index, "dropout")
+                problems.append(Problem(f"got {dropout:g}; {cls.no_dropout}; leave it out", path))
         return problems
 
     @field_validator("scorers", mode="before")
@@ -254,14 +250,6 @@ class ScorersInShort(Experiment):
                 example = "such as additive:num_hiddens=64, or module:Class"
                 raise problem(errors.got(entry, f"expected NAME, NAME:KEY=VALUE,... {example}"), under=[index])
         return entries
-
-    @model_validator(mode="before")
-    @classmethod
-    def _one_name_only(cls, data: Any) -> Any:
-        if isinstance(data, dict) and all(key in data for key in SCORER_KEYS):
-            message = "got `scorer` beside `scorers`, which are the same key; expected one of the two"
-            raise problem(message, under=["scorer"])
-        return data
 
 
 def scorer_of(text: str) -> dict[str, Any] | str:

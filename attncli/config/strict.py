@@ -112,7 +112,6 @@ EXAMPLES = {  # of lists and mappings, by key
     "random": "[1, 10]",
     "mask": "{causal: top_left}",
     "scorers": "[{scorer: additive}, {scorer: dot}]",
-    "scorer": "[{scorer: additive}, {scorer: dot}]",
     "parameters": "{file: trained.safetensors}",
     "names": "{W.weight: its name in the file}",
     "tokens": "{queries: [a, b], keys: [a, b, c]}",

@@ -7,7 +7,7 @@ from pydantic import BeforeValidator, Field, StringConstraints, field_validator
 
 from attncli import errors
 from attncli.config.models import Flag
-from attncli.config.scorer_entries import SCORER_KEYS, ScorerEntry, Scorers, ScorersInShort
+from attncli.config.scorer_entries import ScorerEntry, Scorers, ScorersInShort
 from attncli.config.sizes import Sizes, powers
 from attncli.config.strict import problem
 from attncli.errors import Problem
@@ -74,12 +74,11 @@ class BenchOptions(ScorersInShort):
     def across(cls, data: Mapping[str, Any]) -> list[Problem]:
         """What is wrong among scorers, and a bound of the scores, which is no part of what is measured."""
         problems = super().across(data)
-        key = next((key for key in SCORER_KEYS if key in data), "scorers")
-        entries = data.get(key)
+        entries = data.get("scorers")
         for index, entry in enumerate(entries if isinstance(entries, list) else []):
             if isinstance(entry, dict) and entry.get("softcap") is not None:
                 message = errors.got(entry["softcap"], "this study measures scores without a bound", "leave it out")
-                problems.append(Problem(message, (key, index, "softcap")))
+                problems.append(Problem(message, ("scorers", index, "softcap")))
         return problems
 
     @field_validator("measure", "only", "skip")
