@@ -47,11 +47,20 @@ class Shown:
         return escape(f"{self._name}: {self._steps[2]}")
 
     def _start_bar(self) -> None:
-        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+        from rich.progress import (
+            BarColumn,
+            MofNCompleteColumn,
+            Progress,
+            TextColumn,
+            TimeElapsedColumn,
+            TimeRemainingColumn,
+        )
 
         with self._lock:
-            columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-            self._bar = Progress(*columns, console=self._console, transient=True)
+            steps = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
+            self._bar = Progress(
+                *steps, TimeElapsedColumn(), TimeRemainingColumn(), console=self._console, transient=True
+            )
             self._bar.add_task(self._text(), completed=self._steps[0], total=self._steps[1] or None)
             self._bar.start()
 

@@ -46,27 +46,3 @@ class SweepResult:
     histograms: Mapping[str, Histogram] = field(default_factory=dict)
     comparisons: Sequence[Record] = ()
     interrupted: bool = False
-
-
-@dataclass(frozen=True)
-class TrainResult:
-    """The study `train`: what was learnt, one row a scorer, size d, seed and number of keys in the test.
-
-    `comparisons` has mean and range over the seeds. `settings` says what was learnt and how (`keys`, `vocabulary`,
-    `classes`, `seeds`, `steps`, `optimizer`, `lr` and others), and `equal_weights` the accuracy of one who has learnt
-    nothing, by number of keys. `curves` has for each `label/d` the learning curves
-    `/accuracy`, `/loss`, `/entropy` and `/gradient_norm`, (seeds, points) each, and `steps` (points,) the steps before
-    which was tested. `states` are the parameters that came from files; `interrupted` says that the user ended the work,
-    and that configurations are missing.
-    """
-
-    records: Sequence[Record]
-    comparisons: Sequence[Record]
-    settings: Record
-    formulas: Mapping[str, str]
-    steps: "Tensor"
-    curves: "Mapping[str, Tensor]"
-    inputs: "Mapping[str, Tensor]" = field(default_factory=dict)
-    states: "Mapping[str, Mapping[str, Tensor]]" = field(default_factory=dict)
-    interrupted: bool = False
-    study: str = "train"

@@ -13,16 +13,15 @@ from torch import Tensor
 
 from attncli.errors import InputError
 from attncli.expect.judging import Verdict
-from attncli.runs.records import SweepResult, TrainResult
+from attncli.runs.records import SweepResult
 from attncli.runs.resolved import dump_yaml, self_contained
 from attncli.runs.sweep_files import save_sweep
 from attncli.runs.tensors import save_named, save_tensors
-from attncli.runs.train_files import save_train
 from attncli.runs.weights_csv import save_weights_csv
 from attncli.studies.study import Record, Result
 
 Pictures = Mapping[str, Callable[[Path], None]]
-AnyResult = Result | SweepResult | TrainResult
+AnyResult = Result | SweepResult
 
 
 def save_run(
@@ -48,8 +47,6 @@ def save_run(
             save_weights_csv(folder / "weights.csv", result)
         elif isinstance(result, SweepResult):
             save_sweep(folder, result)
-        elif isinstance(result, TrainResult):
-            save_train(folder, result)
         for name, draw in pictures.items():
             draw(folder / name)
         content = content_of(result, provenance, sorted(path.name for path in folder.iterdir()), verdicts)

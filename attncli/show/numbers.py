@@ -45,6 +45,19 @@ def count(value: int | None) -> str:
     return MISSING if value is None else f"{value:,}"
 
 
+def several(value: int, name: str) -> str:
+    """`1 step`, `800 steps`."""
+    return f"{counted(value)} {name}{'' if value == 1 else 's'}"
+
+
+def share(value: float | None) -> str:
+    """A share with two decimals, and never 1.00 where something is missing from it; `-` for none."""
+    if value is None or not math.isfinite(value):
+        return MISSING if value is None else f"{value:g}"
+    text = f"{value:.2f}"
+    return ">0.99" if text == "1.00" and value < 1 else text
+
+
 def duration(seconds: float | None) -> str:
     """A time in the unit that suits it, to three digits: `350 µs`, `1.2 ms`, `2.05 s`, `3 min 20 s`; `-` for none."""
     if seconds is None or math.isnan(seconds):

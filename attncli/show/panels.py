@@ -17,9 +17,9 @@ COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#0
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "<", ">", "p", "h", "*")
 LARGEST, SMALLER = 7.2, 0.2  # points; each label's markers are smaller than those below, which show around them
 REFERENCE: dict[str, Any] = {"color": "0.15", "linewidth": 0.9, "linestyle": (0, (1, 1.5))}
-POINTS = 9.0
+POINTS, DPI = 9.0, 200
 CHARACTER = 0.075  # inches that one takes in a title, about
-MOST_SIZES = 12  # ticks of an axis of sizes
+MOST_SIZES = 10  # steps from the first to the last tick of an axis of sizes, at most
 
 
 def look_of(index: int) -> dict[str, Any]:
@@ -32,7 +32,7 @@ def look_of(index: int) -> dict[str, Any]:
 
 def panels(widths: Sequence[float], height: float, title: str, rows: int = 1) -> tuple[Figure, list[Axes]]:
     """A figure with panels of these widths and this height in inches side by side, below a title that is folded."""
-    figure = Figure(figsize=(sum(widths), height * rows), layout="constrained")
+    figure = Figure(figsize=(sum(widths), height * rows), dpi=DPI, layout="constrained")
     lines = textwrap.wrap(printable(title), int(sum(widths) / CHARACTER))
     figure.suptitle("\n".join(lines), fontsize=POINTS)
     made = figure.subplots(rows, len(widths), width_ratios=widths, squeeze=False)
@@ -53,11 +53,15 @@ def name(axes: Axes, title: str, x: str, y: str = "") -> None:
 
 
 def sizes_axis(axes: Axes, sizes: Iterable[int]) -> None:
-    """Sizes such as d on a logarithmic axis, with the sizes themselves as ticks."""
+    """Sizes such as d on a logarithmic axis, with the sizes themselves as ticks where there is room for them."""
     found = sorted(set(sizes))
+    ticks = found[-1:]
+    for size in reversed(found[:-1]):
+        if ticks[-1] / size >= (found[-1] / found[0]) ** (1 / MOST_SIZES):
+            ticks.append(size)
     axes.set_xscale("log")
     axes.set_xlim(found[0] / 1.6, found[-1] * 1.6)
-    axes.xaxis.set_major_locator(FixedLocator(found[:: -(-len(found) // MOST_SIZES)]))
+    axes.xaxis.set_major_locator(FixedLocator(ticks))
     axes.xaxis.set_major_formatter("{x:.0f}")
     axes.xaxis.set_minor_locator(NullLocator())
 

@@ -1,5 +1,6 @@
 """How a study tells that it gets on, without knowing how that is shown."""
 
+import threading
 from collections.abc import Callable
 from typing import Protocol
 
@@ -31,16 +32,18 @@ class Silent:
 
 
 class Counter:
-    """Tells of equal steps, one by one."""
+    """Tells of equal steps, one by one, which several threads may make."""
 
     def __init__(self, total: int, progress: Progress) -> None:
         self._done, self._total, self._progress = 0, total, progress
+        self._lock = threading.Lock()
 
     def of(self, what: str) -> Callable[[], None]:
         """What to call after each step of the part of the work that has this name."""
 
         def one_more() -> None:
-            self._done += 1
-            self._progress.step(self._done, self._total, what)
+            with self._lock:
+                self._done += 1
+                self._progress.step(self._done, self._total, what)
 
         return one_more

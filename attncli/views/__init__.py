@@ -8,7 +8,6 @@ from attncli.studies import part_of
 VIEWS = {
     "variance": "attncli.views.variance",
     "saturation": "attncli.views.saturation",
-    "train": "attncli.views.train",
 }
 
 

@@ -254,7 +254,7 @@ def test_control_c_waits_until_what_was_finished_is_written(
     ("keys", "where"),
     [
         ("study: bench, scorers: [dot], n: 2, d: 4, measure: scores", "attncli.studies.bench.study.settings_of"),
-        ("study: train, scorers: [dot], d: 2, steps: 2, batch: 2, seeds: 1", "attncli.studies.train.study.result_of"),
+        ("study: train, scorers: [dot], d: 2, steps: 2, batch: 2, seeds: 1", "attncli.studies.train.study.summary"),
     ],
 )
 def test_control_c_waits_from_the_end_of_the_work_on(

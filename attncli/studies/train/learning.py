@@ -4,17 +4,20 @@ import math
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch import Tensor
 
 from attncli.studies.train.model import Recall, losses
-from attncli.studies.train.own import gradient_of
+from attncli.studies.train.options import TrainOptions
+from attncli.studies.train.stacked import gradient_of
 from attncli.studies.train.task import Batch, batches, held_out
-from attncli.studies.train.work import StoppedError
 
 POINTS = 100  # of a learning curve, beside its beginning
+
+
+class StoppedError(Exception):
+    """Nobody wants the rest of a training."""
 
 
 @dataclass(frozen=True)
@@ -36,7 +39,7 @@ def points_of(steps: int) -> list[int]:
 
 
 def learn(
-    model: Recall, options: Any, device: torch.device, stop: threading.Event, step_done: Callable[[], None]
+    model: Recall, options: TrainOptions, device: torch.device, stop: threading.Event, step_done: Callable[[], None]
 ) -> Learnt:
     """Train a model, which is changed.
 
@@ -66,7 +69,7 @@ def learn(
     return Learnt(torch.tensor(points), curves, tested)
 
 
-def _optimizer(model: Recall, options: Any) -> torch.optim.Optimizer:
+def _optimizer(model: Recall, options: TrainOptions) -> torch.optim.Optimizer:
     """One for all seeds: it treats every number by itself, so that they do not meet."""
     make = {"adam": torch.optim.Adam, "sgd": torch.optim.SGD}[options.optimizer]
     learnable = [parameter for parameter in model.parameters() if parameter.requires_grad]

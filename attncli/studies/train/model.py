@@ -1,7 +1,6 @@
 """The model that learns associative recall, once for each seed, in parameters with one axis of seeds in front."""
 
 from collections.abc import Sequence
-from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -11,8 +10,8 @@ from attncli.attention import masked_softmax, softcap
 from attncli.config.scorer_entries import ScorerEntry
 from attncli.inputs.seeding import derived_seed, generator
 from attncli.studies.scoring import build_scorer
-from attncli.studies.train.scorers import stacked
-from attncli.studies.train.stacked import length, norms_by_seed
+from attncli.studies.train.options import TrainOptions
+from attncli.studies.train.stacked import length, norms_by_seed, stacked
 from attncli.studies.train.task import Batch, embeddings, seed_of
 
 
@@ -25,7 +24,7 @@ class Recall(nn.Module):
 
     embeddings: Tensor
 
-    def __init__(self, entry: ScorerEntry, d: int, options: Any, indices: Sequence[int]) -> None:
+    def __init__(self, entry: ScorerEntry, d: int, options: TrainOptions, indices: Sequence[int]) -> None:
         super().__init__()
         dtype = getattr(torch, options.dtype)
         self.register_buffer("embeddings", torch.stack([embeddings(options, i, dtype) for i in indices]))
@@ -76,7 +75,7 @@ def losses(pooled: Tensor, targets: Tensor) -> Tensor:
     return F.cross_entropy(pooled.mT, targets, reduction="none").mean(-1)
 
 
-def _projections(name: str, d: int, options: Any, indices: Sequence[int], dtype: torch.dtype) -> nn.Parameter:
+def _projections(name: str, d: int, options: TrainOptions, indices: Sequence[int], dtype: torch.dtype) -> nn.Parameter:
     sources = [generator(seed_of(options.seed, index), f"{name}.{d}") for index in indices]
     size = (d, options.embedding)
     drawn = [torch.randn(size, generator=source, dtype=dtype) for source in sources]

@@ -14,8 +14,6 @@ TASK, LEARNING = Flag(panel="The task"), Flag(panel="Learning")
 RATES = {"adam": 1e-3, "sgd": 1.0}  # what `lr` is if left out
 Count = Annotated[int, Field(ge=1, le=10**9)]
 Several = Annotated[int, Field(ge=2, le=2**14)]
-
-
 DEFAULT_SCORERS: list[Any] = [{"scorer": name} for name in ("dot", "scaled_dot", "additive")]
 
 

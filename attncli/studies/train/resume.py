@@ -1,31 +1,130 @@
-"""What an earlier run, which was ended before all was done, has finished already."""
+"""`--resume`: which configurations of an earlier run are those that this one would train.
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+A run writes down one hash for each configuration: of the settings that decide its numbers, and of the rows and curves
+that came out. Where the same hash comes out of this run's settings and of what the folder holds, nothing has changed.
+"""
+
+import hashlib
+import json
+import math
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from attncli.config.document import Document, read_document
-from attncli.config.scorer_entries import ScorerEntry
-from attncli.errors import Collector, InputError, below, got, show
-from attncli.runs.train_files import INCOMPLETE, Kept, load_train
-from attncli.scorers import SCORERS
-from attncli.studies.train.kept import flaw_of
-from attncli.studies.train.records import configurations
+import torch
+from pydantic import BaseModel, ValidationError
+from safetensors.torch import save
+from torch import Tensor
 
-MAY_DIFFER = {"name", "study", "scorers", "d", "expect", "device", "resume"}
-WRITTEN = ("d", "scorers", "seed", "seeds", "steps", "batch", "keys", "vocabulary", "classes", "embedding", "optimizer")
-CONFIG = "config.yaml"
-CURE = "a run is resumed with the same settings"
+import attncli
+from attncli.errors import InputError, below
+from attncli.inputs.files import read_tensors
+from attncli.scorers import SCORERS
+from attncli.studies.scoring import outline
+from attncli.studies.study import Record
+from attncli.studies.train.columns import SUMMARISED
+from attncli.studies.train.configurations import Configuration
+from attncli.studies.train.options import TrainOptions
+
+RESULTS, TENSORS, CONFIG = "results.json", "tensors.safetensors", "config.yaml"
+CURE = "expected the folder of a run of attncli train"
+DECISIVE = (
+    "seed", "seeds", "steps", "batch", "keys", "vocabulary", "classes", "embedding", "tested", "optimizer", "lr",
+    "dtype",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
-class Earlier:
-    """What is finished already, by label and d; why what else is there is trained again, or how much is not wanted."""
+class Finished:
+    """What became of one configuration: its rows, and its curves by name, (seeds, points) each."""
 
-    kept: Mapping[tuple[str, int], Kept] = field(default_factory=dict)
-    flaws: Mapping[tuple[str, int], str] = field(default_factory=dict)
-    left_out: int = 0
+    records: Sequence[Record]
+    curves: Mapping[str, Tensor]
+
+
+def hash_of(
+    job: Configuration,
+    finished: Finished,
+    options: TrainOptions,
+    device: torch.device,
+    parameters: Mapping[str, Tensor] | None,
+) -> str | None:
+    """A SHA-256 of what decides a configuration's numbers, and of the numbers; None where the former is not known.
+
+    `parameters` are those that its scorer begins with, where they are read. A scorer of the user's own may do anything:
+    it is trained again.
+    """
+    if job.entry.scorer not in SCORERS:
+        return None
+    settings = {name: getattr(options, name) for name in DECISIVE}
+    settings |= {"entry": job.entry.model_dump(mode="json", exclude={"parameters"}), "d": job.d}
+    settings |= {"device": device.type, "attncli": attncli.__version__}
+    rows = [{name: _plain(value) for name, value in row.items()} for row in finished.records]
+    found = hashlib.sha256(json.dumps([settings, rows], sort_keys=True).encode())
+    for tensors in (finished.curves, parameters or {}):
+        found.update(save(dict(tensors)))
+    return found.hexdigest()
+
+
+def _plain(value: Any) -> Any:
+    """As in results.json, which has null in place of NaN."""
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def kept_of(jobs: Sequence[Configuration], options: TrainOptions, device: torch.device) -> dict[str, Finished]:
+    """What the run that is resumed has of these configurations, by `label/d`; nothing where no run is resumed.
+
+    Raises:
+        InputError: a folder that is no run of this study, or whose files are damaged.
+    """
+    if options.resume is None:
+        return {}
+    with below("resume"):
+        return _kept(Path(options.resume), jobs, options, device)
+
+
+class _Settings(BaseModel):
+    configurations: dict[str, str] = {}
+
+
+class _Results(BaseModel):
+    """What is looked at in results.json."""
+
+    study: str
+    settings: _Settings = _Settings()
+    records: list[dict[str, Any]]
+
+
+def _kept(
+    folder: Path, jobs: Sequence[Configuration], options: TrainOptions, device: torch.device
+) -> dict[str, Finished]:
+    results, curves = _results(folder), _curves(folder)
+    kept = dict[str, Finished]()
+    for job in jobs:
+        rows = [row for row in results.records if (row.get("label"), row.get("d")) == (job.entry.label, job.d)]
+        finished = Finished(rows, {name: each for name, each in curves.items() if name.startswith(f"{job.place}/")})
+        before = results.settings.configurations.get(job.place)
+        if before is not None and before == hash_of(job, finished, options, device, _parameters(job, options)):
+            kept[job.place] = Finished([_with_nan(row) for row in rows], finished.curves)
+    return kept
+
+
+def _with_nan(row: Record) -> Record:
+    return row | {column.key: math.nan for column in SUMMARISED if row[column.key] is None}
+
+
+def _parameters(job: Configuration, options: TrainOptions) -> dict[str, Tensor]:
+    """What a scorer begins with, by its own names; where the file cannot be read, the work is refused later."""
+    source, dtype = job.entry.parameters, getattr(torch, options.dtype)
+    if source is None:
+        return {}
+    stored: Mapping[str, Tensor] = {}
+    with suppress(InputError):
+        stored = read_tensors(Path(source.file))
+    names = {name: source.names.get(name, name) for name in outline(job.entry, job.d, job.d).state_dict()}
+    return {name: stored[there].to(dtype) for name, there in names.items() if there in stored}
 
 
 def config_of_run(folder: str) -> Path:
@@ -34,89 +133,34 @@ def config_of_run(folder: str) -> Path:
     Raises:
         InputError: a folder that is no run of this study, or has not all of its files.
     """
+    path = Path(folder) / CONFIG
     with below("resume"):
-        if not folder:
-            raise InputError.of(got(folder, "expected the folder of a run of attncli train"))
-        load_train(Path(folder))
-        _config(Path(folder))
-    return Path(folder) / CONFIG
+        _results(Path(folder))
+        _curves(Path(folder))
+        if not path.is_file():
+            raise InputError.of(f'got "{folder}", which has no {CONFIG}; {CURE}')
+    return path
 
 
-def earlier_run(options: Any) -> Earlier:
-    """What is finished already; nothing where no run is resumed.
-
-    Parameters that are read, and scorers of the user's own, may have changed since: they are trained again.
-
-    Raises:
-        InputError: a folder that is no run of this study, or one with other settings.
-    """
-    if options.resume is None:
-        return Earlier()
-    folder = Path(options.resume)
-    with below("resume"):
-        finished, document = load_train(folder), _config(folder)
-    _check_settings(options, document.validate(type(options)), folder)
-    kept, flaws = dict[tuple[str, int], Kept](), dict[tuple[str, int], str]()
-    for entry, d in configurations(options):
-        place = entry.label, d
-        if place in finished:
-            flaw = _changeable(entry) or _told(flaw_of(finished[place], entry, d, options), folder)
-            if flaw is None:
-                kept[place] = finished[place]
-            else:
-                flaws[place] = flaw
-    return Earlier(kept, flaws, len(finished) - len(kept) - len(flaws))
-
-
-def _changeable(entry: ScorerEntry) -> str | None:
-    """What of an entry may have changed since."""
-    if entry.parameters is not None:
-        return "its parameters are read from a file, which may have changed"
-    return None if entry.scorer in SCORERS else "its scorer is your own, and may have changed"
-
-
-def _told(flaw: str | None, folder: Path) -> str | None:
-    return flaw and f"in {folder} {flaw}"
-
-
-def _config(folder: Path) -> Document:
-    """The config of a run whose results are those of this study, with all keys that a run writes down."""
-    path = folder / CONFIG
+def _results(folder: Path) -> _Results:
+    path = folder / RESULTS
     if not path.is_file():
-        raise InputError.of(f'got "{folder}", which has no {CONFIG}; {INCOMPLETE}')
+        what = f"has no {RESULTS}" if folder.exists() else "does not exist"
+        latest = folder / "latest"
+        raise InputError.of(f'got "{folder}", which {what}; {f"did you mean `{latest}`?" if latest.is_dir() else CURE}')
     try:
-        document = read_document(path)
+        results = _Results.model_validate_json(path.read_bytes())
+    except OSError as error:
+        raise InputError.of(f'got "{folder}", whose {RESULTS} cannot be read: {error.strerror}') from error
+    except ValidationError as error:
+        raise InputError.of(f'got "{folder}", whose {RESULTS} is not what a run has written; {CURE}') from error
+    if results.study != "train":
+        raise InputError.of(f'got "{folder}", a run of the study {results.study}; {CURE}')
+    return results
+
+
+def _curves(folder: Path) -> dict[str, Tensor]:
+    try:
+        return read_tensors(folder / TENSORS)
     except InputError as error:
-        raise InputError.of(f'got "{folder}", whose {CONFIG} is damaged: {error.problems[0]}') from error
-    data = document.data if isinstance(document.data, dict) else {}
-    if data.get("study", "train") != "train":
-        disagree = f"disagree: the one is of the study {show(data['study'])}, the other of train"
-        raise InputError.of(f'got "{folder}", whose {CONFIG} and results.json {disagree}')
-    missing = [key for key in ("study", *WRITTEN) if key not in data]
-    if missing:
-        raise InputError.of(f'got "{folder}", whose {CONFIG} has no `{missing[0]}`; {INCOMPLETE}')
-    return document
-
-
-def _check_settings(options: Any, before: Any, folder: Path) -> None:
-    collector = Collector()
-    for name in sorted(set(type(options).model_fields) - MAY_DIFFER):
-        with collector.under(name):
-            _check_same(getattr(options, name), getattr(before, name), folder)
-    known = {entry.label: entry for entry in before.scorers}
-    for index, entry in enumerate(options.scorers):
-        with collector.under("scorers", index):
-            _check_entry(entry, known.get(entry.label, entry), folder)
-    collector.check()
-
-
-def _check_same(value: Any, there: Any, folder: Path) -> None:
-    if value != there:
-        raise InputError.of(got(value, f"the run in {folder} has {show(there)}; {CURE}"))
-
-
-def _check_entry(entry: ScorerEntry, there: ScorerEntry, folder: Path) -> None:
-    plain, before = (each.model_dump(exclude={"parameters"}) for each in (entry, there))
-    if plain != before:
-        message = f"got other options of {entry.label} than the run in {folder} has; {CURE}"
-        raise InputError.of(f"{message}; expected the same, or another label")
+        raise InputError.of(f'got "{folder}", an incomplete run: {error.problems[0].message}') from error

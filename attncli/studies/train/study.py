@@ -1,41 +1,55 @@
 """What scorers learn: associative recall against d, with several seeds of each configuration as one model."""
 
+import math
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
+from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any
+from typing import TypeVar
 
 import torch
+from torch import Tensor
 
 from attncli.errors import Collector, below
 from attncli.inputs.device import resolve_device
-from attncli.runs.records import TrainResult
 from attncli.scorers import SCORERS
-from attncli.studies.progress import Progress
-from attncli.studies.study import Column, Rows
+from attncli.studies.progress import Counter, Progress
+from attncli.studies.scoring import formula_of
+from attncli.studies.study import Record, Result, Rows
 from attncli.studies.threads import single_threaded
-from attncli.studies.train.clock import Clock
-from attncli.studies.train.job import Job
-from attncli.studies.train.jobs import jobs_of
-from attncli.studies.train.learning import Learnt, learn
+from attncli.studies.train.columns import COLUMNS, COMPARISONS
+from attncli.studies.train.configurations import Configuration, check_memory, configurations_of, parameters_of
+from attncli.studies.train.findings import findings_of
+from attncli.studies.train.learning import StoppedError, learn, points_of
 from attncli.studies.train.model import Recall
 from attncli.studies.train.options import TrainOptions
-from attncli.studies.train.records import COLUMNS, SUMMARY, foreseen
-from attncli.studies.train.result import kept_from, result_of, warn_of_numbers
-from attncli.studies.train.resume import Earlier, earlier_run
-from attncli.studies.train.work import work_off
+from attncli.studies.train.resume import Finished, hash_of, kept_of
+from attncli.studies.train.rows import rows_of, summary
+from attncli.studies.train.task import of_equal_weights
 
-TEXTS = ("scorer", "label")
+SETTINGS = ("keys", "vocabulary", "classes", "embedding", "seeds", "steps", "batch", "optimizer", "lr", "dtype")
+WITH_STEPS = "use a smaller lr, or float64"
+WITHOUT_STEPS = "look at its options and parameters, or use float64"
 BUILDING = threading.Lock()  # parameters are drawn from torch's global generator, which is seeded meanwhile
+
+Job = TypeVar("Job")
+Done = TypeVar("Done")
 
 
 @dataclass(frozen=True)
 class Prepared:
-    """Everything that `run` works on, known to be good; `earlier` is what a run that is resumed has finished."""
+    """Everything that `run` works on, known to be good.
 
-    options: Any
-    jobs: Sequence[Job]
-    earlier: Earlier
+    `configurations` are in the order of the rows, `jobs` are those to train, `kept` has the others by `label/d`, from
+    the run that is resumed, and `parameters` those that are read, by label.
+    """
+
+    options: TrainOptions
+    configurations: Sequence[Configuration]
+    jobs: Sequence[Configuration]
+    kept: Mapping[str, Finished]
+    parameters: Mapping[str, Mapping[str, Tensor]]
     threads: int
     device: torch.device
 
@@ -46,71 +60,133 @@ def prepare(options: TrainOptions, progress: Progress) -> Prepared:
     Raises:
         InputError: a device, scorers, sizes or a run to resume that make no sense together or do not fit into memory.
     """
-    collector = Collector()
-    device, earlier = torch.device("cpu"), Earlier()
+    device = resolve_device(options.device, getattr(torch, options.dtype))
+    collector, found, kept = Collector(), list[Configuration](), dict[str, Finished]()
     with collector.under():
-        device = resolve_device(options.device, getattr(torch, options.dtype))
+        found = configurations_of(options)
     with collector.under():
-        earlier = earlier_run(options)
+        kept = kept_of(found, options, device)
     collector.check()
     own = any(entry.scorer not in SCORERS for entry in options.scorers)  # which may keep something in common
     threads = 1 if own or device.type != "cpu" else torch.get_num_threads()
-    return Prepared(options, jobs_of(options, earlier.kept, threads, device), earlier, threads, device)
+    # Small ones first: all scorers get somewhere early.
+    jobs = sorted((job for job in found if job.place not in kept), key=lambda job: job.d)
+    check_memory(jobs, options, threads, device)
+    return Prepared(options, found, jobs, kept, parameters_of(found, options), threads, device)
 
 
 def expected_rows(prepared: Prepared) -> Rows:
     """One row for each scorer, size, number of keys and seed; and one over the seeds."""
-    rows = foreseen(prepared.options)
-    over_seeds = [{name: row[name] for name in row if name != "seed"} for row in rows if row["seed"] == 0]
-    columns, summary = ([Column(key, key, "", text=key in TEXTS) for key in keys] for keys in (COLUMNS, SUMMARY))
-    return Rows(columns, rows, summary, over_seeds)
+    options = prepared.options
+    over_seeds: list[Record] = [
+        {"scorer": job.entry.scorer, "label": job.entry.label, "d": job.d, "keys": keys}
+        for job in prepared.configurations
+        for keys in options.tested
+    ]
+    rows = [row | {"seed": seed} for row in over_seeds for seed in range(options.seeds)]
+    return Rows(COLUMNS, rows, COMPARISONS, over_seeds)
 
 
-def run(prepared: Prepared, progress: Progress) -> TrainResult:
+def run(prepared: Prepared, progress: Progress) -> Result:
     """Train all configurations, several at a time; where the user ends the work, what is finished stays.
 
     Raises:
         InputError: a scorer of the user's own that fails.
         KeyboardInterrupt: the user ended the work before anything was finished.
     """
-    options, kept = prepared.options, prepared.earlier.kept
-    stop, clock = threading.Event(), _clock(prepared, progress)
-    _tell_of_earlier(prepared, progress)
+    options, jobs, kept = prepared.options, prepared.jobs, prepared.kept
+    counter, stop = Counter(options.steps * len(jobs), progress), threading.Event()
+    if options.resume is not None:
+        of_all = f"{len(kept)} of {len(prepared.configurations)} configurations are those of {options.resume}"
+        progress.note(f"{of_all}; {len(jobs)} to train")
 
-    def work(job: Job) -> Learnt:
-        model = _model(job, prepared)
-        with below("scorers", options.scorers.index(job.entry)):
-            return learn(model, options, prepared.device, stop, clock.of(job.name))
+    def work(job: Configuration) -> Finished:
+        with BUILDING:
+            model = Recall(job.entry, job.d, options, range(options.seeds)).to(prepared.device)
+        with below("scorers", job.index):
+            learnt = learn(model, options, prepared.device, stop, counter.of(job.name))
+        return Finished(rows_of(job, learnt), {f"{job.place}/{name}": each for name, each in learnt.curves.items()})
 
     with single_threaded():
-        done, interrupted = work_off(work, prepared.jobs, prepared.threads, stop)
+        done, interrupted = side_by_side(work, jobs, prepared.threads, stop)
     progress.finished()
     if interrupted and not done:
         raise KeyboardInterrupt
-    finished = {(job.entry.label, job.d): kept_from(job, done[i]) for i, job in enumerate(prepared.jobs) if i in done}
-    result = result_of(options, prepared.device, {**kept, **finished}, interrupted)
-    warn_of_numbers(result, progress)
+    result = _result(prepared, {**kept, **{jobs[index].place: each for index, each in done.items()}}, interrupted)
+    _warn_of_numbers(result, progress)
     return result
 
 
-def _tell_of_earlier(prepared: Prepared, progress: Progress) -> None:
-    """What of the run that is resumed is kept, and what is not."""
-    earlier = prepared.earlier
-    if earlier.kept:
-        whole = len(earlier.kept) + len(prepared.jobs)
-        progress.note(f"{len(earlier.kept)} of {whole} configurations are those of {prepared.options.resume}")
-    if earlier.left_out:
-        left = f"{earlier.left_out} finished configurations of {prepared.options.resume} are not in this run"
-        progress.note(f"{left}; name all of its sizes and scorers")
-    for (label, d), flaw in earlier.flaws.items():
-        progress.note(f"{label}, d = {d}, is trained again: {flaw}")
+def side_by_side(
+    work: Callable[[Job], Done], jobs: Sequence[Job], threads: int, stop: threading.Event
+) -> tuple[dict[int, Done], bool]:
+    """What became of the jobs, by their index, and whether the user ended the work before all were done.
+
+    `work` is to raise StoppedError soon after `stop` is set.
+
+    Raises:
+        Exception: the first that a job raises; the others are stopped.
+    """
+    with ThreadPoolExecutor(threads) as pool:
+        futures = list[Future[Done]]()
+        try:
+            with suppress(KeyboardInterrupt):
+                for job in jobs:
+                    futures.append(pool.submit(work, job))
+                wait(futures, return_when=FIRST_EXCEPTION)
+        finally:
+            stop.set()  # by now all are done, or nobody wants the rest
+            pool.shutdown(wait=True, cancel_futures=True)
+    errors = [StoppedError() if future.cancelled() else future.exception() for future in futures]
+    for error in errors:
+        if error is not None and not isinstance(error, StoppedError | KeyboardInterrupt):
+            raise error
+    done = {index: futures[index].result() for index, error in enumerate(errors) if error is None}
+    return done, len(done) < len(jobs)
 
 
-def _clock(prepared: Prepared, progress: Progress) -> Clock:
-    parameters = {job.name: job.parameters * prepared.options.seeds for job in prepared.jobs}
-    return Clock(parameters, prepared.options.steps, progress)
+def _result(prepared: Prepared, finished: Mapping[str, Finished], interrupted: bool) -> Result:
+    """The result of all configurations that are finished, by `label/d`."""
+    options, device, parameters = prepared.options, prepared.device, prepared.parameters
+    found = [(job, finished[job.place]) for job in prepared.configurations if job.place in finished]
+    records = [row for _, each in found for row in each.records]
+    hashes = {job.place: hash_of(job, each, options, device, parameters.get(job.entry.label)) for job, each in found}
+    settings = {name: getattr(options, name) for name in SETTINGS} | {
+        "device": str(device),
+        "equal_weights": {str(keys): of_equal_weights(options, keys, device) for keys in options.tested},
+        "least_loss": math.log1p((options.classes - 1) / math.e),  # of 1 for the right class and 0 for the others
+        "formulas": {entry.label: _formula(entry.scorer) for entry in options.scorers},
+        "configurations": {place: each for place, each in hashes.items() if each is not None},
+    }
+    comparisons = summary(records)
+    return Result(
+        "train",
+        options.name,
+        settings,
+        records,
+        comparisons,
+        findings_of(comparisons, settings),
+        tensors={
+            "steps": torch.tensor(points_of(options.steps)),
+            **{name: curve for _, each in found for name, curve in each.curves.items()},
+        },
+        parameters={f"{label}/{name}": each for label, state in parameters.items() for name, each in state.items()},
+        interrupted=interrupted,
+    )
 
 
-def _model(job: Job, prepared: Prepared) -> Recall:
-    with BUILDING:
-        return Recall(job.entry, job.d, prepared.options, range(prepared.options.seeds)).to(prepared.device)
+def _formula(scorer: str) -> str:
+    return formula_of(SCORERS[scorer]) if scorer in SCORERS else scorer
+
+
+def _warn_of_numbers(result: Result, progress: Progress) -> None:
+    """Say of which configurations a loss is NaN or infinite, in the end or from the beginning."""
+    for label in result.labels:
+        rows = [row for row in result.comparisons if row["label"] == label and not math.isfinite(row["loss"])]
+        lost = sorted({row["d"] for row in rows})
+        at_first = [d for d in lost if not bool(result.tensors[f"{label}/{d}/loss"][:, 0].isfinite().all())]
+        later = [d for d in lost if d not in at_first]
+        for sizes, when, cure in ((at_first, " before the first step", WITHOUT_STEPS), (later, "", WITH_STEPS)):
+            if sizes:
+                named = ", ".join(map(str, sizes))
+                progress.note(f"warning: {label}: NaN or infinite losses at d = {named}{when}; {cure}")

@@ -6,12 +6,12 @@ the keys. Symbols are fixed random vectors; a query and its key are the same sym
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch import Tensor
 
 from attncli.inputs.seeding import derived_seed, generator
+from attncli.studies.train.options import TrainOptions
 
 NUMBERS_AT_A_TIME = 2**20  # random numbers of one seed that are drawn at once
 STEPS_AT_A_TIME = 64
@@ -39,19 +39,19 @@ def seed_of(seed: int, index: int) -> int:
     return derived_seed(seed, f"train.{index}")
 
 
-def embeddings(options: Any, index: int, dtype: torch.dtype) -> Tensor:
+def embeddings(options: TrainOptions, index: int, dtype: torch.dtype) -> Tensor:
     """The vectors of all symbols (vocabulary, e), standard normal."""
     randomness = generator(seed_of(options.seed, index), "embeddings")
     return torch.randn(options.vocabulary, options.embedding, generator=randomness, dtype=dtype)
 
 
-def held_out(options: Any, keys: int, indices: Sequence[int], device: torch.device) -> Batch:
+def held_out(options: TrainOptions, keys: int, indices: Sequence[int], device: torch.device) -> Batch:
     """The sequences with so many keys that the seeds with these indices are tested with."""
     drawn = [_draw(options, keys, (TESTS,), generator(seed_of(options.seed, i), f"tests.{keys}")) for i in indices]
     return _together(drawn, 0, device)
 
 
-def of_equal_weights(options: Any, keys: int, device: torch.device) -> float:
+def of_equal_weights(options: TrainOptions, keys: int, device: torch.device) -> float:
     """The accuracy of one who attends to all keys alike, in the sequences that models are tested with.
 
     What is pooled then is how often each value occurs; the most frequent one is right more often than one of `classes`.
@@ -62,7 +62,7 @@ def of_equal_weights(options: Any, keys: int, device: torch.device) -> float:
     return int((found == batch.targets).sum()) / batch.targets.numel()
 
 
-def batches(options: Any, indices: Sequence[int], device: torch.device) -> Iterator[Batch]:
+def batches(options: TrainOptions, indices: Sequence[int], device: torch.device) -> Iterator[Batch]:
     """The sequences of every step, without end; the first are the same however many are taken."""
     sources = [generator(seed_of(options.seed, index), "batches") for index in indices]
     steps = steps_at_a_time(options)
@@ -71,13 +71,13 @@ def batches(options: Any, indices: Sequence[int], device: torch.device) -> Itera
         yield from (several[step] for step in range(steps))
 
 
-def steps_at_a_time(options: Any) -> int:
+def steps_at_a_time(options: TrainOptions) -> int:
     """How many steps' sequences are drawn at once; it depends on nothing that another machine may have otherwise."""
-    numbers: int = options.batch * options.vocabulary
+    numbers = options.batch * options.vocabulary
     return max(min(NUMBERS_AT_A_TIME // numbers, STEPS_AT_A_TIME), 1)
 
 
-def _draw(options: Any, keys: int, shape: tuple[int, ...], source: torch.Generator) -> Batch:
+def _draw(options: TrainOptions, keys: int, shape: tuple[int, ...], source: torch.Generator) -> Batch:
     order = torch.rand(*shape, options.vocabulary, generator=source).argsort(-1)
     symbols = order[..., :keys].clone()  # ... m; a view would keep all of the order
     values = torch.randint(options.classes, (*shape, keys), generator=source)  # ... m
@@ -87,8 +87,5 @@ def _draw(options: Any, keys: int, shape: tuple[int, ...], source: torch.Generat
 
 def _together(drawn: Sequence[Batch], axis: int, device: torch.device) -> Batch:
     """The sequences of several seeds, which get an axis of their own."""
-
-    def stacked(name: str) -> Tensor:
-        return torch.stack([getattr(batch, name) for batch in drawn], axis).to(device)
-
-    return Batch(stacked("keys"), stacked("queries"), stacked("values"), stacked("targets"))
+    parts = ([getattr(batch, name) for batch in drawn] for name in ("keys", "queries", "values", "targets"))
+    return Batch(*(torch.stack(part, axis).to(device) for part in parts))

@@ -10,11 +10,9 @@ from attncli.attention import softcap
 from attncli.scorers import SCORERS
 from attncli.studies.scoring import build_scorer
 from attncli.studies.train.model import Recall, losses
-from attncli.studies.train.own import OneByOne
-from attncli.studies.train.scorers import Alike
-from attncli.studies.train.stacked import norms_by_seed
+from attncli.studies.train.stacked import Alike, OneByOne, norms_by_seed
 from attncli.studies.train.task import Batch, seed_of
-from tests.studies.train import batch_of, entry_of, loss_by_hand, model_of, options_of
+from tests.studies.train.small import batch_of, entry_of, loss_by_hand, model_of, options_of
 
 EXACT: dict[str, Any] = {"rtol": 1e-9, "atol": 1e-12}
 

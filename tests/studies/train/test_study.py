@@ -1,39 +1,35 @@
 """The study `train`: what it learns, its rows, and on what they depend."""
 
 import math
+import threading
 import time
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from attncli.studies.expectations.judging import judge
 from safetensors.torch import save_file
 
 from attncli.config.expectations import Expectation
 from attncli.errors import InputError
-from attncli.runs.records import TrainResult
+from attncli.expect.judging import judge
+from attncli.scorers import SCORERS
 from attncli.studies.progress import Silent
-from attncli.studies.study import Record
 from attncli.studies.threads import on_threads
 from attncli.studies.train import study as train
-from attncli.studies.train.learning import Learnt, learn, points_of
+from attncli.studies.train.columns import COLUMNS, COMPARISONS
+from attncli.studies.train.learning import Learnt, StoppedError, learn, points_of
 from attncli.studies.train.model import Recall, losses
-from attncli.studies.train.records import COLUMNS, SUMMARY, summary
-from attncli.studies.train.result import warn_of_numbers
+from attncli.studies.train.rows import summary
 from tests.experiments import Notes
-from tests.studies.train import batch_of, learnt_by, model_of, options_of, prepared, result_of
+from tests.studies.train.small import batch_of, learnt_by, model_of, options_of, prepared, result_of
+
+MEASURED = ("accuracy", "loss", "entropy", "gradient_norm")
 
 
-def by_label(result: TrainResult) -> dict[str, list[Record]]:
-    found: dict[str, list[Record]] = {}
-    for row in result.records:
-        found.setdefault(row["label"], []).append(row)
-    return found
-
-
-@pytest.mark.parametrize("name", ["dot", "scaled_dot", "additive", "general", "cosine", "gaussian", "vector_sum"])
+@pytest.mark.parametrize("name", SCORERS)
 def test_a_seed_learns_the_same_alone_as_among_others(name: str) -> None:
     """Within rounding: for one matrix a library may take another way than for several."""
     options = options_of(scorers=[name], steps=20, dtype="float64", test_keys=6)
@@ -49,18 +45,10 @@ def test_a_seed_learns_the_same_alone_as_among_others(name: str) -> None:
     assert len(set(last)) == 3, "every seed is another"
 
 
-def test_more_seeds_change_nothing_of_the_first() -> None:
-    few, many = (result_of(scorers=["additive"], seeds=seeds, dtype="float64") for seeds in (2, 4))
-    assert [row["seed"] for row in many.records] == [0, 1, 2, 3]
-    for a, b in zip(few.records, many.records, strict=False):
-        for name in ("accuracy", "loss", "entropy", "gradient_norm", "start_entropy"):
-            assert a[name] == pytest.approx(b[name], rel=1e-7), name
-
-
 def test_same_seed_same_numbers_whatever_is_beside_it() -> None:
     alone = result_of(scorers=["additive"])
     beside = result_of(scorers=["dot", "additive", "general"], d=[2, 4])
-    assert [row for row in by_label(beside)["additive"] if row["d"] == 4] == alone.records
+    assert [row for row in beside.records if (row["label"], row["d"]) == ("additive", 4)] == alone.records
     assert result_of(scorers=["additive"]).records == alone.records
     assert result_of(scorers=["additive"], seed=1).records != alone.records
 
@@ -94,7 +82,7 @@ def test_models_are_made_one_after_the_other(monkeypatch: pytest.MonkeyPatch) ->
     class Slow(Recall):
         def __init__(self, *args: Any) -> None:
             making.append(1)
-            time.sleep(0.05)
+            time.sleep(0.01)
             super().__init__(*args)
             most.append(len(making))
             making.pop()
@@ -111,27 +99,33 @@ def test_random_numbers_outside_are_left_as_they_are() -> None:
     assert torch.equal(torch.get_rng_state(), before)
 
 
-def test_rows() -> None:
-    result = result_of(scorers=["dot", "scaled_dot:scale=1/d"], d=[2, 3], seeds=2, test_keys=[6, 2])
-    assert [tuple(row) for row in result.records] == [COLUMNS] * len(result.records)
+def test_rows_have_the_columns_and_are_foreseen() -> None:
+    keys: dict[str, Any] = {"scorers": ["dot", "scaled_dot:scale=1/d"], "d": [2, 3], "seeds": 2, "test_keys": [6, 2]}
+    result, expected = result_of(**keys), train.expected_rows(prepared(**keys))
     places = [(row["label"], row["d"], row["keys"], row["seed"]) for row in result.records]
     labels = ("dot", "scaled_dot_1_over_d")
     assert places == [(label, d, m, s) for label in labels for d in (2, 3) for m in (4, 6, 2) for s in (0, 1)]
-    assert [set(row) for row in result.comparisons] == [set(SUMMARY)] * 12
     assert result.records[0]["parameters"] == 2 * 2 * 5
-    assert result.formulas["dot"].startswith("q . k")
+    assert result.settings["formulas"]["dot"].startswith("q . k")
+    assert (expected.columns, expected.comparison_columns) == (COLUMNS, COMPARISONS)
+    for before, rows, columns in (
+        (expected.records, result.records, COLUMNS),
+        (expected.comparisons, result.comparisons, COMPARISONS),
+    ):
+        assert [list(row) for row in rows] == [[column.key for column in columns]] * len(rows)
+        assert list(before) == [{name: row[name] for name in before[0]} for row in rows]
 
 
 def test_curves_and_what_rows_take_from_them() -> None:
     result = result_of(scorers=["scaled_dot"], steps=150, d=8, batch=20, lr=0.02)
-    steps = result.steps.tolist()
+    steps = result.tensors["steps"].tolist()
     assert steps == points_of(150) == list(range(151))
-    assert set(result.curves) == {f"scaled_dot/8/{name}" for name in ("accuracy", "loss", "entropy", "gradient_norm")}
+    assert set(result.tensors) == {"steps", *(f"scaled_dot/8/{name}" for name in MEASURED)}
     for row in result.records:
-        curves = {name.rpartition("/")[2]: curve[row["seed"]].tolist() for name, curve in result.curves.items()}
-        for name in ("accuracy", "loss", "entropy", "gradient_norm"):
-            assert len(curves[name]) == 151
-            assert row[name] == curves[name][-1]
+        curves = {name: result.tensors[f"scaled_dot/8/{name}"][row["seed"]].tolist() for name in MEASURED}
+        for name, curve in curves.items():
+            assert len(curve) == 151
+            assert row[name] == curve[-1]
         assert row["start_entropy"] == curves["entropy"][0]
         passed = [step for step, share in zip(steps, curves["accuracy"], strict=True) if share >= 0.9]
         assert row["steps_to_90"] == (passed[0] if passed else None)
@@ -139,14 +133,11 @@ def test_curves_and_what_rows_take_from_them() -> None:
 
 
 @pytest.mark.parametrize(
-    ("steps", "points"), [(1, [0, 1]), (3, [0, 1, 2, 3]), (800, [*range(0, 801, 8)]), (250, [*range(0, 251, 2)])]
+    ("steps", "points"),
+    [(1, [0, 1]), (3, [0, 1, 2, 3]), (800, [*range(0, 801, 8)]), (305, [*range(0, 304, 3), 303, 305])],
 )
 def test_points_of_the_curves(steps: int, points: list[int]) -> None:
-    assert points_of(steps) == points
-
-
-def test_the_end_is_a_point_of_its_own() -> None:
-    assert points_of(305)[-3:] == [300, 303, 305]
+    assert points_of(steps) == sorted(set(points))
 
 
 def test_summary_by_hand() -> None:
@@ -161,7 +152,6 @@ def test_summary_by_hand() -> None:
     assert (found["accuracy"], found["accuracy_min"], found["accuracy_max"]) == (pytest.approx(0.8), 0.5, 1.0)
     assert found["accuracy_std"] == pytest.approx(math.sqrt((0.3**2 + 0.2**2 + 0.1**2) / 2))
     assert found["loss_std"] == 0
-    assert set(SUMMARY) == set(found)
     assert (found["seeds"], found["reached_90"], found["steps_to_90"]) == (3, 2, 30)
     (found,) = summary(
         [each | {"steps_to_90": None, "loss": loss} for each, loss in zip(rows, (1.0, math.nan, 0.0), strict=True)]
@@ -224,20 +214,28 @@ def test_losses_that_are_no_numbers_are_told() -> None:
     assert notes.notes == [f"warning: much: NaN or infinite losses at d = 2, 8 before the first step; {cure}"]
 
 
-def test_a_rate_that_is_too_high_is_told() -> None:
+def test_a_rate_that_is_too_high_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    def lost(*args: Any) -> Learnt:
+        learnt = learn(*args)
+        return replace(
+            learnt, tested={keys: each | {"loss": each["loss"] * math.nan} for keys, each in learnt.tested.items()}
+        )
+
+    monkeypatch.setattr(train, "learn", lost)
     notes = Notes()
-    result = result_of(scorers=["general"])
-    warn_of_numbers(replace(result, comparisons=[row | {"loss": math.nan} for row in result.comparisons]), notes)
+    result_of(notes, scorers=["general"])
     assert notes.notes == ["warning: general: NaN or infinite losses at d = 4; use a smaller lr, or float64"]
 
 
 def test_without_a_loss_there_is_no_accuracy() -> None:
     """The largest of NaN is the first, so that all seem to be answered with class 0."""
-    result = result_of(scorers=["scaled_dot:scale=3e38,label=much"], test_keys=6, d=40)
+    keys: dict[str, Any] = {"scorers": ["scaled_dot:scale=3e38,label=much"], "test_keys": 6, "d": 40}
+    result = result_of(**keys)
     figures = [row["accuracy"] for row in result.records] + [row["accuracy_min"] for row in result.comparisons]
     assert all(map(math.isnan, figures))
-    assert bool(result.curves["much/40/accuracy"].isnan().all())
-    (verdict,) = judge(result, [Expectation(where={"label": "much", "keys": 4}, metric="accuracy", between=[0, 1])])
+    assert bool(result.tensors["much/40/accuracy"].isnan().all())
+    wanted = Expectation(where={"label": "much", "keys": 4}, metric="accuracy", between=[0, 1])
+    (verdict,) = judge(result, [wanted], train.expected_rows(prepared(**keys)))
     assert (verdict.holds, verdict.reason) == (False, "no figure")
 
 
@@ -250,5 +248,49 @@ def test_parameters_that_are_no_numbers_are_refused(tmp_path: Path) -> None:
     assert str(caught.value) == f"scorers[1].parameters.file: {message}"
 
 
-def test_silent_progress_is_enough() -> None:
-    assert train.run(prepared(scorers=["dot"]), Silent()).interrupted is False
+def test_everything_is_done() -> None:
+    assert train.side_by_side(lambda job: job * 2, [1, 2, 3], 2, threading.Event()) == ({0: 2, 1: 4, 2: 6}, False)
+    assert train.side_by_side(lambda job: job * 2, list[int](), 2, threading.Event()) == ({}, False)
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_what_is_finished_when_the_user_ends_it_is_kept(threads: int) -> None:
+    stop = threading.Event()
+
+    def work(job: int) -> int:
+        if job == 1:
+            raise KeyboardInterrupt
+        if job == 2:
+            assert stop.wait(60)
+            raise StoppedError
+        return job
+
+    assert train.side_by_side(work, [0, 1, 2, 2, 2, 2], threads, stop) == ({0: 0}, True)
+
+
+def test_the_user_may_end_it_while_jobs_are_still_handed_out() -> None:
+    stop = threading.Event()
+
+    class Interrupted(list[int]):
+        def __iter__(self) -> Iterator[int]:
+            yield 0
+            raise KeyboardInterrupt
+
+    def work(job: int) -> int:
+        assert stop.wait(60)
+        raise StoppedError
+
+    assert train.side_by_side(work, Interrupted([0, 1]), 1, stop) == ({}, True)
+
+
+def test_a_mistake_ends_the_others_and_is_raised() -> None:
+    stop = threading.Event()
+
+    def work(job: int) -> int:
+        if job == 0:
+            raise ValueError("wrong")
+        assert stop.wait(60)
+        raise StoppedError
+
+    with pytest.raises(ValueError, match="wrong"):
+        train.side_by_side(work, [0, 1, 1, 1], 2, stop)

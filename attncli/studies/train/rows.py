@@ -1,27 +1,20 @@
-"""The rows of the study `train`: one a seed, and over the seeds their mean and range."""
+"""The rows of the study `train`: one a seed and number of keys in the test, and mean and range over the seeds."""
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from statistics import fmean, median, stdev
 from typing import Any
 
-from attncli.config.scorer_entries import ScorerEntry
 from attncli.studies.study import Record
-from attncli.studies.train.job import Job
+from attncli.studies.train.columns import PLACE, SUMMARISED
+from attncli.studies.train.configurations import Configuration
 from attncli.studies.train.learning import Learnt
 
-PLACE = ("scorer", "label", "d")
-MEASURED = ("accuracy", "loss", "steps_to_90", "entropy", "gradient_norm")
-COLUMNS = (*PLACE, "seed", *MEASURED, "keys", "start_entropy", "parameters")
-SUMMARISED = ("accuracy", "loss", "entropy", "gradient_norm", "start_entropy")
-SUMMARY = (
-    *PLACE, "keys", "seeds", *(f"{name}{end}" for name in SUMMARISED for end in ("", "_min", "_max", "_std")),
-    "steps_to_90", "reached_90",
-)  # fmt: skip
+GROUP = (*(column.key for column in PLACE), "keys")
 LEARNT = 0.9  # the accuracy that is looked for
 
 
-def rows_of(job: Job, learnt: Learnt) -> list[Record]:
+def rows_of(job: Configuration, learnt: Learnt) -> list[Record]:
     """The rows of one configuration, by number of keys in the test and seed.
 
     Steps and the norm of the gradient are those of the training, whatever is tested with. Steps are counted to the
@@ -52,40 +45,22 @@ def _steps_to_90(learnt: Learnt, seed: int) -> int | None:
     return int(learnt.steps[passed[0, 0]]) if len(passed) else None
 
 
-def foreseen(options: Any) -> list[Record]:
-    """What is known of the rows before the work."""
-    return [
-        {"scorer": entry.scorer, "label": entry.label, "d": d, "seed": seed, "keys": keys}
-        for entry, d in configurations(options)
-        for keys in options.tested
-        for seed in range(options.seeds)
-    ]
-
-
-def configurations(options: Any) -> Iterator[tuple[ScorerEntry, int]]:
-    """Every scorer at every size, in the order of the rows."""
-    return ((entry, d) for entry in options.scorers for d in options.d)
-
-
 def summary(rows: Sequence[Record]) -> list[Record]:
     """One row for each configuration and number of keys: mean, least and most over the seeds, under the rows' names.
 
-    `_std` is the sample's standard deviation (n - 1) over the seeds, None where there is but one.
-
-    `steps_to_90` is the median, in which a seed that never got there counts as the slowest, and None where that is the
-    median; `reached_90` says how many got there.
+    `_std` is the sample's standard deviation (n - 1) over the seeds, None where there is but one. `steps_to_90` is the
+    median; a seed that never got there counts as the slowest. `reached_90` says how many got there.
     """
     groups: dict[tuple[Any, ...], list[Record]] = {}
     for row in rows:
-        groups.setdefault(tuple(row.get(name) for name in (*PLACE, "keys")), []).append(row)
+        groups.setdefault(tuple(row[name] for name in GROUP), []).append(row)
     return [_summarised(group) for group in groups.values()]
 
 
 def _summarised(group: Sequence[Record]) -> Record:
-    record: Record = {name: group[0][name] for name in (*PLACE, "keys")} | {"seeds": len(group)}
-    for name in SUMMARISED:
-        values = [row[name] for row in group]
-        record |= _spread(name, [math.nan if value is None else value for value in values])
+    record: Record = {name: group[0][name] for name in GROUP} | {"seeds": len(group)}
+    for column in SUMMARISED:
+        record |= _spread(column.key, [row[column.key] for row in group])
     reached = [row["steps_to_90"] for row in group if row["steps_to_90"] is not None]
     middle = median([*reached, *[math.inf] * (len(group) - len(reached))])
     return record | {"steps_to_90": middle if math.isfinite(middle) else None, "reached_90": len(reached)}

@@ -8,7 +8,7 @@ import torch
 
 from attncli.studies.train import task as train_task
 from attncli.studies.train.task import Batch, batches, embeddings, held_out, of_equal_weights
-from tests.studies.train import CPU, batch_of, options_of
+from tests.studies.train.small import CPU, batch_of, options_of
 
 PARTS = ("keys", "queries", "values", "targets")
 

@@ -9,8 +9,8 @@ import torch
 from torch import nn
 
 from attncli.errors import InputError
-from attncli.studies.train.own import Own
-from tests.studies.train import learnt_by, model_of, options_of, result_of
+from attncli.studies.train.stacked import Own
+from tests.studies.train.small import learnt_by, model_of, options_of, result_of
 
 OWN = """
 import torch
@@ -103,10 +103,10 @@ def test_own_scorers_learn_in_modules_of_their_own(own: None) -> None:
     keys: dict[str, Any] = {"scorers": ["own_train:Mine"], "steps": 60, "batch": 20, "seeds": 2, "lr": 0.02}
     result = result_of(**keys)
     assert result_of(**keys).records == result.records
-    first, last = (result.curves["Mine/4/loss"][:, place] for place in (0, -1))
+    first, last = (result.tensors["Mine/4/loss"][:, place] for place in (0, -1))
     assert bool((last < first - 0.05).all())
     assert len({row["loss"] for row in result.records}) == 2
-    assert result.formulas["Mine"] == "own_train:Mine"
+    assert result.settings["formulas"]["Mine"] == "own_train:Mine"
 
 
 def test_own_scorers_draw_for_each_seed_alone(own: None) -> None:
@@ -115,11 +115,11 @@ def test_own_scorers_draw_for_each_seed_alone(own: None) -> None:
     alone = result_of(scorers=["own_train:Noisy"], seeds=1, **keys)
     many = result_of(scorers=["own_train:Mine", "own_train:Noisy"], d=[2, 4], seeds=3, **keys)
     for name in ("accuracy", "loss", "entropy"):
-        assert torch.equal(alone.curves[f"Noisy/4/{name}"][0], many.curves[f"Noisy/4/{name}"][0]), name
-    norms = [result.curves["Noisy/4/gradient_norm"][0] for result in (alone, many)]
+        assert torch.equal(alone.tensors[f"Noisy/4/{name}"][0], many.tensors[f"Noisy/4/{name}"][0]), name
+    norms = [result.tensors["Noisy/4/gradient_norm"][0] for result in (alone, many)]
     torch.testing.assert_close(norms[0], norms[1], rtol=1e-12, atol=0)
     again = result_of(scorers=["own_train:Noisy:label=other"], seeds=1, **keys)
-    assert not torch.equal(again.curves["other/4/loss"][0], alone.curves["Noisy/4/loss"][0])
+    assert not torch.equal(again.tensors["other/4/loss"][0], alone.tensors["Noisy/4/loss"][0])
 
 
 def test_own_scorers_find_other_random_numbers_at_every_call_and_with_every_seed() -> None:

@@ -7,11 +7,9 @@ import pytest
 from attncli.errors import InputError
 from attncli.studies import memory
 from attncli.studies.memory import PROGRAM
-from attncli.studies.progress import Silent
-from attncli.studies.train import study as train
-from attncli.studies.train.memory import CURES, estimate_training
+from attncli.studies.train.configurations import CURES, configurations_of, estimate_training
 from tests.scorers.peaks import peak_of
-from tests.studies.train import learnt_by, model_of, options_of, prepared
+from tests.studies.train.small import learnt_by, model_of, options_of, prepared
 
 LARGE: list[tuple[str, dict[str, Any]]] = [
     ("embeddings", {"d": 1, "vocabulary": 50, "embedding": 30_000}),
@@ -28,7 +26,7 @@ LARGE: list[tuple[str, dict[str, Any]]] = [
 def test_estimate_is_enough_and_not_far_too_much(name: str, large: dict[str, Any]) -> None:
     """At least what all tensors take at once, and at most three times that: a process has gaps between its tensors."""
     options = options_of(**{"scorers": ["dot"], "steps": 2, **large})
-    parts = estimate_training(train.prepare(options, Silent()).jobs, options, 1).parts
+    parts = estimate_training(configurations_of(options), options, 1).parts
     assert max(CURES, key=lambda each: parts[each]) == name, "the usual cure is not for another"
     needed = peak_of(lambda: learnt_by(model_of(options), options))
     assert needed <= sum(parts.values()) - PROGRAM <= 3 * needed

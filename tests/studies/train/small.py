@@ -8,8 +8,8 @@ import torch
 from torch import Tensor
 
 from attncli.config.scorer_entries import ScorerEntry
-from attncli.runs.records import TrainResult
 from attncli.studies.progress import Progress, Silent
+from attncli.studies.study import Result
 from attncli.studies.train import study as train
 from attncli.studies.train.learning import Learnt, learn
 from attncli.studies.train.model import Recall
@@ -31,20 +31,18 @@ def prepared(**keys: Any) -> Prepared:
     return train.prepare(options_of(**keys), Silent())
 
 
-def result_of(progress: Progress | None = None, **keys: Any) -> TrainResult:
+def result_of(progress: Progress | None = None, **keys: Any) -> Result:
     """The result of an experiment."""
     return train.run(prepared(**keys), progress or Silent())
 
 
 def entry_of(options: TrainOptions) -> ScorerEntry:
     """Its first scorer."""
-    entry: ScorerEntry = options.scorers[0]
-    return entry
+    return options.scorers[0]
 
 
 def model_of(options: TrainOptions, indices: Sequence[int] | None = None) -> Recall:
     """The model of the first configuration with the seeds of these indices, all if left out."""
-    assert isinstance(options.d, list)
     return Recall(entry_of(options), options.d[0], options, range(options.seeds) if indices is None else indices)
 
 

@@ -1,0 +1,58 @@
+"""The tables of the study `train`: accuracy by d, and what else was measured."""
+
+from collections.abc import Iterator, Sequence
+
+from rich.console import RenderableType
+from rich.text import Text
+
+from attncli.show import tables as show
+from attncli.show.numbers import MISSING, counted, printable, share, short
+from attncli.studies.study import Record, Result
+from attncli.studies.train.columns import COMPARISONS, mean_and_range
+from attncli.studies.train.findings import described
+
+COLUMN = {column.key: column for column in COMPARISONS}
+DETAILS = ("d", "steps_to_90", "reached_90", "loss", "start_entropy", "entropy", "gradient_norm")
+RANGE = "mean over the seeds, and in brackets the range from the lowest to the highest"
+LEGEND = "steps: median over the seeds; entropy of the weights in nats; gradient: its norm after the last step"
+INTERRUPTED = "interrupted, so not all is there; --resume with this run's folder goes on from here"
+
+
+def tables(result: Result, *, width: int, full: bool, csv: str | None) -> Iterator[RenderableType]:
+    """Everything to print, from top to bottom."""
+    settings, summary = result.settings, result.comparisons
+    yield Text(described(settings))
+    if result.interrupted:
+        yield Text(INTERRUPTED)
+    for keys in dict.fromkeys(row["keys"] for row in summary):
+        yield Text()
+        yield _title(keys, settings)
+        yield from show.apart(_accuracy([row for row in summary if row["keys"] == keys], width))
+    yield from show.remark(RANGE if settings["seeds"] > 1 else "")
+    yield Text()
+    yield Text.assemble(("learning", show.STRONG), " at each d")
+    shown, left_out = show.shortened([row for row in summary if row["keys"] == settings["keys"]], full)
+    yield from show.apart(show.tables([COLUMN["label"]], [COLUMN[key] for key in DETAILS], shown, width))
+    yield from show.remark(left_out)
+    yield from show.remark(f"{LEGEND}; the least possible loss is {short(settings['least_loss'])}")
+    yield Text()
+    for label, rows in show.by_label(result.records).items():
+        scorer = "" if rows[0]["scorer"] == label else f" ({printable(rows[0]['scorer'])})"
+        yield Text.assemble((printable(label), show.STRONG), f"{scorer}: {printable(settings['formulas'][label])}")
+
+
+def _title(keys: int, settings: Record) -> Text:
+    other = "" if keys == settings["keys"] else f", trained with {counted(settings['keys'])}"
+    equal = share(settings["equal_weights"][str(keys)])
+    return Text.assemble(("accuracy", show.STRONG), f" with {counted(keys)} keys{other} (equal weights have {equal})")
+
+
+def _accuracy(rows: Sequence[Record], width: int) -> Sequence[RenderableType]:
+    """One row a label, one column a d."""
+    groups = show.by_label(rows)
+    found = [{row["d"]: mean_and_range(row) for row in of_label} for of_label in groups.values()]
+    labels = show.Cells("label", [printable(label) for label in groups])
+    sizes = sorted({row["d"] for row in rows})
+    return show.stacked(
+        [labels], [show.Cells(f"d = {d}", [cells.get(d, MISSING) for cells in found]) for d in sizes], width
+    )
