@@ -218,7 +218,7 @@ def test_a_rate_that_is_too_high_is_told(monkeypatch: pytest.MonkeyPatch) -> Non
     def lost(*args: Any) -> Learnt:
         learnt = learn(*args)
         return replace(
-            learnt, tested={keys: each | {"loss": each["loss"] * math.nan} for keys, each in learnt.tested.items()}
+            learnt, tested={keys: {**each, "loss": each["loss"] * math.nan} for keys, each in learnt.tested.items()}
         )
 
     monkeypatch.setattr(train, "learn", lost)
