@@ -1,6 +1,5 @@
 """Hidden folders for what is unfinished. What a killed process left in one is removed by the next that writes there."""
 
-import fcntl
 import itertools
 import os
 import platform
@@ -10,17 +9,19 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+import psutil
+
 from attncli.errors import InputError
 
 OLD, NEW = "old", "new"  # in a hidden folder: what is replaced, while it is; what replaces it
-OWNER = f"attncli-{platform.node()}"  # machines that share a file system do not always see each other's locks
+CLOCK_SHIFT = 60  # seconds that the start of one and the same process may seem to move by, as clocks are set
 
 
 @contextmanager
 def hidden_folder(place: Path) -> Iterator[Path]:
     """A new folder beside `place`, which vanishes in the end, and with it the parents it needed if they are empty.
 
-    A lock tells that its process lives: the system drops it with the process, however that ends.
+    Its name says which process owns it: machine, number and start.
 
     Raises:
         OSError: the folder cannot be made.
@@ -31,13 +32,12 @@ def hidden_folder(place: Path) -> Iterator[Path]:
             with suppress(FileExistsError):  # another run was faster
                 parent.mkdir()
                 made.append(parent)
-        folder, lock = _new_folder(place)
+        folder = _new_folder(place)
         try:
             _remove_abandoned(place.parent)
             yield folder
         finally:
             shutil.rmtree(folder, ignore_errors=True)
-            os.close(lock)
     finally:
         with suppress(OSError):  # one that is in use
             while made:
@@ -54,40 +54,34 @@ def writing(place: Path, expected: str) -> Iterator[None]:
         raise InputError.of(message, where="--out") from error
 
 
-def _new_folder(place: Path) -> tuple[Path, int]:
-    """A folder, and the open descriptor that holds its lock."""
+def _new_folder(place: Path) -> Path:
+    owner = f"{platform.node()}-{os.getpid()}-{psutil.Process().create_time():.0f}"
     for number in itertools.count():
-        folder = place.with_name(f".{place.name}.{OWNER}-{os.getpid()}-{number}.partial")
-        try:
+        with suppress(FileExistsError):
+            folder = place.with_name(f".{place.name}.{owner}-{number}.partial")
             folder.mkdir()
-        except FileExistsError:
-            continue
-        with suppress(FileNotFoundError):  # another process took it for abandoned before it was locked
-            descriptor = os.open(folder, os.O_RDONLY)
-            with suppress(OSError):  # a file system without locks, where nothing is removed either
-                fcntl.flock(descriptor, fcntl.LOCK_EX)
-            if folder.exists():
-                return folder, descriptor
-            os.close(descriptor)
+            return folder
     raise AssertionError
 
 
 def _remove_abandoned(parent: Path) -> None:
-    """Remove hidden folders that no living process of this machine has locked."""
-    pattern = re.compile(rf"\.(.+)\.{re.escape(OWNER)}-\d+-\d+\.partial")
-    with suppress(OSError):  # what cannot be listed stays
+    """Remove hidden folders of processes of this machine that live no more."""
+    pattern = re.compile(rf"\.(.+)\.{re.escape(platform.node())}-(\d+)-(\d+)-\d+\.partial")
+    with suppress(OSError):  # what cannot be listed or moved stays
         for folder in list(parent.iterdir()):
-            if match := pattern.fullmatch(folder.name):
-                _remove_if_abandoned(folder, parent / match[1])
-
-
-def _remove_if_abandoned(folder: Path, place: Path) -> None:
-    with suppress(OSError):  # it is locked, or another process was faster
-        descriptor = os.open(folder, os.O_RDONLY)
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            if (folder / OLD).exists() and not os.path.lexists(place):  # killed before the new one took its place
-                (folder / OLD).rename(place)
+            found = pattern.fullmatch(folder.name)
+            if found is None or _lives(int(found[2]), int(found[3])):
+                continue
+            if (folder / OLD).exists() and not os.path.lexists(parent / found[1]):  # killed while it replaced a run
+                (folder / OLD).rename(parent / found[1])
             shutil.rmtree(folder, ignore_errors=True)
-        finally:
-            os.close(descriptor)
+
+
+def _lives(number: int, start: int) -> bool:
+    """Whether the process with this number that began then is alive; numbers are given again."""
+    try:
+        return abs(psutil.Process(number).create_time() - start) <= CLOCK_SHIFT
+    except psutil.NoSuchProcess:
+        return False
+    except psutil.Error:  # it is there, and another user's
+        return True

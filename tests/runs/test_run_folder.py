@@ -3,6 +3,7 @@
 import errno
 import json
 import os
+import platform
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -10,6 +11,7 @@ from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
 
+import psutil
 import pytest
 
 from attncli.errors import InputError
@@ -166,7 +168,6 @@ import os, signal, sys
 from datetime import datetime
 from pathlib import Path
 from attncli.runs.pictures import save_picture
-from attncli.runs.pictures import save_picture
 from attncli.runs.run_folder import new_folder
 
 def wait(folder):
@@ -237,15 +238,14 @@ def test_a_run_that_is_killed_while_it_replaces_another(here: Path) -> None:
     assert not left.exists()
 
 
-def test_where_nobody_can_lock_nothing_is_removed(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def no_locks(descriptor: int, operation: int) -> None:
-        raise OSError(errno.ENOLCK, "No locks available")
-
-    monkeypatch.setattr("fcntl.flock", no_locks)
-    with new_folder("d2l", Path("one"), False, STARTED) as folder:
-        write_run(Path("other"))
-        assert folder.path.exists()
-    assert names_in(here) == ["one", "other", *(f"other/{name}" for name in FILES)]
+def test_numbers_of_processes_are_given_again(here: Path) -> None:
+    """A folder of a process that had this number, but began at another time, is nobody's any more."""
+    mine = psutil.Process()
+    names = [f".x.{platform.node()}-{mine.pid}-{mine.create_time() - ago:.0f}-7.partial" for ago in (0, 9999)]
+    for name in names:
+        (here / "other" / name).mkdir(parents=True)
+    with new_folder("d2l", here / "other" / "run", False, STARTED):
+        assert [(here / "other" / name).exists() for name in names] == [True, False]
 
 
 @pytest.mark.parametrize("out", ["new", "deep/er/new", "empty", "empty/", "deep/../new", "./new"])
