@@ -14,7 +14,7 @@ from attncli.scorers import SCORERS
 from attncli.scorers._custom import raised
 from attncli.studies.bench.calls import Inputs, Job, NotAvailableError, copies_of, draw_inputs, make_job
 from attncli.studies.bench.check import disagreement
-from attncli.studies.bench.memory import largest_counted, make_room, peak_extra, too_large_at_rest, too_large_at_work
+from attncli.studies.bench.memory import forecast, make_room, peak_extra, too_large_at_rest
 from attncli.studies.bench.options import BenchOptions
 from attncli.studies.bench.plan import Case, Contender, hidden_units, operations
 from attncli.studies.bench.timing import clock_for, rounds_of
@@ -107,22 +107,16 @@ def _prepare(line: Line, copies: Sequence[Inputs], options: BenchOptions, device
         few = [draw_inputs(options, smaller, device)]
         return make_job(contender, line.entry, scorer, line.measure, few, options.backward)
 
-    def peak_at(smaller: Case) -> int | None:
-        """Where that cannot be counted, no more than grows with the pairs from a size at which it can."""
-        counted = largest_counted(call_at, smaller, device)
-        peak = peak_extra(call_at(counted), device)
-        return None if peak is None else peak * smaller.pairs // counted.pairs
-
-    reason = too_large_at_work(peak_at, case, _most_bytes(line, dtype), device)
-    if reason is not None:
-        line.drop(TOO_LARGE, reason)
+    expected = forecast(call_at, case, _most_bytes(line, dtype), device)
+    if expected.too_large is not None:
+        line.drop(TOO_LARGE, expected.too_large)
         return
     job = make_job(line.contender, line.entry, scorer, line.measure, copies, options.backward)
     reason = disagreement(job, scorer, job()[0])
     if reason is not None:
         line.drop(DISAGREES, reason)
         return
-    line.peak = peak_extra(job, device) if largest_counted(call_at, case, device) == case else None
+    line.peak = peak_extra(job, device) if expected.countable else None
     line.operations = operations(scorer, case, line.measure, options.backward)
     line.job = job
 

@@ -3,8 +3,9 @@
 import gc
 import itertools
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -26,7 +27,7 @@ def peak_extra(call: Callable[[], object], device: torch.device) -> int | None:
     """Bytes at the peak of one call beyond what was there before, its result included; None where nobody counts."""
     if device.type == "cuda":
         return _peak_on_cuda(call, device)
-    return _peak_on_cpu(call) if device.type == "cpu" else None
+    return _peak_of(_events(call)) if device.type == "cpu" else None
 
 
 def _peak_on_cuda(call: Callable[[], object], device: torch.device) -> int:
@@ -38,11 +39,10 @@ def _peak_on_cuda(call: Callable[[], object], device: torch.device) -> int:
     return torch.cuda.max_memory_allocated(device) - before
 
 
-def _peak_on_cpu(call: Callable[[], object]) -> int:
+def _peak_of(events: Iterable[Any]) -> int:
     """The running sum of what torch's allocator takes and gives back, as its profiler records it event by event."""
-    events = [each for each in _events(call) if each.name() == "[memory]"]
-    sizes = [each.nbytes() for each in sorted(events, key=lambda each: each.start_ns())]
-    return max(itertools.accumulate(sizes), default=0)
+    allocations = sorted((each for each in events if each.name() == "[memory]"), key=lambda each: each.start_ns())
+    return max(itertools.accumulate(each.nbytes() for each in allocations), default=0)
 
 
 def _events(call: Callable[[], object]) -> list[Any]:
@@ -59,23 +59,6 @@ def _events(call: Callable[[], object]) -> list[Any]:
     events = list(record.profiler.kineto_results.events())
     del result
     return events
-
-
-def largest_counted(call_at: Callable[[Case], Callable[[], object]], case: Case, device: torch.device) -> Case:
-    """The case, or the largest half of it at which the peak can be counted.
-
-    On the CPU the profiler keeps an event of some 2 KiB for every small operation, of which code that works tile by
-    tile has so many at large sizes that they take far more memory than the call. How many, smaller calls tell.
-    """
-    steps = 0
-    while (
-        device.type == "cpu" and case.halved(steps).pairs > FEW_PAIRS and case.halved(steps) != case.halved(steps + 1)
-    ):
-        steps += 1
-    for step in range(steps, 0, -1):
-        if GROWTH * len(_events(call_at(case.halved(step)))) > MOST_EVENTS:
-            return case.halved(step)
-    return case
 
 
 @contextmanager
@@ -105,24 +88,38 @@ def too_large_at_rest(needed: int, device: torch.device) -> str | None:
     return f"needs at least {in_bytes(needed)}; {in_bytes(available)} of memory is available"
 
 
-def too_large_at_work(peak_at: Callable[[Case], int | None], case: Case, most: int, device: torch.device) -> str | None:
-    """Why a call cannot be dared; `most` is more bytes than it takes by any account, `peak_at` measures smaller ones.
+@dataclass(frozen=True)
+class Forecast:
+    """Whether a call can be dared, with the reason where it cannot, and whether its peak can be counted."""
 
-    What a call takes grows with the numbers of queries and of keys at most, so that four times the peak at half of both
+    too_large: str | None = None
+    countable: bool = True
+
+
+def forecast(call_at: Callable[[Case], Callable[[], object]], case: Case, most: int, device: torch.device) -> Forecast:
+    """What smaller calls tell of one; `most` is more bytes than it takes by any account.
+
+    What a call takes grows with the numbers of queries and of keys at most, hence four times the peak at half of both
     bounds the next. From sizes that are harmless the peak is followed upwards, and nothing is tried that might not fit.
+
+    On the CPU the profiler keeps an event of some 2 KiB for every small operation. Code that works tile by tile has so
+    many at large sizes that they take far more memory than the call: from there on peaks are not counted.
     """
-    available = memory.available_memory(device)
-    room = RESERVE * available
-    steps = 0
-    while most / 4**steps > room and case.halved(steps) != case.halved(steps + 1):
+    available, on_cpu = memory.available_memory(device), device.type == "cpu"
+    room, steps, bound, countable = RESERVE * available, 0, 0.0, True
+    while case.halved(steps) != case.halved(steps + 1) and (
+        most / 4**steps > room or (on_cpu and case.halved(steps).pairs > FEW_PAIRS)
+    ):
         steps += 1
     for step in range(steps, 0, -1):
         small, larger = case.halved(step), case.halved(step - 1)
-        bound = (peak_at(small) or 0) * larger.n * larger.m / (small.n * small.m)
+        if countable and on_cpu:
+            events = _events(call_at(small))
+            bound, countable = _peak_of(events), GROWTH * len(events) <= MOST_EVENTS
+        elif countable:
+            bound = peak_extra(call_at(small), device) or 0
+        bound *= larger.pairs / small.pairs
         if bound > room:
-            return f"may need {in_bytes(bound)}{_at(larger, case)}; {in_bytes(available)} of memory is available"
-    return None
-
-
-def _at(reached: Case, asked: Case) -> str:
-    return "" if reached == asked else f" at n = {reached.n}, m = {reached.m} already"
+            there = "" if larger == case else f" at n = {larger.n}, m = {larger.m} already"
+            return Forecast(f"may need {in_bytes(bound)}{there}; {in_bytes(available)} of memory is available", False)
+    return Forecast(None, countable)

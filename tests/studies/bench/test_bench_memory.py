@@ -10,7 +10,7 @@ import torch
 
 from attncli.studies import memory
 from attncli.studies.bench import memory as bench_memory
-from attncli.studies.bench.memory import LOG_LEVEL, largest_counted, peak_extra, too_large_at_rest, too_large_at_work
+from attncli.studies.bench.memory import LOG_LEVEL, Forecast, forecast, peak_extra, too_large_at_rest
 from attncli.studies.bench.plan import Case
 from attncli.studies.memory import ran_out
 from tests.studies.bench.small import CPU
@@ -67,12 +67,9 @@ def test_what_has_too_many_operations_is_counted_at_smaller_sizes_only(monkeypat
         return lambda: torch.ones(case.n, case.m)
 
     case = Case(64, 64, 2)
-    assert largest_counted(whole, case, CPU) == case
-    assert largest_counted(tiled, case, CPU) == case.halved(3)
+    assert forecast(whole, case, 0, CPU) == Forecast(None, True)
+    assert forecast(tiled, case, 0, CPU) == Forecast(None, False)
     assert calls == [case.halved(4), case.halved(3)], "and no larger one is tried"
-    calls.clear()
-    assert largest_counted(tiled, case, torch.device("cuda")) == case, "which counts without events"
-    assert calls == []
 
 
 def test_nobody_is_told_that_the_profiler_starts(capfd: pytest.CaptureFixture[str]) -> None:
@@ -138,14 +135,19 @@ class TestAtWork:
 
     case = Case(1024, 1024, 4)
 
+    @pytest.fixture(autouse=True)
+    def _planted(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(bench_memory, "_events", lambda call: [call()])
+        monkeypatch.setattr(bench_memory, "_peak_of", lambda events: events[0])
+
     def climb(self, each: int, most: int) -> tuple[str | None, list[int]]:
         seen: list[int] = []
 
-        def peak_at(case: Case) -> int:
+        def call_at(case: Case) -> Callable[[], int]:
             seen.append(case.n)
-            return each * case.n * case.m
+            return lambda: each * case.n * case.m
 
-        return too_large_at_work(peak_at, self.case, most, CPU), seen
+        return forecast(call_at, self.case, most, CPU).too_large, seen
 
     def test_nothing_is_tried_where_the_most_fits(self) -> None:
         assert self.climb(10**9, 2**29) == (None, [])

@@ -15,6 +15,7 @@ from attncli.studies.bench import calls, measure
 from attncli.studies.bench import study as bench
 from attncli.studies.bench.calls import copies_of, draw_inputs, make_job
 from attncli.studies.bench.columns import COLUMNS, COMPARISONS
+from attncli.studies.bench.memory import Forecast
 from attncli.studies.bench.plan import Case, Contender, plan_of
 from attncli.studies.progress import Silent
 from tests.studies.bench.small import CPU, by_name, hurry, options_of, prepared, result_of
@@ -271,7 +272,7 @@ def test_what_fails_at_a_later_size_says_so(error: Exception, late: bool, monkey
 
 
 def test_a_peak_that_cannot_be_counted_is_not_known(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(measure, "largest_counted", lambda call_at, case, device: case.halved(1))
+    monkeypatch.setattr(measure, "forecast", lambda *_: Forecast(None, False))
     rows = result_of(n=[6], measure=["scores"], **TWO).records
     assert {(row["status"], row["peak_bytes"]) for row in rows} == {("timed", None)}
 
