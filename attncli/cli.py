@@ -11,16 +11,15 @@ from typer.core import TyperGroup
 
 from attncli import __version__
 from attncli.commands.check import check
-from attncli.commands.exit_codes import INTERRUPTED, WRONG_INPUT
 from attncli.commands.heatmap import heatmap
 from attncli.commands.init import init
-from attncli.commands.memory_errors import is_for_memory
 from attncli.commands.run import run
 from attncli.commands.schema import schema
 from attncli.commands.scorers import scorers
-from attncli.commands.streams import discard, tell
-from attncli.commands.study_flags import STUDY_COMMANDS, StudyCommand
+from attncli.commands.streams import INTERRUPTED, WRONG_INPUT, discard, tell
+from attncli.commands.study_flags import StudyCommand
 from attncli.errors import InputError
+from attncli.studies import STUDIES
 
 
 class Cli(TyperGroup):
@@ -32,7 +31,7 @@ class Cli(TyperGroup):
         except InputError as error:
             _fail(error)
         except (MemoryError, RuntimeError) as error:
-            if not is_for_memory(error):
+            if not _is_for_memory(error):
                 raise
             _fail("the memory was not enough; use smaller sizes, such as fewer queries, keys or batch elements")
         except BrokenPipeError:  # `attncli init | head`: nobody reads on
@@ -46,6 +45,15 @@ class Cli(TyperGroup):
                 raise
             discard(sys.stdout)
             _fail(f"the output cannot be written: {error.strerror}")
+
+
+def _is_for_memory(error: Exception) -> bool:
+    """Torch says it in an error of its own, or in words; without torch there is Python's only."""
+    if "torch" not in sys.modules:
+        return isinstance(error, MemoryError)
+    from attncli.studies.memory import ran_out
+
+    return ran_out(error)
 
 
 def _fail(error: object) -> None:
@@ -90,8 +98,9 @@ def main(
 
 app.command()(run)
 app.command()(heatmap)
-for study, about in STUDY_COMMANDS.items():
-    app.command(study, cls=StudyCommand, help=about)(lambda: None)
+for study, about in STUDIES.items():
+    if study != "attention":  # whose experiments have more to say than flags can
+        app.command(study, cls=StudyCommand, help=about)(lambda: None)
 app.command()(scorers)
 app.command()(check)
 app.command()(init)

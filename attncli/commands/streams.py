@@ -1,10 +1,12 @@
-"""Lines for stdout and stderr, which go nowhere once nobody reads them any more: that ends no work."""
+"""How commands speak and end: lines for stdout and stderr, which go nowhere once nobody reads them, and exit codes."""
 
 import os
 import sys
 from typing import IO, Any
 
 import typer
+
+EXPECTATION_FAILED, WRONG_INPUT, INTERRUPTED = 1, 2, 130  # exit codes
 
 
 def say(text: str) -> None:

@@ -22,12 +22,6 @@ if TYPE_CHECKING:
 
     from attncli.config.overrides import Override
 
-STUDY_COMMANDS = {
-    "variance": "Measure mean and variance of scores against d, with theory and confidence intervals.",
-    "saturation": "Measure entropy, largest weight and softmax gradient against d.",
-    "bench": "Measure time and memory of scorers beside the textbook's code and the fused kernel.",
-    "train": "Train each scorer to recall the value of a key, at several d and with several seeds.",
-}
 NO_FLAGS = ("study", "name", "expect")
 LONGEST_LIST = 4  # of a default that is written out
 METAVARS = {int: "N", float: "X"}

@@ -11,9 +11,8 @@ from pathlib import Path
 import psutil
 from torch import Tensor
 
-from attncli.errors import InputError, did_you_mean, got, show
+from attncli.errors import InputError, did_you_mean, got, in_bytes, show
 from attncli.inputs.formats import FORMATS, Entries, broken, look_of, printable, problem
-from attncli.units import in_bytes
 
 MOST_NAMES = 10  # names of tensors that a message lists
 MOST_NEIGHBOURS = 2000  # names in the same folder that are compared with a mistyped one

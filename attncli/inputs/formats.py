@@ -18,8 +18,7 @@ from numpy.lib import format as npy_format
 from safetensors import safe_open
 from torch import Tensor
 
-from attncli.errors import InputError, got, show
-from attncli.units import in_bytes
+from attncli.errors import InputError, got, in_bytes, show
 
 LONGEST_HEADER = 4096  # bytes of a .npy header; 64 axes of 20 digits each need 1400
 LONGEST_TEXT = 120  # characters of a name out of a file, or of a library's own words

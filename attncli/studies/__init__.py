@@ -13,7 +13,13 @@ if TYPE_CHECKING:
     from attncli.config.models import Experiment
     from attncli.studies.study import Study
 
-STUDIES = ("attention", "variance", "saturation", "bench", "train")
+STUDIES = {  # each with the help of its command
+    "attention": "Run several scorers on the same queries, keys, values and mask.",
+    "variance": "Measure mean and variance of scores against d, with theory and confidence intervals.",
+    "saturation": "Measure entropy, largest weight and softmax gradient against d.",
+    "bench": "Measure time and memory of scorers beside the textbook's code and the fused kernel.",
+    "train": "Train each scorer to recall the value of a key, at several d and with several seeds.",
+}
 
 
 def load_study(name: str) -> "Study[Any, Any]":

@@ -10,9 +10,8 @@ from torch import nn
 
 from attncli import pooling
 from attncli.attention import computing_dtype
-from attncli.errors import InputError
+from attncli.errors import InputError, in_bytes
 from attncli.scorers.additive import Additive
-from attncli.units import in_bytes
 
 PROGRAM = 384 * 2**20  # Python, torch and matplotlib with their working space, beside the tensors
 RESERVE = 0.9  # of the available memory may be used

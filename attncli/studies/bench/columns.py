@@ -2,9 +2,9 @@
 
 from collections.abc import Iterable, Sequence
 
+from attncli.errors import in_bytes
 from attncli.show.numbers import duration, printable, short
 from attncli.studies.study import Column, Record, Result
-from attncli.units import in_bytes
 
 
 def interval(value: Sequence[float]) -> str:

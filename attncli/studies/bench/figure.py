@@ -10,12 +10,12 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 
+from attncli.errors import in_bytes
 from attncli.show.figures import default_settings, save_figure
 from attncli.show.numbers import duration
 from attncli.show.panels import COLOURS, MARKERS, decades_axis, legend, look_of, name, panels, sizes_axis
 from attncli.studies.bench.columns import IMPLEMENTATIONS, Line, changing, conditions, lines_of, title
 from attncli.studies.study import Record, Result
-from attncli.units import in_bytes
 
 PANELS = {"seconds": "time of a call", "peak_bytes": "peak memory beyond the inputs"}
 STROKES: tuple[Any, ...] = ("-", (0, (5, 1.5)), (0, (1, 1.3)), (0, (4, 1.3, 1, 1.3)))  # of IMPLEMENTATIONS, in order

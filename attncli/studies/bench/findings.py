@@ -5,10 +5,10 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 
+from attncli.errors import in_bytes
 from attncli.show.numbers import duration, short
 from attncli.studies.bench.columns import AXES, changing, interval, lines_of, place, size_of
 from attncli.studies.study import Finding, Record
-from attncli.units import in_bytes
 
 FIGURES = ("implementation", "measure", *AXES, "num_hiddens", "seconds", "peak_bytes")
 ALIKE = ("label", "implementation", "num_hiddens", "measure", *AXES)

@@ -11,11 +11,11 @@ from typing import Any
 import torch
 from torch.profiler import ProfilerActivity, profile
 
+from attncli.errors import in_bytes
 from attncli.studies import memory
 from attncli.studies.bench.plan import Case
 from attncli.studies.memory import RESERVE
 from attncli.studies.stderr_lines import without_lines_of
-from attncli.units import in_bytes
 
 LOG_LEVEL = "KINETO_LOG_LEVEL"  # of the profiler's library, which tells everybody on stderr that it starts
 FEW_PAIRS = 2**22  # at which nothing has many events

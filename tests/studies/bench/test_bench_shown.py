@@ -8,12 +8,12 @@ import pytest
 from matplotlib.figure import Figure
 from rich.cells import cell_len
 
+from attncli.errors import in_bytes
 from attncli.show.numbers import duration
 from attncli.studies.bench.figure import bench_figure, pictures
 from attncli.studies.bench.findings import growth
 from attncli.studies.bench.tables import tables
 from attncli.studies.study import Finding, Result
-from attncli.units import in_bytes
 from tests.studies.bench.samples import (
     FEW,
     USUAL,

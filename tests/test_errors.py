@@ -2,7 +2,7 @@
 
 import pytest
 
-from attncli.units import in_bytes
+from attncli.errors import in_bytes
 
 
 @pytest.mark.parametrize(
