@@ -44,6 +44,18 @@ class Finished:
     curves: Mapping[str, Tensor]
 
 
+class _Settings(BaseModel):
+    configurations: dict[str, str] = {}
+
+
+class _Results(BaseModel):
+    """What is looked at in results.json."""
+
+    study: str
+    settings: _Settings = _Settings()
+    records: list[dict[str, Any]]
+
+
 def hash_of(
     job: Configuration,
     finished: Finished,
@@ -82,25 +94,7 @@ def kept_of(jobs: Sequence[Configuration], options: TrainOptions, device: torch.
     if options.resume is None:
         return {}
     with below("resume"):
-        return _kept(Path(options.resume), jobs, options, device)
-
-
-class _Settings(BaseModel):
-    configurations: dict[str, str] = {}
-
-
-class _Results(BaseModel):
-    """What is looked at in results.json."""
-
-    study: str
-    settings: _Settings = _Settings()
-    records: list[dict[str, Any]]
-
-
-def _kept(
-    folder: Path, jobs: Sequence[Configuration], options: TrainOptions, device: torch.device
-) -> dict[str, Finished]:
-    results, curves = _results(folder), _curves(folder)
+        results, curves = _results(Path(options.resume)), _curves(Path(options.resume))
     kept = dict[str, Finished]()
     for job in jobs:
         rows = [row for row in results.records if (row.get("label"), row.get("d")) == (job.entry.label, job.d)]

@@ -155,7 +155,10 @@ def _result(prepared: Prepared, finished: Mapping[str, Finished], interrupted: b
         "device": str(device),
         "equal_weights": {str(keys): of_equal_weights(options, keys, device) for keys in options.tested},
         "least_loss": math.log1p((options.classes - 1) / math.e),  # of 1 for the right class and 0 for the others
-        "formulas": {entry.label: _formula(entry.scorer) for entry in options.scorers},
+        "formulas": {
+            entry.label: formula_of(SCORERS[entry.scorer]) if entry.scorer in SCORERS else entry.scorer
+            for entry in options.scorers
+        },
         "configurations": {place: each for place, each in hashes.items() if each is not None},
     }
     comparisons = summary(records)
@@ -173,10 +176,6 @@ def _result(prepared: Prepared, finished: Mapping[str, Finished], interrupted: b
         parameters={f"{label}/{name}": each for label, state in parameters.items() for name, each in state.items()},
         interrupted=interrupted,
     )
-
-
-def _formula(scorer: str) -> str:
-    return formula_of(SCORERS[scorer]) if scorer in SCORERS else scorer
 
 
 def _warn_of_numbers(result: Result, progress: Progress) -> None:

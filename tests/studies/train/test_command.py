@@ -1,4 +1,4 @@
-"""`attncli train`: its flags and keys, its run folder, how it ends early, and how it goes on."""
+"""`attncli train`: its run folder, how it ends early, and how it goes on."""
 
 import csv
 import json
@@ -10,13 +10,12 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from attncli.studies.train import learning as train_learning
-from tests.cli import attncli, good, names_in, refusal, run
+from tests.cli import attncli, names_in, refusal, run
 from tests.commands.sweeps import config, swept
 
 FEW: list[object] = ["--steps", 4, "--batch", 2, "--keys", 2, "--vocabulary", 4, "--embedding", 3, "--seeds", 2]
 FEW += ["--device", "cpu"]
 TWO: list[object] = [*FEW, "--d", 2, "--d", 3, "--scorer", "dot", "--scorer", "additive"]
-PLACE = ("scorer", "label", "d", "seed")
 FILES = ["config.yaml", "records.csv", "results.json", "tensors.safetensors"]
 YAML = "study: train\nscorer: dot\nd: 2\nsteps: 4\nbatch: 2\nkeys: 2\nvocabulary: 4\nembedding: 3\nseeds: 2\n"
 
@@ -26,41 +25,6 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(torch, "get_num_threads", lambda: 1)  # configurations one after the other
     return tmp_path
-
-
-def test_every_flag_is_the_key_of_its_name(here: Path) -> None:
-    settings: dict[str, Any] = {
-        "d": [2, 3], "seeds": 2, "keys": 3, "vocabulary": 5, "classes": 4, "embedding": 6, "test_keys": [4, 5],
-        "optimizer": "sgd", "lr": 0.5, "steps": 3, "batch": 2, "seed": 7, "dtype": "float64", "device": "cpu",
-    }  # fmt: skip
-    flags: list[object] = ["--scorer", "dot", "--scorer", "additive:num_hiddens=3"]
-    for key, value in settings.items():
-        for each in value if isinstance(value, list) else [value]:
-            flags += [f"--{key.replace('_', '-')}", each]
-    found = swept("train", *flags)
-    kept = config()
-    assert {key: kept[key] for key in settings} == settings
-    assert [entry["label"] for entry in kept["scorers"]] == ["dot", "additive_3"]
-    assert (found["study"], found["name"], found["seed"]) == ("train", "train", 7)
-    (here / "same.yaml").write_text(json.dumps({"study": "train", **settings, "scorers": kept["scorers"]}))
-    again = run(here / "same.yaml", here / "file")
-    assert (again["records"], again["comparisons"]) == (found["records"], found["comparisons"])
-
-
-@pytest.mark.parametrize(
-    ("key", "value"),
-    [
-        ("seed", 1), ("d", 3), ("keys", 3), ("vocabulary", 5), ("classes", 3), ("embedding", 4), ("optimizer", "sgd"),
-        ("lr", 0.5), ("steps", 5), ("batch", 3), ("dtype", "float64"),
-    ],
-)  # fmt: skip
-def test_every_key_changes_the_numbers(key: str, value: object, here: Path) -> None:
-    kept = "".join(f"{line}\n" for line in YAML.splitlines() if not line.startswith(f"{key}:"))
-    (here / "a.yaml").write_text(YAML)
-    (here / "b.yaml").write_text(f"{kept}{key}: {value}\n")
-    before, after = ([row["loss"] for row in run(here / f"{name}.yaml", here / name)["records"]] for name in "ab")
-    assert len(before) == len(after) == 2
-    assert before != after
 
 
 def test_the_config_of_a_run_gives_it_again(here: Path) -> None:
@@ -114,12 +78,6 @@ def test_expectations_of_one_seed_of_all_and_of_their_mean(here: Path) -> None:
     assert [each["holds"] for each in found] == [True] * 5
     (here / "x.yaml").write_text(YAML + "expect: [{metric: accurac, above: 1}]\n")
     assert refusal("check", "x.yaml").endswith('got "accurac"; unknown metric; did you mean `accuracy`?')
-
-
-def test_check(here: Path) -> None:
-    (here / "x.yaml").write_text(YAML)
-    assert good("check", "x.yaml") == "x.yaml: good, study train\n"
-    assert names_in(here) == ["x.yaml"]
 
 
 def interrupt_after(finished: int, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,7 +10,7 @@ from attncli.attention import softcap
 from attncli.scorers import SCORERS
 from attncli.studies.scoring import build_scorer
 from attncli.studies.train.model import Recall, losses
-from attncli.studies.train.stacked import Alike, OneByOne, norms_by_seed
+from attncli.studies.train.stacked import norms_by_seed
 from attncli.studies.train.task import Batch, seed_of
 from tests.studies.train.small import batch_of, entry_of, loss_by_hand, model_of, options_of
 
@@ -111,9 +111,3 @@ def test_weights_of_a_sequence_sum_to_one() -> None:
     assert weights.shape == (3, 3, 4)
     torch.testing.assert_close(weights.sum(-1), torch.ones(3, 3, dtype=torch.float64))
     torch.testing.assert_close(model.pooled(weights, batch).sum(-1), torch.ones(3, 3, dtype=torch.float64))
-
-
-@pytest.mark.parametrize(("name", "kind"), [("dot", Alike), ("cosine", Alike), ("gaussian", OneByOne)])
-def test_what_looks_at_all_numbers_sees_one_seed_only(name: str, kind: type) -> None:
-    """Such as `gaussian`, which chooses its way of computing by the longest of all vectors."""
-    assert isinstance(model_of(options_of(scorers=[name])).scorer, kind)

@@ -186,14 +186,6 @@ def test_bounded_scores_spread_over_more_keys() -> None:
     assert found["scaled_dot", 32]["accuracy_min"] > found["cosine", 32]["accuracy_max"] + 0.2
 
 
-def test_optimizers_and_rates_differ() -> None:
-    adam, sgd = (result_of(scorers=["dot"], optimizer=name) for name in ("adam", "sgd"))
-    assert (adam.settings["lr"], sgd.settings["lr"]) == (1e-3, 1.0)
-    faster = result_of(scorers=["dot"], optimizer="sgd", lr=2.0)
-    losses = [result.records[0]["loss"] for result in (adam, sgd, faster)]
-    assert len(set(losses)) == 3
-
-
 def test_one_step_of_gradient_descent_by_hand() -> None:
     options = options_of(scorers=["general"], optimizer="sgd", lr=0.25, steps=1, dtype="float64")
     model, other = model_of(options), model_of(options)
