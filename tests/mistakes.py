@@ -18,8 +18,8 @@ from torch import Tensor, nn
 
 import attncli
 from attncli import attention, textbook
-from attncli.inputs.entries import Entries
 from attncli.scorers import SCORERS
+from attncli.studies.pairs.entries import Entries
 from attncli.studies.train.task import seed_of
 
 Mistake = Callable[[MonkeyPatch], None]

@@ -16,10 +16,9 @@ from attncli.expect.judging import Verdict, judge
 from attncli.runs.provenance import provenance
 from attncli.runs.run_folder import check_out, check_outputs, new_folder
 from attncli.runs.saving import save_run
-from attncli.studies import STUDIES, load_study, options_model
+from attncli.studies import STUDIES, load_study, options_model, part_of
 from attncli.studies.progress import Progress
 from attncli.studies.study import Study
-from attncli.views import load_view
 
 
 @dataclass(frozen=True)
@@ -114,7 +113,7 @@ def run_experiment(experiment: Loaded, out: Path | None, overwrite: bool, *, pic
                 progress.finished()
                 progress.step(0, 1, "writing the run folder")
                 head = provenance(options.study, options.name, options.seed, prepared.device, started)
-                drawn = load_view(options.study, "figure").pictures(result, progress.note) if pictures else {}
+                drawn = part_of(options.study, "figure").pictures(result, progress.note) if pictures else {}
                 verdicts = judge(result, options.expect, study.expected_rows(prepared))
                 content = save_run(folder.path, result, config_of(options), head, drawn, verdicts)
     except InputError as error:

@@ -21,7 +21,7 @@ def scorers(name: Name = None) -> None:
     from attncli.commands.console import Terminal
     from attncli.errors import InputError, did_you_mean
     from attncli.scorers import SCORERS
-    from attncli.views.catalogue import catalogue, details
+    from attncli.show.catalogue import catalogue, details
 
     if name is not None and name not in SCORERS:
         raise InputError.of(f'got "{name}"; unknown scorer; {did_you_mean(name, SCORERS)}', where="attncli scorers")

@@ -21,8 +21,7 @@ from attncli.expect.tables import verdict_tables
 from attncli.expect.words import failure
 from attncli.runs.saving import to_json
 from attncli.show.tables import findings
-from attncli.studies.study import Result
-from attncli.views import load_view
+from attncli.studies import part_of
 
 
 def run_and_show(
@@ -73,11 +72,10 @@ def show(finished: Finished, full: bool, titled: bool) -> None:
     folder = shortest(finished.folder)
     has_csv = "weights.csv" in finished.content["files"]
     whole = str(folder / ("weights.csv" if has_csv else "tensors.safetensors"))
-    for table in load_view(finished.study, "tables").tables(finished.result, width=console.width, full=full, csv=whole):
+    for table in part_of(finished.study, "tables").tables(finished.result, width=console.width, full=full, csv=whole):
         console.print(table)
-    if isinstance(finished.result, Result):
-        for part in findings(finished.result.findings):
-            console.print(part)
+    for part in findings(finished.result.findings):
+        console.print(part)
     console.print(f"{folder}/", markup=False, highlight=False, soft_wrap=True)
     console.print(Padding(Text(" ".join(finished.content["files"])), (0, 0, 0, 2), expand=False))
 

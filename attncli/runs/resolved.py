@@ -7,7 +7,6 @@ from typing import Any
 import yaml
 
 from attncli.config.yaml_loader import Loader
-from attncli.runs.records import SweepResult
 from attncli.studies.study import Result
 
 TENSORS, PARAMETERS = "tensors.safetensors", "parameters.safetensors"
@@ -40,24 +39,16 @@ def dump_yaml(config: Mapping[str, Any]) -> str:
     )
 
 
-def self_contained(config: Mapping[str, Any], result: Result | SweepResult) -> dict[str, Any]:
+def self_contained(config: Mapping[str, Any], result: Result) -> dict[str, Any]:
     """The config of a run, complete, and with the files it names replaced by those of the run folder."""
     resolved = copy.deepcopy(dict(config))
     states: dict[str, list[str]] = {}
-    if isinstance(result, Result):
-        for name in result.parameters:
-            label, _, parameter = name.rpartition("/")
-            states.setdefault(label, []).append(parameter)
-        if "from" in resolved:
-            resolved["from"] = TENSORS
-        if "data" in resolved:
-            _use_stored_inputs(resolved)
-    elif isinstance(result, SweepResult):
-        states = {label: list(state) for label, state in result.states.items()}
-        if "from" in resolved:
-            resolved["from"] = TENSORS
-    else:
-        states = {run.label: list(run.state) for run in result.runs}
+    for name in result.parameters:
+        label, _, parameter = name.rpartition("/")
+        states.setdefault(label, []).append(parameter)
+    if "from" in resolved:
+        resolved["from"] = TENSORS
+    if "data" in resolved:
         _use_stored_inputs(resolved)
     for entry in resolved["scorers"]:
         if "parameters" in entry:

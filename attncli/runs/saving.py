@@ -13,20 +13,17 @@ from torch import Tensor
 
 from attncli.errors import InputError
 from attncli.expect.judging import Verdict
-from attncli.runs.records import SweepResult
 from attncli.runs.resolved import dump_yaml, self_contained
-from attncli.runs.sweep_files import save_sweep
 from attncli.runs.tensors import save_named, save_tensors
 from attncli.runs.weights_csv import save_weights_csv
 from attncli.studies.study import Record, Result
 
 Pictures = Mapping[str, Callable[[Path], None]]
-AnyResult = Result | SweepResult
 
 
 def save_run(
     folder: Path,
-    result: AnyResult,
+    result: Result,
     config: Mapping[str, Any],
     provenance: Record,
     pictures: Pictures,
@@ -40,13 +37,10 @@ def save_run(
     try:
         (folder / "config.yaml").write_text(dump_yaml(self_contained(config, result)), encoding="utf-8")
         save_records(folder / "records.csv", result.records)
-        if isinstance(result, Result):
-            save_tensors(folder / "tensors.safetensors", result)
-            if result.parameters:
-                save_named(folder / "parameters.safetensors", result.parameters)
-            save_weights_csv(folder / "weights.csv", result)
-        elif isinstance(result, SweepResult):
-            save_sweep(folder, result)
+        save_tensors(folder / "tensors.safetensors", result)
+        if result.parameters:
+            save_named(folder / "parameters.safetensors", result.parameters)
+        save_weights_csv(folder / "weights.csv", result)
         for name, draw in pictures.items():
             draw(folder / name)
         content = content_of(result, provenance, sorted(path.name for path in folder.iterdir()), verdicts)
@@ -56,23 +50,22 @@ def save_run(
     return content
 
 
-def content_of(result: AnyResult, provenance: Record, files: Sequence[str], verdicts: Sequence[Verdict] = ()) -> Record:
+def content_of(result: Result, provenance: Record, files: Sequence[str], verdicts: Sequence[Verdict] = ()) -> Record:
     """The content of results.json. NaN and infinity, which JSON does not have, become null.
 
-    `settings` says how the study bench measured, and on what. `interrupted` stands in it only where the user ended the
-    work, and rows are missing.
+    `interrupted` stands in it only where the user ended the work, and rows are missing.
     """
     inputs = {name: fingerprint(tensor) for name, tensor in result.inputs.items()}
     content = {
         **provenance,
-        **({"settings": result.settings} if isinstance(result, Result) else {}),
+        "settings": result.settings,
         "inputs": inputs,
         "records": result.records,
         "comparisons": list(result.comparisons),
-        "findings": [finding.record for finding in result.findings] if isinstance(result, Result) else [],
+        "findings": [finding.record for finding in result.findings],
         "expectations": [verdict.record for verdict in verdicts],
         "files": sorted([*files, "results.json"]),
-        **({"interrupted": True} if getattr(result, "interrupted", False) else {}),
+        **({"interrupted": True} if result.interrupted else {}),
     }
     plain: Record = _plain(content)
     return plain

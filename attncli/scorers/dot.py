@@ -10,6 +10,7 @@ class Dot(nn.Module):
     Unscaled: with unit-variance entries its variance is d. Needs queries and keys of one size d.
     """
 
+    scales_dot_product = True  # the scores are q . k times a factor
     worth_compiling = False  # one matrix product, which is fast already
 
     def __init__(self, query_size: int, key_size: int) -> None:

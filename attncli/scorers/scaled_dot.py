@@ -16,6 +16,7 @@ class ScaledDot(nn.Module):
     entries of q and k are independent with mean 0 and variance 1. Needs queries and keys of one size d.
     """
 
+    scales_dot_product = True  # the scores are q . k times a factor
     worth_compiling = False  # one matrix product, which is fast already
     has_fused_kernel = True  # torch's `scaled_dot_product_attention` gives outputs
 

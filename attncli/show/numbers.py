@@ -8,7 +8,6 @@ from rich.cells import cell_len
 from attncli.studies.study import Record
 
 MISSING = "-"
-DOTS = ("dot", "scaled_dot")  # the scorers that are q . k times a factor
 MILLIONS = 10_000_000  # from here on counts are too wide for a column
 JOINERS = "\u200c\u200d"  # they shape Persian words and join emoji, and do nothing else
 
@@ -87,6 +86,16 @@ def figure(value: float | None, digits: int = 4) -> str:
 def short(value: float | None) -> str:
     """As `figure`, to three digits, for sentences and narrow columns."""
     return figure(value, 3)
+
+
+def interval(ends: Sequence[float] | None) -> str:
+    """Both ends of an interval: `0.985 to 1.01`; `-` for none."""
+    return MISSING if ends is None else f"{short(ends[0])} to {short(ends[1])}"
+
+
+def margin(ends: Sequence[float] | None) -> str:
+    """Half of an interval that is symmetric about its figure; `-` for none."""
+    return MISSING if ends is None else short((ends[1] - ends[0]) / 2)
 
 
 def counted(value: int) -> str:

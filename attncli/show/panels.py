@@ -1,15 +1,23 @@
 """Panels side by side for the figures of studies: matplotlib's own axes, locators, legends and constrained layout."""
 
+import math
 import textwrap
-from collections.abc import Iterable, Mapping, Sequence
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.lines import Line2D
-from matplotlib.ticker import FixedLocator, LogFormatter, LogLocator, NullFormatter, NullLocator
+from matplotlib.ticker import FixedLocator, LogLocator, NullFormatter, NullLocator
+from rich.cells import cell_len
 
+from attncli.show.figures import DPI, default_settings
+from attncli.show.fonts import typeface_for
 from attncli.show.numbers import printable
 
 # Okabe and Ito (2008), "Color universal design", without the yellow, which is too pale for lines.
@@ -17,9 +25,26 @@ COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#0
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "<", ">", "p", "h", "*")
 LARGEST, SMALLER = 7.2, 0.2  # points; each label's markers are smaller than those below, which show around them
 REFERENCE: dict[str, Any] = {"color": "0.15", "linewidth": 0.9, "linestyle": (0, (1, 1.5))}
-POINTS, DPI = 9.0, 200
+POINTS = 9.0
+PAD = 0.08  # inches around everything
 CHARACTER = 0.075  # inches that one takes in a title, about
-MOST_SIZES = 10  # steps from the first to the last tick of an axis of sizes, at most
+SAMPLE = 0.6  # inches of a legend that the sample of an entry takes, with the gap to the next
+LONGEST = 40  # characters of a line of a legend
+
+
+@contextmanager
+def drawing(texts: Iterable[str], note: Callable[[str], None]) -> Iterator[None]:
+    """For the making and saving of a figure: matplotlib's own settings, with fonts for these texts.
+
+    `note` is told what no font can draw; dollar signs are no formulas.
+    """
+    face = typeface_for(map(printable, texts))
+    if face.note:
+        note(face.note)
+    with default_settings({"font.family": list(face.families), "text.parse_math": False}), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="Glyph")  # which the note says already
+        warnings.filterwarnings("ignore", message="The label")  # of a legend may begin with an underscore
+        yield
 
 
 def look_of(index: int) -> dict[str, Any]:
@@ -32,7 +57,7 @@ def look_of(index: int) -> dict[str, Any]:
 
 def panels(widths: Sequence[float], height: float, title: str, rows: int = 1) -> tuple[Figure, list[Axes]]:
     """A figure with panels of these widths and this height in inches side by side, below a title that is folded."""
-    figure = Figure(figsize=(sum(widths), height * rows), dpi=DPI, layout="constrained")
+    figure = Figure(figsize=(sum(widths), height * rows), dpi=DPI, layout=ConstrainedLayoutEngine(h_pad=PAD, w_pad=PAD))
     lines = textwrap.wrap(printable(title), int(sum(widths) / CHARACTER))
     figure.suptitle("\n".join(lines), fontsize=POINTS)
     made = figure.subplots(rows, len(widths), width_ratios=widths, squeeze=False)
@@ -55,26 +80,31 @@ def name(axes: Axes, title: str, x: str, y: str = "") -> None:
 def sizes_axis(axes: Axes, sizes: Iterable[int]) -> None:
     """Sizes such as d on a logarithmic axis, with the sizes themselves as ticks where there is room for them."""
     found = sorted(set(sizes))
-    ticks = found[-1:]
-    for size in reversed(found[:-1]):
-        if ticks[-1] / size >= (found[-1] / found[0]) ** (1 / MOST_SIZES):
-            ticks.append(size)
     axes.set_xscale("log")
     axes.set_xlim(found[0] / 1.6, found[-1] * 1.6)
-    axes.xaxis.set_major_locator(FixedLocator(ticks))
+    inches = axes.get_window_extent().width / axes.figure.dpi / math.log(2.56 * found[-1] / found[0])
+    for step in range(1, len(found) + 1):
+        shown = found[::-1][::step]
+        if all(math.log(b / a) * inches > CHARACTER * (len(str(b)) + 0.5) for b, a in pairwise(shown)):
+            break
+    axes.xaxis.set_major_locator(FixedLocator(shown))
     axes.xaxis.set_major_formatter("{x:.0f}")
     axes.xaxis.set_minor_locator(NullLocator())
 
 
 def decades_axis(axes: Axes) -> None:
-    """A logarithmic axis upwards, labelled at powers of ten, or between them where those are too few."""
+    """A logarithmic axis upwards, labelled at powers of ten, or between them where those are too few.
+
+    To be called once everything is drawn.
+    """
     axes.set_yscale("log", nonpositive="clip")
     axes.yaxis.set_major_locator(LogLocator(numticks=8))
+    axes.yaxis.set_major_formatter("{x:g}")
     axes.yaxis.set_minor_locator(LogLocator(subs=(2, 5), numticks=8))
-    axes.yaxis.set_minor_formatter(LogFormatter(minor_thresholds=(1.5, 1.5), labelOnlyBase=False))
+    low, high = axes.get_ylim()
+    few = sum(low <= tick <= high for tick in axes.get_yticks()) < 3
+    axes.yaxis.set_minor_formatter("{x:g}" if few else NullFormatter())
     axes.tick_params(axis="y", which="minor", labelsize=POINTS - 2)
-    if len(axes.get_yticks()) > 4:
-        axes.yaxis.set_minor_formatter(NullFormatter())
 
 
 def unit_axis(axes: Axes) -> None:
@@ -83,10 +113,12 @@ def unit_axis(axes: Axes) -> None:
     axes.set_yticks([0, 0.25, 0.5, 0.75, 1.0])
 
 
-def legend(figure: Figure, looks: Mapping[str, Mapping[str, Any]], columns: int = 4) -> None:
-    """A legend below all panels: what each text stands for, as options of a line."""
+def legend(figure: Figure, looks: Mapping[str, Mapping[str, Any]]) -> None:
+    """A legend below all panels, in as many columns as fit: what each text stands for, as options of a line."""
     lines = [Line2D([], [], **look) for look in looks.values()]
-    texts = [textwrap.fill(printable(text), 40) for text in looks]
-    figure.legend(
-        lines, texts, loc="outside lower center", ncols=min(columns, len(texts)), fontsize=POINTS - 1, frameon=False
-    )
+    texts = [textwrap.fill(printable(text), LONGEST) for text in looks]
+    widths = [SAMPLE + CHARACTER * max(map(cell_len, text.splitlines())) for text in texts]
+    rows = range(1, len(texts) + 1)
+    columns = ([max(widths[start : start + count]) for start in range(0, len(texts), count)] for count in rows)
+    fitting = next((each for each in columns if sum(each) <= figure.get_figwidth()), widths[:1])
+    figure.legend(lines, texts, loc="outside lower center", ncols=len(fitting), fontsize=POINTS - 1, frameon=False)

@@ -40,6 +40,12 @@ def _cell(column: Column, value: object) -> str:
     return MISSING if value is None else printable(column.format(value))
 
 
+def pick(columns: Sequence[Column], keys: Sequence[str]) -> list[Column]:
+    """The columns with these keys, in the order of the keys."""
+    by_key = {column.key: column for column in columns}
+    return [by_key[key] for key in keys]
+
+
 def tables(names: Sequence[Column], figures: Sequence[Column], records: Sequence[Record], width: int) -> list[Table]:
     """The rows with the columns that name them on the left of their figures: one table, or several if too wide."""
     return stacked(cells(names, records), cells(figures, records), width)
@@ -116,20 +122,19 @@ def _ranges(counts: Iterable[int]) -> list[range]:
     return blocks[1:]
 
 
-def by_label(records: Sequence[Record]) -> dict[str, list[Record]]:
-    """The records of each label, in their order."""
-    found: dict[str, list[Record]] = {}
-    for record in records:
-        found.setdefault(record["label"], []).append(record)
-    return found
-
-
 def heading(record: Record, formula: str, facts: Sequence[str] = ()) -> Iterator[Text]:
     """The label of a record with its scorer and some facts, and the formula on a line of its own."""
     scorer = "" if record["scorer"] == record["label"] else f" ({printable(record['scorer'])})"
     said = f": {', '.join(facts)}" if facts else ""
     yield Text.assemble((printable(record["label"]), STRONG), f"{scorer}{said}")
     yield Text(printable(formula))
+
+
+def formulas(records: Sequence[Record], settings: Record) -> Iterator[Text]:
+    """The formula of every label, where they share a table."""
+    for record in {record["label"]: record for record in records}.values():
+        name, formula = heading(record, settings["formulas"][record["label"]])
+        yield Text.assemble(name, ": ", formula)
 
 
 def shortened(records: Sequence[Record], full: bool) -> tuple[list[Record], str]:

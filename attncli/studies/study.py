@@ -72,6 +72,14 @@ class Result:
         return list(dict.fromkeys(str(record["label"]) for record in self.records))
 
 
+def by_label(records: Sequence[Record]) -> dict[str, list[Record]]:
+    """The records of each label, in their order."""
+    found: dict[str, list[Record]] = {}
+    for record in records:
+        found.setdefault(record["label"], []).append(record)
+    return found
+
+
 @dataclass(frozen=True)
 class Tokens:
     """Names of queries and keys, one list per batch element; None where there are none."""

@@ -3,7 +3,7 @@
 import pytest
 
 from attncli.studies.study import Record
-from tests.studies.sweeps import DISTRIBUTIONS, swept
+from tests.studies.pairs.samples import DISTRIBUTIONS, swept
 
 SEEDS = 200
 SAMPLES = 1000

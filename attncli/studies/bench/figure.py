@@ -20,7 +20,6 @@ from attncli.studies.study import Record, Result
 PANELS = {"seconds": "time of a call", "peak_bytes": "peak memory beyond the inputs"}
 STROKES: tuple[Any, ...] = ("-", (0, (5, 1.5)), (0, (1, 1.3)), (0, (4, 1.3, 1, 1.3)))  # of IMPLEMENTATIONS, in order
 WIDTH, HEIGHT = 3.9, 2.6  # of a panel, in inches
-CHARACTERS, SAMPLE = 105, 8  # of all entries of the legend side by side; that the sample of a line is as wide as
 
 
 def pictures(result: Result, note: Callable[[str], None]) -> Mapping[str, Callable[[Path], None]]:
@@ -56,8 +55,7 @@ def bench_figure(result: Result, note: Callable[[str], None]) -> Figure:
         _same_heights(drawn[1::2])
         there = lines_of([record for record in shown if record["seconds"]])
         texts = {f"{title(line)}, {line[1]}": look for line, look in looks.items() if line in there}
-        longest = min(max(map(len, texts)), 40)
-        legend(figure, texts, max(1, CHARACTERS // (longest + SAMPLE)))
+        legend(figure, texts)
     return figure
 
 

@@ -29,6 +29,7 @@ DOTS: list[Any] = [  # the scorers that the square root is about
 class Sweep(ScorersInShort):
     """Independent random queries and keys of every size d, or real ones."""
 
+    study: str
     no_dropout = "this study looks at weights before dropout"
 
     d: Annotated[Sizes, Field(description="size of queries and keys")] = Field(
@@ -90,5 +91,5 @@ class Sweep(ScorersInShort):
     @classmethod
     def drawn_keys(cls) -> set[str]:
         """The keys that say how queries and keys are drawn, and make no sense where they are read."""
-        ours = set(Sweep.model_fields) - set(Experiment.model_fields) - {"source", "scorers"}
+        ours = set(Sweep.model_fields) - set(Experiment.model_fields) - {"study", "source", "scorers"}
         return ours | {"samples", "rows", "keys"} & set(cls.model_fields)

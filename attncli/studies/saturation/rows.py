@@ -1,9 +1,13 @@
 """How saturated rows of attention weights are: entropy, largest weight, Jacobian, and what gradient is left."""
 
+import math
+
 import torch
 from torch import Tensor
 
 from attncli.attention import softmax_over_valid
+
+Figures = dict[str, Tensor]  # of some rows, by name
 
 
 def row_weights(scores: Tensor, valid: Tensor | None) -> Tensor:
@@ -37,6 +41,11 @@ def jacobian_norm(weights: Tensor) -> Tensor:
     return (alone + among).sqrt()
 
 
+def uniform_norm(keys: int) -> float:
+    """The Frobenius norm of the Jacobian where all weights over so many keys are equal."""
+    return math.sqrt(keys - 1) / keys
+
+
 def query_gradient(scores: Tensor, weights: Tensor, queries: Tensor, values: Tensor) -> Tensor | None:
     """Norm (rows,) of the gradient that a pooled value sum_j p_j v_j sends back to the query of its row.
 
@@ -54,7 +63,7 @@ def query_gradient(scores: Tensor, weights: Tensor, queries: Tensor, values: Ten
     return lengths
 
 
-def row_figures(weights: Tensor, valid: Tensor | None, gradient: Tensor | None) -> dict[str, Tensor]:
+def row_figures(weights: Tensor, valid: Tensor | None, gradient: Tensor | None) -> Figures:
     """The figures (rows,) by name, of the rows with two valid keys at least: less have nothing to share out."""
     m = weights.shape[-1]
     keys = torch.full(weights.shape[:-1], m) if valid is None else valid.cpu().sum(-1)

@@ -1,30 +1,48 @@
 """How far the softmax saturates as d grows: entropy, largest weight, its Jacobian, and the gradient of the query."""
 
+from collections.abc import Sequence
+from functools import partial
+
+import torch
+from torch import Tensor
+
 from attncli.errors import InputError
-from attncli.runs.records import SweepResult
-from attncli.scorers import SCORERS  # noqa: F401 - part of what `load_study` gives
-from attncli.studies.pairs.rows import expected_rows  # noqa: F401 - part of what `load_study` gives
-from attncli.studies.pairs.setup import prepare_sweep
-from attncli.studies.pairs.sweep import Prepared, at_work, sweep_result, warn_of_numbers
-from attncli.studies.progress import Progress
-from attncli.studies.saturation.measured import measure_random, measure_real
+from attncli.inputs.seeding import generator
+from attncli.studies.pairs.parts import Job, Pairs
+from attncli.studies.pairs.prepare import Point, Prepared, prepare_pairs
+from attncli.studies.pairs.result import asked, expected_rows_of, result_of, rows_of
+from attncli.studies.pairs.scores import at_work, scores_of, sliced, warn_of_numbers
+from attncli.studies.progress import Counter, Progress
+from attncli.studies.saturation.columns import COLUMNS
+from attncli.studies.saturation.findings import findings_of
 from attncli.studies.saturation.options import SaturationOptions
+from attncli.studies.saturation.rows import Figures, query_gradient, row_figures, row_weights
+from attncli.studies.saturation.summary import Summary
+from attncli.studies.study import Result, Rows
+from attncli.studies.threads import in_order
+
+TOGETHER = 4  # parts, for Python to take less time than torch
 
 
-def prepare(options: SaturationOptions, progress: Progress) -> Prepared:
+def prepare(options: SaturationOptions, progress: Progress) -> Prepared[SaturationOptions]:
     """Scorers for every d; everything that can be refused is refused here.
 
     Raises:
-        InputError: see `prepare_sweep`; also real tensors without a query that has a choice.
+        InputError: see `prepare_pairs`; also real tensors without a query that has a choice.
     """
-    prepared = prepare_sweep(options, options.keys)
-    if prepared.real is not None and not prepared.real.most_keys() >= 2:
+    prepared = prepare_pairs(options, lambda *point: options.rows, options.keys, TOGETHER)
+    if prepared.real is not None and prepared.real.most_keys < 2:
         message = f'got "{options.source}", where no query has more than one valid key; expected two at least'
         raise InputError.of(f"{message}, since a weight of 1 cannot saturate", ["from"])
     return prepared
 
 
-def run(prepared: Prepared, progress: Progress) -> SweepResult:
+def expected_rows(prepared: Prepared[SaturationOptions]) -> Rows:
+    """The rows that the result will have, as far as they are known."""
+    return expected_rows_of(prepared, COLUMNS)
+
+
+def run(prepared: Prepared[SaturationOptions], progress: Progress) -> Result:
     """Rows of weights for every d, random or real, of all scorers.
 
     Memory does not grow with the number of rows; numbers do not depend on the number of threads.
@@ -32,9 +50,51 @@ def run(prepared: Prepared, progress: Progress) -> SweepResult:
     Raises:
         InputError: a scorer of the user's own that fails.
     """
-    work = measure_random if prepared.real is None else measure_real
+    counter, measured = Counter(sum(len(point.pairs) for point in prepared.points), progress), []
     with at_work(prepared) as threads:
-        curve = work(prepared, threads, progress)
-    result = sweep_result(prepared, curve)
-    warn_of_numbers(result.records, "entropy", progress)
-    return result
+        for point in prepared.points:
+            summaries = [Summary() for _ in point.scorers]
+            done = counter.of(str(point))
+            for part in in_order(partial(_measure, prepared, point), point.pairs, threads):
+                for summary, figures in zip(summaries, part, strict=True):
+                    summary.add(figures)
+                done()
+            keys = prepared.options.keys if prepared.real is None else prepared.real.keys.shape[-2]
+            measured.append((point, [{"keys": keys, **summary.row()} for summary in summaries]))
+    curve = rows_of(prepared, measured)
+    records = asked(prepared, curve)
+    warn_of_numbers(records, "entropy", progress)
+    return result_of(prepared, curve, findings_of(prepared, records), {})
+
+
+def _measure(prepared: Prepared[SaturationOptions], point: Point, job: Job) -> list[Figures]:
+    """Every scorer's figures of the rows of one job."""
+    pairs = job()
+    if pairs.valid is not None:  # NaN of padding would reach the gradients, which 0 times NaN is part of
+        keys = pairs.keys.masked_fill(~pairs.valid.any(0)[:, None], 0.0)
+        pairs = Pairs(pairs.queries, keys, pairs.valid, pairs.names)
+    values = _values(prepared.options.seed, pairs)
+    found = [_of_slice(prepared, point, pairs.rows(some), values[some]) for some in sliced(pairs, prepared.at_a_time)]
+    return [{name: torch.cat([part[name] for part in each]) for name in each[0]} for each in zip(*found, strict=True)]
+
+
+def _values(seed: int, pairs: Pairs) -> Tensor:
+    """Standard normal numbers (rows, m), one per key, that the weights pool."""
+    _, keys = pairs.shape
+    drawn = [
+        torch.empty(rows, keys, dtype=torch.float64).normal_(generator=generator(seed, f"saturation.values.{name}"))
+        for name, rows in pairs.names
+    ]
+    return torch.cat(drawn)
+
+
+def _of_slice(prepared: Prepared[SaturationOptions], point: Point, pairs: Pairs, values: Tensor) -> Sequence[Figures]:
+    """Those of rows whose hidden units fit into memory together."""
+    with torch.enable_grad():
+        queries = pairs.queries.detach().requires_grad_()
+        scores = scores_of(prepared, point, Pairs(queries, pairs.keys, pairs.valid, ()))
+    found = []
+    for each in scores:
+        weights = row_weights(each, pairs.valid)
+        found.append(row_figures(weights, pairs.valid, query_gradient(each, weights, queries, values)))
+    return found

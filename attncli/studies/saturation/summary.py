@@ -1,12 +1,10 @@
 """What many rows of weights come to: means and quartiles of their figures, which come in parts."""
 
-from torch import Tensor
-
 from attncli.studies.saturation.quantiles import Quantiles
+from attncli.studies.saturation.rows import Figures
 from attncli.studies.study import Record
 
 QUARTILES = (0.25, 0.5, 0.75)
-Figures = dict[str, Tensor]  # of the rows of one part, by name
 
 
 class Summary:

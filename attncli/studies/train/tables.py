@@ -7,7 +7,7 @@ from rich.text import Text
 
 from attncli.show import tables as show
 from attncli.show.numbers import MISSING, counted, printable, share, short
-from attncli.studies.study import Record, Result
+from attncli.studies.study import Record, Result, by_label
 from attncli.studies.train.columns import COMPARISONS, mean_and_range
 from attncli.studies.train.findings import described
 
@@ -36,7 +36,7 @@ def tables(result: Result, *, width: int, full: bool, csv: str | None) -> Iterat
     yield from show.remark(left_out)
     yield from show.remark(f"{LEGEND}; the least possible loss is {short(settings['least_loss'])}")
     yield Text()
-    for label, rows in show.by_label(result.records).items():
+    for label, rows in by_label(result.records).items():
         scorer = "" if rows[0]["scorer"] == label else f" ({printable(rows[0]['scorer'])})"
         yield Text.assemble((printable(label), show.STRONG), f"{scorer}: {printable(settings['formulas'][label])}")
 
@@ -49,7 +49,7 @@ def _title(keys: int, settings: Record) -> Text:
 
 def _accuracy(rows: Sequence[Record], width: int) -> Sequence[RenderableType]:
     """One row a label, one column a d."""
-    groups = show.by_label(rows)
+    groups = by_label(rows)
     found = [{row["d"]: mean_and_range(row) for row in of_label} for of_label in groups.values()]
     labels = show.Cells("label", [printable(label) for label in groups])
     sizes = sorted({row["d"] for row in rows})

@@ -13,7 +13,7 @@ import numpy as np
 from torch import nn
 
 from attncli.config.scorer_entries import ScorerEntry
-from attncli.inputs.entries import Entries
+from attncli.studies.pairs.entries import Entries
 
 NODES = 64  # of the Gauss-Hermite rule: more change no digit that is shown
 
@@ -28,6 +28,11 @@ class Theory:
     mean: float | None = None
     variance: float | None = None
     limit: bool = False
+
+    @property
+    def kind(self) -> str | None:
+        """`exact`, `limit`, or None where no variance is known."""
+        return "limit" if self.limit else None if self.variance is None else "exact"
 
     def scaled(self, scale: float) -> "Theory":
         """That of `scale` times the score."""
@@ -47,17 +52,24 @@ def theory_of(entry: ScorerEntry, scorer: nn.Module, entries: Entries, d: int) -
     return THEORIES[entry.scorer](scorer, entries, d)
 
 
-def _dot(scorer: nn.Module, entries: Entries, d: int) -> Theory:
-    """A sum of d products q_i k_i: d times the mean and the variance of one.
+def product_theory(entries: Entries) -> Theory:
+    """One product q_i k_i.
 
-    For mu = nu = rho = 0 these are 0 and s^2 t^2 (Vaswani et al. 2017, footnote 4). For rho = 0 the variance of a
-    product of independent numbers is (s^2 + mu^2)(t^2 + nu^2) - mu^2 nu^2 (Goodman 1960). For normal entries of mean 0
-    and variance 1 it is 1 + rho^2.
+    For mu = nu = rho = 0 its mean and variance are 0 and s^2 t^2 (Vaswani et al. 2017, footnote 4). For rho = 0 the
+    variance of a product of independent numbers is (s^2 + mu^2)(t^2 + nu^2) - mu^2 nu^2 (Goodman 1960). For normal
+    entries of mean 0 and variance 1 it is 1 + rho^2.
     """
     mu, s, nu, t, rho = _letters(entries)
     product = s**2 * t**2 * (1.0 + (rho**2 * (entries.kurtosis - 2.0) if rho else 0.0))
-    variance = mu**2 * t**2 + nu**2 * s**2 + 2.0 * rho * mu * nu * s * t + product
-    return Theory(d * (mu * nu + rho * s * t), d * variance)
+    return Theory(mu * nu + rho * s * t, mu**2 * t**2 + nu**2 * s**2 + 2.0 * rho * mu * nu * s * t + product)
+
+
+def _dot(scorer: nn.Module, entries: Entries, d: int) -> Theory:
+    """A sum of d products q_i k_i: d times the mean and the variance of one."""
+    product = product_theory(entries)
+    assert product.mean is not None
+    assert product.variance is not None
+    return Theory(d * product.mean, d * product.variance)
 
 
 def _scaled_dot(scorer: Any, entries: Entries, d: int) -> Theory:

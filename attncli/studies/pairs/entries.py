@@ -1,0 +1,107 @@
+"""Entries of random queries and keys: standardised distributions, their kurtosis, and correlation between the two."""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Generator, Tensor
+
+from attncli.studies.pairs.options import DEFAULT_DF, Sweep
+
+Draw = Callable[[tuple[int, ...], Generator, torch.dtype], Tensor]
+
+
+@dataclass(frozen=True)
+class Entries:
+    """How entries are drawn: q_i = query_mean + query_std u_i and k_i = key_mean + key_std v_i.
+
+    Here v_i = rho u_i + sqrt(1 - rho^2) w_i; u_i and w_i are independent, of one symmetric distribution with mean 0 and
+    variance 1. `rho` is then the correlation of q_i and k_i. student_t has a variance for df > 2 only, and is not
+    standardised below.
+    """
+
+    distribution: str = "normal"
+    df: float | None = None
+    query_mean: float = 0.0
+    query_std: float = 1.0
+    key_mean: float = 0.0
+    key_std: float = 1.0
+    rho: float = 0.0
+
+    @classmethod
+    def of(cls, options: Sweep) -> "Entries":
+        """As the options of a study say."""
+
+        def own(value: float | None, common: float) -> float:
+            return common if value is None else value
+
+        queries = own(options.query_mean, options.mean), own(options.query_std, options.std)
+        keys = own(options.key_mean, options.mean), own(options.key_std, options.std)
+        return cls(options.distribution, options.df, *queries, *keys, options.rho)
+
+    @property
+    def degrees_of_freedom(self) -> float:
+        """Those of student_t; infinite for the others, all of whose moments exist."""
+        return (self.df or DEFAULT_DF) if self.distribution == "student_t" else math.inf
+
+    @property
+    def kurtosis(self) -> float:
+        """E u^4 (3 for normal entries); infinite where it does not exist."""
+        df = self.degrees_of_freedom
+        heavy = 3.0 + 6.0 / (df - 4.0) if df > 4 else math.inf
+        return {"normal": 3.0, "uniform": 1.8, "rademacher": 1.0, "laplace": 6.0, "student_t": heavy}[self.distribution]
+
+    def draw(
+        self, queries: tuple[int, ...], keys: tuple[int, ...], generator: Generator, dtype: torch.dtype
+    ) -> tuple[Tensor, Tensor]:
+        """Queries of shape (..., 1, d) and keys (..., m, d), in `dtype` (float32 or float64), each drawn anew."""
+        u = self._standard(queries, generator, dtype)
+        w = self._standard(keys, generator, dtype)
+        if self.rho:
+            w = w.mul_(math.sqrt(1.0 - self.rho**2)).add_(u, alpha=self.rho)
+        return _moved(u, self.query_mean, self.query_std), _moved(w, self.key_mean, self.key_std)
+
+    def _standard(self, shape: tuple[int, ...], generator: Generator, dtype: torch.dtype) -> Tensor:
+        if self.distribution == "student_t":
+            return _student_t(shape, generator, self.degrees_of_freedom).to(dtype)
+        return STANDARD[self.distribution](shape, generator, dtype)
+
+
+def _moved(standard: Tensor, mean: float, std: float) -> Tensor:
+    """In place, and nothing where that is the identity: drawing should be all the work there is."""
+    if std != 1.0:
+        standard.mul_(std)
+    return standard.add_(mean) if mean else standard
+
+
+def _normal(shape: tuple[int, ...], generator: Generator, dtype: torch.dtype) -> Tensor:
+    return torch.empty(shape, dtype=dtype).normal_(generator=generator)
+
+
+def _uniform(shape: tuple[int, ...], generator: Generator, dtype: torch.dtype) -> Tensor:
+    return torch.empty(shape, dtype=dtype).uniform_(-math.sqrt(3.0), math.sqrt(3.0), generator=generator)
+
+
+def _signs(shape: tuple[int, ...], generator: Generator, dtype: torch.dtype) -> Tensor:
+    return torch.randint(2, shape, generator=generator, dtype=torch.int8).to(dtype).mul_(2.0).sub_(1.0)
+
+
+def _laplace(shape: tuple[int, ...], generator: Generator, dtype: torch.dtype) -> Tensor:
+    """Exponential lengths with random signs; the exponential's rate makes the variance 1."""
+    lengths = torch.empty(shape, dtype=dtype).uniform_(generator=generator).neg_().log1p_()  # uniform in [0, 1)
+    return lengths.mul_(_signs(shape, generator, dtype)).mul_(math.sqrt(0.5))
+
+
+def _student_t(shape: tuple[int, ...], generator: Generator, df: float) -> Tensor:
+    """Bailey 1994, "Polar generation of random variates with the t-distribution": exact for every df > 0.
+
+    In float64, whose uniform numbers come close enough to 0 for the tail's fourth moment.
+    """
+    uniform = torch.empty(shape, dtype=torch.float64).uniform_(generator=generator).neg_().add_(1.0)  # in (0, 1]
+    angle = torch.empty(shape, dtype=torch.float64).uniform_(0.0, 2.0 * math.pi, generator=generator)
+    lengths = uniform.log_().mul_(-2.0 / df).expm1_().mul_(df).sqrt_()
+    return lengths.mul_(angle.cos_()).mul_(math.sqrt((df - 2.0) / df) if df > 2 else 1.0)
+
+
+STANDARD: dict[str, Draw] = {"normal": _normal, "uniform": _uniform, "rademacher": _signs, "laplace": _laplace}

@@ -1,0 +1,187 @@
+"""Query-key pairs in parts of bounded size: random ones, drawn part by part, and real ones, head by head."""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from itertools import islice
+from pathlib import Path
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from attncli.attention import at_least_float32, computing_dtype
+from attncli.errors import InputError
+from attncli.inputs.seeding import generator
+from attncli.inputs.shapes import Shapes
+from attncli.inputs.source import read_source
+from attncli.studies.pairs.entries import Entries
+from attncli.studies.pairs.options import Sweep
+
+ENTRIES_AT_A_TIME = 2**18  # of keys: large enough for a part to be worth a thread, small enough to stay in the cache
+PAIRS_AT_A_TIME = 2**14  # random ones
+SCORES_AT_A_TIME = 2**18  # of real pairs
+
+
+@dataclass(frozen=True)
+class Pairs:
+    """Queries (rows, 1, q) with keys (rows, m, k) of their own, or queries (rows, q) that share the keys (m, k).
+
+    `valid` (rows, m) says which pairs count; None for all. `names` are the parts that the rows come from, with the
+    number of rows of each: what else is drawn for a part is drawn under its name.
+    """
+
+    queries: Tensor
+    keys: Tensor
+    valid: Tensor | None
+    names: Sequence[tuple[str, int]]
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Rows and keys of each."""
+        return len(self.queries), self.keys.shape[-2]
+
+    def rows(self, some: slice) -> "Pairs":
+        """Some of the rows."""
+        keys = self.keys[some] if self.keys.ndim == 3 else self.keys
+        return Pairs(self.queries[some], keys, None if self.valid is None else self.valid[some], ())
+
+
+Job = Callable[[], Pairs]
+
+
+class Source(Protocol):
+    """Where the pairs of a point come from: jobs that each make some of them, on any thread."""
+
+    def __len__(self) -> int:
+        """How many jobs there are."""
+
+    def __iter__(self) -> Iterator[Job]:
+        """The jobs, none of which is made before it is needed."""
+
+
+@dataclass(frozen=True)
+class RandomPairs:
+    """`rows` queries of size d with `keys` keys each; the size of a part depends on d and `keys` only.
+
+    So each part is drawn alike whatever else there is. `together` parts make one job: of large d they have few rows.
+    """
+
+    options: Sweep
+    entries: Entries
+    device: torch.device
+    d: int
+    rows: int
+    keys: int = 1
+    together: int = 1
+
+    @property
+    def step(self) -> int:
+        """Rows of a part."""
+        return max(min(ENTRIES_AT_A_TIME // (self.keys * self.d), PAIRS_AT_A_TIME // self.keys), 1)
+
+    @property
+    def parts(self) -> int:
+        """How many there are."""
+        return -(-self.rows // self.step)
+
+    def __len__(self) -> int:
+        return -(-self.parts // self.together)
+
+    def __iter__(self) -> Iterator[Job]:
+        indices = iter(range(self.parts))
+        return (partial(self.draw, group) for group in iter(lambda: list(islice(indices, self.together)), []))
+
+    def draw(self, parts: Sequence[int]) -> Pairs:
+        """The parts with these numbers, in the dtype of the options on the device."""
+        rows = [min(self.step, self.rows - index * self.step) for index in parts]
+        drawn = list(map(self._draw, parts, rows))
+        queries, keys = drawn[0] if len(drawn) == 1 else map(torch.cat, zip(*drawn, strict=True))
+        names = [f"{self.d}.{index}" for index in parts]
+        return Pairs(queries, keys, None, list(zip(names, rows, strict=True)))
+
+    def _draw(self, index: int, rows: int) -> tuple[Tensor, Tensor]:
+        randomness = generator(self.options.seed, f"{self.options.study}.{self.d}.{index}")
+        dtype = getattr(torch, self.options.dtype)
+        shapes = (rows, 1, self.d), (rows, self.keys, self.d)
+        queries, keys = self.entries.draw(*shapes, randomness, computing_dtype(dtype))
+        return queries.to(dtype).to(self.device), keys.to(dtype).to(self.device)
+
+
+@dataclass(frozen=True)
+class RealPairs:
+    """Queries (b, heads, n, q), keys (b, heads, m, k), and which pairs are valid (b, heads, n, m), or None.
+
+    `heads` says whether there are any; if not, that axis has size 1.
+    """
+
+    queries: Tensor
+    keys: Tensor
+    valid: Tensor | None
+    heads: bool
+
+    @property
+    def most_keys(self) -> int:
+        """How many valid keys the query has that has most."""
+        return self.keys.shape[-2] if self.valid is None else int(self.valid.sum(-1).max())
+
+    def moved(self, dtype: torch.dtype, device: torch.device) -> "RealPairs":
+        """The tensors rounded to a dtype, on a device."""
+        queries, keys = (each.to(dtype).to(device, computing_dtype(dtype)) for each in (self.queries, self.keys))
+        return RealPairs(queries, keys, None if self.valid is None else self.valid.to(device), self.heads)
+
+    def saved(self) -> dict[str, Tensor]:
+        """The tensors as a run folder keeps them, to be read again."""
+        axis = slice(None) if self.heads else 0
+        tensors = {"queries": self.queries, "keys": self.keys}
+        if self.valid is not None:
+            tensors["valid"] = self.valid
+        return {name: tensor[:, axis].cpu() for name, tensor in tensors.items()}
+
+
+@dataclass(frozen=True)
+class Head:
+    """One head of real pairs: some of its queries with all keys, a few scores at a time."""
+
+    real: RealPairs
+    head: int
+
+    @property
+    def step(self) -> int:
+        """Queries of a part."""
+        return max(SCORES_AT_A_TIME // self.real.keys.shape[-2], 1)
+
+    def __len__(self) -> int:
+        b, _, n, _ = self.real.queries.shape
+        return b * -(-n // self.step)
+
+    def __iter__(self) -> Iterator[Job]:
+        b, _, n, _ = self.real.queries.shape
+        places = ((batch, slice(start, start + self.step)) for batch in range(b) for start in range(0, n, self.step))
+        return (partial(self._part, index, *place) for index, place in enumerate(places))
+
+    def _part(self, index: int, batch: int, rows: slice) -> Pairs:
+        real, place = self.real, (batch, self.head, rows)
+        queries, valid = real.queries[place], None if real.valid is None else real.valid[place]
+        return Pairs(queries, real.keys[place[:2]], valid, [(f"real.{self.head}.{index}", len(queries))])
+
+
+def read_pairs(source: str, check_size: Callable[[Shapes], None]) -> RealPairs:
+    """The queries and keys of a source, with one axis for heads: none becomes one of size 1, several become one.
+
+    Raises:
+        InputError: below `from`, for a source that is not there, or has no queries and keys that fit together; with
+            its own place where it is a config with a mistake.
+    """
+    try:
+        inputs = read_source(Path(source), check_size)
+    except InputError as error:
+        raise error if error.problems[0].where else error.under("from") from error
+    queries, keys = at_least_float32(inputs.queries, inputs.keys)
+    valid = None if inputs.valid.is_full else _four_axes(inputs.valid.whole)
+    return RealPairs(_four_axes(queries), _four_axes(keys), valid, heads=queries.ndim > 3)
+
+
+def _four_axes(tensor: Tensor) -> Tensor:
+    b, *heads, rows, features = tensor.shape
+    return tensor.reshape(b, -1 if heads else 1, rows, features)

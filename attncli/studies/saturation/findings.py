@@ -1,0 +1,56 @@
+"""What the softmax lets through, in one sentence for each scorer, and why."""
+
+from collections.abc import Iterator, Sequence
+
+from attncli.show.numbers import finite, short, significant
+from attncli.studies.pairs.prepare import Prepared
+from attncli.studies.pairs.trend import Trend
+from attncli.studies.saturation.options import SaturationOptions
+from attncli.studies.saturation.rows import uniform_norm
+from attncli.studies.study import Finding, Record, by_label
+
+NORM = "jacobian_median"
+SATURATED = 0.5  # mean largest weight from which saturation is worth an explanation
+HIDES = 1.5  # how many times the median a mean must be to hide it
+
+
+def findings_of(prepared: Prepared[SaturationOptions], records: Sequence[Record]) -> list[Finding]:
+    """One finding for each label, and why a norm is small where that is so."""
+    found = [_of_label(label, rows) for label, rows in by_label(records).items()]
+    return [*found, *_why(records)]
+
+
+def _of_label(label: str, rows: Sequence[Record]) -> Finding:
+    known = sorted((row for row in rows if finite([row[NORM], row["max_weight"]])), key=lambda row: row["d"])
+    if not known:
+        return Finding(f"{label}: the weights are no finite numbers, or there are none.", label)
+    least, most = known[0], known[-1]
+    if len({row["d"] for row in known}) > 1:
+        found = str(Trend([row["d"] for row in known], [row[NORM] for row in known]))
+    elif len(known) > 1:
+        least, most = (pick(known, key=lambda row: float(row[NORM])) for pick in (min, max))
+        found = " to ".join(f"{significant(row[NORM], 3)} (head {row['head']})" for row in (least, most))
+    else:
+        found = f"{significant(most[NORM], 3)} at d = {most['d']}"
+    columns = ("d", NORM, "max_weight", "query_gradient_median")
+    numbers = {column: list(dict.fromkeys(row[column] for row in (least, most))) for column in columns}
+    weights = " to ".join(dict.fromkeys(significant(row["max_weight"], 2) for row in (least, most)))
+    return Finding(
+        f"{label}: median norm of the softmax Jacobian {found}; largest weight {weights} on average.", label, numbers
+    )
+
+
+def _why(records: Sequence[Record]) -> Iterator[Finding]:
+    """From the weights at both ends, all alike or all on one key, and how far the mean hides the median."""
+    keys = {record["keys"] for record in records}
+    peaked = [record for record in records if finite([record["max_weight"]]) and record["max_weight"] >= SATURATED]
+    if len(keys) != 1 or not peaked:
+        return
+    norm = uniform_norm(keys.pop())
+    text = f"Why: no gradient passes a softmax with all weight on one key; uniform weights have norm {short(norm)}"
+    hiding = [record for record in peaked if record["jacobian_mean"] > HIDES * record["jacobian_median"]]
+    if hiding:
+        most = max(hiding, key=lambda record: record["jacobian_mean"] / max(record["jacobian_median"], 1e-300))
+        mean, median = (short(most[f"jacobian_{kind}"]) for kind in ("mean", "median"))
+        text += f"; means hide that: {mean} for {most['label']} at d = {most['d']}, where the median is {median}"
+    yield Finding(f"{text}.", None, {"uniform_norm": norm})

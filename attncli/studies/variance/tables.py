@@ -1,0 +1,63 @@
+"""The tables of the study `variance`: measured moments beside their theory, or the scales that real scores need."""
+
+from collections.abc import Iterator, Sequence
+
+from rich.console import RenderableType
+from rich.text import Text
+
+from attncli.show.numbers import entries, finite, significant
+from attncli.show.tables import apart, formulas, heading, pick, remark, shortened
+from attncli.show.tables import tables as blocks
+from attncli.studies.study import Record, Result, by_label
+from attncli.studies.variance.columns import COLUMNS
+
+LEGEND = "± is half of the 95 % interval of the mean; z is how many standard errors the variance lies above its theory"
+LIMIT = "limit: the theory holds for large sizes only, so there is no z"
+UNKNOWN = "- where no closed form is known"
+REAL = (
+    "within rows is the part of the variance that the softmax sees; needed scale is the one for variance 1; there are "
+    "no intervals, since these are all pairs and no sample"
+)
+RANDOM = ("samples", "mean", "mean_ci", "theory_mean", "variance", "variance_ci", "theory_variance", "z")
+
+
+def tables(result: Result, *, width: int, full: bool, csv: str | None) -> Iterator[RenderableType]:
+    """A table for each label with a row for each d; of real tensors one table with a row for each label and head."""
+    yield from (_real if "from" in result.settings else _random)(result, width, full)
+
+
+def _random(result: Result, width: int, full: bool) -> Iterator[RenderableType]:
+    yield Text(f"{entries(result.settings)}; {LEGEND}")
+    for label, records in by_label(result.records).items():
+        yield Text()
+        yield from heading(records[0], result.settings["formulas"][label], [_scale(records)])
+        shown, left_out = shortened(records, full)
+        kinds = {record["theory"] for record in shown}
+        figures = [*RANDOM, *(["theory"] if "limit" in kinds else [])]
+        yield from apart(blocks(pick(COLUMNS, ["d"]), pick(COLUMNS, figures), shown, width))
+        yield from remark(left_out)
+        yield from remark(LIMIT if "limit" in kinds else UNKNOWN if None in kinds else "")
+
+
+def _scale(records: Sequence[Record]) -> str:
+    """The scorer's own factor, at the first and the last d where it depends on it."""
+    scales = finite(record["scale"] for record in records)
+    if not scales:
+        return "no scale"
+    first, last = significant(scales[0]), significant(scales[-1])
+    if first == last:
+        return f"scale {first}"
+    return f"scale {first} at d = {records[0]['d']} to {last} at d = {records[-1]['d']}"
+
+
+def _real(result: Result, width: int, full: bool) -> Iterator[RenderableType]:
+    records, left_out = shortened(result.records, full)
+    d = records[0]["d"]
+    yield Text(f"{entries(result.settings)}; d = {d}, so 1/sqrt(d) = {significant(d**-0.5)}; {REAL}")
+    yield Text()
+    names = ["label", *(["head"] if records[0]["head"] is not None else [])]
+    figures = ["samples", "mean", "variance", "row_variance", "scale", "unit_scale"]
+    yield from apart(blocks(pick(COLUMNS, names), pick(COLUMNS, figures), records, width))
+    yield from remark(left_out)
+    yield Text()
+    yield from formulas(result.records, result.settings)

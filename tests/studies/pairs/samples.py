@@ -1,0 +1,55 @@
+"""Studies against d as Python data, and the distributions they draw from."""
+
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attncli.studies import options_model
+from attncli.studies.pairs.prepare import Prepared
+from attncli.studies.progress import Silent
+from attncli.studies.saturation import study as saturation
+from attncli.studies.study import Record, Result
+from attncli.studies.variance import study as variance
+
+Array = NDArray[np.float64]
+DISTRIBUTIONS = ("normal", "uniform", "rademacher", "laplace", "student_t")
+STUDIES: dict[str, Any] = {"variance": variance, "saturation": saturation}
+
+
+def prepared(study: str, folder: Path | None = None, /, **keys: Any) -> Prepared[Any]:
+    """A study that is ready to run; `from` is written `source`."""
+    if "source" in keys:
+        keys["from"] = str(keys.pop("source"))
+    data = {"name": "test", "device": "cpu", **keys}
+    module = STUDIES[study]
+    ready: Prepared[Any] = module.prepare(
+        options_model(study).model_validate(data, context={"folder": folder}), Silent()
+    )
+    return ready
+
+
+def swept(study: str, folder: Path | None = None, /, **keys: Any) -> Result:
+    """The result of a study."""
+    result: Result = STUDIES[study].run(prepared(study, folder, **keys), Silent())
+    return result
+
+
+def by_place(result: Result) -> dict[tuple[str, int, int | None], Record]:
+    """The records by label, d and head."""
+    return {(row["label"], row["d"], row["head"]): row for row in result.records}
+
+
+def standard(name: str, shape: tuple[int, ...], randomness: np.random.Generator, df: float = 10.0) -> Array:
+    """Numbers of mean 0 and variance 1, as numpy draws them."""
+    draws: dict[str, Any] = {
+        "normal": lambda: randomness.standard_normal(shape),
+        "uniform": lambda: randomness.uniform(-1, 1, shape) * math.sqrt(3),
+        "rademacher": lambda: randomness.choice([-1.0, 1.0], shape),
+        "laplace": lambda: randomness.laplace(0, 1 / math.sqrt(2), shape),
+        "student_t": lambda: randomness.standard_t(df, shape) * math.sqrt((df - 2) / df),
+    }
+    drawn: Array = draws[name]()
+    return drawn

@@ -1,0 +1,129 @@
+"""The parts that rows are drawn in, and the sizes that a study builds scorers for."""
+
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import save_file
+
+from attncli.errors import InputError
+from attncli.studies import memory, options_model
+from attncli.studies.pairs import prepare
+from attncli.studies.pairs.entries import Entries
+from attncli.studies.pairs.parts import ENTRIES_AT_A_TIME, PAIRS_AT_A_TIME, Pairs, RandomPairs
+from attncli.studies.pairs.scores import sliced
+from attncli.studies.progress import Silent
+from attncli.studies.study import Record
+from attncli.studies.variance import study as variance
+from tests.studies.pairs.samples import prepared, swept
+
+
+def random_pairs(rows: int, d: int, keys: int, together: int = 1) -> RandomPairs:
+    options = options_model("saturation").model_validate({"name": "test"})
+    return RandomPairs(options, Entries(), torch.device("cpu"), d, rows, keys, together)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("rows", "d", "keys"), [(1, 1, 1), (16385, 1, 1), (3000, 512, 1), (3000, 8, 64), (5, 4096, 99)]
+)
+@pytest.mark.parametrize("together", [1, 4])
+def test_parts_cover_all_rows_once(rows: int, d: int, keys: int, together: int) -> None:
+    source = random_pairs(rows, d, keys, together)
+    made = [job() for job in source]
+    assert len(made) == len(source)
+    parts = [part for pairs in made for part in pairs.names]
+    assert [name for name, _ in parts] == [f"{d}.{index}" for index in range(source.parts)]
+    assert sum(count for _, count in parts) == sum(pairs.shape[0] for pairs in made) == rows
+    assert {count for _, count in parts[:-1]} <= {source.step}
+    alone = next(iter(random_pairs(rows, d, keys)))()
+    assert torch.equal(made[0].keys[: len(alone.keys)], alone.keys), "drawn alike, however many make a job"
+
+
+@pytest.mark.parametrize(("d", "keys"), [(1, 1), (64, 1), (1000, 7), (3, 64)])
+def test_parts_are_bounded(d: int, keys: int) -> None:
+    source = random_pairs(10**12, d, keys)
+    assert source.step * d * keys <= ENTRIES_AT_A_TIME
+    assert source.step * keys <= PAIRS_AT_A_TIME
+    assert next(iter(source))().shape == (source.step, keys), "parts are not made before they are needed"
+
+
+def test_a_single_size_has_the_powers_of_two_for_the_picture() -> None:
+    assert [(point.d, point.asked) for point in prepared("variance", d=6).points] == [
+        (1, False),
+        (2, False),
+        (4, False),
+        (6, True),
+    ]
+    assert [point.d for point in prepared("variance", d=[6, 3]).points] == [6, 3]
+
+
+def test_parameters_that_are_read_have_one_size(tmp_path: Path) -> None:
+    save_file({"W.weight": 2.0 * torch.eye(4)}, tmp_path / "w.safetensors")
+    general = {"scorer": "general", "label": "general", "parameters": {"file": "w.safetensors"}}
+    (record,) = swept("variance", tmp_path, d=4, samples=1000, scorers=[general]).records
+    assert record["theory_variance"] == pytest.approx(16.0)
+    assert abs(record["z"]) < 4
+
+
+def test_points_of_the_picture_alone_have_no_more_samples_than_they_need() -> None:
+    result = swept("variance", d=4, samples=500_000, scorers=[{"scorer": "dot"}])
+    assert result.tensors["curve/dot/samples"].tolist() == [320_000, 200_000, 500_000]
+    few = swept("variance", d=4, samples=100, scorers=[{"scorer": "dot"}])
+    assert few.tensors["curve/dot/samples"].tolist() == [100, 100, 100]
+
+
+@pytest.mark.parametrize("study", ["variance", "saturation"])
+def test_slices_change_no_figure(study: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What does not fit into memory together is worked on apart, with the same draws."""
+    keys = {"rows": 40, "keys": 5} if study == "saturation" else {"samples": 40}
+    scorers = [{"scorer": "additive", "num_hiddens": 16}, {"scorer": "dot"}]
+    whole = swept(study, d=[3, 4], scorers=scorers, dtype="float64", **keys)
+    monkeypatch.setattr(prepare, "NUMBERS_AT_A_TIME", 16 * 12)
+    ready = prepared(study, d=[3, 4], scorers=scorers, dtype="float64", **keys)
+    assert ready.at_a_time == 12
+    assert len(list(sliced(Pairs(torch.empty(40, 1, 3), torch.empty(40, 5, 3), None, ()), 12))) == 20
+    apart = swept(study, d=[3, 4], scorers=scorers, dtype="float64", **keys)
+    for a, b in zip(whole.records, apart.records, strict=True):
+        assert numbers_of(a) == pytest.approx(numbers_of(b), rel=1e-9)
+        assert len(numbers_of(a)) > 5
+
+
+def numbers_of(record: Record) -> dict[str, float]:
+    return {name: value for name, value in record.items() if isinstance(value, float)}
+
+
+def test_hidden_units_are_what_is_said_to_need_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(memory, "available_memory", lambda device: 2**31)
+    wide = [{"scorer": "additive", "num_hiddens": 4000}]
+    prepared("variance", d=[4], samples=1000, scorers=wide)
+    with pytest.raises(InputError, match=r"scorers: needs about .*hidden units.*use fewer hidden units, or fewer keys"):
+        prepared("saturation", d=[4], keys=1_000_000, rows=2, scorers=wide)
+    with pytest.raises(InputError, match=r"keys: needs about .*use fewer keys, or a smaller d"):
+        prepared("saturation", d=[512], keys=1_000_000, rows=1, scorers=[{"scorer": "dot"}])
+    with pytest.raises(InputError, match=r"d: needs about .*parameters.*use a smaller d"):
+        prepared("variance", d=[65536], scorers=[{"scorer": "general"}])
+
+
+@pytest.mark.parametrize("scorer", [{"scorer": "scaled_dot", "scale": 1e200}, {"scorer": "cosine", "scale": 1e160}])
+def test_scores_beyond_all_numbers_are_no_error(scorer: dict[str, object]) -> None:
+    """Their squares are infinite, which is told; Python's own powers would raise an error."""
+    (record,) = swept("variance", d=[4], samples=40_000, scorers=[scorer], dtype="float64").records
+    assert not record["variance"] < float("inf")
+    assert record["theory_variance"] == float("inf")
+
+
+def test_products_too_small_for_the_dtype_are_told() -> None:
+    ready = prepared("variance", d=[4], samples=100, std=1e-30, scorers=[{"scorer": "dot"}])
+    progress = Notes()
+    variance.run(ready, progress)
+    assert progress.notes == ["warning: dot: scores too small for the dtype at d = 4; use float64"]
+
+
+class Notes(Silent):
+    """Keeps what it is told."""
+
+    def __init__(self) -> None:
+        self.notes: list[str] = []
+
+    def note(self, message: str) -> None:
+        self.notes.append(message)

@@ -1,0 +1,170 @@
+"""Real queries and keys, wherever they stand, against slow loops over every head."""
+
+import math
+import statistics
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from attncli.errors import InputError
+from attncli.runs.tensors import save_named
+from attncli.studies.pairs import parts
+from attncli.studies.study import Record
+from tests.reference import ORACLES, entropy, softmax
+from tests.scorers.catalogue import normal
+from tests.studies.pairs.samples import by_place, prepared, swept
+from tests.studies.saturation.test_rows import exact_norm
+
+SCORERS: list[dict[str, Any]] = [
+    {"scorer": "dot"},
+    {"scorer": "scaled_dot", "scale": 0.3},
+    {"scorer": "gaussian", "sigma": 2.0},
+]
+OPTIONS: dict[str, dict[str, Any]] = {"scaled_dot": {"scale": 0.3}, "gaussian": {"sigma": 2.0}}
+SCALES = {"scaled_dot": 0.3, "gaussian": 1 / 8}
+
+
+def tensors(*leading: int, n: int = 3, m: int = 4, d: int = 5) -> dict[str, Tensor]:
+    return {"queries": normal(*leading, n, d), "keys": normal(*leading, m, d, seed=1)}
+
+
+def stored(folder: Path, tensors: dict[str, Tensor], suffix: str = ".safetensors") -> Path:
+    path = folder / f"qk{suffix}"
+    if suffix == ".npz":
+        np.savez(path, allow_pickle=False, **{name: tensor.numpy() for name, tensor in tensors.items()})
+    elif suffix == ".pt":
+        torch.save(tensors, path)
+    else:
+        save_named(path, tensors)
+    return path
+
+
+def by_head(given: dict[str, Tensor]) -> list[list[tuple[Tensor, Tensor, Tensor]]]:
+    """Queries (n, q), keys (m, k) and valid (n, m) of every batch element, for every head."""
+    queries, keys = given["queries"], given["keys"]
+    valid = given.get("valid", torch.ones(*queries.shape[:-1], keys.shape[-2], dtype=torch.bool))
+    while queries.ndim < 4:
+        axis = -3 if queries.ndim == 3 else 0
+        queries, keys, valid = (each.unsqueeze(axis) for each in (queries, keys, valid))
+    queries, keys, valid = (each.flatten(1, -3) for each in (queries, keys, valid))  # b heads . .
+    return [[(queries[b, h], keys[b, h], valid[b, h]) for b in range(len(queries))] for h in range(queries.shape[1])]
+
+
+def rows_of(name: str, scorer: Any, head: list[tuple[Tensor, Tensor, Tensor]]) -> list[list[float]]:
+    """The scores of the valid keys of every query; what stands in padding is 0 here."""
+    found = []
+    for queries, keys, valid in head:
+        numbers = (side.nan_to_num(0.0, posinf=0.0) for side in (queries, keys))
+        scores = ORACLES[name](scorer, *numbers, **OPTIONS.get(name, {})).tolist()
+        found += [[x for x, may in zip(*row, strict=True) if may] for row in zip(scores, valid.tolist(), strict=True)]
+    return found
+
+
+def assert_variance(row: Record, scores: list[float], scale: float) -> None:
+    assert row["samples"] == len(scores)
+    assert row["mean"] == pytest.approx(statistics.fmean(scores), rel=1e-5, abs=1e-6)
+    assert row["variance"] == pytest.approx(statistics.pvariance(scores), rel=1e-5)
+    assert row["unit_scale"] == pytest.approx(scale / statistics.pstdev(scores), rel=1e-5)
+    assert row["scale"] == pytest.approx(scale)
+    empty = ["mean_ci", "variance_ci", "theory_mean", "theory_variance", "z", "z_mean", "theory"]
+    assert [row[column] for column in empty] == [None] * 7
+
+
+def assert_saturation(row: Record, rows: list[list[float]]) -> None:
+    rows = [each for each in rows if len(each) > 1]
+    weights = [softmax(each, [True] * len(each)) for each in rows]
+    nats = [entropy(each) for each in weights]
+    assert row["rows"] == len(rows)
+    assert row["entropy"] == pytest.approx(
+        statistics.fmean(x / math.log(len(each)) for x, each in zip(nats, rows, strict=True)), rel=1e-4
+    )
+    assert row["effective_keys"] == pytest.approx(statistics.fmean(map(math.exp, nats)), rel=1e-4)
+    assert row["max_weight"] == pytest.approx(statistics.fmean(map(max, weights)), rel=1e-4)
+    assert row["jacobian_median"] == pytest.approx(statistics.median(map(exact_norm, rows)), rel=1e-4)
+    assert math.isfinite(row["query_gradient_median"])
+
+
+def assert_records(path: Path, given: dict[str, Tensor], heads: bool, scorers: list[dict[str, Any]] = SCORERS) -> None:
+    """Of both studies, for every head."""
+    d = given["keys"].shape[-1]
+    cases = by_head(given)
+    for study in ("variance", "saturation"):
+        ready = prepared(study, source=path, scorers=scorers)
+        result = swept(study, source=path, scorers=scorers)
+        assert len(result.records) == len(scorers) * len(cases)
+        found = by_place(result)
+        for entry, scorer in zip(scorers, ready.points[0].scorers, strict=True):
+            for index, head in enumerate(cases):
+                row = found[entry["scorer"], d, index if heads else None]
+                rows = rows_of(entry["scorer"], scorer, head)
+                if study == "variance":
+                    assert_variance(row, [x for each in rows for x in each], SCALES.get(entry["scorer"], 1.0))
+                else:
+                    assert_saturation(row, rows)
+                    assert row["keys"] == given["keys"].shape[-2]
+
+
+@pytest.mark.parametrize("suffix", [".npz", ".safetensors", ".pt"])
+@pytest.mark.parametrize("leading", [(), (2,), (2, 3), (1, 1), (2, 3, 2)])
+def test_any_shape(leading: tuple[int, ...], suffix: str, tmp_path: Path) -> None:
+    given = tensors(*leading)
+    assert_records(stored(tmp_path, given, suffix), given, heads=len(leading) > 1)
+
+
+@pytest.mark.parametrize("names", [("query", "key"), ("q", "k"), ("Q", "K")])
+def test_names(names: tuple[str, str], tmp_path: Path) -> None:
+    given = tensors(2)
+    assert_records(stored(tmp_path, dict(zip(names, given.values(), strict=True))), given, heads=False)
+
+
+def test_sizes_that_differ(tmp_path: Path) -> None:
+    given = {"queries": normal(2, 2, 3, 5), "keys": normal(2, 2, 4, 7, seed=1)}
+    assert_records(stored(tmp_path, given), given, heads=True, scorers=[{"scorer": "additive"}, {"scorer": "general"}])
+
+
+def test_leading_axes_of_size_one_are_repeated(tmp_path: Path) -> None:
+    given = {"queries": normal(2, 3, 3, 5), "keys": normal(1, 3, 4, 5, seed=1)}
+    full = {"queries": given["queries"], "keys": given["keys"].expand(2, 3, 4, 5)}
+    assert_records(stored(tmp_path, given), full, heads=True)
+    unbatched = {"queries": normal(2, 3, 3, 5), "keys": given["keys"][0, 0]}
+    full["keys"] = unbatched["keys"].expand(2, 3, 4, 5)
+    assert_records(stored(tmp_path, unbatched), full, heads=True)
+
+
+@pytest.mark.parametrize("rows", [1, 2, 100])
+def test_a_few_queries_at_a_time(rows: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(parts, "SCORES_AT_A_TIME", rows * 4)
+    given = tensors(2, 2)
+    given["valid"] = normal(2, 2, 3, 4, seed=2) > -0.5
+    assert_records(stored(tmp_path, given), given, heads=True)
+
+
+@pytest.mark.parametrize("padding", [math.nan, math.inf])
+@pytest.mark.parametrize("leading", [(2,), (2, 2), (2, 2, 1)])
+def test_padding_never_counts(leading: tuple[int, ...], padding: float, tmp_path: Path) -> None:
+    """Queries with one valid key, or none, are no rows of the saturation, and with none no samples either."""
+    given = tensors(*leading, n=4)
+    rows = [[1, 1, 0, 0], [1, 1, 1, 0], [1, 0, 0, 0], [0, 0, 0, 0]]
+    given["valid"] = torch.tensor(rows).bool().expand(*leading, 4, 4)
+    given["keys"][..., 3, :] = padding
+    given["queries"][..., 3, :] = padding
+    assert_records(stored(tmp_path, given), given, heads=len(leading) > 1)
+
+
+def test_a_head_where_no_row_is_left(tmp_path: Path) -> None:
+    valid = torch.stack([torch.eye(3, 4).bool(), torch.ones(3, 4).bool()])[None]  # b heads n m
+    given = {"queries": torch.randn(1, 2, 3, 5), "keys": torch.randn(1, 2, 4, 5), "valid": valid}
+    rows = swept("saturation", source=stored(tmp_path, given), scorers=[{"scorer": "dot"}]).records
+    assert [(row["head"], row["rows"]) for row in rows] == [(0, 0), (1, 3)]
+    assert (rows[0]["entropy"], rows[0]["jacobian_median"]) == (None, None)
+    assert rows[1]["entropy"] > 0
+
+
+def test_nowhere_a_row_is_left(tmp_path: Path) -> None:
+    given = {"queries": torch.ones(3, 5), "keys": torch.ones(4, 5), "valid": torch.eye(3, 4).bool()[None]}
+    with pytest.raises(InputError, match="no query has more than one valid key"):
+        swept("saturation", source=stored(tmp_path, given), scorers=[{"scorer": "dot"}])

@@ -1,0 +1,122 @@
+"""Records of the saturation study against a slow computation from the same draws, and against published figures."""
+
+import math
+import statistics
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from attncli.inputs.seeding import generator
+from attncli.scorers import SCORERS
+from attncli.studies.pairs import parts
+from attncli.studies.progress import Silent
+from attncli.studies.saturation import study as saturation
+from attncli.studies.saturation.study import run
+from attncli.studies.study import Record
+from tests.reference import ORACLES, entropy, softmax
+from tests.studies.pairs.samples import by_place, prepared, swept
+from tests.studies.saturation.test_rows import exact_norm, slow_gradient
+
+D, KEYS, ROWS = 4, 3, 7
+ENTRIES = [{"scorer": name} for name in SCORERS]
+QUARTILES = ("q25", "median", "q75")
+
+
+def quartiles(numbers: list[float]) -> list[float]:
+    return statistics.quantiles(numbers, n=4, method="inclusive")
+
+
+def slow_record(name: str, scorer: Any, queries: Tensor, keys: Tensor, values: Tensor) -> Record:
+    rows = [ORACLES[name](scorer, q, k)[0].tolist() for q, k in zip(queries, keys, strict=True)]
+    weights = [softmax(row, [True] * KEYS) for row in rows]
+    nats = [entropy(row) for row in weights]
+    cases = zip(queries.double(), keys.double(), values.tolist(), strict=True)
+    figures = {
+        "entropy": [x / math.log(KEYS) for x in nats],
+        "max_weight": [max(row) for row in weights],
+        "jacobian": [exact_norm(row) for row in rows],
+        "query_gradient": [slow_gradient(name, scorer, q[0], k, v) for q, k, v in cases],
+    }
+    record: Record = {"rows": len(rows), "effective_keys": statistics.fmean(map(math.exp, nats))}
+    record |= {
+        f"{key}_{q}": x for key, found in figures.items() for q, x in zip(QUARTILES, quartiles(found), strict=True)
+    }
+    record |= {key: statistics.fmean(figures[key]) for key in ("entropy", "max_weight")}
+    return record | {"jacobian_mean": statistics.fmean(figures["jacobian"])}
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("keys", [{}, {"distribution": "laplace", "mean": 0.5, "std": 2.0, "rho": 0.3}])
+def test_records_are_those_of_the_rows(keys: dict[str, Any], dtype: str) -> None:
+    ready = prepared("saturation", d=[2, D], keys=KEYS, rows=ROWS, scorers=ENTRIES, seed=5, dtype=dtype, **keys)
+    rows, point = by_place(run(ready, Silent())), ready.points[1]
+    (pairs,) = (job() for job in point.pairs)
+    randomness = generator(5, f"saturation.values.{D}.0")
+    values = torch.empty(ROWS, KEYS, dtype=torch.float64).normal_(generator=randomness)
+    for name, scorer in zip(SCORERS, point.scorers, strict=True):
+        found, wanted = rows[name, D, None], slow_record(name, scorer, pairs.queries, pairs.keys, values)
+        assert [found.pop(key) for key in ("scorer", "label", "head", "d", "keys")] == [name, name, None, D, KEYS]
+        assert found == pytest.approx(wanted, rel=1e-4 if dtype == "float32" else 1e-6, abs=1e-7)
+
+
+def test_rows_in_several_parts_are_all_there() -> None:
+    many = swept("saturation", d=[8, 9], keys=64, rows=20_000, scorers=[{"scorer": "scaled_dot"}]).records[0]
+    few = swept("saturation", d=[8, 9], keys=64, rows=500, scorers=[{"scorer": "scaled_dot"}]).records[0]
+    assert (many["rows"], few["rows"]) == (20_000, 500)
+    for column in ("entropy", "max_weight", "jacobian_median", "jacobian_mean", "query_gradient_median"):
+        assert many[column] == pytest.approx(few[column], rel=0.05)
+
+
+def test_nothing_is_drawn_twice(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every part of every d has generators of its own, one for queries and keys and one for values."""
+    seeds: list[int] = []
+
+    def watched(seed: int, name: str) -> torch.Generator:
+        seeds.append(generator(seed, name).initial_seed())
+        return generator(seed, name)
+
+    for module in (saturation, parts):
+        monkeypatch.setattr(module, "generator", watched)
+    swept("saturation", d=[1, 2], keys=64, rows=1000, scorers=[{"scorer": "dot"}])
+    assert len(seeds) == len(set(seeds)) == 2 * (2 * 4)  # 256 rows of 64 keys make a part
+
+
+def test_a_softcap_bounds_the_scores() -> None:
+    entries = [{"scorer": "dot"}, {"scorer": "dot", "label": "capped", "softcap": 1e-6}]
+    rows = by_place(swept("saturation", d=[64, 65], keys=16, rows=200, scorers=entries))
+    assert rows["dot", 64, None]["max_weight"] > 0.7
+    assert rows["capped", 64, None]["max_weight"] == pytest.approx(1 / 16, rel=1e-4)
+    assert rows["capped", 64, None]["query_gradient_median"] < 1e-3 * rows["dot", 64, None]["query_gradient_median"]
+
+
+# Measured by others, for 64 keys: d, median Jacobian norm, mean largest weight, entropy over ln m.
+UNSCALED = [(8, 0.30, 0.43, 0.50), (128, 0.096, None, None), (512, 0.004, 0.93, 0.043)]
+
+
+@pytest.fixture(scope="module")
+def published() -> dict[tuple[str, int, int | None], Record]:
+    return by_place(
+        swept("saturation", d=[8, 128, 512], rows=2000, scorers=[{"scorer": "dot"}, {"scorer": "scaled_dot"}])
+    )
+
+
+@pytest.mark.parametrize(("d", "jacobian", "largest", "entropy_"), UNSCALED)
+def test_published_figures_without_scale(
+    d: int, jacobian: float, largest: float | None, entropy_: float | None, published: dict[Any, Record]
+) -> None:
+    row = published["dot", d, None]
+    assert row["jacobian_median"] == pytest.approx(jacobian, rel=0.1 if d < 512 else 0.5)
+    assert row["jacobian_mean"] > 0.09, "the mean hides how many rows are saturated"
+    if largest is not None:
+        assert row["max_weight"] == pytest.approx(largest, abs=0.02)
+        assert row["entropy"] == pytest.approx(entropy_, abs=0.02)
+
+
+@pytest.mark.parametrize("d", [8, 128, 512])
+def test_published_figures_with_scale(d: int, published: dict[Any, Record]) -> None:
+    row = published["scaled_dot", d, None]
+    assert row["jacobian_median"] == pytest.approx(0.18, abs=0.015)
+    assert row["max_weight"] == pytest.approx(0.10, abs=0.015)
+    assert row["entropy"] == pytest.approx(0.89, abs=0.02)

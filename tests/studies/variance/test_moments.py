@@ -1,0 +1,150 @@
+"""Moments in parts against exact rational sums, intervals against the textbook, and what is degenerate."""
+
+import math
+from collections.abc import Sequence
+from fractions import Fraction
+from functools import reduce
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from attncli.studies.variance.moments import Moments
+from tests.studies.pairs.samples import Array, standard
+
+NUMBERS = st.lists(st.floats(-1e6, 1e6, allow_subnormal=False), min_size=1, max_size=30)
+POINT = 1.9599639845400545  # of the normal distribution, where 97.5 % lie below
+
+
+def joined(parts: Sequence[Sequence[float]]) -> Moments:
+    return reduce(Moments.merged, (Moments.of(np.array(part, dtype=np.float64)) for part in parts), Moments())
+
+
+def exact(numbers: Sequence[float]) -> list[float]:
+    """Mean, and sums of the second, third and fourth powers of the deviations, without any rounding on the way."""
+    fractions = [Fraction(number) for number in numbers]
+    mean = sum(fractions) / len(fractions)
+    return [float(mean), *(float(sum((x - mean) ** power for x in fractions)) for power in (2, 3, 4))]
+
+
+def assert_moments(found: Moments, numbers: Sequence[float]) -> None:
+    """Within a few roundings of the largest number, in each of the powers."""
+    size, n = max(map(abs, numbers)) or 1.0, len(numbers)
+    wanted = exact(numbers)
+    assert found.count == n
+    assert found.mean == pytest.approx(wanted[0], rel=1e-13, abs=1e-14 * size)
+    for power, (sum_, right) in enumerate(zip([found.m2, found.m3, found.m4], wanted[1:], strict=True), start=2):
+        assert sum_ == pytest.approx(right, rel=1e-11, abs=1e-12 * n * size**power)
+
+
+@given(st.lists(NUMBERS, min_size=1, max_size=6))
+def test_any_split_is_the_whole(parts: list[list[float]]) -> None:
+    assert_moments(joined(parts), [number for part in parts for number in part])
+
+
+@given(NUMBERS, NUMBERS, NUMBERS)
+def test_parts_join_in_any_order(a: list[float], b: list[float], c: list[float]) -> None:
+    left, right = joined([a, b, c]), Moments.of(np.array(c)).merged(joined([b, a]))
+    assert right.count == left.count
+    assert right.m4 == pytest.approx(left.m4, rel=1e-10, abs=1e-11)
+
+
+def test_nothing_adds_nothing() -> None:
+    some = Moments.of(np.array([1.0, 2.0, 4.0]))
+    assert Moments.of(np.empty(0)) == Moments()
+    assert some.merged(Moments()) == some
+    assert Moments().merged(some) == some
+
+
+@pytest.mark.parametrize("parts", [1, 7, 1000])
+def test_digits_far_from_zero(parts: int) -> None:
+    numbers = 1e8 + np.random.default_rng(0).integers(-3, 4, 7000) * 2.0**-10  # which float64 holds exactly
+    whole = joined(np.array_split(numbers, parts))
+    mean, *sums = exact(numbers.tolist())
+    assert whole.mean == pytest.approx(mean, rel=1e-15)
+    assert [whole.m2, whole.m4] == pytest.approx([sums[0], sums[2]], rel=1e-5)
+    assert whole.variance == pytest.approx(sums[0] / 6999, rel=1e-5)
+    assert whole.population_variance == pytest.approx(sums[0] / 7000, rel=1e-5)
+
+
+def test_the_two_variances() -> None:
+    moments = Moments.of(np.array([1.0, 2.0, 6.0]))  # deviations -2, -1, 3
+    assert moments.variance == pytest.approx(7.0)
+    assert moments.population_variance == pytest.approx(14 / 3)
+
+
+def heavy(n: int) -> Array:
+    return standard("laplace", (n,), np.random.default_rng(1)) * 3.0 + 2.0
+
+
+def test_intervals_of_many_numbers_are_the_textbook_ones() -> None:
+    numbers = heavy(400_000)
+    moments, n = Moments.of(numbers), len(numbers)
+    error = numbers.std(ddof=1) / math.sqrt(n)
+    wanted = (numbers.mean() - POINT * error, numbers.mean() + POINT * error)
+    assert moments.mean_interval() == pytest.approx(wanted, rel=1e-12)
+    fourth = ((numbers - numbers.mean()) ** 4).mean()  # Cramer 1946: Var(s^2) = (mu_4 - sigma^4) / n and terms in 1/n^2
+    variance = numbers.var(ddof=1)
+    half = POINT * math.sqrt((fourth - variance**2) / n)
+    low, high = moments.variance_interval()
+    assert high - low == pytest.approx(2 * half, rel=0.01)
+    assert variance - low == pytest.approx(half, rel=0.02)
+    assert high - variance == pytest.approx(half, rel=0.02)
+    chi_square = POINT * variance * math.sqrt(2 / n)
+    assert half > 1.5 * chi_square, "which would be wrong here"
+
+
+def test_scores_are_distances_in_standard_errors() -> None:
+    numbers = heavy(400_000)
+    moments = Moments.of(numbers)
+    mean, variance = numbers.mean(), numbers.var(ddof=1)
+    error = numbers.std() / math.sqrt(len(numbers))
+    fourth = ((numbers - mean) ** 4).mean()
+    variance_error = math.sqrt((fourth - variance**2) / len(numbers))
+    for steps in (-3.0, -1.0, 0.5, 2.0):
+        assert moments.mean_score(mean - steps * error) == pytest.approx(steps, rel=1e-3)
+        assert moments.variance_score(variance - steps * variance_error) == pytest.approx(steps, rel=0.02, abs=0.02)
+
+
+@pytest.mark.parametrize("n", [5, 12, 200])
+def test_a_theory_at_the_end_of_an_interval_is_1_96_away(n: int) -> None:
+    moments = Moments.of(heavy(n))
+    low, high = moments.variance_interval()
+    assert 0 < low < moments.variance < high
+    assert [moments.variance_score(end) for end in (low, high)] == pytest.approx([POINT, -POINT])
+    assert [moments.mean_score(end) for end in moments.mean_interval()] == pytest.approx([POINT, -POINT])
+
+
+def test_bonett() -> None:
+    """His formula, written out, with the kurtosis about the mean."""
+    numbers = np.array([1.0, 2.0, 2.5, 3.0, 5.0, 9.0, 1.5, 4.0])
+    n, deviations = 8, numbers - numbers.mean()
+    kurtosis = n * (deviations**4).sum() / (deviations**2).sum() ** 2
+    c = n / (n - POINT)
+    error = c * math.sqrt((kurtosis - (n - 3) / n) / (n - 1))
+    centre = math.log(c * numbers.var(ddof=1))
+    wanted = (math.exp(centre - POINT * error), math.exp(centre + POINT * error))
+    assert Moments.of(numbers).variance_interval() == pytest.approx(wanted, rel=1e-12)
+
+
+def test_numbers_that_are_all_alike() -> None:
+    moments = joined([[3.0] * 5, [3.0] * 7])
+    assert moments.mean_interval() == (3.0, 3.0)
+    assert moments.variance_interval() == (0.0, 0.0)
+    assert (moments.mean_score(3.0), moments.mean_score(2.0)) == (0.0, None)
+    assert (moments.variance_score(0.0), moments.variance_score(1.0)) == (0.0, None)
+
+
+def test_signs_have_a_variance_with_hardly_any_error() -> None:
+    signs = Moments.of(np.tile([-1.0, 1.0], 5000))  # scores of signs at d = 1
+    low, high = signs.variance_interval()
+    assert low <= 1.0 + 4e-4
+    assert high >= 1.0 - 4e-4
+    assert high - low < 1e-3
+
+
+def test_one_number_and_none() -> None:
+    assert math.isnan(Moments.of(np.array([2.0])).variance)
+    assert Moments.of(np.array([2.0])).population_variance == 0.0
+    assert math.isnan(Moments().population_variance)

@@ -1,0 +1,106 @@
+"""Records of the variance study against the numbers of the scores themselves, the theory, and their errors."""
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from attncli.scorers import SCORERS
+from attncli.studies.progress import Silent
+from attncli.studies.variance.columns import COLUMNS
+from attncli.studies.variance.study import run
+from tests.reference import ORACLES
+from tests.studies.pairs.samples import Array, by_place, prepared, swept
+
+SCALES: dict[str, float] = {"scaled_dot": 1 / math.sqrt(5), "gaussian": 0.5}
+
+
+def slow_scores(ready: Any, index: int) -> list[Array]:
+    """Every scorer's scores of the same pairs, by the oracles."""
+    point = ready.points[index]
+    pairs = [job() for job in point.pairs]
+    queries, keys = torch.cat([each.queries for each in pairs]), torch.cat([each.keys for each in pairs])
+    found = []
+    for entry, scorer in zip(ready.options.scorers, point.scorers, strict=True):
+        oracle = ORACLES[entry.scorer]
+        scores: list[Tensor] = [oracle(scorer, q, k) for q, k in zip(queries, keys, strict=True)]
+        found.append(torch.stack(scores).flatten().numpy())
+    return found
+
+
+def test_records_are_those_of_the_scores() -> None:
+    entries = [{"scorer": name} for name in SCORERS]
+    ready = prepared("variance", d=[2, 5], samples=300, scorers=entries, mean=0.5, rho=0.3, dtype="float64")
+    result = run(ready, Silent())
+    rows = by_place(result)
+    for index, d in enumerate((2, 5)):
+        for name, scores in zip(SCORERS, slow_scores(ready, index), strict=True):
+            row = rows[name, d, None]
+            assert list(row) == [column.key for column in COLUMNS]
+            assert (row["scorer"], row["samples"]) == (name, 300)
+            assert row["mean"] == pytest.approx(scores.mean(), rel=1e-6, abs=1e-9)  # W is float32
+            assert row["variance"] == pytest.approx(scores.var(ddof=1), rel=1e-6)
+            if d == 5:
+                assert row["scale"] == pytest.approx(SCALES.get(name, 1.0))
+                assert row["unit_scale"] == pytest.approx(row["scale"] / scores.std(ddof=1), rel=1e-6)
+                edges, counts = (result.tensors[f"histogram/{name}/{part}"].numpy() for part in ("edges", "counts"))
+                assert np.abs(counts - np.histogram(scores, edges)[0]).sum() <= 2  # of scores on an edge
+
+
+def test_a_softcap_bounds_the_scores_and_leaves_no_theory() -> None:
+    ready = prepared("variance", d=[2, 5], samples=300, scorers=[{"scorer": "dot", "softcap": 2.0}], dtype="float64")
+    row = run(ready, Silent()).records[1]
+    scores = 2.0 * np.tanh(slow_scores(ready, 1)[0] / 2.0)
+    assert row["variance"] == pytest.approx(scores.var(ddof=1))
+    assert [row[key] for key in ("theory_mean", "theory_variance", "z", "z_mean", "theory")] == [None] * 5
+
+
+def test_theory_stands_beside_every_figure() -> None:
+    scorers = [{"scorer": "dot"}, {"scorer": "scaled_dot"}, {"scorer": "additive"}]
+    rows = by_place(swept("variance", d=[1, 4, 64], samples=20_000, scorers=scorers))
+    for (label, d, _), row in rows.items():
+        if label == "additive":
+            assert (row["theory"], row["theory_mean"], row["z"]) == ("limit", 0.0, None)
+            assert row["theory_variance"] == pytest.approx(0.107, abs=5e-4)
+            continue
+        variance = {"dot": d, "scaled_dot": 1.0}[label]
+        assert (row["theory"], row["theory_mean"]) == ("exact", 0.0)
+        assert row["theory_variance"] == pytest.approx(variance)
+        for figure, z, theory in (("variance", row["z"], variance), ("mean", row["z_mean"], 0.0)):
+            low, high = row[f"{figure}_ci"]
+            assert abs(z) < 4
+            assert (low <= theory <= high) == (abs(z) <= 1.959964)
+            assert z == pytest.approx((row[figure] - theory) / (high - low) * 2 * 1.959964, abs=0.1)
+
+
+def test_a_single_size_brings_the_powers_of_two_below_it() -> None:
+    result = swept("variance", d=12, samples=10, scorers=[{"scorer": "dot"}])
+    assert result.tensors["curve/dot/d"].tolist() == [1, 2, 4, 8, 12]
+    assert [row["d"] for row in result.records] == [12]
+    assert [row["d"] for row in swept("variance", d=[12, 3], samples=10).records[::3]] == [12, 3]
+
+
+@pytest.mark.parametrize(
+    "keys",
+    [
+        {"d": [1, 64]},
+        {"d": [1, 64], "distribution": "rademacher", "mean": 0.5},
+        {"d": [4, 16], "distribution": "laplace"},
+        {"d": [4, 16], "distribution": "student_t", "df": 20.0},
+        {"d": [1, 64], "rho": 1.0},
+        {"d": [1, 64], "distribution": "uniform", "rho": 0.5, "mean": 1.0},
+    ],
+)
+def test_as_many_pairs_as_it_takes(keys: dict[str, Any]) -> None:
+    """By default the variance's standard error is about 0.5 %, and never more than a little above."""
+    rows = swept("variance", scorers=[{"scorer": "dot"}], **keys).records
+    for row in rows:
+        low, high = row["variance_ci"]
+        error = math.log(high / low) / 2 / 1.959964
+        assert error < 0.0056
+        assert row["samples"] % 1000 == 0
+        if keys.get("distribution", "normal") == "normal":
+            assert error == pytest.approx(0.005, rel=0.1)

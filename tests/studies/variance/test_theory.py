@@ -1,0 +1,172 @@
+"""Means and variances in closed form against every case there is, against many draws, and against integrals."""
+
+import itertools
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from attncli.config.scorer_entries import ScorerEntry
+from attncli.studies.pairs.entries import Entries
+from attncli.studies.variance.options import OPTIONS
+from attncli.studies.variance.theory import Theory, theory_of
+from tests.reference import ORACLES
+from tests.scorers.catalogue import make
+from tests.studies.pairs.samples import Array, standard
+
+SCORERS: list[tuple[str, dict[str, Any]]] = [
+    ("dot", {}),
+    ("scaled_dot", {}),
+    ("scaled_dot", {"scale": "1/d"}),
+    ("scaled_dot", {"scale": 0.3}),
+    ("general", {}),
+    ("gaussian", {}),
+    ("gaussian", {"sigma": 0.6}),
+    ("vector_sum", {}),
+]
+PLACES: list[dict[str, float]] = [  # (mean, std) of queries and keys, and rho
+    {},
+    {"query_mean": 0.5, "key_mean": 0.5},
+    {"query_mean": -1.0, "key_mean": 0.3, "query_std": 2.0, "key_std": 0.7},
+    {"rho": 0.6},
+    {"rho": -1.0, "key_std": 1.5},
+    {"rho": -0.8, "query_mean": 0.4, "key_mean": 1.1, "query_std": 0.5, "key_std": 3.0},
+    {"query_std": 0.0, "query_mean": 2.0, "key_std": 0.5},
+]
+every_scorer = pytest.mark.parametrize(("name", "options"), SCORERS)
+every_place = pytest.mark.parametrize("places", PLACES)
+
+
+def theory(name: str, options: dict[str, Any], d: int, softcap: float | None = None, **keys: Any) -> Theory:
+    return theory_of(entry(name, softcap=softcap, **options), make(name, d, **options), Entries(**keys), d)
+
+
+def entry(name: str, **keys: Any) -> ScorerEntry:
+    found: ScorerEntry = OPTIONS.model_validate({"name": "test", "scorers": [{"scorer": name, **keys}]}).scorers[0]
+    return found
+
+
+def moved(u: Array, w: Array, keys: dict[str, float]) -> tuple[torch.Tensor, torch.Tensor]:
+    """Queries and keys from independent numbers of mean 0 and variance 1, both (n, d)."""
+    rho = keys.get("rho", 0.0)
+    v = rho * u + math.sqrt(1 - rho**2) * w
+    sides = [keys.get(f"{side}_mean", 0.0) + keys.get(f"{side}_std", 1.0) * z for side, z in (("query", u), ("key", v))]
+    return torch.from_numpy(sides[0]), torch.from_numpy(sides[1])
+
+
+def every_sign(name: str, options: dict[str, Any], d: int, keys: dict[str, float]) -> tuple[float, float]:
+    """Exact mean and variance of the scores of signs: all of them are as likely."""
+    patterns = np.array(list(itertools.product([-1.0, 1.0], repeat=2 * d)))
+    queries, others = moved(patterns[:, :d], patterns[:, d:], keys)
+    scorer = make(name, d, **options)
+    scores = [ORACLES[name](scorer, q[None], k[None], **options).item() for q, k in zip(queries, others, strict=True)]
+    mean = math.fsum(scores) / len(scores)
+    return mean, math.fsum((score - mean) ** 2 for score in scores) / len(scores)
+
+
+def assert_theory(found: Theory, mean: float, variance: float) -> None:
+    assert found.mean == pytest.approx(mean, rel=1e-6, abs=1e-6)  # the scale and W are float32
+    assert found.variance == pytest.approx(variance, rel=1e-6, abs=1e-9)
+    assert not found.limit
+
+
+@every_place
+@every_scorer
+@pytest.mark.parametrize("d", [1, 2, 3])
+def test_all_signs(name: str, options: dict[str, Any], d: int, places: dict[str, float]) -> None:
+    found = theory(name, options, d, distribution="rademacher", **places)
+    assert_theory(found, *every_sign(name, options, d, places))
+
+
+@pytest.mark.parametrize("places", [{}, {"query_mean": 0.5}, {"key_mean": -2.0, "key_std": 0.5, "query_std": 3.0}])
+@pytest.mark.parametrize("options", [{}, {"scale": 4.0}])
+@pytest.mark.parametrize("d", [1, 2, 3])
+def test_cosine_of_all_signs(options: dict[str, Any], d: int, places: dict[str, float]) -> None:
+    found = theory("cosine", options, d, distribution="rademacher", **places)
+    assert_theory(found, *every_sign("cosine", options, d, places))
+
+
+@every_place
+@every_scorer
+@pytest.mark.parametrize("distribution", ["normal", "uniform", "laplace", "student_t"])
+def test_many_draws(name: str, options: dict[str, Any], distribution: str, places: dict[str, float]) -> None:
+    d, n = 3, 200_000
+    randomness = np.random.default_rng(5)
+    u, w = (standard(distribution, (n, d), randomness, df=20.0) for _ in range(2))
+    queries, keys = (side.numpy() for side in moved(u, w, places))
+    scorer: Any = make(name, d, **options)
+    scores: dict[str, Callable[[], Array]] = {
+        "dot": lambda: (queries * keys).sum(1),
+        "scaled_dot": lambda: {"1/d": 1 / 3, None: 3**-0.5}.get(options.get("scale"), 0.3) * (queries * keys).sum(1),
+        "general": lambda: np.einsum("ni,ij,nj->n", queries, scorer.W.weight.detach().double().numpy(), keys),
+        "gaussian": lambda: -((queries - keys) ** 2).sum(1) / (2 * options.get("sigma", 1.0) ** 2),
+        "vector_sum": lambda: (queries + keys).sum(1),
+    }
+    df = 20.0 if distribution == "student_t" else None
+    assert_measured(theory(name, options, d, distribution=distribution, df=df, **places), scores[name]())
+
+
+def assert_measured(found: Theory, scores: Array) -> None:
+    """Within five standard errors."""
+    assert found.mean is not None
+    assert found.variance is not None
+    squares = (scores - found.mean) ** 2
+    assert abs(scores.mean() - found.mean) <= 5 * scores.std() / math.sqrt(len(scores))
+    assert abs(squares.mean() - found.variance) <= 5 * squares.std() / math.sqrt(len(scores))
+
+
+@pytest.mark.parametrize("distribution", ["normal", "laplace", "student_t"])
+@pytest.mark.parametrize("key_mean", [0.0, 1.5])
+def test_many_cosines(distribution: str, key_mean: float) -> None:
+    randomness = np.random.default_rng(6)
+    u, w = (standard(distribution, (200_000, 5), randomness) for _ in range(2))
+    queries, keys = 2.0 * u, key_mean + w
+    scores = (queries * keys).sum(1) / np.linalg.norm(queries, axis=1) / np.linalg.norm(keys, axis=1)
+    df = 10.0 if distribution == "student_t" else None
+    found = theory("cosine", {}, 5, distribution=distribution, df=df, query_std=2.0, key_mean=key_mean)
+    assert found == Theory(0.0, 1 / 5)
+    assert_measured(found, scores)
+
+
+def test_textbook_numbers() -> None:
+    assert theory("dot", {}, 512) == Theory(0.0, 512.0)
+    assert theory("scaled_dot", {}, 512).variance == pytest.approx(1.0)
+    assert theory("scaled_dot", {"scale": "1/d"}, 512).variance == pytest.approx(1 / 512)
+    assert theory("dot", {}, 10, rho=0.5) == Theory(5.0, 12.5)  # rho d, d (1 + rho^2)
+    assert theory("scaled_dot", {}, 16, query_mean=0.5, key_mean=0.5) == Theory(1.0, 1.5)  # no scale gives 1 here
+
+
+class Own(nn.Module):
+    """Of the user's own, with a scale that says nothing."""
+
+    scale = 1.0
+
+
+@pytest.mark.parametrize(
+    ("name", "keys"),
+    [
+        ("dot", {"softcap": 5.0}),
+        ("cosine", {"rho": 0.5}),
+        ("cosine", {"query_mean": 0.5, "key_mean": 0.5}),
+        ("cosine", {"query_std": 0.0, "query_mean": 1.0}),
+        ("cosine", {"key_std": 0.0}),
+        ("cosine", {"distribution": "rademacher", "key_mean": -1.0}),  # one key in 2^d is 0
+        ("cosine", {"distribution": "rademacher", "query_mean": 2.0, "query_std": 2.0}),
+        ("dot", {"distribution": "student_t", "df": 2.0}),
+    ],
+)
+def test_where_nothing_is_known(name: str, keys: dict[str, Any]) -> None:
+    assert theory(name, {}, 4, **keys) == Theory(None, None, limit=False)
+
+
+def test_nothing_is_known_of_own_scorers_and_of_hidden_units_from_a_file() -> None:
+    own = ScorerEntry(scorer="mine:Own", label="Own")
+    assert theory_of(own, Own(), Entries(), 4) == Theory()
+    trained = entry("additive", parameters={"file": "trained.safetensors"})
+    assert theory_of(trained, make("additive", 4), Entries(), 4) == Theory()
+    known = entry("general", parameters={"file": "trained.safetensors"})
+    assert theory_of(known, make("general", 4), Entries(), 4).variance is not None
