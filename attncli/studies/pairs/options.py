@@ -29,7 +29,6 @@ DOTS: list[Any] = [  # the scorers that the square root is about
 class Sweep(ScorersInShort):
     """Independent random queries and keys of every size d, or real ones."""
 
-    study: str
     no_dropout = "this study looks at weights before dropout"
 
     d: Annotated[Sizes, Field(description="size of queries and keys")] = Field(
@@ -51,6 +50,8 @@ class Sweep(ScorersInShort):
         Field(alias="from", description="real tensors: a tensor file, run folder or config with queries and keys"),
         Flag("SOURCE", is_path=True),
     ] = None
+
+    study: str
 
     @classmethod
     def normalised(cls, data: Mapping[str, Any]) -> dict[str, Any]:
