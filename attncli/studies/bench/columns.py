@@ -49,10 +49,10 @@ COLUMNS = (
     Column("seconds", "time", "median time of a call", "s", duration),
     Column("seconds_iqr", "IQR", "range of the middle half of the rounds", "s", duration),
     Column("peak_bytes", "memory", "peak of the memory beyond the inputs, the result included", "bytes", in_bytes),
-    Column("gflops", "GFLOP/s", "operations of the formula in a second", "10^9/s", short),
-    Column("gbytes_per_second", "GB/s", "bytes of inputs and results in a second", "10^9 bytes/s", short),
+    Column("gflops", "GFLOP\nper s", "operations of the formula in a second", "10^9/s", short),
+    Column("gbytes_per_second", "GB\nper s", "bytes of inputs and results in a second", "10^9 bytes/s", short),
     Column("ratio", "ratio", "time over the baseline's in the same round, as a geometric mean", "", short),
-    Column("ratio_ci", "95 % interval\nof the ratio", "the 95 % interval of the ratio", "", interval),
+    Column("ratio_ci", "95 %\ninterval", "the 95 % interval of the ratio", "", interval),
     LABEL,
     MEASURE,
     Column("backward", "backward", "whether gradients were computed, too", "", _yes, text=True),
@@ -71,7 +71,7 @@ COMPARISONS = (
     *LEADING,
     HIDDEN,
     Column("times_as_fast", "times\nas fast", "time of the textbook's code over its own in the same round", "", short),
-    Column("times_as_fast_ci", "95 % interval", "the 95 % interval of that", "", interval),
+    Column("times_as_fast_ci", "95 %\ninterval", "the 95 % interval of that", "", interval),
 )
 KNOWN = (*(column.key for column in COLUMNS[:10]), "label", "measure", "backward", "baseline")  # before the work
 AXES = ("n", "m", "d", "batch", "heads")  # what is the same for all implementations that are compared

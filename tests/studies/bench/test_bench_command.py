@@ -1,6 +1,6 @@
 """`attncli bench`: its flags and keys, its run folder, and how it ends early."""
 
-import csv
+import itertools
 import json
 import math
 from pathlib import Path
@@ -11,7 +11,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from attncli.studies.bench import measure
-from tests.cli import attncli, good, names_in, refusal, run
+from tests.cli import attncli, names_in, refusal, run
 from tests.commands.sweeps import config, swept
 from tests.studies.bench.small import hurry
 
@@ -82,20 +82,6 @@ def test_the_config_of_a_run_gives_it_again(more: list[object], here: Path) -> N
     assert config("again") == config()
 
 
-def test_records_csv_has_the_same_rows() -> None:
-    records = swept("bench", *FEW)["records"]
-    with Path("out/records.csv").open(encoding="utf-8", newline="") as file:
-        rows = list(csv.DictReader(file))
-    assert rows == [{name: "" if value is None else str(value) for name, value in each.items()} for each in records]
-
-
-def test_json_is_results_json_and_nothing_else() -> None:
-    result = attncli("bench", *FEW, "--no-plots", "--json", "--out", "out")
-    assert result.stdout == Path("out/results.json").read_text(encoding="utf-8")
-    assert (result.exit_code, result.stderr) == (0, "")
-    assert "interrupted" not in json.loads(result.stdout)
-
-
 def test_files_and_raw_times() -> None:
     content = swept("bench", *FEW)
     assert content["files"] == names_in(Path("out")) == FILES
@@ -130,15 +116,6 @@ def test_parameters_that_were_read_are_kept(here: Path) -> None:
     assert kept["general/W.weight"].flatten().tolist() == list(range(9))
 
 
-def test_check(here: Path) -> None:
-    (here / "x.yaml").write_text("study: bench\nscorer: dot\nn: 4\n")
-    assert good("check", "x.yaml") == "x.yaml: good, study bench\n"
-    (here / "x.yaml").write_text("study: bench\nscorer: dot\nonly: [textbook, fusd]\n")
-    message = 'got "fusd"; unknown label or implementation; known: dot, attncli, dot/attncli'
-    assert refusal("check", "x.yaml").endswith(f"x.yaml:3:18: only[1]: {message}")
-    assert names_in(here) == ["x.yaml"]
-
-
 def test_expectations(here: Path) -> None:
     row = "{label: dot, measure: scores}"
     text = "study: bench\nscorer: dot\nn: 4\nd: 3\nexpect: [{{where: {}, metric: {}, equal: {}}}]\n"
@@ -153,22 +130,12 @@ def test_expectations(here: Path) -> None:
     assert refusal("check", "x.yaml").endswith(alone)
 
 
-def test_expectations_of_how_many_times_as_fast(here: Path) -> None:
-    row, lines = "{label: additive, implementation: attncli}", "only: [textbook, attncli]\nmeasure: scores"
-    expect = f"expect: [{{where: {row}, metric: times_as_fast, above: 0}}]"
-    (here / "x.yaml").write_text(f"study: bench\nscorers: [additive, scaled_dot]\nn: 4\nd: 3\n{lines}\n{expect}\n")
-    assert good("check", "x.yaml") == "x.yaml: good, study bench\n"
-    (verdict,) = run(here / "x.yaml", here / "out")["expectations"]
-    assert verdict["holds"] is True
-
-
 def interrupt_at(group: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Ctrl-C while the group of that number is timed."""
-    groups, right = [0], measure.time_all
+    groups, right = itertools.count(1), measure.time_all
 
     def interrupted(*args: Any) -> None:
-        groups[0] += 1
-        if groups[0] == group:
+        if next(groups) == group:
             raise KeyboardInterrupt
         right(*args)
 
@@ -186,13 +153,6 @@ def test_control_c_keeps_what_is_finished(here: Path, monkeypatch: pytest.Monkey
     assert {row["measure"] for row in content["records"]} == {"scores"}
     assert names_in(Path("out")) == sorted([*FILES, "bench.png"]) == content["files"]
     assert config()["measure"] == ["scores", "output"], "so that it can be run again as a whole"
-
-
-def test_control_c_with_json(monkeypatch: pytest.MonkeyPatch) -> None:
-    interrupt_at(2, monkeypatch)
-    result = attncli("bench", *FEW, "--json", "--no-plots")
-    assert result.exit_code == 130
-    assert json.loads(result.stdout)["interrupted"] is True
 
 
 def test_control_c_ends_what_would_follow(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:

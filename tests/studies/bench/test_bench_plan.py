@@ -117,10 +117,6 @@ def test_all_problems_at_once() -> None:
     assert [problem.path for problem in caught.value.problems] == [("only", 0), ("skip", 0), ("baseline",)]
 
 
-def test_the_fused_kernel_is_a_baseline_for_outputs() -> None:
-    assert plan_of(options_of(baseline="scaled_dot/fused", measure=["output"])).baseline.implementation == "fused"
-
-
 def entry(name: str) -> ScorerEntry:
     options = {"num_hiddens": H} if name == "additive" else {}
     return entry_model(name, SCORERS[name]).model_validate({"scorer": name, **options})
@@ -203,10 +199,3 @@ def test_all_combinations_the_smallest_first() -> None:
     ]
     cases = list(cases_of(options_of(n=[8, 2], m=[5, 3], heads=2)))
     assert [(case.n, case.m, case.leading) for case in cases] == [(n, m, (1, 2)) for n in (2, 8) for m in (3, 5)]
-
-
-def test_numbers_of_a_case() -> None:
-    case = Case(6, 9, 4, 2, 3)
-    assert (case.matrices, case.numbers) == (6, 6 * (6 + 9 + 9) * 4)
-    assert case.halved(1) == Case(3, 4, 4, 2, 3)
-    assert case.halved(9) == Case(1, 1, 4, 2, 3)

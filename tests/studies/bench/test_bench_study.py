@@ -17,7 +17,6 @@ from attncli.studies.bench.calls import copies_of, draw_inputs, make_job
 from attncli.studies.bench.columns import COLUMNS, COMPARISONS
 from attncli.studies.bench.memory import Forecast
 from attncli.studies.bench.plan import Case, Contender, plan_of
-from attncli.studies.progress import Silent
 from tests.studies.bench.small import CPU, by_name, hurry, options_of, prepared, result_of
 
 TWO: dict[str, Any] = {"scorers": [{"scorer": "additive"}, {"scorer": "dot"}]}
@@ -228,21 +227,6 @@ def test_an_interrupt_keeps_what_is_finished(monkeypatch: pytest.MonkeyPatch) ->
     assert result.interrupted
     assert [(row["n"], row["measure"]) for row in result.records] == [(3, "scores")] * 4 + [(3, "output")] * 4
     assert len(result.tensors) == 8
-
-
-def test_an_interrupt_before_anything_is_finished(monkeypatch: pytest.MonkeyPatch) -> None:
-    def interrupted(*args: Any) -> None:
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(bench, "time_all", interrupted)
-    with pytest.raises(KeyboardInterrupt):
-        result_of(**TWO)
-
-
-def test_prepared_work_can_be_done_twice() -> None:
-    ready = prepared(measure=["scores"], **TWO)
-    first, second = (bench.run(ready, Silent()) for _ in range(2))
-    assert [row["status"] for row in first.records] == [row["status"] for row in second.records] == ["timed"] * 4
 
 
 def failing_from(n: int, error: Exception, after: int = 0) -> Any:
