@@ -3,13 +3,8 @@
 from collections.abc import Iterable, Sequence
 
 from attncli.errors import in_bytes
-from attncli.show.numbers import duration, printable, short
+from attncli.show.numbers import duration, interval, printable, short
 from attncli.studies.study import Column, Record, Result
-
-
-def interval(value: Sequence[float]) -> str:
-    """`3.81 to 4.4`."""
-    return f"{short(value[0])} to {short(value[1])}"
 
 
 def _yes(value: bool) -> str:

@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
+from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter, NullLocator
 
 from attncli.errors import in_bytes
-from attncli.show.figures import default_settings, save_figure
+from attncli.show.figures import save_figure
 from attncli.show.numbers import duration
-from attncli.show.panels import COLOURS, MARKERS, decades_axis, legend, look_of, name, panels, sizes_axis
+from attncli.show.panels import COLOURS, MARKERS, decades_axis, drawing, legend, look_of, name, panels, sizes_axis
 from attncli.studies.bench.columns import IMPLEMENTATIONS, Line, changing, conditions, lines_of, title
 from attncli.studies.study import Record, Result
 
@@ -41,26 +41,26 @@ def bench_figure(result: Result, note: Callable[[str], None]) -> Figure:
         note(f"bench.png: memory of {lost} rows is not drawn, as it is 0 or not known")
     looks = _looks(list(lines_of(result.records)))
     measures = list(dict.fromkeys(record["measure"] for record in shown))
-    with default_settings():
-        heading = f"{', '.join(conditions(result, shown))}; bars reach from the lower to the upper quartile"
-        figure, drawn = panels([WIDTH, WIDTH], HEIGHT, heading, rows=len(measures))
-        places = iter(drawn)
-        for measure in measures:
-            lines = lines_of([record for record in shown if record["measure"] == measure and record["seconds"]])
-            for key, what in PANELS.items():
-                panel = next(places)
-                _draw_panel(panel, key, axis, lines, looks, result)
-                name(panel, f"{measure}: {what}", axis if axis in axes else "")
-        _same_heights(drawn[0::2])
-        _same_heights(drawn[1::2])
-        there = lines_of([record for record in shown if record["seconds"]])
-        texts = {f"{title(line)}, {line[1]}": look for line, look in looks.items() if line in there}
-        legend(figure, texts)
+    heading = f"{', '.join(conditions(result, shown))}; bars reach from the lower to the upper quartile"
+    figure, drawn = panels([WIDTH, WIDTH], HEIGHT, heading, rows=len(measures))
+    places = iter(drawn)
+    for measure in measures:
+        lines = lines_of([record for record in shown if record["measure"] == measure and record["seconds"]])
+        for key, what in PANELS.items():
+            panel = next(places)
+            _draw_panel(panel, key, axis, lines, looks, result)
+            name(panel, f"{measure}: {what}", axis if axis in axes else "")
+    _same_heights(drawn[0::2])
+    _same_heights(drawn[1::2])
+    there = lines_of([record for record in shown if record["seconds"]])
+    legend(figure, {f"{title(line)}, {line[1]}": look for line, look in looks.items() if line in there})
+    figure.set_figheight(figure.get_figheight() + figure.legends[0].get_window_extent().height / figure.dpi)
     return figure
 
 
 def _draw(result: Result, note: Callable[[str], None], path: Path) -> None:
-    save_figure(bench_figure(result, note), path)
+    with drawing(result.labels, note):
+        save_figure(bench_figure(result, note), path)
 
 
 def _draw_panel(
@@ -84,6 +84,8 @@ def _draw_panel(
     decades_axis(panel)
     if key == "seconds":
         panel.yaxis.set_major_formatter(FuncFormatter(lambda seconds, _: duration(seconds)))
+        if not isinstance(panel.yaxis.get_minor_formatter(), NullFormatter):  # too few powers of ten
+            panel.yaxis.set_minor_formatter(FuncFormatter(lambda seconds, _: duration(seconds)))
     else:
         panel.set_yscale("log", base=2)
         panel.yaxis.set_major_locator(LogLocator(base=2, numticks=7))

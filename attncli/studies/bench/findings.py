@@ -6,8 +6,8 @@ from collections.abc import Iterable, Iterator, Sequence
 import numpy as np
 
 from attncli.errors import in_bytes
-from attncli.show.numbers import duration, short
-from attncli.studies.bench.columns import AXES, changing, interval, lines_of, place, size_of
+from attncli.show.numbers import duration, interval, short
+from attncli.studies.bench.columns import AXES, changing, lines_of, place, size_of
 from attncli.studies.study import Finding, Record
 
 FIGURES = ("implementation", "measure", *AXES, "num_hiddens", "seconds", "peak_bytes")
