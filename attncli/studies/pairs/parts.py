@@ -5,12 +5,11 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import Protocol
 
 import torch
 from torch import Tensor
 
-from attncli.attention import at_least_float32, computing_dtype
+from attncli.attention import computing_dtype
 from attncli.errors import InputError
 from attncli.inputs.seeding import generator
 from attncli.inputs.shapes import Shapes
@@ -47,17 +46,7 @@ class Pairs:
         return Pairs(self.queries[some], keys, None if self.valid is None else self.valid[some], ())
 
 
-Job = Callable[[], Pairs]
-
-
-class Source(Protocol):
-    """Where the pairs of a point come from: jobs that each make some of them, on any thread."""
-
-    def __len__(self) -> int:
-        """How many jobs there are."""
-
-    def __iter__(self) -> Iterator[Job]:
-        """The jobs, none of which is made before it is needed."""
+Job = Callable[[], Pairs]  # makes some of the pairs of a point, on any thread
 
 
 @dataclass(frozen=True)
@@ -65,6 +54,7 @@ class RandomPairs:
     """`rows` queries of size d with `keys` keys each; the size of a part depends on d and `keys` only.
 
     So each part is drawn alike whatever else there is. `together` parts make one job: of large d they have few rows.
+    Jobs are made one by one as they are needed.
     """
 
     options: Sweep
@@ -125,11 +115,6 @@ class RealPairs:
         """How many valid keys the query has that has most."""
         return self.keys.shape[-2] if self.valid is None else int(self.valid.sum(-1).max())
 
-    def moved(self, dtype: torch.dtype, device: torch.device) -> "RealPairs":
-        """The tensors rounded to a dtype, on a device."""
-        queries, keys = (each.to(dtype).to(device, computing_dtype(dtype)) for each in (self.queries, self.keys))
-        return RealPairs(queries, keys, None if self.valid is None else self.valid.to(device), self.heads)
-
     def saved(self) -> dict[str, Tensor]:
         """The tensors as a run folder keeps them, to be read again."""
         axis = slice(None) if self.heads else 0
@@ -166,8 +151,12 @@ class Head:
         return Pairs(queries, real.keys[place[:2]], valid, [(f"real.{self.head}.{index}", len(queries))])
 
 
-def read_pairs(source: str, check_size: Callable[[Shapes], None]) -> RealPairs:
-    """The queries and keys of a source, with one axis for heads: none becomes one of size 1, several become one.
+def read_pairs(
+    source: str, dtype: torch.dtype, device: torch.device, check_size: Callable[[Shapes], None]
+) -> RealPairs:
+    """The queries and keys of a source, rounded to the dtype, on the device.
+
+    They have one axis for heads: none becomes one of size 1, several become one.
 
     Raises:
         InputError: below `from`, for a source that is not there, or has no queries and keys that fit together; with
@@ -177,11 +166,8 @@ def read_pairs(source: str, check_size: Callable[[Shapes], None]) -> RealPairs:
         inputs = read_source(Path(source), check_size)
     except InputError as error:
         raise error if error.problems[0].where else error.under("from") from error
-    queries, keys = at_least_float32(inputs.queries, inputs.keys)
-    valid = None if inputs.valid.is_full else _four_axes(inputs.valid.whole)
-    return RealPairs(_four_axes(queries), _four_axes(keys), valid, heads=queries.ndim > 3)
-
-
-def _four_axes(tensor: Tensor) -> Tensor:
-    b, *heads, rows, features = tensor.shape
-    return tensor.reshape(b, -1 if heads else 1, rows, features)
+    tensors = [each.to(dtype).to(device, computing_dtype(dtype)) for each in (inputs.queries, inputs.keys)]
+    tensors += [] if inputs.valid.is_full else [inputs.valid.whole.to(device)]
+    heads = inputs.queries.ndim > 3
+    queries, keys, *valid = (each.reshape(len(each), -1 if heads else 1, *each.shape[-2:]) for each in tensors)
+    return RealPairs(queries, keys, valid[0] if valid else None, heads)

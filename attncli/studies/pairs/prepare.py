@@ -15,7 +15,7 @@ from attncli.inputs.shapes import Shapes
 from attncli.studies.memory import PROGRAM, Estimate, estimate_attention, projected, require_memory
 from attncli.studies.pairs.entries import Entries
 from attncli.studies.pairs.options import Sweep
-from attncli.studies.pairs.parts import PAIRS_AT_A_TIME, Head, RandomPairs, RealPairs, Source, read_pairs
+from attncli.studies.pairs.parts import PAIRS_AT_A_TIME, Head, RandomPairs, RealPairs, read_pairs
 from attncli.studies.scoring import build_scorer, outline
 
 COPIES = 6  # of a row that is larger than a part: as drawn, rounded, scaled, and gradients
@@ -34,7 +34,7 @@ class Point:
 
     d: int
     scorers: Sequence[nn.Module]
-    pairs: Source
+    pairs: RandomPairs | Head
     asked: bool = True
     head: int | None = None
 
@@ -69,10 +69,10 @@ def prepare_pairs(
     with collector.under():
         device = resolve_device(options.device, dtype)
     with collector.under():
-        real = read_pairs(options.source, _check_drawn) if options.source is not None else None
+        real = read_pairs(options.source, dtype, device, _check_drawn) if options.source is not None else None
     collector.check()
     if real is not None:
-        real, (q, k) = real.moved(dtype, device), (real.queries.shape[-1], real.keys.shape[-1])
+        q, k = real.queries.shape[-1], real.keys.shape[-1]
         width = _check_size(options, q, k, real.keys.shape[-2], device)
         scorers, heads = _scorers(options, q, k, device), range(real.queries.shape[1])
         points = [Point(k, scorers, Head(real, head), head=head if real.heads else None) for head in heads]
