@@ -1,4 +1,4 @@
-"""Real queries and keys, wherever they stand, against slow loops over every head."""
+"""Real queries and keys of any shape, mask and source, against slow loops over every head."""
 
 import math
 import statistics
@@ -8,12 +8,14 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+import yaml
 from torch import Tensor
 
 from attncli.errors import InputError
 from attncli.runs.tensors import save_named
 from attncli.studies.pairs import parts
 from attncli.studies.study import Record
+from tests.experiments import inputs_of
 from tests.reference import ORACLES, entropy, softmax
 from tests.scorers.catalogue import normal
 from tests.studies.pairs.samples import by_place, prepared, swept
@@ -32,15 +34,9 @@ def tensors(*leading: int, n: int = 3, m: int = 4, d: int = 5) -> dict[str, Tens
     return {"queries": normal(*leading, n, d), "keys": normal(*leading, m, d, seed=1)}
 
 
-def stored(folder: Path, tensors: dict[str, Tensor], suffix: str = ".safetensors") -> Path:
-    path = folder / f"qk{suffix}"
-    if suffix == ".npz":
-        np.savez(path, allow_pickle=False, **{name: tensor.numpy() for name, tensor in tensors.items()})
-    elif suffix == ".pt":
-        torch.save(tensors, path)
-    else:
-        save_named(path, tensors)
-    return path
+def stored(folder: Path, tensors: dict[str, Tensor]) -> Path:
+    save_named(folder / "qk.safetensors", tensors)
+    return folder / "qk.safetensors"
 
 
 def by_head(given: dict[str, Tensor]) -> list[list[tuple[Tensor, Tensor, Tensor]]]:
@@ -108,22 +104,21 @@ def assert_records(path: Path, given: dict[str, Tensor], heads: bool, scorers: l
                     assert row["keys"] == given["keys"].shape[-2]
 
 
-@pytest.mark.parametrize("suffix", [".npz", ".safetensors", ".pt"])
-@pytest.mark.parametrize("leading", [(), (2,), (2, 3), (1, 1), (2, 3, 2)])
-def test_any_shape(leading: tuple[int, ...], suffix: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("leading", [(), (2,), (1, 1), (2, 3, 2)])
+def test_any_shape(leading: tuple[int, ...], tmp_path: Path) -> None:
     given = tensors(*leading)
-    assert_records(stored(tmp_path, given, suffix), given, heads=len(leading) > 1)
+    assert_records(stored(tmp_path, given), given, heads=len(leading) > 1)
+
+
+def test_sizes_that_differ(tmp_path: Path) -> None:
+    given = {"queries": normal(2, 2, 3, 5), "keys": normal(2, 2, 4, 7, seed=1)}
+    assert_records(stored(tmp_path, given), given, heads=True, scorers=[{"scorer": "additive"}, {"scorer": "general"}])
 
 
 @pytest.mark.parametrize("names", [("query", "key"), ("q", "k"), ("Q", "K")])
 def test_names(names: tuple[str, str], tmp_path: Path) -> None:
     given = tensors(2)
     assert_records(stored(tmp_path, dict(zip(names, given.values(), strict=True))), given, heads=False)
-
-
-def test_sizes_that_differ(tmp_path: Path) -> None:
-    given = {"queries": normal(2, 2, 3, 5), "keys": normal(2, 2, 4, 7, seed=1)}
-    assert_records(stored(tmp_path, given), given, heads=True, scorers=[{"scorer": "additive"}, {"scorer": "general"}])
 
 
 def test_leading_axes_of_size_one_are_repeated(tmp_path: Path) -> None:
@@ -164,7 +159,103 @@ def test_a_head_where_no_row_is_left(tmp_path: Path) -> None:
     assert rows[1]["entropy"] > 0
 
 
-def test_nowhere_a_row_is_left(tmp_path: Path) -> None:
-    given = {"queries": torch.ones(3, 5), "keys": torch.ones(4, 5), "valid": torch.eye(3, 4).bool()[None]}
-    with pytest.raises(InputError, match="no query has more than one valid key"):
-        swept("saturation", source=stored(tmp_path, given), scorers=[{"scorer": "dot"}])
+DATA: dict[str, Any] = {
+    "queries": {"shape": [2, 3, 4, 5]},
+    "keys": {"shape": [2, 3, 6, 5], "fill": "student_t", "df": 5},
+    "values": {"shape": [2, 3, 6, 1]},
+    "valid_lens": [2, 6],
+}
+
+
+def expected(data: dict[str, Any], **keys: Any) -> dict[str, Tensor]:
+    inputs = inputs_of(data=data, **keys)
+    given = {"queries": inputs.queries, "keys": inputs.keys}
+    return given if inputs.valid.is_full else given | {"valid": inputs.valid.whole}
+
+
+@pytest.mark.parametrize("heads", [True, False])
+def test_a_config_with_its_own_seed(heads: bool, tmp_path: Path) -> None:
+    data = DATA if heads else {"queries": {"shape": [2, 4, 5]}, "keys": {"shape": [2, 6, 5]}}
+    path = tmp_path / "own.yaml"
+    path.write_text(yaml.safe_dump({"seed": 7, "data": data, "scorers": [{"scorer": "cosine"}]}))
+    assert_records(path, expected(data, seed=7), heads=heads)
+
+
+@pytest.mark.parametrize("study", ["variance", "saturation"])
+@pytest.mark.parametrize("leading", [(2,), (2, 3, 2)])
+def test_what_is_kept_gives_the_same_again(study: str, leading: tuple[int, ...], tmp_path: Path) -> None:
+    given = tensors(*leading)
+    given["valid"] = normal(*leading, 3, 4, seed=2) > -1
+    first = swept(study, source=stored(tmp_path, given))
+    assert set(first.inputs) == {"queries", "keys", "valid"}
+    (tmp_path / "again").mkdir()
+    save_named(tmp_path / "again" / "tensors.safetensors", dict(first.inputs))
+    assert repr(swept(study, source=tmp_path / "again").records) == repr(first.records)
+
+
+def test_the_dtype_of_the_config_rounds(tmp_path: Path) -> None:
+    given = tensors(2)
+    result = swept("variance", source=stored(tmp_path, given), scorers=[{"scorer": "dot"}], dtype="bfloat16")
+    scores = given["queries"].bfloat16().double() @ given["keys"].bfloat16().double().mT
+    assert result.records[0]["variance"] == pytest.approx(float(scores.var(correction=0)), rel=1e-5)
+
+
+def test_integers_are_numbers_too(tmp_path: Path) -> None:
+    given = {"queries": torch.arange(6).reshape(2, 3), "keys": torch.arange(3)[None]}
+    row = swept("variance", source=stored(tmp_path, given), scorers=[{"scorer": "dot"}]).records[0]
+    assert (row["mean"], row["variance"]) == (9.5, 20.25)  # scores 0*0 + 1*1 + 2*2 = 5 and 3*0 + 4*1 + 5*2 = 14
+
+
+@pytest.mark.parametrize("valid", [torch.full((2, 3, 4), 0.5), torch.ones(2, 3, dtype=torch.bool), torch.ones(5, 3, 4)])
+def test_something_else_that_is_called_valid(valid: Tensor, tmp_path: Path) -> None:
+    """Ignored, it would let padding count without a word."""
+    with pytest.raises(InputError, match=r'got "valid" of .*fits scores of shape \[2, 3, 4\]; rename it'):
+        swept("variance", source=stored(tmp_path, tensors(2) | {"valid": valid}))
+
+
+@pytest.mark.parametrize(
+    ("shape", "dtype"), [((3, 4), torch.bool), ((1, 3, 4), torch.float32), ((2, 1, 4), torch.int64)]
+)
+def test_a_mask_is_repeated_where_it_has_size_1(shape: tuple[int, ...], dtype: torch.dtype, tmp_path: Path) -> None:
+    given = tensors(2)
+    valid = normal(*shape, seed=2) > -0.7
+    assert 0 < int(valid.sum()) < valid.numel()
+    source = stored(tmp_path, given | {"valid": valid.to(dtype)})
+    assert_records(source, given | {"valid": valid.expand(2, 3, 4)}, heads=False)
+
+
+def test_valid_lengths_of_a_file(tmp_path: Path) -> None:
+    given = tensors(2)
+    source = stored(tmp_path, given | {"valid_lens": torch.tensor([1, 3])})
+    valid = torch.arange(4) < torch.tensor([[[1]], [[3]]])
+    assert_records(source, given | {"valid": valid.expand(2, 3, 4)}, heads=False)
+
+
+def test_no_valid_pair_at_all(tmp_path: Path) -> None:
+    source = stored(tmp_path, tensors(2) | {"valid": torch.zeros(2, 3, 4, dtype=torch.bool)})
+    with pytest.raises(InputError, match="no query has a valid key; expected one at least"):
+        swept("variance", source=source)
+
+
+def test_variance_within_rows_is_what_the_softmax_sees(tmp_path: Path) -> None:
+    """Keys with a large common part: its product with a query is the same for all keys of that query."""
+    given = {"queries": normal(1, 50, 8), "keys": 5.0 + normal(1, 40, 8, seed=1)}
+    (row,) = swept("variance", source=stored(tmp_path, given), scorers=[{"scorer": "dot"}]).records
+    scores = given["queries"].double() @ given["keys"].double().mT
+    within = scores.var(-1, correction=0).mean().item()
+    assert row["row_variance"] == pytest.approx(within, rel=1e-5)
+    assert row["variance"] == pytest.approx(scores.var(correction=0).item(), rel=1e-5)
+    assert within < 0.2 * row["variance"]
+    valid = (normal(1, 50, 40, seed=2) > 0) | torch.eye(50, 40, dtype=torch.bool)
+    (row,) = swept("variance", source=stored(tmp_path, given | {"valid": valid}), scorers=[{"scorer": "dot"}]).records
+    squares = [(scores[0, i][valid[0, i]] - scores[0, i][valid[0, i]].mean()).square().sum().item() for i in range(50)]
+    assert row["row_variance"] == pytest.approx(sum(squares) / int(valid.sum()), rel=1e-5)
+
+
+def test_histograms_hold_all_heads(tmp_path: Path) -> None:
+    given = tensors(2, 3)
+    result = swept("variance", source=stored(tmp_path, given), scorers=[{"scorer": "dot"}])
+    scores = (given["queries"].double() @ given["keys"].double().mT).flatten().numpy()
+    edges, counts = (result.tensors[f"histogram/dot/{part}"].numpy() for part in ("edges", "counts"))
+    assert [edges[0], edges[-1]] == pytest.approx([scores.mean() - 5 * scores.std(), scores.mean() + 5 * scores.std()])
+    assert np.abs(counts - np.histogram(scores, edges)[0]).sum() <= 2  # of scores on an edge, but for rounding
