@@ -1,3 +1,9 @@
+import os
+from pathlib import Path
+
+# Before torch is loaded: tests run side by side, and threads that wait for each other would cost most of the time.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
 import pytest
 from hypothesis import settings
 
@@ -10,6 +16,10 @@ settings.load_profile("attncli")
 # No line of progress on stderr, however busy the machine is: tests of progress have a patience of their own.
 progress.PATIENCE = 1e6
 
+# `pytest -m quick` runs what is here, but for measured memory and compiled code.
+QUICK = {"config", "expect", "inputs", "scorers", "test_attention.py", "test_masks.py", "test_pooling.py"}
+NOT_QUICK = ("compiled", "memory")
+
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--everything", action="store_true", help="run the slow tests, too")
@@ -18,3 +28,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     if config.getoption("everything"):
         config.option.markexpr = ""
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        place = item.path.relative_to(Path(__file__).parent).parts
+        slow = item.get_closest_marker("slow") is not None or any(word in place[-1] for word in NOT_QUICK)
+        if place[0] in QUICK and not slow:
+            item.add_marker("quick")
