@@ -7,11 +7,13 @@ import pytest
 
 from attncli.config.document import default_name, read_document
 from attncli.errors import InputError
+from attncli.scorers import SCORERS as CATALOGUE
+from attncli.studies import STUDIES
 from tests.config.documents import GOOD, options_of, problems_of
 
 SCORERS = "scorers: [{scorer: dot}]"
 KNOWN = "known: name, seed, device, dtype, expect, study, data, mask, scorers, tokens, train, weights, compile"
-KNOWN_SCORERS = "known scorers: additive, scaled_dot, dot, general, cosine, gaussian, vector_sum"
+KNOWN_SCORERS = f"known scorers: {', '.join(CATALOGUE)}"
 
 
 @pytest.mark.parametrize(
@@ -99,7 +101,7 @@ dtype: int
     ]
     assert problems_of(tmp_path, "seed: 1\nseed: 2\nstudy: x\n") == [
         "2:1: seed: the key stands twice, first in line 1; leave out one",
-        '3:8: study: got "x"; unknown study; known: attention, variance, saturation, bench, train',
+        f'3:8: study: got "x"; unknown study; known: {", ".join(STUDIES)}',
     ]
 
 

@@ -7,6 +7,7 @@ import pytest
 
 from attncli.config.overrides import Override, apply_overrides, parse_override, typed
 from attncli.errors import InputError
+from attncli.scorers import SCORERS
 from tests.config.documents import GOOD, problems_of
 
 
@@ -120,7 +121,7 @@ def test_long_options_are_cut() -> None:
         ]),
         (["scorers[0].label=a", "scorers[0].scorer=x"], [
             '--set scorers[0].scorer=x: scorers[0].scorer: got "x"; unknown scorer; '
-            "known: additive, scaled_dot, dot, general, cosine, gaussian, vector_sum",
+            f"known: {', '.join(SCORERS)}",
         ]),
         (["data=", "seed=-1"], [
             "--set data=: data: got nothing; expected a mapping such as {queries: ..., keys: ...}",
