@@ -66,8 +66,8 @@ def configurations_of(options: TrainOptions) -> list[Configuration]:
     """
     found, collector = list[Configuration](), Collector()
     for index, entry in enumerate(options.scorers):
-        for d in options.d:
-            with collector.under("scorers", index):
+        with collector.under("scorers", index):  # told once, of the first size
+            for d in options.d:
                 own = list(outline(entry, d, d).parameters())
                 parameters = 2 * d * options.embedding + sum(parameter.numel() for parameter in own)
                 hidden = own if entry.scorer == "additive" else []  # other scorers' parameters act on queries alone
