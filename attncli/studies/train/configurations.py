@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 
 import torch
 from torch import Tensor, nn
@@ -98,13 +99,14 @@ def parameters_of(jobs: Sequence[Configuration], options: TrainOptions) -> dict[
         InputError: scorers that cannot be made with them, those of the user's own among them.
     """
     states, collector = dict[str, dict[str, Tensor]](), Collector()
-    for job in jobs:
-        with collector.under("scorers", job.index):
-            if job.entry.parameters is not None or job.entry.scorer not in SCORERS:  # the others can be made
-                scorer = build_scorer(job.entry, job.d, job.d, options.seed, getattr(torch, options.dtype))
-                if job.entry.parameters is not None:
-                    _check_finite(scorer)
-                    states[job.entry.label] = dict(scorer.state_dict())
+    for index, of_one in groupby(jobs, key=lambda job: job.index):
+        with collector.under("scorers", index):  # told once, of the first size
+            for job in of_one:
+                if job.entry.parameters is not None or job.entry.scorer not in SCORERS:  # the others can be made
+                    scorer = build_scorer(job.entry, job.d, job.d, options.seed, getattr(torch, options.dtype))
+                    if job.entry.parameters is not None:
+                        _check_finite(scorer)
+                        states[job.entry.label] = dict(scorer.state_dict())
     collector.check()
     return states
 
