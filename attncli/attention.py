@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from attncli.errors import InputError, got
+from attncli.errors import InputError, below, got
 
 EmptyRow = Literal["zero", "uniform", "nan", "error"]
 Causal = Literal["top_left", "bottom_right"]  # the corner of the (n, m) matrix at which the diagonal begins or ends
@@ -47,8 +47,10 @@ class Valid:
         full = tuple(shape)
         if len(full) < 2:
             raise InputError.of(f"got scores of shape {list(full)}; expected (..., n, m)")
-        lengths = None if valid_lens is None else checked_lengths(valid_lens, full)
-        return cls(full, lengths, None, None if mask is None else checked_mask(mask, full).to(device), device)
+        with below("valid_lens"):
+            lengths = None if valid_lens is None else checked_lengths(valid_lens, full)
+        with below("mask"):
+            return cls(full, lengths, None, None if mask is None else checked_mask(mask, full).to(device), device)
 
     def tile(self, elements: slice = ALL, rows: slice = ALL) -> Tensor | None:
         """The mask of some batch elements and queries, broadcastable to their scores; None where nothing is masked."""
@@ -235,39 +237,38 @@ def below_limits(limits: Tensor, m: int) -> Tensor:
 def checked_lengths(valid_lens: Any, shape: tuple[int, ...]) -> Tensor:
     """Valid lengths as an int64 tensor (b,) or (b, n), or an InputError that names the first one that is wrong."""
     b, n, m = shape[0] if len(shape) > 2 else 1, shape[-2], shape[-1]
-    given = _as_tensor(valid_lens, "valid_lens", "expected integers, (b,) or (b, n)")
+    given = _as_tensor(valid_lens, "expected integers, (b,) or (b, n)")
     if tuple(given.shape) not in ((b,), (b, n)):
         expected = f"expected ({b},), one per example, or ({b}, {n}), one per query"
-        raise InputError.of(f"got shape {tuple(given.shape)}; {expected}", ["valid_lens"])
+        raise InputError.of(f"got shape {tuple(given.shape)}; {expected}")
     if given.dtype.is_floating_point or given.dtype.is_complex or given.dtype == torch.bool:
-        raise InputError.of(f"got {given.dtype} values; expected integers", ["valid_lens"])
+        raise InputError.of(f"got {given.dtype} values; expected integers")
     lengths = given.to("cpu", torch.int64)
-    wrong = ((lengths < 0) | (lengths > m)).nonzero()
-    if len(wrong):
-        place = [int(index) for index in wrong[0]]
-        value = given[tuple(place)].item()
-        raise InputError.of(got(value, f"expected an integer in 0..{m}, the number of keys"), ["valid_lens", *place])
+    wrong = ((lengths < 0) | (lengths > m)).nonzero().tolist()
+    if wrong:
+        value = given[tuple(wrong[0])].item()
+        raise InputError.of(got(value, f"expected an integer in 0..{m}, the number of keys"), wrong[0])
     return lengths
 
 
 def checked_mask(given: Any, shape: tuple[int, ...]) -> Tensor:
     """A mask as a boolean tensor that is broadcastable to `shape` = (..., n, m), or an InputError."""
     expected = "expected booleans, True = may attend"
-    mask = _as_tensor(given, "mask", expected)
+    mask = _as_tensor(given, expected)
     if mask.dtype != torch.bool:
-        raise InputError.of(f"got {mask.dtype} values; {expected}", ["mask"])
+        raise InputError.of(f"got {mask.dtype} values; {expected}")
     fits = mask.ndim == len(shape) and all(size in (1, full) for size, full in zip(mask.shape, shape, strict=True))
     if tuple(mask.shape) != shape[-2:] and not fits:
         expected = f"expected {shape[-2:]} or {shape}, where sizes of 1 are repeated"
-        raise InputError.of(f"got shape {tuple(mask.shape)}; {expected}", ["mask"])
+        raise InputError.of(f"got shape {tuple(mask.shape)}; {expected}")
     return mask
 
 
-def _as_tensor(given: Any, name: str, expected: str) -> Tensor:
+def _as_tensor(given: Any, expected: str) -> Tensor:
     if isinstance(given, Tensor):
         return given
     try:
         array = np.asarray(given)
         return torch.from_numpy(array.astype(array.dtype.newbyteorder("=")))  # a copy, which torch can always read
     except (TypeError, ValueError, RuntimeError) as error:
-        raise InputError.of(got(given, expected), [name]) from error
+        raise InputError.of(got(given, expected)) from error

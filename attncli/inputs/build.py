@@ -2,23 +2,32 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from attncli.attention import Valid
-from attncli.config.tensors import CorrelatedFill, Data, FileTensor, Mask, NormalFill, TokenNames
-from attncli.errors import Collector, InputError
+from attncli.attention import Causal, Valid, checked_lengths, checked_mask
+from attncli.config.tensors import (
+    CorrelatedFill,
+    Data,
+    FileTensor,
+    LengthSource,
+    Mask,
+    NormalFill,
+    RandomLens,
+    TokenNames,
+)
+from attncli.errors import Collector, InputError, Problem, below
 from attncli.inputs.files import read_tensor
 from attncli.inputs.fills import fill
-from attncli.inputs.masks import build_valid
 from attncli.inputs.seeding import generator
-from attncli.inputs.shapes import Shapes, common_leading
 
 ROLES = ("queries", "keys", "values")
 Sources = Mapping[str, Any]
+Shapes = Mapping[str, tuple[int, ...]]
 
 
 @dataclass(frozen=True)
@@ -62,14 +71,49 @@ def build_inputs(
     collector.check()
     full = {role: (*leading, *shapes[role][-2:]) for role in ROLES}
     check_size(full)
-    valid = build_valid(data, mask, (*full["queries"][:-1], full["keys"][-2]), seed, collector, device)
+    scores = (*full["queries"][:-1], full["keys"][-2])
+    lengths = causal = allowed = None
+    with collector.under("data", "valid_lens"):
+        lengths = _lengths(data.valid_lens, scores, seed)
+    with collector.under("mask"):
+        causal, allowed = _causal(mask, scores), _read_mask(mask, scores)
     for role in ("queries", "keys"):
         with collector.under("tokens", role):
             _check_tokens(getattr(tokens, role), full[role])
     collector.check()
     drawn = _draw(sources, given, seed, dtype)
     tensors = {role: drawn[role].expand(full[role]).to(device) for role in ROLES}
-    return Inputs(**tensors, valid=valid)
+    return Inputs(
+        **tensors, valid=Valid(scores, lengths, causal, None if allowed is None else allowed.to(device), device)
+    )
+
+
+def common_leading(shapes: Shapes) -> tuple[int, ...]:
+    """The leading axes (b, ...) after axes of size 1 are repeated, for shapes of `queries`, `keys` and `values` if any.
+
+    An unbatched tensor, or a batch of one, is repeated over any number of leading axes.
+
+    Raises:
+        InputError: all shapes that do not fit, by name.
+    """
+    rank = max(3, *(len(shape) for shape in shapes.values()))
+    full = {
+        role: (1,) * (rank - 2) + shape[-2:] if shape[:-2] in ((), (1,)) else shape for role, shape in shapes.items()
+    }
+    leading = tuple(max(sizes) for sizes in zip(*(shape[:-2] for shape in full.values()), strict=False))
+    problems = []
+    for role, shape in full.items():
+        if len(shape) != rank or any(size not in (1, most) for size, most in zip(shape, leading, strict=False)):
+            others = ", ".join(f"{other} {list(each)}" for other, each in shapes.items() if other != role)
+            expected = "expected equal leading axes, or of size 1, which are repeated"
+            problems.append(Problem(f"got shape {list(shapes[role])} beside {others}; {expected}", (role,)))
+    if full["keys"][-2] != full.get("values", full["keys"])[-2]:
+        count = full["values"][-2]
+        message = f"got {count} value{'s' * (count != 1)}; expected {full['keys'][-2]}, one for each key"
+        problems.append(Problem(message, ("values",)))
+    if problems:
+        raise InputError(problems)
+    return leading
 
 
 def _read_all(data: Data, collector: Collector) -> dict[str, Tensor]:
@@ -111,20 +155,13 @@ def _sources(data: Data, given: Mapping[str, Tensor]) -> Sources:
 
 def _in_order(sources: Sources) -> Sources:
     """The sources so that each comes after the one it is correlated with."""
-    ordered: dict[str, Any] = {}
-    while len(ordered) < len(sources):
-        waiting = {role: source for role, source in sources.items() if role not in ordered}
-        ready = {
-            role: source
-            for role, source in waiting.items()
-            if not isinstance(source, CorrelatedFill) or source.source in ordered
-        }
-        if not ready:
-            role = next(iter(waiting))
-            message = f"got {waiting[role].source}, which depends on {role} in turn; expected a tensor that does not"
-            raise InputError.of(message, ["data", role, "with"])
-        ordered |= ready
-    return ordered
+    needs = {role: [each.source] if isinstance(each, CorrelatedFill) else [] for role, each in sources.items()}
+    try:
+        return {role: sources[role] for role in TopologicalSorter(needs).static_order()}
+    except CycleError as error:
+        role = next(role for role in ROLES if role in error.args[1])
+        message = f"got {needs[role][0]}, which depends on {role} in turn; expected a tensor that does not"
+        raise InputError.of(message, ["data", role, "with"]) from error
 
 
 def _shapes(sources: Sources, given: Mapping[str, Tensor]) -> dict[str, tuple[int, ...]]:
@@ -147,6 +184,43 @@ def _correlated_shape(role: str, source: CorrelatedFill, other: tuple[int, ...])
         message = f"got {source.shape}, correlated with {source.source} of shape {list(other)}; expected the same shape"
         raise InputError.of(f"{message}; leave out `shape` to take it over", ["data", role, "shape"])
     return shape
+
+
+def _lengths(source: LengthSource | None, shape: tuple[int, ...], seed: int) -> Tensor | None:
+    """Valid lengths (b,) or (b, n) for scores of `shape` = (b, ..., n, m)."""
+    if source is None:
+        return None
+    if isinstance(source, RandomLens):
+        low, high = source.random
+        if high > shape[-1]:
+            message = f"got {source.random}; expected at most {shape[-1]}, the number of keys"
+            raise InputError.of(message, ["random"])
+        return torch.randint(low, high + 1, shape[:1], generator=generator(seed, "data.valid_lens"))
+    if isinstance(source, FileTensor):
+        lengths = read_tensor(Path(source.file), source.tensor)
+        if 1 in lengths.shape and tuple(lengths.shape) != (shape[0], shape[-2]):
+            lengths = lengths.flatten()  # one row or one column, as a CSV file has them
+        return checked_lengths(lengths, shape)
+    return checked_lengths(source, shape)
+
+
+def _causal(mask: Mask, shape: tuple[int, ...]) -> Causal | None:
+    n, m = shape[-2:]
+    if mask.causal is True and n != m:
+        expected = "expected top_left or bottom_right, which differ where the numbers are not equal"
+        raise InputError.of(f"got true for {n} queries and {m} keys; {expected}", ["causal"])
+    return "top_left" if mask.causal is True else mask.causal or None
+
+
+def _read_mask(mask: Mask, shape: tuple[int, ...]) -> Tensor | None:
+    """The mask that stands in a file, if any."""
+    if mask.file is None:
+        return None
+    given = read_tensor(Path(mask.file), mask.tensor)
+    if Path(mask.file).suffix.lower() == ".csv" and bool(((given == 0) | (given == 1)).all()):
+        given = given.bool()  # the only way to write booleans in a CSV file
+    with below("file"):
+        return checked_mask(given, shape)
 
 
 def _check_tokens(names: Sequence[Any] | None, shape: tuple[int, ...]) -> None:

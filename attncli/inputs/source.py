@@ -12,9 +12,8 @@ from attncli.config.document import DEFAULT_STUDY, YAML, read_document
 from attncli.config.models import Experiment
 from attncli.config.tensors import Data, Mask, TokenNames
 from attncli.errors import InputError, got
-from attncli.inputs.build import Inputs, build_inputs
+from attncli.inputs.build import Inputs, Shapes, build_inputs, common_leading
 from attncli.inputs.files import read_tensors
-from attncli.inputs.shapes import Shapes, common_leading
 
 TENSORS = "tensors.safetensors"  # of a run folder
 NAMES = {

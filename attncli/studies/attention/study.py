@@ -13,9 +13,8 @@ from attncli.config.scorer_entries import ScorerEntry
 from attncli.config.tensors import FileTensor, TokenNames
 from attncli.errors import Collector, InputError, below
 from attncli.expect.asking import STAGES
-from attncli.inputs.build import Inputs, build_inputs
+from attncli.inputs.build import Inputs, Shapes, build_inputs
 from attncli.inputs.device import resolve_device
-from attncli.inputs.shapes import Shapes
 from attncli.studies.attention.columns import COLUMNS, COMPARISONS
 from attncli.studies.attention.findings import findings_of
 from attncli.studies.attention.options import AttentionOptions
