@@ -11,23 +11,14 @@ def resolve_device(name: str, dtype: torch.dtype = torch.float32) -> torch.devic
     Raises:
         InputError: a device that this machine or this build of torch does not have.
     """
+    has_mps, cuda = torch.backends.mps.is_available(), torch.cuda.device_count()
+    mps_fits = has_mps and dtype != torch.float64
     if name == "auto":
-        return torch.device(_best(dtype))
-    if name == "cpu" or (name == "mps" and _has_mps() and dtype != torch.float64):
+        return torch.device("cuda" if torch.cuda.is_available() else "mps" if mps_fits else "cpu")
+    if name == "cpu" or (name == "mps" and mps_fits):
         return torch.device(name)
-    count = torch.cuda.device_count()
-    if name.startswith("cuda") and int(name.partition(":")[2] or 0) < count:
+    if name.startswith("cuda") and int(name.partition(":")[2] or 0) < cuda:
         return torch.device(name)
-    there = "cpu" + "".join(f", cuda:{index}" for index in range(count)) + (", mps" if _has_mps() else "")
-    lacking = "; mps has no float64" if name == "mps" and _has_mps() else ""
+    there = ", ".join(["cpu", *(f"cuda:{index}" for index in range(cuda)), *(["mps"] if has_mps else [])])
+    lacking = "; mps has no float64" if name == "mps" and has_mps else ""
     raise InputError.of(f'got "{name}"{lacking}; expected one of the devices here: {there}; or auto', ["device"])
-
-
-def _best(dtype: torch.dtype) -> str:
-    if torch.cuda.is_available():
-        return "cuda"
-    return "mps" if _has_mps() and dtype != torch.float64 else "cpu"
-
-
-def _has_mps() -> bool:
-    return torch.backends.mps.is_available()

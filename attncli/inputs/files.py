@@ -11,8 +11,8 @@ from pathlib import Path
 import psutil
 from torch import Tensor
 
-from attncli.errors import InputError, did_you_mean, got, in_bytes, show
-from attncli.inputs.formats import FORMATS, Entries, broken, look_of, printable, problem
+from attncli.errors import InputError, got, in_bytes, show
+from attncli.inputs.formats import Entries, broken, entries_of, printable, problem
 
 MOST_NAMES = 10  # names of tensors that a message lists
 MOST_NEIGHBOURS = 2000  # names in the same folder that are compared with a mistyped one
@@ -38,46 +38,31 @@ def read_tensors(path: Path) -> dict[str, Tensor]:
     """All tensors of a file by name, each as `read_tensor` gives it.
 
     A file of one nameless tensor (.npy, .csv, some .pt) gives it under the file's stem. Dicts and lists in a .pt give
-    dotted names (`state_dict.W.weight`). Text, dates and objects beside the tensors of an .npz are passed over.
+    dotted names (`state_dict.W.weight`). What is no number in an .npz is passed over.
 
     Raises:
         InputError: below `file`, as `read_tensor`.
     """
     entries = _entries(path)
-    return {name or path.stem: tensor for name, tensor in _read(path, entries, _numeric(entries)).items()}
+    return {name or path.stem: tensor for name, tensor in _read(path, entries, entries).items()}
 
 
 def _entries(path: Path) -> Entries:
     """What a file holds, by its ending; nothing is read but headers."""
     with _reading(path):
-        head = _head(path)
-        ending, look = path.suffix.lower(), look_of(head)
-        if ending not in FORMATS:
-            cure = f"it looks like {look}" if look else ""
-            raise problem(path, f"expected a file ending in {', '.join(FORMATS)}", cure)
-        if not FORMATS[ending].begins(head):
-            raise problem(path, f"not a {ending} file" + (f": it looks like {look}" if look else ""))
-        entries = FORMATS[ending].entries(path)
+        if not path.exists() and not path.is_symlink():
+            raise _missing(path)
+        if not path.is_file():  # reading a pipe would wait forever, a device might never end
+            what = "a folder" if path.is_dir() else "neither a file nor a link to one"
+            raise problem(path, f"{what}; expected a file")
+        with path.open("rb") as file:
+            head = file.read(64)
+        if not head:
+            raise problem(path, "an empty file (0 bytes)", "make it or copy it again")
+        entries = entries_of(path, head)
     if not entries:
         raise problem(path, "holds no tensors; expected at least one")
     return entries
-
-
-def _head(path: Path) -> bytes:
-    """The first bytes of a regular file that is neither empty nor larger than the machine."""
-    if not path.exists() and not path.is_symlink():
-        raise _missing(path)
-    if not path.is_file():  # reading a pipe would wait forever, a device might never end
-        raise problem(path, f"{'a folder' if path.is_dir() else 'neither a file nor a link to one'}; expected a file")
-    size, memory = path.stat().st_size, psutil.virtual_memory().total + psutil.swap_memory().total
-    if size > memory:
-        figures = f"holds {in_bytes(size)}; there are {in_bytes(memory)} of memory"
-        raise problem(path, figures, "save only the tensors that are needed")
-    with path.open("rb") as file:
-        head = file.read(64)
-    if not head:
-        raise problem(path, "an empty file (0 bytes)", "make it or copy it again")
-    return head
 
 
 def _missing(path: Path) -> InputError:
@@ -86,11 +71,10 @@ def _missing(path: Path) -> InputError:
     shown = folder.relative_to(Path.cwd()) if folder.is_relative_to(Path.cwd()) else folder
     if not folder.is_dir():
         return problem(path, f"no such folder: {shown}")
-    names = sorted(neighbour.name for neighbour in islice(folder.iterdir(), MOST_NEIGHBOURS))
-    stems = {Path(name).stem: name for name in names}  # endings are alike, and would make all names near
-    closest = get_close_matches(path.stem, stems, n=1)
+    names = {other.stem: other.name for other in islice(folder.iterdir(), MOST_NEIGHBOURS)}  # endings are alike
+    near = get_close_matches(path.stem, names, n=1)
     where = "" if shown == Path() else f" in {shown}"
-    return problem(path, f"no such file{where}", f"did you mean `{stems[closest[0]]}`?" if closest else "")
+    return problem(path, f"no such file{where}", f"did you mean `{names[near[0]]}`?" if near else "")
 
 
 @contextmanager
@@ -113,34 +97,20 @@ def _reading(path: Path) -> Iterator[None]:
 
 def _choose(path: Path, entries: Entries, name: str | None) -> str | None:
     """The name of the one tensor that is meant; None where the file's only tensor has none."""
+    known = [printable(each) for each in entries if each is not None]
+    listed = ", ".join(known[:MOST_NAMES]) + (f" and {len(known) - MOST_NAMES} more" if len(known) > MOST_NAMES else "")
+    if name is None and len(entries) == 1:
+        return next(iter(entries))
+    if name in entries:
+        return name
     if name is None:
-        names = _numeric(entries)
-        if len(names) > 1:
-            raise _name_problem(path, None, f"holds {len(names)} tensors ({_listed(names)})", "give tensor: NAME")
-        return names[0]
-    if None in entries:
-        raise _name_problem(path, name, "holds one tensor without a name", "leave tensor out")
-    if name not in entries:
-        question = did_you_mean(name, [known for known in entries if known and known.isprintable()])
-        cure = question if question.startswith("did you mean") else f"known: {_listed(entries)}"
-        raise _name_problem(path, name, "holds no tensor of this name", cure)
-    return name
-
-
-def _name_problem(path: Path, name: str | None, what: str, cure: str) -> InputError:
-    return InputError.of(got(name, f"{show(path.name)} {what}", cure), ["tensor"])
-
-
-def _listed(names: Iterable[str | None]) -> str:
-    """The first few names, and how many more there are: a checkpoint has hundreds."""
-    every = [printable(name or "") for name in names]
-    more = len(every) - MOST_NAMES
-    return ", ".join(every[:MOST_NAMES]) + (f" and {more} more" if more > 0 else "")
-
-
-def _numeric(entries: Entries) -> list[str | None]:
-    """The names of what is a tensor; where nothing is, of everything, for reading it then says what it is instead."""
-    return [name for name, entry in entries.items() if entry.is_numeric] or list(entries)
+        what, cure = f"holds {len(known)} tensors ({listed})", "give tensor: NAME"
+    elif None in entries:
+        what, cure = "holds one tensor without a name", "leave tensor out"
+    else:
+        near = get_close_matches(name, known, n=1)
+        what, cure = "holds no tensor of this name", f"did you mean `{near[0]}`?" if near else f"known: {listed}"
+    raise InputError.of(got(name, f"{show(path.name)} {what}", cure), ["tensor"])
 
 
 def _read(path: Path, entries: Entries, names: Iterable[str | None]) -> Mapping[str | None, Tensor]:

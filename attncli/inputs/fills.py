@@ -7,14 +7,7 @@ import torch
 from torch import Generator, Tensor
 
 from attncli.config.strict import Model
-from attncli.config.tensors import (
-    ConstantFill,
-    CorrelatedFill,
-    NormalFill,
-    PlainFill,
-    StudentTFill,
-    UniformFill,
-)
+from attncli.config.tensors import ConstantFill, CorrelatedFill, NormalFill, PlainFill, StudentTFill, UniformFill
 
 
 def fill(source: Model, generator: Generator, others: Mapping[str, Tensor]) -> Tensor:

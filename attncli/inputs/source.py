@@ -1,6 +1,7 @@
 """The one reader of queries, keys, values and mask, wherever they are: a config, a run folder or a tensor file."""
 
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
 
 import torch
@@ -107,12 +108,10 @@ def _from_config(path: Path, check_size: Callable[[Shapes], None]) -> Inputs:
 
 
 def _from_tensors(path: Path, stored: Mapping[str, Tensor]) -> Inputs:
-    if any(name.startswith("curve/") for name in stored) and "queries" not in stored:
-        raise InputError.of(f'got "{path}", a run with random entries, which keeps no queries and keys')
     if path.is_dir() and "valid" not in stored and any(name.endswith("/output") for name in stored):
         message = f'got "{path}", a run of outputs alone, whose mask was too large to keep'
         raise InputError.of(f"{message}; use {path / 'config.yaml'}, which says how it is made")
-    tensors = {role: _named(role, stored, path) for role in NAMES if role != "values" or _name("values", stored)}
+    tensors = {role: _numbers(role, stored, path) for role in NAMES if role != "values" or _name(role, stored)}
     try:
         leading = common_leading({role: tuple(tensor.shape) for role, tensor in tensors.items()})
     except InputError as error:
@@ -121,15 +120,17 @@ def _from_tensors(path: Path, stored: Mapping[str, Tensor]) -> Inputs:
         raise InputError.of(f'got "{path}", whose {role} have {message.removeprefix("got ")}; {cure}') from error
     queries, keys, *given = (tensor.expand(*leading, *tensor.shape[-2:]) for tensor in tensors.values())
     values = given[0] if given else keys.new_empty((*keys.shape[:-1], 0))
-    valid = _valid(path, stored, (*queries.shape[:-1], keys.shape[-2]))
-    return Inputs(queries, keys, values, valid)
+    shape = (*queries.shape[:-1], keys.shape[-2])
+    if "valid" not in stored:
+        return Inputs(queries, keys, values, Valid.of(shape, stored.get("valid_lens")))
+    return Inputs(queries, keys, values, Valid(shape, mask=_mask(path, stored["valid"], shape)))
 
 
 def _name(role: str, stored: Mapping[str, Tensor]) -> str | None:
     return next((name for name in NAMES[role] if name in stored), None)
 
 
-def _named(role: str, stored: Mapping[str, Tensor], path: Path) -> Tensor:
+def _numbers(role: str, stored: Mapping[str, Tensor], path: Path) -> Tensor:
     name = _name(role, stored)
     if name is None:
         there = ", ".join(list(stored)[:8])
@@ -143,16 +144,11 @@ def _named(role: str, stored: Mapping[str, Tensor], path: Path) -> Tensor:
     return tensor if tensor.is_floating_point() else tensor.float()
 
 
-def _valid(path: Path, stored: Mapping[str, Tensor], shape: tuple[int, ...]) -> Valid:
-    """The mask `valid` beside the tensors, as a run saves it, or that of `valid_lens`."""
-    mask = stored.get("valid")
-    if mask is None:
-        return Valid.of(shape, stored.get("valid_lens"))
-    fits = mask.ndim <= len(shape) and all(
-        size in (1, whole) for size, whole in zip(reversed(mask.shape), reversed(shape), strict=False)
-    )
-    if not (fits and (mask.dtype == torch.bool or bool(((mask == 0) | (mask == 1)).all()))):
-        what = f"{mask.dtype} of shape {list(mask.shape)}".removeprefix("torch.")
-        expected = f"expected a mask of True and False that fits scores of shape {list(shape)}"
-        raise InputError.of(f'got "valid" of "{path}", {what}; {expected}; rename it if it is something else')
-    return Valid(shape, mask=mask.bool().expand(shape))
+def _mask(path: Path, mask: Tensor, shape: tuple[int, ...]) -> Tensor:
+    """The mask `valid` beside the tensors, as a run saves it."""
+    with suppress(RuntimeError):  # it cannot be expanded
+        if bool(((mask == 0) | (mask == 1)).all()):
+            return mask.bool().expand(shape)
+    what = f"{mask.dtype} of shape {list(mask.shape)}".removeprefix("torch.")
+    expected = f"expected a mask of True and False that fits scores of shape {list(shape)}"
+    raise InputError.of(f'got "valid" of "{path}", {what}; {expected}; rename it if it is something else')

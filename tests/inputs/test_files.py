@@ -2,7 +2,7 @@
 
 from collections import OrderedDict
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import pytest
@@ -46,26 +46,23 @@ def save(path: Path, content: Any) -> None:
         torch.save(content, path)
 
 
-@pytest.mark.parametrize("order", ["<", ">"])
 @pytest.mark.parametrize("dtype", NUMPY_DTYPES)
-def test_npy_keeps_the_dtype_in_either_byte_order(tmp_path: Path, dtype: str, order: Literal["<", ">"]) -> None:
-    np.save(tmp_path / "q.npy", array(dtype).astype(np.dtype(dtype).newbyteorder(order)))
-    same(read_tensor(tmp_path / "q.npy"), torch.from_numpy(array(dtype)))
+def test_npy_and_npz_keep_the_dtype(tmp_path: Path, dtype: str) -> None:
+    expected = torch.from_numpy(array(dtype))
+    for written in (array(dtype), array(dtype).astype(np.dtype(dtype).newbyteorder(">"))):
+        np.save(tmp_path / "q.npy", written)
+        same(read_tensor(tmp_path / "q.npy"), expected)
+    for writer in (np.savez, np.savez_compressed):
+        writer(tmp_path / "q.npz", queries=array(dtype), keys=array("f8") + 1)
+        same(read_tensor(tmp_path / "q.npz", "queries"), expected)
 
 
-@pytest.mark.parametrize("writer", [np.savez, np.savez_compressed])
-@pytest.mark.parametrize("dtype", NUMPY_DTYPES)
-def test_npz_keeps_the_dtype(tmp_path: Path, dtype: str, writer: Any) -> None:
-    writer(tmp_path / "q.npz", queries=array(dtype), keys=array("f8") + 1)
-    same(read_tensor(tmp_path / "q.npz", "queries"), torch.from_numpy(array(dtype)))
-
-
-@pytest.mark.parametrize("ending", [".safetensors", ".pt", ".pth", ".PT"])
 @pytest.mark.parametrize("dtype", TORCH_DTYPES)
-def test_safetensors_and_pt_keep_the_dtype(tmp_path: Path, dtype: torch.dtype, ending: str) -> None:
+def test_safetensors_and_pt_keep_the_dtype(tmp_path: Path, dtype: torch.dtype) -> None:
     expected = torch.tensor([[0, 1, 2], [100, 3, 7]]).to(dtype)
-    save(tmp_path / f"q{ending}", {"queries": expected, "keys": KEYS})
-    same(read_tensor(tmp_path / f"q{ending}", "queries"), expected)
+    for ending in (".safetensors", ".pt", ".pth", ".PT"):
+        save(tmp_path / f"q{ending}", {"queries": expected, "keys": KEYS})
+        same(read_tensor(tmp_path / f"q{ending}", "queries"), expected)
 
 
 @pytest.mark.parametrize(
@@ -88,13 +85,6 @@ def test_a_long_double_becomes_float64(tmp_path: Path) -> None:
     same(read_tensor(tmp_path / "q.npy"), torch.tensor([1.5, np.inf], dtype=torch.float64))
 
 
-def test_a_header_from_python_2_is_read_without_a_warning(tmp_path: Path) -> None:
-    header = b"{'descr': '<f4', 'fortran_order': False, 'shape': (2L, 3L), }\n"
-    magic = b"\x93NUMPY\x01\x00" + len(header).to_bytes(2, "little")
-    (tmp_path / "q.npy").write_bytes(magic + header + QUERIES.numpy().tobytes())
-    same(read_tensor(tmp_path / "q.npy"), QUERIES)
-
-
 @pytest.mark.parametrize("ending", [".npy", ".npz", ".safetensors", ".pt"])
 def test_bytes_that_are_neither_true_nor_false_are_true(tmp_path: Path, ending: str) -> None:
     path = tmp_path / f"mask{ending}"
@@ -102,15 +92,6 @@ def test_bytes_that_are_neither_true_nor_false_are_true(tmp_path: Path, ending: 
         path, {"mask": torch.tensor([0, 1, 255], dtype=torch.uint8).view(torch.bool)}
     )
     assert read_tensor(path).view(torch.uint8).tolist() == [0, 1, 1]
-
-
-@pytest.mark.parametrize("ending", [".npz", ".safetensors", ".pt"])
-def test_all_tensors_by_name(tmp_path: Path, ending: str) -> None:
-    save(tmp_path / f"qkv{ending}", {"queries": QUERIES, "keys": KEYS})
-    tensors = read_tensors(tmp_path / f"qkv{ending}")
-    assert set(tensors) == {"queries", "keys"}
-    same(tensors["queries"], QUERIES)
-    same(tensors["keys"], KEYS)
 
 
 def test_a_nameless_tensor_is_called_like_its_file(tmp_path: Path) -> None:
@@ -189,11 +170,8 @@ def test_nothing_is_shared_with_the_file(tmp_path: Path, ending: str) -> None:
     [
         "1,2\n3,4\n",
         "1,2\n3,4",
-        "1;2\n3;4\n",
-        "1\t2\n3\t4\n",
         "1 2\n  3   4 \n",
         "1, 2\n3,\t4\n",
-        "1,\t2\n3,4\n",
         "1,2\r\n3,4\r\n",
         "\ufeff1,2\n3,4\n",
         "# made by hand, é\n1,2 # first\n\n   \n3,4\n\n\n",
@@ -204,6 +182,11 @@ def test_nothing_is_shared_with_the_file(tmp_path: Path, ending: str) -> None:
 def test_a_csv_of_whole_numbers(tmp_path: Path, text: str) -> None:
     (tmp_path / "k.csv").write_text(text, encoding="utf-8", newline="")
     same(read_tensor(tmp_path / "k.csv"), KEYS)
+
+
+def test_large_whole_numbers_of_a_csv_stay_whole(tmp_path: Path) -> None:
+    (tmp_path / "k.csv").write_text("9223372036854775807,-9223372036854775808\n")
+    assert read_tensor(tmp_path / "k.csv").tolist() == [[2**63 - 1, -(2**63)]]
 
 
 @pytest.mark.parametrize(
@@ -222,12 +205,6 @@ def test_a_csv_of_other_numbers_is_float64(tmp_path: Path, text: str, expected: 
     same(read_tensor(tmp_path / "k.csv"), torch.tensor(expected, dtype=torch.float64))
 
 
-@pytest.mark.parametrize("text", ["9223372036854775807,-9223372036854775808\n", "1\n2\n3\n", "7"])
-def test_a_csv_has_two_axes_and_large_whole_numbers_stay_whole(tmp_path: Path, text: str) -> None:
-    (tmp_path / "k.csv").write_text(text)
-    assert read_tensor(tmp_path / "k.csv").tolist() == [[int(cell) for cell in row.split(",")] for row in text.split()]
-
-
 @pytest.mark.parametrize("separator", [" ", ",", ";", "\t"])
 def test_the_csv_that_numpy_writes(tmp_path: Path, separator: str) -> None:
     written = np.random.default_rng(0).normal(size=(7, 5))
@@ -241,15 +218,7 @@ NAMES = {"queries": QUERIES, "keys": KEYS}
 @pytest.mark.parametrize(
     ("content", "name", "message"),
     [
-        (NAMES, None, 'tensor: got nothing; "q.pt" holds 2 tensors (queries, keys); give tensor: NAME'),
         (NAMES, "querys", 'tensor: got "querys"; "q.pt" holds no tensor of this name; did you mean `queries`?'),
-        (NAMES, "W", 'tensor: got "W"; "q.pt" holds no tensor of this name; known: queries, keys'),
-        (KEYS, "keys", 'tensor: got "keys"; "q.pt" holds one tensor without a name; leave tensor out'),
-        (
-            [KEYS] * 12,
-            None,
-            'tensor: got nothing; "q.pt" holds 12 tensors (0, 1, 2, 3, 4, 5, 6, 7, 8, 9 and 2 more); give tensor: NAME',
-        ),
         (
             [KEYS] * 12,
             "W_q",
@@ -260,11 +229,6 @@ NAMES = {"queries": QUERIES, "keys": KEYS}
             None,
             'tensor: got nothing; "q.pt" holds 2 tensors (\\x1b[31mred, keys); give tensor: NAME',
         ),
-        (
-            {"\x1b[31mred": KEYS, "keys": KEYS},
-            "31mred",
-            'tensor: got "31mred"; "q.pt" holds no tensor of this name; known: \\x1b[31mred, keys',
-        ),
     ],
 )
 def test_a_name_that_picks_nothing(tmp_path: Path, content: Any, name: str | None, message: str) -> None:
@@ -272,10 +236,9 @@ def test_a_name_that_picks_nothing(tmp_path: Path, content: Any, name: str | Non
     with pytest.raises(InputError) as caught:
         read_tensor(tmp_path / "q.pt", name)
     assert str(caught.value) == message
-    assert str(caught.value.under("data", "queries")).startswith("data.queries.tensor: got ")
 
 
-@pytest.mark.parametrize("length", [640, 896, 1152, 1408])
+@pytest.mark.parametrize("length", [640, 1152])  # the first byte is 80 hexadecimal
 def test_safetensors_whose_header_length_begins_like_a_pickle(length: int, tmp_path: Path) -> None:
     header = b'{"a":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}}'.ljust(length)
     path = tmp_path / "a.safetensors"
