@@ -11,8 +11,8 @@ from torch import Tensor
 
 from attncli.attention import computing_dtype
 from attncli.errors import InputError
-from attncli.inputs.seeding import generator
 from attncli.inputs.build import Shapes
+from attncli.inputs.seeding import generator
 from attncli.inputs.source import read_source
 from attncli.studies.pairs.entries import Entries
 from attncli.studies.pairs.options import Sweep

@@ -10,8 +10,8 @@ from torch import nn
 from attncli.attention import computing_dtype
 from attncli.config.sizes import powers
 from attncli.errors import Collector, InputError
-from attncli.inputs.device import resolve_device
 from attncli.inputs.build import Shapes
+from attncli.inputs.device import resolve_device
 from attncli.studies.memory import PROGRAM, Estimate, estimate_attention, projected, require_memory
 from attncli.studies.pairs.entries import Entries
 from attncli.studies.pairs.options import Sweep
