@@ -8,9 +8,11 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from attncli.errors import InputError
+from attncli.scorers._custom import raised
+from attncli.studies.memory import ran_out
 from attncli.studies.train.model import Recall, losses
 from attncli.studies.train.options import TrainOptions
-from attncli.studies.train.stacked import gradient_of
 from attncli.studies.train.task import Batch, batches, held_out
 
 POINTS = 100  # of a learning curve, beside its beginning
@@ -57,8 +59,12 @@ def learn(
         optimizer.zero_grad()
         scores = model()
         loss = losses(model.pooled(model.weights(scores, batch), batch), batch.targets).sum()
-        with gradient_of(model.scorer):
+        try:
             loss.backward()  # type: ignore[no-untyped-call]
+        except Exception as error:  # as a user's own scorer raises where it writes over its numbers
+            if ran_out(error):
+                raise
+            raise InputError.of(f"the gradient of the scorer gave {raised(error)}") from error
         if step == points[len(curve)]:
             curve.append(measured(model, scores, test) | {"gradient_norm": model.gradient_norms().cpu()})
         if step < options.steps:

@@ -1,17 +1,22 @@
 """The model that learns associative recall, once for each seed, in parameters with one axis of seeds in front."""
 
 from collections.abc import Sequence
+from contextlib import nullcontext
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from attncli import textbook
 from attncli.attention import masked_softmax, softcap
 from attncli.config.scorer_entries import ScorerEntry
-from attncli.inputs.seeding import derived_seed, generator
-from attncli.studies.scoring import build_scorer
+from attncli.errors import InputError
+from attncli.inputs.seeding import derived_seed, generator, seeded
+from attncli.scorers import SCORERS
+from attncli.scorers.additive import Additive
+from attncli.scorers.gaussian import Gaussian
+from attncli.studies.scoring import build_scorer, raw_scores
 from attncli.studies.train.options import TrainOptions
-from attncli.studies.train.stacked import length, norms_by_seed, stacked
 from attncli.studies.train.task import Batch, embeddings, seed_of
 
 
@@ -30,8 +35,11 @@ class Recall(nn.Module):
         self.register_buffer("embeddings", torch.stack([embeddings(options, i, dtype) for i in indices]))
         self.W_q, self.W_k = (_projections(name, d, options, indices, dtype) for name in ("W_q", "W_k"))
         scorers = [build_scorer(entry, d, d, seed_of(options.seed, index), dtype) for index in indices]
-        seeds = [derived_seed(seed_of(options.seed, index), f"forward.{entry.label}.{d}") for index in indices]
-        self.scorer = stacked(entry.scorer, scorers, seeds)
+        if entry.scorer not in SCORERS:
+            seeds = [derived_seed(seed_of(options.seed, index), f"forward.{entry.label}.{d}") for index in indices]
+            self.scorer: nn.Module = OneByOne(scorers, seeds)
+        else:
+            self.scorer = OneByOne(scorers) if isinstance(scorers[0], Gaussian) else _stacked(scorers)
         self.indices, self.cap, self.classes = list(indices), entry.softcap, options.classes
 
     def forward(self) -> Tensor:
@@ -41,7 +49,8 @@ class Recall(nn.Module):
         query and key in a batch.
         """
         queries, keys = (self.embeddings @ each.mT for each in (self.W_q, self.W_k))  # s vocabulary d
-        scores: Tensor = self.scorer(queries, keys)
+        score = self._additive if isinstance(self.scorer, Additive) else self.scorer
+        scores: Tensor = score(queries, keys)
         return scores if self.cap is None else softcap(scores, self.cap)
 
     def weights(self, scores: Tensor, batch: Batch) -> Tensor:
@@ -55,10 +64,74 @@ class Recall(nn.Module):
         nothing = weights.new_zeros(*weights.shape[:-1], self.classes)
         return nothing.scatter_add(-1, batch.values, weights)
 
+    def _additive(self, queries: Tensor, keys: Tensor) -> Tensor:
+        """Scores as textbooks write them: few pairs are scored, and torch knows the gradients of a tanh."""
+        w_q, w_k, w_v = (self.scorer.get_parameter(f"{name}.weight") for name in ("W_q", "W_k", "w_v"))
+        return textbook.additive_scores(queries, keys, w_q, w_k, w_v.mT.unsqueeze(-3)).squeeze(-1)
+
     def gradient_norms(self) -> Tensor:
         """Of the gradient of all parameters, one number a seed (s,)."""
-        norms = [norms_by_seed(self.W_q), norms_by_seed(self.W_k), *self.scorer.gradient_norms()]
-        return length(torch.stack(norms))
+        stacked, norms = [self.W_q, self.W_k], list[Tensor]()
+        if isinstance(self.scorer, OneByOne):
+            nothing = self.W_q.new_zeros(0)  # a scorer may have no parameters
+            learnable = [[each for each in scorer.parameters() if each.requires_grad] for scorer in self.scorer.scorers]
+            gradients = [torch.cat([nothing, *(_gradient(each).flatten() for each in own)]) for own in learnable]
+            norms.append(torch.stack([_length(each) for each in gradients]))
+        else:
+            stacked += self.scorer.parameters()
+        return _length(torch.stack([*(_length(_gradient(each).flatten(1).mT) for each in stacked), *norms]))
+
+
+class OneByOne(nn.Module):
+    """Scorers that see their own seed alone: those that look at all they are given, and those of the user's own.
+
+    The latter may draw from torch's global generators. With `seeds` each finds them seeded with its own number and how
+    often has been scored, and with nothing else.
+    """
+
+    def __init__(self, scorers: Sequence[nn.Module], seeds: Sequence[int] = ()) -> None:
+        super().__init__()
+        self.scorers, self.seeds, self.calls = nn.ModuleList(scorers), seeds, 0
+
+    def forward(self, queries: Tensor, keys: Tensor) -> Tensor:
+        """Scores (s, n, m) of queries (s, n, q) and keys (s, m, k).
+
+        Raises:
+            InputError: a scorer that fails, or whose scores have no gradient.
+        """
+        self.calls += 1
+        found = list[Tensor]()
+        for index, scorer in enumerate(self.scorers):
+            call = f"call.{self.calls}"
+            with seeded(self.seeds[index], call, queries.device) if self.seeds else nullcontext():
+                found.append(raw_scores(scorer, queries[index], keys[index]))
+            if not found[-1].requires_grad:
+                expected = "expected scores that depend on queries and keys in ways that torch can differentiate"
+                cure = "without detach, no_grad, and whole numbers"
+                raise InputError.of(
+                    f"the scorer gave scores without a gradient, so that nothing can be learnt; {expected}, {cure}"
+                )
+        return torch.stack(found)
+
+
+def _stacked(scorers: Sequence[nn.Module]) -> nn.Module:
+    """The first of the scorers, with the matrices of all in front of each other (s, ...)."""
+    together = scorers[0]
+    for name, part in together.named_modules():
+        if isinstance(part, nn.Linear):
+            matrices = [scorer.get_parameter(f"{name}.weight").detach() for scorer in scorers]
+            part.weight = nn.Parameter(torch.stack(matrices))
+    return together
+
+
+def _gradient(parameter: nn.Parameter) -> Tensor:
+    return torch.zeros_like(parameter) if parameter.grad is None else parameter.grad
+
+
+def _length(vectors: Tensor) -> Tensor:
+    """Of vectors (n,), or of the columns of a matrix (n, s)."""
+    norms: Tensor = torch.linalg.vector_norm(vectors, dim=0)
+    return norms
 
 
 def losses(pooled: Tensor, targets: Tensor) -> Tensor:

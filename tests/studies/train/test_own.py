@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from attncli.errors import InputError
-from attncli.studies.train.stacked import Own
+from attncli.studies.train.model import OneByOne
 from tests.studies.train.small import learnt_by, model_of, options_of, result_of
 
 OWN = """
@@ -128,11 +128,11 @@ def test_own_scorers_find_other_random_numbers_at_every_call_and_with_every_seed
             return 0 * queries @ keys.mT + torch.rand(len(queries), len(keys))
 
     before = torch.get_rng_state()
-    scorer = Own([Draws(), Draws()], [5, 6])
+    scorer = OneByOne([Draws(), Draws()], [5, 6])
     vectors = torch.zeros(2, 3, 4, requires_grad=True)
     first, second = (scorer(vectors, vectors).detach() for _ in range(2))
     assert len({float(scores[index, 0, 0]) for scores in (first, second) for index in (0, 1)}) == 4
-    assert torch.equal(Own([Draws()], [6])(vectors[1:], vectors[1:]).detach()[0], first[1])
+    assert torch.equal(OneByOne([Draws()], [6])(vectors[1:], vectors[1:]).detach()[0], first[1])
     assert torch.equal(torch.get_rng_state(), before)
 
 
