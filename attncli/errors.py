@@ -76,8 +76,14 @@ def dotted(path: Path) -> str:
     """`("scorers", 0, "scale")` as `scorers[0].scale`."""
     text = ""
     for key in path:
-        text += f"[{key}]" if isinstance(key, int) else f".{key}" if text else str(key)
+        text += f"[{key}]" if isinstance(key, int) else f".{_quoted(key)}" if text else _quoted(key)
     return text
+
+
+def _quoted(key: str) -> str:
+    """A key that would be misread, or obeyed by the terminal, in quotes and with escapes."""
+    plain = key.isprintable() and key == key.strip() != ""
+    return key if plain else f"'{ascii(key)[1:-1]}'"
 
 
 def did_you_mean(word: object, known: Iterable[str]) -> str:

@@ -59,7 +59,7 @@ class Document:
     def located(self, error: InputError) -> InputError:
         """The error with all its problems located, in the order of the file and then of the overrides."""
         problems = [problem if problem.where else self.locate(problem) for problem in error.problems]
-        return InputError(_readable(problem) for problem in sorted(problems, key=self._order))
+        return InputError(sorted(problems, key=self._order))
 
     def _order(self, problem: Problem) -> tuple[int, int]:
         place = re.match(r":(\d+):(\d+)", problem.where.removeprefix(str(self.path)))
@@ -121,21 +121,17 @@ def default_name(path: Path) -> str:
     return name.lstrip(". ").encode()[:LONGEST_NAME].decode(errors="ignore").strip() or "experiment"
 
 
-def _readable(problem: Problem) -> Problem:
-    """Keys that would be misread in a path, or obeyed by the terminal, in quotes and with escapes."""
-    plain = (step if isinstance(step, int) or _is_plain(step) else f"'{ascii(step)[1:-1]}'" for step in problem.path)
-    return replace(problem, path=tuple(plain))
-
-
-def _is_plain(key: str) -> bool:
-    return key != "" and key.isprintable() and key == key.strip()
-
-
 def _text(path: Path) -> str:
     try:
         return path.read_text(encoding="utf-8-sig")
     except FileNotFoundError:
-        message = _not_found(path)
+        builtin = next((each for each in builtin_names() if each.rpartition("/")[2] == path.stem), None)
+        there = {other.stem: other for other in path.parent.glob("*.y*ml")}  # by stem: all endings look alike
+        near = difflib.get_close_matches(path.stem, there, n=1)
+        cure = f"did you mean `{there[near[0]]}`?" if near else "`attncli init` lists experiments to start from"
+        if builtin is not None:
+            cure = f"`attncli init {builtin}` copies the built-in experiment of this name"
+        message = f"no such file; {cure}"
     except IsADirectoryError:
         config = path / "config.yaml"
         message = "got a folder; expected a YAML file" + (f"; did you mean `{config}`?" if config.is_file() else "")
@@ -144,13 +140,3 @@ def _text(path: Path) -> str:
     except (OSError, ValueError) as error:
         message = f"cannot be read: {getattr(error, 'strerror', None) or error}; expected a YAML file"
     raise InputError.of(message, where=str(path))
-
-
-def _not_found(path: Path) -> str:
-    builtin = next((each for each in builtin_names() if each.rpartition("/")[2] == path.stem), None)
-    if builtin is not None:
-        return f"no such file; `attncli init {builtin}` copies the built-in experiment of this name"
-    there = {other.stem: other for other in path.parent.glob("*.y*ml")}  # by stem: endings make all names look alike
-    near = difflib.get_close_matches(path.stem, there, n=1)
-    cure = f"did you mean `{there[near[0]]}`?" if near else "`attncli init` lists experiments to start from"
-    return f"no such file; {cure}"

@@ -6,19 +6,17 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, ConfigDict, Field, NonNegativeFloat, model_validator
 
-from attncli import errors
 from attncli.config.rows import Row, Rows, check_regular
-from attncli.config.strict import Given, Model, checked_by, problem
+from attncli.config.strict import Model, checked_by, problem, worded
 
 KINDS = ("between", "about", "above", "below", "equal")
 HELPERS = {"within": ("about", "equal"), "by": ("above", "below")}  # the kinds that each further key belongs to
 
-AMOUNT = r"((?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?)"
+AMOUNT = r"((?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d{1,2})?)"
 SHARE, FACTOR = rf"^{AMOUNT} ?%$", rf"^{AMOUNT} ?[x×]$"
-BOUNDS = "expected [low, high], of which one may be null"
+BOUNDS = "expected [low, high] with low <= high, of which one may be null"
 VALUE = "expected a number, text, true or false, or nested lists of numbers"
 NAMED = f"{VALUE}; or one stage with its numbers, as in {{output: [[2, 3]]}}, and no `metric`"
-EXAMPLE = "such as {scorer: dot, d: 512}"
 
 
 def share_of(within: float | str | None) -> float | None:
@@ -33,110 +31,62 @@ def factor_of(by: float | str | None) -> float | None:
     return float(match[1]) if match else None
 
 
-def _finite_share(within: float | str) -> float | str:
-    if share_of(within) == math.inf:
-        raise problem("expected a finite share, such as 5 %")
-    return within
-
-
-def _growing_factor(by: float | str) -> float | str:
-    factor = factor_of(by)
-    if factor is not None and not 1 < factor < math.inf:
-        raise problem("expected a factor above 1 and finite, such as 2 x")
+def _above_one(by: str) -> str:
+    if (factor_of(by) or 0) <= 1:
+        raise ValueError
     return by
 
 
 def _ordered(bounds: list[float | None]) -> list[float | None]:
     low, high = bounds
-    if low is None and high is None:
-        raise problem(BOUNDS)
-    if low is not None and high is not None and low > high:
-        raise problem("expected low up to high")
+    if (low is None and high is None) or (low is not None and high is not None and low > high):
+        raise ValueError
     return bounds
 
 
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
-
-
-def _row(where: Any) -> Any:
-    """Columns and what they must say: one value, or a list of them for several rows."""
-    if not isinstance(where, dict):
-        raise problem(f"expected a mapping {EXAMPLE}")
-    for column, wanted in where.items():
-        if wanted == []:
-            raise problem("got []; expected at least 1 entry", under=[column])
-        values = wanted if isinstance(wanted, list) else [wanted]
-        for index, value in enumerate(values):
-            place = [column, index] if isinstance(wanted, list) else [column]
-            if not (value is None or isinstance(value, str | bool) or _is_number(value)):
-                expected = "expected text, a number, true, false or null, or a list of them"
-                raise problem(errors.got(value, expected), under=place)
-            if any(value == other and isinstance(value, bool) == isinstance(other, bool) for other in values[:index]):
-                raise problem(f"got {errors.show(value)} twice; expected each once", under=place)
-    return where
-
-
-def _row_or_number(value: Any) -> Any:
-    if not (isinstance(value, dict) and value) and not _is_number(value):
-        raise problem(f"expected a number, or another row {EXAMPLE}")
-    return _row(value) if isinstance(value, dict) else value
+def _different(values: list[Any]) -> list[Any]:
+    if len({(isinstance(value, bool), value) for value in values}) < len(values):
+        raise ValueError
+    return values
 
 
 def _exact(value: Any) -> Any:
+    number = isinstance(value, int | float) and math.isfinite(value)
     if isinstance(value, list):
         check_regular(value)
-    elif not isinstance(value, str | bool) and not _is_number(value):
+    elif not isinstance(value, str) and not number:
         raise problem(NAMED if isinstance(value, dict) else VALUE)
     return value
 
 
-_Value = str | float | bool | None
-_Row = dict[str, _Value | Annotated[list[_Value], Field(min_length=1, json_schema_extra={"uniqueItems": True})]]
-_Limit = Annotated[float | Annotated[_Row, Field(min_length=1)], checked_by(_row_or_number)]
-_Pair = Annotated[
-    list[float | None], Field(min_length=2, max_length=2, json_schema_extra={"contains": {"type": "number"}})
+_Value = str | int | float | bool | None
+_Values = Annotated[list[_Value], Field(min_length=1), AfterValidator(_different)]
+_Wanted = Annotated[
+    _Value | _Values, worded("expected text, a number, true, false or null, or a list of different ones")
 ]
-_Within = NonNegativeFloat | Annotated[str, Field(pattern=SHARE)]
-_By = NonNegativeFloat | Annotated[str, Field(pattern=FACTOR)]
 _Figures = str | float | bool | Row | Rows
-_Named = Annotated[dict[str, _Figures], Field(min_length=1, max_length=1)]
-_Exact = Annotated[_Figures | _Named, checked_by(_exact)]
 
-# All but Where are None where they are left out, and refuse a null that is written down.
-Where = Annotated[_Row, checked_by(_row)]
-Number = Annotated[float | None, Given(float, "expected a number")]
+Where = dict[str, _Wanted]
+Bounds = Annotated[list[float | None], Field(min_length=2, max_length=2), AfterValidator(_ordered), worded(BOUNDS)]
 Amount = Annotated[
-    float | str | None,
-    Given(_Within, "expected a number of at least 0, or a share such as 5 %"),
-    AfterValidator(_finite_share),
+    NonNegativeFloat | Annotated[str, Field(pattern=SHARE)],
+    worded("expected a number of at least 0, or a share such as 5 %"),
 ]
 Factor = Annotated[
-    float | str | None,
-    Given(_By, "expected a number of at least 0, or a factor such as 2 x"),
-    AfterValidator(_growing_factor),
+    NonNegativeFloat | Annotated[str, Field(pattern=FACTOR), AfterValidator(_above_one)],
+    worded("expected a number of at least 0, or a factor above 1 such as 2 x"),
 ]
-Bounds = Annotated[list[float | None] | None, Given(_Pair, BOUNDS), AfterValidator(_ordered)]
-Limit = Annotated[float | dict[str, Any] | None, Given(_Limit)]
-Exact = Annotated[Any, Given(_Exact)]
+Limit = Annotated[
+    int | float | Annotated[Where, Field(min_length=1)],
+    worded("expected a number, or another row such as {scorer: dot, d: 512}"),
+]
+Exact = Annotated[_Figures | Annotated[dict[str, _Figures], Field(min_length=1, max_length=1)], checked_by(_exact)]
 
 
 class Expectation(Model):
     """What a figure of one row, or of several, must be: exactly one of KINDS says it."""
 
-    model_config = ConfigDict(
-        json_schema_extra={
-            "oneOf": [{"required": [kind]} for kind in KINDS],
-            "if": {"required": ["metric"]},
-            "then": {"properties": {"equal": {"not": {"type": "object"}}}},
-            "else": {"required": ["equal"], "properties": {"equal": {"type": "object"}}},
-            "required": [],
-            "dependentRequired": {"about": ["within"]},
-            "dependentSchemas": {
-                helper: {"anyOf": [{"required": [kind]} for kind in kinds]} for helper, kinds in HELPERS.items()
-            },
-        }
-    )
+    model_config = ConfigDict(json_schema_extra={"required": []})  # `equal` may name the metric
 
     claim: Annotated[str | None, Field(min_length=1, description="what it shows, in a sentence")] = None
     source: Annotated[str | None, Field(min_length=1, description="who says so")] = None
@@ -144,13 +94,15 @@ class Expectation(Model):
         Where, Field(default_factory=dict, description="columns of the row; a list asks it of several rows")
     ]
     metric: Annotated[str, Field(min_length=1, description="a column; of the study attention also a stage")]
-    between: Annotated[Bounds, Field(description="[low, high], ends included; one may be null")] = None
-    about: Annotated[Number, Field(description="the number, give or take `within`")] = None
-    within: Annotated[Amount, Field(description="an amount, or a share such as 5 %")] = None
-    above: Annotated[Limit, Field(description="a number, or another row whose figure must be smaller")] = None
-    below: Annotated[Limit, Field(description="a number, or another row whose figure must be larger")] = None
-    by: Annotated[Factor, Field(description="at least this amount, or a factor such as 2 x")] = None
-    equal: Annotated[Exact, Field(description="exactly; of a stage, as in {output: [[2, 3]]}, up to rounding")] = None
+    between: Annotated[Bounds | None, Field(description="[low, high], ends included; one may be null")] = None
+    about: Annotated[float | None, Field(description="the number, give or take `within`")] = None
+    within: Annotated[Amount | None, Field(description="an amount, or a share such as 5 %")] = None
+    above: Annotated[Limit | None, Field(description="a number, or another row whose figure must be smaller")] = None
+    below: Annotated[Limit | None, Field(description="a number, or another row whose figure must be larger")] = None
+    by: Annotated[Factor | None, Field(description="at least this amount, or a factor such as 2 x")] = None
+    equal: Annotated[
+        Exact | None, Field(description="exactly; of a stage, as in {output: [[2, 3]]}, up to rounding")
+    ] = None
 
     @property
     def kind(self) -> str:
@@ -171,24 +123,20 @@ class Expectation(Model):
     def _metric_beside_equal(cls, data: Any) -> Any:
         """`equal: {output: [[...]]}` is short for `metric: output` with `equal: [[...]]`."""
         named = data.get("equal") if isinstance(data, dict) and "metric" not in data else None
-        if not isinstance(named, dict):
-            return data
-        metric, numbers = next(iter(named.items()), (None, None))
-        if len(named) == 1 and isinstance(metric, str) and metric:
+        if isinstance(named, dict) and len(named) == 1:
+            ((metric, numbers),) = named.items()
             return {**data, "metric": metric, "equal": numbers}
-        return {**data, "metric": "equal"}  # `equal` is what is wrong, and refused as a mapping
+        return data
 
     @model_validator(mode="after")
     def _one_kind_and_what_belongs_to_it(self) -> "Expectation":
-        given, choice = self._given(), f"expected one of {', '.join(KINDS)}"
-        if not given:
-            raise problem(f"got no bound of {self.metric}; {choice}")
-        if len(given) > 1:
-            raise problem(f"got `{given[1]}` beside `{given[0]}`; {choice}", under=[given[1]])
+        given = self._given()
+        if len(given) != 1:
+            raise problem(f"got {' and '.join(given) or 'no bound'}; expected one of {', '.join(KINDS)}")
         for helper, kinds in HELPERS.items():
             if getattr(self, helper) is not None and given[0] not in kinds:
-                message = f"got `{helper}` beside `{given[0]}`; it belongs to {' and '.join(f'`{k}`' for k in kinds)}"
-                raise problem(message, under=[helper])
+                belongs = " and ".join(f"`{kind}`" for kind in kinds)
+                raise problem(f"got `{helper}` beside `{given[0]}`; it belongs to {belongs}", under=[helper])
         if self.about is not None and self.within is None:
             raise problem(f"got about {self.about:g} alone; expected `within` beside it, such as within: 5 %")
         if self.about == 0 and isinstance(self.within, str):

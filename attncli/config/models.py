@@ -1,7 +1,7 @@
 """What every experiment may say: the keys that all studies share, and how names and files are written."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -10,7 +10,7 @@ from pydantic import AfterValidator, ConfigDict, Field, StringConstraints, Valid
 
 from attncli import errors
 from attncli.config.expectations import Expectation
-from attncli.config.strict import Model, problem
+from attncli.config.strict import Model, problem, worded
 
 PLAIN = r"""^[^\s./\\:*?"<>|][^/\\:*?"<>|]*$"""
 LONGEST_NAME = 200  # bytes
@@ -32,6 +32,9 @@ def _plain_name(name: str) -> str:
 NAME_SCHEMA: dict[str, Any] = {"pattern": PLAIN, "maxLength": LONGEST_NAME}
 Name = Annotated[str, AfterValidator(_plain_name), Field(json_schema_extra=NAME_SCHEMA)]
 FileName = Annotated[str, StringConstraints(min_length=1), AfterValidator(_relative_to_file)]
+Device = Annotated[
+    str, Field(pattern=r"^(auto|cpu|cuda(:\d+)?|mps)$"), worded("expected auto, cpu, cuda, cuda:N or mps")
+]
 DType = Literal["float16", "bfloat16", "float32", "float64"]
 
 
@@ -44,6 +47,18 @@ class Flag:
     is_path: bool = False
 
 
+def default_label(scorer: str) -> str:
+    """The scorer's name; of one of the user's own, the name of its class."""
+    return scorer.rpartition(":")[2]
+
+
+def mappings_in(entries: Any) -> Iterator[tuple[int, Mapping[str, Any]]]:
+    """Those entries of what should be a list that are mappings."""
+    yield from (
+        (i, entry) for i, entry in enumerate(entries if isinstance(entries, list) else ()) if isinstance(entry, dict)
+    )
+
+
 class Experiment(Model):
     """The keys that experiments of every study have, beside `study` itself."""
 
@@ -51,10 +66,7 @@ class Experiment(Model):
 
     name: Annotated[Name, Field(description="the run goes to outputs/<name>/; default: the file's name")]
     seed: Annotated[int, Field(ge=0, lt=2**63, description="decides everything that is drawn")] = 0
-    device: Annotated[
-        str,
-        Field(pattern=r"^(auto|cpu|cuda(:\d+)?|mps)$", description="where it computes: auto, cpu, cuda, cuda:N or mps"),
-    ] = "auto"
+    device: Annotated[Device, Field(description="where it computes: auto, cpu, cuda, cuda:N or mps")] = "auto"
     dtype: Annotated[DType, Field(description="in which queries, keys and values are kept")] = "float32"
     expect: Annotated[
         list[Expectation],
@@ -68,8 +80,20 @@ class Experiment(Model):
 
     @classmethod
     def across(cls, data: Mapping[str, Any]) -> list[errors.Problem]:
-        """Problems that lie between several entries of the YAML, found whatever else is wrong with it."""
-        return []
+        """Problems that lie between several entries of the YAML, found whatever else is wrong with it.
+
+        Of all studies: labels that are alike, case aside, since they name tensors and files.
+        """
+        problems, first = [], dict[str, int]()
+        for index, entry in mappings_in(data.get("scorers")):
+            scorer = entry.get("scorer")
+            label = entry.get("label") or (default_label(scorer) if isinstance(scorer, str) else None)
+            other = first.setdefault(label.casefold(), index) if isinstance(label, str) else index
+            if other != index:
+                message = f'got "{label}", the label of scorers[{other}] too; labels must differ, also without case'
+                path = ("scorers", index, "label")
+                problems.append(errors.Problem(f"{message}; give this entry a `label`", path))
+        return problems
 
     def unused(self) -> set[str] | dict[str, Any]:
         """Keys that another key makes meaningless, and that a resolved config leaves out; nested ones by their way."""

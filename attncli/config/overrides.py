@@ -99,15 +99,11 @@ def _set(data: Any, change: Override) -> None:
 
 def _check_step(target: Any, key: str | int, place: errors.Path) -> None:
     """Raise a LookupError unless the target, at that place of the config, can have this key or has this index."""
-    name = dotted(place) or "the config"
     if isinstance(target, list):
-        if isinstance(key, str):
-            raise LookupError(f'got the key "{key}"; {name} is a list; expected an index such as {name}[0]')
-        if key >= len(target):
-            entries = f"{len(target)} {'entry' if len(target) == 1 else 'entries'}"
-            raise LookupError(f"got {name}[{key}]; {name} has {entries}, counted from 0")
-    elif not isinstance(target, dict):
-        raise LookupError(f"got {dotted((*place, key))}; {name} is {errors.show(target)}; expected a list or mapping")
-    elif isinstance(key, int):
-        example = f"; expected a key such as {dotted((*place, next(iter(target))))}" if target else ""
-        raise LookupError(f"got {name}[{key}]; {name} is a mapping{example}")
+        fits, there = isinstance(key, int) and key < len(target), f"a list of {len(target)}"
+    else:
+        fits = isinstance(target, dict) and isinstance(key, str)
+        there = f"a mapping with {', '.join(target)}" if isinstance(target, dict) else errors.show(target)
+    if not fits:
+        expected = "expected a key of a mapping, or an index of a list, counted from 0"
+        raise LookupError(f"got {dotted((*place, key))}; {dotted(place) or 'the config'} is {there}; {expected}")

@@ -13,28 +13,31 @@ Row = Annotated[list[float], Field(min_length=1)]
 Rows = TypeAliasType("Rows", "Annotated[list[Row | Rows], Field(min_length=1)]")  # lists in lists at any depth
 
 
-def check_regular(value: Any, place: Sequence[str | int] = ()) -> tuple[int, ...]:
-    """The sizes of nested lists of numbers, or the first place where they are not that."""
+def check_regular(value: Any) -> Any:
+    """Nested lists of numbers as they are, unless they are no such thing: then the first place where they are not."""
+    sizes_of(value)
+    return value
+
+
+def sizes_of(value: Any, place: Sequence[str | int] = ()) -> tuple[int, ...]:
+    """The sizes of nested lists of numbers."""
     if isinstance(value, bool) or not isinstance(value, int | float | list):
         raise problem(f"got {errors.show(value)}; expected a number", under=place)
     if not isinstance(value, list):
         return ()
     if not value:
         raise problem("got an empty list; sizes must be at least 1", under=place)
-    first = check_regular(value[0], [*place, 0])
+    first = sizes_of(value[0], [*place, 0])
     for index, item in enumerate(value[1:], start=1):
-        sizes = check_regular(item, [*place, index])
-        if bool(sizes) != bool(first):
-            kind = "a list" if first else "a number"
-            raise problem(f"got {errors.show(item)}; expected {kind}, as its neighbours are", under=[*place, index])
+        sizes = sizes_of(item, [*place, index])
         if sizes != first:
-            message = f"got sizes {list(sizes)} beside {list(first)}; expected rows of equal length"
+            message = f"got {errors.show(item)} beside {errors.show(value[0])}; expected rows of equal length"
             raise problem(message, under=[*place, index])
     return (len(value), *first)
 
 
 def _at_least_two_levels(value: Any) -> Any:
-    if len(check_regular(value)) < 2:
+    if len(sizes_of(value)) < 2:
         cure = f"for one row write [{errors.show(value)}]"
         raise problem(f"got {errors.show(value)}; expected lists within lists: one inner list per row", cure=cure)
     return value

@@ -2,7 +2,6 @@
 
 import functools
 import inspect
-import json
 import re
 import typing
 from collections.abc import Mapping
@@ -11,24 +10,22 @@ from typing import Annotated, Any, ClassVar, Literal, Union
 from pydantic import (
     ConfigDict,
     Field,
-    GetCoreSchemaHandler,
     GetJsonSchemaHandler,
+    JsonValue,
     PositiveFloat,
     TypeAdapter,
-    ValidationInfo,
     create_model,
     field_validator,
 )
-from pydantic_core import CoreSchema, core_schema
+from pydantic_core import CoreSchema
 
 from attncli import errors
-from attncli.config.models import Experiment, FileName, Flag, Name
-from attncli.config.strict import Model, known_words, problem
+from attncli.config.models import Experiment, FileName, Flag, Name, default_label, mappings_in
+from attncli.config.strict import Model, chosen, known_words, problem
 from attncli.config.yaml_loader import parse_yaml
 from attncli.errors import InputError, Problem
 
 CUSTOM = r"^[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*$"
-DIFFERENT = "give one of them a label of its own, as in `dot:label=second`"
 NEXT_OPTION = re.compile(r",(?=[^,=]*=)")  # so that a value may be a list or a mapping, with commas of its own
 NOT_IN_LABELS = re.compile(r'[\\:*?"<>|]')
 
@@ -40,19 +37,14 @@ class ParameterFile(Model):
     names: dict[str, str] = Field(default_factory=dict, description="state_dict name: name in the file")
 
 
-def _default_label(scorer: str) -> str:
-    """The scorer's name; of one of the user's own, the name of its class."""
-    return scorer.rpartition(":")[2]
-
-
-class ScorerEntry(Model):
+class ScorerEntry(Model, validate_default=True):  # a default, too, must be what config.yaml can hold
     """What every entry may have; a scorer's own options are fields of the classes made from this one."""
 
     scorer: str
     label: Annotated[
         Name,
         Field(
-            default_factory=lambda fields: _default_label(fields["scorer"]),
+            default_factory=lambda fields: default_label(fields["scorer"]),
             description="name in tables and files; default: the scorer's name",
         ),
     ]
@@ -70,7 +62,7 @@ ENTRY_KEYS = tuple(ScorerEntry.model_fields)
 
 
 class CustomEntry(ScorerEntry, extra="allow"):
-    """A scorer of the user's own, `my_package.my_module:MyScorer`; its other keys are the options of that class."""
+    """Any scorer of the user's own, `my_package.my_module:MyScorer`, as far as a JSON Schema can know it."""
 
     scorer: Annotated[str, Field(pattern=CUSTOM)]
 
@@ -80,7 +72,7 @@ def options_of(scorer: type) -> dict[str, tuple[Any, Any]]:
     hints = typing.get_type_hints(scorer.__init__, include_extras=True)  # type: ignore[misc]
     parameters = inspect.signature(scorer).parameters.values()
     keyword = [p for p in parameters if p.kind is p.KEYWORD_ONLY and not p.name.startswith("_")]
-    return {p.name: (hints.get(p.name, Any), ... if p.default is p.empty else p.default) for p in keyword}
+    return {p.name: (hints.get(p.name, JsonValue), ... if p.default is p.empty else p.default) for p in keyword}
 
 
 def entry_model(name: str, scorer: type) -> type[ScorerEntry]:
@@ -94,8 +86,8 @@ def entry_model(name: str, scorer: type) -> type[ScorerEntry]:
         taken = next((option for option in fields if hasattr(ScorerEntry, option) or option in ENTRY_KEYS), None)
         if taken:
             raise TypeError(f"the option `{taken}` has a name that is in use; rename it")
-        kind = Literal[name]  # type: ignore[valid-type]
-        return create_model(f"{scorer.__name__}Entry", __base__=ScorerEntry, scorer=(kind, ...), **fields)
+        fields["scorer"] = (Literal[name], ...)
+        return create_model(f"{scorer.__name__}Entry", __base__=ScorerEntry, **fields)
     except Exception as error:  # annotations may be anything, and reading them runs the user's code
         reason = " ".join(str(error).split())
         raise InputError.of(f'got "{name}", whose options make no sense as YAML: {reason}') from error
@@ -109,23 +101,15 @@ def entry_models() -> dict[str, type[ScorerEntry]]:
     return {name: entry_model(name, scorer) for name, scorer in SCORERS.items()}
 
 
-class _OfItsScorer:
-    """Annotation of a ScorerEntry: it is validated by the signature of the scorer that it names."""
-
-    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
-        return core_schema.with_info_plain_validator_function(_validate_entry)
+class _AnyEntry:
+    """The JSON Schema of an entry, made only when it is asked for, since scorers load torch."""
 
     def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
         union: Any = Union[(*entry_models().values(), CustomEntry)]
         return handler(TypeAdapter(union).core_schema)
 
 
-Entry = Annotated[ScorerEntry, _OfItsScorer()]
-
-
-def _validate_entry(entry: Any, info: ValidationInfo) -> ScorerEntry:
-    if isinstance(entry, ScorerEntry):
-        return entry
+def _model_of(entry: Any) -> type[ScorerEntry]:
     known = entry_models()
     if not isinstance(entry, dict):
         named = isinstance(entry, str) and entry in known
@@ -134,59 +118,26 @@ def _validate_entry(entry: Any, info: ValidationInfo) -> ScorerEntry:
     if "scorer" not in entry:
         raise problem("the key `scorer` is missing; known scorers: " + ", ".join(known))
     name = entry["scorer"]
-    if isinstance(name, str) and re.fullmatch(CUSTOM, name):
-        return _validate_custom(name, entry, info)
     if isinstance(name, str) and ":" in name:
-        expected = "expected module:Class, for instance my_package.my_module:MyScorer"
-        raise problem(errors.got(name, expected), under=["scorer"])
+        return _custom_model(name)
     if not isinstance(name, str) or name not in known:
         raise problem(errors.got(name, "unknown scorer", known_words(name, known)), under=["scorer"])
-    return known[name].model_validate(entry, context=info.context)
+    return known[name]
 
 
-def _validate_custom(name: str, entry: Any, info: ValidationInfo) -> ScorerEntry:
+def _custom_model(name: str) -> type[ScorerEntry]:
     from attncli.scorers._custom import load_class
 
-    scorer, _, key = name.partition(":")
+    if not re.fullmatch(CUSTOM, name):
+        expected = "expected module:Class, for instance my_package.my_module:MyScorer"
+        raise problem(errors.got(name, expected), under=["scorer"])
     try:
-        model = entry_model(name, load_class(name))
+        return entry_model(name, load_class(name))
     except InputError as error:
-        message = error.problems[0].message
-        if scorer in entry_models():  # an option without a value, such as `additive:num_hiddens`
-            meant = f"{scorer} is a scorer and no module; if {key} is an option of it, give it a value"
-            message = errors.got(name, meant)
-        raise problem(message, under=["scorer"]) from error
-    validated = model.model_validate(entry, context=info.context)
-    for option, value in validated.options.items():
-        if not _fits_yaml(value):
-            expected = f"got {type(value).__name__}, which YAML cannot hold; expected numbers, text, lists or mappings"
-            raise problem(expected, under=[option])
-    return validated
+        raise problem(error.problems[0].message, under=["scorer"]) from error
 
 
-def _fits_yaml(value: Any) -> bool:
-    """Whether config.yaml can hold a value, so that every run can be run again."""
-    try:
-        return bool(json.loads(json.dumps(value, allow_nan=False)) == value)
-    except (TypeError, ValueError):
-        return False
-
-
-def clashing_labels(entries: Any, cure: str = "give this entry a `label`") -> list[Problem]:
-    """Labels in the YAML of `scorers` that are alike, case aside: they name tensors and files."""
-    problems, first = [], dict[str, int]()
-    for index, entry in enumerate(entries if isinstance(entries, list) else []):
-        given = entry if isinstance(entry, dict) else {}  # it may be wrong in other ways
-        label, scorer = given.get("label"), given.get("scorer")
-        if not isinstance(label, str):
-            label = _default_label(scorer) if isinstance(scorer, str) else ""
-        other = first.setdefault(label.casefold(), index) if label else index
-        if other != index:
-            message = f'got "{label}", the label of scorers[{other}] too; labels must differ, also without case'
-            problems.append(Problem(f"{message}; {cure}", ("scorers", index, "label")))
-    return problems
-
-
+Entry = Annotated[ScorerEntry, _AnyEntry(), chosen(_model_of)]
 Scorers = Annotated[
     list[Entry],
     Field(
@@ -212,7 +163,7 @@ class ScorersInShort(Experiment):
     """An experiment whose scorers may be written `additive:num_hiddens=64`, alone or in a list."""
 
     model_config = ConfigDict(json_schema_extra=_also_singular)
-    no_dropout: ClassVar[str]  # why entries may have none
+    refused: ClassVar[Mapping[str, str]]  # keys that entries may not have here, and why
 
     scorers: Scorers
 
@@ -231,14 +182,13 @@ class ScorersInShort(Experiment):
 
     @classmethod
     def across(cls, data: Mapping[str, Any]) -> list[Problem]:
-        """Labels that clash, and dropout; what is no number is refused elsewhere."""
-        entries = data.get("scorers")
-        problems = clashing_labels(entries, DIFFERENT)
-        for index, entry in enumerate(entries if isinstance(entries, list) else []):
-            dropout = entry.get("dropout") if isinstance(entry, dict) else None
-            if isinstance(dropout, int | float) and 0 < dropout < 1:
-                path = ("scorers", index, "dropout")
-                problems.append(Problem(f"got {dropout:g}; {cls.no_dropout}; leave it out", path))
+        """Labels that clash, and keys of entries that this study refuses."""
+        problems = super().across(data)
+        for index, entry in mappings_in(data.get("scorers")):
+            for key, why in cls.refused.items():
+                if entry.get(key):
+                    message = errors.got(entry[key], f"this study {why}", "leave it out")
+                    problems.append(Problem(message, ("scorers", index, key)))
         return problems
 
     @field_validator("scorers", mode="before")
@@ -274,12 +224,11 @@ def scorer_of(text: str) -> dict[str, Any] | str:
     if options:
         values = [value for key, value in entry.items() if key != "scorer" and not isinstance(value, dict | list)]
         plain = [str(value).replace("/", "_over_") for value in values]
-        entry.setdefault("label", NOT_IN_LABELS.sub("_", "_".join([_default_label(name), *plain])))
+        entry.setdefault("label", NOT_IN_LABELS.sub("_", "_".join([default_label(name), *plain])))
     return entry
 
 
 def _read(value: str) -> Any:
-    """The value as YAML reads it, text where it cannot."""
     try:
         return parse_yaml(value, lambda line, column: "").data
     except InputError:

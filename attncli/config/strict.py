@@ -6,7 +6,6 @@ from typing import Any, TypeVar
 from pydantic import (
     BaseModel,
     ConfigDict,
-    GetCoreSchemaHandler,
     ModelWrapValidatorHandler,
     TypeAdapter,
     ValidationError,
@@ -14,7 +13,7 @@ from pydantic import (
     WrapValidator,
     model_validator,
 )
-from pydantic_core import CoreSchema, PydanticCustomError, core_schema
+from pydantic_core import PydanticCustomError
 
 from attncli import errors
 from attncli.config.yaml_loader import is_number
@@ -69,22 +68,16 @@ def checked_by(check: Callable[[Any], Any]) -> WrapValidator:
     return WrapValidator(lambda value, handler: check(value))
 
 
-class Given:
-    """An optional key that may be left out but not null: of a type of its own, and with one message for all errors."""
+def worded(expected: str) -> WrapValidator:
+    """One message for whatever is wrong with a value."""
 
-    def __init__(self, kind: Any, expected: str = "") -> None:
-        self.kind, self.expected = kind, expected
-
-    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
-        return core_schema.no_info_wrap_validator_function(self._validate, handler.generate_schema(self.kind))
-
-    def _validate(self, value: Any, handler: Any) -> Any:
+    def validate(value: Any, handler: Any) -> Any:
         try:
             return handler(value)
         except ValidationError:
-            if self.expected:
-                raise problem(self.expected) from None
-            raise
+            raise problem(expected) from None
+
+    return WrapValidator(validate)
 
 
 EXPECTED: dict[str, str] = {  # by pydantic's types of errors
@@ -105,6 +98,8 @@ EXPECTED: dict[str, str] = {  # by pydantic's types of errors
     "too_short": "at least {min_length} entries",
     "too_long": "at most {max_length} entries",
     "string_too_short": "text that is not empty",
+    "string_pattern_mismatch": "text that matches {pattern}",
+    "invalid-json-value": "numbers, text, lists or mappings, which YAML can hold",
 }
 EXAMPLES = {  # of lists and mappings, by key
     "data": "{queries: ..., keys: ...}",
@@ -118,8 +113,9 @@ EXAMPLES = {  # of lists and mappings, by key
     "queries": "[a, b, c]",
     "keys": "[a, b, c]",
     "expect": "[{where: {scorer: dot}, metric: entropy, between: [0, 1]}]",
+    "where": "{scorer: dot, d: 512}",
 }
-PATTERNS = {"device": "expected auto, cpu, cuda, cuda:N or mps"}
+LEFT_OUT = ("missing", "invalid-json-value")  # errors of keys that the YAML need not have; the latter of a default
 NOT_AN_ERROR_OF_ITS_OWN = "default_factory_not_called"  # pydantic's echo of another error in the same model
 
 
@@ -154,7 +150,7 @@ def _place(error: Mapping[str, Any], data: Any) -> tuple[errors.Path, Any]:
         if there:
             path.append(key)
             parent, data = data, data[key]
-        elif error["type"] == "missing" and index == len(error["loc"]) - 1:
+        elif error["type"] in LEFT_OUT and index == len(error["loc"]) - 1:
             path.append(key)
     return (*path, *error.get("ctx", {}).get("under", ())), parent
 
@@ -172,8 +168,6 @@ def _problem(path: errors.Path, found: Sequence[Mapping[str, Any]]) -> Problem:
         return Problem(message if message.startswith(("got ", "the key ")) else errors.got(value, message), path)
     if kind == "missing":
         return Problem("this key is missing", path)
-    if kind == "string_pattern_mismatch":
-        return Problem(errors.got(value, PATTERNS.get(str(path[-1]), "expected text of another form")), path)
     expected = " or ".join(dict.fromkeys(_expected(each) for each in found))
     if expected in ("a list", "a mapping") and path and path[-1] in EXAMPLES:
         expected += f" such as {EXAMPLES[str(path[-1])]}"

@@ -2,33 +2,20 @@
 
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, ConfigDict, Field, NonNegativeFloat, model_validator
-from pydantic.json_schema import WithJsonSchema
+from pydantic import AfterValidator, Field, NonNegativeFloat, model_validator
 
 from attncli import errors
 from attncli.config.models import FileName
-from attncli.config.rows import Numbers
-from attncli.config.strict import Given, Model, chosen, known_words, problem
+from attncli.config.rows import Numbers, check_regular
+from attncli.config.strict import Model, chosen, known_words, problem, worded
 
-MOST_AXES = 16  # a bound far above any use and below what torch and NumPy can take
 TENSOR = "expected {shape: [...], fill: ...}, {file: ...} or nested lists of numbers"
 LENGTHS = "expected integers such as [2, 6], one list of them per example, {random: [1, 10]} or {file: ...}"
 RANGE = "expected [low, high] with 0 <= low <= high"
 
 
-def _sizes(shape: list[int]) -> list[int]:
-    if any(size < 1 for size in shape):
-        raise problem("sizes must be at least 1")
-    if len(shape) > MOST_AXES:
-        raise problem(f"expected at most {MOST_AXES} sizes")
-    if len(shape) < 2:
-        raise problem("expected at least two sizes: rows, features")
-    return shape
-
-
-Shape = Annotated[list[int], AfterValidator(_sizes), WithJsonSchema(
-    {"type": "array", "items": {"type": "integer", "minimum": 1}, "minItems": 2}
-)]  # fmt: skip
+# The bound is far above any use and below what torch and NumPy can take.
+Shape = Annotated[list[Annotated[int, Field(ge=1)]], Field(min_length=2, max_length=16)]
 
 
 class NormalFill(Model):
@@ -102,24 +89,16 @@ FILLS: dict[str, type[Model]] = {
 }  # fmt: skip
 
 
-def _one_length_each(rows: list[list[int]]) -> list[list[int]]:
-    for i, row in enumerate(rows):
-        if len(row) != len(rows[0]):
-            message = f"got a list of {len(row)} beside a list of {len(rows[0])}; expected one length per query in each"
-            raise problem(message, under=[i])
-    return rows
-
-
-def _range(bounds: list[int]) -> list[int]:
+def _ordered(bounds: list[int]) -> list[int]:
     if bounds[0] > bounds[1]:
-        raise problem(RANGE)
+        raise ValueError
     return bounds
 
 
 Length = Annotated[int, Field(ge=0)]
 Lengths = Annotated[list[Length], Field(min_length=1)]  # one per example
-QueryLengths = Annotated[list[Lengths], Field(min_length=1), AfterValidator(_one_length_each)]
-Pair = Annotated[list[Length], Field(min_length=2, max_length=2)]
+QueryLengths = Annotated[list[Lengths], Field(min_length=1), AfterValidator(check_regular)]
+Range = Annotated[list[Length], Field(min_length=2, max_length=2), AfterValidator(_ordered), worded(RANGE)]
 Words = Annotated[
     list[str] | list[list[str]],
     chosen(lambda words: list[list[str]] if _has_lists(words) else list[str]),
@@ -129,7 +108,7 @@ Words = Annotated[
 class RandomLens(Model):
     """One length per example, drawn uniformly from low..high, both included."""
 
-    random: Annotated[list[int], Given(Pair, RANGE), AfterValidator(_range)]
+    random: Range
 
 
 def _kind_of_tensor(value: Any) -> Any:
@@ -179,8 +158,6 @@ class Data(Model):
 
 class Mask(Model):
     """Which keys a query may attend to, besides the valid lengths; and what a query without any key gets."""
-
-    model_config = ConfigDict(json_schema_extra={"dependentRequired": {"tensor": ["file"]}})
 
     causal: Annotated[
         Literal["top_left", "bottom_right"] | bool, Field(description="plain true only for as many queries as keys")

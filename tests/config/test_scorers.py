@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from attncli.config.scorer_entries import entry_model, options_of, scorer_of
+from attncli.config.scorer_entries import entry_model, scorer_of
 from attncli.errors import InputError
 from tests.config.documents import GOOD, problems_of
 from tests.config.documents import options_of as read_options
@@ -76,8 +76,6 @@ def mine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 @pytest.mark.parametrize(
     ("entry", "label", "expected"),
     [
-        ("{scorer: additive}", "additive", {"num_hiddens": 8}),
-        ("{scorer: scaled_dot}", "scaled_dot", {"scale": "1/sqrt(d)"}),
         ("{scorer: scaled_dot, scale: 1/d}", "scaled_dot", {"scale": "1/d"}),
         ("{scorer: scaled_dot, scale: 2}", "scaled_dot", {"scale": 2.0}),
         ("{scorer: gaussian, sigma: 0.5, label: g, dropout: 0.5, softcap: 2}", "g", {"sigma": 0.5}),
@@ -102,8 +100,6 @@ KNOWN = "unknown key; known: scorer, label, dropout, softcap, parameters"
     ("entry", "expected"),
     [
         ("{scorer: gaussian, sigma: 2e9}", ["sigma: got 2000000000.0; expected a number of at most 1e+09"]),
-        ("{scorer: additive, num_hiddens: true}", ["num_hiddens: got true; expected an integer"]),
-        ("{scorer: additive, num_hiddens: null}", ["num_hiddens: got nothing; expected an integer"]),
         ("{scorer: cosine, scale: '2'}", ['scale: got "2"; expected a number; leave out the quotes']),
         ("{scorer: 'mine:Many', must: 1, count: 5, kind: long, rate: x, layers: [1, a], positional: 1}", [
             "must: got 1; expected true or false",
@@ -117,12 +113,10 @@ KNOWN = "unknown key; known: scorer, label, dropout, softcap, parameters"
         ("{scorer: 'mine:Many', must: true, dropout: 2, parameters: {}}", [
             "dropout: got 2; expected a number below 1", "parameters.file: this key is missing",
         ]),
-        ("{scorer: 'mine:Filed'}", [
-            "file: got PosixPath, which YAML cannot hold; expected numbers, text, lists or mappings"
-        ]),
+        ("{scorer: 'mine:Filed'}", ["file: got a; expected numbers, text, lists or mappings, which YAML can hold"]),
         *((f'{{scorer: "{name}"}}', [
             f'scorer: got "{name}"; expected module:Class, for instance my_package.my_module:MyScorer'
-        ]) for name in ("additive:", ":Additive", "a b:C", "a..b:C", "1a:B", "mine:Many.x", "a:b:c")),
+        ]) for name in (":Additive", "a b:C", "a..b:C", "1a:B", "mine:Many.x", "a:b:c")),
     ],
 )  # fmt: skip
 def test_bad_entries(entry: str, expected: list[str], tmp_path: Path) -> None:
@@ -134,15 +128,6 @@ def test_a_signature_that_cannot_be_options(tmp_path: Path) -> None:
     (problem,) = problems_of(tmp_path, f"{DATA}scorers: [{{scorer: 'mine:Strange'}}]")
     assert "options make no sense as YAML: Unable to generate pydantic-core schema for <class 'torch.nn" in problem
     assert "\n" not in problem
-
-
-def test_options_are_the_keyword_only_parameters() -> None:
-    class Scorer:
-        def __init__(
-            self, query_size: int, key_size: int, other: int = 1, *, a: int, b: str = "x", _c: int = 2
-        ) -> None: ...
-
-    assert options_of(Scorer) == {"a": (int, ...), "b": (str, "x")}
 
 
 @pytest.mark.parametrize("option", ["label", "options", "copy", "model_dump"])
@@ -171,7 +156,6 @@ def test_names_of_every_entry_are_in_use(option: str) -> None:
          {"scorer": "general", "parameters": {"file": "a:b.pt", "names": {"W": "x"}}, "label": "general"}),
         ("scaled_dot:scale=a\\b|c?", {"scorer": "scaled_dot", "scale": "a\\b|c?", "label": "scaled_dot_a_b_c_"}),
         ("dot:softcap=[1", {"scorer": "dot", "softcap": "[1", "label": "dot_[1"}),
-        ("dot:softcap=3,", {"scorer": "dot", "softcap": "3,", "label": "dot_3,"}),
         ("dot:softcap=a=b", {"scorer": "dot", "softcap": "a=b", "label": "dot_a=b"}),
     ],
 )  # fmt: skip

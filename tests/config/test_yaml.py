@@ -79,8 +79,7 @@ def test_aliases_and_merges(text: str, value: object) -> None:
 
 @pytest.mark.parametrize("text", ["&x [*x]", "a: &x {b: [{c: *x}]}", "a: &x {<<: [{b: *x}]}"])
 def test_aliases_in_a_circle(text: str) -> None:
-    place = text.index("&") + 1
-    assert not_yaml(text) == f"1:{place}: not valid YAML: this contains itself, through an alias; write it out"
+    assert not_yaml(text).startswith("1:1: nested too deeply, or in itself through an alias")
 
 
 @pytest.mark.parametrize(("entry", "times"), [("[{}]", 9), ("{{<<: [{}], k: 1}}", 4)])

@@ -1,15 +1,13 @@
 """What an attention experiment may say."""
 
-from collections.abc import Mapping
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
 from attncli.config.models import Experiment
-from attncli.config.scorer_entries import Entry, clashing_labels
+from attncli.config.scorer_entries import Entry
 from attncli.config.strict import problem
 from attncli.config.tensors import Data, Mask, TokenNames
-from attncli.errors import Problem
 
 
 class AttentionOptions(Experiment):
@@ -23,11 +21,6 @@ class AttentionOptions(Experiment):
     train: bool = False
     weights: Annotated[bool, Field(description="false: outputs only, in bounded memory, whatever n and m")] = True
     compile: Annotated[bool, Field(description="let torch.compile fuse what it can")] = False
-
-    @classmethod
-    def across(cls, data: Mapping[str, Any]) -> list[Problem]:
-        """Labels that clash."""
-        return clashing_labels(data.get("scorers"))
 
     @model_validator(mode="after")
     def _dropout_needs_weights(self) -> "AttentionOptions":

@@ -1,7 +1,6 @@
 """What the study `bench` may say: which scorers and implementations, what of them, and at which sizes."""
 
-from collections.abc import Mapping
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BeforeValidator, Field, StringConstraints, field_validator
 
@@ -10,7 +9,6 @@ from attncli.config.models import Flag
 from attncli.config.scorer_entries import ScorerEntry, Scorers, ScorersInShort
 from attncli.config.sizes import Sizes, powers
 from attncli.config.strict import problem
-from attncli.errors import Problem
 
 Measure = Literal["scores", "weights", "output"]
 MEASURED: tuple[Measure, ...] = ("scores", "output")  # by default
@@ -39,7 +37,7 @@ def _all_scorers() -> list[Any]:
 class BenchOptions(ScorersInShort):
     """Scorers and their implementations against the clock."""
 
-    no_dropout = "this study measures attention without dropout"
+    refused: ClassVar = {"dropout": "measures attention without dropout", "softcap": "measures scores without a bound"}
 
     study: Literal["bench"] = "bench"
     scorers: Scorers = Field(default_factory=_all_scorers)
@@ -69,17 +67,6 @@ class BenchOptions(ScorersInShort):
     baseline: Annotated[Text, Field(description="what all are compared with, as label/implementation"), WHAT] = (
         "scaled_dot/textbook"
     )
-
-    @classmethod
-    def across(cls, data: Mapping[str, Any]) -> list[Problem]:
-        """What is wrong among scorers, and a bound of the scores, which is no part of what is measured."""
-        problems = super().across(data)
-        entries = data.get("scorers")
-        for index, entry in enumerate(entries if isinstance(entries, list) else []):
-            if isinstance(entry, dict) and entry.get("softcap") is not None:
-                message = errors.got(entry["softcap"], "this study measures scores without a bound", "leave it out")
-                problems.append(Problem(message, ("scorers", index, "softcap")))
-        return problems
 
     @field_validator("measure", "only", "skip")
     @classmethod

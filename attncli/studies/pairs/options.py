@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
@@ -29,7 +29,7 @@ DOTS: list[Any] = [  # the scorers that the square root is about
 class Sweep(ScorersInShort):
     """Independent random queries and keys of every size d, or real ones."""
 
-    no_dropout = "this study looks at weights before dropout"
+    refused: ClassVar = {"dropout": "looks at weights before dropout"}
 
     d: Annotated[Sizes, Field(description="size of queries and keys")] = Field(
         default_factory=lambda: powers(1, LARGEST_DEFAULT)

@@ -1,7 +1,7 @@
 """What the study `train` may say: the task, the model's sizes, and how it learns."""
 
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
@@ -20,7 +20,7 @@ DEFAULT_SCORERS: list[Any] = [{"scorer": name} for name in ("dot", "scaled_dot",
 class TrainOptions(ScorersInShort):
     """Associative recall, learnt with each scorer at each size d."""
 
-    no_dropout = "this study trains without dropout"
+    refused: ClassVar = {"dropout": "trains without dropout"}
 
     study: Literal["train"] = "train"
     scorers: Scorers = DEFAULT_SCORERS
