@@ -1,4 +1,4 @@
-"""From numbers to colours: the limits that a colour bar shows, and the colours of cells that have no number."""
+"""From numbers to colours: the limits that a colour bar shows, and the colours of NaN and of numbers in cells."""
 
 from collections.abc import Sequence
 from typing import Any, Literal
@@ -47,11 +47,10 @@ def extend(shown: Sequence[Cells], limits: Limits) -> Literal["neither", "min", 
     return "both" if below and above else "min" if below else "max" if above else "neither"
 
 
-def coloured(cells: Cells, limits: Limits) -> Cells:
-    """The matrix as it is coloured: NaN masked too, and infinities made numbers just beyond the limits."""
+def clipped(cells: Cells, limits: Limits) -> np.ndarray[Any, Any]:
+    """The values with infinities just beyond the limits, since matplotlib takes them for NaN."""
     low, high = limits
-    values = np.nan_to_num(cells.data, nan=low, posinf=2 * high - low, neginf=2 * low - high)
-    return np.ma.MaskedArray(values, mask=cells.mask | np.isnan(cells.data))
+    return np.clip(cells.data, 2 * low - high, 2 * high - low)
 
 
 def nan_colour(cmap: Colormap) -> str:
@@ -62,6 +61,6 @@ def nan_colour(cmap: Colormap) -> str:
 
 def text_colours(cells: Cells, cmap: Colormap, limits: Limits) -> np.ndarray[Any, Any]:
     """Black or white for every cell, whichever has the higher contrast (WCAG 2.2 luminance)."""
-    rgb = cmap(Normalize(*limits)(coloured(cells, limits)))[..., :3]
+    rgb = cmap(Normalize(*limits)(clipped(cells, limits)))[..., :3]
     linear = np.where(rgb <= 0.04045, rgb / 12.92, ((rgb + 0.055) / 1.055) ** 2.4)
     return np.where(linear @ (0.2126, 0.7152, 0.0722) > 0.179, "black", "white")

@@ -2,25 +2,15 @@
 
 import logging
 import unicodedata
-from collections.abc import Iterable, Iterator
-from contextlib import suppress
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import lru_cache
 
-from matplotlib.font_manager import FontProperties, findfont, findSystemFonts, fontManager, get_font
+from matplotlib.font_manager import FontProperties, findfont, fontManager, get_font
 
 DEFAULT = "DejaVu Sans"  # comes with matplotlib
 MISSING_GLYPH = "□"
-CJK = (
-    "Noto Sans CJK",
-    "Source Han Sans",
-    "PingFang",
-    "Microsoft YaHei",
-    "WenQuanYi",
-    "Hiragino",
-    "Yu Gothic",
-    "Malgun",
-)
+CJK = ("Noto Sans CJK", "Source Han Sans", "PingFang", "Microsoft YaHei", "WenQuanYi", "Hiragino", "Malgun")
 CURE = "one that can, such as Noto Sans CJK (Debian, Ubuntu: fonts-noto-cjk) or the Noto font of its script"
 UNFIT = ("LastResort", "Last Resort", "Emoji Color", "Color Emoji")  # boxes for everything; bitmaps
 
@@ -74,25 +64,16 @@ def _font(family: str):  # type: ignore[no-untyped-def] # matplotlib.ft2font.FT2
     return get_font(findfont(FontProperties(family=[family])))
 
 
-def _candidates(chars: set[str]) -> Iterator[str]:
-    """Installed families, those made for the script first; then those installed since matplotlib listed its fonts."""
-    names = " ".join(unicodedata.name(char, "") for char in chars)
-    region = "JP" if "KATAKANA" in names or "HIRAGANA" in names else "KR" if "HANGUL" in names else "SC"
+def _candidates(chars: set[str]) -> list[str]:
+    """Installed families, those made for the script first."""
+    scripts = " ".join(unicodedata.name(char, "") for char in chars)
+    region = "JP" if "KATAKANA" in scripts or "HIRAGANA" in scripts else "KR" if "HANGUL" in scripts else "SC"
 
     def fitness(name: str) -> tuple[bool, bool, str]:
         return not name.startswith(CJK), not name.endswith(region), name
 
-    known = _installed()
-    yield from sorted(known, key=fitness)
-    for path in sorted(set(findSystemFonts()) - {str(font.fname) for font in fontManager.ttflist}):
-        with suppress(OSError, RuntimeError):  # a bitmap font, or a broken one
-            fontManager.addfont(path)
-    yield from sorted(_installed() - known, key=fitness)
-
-
-def _installed() -> set[str]:
     names = {font.name for font in fontManager.ttflist if font.style == "normal"}
-    return {name for name in names if not any(unfit in name for unfit in UNFIT)}
+    return sorted((name for name in names if not any(unfit in name for unfit in UNFIT)), key=fitness)
 
 
 def _shapes_only(char: str) -> bool:

@@ -3,13 +3,13 @@
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 import matplotlib
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.cm import ScalarMappable
-from matplotlib.colors import Colormap, ListedColormap, Normalize
+from matplotlib.colors import Colormap, Normalize
 from matplotlib.figure import Figure
 from matplotlib.legend import Legend
 from matplotlib.patches import Patch
@@ -22,7 +22,7 @@ from attncli.show.colours import (
     Cells,
     Limits,
     Scale,
-    coloured,
+    clipped,
     extend,
     limits,
     nan_colour,
@@ -79,14 +79,11 @@ class HeatmapStyle:
     annotate: Annotate = "auto"
 
     def __post_init__(self) -> None:
-        """Refuses unknown words."""
+        """Refuses an unknown colour map."""
         if self.cmap not in matplotlib.colormaps:
             question = did_you_mean(self.cmap, matplotlib.colormaps)
             near = question if question.startswith("did") else "such as Reds, viridis or Greys"
             raise InputError.of(got(self.cmap, "expected a colour map of matplotlib", near), ["cmap"])
-        for name, value, known in (("scale", self.scale, Scale), ("annotate", self.annotate, Annotate)):
-            if value is not None and value not in get_args(known):
-                raise InputError.of(got(value, f"expected {name} " + ", ".join(get_args(known))))
 
 
 @dataclass(frozen=True)
@@ -104,7 +101,6 @@ def heatmap_figure(
     labels: Sequence[str] | None = None,
     batches: Sequence[int] | None = None,
     heads: Sequence[int] | None = None,
-    most_panels: int = 48,
 ) -> Heatmap:
     """A panel for each batch element and head (rows) and label (columns).
 
@@ -114,12 +110,11 @@ def heatmap_figure(
         labels: which labels, in this order; all where None.
         batches: which batch elements, counted from 0; all where None.
         heads: which heads, counted from 0; all where None.
-        most_panels: more than these are left out, and a note says so.
 
     Raises:
         InputError: a label, batch element or head that is not there, naming those that are; no stack of matrices.
     """
-    panels, left_out = select(matrices, labels, batches, heads, most_panels)
+    panels, left_out = select(matrices, labels, batches, heads)
     scale: Scale = style.scale or ("unit" if matrices.stage == "weights" else "shared")
     quantity = printable(QUANTITIES.get(matrices.stage, matrices.stage))
     before = {printable(label) for label in matrices.with_dropout if matrices.stage == "weights"}
@@ -174,12 +169,15 @@ def _draw(
 def _draw_cells(axes: Axes, slot: Slot, cells: Cells, cmap: Colormap, own: Limits) -> None:
     """The matrix in colours, over a hatched ground where it is masked. Blocks of cells stand where the cells would."""
     (n, m), (down, across), (rows, columns) = slot.panel.shape, slot.block, cells.shape
-    look: dict[str, Any] = {"aspect": "auto", "interpolation": "nearest"}
-    look["extent"] = (-0.5, columns * across - 0.5, rows * down - 0.5, -0.5)
-    axes.imshow(coloured(cells, own), cmap=cmap, norm=Normalize(*own), **look)
-    lost = np.isnan(cells.filled(0.0))
-    if lost.any():
-        axes.imshow(np.ma.masked_where(~lost, lost), cmap=ListedColormap([nan_colour(cmap)]), **look)
+    axes.imshow(
+        clipped(cells, own),
+        cmap=cmap.with_extremes(bad=nan_colour(cmap)),
+        norm=Normalize(*own),
+        alpha=(~cells.mask).astype(float),
+        aspect="auto",
+        interpolation="nearest",
+        extent=(-0.5, columns * across - 0.5, rows * down - 0.5, -0.5),
+    )
     if cells.mask.any():
         axes.patch.set(**MASKED)
     axes.set(xlim=(-0.5, m - 0.5), ylim=(n - 0.5, -0.5))

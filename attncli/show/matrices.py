@@ -13,6 +13,7 @@ from attncli.errors import InputError, did_you_mean, got, show
 from attncli.show.numbers import printable
 from attncli.studies.study import Matrices, Names
 
+MOST_PANELS = 48
 LONGEST_TOKEN = 24  # characters
 BAND_CELLS = 2**21  # cells averaged at a time: the memory taken beside the matrix itself
 
@@ -41,18 +42,15 @@ def select(
     labels: Sequence[str] | None = None,
     batches: Sequence[int] | None = None,
     heads: Sequence[int] | None = None,
-    most_panels: int = 48,
 ) -> tuple[list[Panel], str]:
     """The panels asked for, batch element by batch element, head by head and label by label; all where not asked.
 
-    Axes between the first and the last two all count as heads. The string is a note where there are more panels than
-    `most_panels`, else empty.
+    Axes between the first and the last two all count as heads. The string is a note where there are more than
+    MOST_PANELS, else empty.
 
     Raises:
         InputError: a label, batch element or head that is not there, or a tensor that is no stack of matrices.
     """
-    if not matrices.tensors:
-        raise InputError.of(f"no scorer has the stage {show(matrices.stage)}; expected one that some scorer has")
     for label in labels or ():
         if label not in matrices.tensors:
             raise InputError.of(got(label, "unknown label", did_you_mean(label, matrices.tensors)), ["scorer"])
@@ -64,8 +62,8 @@ def select(
     there = [(name, b, h) for b, h in places for name in names if b < len(stacks[name]) and h < stacks[name].shape[1]]
     if not there:
         raise InputError.of(f"no matrix has a batch element of {show(batches)} and a head of {show(heads)}")
-    most = most_panels - most_panels % len(names) or most_panels  # all labels of a place or none
-    shown = there if len(there) <= most_panels else there[:most]
+    most = MOST_PANELS - MOST_PANELS % len(names) or MOST_PANELS  # all labels of a place or none
+    shown = there if len(there) <= MOST_PANELS else there[:most]
     note = ""
     if len(shown) < len(there):
         last, batch, head = shown[-1]

@@ -47,7 +47,8 @@ def bars(figure: Figure) -> list[Axes]:
 
 def values(axes: Axes) -> np.ma.MaskedArray[Any, Any]:
     """The array that a panel shows."""
-    return np.ma.asarray(axes.images[0].get_array())
+    image: Any = axes.images[0]
+    return np.ma.masked_where(image.get_alpha() == 0, image.get_array())
 
 
 def titles(figure: Figure) -> list[str]:
