@@ -13,9 +13,8 @@ from attncli.config.overrides import Override
 from attncli.errors import Collector, InputError
 from attncli.expect.asking import check_expectations
 from attncli.expect.judging import Verdict, judge
-from attncli.runs.provenance import provenance
 from attncli.runs.run_folder import check_out, check_outputs, new_folder
-from attncli.runs.saving import save_run
+from attncli.runs.saving import provenance, save_run
 from attncli.studies import STUDIES, load_study, options_model, part_of
 from attncli.studies.progress import Progress
 from attncli.studies.study import Study

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import torch
+from safetensors import safe_open
 from torch import Tensor
 
 from attncli.commands.experiments import load_experiment
@@ -13,9 +14,10 @@ from attncli.commands.progress import Shown
 from attncli.config.builtin import builtin_path
 from attncli.config.overrides import Override
 from attncli.errors import InputError, did_you_mean
-from attncli.inputs.source import is_config, stored_tensors
-from attncli.runs.tensors import load_matrices
-from attncli.studies.study import Matrices, matrices_of
+from attncli.inputs.source import is_config, stored_tensors, tensor_file
+from attncli.studies.study import Matrices, Tokens, matrices_of
+
+STAGES = ("scores", "capped", "weights", "dropped")  # the stages that are (..., n, m)
 
 
 @dataclass(frozen=True)
@@ -48,29 +50,59 @@ def load_source(
     if from_config:
         return _from_config(source, stage or "weights", overrides, quiet)
     if source.is_dir():
-        _check_study(source)
-        return Source(load_matrices(source, stage or "weights"), _name_of(source))
+        return _from_run(source, stage or "weights")
     return Source(_from_file(source, stage, tensors), source.stem)
 
 
-def _check_study(folder: Path) -> None:
-    study = _told(folder, "study")
-    if study not in (None, "attention"):
+def _from_run(folder: Path, stage: str) -> Source:
+    """One stage of all scorers of a run of the study `attention`, whose tensors may do without results.json."""
+    try:
+        said = json.loads((folder / "results.json").read_text(encoding="utf-8"))
+        study, name = str(said["study"]), str(said["name"])
+    except (OSError, ValueError, LookupError, TypeError):
+        study, name = "attention", folder.resolve().name
+    if study != "attention":
         message = f'got "{folder}", a run of the study {study}; only the study attention has weights to draw'
         raise InputError.of(message, where="SOURCE")
+    return Source(load_matrices(folder, stage), Path(name).name or "run")
 
 
-def _name_of(folder: Path) -> str:
-    """The name of the run in a folder."""
-    return Path(_told(folder, "name") or folder.resolve().name).name or "run"
+def load_matrices(folder: Path, stage: str) -> Matrices:
+    """One stage of all scorers of a run folder.
 
-
-def _told(folder: Path, key: str) -> str | None:
-    """What results.json of a run says, if anything: the tensors are what is drawn, and may well do without."""
+    Raises:
+        InputError: a folder that is no run of the `attention` study, or without that stage.
+    """
+    stored = _stored(folder)
+    path = tensor_file(folder)
     try:
-        return str(json.loads((folder / "results.json").read_text(encoding="utf-8"))[key])
-    except (OSError, ValueError, LookupError, TypeError):
-        return None
+        with safe_open(path, framework="pt") as file:
+            about = json.loads((file.metadata() or {}).get("attncli", "{}"))
+        labels = about.get("labels") or sorted(
+            name.removesuffix("/weights") for name in stored if name.endswith("/weights")
+        )
+        tensors = {label: stored[f"{label}/{stage}"] for label in labels if f"{label}/{stage}" in stored}
+        valid, tokens = stored.get("valid"), Tokens(**about.get("tokens", {}))
+        if valid is not None:
+            valid = valid.bool()
+            _ = [valid.expand(tensor.shape) for tensor in tensors.values()]
+    except Exception as error:  # what the metadata hold may be anything
+        reason = " ".join(str(error).split())
+        raise InputError.of(f'got "{path}", which is not what a run has written: {reason}', where="SOURCE") from error
+    if not tensors:
+        there = sorted({name.rpartition("/")[2] for name in stored if "/" in name} & set(STAGES))
+        if not there:
+            message = f'got "{folder}", a run without weights and scores; run its config.yaml with --set weights=true'
+            raise InputError.of(message, where="SOURCE")
+        raise InputError.of(f'got "{stage}"; {folder} has no such stage; {did_you_mean(stage, there)}', where="--stage")
+    return Matrices(stage, tensors, valid, tokens, [label for label in labels if f"{label}/dropped" in stored])
+
+
+def _stored(path: Path) -> dict[str, Tensor]:
+    try:
+        return stored_tensors(path)
+    except InputError as error:
+        raise InputError.of(error.problems[0].message, where="SOURCE") from error
 
 
 def _from_config(path: Path, stage: str, overrides: Sequence[Override], quiet: bool) -> Source:
@@ -96,10 +128,7 @@ def _from_config(path: Path, stage: str, overrides: Sequence[Override], quiet: b
 
 def _from_file(path: Path, stage: str | None, names: Sequence[str]) -> Matrices:
     """Matrices from a tensor file; numbers outside of 0..1 are scores, unless the user says otherwise."""
-    try:
-        stored = stored_tensors(path)
-    except InputError as error:
-        raise InputError.of(error.problems[0].message, where="SOURCE") from error
+    stored = _stored(path)
     chosen = {name: _matrix(name, stored, path) for name in names or _only(stored, path)}
     weights = all(bool(((tensor >= 0) & (tensor <= 1)).all()) for tensor in chosen.values())
     return Matrices(stage or ("weights" if weights else "scores"), chosen)

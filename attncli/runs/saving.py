@@ -1,23 +1,30 @@
-"""What stands in a run folder: config.yaml, results.json, records.csv, and the files of its study."""
+"""What stands in a run folder: config.yaml, results.json, records.csv, weights.csv, tensors and pictures."""
 
 import csv
 import hashlib
+import itertools
 import json
 import math
-from collections.abc import Callable, Mapping, Sequence
+import platform
+import shlex
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+import numpy
 import torch
 from torch import Tensor
 
+from attncli import __version__
 from attncli.errors import InputError
 from attncli.expect.judging import Verdict
 from attncli.runs.resolved import dump_yaml, self_contained
 from attncli.runs.tensors import save_named, save_tensors
-from attncli.runs.weights_csv import save_weights_csv
-from attncli.studies.study import Record, Result
+from attncli.studies.study import Record, Result, stage_of, tokens_of
 
+MOST_ROWS = 200_000  # of weights.csv; more than that is left to tensors.safetensors
 Pictures = Mapping[str, Callable[[Path], None]]
 
 
@@ -48,6 +55,28 @@ def save_run(
     except OSError as error:
         raise InputError.of(f"cannot write the run: {error.strerror or error}", where=str(folder.parents[1])) from error
     return content
+
+
+def provenance(study: str, name: str, seed: int, device: torch.device, started: datetime) -> Record:
+    """The head of results.json: versions, machine, command."""
+    command = shlex.join(["attncli", *sys.argv[1:]])
+    return {
+        "attncli": __version__,
+        "study": study,
+        "name": name,
+        "seed": seed,
+        "created": started.isoformat(timespec="seconds"),
+        "command": command.encode("utf-8", "surrogateescape").decode("utf-8", "replace"),  # names that are not UTF-8
+        "environment": {
+            "python": platform.python_version(),
+            "torch": torch.__version__,
+            "numpy": numpy.__version__,
+            "platform": platform.platform(),
+            "device": str(device),
+            "device_name": torch.cuda.get_device_name(device) if device.type == "cuda" else platform.machine(),
+            "threads": torch.get_num_threads(),
+        },
+    }
 
 
 def content_of(result: Result, provenance: Record, files: Sequence[str], verdicts: Sequence[Verdict] = ()) -> Record:
@@ -90,6 +119,37 @@ def save_records(path: Path, records: Sequence[Record]) -> None:
         writer = csv.DictWriter(file, list(records[0]))
         writer.writeheader()
         writer.writerows(records)
+
+
+def save_weights_csv(path: Path, result: Result) -> None:
+    """Every weight as one row, for spreadsheets and data frames, unless the file would be huge."""
+    weights = stage_of(result, "weights")
+    if not weights or sum(each.numel() for each in weights.values()) > MOST_ROWS:
+        return
+    rank = result.inputs["valid"].ndim
+    axes = ["batch", "head"] if rank == 4 else ["batch", *(f"axis{index}" for index in range(1, rank - 2))]
+    with path.open("w", encoding="utf-8", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(["label", *axes, "query", "key", "query_token", "key_token", "valid", "score", "weight"])
+        for label in weights:
+            writer.writerows(_rows(label, result))
+
+
+def _rows(label: str, result: Result) -> Iterator[list[object]]:
+    valid, tokens = result.inputs["valid"], tokens_of(result)
+    cells = itertools.product(*(range(size) for size in valid.shape))
+    numbers = (_digits(result.tensors[f"{label}/scores"]), _digits(result.tensors[f"{label}/weights"]))
+    for place, score, weight, allowed in zip(cells, *numbers, valid.flatten().tolist(), strict=True):
+        *leading, query, key = place
+        query_token = tokens.queries[leading[0]][query] if tokens.queries else ""
+        key_token = tokens.keys[leading[0]][key] if tokens.keys else ""
+        yield [label, *leading, query, key, query_token, key_token, int(allowed), score, weight]
+
+
+def _digits(matrix: Tensor) -> Iterator[str]:
+    """All digits that the dtype has, and no more."""
+    precision = 17 if matrix.element_size() == 8 else 9
+    return (f"{number:.{precision}g}" for number in matrix.flatten().tolist())
 
 
 def _plain(value: Any) -> Any:

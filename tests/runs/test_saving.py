@@ -19,11 +19,11 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 from attncli import __version__
+from attncli.commands.sources import load_matrices
 from attncli.errors import InputError
-from attncli.runs import weights_csv
-from attncli.runs.saving import content_of, fingerprint, save_records, save_run, to_json
-from attncli.runs.tensors import load_matrices, save_tensors
-from attncli.runs.weights_csv import save_weights_csv
+from attncli.runs import saving
+from attncli.runs.saving import content_of, fingerprint, save_records, save_run, save_weights_csv, to_json
+from attncli.runs.tensors import save_tensors
 from attncli.studies.study import Result, tokens_of
 from tests.cli import run
 from tests.experiments import result_of, runs_of
@@ -167,7 +167,7 @@ def test_matrices_are_read_back(folder: Path, result: Result) -> None:
     ("content", "problem"),
     [
         (None, 'SOURCE: got "{folder}", which has no tensors.safetensors; expected the folder of a run'),
-        (b"x", 'SOURCE: got "{folder}/tensors.safetensors", which is not what a run has written: '),
+        (b"x", 'SOURCE: got "tensors.safetensors"; not a .safetensors file'),
     ],
 )
 def test_folders_that_cannot_be_read(content: bytes | None, problem: str, tmp_path: Path) -> None:
@@ -225,7 +225,7 @@ def test_axes_of_weights_csv(leading: list[int], axes: str, tmp_path: Path) -> N
 def test_weights_csv_is_left_out_when_huge(
     most: int, there: bool, tmp_path: Path, result: Result, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(weights_csv, "MOST_ROWS", most)
+    monkeypatch.setattr(saving, "MOST_ROWS", most)
     save_weights_csv(tmp_path / "w.csv", result)
     assert (tmp_path / "w.csv").exists() == there
 
