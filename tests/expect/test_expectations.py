@@ -14,7 +14,7 @@ from attncli.expect.asking import check_expectations
 from attncli.expect.judging import Verdict, judge
 from attncli.studies.study import Column, Result, Rows
 from tests.expect.rows import columns_of, verdicts
-from tests.views.samples import result_of, run_of
+from tests.show.samples import result_of, run_of
 
 PLACE = {"scorer": "dot", "head": None}
 

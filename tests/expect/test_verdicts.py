@@ -13,7 +13,7 @@ from attncli.expect.tables import verdict_tables
 from attncli.expect.words import expected_words, failure, got_words, subject
 from attncli.studies.study import Result
 from tests.expect.rows import rows_of
-from tests.views.samples import printed
+from tests.show.samples import printed
 
 CLAIM = "Dividing by the square root of d keeps the variance of scores at 1"
 SOURCE = "Vaswani et al. 2017, section 3.2.1"

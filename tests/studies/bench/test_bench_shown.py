@@ -15,6 +15,7 @@ from attncli.studies.bench.figure import bench_figure, pictures
 from attncli.studies.bench.findings import growth
 from attncli.studies.bench.tables import tables
 from attncli.studies.study import Finding, Result
+from tests.show.samples import printed
 from tests.studies.bench.samples import (
     FEW,
     USUAL,
@@ -27,7 +28,6 @@ from tests.studies.bench.samples import (
     sample,
     textbook_additive,
 )
-from tests.views.samples import printed
 from tests.views.sweep_samples import many_scorers
 
 SIZES = (128, 256, 512, 1024)

@@ -10,8 +10,8 @@ from attncli.runs.tensors import save_named
 from attncli.studies.saturation.columns import COLUMNS
 from attncli.studies.saturation.tables import tables
 from attncli.studies.study import Result
+from tests.show.samples import printed
 from tests.studies.pairs.samples import swept
-from tests.views.samples import printed
 
 
 def shown(result: Result, width: int = 80, full: bool = False) -> str:

@@ -9,8 +9,8 @@ import torch
 from attncli.runs.tensors import save_named
 from attncli.studies.study import Result
 from attncli.studies.variance.tables import tables
+from tests.show.samples import printed
 from tests.studies.pairs.samples import swept
-from tests.views.samples import printed
 
 
 def shown(result: Result, width: int = 80, full: bool = False) -> str:

@@ -1,5 +1,3 @@
-import math
-
 import pytest
 
 from attncli.show.weights import shade
@@ -22,8 +20,3 @@ def test_text_stands_out(weight: float, foreground: tuple[int, int, int]) -> Non
     colour = shade(weight).color
     assert colour is not None
     assert colour.triplet == foreground
-
-
-def test_no_shade_for_nan_and_none_beyond_the_ends() -> None:
-    assert shade(math.nan).bgcolor is None
-    assert (shade(1.25), shade(-0.1)) == (shade(1.0), shade(0.0))

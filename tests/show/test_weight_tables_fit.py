@@ -12,9 +12,9 @@ from rich.cells import cell_len
 
 from attncli.attention import valid_mask
 from attncli.studies.study import Result, Tokens, tokens_of
-from tests.views.samples import check_grid, d2l, grids, random_weights, result_of, run_of, shown
+from tests.show.samples import check_grid, d2l, grids, random_weights, result_of, run_of, shown
 
-PIECES = [
+PIECES = (
     "a",
     "the",
     "注意",
@@ -23,14 +23,13 @@ PIECES = [
     "👩‍👧",
     "[bold]",
     "[/]",
-    "\n",
+    "\n\t",
     "\x1b[31m",
     "\u202e",
     " ",
     "e\u0301",
-    "\t",
     "\u3000",
-]
+)
 TOKENS = st.lists(st.sampled_from(PIECES), max_size=12).map("".join)
 
 
@@ -58,7 +57,7 @@ def _column(text: str, end: int) -> int:
     return sum(2 if unicodedata.east_asian_width(char) in "WF" else 1 for char in text[:end])
 
 
-@pytest.mark.parametrize("width", [30, 40, 80, 200])
+@pytest.mark.parametrize("width", [30, 200])
 def test_long_tokens_are_folded_and_never_cut(width: int) -> None:
     query, key = "ä" * 30 + "Ä" * 31, "ö" * 20 + "Ö" * 21
     text = shown(result_of(run_of(torch.ones(1, 1, 1)), tokens=Tokens([[query]], [[key]])), width)
@@ -69,20 +68,7 @@ def test_tokens_are_text_and_never_markup_or_control_codes() -> None:
     names = ["[bold]", "[/]", "a\nb", "\x1b[2J", "", " ", ":smile:", "\ud800"]
     text = shown(result_of(run_of(random_weights(1, 1, 8)), tokens=Tokens(keys=[names])), 200)
     header = next(line for line in text.splitlines() if line.startswith("q \\ k"))
-    assert header.split() == [
-        "q",
-        "\\",
-        "k",
-        "[bold]",
-        "[/]",
-        r"a\nb",
-        r"\x1b[2J",
-        "''",
-        "'",
-        "'",
-        ":smile:",
-        r"\ud800",
-    ]
+    assert header.split()[3:] == ["[bold]", "[/]", r"a\nb", r"\x1b[2J", "''", "'", "'", ":smile:", r"\ud800"]
 
 
 def test_colour_is_for_terminals_only(monkeypatch: pytest.MonkeyPatch) -> None:

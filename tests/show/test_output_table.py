@@ -40,11 +40,6 @@ def test_rows_read_back_as_the_tensor() -> None:
     torch.testing.assert_close(read, output, atol=6e-5, rtol=5e-3)
 
 
-def test_only_the_queries_of_a_shortened_table_are_shown() -> None:
-    output = torch.arange(40.0)[:, None]
-    assert [numbers_of(line)[-1] for line in printed(output)[1:]] == [0, 1, 2, 3, 36, 37, 38, 39]
-
-
 def test_wide_outputs_are_left_to_the_files() -> None:
     assert output_table(torch.zeros(2, 9), ["a", "b"], layout(2)) is None
     assert output_table(torch.full((2, 8), 123456.0), ["a", "b"], layout(2, width=40)) is None

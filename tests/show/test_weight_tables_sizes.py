@@ -9,7 +9,7 @@ from torch import Tensor
 
 from attncli.attention import valid_mask
 from attncli.studies.attention.tables import LEGEND
-from tests.views.samples import check_grid, grids, random_weights, result_of, run_of, shown
+from tests.show.samples import check_grid, grids, random_weights, result_of, run_of, shown
 
 
 def test_wide_tables_split_into_blocks_of_like_length() -> None:
@@ -39,22 +39,9 @@ def test_shortened_tables_say_what_is_left_out_and_how_to_see_it() -> None:
     assert "left out; see them with --full or in outputs/x/weights.csv" in line
     assert 2 <= len(found) <= 8
     check_grid(found["dot batch 0, head 1"], weights[0, 1])
-    assert "see them with --full\n" in shown(result_of(run_of(random_weights(1, 20, 3))))
-
-
-def test_two_tables_are_shown_however_long() -> None:
-    text = shown(result_of(run_of(random_weights(3, 16, 40))))
-    assert list(grids(text)) == ["dot batch 0", "dot batch 1"]
-    assert "\n1 of 3 tables left out; see them with --full\n" in text
-
-
-def test_full_shows_everything() -> None:
-    weights = random_weights(3, 4, 20, 90)
-    text = shown(result_of(run_of(weights)), full=True)
-    found = grids(text)
-    assert (len(found), sum(map(len, found.values()))) == (12, weights.numel())
-    assert "left out" not in text
-    check_grid(found["dot batch 2, head 3"], weights[2, 3])
+    shorter = shown(result_of(run_of(random_weights(1, 20, 3))))
+    assert re.search(r"^ +3 .*\n +\.\.\. *\n +16 ", shorter, re.M)  # a gap
+    assert "see them with --full\n" in shorter
 
 
 def test_where_keys_are_left_out_the_maximum_is_still_told() -> None:
@@ -72,22 +59,13 @@ def test_where_keys_are_left_out_the_maximum_is_still_told() -> None:
     )
 
 
-def test_a_gap_stands_where_queries_are_left_out() -> None:
-    text = shown(result_of(run_of(random_weights(1, 20, 3))))
-    assert re.search(r"^ +3 .*\n +\.\.\. *\n +16 ", text, re.M)
-    assert "..." not in shown(result_of(run_of(random_weights(1, 16, 3))))
-
-
-def test_an_empty_row_has_no_maximum() -> None:
+def test_empty_and_level_rows_have_no_maximum() -> None:
     valid = valid_mask((1, 2, 100), [[0, 100]])
     text = shown(result_of(run_of(random_weights(1, 2, 100, valid=valid)), valid=valid))
     assert re.search(r"^ +0( +·)+ +-$", text, re.M)
-
-
-def test_a_level_row_has_no_place_for_its_maximum() -> None:
-    text = shown(result_of(run_of(torch.full((1, 2, 100), 0.01))))
-    assert re.search(r"^ +1 .*0\.010  +-$", text, re.M)
-    assert "*" not in text.replace(LEGEND, "")
+    level = shown(result_of(run_of(torch.full((1, 2, 100), 0.01))))
+    assert re.search(r"^ +1 .*0\.010  +-$", level, re.M)
+    assert "*" not in level.replace(LEGEND, "")
 
 
 def test_only_what_is_shown_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
