@@ -4,7 +4,6 @@ import functools
 import inspect
 import typing
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from types import NoneType, UnionType
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Union
@@ -25,13 +24,11 @@ if TYPE_CHECKING:
 NO_FLAGS = ("study", "name", "expect")
 LONGEST_LIST = 4  # of a default that is written out
 METAVARS = {int: "N", float: "X"}
+KEYWORD = inspect.Parameter.KEYWORD_ONLY
 
 
 class StudyCommand(TyperCommand):
-    """A study's command, whose flags are made when they are needed, since they load pydantic.
-
-    To typer it is a function without arguments.
-    """
+    """A study's command, whose flags are made when they are needed, since they load pydantic."""
 
     @functools.cached_property
     def _command(self) -> Any:
@@ -44,14 +41,13 @@ class StudyCommand(TyperCommand):
 
     @params.setter
     def params(self, value: Any) -> None:
-        """Those of the function, of which there are none."""
+        """Typer sets those of a function, which has none here."""
 
     def invoke(self, ctx: Any) -> Any:
         """Run the study."""
         return self._command.invoke(ctx)
 
 
-@dataclass(frozen=True)
 class StudyFlag:
     """One key of a study's options on the command line.
 
@@ -59,22 +55,17 @@ class StudyFlag:
     as they are, of everything else it reads them as YAML.
     """
 
-    name: str
-    key: str
-    field: "FieldInfo"
-    kind: Any
-    is_list: bool
-    metadata: Sequence[Any]
+    def __init__(self, name: str, field: "FieldInfo") -> None:
+        from attncli.config.models import Flag
 
-    @property
-    def option(self) -> str:
-        """The flag as it is typed."""
-        return "--scorer" if self.key == "scorers" else f"--{self.key.replace('_', '-')}"
-
-    @property
-    def is_text(self) -> bool:
-        """Whether the words are taken as they are."""
-        return (self.kind is str and self.name != "device") or self.key == "scorers"
+        self.name, self.key, self.field = name, field.alias or name, field
+        self.is_scorers = self.key == "scorers"
+        self.option = "--scorer" if self.is_scorers else f"--{self.key.replace('_', '-')}"
+        self.kind, metadata = _unwrapped(field.annotation)
+        self.is_list = typing.get_origin(self.kind) is list
+        if self.is_list:
+            self.kind, _ = _unwrapped(typing.get_args(self.kind)[0])
+        self.mark = next((each for each in [*field.metadata, *metadata] if isinstance(each, Flag)), Flag())
 
     @property
     def help(self) -> str:
@@ -82,7 +73,7 @@ class StudyFlag:
         words = self.field.description or self.name.replace("_", " ")
         if typing.get_origin(self.kind) is Literal:
             words += f": {_listed(typing.get_args(self.kind), 'or')}"
-        default = None if self.key == "scorers" else self.field.get_default(call_default_factory=True)
+        default = None if self.is_scorers else self.field.get_default(call_default_factory=True)
         has_default = default is not None and default is not False and default != []
         more = [f"default: {_shown(default)}"] if has_default else []
         more += ["repeatable"] * self.is_list
@@ -90,27 +81,18 @@ class StudyFlag:
 
     def parameter(self) -> inspect.Parameter:
         """The argument of the command's function, for typer."""
-        from attncli.config.models import Flag
-
-        marks = [each for each in self.metadata if isinstance(each, Flag)]
-        metavar = next((mark.metavar for mark in marks if mark.metavar), METAVARS.get(self.kind, "NAME"))
-        panel = next((mark.panel for mark in marks if mark.panel), None)
         is_switch = self.kind is bool
         option = typer.Option(
             self.option,
             help=self.help,
-            metavar=None if is_switch else metavar,
-            rich_help_panel=panel,
-            autocompletion=scorer_names if self.key == "scorers" else None,
+            metavar=None if is_switch else self.mark.metavar or METAVARS.get(self.kind, "NAME"),
+            rich_help_panel=self.mark.panel,
+            autocompletion=scorer_names if self.is_scorers else None,
         )
-        value: Any = Path if any(mark.is_path for mark in marks) else str
+        value: Any = Path if self.mark.is_path else str
         kind: Any = bool if is_switch else list[value] | None if self.is_list else value | None
-        return inspect.Parameter(
-            self.name,
-            inspect.Parameter.KEYWORD_ONLY,
-            default=False if is_switch else None,
-            annotation=Annotated[kind, option],
-        )
+        default = False if is_switch else None
+        return inspect.Parameter(self.name, KEYWORD, default=default, annotation=Annotated[kind, option])
 
     def override(self, value: Any) -> "Override":
         """What the flag says, for the config.
@@ -125,20 +107,21 @@ class StudyFlag:
         given = [str(each) for each in (value if isinstance(value, list) else [value])]
         texts = tuple(typed(self.option, each) for each in given)
         whole = " ".join(texts)
-        read = given if self.is_text else [override((self.key,), each, whole).value for each in given]
-        return Override((self.key,), read[0] if len(read) == 1 and self.key != "scorers" else read, whole, texts)
+        is_text = self.is_scorers or (self.kind is str and self.name != "device")
+        read = given if is_text else [override((self.key,), each, whole).value for each in given]
+        return Override((self.key,), read[0] if len(read) == 1 and not self.is_scorers else read, whole, texts)
 
 
 def command_of(study: str) -> Any:
     """The command `attncli <study>`."""
     flags = flags_of(study)
-    own = [flag.parameter() for flag in flags]
 
     def command(**given: Any) -> None:
         _run(study, flags, given)
 
     shared = inspect.signature(_shared_options).parameters.values()
-    command.__signature__ = inspect.Signature([*own, *shared])  # type: ignore[attr-defined]
+    parameters = [*(flag.parameter() for flag in flags), *shared]
+    command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     app = typer.Typer(add_completion=False)
     app.command(study)(command)
     return typer.main.get_command(app)
@@ -151,16 +134,7 @@ def flags_of(study: str) -> list[StudyFlag]:
 
     fields = options_model(study).model_fields
     ordered = sorted(fields, key=lambda name: name in Experiment.model_fields)  # stable
-    return [_flag(name, fields[name]) for name in ordered if name not in NO_FLAGS]
-
-
-def _flag(name: str, field: "FieldInfo") -> StudyFlag:
-    kind, metadata = _unwrapped(field.annotation)
-    is_list = typing.get_origin(kind) is list
-    if is_list:
-        kind, more = _unwrapped(typing.get_args(kind)[0])
-        metadata = [*metadata, *more]
-    return StudyFlag(name, field.alias or name, field, kind, is_list, [*field.metadata, *metadata])
+    return [StudyFlag(name, fields[name]) for name in ordered if name not in NO_FLAGS]
 
 
 def _unwrapped(annotation: Any) -> tuple[Any, list[Any]]:

@@ -1,13 +1,10 @@
-"""`attncli scorers`, `attncli schema`, `attncli --version`, `attncli --help`."""
-
-import json
+"""`attncli scorers` and `attncli --help`."""
 
 import pytest
 
-from attncli import __version__
 from attncli.commands.scorers import scorer_names
 from attncli.scorers import SCORERS
-from tests.cli import good, refusal
+from tests.cli import good
 
 
 def test_the_catalogue_lists_every_scorer() -> None:
@@ -24,29 +21,9 @@ def test_one_scorer_in_detail(name: str) -> None:
     assert " ".join(more.split())[:40] in text
 
 
-def test_unknown_scorers() -> None:
-    expected = 'attncli scorers: got "adittive"; unknown scorer; did you mean `additive`?'
-    assert refusal("scorers", "adittive") == expected
-
-
 def test_completion_knows_the_scorers() -> None:
     assert scorer_names() == sorted(SCORERS)
 
 
-def test_the_schema_is_json() -> None:
-    schema = json.loads(good("schema"))
-    assert schema["title"] == "attncli experiment"
-    assert "data" in json.dumps(schema)
-
-
-def test_version() -> None:
-    assert good("--version") == f"attncli {__version__}\n"
-
-
-@pytest.mark.parametrize("flag", ["--help", "-h"])
-def test_help_lists_the_commands(flag: str) -> None:
-    stdout = good(flag)
-    for command in ("run", "heatmap", "scorers", "check", "init", "schema"):
-        assert f" {command} " in stdout
-    for option in ("--set", "--out", "--overwrite", "--seed", "--device", "--dtype", "--no-plots", "--json", "--full"):
-        assert option in good("run", flag)
+def test_short_for_help() -> None:
+    assert good("-h") == good("--help")
