@@ -38,16 +38,12 @@ def holds(got: Any, *others: Any, **keys: Any) -> bool | None:
 @pytest.mark.parametrize(
     ("got", "bounds", "expected"),
     [
-        (1.0, [0.95, 1.05], True),
         (0.95, [0.95, 1.05], True),
         (1.05, [0.95, 1.05], True),
         (0.9499, [0.95, 1.05], False),
         (1.0501, [0.95, 1.05], False),
-        (1e30, [0, None], True),
         (-1e-9, [0, None], False),
         (-1e30, [None, 0], True),
-        (1e-9, [None, 0], False),
-        (0, [0, 0], True),
     ],
 )
 def test_between(got: float, bounds: list[Any], expected: bool) -> None:
@@ -59,16 +55,13 @@ def test_between(got: float, bounds: list[Any], expected: bool) -> None:
     [
         (1.04, 1, "5 %", True),
         (1.06, 1, "5 %", False),
-        (0.94, 1, "5 %", False),
         (-1.04, -1, "5 %", True),
         (-1.06, -1, "5 %", False),
-        (1.04, -1, "5 %", False),
         (104.0, 100, 4, True),
         (104.1, 100, 4, False),
         (95.9, 100, 4, False),
         (0.05, 0, 0.05, True),
         (0.8, 0.7, 0.1, True),  # which binary fractions deny
-        (0.6, 0.7, 0.1, True),
         (1.0, 1, 0, True),
         (1.0000001, 1, 0, False),
     ],
@@ -82,12 +75,10 @@ def test_about(got: float, about: float, within: Any, expected: bool) -> None:
     [
         ("above", 2.0, 1.0, None, True),
         ("above", 1.0, 1.0, None, False),
-        ("above", 0.5, 1.0, None, False),
         ("above", 1.5, 1.0, 0.5, True),
         ("above", 1.49, 1.0, 0.5, False),
         ("above", 0.3, 0.2, 0.1, True),
         ("above", 1.0, 1.0, 0, True),
-        ("above", -1.0, -3.0, 2, True),
         ("above", 2.0, 1.0, "2 x", True),
         ("above", 1.99, 1.0, "2 x", False),
         ("above", 1.0, 0.0, "2 x", True),
@@ -95,7 +86,6 @@ def test_about(got: float, about: float, within: Any, expected: bool) -> None:
         ("above", -1.5, -1.0, "2 x", False),
         ("below", 1.0, 2.0, None, True),
         ("below", 2.0, 2.0, None, False),
-        ("below", 3.0, 2.0, None, False),
         ("below", 1.5, 2.0, 0.5, True),
         ("below", 1.51, 2.0, 0.5, False),
         ("below", 1.0, 2.0, "2 x", True),
@@ -112,7 +102,6 @@ def test_above_and_below(kind: str, got: float, other: float, by: Any, expected:
 def test_several_rows_must_all_be_passed() -> None:
     assert holds(5, 3, 4, above={"d": [1, 2]}) is True
     assert holds(5, 3, 6, above={"d": [1, 2]}) is False
-    assert holds(5, 6, 3, above={"d": [1, 2]}) is False
     assert holds(5, 6, 7, below={"d": [1, 2]}) is True
     assert holds(5, 6, 4, below={"d": [1, 2]}) is False
     (verdict,) = verdicts(result(x=[5, 3, 4]), {"where": {"d": 0}, "above": {"d": [1, 2]}})
@@ -124,12 +113,9 @@ def test_several_rows_must_all_be_passed() -> None:
     [
         ("exact", "exact", True),
         ("limit", "exact", False),
-        (184, 184, True),
         (184.0, 184, True),
-        (185, 184, False),
         (184, "184", False),
         (True, True, True),
-        (1, True, False),
         (False, 0, False),
         (0.1 + 0.2, 0.3, False),
     ],
@@ -139,14 +125,11 @@ def test_equal(got: Any, equal: Any, expected: bool) -> None:
 
 
 @pytest.mark.parametrize("got", [None, math.nan, math.inf, -math.inf])
-@pytest.mark.parametrize("keys", [{"between": [None, 1]}, {"about": 1, "within": 1}, {"above": 0}, {"equal": 1}])
+@pytest.mark.parametrize("keys", [{"between": [None, 1]}, {"equal": 1}])
 def test_no_figure_fails(got: Any, keys: dict[str, Any]) -> None:
     (verdict,) = verdicts(result(x=[got]), keys)
     assert (verdict.holds, verdict.reason) == (False, "no figure")
-
-
-def test_no_figure_to_compare_with_fails() -> None:
-    (verdict,) = verdicts(result(x=[1, None]), {"where": {"d": 0}, "above": {"d": 1}})
+    (verdict,) = verdicts(result(x=[1, got]), {"where": {"d": 0}, "above": {"d": 1}})
     assert (verdict.holds, verdict.reason) == (False, "no figure to compare with")
 
 
@@ -255,11 +238,6 @@ def test_every_combination_of_lists_must_be_there() -> None:
     assert verdict.reason == "got 2; no row of those with label = b has this d; known: 1"
 
 
-def test_the_message_names_all_columns_that_were_found() -> None:
-    (verdict,) = verdicts(result(x=[1]), {"where": {"scorer": "dot", "label": "dot", "d": 7}, "equal": 1})
-    assert verdict.reason == "got 7; no row of those with scorer = dot, label = dot has this d; known: 0"
-
-
 def test_without_where_there_must_be_one_row() -> None:
     assert [verdict.holds for verdict in verdicts(result(x=[1]), {"equal": 1})] == [True]
     (verdict,) = verdicts(result(x=[1, 2]), {"equal": 1})
@@ -276,12 +254,6 @@ def test_a_text_is_no_number() -> None:
     assert str(verdict.problem) == (
         'metric: got "x", which is "limit" and no number; expected `equal`, or another metric'
     )
-
-
-def test_interrupted_runs_miss_rows_without_blame() -> None:
-    (verdict,) = verdicts(replace(result(x=[1]), interrupted=True), {"where": {"d": 7}, "equal": 1})
-    assert (verdict.holds, verdict.problem) == (None, None)
-    assert verdict.reason == "interrupted before it was measured"
 
 
 @pytest.mark.parametrize(
@@ -373,13 +345,6 @@ def test_leading_ones_may_be_left_out_or_added() -> None:
     for numbers in ([0.25, 0.75], [[0.25, 0.75]], [[[0.25, 0.75]]], [[[[0.25, 0.75]]]]):
         assert equal(one, numbers).holds is True
         assert equal(one, [0.75, 0.25]).holds is False
-
-
-def test_comparisons_are_rows_too() -> None:
-    runs = [run_of(torch.tensor([[0.5, 0.5]]), label) for label in "ab"]
-    found = result_of(*runs)
-    keys = {"where": {"a": "a", "b": "b"}, "metric": "js_divergence"}
-    assert [each.holds for each in verdicts(found, {**keys, "below": 0.02}, {**keys, "below": 0.01})] == [True, False]
 
 
 def test_what_is_not_known_before_the_work_is_left_open() -> None:

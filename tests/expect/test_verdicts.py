@@ -40,20 +40,15 @@ def shown(*named: tuple[str, list[Verdict]], width: int = 80) -> str:
     [
         ({"between": [0.95, 1.05]}, "0.95 to 1.05"),
         ({"between": [None, 1]}, "at most 1"),
-        ({"between": [1e-9, None]}, "at least 1e-09"),
         ({"about": 1, "within": "5 %"}, "1 ± 5 %"),
         ({"about": 0.1, "within": 0.025}, "0.1 ± 0.025"),
-        ({"above": 3}, "above 3"),
         ({"below": 3.5}, "below 3.5"),
-        ({"above": 3, "by": 0.5}, "at least 3 + 0.5"),
         ({"below": 3, "by": 0.5}, "at most 3 - 0.5"),
         ({"above": 3, "by": "2 x"}, "at least 2 x 3"),
-        ({"below": 3, "by": "2 x"}, "at most 3 / 2"),
         ({"above": {"d": 2}}, "above 0.25 (d = 2)"),
         ({"below": {"d": 2}, "by": "2 x"}, "at most 0.25 (d = 2) / 2"),
         ({"above": {"d": 4}}, "above that of d = 4"),
         ({"equal": "exact"}, '"exact"'),
-        ({"equal": True}, "true"),
         ({"equal": 184}, "184"),
     ],
 )
@@ -61,33 +56,21 @@ def test_what_is_expected(keys: dict[str, Any], words: str) -> None:
     assert expected_words(one(1.0, 0.25, None, **keys)) == words
 
 
-def test_numbers_of_a_stage_are_counted() -> None:
-    assert expected_words(replace(one(1.0, equal=1), expected={"equal": [[1, 2, 3], [4, 5, 6]]})) == "2x3 numbers"
-
-
 @pytest.mark.parametrize(
     ("got", "keys", "words"),
     [
         (1.0123456, {"between": [0, 2]}, "1.012"),
         (1.0500001, {"between": [0, 1.05]}, "1.0500001"),
-        (1.05001, {"between": [0, 1.05]}, "1.05001"),
         (0.9999999999, {"above": 1}, "1"),
         (512.25, {"about": 1, "within": 0.1}, "512.2"),
         (0.999884, {"about": 0.99988, "within": 0.00002}, "0.999884"),
         (None, {"above": 1}, "no figure"),
         ("limit", {"equal": "exact"}, '"limit"'),
         (0.30000000000000004, {"equal": 0.3}, "0.30000000000000004"),
-        (184, {"equal": 184}, "184"),
     ],
 )
 def test_what_was_measured_is_told_from_what_was_expected(got: Any, keys: dict[str, Any], words: str) -> None:
     assert got_words(one(got, **keys)) == words
-
-
-def test_the_last_line_sums_up() -> None:
-    good, bad = {"equal": 1}, {"equal": 2}
-    last = [shown(("a", verdicts([1.0], *asked))).splitlines()[-1] for asked in ([good, good], [good, bad], [bad, bad])]
-    assert last == ["All 2 expectations hold", "1 of 2 expectations hold", "0 of 2 expectations hold"]
 
 
 def test_two_figures_are_told_apart() -> None:
@@ -112,40 +95,11 @@ def test_failures_say_claim_expected_and_got() -> None:
     )
 
 
-def test_claims_on_several_lines_become_one() -> None:
-    verdict = one(4.0, above=5, claim="It is\n  more than 5\n", source="Somebody\n2020\n")
-    assert failure(verdict).startswith('"It is more than 5" (Somebody 2020) does not hold; ')
-    assert "It is more than 5 Somebody 2020" in " ".join(shown(("a", [verdict])).split())
-
-
 def test_subjects_name_the_rows() -> None:
     many = verdicts([1.0] * 6, {"where": {"label": "dot", "d": [1, 2, 4, 8, 16]}, "equal": 1})
     assert subject(many) == "variance (label = dot, d = 1 ... 16)"
     assert subject(many[:3]) == "variance (label = dot, d = 1, 2, 4)"
     assert subject([replace(many[0], where={})]) == "variance"
-
-
-def test_one_table_with_claim_source_expected_and_measured() -> None:
-    found = verdicts(
-        [1.0, 4.0],
-        {"where": {"d": 1}, "about": 1, "within": "5 %", "claim": CLAIM, "source": SOURCE},
-        {"where": {"d": 2}, "between": [0, 2]},
-    )
-    lines = [" ".join(line.split()) for line in shown(("variance", found), width=200).splitlines()]
-    assert lines[1:] == [
-        "Expectations",
-        "claim source expected measured holds",
-        lines[3],
-        f"{CLAIM} {SOURCE} 1 ± 5 % 1 yes",
-        "variance (d = 2) - 0 to 2 4 NO",
-        "1 of 2 expectations hold",
-    ]
-
-
-def test_no_source_no_column() -> None:
-    text = shown(("variance", verdicts([1.0], {"equal": 1})))
-    assert text.splitlines()[2].split() == ["claim", "expected", "measured", "holds"]
-    assert text.splitlines()[-1] == "The expectation holds"
 
 
 def test_rows_that_hold_share_a_line_and_those_that_do_not_have_their_own() -> None:
@@ -160,23 +114,10 @@ def test_rows_that_hold_share_a_line_and_those_that_do_not_have_their_own() -> N
     assert " ".join(lines[0].split()) == "small 0 to 2 0.5 to 1.5 yes"
 
 
-def test_several_experiments_are_named() -> None:
-    first, second = verdicts([1.0], {"equal": 1}), verdicts([1.0], {"equal": 2})
-    text = shown(("one", first), ("two", second))
-    lines = [line.split() for line in text.splitlines()]
-    assert lines[2][0] == "experiment"
-    assert [line[0] for line in lines[4:6]] == ["one", "two"]
-    assert text.splitlines()[-1] == "1 of 2 expectations hold"
-
-
 def test_what_cannot_be_judged_is_a_dash() -> None:
     lines = shown(("variance", verdicts([1.0], {"where": {"d": 7}, "equal": 1}))).splitlines()
     assert lines[4].split()[-3:] == ["1", "-", "-"]
     assert lines[-1] == "The expectation could not be judged"
-
-
-def test_nothing_expected_nothing_shown() -> None:
-    assert verdict_tables([("variance", [])], 80) == []
 
 
 @pytest.mark.parametrize("width", [40, 60, 80, 120])
@@ -187,39 +128,12 @@ def test_numbers_stay_whole_at_any_width(width: int) -> None:
         {"where": {"d": 2}, "above": {"d": 1}, "by": "2.5 x"},
     )
     text = shown(("variance", found), ("another with a long name", found), width=width)
+    assert text.splitlines()[-1] == "2 of 4 expectations hold"
     assert max(map(cell_len, text.splitlines())) <= width
     assert "…" not in text
     for part in ("1 ± 5 %", "at least 2.5 x 1", "yes", "NO"):
         assert part in text
     assert text.count("claim") == 1 + 3 * CLAIM.count("claim"), "one table"
-
-
-def test_where_claims_are_too_long_for_a_column_verdicts_are_text() -> None:
-    found = verdicts(
-        [1.0, 4.0],
-        {"where": {"d": [1, 2]}, "about": 1, "within": "5 %", "claim": CLAIM, "source": SOURCE},
-        {"where": {"d": 2}, "above": {"d": 1}, "by": "2.5 x"},
-    )
-    lines = shown(("first", found), ("second", found[-1:]), width=60).splitlines()
-    assert [line.rstrip() for line in lines[2:]] == [
-        "holds  claim, expected, measured, source",
-        "─" * 60,
-        "       first:",
-        "yes    Dividing by the square root of d keeps the variance",
-        "       of scores at 1: variance (d = 1)",
-        "         expected 1 ± 5 %; measured 1; Vaswani et al. 2017,",
-        "         section 3.2.1",
-        "NO     Dividing by the square root of d keeps the variance",
-        "       of scores at 1: variance (d = 2)",
-        "         expected 1 ± 5 %; measured 4; Vaswani et al. 2017,",
-        "         section 3.2.1",
-        "yes    variance (d = 2)",
-        "         expected at least 2.5 x 1 (d = 1); measured 4",
-        "       second:",
-        "yes    variance (d = 2)",
-        "         expected at least 2.5 x 1 (d = 1); measured 4",
-        "2 of 3 expectations hold",
-    ]
 
 
 def test_rows_of_which_different_things_are_expected_have_lines_of_their_own() -> None:
@@ -236,8 +150,8 @@ def test_rows_of_which_different_things_are_expected_have_lines_of_their_own() -
 
 
 def test_claims_are_text_and_never_markup_or_control() -> None:
-    keys = {"claim": "[bold]x[/]\x1b[31m", "source": "[y]\x07"}
-    assert failure(one(1.0, equal=2, **keys)).startswith(r'"[bold]x[/]\x1b[31m" ([y]\x07) does not hold')
+    keys = {"claim": "[bold]x[/]\n\x1b[31m", "source": "[y]\x07"}
+    assert failure(one(1.0, equal=2, **keys)).startswith(r'"[bold]x[/] \x1b[31m" ([y]\x07) does not hold')
     text = shown(("a", verdicts([1.0], {"equal": 1, **keys})))
-    assert r"[bold]x[/]\x1b[31m" in text
+    assert r"[bold]x[/] \x1b[31m" in text
     assert "[y]" in text
