@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from safetensors import SafetensorError, safe_open
+from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor
 
@@ -87,15 +87,10 @@ def test_fingerprints_of_the_inputs(folder: Path, result: Result) -> None:
         array = np.ascontiguousarray(tensor.numpy())
         sha256 = hashlib.sha256(array.tobytes()).hexdigest()
         assert inputs[name] == {"shape": list(array.shape), "dtype": str(array.dtype), "sha256": sha256}
-
-
-def test_fingerprints_are_of_numbers_in_row_order() -> None:
-    tensor = torch.arange(6.0).reshape(2, 3)
-    assert fingerprint(tensor.mT.contiguous().mT) == fingerprint(tensor)
-    assert fingerprint(tensor.mT)["sha256"] != fingerprint(tensor)["sha256"]
-    ones = fingerprint(torch.ones(2, dtype=torch.bfloat16))
+    keys = result.inputs["keys"]
+    assert fingerprint(keys.mT.contiguous().mT) == fingerprint(keys), "of numbers in row order"
     expected = hashlib.sha256(bytes([0x80, 0x3F] * 2)).hexdigest()
-    assert ones == {"shape": [2], "dtype": "bfloat16", "sha256": expected}
+    assert fingerprint(torch.ones(2, dtype=torch.bfloat16))["sha256"] == expected
 
 
 def test_records_csv(folder: Path) -> None:
@@ -131,15 +126,11 @@ def test_tensors(folder: Path, result: Result) -> None:
         assert tensors[name].dtype == tensor.dtype
         assert torch.equal(tensors[name], tensor), name
     assert tensors["keys"].shape == (2, 5, 4), "leading axes repeated"
-    assert tensors["valid"].shape == (2, 3, 5)
-    assert tensors["valid"].sum(-1).tolist() == [[2, 2, 2], [5, 5, 5]]
-
-
-def test_parameters(folder: Path, result: Result) -> None:
     stored = load_file(folder / "parameters.safetensors")
     assert set(stored) == {f"additive/{name}" for name in ("W_q.weight", "W_k.weight", "w_v.weight")}
     for name, tensor in runs_of(result)[0].state.items():
         assert torch.equal(stored[f"additive/{name}"], tensor)
+    assert tensors["valid"].sum(-1).tolist() == [[2, 2, 2], [5, 5, 5]]
 
 
 def test_no_parameters_no_file(tmp_path: Path) -> None:
@@ -164,25 +155,22 @@ def test_matrices_are_read_back(folder: Path, result: Result) -> None:
 
 
 @pytest.mark.parametrize(
-    ("content", "problem"),
+    ("content", "stage", "problem"),
     [
-        (None, 'SOURCE: got "{folder}", which has no tensors.safetensors; expected the folder of a run'),
-        (b"x", 'SOURCE: got "tensors.safetensors"; not a .safetensors file'),
+        (None, "weights", 'SOURCE: got "{folder}", which has no tensors.safetensors; expected the folder of a run'),
+        (b"x", "weights", 'SOURCE: got "tensors.safetensors"; not a .safetensors file'),
+        (b"", "dropt", '--stage: got "dropt"; {folder} has no such stage; did you mean `dropped`?'),
     ],
 )
-def test_folders_that_cannot_be_read(content: bytes | None, problem: str, tmp_path: Path) -> None:
-    if content is not None:
+def test_folders_that_cannot_be_read(
+    content: bytes | None, stage: str, problem: str, folder: Path, tmp_path: Path
+) -> None:
+    run = tmp_path if content != b"" else folder
+    if content:
         (tmp_path / "tensors.safetensors").write_bytes(content)
     with pytest.raises(InputError) as caught:
-        load_matrices(tmp_path, "weights")
-    assert str(caught.value).startswith(problem.format(folder=tmp_path))
-
-
-def test_a_stage_that_is_not_there(folder: Path) -> None:
-    with pytest.raises(InputError) as caught:
-        load_matrices(folder, "dropt")
-    message = f'--stage: got "dropt"; {folder} has no such stage; did you mean `dropped`?'
-    assert str(caught.value) == message
+        load_matrices(run, stage)
+    assert str(caught.value) == problem.format(folder=run)
 
 
 def rows_of(path: Path) -> list[list[str]]:
@@ -264,16 +252,3 @@ def test_a_full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         save_run(tmp_path, result_of(data=CONFIG["data"]), config(), {}, {})
     expected = "cannot write the run: I/O error: No space left on device (os error 28)"
     assert str(caught.value) == f"{tmp_path.parents[1]}: {expected}"
-
-
-def test_pictures_are_drawn_into_the_folder(tmp_path: Path) -> None:
-    content = save_run(tmp_path, result_of(data=CONFIG["data"]), config(), {}, {"a.png": lambda path: path.touch()})
-    assert (tmp_path / "a.png").exists()
-    assert content["files"] == sorted(path.name for path in tmp_path.iterdir())
-
-
-def test_metadata_names_labels_and_tokens(folder: Path) -> None:
-    with safe_open(folder / "tensors.safetensors", framework="pt") as file:
-        metadata = file.metadata()
-    about = json.loads(metadata["attncli"])
-    assert about == {"labels": ["additive", "punkt ·"], "tokens": {"queries": [["a", "b", "c"]] * 2, "keys": None}}
