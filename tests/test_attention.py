@@ -41,13 +41,6 @@ def test_published_outputs_of_d2l(name: str, query_size: int) -> None:
     torch.testing.assert_close(weights, wanted)
 
 
-def test_hand_written() -> None:
-    scores = torch.tensor([[[math.log(1), math.log(3)], [math.log(2), math.log(2)]]])
-    output, weights = attend(scores, torch.tensor([[[4.0, 0.0], [8.0, 4.0]]]))
-    torch.testing.assert_close(weights, torch.tensor([[[0.25, 0.75], [0.5, 0.5]]]))
-    torch.testing.assert_close(output, torch.tensor([[[7.0, 3.0], [6.0, 2.0]]]))  # 1+6, 0+3; 2+4, 0+2
-
-
 @pytest.mark.parametrize("scale", ["1/sqrt(d)", "1/d", 0.7])
 @pytest.mark.parametrize("leading", [(2,), (2, 3)])
 def test_torch_scaled_dot_product_attention(scale: str | float, leading: tuple[int, ...]) -> None:
@@ -122,20 +115,6 @@ def test_masked_keys_get_nothing_however_low_the_valid_scores_are(score: float) 
     assert masked_softmax(scores, [2]).tolist() == [[[0.5, 0.5, 0.0, 0.0]]]
 
 
-def test_lengths_per_query_and_per_example_with_heads() -> None:
-    scores = normal(2, 3, 2, 4)  # b heads n m
-    weights = masked_softmax(scores, [[1, 3], [2, 4]])
-    seen = torch.tensor([[[1, 0, 0, 0], [1, 1, 1, 0]], [[1, 1, 0, 0], [1, 1, 1, 1]]]).bool()
-    assert torch.equal(weights != 0, seen[:, None].expand(2, 3, 2, 4))
-    seen = torch.tensor([[1, 1, 1, 0], [1, 0, 0, 0]]).bool()
-    assert torch.equal(masked_softmax(scores, [3, 1]) != 0, seen[:, None, None].expand(2, 3, 2, 4))
-
-
-def test_lengths_and_mask_are_joined() -> None:
-    weights = masked_softmax(torch.zeros(1, 2, 3), [2], mask=torch.tensor([[True, True, True], [False, True, True]]))
-    assert weights.tolist() == [[[0.5, 0.5, 0.0], [0.0, 1.0, 0.0]]]
-
-
 EMPTY = [("zero", [0.0, 0.0, 0.0, 0.0]), ("uniform", [0.25] * 4), ("nan", [NAN] * 4)]
 
 
@@ -150,12 +129,6 @@ def test_empty_rows(empty_row: str, wanted: list[float]) -> None:
     weights[1, 2, 0].backward()  # type: ignore[no-untyped-call]
     assert scores.grad is not None
     assert scores.grad.isfinite().all()
-
-
-def test_uniform_empty_rows_are_what_the_textbook_form_gives() -> None:
-    scores, lengths = normal(2, 1, 5), torch.tensor([0, 3])
-    textbook = scores.masked_fill(torch.arange(5) >= lengths[:, None, None], -1e6).softmax(-1)
-    torch.testing.assert_close(masked_softmax(scores, lengths, empty_row="uniform"), textbook)
 
 
 def test_empty_rows_as_an_error() -> None:
@@ -184,12 +157,6 @@ def test_weights_of_zero_take_nothing_from_values() -> None:
     weights = torch.tensor([[0.5, 0.5, 0.0], [0.0, 0.0, 0.0]])
     for garbage in (NAN, INF, -INF):
         assert weighted_sum(weights, torch.tensor([[2.0], [4.0], [garbage]])).tolist() == [[3.0], [0.0]]
-
-
-@pytest.mark.parametrize("padding", [2.0, -2.0, NAN])
-def test_zeros_have_the_sign_of_no_padding(padding: float) -> None:
-    output = weighted_sum(torch.zeros(2, 1), torch.tensor([[1.0, padding]]))
-    assert not output.signbit().any()
 
 
 @pytest.mark.parametrize(
@@ -233,17 +200,6 @@ def test_dropout_draws_from_its_own_generator_and_keeps_the_mean() -> None:
     assert torch.equal(dropped(weights, 0.0, torch.Generator()), weights)
 
 
-def test_leaves_the_tensors_of_the_caller_alone() -> None:
-    scores, values, lengths = normal(2, 3, 4), normal(2, 4, 2, seed=1), torch.tensor([1, 0])
-    mask = some_valid(3, 4)
-    values[0, 3] = NAN
-    tensors = (scores, values, lengths, mask)
-    copies = [tensor.clone() for tensor in tensors]
-    attend(scores, values, lengths, mask=mask)
-    for tensor, copy in zip(tensors, copies, strict=True):
-        torch.testing.assert_close(tensor, copy, rtol=0, atol=0, equal_nan=True)
-
-
 HALF, SINGLE, DOUBLE = torch.float16, torch.float32, torch.float64
 
 
@@ -254,13 +210,5 @@ def test_computes_in_float32_or_float64(stored: torch.dtype, wanted: torch.dtype
     assert computing_dtype(stored) == wanted
     (tensor,) = at_least_float32(torch.ones(2, dtype=stored))
     assert tensor.dtype == wanted
-
-
-def test_one_float64_makes_all_float64() -> None:
-    tensors = at_least_float32(torch.ones(1, dtype=HALF), torch.ones(1, dtype=DOUBLE), torch.ones(1))
-    assert [tensor.dtype for tensor in tensors] == [DOUBLE] * 3
-
-
-def test_what_is_right_already_is_not_copied() -> None:
-    tensor = torch.ones(3)
-    assert at_least_float32(tensor)[0] is tensor
+    assert at_least_float32(tensor)[0] is tensor, "and is not copied"
+    assert {each.dtype for each in at_least_float32(torch.ones(2, dtype=stored), torch.ones(1).double())} == {DOUBLE}

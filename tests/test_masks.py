@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from attncli.attention import ALL, Valid, masked_softmax, valid_mask
+from attncli.attention import ALL, Valid, masked_softmax
 from attncli.errors import InputError
 
 
@@ -22,17 +22,12 @@ def read_only(array: Any) -> Any:
     [
         [1, 3],
         (1, 3),
-        range(1, 4, 2),
         torch.tensor([1, 3]),
-        torch.tensor([1, 3], dtype=torch.uint8),
         [torch.tensor(1), torch.tensor(3)],
-        np.array([1, 3]),
         np.array([1, 3], dtype=np.uint16),
         np.array([1, 3], dtype=">i4"),
-        np.array([3, 1])[::-1],
         read_only(np.array([1, 3])),
         [[1, 1], [3, 3]],
-        torch.tensor([[1, 1], [3, 3]]),
         [np.array([1, 1]), np.array([3, 3])],
     ],
     ids=str,
@@ -57,17 +52,12 @@ RANGE = "expected an integer in 0..5, the number of keys"
     ("lengths", "message"),
     [
         ([1.0, 2.0], "valid_lens: got torch.float64 values; expected integers"),
-        ([1, 2.5], "valid_lens: got torch.float64 values; expected integers"),
-        (torch.tensor([1.0, 2.0]), "valid_lens: got torch.float32 values; expected integers"),
         ([True, False], "valid_lens: got torch.bool values; expected integers"),
         (torch.tensor([1j, 2j]), "valid_lens: got torch.complex64 values; expected integers"),
-        ([], "valid_lens: got shape (0,); " + SHAPES),
         (3, "valid_lens: got shape (); " + SHAPES),
         ([1, 2, 3], "valid_lens: got shape (3,); " + SHAPES),
-        (torch.ones(2, 2, dtype=torch.int64), "valid_lens: got shape (2, 2); " + SHAPES),
         (torch.ones(3, 2, dtype=torch.int64), "valid_lens: got shape (3, 2); " + SHAPES),
         (torch.ones(2, 3, 1, dtype=torch.int64), "valid_lens: got shape (2, 3, 1); " + SHAPES),
-        ([-1, 2], "valid_lens[0]: got -1; " + RANGE),
         ([5, 6], "valid_lens[1]: got 6; " + RANGE),
         ([[0, 1, 2], [3, 9, 8]], "valid_lens[1][1]: got 9; " + RANGE),
         (np.array([1, 2**64 - 1], dtype=np.uint64), "valid_lens[1]: got 18446744073709551615; " + RANGE),
@@ -86,14 +76,6 @@ def test_wrong_lengths(lengths: Any, message: str) -> None:
     assert str(error.value) == message
 
 
-def test_lengths_for_batch_times_queries_are_not_reshaped() -> None:
-    with pytest.raises(InputError) as error:  # (4, 2) holds as many numbers as batch 2 x 4 queries need
-        masked_softmax(torch.zeros(2, 4, 5), torch.ones(4, 2, dtype=torch.int64))
-    assert str(error.value) == (
-        "valid_lens: got shape (4, 2); expected (2,), one per example, or (2, 4), one per query"
-    )
-
-
 CAUSAL = [[True, False, False], [True, True, False]]
 
 
@@ -101,10 +83,8 @@ CAUSAL = [[True, False, False], [True, True, False]]
     "mask",
     [
         torch.tensor(CAUSAL),
-        torch.tensor([CAUSAL]),
         torch.tensor([[CAUSAL]]),
         CAUSAL,
-        np.array(CAUSAL),
         read_only(np.array(CAUSAL)),
         np.asfortranarray(CAUSAL),
     ],
@@ -127,16 +107,10 @@ def test_mask_sizes_of_one_are_repeated(shape: tuple[int, ...]) -> None:
 @pytest.mark.parametrize(
     ("mask", "message"),
     [
-        (torch.ones(3, 5), "mask: got torch.float32 values; expected booleans, True = may attend"),
         (torch.ones(3, 5, dtype=torch.uint8), "mask: got torch.uint8 values; expected booleans, True = may attend"),
-        (np.ones((3, 5)), "mask: got torch.float64 values; expected booleans, True = may attend"),
         (
             torch.ones(5, 3, dtype=torch.bool),
             "mask: got shape (5, 3); expected (3, 5) or (2, 4, 3, 5), where sizes of 1 are repeated",
-        ),
-        (
-            torch.ones(2, 3, 5, dtype=torch.bool),
-            "mask: got shape (2, 3, 5); expected (3, 5) or (2, 4, 3, 5), where sizes of 1 are repeated",
         ),
         (
             torch.ones(2, 2, 3, 5, dtype=torch.bool),
@@ -169,6 +143,7 @@ VALIDS = {
     "all": Valid((4, 2, 5, 6), torch.tensor([0, 6, 2, 3]), "top_left", torch.rand(5, 6) < 0.5),
     "no batch": Valid((5, 6), torch.tensor([3]), "top_left"),
     "square": Valid((5, 5), causal="bottom_right"),
+    "long lengths": Valid((2, 5, 6), torch.tensor([6, 6]), "top_left"),
 }
 
 
@@ -186,19 +161,10 @@ def test_valid_against_loops(name: str) -> None:
     assert torch.equal(valid.whole, mask)
     assert torch.equal(valid.empty_rows, ~mask.any(-1))
     assert valid.is_full == (name == "nothing")
-    assert valid.is_causal == (name in ("causal", "square"))
+    assert valid.is_causal == (name in ("causal", "square", "long lengths"))
     for elements, rows in itertools.product((slice(0, 1), slice(1, 3)), (slice(0, 2), slice(3, 5))):
         tile, part = valid.tile(elements, rows), mask[(elements, ..., rows, ALL) if leading else (rows, ALL)]
         assert torch.equal(torch.ones_like(part) if tile is None else tile.expand(part.shape), part)
-
-
-def test_lengths_that_leave_all_keys_change_nothing_about_causal() -> None:
-    assert Valid((2, 4, 5), torch.tensor([5, 5]), "top_left").is_causal
-    assert not Valid((2, 4, 5), torch.tensor([5, 4]), "top_left").is_causal
-
-
-def test_nothing_masked_is_none() -> None:
-    assert valid_mask((2, 3, 4)) is None
 
 
 @pytest.mark.parametrize("shape", [(), (4,)])

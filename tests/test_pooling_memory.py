@@ -8,7 +8,7 @@ from torch import Tensor
 
 from attncli import pooling
 from attncli.attention import Valid
-from attncli.pooling import Rules, pool, pool_by_rules
+from attncli.pooling import Rules, pool_by_rules
 from attncli.scorers import SCORERS
 from tests.combinations import varied
 from tests.scorers.catalogue import make, normal
@@ -73,23 +73,6 @@ def test_layouts_that_the_fused_kernel_does_not_take(
     with torch.no_grad():
         peak = peak_of(lambda: pool_by_rules(scorer, queries, keys, values, RULES[rules]))
     assert peak < N * N  # bytes
-
-
-@pytest.mark.parametrize("name", SCORERS)
-def test_no_scorer_is_asked_for_all_scores(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pooling, "WORKSPACE_BYTES", 2**18)
-    asked: list[int] = []
-    scorer = make(name, 8)
-
-    def scores(queries: Tensor, keys: Tensor) -> Tensor:
-        asked.append(queries.shape[-2])
-        made: Tensor = scorer(queries, keys)
-        return made
-
-    with torch.no_grad():
-        pool(scores, *inputs(8, 8))
-    assert sum(asked) == N
-    assert max(asked) <= 2**18 / (pooling.MATRICES * N * 4)
 
 
 def test_what_is_counted() -> None:
