@@ -89,7 +89,7 @@ def _quoted(key: str) -> str:
 def did_you_mean(word: object, known: Iterable[str]) -> str:
     """The nearest known word as a question, or the list of all known words when none is near."""
     names = list(known)
-    near = difflib.get_close_matches(str(word), names, n=1)
+    near = difflib.get_close_matches(word, names, n=1) if isinstance(word, str) else []
     return f"did you mean `{near[0]}`?" if near else "known: " + ", ".join(names)
 
 

@@ -21,7 +21,7 @@ from pydantic_core import CoreSchema
 
 from attncli import errors
 from attncli.config.models import Experiment, FileName, Flag, Name, default_label, mappings_in
-from attncli.config.strict import Model, chosen, known_words, problem
+from attncli.config.strict import Model, chosen, problem
 from attncli.config.yaml_loader import parse_yaml
 from attncli.errors import InputError, Problem
 
@@ -121,7 +121,7 @@ def _model_of(entry: Any) -> type[ScorerEntry]:
     if isinstance(name, str) and ":" in name:
         return _custom_model(name)
     if not isinstance(name, str) or name not in known:
-        raise problem(errors.got(name, "unknown scorer", known_words(name, known)), under=["scorer"])
+        raise problem(errors.got(name, "unknown scorer", errors.did_you_mean(name, known)), under=["scorer"])
     return known[name]
 
 

@@ -1,6 +1,6 @@
 """The base of all models of YAML, and pydantic's errors in the project's own words: `path: got X; expected Y; cure`."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from pydantic import (
@@ -45,11 +45,6 @@ def problem(message: str, *, cure: str = "", under: Sequence[str | int] = ()) ->
     `under` is where below the validated value it is.
     """
     return PydanticCustomError("problem", "{message}", {"message": message, "cure": cure, "under": [*under]})
-
-
-def known_words(value: Any, known: Iterable[str]) -> str:
-    """The cure for a name that is unknown, or no text at all."""
-    return errors.did_you_mean(value if isinstance(value, str) else "", known)
 
 
 def chosen(choose: Callable[[Any], Any]) -> WrapValidator:

@@ -7,7 +7,7 @@ from pydantic import AfterValidator, Field, NonNegativeFloat, model_validator
 from attncli import errors
 from attncli.config.models import FileName
 from attncli.config.rows import Numbers, check_regular
-from attncli.config.strict import Model, chosen, known_words, problem, worded
+from attncli.config.strict import Model, chosen, problem, worded
 
 TENSOR = "expected {shape: [...], fill: ...}, {file: ...} or nested lists of numbers"
 LENGTHS = "expected integers such as [2, 6], one list of them per example, {random: [1, 10]} or {file: ...}"
@@ -120,7 +120,7 @@ def _kind_of_tensor(value: Any) -> Any:
         raise problem(TENSOR)
     fill = value.get("fill", "normal")
     if not isinstance(fill, str) or fill not in FILLS:
-        raise problem(errors.got(fill, "unknown fill", known_words(fill, FILLS)), under=["fill"])
+        raise problem(errors.got(fill, "unknown fill", errors.did_you_mean(fill, FILLS)), under=["fill"])
     return FILLS[fill]
 
 

@@ -15,14 +15,12 @@ from tests.config.documents import GOOD, problems_of
     ("text", "path", "value"),
     [
         ("seed=1", ("seed",), 1),
-        ("a.b.c=1e-3", ("a", "b", "c"), 0.001),
         ("scorers[0].num_hiddens=16", ("scorers", 0, "num_hiddens"), 16),
         ("a[0][12]=x", ("a", 0, 12), "x"),
         (" a.b = on", ("a", "b"), "on"),
         ("a=", ("a",), None),
         ("a=b=c", ("a",), "b=c"),
         ("a.b-c d=[1, {k: 'x.y'}]", ("a", "b-c d"), [1, {"k": "x.y"}]),
-        ("a=010", ("a",), 10),
     ],
 )
 def test_reading(text: str, path: tuple[str | int, ...], value: Any) -> None:
@@ -38,8 +36,6 @@ def applied(data: Any, *texts: str) -> Any:
 @pytest.mark.parametrize(
     ("texts", "expected"),
     [
-        (["a=2"], {"a": 2, "l": [1, {"k": 2}]}),
-        (["b=2"], {"a": 1, "l": [1, {"k": 2}], "b": 2}),
         (["m.n.o=2"], {"a": 1, "l": [1, {"k": 2}], "m": {"n": {"o": 2}}}),
         (["l[0]=3", "l[1].k=4", "l[1].j=5"], {"a": 1, "l": [3, {"k": 4, "j": 5}]}),
         (["a=2", "a=3"], {"a": 3, "l": [1, {"k": 2}]}),

@@ -33,10 +33,6 @@ def test_everything_else_is_text() -> None:
     assert data_of(f"[{', '.join(TEXTS)}]") == TEXTS
 
 
-def test_nan() -> None:
-    assert all(math.isnan(value) for value in data_of("[.nan, .NaN, .NAN]"))
-
-
 def test_keys_are_text() -> None:
     keys = ["1", "null", "~", "true", "1.5", "on", "2024-01-01", "''", '"<<"']
     assert list(data_of("\n".join(f"{key}: 1" for key in keys))) == [key.strip("'\"") for key in keys]
@@ -46,13 +42,8 @@ def test_keys_are_text() -> None:
     ("text", "message"),
     [
         ("a: !!bool maybe", "1:4: not valid YAML: this is not of the type bool"),
-        ("a: !!int x", "1:4: not valid YAML: this is not of the type int"),
         ("a: " + "9" * 5000, "1:4: not valid YAML: this is not of the type int"),
         ("a: -1e400", "1:4: not valid YAML: this number is beyond float64; write .inf for infinity"),
-        ('"\\uDC00": 1', "1:1: not valid YAML: this text has half of a character (a lone surrogate); "
-         "write the character itself"),
-        ("a: !mine x", "1:4: not valid YAML: the tag `!mine` is unknown; leave it out, or put text that begins with ! "
-         "in quotes"),
         ("a: !!timestamp x", "1:4: not valid YAML: the tag `!!timestamp` is unknown; leave it out, or put text that "
          "begins with ! in quotes"),
     ],
