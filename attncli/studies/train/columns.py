@@ -1,13 +1,22 @@
-"""The columns of the study `train`: one row a seed and number of keys in the test, and one over the seeds."""
+"""Columns and rows of the study `train`: one row a seed and number of keys in the test, and one over the seeds."""
+
+import math
+from collections.abc import Sequence
+from itertools import groupby
+from statistics import fmean, median, stdev
 
 from attncli.show.numbers import count, share, short, significant
 from attncli.studies.study import Column, Record
+from attncli.studies.train.configurations import Configuration
+from attncli.studies.train.learning import Learnt
 
+LEARNT = 0.9  # the accuracy that is looked for
 PLACE = (
     Column("scorer", "scorer", "The scoring function.", text=True),
     Column("label", "label", "Name of the scorer's entry.", text=True),
     Column("d", "d", "Size of queries and keys."),
 )
+GROUP = (*(column.key for column in PLACE), "keys")
 KEYS = Column("keys", "keys", "Keys of a sequence in the test.", format=count)
 ACCURACY = Column("accuracy", "accuracy", "Share of the test sequences whose value is right.", format=share)
 LOSS = Column("loss", "loss", "Cross-entropy of the pooled values in the test.", "nats", short)
@@ -45,6 +54,61 @@ COMPARISONS = (
     Column("steps_to_90", "steps to\n90 %", "Median over the seeds of the steps to 0.9.", "steps", significant),
     Column("reached_90", "seeds\nat 90 %", "Seeds that reached an accuracy of 0.9.", format=count),
 )
+
+
+def rows_of(job: Configuration, learnt: Learnt) -> list[Record]:
+    """The rows of one configuration, by number of keys in the test and seed.
+
+    Steps and the norm of the gradient are those of the training, whatever is tested with. Steps are counted to the
+    first test that at least nine in ten sequences pass; None where there is none.
+    """
+    return [
+        {
+            "scorer": job.entry.scorer,
+            "label": job.entry.label,
+            "d": job.d,
+            "seed": seed,
+            "accuracy": float(found["accuracy"][seed]),
+            "loss": float(found["loss"][seed]),
+            "steps_to_90": _steps_to_90(learnt, seed),
+            "entropy": float(found["entropy"][seed]),
+            "gradient_norm": float(learnt.curves["gradient_norm"][seed, -1]),
+            "keys": keys,
+            "start_entropy": float(learnt.curves["entropy"][seed, 0]),
+            "parameters": job.parameters,
+        }
+        for keys, found in learnt.tested.items()
+        for seed in range(len(found["accuracy"]))
+    ]
+
+
+def _steps_to_90(learnt: Learnt, seed: int) -> int | None:
+    passed = (learnt.curves["accuracy"][seed] >= LEARNT).nonzero()
+    return int(learnt.steps[passed[0, 0]]) if len(passed) else None
+
+
+def summary(rows: Sequence[Record]) -> list[Record]:
+    """One row for each configuration and number of keys: mean, least and most over the seeds, under the rows' names.
+
+    `_std` is the sample's standard deviation (n - 1) over the seeds, None where there is but one. `steps_to_90` is the
+    median; a seed that never got there counts as the slowest. `reached_90` says how many got there.
+    """
+    in_order = groupby(rows, key=lambda row: [row[name] for name in GROUP])
+    return [_summarised(list(group)) for _, group in in_order]
+
+
+def _summarised(group: Sequence[Record]) -> Record:
+    record: Record = {name: group[0][name] for name in GROUP} | {"seeds": len(group)}
+    for name in (column.key for column in SUMMARISED):
+        values = [row[name] for row in group]
+        known = not any(map(math.isnan, values))  # NaN has no place in an order
+        low, high = (min(values), max(values)) if known else (math.nan, math.nan)
+        finite = all(map(math.isfinite, values))  # infinity has no deviation
+        deviation = None if len(values) < 2 else stdev(values) if finite else math.nan
+        record |= {name: fmean(values), f"{name}_min": low, f"{name}_max": high, f"{name}_std": deviation}
+    reached = [row["steps_to_90"] for row in group if row["steps_to_90"] is not None]
+    middle = median([*reached, *[math.inf] * (len(group) - len(reached))])
+    return record | {"steps_to_90": middle if math.isfinite(middle) else None, "reached_90": len(reached)}
 
 
 def mean_and_range(row: Record) -> str:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from itertools import groupby
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from attncli.config.scorer_entries import ScorerEntry
 from attncli.errors import Collector, InputError
@@ -23,14 +23,13 @@ PAIRS, IN_PAIRS, CAPPED = {"gaussian": 9}, 3, 3  # numbers of a pair of symbols,
 POOLED = 4  # as the loss and its gradient hold the pooled values
 DRAWN, KEPT = 24, 64  # bytes of a symbol that may be drawn, for one seed at a time, and of a key that was drawn
 WEIGHED = 16  # bytes of a weight, beside eight copies of it
-SEEDS = "or fewer seeds"
-CURES = {
-    "embeddings": ("embedding", f"use smaller embeddings, fewer symbols, {SEEDS}"),
-    "parameters": ("d", f"use a smaller d, smaller embeddings, {SEEDS}"),
-    "queries and keys": ("d", f"use a smaller d, fewer symbols, {SEEDS}"),
-    "scores": ("vocabulary", f"use fewer symbols, fewer hidden units, {SEEDS}"),
-    "sequences": ("batch", f"use smaller batches, fewer symbols, {SEEDS}"),
-    "pooled values": ("classes", f"use fewer classes, smaller batches, {SEEDS}"),
+PLACES = {  # the key to blame where most is needed for this
+    "embeddings": "embedding",
+    "parameters": "d",
+    "queries and keys": "d",
+    "scores": "vocabulary",
+    "sequences": "batch",
+    "pooled values": "classes",
 }
 
 
@@ -52,11 +51,6 @@ class Configuration:
     def place(self) -> str:
         """`label/d`, the beginning of the names of its curves."""
         return f"{self.entry.label}/{self.d}"
-
-    @property
-    def name(self) -> str:
-        """In messages."""
-        return f"{self.entry.label}, d = {self.d}"
 
 
 def configurations_of(options: TrainOptions) -> list[Configuration]:
@@ -84,12 +78,11 @@ def check_memory(jobs: Sequence[Configuration], options: TrainOptions, threads: 
     Raises:
         InputError: at the key that the most is needed for.
     """
-    if jobs:
-        estimate = estimate_training(jobs, options, threads)
-        most = max(CURES, key=lambda name: estimate.parts[name])
-        place, cure = CURES[most]
-        wide = most == "parameters" and options.embedding > max(options.d)  # the larger side of W_q and W_k
-        require_memory(estimate, device, cure, ["embedding" if wide else place])
+    estimate = estimate_training(jobs, options, threads)
+    most = max(PLACES, key=lambda name: estimate.parts[name])
+    wide = most == "parameters" and options.embedding > max(options.d)  # the larger side of W_q and W_k
+    place = "embedding" if wide else PLACES[most]
+    require_memory(estimate, device, "use a smaller number, or fewer seeds", [place])
 
 
 def parameters_of(jobs: Sequence[Configuration], options: TrainOptions) -> dict[str, dict[str, Tensor]]:
@@ -105,18 +98,13 @@ def parameters_of(jobs: Sequence[Configuration], options: TrainOptions) -> dict[
                 if job.entry.parameters is not None or job.entry.scorer not in SCORERS:  # the others can be made
                     scorer = build_scorer(job.entry, job.d, job.d, options.seed, getattr(torch, options.dtype))
                     if job.entry.parameters is not None:
-                        _check_finite(scorer)
                         states[job.entry.label] = dict(scorer.state_dict())
+                        for name, parameter in scorer.named_parameters():
+                            if not bool(parameter.isfinite().all()):
+                                message = f"got NaN or infinite numbers in {name}; expected finite ones to begin with"
+                                raise InputError.of(message, ["parameters", "file"])
     collector.check()
     return states
-
-
-def _check_finite(scorer: nn.Module) -> None:
-    """Nothing can be learnt from NaN."""
-    for name, parameter in scorer.named_parameters():
-        if not bool(parameter.isfinite().all()):
-            message = f"got NaN or infinite numbers in {name}; expected finite ones to begin with"
-            raise InputError.of(message, ["parameters", "file"])
 
 
 def estimate_training(jobs: Iterable[Configuration], options: TrainOptions, threads: int) -> Estimate:
@@ -124,7 +112,7 @@ def estimate_training(jobs: Iterable[Configuration], options: TrainOptions, thre
     each = sorted((_needed(job, options) for job in jobs), key=lambda needed: sum(needed.values()))[-threads:]
     parts = sum(each, Counter[str]())
     parts["embeddings"] += each[-1]["embeddings"]
-    return Estimate({name: parts[name] for name in CURES} | {"program": PROGRAM})
+    return Estimate({name: parts[name] for name in PLACES} | {"program": PROGRAM})
 
 
 def _needed(job: Configuration, options: TrainOptions) -> Counter[str]:
@@ -139,15 +127,10 @@ def _needed(job: Configuration, options: TrainOptions) -> Counter[str]:
         "scores": of_pair * symbols**2,
         "pooled values": POOLED * max(options.batch, TESTS) * options.classes,
     }
-    needed = Counter({name: seeds * itemsize * count for name, count in numbers.items()})
-    needed["sequences"] = _sequences(options, itemsize)
-    return needed
-
-
-def _sequences(options: TrainOptions, itemsize: int) -> int:
-    """Bytes of sequences as they are drawn, those of several steps at once, and of the weights of one step."""
-    trained, tested = options.batch * steps_at_a_time(options), TESTS
-    drawn = DRAWN * max(trained, tested) * options.vocabulary
-    kept = KEPT * max(trained * options.keys, tested * max(options.tested))
-    weights = (WEIGHED + 8 * itemsize) * max(options.batch * options.keys, tested * max(options.tested))
-    return drawn + options.seeds * (kept + weights)
+    # Sequences as they are drawn, those of several steps at once, and the weights of one step.
+    trained, keys_in_tests = options.batch * steps_at_a_time(options), TESTS * max(options.tested)
+    drawn = DRAWN * max(trained, TESTS) * symbols
+    kept = KEPT * max(trained * options.keys, keys_in_tests)
+    weights = (WEIGHED + 8 * itemsize) * max(options.batch * options.keys, keys_in_tests)
+    needed = {name: seeds * itemsize * count for name, count in numbers.items()}
+    return Counter(needed | {"sequences": drawn + seeds * (kept + weights)})

@@ -11,26 +11,23 @@ from typing import TypeVar
 import torch
 from torch import Tensor
 
-from attncli.errors import Collector, below
+from attncli.errors import below
 from attncli.inputs.device import resolve_device
 from attncli.scorers import SCORERS
 from attncli.studies.progress import Counter, Progress
 from attncli.studies.scoring import formula_of
-from attncli.studies.study import Record, Result, Rows
+from attncli.studies.study import Record, Result, Rows, by_label
 from attncli.studies.threads import single_threaded
-from attncli.studies.train.columns import COLUMNS, COMPARISONS
+from attncli.studies.train.columns import COLUMNS, COMPARISONS, rows_of, summary
 from attncli.studies.train.configurations import Configuration, check_memory, configurations_of, parameters_of
 from attncli.studies.train.findings import findings_of
 from attncli.studies.train.learning import StoppedError, learn, points_of
 from attncli.studies.train.model import Recall
 from attncli.studies.train.options import TrainOptions
-from attncli.studies.train.resume import Finished, hash_of, kept_of
-from attncli.studies.train.rows import rows_of, summary
+from attncli.studies.train.resume import SETTINGS, Finished, hash_of, kept_of
 from attncli.studies.train.task import of_equal_weights
 
-SETTINGS = ("keys", "vocabulary", "classes", "embedding", "seeds", "steps", "batch", "optimizer", "lr", "dtype")
-WITH_STEPS = "use a smaller lr, or float64"
-WITHOUT_STEPS = "look at its options and parameters, or use float64"
+CURE = "use a smaller lr or float64, and look at the scorer's options and parameters"
 BUILDING = threading.Lock()  # parameters are drawn from torch's global generator, which is seeded meanwhile
 
 Job = TypeVar("Job")
@@ -61,18 +58,15 @@ def prepare(options: TrainOptions, progress: Progress) -> Prepared:
         InputError: a device, scorers, sizes or a run to resume that make no sense together or do not fit into memory.
     """
     device = resolve_device(options.device, getattr(torch, options.dtype))
-    collector, found, kept = Collector(), list[Configuration](), dict[str, Finished]()
-    with collector.under():
-        found = configurations_of(options)
-    with collector.under():
-        kept = kept_of(found, options, device)
-    collector.check()
+    found = configurations_of(options)
     own = any(entry.scorer not in SCORERS for entry in options.scorers)  # which may keep something in common
     threads = 1 if own or device.type != "cpu" else torch.get_num_threads()
+    check_memory(found, options, threads, device)
+    parameters = parameters_of(found, options)
+    kept = kept_of(found, options, device, parameters)
     # Small ones first: all scorers get somewhere early.
     jobs = sorted((job for job in found if job.place not in kept), key=lambda job: job.d)
-    check_memory(jobs, options, threads, device)
-    return Prepared(options, found, jobs, kept, parameters_of(found, options), threads, device)
+    return Prepared(options, found, jobs, kept, parameters, threads, device)
 
 
 def expected_rows(prepared: Prepared) -> Rows:
@@ -104,7 +98,7 @@ def run(prepared: Prepared, progress: Progress) -> Result:
         with BUILDING:
             model = Recall(job.entry, job.d, options, range(options.seeds)).to(prepared.device)
         with below("scorers", job.index):
-            learnt = learn(model, options, prepared.device, stop, counter.of(job.name))
+            learnt = learn(model, options, prepared.device, stop, counter.of(f"{job.entry.label}, d = {job.d}"))
         return Finished(rows_of(job, learnt), {f"{job.place}/{name}": each for name, each in learnt.curves.items()})
 
     with single_threaded():
@@ -179,13 +173,8 @@ def _result(prepared: Prepared, finished: Mapping[str, Finished], interrupted: b
 
 
 def _warn_of_numbers(result: Result, progress: Progress) -> None:
-    """Say of which configurations a loss is NaN or infinite, in the end or from the beginning."""
-    for label in result.labels:
-        rows = [row for row in result.comparisons if row["label"] == label and not math.isfinite(row["loss"])]
-        lost = sorted({row["d"] for row in rows})
-        at_first = [d for d in lost if not bool(result.tensors[f"{label}/{d}/loss"][:, 0].isfinite().all())]
-        later = [d for d in lost if d not in at_first]
-        for sizes, when, cure in ((at_first, " before the first step", WITHOUT_STEPS), (later, "", WITH_STEPS)):
-            if sizes:
-                named = ", ".join(map(str, sizes))
-                progress.note(f"warning: {label}: NaN or infinite losses at d = {named}{when}; {cure}")
+    """Say of which configurations a loss is NaN or infinite."""
+    for label, rows in by_label(result.comparisons).items():
+        if lost := sorted({row["d"] for row in rows if not math.isfinite(row["loss"])}):
+            named = ", ".join(map(str, lost))
+            progress.note(f"warning: {label}: NaN or infinite losses at d = {named}; {CURE}")

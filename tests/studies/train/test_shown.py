@@ -16,9 +16,9 @@ from rich.cells import cell_len
 from rich.console import Console
 
 from attncli.studies.study import Record, Result
+from attncli.studies.train.columns import summary
 from attncli.studies.train.figure import pictures, train_figure
 from attncli.studies.train.findings import findings_of
-from attncli.studies.train.rows import summary
 from attncli.studies.train.tables import tables
 
 SIZES, LABELS, STEPS = (16, 64, 256, 1024), ("dot", "scaled_dot", "additive"), torch.arange(0, 801, 8)
