@@ -84,6 +84,7 @@ def test_variance_example_is_what_the_command_prints_and_draws(tmp_path: Path, m
     assert_same_picture(tmp_path / "outputs/variance/latest/variance.png", "docs/variance.png")
 
 
+@pytest.mark.slow
 def test_picture_of_saturation_is_that_of_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     invoke("attncli saturation", tmp_path, monkeypatch)
     assert_same_picture(tmp_path / "outputs/saturation/latest/saturation.png", "docs/saturation.png")

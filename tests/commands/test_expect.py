@@ -11,6 +11,7 @@ import pytest
 import yaml
 
 from tests.cli import attncli, experiment, good, names_in, refusal
+from tests.combinations import others_slow
 
 D2L: dict[str, Any] = {
     "data": {
@@ -174,8 +175,8 @@ def test_mistakes_of_all_experiments_are_found_before_any_runs() -> None:
     assert not Path("outputs").exists()
 
 
-@pytest.mark.parametrize("option", ["--full", "--json"])
-@pytest.mark.parametrize("closed", ["stdout", "stderr"])
+@pytest.mark.parametrize("option", others_slow(["--full", "--json"]))
+@pytest.mark.parametrize("closed", others_slow(["stdout", "stderr"]))
 def test_readers_that_have_had_enough_end_nothing(option: str, closed: str) -> None:
     for name in ("a", "b"):
         d2l(WRONG, name=f"{name}.yaml")
@@ -196,6 +197,7 @@ def test_readers_that_have_had_enough_end_nothing(option: str, closed: str) -> N
         assert result.stdout.splitlines()[-1] == "0 of 2 expectations hold"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("streams", "code"), [("--json >&-", 1), ("--json >/dev/full", 2), (">/dev/full", 2), ("1</dev/null", 2)]
 )
@@ -207,6 +209,7 @@ def test_failures_are_told_where_stdout_takes_nothing(streams: str, code: int) -
     assert result.stderr.count("planted") == 1
 
 
+@pytest.mark.slow
 def test_what_cannot_be_told_changes_no_exit_code() -> None:
     Path("loud.py").write_text(LOUD)
     d2l(HOLDS).write_text(json.dumps({**D2L, "scorers": [{"scorer": "loud:Loud"}]}))
@@ -215,6 +218,7 @@ def test_what_cannot_be_told_changes_no_exit_code() -> None:
         assert subprocess.run(full, capture_output=True, timeout=300, check=False).returncode == code
 
 
+@pytest.mark.slow
 def test_errors_do_not_spoil_stdout_where_stderr_is_closed() -> None:
     command = f"{sys.executable} -m attncli run {d2l(WRONG)} --no-plots --json 2>&-"
     result = subprocess.run(["sh", "-c", command], capture_output=True, text=True, timeout=300, check=False)
@@ -222,6 +226,7 @@ def test_errors_do_not_spoil_stdout_where_stderr_is_closed() -> None:
     assert json.loads(result.stdout)["name"] == "x"
 
 
+@pytest.mark.slow
 def test_scorers_may_print_where_nobody_reads() -> None:
     Path("loud.py").write_text(LOUD)
     d2l(HOLDS).write_text(json.dumps({**D2L, "scorers": [{"scorer": "loud:Loud"}]}))

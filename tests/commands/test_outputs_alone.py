@@ -80,6 +80,7 @@ def test_what_needs_weights_is_refused(tmp_path: Path, monkeypatch: pytest.Monke
     assert "entropy" in refusal("check", asking)
 
 
+@pytest.mark.slow
 def test_without_a_compiler_a_line_says_so(tmp_path: Path) -> None:
     config = experiment(tmp_path / "own.yaml", scorers=[{"scorer": "additive"}])
     environment = {**os.environ, "CXX": "/nonexistent", "TORCHINDUCTOR_CACHE_DIR": str(tmp_path / "cache")}

@@ -3,6 +3,7 @@
 import pytest
 
 from attncli.studies.study import Record
+from tests.combinations import others_slow
 from tests.studies.pairs.samples import DISTRIBUTIONS, swept
 
 SEEDS = 200
@@ -22,8 +23,8 @@ def records(distribution: str, mean: float) -> list[Record]:
     return [swept("variance", seed=seed, **keys, **df).records[0] for seed in range(SEEDS)]
 
 
-@pytest.mark.parametrize("mean", [0.0, 0.5])
-@pytest.mark.parametrize("distribution", DISTRIBUTIONS)
+@pytest.mark.parametrize("mean", others_slow([0.5, 0.0]))
+@pytest.mark.parametrize("distribution", others_slow(DISTRIBUTIONS))
 def test_coverage(distribution: str, mean: float) -> None:
     found = records(distribution, mean)
     assert {record["d"] for record in found} == {16}

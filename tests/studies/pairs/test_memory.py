@@ -22,7 +22,9 @@ def peak(study, **keys):
     ("study", "few", "many"),
     [
         ("variance", {"samples": 10**6}, {"samples": 16 * 10**6}),  # whose scores would take 229 MiB in float64
-        ("saturation", {"keys": 2, "rows": 10**5}, {"keys": 2, "rows": 16 * 10**5}),  # and these figures 113 MiB
+        pytest.param(  # these figures would take 113 MiB
+            "saturation", {"keys": 2, "rows": 10**5}, {"keys": 2, "rows": 16 * 10**5}, marks=pytest.mark.slow
+        ),
     ],
 )
 def test_memory_does_not_grow(study: str, few: dict[str, int], many: dict[str, int]) -> None:
