@@ -29,8 +29,9 @@ def _plain_name(name: str) -> str:
     return name
 
 
-NAME_SCHEMA: dict[str, Any] = {"pattern": PLAIN, "maxLength": LONGEST_NAME}
-Name = Annotated[str, AfterValidator(_plain_name), Field(json_schema_extra=NAME_SCHEMA)]
+Name = Annotated[
+    str, AfterValidator(_plain_name), Field(json_schema_extra={"pattern": PLAIN, "maxLength": LONGEST_NAME})
+]
 FileName = Annotated[str, StringConstraints(min_length=1), AfterValidator(_relative_to_file)]
 Device = Annotated[
     str, Field(pattern=r"^(auto|cpu|cuda(:\d+)?|mps)$"), worded("expected auto, cpu, cuda, cuda:N or mps")

@@ -38,8 +38,8 @@ def sizes_of(value: Any, place: Sequence[str | int] = ()) -> tuple[int, ...]:
 
 def _at_least_two_levels(value: Any) -> Any:
     if len(sizes_of(value)) < 2:
-        cure = f"for one row write [{errors.show(value)}]"
-        raise problem(f"got {errors.show(value)}; expected lists within lists: one inner list per row", cure=cure)
+        expected = "expected lists within lists: one inner list per row"
+        raise problem(f"{expected}; for one row write [{errors.show(value)}]")
     return value
 
 

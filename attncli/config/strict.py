@@ -39,12 +39,12 @@ class Model(BaseModel):
             raise
 
 
-def problem(message: str, *, cure: str = "", under: Sequence[str | int] = ()) -> PydanticCustomError:
-    """A validation error, to be raised: a message, which `got ...` is put before unless it begins so, and the cure.
+def problem(message: str, *, under: Sequence[str | int] = ()) -> PydanticCustomError:
+    """A validation error, to be raised: a message, which `got ...` is put before unless it begins so.
 
     `under` is where below the validated value it is.
     """
-    return PydanticCustomError("problem", "{message}", {"message": message, "cure": cure, "under": [*under]})
+    return PydanticCustomError("problem", "{message}", {"message": message, "under": [*under]})
 
 
 def chosen(choose: Callable[[Any], Any]) -> WrapValidator:
@@ -126,9 +126,7 @@ def validated(model: type[M], data: Any, context: Mapping[str, Any]) -> tuple[M 
                 path, parent = _place(each, data)
                 by_path.setdefault(path, []).append((each, parent))
         return None, [
-            _unknown_key(path, known.get(id(found[0][1]), []))
-            if found[0][0]["type"] == "extra_forbidden"
-            else _problem(path, [each for each, _ in found])
+            _problem(path, [each for each, _ in found], known.get(id(found[0][1]), []))
             for path, found in by_path.items()
         ]
 
@@ -150,17 +148,14 @@ def _place(error: Mapping[str, Any], data: Any) -> tuple[errors.Path, Any]:
     return (*path, *error.get("ctx", {}).get("under", ())), parent
 
 
-def _unknown_key(path: errors.Path, known: Sequence[str]) -> Problem:
-    return Problem(f"unknown key; {errors.did_you_mean(path[-1], known)}", path, at_key=True)
-
-
-def _problem(path: errors.Path, found: Sequence[Mapping[str, Any]]) -> Problem:
+def _problem(path: errors.Path, found: Sequence[Mapping[str, Any]], known: Sequence[str]) -> Problem:
     first = found[0]
     kind, value = first["type"], first["input"]
     if kind == "problem":
-        message, cure = first["ctx"]["message"], first["ctx"]["cure"]
-        message = "; ".join(part for part in (message, cure) if part)
+        message = first["ctx"]["message"]
         return Problem(message if message.startswith(("got ", "the key ")) else errors.got(value, message), path)
+    if kind == "extra_forbidden":
+        return Problem(f"unknown key; {errors.did_you_mean(path[-1], known)}", path, at_key=True)
     if kind == "missing":
         return Problem("this key is missing", path)
     expected = " or ".join(dict.fromkeys(_expected(each) for each in found))
