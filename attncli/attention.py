@@ -180,18 +180,13 @@ def softmax_over_valid(scores: Tensor, valid: Tensor | None, empty_row: EmptyRow
     has_empty = bool(empty.any())
     if has_empty:
         if empty_row == "error":
-            count = f"{count_empty(empty, scores)} of {scores.shape[:-1].numel()} queries"
-            raise InputError.of(f"got {count} with no valid key; expected at least one key each")
+            count, rows = int(empty.expand(*scores.shape[:-1], 1).sum()), scores.shape[:-1].numel()
+            raise InputError.of(f"got {count} of {rows} queries with no valid key; expected at least one key each")
         scores = scores.masked_fill(empty, 0.0)  # a row of -inf alone is NaN, which anomaly detection stops at
     weights = scores.softmax(-1).masked_fill(blocked, 0.0)  # ... n m
     if has_empty and empty_row != "zero":
         weights = weights.masked_fill(empty, 1.0 / weights.shape[-1] if empty_row == "uniform" else torch.nan)
     return weights
-
-
-def count_empty(empty: Tensor, scores: Tensor) -> int:
-    """How many of the rows of `scores` (..., n, m) are empty, for `empty` (..., n, 1)."""
-    return int(empty.expand(*scores.shape[:-1], 1).sum())
 
 
 def softcap(scores: Tensor, cap: float) -> Tensor:

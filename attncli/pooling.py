@@ -53,14 +53,7 @@ def pool(
     the work; else some queries at a time are scored against all keys. Without gradients, memory beside inputs and
     output is bounded; with them scores are made again in the backward pass, and the inputs' gradients come on top.
 
-    Args:
-        scorer: gives scores (..., n, m), each row from its own query only.
-        queries: (..., n, q).
-        keys: (..., m, k), with the same leading axes.
-        values: (..., m, v), with the same leading axes.
-        valid_lens: as for `attncli.attention.masked_softmax`.
-        mask: as there.
-        empty_row: as there.
+    For queries (..., n, q), keys (..., m, k) and values (..., m, v); each row of scores must come from its query only.
 
     Raises:
         InputError: values, lengths or a mask that do not fit.

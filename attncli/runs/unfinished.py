@@ -1,10 +1,10 @@
 """Hidden folders for what is unfinished. What a killed process left in one is removed by the next that writes there."""
 
-import itertools
 import os
 import platform
 import re
 import shutil
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -32,7 +32,8 @@ def hidden_folder(place: Path) -> Iterator[Path]:
             with suppress(FileExistsError):  # another run was faster
                 parent.mkdir()
                 made.append(parent)
-        folder = _new_folder(place)
+        owner = f"{platform.node()}-{os.getpid()}-{psutil.Process().create_time():.0f}"
+        folder = Path(tempfile.mkdtemp(".partial", f".{place.name}.{owner}-", place.parent))
         try:
             _remove_abandoned(place.parent)
             yield folder
@@ -54,19 +55,9 @@ def writing(place: Path, expected: str) -> Iterator[None]:
         raise InputError.of(message, where="--out") from error
 
 
-def _new_folder(place: Path) -> Path:
-    owner = f"{platform.node()}-{os.getpid()}-{psutil.Process().create_time():.0f}"
-    for number in itertools.count():
-        with suppress(FileExistsError):
-            folder = place.with_name(f".{place.name}.{owner}-{number}.partial")
-            folder.mkdir()
-            return folder
-    raise AssertionError
-
-
 def _remove_abandoned(parent: Path) -> None:
     """Remove hidden folders of processes of this machine that live no more."""
-    pattern = re.compile(rf"\.(.+)\.{re.escape(platform.node())}-(\d+)-(\d+)-\d+\.partial")
+    pattern = re.compile(rf"\.(.+)\.{re.escape(platform.node())}-(\d+)-(\d+)-\w+\.partial")
     with suppress(OSError):  # what cannot be listed or moved stays
         for folder in list(parent.iterdir()):
             found = pattern.fullmatch(folder.name)
