@@ -48,14 +48,6 @@ def test_files_and_learning_curves() -> None:
         assert stored[f"{row['label']}/{row['d']}/loss"][row["seed"], -1].item() == row["loss"]
 
 
-def test_tables_and_a_picture() -> None:
-    result = attncli("train", *TWO)
-    assert (result.exit_code, result.stderr) == (0, "")
-    folder, names = result.stdout.splitlines()[-2:]
-    assert names.split() == names_in(Path(folder)) == sorted([*FILES, "train.png"])
-    assert "What holds" in result.stdout
-
-
 def test_parameters_that_were_read_are_kept(here: Path) -> None:
     save_file({"W.weight": torch.arange(4.0).reshape(2, 2)}, here / "W.safetensors")
     records = swept("train", *FEW, "--d", 2, "--scorer", "general:parameters={file: W.safetensors}")["records"]
@@ -135,15 +127,6 @@ def test_control_c_leaves_open_what_is_expected_of_the_rest(here: Path, monkeypa
         (None, "interrupted before it was measured"),
     ]
     assert not Path("outputs/y").exists()
-
-
-def test_control_c_shows_what_became_of_the_experiments_before(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (here / "x.yaml").write_text(YAML + "expect: [{where: {label: dot}, metric: accuracy, between: [0, 1]}]\n")
-    (here / "y.yaml").write_text(YAML)
-    interrupt_after(1, monkeypatch)
-    result = attncli("run", "x.yaml", "y.yaml", "--no-plots")
-    assert (result.exit_code, result.stderr) == (130, "interrupted; no unfinished run folder is left\n")
-    assert result.stdout.splitlines()[-1] == "The expectation holds"
 
 
 def test_control_c_before_anything_is_finished(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:

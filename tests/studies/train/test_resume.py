@@ -10,7 +10,7 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from tests.cli import attncli, names_in, refusal, run
+from tests.cli import attncli, names_in, refusal
 from tests.commands.sweeps import swept
 
 FEW: list[object] = ["--steps", 4, "--batch", 2, "--keys", 2, "--vocabulary", 4, "--embedding", 3, "--seeds", 2]
@@ -70,29 +70,20 @@ def test_with_another_setting_all_is_trained_again(flag: str, value: object, fir
     assert content["records"] != first["records"]
 
 
-def change_rows(change: Callable[[list[Any]], Any]) -> None:
-    content = json.loads(Path("first/results.json").read_text())
-    change(content["records"])
-    Path("first/results.json").write_text(json.dumps(content))
-
-
 @pytest.mark.parametrize(
     "change",
     [
         lambda rows: rows.pop(0),
-        lambda rows: rows.insert(0, rows[0]),
-        lambda rows: rows[0].update(seed=1),
         lambda rows: rows[1].pop("loss"),
-        lambda rows: rows[1].update(more=1),
         lambda rows: rows[0].update(accuracy=1.5),
-        lambda rows: rows[0].update(accuracy=None),
-        lambda rows: rows[0].update(entropy=[1]),
         lambda rows: rows[0].update(loss=10**400),
         lambda rows: rows[0].update(label=["dot"]),
     ],
 )
 def test_changed_rows_are_trained_again(change: Callable[[list[Any]], Any], first: dict[str, Any]) -> None:
-    change_rows(change)
+    changed = json.loads(Path("first/results.json").read_text())
+    change(changed["records"])
+    Path("first/results.json").write_text(json.dumps(changed))
     content, said = resumed()
     assert said == "1 of 2; 1 to train"
     assert content["records"] == first["records"]
@@ -137,18 +128,6 @@ def test_scorers_of_the_users_own_are_trained_again(here: Path, monkeypatch: pyt
     (here / "own_resumed.py").write_text("from attncli.scorers.dot import Dot\n\nclass Mine(Dot):\n    pass\n")
     swept("train", *FEW, "--d", 2, "--scorer", "own_resumed:Mine", "--scorer", "dot", out="first")
     assert resumed()[1] == "1 of 2; 1 to train"
-
-
-def test_in_yaml(here: Path) -> None:
-    yaml = "study: train\nscorer: dot\nd: 2\nsteps: 4\nbatch: 2\nkeys: 2\nvocabulary: 4\nembedding: 3\nseeds: 2\n"
-    (here / "x.yaml").write_text(yaml)
-    first = run(here / "x.yaml", here / "first")
-    again = run(here / "x.yaml", here / "again", "--set", "resume=first", "--set", "d=[2, 3]")
-    assert again["records"][:2] == first["records"]
-    assert len(again["records"]) == 4
-    (here / "first" / "tensors.safetensors").unlink()
-    (here / "x.yaml").write_text("study: train\nresume: first\n")
-    assert refusal("check", "x.yaml").startswith('x.yaml:2:9: resume: got "first", which has no tensors.safetensors; ')
 
 
 def test_the_old_run_is_not_replaced(first: dict[str, Any]) -> None:

@@ -3,7 +3,6 @@
 import math
 import threading
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,11 +14,9 @@ from attncli.config.expectations import Expectation
 from attncli.errors import InputError
 from attncli.expect.judging import judge
 from attncli.scorers import SCORERS
-from attncli.studies.progress import Silent
-from attncli.studies.threads import on_threads
 from attncli.studies.train import study as train
-from attncli.studies.train.columns import COLUMNS, COMPARISONS, summary
-from attncli.studies.train.learning import Learnt, StoppedError, learn, points_of
+from attncli.studies.train.columns import summary
+from attncli.studies.train.learning import StoppedError, points_of
 from attncli.studies.train.model import Recall, losses
 from tests.experiments import Notes
 from tests.studies.train.small import batch_of, learnt_by, model_of, options_of, prepared, result_of
@@ -43,34 +40,19 @@ def test_a_seed_learns_the_same_alone_as_among_others(name: str) -> None:
     assert len(set(last)) == 3, "every seed is another"
 
 
-def test_same_seed_same_numbers_whatever_is_beside_it() -> None:
-    alone = result_of(scorers=["additive"])
-    beside = result_of(scorers=["dot", "additive", "general"], d=[2, 4])
-    assert [row for row in beside.records if (row["label"], row["d"]) == ("additive", 4)] == alone.records
-    assert result_of(scorers=["additive"]).records == alone.records
+def test_same_seed_same_numbers_whatever_is_beside_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On any number of threads; and random numbers outside are left as they are."""
+    before, alone = torch.get_rng_state(), result_of(scorers=["additive"])
+    assert torch.equal(torch.get_rng_state(), before)
+    keys: dict[str, Any] = {"scorers": ["dot", "additive", "general"], "d": [2, 4, 40], "test_keys": [6, 2]}
+    beside = result_of(**keys)
+    same = [row for row in beside.records if (row["label"], row["d"], row["keys"]) == ("additive", 4, 4)]
+    assert same == alone.records
+    assert beside.settings["formulas"]["dot"].startswith("q . k")
     assert result_of(scorers=["additive"], seed=1).records != alone.records
-
-
-def test_threads_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    keys: dict[str, Any] = {"scorers": ["dot", "additive", "general"], "d": [2, 3, 40]}
-    usual = result_of(**keys).records
-    monkeypatch.setattr(torch, "get_num_threads", lambda: 4)
-    assert result_of(**keys).records == usual
-
-
-def test_torch_has_one_thread_for_each_configuration(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A sum depends on how it is shared out."""
-    ready, seen = prepared(scorers=["dot"]), list[int]()
-
-    def watched(*args: Any) -> Learnt:
-        seen.append(torch.get_num_threads())
-        return learn(*args)
-
-    monkeypatch.setattr(train, "learn", watched)
-    with on_threads(2):
-        train.run(ready, Silent())
-        assert torch.get_num_threads() == 2
-    assert seen == [1]
+    for threads in (1, 4):
+        monkeypatch.setattr(torch, "get_num_threads", lambda: threads)  # noqa: B023 - used at once
+        assert result_of(**keys).records == beside.records
 
 
 def test_models_are_made_one_after_the_other(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -91,29 +73,6 @@ def test_models_are_made_one_after_the_other(monkeypatch: pytest.MonkeyPatch) ->
     assert most == [1] * 4
 
 
-def test_random_numbers_outside_are_left_as_they_are() -> None:
-    before = torch.get_rng_state()
-    result_of(scorers=["additive", "dot"])
-    assert torch.equal(torch.get_rng_state(), before)
-
-
-def test_rows_have_the_columns_and_are_foreseen() -> None:
-    keys: dict[str, Any] = {"scorers": ["dot", "scaled_dot:scale=1/d"], "d": [2, 3], "seeds": 2, "test_keys": [6, 2]}
-    result, expected = result_of(**keys), train.expected_rows(prepared(**keys))
-    places = [(row["label"], row["d"], row["keys"], row["seed"]) for row in result.records]
-    labels = ("dot", "scaled_dot_1_over_d")
-    assert places == [(label, d, m, s) for label in labels for d in (2, 3) for m in (4, 6, 2) for s in (0, 1)]
-    assert result.records[0]["parameters"] == 2 * 2 * 5
-    assert result.settings["formulas"]["dot"].startswith("q . k")
-    assert (expected.columns, expected.comparison_columns) == (COLUMNS, COMPARISONS)
-    for before, rows, columns in (
-        (expected.records, result.records, COLUMNS),
-        (expected.comparisons, result.comparisons, COMPARISONS),
-    ):
-        assert [list(row) for row in rows] == [[column.key for column in columns]] * len(rows)
-        assert list(before) == [{name: row[name] for name in before[0]} for row in rows]
-
-
 def test_curves_and_what_rows_take_from_them() -> None:
     result = result_of(scorers=["scaled_dot"], steps=150, d=8, batch=20, lr=0.02)
     steps = result.tensors["steps"].tolist()
@@ -128,14 +87,6 @@ def test_curves_and_what_rows_take_from_them() -> None:
         passed = [step for step, share in zip(steps, curves["accuracy"], strict=True) if share >= 0.9]
         assert row["steps_to_90"] == (passed[0] if passed else None)
     assert any(row["steps_to_90"] for row in result.records)
-
-
-@pytest.mark.parametrize(
-    ("steps", "points"),
-    [(1, [0, 1]), (3, [0, 1, 2, 3]), (800, [*range(0, 801, 8)]), (305, [*range(0, 304, 3), 303, 305])],
-)
-def test_points_of_the_curves(steps: int, points: list[int]) -> None:
-    assert points_of(steps) == sorted(set(points))
 
 
 def test_summary_by_hand() -> None:
@@ -161,18 +112,6 @@ def test_summary_by_hand() -> None:
     assert all(found[f"{name}_std"] is None for name in ("accuracy", *figures))
     (found,) = summary([rows[0], rows[1] | {"loss": math.inf}])
     assert (found["loss_max"], math.isnan(found["loss_std"])) == (math.inf, True)
-
-
-def test_the_claim_of_the_literature() -> None:
-    """Bands around what was measured: without a scale much is lost at a large d, with it or additively nothing."""
-    keys: dict[str, Any] = {"vocabulary": 16, "keys": 8, "classes": 8, "embedding": 64, "batch": 64, "steps": 120}
-    result = result_of(scorers=["dot", "scaled_dot", "additive"], d=[16, 512], seeds=5, **keys)
-    found = {(row["label"], row["d"]): row for row in result.comparisons}
-    assert found["dot", 16]["accuracy"] > found["dot", 512]["accuracy"] + 0.1
-    assert found["dot", 512]["accuracy_max"] < 0.95
-    assert found["scaled_dot", 512]["accuracy_min"] > 0.99
-    assert found["additive", 512]["accuracy_min"] > 0.9
-    assert found["dot", 512]["start_entropy"] < 0.3 < 1.5 < found["scaled_dot", 512]["start_entropy"]
 
 
 def test_bounded_scores_spread_over_more_keys() -> None:
@@ -225,11 +164,6 @@ def test_parameters_that_are_no_numbers_are_refused(tmp_path: Path) -> None:
     assert str(caught.value) == f"scorers[1].parameters.file: {message}"
 
 
-def test_everything_is_done() -> None:
-    assert train.side_by_side(lambda job: job * 2, [1, 2, 3], 2, threading.Event()) == ({0: 2, 1: 4, 2: 6}, False)
-    assert train.side_by_side(lambda job: job * 2, list[int](), 2, threading.Event()) == ({}, False)
-
-
 @pytest.mark.parametrize("threads", [1, 2])
 def test_what_is_finished_when_the_user_ends_it_is_kept(threads: int) -> None:
     stop = threading.Event()
@@ -243,21 +177,6 @@ def test_what_is_finished_when_the_user_ends_it_is_kept(threads: int) -> None:
         return job
 
     assert train.side_by_side(work, [0, 1, 2, 2, 2, 2], threads, stop) == ({0: 0}, True)
-
-
-def test_the_user_may_end_it_while_jobs_are_still_handed_out() -> None:
-    stop = threading.Event()
-
-    class Interrupted(list[int]):
-        def __iter__(self) -> Iterator[int]:
-            yield 0
-            raise KeyboardInterrupt
-
-    def work(job: int) -> int:
-        assert stop.wait(60)
-        raise StoppedError
-
-    assert train.side_by_side(work, Interrupted([0, 1]), 1, stop) == ({}, True)
 
 
 def test_a_mistake_ends_the_others_and_is_raised() -> None:
