@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Generator, Tensor
 
-from attncli.studies.pairs.options import DEFAULT_DF, Sweep
+from attncli.studies.pairs.options import Sweep
 
 Draw = Callable[[tuple[int, ...], Generator, torch.dtype], Tensor]
 
@@ -32,18 +32,19 @@ class Entries:
     @classmethod
     def of(cls, options: Sweep) -> "Entries":
         """As the options of a study say."""
-
-        def own(value: float | None, common: float) -> float:
-            return common if value is None else value
-
-        queries = own(options.query_mean, options.mean), own(options.query_std, options.std)
-        keys = own(options.key_mean, options.mean), own(options.key_std, options.std)
-        return cls(options.distribution, options.df, *queries, *keys, options.rho)
+        places = {
+            "query_mean": options.mean,
+            "query_std": options.std,
+            "key_mean": options.mean,
+            "key_std": options.std,
+        }
+        places |= {name: value for name in places if (value := getattr(options, name)) is not None}
+        return cls(options.distribution, options.df, rho=options.rho, **places)
 
     @property
     def degrees_of_freedom(self) -> float:
         """Those of student_t; infinite for the others, all of whose moments exist."""
-        return (self.df or DEFAULT_DF) if self.distribution == "student_t" else math.inf
+        return math.inf if self.df is None else self.df
 
     @property
     def kurtosis(self) -> float:

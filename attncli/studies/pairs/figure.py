@@ -1,63 +1,97 @@
-"""What the pictures of the studies against d share: points at sizes or heads, their bars, and what cannot be shown."""
+"""What the pictures of the studies against d share: points at sizes or heads, and their bars or bands."""
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
 
 import numpy as np
 from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 from numpy.typing import NDArray
 
+from attncli.show.figures import save_figure
 from attncli.show.numbers import printable
-from attncli.show.panels import look_of, sizes_axis
-from attncli.studies.pairs.result import Curve
+from attncli.show.panels import decades_axis, drawing, look_of, name, sizes_axis, unit_axis
+from attncli.studies.study import Result
 
+Note = Callable[[str], None]
 Numbers = NDArray[np.float64]
+Curve = dict[str, Numbers]  # columns of numbers, one per point
 DODGE = 0.5  # the part of a head's place, or of the only size, that the labels share out among them
 MARGIN = 1.6  # between a size and the edge of its place, as a factor
+BAND, ALL_BANDS = 0.16, 0.8  # opacity of one, and at most of as many as may lie upon each other
+BELOW = 100.0  # how far below the lowest point a bar may reach; a logarithmic panel ends there
 
 
-class Places:
-    """Where the points of every label stand: at their d, or of real tensors at their head, side by side."""
+def picture(figure_of: Callable[[Result, Note], Figure], result: Result, note: Note) -> Callable[[Path], None]:
+    """Draws a figure of the result; what it cannot show goes to `note`."""
+    return partial(_draw, figure_of, result, note)
 
-    def __init__(self, curves: Mapping[str, Curve], real: bool) -> None:
-        self.curves, self.real = curves, real
-        self._sizes = sorted({int(d) for curve in curves.values() for d in curve["d"]})
 
-    def set_up(self, axes: Axes) -> None:
-        """The axis below a panel."""
+def _draw(figure_of: Callable[[Result, Note], Figure], result: Result, note: Note, path: Path) -> None:
+    with drawing(result.labels, note):
+        save_figure(figure_of(result, note), path)
+
+
+class Points:
+    """The points of every label, side by side at their d, or of real tensors at their head."""
+
+    def __init__(self, result: Result, note: Note) -> None:
+        self.real, self.note = "from" in result.settings, note
+        self.curves: dict[str, Curve] = {label: {} for label in result.labels}
+        for key, tensor in result.tensors.items():
+            if key.startswith("curve/"):
+                label, _, column = key.removeprefix("curve/").rpartition("/")
+                self.curves[label][column] = tensor.numpy()
+
+    def draw(self, axes: Axes, title: str, columns: tuple[str, str, str], *, decades: bool, bands: bool) -> None:
+        """A panel of points with their low and high ends, on a logarithmic axis or one from 0 to 1.
+
+        Points over sizes may have lines and `bands`, all others have bars.
+        """
+        name(axes, title, "")
+        axes.set_yscale("log" if decades else "linear")
+        lowest, lost = 1.0, []
+        for index, (label, curve) in enumerate(self.curves.items()):
+            point, look = curve[columns[0]], look_of(index)
+            shown = np.isfinite(point) & ((point > 0) | (not decades))
+            if not shown.all():
+                lost.append(printable(label))
+            places = self._places(index)
+            order = np.argsort(places)
+            order = order[shown[order]]
+            x, y, low, high = (each[order] for each in (places, *(curve[column] for column in columns)))
+            lowest = min([lowest, *y])
+            if bands and not self.real and len(x) > 1:
+                band = min(BAND, ALL_BANDS / len(self.curves))
+                axes.fill_between(x, low, high, color=look["color"], alpha=band, linewidth=0, zorder=2)
+                axes.plot(x, y, **look, zorder=3)
+            else:
+                axes.vlines(x, low, high, colors=look["color"], linewidth=1.2, zorder=2.5)
+                axes.plot(x, y, **look | {"linestyle": "none"}, zorder=3)
+        if decades:
+            axes.set_ylim(bottom=max(axes.get_ylim()[0], lowest / BELOW))
+        (decades_axis if decades else unit_axis)(axes)
+        self._set_up(axes)
+        if lost:
+            self.note(f"not drawn, as not a positive number: {title} of {', '.join(lost)}")
+
+    def _places(self, index: int) -> Numbers:
+        curve = list(self.curves.values())[index]
+        aside = DODGE * ((index + 0.5) / len(self.curves) - 0.5)
+        if self.real:
+            return np.asarray(curve.get("head", np.zeros(1)) + aside)
+        return np.asarray(curve["d"] * MARGIN ** (aside if len(curve["d"]) == 1 else 0.0))
+
+    def _set_up(self, axes: Axes) -> None:
+        curve = next(iter(self.curves.values()))
         if not self.real:
-            sizes_axis(axes, self._sizes)
+            sizes_axis(axes, map(int, curve["d"]))
             axes.set_xlabel("d")
-        elif any("head" in curve for curve in self.curves.values()):
+        elif "head" in curve:
             axes.xaxis.set_major_locator(MaxNLocator(integer=True))
             axes.set_xlabel("head")
         else:
             axes.set_xlim(-0.5, 0.5)
             axes.set_xticks([0], ["all pairs"])
-
-    def of(self, index: int) -> Numbers:
-        """The places of the label with this index."""
-        curve = list(self.curves.values())[index]
-        aside = DODGE * ((index + 0.5) / len(self.curves) - 0.5)
-        if self.real:
-            return np.asarray(curve.get("head", np.zeros(1)) + aside)
-        return np.asarray(curve["d"] * MARGIN ** (aside if len(self._sizes) == 1 else 0.0))
-
-    def draw(self, axes: Axes, index: int, values: Numbers, low: Numbers, high: Numbers, **look: Any) -> None:
-        """The points of a label with a bar from `low` to `high` each; NaN is left out."""
-        axes.vlines(self.of(index), low, high, colors=look_of(index)["color"], linewidth=1.2, zorder=2.5)
-        axes.plot(self.of(index), values, **look_of(index) | look, zorder=3)
-
-    def tell_lost(self, shown: Mapping[str, Sequence[bool]], figure: str, note: Callable[[str], None]) -> None:
-        """Note the points that a panel cannot show."""
-        lost = {label: self._names(label, [not each for each in drawn]) for label, drawn in shown.items()}
-        places = [f"{printable(label)} ({', '.join(names)})" for label, names in lost.items() if names]
-        if places:
-            note(f"not drawn, as not a positive number: {figure} of {', '.join(places)}")
-
-    def _names(self, label: str, chosen: Sequence[bool]) -> list[str]:
-        curve, key = self.curves[label], "head" if self.real else "d"
-        if key not in curve:
-            return ["all pairs"] if any(chosen) else []
-        return [f"{key} {'= ' if key == 'd' else ''}{int(place)}" for place in curve[key][np.asarray(chosen)]]

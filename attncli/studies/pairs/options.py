@@ -1,6 +1,5 @@
 """What studies of scores against the size d may say: how queries and keys are drawn, or where they are read."""
 
-import math
 from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar, Literal
 
@@ -57,21 +56,16 @@ class Sweep(ScorersInShort):
     def normalised(cls, data: Mapping[str, Any]) -> dict[str, Any]:
         """Short forms written out; degrees of freedom are written down."""
         written = super().normalised(data)
-        if written.get("distribution") == "student_t" and written.get("from") is None:
-            written.setdefault("df", DEFAULT_DF)
+        if written.get("distribution") == "student_t" and written.get("from") is None and written.get("df") is None:
+            written["df"] = DEFAULT_DF
         return written
 
     @classmethod
     def across(cls, data: Mapping[str, Any]) -> list[Problem]:
         """What is wrong among scorers, and keys that say how to draw what is read."""
-        problems = super().across(data)
-        return problems if data.get("from") is None else problems + cls._drawn_beside(data)
-
-    @classmethod
-    def _drawn_beside(cls, data: Mapping[str, Any]) -> list[Problem]:
-        """Problems with the keys that say how queries and keys are drawn, where they are read."""
         message = "got {0} beside `from`, whose tensors decide it; expected one of the two; leave out {0}, or `from`"
-        return [Problem(message.format(key), (key,)) for key in data if key in cls.drawn_keys()]
+        beside = [] if data.get("from") is None else [key for key in data if key in cls.drawn_keys()]
+        return super().across(data) + [Problem(message.format(key), (key,)) for key in beside]
 
     @model_validator(mode="after")
     def _degrees_of_freedom(self) -> "Sweep":
@@ -80,11 +74,6 @@ class Sweep(ScorersInShort):
             raise problem(f"{message}; leave it out, or choose student_t", under=["df"])
         return self
 
-    @property
-    def degrees_of_freedom(self) -> float:
-        """Those of student_t; infinite for the others, all of whose moments exist."""
-        return (self.df or DEFAULT_DF) if self.distribution == "student_t" else math.inf
-
     def unused(self) -> set[str]:
         """How entries are drawn, where none are."""
         return set() if self.source is None else self.drawn_keys()
@@ -92,5 +81,4 @@ class Sweep(ScorersInShort):
     @classmethod
     def drawn_keys(cls) -> set[str]:
         """The keys that say how queries and keys are drawn, and make no sense where they are read."""
-        ours = set(Sweep.model_fields) - set(Experiment.model_fields) - {"study", "source", "scorers"}
-        return ours | {"samples", "rows", "keys"} & set(cls.model_fields)
+        return set(cls.model_fields) - set(Experiment.model_fields) - {"study", "source", "scorers"}

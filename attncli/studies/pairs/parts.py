@@ -3,7 +3,6 @@
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from itertools import islice
 from pathlib import Path
 
 import torch
@@ -40,6 +39,12 @@ class Pairs:
         """Rows and keys of each."""
         return len(self.queries), self.keys.shape[-2]
 
+    def slices(self, pairs: int) -> Iterator[slice]:
+        """Rows that have about so many pairs together."""
+        rows, keys = self.shape
+        step = max(pairs // keys, 1)
+        return (slice(start, start + step) for start in range(0, rows, step))
+
     def rows(self, some: slice) -> "Pairs":
         """Some of the rows."""
         keys = self.keys[some] if self.keys.ndim == 3 else self.keys
@@ -54,7 +59,6 @@ class RandomPairs:
     """`rows` queries of size d with `keys` keys each; the size of a part depends on d and `keys` only.
 
     So each part is drawn alike whatever else there is. `together` parts make one job: of large d they have few rows.
-    Jobs are made one by one as they are needed.
     """
 
     options: Sweep
@@ -70,28 +74,23 @@ class RandomPairs:
         """Rows of a part."""
         return max(min(ENTRIES_AT_A_TIME // (self.keys * self.d), PAIRS_AT_A_TIME // self.keys), 1)
 
-    @property
-    def parts(self) -> int:
-        """How many there are."""
-        return -(-self.rows // self.step)
-
     def __len__(self) -> int:
-        return -(-self.parts // self.together)
+        return -(-self.rows // (self.step * self.together))
 
     def __iter__(self) -> Iterator[Job]:
-        indices = iter(range(self.parts))
-        return (partial(self.draw, group) for group in iter(lambda: list(islice(indices, self.together)), []))
+        return (partial(self._job, index) for index in range(len(self)))
 
-    def draw(self, parts: Sequence[int]) -> Pairs:
-        """The parts with these numbers, in the dtype of the options on the device."""
-        rows = [min(self.step, self.rows - index * self.step) for index in parts]
-        drawn = list(map(self._draw, parts, rows))
+    def _job(self, index: int) -> Pairs:
+        first = index * self.together
+        starts = range(first * self.step, min(self.rows, (first + self.together) * self.step), self.step)
+        rows = [min(self.step, self.rows - start) for start in starts]
+        names = [f"{self.d}.{part}" for part in range(first, first + len(rows))]
+        drawn = list(map(self._draw, names, rows))
         queries, keys = drawn[0] if len(drawn) == 1 else map(torch.cat, zip(*drawn, strict=True))
-        names = [f"{self.d}.{index}" for index in parts]
         return Pairs(queries, keys, None, list(zip(names, rows, strict=True)))
 
-    def _draw(self, index: int, rows: int) -> tuple[Tensor, Tensor]:
-        randomness = generator(self.options.seed, f"{self.options.study}.{self.d}.{index}")
+    def _draw(self, name: str, rows: int) -> tuple[Tensor, Tensor]:
+        randomness = generator(self.options.seed, f"{self.options.study}.{name}")
         dtype = getattr(torch, self.options.dtype)
         shapes = (rows, 1, self.d), (rows, self.keys, self.d)
         queries, keys = self.entries.draw(*shapes, randomness, computing_dtype(dtype))
@@ -102,13 +101,13 @@ class RandomPairs:
 class RealPairs:
     """Queries (b, heads, n, q), keys (b, heads, m, k), and which pairs are valid (b, heads, n, m), or None.
 
-    `heads` says whether there are any; if not, that axis has size 1.
+    `has_heads` says whether there are any; if not, that axis has size 1.
     """
 
     queries: Tensor
     keys: Tensor
     valid: Tensor | None
-    heads: bool
+    has_heads: bool
 
     @property
     def most_keys(self) -> int:
@@ -117,11 +116,10 @@ class RealPairs:
 
     def saved(self) -> dict[str, Tensor]:
         """The tensors as a run folder keeps them, to be read again."""
-        axis = slice(None) if self.heads else 0
         tensors = {"queries": self.queries, "keys": self.keys}
         if self.valid is not None:
             tensors["valid"] = self.valid
-        return {name: tensor[:, axis].cpu() for name, tensor in tensors.items()}
+        return {name: (tensor if self.has_heads else tensor[:, 0]).cpu() for name, tensor in tensors.items()}
 
 
 @dataclass(frozen=True)
@@ -131,21 +129,18 @@ class Head:
     real: RealPairs
     head: int
 
-    @property
-    def step(self) -> int:
-        """Queries of a part."""
-        return max(SCORES_AT_A_TIME // self.real.keys.shape[-2], 1)
-
     def __len__(self) -> int:
-        b, _, n, _ = self.real.queries.shape
-        return b * -(-n // self.step)
+        return len(self._places())
 
     def __iter__(self) -> Iterator[Job]:
-        b, _, n, _ = self.real.queries.shape
-        places = ((batch, slice(start, start + self.step)) for batch in range(b) for start in range(0, n, self.step))
-        return (partial(self._part, index, *place) for index, place in enumerate(places))
+        return (partial(self._job, index, *place) for index, place in enumerate(self._places()))
 
-    def _part(self, index: int, batch: int, rows: slice) -> Pairs:
+    def _places(self) -> list[tuple[int, slice]]:
+        b, _, n, _ = self.real.queries.shape
+        step = max(SCORES_AT_A_TIME // self.real.keys.shape[-2], 1)
+        return [(batch, slice(start, start + step)) for batch in range(b) for start in range(0, n, step)]
+
+    def _job(self, index: int, batch: int, rows: slice) -> Pairs:
         real, place = self.real, (batch, self.head, rows)
         queries, valid = real.queries[place], None if real.valid is None else real.valid[place]
         return Pairs(queries, real.keys[place[:2]], valid, [(f"real.{self.head}.{index}", len(queries))])
@@ -154,9 +149,7 @@ class Head:
 def read_pairs(
     source: str, dtype: torch.dtype, device: torch.device, check_size: Callable[[Shapes], None]
 ) -> RealPairs:
-    """The queries and keys of a source, rounded to the dtype, on the device.
-
-    They have one axis for heads: none becomes one of size 1, several become one.
+    """The queries and keys of a source, rounded to the dtype, on the device; several axes of heads become one.
 
     Raises:
         InputError: below `from`, for a source that is not there, or has no queries and keys that fit together; with
@@ -168,6 +161,6 @@ def read_pairs(
         raise error if error.problems[0].where else error.under("from") from error
     tensors = [each.to(dtype).to(device, computing_dtype(dtype)) for each in (inputs.queries, inputs.keys)]
     tensors += [] if inputs.valid.is_full else [inputs.valid.whole.to(device)]
-    heads = inputs.queries.ndim > 3
-    queries, keys, *valid = (each.reshape(len(each), -1 if heads else 1, *each.shape[-2:]) for each in tensors)
-    return RealPairs(queries, keys, valid[0] if valid else None, heads)
+    has_heads = inputs.queries.ndim > 3
+    queries, keys, *valid = (each.reshape(len(each), -1 if has_heads else 1, *each.shape[-2:]) for each in tensors)
+    return RealPairs(queries, keys, valid[0] if valid else None, has_heads)

@@ -39,7 +39,7 @@ class Point:
     head: int | None = None
 
     def __str__(self) -> str:
-        return f"d = {self.d}" if isinstance(self.pairs, RandomPairs) else f"head {self.head or 0}"
+        return f"d = {self.d}" if self.head is None else f"head {self.head}"
 
 
 @dataclass(frozen=True)
@@ -65,29 +65,21 @@ def prepare_pairs(
         InputError: a device, tensors, scorers or sizes that make no sense together or do not fit into memory.
     """
     dtype, entries = getattr(torch, options.dtype), Entries.of(options)
-    collector, device, real = Collector(), torch.device("cpu"), None
-    with collector.under():
-        device = resolve_device(options.device, dtype)
-    with collector.under():
-        real = read_pairs(options.source, dtype, device, _check_drawn) if options.source is not None else None
-    collector.check()
-    if real is not None:
+    device = resolve_device(options.device, dtype)
+    if options.source is not None:
+        real = read_pairs(options.source, dtype, device, _check_drawn)
         q, k = real.queries.shape[-1], real.keys.shape[-1]
-        width = _check_size(options, q, k, real.keys.shape[-2], device)
+        at_a_time = _check_size(options, q, k, real.keys.shape[-2], device)
         scorers, heads = _scorers(options, q, k, device), range(real.queries.shape[1])
-        points = [Point(k, scorers, Head(real, head), head=head if real.heads else None) for head in heads]
-    else:
-        width = max(_check_size(options, d, d, keys, device) for d in options.d)
-        points = [
-            Point(
-                d,
-                _scorers(options, d, d, device),
-                RandomPairs(options, entries, device, d, rows(entries, d, d in options.d), keys, together),
-                d in options.d,
-            )
-            for d in _sizes(options)
-        ]
-    return Prepared(options, entries, points, real, device, _at_a_time(width))
+        points = [Point(k, scorers, Head(real, head), head=head if real.has_heads else None) for head in heads]
+        return Prepared(options, entries, points, real, device, at_a_time)
+    at_a_time = min(_check_size(options, d, d, keys, device) for d in options.d)
+    points = []
+    for d in _sizes(options):
+        asked = d in options.d
+        pairs = RandomPairs(options, entries, device, d, rows(entries, d, asked), keys, together)
+        points.append(Point(d, _scorers(options, d, d, device), pairs, asked))
+    return Prepared(options, entries, points, None, device, at_a_time)
 
 
 def _check_drawn(shapes: Shapes) -> None:
@@ -96,26 +88,20 @@ def _check_drawn(shapes: Shapes) -> None:
     require_memory(estimate_attention(shapes, torch.float32, [], []), torch.device("cpu"), cure)
 
 
-def _at_a_time(width: int) -> int:
-    """How many pairs may be worked on at the same time, if each has this many numbers that gradients need."""
-    return max(min(PAIRS_AT_A_TIME, NUMBERS_AT_A_TIME // width), 1)
-
-
 def _sizes(options: Sweep) -> list[int]:
     """What was asked for; of a single size the powers of two up to it as well, for the picture.
 
     Parameters that are read have one size and no other.
     """
-    asked = list(dict.fromkeys(options.d))
-    if len(asked) > 1 or any(entry.parameters for entry in options.scorers):
-        return asked
-    return sorted({*powers(1, asked[0]), asked[0]})
+    if len(options.d) > 1 or any(entry.parameters for entry in options.scorers):
+        return options.d
+    return sorted({*powers(1, options.d[0]), *options.d})
 
 
 def _check_size(options: Sweep, query_size: int, key_size: int, keys: int, device: torch.device) -> int:
     """Refuse sizes that scorers cannot take or the memory cannot hold, before any parameter is drawn.
 
-    Returns the most numbers that a scorer has for one pair, such as its hidden units.
+    Returns how many pairs may be worked on at the same time.
     """
     collector, parameters, width = Collector(), 0, 1
     for index, entry in enumerate(options.scorers):
@@ -128,19 +114,16 @@ def _check_size(options: Sweep, query_size: int, key_size: int, keys: int, devic
         raise InputError.of(f"{message}; choose a scorer that can, additive or general", ["from"])
     collector.check()
     threads, element = torch.get_num_threads(), computing_dtype(getattr(torch, options.dtype)).itemsize
-    inputs = threads * (WORKING_SPACE + COPIES * 2 * element * (keys + 1) * key_size)
-    hidden = threads * 2 * element * width * max(keys, _at_a_time(width))
-    drawn = 2 * parameters * element
-    needed = {"parameters": drawn, "queries and keys": inputs, "hidden units": hidden, "program": PROGRAM}
-    place, cure = "d", "use a smaller d, or scorers with fewer parameters"
-    if options.source is not None:
-        place, cure = "from", "use fewer keys or scorers, or scorers with fewer parameters"
-    elif hidden == max(needed.values()):
-        place, cure = "scorers", "use fewer hidden units, or fewer keys"
-    elif inputs == max(needed.values()) and keys > key_size:
-        place, cure = "keys", "use fewer keys, or a smaller d"
-    require_memory(Estimate(needed), device, cure, [place])
-    return width
+    at_a_time = max(min(PAIRS_AT_A_TIME, NUMBERS_AT_A_TIME // width), 1)
+    needed = {
+        "parameters": 2 * parameters * element,
+        "queries and keys": threads * (WORKING_SPACE + COPIES * 2 * element * (keys + 1) * key_size),
+        "hidden units": threads * 2 * element * width * max(keys, at_a_time),
+        "program": PROGRAM,
+    }
+    place, cure = ("d", "a smaller d, fewer keys") if options.source is None else ("from", "fewer keys")
+    require_memory(Estimate(needed), device, f"use {cure}, or scorers with fewer parameters", [place])
+    return at_a_time
 
 
 def _scorers(options: Sweep, query_size: int, key_size: int, device: torch.device) -> list[nn.Module]:

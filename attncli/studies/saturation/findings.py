@@ -3,8 +3,8 @@
 from collections.abc import Iterator, Sequence
 
 from attncli.show.numbers import finite, short, significant
+from attncli.studies.pairs.findings import change
 from attncli.studies.pairs.prepare import Prepared
-from attncli.studies.pairs.trend import Trend
 from attncli.studies.saturation.options import SaturationOptions
 from attncli.studies.saturation.rows import uniform_norm
 from attncli.studies.study import Finding, Record, by_label
@@ -21,23 +21,13 @@ def findings_of(prepared: Prepared[SaturationOptions], records: Sequence[Record]
 
 
 def _of_label(label: str, rows: Sequence[Record]) -> Finding:
-    known = sorted((row for row in rows if finite([row[NORM], row["max_weight"]])), key=lambda row: row["d"])
+    known = [row for row in rows if finite([row[NORM]]) and finite([row["max_weight"]])]
     if not known:
         return Finding(f"{label}: the weights are no finite numbers, or there are none.", label)
-    least, most = known[0], known[-1]
-    if len({row["d"] for row in known}) > 1:
-        found = str(Trend([row["d"] for row in known], [row[NORM] for row in known]))
-    elif len(known) > 1:
-        least, most = (pick(known, key=lambda row: float(row[NORM])) for pick in (min, max))
-        found = " to ".join(f"{significant(row[NORM], 3)} (head {row['head']})" for row in (least, most))
-    else:
-        found = f"{significant(most[NORM], 3)} at d = {most['d']}"
-    columns = ("d", NORM, "max_weight", "query_gradient_median")
-    numbers = {column: list(dict.fromkeys(row[column] for row in (least, most))) for column in columns}
-    weights = " to ".join(dict.fromkeys(significant(row["max_weight"], 2) for row in (least, most)))
-    return Finding(
-        f"{label}: median norm of the softmax Jacobian {found}; largest weight {weights} on average.", label, numbers
-    )
+    found, numbers = change(known, NORM, ("d", NORM, "max_weight", "query_gradient_median"))
+    weights = " to ".join(dict.fromkeys(significant(weight, 2) for weight in numbers["max_weight"]))
+    text = f"{label}: median norm of the softmax Jacobian {found}; largest weight {weights} on average."
+    return Finding(text, label, numbers)
 
 
 def _why(records: Sequence[Record]) -> Iterator[Finding]:
@@ -48,9 +38,8 @@ def _why(records: Sequence[Record]) -> Iterator[Finding]:
         return
     norm = uniform_norm(keys.pop())
     text = f"Why: no gradient passes a softmax with all weight on one key; uniform weights have norm {short(norm)}"
-    hiding = [record for record in peaked if record["jacobian_mean"] > HIDES * record["jacobian_median"]]
-    if hiding:
-        most = max(hiding, key=lambda record: record["jacobian_mean"] / max(record["jacobian_median"], 1e-300))
+    most = max(peaked, key=lambda record: record["jacobian_mean"] / max(record["jacobian_median"], 1e-300))
+    if most["jacobian_mean"] > HIDES * most["jacobian_median"]:
         mean, median = (short(most[f"jacobian_{kind}"]) for kind in ("mean", "median"))
         text += f"; means hide that: {mean} for {most['label']} at d = {most['d']}, where the median is {median}"
     yield Finding(f"{text}.", None, {"uniform_norm": norm})

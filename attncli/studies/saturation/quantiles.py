@@ -1,12 +1,16 @@
-"""Quantiles of non-negative numbers that come in parts, in bounded memory."""
+"""Means and quantiles of non-negative figures that come in parts, in bounded memory."""
 
 from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
+from attncli.studies.saturation.rows import Figures
+from attncli.studies.study import Record
+
 MOST_KEPT = 2**16  # numbers up to which quantiles are exact
 SHIFT = 12  # bits of a float32 that a bin leaves out: bins are 2^-11 of a number wide
+QUARTILES = {"q25": 0.25, "median": 0.5, "q75": 0.75}
 Numbers = NDArray[np.float64]
 
 
@@ -55,3 +59,31 @@ class Quantiles:
 def _exact(numbers: Numbers, shares: Sequence[float]) -> list[float]:
     with np.errstate(invalid="ignore"):  # between two infinite numbers there is none
         return [float(number) for number in np.quantile(numbers if numbers.size else np.full(1, np.nan), shares)]
+
+
+class Summary:
+    """Means and quartiles of every figure of one scorer, part by part."""
+
+    def __init__(self) -> None:
+        self._rows = 0
+        self._sums: dict[str, float] = {}
+        self._quantiles: dict[str, Quantiles] = {}
+
+    def add(self, figures: Figures) -> None:
+        """The rows of one part."""
+        self._rows += len(figures["entropy"])
+        for name, numbers in figures.items():
+            array = numbers.numpy()
+            self._sums[name] = self._sums.get(name, 0.0) + float(array.sum())
+            self._quantiles.setdefault(name, Quantiles()).add(array)
+
+    def row(self) -> Record:
+        """The columns of a record; None for figures that no row has."""
+        means = {name: total / self._rows for name, total in self._sums.items() if self._rows}
+        row: Record = {"rows": self._rows}
+        row |= {name: means.get(name) for name in ("entropy", "max_weight", "effective_keys")}
+        for name in ("jacobian", "query_gradient", "entropy", "max_weight"):
+            found = self._quantiles[name].at(list(QUARTILES.values())) if name in means else [None] * 3
+            quartiles = dict(zip(QUARTILES, found, strict=True))
+            row |= {f"{name}_{part}": quartiles[part] for part in ("median", "q25", "q75")}
+        return row | {"jacobian_mean": means.get("jacobian")}

@@ -63,10 +63,11 @@ def query_gradient(scores: Tensor, weights: Tensor, queries: Tensor, values: Ten
     return lengths
 
 
-def row_figures(weights: Tensor, valid: Tensor | None, gradient: Tensor | None) -> Figures:
+def row_figures(scores: Tensor, valid: Tensor | None, queries: Tensor, values: Tensor) -> Figures:
     """The figures (rows,) by name, of the rows with two valid keys at least: less have nothing to share out."""
-    m = weights.shape[-1]
-    keys = torch.full(weights.shape[:-1], m) if valid is None else valid.cpu().sum(-1)
+    weights = row_weights(scores, valid)
+    gradient = query_gradient(scores, weights, queries, values)
+    keys = torch.full(weights.shape[:-1], weights.shape[-1]) if valid is None else valid.cpu().sum(-1)
     enough = keys >= 2
     weights = weights[enough]
     entropy, effective = relative_entropy(weights, keys[enough])
@@ -76,6 +77,4 @@ def row_figures(weights: Tensor, valid: Tensor | None, gradient: Tensor | None) 
         "max_weight": weights.amax(-1),
         "jacobian": jacobian_norm(weights),
     }
-    if gradient is not None:
-        figures["query_gradient"] = gradient[enough]
-    return figures
+    return figures if gradient is None else figures | {"query_gradient": gradient[enough]}

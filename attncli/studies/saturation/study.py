@@ -1,6 +1,5 @@
 """How far the softmax saturates as d grows: entropy, largest weight, its Jacobian, and the gradient of the query."""
 
-from collections.abc import Sequence
 from functools import partial
 
 import torch
@@ -10,14 +9,13 @@ from attncli.errors import InputError
 from attncli.inputs.seeding import generator
 from attncli.studies.pairs.parts import Job, Pairs
 from attncli.studies.pairs.prepare import Point, Prepared, prepare_pairs
-from attncli.studies.pairs.result import asked, expected_rows_of, result_of, rows_of
-from attncli.studies.pairs.scores import at_work, scores_of, sliced, warn_of_numbers
+from attncli.studies.pairs.result import at_work, expected_rows_of, result_of, scores_of
 from attncli.studies.progress import Counter, Progress
 from attncli.studies.saturation.columns import COLUMNS
 from attncli.studies.saturation.findings import findings_of
 from attncli.studies.saturation.options import SaturationOptions
-from attncli.studies.saturation.rows import Figures, query_gradient, row_figures, row_weights
-from attncli.studies.saturation.summary import Summary
+from attncli.studies.saturation.quantiles import Summary
+from attncli.studies.saturation.rows import Figures, row_figures
 from attncli.studies.study import Result, Rows
 from attncli.studies.threads import in_order
 
@@ -50,51 +48,41 @@ def run(prepared: Prepared[SaturationOptions], progress: Progress) -> Result:
     Raises:
         InputError: a scorer of the user's own that fails.
     """
-    counter, measured = Counter(sum(len(point.pairs) for point in prepared.points), progress), []
+    counter, figures = Counter(sum(len(point.pairs) for point in prepared.points), progress), []
+    keys = prepared.options.keys if prepared.real is None else prepared.real.keys.shape[-2]
     with at_work(prepared) as threads:
         for point in prepared.points:
             summaries = [Summary() for _ in point.scorers]
             done = counter.of(str(point))
             for part in in_order(partial(_measure, prepared, point), point.pairs, threads):
-                for summary, figures in zip(summaries, part, strict=True):
-                    summary.add(figures)
+                for summary, found in zip(summaries, part, strict=True):
+                    summary.add(found)
                 done()
-            keys = prepared.options.keys if prepared.real is None else prepared.real.keys.shape[-2]
-            measured.append((point, [{"keys": keys, **summary.row()} for summary in summaries]))
-    curve = rows_of(prepared, measured)
-    records = asked(prepared, curve)
-    warn_of_numbers(records, "entropy", progress)
-    return result_of(prepared, curve, findings_of(prepared, records), {})
+            figures.append([{"keys": keys, **summary.row()} for summary in summaries])
+    return result_of(prepared, figures, "entropy", findings_of, {}, progress)
 
 
 def _measure(prepared: Prepared[SaturationOptions], point: Point, job: Job) -> list[Figures]:
-    """Every scorer's figures of the rows of one job."""
+    """Every scorer's figures of the rows of one job, as many at a time as fit into memory with their hidden units."""
     pairs = job()
     if pairs.valid is not None:  # NaN of padding would reach the gradients, which 0 times NaN is part of
         keys = pairs.keys.masked_fill(~pairs.valid.any(0)[:, None], 0.0)
         pairs = Pairs(pairs.queries, keys, pairs.valid, pairs.names)
-    values = _values(prepared.options.seed, pairs)
-    found = [_of_slice(prepared, point, pairs.rows(some), values[some]) for some in sliced(pairs, prepared.at_a_time)]
+    values = torch.cat(
+        [  # standard normal numbers (rows, m), one per key, that the weights pool
+            torch.empty(rows, pairs.shape[1], dtype=torch.float64).normal_(
+                generator=generator(prepared.options.seed, f"saturation.values.{name}")
+            )
+            for name, rows in pairs.names
+        ]
+    )
+    slices = pairs.slices(prepared.at_a_time)
+    found = [_of_slice(prepared, point, pairs.rows(some), values[some]) for some in slices]
     return [{name: torch.cat([part[name] for part in each]) for name in each[0]} for each in zip(*found, strict=True)]
 
 
-def _values(seed: int, pairs: Pairs) -> Tensor:
-    """Standard normal numbers (rows, m), one per key, that the weights pool."""
-    _, keys = pairs.shape
-    drawn = [
-        torch.empty(rows, keys, dtype=torch.float64).normal_(generator=generator(seed, f"saturation.values.{name}"))
-        for name, rows in pairs.names
-    ]
-    return torch.cat(drawn)
-
-
-def _of_slice(prepared: Prepared[SaturationOptions], point: Point, pairs: Pairs, values: Tensor) -> Sequence[Figures]:
-    """Those of rows whose hidden units fit into memory together."""
+def _of_slice(prepared: Prepared[SaturationOptions], point: Point, pairs: Pairs, values: Tensor) -> list[Figures]:
     with torch.enable_grad():
         queries = pairs.queries.detach().requires_grad_()
         scores = scores_of(prepared, point, Pairs(queries, pairs.keys, pairs.valid, ()))
-    found = []
-    for each in scores:
-        weights = row_weights(each, pairs.valid)
-        found.append(row_figures(weights, pairs.valid, query_gradient(each, weights, queries, values)))
-    return found
+    return [row_figures(each, pairs.valid, queries, values) for each in scores]

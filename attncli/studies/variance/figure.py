@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Callable, Mapping
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -10,69 +9,48 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from attncli.show.figures import save_figure
 from attncli.show.numbers import counted, entries
-from attncli.show.panels import REFERENCE, decades_axis, drawing, legend, look_of, name, panels
-from attncli.studies.pairs.figure import Numbers, Places
-from attncli.studies.pairs.result import Curve, curves
+from attncli.show.panels import REFERENCE, legend, look_of, name, panels
+from attncli.studies.pairs.figure import Curve, Note, Numbers, Points, picture
 from attncli.studies.study import Result
 
-Note = Callable[[str], None]
 WIDTHS, HEIGHT = (4.4, 3.9), 4.2
-THEORY = {"exact": "-", "limit": (0, (5, 2))}
+THEORY = {"exact": ("theory", "-"), "limit": ("theory for large sizes", (0, (5, 2)))}
 REACH = 4.5  # how many standard deviations the histogram shows to either side
 ENOUGH = 625  # samples in the fullest bin: its standard error is 1/25 of it
 TOGETHER = (1, 2, 4, 5, 10)  # numbers of bins that may be merged into one
-ALIKE = 0.002  # densities that differ by less, at most of them 0.4, lie upon each other
+THICKEST, THINNEST = 3.9, 1.2  # histograms that lie upon each other show around those above
 
 
 def pictures(result: Result, note: Note) -> Mapping[str, Callable[[Path], None]]:
     """variance.png; what it cannot show goes to `note`."""
-    return {"variance.png": partial(_draw, result, note)}
+    return {"variance.png": picture(figure_of, result, note)}
 
 
-def _draw(result: Result, note: Note, path: Path) -> None:
-    with drawing(result.labels, note):
-        save_figure(figure_of(result, note), path)
-
-
-def figure_of(result: Result, note: Note = lambda text: None) -> Figure:
+def figure_of(result: Result, note: Note) -> Figure:
     """Measured points with 95 % intervals on their theory, and histograms with the normal density."""
-    points, real = curves(result), "from" in result.settings
-    kinds = {row["label"]: row["theory"] for row in result.records}
+    points = Points(result, note)
     figure, (left, right) = panels(WIDTHS, HEIGHT, _title(result, points))
-    _draw_variances(left, Places(points, real), kinds, note)
+    left.axhline(1.0, zorder=1, **REFERENCE)
+    looks: dict[str, dict[str, Any]] = {label: look_of(index) for index, label in enumerate(points.curves)}
+    kinds = {row["label"]: row["theory"] for row in result.records}
+    for label, kind in kinds.items():
+        if kind is not None and (points.curves[label]["theory_variance"] > 0).any():
+            _draw_theory(left, points.curves[label], looks[label]["color"], THEORY[kind][1])
+    columns = ("variance", "variance_ci_low", "variance_ci_high")
+    points.draw(left, "variance of the scores", columns, decades=True, bands=False)
     _draw_histograms(right, result, points)
-    looks: dict[str, dict[str, Any]] = {label: look_of(index) for index, label in enumerate(points)}
-    line = {"color": "0.4", "linewidth": 0.9}
-    looks |= {"theory": line | {"linestyle": THEORY["exact"]}} if "exact" in kinds.values() else {}
-    looks |= {"theory for large sizes": line | {"linestyle": THEORY["limit"]}} if "limit" in kinds.values() else {}
+    for kind, (text, style) in THEORY.items():
+        if kind in kinds.values():
+            looks[text] = {"color": "0.4", "linewidth": 0.9, "linestyle": style}
     legend(figure, looks | {"variance 1, standard normal": REFERENCE})
     return figure
 
 
-def _title(result: Result, points: Mapping[str, Curve]) -> str:
-    samples = [int(count) for curve in points.values() for count in curve["samples"]]
-    least, most = counted(min(samples)), counted(max(samples))
-    what = "pairs" if "from" in result.settings else "samples"
-    return f"{entries(result.settings)}; {least if least == most else f'{least} to {most}'} {what} for each point"
-
-
-def _draw_variances(axes: Axes, places: Places, kinds: Mapping[str, str | None], note: Note) -> None:
-    name(axes, "variance of the scores", "", "variance")
-    axes.set_yscale("log", nonpositive="clip")
-    axes.axhline(1.0, zorder=1, **REFERENCE)
-    shown = {}
-    for index, (label, curve) in enumerate(places.curves.items()):
-        kind = kinds[label]
-        if kind is not None and (curve["theory_variance"] > 0).any():
-            _draw_theory(axes, curve, look_of(index)["color"], THEORY[kind])
-        shown[label] = np.isfinite(curve["variance"]) & (curve["variance"] > 0)
-        ends = (np.where(shown[label], curve[f"variance_ci_{end}"], np.nan) for end in ("low", "high"))
-        places.draw(axes, index, np.where(shown[label], curve["variance"], np.nan), *ends, linestyle="none")
-    decades_axis(axes)
-    places.set_up(axes)
-    places.tell_lost({label: list(each) for label, each in shown.items()}, "variance", note)
+def _title(result: Result, points: Points) -> str:
+    samples = [int(count) for curve in points.curves.values() for count in curve["samples"]]
+    many = " to ".join(dict.fromkeys([counted(min(samples)), counted(max(samples))]))
+    return f"{entries(result.settings)}; {many} {'pairs' if points.real else 'samples'} for each point"
 
 
 def _draw_theory(axes: Axes, curve: Curve, colour: str, style: Any) -> None:
@@ -83,31 +61,19 @@ def _draw_theory(axes: Axes, curve: Curve, colour: str, style: Any) -> None:
     axes.plot(sizes, values, color=colour, linewidth=0.9, linestyle=style, zorder=2)
 
 
-def _draw_histograms(axes: Axes, result: Result, points: Mapping[str, Curve]) -> None:
-    """Densities that lie upon each other get thinner lines, so that those below show around them."""
-    largest = max(int(curve["d"].max()) for curve in points.values())
+def _draw_histograms(axes: Axes, result: Result, points: Points) -> None:
+    largest = max(int(curve["d"].max()) for curve in points.curves.values())
     name(axes, f"standardised scores at d = {largest}", "(score - mean) / std", "density")
     x = np.linspace(-REACH, REACH, 181)
     axes.plot(x, np.exp(-(x**2) / 2) / math.sqrt(2 * math.pi), zorder=3, **REFERENCE)
     axes.set_xlim(-REACH, REACH)
-    densities = {
-        label: density(result.tensors[f"histogram/{label}/edges"].numpy(), counts.numpy(), curve)
-        for label, curve in points.items()
-        if (counts := result.tensors.get(f"histogram/{label}/counts")) is not None
-    }
-    waiting = list(densities)
-    for label, (edges, heights) in densities.items():
-        waiting.remove(label)
-        above = sum(alike(heights, densities[other][1]) for other in waiting)
-        axes.stairs(
-            heights, edges, color=look_of(list(points).index(label))["color"], linewidth=1.2 + 1.5 * above, zorder=2
-        )
+    widths = np.linspace(THICKEST, THINNEST, len(points.curves))
+    for index, (label, curve) in enumerate(points.curves.items()):
+        if f"histogram/{label}/counts" in result.tensors:
+            edges, counts = (result.tensors[f"histogram/{label}/{part}"].numpy() for part in ("edges", "counts"))
+            edges, heights = density(edges, counts, curve)
+            axes.stairs(heights, edges, color=look_of(index)["color"], linewidth=widths[index], zorder=2)
     axes.set_ylim(bottom=0)
-
-
-def alike(some: Numbers, others: Numbers) -> bool:
-    """Whether two histograms lie upon each other."""
-    return some.shape == others.shape and bool(np.abs(some - others).max() <= ALIKE)
 
 
 def density(edges: Numbers, counts: Numbers, curve: Curve) -> tuple[Numbers, Numbers]:

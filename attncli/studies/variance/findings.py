@@ -4,120 +4,87 @@ import math
 from collections.abc import Iterator, Sequence
 
 from attncli.show.numbers import finite, significant, span
+from attncli.studies.pairs.findings import change
 from attncli.studies.pairs.prepare import Prepared
-from attncli.studies.pairs.trend import Trend
 from attncli.studies.study import Finding, Record, by_label
 from attncli.studies.variance.options import VarianceOptions
-from attncli.studies.variance.theory import product_theory
+from attncli.studies.variance.theory import product_moments
 
 SAME = 1e-6  # relative: theories that differ by less are the same
 CHANCE = 0.01  # what comes by chance less often than this is not put down to chance
 SHARED = 0.9  # the part of the variance within rows from which on it is not worth mentioning
+NUMBERS = ("d", "variance", "theory_variance", "unit_scale", "z")
 
 
 def findings_of(prepared: Prepared[VarianceOptions], records: Sequence[Record]) -> list[Finding]:
     """One finding for each label, and of random entries why the variance of q . k is what it is."""
-    scorers = dict(zip((entry.label for entry in prepared.options.scorers), prepared.points[0].scorers, strict=True))
-    dots = {label for label, scorer in scorers.items() if getattr(scorer, "scales_dot_product", False)}
-    if prepared.real is not None:
-        return [_of_real(label, rows, label in dots) for label, rows in by_label(records).items()]
     compared = sum(row[z] is not None for row in records for z in ("z", "z_mean"))
-    found = [_of_random(label, rows, compared) for label, rows in by_label(records).items()]
-    return [*found, *(_why(prepared) if dots else ())]
+    found = [_of_label(label, rows, compared) for label, rows in by_label(records).items()]
+    dots = any(getattr(scorer, "scales_dot_product", False) for scorer in prepared.points[0].scorers)
+    return [*found, *(_why(prepared) if dots and prepared.real is None else ())]
 
 
-def _of_random(label: str, rows: Sequence[Record], compared: int) -> Finding:
-    """The variance at one size or over several, beside its theory."""
-    known = sorted((row for row in rows if finite([row["variance"]])), key=lambda row: row["d"])
+def _of_label(label: str, rows: Sequence[Record], compared: int) -> Finding:
+    known = [row for row in rows if finite([row["variance"]])]
     if not known:
         return Finding(f"{label}: the variance is not a finite number.", label)
-    first, last = known[0], known[-1]
-    numbers = {key: last[key] for key in ("d", "variance", "theory_variance", "unit_scale", "z")}
-    if first["d"] == last["d"]:
-        found = f"{significant(last['variance'])} at d = {last['d']}"
-        needed = _needed(last)
-    else:
-        trend = Trend([row["d"] for row in known], [row["variance"] for row in known])
-        found, needed = str(trend), ""
-        numbers |= {"smallest_d": first["d"], "smallest_d_variance": first["variance"], "power": trend.power}
+    found, numbers = change(known, "variance", NUMBERS)
     return Finding(
-        f"{label}: variance {found}{_theory(first, last)}{needed}{_refuted(rows, compared)}.", label, numbers
+        f"{label}: variance {found}{_theory(known)}{_within(known)}{_needed(known)}{_refuted(known, compared)}.",
+        label,
+        numbers,
     )
 
 
-def _theory(first: Record, last: Record) -> str:
-    start, end = first["theory_variance"], last["theory_variance"]
-    if start is None or end is None:
+def _theory(rows: Sequence[Record]) -> str:
+    known = finite(row["theory_variance"] for row in sorted(rows, key=lambda row: row["d"]))
+    if not known:
         return ""
-    limit = "about " if last["theory"] == "limit" else ""
-    same = math.isclose(start, end, rel_tol=SAME)
-    return f", theory {limit}{significant(end) if same else f'{significant(start)} to {significant(end)}'}"
+    limit = "about " if rows[0]["theory"] == "limit" else ""
+    same = math.isclose(known[0], known[-1], rel_tol=SAME)
+    return f", theory {limit}{' to '.join(map(significant, known[-1:] if same else (known[0], known[-1])))}"
 
 
-def _needed(row: Record) -> str:
-    """The scale that would make the variance 1, where it is not."""
-    low, high = row["variance_ci"]
-    is_one = math.isclose(row["theory_variance"], 1.0, rel_tol=SAME) if row["theory"] == "exact" else low <= 1 <= high
-    if is_one or row["unit_scale"] is None:
+def _within(rows: Sequence[Record]) -> str:
+    """The part of the variance of real scores that the softmax sees, where it is not all."""
+    shares = [row["row_variance"] / row["variance"] for row in rows if row["row_variance"] and row["variance"] > 0]
+    if not shares or min(shares) >= SHARED:
         return ""
-    return f"; a scale of {significant(row['unit_scale'])} would make it 1"
+    percents = dict.fromkeys(f"{100 * share:.0f}" for share in (min(shares), max(shares)))
+    return f", {' to '.join(percents)} % of it within rows, where the softmax sees it"
+
+
+def _needed(rows: Sequence[Record]) -> str:
+    """The scale that would make the variance 1, where it is not; it depends on d."""
+    scales = finite(row["unit_scale"] for row in rows)
+    low, high = rows[0]["variance_ci"] or (math.inf, math.inf)
+    exact = rows[0]["theory_variance"] if rows[0]["theory"] == "exact" else None
+    is_one = low <= 1 <= high if exact is None else math.isclose(exact, 1.0, rel_tol=SAME)
+    if not scales or is_one or len({row["d"] for row in rows}) > 1:
+        return ""
+    return f"; a scale of {span(scales)} would make it 1"
 
 
 def _refuted(rows: Sequence[Record], compared: int) -> str:
     """The figure farthest from its theory, where chance is no reason: n comparisons make it n times as likely."""
-    far = [(abs(row[z]), name, row) for row in rows for z, name in (("z", "variance"), ("z_mean", "mean")) if row[z]]
-    far = [each for each in far if math.isfinite(each[0])]
-    if not far:
+    names = {"z": "variance", "z_mean": "mean"}
+    far = [(abs(row[z]), name, row["d"]) for row in rows for z, name in names.items() if finite([row[z]])]
+    z, name, d = max(far, default=(0.0, "", 0))
+    if not far or compared * math.erfc(z / math.sqrt(2)) >= CHANCE:
         return ""
-    z, name, row = max(far, key=lambda each: each[0])
-    if compared * math.erfc(z / math.sqrt(2)) >= CHANCE:
-        return ""
-    return f"; its {name} at d = {row['d']} is {significant(z, 3)} standard errors from theory, too far for chance"
+    return f"; its {name} at d = {d} is {significant(z, 3)} standard errors from theory, too far for chance"
 
 
 def _why(prepared: Prepared[VarianceOptions]) -> Iterator[Finding]:
     """From the mean and the variance of one product q_i k_i."""
-    product = product_theory(prepared.entries)
-    if prepared.entries.degrees_of_freedom <= 2 or product.mean is None or product.variance is None:
+    if prepared.entries.degrees_of_freedom <= 2:
         return
-    mean, variance = product.mean, product.variance
-    cause = f"Why: each product q_i k_i has mean {significant(mean)} and variance {significant(variance)}, so q . k has"
-    if abs(mean) < SAME:
-        text = f"{cause} variance {_times(variance, 'd')}; 1/sqrt(d) makes it {significant(variance)}, 1/d makes it "
-        text += f"{significant(variance)}/d."
-    else:
-        text = f"{cause} mean {_times(mean, 'd')} and variance {_times(variance, 'd')}; 1/sqrt(d) leaves mean "
-        text += f"{_times(mean, 'sqrt(d)')} and variance {significant(variance)}, 1/d leaves mean {significant(mean)} "
-        text += f"and variance {significant(variance)}/d."
-    yield Finding(text, None, {"product_mean": mean, "product_variance": variance})
+    numbers = dict(zip(("product_mean", "product_variance"), product_moments(prepared.entries), strict=True))
+    mean, variance = map(significant, numbers.values())
+    text = f"Why: each product q_i k_i has mean {mean} and variance {variance}, so q . k has mean {_times(mean, 'd')} "
+    text += f"and variance {_times(variance, 'd')}; 1/sqrt(d) leaves mean {_times(mean, 'sqrt(d)')} and variance "
+    yield Finding(f"{text}{variance}, 1/d leaves mean {mean} and variance {variance}/d.", None, numbers)
 
 
-def _times(factor: float, size: str) -> str:
-    return size if math.isclose(factor, 1.0, rel_tol=SAME) else f"{significant(factor)} {size}"
-
-
-def _of_real(label: str, rows: Sequence[Record], is_dot: bool) -> Finding:
-    """The variance of real scores, which part of it the softmax sees, and the scale for variance 1."""
-    known = [row for row in rows if finite([row["variance"]])]
-    if not known:
-        return Finding(f"{label}: the variance is not a finite number.", label)
-    needed = [row["unit_scale"] for row in known if row["unit_scale"] is not None]
-    least, most = (pick(known, key=lambda row: float(row["variance"])) for pick in (min, max))
-    numbers = {"variance": [least["variance"], most["variance"]], "unit_scale": needed}
-    if not needed:
-        return Finding(f"{label}: the scores do not vary, so no scale gives them variance 1.", label, numbers)
-    found = f"variance {significant(most['variance'])}"
-    if len(known) > 1:
-        found = f"variance {significant(least['variance'])} (head {least['head']}) to {significant(most['variance'])} "
-        found += f"(head {most['head']})"
-    shares = [row["row_variance"] / row["variance"] for row in known if row["variance"] > 0]
-    if min(shares) < SHARED:
-        found += f", {_percent(shares)} of it within rows, where the softmax sees it"
-    usual = f", where 1/sqrt(d) is {significant(known[0]['d'] ** -0.5)}" if is_dot else ""
-    scale = f"scale of {span(needed)}" if len(set(needed)) == 1 else f"scale from {span(needed)}"
-    return Finding(f"{label}: {found}; a {scale} would make it 1{usual}.", label, numbers)
-
-
-def _percent(shares: Sequence[float]) -> str:
-    low, high = (f"{100 * share:.0f}" for share in (min(shares), max(shares)))
-    return f"{low} %" if low == high else f"{low} to {high} %"
+def _times(factor: str, size: str) -> str:
+    return {"0": "0", "1": size}.get(factor, f"{factor} {size}")

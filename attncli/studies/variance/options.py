@@ -22,11 +22,10 @@ class VarianceOptions(Sweep):
     @model_validator(mode="after")
     def _fourth_moment(self) -> "VarianceOptions":
         """An interval of a variance needs the score's fourth moment, and that the right one of the entries."""
-        df = self.degrees_of_freedom
         squared = self.rho != 0 or any(entry.scorer == "gaussian" for entry in self.scorers)
-        if self.source is None and df <= (8 if squared else 4):
+        if self.source is None and self.df is not None and self.df <= (8 if squared else 4):
             why = "of a score with squares of entries in it (rho, or gaussian) needs df above 8" if squared else ""
-            message = f"got df {df:g}; the interval of a variance {why or 'needs a fourth moment, so df above 4'}"
+            message = f"got df {self.df:g}; the interval of a variance {why or 'needs a fourth moment, so df above 4'}"
             raise problem(f"{message}; `attncli saturation` takes any df", under=["df"])
         return self
 

@@ -11,8 +11,7 @@ from torch import Tensor
 from attncli.errors import InputError
 from attncli.studies.pairs.entries import Entries
 from attncli.studies.pairs.prepare import Point, Prepared, prepare_pairs
-from attncli.studies.pairs.result import asked, expected_rows_of, result_of, rows_of
-from attncli.studies.pairs.scores import at_work, warn_of_numbers
+from attncli.studies.pairs.result import at_work, expected_rows_of, result_of
 from attncli.studies.progress import Counter, Progress
 from attncli.studies.scoring import scale_of
 from attncli.studies.study import Record, Result, Rows
@@ -53,22 +52,23 @@ def run(prepared: Prepared[VarianceOptions], progress: Progress) -> Result:
     """
     points, real = prepared.points, prepared.real is not None
     largest, count = max(point.d for point in points), sum(len(point.pairs) for point in points)
-    counter, by_point = Counter(2 * count if real else count, progress), list[list[Tally]]()
+    counter, by_point, counted = Counter(2 * count if real else count, progress), list[list[Tally]](), list[Tally]()
     with at_work(prepared) as threads:
-        for point in points:  # of random pairs, a first part of the largest d says where the bins of histograms lie
-            first = islice(point.pairs, 0 if real or point.d < largest else 1)
-            edges = [each.edges for each in tally(prepared, point, first)]
+        for point in points:
+            counting = point.d == largest and not real
+            first = tally(prepared, point, islice(point.pairs, 1)) if counting else []  # says where the bins lie
+            edges = [each.bins for each in first]
             by_point.append(tally(prepared, point, point.pairs, edges, threads, counter.of(str(point))))
-        counted = by_point[[point.d for point in points].index(largest)]
+            counted = by_point[-1] if counting else counted
         if real:  # a second pass counts the scores of all heads together
-            edges = [each.edges for each in reduce(merged, by_point)]
+            edges = [each.bins for each in reduce(merged, by_point)]
             every = chain.from_iterable(point.pairs for point in points)
             counted = tally(prepared, points[0], every, edges, threads, counter.of("histograms"))
-    curve = rows_of(prepared, list(zip(points, map(partial(_figures, prepared), points, by_point), strict=True)))
-    records = asked(prepared, curve)
-    warn_of_numbers(records, "variance", progress)
-    _warn_of_zeros(records, progress)
-    return result_of(prepared, curve, findings_of(prepared, records), _histograms(prepared, counted))
+    figures = list(map(partial(_figures, prepared), points, by_point))
+    result = result_of(prepared, figures, "variance", findings_of, _histograms(prepared, counted), progress)
+    for row in [row for row in result.records if row["variance"] == 0 and row["theory_variance"]][:1]:
+        progress.note(f"warning: {row['label']}: scores too small for the dtype at d = {row['d']}; use float64")
+    return result
 
 
 def samples(wanted: int | None, entries: Entries, d: int, is_asked: bool) -> int:
@@ -124,15 +124,7 @@ def _histograms(prepared: Prepared[VarianceOptions], tallies: Sequence[Tally]) -
     """`histogram/<label>/edges` and `/counts`, of the scorers whose scores differ."""
     tensors: dict[str, Tensor] = {}
     for entry, each in zip(prepared.options.scorers, tallies, strict=True):
-        if each.counted is not None:
-            for name, numbers in zip(("edges", "counts"), each.counted, strict=True):
-                tensors[f"histogram/{entry.label}/{name}"] = torch.from_numpy(numbers).double()
+        if each.edges is not None:
+            tensors[f"histogram/{entry.label}/edges"] = torch.from_numpy(each.edges)
+            tensors[f"histogram/{entry.label}/counts"] = torch.from_numpy(each.counts).double()
     return tensors
-
-
-def _warn_of_zeros(records: Sequence[Record], progress: Progress) -> None:
-    """Say where scores are all alike that should not be: products that are too small to be told from 0."""
-    for row in records:
-        if row["variance"] == 0 and row["theory_variance"]:
-            progress.note(f"warning: {row['label']}: scores too small for the dtype at d = {row['d']}; use float64")
-            return

@@ -40,20 +40,17 @@ class Theory:
         return Theory(mean, None if self.variance is None else scale * scale * self.variance, self.limit)
 
 
-UNKNOWN = Theory()
-
-
 def theory_of(entry: ScorerEntry, scorer: nn.Module, entries: Entries, d: int) -> Theory:
     """The theory of an entry's scores; unknown for scorers of the user's own, capped scores, and infinite moments."""
     if entry.softcap is not None or entry.scorer not in THEORIES or entries.degrees_of_freedom <= 2:
-        return UNKNOWN
+        return Theory()
     if entry.scorer == "additive" and entry.parameters is not None:
-        return UNKNOWN  # the limit is that of parameters as they are drawn
+        return Theory()  # the limit is that of parameters as they are drawn
     return THEORIES[entry.scorer](scorer, entries, d)
 
 
-def product_theory(entries: Entries) -> Theory:
-    """One product q_i k_i.
+def product_moments(entries: Entries) -> tuple[float, float]:
+    """Mean and variance of one product q_i k_i.
 
     For mu = nu = rho = 0 its mean and variance are 0 and s^2 t^2 (Vaswani et al. 2017, footnote 4). For rho = 0 the
     variance of a product of independent numbers is (s^2 + mu^2)(t^2 + nu^2) - mu^2 nu^2 (Goodman 1960). For normal
@@ -61,15 +58,13 @@ def product_theory(entries: Entries) -> Theory:
     """
     mu, s, nu, t, rho = _letters(entries)
     product = s**2 * t**2 * (1.0 + (rho**2 * (entries.kurtosis - 2.0) if rho else 0.0))
-    return Theory(mu * nu + rho * s * t, mu**2 * t**2 + nu**2 * s**2 + 2.0 * rho * mu * nu * s * t + product)
+    return mu * nu + rho * s * t, mu**2 * t**2 + nu**2 * s**2 + 2.0 * rho * mu * nu * s * t + product
 
 
 def _dot(scorer: nn.Module, entries: Entries, d: int) -> Theory:
     """A sum of d products q_i k_i: d times the mean and the variance of one."""
-    product = product_theory(entries)
-    assert product.mean is not None
-    assert product.variance is not None
-    return Theory(d * product.mean, d * product.variance)
+    mean, variance = product_moments(entries)
+    return Theory(d * mean, d * variance)
 
 
 def _scaled_dot(scorer: Any, entries: Entries, d: int) -> Theory:
@@ -117,7 +112,7 @@ def _cosine(scorer: Any, entries: Entries, d: int) -> Theory:
     mu, s, nu, t, rho = _letters(entries)
     zeros = entries.distribution == "rademacher" and (abs(mu) == s or abs(nu) == t)
     if rho or (mu and nu) or not (s and t) or zeros:
-        return UNKNOWN
+        return Theory()
     return Theory(0.0, 1.0 / d).scaled(scorer.scale)
 
 

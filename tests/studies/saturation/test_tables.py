@@ -50,7 +50,7 @@ def test_heads_and_their_rows(tmp_path: Path) -> None:
     save_named(tmp_path / "qk.safetensors", tensors)
     result = swept("saturation", source=tmp_path / "qk.safetensors", scorers=[{"scorer": "dot"}])
     assert re.search(r"head +rows .*\n.*\n0 +0 .*\n1 +3 ", shown(result)), "which differ from head to head"
-    norm = f"{result.records[1]['jacobian_median']:.3g}"
+    norm = f"{result.records[1]['jacobian_median']:.4g}"
     assert said(result)["dot"].startswith(f"dot: median norm of the softmax Jacobian {norm} at d = 5; largest weight")
 
 
