@@ -8,9 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
-from tests.cli import attncli, experiment, good, names_in, refusal
+from tests.cli import attncli, experiment, good, names_in
 from tests.combinations import others_slow
 
 D2L: dict[str, Any] = {
@@ -105,13 +104,6 @@ def test_all_experiments_run_and_share_a_table() -> None:
     assert [line.partition(":")[0] for line in result.stderr.splitlines()] == ["a.yaml"]
 
 
-def test_no_expectations_no_word_of_them() -> None:
-    text = good("run", experiment(Path("x.yaml")), "--out", "out", "--no-plots")
-    assert "xpect" not in text
-    assert "expect" not in yaml.safe_load(Path("out/config.yaml").read_text())
-    assert kept()["expectations"] == []
-
-
 def test_a_sweep_checks_itself_and_runs_again() -> None:
     Path("x.yaml").write_text(VARIANCE)
     good("run", "x.yaml", "--out", "out", "--no-plots", "--quiet")
@@ -129,16 +121,6 @@ def test_a_sweep_checks_itself_and_runs_again() -> None:
     assert Path("again/config.yaml").read_text() == Path("out/config.yaml").read_text()
 
 
-def test_set_can_make_it_fail() -> None:
-    Path("x.yaml").write_text(VARIANCE)
-    result = attncli("run", "x.yaml", "--quiet", "--no-plots", "--set", "expect[1].by=5 x")
-    assert result.exit_code == 1
-    line = result.stderr.rstrip("\n")
-    assert line.startswith(
-        "x.yaml:7:5, with --set expect[1].by=5 x: expect[1]: variance (label = dot, d = 16): expected at least 5 x"
-    )
-
-
 def test_what_can_only_be_told_after_the_work_loses_nothing() -> None:
     text = VARIANCE + "  - {where: {label: dot, theory: limit}, metric: variance, above: 0}\n"
     Path("x.yaml").write_text(text + "  - {where: {label: dot, d: 4}, metric: theory, above: 0}\n")
@@ -154,25 +136,6 @@ def test_what_can_only_be_told_after_the_work_loses_nothing() -> None:
     assert [each["holds"] for each in kept()["expectations"]] == [True, True, True, None, None]
     assert kept()["expectations"][3]["reason"].endswith("known: exact")
     assert result.stdout.splitlines()[-1] == "2 of 4 expectations hold, 2 could not be judged"
-
-
-def test_a_failure_is_told_also_where_another_cannot_be_judged() -> None:
-    Path("x.yaml").write_text(
-        VARIANCE.replace("3 x", "9 x") + "  - {where: {label: dot, theory: limit}, metric: mean, equal: 0}\n"
-    )
-    result = attncli("run", "x.yaml", "--quiet", "--no-plots")
-    assert result.exit_code == 2
-    assert [line.split(": ")[1] for line in result.stderr.splitlines()] == ["expect[1]", "expect[2].where.theory"]
-
-
-def test_mistakes_of_all_experiments_are_found_before_any_runs() -> None:
-    paths = [d2l({**BOUND, "where": {"scorer": name}}, name=f"{name}.yaml") for name in ("dot", "dott", "cosine")]
-    lines = refusal("run", *paths).splitlines()
-    assert [line.split(": ", 1)[1] for line in lines] == [
-        'expect[0].where.scorer: got "dott"; no row has this scorer; did you mean `dot`?',
-        'expect[0].where.scorer: got "cosine"; no row has this scorer; known: dot',
-    ]
-    assert not Path("outputs").exists()
 
 
 @pytest.mark.parametrize("option", others_slow(["--full", "--json"]))
@@ -216,14 +179,6 @@ def test_what_cannot_be_told_changes_no_exit_code() -> None:
     for command, code in [("run x.yaml --no-plots --quiet", 0), ("variance --d 0", 2)]:
         full = ["sh", "-c", f"{sys.executable} -m attncli {command} 2>/dev/full"]
         assert subprocess.run(full, capture_output=True, timeout=300, check=False).returncode == code
-
-
-@pytest.mark.slow
-def test_errors_do_not_spoil_stdout_where_stderr_is_closed() -> None:
-    command = f"{sys.executable} -m attncli run {d2l(WRONG)} --no-plots --json 2>&-"
-    result = subprocess.run(["sh", "-c", command], capture_output=True, text=True, timeout=300, check=False)
-    assert result.returncode == 1
-    assert json.loads(result.stdout)["name"] == "x"
 
 
 @pytest.mark.slow

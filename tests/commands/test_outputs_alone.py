@@ -12,7 +12,7 @@ import yaml
 from safetensors.torch import load_file
 
 from attncli.scorers import SCORERS
-from tests.cli import attncli, experiment, refusal, run
+from tests.cli import experiment, refusal, run
 
 KEYS: dict[str, Any] = {
     "data": {
@@ -94,10 +94,3 @@ def test_without_a_compiler_a_line_says_so(tmp_path: Path) -> None:
     tensors = [load_file(tmp_path / name / "tensors.safetensors")["additive/weights"] for name in ("run", "plain")]
     torch.testing.assert_close(tensors[0], tensors[1], rtol=0, atol=0)
     assert plain["records"][0]["label"] == "additive"
-
-
-def test_nothing_is_said_where_nothing_can_be_compiled(tmp_path: Path) -> None:
-    config = experiment(tmp_path / "own.yaml", scorers=[{"scorer": "dot"}, {"scorer": "cosine"}])
-    result = attncli("run", config, "--compile", "--quiet", "--out", tmp_path / "run")
-    assert (result.exit_code, result.stdout) == (0, "")
-    assert "compile" not in result.stderr

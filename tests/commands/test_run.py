@@ -47,25 +47,11 @@ def test_tables_on_stdout_and_nothing_on_stderr(here: Path) -> None:
     assert files.split() == sorted(path.name for path in latest().iterdir())
 
 
-def test_pictures_of_all_scorers_together_and_of_each(here: Path) -> None:
-    experiment(here / "own.yaml", scorers=[{"scorer": "dot"}, {"scorer": "gaussian", "label": "bell"}])
-    good("run", "own.yaml", "--quiet")
-    pictures = {path.name: path.read_bytes()[:8] for path in latest().glob("*.png")}
-    assert pictures == dict.fromkeys(["heatmaps.png", "heatmap_dot.png", "heatmap_bell.png"], b"\x89PNG\r\n\x1a\n")
-
-
 def test_json_is_the_content_of_results_json_and_nothing_else(here: Path) -> None:
     experiment(here / "own.yaml")
     result = attncli("run", "own.yaml", "--no-plots", "--json")
     assert result.stdout == (latest() / "results.json").read_text(encoding="utf-8")
     assert result.stderr == ""
-
-
-def test_json_of_several_experiments(here: Path) -> None:
-    for name in ("a", "b"):
-        experiment(here / f"{name}.yaml")
-    contents = json.loads(good("run", "a.yaml", "b.yaml", "--no-plots", "--json"))
-    assert contents == [json.loads((latest(name) / "results.json").read_text()) for name in ("a", "b")]
 
 
 def test_json_of_numbers_that_json_does_not_have(here: Path) -> None:
@@ -79,24 +65,13 @@ def test_json_of_numbers_that_json_does_not_have(here: Path) -> None:
     assert result.stderr == "nan: warning: dot: NaN or infinite numbers in the scores of valid keys\n"
 
 
-def test_quiet(here: Path) -> None:
-    experiment(here / "own.yaml")
-    result = attncli("run", "own.yaml", "--no-plots", "--quiet")
-    assert (result.stdout, result.stderr) == ("", "")
-    assert (latest() / "results.json").exists()
-
-
 def test_quiet_keeps_warnings(here: Path) -> None:
     np.save(here / "inf.npy", np.full((1, 1), np.inf))
     experiment(here / "own.yaml", data={"queries": [[1.0]], "keys": [[1.0]], "values": {"file": "inf.npy"}})
     result = attncli("run", "own.yaml", "--no-plots", "--quiet")
     assert result.stderr == "own: warning: dot: NaN or infinite numbers in the values of valid keys\n"
-
-
-def test_full_prints_what_is_left_out_otherwise(here: Path) -> None:
-    experiment(here / "own.yaml", data={"queries": {"shape": [1, 300, 4]}, "keys": {"shape": [1, 5, 4]}})
-    short, full = (good("run", "own.yaml", "--no-plots", *more).splitlines() for more in ([], ["--full"]))
-    assert len(short) < 300 < len(full)
+    assert result.stdout == ""
+    assert (latest() / "results.json").exists()
 
 
 def test_every_experiment_gets_its_own_folder(here: Path) -> None:
@@ -122,15 +97,6 @@ def test_overrides_are_recorded(here: Path) -> None:
     assert content["seed"] == 7
     assert content["inputs"]["queries"]["dtype"] == "float64"
     assert content["records"][0]["parameters"] == 3 * 4 + 3 * 4 + 3
-
-
-def test_a_seed_changes_the_numbers(here: Path) -> None:
-    experiment(here / "own.yaml")
-    hashes = []
-    for seed in (0, 1):
-        good("run", "own.yaml", "--no-plots", "--seed", seed)
-        hashes.append(json.loads((latest() / "results.json").read_text())["inputs"]["queries"]["sha256"])
-    assert hashes[0] != hashes[1]
 
 
 def test_files_are_looked_for_beside_the_yaml(here: Path) -> None:
@@ -159,22 +125,6 @@ def test_out_is_for_one_experiment(here: Path) -> None:
     assert not (here / "a").exists()
 
 
-def test_out_is_refused_before_the_work(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    experiment(here / "own.yaml")
-    monkeypatch.setattr(attention, "prepare", lambda *args: pytest.fail("the work began"))
-    (here / "file").touch()
-    assert refusal("run", "own.yaml", "--out", "file").startswith('--out: got "file", a file')
-
-
-def test_a_bad_config(here: Path) -> None:
-    experiment(here / "own.yaml", data={"queries": {"shape": [2, 3, 9]}})
-    stderr = refusal("run", "own.yaml")
-    place, _, message = stderr.partition(": scorers[0]: ")
-    assert place.startswith("own.yaml:1:")
-    assert message.startswith("got queries of size 9 and keys of size 4; expected equal sizes")
-    assert names_in(here) == ["own.yaml"], "nothing is written"
-
-
 def test_all_problems_of_all_files_come_before_any_work(here: Path) -> None:
     experiment(here / "good.yaml")
     experiment(here / "bad.yaml", data={"valid_lens": [2, 9]}, tokens={"keys": ["a"]})
@@ -184,13 +134,6 @@ def test_all_problems_of_all_files_come_before_any_work(here: Path) -> None:
     lines = refusal("run", "good.yaml", "bad.yaml", "worse.yaml", "--no-plots").splitlines()
     assert [line.split(":")[0] for line in lines] == ["bad.yaml", "bad.yaml", "worse.yaml"]
     assert names_in(here) == ["bad.yaml", "good.yaml", "worse.yaml"]
-
-
-def test_a_bad_override_names_the_option(here: Path) -> None:
-    experiment(here / "own.yaml")
-    assert refusal("run", "own.yaml", "--set", "seed=-1").startswith("own.yaml: --set seed=-1: seed: got -1; ")
-    assert refusal("run", "own.yaml", "--dtype", "float8").startswith("own.yaml: --dtype float8: dtype: got ")
-    assert refusal("run", "own.yaml", "--device", "cuda:99").startswith("own.yaml: --device cuda:99: device: got ")
 
 
 @pytest.fixture
@@ -389,7 +332,7 @@ def test_the_estimate_of_much_memory_is_told(here: Path, monkeypatch: pytest.Mon
     assert attncli("run", "own.yaml", "--no-plots").stderr.startswith("own: memory: about ")
 
 
-@pytest.mark.parametrize("arguments", [["run"], ["run", "x.yaml", "--nonsense"], ["nonsense"]])
+@pytest.mark.parametrize("arguments", [["run"], ["run", "x.yaml", "--nonsense"]])
 def test_usage(arguments: list[str]) -> None:
     result = attncli(*arguments)
     assert (result.exit_code, result.stdout) == (2, "")
