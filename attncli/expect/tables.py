@@ -63,11 +63,6 @@ class Line:
         """Whether it does."""
         return HOLDS[self.verdicts[0].holds]
 
-    @property
-    def rest(self) -> str:
-        """What there is beside the claim, as text."""
-        return f"expected {self.expected}; measured {self.measured}" + (f"; {self.source}" if self.source else "")
-
 
 def verdict_tables(experiments: Sequence[Named], width: int) -> list[RenderableType]:
     """One table over all experiments, which are named where there are several, and how many expectations hold.
@@ -75,12 +70,21 @@ def verdict_tables(experiments: Sequence[Named], width: int) -> list[RenderableT
     Rows of one expectation that hold share a line; each that does not has its own. Where claims would have to be folded
     into narrow columns, each is a few lines of text beside its verdict.
     """
-    lines = [line for name, verdicts in experiments for line in lines_of(name, verdicts)]
+    named_groups = [(name, group) for name, verdicts in experiments for group in _by_expectation(verdicts)]
+    lines = [Line(printable(name), line, len(group)) for name, group in named_groups for line in _lines(group)]
     if not lines:
         return []
-    groups = [group for _, verdicts in experiments for group in by_expectation(verdicts)]
+    groups = [group for _, group in named_groups]
     named = len(experiments) > 1
-    names, columns = _names(lines, named), _columns(lines)
+    names = [Cells("experiment", [line.experiment for line in lines])] if named else []
+    names.append(Cells("claim", [line.claim for line in lines]))
+    if any(line.source for line in lines):
+        names.append(Cells("source", [line.source or MISSING for line in lines]))
+    columns = [
+        Cells("expected", [line.expected for line in lines]),
+        Cells("measured", [line.measured for line in lines]),
+        Cells("holds", [line.holds for line in lines]),
+    ]
     room = width - sum(column.width + GAP for column in columns) - GAP * (len(names) - 1)
     wide = room >= sum(min(name.width, READABLE.get(name.heading, name.width)) for name in names)
     good = sum(all(verdict.holds for verdict in group) for group in groups)
@@ -90,23 +94,6 @@ def verdict_tables(experiments: Sequence[Named], width: int) -> list[RenderableT
         Text("Expectations", style=STRONG),
         *(stacked(names, columns, width) if wide else [_entries(lines, named, width)]),
         Text(_summary(good, unjudged, len(groups))),
-    ]
-
-
-def _names(lines: Sequence[Line], named: bool) -> list[Cells]:
-    """The columns of text, which may be folded."""
-    names = [Cells("experiment", [line.experiment for line in lines])] if named else []
-    names.append(Cells("claim", [line.claim for line in lines]))
-    if any(line.source for line in lines):
-        names.append(Cells("source", [line.source or MISSING for line in lines]))
-    return names
-
-
-def _columns(lines: Sequence[Line]) -> list[Cells]:
-    return [
-        Cells("expected", [line.expected for line in lines]),
-        Cells("measured", [line.measured for line in lines]),
-        Cells("holds", [line.holds for line in lines]),
     ]
 
 
@@ -121,7 +108,9 @@ def _entries(lines: Sequence[Line], named: bool, width: int) -> Table:
         if named:
             table.add_row(Text(), Text(f"{experiment}:", style=STRONG))
         for line in group:
-            table.add_row(Text(line.holds), Group(Text(line.claim), Padding(Text(line.rest), (0, 0, 0, 2))))
+            source = f"; {line.source}" if line.source else ""
+            rest = Text(f"expected {line.expected}; measured {line.measured}{source}")
+            table.add_row(Text(line.holds), Group(Text(line.claim), Padding(rest, (0, 0, 0, 2))))
     return table
 
 
@@ -132,15 +121,8 @@ def _summary(good: int, unjudged: int, asked: int) -> str:
     return f"{held}, {unjudged} could not be judged" if unjudged else held
 
 
-def lines_of(name: str, verdicts: Sequence[Verdict]) -> list[Line]:
-    """The lines of one experiment."""
-    return [Line(printable(name), line, len(group)) for group in by_expectation(verdicts) for line in _lines(group)]
-
-
-def by_expectation(verdicts: Sequence[Verdict]) -> Iterator[list[Verdict]]:
-    """The verdicts of each expectation."""
-    for _, group in groupby(verdicts, key=lambda verdict: verdict.index):
-        yield list(group)
+def _by_expectation(verdicts: Sequence[Verdict]) -> list[list[Verdict]]:
+    return [list(group) for _, group in groupby(verdicts, key=lambda verdict: verdict.index)]
 
 
 def _lines(group: Sequence[Verdict]) -> Iterator[list[Verdict]]:

@@ -40,6 +40,7 @@ WIDEST_OUTPUT = 8  # features; longer outputs are left to tensors.safetensors
 OUTPUT = "output"
 RAMP = ((255, 244, 238), (252, 186, 160), (247, 105, 75), (198, 26, 30), (100, 2, 14))  # at weights 0, 1/4, ... 1
 STEPS = 50  # finer than the eye can tell, and few enough to be kept
+DARK = 33  # from this step on white text has the higher contrast (WCAG 2.2)
 BLACK, WHITE = Color.from_rgb(0, 0, 0), Color.from_rgb(255, 255, 255)
 
 
@@ -100,11 +101,8 @@ class Layout:
 
     @cached_property
     def keys_left_out(self) -> int:
+        """How many keys stand in no block."""
         return self.m - sum(map(len, self.blocks))
-
-    @property
-    def queries_left_out(self) -> int:
-        return self.n - len(self.rows)
 
     @property
     def lines(self) -> int:
@@ -294,10 +292,4 @@ def _shade(step: int) -> Style:
     index = min(int(place), len(RAMP) - 2)
     low, high = RAMP[index], RAMP[index + 1]
     rgb = [round(a + (b - a) * (place - index)) for a, b in zip(low, high, strict=True)]
-    return Style(color=BLACK if _luminance(rgb) > 0.179 else WHITE, bgcolor=Color.from_rgb(*rgb))
-
-
-def _luminance(rgb: list[int]) -> float:
-    """Relative luminance (WCAG 2.2): above 0.179 black text has the higher contrast, below it white."""
-    linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in (part / 255 for part in rgb)]
-    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+    return Style(color=BLACK if step < DARK else WHITE, bgcolor=Color.from_rgb(*rgb))

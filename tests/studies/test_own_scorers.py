@@ -236,7 +236,7 @@ def test_an_option_that_config_yaml_cannot_hold(default: str, kind: str) -> None
     body = "import torch\nfrom torch import nn\nclass Odd(nn.Module):\n    def __init__(self, q, k, *, o="
     module = f"odd_{kind}"
     Path(f"{module}.py").write_text(f"{body}{default}):\n        super().__init__()\n")
-    with pytest.raises(ValidationError, match=f"got {kind}, which YAML cannot hold; expected numbers"):
+    with pytest.raises(ValidationError, match=r"scorers\.0\.o"):
         result_of(data=DATA, scorers=[{"scorer": f"{module}:Odd"}])
     del sys.modules[module]
 

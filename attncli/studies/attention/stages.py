@@ -19,6 +19,8 @@ from attncli.studies.progress import Progress
 from attncli.studies.scoring import formula_of, raw_scores, scale_of
 from attncli.studies.study import Record
 
+WEIGHT_FIGURES = ("score_mean", "score_std", "entropy", "effective_keys", "max_weight")  # unknown without weights
+
 
 @dataclass(frozen=True)
 class ScorerRun:
@@ -76,7 +78,7 @@ def run_for_output(
         output = pool_by_rules(checked, inputs.queries, inputs.keys, inputs.values, rules).detach()
     stages = {"output": output.cpu()}
     seconds = time.perf_counter() - start
-    unknown = dict.fromkeys(("score_mean", "score_std", "entropy", "effective_keys", "max_weight"))
+    unknown = dict.fromkeys(WEIGHT_FIGURES)
     empty = {"empty_rows": int(inputs.valid.empty_rows.sum())}
     return _finished(entry, scorer, inputs, stages, unknown | empty, seconds)
 

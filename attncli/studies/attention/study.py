@@ -18,13 +18,8 @@ from attncli.inputs.device import resolve_device
 from attncli.studies.attention.columns import COLUMNS, COMPARISONS
 from attncli.studies.attention.findings import findings_of
 from attncli.studies.attention.options import AttentionOptions
-from attncli.studies.attention.stages import (
-    ScorerRun,
-    run_for_output,
-    run_scorer,
-    warn_of_numbers,
-)
-from attncli.studies.attention.statistics import compare
+from attncli.studies.attention.stages import WEIGHT_FIGURES, ScorerRun, run_for_output, run_scorer, warn_of_numbers
+from attncli.studies.attention.statistics import OF_WEIGHTS, compare
 from attncli.studies.compiling import compile_scorer, worth_compiling
 from attncli.studies.memory import PROGRAM, estimate_attention, require_memory
 from attncli.studies.progress import Progress
@@ -33,10 +28,6 @@ from attncli.studies.study import Record, Result, Rows
 
 WORTH_SAYING = 256 * 2**20  # bytes of tensors from which the estimate is told
 CURE = "use fewer queries, keys or batch elements, or fewer scorers"
-WITHOUT_WEIGHTS = (  # the columns that are not known without weights
-    *("score_mean", "score_std", "entropy", "effective_keys", "max_weight"),
-    *("js_divergence", "top1_agreement", "max_abs_difference"),
-)
 MOST_CELLS = 2**24  # of the mask that is saved beside outputs alone
 
 
@@ -75,14 +66,15 @@ def prepare(options: AttentionOptions, progress: Progress) -> Prepared:
         )
     collector.check()
     _refuse_empty_rows(options, inputs)
-    scorers = _build_scorers(options, inputs.queries, inputs.keys)
+    q, k = inputs.queries.shape[-1], inputs.keys.shape[-1]
+    scorers = _each(options, lambda entry: build_scorer(entry, q, k, options.seed, inputs.queries.dtype))
     return Prepared(options, inputs, [scorer.to(device) for scorer in scorers], device)
 
 
 def expected_rows(prepared: Prepared) -> Rows:
     """One row per scorer, one per pair, and the stages of every scorer."""
     options, entries = prepared.options, prepared.options.scorers
-    unknown = [*WITHOUT_WEIGHTS, *STAGES[:-1]] if not options.weights else []
+    unknown = [*WEIGHT_FIGURES, *OF_WEIGHTS, *STAGES[:-1]] if not options.weights else []
     return Rows(
         COLUMNS,
         [{"scorer": entry.scorer, "label": entry.label} for entry in entries],
@@ -167,13 +159,6 @@ def _check_size(options: AttentionOptions, shapes: Shapes, device: torch.device,
     require_memory(estimate, device, CURE)
     if estimate.total - PROGRAM > WORTH_SAYING:
         progress.note(f"memory: about {estimate}")
-
-
-def _build_scorers(options: AttentionOptions, queries: Tensor, keys: Tensor) -> list[nn.Module]:
-    def build(entry: ScorerEntry) -> nn.Module:
-        return build_scorer(entry, queries.shape[-1], keys.shape[-1], options.seed, queries.dtype)
-
-    return _each(options, build)
 
 
 def _each(options: AttentionOptions, make: Callable[[ScorerEntry], nn.Module]) -> list[nn.Module]:

@@ -107,7 +107,7 @@ def _tables_shown(total: int, layout: Layout) -> int:
 
 def _left_out(layout: Layout, total: int, shown: int) -> str:
     """What is not shown, as `4088 of 4096 queries and 4076 of 4096 keys left out; 756 of 768 tables left out`."""
-    cells = [(layout.queries_left_out, layout.n, "queries"), (layout.keys_left_out, layout.m, "keys")]
+    cells = [(layout.n - len(layout.rows), layout.n, "queries"), (layout.keys_left_out, layout.m, "keys")]
     parts = [" and ".join(f"{gone} of {size} {name}" for gone, size, name in cells if gone)]
     if shown < total:
         parts.append(f"{total - shown} of {total} tables")
