@@ -11,7 +11,8 @@ from torch import Tensor
 from attncli.config.scorer_entries import ScorerEntry
 from attncli.errors import Collector, InputError
 from attncli.scorers import SCORERS
-from attncli.studies.memory import PROGRAM, Estimate, projected, require_memory
+from attncli.scorers.additive import Additive
+from attncli.studies.memory import PROGRAM, Estimate, require_memory
 from attncli.studies.scoring import build_scorer, outline
 from attncli.studies.train.options import TrainOptions
 from attncli.studies.train.task import TESTS, steps_at_a_time
@@ -63,10 +64,9 @@ def configurations_of(options: TrainOptions) -> list[Configuration]:
     for index, entry in enumerate(options.scorers):
         with collector.under("scorers", index):  # told once, of the first size
             for d in options.d:
-                own = list(outline(entry, d, d).parameters())
-                parameters = 2 * d * options.embedding + sum(parameter.numel() for parameter in own)
-                hidden = own if entry.scorer == "additive" else []  # other scorers' parameters act on queries alone
-                width = max((projected(parameter, d, d) for parameter in hidden), default=1)
+                scorer = outline(entry, d, d)
+                parameters = 2 * d * options.embedding + sum(each.numel() for each in scorer.parameters())
+                width = scorer.w_v.in_features if isinstance(scorer, Additive) else 1
                 found.append(Configuration(index, entry, d, parameters, width))
     collector.check()
     return found

@@ -49,7 +49,11 @@ def learn(
         StoppedError: `stop` was set.
         InputError: a scorer of the user's own that fails.
     """
-    optimizer = _optimizer(model, options)
+    learnable = [parameter for parameter in model.parameters() if parameter.requires_grad]
+    # One for all seeds: it treats every number by itself, so that they do not meet.
+    optimizer = {"adam": torch.optim.Adam, "sgd": torch.optim.SGD}[options.optimizer](
+        learnable, lr=options.lr, fused=True
+    )
     test = held_out(options, options.keys, model.indices, device)
     points, curve = points_of(options.steps), list[dict[str, Tensor]]()
     steps = zip(range(options.steps + 1), batches(options, model.indices, device), strict=False)
@@ -73,14 +77,6 @@ def learn(
     curves = {name: torch.stack([point[name] for point in curve], -1) for name in curve[0]}
     tested = {keys: measured(model, scores, held_out(options, keys, model.indices, device)) for keys in options.tested}
     return Learnt(torch.tensor(points), curves, tested)
-
-
-def _optimizer(model: Recall, options: TrainOptions) -> torch.optim.Optimizer:
-    """One for all seeds: it treats every number by itself, so that they do not meet."""
-    make = {"adam": torch.optim.Adam, "sgd": torch.optim.SGD}[options.optimizer]
-    learnable = [parameter for parameter in model.parameters() if parameter.requires_grad]
-    optimizer: torch.optim.Optimizer = make(learnable, lr=options.lr, fused=True)
-    return optimizer
 
 
 @torch.no_grad()

@@ -137,13 +137,9 @@ def _length(vectors: Tensor) -> Tensor:
 def losses(pooled: Tensor, targets: Tensor) -> Tensor:
     """Cross-entropy of the pooled values (s, b, classes) as logits, a mean over the batch for each seed (s,).
 
-    What is pooled reaches the loss only through the weights, so that the gradient has to pass the softmax's Jacobian:
-    where weights are all or nothing, next to none does, as in a network where attention is one layer of many. The
-    logarithm of a weight itself would undo that: its gradient by the scores is the difference to the right weights,
-    which is largest just where the softmax is sure and wrong, so that saturation would do no harm.
-
-    What is pooled lies between 0 and 1, so that the loss is at least ln(1 + (classes - 1)/e), 1.27 for 8 classes: that
-    of 1 for the right class and 0 for the others.
+    The gradient has to pass the softmax's Jacobian, and next to none does where weights are all or nothing. The
+    logarithm of a weight as the loss would undo that, so that saturation would do no harm. What is pooled lies between
+    0 and 1, so that the loss is at least ln(1 + (classes - 1)/e), 1.27 for 8 classes.
     """
     return F.cross_entropy(pooled.mT, targets, reduction="none").mean(-1)
 

@@ -107,7 +107,10 @@ def run(prepared: Prepared, progress: Progress) -> Result:
     if interrupted and not done:
         raise KeyboardInterrupt
     result = _result(prepared, {**kept, **{jobs[index].place: each for index, each in done.items()}}, interrupted)
-    _warn_of_numbers(result, progress)
+    for label, rows in by_label(result.comparisons).items():
+        if lost := sorted({row["d"] for row in rows if not math.isfinite(row["loss"])}):
+            named = ", ".join(map(str, lost))
+            progress.note(f"warning: {label}: NaN or infinite losses at d = {named}; {CURE}")
     return result
 
 
@@ -170,11 +173,3 @@ def _result(prepared: Prepared, finished: Mapping[str, Finished], interrupted: b
         parameters={f"{label}/{name}": each for label, state in parameters.items() for name, each in state.items()},
         interrupted=interrupted,
     )
-
-
-def _warn_of_numbers(result: Result, progress: Progress) -> None:
-    """Say of which configurations a loss is NaN or infinite."""
-    for label, rows in by_label(result.comparisons).items():
-        if lost := sorted({row["d"] for row in rows if not math.isfinite(row["loss"])}):
-            named = ", ".join(map(str, lost))
-            progress.note(f"warning: {label}: NaN or infinite losses at d = {named}; {CURE}")

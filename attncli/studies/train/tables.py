@@ -25,8 +25,11 @@ def tables(result: Result, *, width: int, full: bool, csv: str | None) -> Iterat
     if result.interrupted:
         yield Text(INTERRUPTED)
     for keys in dict.fromkeys(row["keys"] for row in summary):
+        other = "" if keys == settings["keys"] else f", trained with {counted(settings['keys'])}"
+        equal = share(settings["equal_weights"][str(keys)])
         yield Text()
-        yield _title(keys, settings)
+        title = f" with {counted(keys)} keys{other} (equal weights have {equal})"
+        yield Text.assemble(("accuracy", show.STRONG), title)
         yield from show.apart(_accuracy([row for row in summary if row["keys"] == keys], width))
     yield from show.remark(RANGE if settings["seeds"] > 1 else "")
     yield Text()
@@ -39,12 +42,6 @@ def tables(result: Result, *, width: int, full: bool, csv: str | None) -> Iterat
     for label, rows in by_label(result.records).items():
         scorer = "" if rows[0]["scorer"] == label else f" ({printable(rows[0]['scorer'])})"
         yield Text.assemble((printable(label), show.STRONG), f"{scorer}: {printable(settings['formulas'][label])}")
-
-
-def _title(keys: int, settings: Record) -> Text:
-    other = "" if keys == settings["keys"] else f", trained with {counted(settings['keys'])}"
-    equal = share(settings["equal_weights"][str(keys)])
-    return Text.assemble(("accuracy", show.STRONG), f" with {counted(keys)} keys{other} (equal weights have {equal})")
 
 
 def _accuracy(rows: Sequence[Record], width: int) -> Sequence[RenderableType]:

@@ -5,7 +5,7 @@ the keys. Symbols are fixed random vectors; a query and its key are the same sym
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -18,8 +18,7 @@ STEPS_AT_A_TIME = 64
 TESTS = 1000  # sequences that a model is tested with
 
 
-@dataclass(frozen=True)
-class Batch:
+class Batch(NamedTuple):
     """Sequences of every seed; all integers: symbols `keys` (s, b, m) and `queries` (s, b), classes of `values`
     (s, b, m) and `targets` (s, b), the value of the key that is the query.
     """
@@ -28,10 +27,6 @@ class Batch:
     queries: Tensor
     values: Tensor
     targets: Tensor
-
-    def __getitem__(self, index: int) -> "Batch":
-        """One step of batches (steps, s, b, ...)."""
-        return Batch(self.keys[index], self.queries[index], self.values[index], self.targets[index])
 
 
 def seed_of(seed: int, index: int) -> int:
@@ -68,7 +63,7 @@ def batches(options: TrainOptions, indices: Sequence[int], device: torch.device)
     steps = steps_at_a_time(options)
     while True:
         several = _together([_draw(options, options.keys, (steps, options.batch), each) for each in sources], 1, device)
-        yield from (several[step] for step in range(steps))
+        yield from (Batch(*(part[step] for part in several)) for step in range(steps))
 
 
 def steps_at_a_time(options: TrainOptions) -> int:
@@ -87,5 +82,4 @@ def _draw(options: TrainOptions, keys: int, shape: tuple[int, ...], source: torc
 
 def _together(drawn: Sequence[Batch], axis: int, device: torch.device) -> Batch:
     """The sequences of several seeds, which get an axis of their own."""
-    parts = ([getattr(batch, name) for batch in drawn] for name in ("keys", "queries", "values", "targets"))
-    return Batch(*(torch.stack(part, axis).to(device) for part in parts))
+    return Batch(*(torch.stack(parts, axis).to(device) for parts in zip(*drawn, strict=True)))
