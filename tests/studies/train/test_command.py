@@ -2,6 +2,8 @@
 
 import csv
 import json
+import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +17,7 @@ from tests.commands.sweeps import config, swept
 
 FEW: list[object] = ["--steps", 4, "--batch", 2, "--keys", 2, "--vocabulary", 4, "--embedding", 3, "--seeds", 2]
 FEW += ["--device", "cpu"]
+RESUMED: list[object] = [*FEW, "--d", 2, "--d", 3, "--scorer", "dot", "--test-keys", 3]
 TWO: list[object] = [*FEW, "--d", 2, "--d", 3, "--scorer", "dot", "--scorer", "additive"]
 FILES = ["config.yaml", "records.csv", "results.json", "tensors.safetensors"]
 YAML = "study: train\nscorer: dot\nd: 2\nsteps: 4\nbatch: 2\nkeys: 2\nvocabulary: 4\nembedding: 3\nseeds: 2\n"
@@ -135,3 +138,152 @@ def test_control_c_before_anything_is_finished(here: Path, monkeypatch: pytest.M
     assert (result.exit_code, result.stdout) == (130, "")
     assert result.stderr == "interrupted; no unfinished run folder is left\n"
     assert names_in(here) == []
+
+
+@pytest.fixture
+def first() -> dict[str, Any]:
+    """A run to go on with; the content of its results.json."""
+    return swept("train", *RESUMED, out="first")
+
+
+def resumed(*args: object, out: str = "again") -> tuple[dict[str, Any], str]:
+    """The content of a run that goes on with the first, and how many of how many it keeps, and the rest."""
+    before = {name: Path("first", name).read_bytes() for name in names_in(Path("first"))}
+    result = attncli("train", "--resume", "first", *args, "--no-plots", "--out", out)
+    assert result.exit_code == 0, result.stderr
+    assert before == {name: Path("first", name).read_bytes() for name in names_in(Path("first"))}
+    content: dict[str, Any] = json.loads(Path(out, "results.json").read_text())
+    said = result.stderr.rstrip("\n").removeprefix("train: ")
+    return content, said.replace(f" configurations are those of {Path('first').absolute()}", "")
+
+
+def test_all_is_kept(first: dict[str, Any]) -> None:
+    content, said = resumed()
+    assert said == "2 of 2; 0 to train"
+    assert (content["records"], content["settings"]) == (first["records"], first["settings"])
+
+
+def test_more_sizes_and_scorers(first: dict[str, Any]) -> None:
+    content, said = resumed("--d", 4, "--d", 2, "--scorer", "dot", "--scorer", "cosine")
+    assert said == "1 of 4; 3 to train"
+    places = [(row["label"], row["d"]) for row in content["comparisons"][::2]]
+    assert places == [("dot", 4), ("dot", 2), ("cosine", 4), ("cosine", 2)]
+    assert [row for row in content["records"] if (row["label"], row["d"]) == ("dot", 2)] == first["records"][:4]
+
+
+@pytest.mark.parametrize(
+    ("flag", "value"),
+    [
+        ("--seed", 1), ("--seeds", 3), ("--steps", 5), ("--batch", 3), ("--keys", 3), ("--vocabulary", 5),
+        ("--classes", 3), ("--embedding", 4), ("--test-keys", 4), ("--optimizer", "sgd"), ("--lr", 0.5),
+        ("--dtype", "float64"), ("--scorer", "dot:softcap=2,label=dot"), ("--scorer", "scaled_dot:label=dot"),
+    ],
+)  # fmt: skip
+def test_with_another_setting_all_is_trained_again(flag: str, value: object, first: dict[str, Any]) -> None:
+    content, said = resumed(flag, value)
+    assert said == "0 of 2; 2 to train"
+    assert content["settings"]["configurations"].keys() == first["settings"]["configurations"].keys()
+    assert content["records"] != first["records"]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda rows: rows.pop(0),
+        lambda rows: rows[1].pop("loss"),
+        lambda rows: rows[0].update(accuracy=1.5),
+        lambda rows: rows[0].update(loss=10**400),
+        lambda rows: rows[0].update(label=["dot"]),
+    ],
+)
+def test_changed_rows_are_trained_again(change: Callable[[list[Any]], Any], first: dict[str, Any]) -> None:
+    changed = json.loads(Path("first/results.json").read_text())
+    change(changed["records"])
+    Path("first/results.json").write_text(json.dumps(changed))
+    content, said = resumed()
+    assert said == "1 of 2; 1 to train"
+    assert content["records"] == first["records"]
+
+
+@pytest.mark.parametrize("curve", [None, torch.zeros(2, 4), torch.zeros(2, 5, dtype=torch.long), torch.zeros(2, 5)])
+def test_changed_curves_are_trained_again(curve: torch.Tensor | None, first: dict[str, Any]) -> None:
+    before = load_file("first/tensors.safetensors")
+    changed = {key: each for key, each in before.items() if key != "dot/2/loss"}
+    save_file(changed if curve is None else changed | {"dot/2/loss": curve}, "first/tensors.safetensors")
+    assert resumed()[1] == "1 of 2; 1 to train"
+    for key, each in load_file("again/tensors.safetensors").items():
+        assert torch.equal(each, before[key])
+
+
+def test_what_has_no_number_is_kept() -> None:
+    """NaN is written as null."""
+    first = swept("train", *FEW, "--d", 2, "--scorer", "scaled_dot:scale=1e39,label=much", out="first")
+    assert first["records"][0]["loss"] is None
+    content, said = resumed()
+    assert said.splitlines()[0] == "1 of 1; 0 to train"
+    assert content["records"] == first["records"]
+    assert content["comparisons"] == first["comparisons"]
+
+
+def test_parameters_that_were_read_count_by_their_content(here: Path) -> None:
+    save_file({"W.weight": torch.arange(4.0).reshape(2, 2)}, "W.safetensors")
+    first = swept("train", *FEW, "--d", 2, "--scorer", "general:parameters={file: W.safetensors}", out="first")
+    content, said = resumed()
+    assert (said, content["records"]) == ("1 of 1; 0 to train", first["records"])
+    assert load_file("again/parameters.safetensors").keys() == {"general/W.weight"}
+    save_file({"W.weight": torch.ones(2, 2)}, "first/parameters.safetensors")
+    assert resumed("--scorer", "general:parameters={file: ../W.safetensors}", out="other")[1] == "1 of 1; 0 to train"
+    save_file({"general/W.weight": torch.ones(2, 2)}, "first/parameters.safetensors")
+    content, said = resumed(out="changed")
+    assert said == "0 of 1; 1 to train"
+    assert content["records"] != first["records"]
+
+
+def test_scorers_of_the_users_own_are_trained_again(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    (here / "own_resumed.py").write_text("from attncli.scorers.dot import Dot\n\nclass Mine(Dot):\n    pass\n")
+    swept("train", *FEW, "--d", 2, "--scorer", "own_resumed:Mine", "--scorer", "dot", out="first")
+    assert resumed()[1] == "1 of 2; 1 to train"
+
+
+def test_the_old_run_is_not_replaced(first: dict[str, Any]) -> None:
+    message = '--out: got "first", the run that is resumed, which stays as it is; expected another folder'
+    assert refusal("train", "--resume", "first", "--d", 3, "--out", "first", "--overwrite") == message
+    assert json.loads(Path("first/results.json").read_text()) == first
+
+
+CURE = "expected the folder of a run of attncli train"
+DAMAGED = f'--resume: got "first", whose files are not what a run has written; {CURE}'
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "message"),
+    [
+        *(("results.json", text, DAMAGED) for text in ("{", "[]", "{}", b"\xff", "[" * 10_000, '{"study": [1]}')),
+        ("results.json", '{"study": "train", "records": [3]}', DAMAGED),
+        ("results.json", '{"study": "train", "records": [], "settings": {"configurations": [1]}}', DAMAGED),
+        ("results.json", '{"study": "bench", "records": []}', DAMAGED),
+        ("tensors.safetensors", "x", DAMAGED),
+        *((name, None, f'--resume: got "first", which has no {name}; {CURE}')
+          for name in ("results.json", "config.yaml", "tensors.safetensors")),
+        ("config.yaml", "study: [train\n", "first/config.yaml:"),
+        ("config.yaml", "study: variance\n", "first/config.yaml:"),
+    ],
+)  # fmt: skip
+def test_damaged_folders_are_refused(name: str, text: str | bytes | None, message: str, first: dict[str, Any]) -> None:
+    path = Path("first", name)
+    path.unlink()
+    if text is not None:
+        path.write_bytes(text if isinstance(text, bytes) else text.encode())
+    there = names_in(Path("first"))
+    assert refusal("train", "--resume", "first").replace(str(Path("first").absolute()), "first").startswith(message)
+    assert names_in(Path("first")) == there
+
+
+def test_other_places_are_no_runs(here: Path, first: dict[str, Any]) -> None:
+    (here / "outputs").mkdir()
+    (here / "outputs" / "latest").symlink_to(here / "first")
+    message = '--resume: got "outputs", which has no results.json; did you mean `outputs/latest`?'
+    assert refusal("train", "--resume", "outputs") == message
+    place = str(Path("first/results.json"))
+    assert refusal("train", "--resume", place) == f'--resume: got "{place}", which has no results.json; {CURE}'

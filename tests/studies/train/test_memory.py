@@ -19,6 +19,8 @@ LARGE: list[tuple[str, dict[str, Any]]] = [
     ("sequences", {"d": 2, "batch": 30_000, "vocabulary": 32}),
     ("pooled values", {"d": 2, "classes": 2000, "batch": 500}),
     ("scores", {"d": 2, "vocabulary": 800, "scorers": ["gaussian"]}),
+    ("scores", {"d": 2, "vocabulary": 200, "scorers": ["additive:num_hiddens=20"]}),
+    ("scores", {"d": 2, "vocabulary": 800, "scorers": ["general"]}),
 ]
 
 
@@ -53,19 +55,8 @@ def test_too_large_is_refused_before_anything_is_made(
     assert str(caught.value).startswith(f"{place}: needs about ")
 
 
-def test_hidden_units_count_for_every_pair_and_a_matrix_does_not() -> None:
-    def scores(scorer: str) -> int:
-        ready = prepared(scorers=[scorer], d=50)
-        return estimate_training(ready.jobs, ready.options, 1).parts["scores"]
-
-    assert scores("additive:num_hiddens=20") == 20 * scores("dot")
-    assert scores("general") == scores("dot")
-    assert scores("dot:softcap=3") == 2 * scores("dot")
-
-
 def test_as_many_of_the_largest_as_run_at_once() -> None:
     ready = prepared(scorers=["dot"], d=[2, 30, 40])
     one, two, all_of_them, more = (estimate_training(ready.jobs, ready.options, n).parts for n in (1, 2, 3, 9))
     assert (one["parameters"], two["parameters"]) == (5 * 3 * 4 * 10 * 40, 5 * 3 * 4 * 10 * 70)
     assert all_of_them == more
-    assert all_of_them["embeddings"] == 4 * 3 * 4 * 6 * 5, "one more while a model is made"
