@@ -1,10 +1,12 @@
 """What the design promises to be small: each addition is made in a copy of the package, and passes its tests there."""
 
+import json
 import os
 import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -82,11 +84,19 @@ def test_a_scorer(with_a_scorer: Path) -> None:
     tests = ["scorers/test_contract.py", "scorers/test_oracles.py", "commands/test_small_commands.py"]
     passed = run(with_a_scorer, "pytest", "-n0", *(f"tests/{name}" for name in tests), "-k", "manhattan or every")
     assert "passed" in passed
-    entry = "scorers=[{scorer: manhattan, scale: 0.5}, {scorer: dot}]"
-    run(with_a_scorer, "attncli", "run", "experiments/modified_keys.yaml", "--set", entry, "--quiet", "--no-plots")
-    flags = ["--scorer", "manhattan", "--quiet", "--no-plots"]
-    run(with_a_scorer, "attncli", "bench", "--n", "4", "--d", "4", *flags)
-    run(with_a_scorer, "attncli", "variance", "--d", "4", "--samples", "1000", *flags)
+    pairs = {"d": 4, "scorers": [{"scorer": "manhattan", "scale": 0.5}]}
+    tensors = {"queries": {"shape": [2, 3, 4]}, "keys": {"shape": [2, 5, 4]}}
+    experiments: dict[str, dict[str, Any]] = {
+        "attention": {**pairs, "data": tensors},
+        "variance": {**pairs, "samples": 1000},
+        "saturation": {**pairs, "rows": 10},
+        "bench": {**pairs, "n": 4},
+        "train": {**pairs, "steps": 2},
+    }
+    del experiments["attention"]["d"]
+    for study, keys in experiments.items():
+        (with_a_scorer / f"{study}.yaml").write_text(json.dumps({"study": study, **keys}))  # JSON is YAML
+    run(with_a_scorer, "attncli", "run", *(f"{study}.yaml" for study in experiments), "--quiet")
 
 
 @pytest.mark.slow
