@@ -169,7 +169,7 @@ def _run(study: str, flags: Sequence[StudyFlag], given: Mapping[str, Any]) -> No
         from attncli.studies import part_of
 
         if not given["no_plots"]:
-            import matplotlib.figure  # noqa: F401 - which they need anyway
+            part_of(study, "figure")  # with matplotlib, which it needs anyway
 
     out, overwrite, resume = given["out"], given["overwrite"], given.get("resume")
     config = None

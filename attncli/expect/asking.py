@@ -6,9 +6,8 @@ from typing import Any
 
 from attncli.config.expectations import Expectation
 from attncli.errors import Collector, InputError, Problem, below, did_you_mean, plain, show
-from attncli.studies.study import Record, Rows
+from attncli.studies.study import STAGES, Record, Rows
 
-STAGES = ("scores", "capped", "weights", "dropped", "output")  # of attention, which an expectation may name
 SYMMETRIC = ("js_divergence", "top1_agreement", "max_abs_difference")  # the same for a pair in either order
 INTERVAL = "_ci"  # the end of the names of columns that are intervals
 MOST_SAID = 4  # columns that a message names

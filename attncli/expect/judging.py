@@ -11,8 +11,8 @@ from torch import Tensor
 
 from attncli.config.expectations import Expectation, factor_of, share_of
 from attncli.errors import InputError
-from attncli.expect.asking import STAGES, asked, other_of, same, table_of, without_ones
-from attncli.studies.study import Record, Result, Rows
+from attncli.expect.asking import asked, other_of, same, table_of, without_ones
+from attncli.studies.study import STAGES, Record, Result, Rows
 
 ULPS = 8  # units in the last place that rounding may cost
 

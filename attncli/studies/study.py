@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 
 Record = dict[str, Any]
 TIE = 1e-5  # weights that differ by less, relative to the larger, differ by rounding only
+STAGES = ("scores", "capped", "weights", "dropped", "output")  # of attention, in their order
 Names = Sequence[Sequence[str]]  # tokens, one list per batch element
 
 

@@ -12,7 +12,6 @@ from torch import Tensor, nn
 from attncli.config.scorer_entries import ScorerEntry
 from attncli.config.tensors import FileTensor, TokenNames
 from attncli.errors import Collector, InputError, below
-from attncli.expect.asking import STAGES
 from attncli.inputs.build import Inputs, Shapes, build_inputs
 from attncli.inputs.device import resolve_device
 from attncli.studies.attention.columns import COLUMNS, COMPARISONS
@@ -24,7 +23,7 @@ from attncli.studies.compiling import compile_scorer, worth_compiling
 from attncli.studies.memory import PROGRAM, estimate_attention, require_memory
 from attncli.studies.progress import Progress
 from attncli.studies.scoring import build_scorer, outline
-from attncli.studies.study import Record, Result, Rows
+from attncli.studies.study import STAGES, Record, Result, Rows
 
 WORTH_SAYING = 256 * 2**20  # bytes of tensors from which the estimate is told
 CURE = "use fewer queries, keys or batch elements, or fewer scorers"

@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from tests.scorers.additive_cases import Case, Draw, half_unit, largest_errors
+from tests.scorers.additive.cases import Case, Draw, half_unit, largest_errors
 from tests.scorers.catalogue import make, normal
 
 COMPILER = next(filter(None, map(shutil.which, ("g++", "clang++"))), None)
@@ -20,7 +20,7 @@ pytestmark = [pytest.mark.filterwarnings("ignore::DeprecationWarning")]
 
 SIZES = [(16, 17, 8), (40, 24, 9), (33, 70, 31)]  # n m h, for the quotient; torch compiles again from 4096 pairs on
 SMALL = [(3, 4, 5), (5, 2, 7), (14, 15, 6)]  # and for tanh itself
-FEW_UNITS = 5  # in the last place of sum |w_v|, in halves; see test_additive_exact.py
+FEW_UNITS = 5  # in the last place of sum |w_v|, in halves; see test_exact.py
 
 
 def results(sizes: tuple[int, int, int], *, fused: bool, workspace: int = 2**24) -> list[Tensor]:

@@ -1,0 +1,162 @@
+"""Which part of the package may import which, who may use which library, and that no idea is cut into pieces."""
+
+import ast
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import attncli
+from attncli.studies import STUDIES
+
+PACKAGE = Path(attncli.__file__).parent
+TESTS = Path(__file__).parent
+MOST_FILES, FAMILY = 25, 4
+
+BOTTOM = {"errors", "attention", "scorers"}
+STUDY = {"__init__", *BOTTOM, "config", "inputs", "pooling", "textbook", "studies", "studies.study", "show"}
+MAY_IMPORT = {  # besides itself
+    "errors": set[str](),
+    "textbook": set[str](),
+    "attention": {"errors"},
+    "scorers": {"errors", "attention", "textbook"},
+    "pooling": BOTTOM,
+    "config": {"errors", "scorers"},
+    "inputs": {*BOTTOM, "config"},
+    "studies.study": {"errors", "studies"},
+    "show": {*BOTTOM, "config", "inputs", "studies.study"},
+    "studies": STUDY,  # what all studies share
+    "studies.pairs": STUDY,  # what variance and saturation share
+    **{f"studies.{name}": STUDY for name in STUDIES},
+    "studies.variance": {*STUDY, "studies.pairs"},
+    "studies.saturation": {*STUDY, "studies.pairs"},
+    "expect": {"errors", "config", "show", "studies.study"},
+    "runs": {"__init__", "errors", "config", "inputs", "show", "studies.study", "expect"},
+    "commands": {*STUDY, "expect", "runs"},
+    "cli": {"__init__", "errors", "commands", "studies"},
+    "__main__": {"cli"},
+    "__init__": set[str](),
+}
+# A library, and the only places that may import it.
+LIBRARIES = {
+    "rich": ("show/", "commands/", "expect/tables.py", "studies/*/tables.py"),
+    "matplotlib": ("show/", "studies/*/figure.py"),
+    "typer": ("cli.py", "commands/"),
+}
+
+
+def part_of(path: Path) -> str:
+    """`studies.train` for studies/train/task.py, `errors` for errors.py; study.py is a part of its own."""
+    inner = path.relative_to(PACKAGE).with_suffix("").parts
+    is_part = inner[0] == "studies" and len(inner) > 1 and (len(inner) > 2 or inner[1] == "study")
+    return ".".join(inner[:2]) if is_part else inner[0]
+
+
+def file_of(module: str) -> Path:
+    """The file of `attncli.part.module`, or of what has the name in it."""
+    names = module.split(".")[1:]
+    for length in range(len(names), -1, -1):
+        place = PACKAGE.joinpath(*names[:length])
+        for path in (place.with_suffix(".py"), place / "__init__.py"):
+            if path.exists():
+                return path
+    raise AssertionError(module)
+
+
+def imports(path: Path) -> Iterator[str]:
+    """Every module that a file imports, anywhere in it."""
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path}: imports are absolute"
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+
+
+SOURCES = sorted(PACKAGE.rglob("*.py"))
+IMPORTS = [(path, name) for path in SOURCES for name in imports(path)]
+OWN = [(path, file_of(name)) for path, name in IMPORTS if name.partition(".")[0] == "attncli"]
+
+
+def shown(path: Path) -> str:
+    return path.relative_to(PACKAGE).as_posix()
+
+
+def test_every_part_has_its_place() -> None:
+    assert {part_of(path) for path in SOURCES} == set(MAY_IMPORT)
+
+
+def test_arrows_point_one_way() -> None:
+    wrong = [
+        f"{shown(path)} imports {shown(other)}"
+        for path, other in OWN
+        if part_of(other) not in (part_of(path), *MAY_IMPORT.get(part_of(path), ()))
+    ]
+    assert wrong == []
+
+
+def test_scorers_do_not_import_each_other() -> None:
+    scorers = {path for path in SOURCES if path.parent.name == "scorers" and not path.name.startswith("_")}
+    assert len(scorers) > 6
+    assert [shown(path) for path, other in OWN if path in scorers and other in scorers - {path}] == []
+
+
+def test_options_of_studies_are_free_of_torch_and_so_is_config() -> None:
+    places = [path for path in SOURCES if path.name == "options.py" or part_of(path) in ("config", "errors", "cli")]
+    assert {path for path, name in IMPORTS if name.partition(".")[0] == "torch"} & set(places) == set()
+
+
+@pytest.mark.parametrize("library", LIBRARIES)
+def test_libraries_stay_where_they_belong(library: str) -> None:
+    def allowed(path: Path) -> bool:
+        where = Path(shown(path))
+        return any(shown(path).startswith(place) or where.match(place) for place in LIBRARIES[library])
+
+    users = {path for path, name in IMPORTS if name.partition(".")[0] == library}
+    assert users
+    assert sorted(shown(path) for path in users if not allowed(path)) == []
+
+
+def test_nobody_imports_pyplot_or_click() -> None:
+    assert [name for _, name in IMPORTS if name.startswith(("matplotlib.pyplot", "click"))] == []
+
+
+def calls(path: Path) -> Iterator[ast.expr]:
+    """What a file calls."""
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Call):
+            yield node.func
+
+
+def test_only_the_command_line_prints() -> None:
+    printing = {
+        part_of(path)
+        for path in SOURCES
+        if any(isinstance(call, ast.Name) and call.id == "print" for call in calls(path))
+    }
+    assert printing <= {"cli", "commands"}
+
+
+WRITES = {"write_text", "write_bytes", "mkdir", "rename", "replace_with", "rmdir", "unlink", "symlink_to", "touch"}
+
+
+def test_only_runs_write_files() -> None:
+    writers = {
+        shown(path)
+        for path in SOURCES
+        if any(isinstance(call, ast.Attribute) and call.attr in WRITES for call in calls(path))
+    }
+    assert {writer for writer in writers if not writer.startswith("runs/")} <= {"commands/init.py"}
+
+
+FOLDERS = [each for top in (PACKAGE, TESTS) for each in (top, *top.rglob("*/")) if any(each.glob("*.py"))]
+
+
+@pytest.mark.parametrize("folder", FOLDERS, ids=lambda folder: folder.relative_to(PACKAGE.parent).as_posix())
+def test_folders_can_be_taken_in(folder: Path) -> None:
+    names = [path.stem for path in folder.glob("*.py")]
+    assert len(names) <= MOST_FILES
+    families = Counter(name.removeprefix("test_").lstrip("_").partition("_")[0] for name in names if name.count("_"))
+    members = Counter({prefix: count for prefix, count in families.items() if prefix})
+    assert [prefix for prefix, count in members.items() if count >= FAMILY] == []
