@@ -287,3 +287,11 @@ def test_other_places_are_no_runs(here: Path, first: dict[str, Any]) -> None:
     assert refusal("train", "--resume", "outputs") == message
     place = str(Path("first/results.json"))
     assert refusal("train", "--resume", place) == f'--resume: got "{place}", which has no results.json; {CURE}'
+
+
+def test_a_run_to_resume_in_yaml(here: Path) -> None:
+    (here / "x.yaml").write_text(YAML)
+    first = run(here / "x.yaml", here / "first")
+    again = run(here / "x.yaml", here / "again", "--set", "resume=first", "--set", "d=[2, 3]")
+    assert again["records"][:2] == first["records"]
+    assert len(again["records"]) == 4
