@@ -9,6 +9,7 @@ from typing import Any
 from attncli.commands.interrupts import interrupts
 from attncli.commands.progress import Shown
 from attncli.config.document import Document, document_of_flags, read_document
+from attncli.config.models import Experiment
 from attncli.config.overrides import Override
 from attncli.errors import Collector, InputError
 from attncli.expect.asking import check_expectations
@@ -17,7 +18,7 @@ from attncli.runs.run_folder import check_out, check_outputs, new_folder
 from attncli.runs.saving import provenance, save_run
 from attncli.studies import STUDIES, load_study, options_model, part_of
 from attncli.studies.progress import Progress
-from attncli.studies.study import Study
+from attncli.studies.study import PreparedStudy, Result, Study
 
 
 @dataclass(frozen=True)
@@ -26,15 +27,14 @@ class Loaded:
 
     document: Document
     study: Study[Any, Any]
-    options: Any
+    options: Experiment
 
 
 @dataclass(frozen=True)
 class Finished:
     """A run in its folder; `content` is that of its results.json; `interrupted` where the user wants no more."""
 
-    study: str
-    result: Any
+    result: Result
     content: dict[str, Any]
     folder: Path
     document: Document
@@ -117,11 +117,11 @@ def run_experiment(experiment: Loaded, out: Path | None, overwrite: bool, *, pic
                 content = save_run(folder.path, result, config_of(options), head, drawn, verdicts)
     except InputError as error:
         raise experiment.document.located(error) from error
-    interrupted = interrupt.came or getattr(result, "interrupted", False)
-    return Finished(options.study, result, content, folder.place, experiment.document, verdicts, interrupted)
+    interrupted = interrupt.came or result.interrupted
+    return Finished(result, content, folder.place, experiment.document, verdicts, interrupted)
 
 
-def _check_resumed(options: Any, out: Path | None) -> None:
+def _check_resumed(options: Experiment, out: Path | None) -> None:
     """Refuse to replace a run by the one that goes on with it, and may be interrupted in its turn."""
     resumed = getattr(options, "resume", None)
     if resumed is not None and out is not None and out.resolve() == Path(resumed).resolve():
@@ -129,15 +129,15 @@ def _check_resumed(options: Any, out: Path | None) -> None:
         raise InputError.of(message, where="--out")
 
 
-def _prepare(experiment: Loaded, progress: Progress) -> Any:
+def _prepare(experiment: Loaded, progress: Progress) -> PreparedStudy:
     """What the study works on; also whether its result will have what the experiment expects something of."""
-    prepared = experiment.study.prepare(experiment.options, progress)
+    prepared: PreparedStudy = experiment.study.prepare(experiment.options, progress)
     if experiment.options.expect:
         check_expectations(experiment.options.expect, experiment.study.expected_rows(prepared))
     return prepared
 
 
-def config_of(options: Any) -> dict[str, Any]:
+def config_of(options: Experiment) -> dict[str, Any]:
     """The options as YAML data, everything that was left out written down."""
     unused = options.unused()
     data = options.model_dump(mode="json", by_alias=True, exclude_none=True, serialize_as_any=True, exclude=unused)

@@ -43,7 +43,8 @@ def run_and_show(
         while waiting and not (runs and runs[-1].interrupted):
             with redirect_stdout(Aside()):  # scorers of the user's own may print
                 finished = run_experiment(waiting.popleft(), out, overwrite, pictures=pictures, quiet=silent)
-            runs.append(replace(finished, result=None))  # whose tensors need not be kept until all have run
+            without_tensors = replace(finished.result, inputs={}, tensors={}, parameters={})
+            runs.append(replace(finished, result=without_tensors))  # which need no memory until all have run
             if not silent:
                 show(finished, full, titled=len(experiments) > 1)
     finally:
@@ -72,7 +73,9 @@ def show(finished: Finished, full: bool, titled: bool) -> None:
     folder = shortest(finished.folder)
     has_csv = "weights.csv" in finished.content["files"]
     whole = str(folder / ("weights.csv" if has_csv else "tensors.safetensors"))
-    for table in part_of(finished.study, "tables").tables(finished.result, width=console.width, full=full, csv=whole):
+    for table in part_of(finished.result.study, "tables").tables(
+        finished.result, width=console.width, full=full, csv=whole
+    ):
         console.print(table)
     for part in findings(finished.result.findings):
         console.print(part)

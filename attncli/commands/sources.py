@@ -15,6 +15,7 @@ from attncli.config.builtin import builtin_path
 from attncli.config.overrides import Override
 from attncli.errors import InputError, did_you_mean
 from attncli.inputs.source import is_config, stored_tensors, tensor_file
+from attncli.studies.attention.options import AttentionOptions
 from attncli.studies.study import Matrices, Tokens, matrices_of
 
 STAGES = ("scores", "capped", "weights", "dropped")  # the stages that are (..., n, m)
@@ -108,7 +109,7 @@ def _stored(path: Path) -> dict[str, Tensor]:
 def _from_config(path: Path, stage: str, overrides: Sequence[Override], quiet: bool) -> Source:
     experiment = load_experiment(path, overrides)
     options = experiment.options
-    if options.study != "attention":
+    if not isinstance(options, AttentionOptions):
         message = f'got "{options.study}"; only the study attention has weights to draw'
         raise experiment.document.located(InputError.of(message, ["study"]))
     if not options.weights:

@@ -1,16 +1,19 @@
 """What every experiment may say: the keys that all studies share, and how names and files are written."""
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import AfterValidator, ConfigDict, Field, StringConstraints, ValidationInfo
 
 from attncli import errors
 from attncli.config.expectations import Expectation
 from attncli.config.strict import Model, problem, worded
+
+if TYPE_CHECKING:
+    from attncli.config.scorer_entries import ScorerEntry
 
 PLAIN = r"""^[^\s./\\:*?"<>|][^/\\:*?"<>|]*$"""
 LONGEST_NAME = 200  # bytes
@@ -64,6 +67,10 @@ class Experiment(Model):
     """The keys that experiments of every study have, beside `study` itself."""
 
     model_config = ConfigDict(defer_build=True)  # so that nothing loads torch before something is validated
+
+    if TYPE_CHECKING:  # every study says what its own are
+        study: str
+        scorers: "Sequence[ScorerEntry]"
 
     name: Annotated[Name, Field(description="the run goes to outputs/<name>/; default: the file's name")]
     seed: Annotated[int, Field(ge=0, lt=2**63, description="decides everything that is drawn")] = 0

@@ -70,11 +70,10 @@ def verdict_tables(experiments: Sequence[Named], width: int) -> list[RenderableT
     Rows of one expectation that hold share a line; each that does not has its own. Where claims would have to be folded
     into narrow columns, each is a few lines of text beside its verdict.
     """
-    named_groups = [(name, group) for name, verdicts in experiments for group in _by_expectation(verdicts)]
-    lines = [Line(printable(name), line, len(group)) for name, group in named_groups for line in _lines(group)]
+    lines = [line for name, verdicts in experiments for line in lines_of(name, verdicts)]
     if not lines:
         return []
-    groups = [group for _, group in named_groups]
+    groups = [group for _, verdicts in experiments for group in _by_expectation(verdicts)]
     named = len(experiments) > 1
     names = [Cells("experiment", [line.experiment for line in lines])] if named else []
     names.append(Cells("claim", [line.claim for line in lines]))
@@ -119,6 +118,11 @@ def _summary(good: int, unjudged: int, asked: int) -> str:
         return f"The expectation {'holds' if good else 'could not be judged' if unjudged else 'does not hold'}"
     held = f"All {asked} expectations hold" if good == asked else f"{good} of {asked} expectations hold"
     return f"{held}, {unjudged} could not be judged" if unjudged else held
+
+
+def lines_of(name: str, verdicts: Sequence[Verdict]) -> list[Line]:
+    """The lines of one experiment."""
+    return [Line(printable(name), line, len(group)) for group in _by_expectation(verdicts) for line in _lines(group)]
 
 
 def _by_expectation(verdicts: Sequence[Verdict]) -> list[list[Verdict]]:
