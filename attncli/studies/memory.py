@@ -83,10 +83,16 @@ def require_memory(estimate: Estimate, device: torch.device, cure: str, path: Se
     Raises:
         InputError: with the figures and the cure.
     """
+    if reason := too_large(estimate, device):
+        raise InputError.of(f"{reason}; {cure}", path)
+
+
+def too_large(estimate: Estimate, device: torch.device) -> str | None:
+    """Why this will not fit into the memory of the device; None where it will."""
     available = available_memory(device)
-    if estimate.total - _loaded(device) > RESERVE * available:
-        needs = f"needs about {estimate}; {in_bytes(available)} of memory is available"
-        raise InputError.of(f"{needs}; {cure}", path)
+    if estimate.total - _loaded(device) <= RESERVE * available:
+        return None
+    return f"needs about {estimate}; {in_bytes(available)} of memory is available"
 
 
 def _loaded(device: torch.device) -> int:

@@ -1,9 +1,7 @@
 """Implementations of scorers as functions that can be called again and again, on inputs that take turns."""
 
 import copy
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import nullcontext
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import cycle
 from pathlib import Path
@@ -14,10 +12,9 @@ from torch import Tensor, nn
 
 from attncli import textbook
 from attncli.attention import attend
-from attncli.config.scorer_entries import ScorerEntry
 from attncli.inputs.seeding import generator
 from attncli.studies.bench.options import BenchOptions
-from attncli.studies.bench.plan import Case, Contender
+from attncli.studies.bench.plan import Case
 from attncli.studies.compiling import compile_scorer
 
 CACHE = 32 * 2**20  # bytes of the last-level cache where the machine does not tell
@@ -25,45 +22,33 @@ MOST_BYTES = 256 * 2**20  # of all copies of the inputs together
 MOST_COPIES = 1024
 CACHES = Path("/sys/devices/system/cpu/cpu0/cache")
 
+Inputs = tuple[Tensor, Tensor, Tensor]  # queries (..., n, d), keys and values (..., m, d)
 Results = tuple[Tensor, ...]  # scores; output and weights; or output
 Forward = Callable[[Tensor, Tensor, Tensor], Results]  # of queries, keys and values
+Call = Callable[[], tuple[Results, Sequence[Tensor | None]]]  # with gradients, none of them where none were asked for
 
 
 class NotAvailableError(Exception):
     """An implementation that this machine cannot have, and why."""
 
 
-@dataclass(frozen=True)
-class Inputs:
-    """One set of tensors (..., n, d), (..., m, d) and (..., m, d)."""
-
-    queries: Tensor
-    keys: Tensor
-    values: Tensor
-
-    @property
-    def all(self) -> tuple[Tensor, Tensor, Tensor]:
-        """Queries, keys and values."""
-        return self.queries, self.keys, self.values
-
-
 def draw_inputs(options: BenchOptions, case: Case, device: torch.device) -> Inputs:
     """Standard normal numbers that depend on the seed and the sizes only."""
-    shapes = {"queries": (case.n, case.d), "keys": (case.m, case.d), "values": (case.m, case.d)}
-    drawn = []
-    for name, shape in shapes.items():
-        whole = (*case.leading, *shape)
-        randomness = generator(options.seed, f"bench.{name}.{'x'.join(map(str, whole))}")
-        drawn.append(torch.randn(whole, generator=randomness).to(getattr(torch, options.dtype)).to(device))
-    return Inputs(*drawn)
+
+    def draw(name: str, rows: int) -> Tensor:
+        shape = (*case.leading, rows, case.d)
+        randomness = generator(options.seed, f"bench.{name}.{'x'.join(map(str, shape))}")
+        return torch.randn(shape, generator=randomness).to(getattr(torch, options.dtype)).to(device)
+
+    return draw("queries", case.n), draw("keys", case.m), draw("values", case.m)
 
 
 def copies_of(inputs: Inputs, device: torch.device) -> list[Inputs]:
     """The inputs and copies of them, together larger than the last-level cache, so that no cache is measured."""
-    size = sum(each.nbytes for each in inputs.all)
+    size = sum(each.nbytes for each in inputs)
     wanted = 2 * cache_size(device) // size + 1
     count = max(min(wanted, MOST_BYTES // size, MOST_COPIES), 1)
-    return [inputs, *(Inputs(*(each.clone() for each in inputs.all)) for _ in range(count - 1))]
+    return [inputs, *((q.clone(), k.clone(), v.clone()) for q, k, v in [inputs] * (count - 1))]
 
 
 def cache_size(device: torch.device) -> int:
@@ -132,52 +117,39 @@ MAKERS: dict[str, Callable[[nn.Module, str], Forward]] = {
 }  # fmt: skip
 
 
-@dataclass
-class Job:
-    """An implementation of a scorer, what is asked of it, and the inputs that it is called with in turn."""
+def make_call(implementation: str, scorer: nn.Module, measure: str, copies: Sequence[Inputs], backward: bool) -> Call:
+    """One call of an implementation, each time on the copy whose turn it is, the first one at first.
 
-    contender: Contender
-    entry: ScorerEntry  # that of the contender, with its hidden units
-    measure: str
-    forward: Forward
-    parameters: Sequence[nn.Parameter]  # those that have gradients
-    copies: Sequence[Inputs]
-    backward: bool
-    _turns: Iterator[Inputs] = field(init=False)
-    _ones: Tensor | None = field(init=False, default=None)  # made by the first call, so no memory of later ones
-
-    def __post_init__(self) -> None:
-        if self.backward:
-            self.copies = [Inputs(*(each.detach().requires_grad_() for each in one.all)) for one in self.copies]
-        self._turns = cycle(self.copies)
-
-    def __call__(self) -> tuple[Results, Sequence[Tensor | None]]:
-        """Once, on the copy whose turn it is, the first one at first: the results and, with `backward`, gradients."""
-        inputs = next(self._turns)
-        with nullcontext() if self.backward else torch.no_grad():
-            results = self.forward(*inputs.all)
-        if not self.backward:
-            return results, ()
-        if not results[0].requires_grad:
-            message = f"its {self.measure} have no gradient (they are detached, or not made by torch)"
-            raise NotAvailableError(f"{message}; measure it without backward")
-        if self._ones is None:
-            self._ones = torch.ones_like(results[0])
-        wanted = [*(inputs.all[:2] if self.measure == "scores" else inputs.all), *self.parameters]
-        return results, torch.autograd.grad(results[0], wanted, self._ones, allow_unused=True)
-
-
-def make_job(
-    contender: Contender, entry: ScorerEntry, scorer: nn.Module, measure: str, copies: Sequence[Inputs], backward: bool
-) -> Job:
-    """The job with a copy of the scorer of its own, since compiling changes it.
+    It has a copy of the scorer of its own, since compiling changes it.
 
     Raises:
         NotAvailableError: an implementation that this machine cannot have.
     """
     own = copy.deepcopy(scorer)
-    if contender.implementation == "textbook":  # which computes in the dtype of its inputs
-        own = own.to(copies[0].queries.dtype)
+    if implementation == "textbook":  # which computes in the dtype of its inputs
+        own = own.to(copies[0][0].dtype)
     parameters = [each for each in own.parameters() if each.requires_grad]
-    forward = MAKERS[contender.implementation](own, measure)
-    return Job(contender, entry, measure, forward, parameters, copies, backward)
+    forward = MAKERS[implementation](own, measure)
+    if not backward:
+        turns = cycle(copies)
+
+        def call() -> tuple[Results, Sequence[Tensor | None]]:
+            with torch.no_grad():
+                return forward(*next(turns)), ()
+
+        return call
+    leaves = cycle([[each.detach().requires_grad_() for each in one] for one in copies])
+    ones: Tensor | None = None  # made by the first call, so no memory of later ones
+
+    def call_with_gradients() -> tuple[Results, Sequence[Tensor | None]]:
+        nonlocal ones
+        inputs = next(leaves)
+        results = forward(*inputs)
+        if not results[0].requires_grad:
+            message = f"its {measure} have no gradient (they are detached, or not made by torch)"
+            raise NotAvailableError(f"{message}; measure it without backward")
+        ones = torch.ones_like(results[0]) if ones is None else ones
+        wanted = [*(inputs[:2] if measure == "scores" else inputs), *parameters]
+        return results, torch.autograd.grad(results[0], wanted, ones, allow_unused=True)
+
+    return call_with_gradients

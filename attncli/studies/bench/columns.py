@@ -72,7 +72,7 @@ KNOWN = (*(column.key for column in COLUMNS[:10]), "label", "measure", "backward
 AXES = ("n", "m", "d", "batch", "heads")  # what is the same for all implementations that are compared
 
 IMPLEMENTATIONS = ("attncli", "compiled", "textbook", "fused")  # the order in which they are shown
-Line = tuple[str, str, int | None]  # label, implementation, and hidden units where the label has several at one size
+Line = tuple[str, str]  # the label, with its hidden units where it has several at one size, and the implementation
 
 
 def size_of(record: Record) -> tuple[int, ...]:
@@ -92,18 +92,23 @@ def place(record: Record, axes: Iterable[str]) -> str:
 
 
 def lines_of(records: Sequence[Record]) -> dict[Line, list[Record]]:
-    """The rows of each implementation of each label, by n: labels in their order, then IMPLEMENTATIONS."""
+    """The rows of each implementation of each label, by n."""
     hiddens: dict[tuple[object, ...], set[int | None]] = {}
     for record in records:
         hiddens.setdefault((record["label"], *size_of(record)), set()).add(record["num_hiddens"])
     several = {label for (label, *_), found in hiddens.items() if len(found) > 1}
     lines: dict[Line, list[Record]] = {}
     for record in sorted(records, key=size_of):
-        hidden = record["num_hiddens"] if record["label"] in several else None
-        lines.setdefault((record["label"], record["implementation"], hidden), []).append(record)
-    labels = list(dict.fromkeys(record["label"] for record in records))
-    order = {line: (labels.index(line[0]), line[2] or 0, IMPLEMENTATIONS.index(line[1])) for line in lines}
-    return {line: lines[line] for line in sorted(lines, key=order.__getitem__)}
+        label = record["label"]
+        title = f"{label} (num_hiddens {record['num_hiddens']})" if label in several else label
+        lines.setdefault((title, record["implementation"]), []).append(record)
+    return lines
+
+
+def raw_name(record: Record) -> str:
+    """`label/implementation/measure/sizes`, as the raw times of a row are called."""
+    sizes = (record["n"], record["m"], record["d"], record["num_hiddens"] or "-", record["batch"], record["heads"])
+    return f"{record['label']}/{record['implementation']}/{record['measure']}/{'x'.join(map(str, sizes))}"
 
 
 def conditions(result: Result, records: Sequence[Record]) -> list[str]:
@@ -121,9 +126,3 @@ def conditions(result: Result, records: Sequence[Record]) -> list[str]:
         f"{threads} thread{'' if threads == 1 else 's'}",
         *(f"{axis} = {size}" for axis, size in sizes.items()),
     ]
-
-
-def title(line: Line) -> str:
-    """The label, with its hidden units where it has several at one size."""
-    label, _, hidden = line
-    return label if hidden is None else f"{label} (num_hiddens {hidden})"

@@ -14,7 +14,7 @@ from attncli.errors import in_bytes
 from attncli.show.figures import save_figure
 from attncli.show.numbers import duration
 from attncli.show.panels import COLOURS, MARKERS, decades_axis, drawing, legend, look_of, name, panels, sizes_axis
-from attncli.studies.bench.columns import IMPLEMENTATIONS, Line, changing, conditions, lines_of, title
+from attncli.studies.bench.columns import IMPLEMENTATIONS, Line, changing, conditions, lines_of, raw_name, size_of
 from attncli.studies.study import Record, Result
 
 PANELS = {"seconds": "time of a call", "peak_bytes": "peak memory beyond the inputs"}
@@ -29,10 +29,11 @@ def pictures(result: Result, note: Callable[[str], None]) -> Mapping[str, Callab
 
 
 def bench_figure(result: Result, note: Callable[[str], None]) -> Figure:
-    """Of sizes beside the one that is drawn along, the combination with most times and of these the largest."""
+    """Of sizes beside the one that is drawn along, those of the largest row with a time."""
     axes = changing(result.records)
     axis = axes[0] if axes else "n"
-    shown = _combination(result.records, axes[1:])
+    last = max((record for record in result.records if record["seconds"]), key=size_of)
+    shown = [record for record in result.records if all(record[other] == last[other] for other in axes[1:])]
     if len(shown) < len(result.records):
         sizes = ", ".join(f"{key} = {shown[0][key]}" for key in axes[1:])
         note(f"bench.png shows {sizes} only; the tables and records.csv have the other sizes, too")
@@ -53,7 +54,7 @@ def bench_figure(result: Result, note: Callable[[str], None]) -> Figure:
     _same_heights(drawn[0::2])
     _same_heights(drawn[1::2])
     there = lines_of([record for record in shown if record["seconds"]])
-    legend(figure, {f"{title(line)}, {line[1]}": look for line, look in looks.items() if line in there})
+    legend(figure, {", ".join(line): look for line, look in looks.items() if line in there})
     figure.set_figheight(figure.get_figheight() + figure.legends[0].get_window_extent().height / figure.dpi)
     return figure
 
@@ -73,7 +74,7 @@ def _draw_panel(
         x = [float(index) if single else record[axis] for record in known]
         panel.plot(x, [record[key] for record in known], zorder=3, gid=key, **looks[line])
         if key == "seconds":
-            ends = [np.quantile(result.tensors[_raw_name(record)].numpy(), [0.25, 0.75]) for record in known]
+            ends = [np.quantile(result.tensors[raw_name(record)].numpy(), [0.25, 0.75]) for record in known]
             low, high = np.transpose(ends)
             panel.vlines(x, low, high, colors=looks[line]["color"], linewidth=1.0, zorder=2.5)
     if single:
@@ -100,28 +101,13 @@ def _same_heights(panels: Sequence[Axes]) -> None:
         panel.set_ylim(min(low for low, _ in ends), max(high for _, high in ends))
 
 
-def _raw_name(record: Record) -> str:
-    """As the raw times of a row are called."""
-    hidden = "-" if record["num_hiddens"] is None else record["num_hiddens"]
-    sizes = (record["n"], record["m"], record["d"], hidden, record["batch"], record["heads"])
-    return f"{record['label']}/{record['implementation']}/{record['measure']}/{'x'.join(map(str, sizes))}"
-
-
-def _combination(records: Sequence[Record], axes: Sequence[str]) -> list[Record]:
-    """The rows of the one combination of these sizes that is drawn."""
-    groups: dict[tuple[int, ...], list[Record]] = {}
-    for record in records:
-        groups.setdefault(tuple(record[axis] for axis in axes), []).append(record)
-    return groups[max(groups, key=lambda sizes: (sum(bool(each["seconds"]) for each in groups[sizes]), sizes))]
-
-
 def _looks(lines: Sequence[Line]) -> dict[Line, dict[str, Any]]:
     """A colour for each label, a marker and a stroke for each implementation; only attncli's markers are filled."""
-    subjects: dict[tuple[str, int | None], int] = {}
+    subjects: dict[str, int] = {}
     found = {}
     for index, line in enumerate(lines):
-        label, implementation, hidden = line
-        subject, kind = subjects.setdefault((label, hidden), len(subjects)), IMPLEMENTATIONS.index(implementation)
+        title, implementation = line
+        subject, kind = subjects.setdefault(title, len(subjects)), IMPLEMENTATIONS.index(implementation)
         marker = MARKERS[(len(IMPLEMENTATIONS) * (subject // len(COLOURS)) + kind) % len(MARKERS)]
         colour = COLOURS[subject % len(COLOURS)]
         open_ = {"markerfacecolor": "white", "markeredgecolor": colour, "markeredgewidth": 1.0} if kind else {}

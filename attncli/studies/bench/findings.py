@@ -7,7 +7,7 @@ import numpy as np
 
 from attncli.errors import in_bytes
 from attncli.show.numbers import duration, interval, short
-from attncli.studies.bench.columns import AXES, changing, lines_of, place, size_of
+from attncli.studies.bench.columns import AXES, IMPLEMENTATIONS, changing, place, size_of
 from attncli.studies.study import Finding, Record
 
 FIGURES = ("implementation", "measure", *AXES, "num_hiddens", "seconds", "peak_bytes")
@@ -61,29 +61,30 @@ def _of_label(rows: Sequence[Record], axes: Sequence[str], comparisons: Sequence
 
 
 def _growths(records: Sequence[Record], axis: str) -> Iterator[tuple[str, float]]:
-    """`scores/attncli`, or with hidden units where the label has several `scores/attncli/64`, and its power."""
-    for measure in dict.fromkeys(record["measure"] for record in records):
-        rows = [record for record in records if record["measure"] == measure]
-        for (_, implementation, hidden), of_line in lines_of(rows).items():
-            power = growth(of_line, axis)
-            if power is not None:
-                yield f"{measure}/{implementation}{'' if hidden is None else f'/{hidden}'}", power
+    """`scores/attncli`, or with hidden units where there are several `scores/attncli/64`, and its power."""
+    several = len({record["num_hiddens"] for record in records}) > 1
+    rows: dict[str, list[Record]] = {}
+    for record in records:
+        hidden = f"/{record['num_hiddens']}" if several else ""
+        rows.setdefault(f"{record['measure']}/{record['implementation']}{hidden}", []).append(record)
+    for name, of_line in rows.items():
+        power = growth(of_line, axis)
+        if power is not None:
+            yield name, power
 
 
 def _chosen(records: Sequence[Record]) -> Record:
-    """The row that stands for a label: the largest size with a time, attncli's code if it is there."""
+    """The row that stands for a label: attncli's code if it is there, at the largest size with a time."""
     first = [record for record in records if record["measure"] == records[0]["measure"]]
-    lines = list(lines_of(first))
-    implementations = list(dict.fromkeys(implementation for _, implementation, _ in lines))
     return max(
-        first,
+        (record for record in first if record["seconds"] is not None),
         key=lambda row: (
-            row["seconds"] is not None,
             not _is_baseline(row),
-            -implementations.index(row["implementation"]),
-            size_of(row) if row["seconds"] is not None else tuple(-size for size in size_of(row)),
+            -IMPLEMENTATIONS.index(row["implementation"]),
+            size_of(row),
             row["num_hiddens"] or 0,
         ),
+        default=first[0],
     )
 
 

@@ -1,7 +1,7 @@
 """What is measured: which implementations of which scorers, at which sizes, and what the others are compared with."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import product
 
 from torch import nn
@@ -41,15 +41,6 @@ class Case:
     def pairs(self) -> int:
         """Pairs of a query and a key, in all matrices."""
         return self.matrices * self.n * self.m
-
-    @property
-    def numbers(self) -> int:
-        """In queries, keys and values together."""
-        return self.matrices * (self.n + 2 * self.m) * self.d
-
-    def halved(self, times: int) -> "Case":
-        """With fewer queries and keys."""
-        return replace(self, n=max(self.n >> times, 1), m=max(self.m >> times, 1))
 
 
 @dataclass(frozen=True)

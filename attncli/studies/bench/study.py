@@ -13,11 +13,11 @@ from attncli.errors import Collector
 from attncli.inputs.device import resolve_device
 from attncli.scorers import SCORERS
 from attncli.studies.bench.calls import cache_size
-from attncli.studies.bench.columns import COLUMNS, COMPARISONS, KNOWN
+from attncli.studies.bench.columns import COLUMNS, COMPARISONS, KNOWN, raw_name
 from attncli.studies.bench.findings import findings_of
 from attncli.studies.bench.measure import Line, get_ready, time_all
 from attncli.studies.bench.options import BenchOptions
-from attncli.studies.bench.plan import Case, Contender, Plan, cases_of, hidden_units, plan_of, traffic, variants
+from attncli.studies.bench.plan import Contender, Plan, cases_of, hidden_units, plan_of, traffic, variants
 from attncli.studies.bench.timing import BLOCK, BUDGET, interquartile_range, ratio_of
 from attncli.studies.progress import Counter, Progress
 from attncli.studies.scoring import build_scorer, formula_of, outline
@@ -78,12 +78,11 @@ def run(prepared: Prepared, progress: Progress) -> Result:
 
 def _run(prepared: Prepared, progress: Progress) -> Result:
     options, plan, device = prepared.options, prepared.plan, prepared.device
-    finished, interrupted, first = list[list[Line]](), False, dict[str, Case]()
+    finished, interrupted = list[list[Line]](), False
     counter = Counter(sum(map(len, prepared.groups)), progress)
 
     def begin(line: Line) -> None:
         counter.of(f"n = {line.case.n}, {line.measure}: {line.contender.name}")()
-        line.may_fail = first.setdefault(line.contender.name, line.case) != line.case
 
     try:
         for group in prepared.groups:
@@ -106,17 +105,21 @@ def _run(prepared: Prepared, progress: Progress) -> Result:
         records,
         comparisons,
         findings_of(records, comparisons, [line.operations for line in done]),
-        tensors={line.name: torch.tensor(line.seconds, dtype=torch.float64) for line in done if line.seconds},
+        tensors={
+            raw_name(record): torch.tensor(line.seconds, dtype=torch.float64)
+            for record, line in zip(records, done, strict=True)
+            if line.seconds
+        },
         parameters=_parameters_read(prepared),
         interrupted=interrupted,
     )
 
 
 def _groups(options: BenchOptions, plan: Plan) -> Iterator[list[Line]]:
-    for case in cases_of(options):
+    for index, case in enumerate(cases_of(options)):
         for measure in options.measure:
             yield [
-                Line(contender, entry, case, measure)
+                Line(contender, entry, case, measure, may_fail=index > 0)
                 for contender in plan.contenders
                 if contender.gives(measure)
                 for entry in variants(options, contender, case.d)

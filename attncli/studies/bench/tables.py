@@ -7,7 +7,7 @@ from rich.table import Table
 from rich.text import Text
 
 from attncli.show.numbers import MISSING, duration, printable
-from attncli.show.tables import STRONG, Cells, cells, remark, shortened, stacked, titled
+from attncli.show.tables import STRONG, Cells, cells, pick, remark, shortened, stacked, titled
 from attncli.show.tables import tables as record_tables
 from attncli.studies.bench.columns import (
     AXES,
@@ -15,14 +15,13 @@ from attncli.studies.bench.columns import (
     COMPARISONS,
     IMPLEMENTATION,
     LABEL,
-    Line,
     changing,
     conditions,
     lines_of,
     place,
     size_of,
-    title,
 )
+from attncli.studies.bench.findings import growth
 from attncli.studies.study import Column, Record, Result
 
 FIGURES = ("seconds", "seconds_iqr", "peak_bytes", "gflops", "gbytes_per_second", "ratio", "ratio_ci")
@@ -51,7 +50,7 @@ def tables(result: Result, *, width: int, full: bool, csv: str | None) -> Iterat
         rows = [record for record in records if record["measure"] == measure]
         sizes = sorted(set(map(size_of, rows)))
         if len(sizes) > 1:
-            yield from titled(f"{MEASURES[measure]}, time by size", _by_size(result, rows, axes, width))
+            yield from titled(f"{MEASURES[measure]}, time by size", _by_size(rows, axes, width))
         if len(sizes) > 1 and len(axes) == 1:
             yield from remark(f"power of {axes[0]}: by which the time grows, over the larger half of the sizes")
         for size in sizes if full else sizes[-1:]:
@@ -70,7 +69,7 @@ def tables(result: Result, *, width: int, full: bool, csv: str | None) -> Iterat
         yield Text.assemble((printable(label), STRONG), f": {printable(formula)}")
 
 
-def _by_size(result: Result, rows: Sequence[Record], axes: Sequence[str], width: int) -> list[Table]:
+def _by_size(rows: Sequence[Record], axes: Sequence[str], width: int) -> list[Table]:
     """One column a size, and how steeply the time grows where only one size changes."""
     lines = lines_of(rows)
     times = [{size_of(record): _time(record) for record in records} for records in lines.values()]
@@ -79,7 +78,10 @@ def _by_size(result: Result, rows: Sequence[Record], axes: Sequence[str], width:
         for size in sorted(set(map(size_of, rows)))
     ]
     if len(axes) == 1:
-        columns.append(Cells(f"power\nof {axes[0]}", [_power(result, line, rows[0]["measure"]) for line in lines]))
+        powers = [growth(records, axes[0]) for records in lines.values()]
+        columns.append(
+            Cells(f"power\nof {axes[0]}", [MISSING if power is None else f"{power:.2f}" for power in powers])
+        )
     return stacked(_names(lines), columns, width)
 
 
@@ -88,39 +90,24 @@ def _time(record: Record) -> str:
     return duration(record["seconds"]) if record["status"] == TIMED else str(record["status"])
 
 
-def _power(result: Result, line: Line, measure: str) -> str:
-    label, implementation, hidden = line
-    name = f"{measure}/{implementation}{'' if hidden is None else f'/{hidden}'}"
-    found = next(finding.numbers["growth"].get(name) for finding in result.findings if finding.label == label)
-    return MISSING if found is None else f"{found:.2f}"
-
-
 def _place(size: Sequence[int], axes: Sequence[str]) -> str:
     return place(dict(zip(AXES, size, strict=True)), axes)
 
 
-def _names(lines: Iterable[Line]) -> list[Cells]:
-    return [
-        Cells(LABEL.heading, [printable(title(line)) for line in lines]),
-        Cells(IMPLEMENTATION.heading, [implementation for _, implementation, _ in lines]),
-    ]
+def _names(lines: Iterable[tuple[str, str]]) -> list[Cells]:
+    titles, implementations = zip(*lines, strict=True)
+    return [Cells(LABEL.heading, list(map(printable, titles))), Cells(IMPLEMENTATION.heading, implementations)]
 
 
 def _rows(
     name: str, rows: Sequence[Record], columns: Sequence[Column], figures: Sequence[str], width: int, full: bool
 ) -> Iterator[RenderableType]:
-    """Rows as they are, with the sizes that differ; unless `full` one of each line: the largest size of those timed,
-    the smallest of the others.
-    """
+    """Rows as they are, with the sizes that differ; unless `full` those of the largest size only."""
     if not rows:
         return
-    ones = dict[tuple[str, ...], Record]()
-    for row in sorted(rows, key=size_of, reverse="status" not in figures):
-        ones.setdefault((row["measure"], row["label"], row["implementation"], str(row["num_hiddens"])), row)
-    shown, left_out = shortened(rows if full else list(ones.values()), full)
-    by_key = {column.key: column for column in columns}
-    names = [by_key[key] for key in ("label", "implementation", "measure")]
+    largest = max(map(size_of, rows))
+    shown, left_out = shortened(rows if full else [row for row in rows if size_of(row) == largest], full)
     several = ["num_hiddens"] if len({row["num_hiddens"] for row in rows} - {None}) > 1 else []
-    sizes = [by_key[key] for key in (*changing(shown), *several)]
-    yield from titled(name, record_tables(names, [*sizes, *(by_key[key] for key in figures)], shown, width))
+    names = pick(columns, ["label", "implementation", "measure"])
+    yield from titled(name, record_tables(names, pick(columns, [*changing(shown), *several, *figures]), shown, width))
     yield from remark(left_out)

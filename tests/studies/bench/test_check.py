@@ -111,7 +111,7 @@ def test_the_last_matrix_and_the_last_row_are_looked_at(monkeypatch: pytest.Monk
 
 def test_another_shape(monkeypatch: pytest.MonkeyPatch) -> None:
     plant(monkeypatch, lambda scores: scores[..., :-1])
-    assert textbook_of()["reason"] == "gives scores of shape [2, 3, 4] where [2, 3, 5] is right"
+    assert textbook_of()["reason"] == "gives scores of shape [3, 4] where [3, 5] is right"
 
 
 def test_rounding_is_no_mistake(monkeypatch: pytest.MonkeyPatch) -> None:

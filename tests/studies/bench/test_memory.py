@@ -1,19 +1,17 @@
-"""Memory: planted allocations of known size are found, and nothing is tried that might not fit."""
+"""Memory: planted allocations of known size are found, and nothing is tried that will not fit."""
 
 import os
-import subprocess
-import sys
-from collections.abc import Callable
+from typing import Any
 
 import pytest
 import torch
 
-from attncli.studies import memory
-from attncli.studies.bench import memory as bench_memory
-from attncli.studies.bench.memory import LOG_LEVEL, Forecast, forecast, peak_extra, too_large_at_rest
+from attncli.studies.bench.calls import draw_inputs, make_call
+from attncli.studies.bench.memory import LOG_LEVEL, estimate_call, peak_extra
 from attncli.studies.bench.plan import Case
 from attncli.studies.memory import ran_out
-from tests.studies.bench.small import CPU
+from attncli.studies.scoring import build_scorer, outline
+from tests.studies.bench.small import CPU, options_of
 
 MIB = 2**20
 
@@ -26,8 +24,10 @@ def planted(first: int, then: int) -> torch.Tensor:
 
 
 @pytest.mark.parametrize(("first", "then", "peak"), [(0, 3, 3), (5, 3, 5), (2, 3, 3)])
-def test_planted_allocations(first: int, then: int, peak: int) -> None:
+def test_planted_allocations(first: int, then: int, peak: int, capfd: pytest.CaptureFixture[str]) -> None:
     assert peak_extra(lambda: planted(first, then), CPU) == peak * MIB
+    assert capfd.readouterr() == ("", ""), "nobody is told that the profiler starts"
+    assert LOG_LEVEL in os.environ
 
 
 def test_what_lives_at_the_same_time_adds_up() -> None:
@@ -51,46 +51,6 @@ def test_gradients_count() -> None:
     found = peak_extra(lambda: torch.autograd.grad((a * a).sum(), a), CPU)
     assert found is not None
     assert 2 * 4 * MIB <= found <= 4 * 4 * MIB
-
-
-def test_what_has_too_many_operations_is_counted_at_smaller_sizes_only(monkeypatch: pytest.MonkeyPatch) -> None:
-    """One operation for each query and key at a time, so that twice the sizes have four times as many."""
-    monkeypatch.setattr(bench_memory, "FEW_PAIRS", 4 * 4)
-    monkeypatch.setattr(bench_memory, "MOST_EVENTS", 8 * 3 * 8 * 8)
-    calls = list[Case]()
-
-    def tiled(case: Case) -> Callable[[], object]:
-        calls.append(case)
-        return lambda: [torch.ones(1) for _ in range(case.n * case.m)]
-
-    def whole(case: Case) -> Callable[[], object]:
-        return lambda: torch.ones(case.n, case.m)
-
-    case = Case(64, 64, 2)
-    assert forecast(whole, case, 0, CPU) == Forecast(None, True)
-    assert forecast(tiled, case, 0, CPU) == Forecast(None, False)
-    assert calls == [case.halved(4), case.halved(3)], "and no larger one is tried"
-
-
-def test_nobody_is_told_that_the_profiler_starts(capfd: pytest.CaptureFixture[str]) -> None:
-    peak_extra(lambda: planted(0, 1), CPU)
-    assert capfd.readouterr() == ("", "")
-    assert LOG_LEVEL in os.environ
-
-
-def test_nobody_is_told_that_something_was_there_before(capfd: pytest.CaptureFixture[str]) -> None:
-    """The library counts how often it says so, and does it the first time: hence a process of its own."""
-    code = """
-import os, torch
-from attncli.studies.bench.memory import peak_extra
-held = [torch.ones(2**20)]
-def call():
-    held.pop()
-    os.write(2, b"something else")
-peak_extra(call, torch.device("cpu"))
-"""
-    subprocess.run([sys.executable, "-c", code], check=True)
-    assert capfd.readouterr() == ("", "something else")
 
 
 def test_devices_that_do_not_count() -> None:
@@ -117,53 +77,24 @@ def test_torch_really_says_so() -> None:
     assert ran_out(caught.value)
 
 
-@pytest.fixture
-def gibibyte(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(memory, "available_memory", lambda device: 2**30)
+ADDITIVE = {"scorer": "additive", "num_hiddens": 48}
 
 
-@pytest.mark.usefixtures("gibibyte")
-def test_at_rest() -> None:
-    assert too_large_at_rest(int(0.9 * 2**30), CPU) is None
-    expected = "needs at least 2.0 GiB; 1.0 GiB of memory is available"
-    assert too_large_at_rest(2**31, CPU) == expected
-
-
-@pytest.mark.usefixtures("gibibyte")
-class TestAtWork:
-    """A call that takes `each` bytes for every pair of query and key, at 1024 of both."""
-
-    case = Case(1024, 1024, 4)
-
-    @pytest.fixture(autouse=True)
-    def _planted(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(bench_memory, "_events", lambda call: [call()])
-        monkeypatch.setattr(bench_memory, "_peak_of", lambda events: events[0])
-
-    def climb(self, each: int, most: int) -> tuple[str | None, list[int]]:
-        seen: list[int] = []
-
-        def call_at(case: Case) -> Callable[[], int]:
-            seen.append(case.n)
-            return lambda: each * case.n * case.m
-
-        return forecast(call_at, self.case, most, CPU).too_large, seen
-
-    def test_nothing_is_tried_where_the_most_fits(self) -> None:
-        assert self.climb(10**9, 2**29) == (None, [])
-
-    def test_it_climbs_until_the_next_step_is_safe(self) -> None:
-        assert self.climb(800, 2**33) == (None, [256, 512])
-
-    def test_what_does_not_fit_is_never_tried(self) -> None:
-        reason, seen = self.climb(3000, 2**40)
-        assert reason == "may need 2.9 GiB; 1.0 GiB of memory is available"
-        assert seen == [16, 32, 64, 128, 256, 512]
-        assert max(seen) ** 2 * 3000 <= 0.9 * 2**30
-        reason, seen = self.climb(12000, 2**40)
-        assert reason == "may need 2.9 GiB at n = 512, m = 512 already; 1.0 GiB of memory is available"
-        assert max(seen) == 256
-
-    def test_a_single_query_cannot_be_halved(self) -> None:
-        self.case = Case(1, 1, 4)
-        assert self.climb(2**40, 2**45) == (None, [])
+@pytest.mark.parametrize("backward", [False, True])
+@pytest.mark.parametrize("measure", ["scores", "weights", "output"])
+@pytest.mark.parametrize("entry", [ADDITIVE, {"scorer": "scaled_dot"}])
+@pytest.mark.parametrize("implementation", ["attncli", "textbook"])
+def test_the_estimate_is_no_less_than_the_measured_peak(
+    implementation: str, entry: dict[str, Any], measure: str, backward: bool
+) -> None:
+    options = options_of(scorers=[entry], backward=backward)
+    case, hidden = Case(600, 500, 32, 2), entry.get("num_hiddens")
+    estimate = estimate_call(
+        outline(options.scorers[0], 32, 32), implementation, hidden, case, measure, backward, "float32"
+    )
+    scorer = build_scorer(options.scorers[0], 32, 32, 0, torch.float32)
+    call = make_call(implementation, scorer, measure, [draw_inputs(options, case, CPU)], backward)
+    call()
+    peak = peak_extra(call, CPU)
+    assert peak is not None
+    assert peak <= estimate.total - estimate.parts["program"]
