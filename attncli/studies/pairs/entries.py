@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Generator, Tensor
 
-from attncli.studies.pairs.options import Sweep
+from attncli.studies.pairs.options import DEFAULT_DF, Sweep
 
 Draw = Callable[[tuple[int, ...], Generator, torch.dtype], Tensor]
 
@@ -44,7 +44,7 @@ class Entries:
     @property
     def degrees_of_freedom(self) -> float:
         """Those of student_t; infinite for the others, all of whose moments exist."""
-        return math.inf if self.df is None else self.df
+        return (self.df or DEFAULT_DF) if self.distribution == "student_t" else math.inf
 
     @property
     def kurtosis(self) -> float:

@@ -86,12 +86,6 @@ def test_distribution(name: str) -> None:
         assert distance * math.sqrt(n) < 2.5  # Kolmogorov: beyond 2.5 in one of 130 000 samples
 
 
-def test_student_t_is_standard_as_soon_as_it_can_be() -> None:
-    wanted = np.abs(np.random.default_rng(0).standard_t(2.5, N)) * math.sqrt(0.5 / 2.5)
-    for side in drawn(distribution="student_t", df=2.5):
-        assert float(side.abs().median()) == pytest.approx(float(np.median(wanted)), rel=0.02)
-
-
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @pytest.mark.parametrize("end", [0.0, 1 - 2.0**-24, 1 - 2.0**-53])  # of the numbers in [0, 1) that torch draws
 @pytest.mark.parametrize("name", [*CDFS, "rademacher"])
@@ -126,12 +120,6 @@ def test_mean_and_std_of_each_side() -> None:
     queries, keys = drawn(rho=0.5, **places)
     torch.testing.assert_close(queries, 0.5 + 2.0 * u)
     torch.testing.assert_close(keys, -3.0 + 0.25 * v)
-
-
-def test_no_spread() -> None:
-    queries, keys = drawn(n=10, query_std=0.0, key_std=0.0, query_mean=1.5, rho=0.5)
-    assert queries.tolist() == [1.5] * 10
-    assert keys.tolist() == [0.0] * 10
 
 
 @pytest.mark.parametrize("rho", [0.0, 0.7])

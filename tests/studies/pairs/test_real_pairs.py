@@ -8,14 +8,12 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-import yaml
 from torch import Tensor
 
 from attncli.errors import InputError
 from attncli.runs.tensors import save_named
 from attncli.studies.pairs import parts
 from attncli.studies.study import Record
-from tests.experiments import inputs_of
 from tests.reference import ORACLES, entropy, softmax
 from tests.scorers.catalogue import normal
 from tests.studies.pairs.samples import by_place, prepared, swept
@@ -115,21 +113,6 @@ def test_sizes_that_differ(tmp_path: Path) -> None:
     assert_records(stored(tmp_path, given), given, heads=True, scorers=[{"scorer": "additive"}, {"scorer": "general"}])
 
 
-@pytest.mark.parametrize("names", [("query", "key"), ("q", "k"), ("Q", "K")])
-def test_names(names: tuple[str, str], tmp_path: Path) -> None:
-    given = tensors(2)
-    assert_records(stored(tmp_path, dict(zip(names, given.values(), strict=True))), given, heads=False)
-
-
-def test_leading_axes_of_size_one_are_repeated(tmp_path: Path) -> None:
-    given = {"queries": normal(2, 3, 3, 5), "keys": normal(1, 3, 4, 5, seed=1)}
-    full = {"queries": given["queries"], "keys": given["keys"].expand(2, 3, 4, 5)}
-    assert_records(stored(tmp_path, given), full, heads=True)
-    unbatched = {"queries": normal(2, 3, 3, 5), "keys": given["keys"][0, 0]}
-    full["keys"] = unbatched["keys"].expand(2, 3, 4, 5)
-    assert_records(stored(tmp_path, unbatched), full, heads=True)
-
-
 @pytest.mark.parametrize("rows", [1, 2, 100])
 def test_a_few_queries_at_a_time(rows: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(parts, "SCORES_AT_A_TIME", rows * 4)
@@ -159,51 +142,11 @@ def test_a_head_where_no_row_is_left(tmp_path: Path) -> None:
     assert rows[1]["entropy"] > 0
 
 
-DATA: dict[str, Any] = {
-    "queries": {"shape": [2, 3, 4, 5]},
-    "keys": {"shape": [2, 3, 6, 5], "fill": "student_t", "df": 5},
-    "values": {"shape": [2, 3, 6, 1]},
-    "valid_lens": [2, 6],
-}
-
-
-def expected(data: dict[str, Any], **keys: Any) -> dict[str, Tensor]:
-    inputs = inputs_of(data=data, **keys)
-    given = {"queries": inputs.queries, "keys": inputs.keys}
-    return given if inputs.valid.is_full else given | {"valid": inputs.valid.whole}
-
-
-@pytest.mark.parametrize("heads", [True, False])
-def test_a_config_with_its_own_seed(heads: bool, tmp_path: Path) -> None:
-    data = DATA if heads else {"queries": {"shape": [2, 4, 5]}, "keys": {"shape": [2, 6, 5]}}
-    path = tmp_path / "own.yaml"
-    path.write_text(yaml.safe_dump({"seed": 7, "data": data, "scorers": [{"scorer": "cosine"}]}))
-    assert_records(path, expected(data, seed=7), heads=heads)
-
-
-@pytest.mark.parametrize("study", ["variance", "saturation"])
-@pytest.mark.parametrize("leading", [(2,), (2, 3, 2)])
-def test_what_is_kept_gives_the_same_again(study: str, leading: tuple[int, ...], tmp_path: Path) -> None:
-    given = tensors(*leading)
-    given["valid"] = normal(*leading, 3, 4, seed=2) > -1
-    first = swept(study, source=stored(tmp_path, given))
-    assert set(first.inputs) == {"queries", "keys", "valid"}
-    (tmp_path / "again").mkdir()
-    save_named(tmp_path / "again" / "tensors.safetensors", dict(first.inputs))
-    assert repr(swept(study, source=tmp_path / "again").records) == repr(first.records)
-
-
 def test_the_dtype_of_the_config_rounds(tmp_path: Path) -> None:
     given = tensors(2)
     result = swept("variance", source=stored(tmp_path, given), scorers=[{"scorer": "dot"}], dtype="bfloat16")
     scores = given["queries"].bfloat16().double() @ given["keys"].bfloat16().double().mT
     assert result.records[0]["variance"] == pytest.approx(float(scores.var(correction=0)), rel=1e-5)
-
-
-def test_integers_are_numbers_too(tmp_path: Path) -> None:
-    given = {"queries": torch.arange(6).reshape(2, 3), "keys": torch.arange(3)[None]}
-    row = swept("variance", source=stored(tmp_path, given), scorers=[{"scorer": "dot"}]).records[0]
-    assert (row["mean"], row["variance"]) == (9.5, 20.25)  # scores 0*0 + 1*1 + 2*2 = 5 and 3*0 + 4*1 + 5*2 = 14
 
 
 @pytest.mark.parametrize("valid", [torch.full((2, 3, 4), 0.5), torch.ones(2, 3, dtype=torch.bool), torch.ones(5, 3, 4)])
@@ -221,13 +164,6 @@ def test_a_mask_is_repeated_where_it_has_size_1(shape: tuple[int, ...], dtype: t
     valid = normal(*shape, seed=2) > -0.7
     assert 0 < int(valid.sum()) < valid.numel()
     source = stored(tmp_path, given | {"valid": valid.to(dtype)})
-    assert_records(source, given | {"valid": valid.expand(2, 3, 4)}, heads=False)
-
-
-def test_valid_lengths_of_a_file(tmp_path: Path) -> None:
-    given = tensors(2)
-    source = stored(tmp_path, given | {"valid_lens": torch.tensor([1, 3])})
-    valid = torch.arange(4) < torch.tensor([[[1]], [[3]]])
     assert_records(source, given | {"valid": valid.expand(2, 3, 4)}, heads=False)
 
 

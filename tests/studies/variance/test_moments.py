@@ -61,15 +61,6 @@ def test_digits_far_from_zero(parts: int) -> None:
     assert whole.population_variance == pytest.approx(sums[0] / 7000, rel=1e-5)
 
 
-def test_the_two_variances() -> None:
-    moments = Moments.of(np.array([1.0, 2.0, 6.0]))  # deviations -2, -1, 3
-    assert moments.variance == pytest.approx(7.0)
-    assert moments.population_variance == pytest.approx(14 / 3)
-    assert math.isnan(Moments.of(np.array([2.0])).variance)
-    assert Moments.of(np.array([2.0])).population_variance == 0.0
-    assert math.isnan(Moments().population_variance)
-
-
 def heavy(n: int) -> Array:
     return standard("laplace", (n,), np.random.default_rng(1)) * 3.0 + 2.0
 

@@ -1,0 +1,224 @@
+"""What variance and saturation show: tables with every figure, sentences with their numbers, and the drawn points."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from matplotlib.figure import Figure
+
+from attncli.runs.tensors import save_named
+from attncli.scorers import SCORERS
+from attncli.show.panels import drawing, look_of
+from attncli.studies import part_of
+from attncli.studies.study import Result
+from attncli.studies.variance.figure import density
+from tests.show.samples import printed
+from tests.studies.pairs.samples import swept
+from tests.views.sweep_pictures import check_texts
+from tests.views.sweep_samples import many_scorers
+
+DOT: list[dict[str, Any]] = [{"scorer": "dot"}]
+FEW: dict[str, dict[str, Any]] = {"variance": {"samples": 1000}, "saturation": {"rows": 20, "keys": 4}}
+MIDDLE = {"variance": "variance", "saturation": "entropy_median"}  # what the first panel shows, with its ends
+ENDS = {"variance": ("variance_ci",), "saturation": ("entropy_q25", "entropy_q75")}
+STUDIES = pytest.mark.parametrize("study", FEW)
+
+
+def shown(result: Result, width: int = 80, full: bool = False) -> str:
+    return printed(list(part_of(result.study, "tables").tables(result, width=width, full=full, csv=None)), width)
+
+
+def said(result: Result) -> dict[str | None, str]:
+    return {finding.label: finding.text for finding in result.findings}
+
+
+def drawn(result: Result) -> Figure:
+    figure: Figure = part_of(result.study, "figure").figure_of(result, print)
+    return figure
+
+
+def points(figure: Figure, index: int) -> list[list[float]]:
+    """Those of the label with this index, in the left panel."""
+    look = look_of(index)
+    lines: Any = figure.axes[0].lines
+    (line,) = (each for each in lines if (each.get_color(), each.get_marker()) == (look["color"], look["marker"]))
+    found: list[list[float]] = line.get_xydata().tolist()
+    return found
+
+
+def real(folder: Path, heads: int, rows: int = 9) -> Path:
+    """Queries whose length grows from head to head; keys have a mean in common, which the softmax does not see."""
+    queries = torch.randn(1, heads, rows, 16) * torch.arange(1.0, heads + 1)[:, None, None]
+    save_named(folder / "qk.safetensors", {"queries": queries, "keys": 2.0 + torch.randn(1, heads, 6, 16)})
+    return folder / "qk.safetensors"
+
+
+@STUDIES
+@pytest.mark.parametrize("width", [40, 80, 200])
+def test_tables_have_every_figure_at_any_width(study: str, width: int, tmp_path: Path) -> None:
+    columns = ["variance", "mean"] if study == "variance" else ["jacobian_median", "max_weight"]
+    for keys in ({"d": [2, 64], **FEW[study]}, {"d": [64], **FEW[study]}, {"source": real(tmp_path, 2)}):
+        result = swept(study, scorers=[*DOT, {"scorer": "additive", "label": "hidden"}], **keys)
+        text, formats = shown(result, width), {each.key: each.format for each in part_of(study, "columns").COLUMNS}
+        assert all(formats[column](record[column]) in text for record in result.records for column in columns)
+        assert all(word in text for word in ("dot", "hidden", "additive"))
+        assert max(map(len, text.splitlines())) <= width
+
+
+def test_limits_and_unknown_theories_are_told_apart() -> None:
+    softcap = {"scorer": "dot", "label": "capped", "softcap": 2.0}
+    text = shown(swept("variance", d=[4], samples=1000, scorers=[{"scorer": "additive"}, softcap]))
+    additive, capped = text.split("capped (dot)")
+    assert "limit" in additive
+    assert "0.1073" in additive
+    assert capped.count(" -") >= 4
+    assert "- where no closed form is known" in capped
+    assert "closed form" not in additive
+
+
+@STUDIES
+def test_long_tables_are_shortened(study: str) -> None:
+    result = swept(study, d=list(range(1, 51)), scorers=DOT, **FEW[study])
+    assert "10 of 50 rows left out; see them with --full" in shown(result)
+    assert "left out" not in shown(result, full=True)
+
+
+def test_sentences_of_one_size() -> None:
+    result = swept("variance", d=[512], samples=20_000)
+    texts, dot = said(result), result.records[0]
+    assert list(texts) == ["dot", "scaled_dot", "scaled_dot_1_over_d", None]
+    start = f"dot: variance {dot['variance']:.1f} at d = 512, theory 512; "
+    assert texts["dot"] == f"{start}a scale of {dot['unit_scale']:.4g} would make it 1."
+    assert texts["scaled_dot"].endswith(" at d = 512, theory 1.")
+    numbers = {key: [dot[key]] for key in ("d", "variance", "theory_variance", "unit_scale", "z")}
+    assert result.findings[0].numbers == numbers
+
+
+def test_sentences_over_sizes() -> None:
+    scorers = [{"scorer": name} for name in ("dot", "scaled_dot", "additive")]
+    texts = said(swept("variance", d=[64, 1, 8], samples=20_000, scorers=scorers))
+    assert texts["dot"].endswith(", theory 1 to 64.")
+    assert ", like d^1.0" in texts["dot"]
+    assert " from d = 1 to 64, theory 1." in texts["scaled_dot"]
+    assert texts["additive"].endswith("theory about 0.1073.")
+    result = swept("saturation", d=[1, 8, 512], rows=200, scorers=DOT)
+    first, turn, last = (f"{record['jacobian_median']:.4g}" for record in result.records)
+    start = f"dot: median norm of the softmax Jacobian {first} at d = 1 over {turn} at d = 8 to {last} at d = 512"
+    assert said(result)["dot"].startswith(start)
+    assert f"means hide that: {result.records[2]['jacobian_mean']:.3g} for dot" in said(result)[None]
+
+
+@pytest.mark.parametrize(
+    ("keys", "text"),
+    [
+        ({}, "mean 0 and variance d; 1/sqrt(d) leaves mean 0 and variance 1, 1/d leaves mean 0 and variance 1/d."),
+        (
+            {"mean": 0.5},
+            "mean 0.25 d and variance 1.5 d; 1/sqrt(d) leaves mean 0.25 sqrt(d) and variance 1.5, 1/d leaves mean 0.25 "
+            "and variance 1.5/d.",
+        ),
+    ],
+)
+def test_why(keys: dict[str, Any], text: str) -> None:
+    found = said(swept("variance", d=[4, 8], samples=100, **keys))[None]
+    assert found.startswith("Why: each product q_i k_i has mean ")
+    assert found.endswith(f", so q . k has {text}")
+
+
+@STUDIES
+def test_no_why_without_its_cause(study: str) -> None:
+    assert None not in said(swept(study, d=[64, 512], scorers=[{"scorer": "cosine"}], **FEW[study]))
+
+
+def test_what_chance_cannot_do_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    forward = SCORERS["dot"].forward
+    monkeypatch.setattr(SCORERS["dot"], "forward", lambda self, queries, keys: 1.1 * forward(self, queries, keys))
+    texts = said(swept("variance", d=[4, 8], samples=100_000))
+    assert "standard errors from theory, too far for chance." in texts["dot"]
+    assert "chance" not in texts["scaled_dot"]
+
+
+@STUDIES
+def test_numbers_that_are_not_finite(study: str) -> None:
+    scorer = {"scorer": "scaled_dot", "scale": 1e300}
+    text = said(swept(study, d=[4], std=1e9, dtype="float64", scorers=[scorer], **FEW[study]))["scaled_dot"]
+    assert "no finite number" in text or "not a finite number" in text
+
+
+@STUDIES
+@pytest.mark.parametrize("heads", [1, 3])
+def test_sentences_and_points_of_real_pairs(study: str, heads: int, tmp_path: Path) -> None:
+    scorers = [*DOT, {"scorer": "cosine"}]
+    result = swept(study, source=real(tmp_path, heads), scorers=scorers)
+    text = said(result)["dot"]
+    assert ("(head " in text) == (heads > 1)
+    assert ("of it within rows, where the softmax sees it; a scale of " in text) == (study == "variance")
+    for index in range(len(scorers)):
+        records = [record for record in result.records if record["label"] == scorers[index]["scorer"]]
+        places = [head + (-0.125, 0.125)[index] for head in range(heads)]
+        wanted = [[place, record[MIDDLE[study]]] for place, record in zip(places, records, strict=True)]
+        assert points(drawn(result), index) == pytest.approx(np.array(wanted))
+
+
+def test_real_pairs_that_do_not_vary(tmp_path: Path) -> None:
+    save_named(tmp_path / "qk.safetensors", {"queries": torch.ones(2, 4), "keys": torch.ones(3, 4)})
+    result = swept("variance", source=tmp_path / "qk.safetensors", scorers=DOT)
+    assert said(result) == {"dot": "dot: variance 0 at d = 4."}
+
+
+@STUDIES
+def test_points_and_their_ends_at_every_size(study: str) -> None:
+    result = swept(study, d=[8, 2, 32], **FEW[study])
+    figure = drawn(result)
+    for index, label in enumerate(result.labels):
+        records = sorted((each for each in result.records if each["label"] == label), key=lambda record: record["d"])
+        assert points(figure, index) == [[record["d"], record[MIDDLE[study]]] for record in records]
+        bars: Any = figure.axes[0].collections[index]
+        ends = {y for path in bars.get_paths() for _, y in path.vertices}
+        assert set(np.ravel([[record[key] for key in ENDS[study]] for record in records])) <= ends
+    assert [d for d, _ in points(drawn(swept(study, d=[6], **FEW[study])), 0)] == [1, 2, 4, 6]
+
+
+def test_theory_and_uniform_weights_are_lines() -> None:
+    lines: Any = drawn(swept("variance", d=[2, 4], samples=1000, scorers=DOT)).axes[0].lines
+    assert [[2.0, 2.0], [4.0, 4.0]] in [line.get_xydata().tolist() for line in lines]
+    figure = drawn(swept("saturation", d=[2, 4], rows=50, keys=4, scorers=DOT))
+    heights = [np.asarray(axes.lines[0].get_ydata()).tolist() for axes in figure.axes]
+    assert heights == [pytest.approx([height] * 2) for height in (1.0, 1 / 4, 3**0.5 / 4)]
+
+
+def test_density_of_standardised_scores() -> None:
+    """With 20 of 100 samples outside of the bins, and moments of two heads together."""
+    edges, counts = np.linspace(-5, 15, 101), np.zeros(100)
+    counts[40:60] = 4.0
+    curve = {"d": [8, 8], "samples": [50, 50], "mean": [4.0, 6.0], "variance": [3.0, 3.0]}
+    found, heights = density(edges, counts, {key: np.array(column) for key, column in curve.items()})
+    assert [found[0], found[-1]] == pytest.approx([-5, 5])  # mean 5, std sqrt(3 + 1) = 2
+    assert (heights * np.diff(found)).sum() == pytest.approx(0.8)
+
+
+@STUDIES
+@pytest.mark.parametrize(("count", "sizes"), [(1, [64]), (14, [1, 2, 3, 5, 7, 11, 100, 101, 102, 1024])])
+def test_all_texts_have_room(study: str, count: int, sizes: list[int]) -> None:
+    scorers = [{"scorer": "dot", "label": label} for label in many_scorers(count)]
+    result = swept(study, d=sizes, mean=0.25, scorers=scorers, **FEW[study])
+    with drawing(result.labels, lambda note: None):
+        check_texts(drawn(result))
+
+
+@pytest.mark.parametrize(
+    ("study", "keys", "figure"),
+    [
+        ("variance", {"d": [3, 5], "std": 0.0}, "variance of the scores"),
+        ("saturation", {"d": [65536], "std": 30.0}, "norm of the softmax Jacobian"),
+    ],
+)
+def test_what_cannot_be_drawn_is_noted(study: str, keys: dict[str, Any], figure: str, tmp_path: Path) -> None:
+    notes: list[str] = []
+    result = swept(study, scorers=DOT, **FEW[study], **keys)
+    for name in "ab":
+        part_of(study, "figure").pictures(result, notes.append)[f"{study}.png"](tmp_path / f"{name}.png")
+    assert notes == [f"not drawn, as not a positive number: {figure} of dot"] * 2
+    assert (tmp_path / "a.png").read_bytes() == (tmp_path / "b.png").read_bytes()
