@@ -1,14 +1,14 @@
 """The tables of the study `variance`: measured moments beside their theory, or the scales that real scores need."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 from rich.console import RenderableType
 from rich.text import Text
 
-from attncli.show.numbers import entries, finite, significant
+from attncli.show.numbers import entries, significant
 from attncli.show.tables import apart, formulas, heading, pick, remark, shortened
 from attncli.show.tables import tables as blocks
-from attncli.studies.study import Record, Result, by_label
+from attncli.studies.study import Result, by_label
 from attncli.studies.variance.columns import COLUMNS
 
 LEGEND = "± is half of the 95 % interval of the mean; z is how many standard errors the variance lies above its theory"
@@ -30,24 +30,14 @@ def _random(result: Result, width: int, full: bool) -> Iterator[RenderableType]:
     yield Text(f"{entries(result.settings)}; {LEGEND}")
     for label, records in by_label(result.records).items():
         yield Text()
-        yield from heading(records[0], result.settings["formulas"][label], [_scale(records)])
+        scales = dict.fromkeys(significant(records[end]["scale"]) for end in (0, -1))
+        yield from heading(records[0], result.settings["formulas"][label], [f"scale {' to '.join(scales)}"])
         shown, left_out = shortened(records, full)
         kinds = {record["theory"] for record in shown}
         figures = [*RANDOM, *(["theory"] if "limit" in kinds else [])]
         yield from apart(blocks(pick(COLUMNS, ["d"]), pick(COLUMNS, figures), shown, width))
         yield from remark(left_out)
         yield from remark(LIMIT if "limit" in kinds else UNKNOWN if None in kinds else "")
-
-
-def _scale(records: Sequence[Record]) -> str:
-    """The scorer's own factor, at the first and the last d where it depends on it."""
-    scales = finite(record["scale"] for record in records)
-    if not scales:
-        return "no scale"
-    first, last = significant(scales[0]), significant(scales[-1])
-    if first == last:
-        return f"scale {first}"
-    return f"scale {first} at d = {records[0]['d']} to {last} at d = {records[-1]['d']}"
 
 
 def _real(result: Result, width: int, full: bool) -> Iterator[RenderableType]:

@@ -61,15 +61,10 @@ def product_moments(entries: Entries) -> tuple[float, float]:
     return mu * nu + rho * s * t, mu**2 * t**2 + nu**2 * s**2 + 2.0 * rho * mu * nu * s * t + product
 
 
-def _dot(scorer: nn.Module, entries: Entries, d: int) -> Theory:
-    """A sum of d products q_i k_i: d times the mean and the variance of one."""
+def _dot(scorer: Any, entries: Entries, d: int) -> Theory:
+    """A sum of d products q_i k_i, times the scale if there is one: d times the mean and the variance of one."""
     mean, variance = product_moments(entries)
-    return Theory(d * mean, d * variance)
-
-
-def _scaled_dot(scorer: Any, entries: Entries, d: int) -> Theory:
-    """The dot product's, times the scale and its square."""
-    return _dot(scorer, entries, d).scaled(scorer.scale)
+    return Theory(d * mean, d * variance).scaled(getattr(scorer, "scale", 1.0))
 
 
 def _general(scorer: Any, entries: Entries, d: int) -> Theory:
@@ -145,7 +140,7 @@ def _letters(entries: Entries) -> tuple[float, float, float, float, float]:
 
 THEORIES: dict[str, Callable[[Any, Entries, int], Theory]] = {
     "dot": _dot,
-    "scaled_dot": _scaled_dot,
+    "scaled_dot": _dot,
     "general": _general,
     "gaussian": _gaussian,
     "cosine": _cosine,
