@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 ROOT = Path(__file__).parents[1]
+LEFT_OUT = [f"--ignore=tests/{name}" for name in ("test_additions.py", "test_claims.py", "test_claims_fail.py")]
 COPIED = ("attncli", "tests", "experiments", "docs", "README.md", "CHANGELOG.md", "pyproject.toml", "constraints.txt")
 
 MANHATTAN = '''
@@ -37,6 +38,95 @@ class Manhattan(nn.Module):
         return -self.scale * torch.cdist(queries, keys, p=1.0)  # ... n m
 '''
 ORACLE = "lambda _, q, k: for_each_pair(lambda x, y: -sum(abs(a - b) for a, b in zip(x, y, strict=True)), q, k)"
+
+
+STUDY = {  # the largest score of random queries and keys against their size
+    "__init__": "",
+    "options": """
+from typing import Annotated, Any, Literal
+from pydantic import Field
+from attncli.config.scorer_entries import Scorers, ScorersInShort
+from attncli.config.sizes import Sizes
+
+DEFAULT: list[Any] = [{"scorer": "dot"}]
+
+class PeakOptions(ScorersInShort):
+    study: Literal["peak"] = "peak"
+    d: Annotated[Sizes, Field(description="size of queries and keys")] = [4]
+    scorers: Scorers = DEFAULT
+
+OPTIONS = PeakOptions
+""",
+    "columns": """
+from attncli.show.numbers import counted, figure
+from attncli.studies.study import Column
+
+COLUMNS = (
+    Column("scorer", "scorer", "The scoring function.", text=True),
+    Column("label", "label", "Its label.", text=True),
+    Column("d", "d", "Size of queries and keys.", format=counted),
+    Column("peak", "peak", "The largest score.", format=figure),
+)
+COMPARISONS = ()
+""",
+    "study": """
+from dataclasses import dataclass
+import torch
+from attncli.inputs.device import resolve_device
+from attncli.inputs.seeding import generator
+from attncli.studies.peak.columns import COLUMNS
+from attncli.studies.peak.options import PeakOptions
+from attncli.studies.progress import Progress
+from attncli.studies.scoring import build_scorer
+from attncli.studies.study import Finding, Result, Rows
+
+@dataclass(frozen=True)
+class Prepared:
+    options: PeakOptions
+    device: torch.device
+
+    @property
+    def places(self):
+        each = ((entry, d) for entry in self.options.scorers for d in self.options.d)
+        return [({"scorer": entry.scorer, "label": entry.label, "d": d}, entry) for entry, d in each]
+
+def prepare(options: PeakOptions, progress: Progress) -> Prepared:
+    return Prepared(options, resolve_device(options.device))
+
+def expected_rows(prepared: Prepared) -> Rows:
+    return Rows(COLUMNS, [place for place, _ in prepared.places])
+
+def run(prepared: Prepared, progress: Progress) -> Result:
+    records, seed = [], prepared.options.seed
+    for place, entry in prepared.places:
+        d = place["d"]
+        queries, keys = (torch.randn(9, d, generator=generator(seed, name)) for name in ("queries", "keys"))
+        scores = build_scorer(entry, d, d, seed, torch.float32)(queries, keys)
+        records.append({**place, "peak": float(scores.detach().max())})
+    found = [Finding(f"{row['label']}: {row['peak']:.3g}", row["label"]) for row in records]
+    return Result("peak", prepared.options.name, {}, records, findings=found)
+""",
+    "tables": """
+from attncli.show.tables import tables as blocks
+from attncli.studies.peak.columns import COLUMNS
+
+def tables(result, *, width, full, csv):
+    yield from blocks(COLUMNS[1:3], COLUMNS[3:], result.records, width)
+""",
+    "figure": """
+from functools import partial
+from attncli.show.figures import save_figure
+from attncli.show.panels import panels
+
+def pictures(result, note):
+    return {"peak.png": partial(_draw, result)}
+
+def _draw(result, path):
+    figure, (axes,) = panels((3.0,), 3.0, "the largest score")
+    axes.plot([row["d"] for row in result.records], [row["peak"] for row in result.records])
+    save_figure(figure, path)
+""",
+}
 
 
 def insert(path: Path, before: str, line: str) -> None:
@@ -101,5 +191,34 @@ def test_a_scorer(with_a_scorer: Path) -> None:
 
 @pytest.mark.slow
 def test_a_scorer_leaves_no_test_failing(with_a_scorer: Path) -> None:
-    left_out = [f"--ignore=tests/{name}" for name in ("test_additions.py", "test_claims.py", "test_claims_fail.py")]
-    run(with_a_scorer, "pytest", "-p", "no:cacheprovider", *left_out)
+    run(with_a_scorer, "pytest", "-p", "no:cacheprovider", *LEFT_OUT)
+
+
+@pytest.fixture
+def with_a_study(copy: Path) -> Path:
+    """Its folder, and one line in the registry."""
+    folder = copy / "attncli" / "studies" / "peak"
+    folder.mkdir()
+    for name, text in STUDY.items():
+        (folder / f"{name}.py").write_text(text)
+    insert(copy / "attncli" / "studies" / "__init__.py", "}", '    "peak": "Find the largest score against d.",')
+    return copy
+
+
+def test_a_study(with_a_study: Path) -> None:
+    """It has a command with flags, a schema, tables, a picture, a run folder, and expectations of its columns."""
+    keys = {"study": "peak", "d": [2, 3], "expect": [{"where": {"d": 2}, "metric": "peak", "between": [0, 100]}]}
+    (with_a_study / "peak.yaml").write_text(json.dumps(keys))
+    content = json.loads(run(with_a_study, "attncli", "run", "peak.yaml", "--json"))
+    assert [row["d"] for row in content["records"]] == [2, 3]
+    assert content["findings"][0]["label"] == "dot"
+    assert content["expectations"][0]["holds"] is True
+    assert "peak.png" in content["files"]
+    tests = ["test_architecture.py", "test_cold_start.py", "studies/test_columns.py", "commands/test_small_commands.py"]
+    assert "passed" in run(with_a_study, "pytest", "-n0", *(f"tests/{name}" for name in tests))
+    assert "dot" in run(with_a_study, "attncli", "peak", "--d", "5", "--scorer", "dot", "--no-plots")
+
+
+@pytest.mark.slow
+def test_a_study_leaves_no_test_failing(with_a_study: Path) -> None:
+    run(with_a_study, "pytest", "-p", "no:cacheprovider", *LEFT_OUT)

@@ -22,7 +22,7 @@ ENTRIES = [{"scorer": "dot"}, {"scorer": "additive", "label": "mine"}]
 def test_rows_are_as_expected(name: str) -> None:
     study = load_study(name)
     model = options_model(name)
-    keys = {"name": "test", "device": "cpu", "scorers": ENTRIES, **SMALL[name]}
+    keys = {"name": "test", "device": "cpu", "scorers": ENTRIES, **SMALL.get(name, {})}
     prepared = study.prepare(model.model_validate(model.normalised(keys)), Silent())
     expected, result = study.expected_rows(prepared), study.run(prepared, Silent())
     check(expected.columns, expected.records, result.records)
