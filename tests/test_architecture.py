@@ -33,7 +33,7 @@ MAY_IMPORT = {  # besides itself
     "studies.saturation": {*STUDY, "studies.pairs"},
     "expect": {"errors", "config", "show", "studies.study"},
     "runs": {"__init__", "errors", "config", "inputs", "show", "studies.study", "expect"},
-    "commands": {*STUDY, "expect", "runs"},
+    "commands": {*STUDY, "studies.attention", "expect", "runs"},  # heatmap is of that study
     "cli": {"__init__", "errors", "commands", "studies"},
     "__main__": {"cli"},
     "__init__": set[str](),
