@@ -1,15 +1,12 @@
 """Entries of random queries and keys: standardised distributions, their kurtosis, and correlation between the two."""
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
 from torch import Generator, Tensor
 
 from attncli.studies.pairs.options import DEFAULT_DF, Sweep
-
-Draw = Callable[[tuple[int, ...], Generator, torch.dtype], Tensor]
 
 
 @dataclass(frozen=True)
@@ -64,9 +61,16 @@ class Entries:
         return _moved(u, self.query_mean, self.query_std), _moved(w, self.key_mean, self.key_std)
 
     def _standard(self, shape: tuple[int, ...], generator: Generator, dtype: torch.dtype) -> Tensor:
-        if self.distribution == "student_t":
-            return _student_t(shape, generator, self.degrees_of_freedom).to(dtype)
-        return STANDARD[self.distribution](shape, generator, dtype)
+        match self.distribution:
+            case "normal":
+                return torch.empty(shape, dtype=dtype).normal_(generator=generator)
+            case "uniform":
+                return torch.empty(shape, dtype=dtype).uniform_(-math.sqrt(3.0), math.sqrt(3.0), generator=generator)
+            case "rademacher":
+                return _signs(shape, generator, dtype)
+            case "laplace":
+                return _laplace(shape, generator, dtype)
+        return _student_t(shape, generator, self.degrees_of_freedom).to(dtype)
 
 
 def _moved(standard: Tensor, mean: float, std: float) -> Tensor:
@@ -74,14 +78,6 @@ def _moved(standard: Tensor, mean: float, std: float) -> Tensor:
     if std != 1.0:
         standard.mul_(std)
     return standard.add_(mean) if mean else standard
-
-
-def _normal(shape: tuple[int, ...], generator: Generator, dtype: torch.dtype) -> Tensor:
-    return torch.empty(shape, dtype=dtype).normal_(generator=generator)
-
-
-def _uniform(shape: tuple[int, ...], generator: Generator, dtype: torch.dtype) -> Tensor:
-    return torch.empty(shape, dtype=dtype).uniform_(-math.sqrt(3.0), math.sqrt(3.0), generator=generator)
 
 
 def _signs(shape: tuple[int, ...], generator: Generator, dtype: torch.dtype) -> Tensor:
@@ -103,6 +99,3 @@ def _student_t(shape: tuple[int, ...], generator: Generator, df: float) -> Tenso
     angle = torch.empty(shape, dtype=torch.float64).uniform_(0.0, 2.0 * math.pi, generator=generator)
     lengths = uniform.log_().mul_(-2.0 / df).expm1_().mul_(df).sqrt_()
     return lengths.mul_(angle.cos_()).mul_(math.sqrt((df - 2.0) / df) if df > 2 else 1.0)
-
-
-STANDARD: dict[str, Draw] = {"normal": _normal, "uniform": _uniform, "rademacher": _signs, "laplace": _laplace}

@@ -28,4 +28,3 @@ COLUMNS = (
     *_quartiles("max_weight", "largest\nmedian", "the largest weight"),
     Column("jacobian_mean", "\nmean", "Mean of the norm of the softmax's Jacobian.", format=short),
 )
-COMPARISONS: tuple[Column, ...] = ()

@@ -20,4 +20,3 @@ COLUMNS = (
     Column("scale", "scale", "The factor that the scorer used.", format=figure),
     Column("unit_scale", "needed\nscale", "The factor that would give the scores variance 1.", format=figure),
 )
-COMPARISONS: tuple[Column, ...] = ()
