@@ -85,11 +85,6 @@ def compiled(scorer: nn.Module, measure: str) -> Forward:
     return ours(scorer, measure)
 
 
-def from_textbook(scorer: nn.Module, measure: str) -> Forward:
-    """As textbooks write it, with the scorer's parameters."""
-    return pooled(scorer.as_in_textbooks, measure)  # type: ignore[arg-type]
-
-
 def pooled(scores: Callable[[Tensor, Tensor], Tensor], measure: str) -> Forward:
     """Scores, and the textbook's softmax and sum of values after them where they are asked for."""
     if measure == "scores":
@@ -113,8 +108,11 @@ def fused(scorer: nn.Module, measure: str) -> Forward:
 
 
 MAKERS: dict[str, Callable[[nn.Module, str], Forward]] = {
-    "attncli": ours, "compiled": compiled, "textbook": from_textbook, "fused": fused,
-}  # fmt: skip
+    "attncli": ours,
+    "compiled": compiled,
+    "textbook": lambda scorer, measure: pooled(scorer.as_in_textbooks, measure),  # type: ignore[arg-type]
+    "fused": fused,
+}
 
 
 def make_call(implementation: str, scorer: nn.Module, measure: str, copies: Sequence[Inputs], backward: bool) -> Call:

@@ -50,9 +50,11 @@ def prepare(options: BenchOptions, progress: Progress) -> Prepared:
     collector.check()
     groups = list(_groups(options, plan))
     for line in {(line.entry.label, line.case.d): line for lines in groups for line in lines}.values():
-        index = line.contender.index
+        entry, d, index = line.entry, line.case.d, line.contender.index
         with collector.under(*(() if index is None else ("scorers", index))):
-            _check(line, options)
+            outline(entry, d, d)
+            if entry.parameters is not None or entry.scorer not in SCORERS:  # others can be made, as far as memory goes
+                build_scorer(entry, d, d, options.seed, getattr(torch, options.dtype))
     collector.check()
     return Prepared(options, plan, groups, device)
 
@@ -126,14 +128,6 @@ def _groups(options: BenchOptions, plan: Plan) -> Iterator[list[Line]]:
             ]
 
 
-def _check(line: Line, options: BenchOptions) -> None:
-    """Refuse what cannot be made; scorers of the catalogue without a file are, as far as memory goes."""
-    entry, d = line.entry, line.case.d
-    outline(entry, d, d)
-    if entry.parameters is not None or entry.scorer not in SCORERS:
-        build_scorer(entry, d, d, options.seed, getattr(torch, options.dtype))
-
-
 def _place(line: Line, prepared: Prepared) -> Record:
     """The row of a line, with what is known before the work."""
     options = prepared.options
@@ -161,7 +155,7 @@ def _row(line: Line, lines: Sequence[Line], prepared: Prepared) -> Record:
         return record
     options, seconds = prepared.options, median(line.seconds)
     moved = traffic(line.case, line.measure, options.backward, getattr(torch, options.dtype).itemsize)
-    ratio, interval = _ratio(line, _baseline_of(line, lines, prepared.plan.baseline))
+    ratio, interval = _ratio(line, lines, prepared.plan.baseline)
     return record | {
         "seconds": seconds,
         "seconds_iqr": interquartile_range(line.seconds),
@@ -174,17 +168,14 @@ def _row(line: Line, lines: Sequence[Line], prepared: Prepared) -> Record:
     }
 
 
-def _baseline_of(line: Line, lines: Sequence[Line], baseline: Contender) -> Line:
-    """With as many hidden units where there is one, else the first."""
+def _ratio(line: Line, lines: Sequence[Line], baseline: Contender) -> tuple[float | None, list[float] | None]:
+    """To the baseline with as many hidden units where there is one, else to the first."""
     candidates = [each for each in lines if each.contender == baseline]
     alike = (each for each in candidates if hidden_units(each.entry) == hidden_units(line.entry))
-    return next(alike, candidates[0])
-
-
-def _ratio(line: Line, baseline: Line) -> tuple[float | None, list[float] | None]:
-    if line is baseline:
+    other = next(alike, candidates[0])
+    if line is other:
         return 1.0, [1.0, 1.0]
-    return ratio_of(line.seconds, baseline.seconds) if baseline.seconds else (None, None)
+    return ratio_of(line.seconds, other.seconds) if other.seconds else (None, None)
 
 
 def _comparisons(lines: Sequence[Line]) -> Iterator[Record]:

@@ -1,7 +1,6 @@
 """What is found and shown of `bench`: sentences, tables as a pipe gets them, and the picture."""
 
 import re
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -194,11 +193,6 @@ def test_measures_have_the_same_axes_and_labels_the_same_looks() -> None:
     assert len(set(looks)) == len(USUAL)
 
 
-def test_points_of_the_only_size_stand_side_by_side() -> None:
-    figure, _ = figure_of(sample(pairs=FEW, measures=["scores"]))
-    assert [x for ((x, _),) in drawn(figure, "seconds")] == [0, 1, 2, 3]
-
-
 def test_of_other_sizes_the_largest_with_a_time_are_drawn_and_a_note_says_so() -> None:
     result = crossed(sample(SIZES, FEW, ["scores"]), "batch", [1, 8])
     figure, notes = figure_of(changed(result, lambda record: record["batch"] == 8, seconds=1.5))
@@ -238,10 +232,3 @@ def test_texts_stay_on_the_page(result: Result) -> None:
         assert box.x1 * figure.dpi <= page.x1 + 5
         assert box.y1 * figure.dpi <= page.y1 + 5
         assert not any(legend.overlaps(axes.get_window_extent()) for axes in figure.axes)
-
-
-def test_the_same_result_gives_the_same_bytes(tmp_path: Path) -> None:
-    for name in ("a.png", "b.png"):
-        (draw,) = pictures(sample(SIZES), print).values()
-        draw(tmp_path / name)
-    assert (tmp_path / "a.png").read_bytes() == (tmp_path / "b.png").read_bytes()

@@ -12,9 +12,7 @@ from attncli import textbook
 from attncli.errors import InputError
 from attncli.studies import memory
 from attncli.studies.bench import calls, measure
-from attncli.studies.bench import study as bench
 from attncli.studies.bench.calls import copies_of, draw_inputs, make_call
-from attncli.studies.bench.columns import COLUMNS, COMPARISONS
 from attncli.studies.bench.plan import Case
 from tests.studies.bench.small import CPU, by_name, hurry, options_of, prepared, result_of
 
@@ -28,8 +26,6 @@ def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_columns_and_rows() -> None:
     result = result_of(n=[6, 3], d=[4, 2], num_hiddens=[5, 7], **TWO)
-    assert all(list(record) == [column.key for column in COLUMNS] for record in result.records)
-    assert all(list(row) == [column.key for column in COMPARISONS] for row in result.comparisons)
     rows = [(r["n"], r["d"], r["measure"], r["label"], r["implementation"], r["num_hiddens"]) for r in result.records]
     each = [
         ("scaled_dot", "textbook", None),
@@ -185,12 +181,6 @@ def test_even_the_inputs_are_too_large(monkeypatch: pytest.MonkeyPatch) -> None:
     assert all(row["reason"].startswith("needs about ") for row in rows)
 
 
-def test_no_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(calls, "compile_scorer", lambda scorer: "no C++ compiler was found")
-    row = by_name(result_of(compile=True, measure=["scores"], **TWO))["additive/compiled"]
-    assert (row["status"], row["reason"]) == ("not available", "no C++ compiler was found")
-
-
 def test_a_compiler_that_fails_when_it_is_needed(monkeypatch: pytest.MonkeyPatch) -> None:
     def compile_scorer(scorer: Any) -> None:
         def forward(queries: Tensor, keys: Tensor) -> Tensor:
@@ -205,22 +195,6 @@ def test_a_compiler_that_fails_when_it_is_needed(monkeypatch: pytest.MonkeyPatch
     assert row["reason"].startswith("compiling gave RuntimeError: C++ compile error")
     assert "much more" not in row["reason"]
     assert rows["additive/attncli"]["status"] == "timed", "the copy that is compiled is not the one that others have"
-
-
-def test_an_interrupt_keeps_what_is_finished(monkeypatch: pytest.MonkeyPatch) -> None:
-    groups, right = [0], measure.time_all
-
-    def interrupted(*args: Any) -> None:
-        groups[0] += 1
-        if groups[0] == 3:
-            raise KeyboardInterrupt
-        right(*args)
-
-    monkeypatch.setattr(bench, "time_all", interrupted)
-    result = result_of(n=[3, 6], **TWO)
-    assert result.interrupted
-    assert [(row["n"], row["measure"]) for row in result.records] == [(3, "scores")] * 4 + [(3, "output")] * 4
-    assert len(result.tensors) == 8
 
 
 def failing_from(n: int, error: Exception, after: int = 0) -> Any:

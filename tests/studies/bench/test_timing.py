@@ -6,7 +6,6 @@ import random
 from collections.abc import Callable
 
 import pytest
-import torch
 
 from attncli.studies.bench.timing import (
     BLOCK,
@@ -14,7 +13,6 @@ from attncli.studies.bench.timing import (
     MOST,
     STUDENT,
     TRIES,
-    interquartile_range,
     ratio_of,
     rounds_of,
 )
@@ -88,18 +86,6 @@ def test_a_machine_that_slows_down_does_not_change_the_ratio() -> None:
     assert ratio == pytest.approx(3.0, rel=0.02)
 
 
-def test_the_threads_of_torch_are_used(monkeypatch: pytest.MonkeyPatch) -> None:
-    seen, clock = set(), Clock()
-    before = torch.get_num_threads()
-
-    def call() -> None:
-        seen.add(torch.get_num_threads())
-        clock.now += 1.0
-
-    rounds_of([call], set(), clock)
-    assert seen == {before}
-
-
 def test_noise_that_both_share_is_no_uncertainty() -> None:
     """A machine that is five times slower in one round changes neither the ratio nor its interval."""
     baseline = [1.0, 5.0, 1.0, 0.5]
@@ -134,9 +120,3 @@ def test_quantiles_of_student(df: int) -> None:
     weights = [1, *[4, 2] * (steps // 2 - 1), 4, 1]
     area = math.fsum(w * x for w, x in zip(weights, density, strict=True)) * end / steps / 3
     assert area == pytest.approx(0.475, abs=3e-5)
-
-
-def test_interquartile_range() -> None:
-    assert interquartile_range([5.0, 1.0, 2.0, 4.0, 3.0]) == pytest.approx(2.0)
-    assert interquartile_range([1.0, 2.0, 3.0]) == pytest.approx(1.0)
-    assert interquartile_range([7.0] * 11) == 0
