@@ -9,8 +9,6 @@ from attncli.attention import computing_dtype
 from attncli.errors import InputError
 from attncli.scorers.additive import Additive
 
-NOTHING_TO_FUSE = "nothing to compile: its scores are one matrix product or one sum already"
-
 
 def worth_compiling(scorer: nn.Module) -> bool:
     """Whether a compiler could fuse anything: always, unless the scorer's class says that it could not."""
@@ -19,8 +17,6 @@ def worth_compiling(scorer: nn.Module) -> bool:
 
 def compile_scorer(scorer: nn.Module) -> str | None:
     """Let `torch.compile` work for this scorer from now on, for all sizes; else say, on one line, why it does not."""
-    if not worth_compiling(scorer):
-        return NOTHING_TO_FUSE
     parameter = next(scorer.parameters(), torch.empty(0))
     reason = why_not(parameter.device, computing_dtype(parameter.dtype))
     if reason is None:

@@ -7,7 +7,7 @@ import numpy as np
 
 from attncli.errors import in_bytes
 from attncli.show.numbers import duration, interval, short
-from attncli.studies.bench.columns import AXES, IMPLEMENTATIONS, changing, place, size_of
+from attncli.studies.bench.columns import AXES, IMPLEMENTATIONS, changing, lines_of, place, size_of
 from attncli.studies.study import Finding, Record
 
 FIGURES = ("implementation", "measure", *AXES, "num_hiddens", "seconds", "peak_bytes")
@@ -61,16 +61,14 @@ def _of_label(rows: Sequence[Record], axes: Sequence[str], comparisons: Sequence
 
 
 def _growths(records: Sequence[Record], axis: str) -> Iterator[tuple[str, float]]:
-    """`scores/attncli`, or with hidden units where there are several `scores/attncli/64`, and its power."""
-    several = len({record["num_hiddens"] for record in records}) > 1
-    rows: dict[str, list[Record]] = {}
-    for record in records:
-        hidden = f"/{record['num_hiddens']}" if several else ""
-        rows.setdefault(f"{record['measure']}/{record['implementation']}{hidden}", []).append(record)
-    for name, of_line in rows.items():
-        power = growth(of_line, axis)
-        if power is not None:
-            yield name, power
+    """`scores/attncli`, or with hidden units where the label has several `scores/attncli/64`, and its power."""
+    for measure in dict.fromkeys(record["measure"] for record in records):
+        lines = lines_of([record for record in records if record["measure"] == measure])
+        for (title, implementation), of_line in lines.items():
+            hidden = "" if title == of_line[0]["label"] else f"/{of_line[0]['num_hiddens']}"
+            power = growth(of_line, axis)
+            if power is not None:
+                yield f"{measure}/{implementation}{hidden}", power
 
 
 def _chosen(records: Sequence[Record]) -> Record:

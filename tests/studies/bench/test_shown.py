@@ -151,7 +151,14 @@ def test_several_numbers_of_hidden_units_are_several_lines() -> None:
     text = shown(result, 120)
     found = [row.split(" attncli")[0] for row in rows(text)[:2]]
     assert found == ["additive (num_hiddens 8)", "additive (num_hiddens 256)"]
-    assert finding(result, "additive").numbers["num_hiddens"] == 256
+    numbers = finding(result, "additive").numbers
+    assert (numbers["num_hiddens"], list(numbers["growth"])) == (256, ["scores/attncli/8", "scores/attncli/256"])
+
+
+def test_hidden_units_that_follow_d_are_one_line() -> None:
+    result = crossed(sample((64,), FEW, ["scores"]), "d", [16, 32])
+    followed = result_of([row | {"num_hiddens": row["num_hiddens"] and row["d"]} for row in result.records])
+    assert set(finding(followed, "additive").numbers["growth"]) == {"scores/attncli", "scores/textbook"}
 
 
 def figure_of(result: Result) -> tuple[Figure, list[str]]:
