@@ -93,7 +93,8 @@ def plan_of(options: BenchOptions) -> Plan:
     with collector.under("baseline"):
         baseline = _baseline(options, offered)
     collector.check()
-    chosen = [each for each in offered if _is_chosen(each, options)]
+    wanted = set(options.only)
+    chosen = [each for each in offered if (not wanted or each.names & wanted) and not each.names & set(options.skip)]
     if not chosen:
         key = "only" if options.only else "skip"
         raise InputError.of(got(getattr(options, key), "nothing is left to measure", "leave one of them out"), [key])
@@ -161,11 +162,6 @@ def traffic(case: Case, measure: str, backward: bool, itemsize: int) -> int:
         "output": (n + 2 * m) * d + n * d,
     }[measure]
     return case.matrices * numbers * itemsize * (2 if backward else 1)
-
-
-def _is_chosen(contender: Contender, options: BenchOptions) -> bool:
-    wanted = not options.only or bool(contender.names & set(options.only))
-    return wanted and not contender.names & set(options.skip)
 
 
 def _check_pattern(pattern: str, offered: Sequence[Contender]) -> None:
