@@ -163,7 +163,7 @@ class ScorersInShort(Experiment):
     """An experiment whose scorers may be written `additive:num_hiddens=64`, alone or in a list."""
 
     model_config = ConfigDict(json_schema_extra=_also_singular)
-    refused: ClassVar[Mapping[str, str]]  # keys that entries may not have here, and why
+    refused: ClassVar[Mapping[str, str]] = {}  # keys that entries may not have here, and why
 
     scorers: Scorers
 
