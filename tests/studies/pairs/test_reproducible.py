@@ -1,12 +1,14 @@
 """Same seed, same figures: on any number of threads, with any other scorers and sizes; and nothing else is touched."""
 
 import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from torch import Tensor
 
 from attncli.errors import InputError
 from attncli.scorers import SCORERS
@@ -44,18 +46,42 @@ def figures(result: Result) -> str:
 
 
 @pytest.mark.parametrize("study", STUDIES)
-@pytest.mark.parametrize("real", [False, True])
-def test_any_number_of_threads(study: str, real: bool, tmp_path: Path) -> None:
-    keys = STUDIES[study]
-    if real:
-        keys = {"scorers": ALL, "source": tmp_path / "qk.pt"}
-        torch.save({name: torch.randn(2, 2, 700, 8) for name in ("queries", "keys")}, tmp_path / "qk.pt")
+def test_any_number_of_threads(study: str) -> None:
     found = []
     for threads in (1, 2, 4):
         torch.set_num_threads(threads)
-        found.append(figures(swept(study, **keys)))
+        found.append(figures(swept(study, **STUDIES[study])))
         assert torch.get_num_threads() == threads
     assert found[0] == found[1] == found[2]
+
+
+@pytest.mark.parametrize("study", STUDIES)
+def test_real_tensors_on_any_number_of_threads(study: str, tmp_path: Path) -> None:
+    path = tmp_path / "qk.pt"
+    randomness = torch.Generator().manual_seed(0)
+    torch.save({name: torch.randn(2, 2, 700, 8, generator=randomness) for name in ("queries", "keys")}, path)
+    found = []
+    for threads in (1, 4):
+        torch.set_num_threads(threads)
+        found.append(figures(swept(study, source=path, scorers=ALL)))
+    assert found[0] == found[1]
+
+
+@pytest.mark.parametrize("study", STUDIES)
+def test_torch_has_one_thread_in_each_of_ours(study: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen = set[int]()
+    forward = SCORERS["dot"].forward
+
+    def watched(self: Any, queries: Tensor, keys: Tensor) -> Tensor:
+        if threading.current_thread() is not threading.main_thread():  # which scores beforehand
+            seen.add(torch.get_num_threads())
+        scores: Tensor = forward(self, queries, keys)
+        return scores
+
+    monkeypatch.setattr(SCORERS["dot"], "forward", watched)
+    torch.set_num_threads(3)
+    swept(study, **STUDIES[study] | {"scorers": [{"scorer": "dot"}]})
+    assert seen == {1}
 
 
 @pytest.mark.parametrize("study", STUDIES)
@@ -78,14 +104,21 @@ def test_the_seed_decides(study: str) -> None:
 
 
 @pytest.mark.parametrize("study", STUDIES)
-def test_torch_is_left_as_it_was(study: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "broken_scorer.py").write_text(BROKEN)
-    monkeypatch.syspath_prepend(tmp_path)
+def test_torch_is_left_as_it_was(study: str) -> None:
     torch.manual_seed(3)
     torch.set_num_threads(2)
-    state = torch.random.get_rng_state()
+    state, grad = torch.random.get_rng_state(), torch.is_grad_enabled()
     swept(study, **STUDIES[study])
     assert torch.equal(torch.random.get_rng_state(), state)
+    assert (torch.get_num_threads(), torch.is_grad_enabled()) == (2, grad)
+
+
+@pytest.mark.parametrize("study", STUDIES)
+def test_torch_is_left_as_it_was_after_an_error(study: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "broken_scorer.py").write_text(BROKEN)
+    monkeypatch.syspath_prepend(tmp_path)
+    torch.set_num_threads(2)
+    state = torch.random.get_rng_state()
     entries = [{"scorer": "additive"}, {"scorer": "broken_scorer:Broken"}]
     with pytest.raises(InputError, match=r"scorers\[1\]: the scorer gave RuntimeError: not today"):
         swept(study, **STUDIES[study] | {"scorers": entries})

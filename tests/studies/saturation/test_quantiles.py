@@ -46,6 +46,11 @@ def test_close_where_there_are_many(n: int, parts: int) -> None:
     assert of(numbers, parts).at(SHARES) == pytest.approx(ranked(numbers).tolist(), rel=WIDTH, abs=0)
 
 
+def test_parts_change_nothing() -> None:
+    numbers = spread(200_000)
+    assert of(numbers).at(SHARES) == of(numbers, 7).at(SHARES) == of(numbers[::-1], 30).at(SHARES)
+
+
 def test_down_to_the_smallest_numbers() -> None:
     numbers = spread(200_000)
     for found, right in zip(of(numbers).at(SHARES), ranked(numbers), strict=True):
@@ -78,6 +83,13 @@ def test_infinite_ones() -> None:
 def test_no_numbers() -> None:
     assert np.isnan(Quantiles().at([0.25, 0.5])).all()
     assert np.isnan(of(np.empty(0)).at([0.25])).all()
+
+
+def test_what_is_added_is_not_kept_by_reference() -> None:
+    numbers = np.array([1.0, 2.0, 3.0])
+    quantiles = of(numbers)
+    numbers[:] = 9.0
+    assert quantiles.at([0.5]) == [2.0]
 
 
 def test_memory_is_bounded() -> None:

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from attncli.scorers import SCORERS
-from attncli.studies.saturation.rows import jacobian_norm, query_gradient, relative_entropy, row_weights, uniform_norm
+from attncli.studies.saturation.rows import jacobian_norm, query_gradient, relative_entropy, row_weights
 from tests.reference import ORACLES, entropy, inner, masked_softmax, softmax
 from tests.scorers.catalogue import make, normal
 
@@ -51,18 +51,21 @@ def test_jacobian_of_nearly_one_weight(m: int, gap: float) -> None:
         assert 0 < found < 1e-97
 
 
-def test_figures_that_are_known() -> None:
-    weights = torch.tensor([[0.0, 1.0, 0.0], [1 / 3, 1 / 3, 1 / 3]], dtype=torch.float64)
-    relative, effective = relative_entropy(weights, torch.tensor([3, 3]))
-    assert relative.tolist() == pytest.approx([0.0, 1.0], abs=1e-15)
-    assert effective.tolist() == pytest.approx([1.0, 3.0])
-    assert jacobian_norm(weights).tolist() == pytest.approx([0.0, uniform_norm(3)])
-    two = jacobian_norm(row_weights(torch.tensor([[100.0, 100.0, 60.0, 0.0]]), None)).item()
-    assert two == pytest.approx(exact_norm([100.0, 100.0, 60.0, 0.0]), rel=1e-9)
+def test_jacobian_of_two_large_weights() -> None:
+    row = [100.0, 100.0, 60.0, 0.0]
+    found = jacobian_norm(row_weights(torch.tensor([row]), None)).item()
+    assert found == pytest.approx(exact_norm(row), rel=1e-9)
+    assert found == pytest.approx(0.5)
 
 
 def test_jacobian_of_one_weight_and_of_none_is_0() -> None:
     assert jacobian_norm(torch.tensor([[0.0, 1.0, 0.0], [0.0, 0.0, 0.0]], dtype=torch.float64)).tolist() == [0.0, 0.0]
+
+
+@pytest.mark.parametrize("m", [2, 7, 64])
+def test_jacobian_of_equal_weights(m: int) -> None:
+    weights = torch.full((1, m), 1 / m, dtype=torch.float64)
+    assert jacobian_norm(weights).item() == pytest.approx(math.sqrt(m - 1) / m)  # sqrt(1/m - 2/m^2 + 1/m^2)
 
 
 VALID = [[True] * 5, [True, False, True, True, False], [False, True, True, False, False]]
@@ -80,6 +83,14 @@ def test_entropy(spread: float, masked: bool) -> None:
     nats = [entropy(row) for row in masked_softmax(rows, valid).tolist()]
     assert relative.tolist() == pytest.approx([x / math.log(k) for x, k in zip(nats, keys.tolist(), strict=True)])
     assert effective.tolist() == pytest.approx([math.exp(x) for x in nats])
+
+
+def test_entropy_at_its_ends() -> None:
+    weights = torch.tensor([[0.0, 1.0, 0.0], [1 / 3, 1 / 3, 1 / 3]], dtype=torch.float64)
+    relative, effective = relative_entropy(weights, torch.tensor([3, 3]))
+    assert relative.tolist() == pytest.approx([0.0, 1.0], abs=1e-15)
+    assert float(relative.max()) <= 1.0
+    assert effective.tolist() == pytest.approx([1.0, 3.0])
 
 
 def pooled(name: str, scorer: Any, query: Tensor, keys: Tensor, values: Sequence[float]) -> float:
