@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from torch import Tensor
 
 from attncli.scorers import SCORERS
 from attncli.studies.attention import study as attention
@@ -13,7 +14,7 @@ from attncli.studies.progress import Silent
 from attncli.studies.study import Result, matrices_of
 from tests import reference
 from tests.experiments import Notes, options_of, result_of, runs_of
-from tests.studies.slow import DATA, ENTRIES, LENGTHS, pooled, slow_record, without_time
+from tests.studies.slow import DATA, ENTRIES, LENGTHS, TINY, pooled, slow_record, without_time
 
 
 @pytest.fixture(scope="module")
@@ -77,6 +78,11 @@ def test_softcap_comes_before_the_mask() -> None:
 DROPOUT = [{"scorer": "dot", "dropout": 0.5}, {"scorer": "dot", "label": "same", "dropout": 0.5}, {"scorer": "general"}]
 
 
+def test_dropout_needs_training_mode() -> None:
+    result = result_of(data=DATA, scorers=DROPOUT)
+    assert [list(run.stages) for run in runs_of(result)] == [["scores", "weights", "output"]] * 3
+
+
 def test_dropout() -> None:
     result = result_of(data=DATA, scorers=DROPOUT, train=True, dtype="float64")
     plain = result_of(data=DATA, scorers=DROPOUT, dtype="float64")
@@ -93,6 +99,15 @@ def test_dropout() -> None:
     assert without_time(result.records) == without_time(plain.records)
 
 
+def test_dropout_follows_the_seed() -> None:
+    def dropped(seed: int) -> Tensor:
+        entries = [{"scorer": "vector_sum", "dropout": 0.5}]
+        return result_of(data=TINY, scorers=entries, train=True, seed=seed).tensors["vector_sum/dropped"]
+
+    assert torch.equal(dropped(0), dropped(0))
+    assert len({tuple(dropped(seed).flatten().tolist()) for seed in range(20)}) > 1
+
+
 @pytest.mark.parametrize(("dtype", "rtol"), [("float16", 2e-3), ("bfloat16", 2e-2), ("float32", 2e-5)])
 def test_storage_dtypes(dtype: str, rtol: float, exact: Result) -> None:
     result = result_of(data=DATA, scorers=ENTRIES, dtype=dtype)
@@ -104,6 +119,10 @@ def test_storage_dtypes(dtype: str, rtol: float, exact: Result) -> None:
         assert float((scores - exact_scores).norm() / exact_scores.norm()) < rtol
         weights = reference.for_each_matrix(reference.masked_softmax, scores, result.inputs["valid"])
         torch.testing.assert_close(run.stages["weights"].double(), weights, rtol=2e-5, atol=1e-7)
+
+
+def test_float64_stays_float64(exact: Result) -> None:
+    assert {stage.dtype for run in runs_of(exact) for stage in run.stages.values()} == {torch.float64}
 
 
 def test_other_scorers_change_no_number() -> None:
@@ -129,6 +148,13 @@ def test_parameters_belong_to_the_label() -> None:
     assert torch.equal(half.state["W_q.weight"], one.state["W_q.weight"].bfloat16())
 
 
+def test_a_run_can_be_repeated() -> None:
+    prepared = attention.prepare(options_of(data=DATA, scorers=DROPOUT, train=True), Silent())
+    first, second = attention.run(prepared, Silent()), attention.run(prepared, Silent())
+    assert without_time(first.records) == without_time(second.records)
+    assert first.comparisons == second.comparisons
+
+
 class Steps(Notes):
     """Keeps the steps of a study, too."""
 
@@ -138,6 +164,13 @@ class Steps(Notes):
 
     def step(self, done: int, total: int, what: str) -> None:
         self.steps.append((done, total, what))
+
+
+def test_steps_are_told() -> None:
+    progress = Steps()
+    result_of(data=DATA, scorers=DROPOUT, progress=progress)
+    assert progress.steps == [(0, 3, "inputs"), (0, 3, "dot"), (1, 3, "same"), (2, 3, "general"), (3, 3, "comparisons")]
+    assert progress.notes == []
 
 
 def test_lengths_and_masks_out_of_files_are_kept(tmp_path: Path) -> None:

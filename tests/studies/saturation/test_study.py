@@ -61,6 +61,14 @@ def test_records_are_those_of_the_rows(keys: dict[str, Any], dtype: str) -> None
         assert found == pytest.approx(wanted, rel=1e-4 if dtype == "float32" else 1e-6, abs=1e-7)
 
 
+def test_rows_in_several_parts_are_all_there() -> None:
+    many = swept("saturation", d=[8, 9], keys=64, rows=20_000, scorers=[{"scorer": "scaled_dot"}]).records[0]
+    few = swept("saturation", d=[8, 9], keys=64, rows=500, scorers=[{"scorer": "scaled_dot"}]).records[0]
+    assert (many["rows"], few["rows"]) == (20_000, 500)
+    for column in ("entropy", "max_weight", "jacobian_median", "jacobian_mean", "query_gradient_median"):
+        assert many[column] == pytest.approx(few[column], rel=0.05)
+
+
 def test_nothing_is_drawn_twice(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every part of every d has generators of its own, one for queries and keys and one for values."""
     seeds: list[int] = []

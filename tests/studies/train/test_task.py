@@ -6,6 +6,7 @@ from collections import Counter
 import pytest
 import torch
 
+from attncli.studies.train import task as train_task
 from attncli.studies.train.task import Batch, batches, embeddings, held_out, of_equal_weights
 from tests.studies.train.small import CPU, batch_of, options_of
 
@@ -77,6 +78,15 @@ def test_tests_are_others_than_those_that_are_trained_with() -> None:
     options = options_of(batch=1000)
     assert held_out(options, 4, range(3), CPU).keys.shape == batch_of(options).keys.shape == (3, 1000, 4)
     assert not torch.equal(held_out(options, 4, range(3), CPU).keys, batch_of(options).keys)
+
+
+def test_few_sequences_are_drawn_at_once_where_they_are_large(monkeypatch: pytest.MonkeyPatch) -> None:
+    options = options_of(batch=4)
+    assert train_task.steps_at_a_time(options) == train_task.STEPS_AT_A_TIME
+    monkeypatch.setattr(train_task, "NUMBERS_AT_A_TIME", 4 * 6 * 2 + 1)
+    assert train_task.steps_at_a_time(options) == 2
+    monkeypatch.setattr(train_task, "NUMBERS_AT_A_TIME", 1)
+    assert train_task.steps_at_a_time(options) == 1
 
 
 def test_symbols_are_standard_normal() -> None:

@@ -76,6 +76,13 @@ def test_theory_stands_beside_every_figure() -> None:
             assert z == pytest.approx((row[figure] - theory) / (high - low) * 2 * 1.959964, abs=0.1)
 
 
+def test_a_single_size_brings_the_powers_of_two_below_it() -> None:
+    result = swept("variance", d=12, samples=10, scorers=[{"scorer": "dot"}])
+    assert result.tensors["curve/dot/d"].tolist() == [1, 2, 4, 8, 12]
+    assert [row["d"] for row in result.records] == [12]
+    assert [row["d"] for row in swept("variance", d=[12, 3], samples=10).records[::3]] == [12, 3]
+
+
 @pytest.mark.parametrize(
     "keys",
     [
