@@ -15,6 +15,7 @@ from attncli.scorers import SCORERS as CATALOGUE
 from attncli.studies.pairs.entries import Entries
 from attncli.studies.variance.options import OPTIONS
 from attncli.studies.variance.theory import Theory, theory_of
+from tests.combinations import varied
 from tests.reference import ORACLES
 from tests.scorers.catalogue import make
 from tests.studies.pairs.samples import Array, standard
@@ -38,8 +39,6 @@ PLACES: list[dict[str, float]] = [  # (mean, std) of queries and keys, and rho
     {"rho": -0.8, "query_mean": 0.4, "key_mean": 1.1, "query_std": 0.5, "key_std": 3.0},
     {"query_std": 0.0, "query_mean": 2.0, "key_std": 0.5},
 ]
-every_scorer = pytest.mark.parametrize(("name", "options"), SCORERS)
-every_place = pytest.mark.parametrize("places", PLACES)
 
 
 def theory(name: str, options: dict[str, Any], d: int, softcap: float | None = None, **keys: Any) -> Theory:
@@ -75,12 +74,12 @@ def assert_theory(found: Theory, mean: float, variance: float) -> None:
     assert not found.limit
 
 
-@every_place
-@every_scorer
-@pytest.mark.parametrize("d", [1, 2, 3])
-def test_all_signs(name: str, options: dict[str, Any], d: int, places: dict[str, float]) -> None:
-    found = theory(name, options, d, distribution="rademacher", **places)
-    assert_theory(found, *every_sign(name, options, d, places))
+@pytest.mark.parametrize("places", PLACES)
+@pytest.mark.parametrize(("name", "options"), SCORERS)
+def test_all_signs(name: str, options: dict[str, Any], places: dict[str, float]) -> None:
+    for d in (1, 2, 3):
+        found = theory(name, options, d, distribution="rademacher", **places)
+        assert_theory(found, *every_sign(name, options, d, places))
 
 
 @pytest.mark.parametrize("places", [{}, {"query_mean": 0.5}, {"key_mean": -2.0, "key_std": 0.5, "query_std": 3.0}])
@@ -91,19 +90,19 @@ def test_cosine_of_all_signs(options: dict[str, Any], d: int, places: dict[str, 
     assert_theory(found, *every_sign("cosine", options, d, places))
 
 
-@every_place
-@every_scorer
-@pytest.mark.parametrize("distribution", ["normal", "uniform", "laplace", "student_t"])
-def test_many_draws(name: str, options: dict[str, Any], distribution: str, places: dict[str, float]) -> None:
-    d, n = 3, 200_000
+@varied(
+    mixes=16, scorer=SCORERS, places=[PLACES[5], *PLACES], distribution=["student_t", "normal", "uniform", "laplace"]
+)
+def test_many_draws(scorer: tuple[str, dict[str, Any]], distribution: str, places: dict[str, float]) -> None:
+    d, n, (name, options) = 3, 200_000, scorer
     randomness = np.random.default_rng(5)
     u, w = (standard(distribution, (n, d), randomness, df=20.0) for _ in range(2))
     queries, keys = (side.numpy() for side in moved(u, w, places))
-    scorer: Any = make(name, d, **options)
+    made: Any = make(name, d, **options)
     scores: dict[str, Callable[[], Array]] = {
         "dot": lambda: (queries * keys).sum(1),
         "scaled_dot": lambda: {"1/d": 1 / 3, None: 3**-0.5}.get(options.get("scale"), 0.3) * (queries * keys).sum(1),
-        "general": lambda: np.einsum("ni,ij,nj->n", queries, scorer.W.weight.detach().double().numpy(), keys),
+        "general": lambda: np.einsum("ni,ij,nj->n", queries, made.W.weight.detach().double().numpy(), keys),
         "gaussian": lambda: -((queries - keys) ** 2).sum(1) / (2 * options.get("sigma", 1.0) ** 2),
         "vector_sum": lambda: (queries + keys).sum(1),
     }
