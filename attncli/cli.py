@@ -10,11 +10,10 @@ import typer
 from typer.core import TyperGroup
 
 from attncli import __version__
-from attncli.commands.check import check
+from attncli.commands.check import check, schema
 from attncli.commands.heatmap import heatmap
 from attncli.commands.init import init
 from attncli.commands.run import run
-from attncli.commands.schema import schema
 from attncli.commands.scorers import scorers
 from attncli.commands.streams import INTERRUPTED, WRONG_INPUT, discard, tell
 from attncli.commands.study_flags import StudyCommand

@@ -1,20 +1,32 @@
-"""`attncli check`: everything that `run` would refuse, without running."""
+"""`attncli check` and `attncli schema`: whether experiments are right, and what they may say."""
+
+import typer
 
 from attncli.commands.options import Configs, Device, DType, Seed, Sets, overrides_of
 
 
 def check(configs: Configs, sets: Sets = None, seed: Seed = None, device: Device = None, dtype: DType = None) -> None:
     """Check experiments without running them: YAML, tensors, files, scorers (made, not called), memory."""
-    from attncli.commands.experiments import check as check_experiment
     from attncli.commands.experiments import load_experiment
     from attncli.commands.streams import say
+    from attncli.config.document import read_document
     from attncli.errors import Collector
 
     overrides = overrides_of(sets, seed=seed, device=device, dtype=dtype)
     collector = Collector()
     for path in configs:
         with collector.under():
-            experiment = load_experiment(path, overrides)
-            check_experiment(experiment)
+            experiment = load_experiment(read_document(path, overrides))
+            experiment.check()
             say(f"{path}: good, study {experiment.options.study}")
     collector.check()
+
+
+def schema() -> None:
+    """Print the JSON Schema of experiments, for editors."""
+    import json
+
+    from attncli.config.schema import json_schema
+    from attncli.studies import STUDIES, options_model
+
+    typer.echo(json.dumps(json_schema([options_model(study) for study in STUDIES]), indent=2))

@@ -1,20 +1,22 @@
 """Steps that commands share: load experiments, check them, run one into its folder. Imported inside functions only."""
 
-from collections.abc import Sequence
+import signal
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from attncli.commands.interrupts import interrupts
 from attncli.commands.progress import Shown
-from attncli.config.document import Document, document_of_flags, read_document
+from attncli.config.document import Document, read_document
 from attncli.config.models import Experiment
 from attncli.config.overrides import Override
 from attncli.errors import Collector, InputError
 from attncli.expect.asking import check_expectations
 from attncli.expect.judging import Verdict, judge
-from attncli.runs.run_folder import check_out, check_outputs, new_folder
+from attncli.runs.run_folder import check_out, new_folder
 from attncli.runs.saving import provenance, save_run
 from attncli.studies import STUDIES, load_study, options_model, part_of
 from attncli.studies.progress import Progress
@@ -29,6 +31,18 @@ class Loaded:
     study: Study[Any, Any]
     options: Experiment
 
+    def prepare(self, progress: Progress) -> PreparedStudy:
+        """What the study works on; also whether its result will have what the experiment expects something of."""
+        prepared: PreparedStudy = self.study.prepare(self.options, progress)
+        if self.options.expect:
+            check_expectations(self.options.expect, self.study.expected_rows(prepared))
+        return prepared
+
+    def check(self) -> None:
+        """Everything that a run would refuse, with its place in the file."""
+        with self.document.locating(), Shown(self.options.name).running() as progress:
+            self.prepare(progress)
+
 
 @dataclass(frozen=True)
 class Finished:
@@ -40,15 +54,6 @@ class Finished:
     document: Document
     verdicts: Sequence[Verdict]
     interrupted: bool
-
-
-def check_places(experiments: Sequence[Loaded], out: Path | None) -> None:
-    """Refuse outputs/<name> that cannot be a folder, before the first experiment runs."""
-    collector = Collector()
-    for experiment in experiments if out is None else ():
-        with collector.under():
-            check_outputs(experiment.options.name)
-    collector.check()
 
 
 def check_out_for(configs: Sequence[Path], out: Path | None, overwrite: bool) -> None:
@@ -67,36 +72,59 @@ def load_experiments(configs: Sequence[Path], overrides: Sequence[Override]) -> 
     collector, experiments = Collector(), []
     for path in configs:
         with collector.under():
-            experiments.append(load_experiment(path, overrides))
+            experiments.append(load_experiment(read_document(path, overrides)))
     collector.check()
     if len(experiments) > 1:  # a single one is checked by running it
         for experiment in experiments:
             with collector.under():
-                check(experiment)
+                experiment.check()
         collector.check()
     return experiments
 
 
-def load_experiment(path: Path, overrides: Sequence[Override]) -> Loaded:
-    """Read and validate the YAML of one experiment."""
-    document = read_document(path, overrides)
+def load_experiment(document: Document) -> Loaded:
+    """Validate the YAML of one experiment, or the flags that say the same."""
     study = document.study(STUDIES)
     return Loaded(document, load_study(study), document.validate(options_model(study)))
 
 
-def load_flags(study: str, overrides: Sequence[Override]) -> Loaded:
-    """The experiment that a study's own command describes with its options."""
-    document = document_of_flags(f"attncli {study}", study, overrides)
-    return Loaded(document, load_study(study), document.validate(options_model(study)))
+@dataclass
+class Interrupts:
+    """Ctrl-C ends the work, but not the writing of what the work has given."""
+
+    presses: int = 0
+    wait: bool = False  # there is something to lose: every Ctrl-C waits
+    came: bool = False  # one had to wait
+
+    def hold(self) -> None:
+        """From now on there is something to lose."""
+        self.wait = True
 
 
-def check(experiment: Loaded) -> None:
-    """Everything that a run would refuse, with its place in the file."""
+@contextmanager
+def interrupts() -> Iterator[Interrupts]:
+    """Inside, a Ctrl-C that has to wait is kept in mind; all others do what they do elsewhere.
+
+    The second waits in any case: the first has ended the work, which winds up. A third is meant, until there is
+    something to lose. Only in the main thread, since signals reach no other; and not where the caller ignores Ctrl-C.
+    """
+    kept, before = Interrupts(), signal.getsignal(signal.SIGINT)
+    if threading.current_thread() is not threading.main_thread() or not callable(before):
+        yield kept
+        return
+
+    def handle(number: int, frame: Any) -> None:
+        kept.presses += 1
+        if kept.wait or kept.presses == 2:
+            kept.came = True
+        else:
+            before(number, frame)
+
+    signal.signal(signal.SIGINT, handle)
     try:
-        with Shown(experiment.options.name).running() as progress:
-            _prepare(experiment, progress)
-    except InputError as error:
-        raise experiment.document.located(error) from error
+        yield kept
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def run_experiment(experiment: Loaded, out: Path | None, overwrite: bool, *, pictures: bool, quiet: bool) -> Finished:
@@ -104,21 +132,19 @@ def run_experiment(experiment: Loaded, out: Path | None, overwrite: bool, *, pic
     started = datetime.now().astimezone()
     options, study = experiment.options, experiment.study
     _check_resumed(options, out)
-    try:
-        with interrupts() as interrupt, Shown(options.name, quiet, interrupt.hold).running() as progress:
-            prepared = _prepare(experiment, progress)
-            with new_folder(options.name, out, overwrite, started) as folder:
-                result = study.run(prepared, progress)
-                progress.finished()
-                progress.step(0, 1, "writing the run folder")
-                head = provenance(options.study, options.name, options.seed, prepared.device, started)
-                drawn = part_of(options.study, "figure").pictures(result, progress.note) if pictures else {}
-                verdicts = judge(result, options.expect, study.expected_rows(prepared))
-                content = save_run(folder.path, result, config_of(options), head, drawn, verdicts)
-    except InputError as error:
-        raise experiment.document.located(error) from error
-    interrupted = interrupt.came or result.interrupted
-    return Finished(result, content, folder.place, experiment.document, verdicts, interrupted)
+    document = experiment.document
+    with document.locating(), interrupts() as ctrl_c, Shown(options.name, quiet, ctrl_c.hold).running() as progress:
+        prepared = experiment.prepare(progress)
+        with new_folder(options.name, out, overwrite, started) as folder:
+            result = study.run(prepared, progress)
+            progress.finished()
+            progress.step(0, 1, "writing the run folder")
+            head = provenance(options.study, options.name, options.seed, prepared.device, started)
+            drawn = part_of(options.study, "figure").pictures(result, progress.note) if pictures else {}
+            verdicts = judge(result, options.expect, study.expected_rows(prepared))
+            content = save_run(folder.path, result, config_of(options), head, drawn, verdicts)
+    interrupted = ctrl_c.came or result.interrupted
+    return Finished(result, content, folder.place, document, verdicts, interrupted)
 
 
 def _check_resumed(options: Experiment, out: Path | None) -> None:
@@ -127,14 +153,6 @@ def _check_resumed(options: Experiment, out: Path | None) -> None:
     if resumed is not None and out is not None and out.resolve() == Path(resumed).resolve():
         message = f'got "{out}", the run that is resumed, which stays as it is; expected another folder'
         raise InputError.of(message, where="--out")
-
-
-def _prepare(experiment: Loaded, progress: Progress) -> PreparedStudy:
-    """What the study works on; also whether its result will have what the experiment expects something of."""
-    prepared: PreparedStudy = experiment.study.prepare(experiment.options, progress)
-    if experiment.options.expect:
-        check_expectations(experiment.options.expect, experiment.study.expected_rows(prepared))
-    return prepared
 
 
 def config_of(options: Experiment) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Progress, notes and warnings on stderr, so that stdout stays clean."""
+"""The console that tables are printed on, and progress, notes and warnings on stderr, so that stdout stays clean."""
 
 import threading
 import time
@@ -6,14 +6,23 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from rich.console import Console
 from rich.markup import escape
 
-from attncli.commands.console import Terminal
+from attncli.commands.streams import discard
 
 if TYPE_CHECKING:
     from rich.progress import Progress
 
 PATIENCE = 1.0  # seconds before progress is shown
+
+
+class Terminal(Console):
+    """Goes on in silence where a reader such as `head` has had enough: files and the exit code are still wanted."""
+
+    def on_broken_pipe(self) -> None:
+        """Write the rest to nowhere."""
+        discard(self.file)
 
 
 class Shown:

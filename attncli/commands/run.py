@@ -1,5 +1,9 @@
 """`attncli run`: experiments of any study, from YAML files to tables, pictures and run folders."""
 
+import gc
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 from attncli.commands.options import (
     Compiled,
     Configs,
@@ -15,7 +19,17 @@ from attncli.commands.options import (
     Sets,
     overrides_of,
 )
-from attncli.commands.quick_imports import quick_imports
+
+
+@contextmanager
+def quick_imports() -> Iterator[None]:
+    """No garbage collection while torch and matplotlib load: they make objects that stay, by the hundred thousand."""
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 def run(
@@ -34,7 +48,7 @@ def run(
 ) -> None:
     """Run experiments: print tables, draw pictures, and keep a run folder of each."""
     with quick_imports():
-        from attncli.commands.experiments import check_out_for, check_places, load_experiments
+        from attncli.commands.experiments import check_out_for, load_experiments
         from attncli.commands.showing import run_and_show
 
         if not no_plots:
@@ -44,5 +58,4 @@ def run(
     overrides = overrides_of(sets, seed=seed, device=device, dtype=dtype, compile=compile_)
     check_out_for(configs, out, overwrite)
     experiments = load_experiments(configs, overrides)
-    check_places(experiments, out)
     run_and_show(experiments, out, overwrite, pictures=not no_plots, json=json, quiet=quiet, full=full)

@@ -18,7 +18,7 @@ Name = Annotated[str | None, typer.Argument(metavar="NAME", help="One scorer, in
 
 def scorers(name: Name = None) -> None:
     """List the scoring functions: formula, options, parameters, source."""
-    from attncli.commands.console import Terminal
+    from attncli.commands.progress import Terminal
     from attncli.errors import InputError, did_you_mean
     from attncli.scorers import SCORERS
     from attncli.show.catalogue import catalogue, details

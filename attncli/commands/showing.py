@@ -13,12 +13,13 @@ import typer
 from rich.padding import Padding
 from rich.text import Text
 
-from attncli.commands.console import Terminal
 from attncli.commands.experiments import Finished, Loaded, run_experiment
+from attncli.commands.progress import Terminal
 from attncli.commands.streams import EXPECTATION_FAILED, INTERRUPTED, Aside, say, tell
 from attncli.errors import InputError, Problem
 from attncli.expect.tables import verdict_tables
 from attncli.expect.words import failure
+from attncli.runs.run_folder import check_outputs
 from attncli.runs.saving import to_json
 from attncli.show.tables import findings
 from attncli.studies import part_of
@@ -38,6 +39,8 @@ def run_and_show(
 
     Where one ends the rest, what is complete is shown all the same.
     """
+    for experiment in experiments if out is None else ():
+        check_outputs(experiment.options.name)
     runs, waiting, silent = list[Finished](), deque(experiments), quiet or json
     try:
         while waiting and not (runs and runs[-1].interrupted):

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,10 +13,10 @@ from torch import Tensor
 from attncli.commands.experiments import load_experiment
 from attncli.commands.progress import Shown
 from attncli.config.builtin import builtin_path
+from attncli.config.document import read_document
 from attncli.config.overrides import Override
 from attncli.errors import InputError, did_you_mean
 from attncli.inputs.source import is_config, stored_tensors, tensor_file
-from attncli.studies.attention.options import AttentionOptions
 from attncli.studies.study import Matrices, Tokens, matrices_of
 
 STAGES = ("scores", "capped", "weights", "dropped")  # the stages that are (..., n, m)
@@ -57,11 +58,10 @@ def load_source(
 
 def _from_run(folder: Path, stage: str) -> Source:
     """One stage of all scorers of a run of the study `attention`, whose tensors may do without results.json."""
-    try:
+    study, name = "attention", folder.resolve().name
+    with suppress(OSError, ValueError, LookupError, TypeError):
         said = json.loads((folder / "results.json").read_text(encoding="utf-8"))
         study, name = str(said["study"]), str(said["name"])
-    except (OSError, ValueError, LookupError, TypeError):
-        study, name = "attention", folder.resolve().name
     if study != "attention":
         message = f'got "{folder}", a run of the study {study}; only the study attention has weights to draw'
         raise InputError.of(message, where="SOURCE")
@@ -78,18 +78,13 @@ def load_matrices(folder: Path, stage: str) -> Matrices:
     path = tensor_file(folder)
     try:
         with safe_open(path, framework="pt") as file:
-            about = json.loads((file.metadata() or {}).get("attncli", "{}"))
-        labels = about.get("labels") or sorted(
-            name.removesuffix("/weights") for name in stored if name.endswith("/weights")
-        )
+            about = json.loads(file.metadata()["attncli"])
+        labels, valid, tokens = about["labels"], stored.get("valid"), Tokens(**about["tokens"])
         tensors = {label: stored[f"{label}/{stage}"] for label in labels if f"{label}/{stage}" in stored}
-        valid, tokens = stored.get("valid"), Tokens(**about.get("tokens", {}))
         if valid is not None:
-            valid = valid.bool()
             _ = [valid.expand(tensor.shape) for tensor in tensors.values()]
-    except Exception as error:  # what the metadata hold may be anything
-        reason = " ".join(str(error).split())
-        raise InputError.of(f'got "{path}", which is not what a run has written: {reason}', where="SOURCE") from error
+    except Exception as error:  # the file may be of another program, and its metadata anything
+        raise InputError.of(f'got "{path}", which is not what a run has written', where="SOURCE") from error
     if not tensors:
         there = sorted({name.rpartition("/")[2] for name in stored if "/" in name} & set(STAGES))
         if not there:
@@ -99,32 +94,30 @@ def load_matrices(folder: Path, stage: str) -> Matrices:
     return Matrices(stage, tensors, valid, tokens, [label for label in labels if f"{label}/dropped" in stored])
 
 
-def _stored(path: Path) -> dict[str, Tensor]:
-    try:
-        return stored_tensors(path)
-    except InputError as error:
-        raise InputError.of(error.problems[0].message, where="SOURCE") from error
-
-
 def _from_config(path: Path, stage: str, overrides: Sequence[Override], quiet: bool) -> Source:
-    experiment = load_experiment(path, overrides)
+    experiment = load_experiment(read_document(path, overrides))
     options = experiment.options
-    if not isinstance(options, AttentionOptions):
-        message = f'got "{options.study}"; only the study attention has weights to draw'
-        raise experiment.document.located(InputError.of(message, ["study"]))
-    if not options.weights:
-        message = "got false; heatmaps are drawn from weights and scores; leave it out"
-        raise experiment.document.located(InputError.of(message, ["weights"]))
-    try:
+    with experiment.document.locating():
+        if options.study != "attention":
+            message = f'got "{options.study}"; only the study attention has weights to draw'
+            raise InputError.of(message, ["study"])
+        if not getattr(options, "weights", True):
+            message = "got false; heatmaps are drawn from weights and scores; leave it out"
+            raise InputError.of(message, ["weights"])
         with Shown(options.name, quiet).running() as progress:
             result = experiment.study.run(experiment.study.prepare(options, progress), progress)
-    except InputError as error:
-        raise experiment.document.located(error) from error
     matrices = matrices_of(result, stage)
     if not matrices.tensors:
         there = sorted({name.rpartition("/")[2] for name in result.tensors} - {"output"})
         raise InputError.of(f'got "{stage}"; no scorer has this stage; {did_you_mean(stage, there)}', where="--stage")
     return Source(matrices, options.name)
+
+
+def _stored(path: Path) -> dict[str, Tensor]:
+    try:
+        return stored_tensors(path)
+    except InputError as error:
+        raise InputError.of(error.problems[0].message, where="SOURCE") from error
 
 
 def _from_file(path: Path, stage: str | None, names: Sequence[str]) -> Matrices:

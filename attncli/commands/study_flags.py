@@ -12,7 +12,7 @@ import typer
 from typer.core import TyperCommand
 
 from attncli.commands.options import Full, Json, NoPlots, Out, Overwrite, Quiet, naming_options
-from attncli.commands.quick_imports import quick_imports
+from attncli.commands.run import quick_imports
 from attncli.commands.scorers import scorer_names
 from attncli.errors import Collector
 
@@ -164,8 +164,9 @@ def _shared_options(
 def _run(study: str, flags: Sequence[StudyFlag], given: Mapping[str, Any]) -> None:
     """Run a study with the arguments of its command, as `attncli run` would run a YAML file that says the same."""
     with quick_imports():
-        from attncli.commands.experiments import check_out_for, check_places, load_experiment, load_flags
+        from attncli.commands.experiments import check_out_for, load_experiment
         from attncli.commands.showing import run_and_show
+        from attncli.config.document import document_of_flags, read_document
         from attncli.studies import part_of
 
         if not given["no_plots"]:
@@ -184,10 +185,12 @@ def _run(study: str, flags: Sequence[StudyFlag], given: Mapping[str, Any]) -> No
                 overrides.append(flag.override(given[flag.name]))
     collector.check()
     check_out_for([Path(study)], out, overwrite)
-    experiments = [load_flags(study, overrides) if config is None else load_experiment(config, overrides)]
-    check_places(experiments, out)
+    if config is None:
+        document = document_of_flags(f"attncli {study}", study, overrides)
+    else:
+        document = read_document(config, overrides)
     shown = {name: given[name] for name in ("json", "quiet", "full")}
-    run_and_show(experiments, out, overwrite, pictures=not given["no_plots"], **shown)
+    run_and_show([load_experiment(document)], out, overwrite, pictures=not given["no_plots"], **shown)
 
 
 def _shown(default: Any) -> str:

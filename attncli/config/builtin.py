@@ -1,6 +1,5 @@
 """The built-in experiments: the folder `experiments/` of the project, which the wheel carries along."""
 
-import difflib
 from pathlib import Path
 
 PACKAGE = Path(__file__).resolve().parents[1]
@@ -22,17 +21,3 @@ def builtin_names() -> list[str]:
 def builtin_path(name: str) -> Path:
     """The YAML file of a built-in experiment; it need not exist."""
     return builtin_folder() / f"{name}.yaml"
-
-
-def builtin_names_below(start: str) -> list[str]:
-    """The built-in experiments in a folder such as `claims`, or whose names begin with `claims/04`."""
-    names = builtin_names()
-    inside = [name for name in names if name.startswith(f"{start.rstrip('/')}/")]
-    return inside or [name for name in names if "/" in start and name.startswith(start)]
-
-
-def nearest_builtin(name: str) -> str | None:
-    """The built-in experiment that is meant, as far as can be told without its folder."""
-    names = {each.rpartition("/")[2]: each for each in reversed(builtin_names())}
-    near = difflib.get_close_matches(name.rpartition("/")[2].removesuffix(".yaml"), names, n=1)
-    return names[near[0]] if near else None

@@ -3,7 +3,8 @@
 import difflib
 import re
 import sys
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
@@ -60,6 +61,14 @@ class Document:
         """The error with all its problems located, in the order of the file and then of the overrides."""
         problems = [problem if problem.where else self.locate(problem) for problem in error.problems]
         return InputError(sorted(problems, key=self._order))
+
+    @contextmanager
+    def locating(self) -> Iterator[None]:
+        """Locate the problems of an InputError raised inside."""
+        try:
+            yield
+        except InputError as error:
+            raise self.located(error) from error
 
     def _order(self, problem: Problem) -> tuple[int, int]:
         place = re.match(r":(\d+):(\d+)", problem.where.removeprefix(str(self.path)))

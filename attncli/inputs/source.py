@@ -93,7 +93,7 @@ def _from_config(path: Path, check_size: Callable[[Shapes], None]) -> Inputs:
         raise document.located(InputError.of(message, ["study"]))
     document.study({DEFAULT_STUDY: None})  # or it is no mapping
     options = document.validate(InputsOfConfig)
-    try:
+    with document.locating():
         return build_inputs(
             options.data,
             options.mask,
@@ -103,8 +103,6 @@ def _from_config(path: Path, check_size: Callable[[Shapes], None]) -> Inputs:
             device=torch.device("cpu"),
             check_size=check_size,
         )
-    except InputError as error:
-        raise document.located(error) from error
 
 
 def _from_tensors(path: Path, stored: Mapping[str, Tensor]) -> Inputs:

@@ -71,18 +71,20 @@ def test_lists_a_folder_or_what_begins_so(start: str, here: Path) -> None:
         ("d2l.yaml", "did you mean `d2l`?"),
         ("claims/04_varance", "did you mean `claims/04_variance`?"),
         ("../d2l", "did you mean `d2l`?"),
-        ("", "`attncli init` lists them"),
-        ("claims/nonsense", "`attncli init` lists them"),
+        ("", "known: "),
     ],
 )
 def test_unknown_names(name: str, cure: str) -> None:
-    assert refusal("init", name) == f'attncli init: got "{name}"; unknown experiment; {cure}'
+    assert refusal("init", name).startswith(f'attncli init: got "{name}"; unknown experiment; {cure}')
 
 
 def test_a_place_that_cannot_be_written(here: Path) -> None:
     (here / "file").write_text("mine")
-    message = '--out: got "file/deep/er", below the file "file"; expected a folder'
+    message = '--out: got "file/deep/er"; cannot write there: Not a directory; expected a folder'
     assert refusal("init", "d2l", "--out", "file/deep/er") == message
     (here / "link").symlink_to("nowhere")
-    assert refusal("init", "d2l", "--out", "link") == "link: cannot write: File exists"
+    assert (
+        refusal("init", "d2l", "--out", "link")
+        == '--out: got "link"; cannot write there: File exists; expected a folder'
+    )
     assert (here / "file").read_text() == "mine"
