@@ -14,6 +14,9 @@ POWER_LAW = 0.1  # how far from the line, in natural logarithms, any point of a 
 def change(rows: Sequence[Record], key: str, columns: Sequence[str]) -> tuple[str, Record]:
     """The figure `key` in words, and the `columns` at both ends: of the sizes, or of heads where it is least and most.
 
+    Each column is a list of two, also where both ends are alike or there is one row only; `head` is one where there are
+    heads.
+
     `1 at d = 1 to 31 at d = 32, like d^1.00`, `0.954 to 1.06 from d = 1 to 32`, `2 (head 0) to 3 (head 4)`.
     """
     rows = sorted(rows, key=lambda row: row["d"])
@@ -25,7 +28,8 @@ def change(rows: Sequence[Record], key: str, columns: Sequence[str]) -> tuple[st
         words = " to ".join(f"{significant(row[key])} (head {row['head']})" for row in (first, last))
     else:
         words = f"{significant(first[key])} at d = {first['d']}"
-    numbers: Record = {column: list(dict.fromkeys([first[column], last[column]])) for column in columns}
+    places = [*columns, *(["head"] if first["head"] is not None else [])]
+    numbers: Record = {column: [first[column], last[column]] for column in places}
     return words, numbers | ({} if power is None else {"power": power})
 
 

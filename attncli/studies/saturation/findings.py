@@ -41,5 +41,6 @@ def _why(records: Sequence[Record]) -> Iterator[Finding]:
     most = max(peaked, key=lambda record: record["jacobian_mean"] / max(record["jacobian_median"], 1e-300))
     if most["jacobian_mean"] > HIDES * most["jacobian_median"]:
         mean, median = (short(most[f"jacobian_{kind}"]) for kind in ("mean", "median"))
-        text += f"; means hide that: {mean} for {most['label']} at d = {most['d']}, where the median is {median}"
+        head = "" if most["head"] is None else f"head {most['head']} of "
+        text += f"; means hide that: {mean} for {head}{most['label']} at d = {most['d']}, where the median is {median}"
     yield Finding(f"{text}.", None, {"uniform_norm": norm})

@@ -12,6 +12,7 @@ from attncli.runs.tensors import save_named
 from attncli.scorers import SCORERS
 from attncli.show.panels import drawing, look_of
 from attncli.studies import part_of
+from attncli.studies.saturation.findings import findings_of
 from attncli.studies.study import Result
 from attncli.studies.variance.figure import density
 from tests.show.samples import printed
@@ -23,6 +24,7 @@ DOT: list[dict[str, Any]] = [{"scorer": "dot"}]
 FEW: dict[str, dict[str, Any]] = {"variance": {"samples": 1000}, "saturation": {"rows": 20, "keys": 4}}
 MIDDLE = {"variance": "variance", "saturation": "entropy_median"}  # what the first panel shows, with its ends
 ENDS = {"variance": ("variance_ci",), "saturation": ("entropy_q25", "entropy_q75")}
+SAID = {"variance": ("variance", "theory_variance"), "saturation": ("jacobian_median", "max_weight")}
 STUDIES = pytest.mark.parametrize("study", FEW)
 
 
@@ -92,8 +94,36 @@ def test_sentences_of_one_size() -> None:
     start = f"dot: variance {dot['variance']:.1f} at d = 512, theory 512; "
     assert texts["dot"] == f"{start}a scale of {dot['unit_scale']:.4g} would make it 1."
     assert texts["scaled_dot"].endswith(" at d = 512, theory 1.")
-    numbers = {key: [dot[key]] for key in ("d", "variance", "theory_variance", "unit_scale", "z")}
+    numbers = {key: [dot[key]] * 2 for key in ("d", "variance", "theory_variance", "unit_scale", "z")}
     assert result.findings[0].numbers == numbers
+
+
+@STUDIES
+def test_numbers_of_a_sentence_are_those_of_both_ends(study: str, tmp_path: Path) -> None:
+    """Of sizes, or of heads; also where both are alike, as the theory of `scaled_dot` is."""
+    result = swept(study, d=[64, 4], scorers=[{"scorer": "scaled_dot"}], **FEW[study])
+    numbers, ends = result.findings[0].numbers, sorted(result.records, key=lambda row: row["d"])
+    assert {"d", *SAID[study]} <= set(numbers)
+    assert all(numbers[key] == [row[key] for row in ends] for key in set(numbers) - {"power"})
+    result = swept(study, source=real(tmp_path, 3), scorers=DOT)
+    numbers = result.findings[0].numbers
+    assert numbers["d"] == [16, 16]
+    ends = [result.records[head] for head in numbers["head"]]
+    key = SAID[study][0]
+    assert [row[key] for row in ends] == [pick(row[key] for row in result.records) for pick in (min, max)]
+    assert all(numbers[key] == [row[key] for row in ends] for key in numbers)
+
+
+def test_the_head_whose_mean_hides_its_median_is_named() -> None:
+    rows = [
+        {"label": "dot", "d": 16, "keys": 4, "max_weight": 0.9, "query_gradient_median": 0.1}
+        | {"head": head, "jacobian_median": 0.1, "jacobian_mean": mean}
+        for head, mean in ((None, 0.3), (1, 0.4))
+    ]
+    ready: Any = None
+    for row, place in zip(rows, ("dot", "head 1 of dot"), strict=True):
+        why = findings_of(ready, [row])[-1].text
+        assert f"; means hide that: {row['jacobian_mean']:.3f} for {place} at d = 16, " in why
 
 
 def test_sentences_over_sizes() -> None:
