@@ -4,6 +4,8 @@ import errno
 import signal
 import sys
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Annotated, Any
 
 import typer
@@ -24,26 +26,38 @@ from attncli.studies import STUDIES
 class Cli(TyperGroup):
     """Shows errors of the user's input as lines on stderr; what is not caught here is a bug: its traceback helps."""
 
+    def make_context(self, *args: Any, **more: Any) -> Any:
+        """Read the arguments, which prints the help where it is asked for."""
+        with _errors_shown():
+            return super().make_context(*args, **more)
+
     def invoke(self, ctx: Any) -> Any:
-        try:
+        """Run a command."""
+        with _errors_shown():
             return super().invoke(ctx)
-        except InputError as error:
-            _fail(error)
-        except (MemoryError, RuntimeError) as error:
-            if not _is_for_memory(error):
-                raise
-            _fail("the memory was not enough; use smaller sizes, such as fewer queries, keys or batch elements")
-        except BrokenPipeError:  # `attncli init | head`: nobody reads on
-            discard(sys.stdout)
-            raise typer.Exit(0) from None
-        except KeyboardInterrupt:
-            tell("interrupted; no unfinished run folder is left")
-            raise typer.Exit(INTERRUPTED) from None
-        except OSError as error:
-            if error.errno not in (errno.ENOSPC, errno.EBADF):
-                raise
-            discard(sys.stdout)
-            _fail(f"the output cannot be written: {error.strerror}")
+
+
+@contextmanager
+def _errors_shown() -> Iterator[None]:
+    try:
+        yield
+    except InputError as error:
+        _fail(error)
+    except (MemoryError, RuntimeError) as error:
+        if isinstance(error, typer.Exit | typer.Abort) or not _is_for_memory(error):
+            raise
+        _fail("the memory was not enough; use smaller sizes, such as fewer queries, keys or batch elements")
+    except BrokenPipeError:  # `attncli init | head`: nobody reads on
+        discard(sys.stdout)
+        raise typer.Exit(0) from None
+    except KeyboardInterrupt:
+        tell("interrupted; no unfinished run folder is left")
+        raise typer.Exit(INTERRUPTED) from None
+    except OSError as error:
+        if error.errno not in (errno.ENOSPC, errno.EBADF):
+            raise
+        discard(sys.stdout)
+        _fail(f"the output cannot be written: {error.strerror}")
 
 
 def _is_for_memory(error: Exception) -> bool:

@@ -115,8 +115,9 @@ def _refused(out: Path, why: str) -> InputError:
     return InputError.of(f'got "{out}", {why}', where="--out")
 
 
-def _replace(place: Path, new: Path, old: Path) -> None:
-    place.rename(old)
+def _replace(place: Path, new: Path, aside: Path) -> None:
+    aside.mkdir()
+    old = place.rename(aside / place.name)
     try:
         new.rename(place)
     except OSError:

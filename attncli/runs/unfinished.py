@@ -13,7 +13,8 @@ import psutil
 
 from attncli.errors import InputError
 
-OLD, NEW = "old", "new"  # in a hidden folder: what is replaced, while it is; what replaces it
+OLD, NEW = "old", "new"  # in a hidden folder: where what is replaced waits, under its name; what replaces it
+LONGEST_MACHINE = 100  # characters of its name
 CLOCK_SHIFT = 60  # seconds that the start of one and the same process may seem to move by, as clocks are set
 
 
@@ -32,8 +33,8 @@ def hidden_folder(place: Path) -> Iterator[Path]:
             with suppress(FileExistsError):  # another run was faster
                 parent.mkdir()
                 made.append(parent)
-        owner = f"{platform.node()}-{os.getpid()}-{psutil.Process().create_time():.0f}"
-        folder = Path(tempfile.mkdtemp(".partial", f".{place.name}.{owner}-", place.parent))
+        owner = f"{_machine()}-{os.getpid()}-{psutil.Process().create_time():.0f}"
+        folder = Path(tempfile.mkdtemp(".partial", f".attncli.{owner}-", place.parent))
         try:
             _remove_abandoned(place.parent)
             yield folder
@@ -57,15 +58,20 @@ def writing(place: Path, expected: str) -> Iterator[None]:
 
 def _remove_abandoned(parent: Path) -> None:
     """Remove hidden folders of processes of this machine that live no more."""
-    pattern = re.compile(rf"\.(.+)\.{re.escape(platform.node())}-(\d+)-(\d+)-\w+\.partial")
+    pattern = re.compile(rf"\.attncli\.{re.escape(_machine())}-(\d+)-(\d+)-\w+\.partial")
     with suppress(OSError):  # what cannot be listed or moved stays
         for folder in list(parent.iterdir()):
             found = pattern.fullmatch(folder.name)
-            if found is None or _lives(int(found[2]), int(found[3])):
+            if found is None or _lives(int(found[1]), int(found[2])):
                 continue
-            if (folder / OLD).exists() and not os.path.lexists(parent / found[1]):  # killed while it replaced a run
-                (folder / OLD).rename(parent / found[1])
+            for old in (folder / OLD).glob("*"):  # it was killed while it replaced a run
+                if not os.path.lexists(parent / old.name):
+                    old.rename(parent / old.name)
             shutil.rmtree(folder, ignore_errors=True)
+
+
+def _machine() -> str:
+    return platform.node()[:LONGEST_MACHINE]
 
 
 def _lives(number: int, start: int) -> bool:

@@ -3,6 +3,7 @@
 import errno
 import json
 import os
+import platform
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -10,6 +11,7 @@ from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
 
+import psutil
 import pytest
 
 from attncli.errors import InputError
@@ -292,7 +294,17 @@ def test_out_on_a_disk_of_its_own(here: Path, monkeypatch: pytest.MonkeyPatch) -
     assert write_run(Path("disk/new")) == here / "disk" / "new"
 
 
+def test_numbers_of_processes_are_given_again(here: Path) -> None:
+    """A folder of a process that had this number, but began at another time, is nobody's any more."""
+    mine = psutil.Process()
+    names = [f".attncli.{platform.node()}-{mine.pid}-{mine.create_time() - ago:.0f}-x.partial" for ago in (0, 9999)]
+    for name in names:
+        (here / "other" / name).mkdir(parents=True)
+    with new_folder("d2l", here / "other" / "run", False, STARTED):
+        assert [(here / "other" / name).exists() for name in names] == [True, False]
+
+
 def test_out_with_a_name_that_is_too_long(here: Path) -> None:
     assert "cannot write there: File name too long" in refused(Path("x" * 300))
-    assert "cannot write there: File name too long" in refused(Path("new") / ("x" * 250))
     assert names_in(here) == []
+    assert write_run(Path("new") / ("x" * 250)).name == "x" * 250

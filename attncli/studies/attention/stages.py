@@ -115,4 +115,5 @@ def warn_of_numbers(run: ScorerRun, empty: Tensor, progress: Progress) -> None:
     output = run.stages["output"]
     finite = output.amax(-1).isfinite() & output.amin(-1).isfinite()  # ... n; isfinite of all would take a copy
     if not bool((finite | empty).all()):
-        progress.note(f"warning: {run.label}: NaN or infinite numbers in the values of valid keys")
+        where = "values" if "scores" in run.stages else "scores or the values"
+        progress.note(f"warning: {run.label}: NaN or infinite numbers in the {where} of valid keys")

@@ -77,7 +77,7 @@ def time_all(lines: Sequence[Line], baseline: Contender, device: torch.device) -
         calls = [_noting(line, line.call, calling) for line in ready if line.call is not None]
         try:
             times = rounds_of(calls, baselines, clock_for(device))
-        except Exception:
+        except (Exception, SystemExit):
             with _failures(calling[-1], device):
                 raise
             continue
@@ -126,7 +126,7 @@ def _failures(line: Line, device: torch.device) -> Iterator[None]:
         if not line.may_fail:
             raise error.under(*place) from error
         line.drop(FAILED, str(error))
-    except Exception as error:
+    except (Exception, SystemExit) as error:  # which a scorer of the user may call
         if ran_out(error):
             line.drop(TOO_LARGE, "the memory was not enough")
             make_room(device)
