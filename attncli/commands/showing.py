@@ -129,15 +129,11 @@ def conclude(experiments: Sequence[Finished]) -> None:
 def _names(experiments: Sequence[Finished]) -> list[str]:
     """The names of experiments; where one stands twice their files, which are numbered where one was run twice."""
     names = [each.content["name"] for each in experiments]
-    files = [str(each.document.path) for each in experiments]
-    return [_name(place, names, files) for place in range(len(names))]
-
-
-def _name(place: int, names: Sequence[str], files: Sequence[str]) -> str:
-    name, file = names[place], files[place]
-    if names.count(name) == 1:
-        return name
-    return file if files.count(file) == 1 else f"{file} ({files[:place].count(file) + 1})"
+    files, found = [str(each.document.path) for each in experiments], list(names)
+    for place, (name, file) in enumerate(zip(names, files, strict=True)):
+        if names.count(name) > 1:
+            found[place] = file if files.count(file) == 1 else f"{file} ({files[:place].count(file) + 1})"
+    return found
 
 
 def _failures(finished: Finished) -> Sequence[Problem]:

@@ -17,9 +17,7 @@ from attncli.config.document import read_document
 from attncli.config.overrides import Override
 from attncli.errors import InputError, did_you_mean
 from attncli.inputs.source import is_config, stored_tensors, tensor_file
-from attncli.studies.study import Matrices, Tokens, matrices_of
-
-STAGES = ("scores", "capped", "weights", "dropped")  # the stages that are (..., n, m)
+from attncli.studies.study import STAGES, Matrices, Tokens, matrices_of
 
 
 @dataclass(frozen=True)
@@ -86,7 +84,7 @@ def load_matrices(folder: Path, stage: str) -> Matrices:
     except Exception as error:  # the file may be of another program, and its metadata anything
         raise InputError.of(f'got "{path}", which is not what a run has written', where="SOURCE") from error
     if not tensors:
-        there = sorted({name.rpartition("/")[2] for name in stored if "/" in name} & set(STAGES))
+        there = sorted({name.rpartition("/")[2] for name in stored if "/" in name} & set(STAGES) - {"output"})
         if not there:
             message = f'got "{folder}", a run without weights and scores; run its config.yaml with --set weights=true'
             raise InputError.of(message, where="SOURCE")

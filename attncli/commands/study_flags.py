@@ -25,6 +25,11 @@ NO_FLAGS = ("study", "name", "expect")
 LONGEST_LIST = 4  # of a default that is written out
 METAVARS = {int: "N", float: "X"}
 KEYWORD = inspect.Parameter.KEYWORD_ONLY
+SWITCHES = {"overwrite": Overwrite, "no_plots": NoPlots, "json": Json, "quiet": Quiet, "full": Full}
+SHARED = [  # what every study's command takes that is no key of the YAML
+    inspect.Parameter("out", KEYWORD, default=None, annotation=Out),
+    *(inspect.Parameter(name, KEYWORD, default=False, annotation=switch) for name, switch in SWITCHES.items()),
+]
 
 
 class StudyCommand(TyperCommand):
@@ -119,8 +124,7 @@ def command_of(study: str) -> Any:
     def command(**given: Any) -> None:
         _run(study, flags, given)
 
-    shared = inspect.signature(_shared_options).parameters.values()
-    parameters = [*(flag.parameter() for flag in flags), *shared]
+    parameters = [*(flag.parameter() for flag in flags), *SHARED]
     command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     app = typer.Typer(add_completion=False)
     app.command(study)(command)
@@ -147,18 +151,6 @@ def _unwrapped(annotation: Any) -> tuple[Any, list[Any]]:
         (inner,) = (each for each in typing.get_args(annotation) if each is not NoneType)
         return _unwrapped(inner)
     return annotation, []
-
-
-def _shared_options(
-    *,
-    out: Out = None,
-    overwrite: Overwrite = False,
-    no_plots: NoPlots = False,
-    json: Json = False,
-    quiet: Quiet = False,
-    full: Full = False,
-) -> None:
-    """What every study's command takes that is no key of the YAML."""
 
 
 def _run(study: str, flags: Sequence[StudyFlag], given: Mapping[str, Any]) -> None:

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from attncli.attention import at_least_float32, computing_dtype
 from attncli.config.scorer_entries import ParameterFile, ScorerEntry
-from attncli.errors import InputError, Problem, did_you_mean
+from attncli.errors import Collector, InputError, Problem, below, did_you_mean
 from attncli.inputs.files import read_tensors
 from attncli.inputs.seeding import seeded
 from attncli.scorers import SCORERS
@@ -30,7 +30,9 @@ def build_scorer(entry: ScorerEntry, query_size: int, key_size: int, seed: int, 
     """
     with seeded(seed, f"scorers.{entry.label}"):
         scorer = _make(SCORERS.get(entry.scorer) or load_class(entry.scorer), query_size, key_size, entry)
-    _check_real(scorer, entry)
+    for name, tensor in scorer.state_dict().items():
+        if tensor.is_complex():  # of which torch would keep the real part only
+            raise InputError.of(f"{entry.scorer} has complex numbers in {name}; expected real ones")
     scorer = scorer.to(dtype).eval()
     if entry.parameters is not None:
         _load_parameters(scorer, entry.parameters)
@@ -58,31 +60,20 @@ def _make(make: Any, query_size: int, key_size: int, entry: ScorerEntry) -> nn.M
     return scorer
 
 
-def _check_real(scorer: nn.Module, entry: ScorerEntry) -> None:
-    """Of a complex number torch would keep the real part only."""
-    for name, tensor in scorer.state_dict().items():
-        if tensor.is_complex():
-            raise InputError.of(f"{entry.scorer} has complex numbers in {name}; expected real ones")
-
-
 def _load_parameters(scorer: nn.Module, source: ParameterFile) -> None:
-    try:
+    with below("parameters"):
         stored = read_tensors(Path(source.file))
-    except InputError as error:
-        raise error.under("parameters") from error
-    state: dict[str, Tensor] = {}
-    problems: list[Problem] = []
-    for name, parameter in scorer.state_dict().items():
-        try:
-            state[name] = _stored(name, parameter, stored, source)
-        except InputError as error:
-            problems.extend(error.problems)
-    unknown = sorted(set(source.names) - set(scorer.state_dict()))
-    problems += [_unknown(name, scorer) for name in unknown]
-    if not scorer.state_dict():
-        problems.append(Problem("this scorer has no parameters; leave out `parameters`", ("parameters",)))
-    if problems:
-        raise InputError(problems)
+        collector, parameters = Collector(), scorer.state_dict()
+        state: dict[str, Tensor] = {}
+        for name, parameter in parameters.items():
+            with collector.under():
+                state[name] = _stored(name, parameter, stored, source)
+        for name in sorted(set(source.names) - set(parameters)):
+            message = f'got "{name}"; unknown parameter; {did_you_mean(name, list(parameters) or ["none"])}'
+            collector.problems.append(Problem(message, ("names", name)))
+        if not parameters:
+            collector.problems.append(Problem("this scorer has no parameters; leave out `parameters`"))
+        collector.check()
     scorer.load_state_dict(state)
 
 
@@ -91,17 +82,12 @@ def _stored(name: str, parameter: Tensor, stored: Mapping[str, Tensor], source: 
     if there not in stored:
         cure = f"{did_you_mean(there, stored)}; map names with `names: {{{name}: ...}}`"
         message = f'got "{source.file}", which has no "{there}"; {cure}'
-        raise InputError.of(message, ["parameters", *(["names", name] if name in source.names else ["file"])])
+        raise InputError.of(message, ["names", name] if name in source.names else ["file"])
     tensor = stored[there]
     if tensor.shape != parameter.shape:
         message = f'got "{there}" of shape {list(tensor.shape)}; expected {list(parameter.shape)} for {name}'
-        raise InputError.of(message, ["parameters", "file"])
+        raise InputError.of(message, ["file"])
     return tensor.to(parameter.dtype)
-
-
-def _unknown(name: str, scorer: nn.Module) -> Problem:
-    known = list(scorer.state_dict()) or ["none"]
-    return Problem(f'got "{name}"; unknown parameter; {did_you_mean(name, known)}', ("parameters", "names", name))
 
 
 def raw_scores(scorer: nn.Module, queries: Tensor, keys: Tensor) -> Tensor:

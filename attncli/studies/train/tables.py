@@ -39,9 +39,7 @@ def tables(result: Result, *, width: int, full: bool, csv: str | None) -> Iterat
     yield from show.remark(left_out)
     yield from show.remark(f"{LEGEND}; the least possible loss is {short(settings['least_loss'])}")
     yield Text()
-    for label, rows in by_label(result.records).items():
-        scorer = "" if rows[0]["scorer"] == label else f" ({printable(rows[0]['scorer'])})"
-        yield Text.assemble((printable(label), show.STRONG), f"{scorer}: {printable(settings['formulas'][label])}")
+    yield from show.formulas(result.records, settings)
 
 
 def _accuracy(rows: Sequence[Record], width: int) -> Sequence[RenderableType]:

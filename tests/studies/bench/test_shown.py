@@ -14,7 +14,7 @@ from attncli.studies.bench.figure import bench_figure, pictures
 from attncli.studies.bench.findings import growth
 from attncli.studies.bench.tables import tables
 from attncli.studies.study import Finding, Result
-from tests.show.samples import printed
+from tests.show.samples import many_scorers, printed
 from tests.studies.bench.samples import (
     FEW,
     USUAL,
@@ -27,7 +27,6 @@ from tests.studies.bench.samples import (
     sample,
     textbook_additive,
 )
-from tests.views.sweep_samples import many_scorers
 
 SIZES = (128, 256, 512, 1024)
 MANY = [(label, "attncli") for label in many_scorers(12)]

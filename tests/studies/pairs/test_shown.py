@@ -15,10 +15,9 @@ from attncli.studies import part_of
 from attncli.studies.saturation.findings import findings_of
 from attncli.studies.study import Result
 from attncli.studies.variance.figure import density
-from tests.show.samples import printed
+from tests.show.drawn import check_texts
+from tests.show.samples import many_scorers, printed
 from tests.studies.pairs.samples import swept
-from tests.views.sweep_pictures import check_texts
-from tests.views.sweep_samples import many_scorers
 
 DOT: list[dict[str, Any]] = [{"scorer": "dot"}]
 FEW: dict[str, dict[str, Any]] = {"variance": {"samples": 1000}, "saturation": {"rows": 20, "keys": 4}}
