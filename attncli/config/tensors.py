@@ -2,7 +2,7 @@
 
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, Field, NonNegativeFloat, model_validator
+from pydantic import AfterValidator, Field, NonNegativeFloat, WithJsonSchema, model_validator
 
 from attncli import errors
 from attncli.config.models import FileName
@@ -12,10 +12,21 @@ from attncli.config.strict import Model, chosen, problem, worded
 TENSOR = "expected {shape: [...], fill: ...}, {file: ...} or nested lists of numbers"
 LENGTHS = "expected integers such as [2, 6], one list of them per example, {random: [1, 10]} or {file: ...}"
 RANGE = "expected [low, high] with 0 <= low <= high"
+MOST_AXES = 16  # far above any use and below what torch and NumPy can take
 
 
-# The bound is far above any use and below what torch and NumPy can take.
-Shape = Annotated[list[Annotated[int, Field(ge=1)]], Field(min_length=2, max_length=16)]
+def _sizes(shape: list[int]) -> list[int]:
+    if min(shape, default=1) < 1:
+        raise problem("sizes must be at least 1")
+    if len(shape) < 2:
+        raise problem("expected at least two sizes: rows, features")
+    if len(shape) > MOST_AXES:
+        raise problem(f"expected at most {MOST_AXES} sizes")
+    return shape
+
+
+_SHAPE = {"type": "array", "items": {"type": "integer", "minimum": 1}, "minItems": 2, "maxItems": MOST_AXES}
+Shape = Annotated[list[int], AfterValidator(_sizes), WithJsonSchema(_SHAPE)]
 
 
 class NormalFill(Model):
@@ -95,7 +106,7 @@ def _ordered(bounds: list[int]) -> list[int]:
     return bounds
 
 
-Length = Annotated[int, Field(ge=0)]
+Length = Annotated[int, Field(ge=0), worded("expected an integer of at least 0")]
 Lengths = Annotated[list[Length], Field(min_length=1)]  # one per example
 QueryLengths = Annotated[list[Lengths], Field(min_length=1), AfterValidator(check_regular)]
 Range = Annotated[list[Length], Field(min_length=2, max_length=2), AfterValidator(_ordered), worded(RANGE)]
