@@ -23,7 +23,7 @@ from attncli.scorers._sizes import require_equal_sizes
 
 
 class Manhattan(nn.Module):
-    """-scale * sum_i |q_i - k_i| (Rahimi and Recht 2007)
+    """-scale * w * sum_i |q_i - k_i| (Rahimi and Recht 2007)
 
     Needs queries and keys of one size.
     """
@@ -32,10 +32,11 @@ class Manhattan(nn.Module):
         super().__init__()
         require_equal_sizes(query_size, key_size)
         self.scale = scale
+        self.w = nn.Parameter(torch.ones(()))
 
     def forward(self, queries: Tensor, keys: Tensor) -> Tensor:
-        queries, keys = at_least_float32(queries, keys)
-        return -self.scale * torch.cdist(queries, keys, p=1.0)  # ... n m
+        queries, keys, w = at_least_float32(queries, keys, self.w)
+        return -self.scale * w * torch.cdist(queries, keys, p=1.0)  # ... n m
 '''
 ORACLE = "lambda _, q, k: for_each_pair(lambda x, y: -sum(abs(a - b) for a, b in zip(x, y, strict=True)), q, k)"
 

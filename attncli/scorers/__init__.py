@@ -7,7 +7,8 @@ A scorer is made with the sizes of one query and one key and its own options, an
 To add one, write its file, list it here, and give its oracle in `tests/reference.py`.
 
 A class may say more of itself, and what it does not say is not assumed: `as_dot` where its scores are a dot product of
-something, `sizes_may_differ`, `operations` of its formula, `as_in_textbooks`, `has_fused_kernel`, and
+something, `sizes_may_differ`, `operations` of its formula, `as_in_textbooks`, `has_fused_kernel`, `stacks_over_seeds`
+where batch elements are scored each for itself and all parameters are weights of `nn.Linear` without bias, and
 `worth_compiling = False` where a compiler could fuse nothing.
 """
 

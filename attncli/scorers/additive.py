@@ -18,6 +18,7 @@ class Additive(nn.Module):
     """
 
     sizes_may_differ = True
+    stacks_over_seeds = True
     workspace_bytes = WORKSPACE_BYTES
 
     def __init__(self, query_size: int, key_size: int, *, num_hiddens: PositiveInt = 8) -> None:

@@ -13,6 +13,7 @@ class Cosine(nn.Module):
     one size d.
     """
 
+    stacks_over_seeds = True
     worth_compiling = False  # one matrix product, which is fast already
 
     def __init__(self, query_size: int, key_size: int, *, scale: PositiveFloat = 1.0) -> None:

@@ -11,6 +11,7 @@ class Dot(nn.Module):
     """
 
     scales_dot_product = True  # the scores are q . k times a factor
+    stacks_over_seeds = True
     worth_compiling = False  # one matrix product, which is fast already
 
     def __init__(self, query_size: int, key_size: int) -> None:

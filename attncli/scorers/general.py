@@ -10,6 +10,7 @@ class General(nn.Module):
     """
 
     sizes_may_differ = True
+    stacks_over_seeds = True
     worth_compiling = False  # one matrix product, which is fast already
 
     def __init__(self, query_size: int, key_size: int) -> None:

@@ -17,6 +17,7 @@ class ScaledDot(nn.Module):
     """
 
     scales_dot_product = True  # the scores are q . k times a factor
+    stacks_over_seeds = True
     worth_compiling = False  # one matrix product, which is fast already
     has_fused_kernel = True  # torch's `scaled_dot_product_attention` gives outputs
 

@@ -11,6 +11,7 @@ class VectorSum(nn.Module):
     Needs queries and keys of one size d.
     """
 
+    stacks_over_seeds = True
     worth_compiling = False  # sums
 
     def __init__(self, query_size: int, key_size: int) -> None:

@@ -73,7 +73,8 @@ def estimate_attention(
 def projected(parameter: nn.Parameter, q: int, k: int) -> int:
     """Entries of a vector after multiplication by a parameter: what remains of its shape without q or k."""
     shape = list(parameter.shape)
-    shape.remove(next((size for size in (q, k) if size in shape), shape[0]))
+    if shape:  # a single number has none
+        shape.remove(next((size for size in (q, k) if size in shape), shape[0]))
     return max(shape, default=1)
 
 

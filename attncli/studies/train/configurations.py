@@ -18,8 +18,16 @@ from attncli.studies.train.options import TrainOptions
 from attncli.studies.train.task import TESTS, steps_at_a_time
 
 COPIES = {"adam": 5, "sgd": 3}  # of a parameter: itself, its gradient twice, and the two averages of Adam
-VECTORS = {"scaled_dot": 5, "general": 6, "cosine": 14, "gaussian": 10}  # of each symbol, as long as a query
-IN_VECTORS = 4  # other scorers: query and key, and the gradients of both
+VECTORS = {  # of each symbol, as long as a query: at least query and key, and the gradients of both
+    "additive": 4,
+    "scaled_dot": 5,
+    "dot": 4,
+    "general": 6,
+    "cosine": 14,
+    "gaussian": 10,
+    "vector_sum": 4,
+}
+IN_VECTORS = 6  # of any other scorer: also the gradients of one seed, as each is scored for itself
 PAIRS, IN_PAIRS, CAPPED = {"gaussian": 9}, 3, 3  # numbers of a pair of symbols, or hidden unit of it; of a softcap
 POOLED = 4  # as the loss and its gradient hold the pooled values
 DRAWN, KEPT = 24, 64  # bytes of a symbol that may be drawn, for one seed at a time, and of a key that was drawn

@@ -14,7 +14,6 @@ from attncli.errors import InputError
 from attncli.inputs.seeding import derived_seed, generator, seeded
 from attncli.scorers import SCORERS
 from attncli.scorers.additive import Additive
-from attncli.scorers.gaussian import Gaussian
 from attncli.studies.scoring import build_scorer, raw_scores
 from attncli.studies.train.options import TrainOptions
 from attncli.studies.train.task import Batch, embeddings, seed_of
@@ -39,7 +38,7 @@ class Recall(nn.Module):
             seeds = [derived_seed(seed_of(options.seed, index), f"forward.{entry.label}.{d}") for index in indices]
             self.scorer: nn.Module = OneByOne(scorers, seeds)
         else:
-            self.scorer = OneByOne(scorers) if isinstance(scorers[0], Gaussian) else _stacked(scorers)
+            self.scorer = _stacked(scorers) if getattr(scorers[0], "stacks_over_seeds", False) else OneByOne(scorers)
         self.indices, self.cap, self.classes = list(indices), entry.softcap, options.classes
 
     def forward(self) -> Tensor:
@@ -83,10 +82,10 @@ class Recall(nn.Module):
 
 
 class OneByOne(nn.Module):
-    """Scorers that see their own seed alone: those that look at all they are given, and those of the user's own.
+    """Scorers that see their own seed alone: those of the user's own, and those that do not say that they stack.
 
-    The latter may draw from torch's global generators. With `seeds` each finds them seeded with its own number and how
-    often has been scored, and with nothing else.
+    The user's own may draw from torch's global generators. With `seeds` each finds them seeded with its own number and
+    how often has been scored, and with nothing else.
     """
 
     def __init__(self, scorers: Sequence[nn.Module], seeds: Sequence[int] = ()) -> None:
