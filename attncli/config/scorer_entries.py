@@ -16,6 +16,7 @@ from pydantic import (
     TypeAdapter,
     create_model,
     field_validator,
+    model_validator,
 )
 from pydantic_core import CoreSchema
 
@@ -131,6 +132,10 @@ def _custom_model(name: str) -> type[ScorerEntry]:
     if not re.fullmatch(CUSTOM, name):
         expected = "expected module:Class, for instance my_package.my_module:MyScorer"
         raise problem(errors.got(name, expected), under=["scorer"])
+    module, _, option = name.partition(":")
+    if module in entry_models():
+        cure = f"if {option} is an option of it, give it a value"
+        raise problem(errors.got(name, f"{module} is a scorer and no module", cure), under=["scorer"])
     try:
         return entry_model(name, load_class(name))
     except InputError as error:
@@ -190,6 +195,14 @@ class ScorersInShort(Experiment):
                     message = errors.got(entry[key], f"this study {why}", "leave it out")
                     problems.append(Problem(message, ("scorers", index, key)))
         return problems
+
+    @model_validator(mode="before")
+    @classmethod
+    def _one_name_only(cls, data: Any) -> Any:
+        if isinstance(data, dict) and {"scorer", "scorers"} <= set(data):
+            message = "got `scorer` beside `scorers`, which are the same key; expected one of the two"
+            raise problem(message, under=["scorer"])
+        return data
 
     @field_validator("scorers", mode="before")
     @classmethod
