@@ -2,19 +2,28 @@
 
 import math
 import re
-from typing import Annotated, Any
+from typing import Annotated, Any, cast
 
-from pydantic import AfterValidator, ConfigDict, Field, NonNegativeFloat, model_validator
+from pydantic import (
+    AfterValidator,
+    ConfigDict,
+    Field,
+    FiniteFloat,
+    GetCoreSchemaHandler,
+    NonNegativeFloat,
+    model_validator,
+)
 
+from attncli import errors
 from attncli.config.rows import Row, Rows, check_regular
-from attncli.config.strict import Model, checked_by, problem, worded
+from attncli.config.strict import Model, checked_by, chosen, problem, worded
 
 KINDS = ("between", "about", "above", "below", "equal")
 HELPERS = {"within": ("about", "equal"), "by": ("above", "below")}  # the kinds that each further key belongs to
 
-AMOUNT = r"((?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d{1,2})?)"
+AMOUNT = r"((?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?)"
 SHARE, FACTOR = rf"^{AMOUNT} ?%$", rf"^{AMOUNT} ?[x×]$"
-BOUNDS = "expected [low, high] with low <= high, of which one may be null"
+BOUNDS = "expected [low, high], of which one may be null"
 VALUE = "expected a number, text, true or false, or nested lists of numbers"
 NAMED = f"{VALUE}; or one stage with its numbers, as in {{output: [[2, 3]]}}, and no `metric`"
 
@@ -31,22 +40,33 @@ def factor_of(by: float | str | None) -> float | None:
     return float(match[1]) if match else None
 
 
-def _above_one(by: str) -> str:
-    if (factor_of(by) or 0) <= 1:
-        raise ValueError
+def _finite(within: float | str) -> float | str:
+    if share_of(within) == math.inf:
+        raise problem("expected a finite share, such as 5 %")
+    return within
+
+
+def _above_one(by: float | str) -> float | str:
+    factor = factor_of(by)
+    if factor is not None and not 1 < factor < math.inf:
+        raise problem("expected a factor above 1 and finite, such as 2 x")
     return by
 
 
 def _ordered(bounds: list[float | None]) -> list[float | None]:
     low, high = bounds
-    if (low is None and high is None) or (low is not None and high is not None and low > high):
-        raise ValueError
+    if low is None and high is None:
+        raise problem(BOUNDS)
+    if low is not None and high is not None and low > high:
+        raise problem("expected low up to high")
     return bounds
 
 
 def _different(values: list[Any]) -> list[Any]:
-    if len({(isinstance(value, bool), value) for value in values}) < len(values):
-        raise ValueError
+    kinds = [(isinstance(value, bool), value) for value in values]
+    for index, kind in enumerate(kinds):
+        if kind in kinds[:index]:
+            raise problem(f"got {errors.show(values[index])} twice; expected each once", under=[index])
     return values
 
 
@@ -59,26 +79,36 @@ def _exact(value: Any) -> Any:
     return value
 
 
-_Value = str | int | float | bool | None
-_Values = Annotated[list[_Value], Field(min_length=1), AfterValidator(_different)]
-_Wanted = Annotated[
-    _Value | _Values, worded("expected text, a number, true, false or null, or a list of different ones")
+class _NeverNull:
+    """A key that may be left out, which gives None, but that may not be null."""
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> Any:
+        return cast(dict[str, Any], handler(source))["schema"]
+
+
+_Value = Annotated[
+    str | int | FiniteFloat | bool | None, worded("expected text, a number, true, false or null, or a list of them")
 ]
+_Values = Annotated[list[_Value], Field(min_length=1), AfterValidator(_different)]
+_Wanted = Annotated[_Value | _Values, chosen(lambda wanted: _Values if isinstance(wanted, list) else _Value)]
 _Figures = str | float | bool | Row | Rows
 
 Where = dict[str, _Wanted]
-Bounds = Annotated[list[float | None], Field(min_length=2, max_length=2), AfterValidator(_ordered), worded(BOUNDS)]
+Bounds = Annotated[list[float | None], Field(min_length=2, max_length=2), worded(BOUNDS), AfterValidator(_ordered)]
 Amount = Annotated[
     NonNegativeFloat | Annotated[str, Field(pattern=SHARE)],
     worded("expected a number of at least 0, or a share such as 5 %"),
+    AfterValidator(_finite),
 ]
 Factor = Annotated[
-    NonNegativeFloat | Annotated[str, Field(pattern=FACTOR), AfterValidator(_above_one)],
-    worded("expected a number of at least 0, or a factor above 1 such as 2 x"),
+    NonNegativeFloat | Annotated[str, Field(pattern=FACTOR)],
+    worded("expected a number of at least 0, or a factor such as 2 x"),
+    AfterValidator(_above_one),
 ]
+_OtherRow = Annotated[Where, Field(min_length=1)]
+_Number = Annotated[int | FiniteFloat, worded("expected a number, or another row such as {scorer: dot, d: 512}")]
 Limit = Annotated[
-    int | float | Annotated[Where, Field(min_length=1)],
-    worded("expected a number, or another row such as {scorer: dot, d: 512}"),
+    _Number | _OtherRow, chosen(lambda limit: _OtherRow if isinstance(limit, dict) and limit else _Number)
 ]
 Exact = Annotated[_Figures | Annotated[dict[str, _Figures], Field(min_length=1, max_length=1)], checked_by(_exact)]
 
@@ -94,14 +124,22 @@ class Expectation(Model):
         Where, Field(default_factory=dict, description="columns of the row; a list asks it of several rows")
     ]
     metric: Annotated[str, Field(min_length=1, description="a column; of the study attention also a stage")]
-    between: Annotated[Bounds | None, Field(description="[low, high], ends included; one may be null")] = None
-    about: Annotated[float | None, Field(description="the number, give or take `within`")] = None
-    within: Annotated[Amount | None, Field(description="an amount, or a share such as 5 %")] = None
-    above: Annotated[Limit | None, Field(description="a number, or another row whose figure must be smaller")] = None
-    below: Annotated[Limit | None, Field(description="a number, or another row whose figure must be larger")] = None
-    by: Annotated[Factor | None, Field(description="at least this amount, or a factor such as 2 x")] = None
+    between: Annotated[
+        Bounds | None, _NeverNull(), Field(description="[low, high], ends included; one may be null")
+    ] = None
+    about: Annotated[float | None, _NeverNull(), Field(description="the number, give or take `within`")] = None
+    within: Annotated[Amount | None, _NeverNull(), Field(description="an amount, or a share such as 5 %")] = None
+    above: Annotated[
+        Limit | None, _NeverNull(), Field(description="a number, or another row whose figure must be smaller")
+    ] = None
+    below: Annotated[
+        Limit | None, _NeverNull(), Field(description="a number, or another row whose figure must be larger")
+    ] = None
+    by: Annotated[Factor | None, _NeverNull(), Field(description="at least this amount, or a factor such as 2 x")] = (
+        None
+    )
     equal: Annotated[
-        Exact | None, Field(description="exactly; of a stage, as in {output: [[2, 3]]}, up to rounding")
+        Exact | None, _NeverNull(), Field(description="exactly; of a stage, as in {output: [[2, 3]]}, up to rounding")
     ] = None
 
     @property
