@@ -88,9 +88,9 @@ def short(value: float | None) -> str:
     return figure(value, 3)
 
 
-def interval(ends: Sequence[float] | None) -> str:
-    """Both ends of an interval: `0.985 to 1.01`; `-` for none."""
-    return MISSING if ends is None else f"{short(ends[0])} to {short(ends[1])}"
+def interval(ends: Sequence[float] | None, digits: int = 3) -> str:
+    """Both ends of an interval, to as many digits as the figure that it belongs to: `0.985 to 1.01`; `-` for none."""
+    return MISSING if ends is None else " to ".join(figure(end, digits) for end in ends)
 
 
 def margin(ends: Sequence[float] | None) -> str:

@@ -1,5 +1,7 @@
 """The columns of the study `variance`."""
 
+from functools import partial
+
 from attncli.show.numbers import counted, figure, interval, margin, score, short
 from attncli.studies.pairs.result import PLACE
 from attncli.studies.study import Column
@@ -10,7 +12,12 @@ COLUMNS = (
     Column("mean", "mean", "Mean of the scores.", format=short),
     Column("mean_ci", "±", "95 % interval of the mean; none for real pairs, which are no sample.", format=margin),
     Column("variance", "variance", "Variance of the scores.", format=figure),
-    Column("variance_ci", "95 %\ninterval", "95 % interval of the variance (Bonett 2006).", format=interval),
+    Column(
+        "variance_ci",
+        "95 %\ninterval",
+        "95 % interval of the variance (Bonett 2006).",
+        format=partial(interval, digits=4),
+    ),
     Column("theory_mean", "theory\nmean", "Mean in closed form, where one is known.", format=short),
     Column("theory_variance", "theory\nvariance", "Variance in closed form, where one is known.", format=figure),
     Column("z", "z", "Standard errors that the variance lies above an exact theory.", format=score),

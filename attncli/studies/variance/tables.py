@@ -1,14 +1,16 @@
 """The tables of the study `variance`: measured moments beside their theory, or the scales that real scores need."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from rich.console import RenderableType
+from rich.table import Table
 from rich.text import Text
 
-from attncli.show.numbers import entries, significant
+from attncli.show.numbers import entries, interval, significant
 from attncli.show.tables import apart, formulas, heading, pick, remark, shortened
 from attncli.show.tables import tables as blocks
-from attncli.studies.study import Result, by_label
+from attncli.studies.study import Column, Record, Result, by_label
 from attncli.studies.variance.columns import COLUMNS
 
 LEGEND = "± is half of the 95 % interval of the mean; z is how many standard errors the variance lies above its theory"
@@ -35,9 +37,16 @@ def _random(result: Result, width: int, full: bool) -> Iterator[RenderableType]:
         shown, left_out = shortened(records, full)
         kinds = {record["theory"] for record in shown}
         figures = [*RANDOM, *(["theory"] if "limit" in kinds else [])]
-        yield from apart(blocks(pick(COLUMNS, ["d"]), pick(COLUMNS, figures), shown, width))
+        yield from apart(_blocks(pick(COLUMNS, figures), shown, width))
         yield from remark(left_out)
         yield from remark(LIMIT if "limit" in kinds else UNKNOWN if None in kinds else "")
+
+
+def _blocks(figures: Sequence[Column], records: Sequence[Record], width: int) -> list[Table]:
+    """Intervals have as many digits as the variance where that takes no further table, else three."""
+    shorter = [replace(column, format=interval) if column.key == "variance_ci" else column for column in figures]
+    whole, narrow = (blocks(pick(COLUMNS, ["d"]), columns, records, width) for columns in (figures, shorter))
+    return whole if len(whole) == len(narrow) else narrow
 
 
 def _real(result: Result, width: int, full: bool) -> Iterator[RenderableType]:

@@ -10,6 +10,7 @@ from matplotlib.figure import Figure
 
 from attncli.runs.tensors import save_named
 from attncli.scorers import SCORERS
+from attncli.show.numbers import interval
 from attncli.show.panels import drawing, look_of
 from attncli.studies import part_of
 from attncli.studies.saturation.findings import findings_of
@@ -66,6 +67,13 @@ def test_tables_have_every_figure_at_any_width(study: str, width: int, tmp_path:
         assert all(formats[column](record[column]) in text for record in result.records for column in columns)
         assert all(word in text for word in ("dot", "hidden", "additive"))
         assert max(map(len, text.splitlines())) <= width
+
+
+@pytest.mark.parametrize(("width", "digits"), [(80, 3), (200, 4)])
+def test_intervals_have_the_digits_of_their_variance_where_there_is_room(width: int, digits: int) -> None:
+    scorers = [{"scorer": "scaled_dot", "scale": "1/d", "label": "small"}]
+    result = swept("variance", d=[512, 1024], scorers=scorers)
+    assert interval(result.records[0]["variance_ci"], digits) in shown(result, width)
 
 
 def test_limits_and_unknown_theories_are_told_apart() -> None:
