@@ -34,7 +34,7 @@ NAMES = [
     "variance_nonzero_mean",
     "vector_sum",
 ]
-SWEEPS = ["saturation", "variance", "variance_correlated", "variance_nonzero_mean"]
+PAIRS = ["saturation", "variance", "variance_correlated", "variance_nonzero_mean"]
 SMALLER = {  # than they are, since time is what they take
     "saturation": ["--set", "d=[8, 128, 512]", "--set", "rows=1000"],
     "variance": ["--set", "samples=80000"],
@@ -83,7 +83,7 @@ def test_explained_and_sourced(name: str) -> None:
     assert comment[1] == "#"
 
 
-@pytest.mark.parametrize("name", [name for name in NAMES if name not in (*SWEEPS, *SMALLER)])
+@pytest.mark.parametrize("name", [name for name in NAMES if name not in (*PAIRS, *SMALLER)])
 def test_run_folder_has_pictures_and_finite_records(runs: Path, name: str) -> None:
     folder = runs / name / "latest"
     rows = records(runs, name)
@@ -172,8 +172,8 @@ def where(runs: Path, name: str, label: str) -> dict[int, dict[str, float]]:
     return {int(row["d"]): row for row in records(runs, name) if str(row["label"]) == label}
 
 
-@pytest.mark.parametrize("name", SWEEPS)
-def test_sweeps_have_one_picture(runs: Path, name: str) -> None:
+@pytest.mark.parametrize("name", PAIRS)
+def test_studies_of_pairs_have_one_picture(runs: Path, name: str) -> None:
     folder = runs / name / "latest"
     assert [path.name for path in folder.glob("*.png")] == [f"{name.partition('_')[0]}.png"]
 

@@ -32,7 +32,7 @@ Full = Annotated[bool, typer.Option("--full", help="Print whole tables.")]
 
 @contextmanager
 def naming_options() -> Iterator[None]:
-    """Let an error in a view's argument, such as `batch`, name the option that it came from, `--batch`."""
+    """Let an error in a key, such as `batch`, name the option that it came from, `--batch`."""
     try:
         yield
     except InputError as error:

@@ -1,1 +1,1 @@
-"""What studies give, and the folders they are kept in."""
+"""Run folders: what a study gave, as files that appear complete or not at all."""

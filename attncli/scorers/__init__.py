@@ -6,10 +6,18 @@ A scorer is made with the sizes of one query and one key and its own options, an
 
 To add one, write its file, list it here, and give its oracle in `tests/reference.py`.
 
-A class may say more of itself, and what it does not say is not assumed: `as_dot` where its scores are a dot product of
-something, `sizes_may_differ`, `operations` of its formula, `as_in_textbooks`, `has_fused_kernel`, `stacks_over_seeds`
-where batch elements are scored each for itself and all parameters are weights of `nn.Linear` without bias, and
-`worth_compiling = False` where a compiler could fuse nothing.
+A class may say more of itself, and what it does not say is not assumed:
+
+- `scale`: the factor that it multiplies its scores by.
+- `scales_dot_product = True`: its scores are q . k times a factor.
+- `as_dot(queries, keys)`: queries, keys and a factor whose dot product is the scores; outputs then need no weights.
+- `sizes_may_differ = True`: queries and keys may have different sizes.
+- `operations(n, m, query_size, key_size)`: how many floating-point operations its formula takes.
+- `as_in_textbooks`: a function of queries and keys with the scores as a textbook computes them, or None.
+- `has_fused_kernel = True`: torch's `scaled_dot_product_attention` gives its outputs.
+- `stacks_over_seeds = True`: it scores each batch element for itself, and all its parameters are weights of `nn.Linear`
+  without bias.
+- `worth_compiling = False`: a compiler could fuse nothing.
 """
 
 from torch import nn

@@ -101,7 +101,7 @@ FILES: dict[str, bytes] = {
     "only_keys.npz": zipped({"keys.npy": array(np.ones((3, 4)))}),
     "vector.npz": zipped({"queries.npy": array(np.ones(4)), "keys.npy": array(np.ones((3, 4)))}),
     "none.npz": zipped({"queries.npy": array(np.ones((0, 4))), "keys.npy": array(np.ones((3, 4)))}),
-    "sweep.yaml": b"study: saturation\n",
+    "pairs.yaml": b"study: saturation\n",
     "mistakes.yaml": b"data: {queries: {shape: [2, 0, 4]}, keys: {shape: [2, 5, 4]}}\nscorers: [{scorer: dott}]\n",
     "lengths.yaml": b"data:\n  queries: {shape: [2, 3, 4]}\n  keys: {shape: [2, 5, 4]}\n  valid_lens: [2, 9]\n"
     b"scorers: [{scorer: dot}]\n",

@@ -104,7 +104,7 @@ def test_all_experiments_run_and_share_a_table() -> None:
     assert [line.partition(":")[0] for line in result.stderr.splitlines()] == ["a.yaml"]
 
 
-def test_a_sweep_checks_itself_and_runs_again() -> None:
+def test_a_study_of_pairs_checks_itself_and_runs_again() -> None:
     Path("x.yaml").write_text(VARIANCE)
     good("run", "x.yaml", "--out", "out", "--no-plots", "--quiet")
     first = kept()["expectations"]

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import torch
 from torch import Generator, Tensor
 
-from attncli.studies.pairs.options import DEFAULT_DF, Sweep
+from attncli.studies.pairs.options import DEFAULT_DF, PairsOptions
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,7 @@ class Entries:
     rho: float = 0.0
 
     @classmethod
-    def of(cls, options: Sweep) -> "Entries":
+    def of(cls, options: PairsOptions) -> "Entries":
         """As the options of a study say."""
         places = {
             "query_mean": options.mean,

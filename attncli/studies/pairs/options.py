@@ -25,7 +25,7 @@ DOTS: list[Any] = [  # the scorers that the square root is about
 ]
 
 
-class Sweep(ScorersInShort):
+class PairsOptions(ScorersInShort):
     """Independent random queries and keys of every size d, or real ones."""
 
     refused: ClassVar = {"dropout": "looks at weights before dropout"}
@@ -68,7 +68,7 @@ class Sweep(ScorersInShort):
         return super().across(data) + [Problem(message.format(key), (key,)) for key in beside]
 
     @model_validator(mode="after")
-    def _degrees_of_freedom(self) -> "Sweep":
+    def _degrees_of_freedom(self) -> "PairsOptions":
         if self.source is None and self.df is not None and self.distribution != "student_t":
             message = f"got df {self.df:g} for {self.distribution} entries; only student_t has degrees of freedom"
             raise problem(f"{message}; leave it out, or choose student_t", under=["df"])

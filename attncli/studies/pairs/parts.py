@@ -14,7 +14,7 @@ from attncli.inputs.build import Shapes
 from attncli.inputs.seeding import generator
 from attncli.inputs.source import read_source
 from attncli.studies.pairs.entries import Entries
-from attncli.studies.pairs.options import Sweep
+from attncli.studies.pairs.options import PairsOptions
 
 ENTRIES_AT_A_TIME = 2**18  # of keys: large enough for a part to be worth a thread, small enough to stay in the cache
 PAIRS_AT_A_TIME = 2**14  # random ones
@@ -61,7 +61,7 @@ class RandomPairs:
     So each part is drawn alike whatever else there is. `together` parts make one job: of large d they have few rows.
     """
 
-    options: Sweep
+    options: PairsOptions
     entries: Entries
     device: torch.device
     d: int

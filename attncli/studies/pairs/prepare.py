@@ -14,15 +14,15 @@ from attncli.inputs.build import Shapes
 from attncli.inputs.device import resolve_device
 from attncli.studies.memory import PROGRAM, Estimate, estimate_attention, projected, require_memory
 from attncli.studies.pairs.entries import Entries
-from attncli.studies.pairs.options import Sweep
+from attncli.studies.pairs.options import PairsOptions
 from attncli.studies.pairs.parts import PAIRS_AT_A_TIME, Head, RandomPairs, RealPairs, read_pairs
 from attncli.studies.scoring import build_scorer, outline
 
 COPIES = 6  # of a row that is larger than a part: as drawn, rounded, scaled, and gradients
 NUMBERS_AT_A_TIME = 2**24  # for the pairs that one thread works on at the same time
 WORKING_SPACE = 64 * 2**20  # of one thread, beside queries and keys: what scorers need for a part
-Options = TypeVar("Options", bound=Sweep)
-OwnOptions = TypeVar("OwnOptions", bound=Sweep, covariant=True)
+Options = TypeVar("Options", bound=PairsOptions)
+OwnOptions = TypeVar("OwnOptions", bound=PairsOptions, covariant=True)
 
 
 @dataclass(frozen=True)
@@ -88,7 +88,7 @@ def _check_drawn(shapes: Shapes) -> None:
     require_memory(estimate_attention(shapes, torch.float32, [], []), torch.device("cpu"), cure)
 
 
-def _sizes(options: Sweep) -> list[int]:
+def _sizes(options: PairsOptions) -> list[int]:
     """What was asked for; of a single size the powers of two up to it as well, for the picture.
 
     Parameters that are read have one size and no other.
@@ -98,7 +98,7 @@ def _sizes(options: Sweep) -> list[int]:
     return sorted({*powers(1, options.d[0]), *options.d})
 
 
-def _check_size(options: Sweep, query_size: int, key_size: int, keys: int, device: torch.device) -> int:
+def _check_size(options: PairsOptions, query_size: int, key_size: int, keys: int, device: torch.device) -> int:
     """Refuse sizes that scorers cannot take or the memory cannot hold, before any parameter is drawn.
 
     Returns how many pairs may be worked on at the same time.
@@ -126,7 +126,7 @@ def _check_size(options: Sweep, query_size: int, key_size: int, keys: int, devic
     return at_a_time
 
 
-def _scorers(options: Sweep, query_size: int, key_size: int, device: torch.device) -> list[nn.Module]:
+def _scorers(options: PairsOptions, query_size: int, key_size: int, device: torch.device) -> list[nn.Module]:
     collector, scorers = Collector(), []
     dtype = getattr(torch, options.dtype)
     for index, entry in enumerate(options.scorers):

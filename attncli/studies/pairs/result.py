@@ -11,7 +11,7 @@ from attncli.attention import softcap
 from attncli.errors import below
 from attncli.inputs.seeding import seeded
 from attncli.scorers import SCORERS
-from attncli.studies.pairs.options import Sweep
+from attncli.studies.pairs.options import PairsOptions
 from attncli.studies.pairs.parts import Pairs
 from attncli.studies.pairs.prepare import OwnOptions, Point, Prepared
 from attncli.studies.progress import Progress
@@ -29,7 +29,7 @@ WORDS = ("scorer", "label", "theory")  # columns that are no numbers
 
 
 @contextmanager
-def at_work(prepared: Prepared[Sweep]) -> Iterator[int]:
+def at_work(prepared: Prepared[PairsOptions]) -> Iterator[int]:
     """How many threads to use, each of which has torch for itself.
 
     Scorers of the user's own may draw random numbers or keep something from call to call: they get one thread, and
@@ -41,7 +41,7 @@ def at_work(prepared: Prepared[Sweep]) -> Iterator[int]:
         yield 1 if own else threads
 
 
-def scores_of(prepared: Prepared[Sweep], point: Point, pairs: Pairs) -> list[Tensor]:
+def scores_of(prepared: Prepared[PairsOptions], point: Point, pairs: Pairs) -> list[Tensor]:
     """Every scorer's scores (rows, m), bounded where its entry has a softcap.
 
     Raises:
@@ -90,12 +90,12 @@ def result_of(
     )
 
 
-def expected_rows_of(prepared: Prepared[Sweep], columns: Sequence[Column]) -> Rows:
+def expected_rows_of(prepared: Prepared[PairsOptions], columns: Sequence[Column]) -> Rows:
     """One row per scorer and size that was asked for; of real tensors one per scorer and head."""
     return Rows(columns, _asked(prepared, _rows(prepared, [[{}] * len(point.scorers) for point in prepared.points])))
 
 
-def _rows(prepared: Prepared[Sweep], figures: Sequence[Sequence[Record]]) -> list[Record]:
+def _rows(prepared: Prepared[PairsOptions], figures: Sequence[Sequence[Record]]) -> list[Record]:
     """The figures below their place: the scorers of one size together, but the heads of one scorer."""
     scorers = prepared.options.scorers
     rows = [
@@ -107,7 +107,7 @@ def _rows(prepared: Prepared[Sweep], figures: Sequence[Sequence[Record]]) -> lis
     return rows if prepared.real is None else sorted(rows, key=lambda row: labels.index(row["label"]))
 
 
-def _asked(prepared: Prepared[Sweep], curve: Sequence[Record]) -> list[Record]:
+def _asked(prepared: Prepared[PairsOptions], curve: Sequence[Record]) -> list[Record]:
     sizes = {point.d for point in prepared.points if point.asked}
     return [row for row in curve if row["d"] in sizes]
 

@@ -5,12 +5,12 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from attncli.config.scorer_entries import Scorers
-from attncli.studies.pairs.options import DOTS, Sweep
+from attncli.studies.pairs.options import DOTS, PairsOptions
 
 DEFAULT_SCORERS: list[Any] = [*DOTS, {"scorer": "additive"}, {"scorer": "cosine"}]
 
 
-class SaturationOptions(Sweep):
+class SaturationOptions(PairsOptions):
     """`study: saturation`."""
 
     study: Literal["saturation"] = "saturation"

@@ -6,10 +6,10 @@ from pydantic import Field, model_validator
 
 from attncli.config.scorer_entries import Scorers
 from attncli.config.strict import problem
-from attncli.studies.pairs.options import DOTS, Sweep
+from attncli.studies.pairs.options import DOTS, PairsOptions
 
 
-class VarianceOptions(Sweep):
+class VarianceOptions(PairsOptions):
     """`study: variance`."""
 
     study: Literal["variance"] = "variance"

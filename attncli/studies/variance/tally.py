@@ -9,7 +9,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from attncli.studies.pairs.options import Sweep
+from attncli.studies.pairs.options import PairsOptions
 from attncli.studies.pairs.parts import Job, Pairs
 from attncli.studies.pairs.prepare import Point, Prepared
 from attncli.studies.pairs.result import scores_of
@@ -58,7 +58,7 @@ class Tally:
 
 
 def tally(
-    prepared: Prepared[Sweep],
+    prepared: Prepared[PairsOptions],
     point: Point,
     jobs: Iterable[Job],
     edges: Sequence[Edges | None] = (),

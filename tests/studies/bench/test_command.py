@@ -12,7 +12,7 @@ from safetensors.torch import load_file, save_file
 
 from attncli.studies.bench import measure
 from tests.cli import attncli, names_in, refusal, run
-from tests.commands.sweeps import config, swept
+from tests.commands.pairs import config, swept
 from tests.studies.bench.small import hurry
 
 FEW: list[object] = ["--n", 4, "--d", 3, "--scorer", "dot", "--device", "cpu"]

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests.cli import run
-from tests.commands.sweeps import FEW, SWEEPS, config, swept
+from tests.commands.pairs import FEW, PAIRS, config, swept
 
 
 @pytest.fixture(autouse=True)
@@ -52,7 +52,7 @@ def test_every_flag_is_the_key_of_its_name(study: str, own: dict[str, int], here
     assert (by_flags["study"], by_flags["name"], by_flags["seed"]) == (study, study, 3)
 
 
-@pytest.mark.parametrize("study", SWEEPS)
+@pytest.mark.parametrize("study", PAIRS)
 @pytest.mark.parametrize("key", SETTINGS)
 def test_every_key_changes_the_numbers(study: str, key: str, here: Path) -> None:
     keys: dict[str, Any] = {"study": study, "d": 4, "dtype": "float64", "distribution": "student_t"}
@@ -67,7 +67,7 @@ def test_every_key_changes_the_numbers(study: str, key: str, here: Path) -> None
         assert before != after
 
 
-@pytest.mark.parametrize("study", SWEEPS)
+@pytest.mark.parametrize("study", PAIRS)
 @pytest.mark.parametrize(
     "flags",
     [

@@ -16,7 +16,7 @@ from attncli.commands import progress
 from attncli.studies.saturation import study as saturation
 from attncli.studies.variance import study as variance
 from tests.cli import attncli, experiment, good, names_in, refusal, run
-from tests.commands.sweeps import FEW, SWEEPS, config, swept
+from tests.commands.pairs import FEW, PAIRS, config, swept
 
 
 @pytest.fixture(autouse=True)
@@ -32,7 +32,7 @@ def pairs(path: Path, **shapes: tuple[int, ...]) -> Path:
     return path
 
 
-@pytest.mark.parametrize("study", SWEEPS)
+@pytest.mark.parametrize("study", PAIRS)
 def test_files_and_tables(study: str) -> None:
     result = attncli(study, "--d", 2, *FEW[study])
     assert (result.exit_code, result.stderr) == (0, "")
@@ -47,7 +47,7 @@ def test_files_and_tables(study: str) -> None:
     assert all(record["label"] in result.stdout for record in content["records"])
 
 
-@pytest.mark.parametrize("study", SWEEPS)
+@pytest.mark.parametrize("study", PAIRS)
 def test_records_csv_has_the_same_rows(study: str) -> None:
     records = swept(study, "--d", 4, "--d", 2, *FEW[study])["records"]
     assert [record["d"] for record in records] == sorted((record["d"] for record in records), reverse=True)
@@ -56,7 +56,7 @@ def test_records_csv_has_the_same_rows(study: str) -> None:
     assert rows == [{name: "" if value is None else str(value) for name, value in each.items()} for each in records]
 
 
-@pytest.mark.parametrize("study", SWEEPS)
+@pytest.mark.parametrize("study", PAIRS)
 def test_arrays_of_the_picture(study: str) -> None:
     """A single d is all that the tables have, and the end of the curve."""
     records = swept(study, "--d", 12, *FEW[study])["records"]
@@ -96,8 +96,8 @@ def test_progress_names_the_size(monkeypatch: pytest.MonkeyPatch) -> None:
     assert lines[:2] == ["variance: d = 2 (1 of 2 done)", "variance: d = 4 (2 of 2 done)"]
 
 
-@pytest.mark.parametrize("study", SWEEPS)
-@pytest.mark.parametrize("kind", ["heads", "run", "config", "sweep"])
+@pytest.mark.parametrize("study", PAIRS)
+@pytest.mark.parametrize("kind", ["heads", "run", "config", "study"])
 def test_tensors_that_were_read_are_kept(study: str, kind: str, here: Path) -> None:
     """config.yaml gives the same figures when everything that was read is gone."""
     leading = (2, 3) if kind == "heads" else (2,)
@@ -108,7 +108,7 @@ def test_tensors_that_were_read_are_kept(study: str, kind: str, here: Path) -> N
     if kind == "run":
         run(source, here / "first")
         source = here / "first"
-    if kind == "sweep":
+    if kind == "study":
         swept(study, "--from", source, out="first")
         source = here / "first"
     save_file({"W.weight": torch.arange(16.0).reshape(4, 4)}, here / "W.safetensors")
@@ -138,7 +138,7 @@ def test_from_all_runs_of_a_name(here: Path) -> None:
     swept("variance", "--from", "outputs/x/latest")
 
 
-@pytest.mark.parametrize("study", SWEEPS)
+@pytest.mark.parametrize("study", PAIRS)
 def test_check(study: str, here: Path) -> None:
     (here / "x.yaml").write_text(f"study: {study}\nscorer: dot\nd: 4\n")
     assert good("check", "x.yaml") == f"x.yaml: good, study {study}\n"
@@ -154,7 +154,7 @@ def test_only_weights_are_drawn_as_heatmaps() -> None:
     assert refusal("heatmap", "out") == f'SOURCE: got "out", a run of the study variance; {problem}'
 
 
-@pytest.mark.parametrize("study", SWEEPS)
+@pytest.mark.parametrize("study", PAIRS)
 def test_places_are_looked_at_before_the_work(study: str, here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for module in (variance, saturation):
         monkeypatch.setattr(module, "prepare", lambda *args: pytest.fail("the work began"))

@@ -9,7 +9,7 @@ import yaml
 from tests.cli import good
 
 FEW: dict[str, list[object]] = {"variance": ["--samples", 1000], "saturation": ["--rows", 20, "--keys", 5]}
-SWEEPS = tuple(FEW)
+PAIRS = tuple(FEW)
 
 
 def swept(study: str, *args: object, out: str = "out") -> dict[str, Any]:
