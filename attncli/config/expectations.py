@@ -161,16 +161,21 @@ class Expectation(Model):
     def _metric_beside_equal(cls, data: Any) -> Any:
         """`equal: {output: [[...]]}` is short for `metric: output` with `equal: [[...]]`."""
         named = data.get("equal") if isinstance(data, dict) and "metric" not in data else None
-        if isinstance(named, dict) and len(named) == 1:
+        if not isinstance(named, dict):
+            return data
+        if len(named) == 1 and "" not in named:
             ((metric, numbers),) = named.items()
             return {**data, "metric": metric, "equal": numbers}
-        return data
+        return {**data, "metric": "equal"}  # only `equal` is wrong, and refused as a mapping
 
     @model_validator(mode="after")
     def _one_kind_and_what_belongs_to_it(self) -> "Expectation":
         given = self._given()
-        if len(given) != 1:
-            raise problem(f"got {' and '.join(given) or 'no bound'}; expected one of {', '.join(KINDS)}")
+        choice = f"expected one of {', '.join(KINDS)}"
+        if not given:
+            raise problem(f"got no bound of {self.metric}; {choice}")
+        if len(given) > 1:
+            raise problem(f"got `{given[1]}` beside `{given[0]}`; {choice}", under=[given[1]])
         for helper, kinds in HELPERS.items():
             if getattr(self, helper) is not None and given[0] not in kinds:
                 belongs = " and ".join(f"`{kind}`" for kind in kinds)

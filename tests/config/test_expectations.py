@@ -53,7 +53,7 @@ def test_no_expectations_leave_no_trace(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("first", "second"), [*itertools.combinations(KINDS, 2)])
 def test_exactly_one_kind(first: str, second: str) -> None:
     values: dict[str, Any] = {"between": [0, 1], "about": 1, "above": 1, "below": 1, "equal": 1}
-    with pytest.raises(ValidationError, match=f"got {first} and {second}; expected one of"):
+    with pytest.raises(ValidationError, match=f"got `{second}` beside `{first}`; expected one of"):
         Expectation.model_validate({"metric": "x", first: values[first], second: values[second]})
 
 
