@@ -40,7 +40,10 @@ def dump_yaml(config: Mapping[str, Any]) -> str:
 
 
 def self_contained(config: Mapping[str, Any], result: Result) -> dict[str, Any]:
-    """The config of a run, complete, and with the files it names replaced by those of the run folder."""
+    """The config of a run, complete, and with the files it names replaced by those of the run folder.
+
+    A scorer that bench left out keeps the name of its file of parameters, which is not read again either.
+    """
     resolved = copy.deepcopy(dict(config))
     states: dict[str, list[str]] = {}
     for name in result.parameters:
@@ -51,7 +54,7 @@ def self_contained(config: Mapping[str, Any], result: Result) -> dict[str, Any]:
     if "data" in resolved:
         _use_stored_inputs(resolved)
     for entry in resolved["scorers"]:
-        if "parameters" in entry:
+        if "parameters" in entry and entry["label"] in states:
             names = {name: f"{entry['label']}/{name}" for name in states[entry["label"]]}
             entry["parameters"] = {"file": PARAMETERS, "names": names}
     return resolved

@@ -116,6 +116,17 @@ def test_parameters_that_were_read_are_kept(here: Path) -> None:
     assert kept["general/W.weight"].flatten().tolist() == list(range(9))
 
 
+def test_a_file_of_parameters_that_is_skipped_is_not_needed(here: Path) -> None:
+    text = (
+        "study: bench\nscorers: [dot, {scorer: general, parameters: {file: gone.safetensors}}]\nskip: [general]\nn: 4\n"
+    )
+    (here / "x.yaml").write_text(text)
+    records = run(here / "x.yaml", here / "out")["records"]
+    assert "general" not in {record["label"] for record in records}
+    again = run(here / "out" / "config.yaml", here / "again")
+    assert without_figures(again["records"]) == without_figures(records)
+
+
 def test_expectations(here: Path) -> None:
     row = "{label: dot, measure: scores}"
     text = "study: bench\nscorer: dot\nn: 4\nd: 3\nexpect: [{{where: {}, metric: {}, equal: {}}}]\n"
