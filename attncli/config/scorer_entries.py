@@ -68,6 +68,11 @@ class CustomEntry(ScorerEntry, extra="allow"):
     scorer: Annotated[str, Field(pattern=CUSTOM)]
 
 
+def formula_of(scorer: type) -> str:
+    """The first line of a scorer's docstring, its formula and source; the name of a class without one."""
+    return inspect.cleandoc(scorer.__doc__ or scorer.__name__).partition("\n")[0]  # getdoc would give a parent's
+
+
 def options_of(scorer: type) -> dict[str, tuple[Any, Any]]:
     """A scorer's options from its signature: name to (type, default), the default `...` where it must be given."""
     hints = typing.get_type_hints(scorer.__init__, include_extras=True)  # type: ignore[misc]

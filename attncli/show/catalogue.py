@@ -11,7 +11,7 @@ from rich.padding import Padding
 from rich.text import Text
 from torch import nn
 
-from attncli.config.scorer_entries import options_of
+from attncli.config.scorer_entries import formula_of, options_of
 from attncli.errors import InputError
 
 
@@ -24,13 +24,13 @@ def _entry(name: str, scorer: type[nn.Module]) -> list[RenderableType]:
     options = ", ".join(f"{option} = {_default(default)}" for option, (_, default) in options_of(scorer).items())
     facts = [f"options {options}" if options else "no options", _joined(_parameters(scorer))]
     below = Padding(Text("; ".join(facts), style="dim"), (0, 0, 0, 12), expand=False)
-    return [Text.assemble((f"{name:10}", "bold"), f"  {_formula(scorer)}"), below]
+    return [Text.assemble((f"{name:10}", "bold"), f"  {formula_of(scorer)}"), below]
 
 
 def details(name: str, scorer: type[nn.Module]) -> RenderableType:
     """Everything about one scorer: its docstring, its options with types and defaults, its parameters."""
     paragraphs = (inspect.getdoc(scorer) or "").split("\n\n")[1:]
-    lines = [Text.assemble((name, "bold"), f"  {_formula(scorer)}"), Text()]
+    lines = [Text.assemble((name, "bold"), f"  {formula_of(scorer)}"), Text()]
     lines += [Text(" ".join(paragraph.split()) + "\n") for paragraph in paragraphs]
     lines += [
         Text(f"option {option}: {_type(kind)}; default {_default(default)}")
@@ -41,10 +41,6 @@ def details(name: str, scorer: type[nn.Module]) -> RenderableType:
 
 def _joined(parameters: list[str]) -> str:
     return f"parameters {', '.join(parameters)}" if parameters else "no parameters"
-
-
-def _formula(scorer: type) -> str:
-    return (inspect.getdoc(scorer) or scorer.__name__).partition("\n")[0]
 
 
 def _default(default: Any) -> str:

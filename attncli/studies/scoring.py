@@ -1,8 +1,7 @@
 """Scorers of a config: made with their parameters drawn or read, and asked for their scores."""
 
-import inspect
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from attncli.attention import at_least_float32, computing_dtype
-from attncli.config.scorer_entries import ParameterFile, ScorerEntry
+from attncli.config.scorer_entries import ParameterFile, ScorerEntry, formula_of
 from attncli.errors import Collector, InputError, Problem, below, did_you_mean
 from attncli.inputs.files import read_tensors
 from attncli.inputs.seeding import seeded
@@ -117,9 +116,9 @@ def raw_scores(scorer: nn.Module, queries: Tensor, keys: Tensor) -> Tensor:
     return at_least_float32(scores)[0]
 
 
-def formula_of(scorer: type) -> str:
-    """The first line of a scorer's docstring: its formula and source."""
-    return (inspect.getdoc(scorer) or scorer.__name__).partition("\n")[0]
+def formulas_of(entries: Iterable[ScorerEntry]) -> dict[str, str]:
+    """The formula of every entry's scorer, by label."""
+    return {entry.label: formula_of(SCORERS.get(entry.scorer) or load_class(entry.scorer)) for entry in entries}
 
 
 def scale_of(scorer: nn.Module) -> float:

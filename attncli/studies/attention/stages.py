@@ -9,14 +9,14 @@ from functools import partial
 from torch import Tensor, nn
 
 from attncli.attention import EmptyRow, dropped, softcap, softmax_over_valid, weighted_sum
-from attncli.config.scorer_entries import ScorerEntry
+from attncli.config.scorer_entries import ScorerEntry, formula_of
 from attncli.inputs.build import Inputs
 from attncli.inputs.seeding import generator, seeded
 from attncli.pooling import Rules, pool_by_rules
 from attncli.scorers import SCORERS
 from attncli.studies.attention.statistics import score_statistics, weight_statistics
 from attncli.studies.progress import Progress
-from attncli.studies.scoring import formula_of, raw_scores, scale_of
+from attncli.studies.scoring import raw_scores, scale_of
 from attncli.studies.study import Record
 
 WEIGHT_FIGURES = ("score_mean", "score_std", "entropy", "effective_keys", "max_weight")  # unknown without weights

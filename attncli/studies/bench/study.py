@@ -20,7 +20,7 @@ from attncli.studies.bench.options import BenchOptions
 from attncli.studies.bench.plan import Contender, Plan, cases_of, hidden_units, plan_of, traffic, variants
 from attncli.studies.bench.timing import BLOCK, BUDGET, interquartile_range, ratio_of
 from attncli.studies.progress import Counter, Progress
-from attncli.studies.scoring import build_scorer, formula_of, outline
+from attncli.studies.scoring import build_scorer, formulas_of, outline
 from attncli.studies.study import Record, Result, Rows
 from attncli.studies.threads import on_threads
 
@@ -209,10 +209,6 @@ def settings_of(prepared: Prepared) -> Record:
     """On what machine and how was measured, without which times mean nothing."""
     options, device = prepared.options, prepared.device
     entries = {line.entry.label: line.entry for lines in prepared.groups for line in lines}
-    formulas = {
-        label: formula_of(SCORERS[entry.scorer]) if entry.scorer in SCORERS else entry.scorer
-        for label, entry in entries.items()
-    }
     return {
         "baseline": options.baseline,
         "backward": options.backward,
@@ -226,7 +222,7 @@ def settings_of(prepared: Prepared) -> Record:
         "block_seconds": BLOCK,
         "budget_seconds": BUDGET,
         "ratio_ci": "95 %, Student's t of the logarithms of the ratios round by round",
-        "formulas": formulas,
+        "formulas": formulas_of(entries.values()),
     }
 
 

@@ -15,7 +15,7 @@ from attncli.studies.pairs.options import PairsOptions
 from attncli.studies.pairs.parts import Pairs
 from attncli.studies.pairs.prepare import OwnOptions, Point, Prepared
 from attncli.studies.progress import Progress
-from attncli.studies.scoring import formula_of, raw_scores
+from attncli.studies.scoring import formulas_of, raw_scores
 from attncli.studies.study import Column, Finding, Record, Result, Rows, by_label
 from attncli.studies.threads import single_threaded
 
@@ -59,7 +59,7 @@ def result_of(
     prepared: Prepared[OwnOptions],
     figures: Sequence[Sequence[Record]],
     watched: str,
-    findings_of: Callable[[Prepared[OwnOptions], Sequence[Record]], Sequence[Finding]],
+    findings_of: Callable[[Sequence[Record]], Sequence[Finding]],
     tensors: Mapping[str, Tensor],
     progress: Progress,
 ) -> Result:
@@ -76,9 +76,9 @@ def result_of(
     return Result(
         study=options.study,
         name=options.name,
-        settings={**drawn, "formulas": {label: formula_of(type(scorer)) for label, scorer in scorers.items()}},
+        settings={**drawn, "formulas": formulas_of(options.scorers)},
         records=records,
-        findings=findings_of(prepared, records),
+        findings=findings_of(records),
         inputs={} if real is None else real.saved(),
         tensors={**_curve_tensors(curve), **tensors},
         parameters={

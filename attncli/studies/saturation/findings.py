@@ -4,8 +4,6 @@ from collections.abc import Iterator, Sequence
 
 from attncli.show.numbers import finite, short, significant
 from attncli.studies.pairs.findings import change
-from attncli.studies.pairs.prepare import Prepared
-from attncli.studies.saturation.options import SaturationOptions
 from attncli.studies.saturation.rows import uniform_norm
 from attncli.studies.study import Finding, Record, by_label
 
@@ -14,7 +12,7 @@ SATURATED = 0.5  # mean largest weight from which saturation is worth an explana
 HIDES = 1.5  # how many times the median a mean must be to hide it
 
 
-def findings_of(prepared: Prepared[SaturationOptions], records: Sequence[Record]) -> list[Finding]:
+def findings_of(records: Sequence[Record]) -> list[Finding]:
     """One finding for each label, and why a norm is small where that is so."""
     found = [_of_label(label, rows) for label, rows in by_label(records).items()]
     return [*found, *_why(records)]

@@ -15,7 +15,7 @@ from attncli.errors import below
 from attncli.inputs.device import resolve_device
 from attncli.scorers import SCORERS
 from attncli.studies.progress import Counter, Progress
-from attncli.studies.scoring import formula_of
+from attncli.studies.scoring import formulas_of
 from attncli.studies.study import Record, Result, Rows, by_label
 from attncli.studies.threads import single_threaded
 from attncli.studies.train.columns import COLUMNS, COMPARISONS, rows_of, summary
@@ -152,10 +152,7 @@ def _result(prepared: Prepared, finished: Mapping[str, Finished], interrupted: b
         "device": str(device),
         "equal_weights": {str(keys): of_equal_weights(options, keys, device) for keys in options.tested},
         "least_loss": math.log1p((options.classes - 1) / math.e),  # of 1 for the right class and 0 for the others
-        "formulas": {
-            entry.label: formula_of(SCORERS[entry.scorer]) if entry.scorer in SCORERS else entry.scorer
-            for entry in options.scorers
-        },
+        "formulas": formulas_of(options.scorers),
         "configurations": {place: each for place, each in hashes.items() if each is not None},
     }
     comparisons = summary(records)

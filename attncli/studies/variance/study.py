@@ -65,7 +65,9 @@ def run(prepared: Prepared[VarianceOptions], progress: Progress) -> Result:
             every = chain.from_iterable(point.pairs for point in points)
             counted = tally(prepared, points[0], every, edges, threads, counter.of("histograms"))
     figures = list(map(partial(_figures, prepared), points, by_point))
-    result = result_of(prepared, figures, "variance", findings_of, _histograms(prepared, counted), progress)
+    result = result_of(
+        prepared, figures, "variance", partial(findings_of, prepared), _histograms(prepared, counted), progress
+    )
     for row in [row for row in result.records if row["variance"] == 0 and row["theory_variance"]][:1]:
         progress.note(f"warning: {row['label']}: scores too small for the dtype at d = {row['d']}; use float64")
     return result

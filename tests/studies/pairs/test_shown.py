@@ -127,9 +127,8 @@ def test_the_head_whose_mean_hides_its_median_is_named() -> None:
         | {"head": head, "jacobian_median": 0.1, "jacobian_mean": mean}
         for head, mean in ((None, 0.3), (1, 0.4))
     ]
-    ready: Any = None
     for row, place in zip(rows, ("dot", "head 1 of dot"), strict=True):
-        why = findings_of(ready, [row])[-1].text
+        why = findings_of([row])[-1].text
         assert f"; means hide that: {row['jacobian_mean']:.3f} for {place} at d = 16, " in why
 
 

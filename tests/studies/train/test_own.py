@@ -17,6 +17,8 @@ import torch
 from torch import nn
 
 class Mine(nn.Module):
+    '''queries W keys'''
+
     def __init__(self, query_size, key_size, *, power: int = 1):
         super().__init__()
         self.matrix = nn.Parameter(torch.randn(query_size, key_size))
@@ -77,7 +79,7 @@ def test_own_scorers_learn_in_modules_of_their_own(own: None) -> None:
     first, last = (result.tensors["Mine/4/loss"][:, place] for place in (0, -1))
     assert bool((last < first - 0.05).all())
     assert len({row["loss"] for row in result.records}) == 2
-    assert result.settings["formulas"]["Mine"] == "own_train:Mine"
+    assert result.settings["formulas"]["Mine"] == "queries W keys"
 
 
 def test_own_scorers_draw_for_each_seed_alone(own: None) -> None:
@@ -85,6 +87,7 @@ def test_own_scorers_draw_for_each_seed_alone(own: None) -> None:
     keys: dict[str, Any] = {"steps": 20, "dtype": "float64"}
     alone = result_of(scorers=["own_train:Noisy"], seeds=1, **keys)
     many = result_of(scorers=["own_train:Mine", "own_train:Noisy"], d=[2, 4], seeds=3, **keys)
+    assert many.settings["formulas"] == {"Mine": "queries W keys", "Noisy": "Noisy"}
     for name in ("accuracy", "loss", "entropy"):
         assert torch.equal(alone.tensors[f"Noisy/4/{name}"][0], many.tensors[f"Noisy/4/{name}"][0]), name
     norms = [result.tensors["Noisy/4/gradient_norm"][0] for result in (alone, many)]
