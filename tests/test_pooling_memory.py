@@ -8,7 +8,7 @@ from torch import Tensor
 
 from attncli import pooling
 from attncli.attention import Valid
-from attncli.pooling import Rules, pool_by_rules
+from attncli.pooling import Rules, pool, pool_by_rules
 from attncli.scorers import SCORERS
 from tests.combinations import varied
 from tests.scorers.catalogue import make, normal
@@ -51,6 +51,14 @@ def test_with_gradients(name: str, rules: str, monkeypatch: pytest.MonkeyPatch) 
         return torch.autograd.grad(output, leaves, torch.ones_like(output), materialize_grads=True)
 
     assert peak_of(gradients) < N * N  # bytes: less than a mask
+
+
+def test_many_batch_elements(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pooling, "WORKSPACE_BYTES", 2**18)
+    scorer, (queries, keys, values) = make("vector_sum", 4), (normal(4096, n, 4, seed=n) for n in (2, 32, 33))
+    with torch.no_grad():
+        peak = peak_of(lambda: pool(scorer, queries, keys, values[:, :32]))
+    assert peak - queries.nbytes <= 2**18 < 4096 * 2 * 32 * 4
 
 
 LAYOUTS: dict[str, Callable[[Tensor], Tensor]] = {
