@@ -5,11 +5,11 @@ import io
 import math
 import pickle
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import IO, Any, NamedTuple, TypeAlias
-from zipfile import ZIP_DEFLATED, ZIP_STORED, ZipFile
+from zipfile import ZIP_DEFLATED, ZIP_STORED, ZipFile, ZipInfo
 
 import numpy as np
 import torch
@@ -95,12 +95,20 @@ def _npz(path: Path) -> Entries:
         # Others may ask for gigabytes before the first byte.
         raise problem(path, "packed in a way that NumPy does not use", "save it with numpy.savez_compressed")
     arrays = {
-        member.filename[:-4]: _array(path, member.file_size, partial(ZipFile(path).open, member)) for member in members
+        member.filename[:-4]: _array(path, member.file_size, partial(_member, path, member)) for member in members
     }
     return {name: entry for name, (dtype, entry) in arrays.items() if dtype.kind in NUMBERS}
 
 
-def _array(path: Path, length: int, opened: Callable[[], IO[bytes]]) -> tuple[np.dtype[Any], Entry]:
+@contextmanager
+def _member(path: Path, member: ZipInfo) -> Iterator[IO[bytes]]:
+    with ZipFile(path) as archive, archive.open(member) as stream:
+        yield stream
+
+
+def _array(
+    path: Path, length: int, opened: Callable[[], AbstractContextManager[IO[bytes]]]
+) -> tuple[np.dtype[Any], Entry]:
     """An array in NumPy's format, in a stream of `length` bytes; only the header is read, however long it claims to be.
 
     Its claims are compared in Python's integers: they may be more than 64 bits can count.
