@@ -34,7 +34,7 @@ MISTAKES: dict[str, dict[str, set[int]]] = {  # of each file: which expectations
     "06_nonzero_means": {"means_left_out": {0, 1, 2}, "queries_for_keys": {0, 1, 2}, "scale_left_out": {1}},
     "07_saturation": {"dot_is_scaled": {0, 1, 3}, "scale_left_out": {2, 3}},
     "08_learning": {
-        "scores_left_out": {0, 1, 2, 3},
+        "scores_left_out steps=300 seeds=2": {0, 1, 2, 3},  # which no processor changes, nor fewer steps
         "scale_left_out": {2},
         "dot_is_scaled": {1, 3, 4},
         "one_seed_for_all": {4},
@@ -80,9 +80,9 @@ def test_mistakes_are_found(
 ) -> None:
     words = mistake.split()
     for word in words:
-        if word != TRAIN:
+        if "=" not in word:
             getattr(mistakes, word)(monkeypatch)
-    assert failed(name, tmp_path, *({TRAIN} & set(words))) >= failing
+    assert failed(name, tmp_path, *(word for word in words if "=" in word)) >= failing
 
 
 @pytest.mark.slow
