@@ -1,3 +1,3 @@
 """A command-line laboratory for attention scoring functions."""
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
