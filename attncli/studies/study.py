@@ -32,6 +32,10 @@ class Column:
     text: bool = False  # its values are words, or true and false
 
 
+SCORER = Column("scorer", "scorer", "the scoring function", text=True)
+LABEL = Column("label", "label", "the name of its entry in the config", text=True)
+
+
 @dataclass(frozen=True)
 class Finding:
     """What a study found, as a sentence with its numbers; of one `label`, or of all of them where that is None."""

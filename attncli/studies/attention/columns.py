@@ -1,11 +1,11 @@
 """The columns of the study `attention`: one row per scorer, and one per pair of scorers."""
 
 from attncli.show.numbers import count, duration, statistic
-from attncli.studies.study import Column
+from attncli.studies.study import LABEL, SCORER, Column
 
 COLUMNS = (
-    Column("scorer", "scorer", "the scoring function", text=True),
-    Column("label", "label", "the name of its entry in the config", text=True),
+    SCORER,
+    LABEL,
     Column("parameters", "params", "how many parameters the scorer has", format=count),
     Column("score_mean", "score\nmean", "mean of the scores at valid keys", format=statistic),
     Column("score_std", "score\nstd", "standard deviation of the scores at valid keys", format=statistic),

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 
 from attncli.errors import in_bytes
 from attncli.show.numbers import duration, interval, printable, short
-from attncli.studies.study import Column, Record, Result
+from attncli.studies.study import LABEL, SCORER, Column, Record, Result
 
 
 def _yes(value: bool) -> str:
@@ -15,8 +15,6 @@ def _word(key: str, about: str, heading: str = "") -> Column:
     return Column(key, heading or key, about, text=True)
 
 
-SCORER = _word("scorer", "the scoring function")
-LABEL = _word("label", "the label of the entry")
 IMPLEMENTATION = _word(
     "implementation",
     "attncli's own code, the same compiled, the textbook's, or torch's fused kernel",

@@ -14,7 +14,6 @@ from attncli.studies.bench.columns import (
     COLUMNS,
     COMPARISONS,
     IMPLEMENTATION,
-    LABEL,
     changing,
     conditions,
     lines_of,
@@ -22,7 +21,7 @@ from attncli.studies.bench.columns import (
     size_of,
 )
 from attncli.studies.bench.findings import growth
-from attncli.studies.study import Column, Record, Result
+from attncli.studies.study import LABEL, Column, Record, Result
 
 FIGURES = ("seconds", "seconds_iqr", "peak_bytes", "gflops", "gbytes_per_second", "ratio", "ratio_ci")
 DETAILS = [column for column in COLUMNS if column.key in FIGURES]

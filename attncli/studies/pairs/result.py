@@ -16,12 +16,12 @@ from attncli.studies.pairs.parts import Pairs
 from attncli.studies.pairs.prepare import OwnOptions, Point, Prepared
 from attncli.studies.progress import Progress
 from attncli.studies.scoring import formulas_of, raw_scores
-from attncli.studies.study import Column, Finding, Record, Result, Rows, by_label
+from attncli.studies.study import LABEL, SCORER, Column, Finding, Record, Result, Rows, by_label
 from attncli.studies.threads import single_threaded
 
 PLACE = (
-    Column("scorer", "scorer", "Name of the scoring function.", text=True),
-    Column("label", "label", "Label of its entry.", text=True),
+    SCORER,
+    LABEL,
     Column("head", "head", "Head of real tensors that have some, counted from 0."),
     Column("d", "d", "Size of a key, and of a query if the scorer needs equal sizes."),
 )

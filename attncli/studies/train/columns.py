@@ -6,16 +6,12 @@ from itertools import groupby
 from statistics import fmean, median, stdev
 
 from attncli.show.numbers import count, share, short, significant
-from attncli.studies.study import Column, Record
+from attncli.studies.study import LABEL, SCORER, Column, Record
 from attncli.studies.train.configurations import Configuration
 from attncli.studies.train.learning import Learnt
 
 LEARNT = 0.9  # the accuracy that is looked for
-PLACE = (
-    Column("scorer", "scorer", "The scoring function.", text=True),
-    Column("label", "label", "Name of the scorer's entry.", text=True),
-    Column("d", "d", "Size of queries and keys."),
-)
+PLACE = (SCORER, LABEL, Column("d", "d", "Size of queries and keys."))
 GROUP = (*(column.key for column in PLACE), "keys")
 KEYS = Column("keys", "keys", "Keys of a sequence in the test.", format=count)
 ACCURACY = Column("accuracy", "accuracy", "Share of the test sequences whose value is right.", format=share)
