@@ -136,6 +136,28 @@ def test_numbers_stay_whole_at_any_width(width: int) -> None:
     assert text.count("claim") == 1 + 3 * CLAIM.count("claim"), "one table"
 
 
+def test_where_claims_are_too_long_for_a_column_verdicts_are_text() -> None:
+    found = verdicts(
+        [1.0, 4.0],
+        {"where": {"d": 2}, "about": 1, "within": "5 %", "claim": CLAIM, "source": SOURCE},
+        {"where": {"d": 2}, "above": {"d": 1}, "by": "2.5 x"},
+    )
+    lines = shown(("first", found), ("second", found[1:]), width=60).splitlines()
+    assert [line.rstrip() for line in lines[4:]] == [
+        "       first:",
+        "NO     Dividing by the square root of d keeps the variance",
+        "       of scores at 1",
+        "         expected 1 ± 5 %; measured 4; Vaswani et al. 2017,",
+        "         section 3.2.1",
+        "yes    variance (d = 2)",
+        "         expected at least 2.5 x 1 (d = 1); measured 4",
+        "       second:",
+        "yes    variance (d = 2)",
+        "         expected at least 2.5 x 1 (d = 1); measured 4",
+        "2 of 3 expectations hold",
+    ]
+
+
 def test_rows_of_which_different_things_are_expected_have_lines_of_their_own() -> None:
     rows = [{"label": label, "d": d, "variance": d + (label == "b")} for label in "ab" for d in (1, 5)]
     asked = {"metric": "variance", "where": {"label": "b", "d": [1, 5]}, "above": {"label": "a", "d": [1, 5]}}

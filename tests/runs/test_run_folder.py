@@ -119,6 +119,15 @@ def test_something_else_called_latest(kind: str, here: Path) -> None:
     assert (latest / "config.yaml").exists() == (kind == "dangling link")
 
 
+def test_a_file_system_without_links(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def no_links(path: Path, target: str) -> None:
+        raise OSError(errno.EPERM, "Operation not permitted")
+
+    monkeypatch.setattr(Path, "symlink_to", no_links)
+    write_run()
+    assert names_in(here / "outputs" / "d2l") == [STAMP, *(f"{STAMP}/{name}" for name in FILES)]
+
+
 CHILD = """
 import os, signal, sys
 from datetime import datetime

@@ -231,6 +231,11 @@ def test_blocks_are_means_over_their_valid_cells(
         assert mean == pytest.approx(sum(cells) / len(cells) if cells else 0.0)
 
 
+@pytest.mark.parametrize(("dtype", "large"), [(torch.float16, 6e4), (torch.bfloat16, 3e38), (torch.float32, 3e38)])
+def test_means_of_blocks_do_not_overflow(dtype: torch.dtype, large: float) -> None:
+    np.testing.assert_allclose(block_means(torch.full((90, 90), large, dtype=dtype), None, 7, 7), large, rtol=0.01)
+
+
 def test_a_large_matrix_is_shown_as_its_means() -> None:
     n, m = 1500, 2100
     matrix = weights(1, n, m) * 500

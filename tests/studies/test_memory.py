@@ -102,6 +102,8 @@ CASES: dict[str, dict[str, Any]] = {
         "weights": False,
     },
 }
+CASES["wide, half"] = {**CASES["wide"], "dtype": "bfloat16"}
+CASES["outputs alone, half"] = {**CASES["half"], "weights": False}
 
 
 @pytest.mark.parametrize("case", CASES)

@@ -85,6 +85,11 @@ class Writes(Base):
         return queries.mul_(2) @ keys.mT
 
 
+class WritesKeys(Base):
+    def forward(self, queries, keys):
+        return queries @ keys.zero_().mT
+
+
 class Complex(Base):
     def forward(self, queries, keys):
         return (queries @ keys.mT).to(torch.complex64)
@@ -196,6 +201,9 @@ def test_scores_are_made_floating_point() -> None:
     assert torch.equal(scores, runs_of(result_of(data=DATA))[0].stages["scores"].trunc())
 
 
+WROTE = "the scorer wrote to its queries or keys, which the others use too; expected new tensors"
+
+
 @pytest.mark.parametrize(
     ("name", "problem"),
     [
@@ -204,10 +212,8 @@ def test_scores_are_made_floating_point() -> None:
         ("Complex", "the scorer gave torch.complex64 scores; expected real numbers"),
         ("ComplexParameter", "mine:ComplexParameter has complex numbers in phase; expected real ones"),
         ("Fails", "the scorer gave KeyError: 'scores' (line LINE of mine.py)"),
-        (
-            "Writes",
-            "the scorer wrote to its queries or keys, which the others use too; expected new tensors",
-        ),
+        ("Writes", WROTE),
+        ("WritesKeys", WROTE),
         ("NeverMade", NEVER),
         ("Choosy", "got queries of size 4; expected 5"),
     ],
