@@ -46,12 +46,13 @@ STUDY = {  # the largest score of random queries and keys against their size
     "options": """
 from typing import Annotated, Any, Literal
 from pydantic import Field
-from attncli.config.scorer_entries import Scorers, ScorersInShort
-from attncli.config.sizes import Sizes
+from attncli.config.models import Experiment
+from attncli.config.scorer_entries import Scorers
+from attncli.config.values import Sizes
 
 DEFAULT: list[Any] = [{"scorer": "dot"}]
 
-class PeakOptions(ScorersInShort):
+class PeakOptions(Experiment):
     study: Literal["peak"] = "peak"
     d: Annotated[Sizes, Field(description="size of queries and keys")] = [4]
     scorers: Scorers = DEFAULT

@@ -26,7 +26,7 @@ def schema() -> None:
     """Print the JSON Schema of experiments, for editors."""
     import json
 
-    from attncli.config.schema import json_schema
+    from attncli.config.models import json_schema
     from attncli.studies import STUDIES, options_model
 
     typer.echo(json.dumps(json_schema([options_model(study) for study in STUDIES]), indent=2))

@@ -61,7 +61,7 @@ class StudyFlag:
     """
 
     def __init__(self, name: str, field: "FieldInfo") -> None:
-        from attncli.config.models import Flag
+        from attncli.config.strict import Flag
 
         self.name, self.key, self.field = name, field.alias or name, field
         self.is_scorers = self.key == "scorers"

@@ -13,14 +13,14 @@ import yaml
 
 from attncli import errors
 from attncli.config.builtin import builtin_names
-from attncli.config.models import LONGEST_NAME, Experiment
+from attncli.config.models import DEFAULT_STUDY, Experiment
 from attncli.config.overrides import Override, apply_overrides
 from attncli.config.strict import validated
+from attncli.config.values import LONGEST_NAME
 from attncli.config.yaml_loader import parse_yaml, position
 from attncli.errors import InputError, Problem
 
 YAML = (".yaml", ".yml")  # endings of configs
-DEFAULT_STUDY = "attention"
 Options = TypeVar("Options", bound=Experiment)
 
 

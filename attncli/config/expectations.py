@@ -14,9 +14,8 @@ from pydantic import (
     model_validator,
 )
 
-from attncli import errors
-from attncli.config.rows import Row, Rows, check_regular
 from attncli.config.strict import Model, checked_by, chosen, problem, worded
+from attncli.config.values import Row, Rows, check_regular, each_once
 
 KINDS = ("between", "about", "above", "below", "equal")
 HELPERS = {"within": ("about", "equal"), "by": ("above", "below")}  # the kinds that each further key belongs to
@@ -62,14 +61,6 @@ def _ordered(bounds: list[float | None]) -> list[float | None]:
     return bounds
 
 
-def _different(values: list[Any]) -> list[Any]:
-    kinds = [(isinstance(value, bool), value) for value in values]
-    for index, kind in enumerate(kinds):
-        if kind in kinds[:index]:
-            raise problem(f"got {errors.show(values[index])} twice; expected each once", under=[index])
-    return values
-
-
 def _exact(value: Any) -> Any:
     number = isinstance(value, int | float) and math.isfinite(value)
     if isinstance(value, list):
@@ -89,7 +80,7 @@ class _NeverNull:
 _Value = Annotated[
     str | int | FiniteFloat | bool | None, worded("expected text, a number, true, false or null, or a list of them")
 ]
-_Values = Annotated[list[_Value], Field(min_length=1), AfterValidator(_different)]
+_Values = Annotated[list[_Value], Field(min_length=1), AfterValidator(each_once)]
 _Wanted = Annotated[_Value | _Values, chosen(lambda wanted: _Values if isinstance(wanted, list) else _Value)]
 _Figures = str | float | bool | Row | Rows
 

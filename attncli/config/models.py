@@ -1,76 +1,47 @@
-"""What every experiment may say: the keys that all studies share, and how names and files are written."""
+"""What every experiment may say: the keys that all studies share, their scorers in short, and the JSON Schema."""
 
-import re
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
-from pydantic import AfterValidator, ConfigDict, Field, StringConstraints, ValidationInfo
+from pydantic import ConfigDict, Field, model_validator
+from pydantic.json_schema import GenerateJsonSchema, models_json_schema
 
 from attncli import errors
 from attncli.config.expectations import Expectation
+from attncli.config.scorer_entries import ScorerEntry, default_label, scorer_of
 from attncli.config.strict import Model, problem, worded
+from attncli.config.values import Name
 
-if TYPE_CHECKING:
-    from attncli.config.scorer_entries import ScorerEntry
-
-PLAIN = r"""^[^\s./\\:*?"<>|][^/\\:*?"<>|]*$"""
-LONGEST_NAME = 200  # bytes
-
-
-def _relative_to_file(file: str, info: ValidationInfo) -> str:
-    folder = (info.context or {}).get("folder")
-    return str(Path(folder) / file) if folder else file
-
-
-def _plain_name(name: str) -> str:
-    if not re.match(PLAIN, name) or not name.isprintable():
-        raise problem('expected a name without / \\ : * ? " < > | that does not begin with a dot or a space')
-    if len(name.encode()) > LONGEST_NAME:
-        raise problem(f"expected at most {LONGEST_NAME} bytes in UTF-8, since it becomes a file's name")
-    return name
-
-
-Name = Annotated[
-    str, AfterValidator(_plain_name), Field(json_schema_extra={"pattern": PLAIN, "maxLength": LONGEST_NAME})
-]
-FileName = Annotated[str, StringConstraints(min_length=1), AfterValidator(_relative_to_file)]
+DEFAULT_STUDY = "attention"
 Device = Annotated[
     str, Field(pattern=r"^(auto|cpu|cuda(:\d+)?|mps)$"), worded("expected auto, cpu, cuda, cuda:N or mps")
 ]
 DType = Literal["float16", "bfloat16", "float32", "float64"]
 
 
-@dataclass(frozen=True)
-class Flag:
-    """How a study's command shows the flag of a key: metadata of the field, beside its description."""
-
-    metavar: str = ""
-    panel: str | None = None
-    is_path: bool = False
-
-
-def default_label(scorer: str) -> str:
-    """The scorer's name; of one of the user's own, the name of its class."""
-    return scorer.rpartition(":")[2]
-
-
-def mappings_in(entries: Any) -> Iterator[tuple[int, Mapping[str, Any]]]:
-    """Those entries of what should be a list that are mappings."""
-    yield from (
-        (i, entry) for i, entry in enumerate(entries if isinstance(entries, list) else ()) if isinstance(entry, dict)
-    )
+def _also_singular(schema: dict[str, Any]) -> None:
+    """The JSON Schema knows both names of the list of scorers, that one may stand alone, and that each may be text."""
+    properties = schema.get("properties", {})
+    if "scorers" in properties:
+        entries = properties["scorers"]
+        entries["items"] = {"anyOf": [entries["items"], {"type": "string"}]}
+        properties |= {key: {"anyOf": [entries, entries["items"]]} for key in ("scorers", "scorer")}
+        schema["not"] = {"required": ["scorers", "scorer"]}
+        if "scorers" in schema.get("required", []):
+            schema["required"].remove("scorers")
+            schema["anyOf"] = [{"required": ["scorers"]}, {"required": ["scorer"]}]
 
 
 class Experiment(Model):
     """The keys that experiments of every study have, beside `study` itself."""
 
-    model_config = ConfigDict(defer_build=True)  # so that nothing loads torch before something is validated
+    # Nothing loads torch before something is validated.
+    model_config = ConfigDict(defer_build=True, json_schema_extra=_also_singular)
+    refused: ClassVar[Mapping[str, str]] = {}  # keys that entries of scorers may not have, and why
 
     if TYPE_CHECKING:  # every study says what its own are
         study: str
-        scorers: "Sequence[ScorerEntry]"
+        scorers: Sequence[ScorerEntry]
 
     name: Annotated[Name, Field(description="the run goes to outputs/<name>/; default: the file's name")]
     seed: Annotated[int, Field(ge=0, lt=2**63, description="decides everything that is drawn")] = 0
@@ -83,17 +54,32 @@ class Experiment(Model):
 
     @classmethod
     def normalised(cls, data: Mapping[str, Any]) -> dict[str, Any]:
-        """The YAML with its short forms written out."""
-        return dict(data)
+        """The YAML with its short forms written out.
+
+        Scorers on one line, and one alone, become a list of mappings; `scorer` becomes `scorers`.
+        """
+        written = dict(data)
+        if "scorers" not in written and "scorer" in written:
+            written["scorers"] = written.pop("scorer")
+        entries = written.get("scorers")
+        if isinstance(entries, str | dict):
+            entries = [entries]
+        if isinstance(entries, list):
+            written["scorers"] = [scorer_of(entry) if isinstance(entry, str) else entry for entry in entries]
+        return written
 
     @classmethod
     def across(cls, data: Mapping[str, Any]) -> list[errors.Problem]:
-        """Problems that lie between several entries of the YAML, found whatever else is wrong with it.
+        """Problems that lie between several keys of the normalised YAML, found whatever else is wrong with it.
 
-        Of all studies: labels that are alike, case aside, since they name tensors and files.
+        Of all studies: labels that are alike, case aside, since they name tensors and files; and keys of entries that
+        the study refuses.
         """
         problems, first = [], dict[str, int]()
-        for index, entry in mappings_in(data.get("scorers")):
+        entries = data.get("scorers")
+        for index, entry in enumerate(entries if isinstance(entries, list) else []):
+            if not isinstance(entry, dict):
+                continue
             scorer = entry.get("scorer")
             label = entry.get("label") or (default_label(scorer) if isinstance(scorer, str) else None)
             other = first.setdefault(label.casefold(), index) if isinstance(label, str) else index
@@ -101,8 +87,47 @@ class Experiment(Model):
                 message = f'got "{label}", the label of scorers[{other}] too; labels must differ, also without case'
                 path = ("scorers", index, "label")
                 problems.append(errors.Problem(f"{message}; give this entry a `label`", path))
+            for key, why in cls.refused.items():
+                if entry.get(key):
+                    message = errors.got(entry[key], f"this study {why}", "leave it out")
+                    problems.append(errors.Problem(message, ("scorers", index, key)))
         return problems
+
+    @model_validator(mode="before")
+    @classmethod
+    def _one_name_only(cls, data: Any) -> Any:
+        if isinstance(data, dict) and {"scorer", "scorers"} <= set(data):
+            message = "got `scorer` beside `scorers`, which are the same key; expected one of the two"
+            raise problem(message, under=["scorer"])
+        return data
 
     def unused(self) -> set[str] | dict[str, Any]:
         """Keys that another key makes meaningless, and that a resolved config leaves out; nested ones by their way."""
         return set()
+
+
+class Untitled(GenerateJsonSchema):
+    """Without titles that only repeat the keys."""
+
+    def field_title_should_be_set(self, schema: Any) -> bool:
+        """Never."""
+        return False
+
+
+def json_schema(studies: Sequence[type[Experiment]]) -> dict[str, Any]:
+    """One schema for the experiments of all studies, for editors and for other people's checks.
+
+    Of a file `name` is not required, since the file's name is filled in, but `study` is, where it is no attention.
+    """
+    refs, schema = models_json_schema([(study, "validation") for study in studies], schema_generator=Untitled)
+    for definition in schema["$defs"].values():
+        study = definition.get("properties", {}).get("study")
+        if study is not None:
+            required = [key for key in definition.get("required", []) if key != "name"]
+            definition["required"] = required + ["study"] * (study["const"] != DEFAULT_STUDY)
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": "attncli experiment",
+        "anyOf": list(refs.values()),
+        "$defs": schema["$defs"],
+    }

@@ -4,31 +4,32 @@ import functools
 import inspect
 import re
 import typing
-from collections.abc import Mapping
-from typing import Annotated, Any, ClassVar, Literal, Union
+from typing import Annotated, Any, Literal, Union
 
 from pydantic import (
-    ConfigDict,
     Field,
     GetJsonSchemaHandler,
     JsonValue,
     PositiveFloat,
     TypeAdapter,
     create_model,
-    field_validator,
-    model_validator,
 )
 from pydantic_core import CoreSchema
 
 from attncli import errors
-from attncli.config.models import Experiment, FileName, Flag, Name, default_label, mappings_in
-from attncli.config.strict import Model, chosen, problem
+from attncli.config.strict import Flag, Model, chosen, problem
+from attncli.config.values import FileName, Name
 from attncli.config.yaml_loader import parse_yaml
-from attncli.errors import InputError, Problem
+from attncli.errors import InputError
 
 CUSTOM = r"^[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*$"
 NEXT_OPTION = re.compile(r",(?=[^,=]*=)")  # so that a value may be a list or a mapping, with commas of its own
 NOT_IN_LABELS = re.compile(r'[\\:*?"<>|]')
+
+
+def default_label(scorer: str) -> str:
+    """The scorer's name; of one of the user's own, the name of its class."""
+    return scorer.rpartition(":")[2]
 
 
 class ParameterFile(Model):
@@ -118,9 +119,7 @@ class _AnyEntry:
 def _model_of(entry: Any) -> type[ScorerEntry]:
     known = entry_models()
     if not isinstance(entry, dict):
-        named = isinstance(entry, str) and entry in known
-        example = f"scorer: {entry}" if named else "scorer: additive, num_hiddens: 8"
-        raise problem(f"expected a mapping such as {{{example}}}")
+        raise problem("expected NAME, NAME:KEY=VALUE,... or a mapping such as {scorer: additive, num_hiddens: 8}")
     if "scorer" not in entry:
         raise problem("the key `scorer` is missing; known scorers: " + ", ".join(known))
     name = entry["scorer"]
@@ -156,68 +155,7 @@ Scorers = Annotated[
         description="a scorer, such as additive:num_hiddens=64",
     ),
     Flag("NAME[:KEY=VALUE,...]"),
-]  # of a study with short forms
-
-
-def _also_singular(schema: dict[str, Any]) -> None:
-    """The JSON Schema knows both names of the list of scorers, that one may stand alone, and that each may be text."""
-    properties = schema.get("properties", {})
-    if "scorers" in properties:
-        entries = properties["scorers"]
-        entries["items"] = {"anyOf": [entries["items"], {"type": "string"}]}
-        properties |= {key: {"anyOf": [entries, entries["items"]]} for key in ("scorers", "scorer")}
-        schema["not"] = {"required": ["scorers", "scorer"]}
-
-
-class ScorersInShort(Experiment):
-    """An experiment whose scorers may be written `additive:num_hiddens=64`, alone or in a list."""
-
-    model_config = ConfigDict(json_schema_extra=_also_singular)
-    refused: ClassVar[Mapping[str, str]] = {}  # keys that entries may not have here, and why
-
-    scorers: Scorers
-
-    @classmethod
-    def normalised(cls, data: Mapping[str, Any]) -> dict[str, Any]:
-        """Scorers on one line, and one alone, become a list of mappings; `scorer` becomes `scorers`."""
-        written = dict(data)
-        if "scorers" not in written and "scorer" in written:
-            written["scorers"] = written.pop("scorer")
-        entries = written.get("scorers")
-        if isinstance(entries, str | dict):
-            entries = [entries]
-        if isinstance(entries, list):
-            written["scorers"] = [scorer_of(entry) if isinstance(entry, str) else entry for entry in entries]
-        return written
-
-    @classmethod
-    def across(cls, data: Mapping[str, Any]) -> list[Problem]:
-        """Labels that clash, and keys of entries that this study refuses."""
-        problems = super().across(data)
-        for index, entry in mappings_in(data.get("scorers")):
-            for key, why in cls.refused.items():
-                if entry.get(key):
-                    message = errors.got(entry[key], f"this study {why}", "leave it out")
-                    problems.append(Problem(message, ("scorers", index, key)))
-        return problems
-
-    @model_validator(mode="before")
-    @classmethod
-    def _one_name_only(cls, data: Any) -> Any:
-        if isinstance(data, dict) and {"scorer", "scorers"} <= set(data):
-            message = "got `scorer` beside `scorers`, which are the same key; expected one of the two"
-            raise problem(message, under=["scorer"])
-        return data
-
-    @field_validator("scorers", mode="before")
-    @classmethod
-    def _on_one_line(cls, entries: Any) -> Any:
-        """What is still text was no scorer on one line."""
-        for index, entry in enumerate(entries if isinstance(entries, list) else []):
-            if isinstance(entry, str):
-                example = "such as additive:num_hiddens=64, or module:Class"
-                raise problem(errors.got(entry, f"expected NAME, NAME:KEY=VALUE,... {example}"), under=[index])
-        return entries
+]
 
 
 def scorer_of(text: str) -> dict[str, Any] | str:

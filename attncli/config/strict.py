@@ -1,6 +1,7 @@
 """The base of all models of YAML, and pydantic's errors in the project's own words: `path: got X; expected Y; cure`."""
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from pydantic import (
@@ -37,6 +38,15 @@ class Model(BaseModel):
             known = [field.alias or name for name, field in cls.model_fields.items()]
             (info.context or {}).get(KNOWN_KEYS, {})[id(data)] = known
             raise
+
+
+@dataclass(frozen=True)
+class Flag:
+    """How a study's command shows the flag of a key: metadata of the field, beside its description."""
+
+    metavar: str = ""
+    panel: str | None = None
+    is_path: bool = False
 
 
 def problem(message: str, *, under: Sequence[str | int] = ()) -> PydanticCustomError:

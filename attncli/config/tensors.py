@@ -5,9 +5,8 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, Field, NonNegativeFloat, WithJsonSchema, model_validator
 
 from attncli import errors
-from attncli.config.models import FileName
-from attncli.config.rows import Numbers, check_regular
 from attncli.config.strict import Model, chosen, problem, worded
+from attncli.config.values import FileName, Numbers, check_regular
 
 TENSOR = "expected {shape: [...], fill: ...}, {file: ...} or nested lists of numbers"
 LENGTHS = "expected integers such as [2, 6], one list of them per example, {random: [1, 10]} or {file: ...}"

@@ -9,8 +9,8 @@ from pydantic import ConfigDict
 from torch import Tensor
 
 from attncli.attention import Valid
-from attncli.config.document import DEFAULT_STUDY, YAML, read_document
-from attncli.config.models import Experiment
+from attncli.config.document import YAML, read_document
+from attncli.config.models import DEFAULT_STUDY, Experiment
 from attncli.config.tensors import Data, Mask, TokenNames
 from attncli.errors import InputError, got
 from attncli.inputs.build import Inputs, Shapes, build_inputs, common_leading

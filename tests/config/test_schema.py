@@ -8,7 +8,7 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from attncli.config.document import read_document
-from attncli.config.schema import json_schema
+from attncli.config.models import json_schema
 from attncli.scorers import SCORERS
 from attncli.studies import STUDIES, options_model
 from tests.cli import good
@@ -61,6 +61,7 @@ ACCEPTED = [
     )),
     *(experiment(scorer=f"{{scorer: {name}}}") for name in SCORERS),
     *(experiment(scorer=scorer) for scorer in (
+        "dot", "'gaussian:sigma=2', general",
         "{scorer: additive, num_hiddens: 1, dropout: 0, softcap: 30, label: é}", "{scorer: scaled_dot, scale: 1/d}",
         "{scorer: scaled_dot, scale: 0.5, softcap: null}", "{scorer: dot}, {scorer: dot, label: b}",
         "{scorer: general, parameters: {file: p.pt, names: {W.weight: a}}}",
@@ -106,7 +107,7 @@ REFUSED = [
         "3", "[]", "[-1]", "[1.5]", "[[[1]]]", "[1, [1]]", "{}", "{random: [1]}", "{random: [0, 1], file: a.npy}",
     )),
     *(experiment(scorer=scorer) for scorer in (
-        "", "dot", "{label: a}", "{scorer: dott}", "{scorer: dot, scale: 1}", "{scorer: additive, num_hiddens: 0}",
+        "", "{label: a}", "{scorer: dott}", "{scorer: dot, scale: 1}", "{scorer: additive, num_hiddens: 0}",
         "{scorer: scaled_dot, scale: 1/d2}", "{scorer: dot, dropout: null}", "{scorer: dot, label: a/b}",
         "{scorer: dot, parameters: {}}", "{scorer: 'mine:'}",
     )),

@@ -68,6 +68,7 @@ def test_short_forms(text: str, key: str, value: object, tmp_path: Path) -> None
     assert getattr(options_of(tmp_path, text), key) == value
 
 
+@pytest.mark.parametrize("start", ["study: variance", "data: {queries: [[1]], keys: [[1]]}"])
 @pytest.mark.parametrize(
     ("key", "text", "found"),
     [
@@ -77,8 +78,8 @@ def test_short_forms(text: str, key: str, value: object, tmp_path: Path) -> None
          [("additive", "additive_3", {"num_hiddens": 3}), ("dot", "b", {})]),
     ],
 )  # fmt: skip
-def test_scorers_in_all_forms(key: str, text: str, found: list[Any], tmp_path: Path) -> None:
-    options = options_of(tmp_path, f"study: variance\n{key}: {text}\n")
+def test_scorers_in_all_forms(start: str, key: str, text: str, found: list[Any], tmp_path: Path) -> None:
+    options = options_of(tmp_path, f"{start}\n{key}: {text}\n")
     assert [(entry.scorer, entry.label, entry.options) for entry in options.scorers] == found
 
 
@@ -111,10 +112,6 @@ def test_the_fourth_moment(more: str, least: int, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("study", "text", "problems"),
     [
-        ("variance", "scorers: [dot, 'dot:']", [
-            '2:16: scorers[1]: got "dot:"; expected NAME, NAME:KEY=VALUE,... such as additive:num_hiddens=64, '
-            "or module:Class",
-        ]),
         ("bench", "measure: []", ["2:10: measure: got []; expected at least 1 entry"]),
         ("bench", "only: ['']", ['2:8: only[0]: got ""; expected text that is not empty']),
         ("bench", "baseline: 3", ["2:11: baseline: got 3; expected text; put it in quotes"]),

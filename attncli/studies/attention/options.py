@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 from pydantic import Field, model_validator
 
 from attncli.config.models import Experiment
-from attncli.config.scorer_entries import Entry
+from attncli.config.scorer_entries import Scorers
 from attncli.config.strict import problem
 from attncli.config.tensors import Data, Mask, TokenNames
 
@@ -16,7 +16,7 @@ class AttentionOptions(Experiment):
     study: Literal["attention"] = "attention"
     data: Data
     mask: Mask = Mask()
-    scorers: Annotated[list[Entry], Field(min_length=1)]
+    scorers: Scorers
     tokens: TokenNames = TokenNames()
     train: bool = False
     weights: Annotated[bool, Field(description="false: outputs only, in bounded memory, whatever n and m")] = True

@@ -2,13 +2,12 @@
 
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import BeforeValidator, Field, StringConstraints, field_validator
+from pydantic import AfterValidator, BeforeValidator, Field, StringConstraints
 
-from attncli import errors
-from attncli.config.models import Flag
-from attncli.config.scorer_entries import ScorerEntry, Scorers, ScorersInShort
-from attncli.config.sizes import Sizes, powers
-from attncli.config.strict import problem
+from attncli.config.models import Experiment
+from attncli.config.scorer_entries import ScorerEntry, Scorers
+from attncli.config.strict import Flag
+from attncli.config.values import Sizes, each_once, powers
 
 Measure = Literal["scores", "weights", "output"]
 MEASURED: tuple[Measure, ...] = ("scores", "output")  # by default
@@ -23,9 +22,13 @@ def _listed(value: Any) -> Any:
 
 
 Text = Annotated[str, StringConstraints(min_length=1)]
-Patterns = Annotated[list[Text], BeforeValidator(_listed, json_schema_input_type=list[Text] | Text)]
+Patterns = Annotated[
+    list[Text], AfterValidator(each_once), BeforeValidator(_listed, json_schema_input_type=list[Text] | Text)
+]
 Several = Annotated[list[Measure], Field(min_length=1)]
-Measures = Annotated[Several, BeforeValidator(_listed, json_schema_input_type=Several | Measure)]
+Measures = Annotated[
+    Several, AfterValidator(each_once), BeforeValidator(_listed, json_schema_input_type=Several | Measure)
+]
 
 
 def _all_scorers() -> list[Any]:
@@ -34,7 +37,7 @@ def _all_scorers() -> list[Any]:
     return [{"scorer": name} for name in SCORERS]
 
 
-class BenchOptions(ScorersInShort):
+class BenchOptions(Experiment):
     """Scorers and their implementations against the clock."""
 
     refused: ClassVar = {"dropout": "measures attention without dropout", "softcap": "measures scores without a bound"}
@@ -67,14 +70,6 @@ class BenchOptions(ScorersInShort):
     baseline: Annotated[Text, Field(description="what all are compared with, as label/implementation"), WHAT] = (
         "scaled_dot/textbook"
     )
-
-    @field_validator("measure", "only", "skip")
-    @classmethod
-    def _once(cls, words: list[str]) -> list[str]:
-        for index, word in enumerate(words):
-            if word in words[:index]:
-                raise problem(f"got {errors.show(word)} twice; expected each once", under=[index])
-        return words
 
     def names_hidden(self, entry: ScorerEntry) -> bool:
         """Whether an entry says how many hidden units it has, or has none, or is the user's own and decides itself."""

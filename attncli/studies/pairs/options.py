@@ -5,10 +5,10 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
-from attncli.config.models import Experiment, FileName, Flag
-from attncli.config.scorer_entries import ScorersInShort
-from attncli.config.sizes import Sizes, powers
-from attncli.config.strict import problem
+from attncli.config.models import Experiment
+from attncli.config.scorer_entries import Scorers
+from attncli.config.strict import Flag, problem
+from attncli.config.values import FileName, Sizes, powers
 from attncli.errors import Problem
 
 LARGEST_DEFAULT = 1024
@@ -25,11 +25,12 @@ DOTS: list[Any] = [  # the scorers that the square root is about
 ]
 
 
-class PairsOptions(ScorersInShort):
+class PairsOptions(Experiment):
     """Independent random queries and keys of every size d, or real ones."""
 
     refused: ClassVar = {"dropout": "looks at weights before dropout"}
 
+    scorers: Scorers
     d: Annotated[Sizes, Field(description="size of queries and keys")] = Field(
         default_factory=lambda: powers(1, LARGEST_DEFAULT)
     )

@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 from attncli.attention import computing_dtype
-from attncli.config.sizes import powers
+from attncli.config.values import powers
 from attncli.errors import Collector, InputError
 from attncli.inputs.build import Shapes
 from attncli.inputs.device import resolve_device

@@ -5,10 +5,10 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
-from attncli.config.models import FileName, Flag
-from attncli.config.scorer_entries import Scorers, ScorersInShort
-from attncli.config.sizes import Sizes, powers
-from attncli.config.strict import problem
+from attncli.config.models import Experiment
+from attncli.config.scorer_entries import Scorers
+from attncli.config.strict import Flag, problem
+from attncli.config.values import FileName, Sizes, powers
 
 TASK, LEARNING = Flag(panel="The task"), Flag(panel="Learning")
 RATES = {"adam": 1e-3, "sgd": 1.0}  # what `lr` is if left out
@@ -17,7 +17,7 @@ Several = Annotated[int, Field(ge=2, le=2**14)]
 DEFAULT_SCORERS: list[Any] = [{"scorer": name} for name in ("dot", "scaled_dot", "additive")]
 
 
-class TrainOptions(ScorersInShort):
+class TrainOptions(Experiment):
     """Associative recall, learnt with each scorer at each size d."""
 
     refused: ClassVar = {"dropout": "trains without dropout"}

@@ -1,0 +1,115 @@
+"""Kinds of values that several models have: names, files, sizes, and numbers in nested lists."""
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+from pydantic import AfterValidator, BeforeValidator, Field, StringConstraints, ValidationInfo, model_validator
+from typing_extensions import TypeAliasType
+
+from attncli import errors
+from attncli.config.strict import Model, checked_by, problem
+
+PLAIN = r"""^[^\s./\\:*?"<>|][^/\\:*?"<>|]*$"""
+LONGEST_NAME = 200  # bytes
+
+
+def _plain_name(name: str) -> str:
+    if not re.match(PLAIN, name) or not name.isprintable():
+        raise problem('expected a name without / \\ : * ? " < > | that does not begin with a dot or a space')
+    if len(name.encode()) > LONGEST_NAME:
+        raise problem(f"expected at most {LONGEST_NAME} bytes in UTF-8, since it becomes a file's name")
+    return name
+
+
+def _relative_to_config(file: str, info: ValidationInfo) -> str:
+    folder = (info.context or {}).get("folder")
+    return str(Path(folder) / file) if folder else file
+
+
+Name = Annotated[
+    str, AfterValidator(_plain_name), Field(json_schema_extra={"pattern": PLAIN, "maxLength": LONGEST_NAME})
+]
+FileName = Annotated[str, StringConstraints(min_length=1), AfterValidator(_relative_to_config)]
+Size = Annotated[int, Field(ge=1, le=2**20)]
+
+
+class SizeRange(Model):
+    """`from`, `from` x factor, ... up to `to`, which is included where it is met."""
+
+    first: Annotated[Size, Field(alias="from")]
+    last: Annotated[Size, Field(alias="to")]
+    factor: Annotated[int, Field(ge=2)] = 2
+
+    @model_validator(mode="after")
+    def _ordered(self) -> "SizeRange":
+        if self.first > self.last:
+            raise problem(f"got from {self.first} and to {self.last}; expected `from` up to `to`", under=["to"])
+        return self
+
+
+def powers(first: int, last: int, factor: int = 2) -> list[int]:
+    """first, first * factor, ... up to last."""
+    sizes = [first]
+    while sizes[-1] * factor <= last:
+        sizes.append(sizes[-1] * factor)
+    return sizes
+
+
+def _listed(value: Any, info: ValidationInfo) -> Any:
+    if value is None or isinstance(value, str):
+        raise problem("expected an integer, a list such as [64, 512], or a range such as {from: 1, to: 1024}")
+    if isinstance(value, dict):
+        sizes = SizeRange.model_validate(value, context=info.context)
+        return powers(sizes.first, sizes.last, sizes.factor)
+    return value if isinstance(value, list) else [value]
+
+
+def each_once(values: list[Any]) -> list[Any]:
+    """The values, unless one of them stands twice; true is not 1."""
+    kinds = [(isinstance(value, bool), value) for value in values]
+    for index, kind in enumerate(kinds):
+        if kind in kinds[:index]:
+            raise problem(f"got {errors.show(values[index])} twice; expected each once", under=[index])
+    return values
+
+
+SizeList = Annotated[list[Size], Field(min_length=1)]
+Sizes = Annotated[
+    SizeList, AfterValidator(each_once), BeforeValidator(_listed, json_schema_input_type=Size | SizeList | SizeRange)
+]
+
+Row = Annotated[list[float], Field(min_length=1)]
+Rows = TypeAliasType("Rows", "Annotated[list[Row | Rows], Field(min_length=1)]")  # lists in lists at any depth
+
+
+def check_regular(value: Any) -> Any:
+    """Nested lists of numbers as they are, unless they are no such thing: then the first place where they are not."""
+    _sizes_of(value)
+    return value
+
+
+def _sizes_of(value: Any, place: Sequence[str | int] = ()) -> tuple[int, ...]:
+    if isinstance(value, bool) or not isinstance(value, int | float | list):
+        raise problem(f"got {errors.show(value)}; expected a number", under=place)
+    if not isinstance(value, list):
+        return ()
+    if not value:
+        raise problem("got an empty list; sizes must be at least 1", under=place)
+    first = _sizes_of(value[0], [*place, 0])
+    for index, item in enumerate(value[1:], start=1):
+        if _sizes_of(item, [*place, index]) != first:
+            message = f"got {errors.show(item)} beside {errors.show(value[0])}; expected rows of equal length"
+            raise problem(message, under=[*place, index])
+    return (len(value), *first)
+
+
+def _at_least_two_levels(value: Any) -> Any:
+    if len(_sizes_of(value)) < 2:
+        expected = "expected lists within lists: one inner list per row"
+        raise problem(f"{expected}; for one row write [{errors.show(value)}]")
+    return value
+
+
+Numbers = Annotated[Rows, checked_by(_at_least_two_levels)]
