@@ -17,8 +17,7 @@ from attncli.commands.experiments import Finished, Loaded, run_experiment
 from attncli.commands.progress import Terminal
 from attncli.commands.streams import EXPECTATION_FAILED, INTERRUPTED, Aside, say, tell
 from attncli.errors import InputError, Problem
-from attncli.expect.tables import verdict_tables
-from attncli.expect.words import failure
+from attncli.expect.tables import failure, verdict_tables
 from attncli.runs.run_folder import check_outputs
 from attncli.runs.saving import to_json
 from attncli.show.tables import findings
@@ -105,7 +104,7 @@ def show_verdicts(experiments: Sequence[Finished], *, silent: bool) -> None:
         if not silent:
             console = Terminal()
             named = zip(_names(experiments), (each.verdicts for each in experiments), strict=True)
-            for part in verdict_tables(list(named), console.width):
+            for part in verdict_tables(list(named)):
                 console.print(part)
     finally:  # also where stdout cannot be written
         for problem in (problem for each in experiments for problem in _failures(each)):

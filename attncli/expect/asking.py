@@ -1,17 +1,18 @@
 """Which rows and figures an expectation asks about: before the work, as far as rows are known, and after it."""
 
 import difflib
+import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from attncli.config.expectations import Expectation
+from attncli.config.rows import sizes_of
 from attncli.errors import Collector, InputError, Problem, below, did_you_mean, plain, show
 from attncli.studies.study import STAGES, Record, Rows
 
 SYMMETRIC = ("js_divergence", "top1_agreement", "max_abs_difference")  # the same for a pair in either order
 INTERVAL = "_ci"  # the end of the names of columns that are intervals
-MOST_SAID = 4  # columns that a message names
-Asked = Sequence[tuple[Record, Sequence[Record]]]  # rows, each with those that it must be above or below
+MOST_NAMED = 4  # columns, and values of a column, that a message names
 
 
 def check_expectations(expectations: Sequence[Expectation], rows: Rows) -> None:
@@ -27,8 +28,8 @@ def check_expectations(expectations: Sequence[Expectation], rows: Rows) -> None:
     collector.check()
 
 
-def asked(expectation: Expectation, rows: Rows) -> Asked:
-    """The rows of an expectation.
+def asked(expectation: Expectation, rows: Rows) -> list[tuple[Record, list[Record]]]:
+    """The rows of an expectation, each with the rows that it must be above or below.
 
     Where both sides have a list for a column, each row is compared with the one of its own value.
 
@@ -36,32 +37,36 @@ def asked(expectation: Expectation, rows: Rows) -> Asked:
         InputError: an unknown metric or column, values that no row has, several rows where one is asked for, text where
             a number is needed, numbers of another shape than the stage that they are to equal.
     """
-    table, metric, where = table_of(expectation, rows), expectation.metric, expectation.where
+    table, metric, where, kind = _table_of(expectation, rows), expectation.metric, expectation.where, expectation.kind
+    other = _other_row(expectation)
+    with below(kind):
+        paired = _paired(where, other)
+    found = list[tuple[Record, list[Record]]]()
     with below("where"):
-        picked = _pick(table, _in_order(table, where, metric), rows)
-    if metric in STAGES:
-        for row in picked:
-            _check_stage(expectation, rows, row["label"])
-    other = other_of(expectation)
-    if other is None:
-        found: Asked = [(row, []) for row in picked]
-    else:
-        with below(expectation.kind):
-            paired = _paired(where, other)
-            others = _pick(table, _in_order(table, other, metric), rows, beside=True)
-        found = [(row, [each for each in others if _agree(row, each, paired)]) for row in picked]
-    for row in (row for one, others in found for row in (one, *others)):
-        _check_number(expectation, row.get(metric))
+        picked = list(_pick(table, where, expectation, rows))
+    for wanted, row in picked:
+        others = list[Record]()
+        if other:
+            with below(kind):
+                same_values = other | {column: wanted[column] for column in paired}
+                others = [each for _, each in _pick(table, same_values, expectation, rows)]
+        found.append((row, others))
+        if rows.shapes and metric in STAGES:
+            _check_stage(expectation, rows.shapes[row["label"]], row["label"])
+        for figure in (each.get(metric) for each in (row, *others)):
+            if kind != "equal" and isinstance(figure, str | bool):
+                message = f'got "{metric}", which is {show(figure)} and no number; expected `equal`, or another metric'
+                raise InputError.of(message, ["metric"])
     return found
 
 
-def other_of(expectation: Expectation) -> dict[str, Any] | None:
+def _other_row(expectation: Expectation) -> dict[str, Any]:
     """The row to be above or below, if it is one."""
-    other = getattr(expectation, expectation.kind) if expectation.kind in ("above", "below") else None
-    return other if isinstance(other, dict) else None
+    bound = getattr(expectation, expectation.kind)
+    return bound if isinstance(bound, dict) else {}
 
 
-def table_of(expectation: Expectation, rows: Rows) -> Sequence[Record]:
+def _table_of(expectation: Expectation, rows: Rows) -> Sequence[Record]:
     """The records or the comparisons, whichever have the metric."""
     metric = expectation.metric
     if metric in rows.left_out:
@@ -72,12 +77,13 @@ def table_of(expectation: Expectation, rows: Rows) -> Sequence[Record]:
             message = f'got "{metric}", a stage with many numbers; expected `equal` with nested lists of numbers'
             raise InputError.of(f"{message}, or a column such as entropy", ["metric"])
         return rows.records
-    if metric in rows.record_keys and not _of_summary(expectation, rows):
-        table = rows.records
-    elif metric in rows.comparison_keys:
-        table = rows.comparisons
-    else:
+    in_records, in_comparisons = metric in rows.record_keys, metric in rows.comparison_keys
+    if not in_records and not in_comparisons:
         raise InputError.of(f'got "{metric}"; unknown metric; {_meant(metric, rows)}', ["metric"])
+    if in_records and in_comparisons:  # such as of seeds and their mean: a column that only records have decides
+        only_records = set(rows.record_keys) - set(rows.comparison_keys)
+        in_records = bool(only_records & {*expectation.where, *_other_row(expectation)})
+    table = rows.records if in_records else rows.comparisons
     if isinstance(expectation.equal, list):
         raise InputError.of(f'got a list for "{metric}", which is no stage; expected one value', ["equal"])
     if metric.endswith(INTERVAL):
@@ -86,13 +92,6 @@ def table_of(expectation: Expectation, rows: Rows) -> Sequence[Record]:
     if not table:
         raise InputError.of(f'got "{metric}", a figure of comparisons; {rows.no_comparisons}', ["metric"])
     return table
-
-
-def _of_summary(expectation: Expectation, rows: Rows) -> bool:
-    """Whether both tables have it, and it is asked of no column that only the records have, such as seed."""
-    named = {*expectation.where, *(other_of(expectation) or {})}
-    only_records = set(rows.record_keys) - set(rows.comparison_keys)
-    return expectation.metric in rows.comparison_keys and not named & only_records
 
 
 def _meant(metric: str, rows: Rows) -> str:
@@ -105,10 +104,22 @@ def _meant(metric: str, rows: Rows) -> str:
     return did_you_mean(metric, near or [key for key, text in known.items() if not text])
 
 
-def _pick(table: Sequence[Record], where: Mapping[str, Any], rows: Rows, *, beside: bool = False) -> list[Record]:
-    """The row that `where` asks for; where lists stand in it, one row for every combination of their values.
+def _paired(where: Mapping[str, Any], other: Mapping[str, Any]) -> list[str]:
+    """The columns that have a list on both sides."""
+    columns = [name for name, value in other.items() if isinstance(value, list) and isinstance(where.get(name), list)]
+    for name in columns:
+        if not all(value in where[name] for value in other[name]) or len(other[name]) != len(where[name]):
+            message = f"got {show(other[name])} beside {show(where[name])} in `where`; rows are compared value by value"
+            raise InputError.of(f"{message}; expected the same list, or one value", [name])
+    return columns
 
-    `beside` says that it is the row that others are compared with, of which one is wanted.
+
+def _pick(
+    table: Sequence[Record], where: dict[str, Any], expectation: Expectation, rows: Rows
+) -> Iterator[tuple[Record, Record]]:
+    """For every combination of the values in `where`: the combination, and the row that has them.
+
+    Before the work a column may not be known yet; then several rows may have them.
 
     Raises:
         InputError: columns that do not exist, values that no row has, one row asked for where there are several.
@@ -118,25 +129,22 @@ def _pick(table: Sequence[Record], where: Mapping[str, Any], rows: Rows, *, besi
     for column in where:
         if column not in known:
             raise InputError([Problem(f"no such column; {did_you_mean(column, known)}", (column,), at_key=True)])
-    return list(_narrowed(table, list(where.items()), {}, beside))
-
-
-def _narrowed(
-    rows: Sequence[Record], where: Sequence[tuple[str, Any]], before: Record, beside: bool
-) -> Iterator[Record]:
-    """The rows that have these values, column by column; `before` are the columns looked at already."""
-    if not where:
-        if len(rows) > 1 and all(column in rows[0] for column in before):  # else they are not all known yet
-            raise InputError.of(_too_many(rows, before, beside))
-        yield from rows
-        return
-    (column, wanted), *rest = where
-    for index, value in enumerate(wanted if isinstance(wanted, list) else [wanted]):
-        found = [row for row in rows if column not in row or same(row[column], value)]
-        if not found:
-            path = (column, index) if isinstance(wanted, list) else (column,)
-            raise InputError.of(_nothing(rows, column, value, before), path)
-        yield from _narrowed(found, rest, before | {column: value}, beside)
+    pair = (where.get("b"), where.get("a"))
+    if expectation.metric in SYMMETRIC and any((row["a"], row["b"]) == pair for row in table):
+        where = where | {"a": where["b"], "b": where["a"]}
+    listed = [value if isinstance(value, list) else [value] for value in where.values()]
+    for values in itertools.product(*listed):
+        wanted = dict(zip(where, values, strict=True))
+        found, before = table, Record()
+        for column, value in wanted.items():
+            having = [row for row in found if column not in row or same(row[column], value)]
+            if not having:
+                path = (column, where[column].index(value)) if isinstance(where[column], list) else (column,)
+                raise InputError.of(_nothing(found, column, value, before), path)
+            found, before = having, before | {column: value}
+        if len(found) > 1 and all(column in found[0] for column in wanted):
+            raise InputError.of(_too_many(found, wanted))
+        yield from ((wanted, row) for row in found)
 
 
 def same(value: Any, wanted: Any) -> bool:
@@ -150,84 +158,35 @@ def _nothing(rows: Sequence[Record], column: str, value: Any, before: Record) ->
     return f"got {show(value)}; no row{among} has this {column}; {did_you_mean(plain(value), known)}"
 
 
-def _too_many(rows: Sequence[Record], where: Mapping[str, Any], beside: bool) -> str:
-    kinds = (str, int, type(None))
-    differ = [name for name in rows[0] if len({row[name] for row in rows if isinstance(row[name], kinds)}) > 1]
-    named = f", which differ in {', '.join(_values(rows, name) for name in differ[:MOST_SAID])}" if differ else ""
+def _too_many(rows: Sequence[Record], where: Record) -> str:
+    """The message that names the columns in which rows differ: `measure (scores, output)`."""
+    differ = list[str]()
+    for column in rows[0]:
+        values = list(dict.fromkeys(plain(row[column]) for row in rows if isinstance(row[column], str | int | None)))
+        if len(values) > 1:
+            differ.append(f"{column} ({', '.join(values[:MOST_NAMED])}{', ...' if len(values) > MOST_NAMED else ''})")
+    named = f", which differ in {', '.join(differ[:MOST_NAMED])}" if differ else ""
     cure = "expected one, or a list of values to ask it of several"
-    if beside:
-        cure = f"expected one; name its {differ[0]}, too" if differ else "expected one"
     return f"got {described(where) if where else 'no `where`'}; {len(rows)} rows match{named}; {cure}"
 
 
-def _values(rows: Sequence[Record], name: str) -> str:
-    """`measure (scores, output)`: a column, and what it has, or the first of that."""
-    values = list(dict.fromkeys(plain(row[name]) for row in rows))
-    return f"{name} ({', '.join(values[:MOST_SAID])}{', ...' if len(values) > MOST_SAID else ''})"
-
-
-def described(where: Mapping[str, Any]) -> str:
+def described(where: Record) -> str:
     """`scorer = dot, d = 512`."""
     return ", ".join(f"{column} = {plain(value)}" for column, value in where.items())
 
 
-def _paired(where: dict[str, Any], other: dict[str, Any]) -> list[str]:
-    """The columns that have a list on both sides."""
-    columns = [name for name, value in other.items() if isinstance(value, list) and isinstance(where.get(name), list)]
-    for name in columns:
-        if not all(value in where[name] for value in other[name]) or len(other[name]) != len(where[name]):
-            message = f"got {show(other[name])} beside {show(where[name])} in `where`; rows are compared value by value"
-            raise InputError.of(f"{message}; expected the same list, or one value", [name])
-    return columns
-
-
-def _agree(row: Record, other: Record, columns: Sequence[str]) -> bool:
-    """Whether two rows have the same values, as far as they are known yet."""
-    return all(same(row[name], other[name]) for name in columns if name in row and name in other)
-
-
-def _in_order(table: Sequence[Record], where: dict[str, Any], metric: str) -> dict[str, Any]:
-    """The pair of scorers that `where` names, as the table has it, where the metric is the same both ways.
-
-    Raises:
-        InputError: it is not.
-    """
-    a, b = where.get("a"), where.get("b")
-    pairs = [(row.get("a"), row.get("b")) for row in table]
-    if a is None or b is None or (a, b) in pairs or (b, a) not in pairs:
-        return where
-    if metric in SYMMETRIC:
-        return where | {"a": b, "b": a}
-    message = f"got a: {a}, b: {b}; {metric} is relative to a, and of these two"
-    raise InputError.of(f"{message} it is known as a: {b}, b: {a}; swap them, or the scorers")
-
-
-def _check_number(expectation: Expectation, figure: Any) -> None:
-    if expectation.kind != "equal" and isinstance(figure, str | bool):
-        message = f'got "{expectation.metric}", which is {show(figure)} and no number; expected `equal`'
-        raise InputError.of(f"{message}, or another metric", ["metric"])
-
-
-def _check_stage(expectation: Expectation, rows: Rows, label: str) -> None:
+def _check_stage(expectation: Expectation, shapes: Mapping[str, Sequence[int]], label: str) -> None:
     """Refuse a stage that the label does not have, and numbers of another shape than it has."""
-    metric, shapes = expectation.metric, rows.shapes[label]
+    metric = expectation.metric
     if metric not in shapes:
         known = did_you_mean(metric, [stage for stage in STAGES if stage in shapes])
         raise InputError.of(f'got "{metric}", a stage that {label} does not have; {known}', ["metric"])
-    given, there = _sizes(expectation.equal), shapes[metric]
-    if without_ones(given) != without_ones(there):
-        message = f"got numbers of shape {given}; expected {list(there)}, as the {metric} of {label} have"
+    given = list(sizes_of(expectation.equal))
+    if without_ones(given) != without_ones(shapes[metric]):
+        message = f"got numbers of shape {given}; expected {list(shapes[metric])}, as the {metric} of {label} have"
         raise InputError.of(f"{message}; leading sizes of 1 may be left out", ["equal"])
-
-
-def _sizes(numbers: Any) -> list[int]:
-    """The shape of nested lists that are known to be regular."""
-    return [len(numbers), *_sizes(numbers[0])] if isinstance(numbers, list) else []
 
 
 def without_ones(shape: Sequence[int]) -> list[int]:
     """The shape without leading axes of size 1."""
-    sizes = list(shape)
-    while sizes and sizes[0] == 1:
-        sizes.pop(0)
-    return sizes
+    return list(itertools.dropwhile(lambda size: size == 1, shape))

@@ -1,8 +1,9 @@
-"""Expectations as a table: claim, source, expected, measured, holds or not."""
+"""Expectations and what became of them: in words, and as a table of claim, source, expected, measured, holds."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
+from typing import Any
 
 from rich import box
 from rich.console import Group, RenderableType
@@ -10,130 +11,164 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from attncli.config.rows import sizes_of
+from attncli.errors import plain, show
+from attncli.expect.asking import described
 from attncli.expect.judging import Verdict
-from attncli.expect.words import expected_words, got_words, one_line, subject
-from attncli.show.numbers import MISSING, printable
-from attncli.show.tables import STRONG, Cells, stacked
+from attncli.show.numbers import MISSING, printable, significant
+from attncli.show.tables import STRONG
 
-Named = tuple[str, Sequence[Verdict]]  # an experiment's name and verdicts
-GAP = 2  # cells between columns
 HOLDS = {True: "yes", False: "NO", None: MISSING}
-READABLE = {"claim": 40, "source": 20}  # cells that text needs to be read well; other names stay whole
+DIGITS = (4, 6, 9, 17)  # the first that tell a number from its limit
+MOST_VALUES = 4  # of one column that are named
+
+
+def failure(verdict: Verdict) -> str:
+    """A sentence that says what does not hold: claim, expected, got."""
+    why = verdict.reason if verdict.reason and verdict.got is not None else f"got {got_words(verdict)}"
+    sentence = f"{subject([verdict])}: expected {expected_words(verdict)}; {why}"
+    claim, source = verdict.expectation.claim, verdict.expectation.source
+    if claim is None:
+        return sentence
+    return f'"{_one_line(claim)}"{f" ({_one_line(source)})" if source else ""} does not hold; {sentence}'
+
+
+def _one_line(text: str) -> str:
+    """A claim or a source, which YAML may have on several lines."""
+    return printable(" ".join(text.split()))
+
+
+def subject(verdicts: Sequence[Verdict]) -> str:
+    """What is looked at: `variance (scorer = dot, d = 512)`, of several rows with all their values."""
+    where = dict[str, str]()
+    for column in verdicts[0].where:
+        values = list(dict.fromkeys(plain(verdict.where[column]) for verdict in verdicts))
+        where[column] = ", ".join(values) if len(values) <= MOST_VALUES else f"{values[0]} ... {values[-1]}"
+    return printable(verdicts[0].expectation.metric + (f" ({described(where)})" if where else ""))
+
+
+def expected_words(verdict: Verdict) -> str:
+    """The bounds of a metric: `0.95 to 1.05`, `1 ± 5 %`, `at least 0.8312 + 0.1`."""
+    expected, kind = verdict.expected, verdict.expectation.kind
+    bound, by = expected[kind], expected.get("by")
+    if kind == "equal":
+        return f"{'x'.join(map(str, sizes_of(bound)))} numbers" if isinstance(bound, list) else printable(show(bound))
+    if kind == "about":
+        return f"{_as_written(bound)} ± {_as_written(expected['within'])}"
+    if kind == "between":
+        low, high = bound
+        if low is None or high is None:
+            return f"at most {_as_written(high)}" if low is None else f"at least {_as_written(low)}"
+        return f"{_as_written(low)} to {_as_written(high)}"
+    number = _as_written(bound)
+    if isinstance(bound, dict):
+        value, row = expected.get("value"), printable(described(bound))
+        number = f"that of {row}" if value is None else f"{significant(value, _digits(verdict))} ({row})"
+    if by is None:
+        return f"{kind} {number}"
+    upwards = kind == "above"
+    edge = "at least" if upwards else "at most"
+    if not isinstance(by, str):
+        return f"{edge} {number} {'+' if upwards else '-'} {_as_written(by)}"
+    factor = by.rstrip("x× ")
+    return f"{edge} {factor} x {number}" if upwards else f"{edge} {number} / {factor}"
+
+
+def _as_written(value: Any) -> str:
+    """A number or text as the user wrote it."""
+    return f"{value:.12g}" if isinstance(value, int | float) else str(value)
+
+
+def got_words(verdict: Verdict) -> str:
+    """What was measured; with as many digits as tell it from what was expected."""
+    got = verdict.got
+    if got is None:
+        return "no figure" if verdict.holds is not None else MISSING
+    if isinstance(got, list):
+        return "the same" if verdict.holds else "others"
+    return printable(show(got)) if isinstance(got, str | bool) else significant(got, _digits(verdict))
+
+
+def _digits(verdict: Verdict) -> int:
+    """How many digits say on which side of its limits a figure lies, and tell it from what it is compared with."""
+    got, limits = verdict.got, verdict.limits
+    other = verdict.expected.get("value", verdict.expected.get("equal"))
+    for digits in DIGITS:
+        text = f"{got:.{digits}g}"
+        differs = isinstance(other, str | None) or other == got or text != f"{other:.{digits}g}"
+        if differs and (limits is None or limits.accept(float(text)) == limits.accept(got)):
+            return digits
+    return DIGITS[-1]
 
 
 @dataclass(frozen=True)
 class Line:
-    """What shares a line, of an expectation that asks so many `rows`."""
+    """What is said of rows of one expectation."""
 
     experiment: str
-    verdicts: Sequence[Verdict]
-    rows: int
-
-    @property
-    def claim(self) -> str:
-        """The claim, and of several rows which; without a claim what is looked at."""
-        first = self.verdicts[0]
-        if first.claim is None:
-            return subject(self.verdicts)
-        which = f": {subject(self.verdicts)}" if self.rows > len(self.verdicts) else ""
-        return one_line(first.claim) + which
-
-    @property
-    def source(self) -> str:
-        """Who says so, if anyone."""
-        source = self.verdicts[0].source
-        return one_line(source) if source else ""
-
-    @property
-    def expected(self) -> str:
-        """The bounds, the same for all."""
-        return expected_words(self.verdicts[0])
-
-    @property
-    def measured(self) -> str:
-        """The figure, or the smallest and the largest."""
-        numbers = [verdict for verdict in self.verdicts if verdict.limits is not None]
-        if len(numbers) < len(self.verdicts) or not numbers:
-            return got_words(self.verdicts[0])
-        low, high = (pick(numbers, key=lambda verdict: float(verdict.got)) for pick in (min, max))
-        return " to ".join(dict.fromkeys((got_words(low), got_words(high))))
-
-    @property
-    def holds(self) -> str:
-        """Whether it does."""
-        return HOLDS[self.verdicts[0].holds]
-
-
-def verdict_tables(experiments: Sequence[Named], width: int) -> list[RenderableType]:
-    """One table over all experiments, which are named where there are several, and how many expectations hold.
-
-    Rows of one expectation that hold share a line; each that does not has its own. Where claims would have to be folded
-    into narrow columns, each is a few lines of text beside its verdict.
-    """
-    lines = [line for name, verdicts in experiments for line in lines_of(name, verdicts)]
-    if not lines:
-        return []
-    groups = [group for _, verdicts in experiments for group in _by_expectation(verdicts)]
-    named = len(experiments) > 1
-    names = [Cells("experiment", [line.experiment for line in lines])] if named else []
-    names.append(Cells("claim", [line.claim for line in lines]))
-    if any(line.source for line in lines):
-        names.append(Cells("source", [line.source or MISSING for line in lines]))
-    columns = [
-        Cells("expected", [line.expected for line in lines]),
-        Cells("measured", [line.measured for line in lines]),
-        Cells("holds", [line.holds for line in lines]),
-    ]
-    room = width - sum(column.width + GAP for column in columns) - GAP * (len(names) - 1)
-    wide = room >= sum(min(name.width, READABLE.get(name.heading, name.width)) for name in names)
-    good = sum(all(verdict.holds for verdict in group) for group in groups)
-    unjudged = sum(any(verdict.holds is None for verdict in group) for group in groups)
-    return [
-        Text(),
-        Text("Expectations", style=STRONG),
-        *(stacked(names, columns, width) if wide else [_entries(lines, named, width)]),
-        Text(_summary(good, unjudged, len(groups))),
-    ]
-
-
-def _entries(lines: Sequence[Line], named: bool, width: int) -> Table:
-    """A verdict, and beside it in words what it is about; experiments are headings."""
-    table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0))
-    table.add_column(Text("holds"))
-    table.add_column(
-        Text("claim, expected, measured, source"), width=max(width - len("holds") - GAP, 1), overflow="fold"
-    )
-    for experiment, group in groupby(lines, key=lambda line: line.experiment):
-        if named:
-            table.add_row(Text(), Text(f"{experiment}:", style=STRONG))
-        for line in group:
-            source = f"; {line.source}" if line.source else ""
-            rest = Text(f"expected {line.expected}; measured {line.measured}{source}")
-            table.add_row(Text(line.holds), Group(Text(line.claim), Padding(rest, (0, 0, 0, 2))))
-    return table
-
-
-def _summary(good: int, unjudged: int, asked: int) -> str:
-    if asked == 1:
-        return f"The expectation {'holds' if good else 'could not be judged' if unjudged else 'does not hold'}"
-    held = f"All {asked} expectations hold" if good == asked else f"{good} of {asked} expectations hold"
-    return f"{held}, {unjudged} could not be judged" if unjudged else held
+    claim: str  # and of several rows which; without a claim what is looked at
+    source: str
+    expected: str
+    measured: str  # the figure, or the smallest and the largest
+    holds: str
 
 
 def lines_of(name: str, verdicts: Sequence[Verdict]) -> list[Line]:
-    """The lines of one experiment."""
-    return [Line(printable(name), line, len(group)) for group in _by_expectation(verdicts) for line in _lines(group)]
+    """The lines of one experiment: rows that hold share one if the same is expected; each that does not has its own."""
+    lines = list[Line]()
+    for group in _by_expectation(verdicts):
+        for shared in _sharing(group):
+            first, asks = shared[0], shared[0].expectation
+            claim = subject(shared)
+            if asks.claim is not None:
+                claim = _one_line(asks.claim) + (f": {claim}" if len(group) > len(shared) else "")
+            measured = got_words(first)
+            if all(verdict.limits is not None for verdict in shared):
+                ends = (pick(shared, key=lambda verdict: float(verdict.got)) for pick in (min, max))
+                measured = " to ".join(dict.fromkeys(map(got_words, ends)))
+            source = _one_line(asks.source or "") if asks.source else ""
+            lines.append(Line(printable(name), claim, source, expected_words(first), measured, HOLDS[first.holds]))
+    return lines
 
 
 def _by_expectation(verdicts: Sequence[Verdict]) -> list[list[Verdict]]:
     return [list(group) for _, group in groupby(verdicts, key=lambda verdict: verdict.index)]
 
 
-def _lines(group: Sequence[Verdict]) -> Iterator[list[Verdict]]:
-    """What shares a line of the table: rows that hold, of which the same is expected."""
+def _sharing(group: Sequence[Verdict]) -> Iterator[list[Verdict]]:
     holding: dict[str, list[Verdict]] = {}  # by what is expected
     for verdict in group:
         if verdict.holds:
             holding.setdefault(str(verdict.expected), []).append(verdict)
     yield from holding.values()
     yield from ([verdict] for verdict in group if not verdict.holds)
+
+
+def verdict_tables(experiments: Sequence[tuple[str, Sequence[Verdict]]]) -> list[RenderableType]:
+    """A table over all experiments by name, and how many expectations hold.
+
+    Each line has a verdict, and beside it in words what it is about; experiments are headings where there are several.
+    """
+    groups = [group for _, verdicts in experiments for group in _by_expectation(verdicts)]
+    if not groups:
+        return []
+    table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0))
+    table.add_column(Text("holds"))
+    table.add_column(Text("claim, expected, measured, source"), overflow="fold", ratio=1)
+    for name, verdicts in experiments:
+        if verdicts and len(experiments) > 1:
+            table.add_row(Text(), Text(f"{printable(name)}:", style=STRONG))
+        for line in lines_of(name, verdicts):
+            source = f"; {line.source}" if line.source else ""
+            rest = Text(f"expected {line.expected}; measured {line.measured}{source}")
+            table.add_row(Text(line.holds), Group(Text(line.claim), Padding(rest, (0, 0, 0, 2))))
+    good = sum(all(verdict.holds for verdict in group) for group in groups)
+    unjudged = sum(any(verdict.holds is None for verdict in group) for group in groups)
+    summary = f"{good} of {len(groups)} expectations hold"
+    if len(groups) == 1:
+        summary = f"The expectation {'holds' if good else 'could not be judged' if unjudged else 'does not hold'}"
+    elif good == len(groups):
+        summary = f"All {good} expectations hold"
+    elif unjudged:
+        summary += f", {unjudged} could not be judged"
+    return [Text(), Text("Expectations", style=STRONG), table, Text(summary)]

@@ -61,9 +61,7 @@ def kept(folder: str = "out") -> dict[str, Any]:
 
 def test_what_holds_is_shown_and_kept() -> None:
     text = good("run", d2l(HOLDS), "--out", "out", "--no-plots")
-    lines = text.splitlines()
-    assert lines[lines.index("Expectations") + 1].split() == ["claim", "source", "expected", "measured", "holds"]
-    assert lines[-1] == "The expectation holds"
+    assert text.splitlines()[-1] == "The expectation holds"
     (verdict,) = kept()["expectations"]
     keys = ["claim", "source", "where", "metric", "expected", "got", "holds", "reason"]
     assert list(verdict) == keys

@@ -110,7 +110,7 @@ def test_control_c_keeps_what_is_finished_and_resume_goes_on(here: Path, monkeyp
         assert torch.equal(load_file("rest/tensors.safetensors")[name], stored)
 
 
-def test_control_c_leaves_open_what_is_expected_of_the_rest(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_control_c_leaves_open_what_is_expected(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     expect = [{"where": {"label": label}, "metric": "accuracy", "above": 2} for label in ("dot", "scaled_dot")]
     (here / "x.yaml").write_text(
         YAML.replace("scorer: dot", "scorers: [dot, scaled_dot]") + f"expect: {json.dumps(expect)}\n"
@@ -119,16 +119,12 @@ def test_control_c_leaves_open_what_is_expected_of_the_rest(here: Path, monkeypa
     interrupt_after(1, monkeypatch)
     result = attncli("run", "x.yaml", "y.yaml", "--no-plots")
     assert result.exit_code == 130
-    failed, waiting, interrupted = result.stderr.splitlines()
+    waiting, interrupted = result.stderr.splitlines()
     assert waiting == "not run: y.yaml"
-    assert failed.startswith("x.yaml:10:10: expect[0]: accuracy (label = dot): expected above 2; got ")
     assert interrupted.startswith("interrupted; what was finished is in outputs/x/")
-    assert result.stdout.splitlines()[-1] == "0 of 2 expectations hold, 1 could not be judged"
+    assert result.stdout.splitlines()[-1] == "0 of 2 expectations hold, 2 could not be judged"
     found = json.loads(Path("outputs/x/latest/results.json").read_text())["expectations"]
-    assert [(each["holds"], each["reason"]) for each in found] == [
-        (False, None),
-        (None, "interrupted before it was measured"),
-    ]
+    assert [(each["holds"], each["reason"]) for each in found] == [(None, "interrupted before it was measured")] * 2
     assert not Path("outputs/y").exists()
 
 
