@@ -29,14 +29,12 @@ class Entries:
     @classmethod
     def of(cls, options: PairsOptions) -> "Entries":
         """As the options of a study say."""
-        places = {
-            "query_mean": options.mean,
-            "query_std": options.std,
-            "key_mean": options.mean,
-            "key_std": options.std,
-        }
-        places |= {name: value for name in places if (value := getattr(options, name)) is not None}
-        return cls(options.distribution, options.df, rho=options.rho, **places)
+        sides = {}
+        for side in ("query", "key"):
+            for name in ("mean", "std"):
+                own = getattr(options, f"{side}_{name}")
+                sides[f"{side}_{name}"] = getattr(options, name) if own is None else own
+        return cls(options.distribution, options.df, rho=options.rho, **sides)
 
     @property
     def degrees_of_freedom(self) -> float:
@@ -61,15 +59,17 @@ class Entries:
         return _moved(u, self.query_mean, self.query_std), _moved(w, self.key_mean, self.key_std)
 
     def _standard(self, shape: tuple[int, ...], generator: Generator, dtype: torch.dtype) -> Tensor:
+        numbers = torch.empty(shape, dtype=dtype)
         match self.distribution:
             case "normal":
-                return torch.empty(shape, dtype=dtype).normal_(generator=generator)
+                return numbers.normal_(generator=generator)
             case "uniform":
-                return torch.empty(shape, dtype=dtype).uniform_(-math.sqrt(3.0), math.sqrt(3.0), generator=generator)
+                return numbers.uniform_(-math.sqrt(3.0), math.sqrt(3.0), generator=generator)
             case "rademacher":
                 return _signs(shape, generator, dtype)
-            case "laplace":
-                return _laplace(shape, generator, dtype)
+            case "laplace":  # exponential lengths with random signs; the exponential's rate makes the variance 1
+                lengths = numbers.uniform_(generator=generator).neg_().log1p_()  # of uniform numbers in [0, 1)
+                return lengths.mul_(_signs(shape, generator, dtype)).mul_(math.sqrt(0.5))
         return _student_t(shape, generator, self.degrees_of_freedom).to(dtype)
 
 
@@ -82,12 +82,6 @@ def _moved(standard: Tensor, mean: float, std: float) -> Tensor:
 
 def _signs(shape: tuple[int, ...], generator: Generator, dtype: torch.dtype) -> Tensor:
     return torch.randint(2, shape, generator=generator, dtype=torch.int8).to(dtype).mul_(2.0).sub_(1.0)
-
-
-def _laplace(shape: tuple[int, ...], generator: Generator, dtype: torch.dtype) -> Tensor:
-    """Exponential lengths with random signs; the exponential's rate makes the variance 1."""
-    lengths = torch.empty(shape, dtype=dtype).uniform_(generator=generator).neg_().log1p_()  # uniform in [0, 1)
-    return lengths.mul_(_signs(shape, generator, dtype)).mul_(math.sqrt(0.5))
 
 
 def _student_t(shape: tuple[int, ...], generator: Generator, df: float) -> Tensor:

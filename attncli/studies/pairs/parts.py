@@ -1,8 +1,7 @@
 """Query-key pairs in parts of bounded size: random ones, drawn part by part, and real ones, head by head."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 
 import torch
@@ -13,6 +12,7 @@ from attncli.errors import InputError
 from attncli.inputs.build import Shapes
 from attncli.inputs.seeding import generator
 from attncli.inputs.source import read_source
+from attncli.studies.memory import estimate_attention, require_memory
 from attncli.studies.pairs.entries import Entries
 from attncli.studies.pairs.options import PairsOptions
 
@@ -32,26 +32,15 @@ class Pairs:
     queries: Tensor
     keys: Tensor
     valid: Tensor | None
-    names: Sequence[tuple[str, int]]
+    names: Sequence[tuple[str, int]] = ()
 
-    @property
-    def shape(self) -> tuple[int, int]:
-        """Rows and keys of each."""
-        return len(self.queries), self.keys.shape[-2]
-
-    def slices(self, pairs: int) -> Iterator[slice]:
-        """Rows that have about so many pairs together."""
-        rows, keys = self.shape
-        step = max(pairs // keys, 1)
-        return (slice(start, start + step) for start in range(0, rows, step))
-
-    def rows(self, some: slice) -> "Pairs":
-        """Some of the rows."""
-        keys = self.keys[some] if self.keys.ndim == 3 else self.keys
-        return Pairs(self.queries[some], keys, None if self.valid is None else self.valid[some], ())
-
-
-Job = Callable[[], Pairs]  # makes some of the pairs of a point, on any thread
+    def slices(self, pairs: int) -> Iterator[tuple[slice, "Pairs"]]:
+        """The rows in slices of about so many pairs."""
+        step = max(pairs // self.keys.shape[-2], 1)
+        for start in range(0, len(self.queries), step):
+            rows = slice(start, start + step)
+            keys = self.keys[rows] if self.keys.ndim == 3 else self.keys
+            yield rows, Pairs(self.queries[rows], keys, None if self.valid is None else self.valid[rows])
 
 
 @dataclass(frozen=True)
@@ -66,22 +55,22 @@ class RandomPairs:
     device: torch.device
     d: int
     rows: int
-    keys: int = 1
-    together: int = 1
+    keys: int
+    together: int
 
     @property
     def step(self) -> int:
         """Rows of a part."""
         return max(min(ENTRIES_AT_A_TIME // (self.keys * self.d), PAIRS_AT_A_TIME // self.keys), 1)
 
-    def __len__(self) -> int:
-        return -(-self.rows // (self.step * self.together))
+    @property
+    def jobs(self) -> range:
+        """What `of_job` may be asked for."""
+        return range(-(-self.rows // (self.step * self.together)))
 
-    def __iter__(self) -> Iterator[Job]:
-        return (partial(self._job, index) for index in range(len(self)))
-
-    def _job(self, index: int) -> Pairs:
-        first = index * self.together
+    def of_job(self, job: int) -> Pairs:
+        """Draw some of the pairs, on any thread."""
+        first = job * self.together
         starts = range(first * self.step, min(self.rows, (first + self.together) * self.step), self.step)
         rows = [min(self.step, self.rows - start) for start in starts]
         names = [f"{self.d}.{part}" for part in range(first, first + len(rows))]
@@ -99,68 +88,58 @@ class RandomPairs:
 
 @dataclass(frozen=True)
 class RealPairs:
-    """Queries (b, heads, n, q), keys (b, heads, m, k), and which pairs are valid (b, heads, n, m), or None.
+    """One head of what `read_pairs` gives, or all of it where there are no heads: a few queries with all keys."""
 
-    `has_heads` says whether there are any; if not, that axis has size 1.
-    """
-
-    queries: Tensor
-    keys: Tensor
-    valid: Tensor | None
-    has_heads: bool
+    tensors: Mapping[str, Tensor]
+    head: int | None
 
     @property
-    def most_keys(self) -> int:
-        """How many valid keys the query has that has most."""
-        return self.keys.shape[-2] if self.valid is None else int(self.valid.sum(-1).max())
+    def keys(self) -> int:
+        """Keys of each query, valid or not."""
+        return self.tensors["keys"].shape[-2]
 
-    def saved(self) -> dict[str, Tensor]:
-        """The tensors as a run folder keeps them, to be read again."""
-        tensors = {"queries": self.queries, "keys": self.keys}
-        if self.valid is not None:
-            tensors["valid"] = self.valid
-        return {name: (tensor if self.has_heads else tensor[:, 0]).cpu() for name, tensor in tensors.items()}
+    @property
+    def jobs(self) -> range:
+        """What `of_job` may be asked for."""
+        return range(len(self.tensors["queries"]) * len(self._starts))
 
+    def of_job(self, job: int) -> Pairs:
+        """Some of the pairs."""
+        batch, place = divmod(job, len(self._starts))
+        start = self._starts[place]
+        own = {
+            name: tensor[batch] if self.head is None else tensor[batch, self.head]
+            for name, tensor in self.tensors.items()
+        }
+        rows = slice(start, start + self._starts.step)
+        queries, valid = own["queries"][rows], own["valid"][rows] if "valid" in own else None
+        return Pairs(queries, own["keys"], valid, [(f"real.{self.head or 0}.{job}", len(queries))])
 
-@dataclass(frozen=True)
-class Head:
-    """One head of real pairs: some of its queries with all keys, a few scores at a time."""
-
-    real: RealPairs
-    head: int
-
-    def __len__(self) -> int:
-        return len(self._places())
-
-    def __iter__(self) -> Iterator[Job]:
-        return (partial(self._job, index, *place) for index, place in enumerate(self._places()))
-
-    def _places(self) -> list[tuple[int, slice]]:
-        b, _, n, _ = self.real.queries.shape
-        step = max(SCORES_AT_A_TIME // self.real.keys.shape[-2], 1)
-        return [(batch, slice(start, start + step)) for batch in range(b) for start in range(0, n, step)]
-
-    def _job(self, index: int, batch: int, rows: slice) -> Pairs:
-        real, place = self.real, (batch, self.head, rows)
-        queries, valid = real.queries[place], None if real.valid is None else real.valid[place]
-        return Pairs(queries, real.keys[place[:2]], valid, [(f"real.{self.head}.{index}", len(queries))])
+    @property
+    def _starts(self) -> range:
+        return range(0, self.tensors["queries"].shape[-2], max(SCORES_AT_A_TIME // self.keys, 1))
 
 
-def read_pairs(
-    source: str, dtype: torch.dtype, device: torch.device, check_size: Callable[[Shapes], None]
-) -> RealPairs:
-    """The queries and keys of a source, rounded to the dtype, on the device; several axes of heads become one.
+def read_pairs(source: str, dtype: torch.dtype, device: torch.device) -> dict[str, Tensor]:
+    """`queries` (b, n, q) or (b, heads, n, q), `keys` alike, rounded to the dtype, and `valid` if some pairs are not.
+
+    Several axes of heads become one.
 
     Raises:
-        InputError: below `from`, for a source that is not there, or has no queries and keys that fit together; with
-            its own place where it is a config with a mistake.
+        InputError: below `from`, for a source that is not there, has no queries and keys that fit together, or does not
+            fit into memory; with its own place where it is a config with a mistake.
     """
+
+    def check_size(shapes: Shapes) -> None:
+        cure = "use fewer queries, keys or batch elements"
+        require_memory(estimate_attention(shapes, torch.float32, [], []), torch.device("cpu"), cure)
+
     try:
         inputs = read_source(Path(source), check_size)
     except InputError as error:
         raise error if error.problems[0].where else error.under("from") from error
-    tensors = [each.to(dtype).to(device, computing_dtype(dtype)) for each in (inputs.queries, inputs.keys)]
-    tensors += [] if inputs.valid.is_full else [inputs.valid.whole.to(device)]
-    has_heads = inputs.queries.ndim > 3
-    queries, keys, *valid = (each.reshape(len(each), -1 if has_heads else 1, *each.shape[-2:]) for each in tensors)
-    return RealPairs(queries, keys, valid[0] if valid else None, has_heads)
+    sides = {"queries": inputs.queries, "keys": inputs.keys}
+    tensors = {name: side.to(dtype).to(device, computing_dtype(dtype)) for name, side in sides.items()}
+    if not inputs.valid.is_full:
+        tensors["valid"] = inputs.valid.whole.to(device)
+    return {name: tensor.flatten(1, -3) if tensor.ndim > 3 else tensor for name, tensor in tensors.items()}

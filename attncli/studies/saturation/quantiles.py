@@ -77,13 +77,12 @@ class Summary:
             self._sums[name] = self._sums.get(name, 0.0) + float(array.sum())
             self._quantiles.setdefault(name, Quantiles()).add(array)
 
+    @property
     def row(self) -> Record:
-        """The columns of a record; None for figures that no row has."""
-        means = {name: total / self._rows for name, total in self._sums.items() if self._rows}
+        """How many `rows` there are, and of each figure mean (under its name, too) and quartiles if there are any."""
         row: Record = {"rows": self._rows}
-        row |= {name: means.get(name) for name in ("entropy", "max_weight", "effective_keys")}
-        for name in ("jacobian", "query_gradient", "entropy", "max_weight"):
-            found = self._quantiles[name].at(list(QUARTILES.values())) if name in means else [None] * 3
-            quartiles = dict(zip(QUARTILES, found, strict=True))
-            row |= {f"{name}_{part}": quartiles[part] for part in ("median", "q25", "q75")}
-        return row | {"jacobian_mean": means.get("jacobian")}
+        for name in self._sums if self._rows else ():
+            quartiles = self._quantiles[name].at(list(QUARTILES.values()))
+            row |= {f"{name}_{part}": quartile for part, quartile in zip(QUARTILES, quartiles, strict=True)}
+            row[name] = row[f"{name}_mean"] = self._sums[name] / self._rows
+        return row

@@ -8,7 +8,7 @@ from rich.text import Text
 from attncli.show.numbers import entries, sizes
 from attncli.show.tables import apart, formulas, heading, pick, remark, shortened
 from attncli.show.tables import tables as blocks
-from attncli.studies.saturation.columns import COLUMNS
+from attncli.studies.saturation.study import COLUMNS
 from attncli.studies.study import Record, Result, by_label
 
 LEGEND = (

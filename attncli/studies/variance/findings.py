@@ -5,9 +5,8 @@ from collections.abc import Iterator, Sequence
 
 from attncli.show.numbers import finite, significant, span
 from attncli.studies.pairs.findings import change
-from attncli.studies.pairs.prepare import Prepared
+from attncli.studies.pairs.study import Prepared
 from attncli.studies.study import Finding, Record, by_label
-from attncli.studies.variance.options import VarianceOptions
 from attncli.studies.variance.theory import product_moments
 
 SAME = 1e-6  # relative: theories that differ by less are the same
@@ -16,12 +15,12 @@ SHARED = 0.9  # the part of the variance within rows from which on it is not wor
 NUMBERS = ("d", "variance", "theory_variance", "unit_scale", "z")
 
 
-def findings_of(prepared: Prepared[VarianceOptions], records: Sequence[Record]) -> list[Finding]:
+def findings_of(prepared: Prepared, records: Sequence[Record]) -> list[Finding]:
     """One finding for each label, and of random entries why the variance of q . k is what it is."""
     compared = sum(row[z] is not None for row in records for z in ("z", "z_mean"))
     found = [_of_label(label, rows, compared) for label, rows in by_label(records).items()]
     dots = any(getattr(scorer, "scales_dot_product", False) for scorer in prepared.points[0].scorers)
-    return [*found, *(_why(prepared) if dots and prepared.real is None else ())]
+    return [*found, *(_why(prepared) if dots and not prepared.is_real else ())]
 
 
 def _of_label(label: str, rows: Sequence[Record], compared: int) -> Finding:
@@ -75,7 +74,7 @@ def _refuted(rows: Sequence[Record], compared: int) -> str:
     return f"; its {name} at d = {d} is {significant(z, 3)} standard errors from theory, too far for chance"
 
 
-def _why(prepared: Prepared[VarianceOptions]) -> Iterator[Finding]:
+def _why(prepared: Prepared) -> Iterator[Finding]:
     """From the mean and the variance of one product q_i k_i."""
     if prepared.entries.degrees_of_freedom <= 2:
         return

@@ -1,12 +1,18 @@
-"""Moments of numbers that come in parts, with intervals that hold for any distribution with a fourth moment."""
+"""Moments and histograms of numbers that come in parts; intervals hold for any distribution with a fourth moment."""
 
 import math
 from dataclasses import dataclass
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
+from attncli.studies.pairs.parts import Pairs
+
+BINS = np.linspace(-5.0, 5.0, 101)  # in standard deviations around the mean
 NORMAL_95 = 1.959963984540054  # the normal distribution's 97.5 % point
+Edges = NDArray[np.float64]
 Interval = tuple[float, float]
 
 
@@ -115,3 +121,40 @@ def _ratio(difference: float, error: float) -> float | None:
     if error == 0:
         return 0.0 if difference == 0 else None
     return difference / error
+
+
+@dataclass(frozen=True)
+class Tally:
+    """Moments of one scorer's scores of valid pairs; `within` of their differences from the mean of their row.
+
+    `within` is empty where keys are not shared by rows. `counts` are those between the `edges`; empty without them.
+    """
+
+    moments: Moments
+    within: Moments
+    edges: Edges | None
+    counts: NDArray[np.int64]
+
+    @classmethod
+    def of(cls, scores: Tensor, pairs: Pairs, edges: Edges | None) -> "Tally":
+        """Those of one part with these scores (rows, m)."""
+        scores, within = scores.cpu().double(), Moments()
+        if pairs.keys.ndim == 2:
+            valid = torch.ones_like(scores, dtype=torch.bool) if pairs.valid is None else pairs.valid.cpu()
+            means = scores.where(valid, 0.0).sum(-1, keepdim=True) / valid.sum(-1, keepdim=True)
+            within, scores = Moments.of((scores - means)[valid].numpy()), scores[valid]
+        numbers = scores.flatten().numpy()
+        counts = np.zeros(0, dtype=np.int64) if edges is None else np.histogram(numbers, edges)[0]
+        return cls(Moments.of(numbers), within, edges, counts)
+
+    def merged(self, other: "Tally") -> "Tally":
+        """That of both parts."""
+        moments, within = self.moments.merged(other.moments), self.within.merged(other.within)
+        return Tally(moments, within, self.edges, self.counts + other.counts)
+
+    @property
+    def bins(self) -> Edges | None:
+        """Edges for these scores; None where they do not differ, or are not finite."""
+        variance = self.moments.population_variance
+        edges = self.moments.mean + math.sqrt(variance) * BINS if math.isfinite(variance) else BINS * math.nan
+        return edges if bool(np.all(np.diff(edges) > 0)) else None

@@ -1,82 +1,73 @@
 """Mean and variance of scores against d, measured on random queries and keys or on real ones, beside the theory."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from functools import partial, reduce
-from itertools import chain, islice
 
 import torch
-from torch import Tensor
 
-from attncli.errors import InputError
+from attncli.show.numbers import counted, figure, interval, margin, score, short
 from attncli.studies.pairs.entries import Entries
-from attncli.studies.pairs.prepare import Point, Prepared, prepare_pairs
-from attncli.studies.pairs.result import at_work, expected_rows_of, result_of
+from attncli.studies.pairs.study import (
+    PLACE,
+    Point,
+    Prepared,
+    at_work,
+    expected_rows_of,
+    prepare_pairs,
+    result_of,
+    scores_of,
+)
 from attncli.studies.progress import Counter, Progress
 from attncli.studies.scoring import scale_of
-from attncli.studies.study import Record, Result, Rows
-from attncli.studies.variance.columns import COLUMNS
+from attncli.studies.study import Column, Record, Result
+from attncli.studies.threads import in_order
 from attncli.studies.variance.findings import findings_of
+from attncli.studies.variance.moments import Edges, Tally
 from attncli.studies.variance.options import VarianceOptions
-from attncli.studies.variance.tally import Tally, merged, tally
-from attncli.studies.variance.theory import Theory, theory_of
+from attncli.studies.variance.theory import theory_of
 
 RELATIVE_ERROR = 0.005  # of a variance, which the default number of samples is chosen for
 MOST_SAMPLES = 10_000_000  # by default
+COLUMNS = (
+    *PLACE,
+    Column("samples", "samples", "Query-key pairs that were measured.", format=counted),
+    Column("mean", "mean", "Mean of the scores.", format=short),
+    Column("mean_ci", "±", "95 % interval of the mean; none for real pairs, which are no sample.", format=margin),
+    Column("variance", "variance", "Variance of the scores.", format=figure),
+    Column(
+        "variance_ci",
+        "95 %\ninterval",
+        "95 % interval of the variance (Bonett 2006).",
+        format=partial(interval, digits=4),
+    ),
+    Column("theory_mean", "theory\nmean", "Mean in closed form, where one is known.", format=short),
+    Column("theory_variance", "theory\nvariance", "Variance in closed form, where one is known.", format=figure),
+    Column("z", "z", "Standard errors that the variance lies above an exact theory.", format=score),
+    Column("z_mean", "z of\nmean", "Standard errors that the mean lies above its theory.", format=score),
+    Column("theory", "kind", "Whether the theory of the variance is exact, or a limit for large sizes.", text=True),
+    Column("row_variance", "within\nrows", "Mean over the queries of the variance over their own keys.", format=figure),
+    Column("scale", "scale", "The factor that the scorer used.", format=figure),
+    Column("unit_scale", "needed\nscale", "The factor that would give the scores variance 1.", format=figure),
+)
+expected_rows = partial(expected_rows_of, columns=COLUMNS)
 
 
-def prepare(options: VarianceOptions, progress: Progress) -> Prepared[VarianceOptions]:
+def prepare(options: VarianceOptions, progress: Progress) -> Prepared:
     """Scorers for every d; everything that can be refused is refused here.
 
     Raises:
-        InputError: see `prepare_pairs`; also real tensors without a valid pair.
+        InputError: see `prepare_pairs`.
     """
-    prepared = prepare_pairs(options, partial(samples, options.samples))
-    if prepared.real is not None and prepared.real.most_keys == 0:
-        raise InputError.of(f'got "{options.source}", where no query has a valid key; expected one at least', ["from"])
-    return prepared
+    return prepare_pairs(options, partial(_samples, options))
 
 
-def expected_rows(prepared: Prepared[VarianceOptions]) -> Rows:
-    """The rows that the result will have, as far as they are known."""
-    return expected_rows_of(prepared, COLUMNS)
-
-
-def run(prepared: Prepared[VarianceOptions], progress: Progress) -> Result:
-    """Draw pairs for every d, or take the real ones, and measure the scores of all scorers.
-
-    Memory does not grow with the number of samples; numbers do not depend on the number of threads.
-
-    Raises:
-        InputError: a scorer of the user's own that fails.
-    """
-    points, real = prepared.points, prepared.real is not None
-    largest, count = max(point.d for point in points), sum(len(point.pairs) for point in points)
-    counter, by_point, counted = Counter(2 * count if real else count, progress), list[list[Tally]](), list[Tally]()
-    with at_work(prepared) as threads:
-        for point in points:
-            counting = point.d == largest and not real
-            first = tally(prepared, point, islice(point.pairs, 1)) if counting else []  # says where the bins lie
-            edges = [each.bins for each in first]
-            by_point.append(tally(prepared, point, point.pairs, edges, threads, counter.of(str(point))))
-            counted = by_point[-1] if counting else counted
-        if real:  # a second pass counts the scores of all heads together
-            edges = [each.bins for each in reduce(merged, by_point)]
-            every = chain.from_iterable(point.pairs for point in points)
-            counted = tally(prepared, points[0], every, edges, threads, counter.of("histograms"))
-    figures = list(map(partial(_figures, prepared), points, by_point))
-    result = result_of(
-        prepared, figures, "variance", partial(findings_of, prepared), _histograms(prepared, counted), progress
-    )
-    for row in [row for row in result.records if row["variance"] == 0 and row["theory_variance"]][:1]:
-        progress.note(f"warning: {row['label']}: scores too small for the dtype at d = {row['d']}; use float64")
-    return result
-
-
-def samples(wanted: int | None, entries: Entries, d: int, is_asked: bool) -> int:
+def _samples(options: VarianceOptions, entries: Entries, d: int) -> int:
     """As many as are wanted; of points that only stand in the picture not more than it needs."""
     enough = default_samples(entries, d)
-    return wanted or enough if is_asked else min(wanted or enough, enough)
+    wanted = options.samples or enough
+    return wanted if d in options.d else min(wanted, enough)
 
 
 def default_samples(entries: Entries, d: int) -> int:
@@ -91,42 +82,96 @@ def default_samples(entries: Entries, d: int) -> int:
     return min(math.ceil(wanted / 1000.0) * 1000, MOST_SAMPLES)
 
 
-def _figures(prepared: Prepared[VarianceOptions], point: Point, tallies: Sequence[Tally]) -> list[Record]:
+def run(prepared: Prepared, progress: Progress) -> Result:
+    """Draw pairs for every d, or take the real ones, and measure the scores of all scorers.
+
+    Memory does not grow with the number of samples; numbers do not depend on the number of threads.
+
+    Raises:
+        InputError: a scorer of the user's own that fails.
+    """
+    points, passes = prepared.points, 2 if prepared.is_real else 1
+    counter = Counter(passes * sum(len(point.pairs.jobs) for point in points), progress)
+    largest = max(point.d for point in points)
+    tallies, whole = list[list[Tally]](), list[Tally]()  # of each point, and of those whose scores make the histograms
+    with at_work(prepared) as threads:
+        for point in points:
+            edges: list[Edges | None] = []
+            if point.d == largest and not prepared.is_real:  # the first scores say where the bins lie
+                edges = [tally.bins for tally in _tallies(prepared, point, point.pairs.jobs[:1])]
+            tallies.append(_tallies(prepared, point, point.pairs.jobs, edges, threads, counter.of(str(point))))
+            whole = tallies[-1] if edges else whole
+        if prepared.is_real:  # a second pass counts the scores of all heads together
+            edges = [tally.bins for tally in reduce(_merged, tallies)]
+            done = counter.of("histograms")
+            heads = [_tallies(prepared, point, point.pairs.jobs, edges, threads, done) for point in points]
+            whole = reduce(_merged, heads)
+    result = result_of(prepared, COLUMNS, list(map(partial(_figures, prepared), points, tallies)), "variance", progress)
+    for row in [row for row in result.records if row["variance"] == 0 and row["theory_variance"]][:1]:
+        progress.note(f"warning: {row['label']}: scores too small for the dtype at d = {row['d']}; use float64")
+    histograms = {}
+    for entry, tally in zip(prepared.options.scorers, whole, strict=True):
+        if tally.edges is not None:
+            histograms[f"histogram/{entry.label}/edges"] = torch.from_numpy(tally.edges)
+            histograms[f"histogram/{entry.label}/counts"] = torch.from_numpy(tally.counts).double()
+    return replace(result, findings=findings_of(prepared, result.records), tensors={**result.tensors, **histograms})
+
+
+def _tallies(
+    prepared: Prepared,
+    point: Point,
+    jobs: Iterable[int],
+    edges: Sequence[Edges | None] = (),
+    threads: int = 1,
+    done: Callable[[], None] = lambda: None,
+) -> list[Tally]:
+    """Of the pairs of some jobs, one per scorer; no counts without `edges`. `done` is called after every job."""
+    edges = edges or [None] * len(point.scorers)
+
+    def measured(job: int) -> list[Tally]:
+        pairs = point.pairs.of_job(job)
+        with torch.no_grad():  # which threads do not take over from the one that began them
+            parts = [scores_of(prepared, point, part) for _, part in pairs.slices(prepared.at_a_time)]
+        scores = map(torch.cat, zip(*parts, strict=True))
+        return [Tally.of(each, pairs, bins) for each, bins in zip(scores, edges, strict=True)]
+
+    tallies: list[Tally] = []
+    for part in in_order(measured, jobs, threads):
+        tallies = _merged(tallies, part) if tallies else part
+        done()
+    return tallies
+
+
+def _merged(some: Sequence[Tally], others: Sequence[Tally]) -> list[Tally]:
+    return list(map(Tally.merged, some, others))
+
+
+def _figures(prepared: Prepared, point: Point, tallies: Sequence[Tally]) -> list[Record]:
     """Rows without their place, one per scorer. `unit_scale` is the factor that would give the scores variance 1.
 
     Random pairs have intervals, and a theory beside them. Real ones are all there are and no sample: they have neither.
     """
-    rows, real = [], prepared.real is not None
-    for entry, scorer, each in zip(prepared.options.scorers, point.scorers, tallies, strict=True):
-        moments, scale = each.moments, scale_of(scorer)
-        theory = Theory() if real else theory_of(entry, scorer, prepared.entries, point.d)
-        variance = moments.population_variance if real else moments.variance
-        exact = theory.variance if theory.kind == "exact" else None
-        rows.append(
-            {
-                "samples": moments.count,
-                "mean": moments.mean,
-                "mean_ci": None if real else list(moments.mean_interval()),
-                "variance": variance,
-                "variance_ci": None if real else list(moments.variance_interval()),
+    rows = []
+    for entry, scorer, tally in zip(prepared.options.scorers, point.scorers, tallies, strict=True):
+        moments = tally.moments
+        row: Record = {"samples": moments.count, "mean": moments.mean, "scale": scale_of(scorer)}
+        if prepared.is_real:
+            row |= {"variance": moments.population_variance, "row_variance": tally.within.population_variance}
+        else:
+            theory = theory_of(entry, scorer, prepared.entries, point.d)
+            row |= {
+                "mean_ci": list(moments.mean_interval()),
+                "variance": moments.variance,
+                "variance_ci": list(moments.variance_interval()),
                 "theory_mean": theory.mean,
                 "theory_variance": theory.variance,
-                "z": None if exact is None else moments.variance_score(exact),
-                "z_mean": None if theory.mean is None else moments.mean_score(theory.mean),
                 "theory": theory.kind,
-                "row_variance": each.within.population_variance if real else None,
-                "scale": scale,
-                "unit_scale": scale / math.sqrt(variance) if variance > 0 else None,
+                "z": moments.variance_score(theory.variance)
+                if theory.variance is not None and not theory.limit
+                else None,
+                "z_mean": None if theory.mean is None else moments.mean_score(theory.mean),
             }
-        )
+        if row["variance"] > 0:
+            row["unit_scale"] = row["scale"] / math.sqrt(row["variance"])
+        rows.append(row)
     return rows
-
-
-def _histograms(prepared: Prepared[VarianceOptions], tallies: Sequence[Tally]) -> dict[str, Tensor]:
-    """`histogram/<label>/edges` and `/counts`, of the scorers whose scores differ."""
-    tensors: dict[str, Tensor] = {}
-    for entry, each in zip(prepared.options.scorers, tallies, strict=True):
-        if each.edges is not None:
-            tensors[f"histogram/{entry.label}/edges"] = torch.from_numpy(each.edges)
-            tensors[f"histogram/{entry.label}/counts"] = torch.from_numpy(each.counts).double()
-    return tensors

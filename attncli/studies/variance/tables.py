@@ -11,7 +11,7 @@ from attncli.show.numbers import entries, interval, significant
 from attncli.show.tables import apart, formulas, heading, pick, remark, shortened
 from attncli.show.tables import tables as blocks
 from attncli.studies.study import Column, Record, Result, by_label
-from attncli.studies.variance.columns import COLUMNS
+from attncli.studies.variance.study import COLUMNS
 
 LEGEND = "± is half of the 95 % interval of the mean; z is how many standard errors the variance lies above its theory"
 LIMIT = "limit: the theory holds for large sizes only, so there is no z"

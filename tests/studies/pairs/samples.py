@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attncli.studies import options_model
-from attncli.studies.pairs.prepare import Prepared
+from attncli.studies.pairs.study import Prepared
 from attncli.studies.progress import Silent
 from attncli.studies.saturation import study as saturation
 from attncli.studies.study import Record, Result
@@ -19,15 +19,13 @@ DISTRIBUTIONS = ("normal", "uniform", "rademacher", "laplace", "student_t")
 STUDIES: dict[str, Any] = {"variance": variance, "saturation": saturation}
 
 
-def prepared(study: str, folder: Path | None = None, /, **keys: Any) -> Prepared[Any]:
+def prepared(study: str, folder: Path | None = None, /, **keys: Any) -> Prepared:
     """A study that is ready to run; `from` is written `source`."""
     if "source" in keys:
         keys["from"] = str(keys.pop("source"))
     data = {"name": "test", "device": "cpu", **keys}
     module = STUDIES[study]
-    ready: Prepared[Any] = module.prepare(
-        options_model(study).model_validate(data, context={"folder": folder}), Silent()
-    )
+    ready: Prepared = module.prepare(options_model(study).model_validate(data, context={"folder": folder}), Silent())
     return ready
 
 

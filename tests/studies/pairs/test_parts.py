@@ -8,7 +8,7 @@ from safetensors.torch import save_file
 
 from attncli.errors import InputError
 from attncli.studies import memory, options_model
-from attncli.studies.pairs import prepare
+from attncli.studies.pairs import study as shared
 from attncli.studies.pairs.entries import Entries
 from attncli.studies.pairs.parts import ENTRIES_AT_A_TIME, PAIRS_AT_A_TIME, RandomPairs
 from attncli.studies.progress import Silent
@@ -26,13 +26,13 @@ def random_pairs(rows: int, d: int, keys: int, together: int = 1) -> RandomPairs
 @pytest.mark.parametrize("together", [1, 4])
 def test_parts_cover_all_rows_once(rows: int, d: int, keys: int, together: int) -> None:
     source = random_pairs(rows, d, keys, together)
-    made = [job() for job in source]
-    assert len(made) == len(source)
+    made = [source.of_job(job) for job in source.jobs]
+    assert len(made) == len(source.jobs)
     parts = [part for pairs in made for part in pairs.names]
     assert [name for name, _ in parts] == [f"{d}.{index}" for index in range(-(-rows // source.step))]
-    assert sum(count for _, count in parts) == sum(pairs.shape[0] for pairs in made) == rows
+    assert sum(count for _, count in parts) == sum(len(pairs.queries) for pairs in made) == rows
     assert {count for _, count in parts[:-1]} <= {source.step}
-    alone = next(iter(random_pairs(rows, d, keys)))()
+    alone = random_pairs(rows, d, keys).of_job(0)
     assert torch.equal(made[0].keys[: len(alone.keys)], alone.keys), "drawn alike, however many make a job"
 
 
@@ -41,7 +41,7 @@ def test_parts_are_bounded(d: int, keys: int) -> None:
     source = random_pairs(10**12, d, keys)
     assert source.step * d * keys <= ENTRIES_AT_A_TIME
     assert source.step * keys <= PAIRS_AT_A_TIME
-    assert next(iter(source))().shape == (source.step, keys), "parts are not made before they are needed"
+    assert source.of_job(source.jobs[-1]).keys.shape[1] == keys
 
 
 def test_parameters_that_are_read_have_one_size(tmp_path: Path) -> None:
@@ -65,7 +65,7 @@ def test_slices_change_no_figure(study: str, monkeypatch: pytest.MonkeyPatch) ->
     keys = {"rows": 40, "keys": 5} if study == "saturation" else {"samples": 40}
     scorers = [{"scorer": "additive", "num_hiddens": 16}, {"scorer": "dot"}]
     whole = swept(study, d=[3, 4], scorers=scorers, dtype="float64", **keys)
-    monkeypatch.setattr(prepare, "NUMBERS_AT_A_TIME", 16 * 12)
+    monkeypatch.setattr(shared, "NUMBERS_AT_A_TIME", 16 * 12)
     ready = prepared(study, d=[3, 4], scorers=scorers, dtype="float64", **keys)
     assert ready.at_a_time == 12
     apart = swept(study, d=[3, 4], scorers=scorers, dtype="float64", **keys)

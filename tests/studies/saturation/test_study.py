@@ -52,7 +52,7 @@ def slow_record(name: str, scorer: Any, queries: Tensor, keys: Tensor, values: T
 def test_records_are_those_of_the_rows(keys: dict[str, Any], dtype: str) -> None:
     ready = prepared("saturation", d=[2, D], keys=KEYS, rows=ROWS, scorers=ENTRIES, seed=5, dtype=dtype, **keys)
     rows, point = by_place(run(ready, Silent())), ready.points[1]
-    (pairs,) = (job() for job in point.pairs)
+    (pairs,) = (point.pairs.of_job(job) for job in point.pairs.jobs)
     randomness = generator(5, f"saturation.values.{D}.0")
     values = torch.empty(ROWS, KEYS, dtype=torch.float64).normal_(generator=randomness)
     for name, scorer in zip(SCORERS, point.scorers, strict=True):

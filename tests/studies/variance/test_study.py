@@ -10,8 +10,7 @@ from torch import Tensor
 
 from attncli.scorers import SCORERS
 from attncli.studies.progress import Silent
-from attncli.studies.variance.columns import COLUMNS
-from attncli.studies.variance.study import run
+from attncli.studies.variance.study import COLUMNS, run
 from tests.reference import ORACLES
 from tests.studies.pairs.samples import Array, by_place, prepared, swept
 
@@ -21,7 +20,7 @@ SCALES: dict[str, float] = {"scaled_dot": 1 / math.sqrt(5), "gaussian": 0.5}
 def slow_scores(ready: Any, index: int) -> list[Array]:
     """Every scorer's scores of the same pairs, by the oracles."""
     point = ready.points[index]
-    pairs = [job() for job in point.pairs]
+    pairs = [point.pairs.of_job(job) for job in point.pairs.jobs]
     queries, keys = torch.cat([each.queries for each in pairs]), torch.cat([each.keys for each in pairs])
     found = []
     for entry, scorer in zip(ready.options.scorers, point.scorers, strict=True):
