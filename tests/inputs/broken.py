@@ -3,6 +3,7 @@
 import io
 import json
 import struct
+import warnings
 import zipfile
 from pathlib import Path
 from typing import Any
@@ -44,11 +45,11 @@ def npy_with(header: bytes, data: bytes = b"", version: int = 1) -> bytes:
     return b"\x93NUMPY" + bytes([version, 0]) + struct.pack("<H" if version == 1 else "<I", len(header)) + header + data
 
 
-def zipped(members: dict[str, bytes], packing: int = zipfile.ZIP_STORED) -> bytes:
+def zipped(members: dict[str, bytes] | list[tuple[str, bytes]], packing: int = zipfile.ZIP_STORED) -> bytes:
     """A zip archive."""
     stream = io.BytesIO()
     with zipfile.ZipFile(stream, "w", packing) as archive:
-        for name, content in members.items():
+        for name, content in members.items() if isinstance(members, dict) else members:
             archive.writestr(name, content)
     return stream.getvalue()
 
@@ -108,5 +109,7 @@ FLOATS = np.arange(6, dtype=np.float32).reshape(2, 3)
 NPY = array(FLOATS)
 NPZ = zipped({"q.npy": NPY})
 PT = pt({"q": torch.from_numpy(FLOATS)})
+with warnings.catch_warnings(action="ignore"):  # of zipfile: a name that stands twice
+    NPZ_WITH_ONE_NAME_TWICE = zipped([("q.npy", NPY), ("q.npy", NPY)])
 SAFE = safetensors({"q": {"dtype": "F32", "shape": [2, 3], "data_offsets": [0, 24]}}, FLOATS.tobytes())
 LFS = b"version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 3\n"
