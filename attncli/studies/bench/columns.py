@@ -1,42 +1,34 @@
 """The columns of the study `bench`: rows of implementations, and how many times as fast as the textbook's code."""
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 
 from attncli.errors import in_bytes
 from attncli.show.numbers import duration, interval, printable, short
 from attncli.studies.study import LABEL, SCORER, Column, Record, Result
 
-
-def _yes(value: bool) -> str:
-    return "yes" if value else "no"
-
-
-def _word(key: str, about: str, heading: str = "") -> Column:
-    return Column(key, heading or key, about, text=True)
+AXES = ("n", "m", "d", "batch", "heads")  # what is the same for all implementations that are compared
+Line = tuple[str, str]  # the label, with its hidden units where it has several at one size, and the implementation
 
 
-IMPLEMENTATION = _word(
-    "implementation",
-    "attncli's own code, the same compiled, the textbook's, or torch's fused kernel",
-    "imple-\nmentation",
-)
-MEASURE = _word("measure", "what a call gives: scores, weights (and the output), or the output alone")
-SIZES = (
+def _word(key: str, about: str) -> Column:
+    return Column(key, key, about, text=True)
+
+
+COLUMNS = (
+    SCORER,
+    Column(
+        "implementation",
+        "imple-\nmentation",
+        "attncli's own code, the same compiled, the textbook's, or torch's fused kernel",
+        text=True,
+    ),
     Column("n", "n", "queries"),
     Column("m", "m", "keys and values"),
     Column("d", "d", "the size of queries, keys and values"),
-)
-HIDDEN = Column("num_hiddens", "num_hiddens", "hidden units of scorers that have some")
-LEADING = (
+    Column("num_hiddens", "num_hiddens", "hidden units of scorers that have some"),
     Column("batch", "batch", "elements of the batch"),
     Column("heads", "heads", "heads; 1 where there is no such axis"),
-)
-COLUMNS = (
-    SCORER,
-    IMPLEMENTATION,
-    *SIZES,
-    HIDDEN,
-    *LEADING,
     _word("dtype", "the type of the inputs"),
     _word("device", "where it was measured"),
     Column("seconds", "time", "median time of a call", "s", duration),
@@ -47,30 +39,30 @@ COLUMNS = (
     Column("ratio", "ratio", "time over the baseline's in the same round, as a geometric mean", "", short),
     Column("ratio_ci", "95 %\ninterval", "the 95 % interval of the ratio", "", interval),
     LABEL,
-    MEASURE,
-    Column("backward", "backward", "whether gradients were computed, too", "", _yes, text=True),
+    _word("measure", "what a call gives: scores, weights (and the output), or the output alone"),
+    Column(
+        "backward",
+        "backward",
+        "whether gradients were computed, too",
+        "",
+        lambda backward: "yes" if backward else "no",
+        text=True,
+    ),
     _word("status", "timed, disagrees, too large, not available or failed"),
     _word("reason", "why it was not timed"),
     Column("rounds", "rounds", "how many rounds were timed"),
     _word("baseline", "what the ratio compares with"),
 )
+BY_KEY = {column.key: column for column in COLUMNS}
 COMPARISONS = (
     SCORER,
     LABEL,
-    IMPLEMENTATION,
+    BY_KEY["implementation"],
     _word("against", "what it is compared with: the textbook's code of the same entry"),
-    MEASURE,
-    *SIZES,
-    *LEADING,
-    HIDDEN,
+    *(BY_KEY[key] for key in ("measure", *AXES, "num_hiddens")),
     Column("times_as_fast", "times\nas fast", "time of the textbook's code over its own in the same round", "", short),
     Column("times_as_fast_ci", "95 %\ninterval", "the 95 % interval of that", "", interval),
 )
-KNOWN = (*(column.key for column in COLUMNS[:10]), "label", "measure", "backward", "baseline")  # before the work
-AXES = ("n", "m", "d", "batch", "heads")  # what is the same for all implementations that are compared
-
-IMPLEMENTATIONS = ("attncli", "compiled", "textbook", "fused")  # the order in which they are shown
-Line = tuple[str, str]  # the label, with its hidden units where it has several at one size, and the implementation
 
 
 def size_of(record: Record) -> tuple[int, ...]:
@@ -91,10 +83,8 @@ def place(record: Record, axes: Iterable[str]) -> str:
 
 def lines_of(records: Sequence[Record]) -> dict[Line, list[Record]]:
     """The rows of each implementation of each label, by n."""
-    hiddens: dict[tuple[object, ...], set[int | None]] = {}
-    for record in records:
-        hiddens.setdefault((record["label"], *size_of(record)), set()).add(record["num_hiddens"])
-    several = {label for (label, *_), found in hiddens.items() if len(found) > 1}
+    alike = Counter((row["label"], row["implementation"], row["measure"], *size_of(row)) for row in records)
+    several = {label for (label, *_), count in alike.items() if count > 1}
     lines: dict[Line, list[Record]] = {}
     for record in sorted(records, key=size_of):
         label = record["label"]

@@ -14,7 +14,8 @@ from attncli.errors import in_bytes
 from attncli.show.figures import save_figure
 from attncli.show.numbers import duration
 from attncli.show.panels import COLOURS, MARKERS, decades_axis, drawing, legend, look_of, name, panels, sizes_axis
-from attncli.studies.bench.columns import IMPLEMENTATIONS, Line, changing, conditions, lines_of, raw_name, size_of
+from attncli.studies.bench.columns import Line, changing, conditions, lines_of, raw_name, size_of
+from attncli.studies.bench.options import IMPLEMENTATIONS
 from attncli.studies.study import Record, Result
 
 PANELS = {"seconds": "time of a call", "peak_bytes": "peak memory beyond the inputs"}

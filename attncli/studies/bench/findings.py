@@ -2,26 +2,27 @@
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
 
 import numpy as np
 
 from attncli.errors import in_bytes
 from attncli.show.numbers import duration, interval, short
-from attncli.studies.bench.columns import AXES, IMPLEMENTATIONS, changing, lines_of, place, size_of
-from attncli.studies.study import Finding, Record
+from attncli.studies.bench.columns import AXES, changing, lines_of, place, size_of
+from attncli.studies.bench.options import IMPLEMENTATIONS
+from attncli.studies.study import Finding, Record, by_label
 
 FIGURES = ("implementation", "measure", *AXES, "num_hiddens", "seconds", "peak_bytes")
-ALIKE = ("label", "implementation", "num_hiddens", "measure", *AXES)
 
 
-def findings_of(
-    records: Sequence[Record], comparisons: Sequence[Record], operations: Sequence[int | None]
-) -> list[Finding]:
-    """From the rows, and the operations that the formula of each takes for a call."""
-    rows = [record | {"operations": count} for record, count in zip(records, operations, strict=True)]
-    labels = [[row for row in rows if row["label"] == label] for label in dict.fromkeys(row["label"] for row in rows)]
-    axes = changing(records)
-    return [*(_of_label(of_label, axes, comparisons) for of_label in labels), *_why(map(_chosen, labels), rows)]
+def findings_of(records: Sequence[Record], comparisons: Sequence[Record]) -> list[Finding]:
+    """From the rows at the largest size, and of their growth with the size."""
+    axes, labels = changing(records), by_label(records)
+    chosen = [_chosen(rows) for rows in labels.values()]
+    beside = {_key(row): row for row in comparisons if row["times_as_fast"] is not None}
+    growths = [{"growth": dict(_growths(rows, axes[0]))} if len(axes) == 1 else {} for rows in labels.values()]
+    found = [_of_label(row, axes, beside.get(_key(row)), each) for row, each in zip(chosen, growths, strict=True)]
+    return [*found, *_why(chosen, records)]
 
 
 def growth(records: Sequence[Record], axis: str) -> float | None:
@@ -38,28 +39,6 @@ def growth(records: Sequence[Record], axis: str) -> float | None:
     return float(((x - x.mean()) * (y - y.mean())).sum() / ((x - x.mean()) ** 2).sum())
 
 
-def _of_label(rows: Sequence[Record], axes: Sequence[str], comparisons: Sequence[Record]) -> Finding:
-    """What the first measure says of a label at the largest size, and how its times grow."""
-    row = _chosen(rows)
-    label, numbers = row["label"], {"growth": dict(_growths(rows, axes[0]))} if len(axes) == 1 else Record()
-    if row["seconds"] is None:
-        return Finding(f"{_name(row)}: {row['status']} at {place(row, axes)}: {row['reason']}.", label, numbers)
-    numbers |= {key: row[key] for key in FIGURES}
-    memory = "" if row["peak_bytes"] is None else f" and {in_bytes(row['peak_bytes'])}"
-    said = [f"{_name(row)}: {duration(row['seconds'])}{memory} for {row['measure']} at {place(row, axes)}"]
-    if _is_baseline(row):
-        said.append("which the others are compared with")
-    elif row["ratio"] is not None:
-        numbers |= {key: row[key] for key in ("ratio", "ratio_ci", "baseline")}
-        said.append(_compared(row["ratio"], row["ratio_ci"], f"the time of {row['baseline']}"))
-    for beside in comparisons:
-        if all(beside[key] == row[key] for key in ALIKE) and beside["times_as_fast"] is not None:
-            numbers |= {key: beside[key] for key in ("times_as_fast", "times_as_fast_ci")}
-            if row["baseline"] != f"{label}/textbook":
-                said.append(_compared(beside["times_as_fast"], beside["times_as_fast_ci"], "as fast as textbook code"))
-    return Finding(f"{', '.join(said)}.", label, numbers)
-
-
 def _growths(records: Sequence[Record], axis: str) -> Iterator[tuple[str, float]]:
     """`scores/attncli`, or with hidden units where the label has several `scores/attncli/64`, and its power."""
     for measure in dict.fromkeys(record["measure"] for record in records):
@@ -74,42 +53,58 @@ def _growths(records: Sequence[Record], axis: str) -> Iterator[tuple[str, float]
 def _chosen(records: Sequence[Record]) -> Record:
     """The row that stands for a label: attncli's code if it is there, at the largest size with a time."""
     first = [record for record in records if record["measure"] == records[0]["measure"]]
-    return max(
-        (record for record in first if record["seconds"] is not None),
-        key=lambda row: (
-            not _is_baseline(row),
-            -IMPLEMENTATIONS.index(row["implementation"]),
-            size_of(row),
-            row["num_hiddens"] or 0,
-        ),
-        default=first[0],
-    )
+
+    def rank(row: Record) -> tuple[Any, ...]:
+        order = -IMPLEMENTATIONS.index(row["implementation"])
+        return not _is_baseline(row), order, size_of(row), row["num_hiddens"] or 0
+
+    return max((record for record in first if record["seconds"] is not None), key=rank, default=first[0])
+
+
+def _of_label(row: Record, axes: Sequence[str], beside: Record | None, numbers: Record) -> Finding:
+    """Time and memory of the chosen row, beside the baseline and beside the textbook's code of the same entry."""
+    label, baseline, where = row["label"], row["baseline"], place(row, axes)
+    name = label if row["implementation"] == "attncli" else f"{label} ({row['implementation']})"
+    if row["seconds"] is None:
+        return Finding(f"{name}: {row['status']} at {where}: {row['reason']}.", label, numbers)
+    numbers |= {key: row[key] for key in FIGURES}
+    memory = "" if row["peak_bytes"] is None else f" and {in_bytes(row['peak_bytes'])}"
+    text = f"{name}: {duration(row['seconds'])}{memory} for {row['measure']} at {where}"
+    if _is_baseline(row):
+        text += ", which the others are compared with"
+    elif row["ratio"] is not None:
+        numbers |= {key: row[key] for key in ("ratio", "ratio_ci", "baseline")}
+        text += _times(row["ratio"], row["ratio_ci"], f"the time of {baseline}")
+    if beside:
+        numbers |= {key: beside[key] for key in ("times_as_fast", "times_as_fast_ci")}
+        if baseline != f"{label}/textbook":
+            text += _times(beside["times_as_fast"], beside["times_as_fast_ci"], "as fast as textbook code")
+    return Finding(f"{text}.", label, numbers)
+
+
+def _key(row: Record) -> tuple[Any, ...]:
+    """What a row and its comparison have in common."""
+    return tuple(row[key] for key in ("label", "implementation", "num_hiddens", "measure", *AXES))
 
 
 def _is_baseline(row: Record) -> bool:
     return bool(row["baseline"] == f"{row['label']}/{row['implementation']}")
 
 
-def _name(row: Record) -> str:
-    own = row["implementation"] == "attncli"
-    return str(row["label"]) if own else f"{row['label']} ({row['implementation']})"
+def _times(ratio: float, ends: Sequence[float], what: str) -> str:
+    """`, 96.2 times the time of scaled_dot/textbook (90.1 to 103)`."""
+    same = ", no measurable difference" if ends[0] <= 1 <= ends[1] else ""
+    return f", {short(ratio)} times {what} ({interval(ends)}{same})"
 
 
-def _compared(ratio: float, ends: Sequence[float], what: str) -> str:
-    """`96.2 times the time of scaled_dot/textbook (90.1 to 103)`."""
-    same = ends[0] <= 1 <= ends[1]
-    return f"{short(ratio)} times {what} ({interval(ends)}{', no measurable difference' if same else ''})"
-
-
-def _why(chosen: Iterable[Record], rows: Sequence[Record]) -> Iterator[Finding]:
+def _why(chosen: Iterable[Record], records: Sequence[Record]) -> Iterator[Finding]:
     """What of the largest ratio is the formula, and what the speed at which it runs."""
-    slow = [row for row in chosen if row["ratio"] is not None and row["ratio_ci"][0] > 1 and row["operations"]]
+    slow = [row for row in chosen if row["ratio"] is not None and row["ratio_ci"][0] > 1 and row["gflops"]]
     for row in sorted(slow, key=lambda row: float(row["ratio"]))[-1:]:
-        there = (other for other in rows if all(other[key] == row[key] for key in ("measure", *AXES)))
-        base = next(other for other in there if _is_baseline(other))
-        if base["operations"]:
-            pairs = math.prod(row[axis] for axis in AXES if axis != "d")
-            each, less = row["operations"] / pairs, base["operations"] / pairs
+        alike = (other for other in records if all(other[key] == row[key] for key in ("measure", *AXES)))
+        base = next(other for other in alike if _is_baseline(other))
+        if base["gflops"]:
+            each, less = _operations_per_pair(row), _operations_per_pair(base)
             text = (
                 f"Why {row['label']} takes longest: its formula has {each:,.0f} operations for each pair of query and "
                 f"key, that of {row['baseline']} {less:,.0f}; they run at {short(row['gflops'])} and "
@@ -117,3 +112,8 @@ def _why(chosen: Iterable[Record], rows: Sequence[Record]) -> Iterator[Finding]:
             )
             numbers = {"operations_per_pair": each, "operations_per_pair_of_baseline": less, "gflops": row["gflops"]}
             yield Finding(text, None, numbers | {"gflops_of_baseline": base["gflops"]})
+
+
+def _operations_per_pair(row: Record) -> float:
+    operations = float(row["gflops"]) * 1e9 * float(row["seconds"])
+    return round(operations) / math.prod(int(row[axis]) for axis in AXES if axis != "d")

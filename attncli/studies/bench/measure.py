@@ -1,140 +1,172 @@
-"""All implementations at one size and for one measure: checked, their memory measured, and timed against each other."""
+"""What calls cost: memory by estimate and as measured, and seconds of several that take turns, on inputs that do."""
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, field
-from typing import Any
+import gc
+import itertools
+import math
+import os
+import statistics
+from collections.abc import Callable, Collection, Sequence
+from pathlib import Path
+from timeit import default_timer
 
 import torch
+from torch import Tensor, nn
+from torch.profiler import ProfilerActivity, profile
+from torch.utils.benchmark import Timer
 
-from attncli.config.scorer_entries import ScorerEntry
-from attncli.errors import InputError
-from attncli.scorers import SCORERS
-from attncli.scorers._custom import raised
-from attncli.studies.bench.calls import Call, Inputs, NotAvailableError, copies_of, draw_inputs, make_call
-from attncli.studies.bench.check import disagreement
-from attncli.studies.bench.memory import MOST_PAIRS, estimate_call, make_room, peak_extra
+from attncli.attention import computing_dtype
+from attncli.inputs.seeding import generator
+from attncli.studies.bench.implementations import Inputs
 from attncli.studies.bench.options import BenchOptions
-from attncli.studies.bench.plan import Case, Contender, hidden_units, operations
-from attncli.studies.bench.timing import clock_for, rounds_of
-from attncli.studies.memory import ran_out, too_large
-from attncli.studies.scoring import build_scorer, outline
+from attncli.studies.bench.plan import Case
+from attncli.studies.memory import Estimate, estimate_attention
 
-TIMED, DISAGREES, TOO_LARGE = "timed", "disagrees", "too large"
-NOT_AVAILABLE, FAILED = "not available", "failed"
+CACHE = 32 * 2**20  # bytes of the last-level cache where the machine does not tell
+CACHES = Path("/sys/devices/system/cpu/cpu0/cache")
+MOST_BYTES = 256 * 2**20  # of all copies of the inputs together
+MOST_COPIES = 1024
 
+MATRICES = {"scores": 1, "weights": 2, "output": 0}  # (n, m) matrices that attncli's own code keeps
+BACKWARD = 3  # times the matrices of forward
+MOST_PAIRS = 2**26  # whose memory is counted on the CPU: of work in tiles the profiler keeps more than its tiles take
+LOG_LEVEL = "KINETO_LOG_LEVEL"  # of the profiler's library, which tells everybody on stderr that it starts
 
-@dataclass
-class Line:
-    """One row in the making; with a call while it may be timed, with a status other than `timed` where it may not."""
+BLOCK = 0.01  # seconds that an implementation is called for in each round, at least
+BUDGET = 0.5  # seconds for all rounds of one implementation at one size, where the fewest rounds do not need more
+FEWEST, MOST = 5, 11  # rounds
+HOPELESS, TRIES = 2.0, 3  # seconds of a call from which there are fewer rounds, and how many
+# 97.5 % of Student's t lies below these, for 1, 2, ... degrees of freedom.
+STUDENT = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160, 2.145, 2.131)
 
-    contender: Contender
-    entry: ScorerEntry  # that of the contender, with its hidden units
-    case: Case
-    measure: str
-    may_fail: bool  # smaller sizes have gone well, so that an error is a finding and not the end
-    call: Call | None = None
-    status: str = TIMED
-    reason: str | None = None
-    peak: int | None = None  # bytes
-    operations: int | None = None
-    seconds: list[float] = field(default_factory=list)
-
-    def drop(self, status: str, reason: str) -> None:
-        """Not to be timed, and why."""
-        self.call, self.status, self.reason, self.peak, self.seconds = None, status, reason, None, []
+AnyCall = Callable[[], object]
+Clock = Callable[[], float]
 
 
-def get_ready(
-    lines: Sequence[Line], options: BenchOptions, device: torch.device, begin: Callable[[Line], None]
-) -> None:
-    """Give each line of one size and measure its call, or the status that says why it has none.
+def draw_inputs(options: BenchOptions, case: Case, device: torch.device) -> Inputs:
+    """Standard normal numbers that depend on the seed and the sizes only."""
 
-    `begin` is called with each line before work on it begins.
+    def draw(name: str, rows: int) -> Tensor:
+        shape = (*case.leading, rows, case.d)
+        randomness = generator(options.seed, f"bench.{name}.{'x'.join(map(str, shape))}")
+        return torch.randn(shape, generator=randomness).to(getattr(torch, options.dtype)).to(device)
 
-    Raises:
-        InputError: a scorer of the user's own that fails, where the line may not.
-    """
-    copies: list[Inputs] = []
-    for line in lines:
-        begin(line)
-        entry, case, implementation = line.entry, line.case, line.contender.implementation
-        scorer, hidden = outline(entry, case.d, case.d), hidden_units(entry)
-        needed = estimate_call(scorer, implementation, hidden, case, line.measure, options.backward, options.dtype)
-        if reason := too_large(needed, device):
-            line.drop(TOO_LARGE, reason)
-            continue
-        with _failures(line, device):
-            copies = copies or copies_of(draw_inputs(options, case, device), device)
-            _prepare(line, copies, options, device)
+    return draw("queries", case.n), draw("keys", case.m), draw("values", case.m)
 
 
-def time_all(lines: Sequence[Line], baseline: Contender, device: torch.device) -> None:
-    """Fill in the seconds of all lines that have a call; one that fails now is dropped, and the others begin again."""
-    while ready := [line for line in lines if line.call is not None]:
-        calling = list[Line]()
-        baselines = {index for index, line in enumerate(ready) if line.contender == baseline}
-        calls = [_noting(line, line.call, calling) for line in ready if line.call is not None]
-        try:
-            times = rounds_of(calls, baselines, clock_for(device))
-        except (Exception, SystemExit):
-            with _failures(calling[-1], device):
-                raise
-            continue
-        for line, seconds in zip(ready, times, strict=True):
-            line.seconds, line.call = seconds, None
-        return
+def copies_of(inputs: Inputs, device: torch.device) -> list[Inputs]:
+    """The inputs and copies of them, together larger than the last-level cache, so that no cache is measured."""
+    size = sum(each.nbytes for each in inputs)
+    wanted = 2 * cache_size(device) // size + 1
+    count = max(min(wanted, MOST_BYTES // size, MOST_COPIES), 1)
+    return [inputs, *((q.clone(), k.clone(), v.clone()) for q, k, v in [inputs] * (count - 1))]
 
 
-def _prepare(line: Line, copies: Sequence[Inputs], options: BenchOptions, device: torch.device) -> None:
-    case, measure, implementation = line.case, line.measure, line.contender.implementation
-    scorer = build_scorer(line.entry, case.d, case.d, options.seed, getattr(torch, options.dtype)).to(device)
-    call = make_call(implementation, scorer, measure, copies, options.backward)
-    results, _ = call()
-    reason = disagreement(implementation, scorer, measure, copies[0], results)
-    if reason is not None:
-        line.drop(DISAGREES, reason)
-        return
-    del results
-    if device.type != "cpu" or case.pairs <= MOST_PAIRS:
-        line.peak = peak_extra(call, device)
-    line.operations = operations(scorer, case, measure, options.backward)
-    line.call = call
+def cache_size(device: torch.device) -> int:
+    """Bytes of the last-level cache."""
+    if device.type == "cuda":
+        return int(torch.cuda.get_device_properties(device).L2_cache_size)
+    try:  # Linux says sizes such as `32768K`
+        sizes = [int(path.read_text().strip().removesuffix("K")) * 2**10 for path in CACHES.glob("index*/size")]
+    except (OSError, ValueError):
+        return CACHE
+    return max(sizes, default=0) or CACHE
 
 
-def _noting(line: Line, call: Call, calling: list[Line]) -> Callable[[], Any]:
-    """The call, which notes where it is first made that its line is at work: most calls take no time for it."""
+def estimate_call(
+    scorer: nn.Module, implementation: str, num_hiddens: int | None, case: Case, measure: str, options: BenchOptions
+) -> Estimate:
+    """What one call needs; `scorer` may be on the meta device. One of the user's own counts with its scores only."""
+    stored, backward, textbook = getattr(torch, options.dtype), options.backward, implementation == "textbook"
+    queries, keys = (*case.leading, case.n, case.d), (*case.leading, case.m, case.d)
+    matrices = max(MATRICES[measure], 2 if textbook and measure != "scores" else 0) * (BACKWARD if backward else 1)
+    shapes = {"queries": queries, "keys": keys, "values": keys}
+    of_pairs = (3 if backward else 2) * case.pairs * num_hiddens if textbook and num_hiddens else 0
+    parts = estimate_attention(shapes, stored, [matrices], [scorer]).parts
+    return Estimate({**parts, "hidden units of all pairs": of_pairs * computing_dtype(stored).itemsize})
 
-    def noted() -> Any:
-        if not calling or calling[-1] is not line:
-            calling[:] = [line]
-        return call()
 
-    return noted
+def peak_memory(call: AnyCall, device: torch.device) -> int | None:
+    """Bytes at the peak of one call beyond what was there before, its result included; None where nobody counts."""
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+        torch.cuda.reset_peak_memory_stats(device)
+        before = torch.cuda.memory_allocated(device)
+        call()
+        torch.cuda.synchronize(device)
+        return torch.cuda.max_memory_allocated(device) - before
+    return _peak_on_cpu(call) if device.type == "cpu" else None
 
 
-@contextmanager
-def _failures(line: Line, device: torch.device) -> Iterator[None]:
-    """Drop a line that this machine cannot have or hold; a user's own scorer may raise anything."""
-    index = line.contender.index
-    place = () if index is None else ("scorers", index)
+def _peak_on_cpu(call: AnyCall) -> int:
+    """The running sum of what torch's allocator takes and gives back, as its profiler records it event by event."""
+    os.environ.setdefault(LOG_LEVEL, "99")
+    was_on = gc.isenabled()
+    gc.disable()  # garbage that is found meanwhile would count as given back
     try:
-        yield
-    except NotAvailableError as error:
-        line.drop(NOT_AVAILABLE, str(error))
-    except InputError as error:
-        if not line.may_fail:
-            raise error.under(*place) from error
-        line.drop(FAILED, str(error))
-    except (Exception, SystemExit) as error:  # which a scorer of the user may call
-        if ran_out(error):
-            line.drop(TOO_LARGE, "the memory was not enough")
-            make_room(device)
-        elif line.contender.implementation == "compiled":
-            line.drop(NOT_AVAILABLE, f"compiling gave {raised(error)}")
-        elif line.may_fail:
-            line.drop(FAILED, f"it gave {raised(error)}")
-        elif line.entry.scorer not in SCORERS:
-            raise InputError.of(f"the scorer gave {raised(error)}", place) from error
-        else:
-            raise
+        with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as record:
+            result = call()  # noqa: F841  # kept until the end
+    finally:
+        if was_on:
+            gc.enable()
+    assert record.profiler is not None
+    assert record.profiler.kineto_results is not None
+    allocations = [each for each in record.profiler.kineto_results.events() if each.name() == "[memory]"]
+    allocations.sort(key=lambda each: each.start_ns())
+    return max(itertools.accumulate(each.nbytes() for each in allocations), default=0)
+
+
+def clock_for(device: torch.device) -> Clock:
+    """A clock that waits until the device has done what it was told."""
+    if device.type == "cpu":
+        return default_timer
+
+    def synchronised() -> float:
+        torch.accelerator.synchronize(device)
+        return default_timer()
+
+    return synchronised
+
+
+def rounds_of(calls: Sequence[AnyCall], baselines: Collection[int], clock: Clock) -> list[list[float]]:
+    """Seconds per call in each round; in the first rounds all take part, slow ones leave early, `baselines` never.
+
+    In a round each is called for a block of time, in an order that begins with another every round. How many rounds
+    there are depends on how long one call takes.
+    """
+    threads = torch.get_num_threads()
+    timers = [Timer("call()", globals={"call": call}, timer=clock, num_threads=threads) for call in calls]
+    wanted = [_rounds(_once(timer)) for timer in timers]
+    wanted = [max(wanted) if index in baselines else rounds for index, rounds in enumerate(wanted)]
+    seconds: list[list[float]] = [[] for _ in calls]
+    for turn in range(max(wanted)):
+        for place in range(len(calls)):
+            index = (place + turn) % len(calls)
+            if turn < wanted[index]:
+                seconds[index].append(timers[index].blocked_autorange(min_run_time=BLOCK).median)
+    return seconds
+
+
+def _once(timer: Timer) -> float:
+    """Seconds of one call; what seems slow, but not hopelessly, is tried again, for it may have been the machine."""
+    once = timer.timeit(1).median
+    if _rounds(once) < MOST and once < BUDGET:
+        once = min(once, *(timer.timeit(1).median for _ in range(2)))
+    return once
+
+
+def _rounds(once: float) -> int:
+    """As many as the budget allows: a round calls at least twice, first to learn how many calls a block needs."""
+    fewest = FEWEST if once < HOPELESS else TRIES
+    return int(min(max(BUDGET // max(2 * once, 2 * BLOCK), fewest), MOST))
+
+
+def ratio_of(seconds: Sequence[float], baseline: Sequence[float]) -> tuple[float, list[float]]:
+    """The ratio of times round by round, as their geometric mean, and its 95 % interval.
+
+    Both times of a round suffer from the same noise, which the ratio is free of. The interval is Student's t in
+    logarithms: exp(mean +- t s / sqrt(rounds)). Rounds that only one of the two has are left out.
+    """
+    logarithms = [math.log(one / other) for one, other in zip(seconds, baseline, strict=False)]
+    mean, count = statistics.fmean(logarithms), len(logarithms)
+    half = STUDENT[count - 2] * statistics.stdev(logarithms) / math.sqrt(count)
+    return math.exp(mean), [math.exp(mean - half), math.exp(mean + half)]

@@ -12,7 +12,8 @@ from attncli.config.values import Sizes, each_once, powers
 Measure = Literal["scores", "weights", "output"]
 MEASURED: tuple[Measure, ...] = ("scores", "output")  # by default
 SIZE, WHAT = Flag(panel="Sizes"), Flag(panel="What is measured")
-PATTERN = "an implementation (attncli, compiled, textbook, fused), a label, or label/implementation"
+IMPLEMENTATIONS = ("attncli", "compiled", "textbook", "fused")  # the order in which they are shown
+PATTERN = f"an implementation ({', '.join(IMPLEMENTATIONS)}), a label, or label/implementation"
 HIDDEN = "num_hiddens"  # the option of `additive` that --num-hiddens gives
 
 

@@ -1,16 +1,16 @@
-"""What is measured: which implementations of which scorers, at which sizes, and what the others are compared with."""
+"""What is measured: which implementations of which scorers, at which sizes, and the work of each by its formula."""
 
+import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
 
 from torch import nn
 
-from attncli.config.scorer_entries import ScorerEntry, entry_model
+from attncli.config.scorer_entries import ScorerEntry, entry_models
 from attncli.errors import Collector, InputError, did_you_mean, got, show
-from attncli.scorers import SCORERS
+from attncli.studies.bench.implementations import TABLE
 from attncli.studies.bench.options import HIDDEN, BenchOptions
-from attncli.studies.compiling import worth_compiling
 from attncli.studies.scoring import outline
 
 SOFTMAX = 5  # operations for each weight: largest score, difference, exponential, sum, quotient
@@ -35,7 +35,7 @@ class Case:
     @property
     def matrices(self) -> int:
         """How many n x m matrices of scores there are."""
-        return self.batch * (self.heads or 1)
+        return math.prod(self.leading)
 
     @property
     def pairs(self) -> int:
@@ -45,37 +45,29 @@ class Case:
 
 @dataclass(frozen=True)
 class Contender:
-    """One implementation of one entry; `index` is its place in the config, None where only the baseline needs it."""
+    """One implementation of one entry; `path` is its place in the config, empty where only the baseline needs it."""
 
     entry: ScorerEntry
     implementation: str
-    index: int | None
+    path: tuple[str | int, ...] = ()
 
     @property
     def name(self) -> str:
-        """`label/implementation`."""
+        """`label/implementation`, which no other has but those with other numbers of hidden units."""
         return f"{self.entry.label}/{self.implementation}"
 
     @property
-    def names(self) -> set[str]:
+    def names(self) -> tuple[str, str, str]:
         """What patterns may call it."""
-        return {self.entry.label, self.implementation, self.name}
+        return self.entry.label, self.implementation, self.name
 
     def gives(self, measure: str) -> bool:
         """Whether it can be asked for this: the fused kernel has neither scores nor weights."""
         return self.implementation != "fused" or measure == "output"
 
 
-@dataclass(frozen=True)
-class Plan:
-    """Everything that is measured, in the order of the rows; the baseline is among it."""
-
-    contenders: Sequence[Contender]
-    baseline: Contender
-
-
-def plan_of(options: BenchOptions) -> Plan:
-    """What `scorers`, `only`, `skip` and `baseline` say together.
+def plan_of(options: BenchOptions) -> list[Contender]:
+    """What `scorers`, `only`, `skip` and `baseline` ask for together, in the order of the rows, with the baseline.
 
     Raises:
         InputError: scorers that cannot be made; patterns or a baseline that nothing has the name of, or that leave
@@ -84,42 +76,32 @@ def plan_of(options: BenchOptions) -> Plan:
     collector, offered = Collector(), list[Contender]()
     for index, entry in enumerate(options.scorers):
         with collector.under("scorers", index):
-            offered += [Contender(entry, name, index) for name in implementations_of(entry, options.compile)]
+            offered += _contenders(entry, options, "scorers", index)
     collector.check()
-    for key, patterns in {"only": options.only, "skip": options.skip}.items():
-        for index, pattern in enumerate(patterns):
+    for key in ("only", "skip"):
+        for index, pattern in enumerate(getattr(options, key)):
             with collector.under(key, index):
                 _check_pattern(pattern, offered)
     with collector.under("baseline"):
         baseline = _baseline(options, offered)
     collector.check()
-    wanted = set(options.only)
-    chosen = [each for each in offered if (not wanted or each.names & wanted) and not each.names & set(options.skip)]
+    chosen = [each for each in offered if not options.only or set(options.only).intersection(each.names)]
+    chosen = [each for each in chosen if not set(options.skip).intersection(each.names)]
     if not chosen:
         key = "only" if options.only else "skip"
         raise InputError.of(got(getattr(options, key), "nothing is left to measure", "leave one of them out"), [key])
-    among = [each for each in offered if each in chosen or each == baseline]
-    return Plan(among if baseline in among else [baseline, *among], baseline)
+    if baseline not in offered:
+        return [baseline, *chosen]
+    return [each for each in offered if each in chosen or each == baseline]
 
 
-def implementations_of(entry: ScorerEntry, compiled: bool) -> list[str]:
-    """Those that an entry has, as its scorer's class says."""
-    scorer = outline(entry, 1, 1)
-    there = {
-        "attncli": True,
-        "compiled": compiled and worth_compiling(scorer),
-        "textbook": getattr(scorer, "as_in_textbooks", None) is not None,
-        "fused": getattr(scorer, "has_fused_kernel", False),
-    }
-    return [name for name, is_there in there.items() if is_there]
-
-
-def variants(options: BenchOptions, contender: Contender, d: int) -> list[ScorerEntry]:
-    """The entry with each number of hidden units that it is measured with."""
+def variants_of(contender: Contender, options: BenchOptions, d: int) -> list[Contender]:
+    """The contender with each number of hidden units that it is measured with."""
     entry = contender.entry
     if options.names_hidden(entry):
-        return [entry]
-    return [entry.model_copy(update={HIDDEN: hidden}) for hidden in options.num_hiddens or [d]]
+        return [contender]
+    entries = [entry.model_copy(update={HIDDEN: hidden}) for hidden in options.num_hiddens or [d]]
+    return [replace(contender, entry=each) for each in entries]
 
 
 def cases_of(options: BenchOptions) -> Iterator[Case]:
@@ -128,12 +110,6 @@ def cases_of(options: BenchOptions) -> Iterator[Case]:
     for n in sorted(options.n):
         for m, d, batch, heads in product(sorted(options.m or [n]), options.d, options.batch, heads_asked):
             yield Case(n, m, d, batch, heads)
-
-
-def hidden_units(entry: ScorerEntry) -> int | None:
-    """Of a scorer that has some."""
-    hidden = entry.options.get(HIDDEN)
-    return hidden if isinstance(hidden, int) else None
 
 
 def operations(scorer: nn.Module, case: Case, measure: str, backward: bool) -> int | None:
@@ -164,9 +140,16 @@ def traffic(case: Case, measure: str, backward: bool, itemsize: int) -> int:
     return case.matrices * numbers * itemsize * (2 if backward else 1)
 
 
+def _contenders(entry: ScorerEntry, options: BenchOptions, *path: str | int) -> list[Contender]:
+    """All implementations that an entry has, as its scorer's class says."""
+    scorer = outline(entry, 1, 1)
+    there = [name for name, implementation in TABLE.items() if implementation.exists(scorer)]
+    return [Contender(entry, name, path) for name in there if name != "compiled" or options.compile]
+
+
 def _check_pattern(pattern: str, offered: Sequence[Contender]) -> None:
-    known = dict.fromkeys(each.entry.label for each in offered) | dict.fromkeys(each.implementation for each in offered)
-    known |= dict.fromkeys(each.name for each in offered)
+    labels, implementations, names = zip(*(each.names for each in offered), strict=True)
+    known = list(dict.fromkeys([*labels, *implementations, *names]))
     if pattern not in known:
         compiled = pattern.rpartition("/")[2] == "compiled" and "compiled" not in known
         cure = "only --compile (in YAML `compile: true`) measures that" if compiled else did_you_mean(pattern, known)
@@ -174,11 +157,12 @@ def _check_pattern(pattern: str, offered: Sequence[Contender]) -> None:
 
 
 def _baseline(options: BenchOptions, offered: Sequence[Contender]) -> Contender:
-    """The contender of that name, or one of the catalogue beside them."""
-    labels = {each.entry.label for each in offered}
-    found = {each.name: each for each in offered}
-    if options.baseline.rpartition("/")[0] not in labels:
-        found |= {each.name: each for each in _catalogue(options) if each.entry.label not in labels}
+    """The contender of that name, or one of the catalogue whose label no entry has."""
+    found, labels = {each.name: each for each in offered}, {each.entry.label for each in offered}
+    for name, model in entry_models().items():
+        if name not in labels:
+            catalogue = _contenders(model.model_validate({"scorer": name}), options)
+            found |= {each.name: each for each in catalogue}
     if options.baseline not in found:
         expected = "unknown baseline; expected label/implementation"
         raise InputError.of(got(options.baseline, expected, did_you_mean(options.baseline, found)))
@@ -188,8 +172,3 @@ def _baseline(options: BenchOptions, offered: Sequence[Contender]) -> Contender:
         message = f"which gives the output only and no {missing[0]}; choose another, or measure the output only"
         raise InputError.of(f"got {show(options.baseline)}, {message}")
     return baseline
-
-
-def _catalogue(options: BenchOptions) -> list[Contender]:
-    entries = [entry_model(name, scorer).model_validate({"scorer": name}) for name, scorer in SCORERS.items()]
-    return [Contender(entry, name, None) for entry in entries for name in implementations_of(entry, options.compile)]

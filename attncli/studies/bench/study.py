@@ -1,38 +1,74 @@
 """Time and memory of scorers against sizes: this package's own, the textbook's code, torch's fused kernel."""
 
+import gc
 import platform
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+import statistics
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
-from statistics import median
 
 import torch
 from torch import Tensor
 
-from attncli.errors import Collector
+from attncli.errors import Collector, InputError
 from attncli.inputs.device import resolve_device
 from attncli.scorers import SCORERS
-from attncli.studies.bench.calls import cache_size
-from attncli.studies.bench.columns import COLUMNS, COMPARISONS, KNOWN, raw_name
+from attncli.scorers._custom import raised
+from attncli.studies.bench.columns import AXES, COLUMNS, COMPARISONS, raw_name
 from attncli.studies.bench.findings import findings_of
-from attncli.studies.bench.measure import Line, get_ready, time_all
-from attncli.studies.bench.options import BenchOptions
-from attncli.studies.bench.plan import Contender, Plan, cases_of, hidden_units, plan_of, traffic, variants
-from attncli.studies.bench.timing import BLOCK, BUDGET, interquartile_range, ratio_of
+from attncli.studies.bench.implementations import Call, Inputs, NotAvailableError, disagreement, make_call
+from attncli.studies.bench.measure import (
+    BLOCK,
+    BUDGET,
+    MOST_PAIRS,
+    cache_size,
+    clock_for,
+    copies_of,
+    draw_inputs,
+    estimate_call,
+    peak_memory,
+    ratio_of,
+    rounds_of,
+)
+from attncli.studies.bench.options import HIDDEN, BenchOptions
+from attncli.studies.bench.plan import Case, Contender, cases_of, operations, plan_of, traffic, variants_of
+from attncli.studies.memory import ran_out, too_large
 from attncli.studies.progress import Counter, Progress
 from attncli.studies.scoring import build_scorer, formulas_of, outline
 from attncli.studies.study import Record, Result, Rows
 from attncli.studies.threads import on_threads
 
+TIMED, DISAGREES, TOO_LARGE = "timed", "disagrees", "too large"
+NOT_AVAILABLE, FAILED = "not available", "failed"
+
 
 @dataclass(frozen=True)
 class Prepared:
-    """Everything that `run` works on, known to be good; `groups` has the rows in the making of one size and measure."""
+    """Everything that `run` works on, known to be good; `parameters` are those that were read from files."""
 
     options: BenchOptions
-    plan: Plan
-    groups: Sequence[Sequence[Line]]
+    contenders: Sequence[Contender]
+    parameters: dict[str, Tensor]
     device: torch.device
+
+
+@dataclass
+class Measurement:
+    """One row in the making, with a call while it may be timed; `record` has what is known of the row."""
+
+    contender: Contender
+    case: Case
+    record: Record
+    may_fail: bool  # smaller sizes have gone well, so that an error is a finding and not the end
+    call: Call | None = None
+    operations: int | None = None
+    seconds: list[float] = field(default_factory=list)
+
+    def drop(self, status: str, reason: str) -> None:
+        """Not to be timed, and why."""
+        self.call = None
+        self.record |= {"status": status, "reason": reason, "peak_bytes": None}
 
 
 def prepare(options: BenchOptions, progress: Progress) -> Prepared:
@@ -43,28 +79,32 @@ def prepare(options: BenchOptions, progress: Progress) -> Prepared:
             no mistake: their rows say so.
     """
     collector = Collector()
+    dtype = getattr(torch, options.dtype)
     with collector.under():
-        device = resolve_device(options.device, getattr(torch, options.dtype))
+        device = resolve_device(options.device, dtype)
     with collector.under():
-        plan = plan_of(options)
+        contenders = plan_of(options)
     collector.check()
-    groups = list(_groups(options, plan))
-    for line in {(line.entry.label, line.case.d): line for lines in groups for line in lines}.values():
-        entry, d, index = line.entry, line.case.d, line.contender.index
-        with collector.under(*(() if index is None else ("scorers", index))):
-            outline(entry, d, d)
-            if entry.parameters is not None or entry.scorer not in SCORERS:  # others can be made, as far as memory goes
-                build_scorer(entry, d, d, options.seed, getattr(torch, options.dtype))
+    parameters: dict[str, Tensor] = {}
+    for contender in {each.entry.label: each for each in contenders}.values():
+        for d in options.d:
+            entry = variants_of(contender, options, d)[-1].entry
+            with collector.under(*contender.path):
+                outline(entry, d, d)
+                if entry.parameters is not None or entry.scorer not in SCORERS:  # others fail for want of memory only
+                    scorer = build_scorer(entry, d, d, options.seed, dtype)
+                    if entry.parameters is not None:
+                        parameters |= {f"{entry.label}/{name}": each for name, each in scorer.state_dict().items()}
     collector.check()
-    return Prepared(options, plan, groups, device)
+    return Prepared(options, contenders, parameters, device)
 
 
 def expected_rows(prepared: Prepared) -> Rows:
-    """One row for each line, and one for each that has the textbook's code beside it, as far as they are known."""
-    rows = [_place(line, prepared) for lines in prepared.groups for line in lines]
-    compared = [_compared(line) for lines in prepared.groups for line, _ in _beside_textbook(lines)]
-    known = [{key: row[key] for key in KNOWN} for row in rows]
-    return Rows(COLUMNS, known, COMPARISONS, compared, "no line has the textbook's code beside it")
+    """One row for each measurement, and one for each beside the textbook's code, as far as they are known."""
+    groups = list(_groups(prepared))
+    records = [line.record for group in groups for line in group]
+    comparisons = [_compared(line) for group in groups for line, _ in _beside_textbook(group)]
+    return Rows(COLUMNS, records, COMPARISONS, comparisons, "no line has the textbook's code beside it")
 
 
 def run(prepared: Prepared, progress: Progress) -> Result:
@@ -79,136 +119,217 @@ def run(prepared: Prepared, progress: Progress) -> Result:
 
 
 def _run(prepared: Prepared, progress: Progress) -> Result:
-    options, plan, device = prepared.options, prepared.plan, prepared.device
-    finished, interrupted = list[list[Line]](), False
-    counter = Counter(sum(map(len, prepared.groups)), progress)
-
-    def begin(line: Line) -> None:
-        counter.of(f"n = {line.case.n}, {line.measure}: {line.contender.name}")()
-
+    options, groups = prepared.options, list(_groups(prepared))
+    finished, interrupted = list[list[Measurement]](), False
+    counter = Counter(sum(map(len, groups)), progress)
     try:
-        for group in prepared.groups:
-            lines = [replace(line) for line in group]
-            get_ready(lines, options, device, begin)
-            time_all(lines, plan.baseline, device)
-            finished.append(lines)
+        for group in groups:
+            get_ready(group, prepared, counter)
+            time_all(group, options.baseline, prepared.device)
+            finished.append(group)
     except KeyboardInterrupt:
         if not finished:
             raise
         interrupted = True
     progress.finished()
-    done = [line for lines in finished for line in lines]
-    records = [_row(line, lines, prepared) for lines in finished for line in lines]
-    comparisons = [row for lines in finished for row in _comparisons(lines)]
+    records = [_row(line, group, options) for group in finished for line in group]
+    comparisons = [row for group in finished for row in _comparisons(group)]
+    timed = [line for group in finished for line in group if line.seconds]
     return Result(
         "bench",
         options.name,
         settings_of(prepared),
         records,
         comparisons,
-        findings_of(records, comparisons, [line.operations for line in done]),
-        tensors={
-            raw_name(record): torch.tensor(line.seconds, dtype=torch.float64)
-            for record, line in zip(records, done, strict=True)
-            if line.seconds
-        },
-        parameters=_parameters_read(prepared),
+        findings_of(records, comparisons),
+        tensors={raw_name(line.record): torch.tensor(line.seconds, dtype=torch.float64) for line in timed},
+        parameters=prepared.parameters,
         interrupted=interrupted,
     )
 
 
-def _groups(options: BenchOptions, plan: Plan) -> Iterator[list[Line]]:
+def _groups(prepared: Prepared) -> Iterator[list[Measurement]]:
+    """What is timed against each other: all that gives one measure at one size."""
+    options = prepared.options
     for index, case in enumerate(cases_of(options)):
         for measure in options.measure:
-            yield [
-                Line(contender, entry, case, measure, may_fail=index > 0)
-                for contender in plan.contenders
-                if contender.gives(measure)
-                for entry in variants(options, contender, case.d)
-            ]
+            contenders = [each for each in prepared.contenders if each.gives(measure)]
+            variants = [each for contender in contenders for each in variants_of(contender, options, case.d)]
+            yield [Measurement(each, case, _known(each, case, measure, prepared), index > 0) for each in variants]
 
 
-def _place(line: Line, prepared: Prepared) -> Record:
-    """The row of a line, with what is known before the work."""
-    options = prepared.options
-    return dict.fromkeys(column.key for column in COLUMNS) | {
-        **_names(line),
+def _known(contender: Contender, case: Case, measure: str, prepared: Prepared) -> Record:
+    """What is known of a row before the work."""
+    entry, options = contender.entry, prepared.options
+    hidden = entry.options.get(HIDDEN)
+    return {
+        "scorer": entry.scorer,
+        "label": entry.label,
+        "implementation": contender.implementation,
+        "measure": measure,
+        **{axis: getattr(case, axis) for axis in AXES},
+        "heads": case.heads or 1,
+        "num_hiddens": hidden if isinstance(hidden, int) else None,
         "dtype": options.dtype,
         "device": str(prepared.device),
         "backward": options.backward,
-        "status": line.status,
-        "reason": line.reason,
         "baseline": options.baseline,
     }
 
 
-def _names(line: Line) -> Record:
-    sizes = {axis: getattr(line.case, axis) for axis in ("n", "m", "d", "batch")} | {"heads": line.case.heads or 1}
-    names = {"scorer": line.entry.scorer, "label": line.entry.label, "implementation": line.contender.implementation}
-    return {**names, "measure": line.measure, **sizes, "num_hiddens": hidden_units(line.entry)}
+def get_ready(group: Sequence[Measurement], prepared: Prepared, counter: Counter) -> None:
+    """Give each measurement of a group its call and the peak of its memory, or the status that says why it has none.
+
+    Raises:
+        InputError: a scorer of the user's own that fails, where the measurement may not.
+    """
+    options, device, copies = prepared.options, prepared.device, list[Inputs]()
+    for line in group:
+        contender, case, measure = line.contender, line.case, line.record["measure"]
+        counter.of(f"n = {case.n}, {measure}: {contender.name}")()
+        scorer = outline(contender.entry, case.d, case.d)
+        needed = estimate_call(scorer, contender.implementation, line.record["num_hiddens"], case, measure, options)
+        if reason := too_large(needed, device):
+            line.drop(TOO_LARGE, reason)
+            continue
+        with _failures(line, device):
+            copies = copies or copies_of(draw_inputs(options, case, device), device)
+            _prepare_call(line, copies, prepared)
 
 
-def _row(line: Line, lines: Sequence[Line], prepared: Prepared) -> Record:
+def _prepare_call(line: Measurement, copies: Sequence[Inputs], prepared: Prepared) -> None:
+    """Make the call, check its results, and measure its memory."""
+    options, device, case, measure = prepared.options, prepared.device, line.case, line.record["measure"]
+    entry, implementation = line.contender.entry, line.contender.implementation
+    scorer = build_scorer(entry, case.d, case.d, options.seed, getattr(torch, options.dtype)).to(device)
+    call = make_call(implementation, scorer, measure, copies, options.backward)
+    results = call()[0]
+    if reason := disagreement(implementation, scorer, measure, copies[0], results):
+        line.drop(DISAGREES, reason)
+        return
+    del results
+    if device.type != "cpu" or case.pairs <= MOST_PAIRS:
+        line.record["peak_bytes"] = peak_memory(call, device)
+    line.operations = operations(scorer, case, measure, options.backward)
+    line.call = call
+
+
+def time_all(group: Sequence[Measurement], baseline: str, device: torch.device) -> None:
+    """Fill in the seconds of all that have a call; one that fails now is dropped, and the others begin again."""
+    while ready := [line for line in group if line.call is not None]:
+        baselines = {index for index, line in enumerate(ready) if line.contender.name == baseline}
+        failed = list[Measurement]()
+        try:
+            times = rounds_of([_watched(line, failed) for line in ready], baselines, clock_for(device))
+        except (Exception, SystemExit):
+            if not failed:
+                raise
+            with _failures(failed[0], device):
+                raise
+            continue
+        for line, seconds in zip(ready, times, strict=True):
+            line.seconds, line.call = seconds, None
+
+
+def _watched(line: Measurement, failed: list[Measurement]) -> Callable[[], object]:
+    """The call, which notes where it is that fails."""
+    call = line.call
+    assert call is not None
+
+    def watched() -> object:
+        try:
+            return call()
+        except (Exception, SystemExit):
+            failed.append(line)
+            raise
+
+    return watched
+
+
+@contextmanager
+def _failures(line: Measurement, device: torch.device) -> Iterator[None]:
+    """Drop a measurement that this machine cannot have or hold; a user's own scorer may raise anything."""
+    contender = line.contender
+    try:
+        yield
+    except NotAvailableError as error:
+        line.drop(NOT_AVAILABLE, str(error))
+    except InputError as error:
+        if not line.may_fail:
+            raise error.under(*contender.path) from error
+        line.drop(FAILED, str(error))
+    except (Exception, SystemExit) as error:  # which a scorer of the user may call
+        if ran_out(error):
+            line.drop(TOO_LARGE, "the memory was not enough")
+            gc.collect()
+            if device.type == "cuda":
+                torch.cuda.empty_cache()
+        elif contender.implementation == "compiled":
+            line.drop(NOT_AVAILABLE, f"compiling gave {raised(error)}")
+        elif line.may_fail:
+            line.drop(FAILED, f"it gave {raised(error)}")
+        elif contender.entry.scorer not in SCORERS:
+            raise InputError.of(f"the scorer gave {raised(error)}", contender.path) from error
+        else:
+            raise
+
+
+def _row(line: Measurement, group: Sequence[Measurement], options: BenchOptions) -> Record:
     """A whole row; what was not measured is None."""
-    record = _place(line, prepared)
-    if not line.seconds:
-        return record
-    options, seconds = prepared.options, median(line.seconds)
-    moved = traffic(line.case, line.measure, options.backward, getattr(torch, options.dtype).itemsize)
-    ratio, interval = _ratio(line, lines, prepared.plan.baseline)
-    return record | {
-        "seconds": seconds,
-        "seconds_iqr": interquartile_range(line.seconds),
-        "peak_bytes": line.peak,
-        "gflops": None if line.operations is None else line.operations / seconds / 1e9,
-        "gbytes_per_second": moved / seconds / 1e9,
-        "rounds": len(line.seconds),
-        "ratio": ratio,
-        "ratio_ci": interval,
-    }
+    if line.seconds:
+        record, seconds = line.record, statistics.median(line.seconds)
+        moved = traffic(line.case, record["measure"], options.backward, getattr(torch, options.dtype).itemsize)
+        low, _, high = statistics.quantiles(line.seconds, n=4, method="inclusive")
+        ratio, ratio_ci = _ratio(line, group, options.baseline)
+        record |= {
+            "status": TIMED,
+            "seconds": seconds,
+            "seconds_iqr": high - low,
+            "gflops": None if line.operations is None else line.operations / seconds / 1e9,
+            "gbytes_per_second": moved / seconds / 1e9,
+            "rounds": len(line.seconds),
+            "ratio": ratio,
+            "ratio_ci": ratio_ci,
+        }
+    return {column.key: line.record.get(column.key) for column in COLUMNS}
 
 
-def _ratio(line: Line, lines: Sequence[Line], baseline: Contender) -> tuple[float | None, list[float] | None]:
+def _ratio(line: Measurement, group: Sequence[Measurement], baseline: str) -> tuple[float | None, list[float] | None]:
     """To the baseline with as many hidden units where there is one, else to the first."""
-    candidates = [each for each in lines if each.contender == baseline]
-    alike = (each for each in candidates if hidden_units(each.entry) == hidden_units(line.entry))
-    other = next(alike, candidates[0])
+    candidates = [each for each in group if each.contender.name == baseline]
+    alike = [each for each in candidates if each.record["num_hiddens"] == line.record["num_hiddens"]]
+    other = (alike or candidates)[0]
     if line is other:
         return 1.0, [1.0, 1.0]
     return ratio_of(line.seconds, other.seconds) if other.seconds else (None, None)
 
 
-def _comparisons(lines: Sequence[Line]) -> Iterator[Record]:
+def _comparisons(group: Sequence[Measurement]) -> Iterator[Record]:
     """How many times as fast as the textbook's code of the same entry the others are; None where one has no time."""
-    for line, textbook in _beside_textbook(lines):
+    for line, textbook in _beside_textbook(group):
         timed = line.seconds and textbook.seconds
         ratio, interval = ratio_of(textbook.seconds, line.seconds) if timed else (None, None)
         yield {**_compared(line), "times_as_fast": ratio, "times_as_fast_ci": interval}
 
 
-def _beside_textbook(lines: Sequence[Line]) -> Iterator[tuple[Line, Line]]:
-    """Every line of a group with the textbook's line of the same entry, where there is one."""
-    textbook = {
-        (line.entry.label, hidden_units(line.entry)): line
-        for line in lines
-        if line.contender.implementation == "textbook"
-    }
-    for line in lines:
-        other = textbook.get((line.entry.label, hidden_units(line.entry)), line)
-        if other is not line:
-            yield line, other
+def _beside_textbook(group: Sequence[Measurement]) -> Iterator[tuple[Measurement, Measurement]]:
+    """Every measurement of a group with the textbook's of the same entry, where there is one."""
+    for line in group:
+        for other in group:
+            same = other is not line and other.contender.entry == line.contender.entry
+            if same and other.contender.implementation == "textbook":
+                yield line, other
 
 
-def _compared(line: Line) -> Record:
+def _compared(line: Measurement) -> Record:
     """What is known of a comparison before the work."""
-    names = _names(line) | {"against": "textbook"}
-    return {column.key: names[column.key] for column in COMPARISONS if column.key in names}
+    known = line.record | {"against": "textbook"}
+    return {column.key: known[column.key] for column in COMPARISONS if column.key in known}
 
 
 def settings_of(prepared: Prepared) -> Record:
     """On what machine and how was measured, without which times mean nothing."""
     options, device = prepared.options, prepared.device
-    entries = {line.entry.label: line.entry for lines in prepared.groups for line in lines}
     return {
         "baseline": options.baseline,
         "backward": options.backward,
@@ -222,7 +343,7 @@ def settings_of(prepared: Prepared) -> Record:
         "block_seconds": BLOCK,
         "budget_seconds": BUDGET,
         "ratio_ci": "95 %, Student's t of the logarithms of the ratios round by round",
-        "formulas": formulas_of(entries.values()),
+        "formulas": formulas_of(contender.entry for contender in prepared.contenders),
     }
 
 
@@ -234,14 +355,3 @@ def _processor() -> str:
         return platform.machine()
     names = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
     return next(names, platform.machine())
-
-
-def _parameters_read(prepared: Prepared) -> dict[str, Tensor]:
-    """The parameters that came from files, which fit one size."""
-    options, found = prepared.options, dict[str, Tensor]()
-    for line in prepared.groups[0]:
-        if line.entry.parameters is not None:
-            d = line.case.d
-            scorer = build_scorer(line.entry, d, d, options.seed, getattr(torch, options.dtype))
-            found |= {f"{line.entry.label}/{name}": each for name, each in scorer.state_dict().items()}
-    return found

@@ -7,25 +7,14 @@ from rich.table import Table
 from rich.text import Text
 
 from attncli.show.numbers import MISSING, duration, printable
-from attncli.show.tables import STRONG, Cells, cells, pick, remark, shortened, stacked, titled
+from attncli.show.tables import Cells, cells, formulas, pick, remark, shortened, stacked, titled
 from attncli.show.tables import tables as record_tables
-from attncli.studies.bench.columns import (
-    AXES,
-    COLUMNS,
-    COMPARISONS,
-    IMPLEMENTATION,
-    changing,
-    conditions,
-    lines_of,
-    place,
-    size_of,
-)
+from attncli.studies.bench.columns import COLUMNS, COMPARISONS, Line, changing, conditions, lines_of, place, size_of
 from attncli.studies.bench.findings import growth
-from attncli.studies.study import LABEL, Column, Record, Result
+from attncli.studies.study import Column, Record, Result
 
-FIGURES = ("seconds", "seconds_iqr", "peak_bytes", "gflops", "gbytes_per_second", "ratio", "ratio_ci")
-DETAILS = [column for column in COLUMNS if column.key in FIGURES]
-TIMED = "timed"
+NAMES = pick(COLUMNS, ["label", "implementation"])
+DETAILS = pick(COLUMNS, ["seconds", "seconds_iqr", "peak_bytes", "gflops", "gbytes_per_second", "ratio", "ratio_ci"])
 MEASURES = {
     "scores": "scores (queries and keys to scores)",
     "weights": "weights (weights and output)",
@@ -50,63 +39,58 @@ def tables(result: Result, *, width: int, full: bool, csv: str | None) -> Iterat
         sizes = sorted(set(map(size_of, rows)))
         if len(sizes) > 1:
             yield from titled(f"{MEASURES[measure]}, time by size", _by_size(rows, axes, width))
-        if len(sizes) > 1 and len(axes) == 1:
-            yield from remark(f"power of {axes[0]}: by which the time grows, over the larger half of the sizes")
+            if len(axes) == 1:
+                yield from remark(f"power of {axes[0]}: by which the time grows, over the larger half of the sizes")
         for size in sizes if full else sizes[-1:]:
             lines = lines_of([record for record in rows if size_of(record) == size])
-            figures = cells(DETAILS, [record for record, *_ in lines.values()])
-            yield from titled(f"{MEASURES[measure]}, {_place(size, axes)}", stacked(_names(lines), figures, width))
+            first = [record for record, *_ in lines.values()]
+            title = f"{MEASURES[measure]}, {place(first[0], axes)}"
+            yield from titled(title, stacked(_names(lines), cells(DETAILS, first), width))
         if len(sizes) > 1 and not full:
             yield from remark("memory and ratios at the other sizes: --full")
     beside = [row for row in result.comparisons if row["times_as_fast"] is not None]
-    fast = ("times_as_fast", "times_as_fast_ci")
-    yield from _rows("Beside the textbook's code", beside, COMPARISONS, fast, width, full)
-    missing = [row for row in records if row["status"] != TIMED]
-    yield from _rows("Not timed", missing, COLUMNS, ("status", "reason"), width, full)
+    speed = pick(COMPARISONS, ["times_as_fast", "times_as_fast_ci"])
+    yield from _rows("Beside the textbook's code", beside, speed, width, full)
+    missing = [row for row in records if row["status"] != "timed"]
+    yield from _rows("Not timed", missing, pick(COLUMNS, ["status", "reason"]), width, full)
     yield Text()
-    for label, formula in result.settings["formulas"].items():
-        yield Text.assemble((printable(label), STRONG), f": {printable(formula)}")
+    yield from formulas(records, result.settings)
 
 
-def _by_size(rows: Sequence[Record], axes: Sequence[str], width: int) -> list[Table]:
+def _by_size(records: Sequence[Record], axes: Sequence[str], width: int) -> list[Table]:
     """One column a size, and how steeply the time grows where only one size changes."""
-    lines = lines_of(rows)
-    times = [{size_of(record): _time(record) for record in records} for records in lines.values()]
+    lines = lines_of(records)
+    times = [{size_of(record): _time(record) for record in of_line} for of_line in lines.values()]
     columns = [
-        Cells(_place(size, axes).replace(", ", "\n"), [each.get(size, MISSING) for each in times])
-        for size in sorted(set(map(size_of, rows)))
+        Cells(place(record, axes).replace(", ", "\n"), [each.get(size, MISSING) for each in times])
+        for size, record in sorted({size_of(record): record for record in records}.items())
     ]
     if len(axes) == 1:
-        powers = [growth(records, axes[0]) for records in lines.values()]
-        columns.append(
-            Cells(f"power\nof {axes[0]}", [MISSING if power is None else f"{power:.2f}" for power in powers])
-        )
+        powers = [growth(of_line, axes[0]) for of_line in lines.values()]
+        texts = [MISSING if power is None else f"{power:.2f}" for power in powers]
+        columns.append(Cells(f"power\nof {axes[0]}", texts))
     return stacked(_names(lines), columns, width)
+
+
+def _names(lines: Iterable[Line]) -> list[Cells]:
+    return cells(NAMES, [{"label": title, "implementation": implementation} for title, implementation in lines])
 
 
 def _time(record: Record) -> str:
     """The time, or why there is none."""
-    return duration(record["seconds"]) if record["status"] == TIMED else str(record["status"])
-
-
-def _place(size: Sequence[int], axes: Sequence[str]) -> str:
-    return place(dict(zip(AXES, size, strict=True)), axes)
-
-
-def _names(lines: Iterable[tuple[str, str]]) -> list[Cells]:
-    titles, implementations = zip(*lines, strict=True)
-    return [Cells(LABEL.heading, list(map(printable, titles))), Cells(IMPLEMENTATION.heading, implementations)]
+    return duration(record["seconds"]) if record["seconds"] else str(record["status"])
 
 
 def _rows(
-    name: str, rows: Sequence[Record], columns: Sequence[Column], figures: Sequence[str], width: int, full: bool
+    title: str, records: Sequence[Record], figures: Sequence[Column], width: int, full: bool
 ) -> Iterator[RenderableType]:
     """Rows as they are, with the sizes that differ; unless `full` those of the largest size only."""
-    if not rows:
+    if not records:
         return
-    largest = max(map(size_of, rows))
-    shown, left_out = shortened(rows if full else [row for row in rows if size_of(row) == largest], full)
-    several = ["num_hiddens"] if len({row["num_hiddens"] for row in rows} - {None}) > 1 else []
-    names = pick(columns, ["label", "implementation", "measure"])
-    yield from titled(name, record_tables(names, pick(columns, [*changing(shown), *several, *figures]), shown, width))
+    largest = max(map(size_of, records))
+    shown, left_out = shortened([row for row in records if full or size_of(row) == largest], full)
+    several = ["num_hiddens"] if len({row["num_hiddens"] for row in records} - {None}) > 1 else []
+    columns = [*pick(COLUMNS, [*changing(shown), *several]), *figures]
+    names = pick(COLUMNS, ["label", "implementation", "measure"])
+    yield from titled(title, record_tables(names, columns, shown, width))
     yield from remark(left_out)

@@ -48,21 +48,20 @@ def row_of(label: str, implementation: str, measure: str, n: int, **figures: Any
 
 
 def result_of(records: Sequence[Record]) -> Result:
-    """The result with these rows, additive beside its textbook code, and 33 operations for each pair."""
+    """The result with these rows, additive beside its textbook code."""
     beside = [
         {**row, "against": "textbook", "times_as_fast": 50.0, "times_as_fast_ci": [49.0, 51.0]}
         for row in records
         if (row["label"], row["implementation"]) == ("additive", "attncli") and row["seconds"]
     ]
     formulas = {str(row["label"]): f"the formula of {row['label']}" for row in records}
-    operations = [33 * row["n"] * row["m"] * row["batch"] * row["heads"] for row in records]
     times = {
         f"{row['label']}/{row['implementation']}/{row['measure']}/{row['n']}x{row['m']}x{row['d']}x"
         f"{row['num_hiddens'] or '-'}x{row['batch']}x{row['heads']}": torch.tensor(QUARTILES) * row["seconds"]
         for row in records
         if row["seconds"]
     }
-    findings = findings_of(records, beside, operations)
+    findings = findings_of(records, beside)
     settings = SETTINGS | {"formulas": formulas}
     return Result("bench", "bench", settings, records, beside, findings, tensors=times)
 

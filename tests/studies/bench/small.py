@@ -6,9 +6,8 @@ from typing import Any
 import pytest
 import torch
 
-from attncli.studies.bench import calls
+from attncli.studies.bench import measure
 from attncli.studies.bench import study as bench
-from attncli.studies.bench import timing as bench_timing
 from attncli.studies.bench.options import BenchOptions
 from attncli.studies.bench.study import Prepared
 from attncli.studies.progress import Silent
@@ -19,9 +18,9 @@ CPU = torch.device("cpu")
 
 def hurry(monkeypatch: pytest.MonkeyPatch) -> None:
     """Few rounds, and short ones: what they measure is not looked at."""
-    monkeypatch.setattr(bench_timing, "BLOCK", 1e-5)
-    monkeypatch.setattr(bench_timing, "BUDGET", 0.0)
-    monkeypatch.setattr(calls, "MOST_COPIES", 3)
+    monkeypatch.setattr(measure, "BLOCK", 1e-5)
+    monkeypatch.setattr(measure, "BUDGET", 0.0)
+    monkeypatch.setattr(measure, "MOST_COPIES", 3)
 
 
 def options_of(**keys: Any) -> BenchOptions:

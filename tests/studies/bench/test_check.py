@@ -8,7 +8,7 @@ from torch import Tensor
 
 from attncli import textbook
 from attncli.scorers import SCORERS
-from attncli.studies.bench import calls as bench_calls
+from attncli.studies.bench import implementations
 from attncli.studies.study import Record
 from tests.studies.bench.small import by_name, hurry, result_of
 
@@ -85,8 +85,9 @@ def test_wrong_outputs_of_short_numbers(
     scorer: str, implementation: str, mistake: str, dtype: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Also where scores are large, so that rounding of short numbers changes weights a lot."""
-    right = bench_calls.MAKERS[implementation]
-    monkeypatch.setitem(bench_calls.MAKERS, implementation, lambda *given: MISTAKES[mistake](right(*given)))
+    right = implementations.TABLE[implementation]
+    wrong = right._replace(forward=lambda *given: MISTAKES[mistake](right.forward(*given)))
+    monkeypatch.setitem(implementations.TABLE, implementation, wrong)
     sizes = {"n": [16], "m": [16], "d": [64]}
     result = result_of(scorers=[{"scorer": scorer}], measure=["output"], only=[implementation], dtype=dtype, **sizes)
     assert by_name(result, "output")[f"{scorer}/{implementation}"]["status"] == "disagrees"

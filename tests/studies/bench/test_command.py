@@ -10,7 +10,7 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from attncli.studies.bench import measure
+from attncli.studies.bench import study
 from tests.cli import attncli, names_in, refusal, run
 from tests.commands.pairs import config, swept
 from tests.studies.bench.small import hurry
@@ -143,7 +143,7 @@ def test_expectations(here: Path) -> None:
 
 def interrupt_at(group: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Ctrl-C while the group of that number is timed."""
-    groups, right = itertools.count(1), measure.time_all
+    groups, right = itertools.count(1), study.time_all
 
     def interrupted(*args: Any) -> None:
         if next(groups) == group:

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 import torch
 
-from attncli.studies.bench.calls import draw_inputs, make_call
-from attncli.studies.bench.memory import LOG_LEVEL, estimate_call, peak_extra
+from attncli.studies.bench.implementations import make_call
+from attncli.studies.bench.measure import LOG_LEVEL, draw_inputs, estimate_call, peak_memory
 from attncli.studies.bench.plan import Case
 from attncli.studies.memory import ran_out
 from attncli.studies.scoring import build_scorer, outline
@@ -25,30 +25,30 @@ def planted(first: int, then: int) -> torch.Tensor:
 
 @pytest.mark.parametrize(("first", "then", "peak"), [(0, 3, 3), (5, 3, 5), (2, 3, 3)])
 def test_planted_allocations(first: int, then: int, peak: int, capfd: pytest.CaptureFixture[str]) -> None:
-    assert peak_extra(lambda: planted(first, then), CPU) == peak * MIB
+    assert peak_memory(lambda: planted(first, then), CPU) == peak * MIB
     assert capfd.readouterr() == ("", ""), "nobody is told that the profiler starts"
     assert LOG_LEVEL in os.environ
 
 
 def test_what_lives_at_the_same_time_adds_up() -> None:
-    assert peak_extra(lambda: [planted(0, 1) for _ in range(4)], CPU) == 4 * MIB
+    assert peak_memory(lambda: [planted(0, 1) for _ in range(4)], CPU) == 4 * MIB
 
 
 def test_what_was_there_before_does_not_count() -> None:
     before = torch.ones(7 * MIB)
-    assert peak_extra(lambda: before[:4].clone(), CPU) == 16, "four numbers of 32 bits"
-    assert peak_extra(lambda: before, CPU) == 0
+    assert peak_memory(lambda: before[:4].clone(), CPU) == 16, "four numbers of 32 bits"
+    assert peak_memory(lambda: before, CPU) == 0
 
 
 def test_inside_of_one_operation() -> None:
     a, b = torch.ones(256, 128), torch.ones(128, 512)
-    assert peak_extra(lambda: a @ b, CPU) == 256 * 512 * 4
-    assert peak_extra(lambda: (a @ b).tanh(), CPU) == 2 * 256 * 512 * 4
+    assert peak_memory(lambda: a @ b, CPU) == 256 * 512 * 4
+    assert peak_memory(lambda: (a @ b).tanh(), CPU) == 2 * 256 * 512 * 4
 
 
 def test_gradients_count() -> None:
     a = torch.ones(MIB, requires_grad=True)
-    found = peak_extra(lambda: torch.autograd.grad((a * a).sum(), a), CPU)
+    found = peak_memory(lambda: torch.autograd.grad((a * a).sum(), a), CPU)
     assert found is not None
     assert 2 * 4 * MIB <= found <= 4 * 4 * MIB
 
@@ -85,12 +85,10 @@ def test_the_estimate_is_no_less_than_the_measured_peak(
 ) -> None:
     options = options_of(scorers=[entry], backward=backward)
     case, hidden = Case(600, 500, 32, 2), entry.get("num_hiddens")
-    estimate = estimate_call(
-        outline(options.scorers[0], 32, 32), implementation, hidden, case, measure, backward, "float32"
-    )
+    estimate = estimate_call(outline(options.scorers[0], 32, 32), implementation, hidden, case, measure, options)
     scorer = build_scorer(options.scorers[0], 32, 32, 0, torch.float32)
     call = make_call(implementation, scorer, measure, [draw_inputs(options, case, CPU)], backward)
     call()
-    peak = peak_extra(call, CPU)
+    peak = peak_memory(call, CPU)
     assert peak is not None
     assert peak <= estimate.total - estimate.parts["program"]

@@ -9,7 +9,7 @@ from attncli.config import scorer_entries
 from attncli.config.scorer_entries import ScorerEntry, entry_model
 from attncli.errors import InputError
 from attncli.scorers import SCORERS
-from attncli.studies.bench.plan import Case, cases_of, operations, plan_of, traffic, variants
+from attncli.studies.bench.plan import Case, cases_of, operations, plan_of, traffic, variants_of
 from attncli.studies.scoring import outline
 from tests.studies.bench.small import by_name, hurry, options_of, result_of
 
@@ -22,7 +22,7 @@ TWO = {"scorers": [{"scorer": "additive"}, {"scorer": "dot", "label": "product"}
 
 
 def names(**keys: Any) -> list[str]:
-    return [each.name for each in plan_of(options_of(**keys)).contenders]
+    return [each.name for each in plan_of(options_of(**keys))]
 
 
 def test_everything_by_default() -> None:
@@ -33,10 +33,10 @@ def test_everything_by_default() -> None:
 
 def test_the_baseline_comes_along() -> None:
     assert names(**TWO) == ["scaled_dot/textbook", "additive/attncli", "additive/textbook", "product/attncli"]
-    assert plan_of(options_of(**TWO)).baseline.index is None
+    assert plan_of(options_of(**TWO))[0].path == ()
     assert names(only=["additive"]) == ["additive/attncli", "additive/textbook", "scaled_dot/textbook"]
     assert "scaled_dot/textbook" in names(skip=["textbook"])
-    assert plan_of(options_of(baseline="dot/attncli", only=["additive"])).baseline.name == "dot/attncli"
+    assert "dot/attncli" in names(baseline="dot/attncli", only=["additive"])
 
 
 @pytest.mark.parametrize(
@@ -64,12 +64,13 @@ def test_hidden_units() -> None:
     named = {"scorer": "additive", "num_hiddens": 3, "label": "named"}
     options = options_of(scorers=[{"scorer": "additive"}, named, {"scorer": "dot"}], num_hiddens=[5, 7])
     found = {
-        each.entry.label: [variant.options.get("num_hiddens") for variant in variants(options, each, 4)]
-        for each in plan_of(options).contenders
+        each.entry.label: [variant.entry.options.get("num_hiddens") for variant in variants_of(each, options, 4)]
+        for each in plan_of(options)
     }
     assert found == {"additive": [5, 7], "named": [3], "dot": [None], "scaled_dot": [None]}
     alone = options_of(scorers=[{"scorer": "additive"}])
-    assert [each.options["num_hiddens"] for each in variants(alone, plan_of(alone).contenders[1], 9)] == [9], "d"
+    (variant,) = variants_of(plan_of(alone)[1], alone, 9)
+    assert variant.entry.options["num_hiddens"] == 9, "d"
 
 
 @pytest.mark.parametrize(

@@ -56,7 +56,7 @@ def test_one_sentence_a_label_with_its_numbers_and_one_why() -> None:
     )
     assert baseline.startswith("scaled_dot (textbook): 1.05 ms and 4.0 MiB for scores")
     assert dot.endswith("(0.959 to 1.06, no measurable difference).")
-    assert why.startswith("Why additive takes longest: its formula has 33 operations for each pair of query and key")
+    assert why.startswith("Why additive takes longest: its formula has 128 operations for each pair of query and key")
     numbers = finding(result, "additive").numbers
     assert (numbers["n"], numbers["ratio"], numbers["times_as_fast"]) == (1024, 4.0, 50.0)
     assert numbers["growth"] == pytest.approx(dict.fromkeys(numbers["growth"], 2.0))

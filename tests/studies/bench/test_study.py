@@ -11,8 +11,9 @@ from torch import Tensor, nn
 from attncli import textbook
 from attncli.errors import InputError
 from attncli.studies import memory
-from attncli.studies.bench import calls, measure
-from attncli.studies.bench.calls import copies_of, draw_inputs, make_call
+from attncli.studies.bench import implementations, measure, study
+from attncli.studies.bench.implementations import make_call
+from attncli.studies.bench.measure import copies_of, draw_inputs
 from attncli.studies.bench.plan import Case
 from tests.studies.bench.small import CPU, by_name, hurry, options_of, prepared, result_of
 
@@ -96,16 +97,16 @@ def test_heads_and_batch() -> None:
 
 
 def test_copies_do_not_fit_into_the_cache(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(calls, "cache_size", lambda device: 10_000)
-    monkeypatch.setattr(calls, "MOST_COPIES", 1000)
+    monkeypatch.setattr(measure, "cache_size", lambda device: 10_000)
+    monkeypatch.setattr(measure, "MOST_COPIES", 1000)
     copies = copies_of(draw_inputs(options_of(), Case(6, 6, 4), CPU), CPU)
     size = 3 * 6 * 4 * 4
     assert len(copies) * size > 20_000
     assert len({queries.data_ptr() for queries, *_ in copies}) == len(copies)
     torch.testing.assert_close(copies[-1], copies[0], rtol=0, atol=0)
-    monkeypatch.setattr(calls, "MOST_BYTES", 1000)
+    monkeypatch.setattr(measure, "MOST_BYTES", 1000)
     assert len(copies_of(copies[0], CPU)) == 1000 // size
-    monkeypatch.setattr(calls, "MOST_BYTES", 1)
+    monkeypatch.setattr(measure, "MOST_BYTES", 1)
     assert len(copies_of(copies[0], CPU)) == 1
 
 
@@ -166,7 +167,7 @@ def test_too_large_is_known_before(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_without_a_baseline_there_are_no_ratios(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
-        measure, "disagreement", lambda implementation, *_: "no" if implementation == "textbook" else None
+        study, "disagreement", lambda implementation, *_: "no" if implementation == "textbook" else None
     )
     rows = by_name(result_of(measure=["scores"], scorers=[{"scorer": "dot"}]))
     assert rows["scaled_dot/textbook"]["status"] == "disagrees"
@@ -175,7 +176,7 @@ def test_without_a_baseline_there_are_no_ratios(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_even_the_inputs_are_too_large(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(measure, "draw_inputs", lambda *args: pytest.fail("made"))
+    monkeypatch.setattr(study, "draw_inputs", lambda *args: pytest.fail("made"))
     rows = result_of(n=[2**20], d=[2**20], measure=["output"], **TWO).records
     assert {row["status"] for row in rows} == {"too large"}
     assert all(row["reason"].startswith("needs about ") for row in rows)
@@ -188,7 +189,7 @@ def test_a_compiler_that_fails_when_it_is_needed(monkeypatch: pytest.MonkeyPatch
 
         scorer.forward = forward
 
-    monkeypatch.setattr(calls, "compile_scorer", compile_scorer)
+    monkeypatch.setattr(implementations, "compile_scorer", compile_scorer)
     rows = by_name(result_of(compile=True, measure=["scores"], **TWO))
     row = rows["additive/compiled"]
     assert row["status"] == "not available"
@@ -224,7 +225,7 @@ def test_what_fails_at_a_later_size_says_so(error: Exception, late: bool, monkey
 
 
 def test_a_peak_that_cannot_be_counted_is_not_known(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(measure, "MOST_PAIRS", 6 * 6 - 1)
+    monkeypatch.setattr(study, "MOST_PAIRS", 6 * 6 - 1)
     rows = result_of(n=[6], measure=["scores"], **TWO).records
     assert {(row["status"], row["peak_bytes"]) for row in rows} == {("timed", None)}
 
@@ -242,7 +243,7 @@ def test_the_gradient_that_flows_back_is_no_memory_of_a_call() -> None:
 
 
 def test_what_has_no_time_is_compared_without_a_figure(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(measure, "too_large", lambda estimate, device: "needs more")
+    monkeypatch.setattr(study, "too_large", lambda estimate, device: "needs more")
     (row,) = result_of(measure=["scores"], **TWO).comparisons
     assert (row["implementation"], row["times_as_fast"], row["times_as_fast_ci"]) == ("attncli", None, None)
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from attncli.studies.bench.timing import (
+from attncli.studies.bench.measure import (
     BLOCK,
     BUDGET,
     MOST,
