@@ -86,27 +86,28 @@ Rows = TypeAliasType("Rows", "Annotated[list[Row | Rows], Field(min_length=1)]")
 
 def check_regular(value: Any) -> Any:
     """Nested lists of numbers as they are, unless they are no such thing: then the first place where they are not."""
-    _sizes_of(value)
+    sizes_of(value)
     return value
 
 
-def _sizes_of(value: Any, place: Sequence[str | int] = ()) -> tuple[int, ...]:
+def sizes_of(value: Any, place: Sequence[str | int] = ()) -> tuple[int, ...]:
+    """The shape of nested lists of numbers, which must be regular."""
     if isinstance(value, bool) or not isinstance(value, int | float | list):
         raise problem(f"got {errors.show(value)}; expected a number", under=place)
     if not isinstance(value, list):
         return ()
     if not value:
         raise problem("got an empty list; sizes must be at least 1", under=place)
-    first = _sizes_of(value[0], [*place, 0])
+    first = sizes_of(value[0], [*place, 0])
     for index, item in enumerate(value[1:], start=1):
-        if _sizes_of(item, [*place, index]) != first:
+        if sizes_of(item, [*place, index]) != first:
             message = f"got {errors.show(item)} beside {errors.show(value[0])}; expected rows of equal length"
             raise problem(message, under=[*place, index])
     return (len(value), *first)
 
 
 def _at_least_two_levels(value: Any) -> Any:
-    if len(_sizes_of(value)) < 2:
+    if len(sizes_of(value)) < 2:
         expected = "expected lists within lists: one inner list per row"
         raise problem(f"{expected}; for one row write [{errors.show(value)}]")
     return value

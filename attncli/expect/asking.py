@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from attncli.config.expectations import Expectation
-from attncli.config.rows import sizes_of
+from attncli.config.values import sizes_of
 from attncli.errors import Collector, InputError, Problem, below, did_you_mean, plain, show
 from attncli.studies.study import STAGES, Record, Rows
 

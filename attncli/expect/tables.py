@@ -11,7 +11,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from attncli.config.rows import sizes_of
+from attncli.config.values import sizes_of
 from attncli.errors import plain, show
 from attncli.expect.asking import described
 from attncli.expect.judging import Verdict
