@@ -1,5 +1,6 @@
 """Pooling without weights: the output of attention, whichever way it is made, and by which way it is."""
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -8,7 +9,7 @@ from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 
 from attncli import pooling
-from attncli.attention import Causal, Valid, attend, softcap, valid_mask
+from attncli.attention import Valid, attend, softcap, valid_mask
 from attncli.errors import InputError
 from attncli.pooling import Rules, pool, pool_by_rules
 from attncli.scorers import SCORERS
@@ -16,72 +17,122 @@ from tests.combinations import varied
 from tests.scorers.catalogue import make, normal
 
 N, M, D = 9, 7, 4
-LEADING: list[tuple[int, ...]] = [(), (2,), (2, 3), (2, 3, 2)]
 EMPTY_ROWS: list[Any] = ["zero", "uniform", "nan", "error"]
 DOTS = ["scaled_dot", "dot", "general", "cosine"]  # whose scores are dot products of something
 
 NAMES = sorted(SCORERS, key="scaled_dot".__ne__)
 WORKSPACES = [pooling.WORKSPACE_BYTES, 2**11]  # all queries at once, as it is shipped, and tiles of some or of one
-
 every_scorer = pytest.mark.parametrize("name", NAMES)
 Tensors = tuple[Tensor, Tensor, Tensor]
+Shape = tuple[int, ...]
 
 
-def tensors(leading: tuple[int, ...] = (), v: int = D, dtype: torch.dtype = torch.float32) -> Tensors:
+@pytest.fixture
+def workspace() -> int:
+    return pooling.WORKSPACE_BYTES
+
+
+@pytest.fixture(autouse=True)
+def within(workspace: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pooling, "WORKSPACE_BYTES", workspace)
+
+
+def tensors(leading: Shape = (), v: int = D, dtype: torch.dtype = torch.float32, sizes: Shape = (N, M)) -> Tensors:
     """Queries, keys and values."""
-    shapes = (*leading, N, D), (*leading, M, D), (*leading, M, v)
+    n, m = sizes
+    shapes = (*leading, n, D), (*leading, m, D), (*leading, m, v)
     queries, keys, values = (normal(*shape, seed=seed, dtype=dtype) for seed, shape in enumerate(shapes))
     return queries, keys, values
 
 
-def lengths_of(leading: tuple[int, ...], *, per_query: bool = False, empty: bool = False) -> Tensor:
-    """(b,) or (b, n) of all sizes; 0 among them where some are to be empty."""
-    shape = (leading[0] if leading else 1, *([N] if per_query else []))
-    lengths = torch.arange(torch.Size(shape).numel()).mul(3).remainder(M) + (0 if empty else 1)
-    return lengths.reshape(shape)
+def lengths_of(shape: Shape, *, per_query: bool = False, least: int = 1) -> Tensor:
+    """(b,) or (b, n), of all sizes from `least` on."""
+    full = (shape[0] if len(shape) > 2 else 1, *([shape[-2]] if per_query else []))
+    return torch.arange(torch.Size(full).numel()).mul(3).remainder(shape[-1] + 1 - least).add(least).reshape(full)
 
 
-def mask_of(leading: tuple[int, ...]) -> Tensor:
+def mask_of(shape: Shape) -> Tensor:
     """Every query may attend to some key."""
-    mask = normal(*leading, N, M, seed=5) > 0
-    mask[..., 2] = True
+    mask = normal(*shape, seed=5) > 0
+    mask[..., 0] = True
     return mask
 
 
-def assert_pooled(output: Tensor, wanted: Tensor) -> None:
+RULES: dict[str, Callable[[Shape], Rules]] = {
+    "none": lambda s: Rules(Valid(s)),
+    "lengths": lambda s: Rules(Valid.of(s, lengths_of(s))),
+    "lengths per query": lambda s: Rules(Valid.of(s, lengths_of(s, per_query=True))),
+    "mask": lambda s: Rules(Valid.of(s, mask=mask_of(s))),
+    "one mask for all": lambda s: Rules(Valid.of(s, mask=mask_of(s[-2:]))),
+    "lengths and mask": lambda s: Rules(Valid.of(s, lengths_of(s), mask_of(s))),
+    "top left": lambda s: Rules(Valid(s, causal="top_left")),
+    "bottom right": lambda s: Rules(Valid(s, causal="bottom_right")),
+    "cap": lambda s: Rules(Valid(s), cap=0.3),
+    "cap and causal": lambda s: Rules(Valid(s, causal="top_left"), cap=0.3),
+}
+EMPTY: dict[str, Callable[[Shape], Valid]] = {
+    "lengths": lambda s: Valid.of(s, lengths_of(s, least=0)),
+    "lengths per query": lambda s: Valid.of(s, lengths_of(s, per_query=True, least=0)),
+    "mask": lambda s: Valid.of(s, mask=mask_of(s) & (torch.arange(s[-2]) % 3 > 0)[:, None]),
+}
+
+
+def assert_pooled(output: Tensor, wanted: Tensor, what: str = "") -> None:
     assert output.dtype == wanted.dtype
     tolerance = 1e-12 if output.dtype == torch.float64 else 1e-5
-    torch.testing.assert_close(output, wanted, rtol=tolerance, atol=tolerance / 4, equal_nan=True)
+    torch.testing.assert_close(
+        output, wanted, rtol=tolerance, atol=tolerance / 4, equal_nan=True, msg=lambda text: f"{what}: {text}"
+    )
 
 
-def assert_as_attend(name: str, given: Tensors, lengths: Any = None, **keys: Any) -> None:
-    queries, k, values = given
-    scorer = make(name, D)
-    wanted, _ = attend(scorer(queries, k), values, lengths, **keys)
-    assert_pooled(pool(scorer, queries, k, values, lengths, **keys), wanted)
+def attended(scorer: Any, queries: Tensor, keys: Tensor, values: Tensor, rules: Rules) -> Tensor:
+    """The output by way of all weights."""
+    scores = scorer(queries, keys)
+    capped = scores if rules.cap is None else softcap(scores, rules.cap)
+    return attend(capped, values, mask=rules.valid.whole, empty_row=rules.empty_row)[0]
 
 
-@varied(name=NAMES, workspace=WORKSPACES, leading=LEADING, v=[D, 3])
-def test_as_attend(
-    name: str, workspace: int, leading: tuple[int, ...], v: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(pooling, "WORKSPACE_BYTES", workspace)
-    given = tensors(leading, v)
-    assert_as_attend(name, given)
-    assert_as_attend(name, given, lengths_of(leading))
-    assert_as_attend(name, given, lengths_of(leading, per_query=True))
-    assert_as_attend(name, given, mask=mask_of(leading))
-    assert_as_attend(name, given, mask=mask_of(()))
-    assert_as_attend(name, given, lengths_of(leading).clamp(min=3), mask=mask_of(leading))
+def assert_as_attend(scorer: Any, given: Tensors, rules: Rules, what: str = "") -> None:
+    """Also the gradients, of float64."""
+    if given[0].dtype != torch.float64:
+        with torch.no_grad():
+            assert_pooled(pool_by_rules(scorer, *given, rules), attended(scorer, *given, rules), what)
+        return
+    queries, keys, values = (each.detach().requires_grad_() for each in given)
+    leaves = [queries, keys, values, *scorer.parameters()]
+    output, usual = (way(scorer, queries, keys, values, rules) for way in (pool_by_rules, attended))
+    assert_pooled(output, usual, what)
+    upstream = normal(*output.shape, seed=9, dtype=torch.float64)
+    found, wanted = (torch.autograd.grad(each, leaves, upstream, materialize_grads=True) for each in (output, usual))
+    torch.testing.assert_close(
+        found, wanted, rtol=1e-10, atol=1e-12, equal_nan=True, msg=lambda text: f"{what}: {text}"
+    )
 
 
-@varied(name=NAMES, workspace=WORKSPACES, dtype=[torch.float64, torch.float16, torch.bfloat16])
-def test_other_dtypes(name: str, workspace: int, dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pooling, "WORKSPACE_BYTES", workspace)
-    scorer, (queries, keys, values) = make(name, D).to(dtype), tensors((2,), dtype=dtype)
-    for lengths in (None, lengths_of((2,))):
-        wanted, _ = attend(scorer(queries, keys), values, lengths)
-        assert_pooled(pool(scorer, queries, keys, values, lengths), wanted)
+@varied(
+    mixes=24,
+    name=NAMES,
+    dtype=[torch.float64, torch.float32, torch.float16, torch.bfloat16],
+    workspace=WORKSPACES,
+    leading=[(2,), (), (2, 3), (2, 3, 2)],
+    sizes=[(9, 7), (7, 9), (8, 8), (1, 4), (4, 1)],
+    v=[D, 3],
+)
+def test_as_attend(name: str, dtype: torch.dtype, leading: Shape, sizes: tuple[int, int], v: int) -> None:
+    scorer, given = make(name, D).to(dtype), tensors(leading, v, dtype, sizes)
+    for what, rules in RULES.items():
+        assert_as_attend(scorer, given, rules((*leading, *sizes)), what)
+
+
+@varied(name=NAMES, workspace=WORKSPACES, empty_row=EMPTY_ROWS)
+def test_empty_rows(name: str, empty_row: Any) -> None:
+    for what, valid in EMPTY.items():
+        given, rules = tensors((2, 3), dtype=torch.float64), Rules(valid((2, 3, N, M)), empty_row=empty_row)
+        if empty_row != "error":
+            assert_as_attend(make(name, D).double(), given, rules, what)
+            continue
+        with pytest.raises(InputError, match="with no valid key; expected at least one key each"):
+            pool_by_rules(make(name, D), *given, rules)
 
 
 @every_scorer
@@ -93,51 +144,6 @@ def test_values_of_another_dtype(name: str) -> None:
 
 
 @varied(
-    name=NAMES,
-    workspace=WORKSPACES,
-    causal=["top_left", "bottom_right"],
-    sizes=[(9, 7), (9, 9), (5, 9), (1, 4), (4, 1)],
-    v=[D, 3],
-)
-def test_causal(
-    name: str, workspace: int, causal: Causal, sizes: tuple[int, int], v: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(pooling, "WORKSPACE_BYTES", workspace)
-    scorer, (n, m) = make(name, D), sizes
-    queries, keys, values = normal(2, n, D), normal(2, m, D, seed=1), normal(2, m, v, seed=2)
-    mask = torch.ones(n, m, dtype=torch.bool).tril(0 if causal == "top_left" else m - n)
-    wanted, _ = attend(scorer(queries, keys), values, mask=mask)
-    valid = Valid((2, n, m), causal=causal)
-    assert_pooled(pool_by_rules(scorer, queries, keys, values, Rules(valid)), wanted)
-    assert_pooled(wanted, attend(scorer(queries, keys), values, mask=valid.joined)[0])
-
-
-@varied(name=NAMES, workspace=WORKSPACES, empty_row=EMPTY_ROWS, per_query=[True, False])
-def test_empty_rows(
-    name: str, workspace: int, empty_row: Any, per_query: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(pooling, "WORKSPACE_BYTES", workspace)
-    given, lengths = tensors((2, 3)), lengths_of((2, 3), per_query=per_query, empty=True)
-    assert 0 in lengths
-    if empty_row == "error":
-        with pytest.raises(InputError, match="with no valid key; expected at least one key each"):
-            pool(make(name, D), *given, lengths, empty_row=empty_row)
-        return
-    assert_as_attend(name, given, lengths, empty_row=empty_row)
-    mask = Valid.of((2, 3, N, M), lengths).whole
-    assert_as_attend(name, given, mask=mask, empty_row=empty_row)
-
-
-@varied(name=NAMES, workspace=WORKSPACES, limited=[True, False])
-def test_softcap(name: str, workspace: int, limited: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pooling, "WORKSPACE_BYTES", workspace)
-    scorer, (queries, keys, values) = make(name, D), tensors((2,))
-    lengths = lengths_of((2,)) if limited else None
-    wanted, _ = attend(softcap(scorer(queries, keys), 0.3), values, lengths)
-    assert_pooled(pool_by_rules(scorer, queries, keys, values, Rules(Valid.of((2, N, M), lengths), cap=0.3)), wanted)
-
-
-@varied(
     mixes=16,
     name=NAMES,
     workspace=WORKSPACES,
@@ -145,11 +151,8 @@ def test_softcap(name: str, workspace: int, limited: bool, monkeypatch: pytest.M
     where=["both", "keys", "values"],
     rules=["lengths", "mask", "causal"],
 )
-def test_padding_does_not_matter(
-    name: str, workspace: int, junk: float, where: str, rules: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_padding_does_not_matter(name: str, junk: float, where: str, rules: str) -> None:
     """Not even numbers whose products are beyond the largest one."""
-    monkeypatch.setattr(pooling, "WORKSPACE_BYTES", workspace)
     queries, keys, values = tensors((2,))
     queries = queries * 1e10 if junk == 1e30 and name in ("dot", "scaled_dot", "general") else queries
     shape, per_query = (2, N, M), [[min(i, M - 2) for i in range(1, N + 1)]] * 2
@@ -168,13 +171,13 @@ def test_padding_does_not_matter(
 @varied(
     name=NAMES,
     junk=[torch.nan, torch.inf, -torch.inf],
-    where=["keys", "queries", "values"],
+    where=[1, 0, 2],  # keys, queries, values
     lengths=[[M, M - 1], None],
 )
-def test_what_is_seen_does_matter(name: str, junk: float, where: str, lengths: Any) -> None:
-    given = dict(zip(("queries", "keys", "values"), tensors((2,)), strict=True))
+def test_what_is_seen_does_matter(name: str, junk: float, where: int, lengths: Any) -> None:
+    given = tensors((2,))
     given[where][:, 2, 1] = junk
-    assert_as_attend(name, (given["queries"], given["keys"], given["values"]), lengths)
+    assert_as_attend(make(name, D), given, Rules(Valid.of((2, N, M), lengths)))
 
 
 @pytest.mark.parametrize("name", ["dot", "scaled_dot", "general"])
@@ -187,35 +190,6 @@ def test_scores_that_are_all_minus_infinity(name: str) -> None:
     wanted, _ = attend(scorer(queries, keys), values)
     assert bool(wanted[0].isnan().all())
     assert_pooled(pool(scorer, queries, keys, values), wanted)
-
-
-@varied(
-    mixes=12,
-    name=NAMES,
-    workspace=WORKSPACES,
-    v=[D, 3],
-    rules=["lengths", "none", "mask", "causal", "empty", "cap"],
-)
-def test_gradients(name: str, workspace: int, v: int, rules: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pooling, "WORKSPACE_BYTES", workspace)
-    scorer, given = make(name, D).double(), tensors((2,), v, torch.float64)
-    valid = {
-        "none": Valid((2, N, M)),
-        "mask": Valid((2, N, M), mask=mask_of(())),
-        "lengths": Valid((2, N, M), torch.tensor([3, M])),
-        "causal": Valid((2, N, M), causal="top_left"),
-        "empty": Valid((2, N, M), torch.tensor([0, M])),
-        "cap": Valid((2, N, M), causal="top_left"),
-    }[rules]
-    cap = 0.3 if rules == "cap" else None
-    leaves = [*(each.requires_grad_() for each in given), *scorer.parameters()]
-    scores = scorer(*given[:2])
-    wanted, _ = attend(scores if cap is None else softcap(scores, cap), given[2], mask=valid.whole)
-    output = pool_by_rules(scorer, *given, Rules(valid, cap))
-    upstream = normal(2, N, v, seed=9, dtype=torch.float64)
-    pairs = [torch.autograd.grad(each, leaves, upstream, materialize_grads=True) for each in (output, wanted)]
-    for found, right in zip(*pairs, strict=True):
-        torch.testing.assert_close(found, right, rtol=1e-10, atol=1e-12)
 
 
 class Calls:
@@ -233,12 +207,12 @@ class Calls:
         monkeypatch.setattr(pooling, "scaled_dot_product_attention", counted)
 
 
-@varied(name=DOTS, leading=LEADING[:3])
-def test_the_fused_kernel_is_used(name: str, leading: tuple[int, ...], monkeypatch: pytest.MonkeyPatch) -> None:
+@varied(name=DOTS, leading=[(), (2,), (2, 3)])
+def test_the_fused_kernel_is_used(name: str, leading: Shape, monkeypatch: pytest.MonkeyPatch) -> None:
     calls, given = Calls(monkeypatch), tensors(leading)
     pool(make(name, D), *given)
-    pool(make(name, D), *given, lengths_of(leading))
-    pool(make(name, D), *given, mask=mask_of(leading))
+    pool(make(name, D), *given, lengths_of((*leading, N, M)))
+    pool(make(name, D), *given, mask=mask_of((*leading, N, M)))
     pool_by_rules(make(name, D), *given, Rules(Valid((*leading, N, M), causal="top_left")))
     assert calls.kinds == ["plain", "masked", "masked", "causal"]
     for other in set(SCORERS) - set(DOTS):
@@ -249,7 +223,7 @@ def test_the_fused_kernel_is_used(name: str, leading: tuple[int, ...], monkeypat
 def test_the_fused_kernel_is_used_tile_by_tile(monkeypatch: pytest.MonkeyPatch) -> None:
     calls, given = Calls(monkeypatch), tensors()
     monkeypatch.setattr(pooling, "WORKSPACE_BYTES", pooling.MATRICES * M * 4 * 2)  # two queries
-    pool(make("dot", D), *given, mask=mask_of(()))
+    pool(make("dot", D), *given, mask=mask_of((N, M)))
     assert calls.kinds == ["masked"] * 5
     pool(make("dot", D), *given)
     assert calls.kinds[5:] == ["plain"], "what needs no mask needs no tiles"

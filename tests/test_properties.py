@@ -78,26 +78,28 @@ def test_what_stands_in_padding_changes_no_bit(
 @every_scorer
 @given(case=cases(), data=st.data())
 def test_permuting_keys_permutes_weights_and_keeps_the_output(name: str, case: Case, data: st.DataObject) -> None:
+    """And permuting queries permutes both."""
     scores = scores_of(name, case)
-    order = torch.tensor(data.draw(st.permutations(range(scores.shape[-1]))))
+    rows, order = (torch.tensor(data.draw(st.permutations(range(size)))) for size in scores.shape[-2:])
     output, weights = attend(scores, case.values, mask=case.valid)
-    moved = Case(case.queries, case.keys[..., order, :], case.values[..., order, :], case.valid[..., order], case.seed)
+    valid = case.valid[..., rows, :][..., order]
+    moved = Case(case.queries[..., rows, :], case.keys[..., order, :], case.values[..., order, :], valid, case.seed)
     rounding = 4e-7 * max(float(scores.abs().max()), 1.0) * 4
     moved_output, moved_weights = attend(scores_of(name, moved), moved.values, mask=moved.valid)
-    torch.testing.assert_close(moved_weights, weights[..., order], rtol=1e-5, atol=rounding)
-    torch.testing.assert_close(moved_output, output, rtol=1e-5, atol=rounding * 10)
+    torch.testing.assert_close(moved_weights, weights[..., rows, :][..., order], rtol=1e-5, atol=rounding)
+    torch.testing.assert_close(moved_output, output[..., rows, :], rtol=1e-5, atol=rounding * 10)
 
 
 @every_scorer
 @given(case=cases())
 def test_arguments_are_untouched(name: str, case: Case) -> None:
-    before = [tensor.clone() for tensor in (case.queries, case.keys, case.values, case.valid)]
-    scores = scores_of(name, case)
-    kept = scores.clone()
+    scorer = make(name, case.queries.shape[-1])
+    arguments = [case.queries, case.keys, case.values, case.valid, *scorer.parameters()]
+    before = [tensor.detach().clone() for tensor in arguments]
+    scores = scorer(case.queries, case.keys).detach()
+    copy = scores.clone()
     attend(scores, case.values, mask=case.valid)
-    after = (case.queries, case.keys, case.values, case.valid)
-    assert all(torch.equal(now, then) for now, then in zip(after, before, strict=True))
-    assert torch.equal(scores, kept)
+    assert all(torch.equal(now, then) for now, then in zip([*arguments, scores], [*before, copy], strict=True))
 
 
 @every_scorer

@@ -52,7 +52,7 @@ def test_against_differences(size: tuple[int, int, int], workspace: int) -> None
 
 @varied(
     size=SIZES,
-    workspace=WORKSPACES,
+    workspace=[*WORKSPACES, 1],  # at last one pair after another
     leading=[((3,), (3,)), ((), ()), ((2, 1), (1, 3)), ((1,), (4,)), ((), (2, 2)), ((2, 3), (2, 3))],
 )
 def test_against_the_textbook_form(
