@@ -19,6 +19,8 @@ progress.PATIENCE = 1e6
 # `pytest -m quick` runs what is here, but for measured memory and compiled code.
 QUICK = {"config", "expect", "inputs", "scorers", "test_attention.py", "test_masks.py", "test_pooling.py"}
 NOT_QUICK = ("compiled", "memory")
+# These take longest; begun last, they would leave all processors but one idle.
+FIRST = {"test_additions.py", "test_claims_fail.py", "test_contract.py", "test_experiments.py"}
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -32,6 +34,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    items.sort(key=lambda item: item.path.name not in FIRST)
     for item in items:
         place = item.path.relative_to(Path(__file__).parent).parts
         slow = item.get_closest_marker("slow") is not None or any(word in place[-1] for word in NOT_QUICK)

@@ -15,7 +15,7 @@ TESTS = Path(__file__).parent
 MOST_FILES, FAMILY = 25, 4
 
 BOTTOM = {"errors", "attention", "scorers"}
-STUDY = {"__init__", *BOTTOM, "config", "inputs", "pooling", "textbook", "studies", "studies.study", "show"}
+STUDY = {*BOTTOM, "config", "inputs", "studies", "studies.study", "show"}
 MAY_IMPORT = {  # besides itself
     "errors": set[str](),
     "textbook": set[str](),
@@ -23,17 +23,20 @@ MAY_IMPORT = {  # besides itself
     "scorers": {"errors", "attention", "textbook"},
     "pooling": BOTTOM,
     "config": {"errors", "scorers"},
-    "inputs": {*BOTTOM, "config"},
-    "studies.study": {"errors", "studies"},
-    "show": {*BOTTOM, "config", "inputs", "studies.study"},
-    "studies": STUDY,  # what all studies share
+    "inputs": {"errors", "attention", "config"},
+    "studies.study": {"studies"},
+    "show": {"errors", "config", "studies.study"},
+    "studies": {*BOTTOM, "config", "inputs", "pooling", "studies.study"},  # what all studies share
     "studies.pairs": STUDY,  # what variance and saturation share
     **{f"studies.{name}": STUDY for name in STUDIES},
+    "studies.attention": {*STUDY, "pooling"},
+    "studies.bench": {*STUDY, "pooling", "textbook"},
+    "studies.train": {*STUDY, "textbook", "__init__"},  # the version, for what goes on later
     "studies.variance": {*STUDY, "studies.pairs"},
     "studies.saturation": {*STUDY, "studies.pairs"},
     "expect": {"errors", "config", "show", "studies.study"},
-    "runs": {"__init__", "errors", "config", "inputs", "show", "studies.study", "expect"},
-    "commands": {*STUDY, "studies.attention", "expect", "runs"},  # heatmap is of that study
+    "runs": {"__init__", "errors", "config", "studies.study", "expect"},
+    "commands": {"errors", "scorers", "config", "inputs", "studies", "studies.study", "show", "expect", "runs"},
     "cli": {"__init__", "errors", "commands", "studies"},
     "__main__": {"cli"},
     "__init__": set[str](),
