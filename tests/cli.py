@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import yaml
 from typer.testing import CliRunner, Result
 
 from attncli.cli import app
@@ -49,3 +50,15 @@ def experiment(path: Path, /, **keys: Any) -> Path:
 def names_in(folder: Path) -> Sequence[str]:
     """Everything below a folder, hidden or not."""
     return sorted(str(path.relative_to(folder)) for path in folder.rglob("*"))
+
+
+def swept(study: str, *args: object, out: str = "out") -> dict[str, Any]:
+    """Run a study's command without pictures; the content of its results.json."""
+    good(study, "--out", out, "--no-plots", "--quiet", *args)
+    content: dict[str, Any] = json.loads(Path(out, "results.json").read_text(encoding="utf-8"))
+    return content
+
+
+def config(out: str = "out") -> Any:
+    """The content of a run's config.yaml."""
+    return yaml.safe_load(Path(out, "config.yaml").read_text(encoding="utf-8"))

@@ -11,8 +11,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from attncli.studies.bench import study
-from tests.cli import attncli, names_in, refusal, run
-from tests.commands.pairs import config, swept
+from tests.cli import attncli, config, names_in, refusal, run, swept
 from tests.studies.bench.small import hurry
 
 FEW: list[object] = ["--n", 4, "--d", 3, "--scorer", "dot", "--device", "cpu"]

@@ -12,8 +12,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from attncli.studies.train import learning as train_learning
-from tests.cli import attncli, names_in, refusal, run
-from tests.commands.pairs import config, swept
+from tests.cli import attncli, config, names_in, refusal, run, swept
 
 FEW: list[object] = ["--steps", 4, "--batch", 2, "--keys", 2, "--vocabulary", 4, "--embedding", 3, "--seeds", 2]
 FEW += ["--device", "cpu"]
