@@ -17,7 +17,7 @@ from attncli.commands.heatmap import heatmap
 from attncli.commands.init import init
 from attncli.commands.run import run
 from attncli.commands.scorers import scorers
-from attncli.commands.streams import INTERRUPTED, WRONG_INPUT, discard, tell
+from attncli.commands.streams import INTERRUPTED, WRONG_INPUT, discard, print_error
 from attncli.commands.study_flags import StudyCommand
 from attncli.errors import InputError
 from attncli.studies import STUDIES
@@ -51,7 +51,7 @@ def _errors_shown() -> Iterator[None]:
         discard(sys.stdout)
         raise typer.Exit(0) from None
     except KeyboardInterrupt:
-        tell("interrupted; no unfinished run folder is left")
+        print_error("interrupted; no unfinished run folder is left")
         raise typer.Exit(INTERRUPTED) from None
     except OSError as error:
         if error.errno not in (errno.ENOSPC, errno.EBADF):
@@ -70,7 +70,7 @@ def _is_for_memory(error: Exception) -> bool:
 
 
 def _fail(error: object) -> None:
-    tell(error)
+    print_error(error)
     raise typer.Exit(WRONG_INPUT) from None
 
 

@@ -8,7 +8,7 @@ from attncli.commands.options import Configs, Device, DType, Seed, Sets, overrid
 def check(configs: Configs, sets: Sets = None, seed: Seed = None, device: Device = None, dtype: DType = None) -> None:
     """Check experiments without running them: YAML, tensors, files, scorers (made, not called), memory."""
     from attncli.commands.experiments import load_experiment
-    from attncli.commands.streams import say
+    from attncli.commands.streams import print_line
     from attncli.config.document import read_document
     from attncli.errors import Collector
 
@@ -18,7 +18,7 @@ def check(configs: Configs, sets: Sets = None, seed: Seed = None, device: Device
         with collector.under():
             experiment = load_experiment(read_document(path, overrides))
             experiment.check()
-            say(f"{path}: good, study {experiment.options.study}")
+            print_line(f"{path}: good, study {experiment.options.study}")
     collector.check()
 
 

@@ -1,23 +1,35 @@
-"""Steps that commands share: load experiments, check them, run one into its folder. Imported inside functions only."""
+"""Steps that commands share: load and check experiments, run each into its folder, print what came out.
 
+Imported inside functions only.
+"""
+
+import json as stdjson
 import signal
+import sys
 import threading
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
+from contextlib import contextmanager, redirect_stdout
+from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from attncli.commands.progress import Shown
+import typer
+from rich.padding import Padding
+from rich.text import Text
+
+from attncli.commands.progress import Terminal, running
+from attncli.commands.streams import EXPECTATION_FAILED, INTERRUPTED, ErrorStream, print_error, print_line
 from attncli.config.document import Document, read_document
 from attncli.config.models import Experiment
 from attncli.config.overrides import Override
-from attncli.errors import Collector, InputError
+from attncli.errors import Collector, InputError, Problem
 from attncli.expect.asking import check_expectations
 from attncli.expect.judging import Verdict, judge
-from attncli.runs.run_folder import check_out, new_folder
-from attncli.runs.saving import provenance, save_run
+from attncli.expect.tables import failure, verdict_tables
+from attncli.runs.run_folder import new_folder
+from attncli.runs.saving import provenance, save_run, to_json
+from attncli.show.tables import findings
 from attncli.studies import STUDIES, load_study, options_model, part_of
 from attncli.studies.progress import Progress
 from attncli.studies.study import PreparedStudy, Result, Study
@@ -40,7 +52,7 @@ class Loaded:
 
     def check(self) -> None:
         """Everything that a run would refuse, with its place in the file."""
-        with self.document.locating(), Shown(self.options.name).running() as progress:
+        with self.document.locating(), running(self.options.name) as progress:
             self.prepare(progress)
 
 
@@ -54,17 +66,6 @@ class Finished:
     document: Document
     verdicts: Sequence[Verdict]
     interrupted: bool
-
-
-def check_out_for(configs: Sequence[Path], out: Path | None, overwrite: bool) -> None:
-    """Refuse an --out that cannot take these experiments, before any work."""
-    if out is None:
-        return
-    if len(configs) > 1:
-        raise InputError.of(
-            f'got "{out}" for {len(configs)} experiments; expected one; run them one by one', where="--out"
-        )
-    check_out(out, overwrite)
 
 
 def load_experiments(configs: Sequence[Path], overrides: Sequence[Override]) -> list[Loaded]:
@@ -108,21 +109,21 @@ def interrupts() -> Iterator[Interrupts]:
     The second waits in any case: the first has ended the work, which winds up. A third is meant, until there is
     something to lose. Only in the main thread, since signals reach no other; and not where the caller ignores Ctrl-C.
     """
-    kept, before = Interrupts(), signal.getsignal(signal.SIGINT)
+    state, before = Interrupts(), signal.getsignal(signal.SIGINT)
     if threading.current_thread() is not threading.main_thread() or not callable(before):
-        yield kept
+        yield state
         return
 
     def handle(number: int, frame: Any) -> None:
-        kept.presses += 1
-        if kept.wait or kept.presses == 2:
-            kept.came = True
+        state.presses += 1
+        if state.wait or state.presses == 2:
+            state.came = True
         else:
             before(number, frame)
 
     signal.signal(signal.SIGINT, handle)
     try:
-        yield kept
+        yield state
     finally:
         signal.signal(signal.SIGINT, before)
 
@@ -130,10 +131,12 @@ def interrupts() -> Iterator[Interrupts]:
 def run_experiment(experiment: Loaded, out: Path | None, overwrite: bool, *, pictures: bool, quiet: bool) -> Finished:
     """Run one experiment into a new folder. Ctrl-C ends the work, and waits while its result is judged and written."""
     started = datetime.now().astimezone()
-    options, study = experiment.options, experiment.study
-    _check_resumed(options, out)
-    document = experiment.document
-    with document.locating(), interrupts() as ctrl_c, Shown(options.name, quiet, ctrl_c.hold).running() as progress:
+    options, study, document = experiment.options, experiment.study, experiment.document
+    resumed = getattr(options, "resume", None)
+    if resumed is not None and out is not None and out.resolve() == Path(resumed).resolve():
+        message = f'got "{out}", the run that is resumed, which stays as it is; expected another folder'
+        raise InputError.of(message, where="--out")
+    with document.locating(), interrupts() as ctrl_c, running(options.name, quiet, ctrl_c.hold) as progress:
         prepared = experiment.prepare(progress)
         with new_folder(options.name, out, overwrite, started) as folder:
             result = study.run(prepared, progress)
@@ -144,15 +147,8 @@ def run_experiment(experiment: Loaded, out: Path | None, overwrite: bool, *, pic
             verdicts = judge(result, options.expect, study.expected_rows(prepared))
             content = save_run(folder.path, result, config_of(options), head, drawn, verdicts)
     interrupted = ctrl_c.came or result.interrupted
-    return Finished(result, content, folder.place, document, verdicts, interrupted)
-
-
-def _check_resumed(options: Experiment, out: Path | None) -> None:
-    """Refuse to replace a run by the one that goes on with it, and may be interrupted in its turn."""
-    resumed = getattr(options, "resume", None)
-    if resumed is not None and out is not None and out.resolve() == Path(resumed).resolve():
-        message = f'got "{out}", the run that is resumed, which stays as it is; expected another folder'
-        raise InputError.of(message, where="--out")
+    without_tensors = replace(result, inputs={}, tensors={}, parameters={})  # which need no memory any more
+    return Finished(without_tensors, content, folder.place, document, verdicts, interrupted)
 
 
 def config_of(options: Experiment) -> dict[str, Any]:
@@ -162,3 +158,100 @@ def config_of(options: Experiment) -> dict[str, Any]:
     for entry, written in zip(options.scorers, data["scorers"], strict=True):
         written |= {name: value for name, value in entry.options.items() if value is None}  # which is a value there
     return {"study": options.study, **data}
+
+
+def run_and_show(
+    experiments: Sequence[Loaded],
+    out: Path | None,
+    overwrite: bool,
+    *,
+    pictures: bool,
+    json: bool,
+    quiet: bool,
+    full: bool,
+) -> None:
+    """Run experiments one after the other, each into its folder, and print what is asked for.
+
+    Where one ends the rest, what is complete is shown all the same.
+
+    Raises:
+        InputError: one fails, or expectations could not be judged, since no row is what they ask about.
+        typer.Exit: with 1 where an expectation fails, 130 after Ctrl-C.
+    """
+    if out is not None and len(experiments) > 1:
+        message = f'got "{out}" for {len(experiments)} experiments; expected one; run them one by one'
+        raise InputError.of(message, where="--out")
+    runs, waiting = list[Finished](), list(experiments)
+    try:
+        while waiting and not (runs and runs[-1].interrupted):
+            with redirect_stdout(ErrorStream()):  # scorers of the user's own may print
+                runs.append(run_experiment(waiting.pop(0), out, overwrite, pictures=pictures, quiet=quiet or json))
+            if not (quiet or json):
+                _show(runs[-1], full, titled=len(experiments) > 1)
+    finally:
+        _show_verdicts(runs, table=not (quiet or json))
+        contents = [finished.content for finished in runs]
+        if json and (len(experiments) > 1 or contents):
+            _print_json(contents if len(experiments) > 1 else contents[0])
+        if waiting:
+            print_error(f"not run: {', '.join(str(experiment.document.path) for experiment in waiting)}")
+    if runs[-1].interrupted:
+        print_error(f"interrupted; what was finished is in {_shortest(runs[-1].folder)}/")
+        raise typer.Exit(INTERRUPTED)
+    if unjudged := [problem for finished in runs for problem in _problems(finished, None)]:
+        raise InputError(unjudged)
+    if any(verdict.holds is False for finished in runs for verdict in finished.verdicts):
+        raise typer.Exit(EXPECTATION_FAILED)
+
+
+def _show(finished: Finished, full: bool, titled: bool) -> None:
+    """Print the tables, and where everything is; `titled` where several experiments follow each other."""
+    console, files, result = Terminal(), finished.content["files"], finished.result
+    if titled:
+        console.rule(Text(finished.content["name"]), characters="=")
+    folder = _shortest(finished.folder)
+    whole = str(folder / ("weights.csv" if "weights.csv" in files else "tensors.safetensors"))
+    tables = part_of(result.study, "tables").tables(result, width=console.width, full=full, csv=whole)
+    for part in (*tables, *findings(result.findings)):
+        console.print(part)
+    console.print(f"{folder}/", markup=False, highlight=False, soft_wrap=True)
+    console.print(Padding(Text(" ".join(files)), (0, 0, 0, 2), expand=False))
+
+
+def _print_json(content: dict[str, Any] | list[dict[str, Any]]) -> None:
+    """To stdout, and nothing else there."""
+    text = to_json(content)
+    if (getattr(sys.stdout, "encoding", None) or "").lower().replace("-", "") != "utf8":
+        text = "".join(c if c.isascii() else stdjson.dumps(c)[1:-1] for c in text)  # JSON's own way to say them
+    print_line(text.removesuffix("\n"))
+
+
+def _shortest(path: Path) -> Path:
+    """Relative to the working directory where it is inside."""
+    return path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path
+
+
+def _show_verdicts(runs: Sequence[Finished], *, table: bool) -> None:
+    """Show what became of all expectations: in a table, and on stderr what fails, also where stdout cannot be written.
+
+    Where experiments share a name, their files stand in the table.
+    """
+    names = [finished.content["name"] for finished in runs]
+    titles = [name if names.count(name) == 1 else str(run.document.path) for name, run in zip(names, runs, strict=True)]
+    try:
+        for part in verdict_tables([(title, run.verdicts) for title, run in zip(titles, runs, strict=True)] * table):
+            Terminal().print(part)
+    finally:
+        for problem in (problem for finished in runs for problem in _problems(finished, False)):
+            print_error(problem)
+
+
+def _problems(finished: Finished, holds: bool | None) -> Sequence[Problem]:
+    """What does not hold (False), or could not be judged (None), with its place in the file."""
+    problems = list[Problem]()
+    for verdict in finished.verdicts:
+        if verdict.holds is holds is False:
+            problems.append(Problem(failure(verdict), ("expect", verdict.index)))
+        elif verdict.holds is holds is None and verdict.problem:
+            problems += verdict.problem.under("expect", verdict.index).problems
+    return finished.document.located(InputError(problems)).problems

@@ -53,7 +53,7 @@ def heatmap(
 ) -> None:
     """Draw attention weights or scores as heatmaps."""
     from attncli.commands.sources import load_source
-    from attncli.runs.pictures import picture_path, save_picture
+    from attncli.runs.run_folder import check_picture, save_picture
     from attncli.show.figures import picture_ending, save_figure
     from attncli.show.heatmaps import HeatmapStyle, heatmap_figure
 
@@ -62,12 +62,12 @@ def heatmap(
         style = HeatmapStyle(cmap, scale, annotate)
         if out is not None:
             picture_ending(out)
-    picture_path("", out, overwrite)  # what cannot be written is refused before the work
-    drawn = load_source(source, stage, overrides, tensors or [], quiet)
+    if out is not None:  # what cannot be written is refused before the work
+        check_picture(out, overwrite)
+    matrices, name = load_source(source, stage, overrides, tensors or [], quiet)
     with naming_options():
-        picture = heatmap_figure(drawn.matrices, style, labels=scorers, batches=batches, heads=heads)
-    place = picture_path(drawn.name, out, overwrite)
-    save_picture(place, lambda path: save_figure(picture.figure, path))
+        picture = heatmap_figure(matrices, style, labels=scorers, batches=batches, heads=heads)
+    place = save_picture(name, out, lambda path: save_figure(picture.figure, path))
     if not quiet:
         for note in picture.notes:
             typer.echo(note, err=True)

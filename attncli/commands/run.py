@@ -48,14 +48,12 @@ def run(
 ) -> None:
     """Run experiments: print tables, draw pictures, and keep a run folder of each."""
     with quick_imports():
-        from attncli.commands.experiments import check_out_for, load_experiments
-        from attncli.commands.showing import run_and_show
+        from attncli.commands.experiments import load_experiments, run_and_show
 
         if not no_plots:
             import attncli.show.heatmaps  # noqa: F401 - matplotlib, which the pictures need anyway
 
     compile_ = "true" if compiled else None
     overrides = overrides_of(sets, seed=seed, device=device, dtype=dtype, compile=compile_)
-    check_out_for(configs, out, overwrite)
     experiments = load_experiments(configs, overrides)
     run_and_show(experiments, out, overwrite, pictures=not no_plots, json=json, quiet=quiet, full=full)

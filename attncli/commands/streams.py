@@ -9,12 +9,12 @@ import typer
 EXPECTATION_FAILED, WRONG_INPUT, INTERRUPTED = 1, 2, 130  # exit codes
 
 
-def say(text: str) -> None:
+def print_line(text: str) -> None:
     """Print a line for people, or for the programs that read what a command gives."""
     _write(text, sys.stdout)
 
 
-def tell(text: object, end: str = "\n") -> None:
+def print_error(text: object, end: str = "\n") -> None:
     """Print a line on stderr: what is wrong, or how a command ends. Where that cannot be, nobody can be told."""
     try:
         _write(text, sys.stderr, end)
@@ -22,15 +22,15 @@ def tell(text: object, end: str = "\n") -> None:
         discard(sys.stderr)
 
 
-class Aside:
+class ErrorStream:
     """Stderr, for what scorers of the user's own print while stdout is kept clean."""
 
     def __getattr__(self, name: str) -> Any:
         return getattr(sys.stderr, name)
 
     def write(self, text: str) -> int:
-        """As `tell`, without a new line."""
-        tell(text, end="")
+        """As `print_error`, without a new line."""
+        print_error(text, end="")
         return len(text)
 
 

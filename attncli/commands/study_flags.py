@@ -156,8 +156,7 @@ def _unwrapped(annotation: Any) -> tuple[Any, list[Any]]:
 def _run(study: str, flags: Sequence[StudyFlag], given: Mapping[str, Any]) -> None:
     """Run a study with the arguments of its command, as `attncli run` would run a YAML file that says the same."""
     with quick_imports():
-        from attncli.commands.experiments import check_out_for, load_experiment
-        from attncli.commands.showing import run_and_show
+        from attncli.commands.experiments import load_experiment, run_and_show
         from attncli.config.document import document_of_flags, read_document
         from attncli.studies import part_of
 
@@ -176,7 +175,6 @@ def _run(study: str, flags: Sequence[StudyFlag], given: Mapping[str, Any]) -> No
             if given[flag.name] not in (None, False, []):
                 overrides.append(flag.override(given[flag.name]))
     collector.check()
-    check_out_for([Path(study)], out, overwrite)
     if config is None:
         document = document_of_flags(f"attncli {study}", study, overrides)
     else:

@@ -25,8 +25,6 @@ class Dumper(yaml.SafeDumper):
 
 
 Dumper.add_representer(str, Dumper.represent_str)
-
-
 for _first, _resolvers in Loader.yaml_implicit_resolvers.items():
     for _tag, _pattern in _resolvers:
         Dumper.add_implicit_resolver(_tag, _pattern, [_first])
@@ -45,31 +43,28 @@ def self_contained(config: Mapping[str, Any], result: Result) -> dict[str, Any]:
     A scorer that bench left out keeps the name of its file of parameters, which is not read again either.
     """
     resolved = copy.deepcopy(dict(config))
-    states: dict[str, list[str]] = {}
-    for name in result.parameters:
-        label, _, parameter = name.rpartition("/")
-        states.setdefault(label, []).append(parameter)
     if "from" in resolved:
         resolved["from"] = TENSORS
     if "data" in resolved:
-        _use_stored_inputs(resolved)
+        _use_stored_inputs(resolved["data"], resolved["mask"])
     for entry in resolved["scorers"]:
-        if "parameters" in entry and entry["label"] in states:
-            names = {name: f"{entry['label']}/{name}" for name in states[entry["label"]]}
+        own = [name for name in result.parameters if name.rpartition("/")[0] == entry["label"]]
+        if "parameters" in entry and own:
+            names = {name.rpartition("/")[2]: name for name in own}
             entry["parameters"] = {"file": PARAMETERS, "names": names}
     return resolved
 
 
-def _use_stored_inputs(resolved: dict[str, Any]) -> None:
-    """What an attention experiment reads, from the run folder instead."""
-    data = resolved["data"]
+def _use_stored_inputs(data: dict[str, Any], mask: dict[str, Any]) -> None:
+    """What an attention experiment reads, from the run folder instead; values that were left out are like the keys."""
     stored = [role for role in ("queries", "keys", "values") if _from_file(role, data)]
-    data.setdefault("values", _like_keys(data["keys"]))
+    if isinstance(data["keys"], dict):
+        data.setdefault("values", data["keys"])
     data |= {role: {"file": TENSORS, "tensor": role} for role in stored}
     if "file" in (data.get("valid_lens") or {}):
         data["valid_lens"] = {"file": TENSORS, "tensor": "valid_lens"}
-    if "file" in resolved["mask"]:
-        resolved["mask"] |= {"file": TENSORS, "tensor": "mask"}
+    if "file" in mask:
+        mask |= {"file": TENSORS, "tensor": "mask"}
 
 
 def _from_file(role: str, data: Mapping[str, Any]) -> bool:
@@ -78,14 +73,3 @@ def _from_file(role: str, data: Mapping[str, Any]) -> bool:
     if not isinstance(source, dict):
         return False
     return "file" in source or ("with" in source and _from_file(source["with"], data))
-
-
-def _like_keys(keys: Any) -> Any:
-    """What values are that were left out: drawn like the keys, or normal of their shape where those are written out."""
-    if not isinstance(keys, list):
-        return keys
-    shape, inner = [], keys
-    while isinstance(inner, list):
-        shape.append(len(inner))
-        inner = inner[0]
-    return {"shape": shape, "fill": "normal"}

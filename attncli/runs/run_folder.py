@@ -1,10 +1,10 @@
-"""The folder of a run: it appears complete or not at all, and never takes the place of another by accident."""
+"""The place of a run or a picture: it appears complete or not at all, and never replaces another by accident."""
 
 import errno
 import itertools
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime
@@ -14,7 +14,7 @@ from attncli.errors import InputError
 from attncli.runs.unfinished import NEW, OLD, hidden_folder, writing
 
 OUTPUTS = Path("outputs")
-WRITABLE = "a writable folder"
+WRITABLE, WRITABLE_FILE = "a writable folder", "a place that can be written"
 
 
 @dataclass
@@ -35,17 +35,22 @@ def new_folder(name: str, out: Path | None, overwrite: bool, started: datetime) 
     Raises:
         InputError: `out` is taken, or the place cannot be written.
     """
-    if out:
-        check_out(out, overwrite)
-    place = absolute(out or OUTPUTS / name / started.strftime("%Y-%m-%dT%H-%M-%S"))
+    place = (out or OUTPUTS / name / started.strftime("%Y-%m-%dT%H-%M-%S")).absolute()
+    if ".." in place.parts:  # what stands at the end is the name of the folder
+        place = place.resolve()
     with ExitStack() as stack:
+        with writing(out or place, WRITABLE):
+            if out is None:
+                _check_outputs(OUTPUTS / name)
+            elif refused := _refusal(place, overwrite):
+                raise InputError.of(f'got "{out}", {refused}', where="--out")
         with writing(place, WRITABLE):
             hidden = stack.enter_context(hidden_folder(place))
             folder = Folder(hidden / NEW, place)
             folder.path.mkdir()
         yield folder
         with writing(place, WRITABLE):
-            if out is not None and place.is_dir() and _is_free(place, overwrite):
+            if out is not None and place.is_dir() and not _refusal(place, overwrite):  # nobody has taken it meanwhile
                 _replace(place, folder.path, hidden / OLD)
             else:
                 folder.place = _renamed_to_free_place(folder.path, place)
@@ -53,44 +58,29 @@ def new_folder(name: str, out: Path | None, overwrite: bool, started: datetime) 
             _point_to_latest(folder.place, hidden)
 
 
-def check_outputs(name: str) -> None:
-    """Raise an InputError where outputs/<name> cannot become a folder, which can be told before any work."""
-    place = OUTPUTS / name
-    with suppress(OSError):  # what the system does not even let us look at, it refuses in its own words later
-        above = next(folder for folder in (place, *place.absolute().parents) if os.path.lexists(folder))
-        if not above.is_dir():
-            message = f'got a file at "{above}"; expected a folder for the runs; move the file, or use --out'
-            raise InputError.of(message, where=str(place))
+def _check_outputs(place: Path) -> None:
+    above = next(folder for folder in (place, *place.absolute().parents) if os.path.lexists(folder))
+    if not above.is_dir():
+        message = f'got a file at "{above}"; expected a folder for the runs; move the file, or use --out'
+        raise InputError.of(message, where=str(place))
 
 
-def absolute(path: Path) -> Path:
-    """The absolute path, without `..` at its end, since what stands there is the name of the folder."""
-    path = path.absolute()
-    return path.resolve() if ".." in path.parts else path
-
-
-def check_out(out: Path, overwrite: bool) -> None:
-    """Raise an InputError unless `out` is new or empty, or an old run that may be replaced."""
-    with writing(out, WRITABLE):
-        _check_place(absolute(out), out, overwrite)
-
-
-def _check_place(place: Path, out: Path, overwrite: bool) -> None:
+def _refusal(place: Path, overwrite: bool) -> str | None:
+    """Why a run may not have this place, unless that is new or empty, or an old run that may be replaced."""
     if place.is_symlink():
-        raise _refused(out, "a link; expected a folder that is new or empty")
+        return "a link; expected a folder that is new or empty"
     if not place.exists():
-        return
+        return None
     if not place.is_dir():
-        raise _refused(out, "a file; expected a folder that is new or empty")
+        return "a file; expected a folder that is new or empty"
     if os.path.ismount(place) or Path.cwd().is_relative_to(place.resolve()):
-        raise _refused(out, "which is in use and cannot be replaced as a whole; expected a new folder inside it")
-    if not any(place.iterdir()):
-        return
-    strange = sorted({path.name for path in place.iterdir()} - _files_of_run(place))
-    if strange:
-        raise _refused(out, f'which has "{strange[0]}", not the file of a run; expected a new or empty folder')
-    if not overwrite:
-        raise _refused(out, "which holds a run; expected a new or empty folder; --overwrite replaces this run")
+        return "which is in use and cannot be replaced as a whole; expected a new folder inside it"
+    names = {path.name for path in place.iterdir()}
+    if strange := sorted(names - _files_of_run(place)):
+        return f'which has "{strange[0]}", not the file of a run; expected a new or empty folder'
+    if names and not overwrite:
+        return "which holds a run; expected a new or empty folder; --overwrite replaces this run"
+    return None
 
 
 def _files_of_run(folder: Path) -> set[str]:
@@ -100,19 +90,6 @@ def _files_of_run(folder: Path) -> set[str]:
         return set(content["files"]) if "attncli" in content else set()
     except (OSError, ValueError, LookupError, TypeError):
         return set()
-
-
-def _is_free(place: Path, overwrite: bool) -> bool:
-    """Whether `check_out` still lets a run have this place: another may have taken it meanwhile."""
-    try:
-        check_out(place, overwrite)
-    except InputError:
-        return False
-    return True
-
-
-def _refused(out: Path, why: str) -> InputError:
-    return InputError.of(f'got "{out}", {why}', where="--out")
 
 
 def _replace(place: Path, new: Path, aside: Path) -> None:
@@ -126,8 +103,7 @@ def _replace(place: Path, new: Path, aside: Path) -> None:
 
 
 def _renamed_to_free_place(path: Path, wanted: Path) -> Path:
-    for number in itertools.count(1):
-        place = wanted.with_name(f"{wanted.name}-{number}") if number > 1 else wanted
+    for place in _numbered(wanted, wanted.name):
         if not os.path.lexists(place):
             try:
                 return path.rename(place)
@@ -137,6 +113,12 @@ def _renamed_to_free_place(path: Path, wanted: Path) -> Path:
     raise AssertionError
 
 
+def _numbered(place: Path, name: str, ending: str = "") -> Iterator[Path]:
+    """The place, and then the places beside it that have a number added to the name."""
+    yield place
+    yield from (place.with_name(f"{name}-{number}{ending}") for number in itertools.count(2))
+
+
 def _point_to_latest(place: Path, hidden: Path) -> None:
     """outputs/<name>/latest, replaced in one step; a real file or folder of that name is left alone."""
     latest = place.parent / "latest"
@@ -144,3 +126,26 @@ def _point_to_latest(place: Path, hidden: Path) -> None:
         with suppress(OSError):  # a file system without links: the runs are there all the same
             (hidden / "latest").symlink_to(place.name)
             (hidden / "latest").replace(latest)
+
+
+def check_picture(out: Path, overwrite: bool) -> None:
+    """Raise an InputError unless a picture can be written there: a new file, or one that may be replaced."""
+    with writing(out, WRITABLE_FILE):
+        if out.exists() and (out.is_dir() or not overwrite):
+            message = f'got "{out}", which exists; expected a new file; --overwrite replaces it'
+            raise InputError.of(message, where="--out")
+        above = next(folder for folder in out.absolute().parents if folder.exists())
+        if not above.is_dir():
+            raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
+
+
+def save_picture(name: str, out: Path | None, draw: Callable[[Path], None]) -> Path:
+    """Draw beside `out`, or outputs/heatmaps/<name>.png with a number added where that is taken, and rename."""
+    place = out or OUTPUTS / "heatmaps" / f"{name}.png"
+    with writing(place, WRITABLE_FILE):
+        if out is None:
+            place = next(free for free in _numbered(place, name, ".png") if not free.exists())
+        with hidden_folder(place.absolute()) as hidden:
+            unfinished = hidden / place.name  # the ending says the kind of picture
+            draw(unfinished)
+            return unfinished.replace(place)

@@ -15,17 +15,17 @@ from typing import Any
 
 import numpy
 import torch
+from safetensors import SafetensorError
+from safetensors.torch import save_file
 from torch import Tensor
 
 from attncli import __version__
 from attncli.errors import InputError
 from attncli.expect.judging import Verdict
-from attncli.runs.resolved import dump_yaml, self_contained
-from attncli.runs.tensors import save_named, save_tensors
+from attncli.runs.resolved import PARAMETERS, TENSORS, dump_yaml, self_contained
 from attncli.studies.study import Record, Result, stage_of, tokens_of
 
 MOST_ROWS = 200_000  # of weights.csv; more than that is left to tensors.safetensors
-Pictures = Mapping[str, Callable[[Path], None]]
 
 
 def save_run(
@@ -33,7 +33,7 @@ def save_run(
     result: Result,
     config: Mapping[str, Any],
     provenance: Record,
-    pictures: Pictures,
+    pictures: Mapping[str, Callable[[Path], None]],
     verdicts: Sequence[Verdict] = (),
 ) -> Record:
     """Write a run into an empty folder inside a hidden one beside its place; returns the content of results.json.
@@ -44,9 +44,9 @@ def save_run(
     try:
         (folder / "config.yaml").write_text(dump_yaml(self_contained(config, result)), encoding="utf-8")
         save_records(folder / "records.csv", result.records)
-        save_tensors(folder / "tensors.safetensors", result)
+        save_tensors(folder / TENSORS, result)
         if result.parameters:
-            save_named(folder / "parameters.safetensors", result.parameters)
+            save_named(folder / PARAMETERS, result.parameters)
         save_weights_csv(folder / "weights.csv", result)
         for name, draw in pictures.items():
             draw(folder / name)
@@ -111,6 +111,37 @@ def fingerprint(tensor: Tensor) -> Record:
     numbers = flat.numpy() if flat.dtype.itemsize != 2 else flat.view(torch.int16).numpy()
     digest = hashlib.sha256(numbers.data).hexdigest()
     return {"shape": list(tensor.shape), "dtype": str(tensor.dtype).removeprefix("torch."), "sha256": digest}
+
+
+def save_tensors(path: Path, result: Result) -> None:
+    """The inputs and arrays of a result by name; labels in their order and tokens stand in the file's metadata."""
+    about = {"labels": result.labels, "tokens": result.settings.get("tokens", {})}
+    metadata = {"attncli": json.dumps(about)}  # one key, since the library keeps no order of several
+    save_named(path, {**result.inputs, **result.tensors}, metadata)
+
+
+def save_named(path: Path, tensors: Mapping[str, Tensor], metadata: dict[str, str] | None = None) -> None:
+    """Tensors by name, as a .safetensors file."""
+    path.touch()
+    mode = path.stat().st_mode  # as the user's umask wants it: the library makes files that only their owner may read
+    try:
+        save_file(_owned(tensors), path, metadata)
+    except SafetensorError as error:  # its only word for a full disk
+        raise OSError(str(error)) from error
+    path.chmod(mode)
+
+
+def _owned(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """The tensors contiguous and each in memory of its own, as the format wants it; copied only where they must be."""
+    owned: dict[str, Tensor] = {}
+    storages: set[int] = set()
+    for name, tensor in tensors.items():
+        storage = tensor.untyped_storage()
+        shared = storage.nbytes() != tensor.nbytes or storage.data_ptr() in storages
+        copied = shared or not tensor.is_contiguous()
+        owned[name] = tensor.clone(memory_format=torch.contiguous_format) if copied else tensor
+        storages.add(storage.data_ptr())
+    return owned
 
 
 def save_records(path: Path, records: Sequence[Record]) -> None:

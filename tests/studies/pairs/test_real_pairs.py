@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from attncli.errors import InputError
-from attncli.runs.tensors import save_named
+from attncli.runs.saving import save_named
 from attncli.studies.pairs import parts
 from attncli.studies.study import Record
 from tests.reference import ORACLES, entropy, softmax

@@ -8,7 +8,7 @@ import pytest
 import torch
 from matplotlib.figure import Figure
 
-from attncli.runs.tensors import save_named
+from attncli.runs.saving import save_named
 from attncli.scorers import SCORERS
 from attncli.show.numbers import interval
 from attncli.show.panels import drawing, look_of
