@@ -1,15 +1,21 @@
-"""Figures as files: the same figure gives the same bytes."""
+"""Figures as files: the same figure gives the same bytes, in fonts that can draw its text."""
 
-from contextlib import AbstractContextManager
+import logging
+import unicodedata
+import warnings
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 import matplotlib
 from matplotlib.figure import Figure
+from matplotlib.font_manager import FontProperties, findfont, fontManager, get_font
 from matplotlib.text import Text
 
 from attncli.errors import InputError, got
-from attncli.show.fonts import DEFAULT
+from attncli.show.numbers import printable
 
 DPI = 200
 # What is left out of each kind of file: it must not depend on the day or on matplotlib's version.
@@ -19,18 +25,40 @@ METADATA: dict[str, dict[str, Any]] = {
     ".pdf": {"CreationDate": None, "Producer": None, "Creator": None},
 }
 OPTIONS: dict[str, Any] = {".png": {"pil_kwargs": {"compress_level": 1}}}  # flat colours: quick, and small all the same
-SETTINGS = {
+SETTINGS: dict[str, Any] = {
     "svg.hashsalt": "attncli",
     "svg.fonttype": "path",  # looks the same everywhere, whatever fonts there are
     "text.hinting": "no_hinting",  # of no use at this resolution, and slow
+    "text.parse_math": False,  # dollar signs are no formulas
 }
+DEFAULT_FONT = "DejaVu Sans"  # comes with matplotlib
+CJK = ("Noto Sans CJK", "Source Han Sans", "PingFang", "Microsoft YaHei", "WenQuanYi", "Hiragino", "Malgun")
+CURE = "one that can, such as Noto Sans CJK (Debian, Ubuntu: fonts-noto-cjk) or the Noto font of its script"
+UNFIT = ("LastResort", "Last Resort", "Emoji Color", "Color Emoji")  # boxes for everything; bitmaps
+
+# Some CJK fonts have only a medium weight, which is no reason to write to the user's terminal for each text size.
+logging.getLogger("matplotlib.font_manager").addFilter(lambda record: "find font weight" not in str(record.msg))
 
 
-def default_settings(changes: dict[str, Any] | None = None) -> AbstractContextManager[None]:
+@contextmanager
+def default_settings(changes: dict[str, Any] | None = None) -> Iterator[None]:
     """A context in which the user's matplotlibrc does not count: pictures are the same everywhere."""
     defaults: dict[Any, Any] = dict(matplotlib.rcParamsDefault)
     settings = {key: value for key, value in defaults.items() if not key.startswith("backend")}
-    return matplotlib.rc_context(settings | SETTINGS | (changes or {}))
+    with matplotlib.rc_context(settings | SETTINGS | (changes or {})), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="Glyph")  # which the note of `fonts_for` says already
+        warnings.filterwarnings("ignore", message="The label")  # of a legend may begin with an underscore
+        yield
+
+
+@contextmanager
+def drawing(texts: Iterable[str], note: Callable[[str], None]) -> Iterator[None]:
+    """For the making and saving of a figure with these texts; `note` is told what no font can draw."""
+    families, lost = fonts_for(map(printable, texts))
+    if lost:
+        note(lost)
+    with default_settings({"font.family": families}):
+        yield
 
 
 def save_figure(figure: Figure, path: Path) -> None:
@@ -41,7 +69,11 @@ def save_figure(figure: Figure, path: Path) -> None:
         OSError: a place that cannot be written to.
     """
     ending = picture_ending(path)
-    with default_settings({"pdf.fonttype": _pdf_font_type(figure)}):
+    texts: list[Any] = figure.findobj(Text)
+    families = {family for text in texts for family in text.get_fontfamily()}
+    # TrueType (42), as publishers refuse Type 3; but many CJK fonts have outlines that it cannot hold.
+    font_type = 42 if families <= {DEFAULT_FONT, "sans-serif"} else 3
+    with default_settings({"pdf.fonttype": font_type}):
         figure.savefig(path, format=ending[1:], metadata=METADATA[ending], **OPTIONS.get(ending, {}))
 
 
@@ -53,8 +85,36 @@ def picture_ending(path: Path) -> str:
     return ending
 
 
-def _pdf_font_type(figure: Figure) -> int:
-    """TrueType (42), as publishers refuse Type 3; but many CJK fonts have outlines that it cannot hold."""
-    texts: list[Any] = figure.findobj(Text)
-    families = {family for text in texts for family in text.get_fontfamily()}
-    return 42 if families <= {DEFAULT, "sans-serif"} else 3
+def fonts_for(texts: Iterable[str]) -> tuple[list[str], str]:
+    """The default font, joined by as few installed ones as are needed, and a note of what none of them can draw."""
+    families = [DEFAULT_FONT]
+    lacking = _lacking({char for text in texts for char in text if not char.isascii()}, DEFAULT_FONT)
+    for name in _candidates(lacking) if lacking else ():
+        rest = _lacking(lacking, name)
+        if rest < lacking:
+            families.append(name)
+        lacking = rest
+    if not lacking:
+        return families, ""
+    shown = " ".join(sorted(lacking)[:8]) + (" …" if len(lacking) > 8 else "")
+    return families, f"no installed font can draw {shown} (drawn as boxes); install {CURE}"
+
+
+def _lacking(chars: set[str], family: str) -> set[str]:
+    """The characters without a glyph; joiners and variation selectors only shape their neighbours."""
+    shaping = {char for char in chars if unicodedata.category(char) == "Cf" or "\ufe00" <= char <= "\ufe0f"}
+    return {char for char in chars - shaping if not _font(family).get_char_index(ord(char))}
+
+
+@lru_cache(maxsize=64)
+def _font(family: str):  # type: ignore[no-untyped-def] # matplotlib.ft2font.FT2Font
+    return get_font(findfont(FontProperties(family=[family])))
+
+
+def _candidates(chars: set[str]) -> list[str]:
+    """Installed families, those made for the script first."""
+    scripts = " ".join(unicodedata.name(char, "") for char in chars)
+    region = "JP" if "KATAKANA" in scripts or "HIRAGANA" in scripts else "KR" if "HANGUL" in scripts else "SC"
+    names = {font.name for font in fontManager.ttflist if font.style == "normal"}
+    fitting = (name for name in names if not any(unfit in name for unfit in UNFIT))
+    return sorted(fitting, key=lambda name: (not name.startswith(CJK), not name.endswith(region), name))

@@ -1,15 +1,13 @@
-"""Panels in rows and columns, on a page that is as large as they need."""
+"""Panels of one size in rows and columns, on a page that is as large as they need."""
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg, RendererAgg
 from matplotlib.figure import Figure
-from matplotlib.legend import Legend
-from matplotlib.transforms import Bbox
 
 from attncli.show.figures import DPI
 from attncli.show.matrices import Panel
@@ -22,70 +20,40 @@ FEW_PANELS, SMALL_SIDE = 4, 1.7  # more panels than these are drawn smaller, dow
 TOKEN_LINE = 0.14  # from one token to the next
 LETTER = 0.075  # a character is about as wide
 WIDE = 1.4  # width to height of a picture that fits a page
-GAP, MARGIN, AXIS_TITLE = 32, 20, 44  # pixels between panels, around all, and for "Keys" and "Queries"
-Span = tuple[int, int, int]  # pixels before a panel, of itself, and after it
+GAP, MARGIN, LINE = 32, 20, 44  # pixels: between panels, around all, and for a line of text
+BAR_WIDTH, SHORTEST_BAR, LONGEST_BAR = 24, 200, 800  # pixels
+NARROWEST = 700  # pixels that a page has for titles
 
 
-@dataclass
-class Slot:
-    """A panel with its size in inches, and whether it has labels of its own: its neighbour's may be the same."""
+@dataclass(frozen=True)
+class Grid:
+    """How many panels stand side by side, and their size in inches."""
 
-    panel: Panel
+    columns: int
     width: float
     height: float
-    queries_labelled: bool
-    keys_labelled: bool
-    axes: list[Axes] = field(default_factory=list)  # the panel, and its colour bar where it has its own
-
-    @property
-    def block(self) -> tuple[int, int]:
-        """How many rows and columns of cells one pixel has to show."""
-        (n, m) = self.panel.shape
-        return math.ceil(n / (self.height * DPI)), math.ceil(m / (self.width * DPI))
 
 
-def slots(panels: Sequence[Panel], numbers: bool) -> list[list[Slot]]:
-    """The panels in rows: a column for each label or head, or several places side by side where that would be a strip.
+def grid_of(panels: Sequence[Panel], numbers: bool) -> Grid:
+    """A column for each label or head, or several places side by side where that would be a strip.
 
-    `numbers`: every cell should have room for a number.
+    Cells are square unless a side would be too short; with `numbers` they all have room for a number.
     """
-    sizes = [_size(panel, len(panels), numbers) for panel in panels]
-    width, height = (max(sides) for sides in zip(*sizes, strict=True))
-    columns = _columns(panels, width + 0.4, height + 0.5)
-    count = math.ceil(len(panels) / columns)
-    longest = max((len(name) for panel in panels for name in (*(panel.queries or ()), *(panel.keys or ()))), default=0)
-    room = 0.5 + LETTER * longest  # for labels
-    share = min(1.0, max(LARGEST / columns - room, 0.5) / width, max(LARGEST / count - room, 0.5) / height)
-    rows = []
-    for start in range(0, len(panels), columns):
-        row = []
-        for i in range(start, min(start + columns, len(panels))):
-            panel, (wide, high) = panels[i], (max(side * share, min(side, SHORTEST_SIDE)) for side in sizes[i])
-            left = panels[i - 1] if i > start else None
-            below = panels[i + columns] if i + columns < len(panels) else None
-            same_queries = left and (left.shape[0], left.queries) == (panel.shape[0], panel.queries)
-            same_keys = below and (below.shape[1], below.keys) == (panel.shape[1], panel.keys)
-            row.append(Slot(panel, wide, high, not same_queries, not same_keys))
-        rows.append(row)
-    return rows
-
-
-def token_step(count: int, length: float) -> int:
-    """Every how many of `count` tokens one can be labelled along `length` inches."""
-    return max(1, math.ceil(TOKEN_LINE * count / length - 0.05))
-
-
-def _size(panel: Panel, panels: int, numbers: bool) -> tuple[float, float]:
-    """Width and height of one of so many panels, in inches. Cells are square unless a side would be too short."""
-    n, m = panel.shape
+    n, m = max(len(panel.queries) for panel in panels), max(len(panel.keys) for panel in panels)
     longest = max(n, m)
     side = min(CELL * longest, LONG_SIDE + 0.012 * longest, LONGEST_SIDE)
-    side = max(side * min(1.0, (FEW_PANELS / panels) ** 0.5), min(side, SMALL_SIDE))
-    if panel.queries or panel.keys:
+    side = max(side * min(1.0, (FEW_PANELS / len(panels)) ** 0.5), min(side, SMALL_SIDE))
+    letters = max(len(str(name)) for panel in panels for name in (*panel.queries, *panel.keys))
+    if any(isinstance(axis, tuple) for panel in panels for axis in (panel.queries, panel.keys)):
         side = max(side, min(TOKEN_LINE * longest, LONGEST_NAMED))
     if numbers:
         side = max(side, min(CELL * longest, LONGEST_NUMBERED))
-    return max(m * side / longest, SHORTEST_SIDE), max(n * side / longest, SHORTEST_SIDE)
+    width, height = (max(size * side / longest, SHORTEST_SIDE) for size in (m, n))
+    columns = _columns(panels, width + 0.4, height + 0.5)
+    room = 0.5 + LETTER * letters  # for labels
+    most = [max(LARGEST / count - room, 0.5) for count in (columns, math.ceil(len(panels) / columns))]
+    share = min(1.0, most[0] / width, most[1] / height)
+    return Grid(columns, *(max(size * share, min(size, SHORTEST_SIDE)) for size in (width, height)))
 
 
 def _columns(panels: Sequence[Panel], width: float, height: float) -> int:
@@ -102,60 +70,46 @@ def _columns(panels: Sequence[Panel], width: float, height: float) -> int:
     return min(range(step, len(panels) + 1, step), key=cost, default=len(panels))
 
 
-def place(figure: Figure, rows: Sequence[Sequence[Slot]], bar: Axes | None, legend: Legend | None, title: str) -> None:
+def place(figure: Figure, panels: Sequence[Axes], columns: int, bar: Axes | None, lines: int) -> None:
     """Gives every panel its place and the figure its size, by what ticks and titles take as they are drawn.
 
-    `bar` stands right of all panels, `legend` below them, and `title` above.
+    `bar` stands right of all panels; below them is room for so many `lines`.
     """
     canvas: Any = FigureCanvasAgg(figure)
     renderer = canvas.get_renderer()
-    spans = [[_spans(slot.axes, renderer) for slot in row] for row in rows]
-    top = MARGIN + (AXIS_TITLE if title else 0)
-    columns = [[row[c][0] for row in spans if c < len(row)] for c in range(len(spans[0]))]
-    xs, right = _tracks(columns, MARGIN + AXIS_TITLE)
-    ys, bottom = _tracks([[vertical for _, vertical in row] for row in spans], top)
-    keys = (xs[0] + xs[-1]) / 2
-    boxes: dict[Axes, tuple[int, int, int, int]] = {}  # left, top, width and height in pixels
+    spans = [_span(axes, renderer) for axes in panels]
+    lefts, right = _tracks([[span[:3] for span in spans[c::columns]] for c in range(columns)], MARGIN + LINE)
+    rows = range(0, len(panels), columns)
+    tops, bottom = _tracks([[span[3:] for span in spans[r : r + columns]] for r in rows], MARGIN + LINE)
+    (_, wide, _, _, high, _) = spans[0]
+    boxes = {axes: (lefts[i % columns], tops[i // columns], wide, high) for i, axes in enumerate(panels)}
+    keys, bottom = bottom + MARGIN // 2, bottom + LINE
     if bar:
-        across, down = _spans([bar], renderer)
-        above = (bottom - top - sum(down)) // 2  # of the bar; below 0 where it is longer than all panels
-        boxes[bar] = right + GAP + across[0], top + max(above, 0) + down[0], across[1], down[1]
-        ys, bottom = [y + max(-above, 0) for y in ys], bottom + max(-above, 0)
-        right += GAP + sum(across)
-    for row, y in zip(rows, ys, strict=True):
-        for slot, x in zip(row, xs, strict=False):
-            panel = slot.axes[0].get_window_extent()
-            for axes in slot.axes:
-                box = axes.get_window_extent()
-                left = x - round(panel.width) // 2 + round(box.x0 - panel.x0)
-                boxes[axes] = left, y - round(panel.height) // 2, round(box.width), round(box.height)
-    width, height = right + MARGIN, max(bottom + AXIS_TITLE, boxes[bar][1] + sum(down[1:]) if bar else 0) + MARGIN
-    if legend:
-        box = legend.get_window_extent(renderer)
-        width, height = max(width, math.ceil(box.width) + 2 * MARGIN), height + math.ceil(box.height) + GAP // 2
+        length = max(SHORTEST_BAR, min(LONGEST_BAR, tops[-1] + high - tops[0]))
+        boxes[bar] = right + GAP, tops[0], BAR_WIDTH, length
+        right, bottom = right + GAP + BAR_WIDTH + _span(bar, renderer)[2], max(bottom, tops[0] + length)
+    width, height = max(right + MARGIN, NARROWEST), bottom + lines * LINE + MARGIN
     figure.set_size_inches(width / DPI, height / DPI)
-    for axes, (x, y, wide, high) in boxes.items():
-        axes.set_position((x / width, 1 - (y + high) / height, wide / width, high / height))
-    figure.supxlabel("Keys", x=keys / width, y=1 - (bottom + MARGIN // 2) / height, va="top")
-    figure.supylabel("Queries", x=MARGIN / width, y=1 - (ys[0] + ys[-1]) / 2 / height)
-    if title:
-        figure.suptitle(title, x=MARGIN / width, y=1 - MARGIN / height, ha="left", va="top")
+    for axes, (left, top, w, h) in boxes.items():
+        axes.set_position((left / width, 1 - (top + h) / height, w / width, h / height))
+    figure.supxlabel("Keys", x=(lefts[0] + lefts[-1] + wide) / 2 / width, y=1 - keys / height, va="top")
+    figure.supylabel("Queries", x=MARGIN / width, y=1 - (tops[0] + tops[-1] + high) / 2 / height)
 
 
-def _spans(axes: Sequence[Axes], renderer: RendererAgg) -> tuple[Span, Span]:
-    """How far the first of the axes reaches across and down, and all of them with ticks and titles around it."""
-    core = axes[0].get_window_extent(renderer)
-    found = [part.get_tightbbox(renderer, bbox_extra_artists=[]) for part in axes]  # texts in cells left aside
-    whole = Bbox.union([box for box in found if box])
-    across = math.ceil(core.x0 - whole.x0), round(core.width), math.ceil(whole.x1 - core.x1)
-    return across, (math.ceil(whole.y1 - core.y1), round(core.height), math.ceil(core.y0 - whole.y0))
+def _span(axes: Axes, renderer: RendererAgg) -> tuple[int, int, int, int, int, int]:
+    """Pixels left of a panel, of itself and right of it, then above it, of itself and below it."""
+    core = axes.get_window_extent(renderer)
+    whole = axes.get_tightbbox(renderer, bbox_extra_artists=axes.child_axes) or core  # texts in cells left aside
+    ends = core.x0 - whole.x0, core.width, whole.x1 - core.x1, whole.y1 - core.y1, core.height, core.y0 - whole.y0
+    before, wide, after, above, high, below = (math.ceil(end - 0.01) for end in ends)
+    return before, wide, after, above, high, below
 
 
-def _tracks(tracks: Sequence[Sequence[Span]], start: int) -> tuple[list[int], int]:
-    """The middles of columns (or rows) beside each other, and where the last one ends."""
-    middles, position = [], start
+def _tracks(tracks: Sequence[Sequence[tuple[int, ...]]], position: int) -> tuple[list[int], int]:
+    """Where the panels of columns (or rows) beside each other start, and where the last one ends."""
+    starts = []
     for track in tracks:
         before, size, after = (max(parts) for parts in zip(*track, strict=True))
-        middles.append(position + before + size // 2)
-        position += before + size + after + GAP
-    return middles, position - GAP
+        starts.append(position + before)
+        position = starts[-1] + size + after + GAP
+    return starts, position - GAP

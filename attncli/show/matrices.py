@@ -20,28 +20,19 @@ BAND_CELLS = 2**21  # cells averaged at a time: the memory taken beside the matr
 
 @dataclass(frozen=True)
 class Panel:
-    """One matrix (n, m) with the names of its axes; `valid` (n, m), True = may attend."""
+    """One matrix (n, m); `valid` (n, m), True = may attend; tokens of queries and keys, or their indices."""
 
     label: str
     place: str  # such as "batch 1, head 0"; empty where there is but one
     index: tuple[int, int]  # batch element and head
     values: Tensor
     valid: Tensor | None
-    queries: tuple[str, ...] | None
-    keys: tuple[str, ...] | None
-
-    @property
-    def shape(self) -> tuple[int, int]:
-        """How many queries and keys."""
-        n, m = self.values.shape
-        return n, m
+    queries: tuple[str, ...] | range
+    keys: tuple[str, ...] | range
 
 
 def select(
-    matrices: Matrices,
-    labels: Sequence[str] | None = None,
-    batches: Sequence[int] | None = None,
-    heads: Sequence[int] | None = None,
+    matrices: Matrices, labels: Sequence[str] | None, batches: Sequence[int] | None, heads: Sequence[int] | None
 ) -> tuple[list[Panel], str]:
     """The panels asked for, batch element by batch element, head by head and label by label; all where not asked.
 
@@ -54,15 +45,14 @@ def select(
     for label in labels or ():
         if label not in matrices.tensors:
             raise InputError.of(got(label, "unknown label", did_you_mean(label, matrices.tensors)), ["scorer"])
-    names = list(dict.fromkeys(labels or matrices.tensors))
-    stacks = {name: _stack(name, matrices.tensors[name]) for name in names}
-    wanted_batches = _indices("batch element", batches, max(len(stack) for stack in stacks.values()))
+    stacks = {name: _stack(name, matrices.tensors[name]) for name in labels or matrices.tensors}
+    wanted_batches = _indices("batch element", batches, max(stack.shape[0] for stack in stacks.values()))
     wanted_heads = _indices("head", heads, max(stack.shape[1] for stack in stacks.values()))
     places = [(b, h) for b in wanted_batches for h in wanted_heads]
-    there = [(name, b, h) for b, h in places for name in names if b < len(stacks[name]) and h < stacks[name].shape[1]]
+    there = [(name, b, h) for b, h in places for name in stacks if b < len(stacks[name]) and h < stacks[name].shape[1]]
     if not there:
         raise InputError.of(f"no matrix has a batch element of {show(batches)} and a head of {show(heads)}")
-    most = MOST_PANELS - MOST_PANELS % len(names) or MOST_PANELS  # all labels of a place or none
+    most = MOST_PANELS - MOST_PANELS % len(stacks) or MOST_PANELS  # all labels of a place or none
     shown = there if len(there) <= MOST_PANELS else there[:most]
     note = ""
     if len(shown) < len(there):
@@ -73,7 +63,6 @@ def select(
 
 
 def _stack(label: str, tensor: Tensor) -> Tensor:
-    """The matrices as (b, heads, n, m)."""
     if tensor.ndim < 2 or tensor.numel() == 0 or tensor.is_complex():
         kind = f"{str(tensor.dtype).removeprefix('torch.')} of shape {list(tensor.shape)}"
         raise InputError.of(f"{label}: got {kind}; expected real matrices (..., n, m), no size 0")
@@ -81,6 +70,7 @@ def _stack(label: str, tensor: Tensor) -> Tensor:
 
 
 def _four_axes(tensor: Tensor) -> Tensor:
+    """(..., n, m) as (b, heads, n, m)."""
     if tensor.ndim < 4:
         return tensor.reshape(-1, 1, *tensor.shape[-2:])
     return tensor.flatten(1, -3)
@@ -102,22 +92,15 @@ def _panel(matrices: Matrices, label: str, stack: Tensor, batch: int, head: int)
             empty = ~valid.any(-1, keepdim=True)  # a query without any valid key: what weights it has are worth seeing
             valid = valid | (empty & (values != 0))
     place = ", ".join([f"batch {batch}"] * (batches > 1) + [f"head {head}"] * (heads > 1))
-    queries = _names("query", matrices.tokens.queries, batch, n)
-    keys = _names("key", matrices.tokens.keys, batch, m)
+    queries, keys = _names(matrices.tokens.queries, batch, n), _names(matrices.tokens.keys, batch, m)
     return Panel(printable(label), place, (batch, head), values, valid, queries, keys)
 
 
-def _names(kind: str, names: Names | None, batch: int, count: int) -> tuple[str, ...] | None:
+def _names(names: Names | None, batch: int, count: int) -> tuple[str, ...] | range:
     if names is None:
-        return None
-    if batch >= len(names) > 1 or not names:
-        message = f"got {kind} tokens for {len(names)} batch elements; expected them for batch element {batch} too"
-        raise InputError.of(message)
-    tokens = names[batch if len(names) > 1 else 0]
-    if len(tokens) != count:
-        raise InputError.of(f"got {len(tokens)} {kind} tokens for batch element {batch}; expected {count}")
-    shown = [printable(str(token)) for token in tokens]
-    return tuple(token if len(token) <= LONGEST_TOKEN else token[: LONGEST_TOKEN - 1] + "…" for token in shown)
+        return range(count)
+    tokens = [printable(token) for token in names[batch]]
+    return tuple(token if len(token) <= LONGEST_TOKEN else f"{token[: LONGEST_TOKEN - 1]}…" for token in tokens)
 
 
 def block_means(values: Tensor, valid: Tensor | None, down: int, across: int) -> np.ma.MaskedArray[Any, Any]:

@@ -2,10 +2,9 @@
 
 import math
 import textwrap
-import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,9 +15,9 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import FixedLocator, LogLocator, NullFormatter, NullLocator
 from rich.cells import cell_len
 
-from attncli.show.figures import DPI, default_settings
-from attncli.show.fonts import typeface_for
+from attncli.show.figures import DPI, drawing, save_figure
 from attncli.show.numbers import printable
+from attncli.studies.study import Result
 
 # Okabe and Ito (2008), "Color universal design", without the yellow, which is too pale for lines.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#000000")
@@ -32,19 +31,16 @@ SAMPLE = 0.6  # inches of a legend that the sample of an entry takes, with the g
 LONGEST = 40  # characters of a line of a legend
 
 
-@contextmanager
-def drawing(texts: Iterable[str], note: Callable[[str], None]) -> Iterator[None]:
-    """For the making and saving of a figure: matplotlib's own settings, with fonts for these texts.
+def picture(
+    figure_of: Callable[[Result, Callable[[str], None]], Figure], result: Result, note: Callable[[str], None]
+) -> Callable[[Path], None]:
+    """Draws a figure of the result into a file; what it cannot show goes to `note`."""
 
-    `note` is told what no font can draw; dollar signs are no formulas.
-    """
-    face = typeface_for(map(printable, texts))
-    if face.note:
-        note(face.note)
-    with default_settings({"font.family": list(face.families), "text.parse_math": False}), warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message="Glyph")  # which the note says already
-        warnings.filterwarnings("ignore", message="The label")  # of a legend may begin with an underscore
-        yield
+    def draw(path: Path) -> None:
+        with drawing(result.labels, note):
+            save_figure(figure_of(result, note), path)
+
+    return draw
 
 
 def look_of(index: int) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from matplotlib.figure import Figure
 from matplotlib.text import Text
 from torch import Tensor
 
+from attncli.show.figures import default_settings
 from attncli.show.heatmaps import Heatmap, heatmap_figure
 from attncli.studies.study import Matrices, Tokens
 
@@ -41,8 +42,8 @@ def panels(figure: Figure) -> list[Axes]:
 
 
 def bars(figure: Figure) -> list[Axes]:
-    """The axes of the colour bars."""
-    return [axes for axes in figure.axes if not axes.images]
+    """The axes of the colour bars, of all panels or of each."""
+    return [bar for axes in figure.axes for bar in (axes.child_axes if axes.images else [axes])]
 
 
 def values(axes: Axes) -> np.ma.MaskedArray[Any, Any]:
@@ -76,7 +77,7 @@ def texts(figure: Figure) -> Iterator[tuple[str, Any]]:
     """Every text that is drawn, with its extent in pixels."""
     draw(figure)
     found = list(figure.texts)
-    for axes in figure.axes:
+    for axes in [*figure.axes, *(bar for axes in panels(figure) for bar in axes.child_axes)]:
         found += [axes.title, axes.xaxis.label, axes.yaxis.label, axes.yaxis.get_offset_text(), *axes.texts]
         found += ticks(axes, "x") + ticks(axes, "y")
     for box in figure.legends:
@@ -104,4 +105,5 @@ def check_texts(figure: Figure) -> None:
 def draw(figure: Any) -> None:
     """Draws the figure in memory."""
     canvas: Any = FigureCanvasAgg(figure)
-    canvas.draw()
+    with default_settings():
+        canvas.draw()

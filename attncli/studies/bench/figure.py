@@ -1,7 +1,6 @@
 """bench.png: time and memory against n, or against the first size that changes, two panels for each measure."""
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +10,8 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter, NullLocator
 
 from attncli.errors import in_bytes
-from attncli.show.figures import save_figure
 from attncli.show.numbers import duration
-from attncli.show.panels import COLOURS, MARKERS, decades_axis, drawing, legend, look_of, name, panels, sizes_axis
+from attncli.show.panels import COLOURS, MARKERS, decades_axis, legend, look_of, name, panels, picture, sizes_axis
 from attncli.studies.bench.columns import Line, changing, conditions, lines_of, raw_name, size_of
 from attncli.studies.bench.options import IMPLEMENTATIONS
 from attncli.studies.study import Record, Result
@@ -26,7 +24,7 @@ WIDTH, HEIGHT = 3.9, 2.6  # of a panel, in inches
 def pictures(result: Result, note: Callable[[str], None]) -> Mapping[str, Callable[[Path], None]]:
     """bench.png, where anything was timed; what it cannot show goes to `note`."""
     timed = any(record["seconds"] for record in result.records)
-    return {"bench.png": partial(_draw, result, note)} if timed else {}
+    return {"bench.png": picture(bench_figure, result, note)} if timed else {}
 
 
 def bench_figure(result: Result, note: Callable[[str], None]) -> Figure:
@@ -58,11 +56,6 @@ def bench_figure(result: Result, note: Callable[[str], None]) -> Figure:
     legend(figure, {", ".join(line): look for line, look in looks.items() if line in there})
     figure.set_figheight(figure.get_figheight() + figure.legends[0].get_window_extent().height / figure.dpi)
     return figure
-
-
-def _draw(result: Result, note: Callable[[str], None], path: Path) -> None:
-    with drawing(result.labels, note):
-        save_figure(bench_figure(result, note), path)
 
 
 def _draw_panel(

@@ -1,18 +1,14 @@
 """What the pictures of the studies against d share: points at sizes or heads, and their bars or bands."""
 
 from collections.abc import Callable
-from functools import partial
-from pathlib import Path
 
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 from numpy.typing import NDArray
 
-from attncli.show.figures import save_figure
 from attncli.show.numbers import printable
-from attncli.show.panels import decades_axis, drawing, look_of, name, sizes_axis, unit_axis
+from attncli.show.panels import decades_axis, look_of, name, sizes_axis, unit_axis
 from attncli.studies.study import Result
 
 Note = Callable[[str], None]
@@ -22,16 +18,6 @@ DODGE = 0.5  # the part of a head's place, or of the only size, that the labels 
 MARGIN = 1.6  # between a size and the edge of its place, as a factor
 BAND, ALL_BANDS = 0.16, 0.8  # opacity of one, and at most of as many as may lie upon each other
 BELOW = 100.0  # how far below the lowest point a bar may reach; a logarithmic panel ends there
-
-
-def picture(figure_of: Callable[[Result, Note], Figure], result: Result, note: Note) -> Callable[[Path], None]:
-    """Draws a figure of the result; what it cannot show goes to `note`."""
-    return partial(_draw, figure_of, result, note)
-
-
-def _draw(figure_of: Callable[[Result, Note], Figure], result: Result, note: Note, path: Path) -> None:
-    with drawing(result.labels, note):
-        save_figure(figure_of(result, note), path)
 
 
 class Points:

@@ -1,17 +1,14 @@
 """train.png: accuracy against d, and learning curves at the largest d; means, and the range over the seeds."""
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
 from pathlib import Path
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from attncli.show.figures import default_settings, save_figure
-from attncli.show.fonts import typeface_for
 from attncli.show.numbers import several
-from attncli.show.panels import REFERENCE, legend, look_of, name, panels, sizes_axis, unit_axis
+from attncli.show.panels import REFERENCE, legend, look_of, name, panels, picture, sizes_axis, unit_axis
 from attncli.studies.study import Result
 from attncli.studies.train.findings import described
 
@@ -22,46 +19,38 @@ BESIDE = 1.04  # labels stand side by side where there is a single d: each so ma
 
 def pictures(result: Result, note: Callable[[str], None]) -> Mapping[str, Callable[[Path], None]]:
     """train.png."""
-    return {"train.png": partial(_save, result, note)}
+    return {"train.png": picture(train_figure, result, note)}
 
 
-def _save(result: Result, note: Callable[[str], None], path: Path) -> None:
-    if missing := typeface_for(result.labels).note:
-        note(missing)
-    save_figure(train_figure(result), path)
-
-
-def train_figure(result: Result) -> Figure:
+def train_figure(result: Result, note: Callable[[str], None]) -> Figure:
     """Accuracies with as many keys as the models were trained with."""
-    settings, labels, face = result.settings, result.labels, typeface_for(result.labels)
+    settings, labels = result.settings, result.labels
     rows = [row for row in result.comparisons if row["keys"] == settings["keys"]]
     largest = max(row["d"] for row in rows)
     seeds = "lines are means over the seeds, and bands the range" if settings["seeds"] > 1 else "one seed only"
     ended = "; interrupted" if result.interrupted else ""
-    with default_settings({"font.family": list(face.families), "text.parse_math": False}):
-        figure, (sizes, learning) = panels(WIDTHS, HEIGHT, f"{described(settings)}; {seeds}{ended}")
-        name(sizes, f"accuracy after {several(settings['steps'], 'step')}", "d")
-        name(learning, f"accuracy while learning, d = {largest}", "steps")
-        sizes_axis(sizes, (row["d"] for row in rows))
-        learning.xaxis.set_major_locator(MaxNLocator(5, steps=[1, 2, 5, 10], integer=True))
-        for axes in (sizes, learning):
-            unit_axis(axes)
-            axes.axhline(settings["equal_weights"][str(settings["keys"])], zorder=1.5, gid="equal-weights", **REFERENCE)
-        for index, label in enumerate(labels):
-            look = look_of(index)
-            own = sorted((row for row in rows if row["label"] == label), key=lambda row: int(row["d"]))
-            low, high = ([row[f"accuracy_{end}"] for row in own] for end in ("min", "max"))
-            shift = BESIDE ** (index - (len(labels) - 1) / 2) if largest == min(row["d"] for row in rows) else 1
-            x, y = [row["d"] * shift for row in own], [row["accuracy"] for row in own]
-            sizes.plot(x, y, zorder=3, gid=f"accuracy-{label}", **look)
-            _draw_range(sizes, x, low, high, look["color"], len(labels))
-            if (curve := result.tensors.get(f"{label}/{largest}/accuracy")) is not None:
-                steps = result.tensors["steps"].tolist()
-                learning.plot(steps, curve.mean(0).tolist(), zorder=3, gid=f"curve-{label}", **look | {"marker": ""})
-                _draw_range(learning, steps, curve.amin(0).tolist(), curve.amax(0).tolist(), look["color"], len(labels))
-        looks = {face.drawable(label): look_of(index) for index, label in enumerate(labels)}
-        legend(figure, looks | {"equal weights": REFERENCE})
-        return figure
+    figure, (sizes, learning) = panels(WIDTHS, HEIGHT, f"{described(settings)}; {seeds}{ended}")
+    name(sizes, f"accuracy after {several(settings['steps'], 'step')}", "d")
+    name(learning, f"accuracy while learning, d = {largest}", "steps")
+    sizes_axis(sizes, (row["d"] for row in rows))
+    learning.xaxis.set_major_locator(MaxNLocator(5, steps=[1, 2, 5, 10], integer=True))
+    for axes in (sizes, learning):
+        unit_axis(axes)
+        axes.axhline(settings["equal_weights"][str(settings["keys"])], zorder=1.5, gid="equal-weights", **REFERENCE)
+    for index, label in enumerate(labels):
+        look = look_of(index)
+        own = sorted((row for row in rows if row["label"] == label), key=lambda row: int(row["d"]))
+        low, high = ([row[f"accuracy_{end}"] for row in own] for end in ("min", "max"))
+        shift = BESIDE ** (index - (len(labels) - 1) / 2) if largest == min(row["d"] for row in rows) else 1
+        x, y = [row["d"] * shift for row in own], [row["accuracy"] for row in own]
+        sizes.plot(x, y, zorder=3, gid=f"accuracy-{label}", **look)
+        _draw_range(sizes, x, low, high, look["color"], len(labels))
+        if (curve := result.tensors.get(f"{label}/{largest}/accuracy")) is not None:
+            steps = result.tensors["steps"].tolist()
+            learning.plot(steps, curve.mean(0).tolist(), zorder=3, gid=f"curve-{label}", **look | {"marker": ""})
+            _draw_range(learning, steps, curve.amin(0).tolist(), curve.amax(0).tolist(), look["color"], len(labels))
+    legend(figure, {label: look_of(index) for index, label in enumerate(labels)} | {"equal weights": REFERENCE})
+    return figure
 
 
 def _draw_range(

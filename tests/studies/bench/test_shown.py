@@ -8,8 +8,8 @@ from matplotlib.figure import Figure
 from rich.cells import cell_len
 
 from attncli.errors import in_bytes
+from attncli.show.figures import drawing
 from attncli.show.numbers import duration
-from attncli.show.panels import drawing
 from attncli.studies.bench.figure import bench_figure, pictures
 from attncli.studies.bench.findings import growth
 from attncli.studies.bench.tables import tables

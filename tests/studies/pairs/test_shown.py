@@ -10,8 +10,9 @@ from matplotlib.figure import Figure
 
 from attncli.runs.saving import save_named
 from attncli.scorers import SCORERS
+from attncli.show.figures import drawing
 from attncli.show.numbers import interval
-from attncli.show.panels import drawing, look_of
+from attncli.show.panels import look_of
 from attncli.studies import part_of
 from attncli.studies.saturation.findings import findings_of
 from attncli.studies.study import Result

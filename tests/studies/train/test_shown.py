@@ -161,7 +161,7 @@ def test_all_is_shown_whatever_was_found(result: Result, tmp_path: Path) -> None
 
 def test_what_is_drawn() -> None:
     result = result_of()
-    figure = train_figure(result)
+    figure = train_figure(result, print)
     lines: dict[Any, Any] = {line.get_gid(): line for axes in figure.axes for line in axes.lines}
     for label in LABELS:
         rows = [row for row in result.comparisons if row["label"] == label]
@@ -175,4 +175,4 @@ def test_what_is_drawn() -> None:
     dot = [row for row in result.comparisons if row["label"] == "dot"]
     assert {(row["d"], round(row[f"accuracy_{end}"], 6)) for row in dot for end in ("min", "max")} <= corners
     without_curves = replace(result, tensors={"steps": torch.tensor([0, 1])})
-    assert len(train_figure(without_curves).axes[1].lines) == 1, "the level of equal weights"
+    assert len(train_figure(without_curves, print).axes[1].lines) == 1, "the level of equal weights"
