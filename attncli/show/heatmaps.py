@@ -9,7 +9,7 @@ from typing import Any, Literal
 import matplotlib
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.axis import Axis
+from matplotlib.axis import Axis, XAxis
 from matplotlib.cm import ScalarMappable
 from matplotlib.colors import Colormap, Normalize, to_rgb
 from matplotlib.figure import Figure
@@ -221,7 +221,7 @@ def _set_ticks(axis: Axis, names: tuple[str, ...] | range, length: float) -> int
         return 1
     step = max(1, math.ceil(TOKEN_LINE * len(names) / length - 0.05))
     axis.set_ticks(range(0, len(names), step), labels=names[::step])
-    if axis.axis_name == "x":
+    if isinstance(axis, XAxis):
         widest = max(label.get_window_extent().width for label in axis.get_ticklabels())
         if widest / DPI + LETTER > length / len(names):
             axis.set_tick_params(rotation=90)

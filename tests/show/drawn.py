@@ -77,7 +77,7 @@ def texts(figure: Figure) -> Iterator[tuple[str, Any]]:
     """Every text that is drawn, with its extent in pixels."""
     draw(figure)
     found = list(figure.texts)
-    for axes in [*figure.axes, *(bar for axes in panels(figure) for bar in axes.child_axes)]:
+    for axes in panels(figure) + bars(figure):
         found += [axes.title, axes.xaxis.label, axes.yaxis.label, axes.yaxis.get_offset_text(), *axes.texts]
         found += ticks(axes, "x") + ticks(axes, "y")
     for box in figure.legends:
