@@ -7,8 +7,7 @@ from statistics import fmean, median, stdev
 
 from attncli.show.numbers import count, share, short, significant
 from attncli.studies.study import LABEL, SCORER, Column, Record
-from attncli.studies.train.configurations import Configuration
-from attncli.studies.train.learning import Learnt
+from attncli.studies.train.model import Configuration, Learnt
 
 LEARNT = 0.9  # the accuracy that is looked for
 PLACE = (SCORER, LABEL, Column("d", "d", "Size of queries and keys."))
@@ -58,29 +57,27 @@ def rows_of(job: Configuration, learnt: Learnt) -> list[Record]:
     Steps and the norm of the gradient are those of the training, whatever is tested with. Steps are counted to the
     first test that at least nine in ten sequences pass; None where there is none.
     """
-    return [
-        {
-            "scorer": job.entry.scorer,
-            "label": job.entry.label,
-            "d": job.d,
-            "seed": seed,
-            "accuracy": float(found["accuracy"][seed]),
-            "loss": float(found["loss"][seed]),
-            "steps_to_90": _steps_to_90(learnt, seed),
-            "entropy": float(found["entropy"][seed]),
-            "gradient_norm": float(learnt.curves["gradient_norm"][seed, -1]),
-            "keys": keys,
-            "start_entropy": float(learnt.curves["entropy"][seed, 0]),
-            "parameters": job.parameters,
-        }
-        for keys, found in learnt.tested.items()
-        for seed in range(len(found["accuracy"]))
-    ]
-
-
-def _steps_to_90(learnt: Learnt, seed: int) -> int | None:
-    passed = (learnt.curves["accuracy"][seed] >= LEARNT).nonzero()
-    return int(learnt.steps[passed[0, 0]]) if len(passed) else None
+    rows = list[Record]()
+    for keys, found in learnt.tested.items():
+        for seed in range(len(found["accuracy"])):
+            passed = learnt.steps[learnt.curves["accuracy"][seed] >= LEARNT]
+            rows.append(
+                {
+                    "scorer": job.entry.scorer,
+                    "label": job.entry.label,
+                    "d": job.d,
+                    "seed": seed,
+                    "accuracy": float(found["accuracy"][seed]),
+                    "loss": float(found["loss"][seed]),
+                    "steps_to_90": int(passed[0]) if len(passed) else None,
+                    "entropy": float(found["entropy"][seed]),
+                    "gradient_norm": float(learnt.curves["gradient_norm"][seed, -1]),
+                    "keys": keys,
+                    "start_entropy": float(learnt.curves["entropy"][seed, 0]),
+                    "parameters": learnt.parameters,
+                }
+            )
+    return rows
 
 
 def summary(rows: Sequence[Record]) -> list[Record]:
@@ -89,22 +86,20 @@ def summary(rows: Sequence[Record]) -> list[Record]:
     `_std` is the sample's standard deviation (n - 1) over the seeds, None where there is but one. `steps_to_90` is the
     median; a seed that never got there counts as the slowest. `reached_90` says how many got there.
     """
-    in_order = groupby(rows, key=lambda row: [row[name] for name in GROUP])
-    return [_summarised(list(group)) for _, group in in_order]
-
-
-def _summarised(group: Sequence[Record]) -> Record:
-    record: Record = {name: group[0][name] for name in GROUP} | {"seeds": len(group)}
-    for name in (column.key for column in SUMMARISED):
-        values = [row[name] for row in group]
-        known = not any(map(math.isnan, values))  # NaN has no place in an order
-        low, high = (min(values), max(values)) if known else (math.nan, math.nan)
-        finite = all(map(math.isfinite, values))  # infinity has no deviation
-        deviation = None if len(values) < 2 else stdev(values) if finite else math.nan
-        record |= {name: fmean(values), f"{name}_min": low, f"{name}_max": high, f"{name}_std": deviation}
-    reached = [row["steps_to_90"] for row in group if row["steps_to_90"] is not None]
-    middle = median([*reached, *[math.inf] * (len(group) - len(reached))])
-    return record | {"steps_to_90": middle if math.isfinite(middle) else None, "reached_90": len(reached)}
+    found = list[Record]()
+    for place, of_place in groupby(rows, key=lambda row: {name: row[name] for name in GROUP}):
+        group = list(of_place)
+        record: Record = place | {"seeds": len(group)}
+        for name in (column.key for column in SUMMARISED):
+            values = [row[name] for row in group]
+            low, high = (math.nan, math.nan) if any(map(math.isnan, values)) else (min(values), max(values))
+            deviation = stdev(values) if len(values) > 1 and all(map(math.isfinite, values)) else math.nan
+            record |= {name: fmean(values), f"{name}_min": low, f"{name}_max": high}
+            record[f"{name}_std"] = deviation if len(values) > 1 else None
+        reached = [row["steps_to_90"] for row in group if row["steps_to_90"] is not None]
+        middle = median([*reached, *[math.inf] * (len(group) - len(reached))])
+        found.append(record | {"steps_to_90": middle if math.isfinite(middle) else None, "reached_90": len(reached)})
+    return found
 
 
 def mean_and_range(row: Record) -> str:

@@ -1,10 +1,10 @@
 """What the study `train` found: one sentence a scorer, and why the worst of them has stopped learning."""
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 from attncli.show.numbers import counted, finite, several, short
-from attncli.studies.study import Finding, Record
+from attncli.studies.study import Finding, Record, by_label
 from attncli.studies.train.columns import mean_and_range
 
 SAME = 0.02  # mean accuracies that differ by no more are called alike
@@ -26,23 +26,20 @@ def findings_of(summary: Sequence[Record], settings: Record) -> list[Finding]:
     """From the rows over the seeds."""
     rows = sorted(summary, key=lambda row: int(row["d"]))
     trained = [row for row in rows if row["keys"] == settings["keys"]]
-    others = [row for row in rows if row["keys"] != settings["keys"] and finite([row["accuracy"]])]
-    labels = dict.fromkeys(row["label"] for row in summary)
-    found = [
-        _of_label(label, *([row for row in each if row["label"] == label] for each in (trained, others)))
-        for label in labels
-    ]
-    return [*found, *_why(trained, settings)]
+    others = by_label([row for row in rows if row["keys"] != settings["keys"] and finite([row["accuracy"]])])
+    found = [_of_label(label, of_label, others.get(label, [])) for label, of_label in by_label(trained).items()]
+    stuck = [row for row in trained if row["accuracy"] < 1 - WRONG and row["gradient_norm"] < STUCK]
+    if stuck:
+        found.append(_why(min(stuck, key=lambda row: float(row["accuracy"])), math.log(settings["keys"])))
+    return found
 
 
 def _of_label(label: str, rows: Sequence[Record], others: Sequence[Record]) -> Finding:
     """Its accuracy at the smallest and the largest d, the least in between, and with other numbers of keys."""
     numbers: Record = {"d": [row["d"] for row in rows], "accuracy": [row["accuracy"] for row in rows]}
-    lost = [str(row["d"]) for row in rows if not finite([row["accuracy"]])]
-    if lost:
+    if lost := [str(row["d"]) for row in rows if not finite([row["accuracy"]])]:
         return Finding(f"{label}: no accuracy at d = {', '.join(lost)}, where losses are not finite.", label, numbers)
-    last = rows[-1]["d"]
-    tested = [row for row in others if row["d"] == last]
+    tested = [row for row in others if row["d"] == rows[-1]["d"]]
     numbers |= {"accuracy_with_keys": {str(row["keys"]): row["accuracy"] for row in tested}} if tested else {}
     more = [f", with {row['keys']} keys {mean_and_range(row)}" for row in tested]
     return Finding(f"{label}: accuracy {_course(rows)}{''.join(more)}.", label, numbers)
@@ -50,25 +47,23 @@ def _of_label(label: str, rows: Sequence[Record], others: Sequence[Record]) -> F
 
 def _course(rows: Sequence[Record]) -> str:
     """`1.00 at d = 16, 0.84 (0.78–0.94) at d = 1024`."""
+    if len(rows) > 1 and len({mean_and_range(row) for row in rows}) == 1:
+        return f"{mean_and_range(rows[0])} at every d"
     least = min(rows, key=lambda row: float(row["accuracy"]))
-    told = [rows[0], rows[-1]] if len(rows) > 1 else [rows[0]]
-    if len(rows) > 1 and {mean_and_range(row) for row in rows} == {mean_and_range(least)}:
-        return f"{mean_and_range(least)} at every d"
-    if least["accuracy"] < min(row["accuracy"] for row in told) - SAME:
-        told.insert(1, least)
-    return ", ".join(f"{mean_and_range(row)} at d = {row['d']}" for row in told)
+    ends = [rows[0], rows[-1]][: len(rows)]
+    lower = least["accuracy"] < min(row["accuracy"] for row in ends) - SAME
+    return ", ".join(
+        f"{mean_and_range(row)} at d = {row['d']}" for row in ([rows[0], least, rows[-1]] if lower else ends)
+    )
 
 
-def _why(rows: Sequence[Record], settings: Record) -> Iterator[Finding]:
+def _why(row: Record, uniform: float) -> Finding:
     """The worst of those that make mistakes, and that no gradient reaches any more."""
-    found = [row for row in rows if row["accuracy"] < 1 - WRONG and row["gradient_norm"] < STUCK]
-    for row in sorted(found, key=lambda row: float(row["accuracy"]))[:1]:
-        numbers = {name: row[name] for name in ("d", "accuracy", "gradient_norm", "start_entropy", "entropy")}
-        uniform = math.log(settings["keys"])
-        yield Finding(
-            f"{row['label']} has stopped learning at d = {row['d']}: the norm of its gradient is "
-            f"{short(row['gradient_norm'])}; the entropy of its weights was {short(row['start_entropy'])} nats before "
-            f"the first step and is {short(row['entropy'])} now, of {short(uniform)} for equal weights.",
-            row["label"],
-            numbers | {"entropy_of_equal_weights": uniform},
-        )
+    numbers = {name: row[name] for name in ("d", "accuracy", "gradient_norm", "start_entropy", "entropy")}
+    return Finding(
+        f"{row['label']} has stopped learning at d = {row['d']}: the norm of its gradient is "
+        f"{short(row['gradient_norm'])}; the entropy of its weights was {short(row['start_entropy'])} nats before "
+        f"the first step and is {short(row['entropy'])} now, of {short(uniform)} for equal weights.",
+        row["label"],
+        numbers | {"entropy_of_equal_weights": uniform},
+    )

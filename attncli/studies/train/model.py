@@ -1,7 +1,13 @@
-"""The model that learns associative recall, once for each seed, in parameters with one axis of seeds in front."""
+"""The model that learns associative recall, and how it does: all seeds at once, each with parameters of its own.
 
-from collections.abc import Sequence
+Parameters of all seeds have an axis of seeds in front.
+"""
+
+import math
+import threading
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
+from dataclasses import dataclass
 
 import torch
 import torch.nn.functional as F
@@ -13,10 +19,33 @@ from attncli.config.scorer_entries import ScorerEntry
 from attncli.errors import InputError
 from attncli.inputs.seeding import derived_seed, generator, seeded
 from attncli.scorers import SCORERS
+from attncli.scorers._custom import raised
 from attncli.scorers.additive import Additive
+from attncli.studies.memory import ran_out
 from attncli.studies.scoring import build_scorer, raw_scores
 from attncli.studies.train.options import TrainOptions
-from attncli.studies.train.task import Batch, embeddings, seed_of
+from attncli.studies.train.task import Batch, batches, embeddings, held_out, seed_of
+
+POINTS = 100  # of a learning curve, beside its beginning
+
+
+class StoppedError(Exception):
+    """Nobody wants the rest of a training."""
+
+
+@dataclass(frozen=True)
+class Configuration:
+    """One scorer at one size d; `index` is the place of its entry, `outline` the scorer on the meta device."""
+
+    index: int
+    entry: ScorerEntry
+    d: int
+    outline: nn.Module
+
+    @property
+    def place(self) -> str:
+        """`label/d`, the beginning of the names of its curves."""
+        return f"{self.entry.label}/{self.d}"
 
 
 class Recall(nn.Module):
@@ -34,11 +63,11 @@ class Recall(nn.Module):
         self.register_buffer("embeddings", torch.stack([embeddings(options, i, dtype) for i in indices]))
         self.W_q, self.W_k = (_projections(name, d, options, indices, dtype) for name in ("W_q", "W_k"))
         scorers = [build_scorer(entry, d, d, seed_of(options.seed, index), dtype) for index in indices]
-        if entry.scorer not in SCORERS:
-            seeds = [derived_seed(seed_of(options.seed, index), f"forward.{entry.label}.{d}") for index in indices]
-            self.scorer: nn.Module = OneByOne(scorers, seeds)
+        seeds = [derived_seed(seed_of(options.seed, index), f"forward.{entry.label}.{d}") for index in indices]
+        if entry.scorer in SCORERS and getattr(scorers[0], "stacks_over_seeds", False):
+            self.scorer = _stacked(scorers)
         else:
-            self.scorer = _stacked(scorers) if getattr(scorers[0], "stacks_over_seeds", False) else OneByOne(scorers)
+            self.scorer = OneByOne(scorers, () if entry.scorer in SCORERS else seeds)
         self.indices, self.cap, self.classes = list(indices), entry.softcap, options.classes
 
     def forward(self) -> Tensor:
@@ -72,13 +101,14 @@ class Recall(nn.Module):
         """Of the gradient of all parameters, one number a seed (s,)."""
         stacked, norms = [self.W_q, self.W_k], list[Tensor]()
         if isinstance(self.scorer, OneByOne):
-            nothing = self.W_q.new_zeros(0)  # a scorer may have no parameters
-            learnable = [[each for each in scorer.parameters() if each.requires_grad] for scorer in self.scorer.scorers]
-            gradients = [torch.cat([nothing, *(_gradient(each).flatten() for each in own)]) for own in learnable]
-            norms.append(torch.stack([_length(each) for each in gradients]))
+            found = [[each.grad for each in own.parameters() if each.grad is not None] for own in self.scorer.scorers]
+            norms.append(torch.stack([nn.utils.get_total_norm(each) for each in found]).to(self.W_q))
         else:
             stacked += self.scorer.parameters()
-        return _length(torch.stack([*(_length(_gradient(each).flatten(1).mT) for each in stacked), *norms]))
+        gradients = [torch.zeros_like(each) if each.grad is None else each.grad for each in stacked]
+        norms = [torch.linalg.vector_norm(each.flatten(1), dim=1) for each in gradients] + norms
+        total: Tensor = torch.linalg.vector_norm(torch.stack(norms), dim=0)
+        return total
 
 
 class OneByOne(nn.Module):
@@ -123,14 +153,11 @@ def _stacked(scorers: Sequence[nn.Module]) -> nn.Module:
     return together
 
 
-def _gradient(parameter: nn.Parameter) -> Tensor:
-    return torch.zeros_like(parameter) if parameter.grad is None else parameter.grad
-
-
-def _length(vectors: Tensor) -> Tensor:
-    """Of vectors (n,), or of the columns of a matrix (n, s)."""
-    norms: Tensor = torch.linalg.vector_norm(vectors, dim=0)
-    return norms
+def _projections(name: str, d: int, options: TrainOptions, indices: Sequence[int], dtype: torch.dtype) -> nn.Parameter:
+    sources = [generator(seed_of(options.seed, index), f"{name}.{d}") for index in indices]
+    size = (d, options.embedding)
+    drawn = [torch.randn(size, generator=source, dtype=dtype) for source in sources]
+    return nn.Parameter(torch.stack(drawn) / options.embedding**0.5)  # s d e
 
 
 def losses(pooled: Tensor, targets: Tensor) -> Tensor:
@@ -143,8 +170,75 @@ def losses(pooled: Tensor, targets: Tensor) -> Tensor:
     return F.cross_entropy(pooled.mT, targets, reduction="none").mean(-1)
 
 
-def _projections(name: str, d: int, options: TrainOptions, indices: Sequence[int], dtype: torch.dtype) -> nn.Parameter:
-    sources = [generator(seed_of(options.seed, index), f"{name}.{d}") for index in indices]
-    size = (d, options.embedding)
-    drawn = [torch.randn(size, generator=source, dtype=dtype) for source in sources]
-    return nn.Parameter(torch.stack(drawn) / options.embedding**0.5)  # s d e
+@dataclass(frozen=True)
+class Learnt:
+    """What became of one configuration.
+
+    `steps` (points,) are the steps before which was tested, `curves` accuracy, loss, entropy and norm of the gradient
+    there, (s, points) each; `tested` has accuracy, loss and entropy (s,) in the end by number of keys; `parameters`
+    counts the numbers that one seed learns.
+    """
+
+    steps: Tensor
+    curves: Mapping[str, Tensor]
+    tested: Mapping[int, Mapping[str, Tensor]]
+    parameters: int
+
+
+def points_of(steps: int) -> list[int]:
+    """The steps before which a model is tested: the first, then one in a hundred, and the end."""
+    return sorted({*range(0, steps, max(steps // POINTS, 1)), steps})
+
+
+def learn(
+    model: Recall, options: TrainOptions, device: torch.device, stop: threading.Event, step_done: Callable[[], None]
+) -> Learnt:
+    """Train a model, which is changed.
+
+    Raises:
+        StoppedError: `stop` was set.
+        InputError: a scorer of the user's own that fails.
+    """
+    learnable = [parameter for parameter in model.parameters() if parameter.requires_grad]
+    # One for all seeds: it treats every number by itself, so that they do not meet.
+    optimizer = {"adam": torch.optim.Adam, "sgd": torch.optim.SGD}[options.optimizer](
+        learnable, lr=options.lr, fused=True
+    )
+    test = held_out(options, options.keys, model.indices, device)
+    points, curve = points_of(options.steps), list[dict[str, Tensor]]()
+    steps = zip(range(options.steps + 1), batches(options, model.indices, device), strict=False)
+    for step, batch in steps:  # the last only for the gradient
+        if stop.is_set():
+            raise StoppedError
+        optimizer.zero_grad()
+        scores = model()
+        loss = losses(model.pooled(model.weights(scores, batch), batch), batch.targets).sum()
+        try:
+            loss.backward()  # type: ignore[no-untyped-call]
+        except Exception as error:  # as a user's own scorer raises where it writes over its numbers
+            if ran_out(error):
+                raise
+            raise InputError.of(f"the gradient of the scorer gave {raised(error)}") from error
+        if step == points[len(curve)]:
+            curve.append(measured(model, scores, test) | {"gradient_norm": model.gradient_norms().cpu()})
+        if step < options.steps:
+            optimizer.step()
+            step_done()
+    curves = {name: torch.stack([point[name] for point in curve], -1) for name in curve[0]}
+    tested = {keys: measured(model, scores, held_out(options, keys, model.indices, device)) for keys in options.tested}
+    return Learnt(torch.tensor(points), curves, tested, sum(map(torch.numel, learnable)) // len(model.indices))
+
+
+@torch.no_grad()
+def measured(model: Recall, scores: Tensor, batch: Batch) -> dict[str, Tensor]:
+    """Accuracy, loss, and entropy of the weights in nats: means over the sequences, one number a seed (s,).
+
+    Where a loss is NaN, which it is where anything pooled is, there is no accuracy either: `argmax` would find class 0.
+    """
+    weights = model.weights(scores, batch)
+    pooled = model.pooled(weights, batch)
+    right = (pooled.argmax(-1) == batch.targets).sum(-1).cpu()
+    loss, entropy = losses(pooled, batch.targets).cpu(), torch.special.entr(weights).sum(-1).mean(-1)
+    accuracy = right.double() / batch.targets.shape[-1]  # the share itself, not float32's next to it
+    found = {"accuracy": accuracy.where(loss.isfinite(), math.nan), "loss": loss, "entropy": entropy}
+    return {name: each.cpu() for name, each in found.items()}

@@ -62,7 +62,7 @@ class TrainOptions(Experiment):
 
     @model_validator(mode="after")
     def _enough_symbols(self) -> "TrainOptions":
-        for key, count in [("keys", self.keys), *(("test_keys", count) for count in self._others)]:
+        for key, count in [("keys", self.keys), *(("test_keys", count) for count in self.test_keys or [])]:
             if count < 2:
                 raise problem(f"got {count}; expected an integer of at least 2", under=[key])
             if count > self.vocabulary:
@@ -77,12 +77,7 @@ class TrainOptions(Experiment):
     @property
     def tested(self) -> list[int]:
         """The numbers of keys that models are tested with, first the one that they are trained with."""
-        return list(dict.fromkeys([self.keys, *self._others]))
-
-    @property
-    def _others(self) -> list[int]:
-        """`test_keys`, which are validated as a list whatever they are written as."""
-        return self.test_keys if isinstance(self.test_keys, list) else []
+        return list(dict.fromkeys([self.keys, *(self.test_keys or [])]))
 
 
 OPTIONS = TrainOptions

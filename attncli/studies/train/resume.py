@@ -23,18 +23,17 @@ from attncli.inputs.files import read_tensors
 from attncli.scorers import SCORERS
 from attncli.studies.study import Record
 from attncli.studies.train.columns import SUMMARISED
-from attncli.studies.train.configurations import Configuration
+from attncli.studies.train.model import Configuration
 from attncli.studies.train.options import TrainOptions
 
 RESULTS, TENSORS, CONFIG = "results.json", "tensors.safetensors", "config.yaml"
 CURE = "expected the folder of a run of attncli train"
 SETTINGS = ("keys", "vocabulary", "classes", "embedding", "seeds", "steps", "batch", "optimizer", "lr", "dtype")
-DECISIVE = (*SETTINGS, "seed", "tested")
 
 
 @dataclass(frozen=True)
 class Finished:
-    """What became of one configuration: its rows, and its curves by name, (seeds, points) each."""
+    """What became of one configuration: its rows, and its curves as `label/d/measure`, (seeds, points) each."""
 
     records: Sequence[Record]
     curves: Mapping[str, Tensor]
@@ -53,37 +52,29 @@ def hash_of(
     finished: Finished,
     options: TrainOptions,
     device: torch.device,
-    parameters: Mapping[str, Tensor] | None,
+    parameters: Mapping[str, Tensor],
 ) -> str | None:
-    """A SHA-256 of what decides a configuration's numbers, and of the numbers; None where the former is not known.
+    """A SHA-256 of what decides a configuration's numbers, and of the numbers; `parameters` are all that are read.
 
-    `parameters` are those that its scorer begins with, where they are read. A scorer of the user's own may do anything:
-    it is trained again.
+    None for a scorer of the user's own, which may do anything: it is trained again.
     """
     if job.entry.scorer not in SCORERS:
         return None
-    settings = {name: getattr(options, name) for name in DECISIVE}
-    settings |= {"entry": job.entry.model_dump(mode="json", exclude={"parameters"}), "d": job.d}
-    settings |= {"device": device.type, "attncli": attncli.__version__}
-    rows = [  # as in results.json, which has null in place of NaN
-        {name: None if isinstance(value, float) and not math.isfinite(value) else value for name, value in row.items()}
-        for row in finished.records
-    ]
-    found = hashlib.sha256(json.dumps([settings, rows], sort_keys=True).encode())
-    for tensors in (finished.curves, parameters or {}):
-        found.update(save(dict(tensors)))
-    return found.hexdigest()
+    settings = {name: getattr(options, name) for name in (*SETTINGS, "seed", "tested")} | {
+        "entry": job.entry.model_dump(mode="json", exclude={"parameters"}),
+        "d": job.d,
+        "device": device.type,
+        "attncli": attncli.__version__,
+    }
+    rows = json.loads(json.dumps(finished.records), parse_constant=lambda _: None)  # results.json has null for NaN
+    tensors = {**finished.curves, **_below(job.entry.label, parameters)}
+    return hashlib.sha256(json.dumps([settings, rows], sort_keys=True).encode() + save(tensors)).hexdigest()
 
 
-def kept_of(
-    jobs: Sequence[Configuration],
-    options: TrainOptions,
-    device: torch.device,
-    parameters: Mapping[str, Mapping[str, Tensor]],
+def finished_before(
+    jobs: Sequence[Configuration], options: TrainOptions, device: torch.device, parameters: Mapping[str, Tensor]
 ) -> dict[str, Finished]:
     """What the run that is resumed has of these configurations, by `label/d`; nothing where no run is resumed.
-
-    `parameters` are those that are read, by label.
 
     Raises:
         InputError: a folder that is no run of this study, or whose files are damaged.
@@ -91,15 +82,15 @@ def kept_of(
     if options.resume is None:
         return {}
     results, curves = _read(Path(options.resume))
-    kept = dict[str, Finished]()
+    found = dict[str, Finished]()
     for job in jobs:
         rows = [row for row in results.records if (row.get("label"), row.get("d")) == (job.entry.label, job.d)]
-        finished = Finished(rows, {name: each for name, each in curves.items() if name.startswith(f"{job.place}/")})
+        finished = Finished(rows, _below(job.place, curves))
         before = results.configurations.get(job.place)
-        if before is not None and before == hash_of(job, finished, options, device, parameters.get(job.entry.label)):
-            unknown = [{each.key: math.nan for each in SUMMARISED if row[each.key] is None} for row in rows]
-            kept[job.place] = Finished([row | nan for row, nan in zip(rows, unknown, strict=True)], finished.curves)
-    return kept
+        if before is not None and before == hash_of(job, finished, options, device, parameters):
+            with_nan = [row | {each.key: math.nan for each in SUMMARISED if row[each.key] is None} for row in rows]
+            found[job.place] = Finished(with_nan, finished.curves)
+    return found
 
 
 def config_of_run(folder: str) -> Path:
@@ -110,6 +101,10 @@ def config_of_run(folder: str) -> Path:
     """
     _read(Path(folder))
     return Path(folder) / CONFIG
+
+
+def _below(place: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    return {name: each for name, each in tensors.items() if name.startswith(f"{place}/")}
 
 
 def _read(folder: Path) -> tuple[_Results, dict[str, Tensor]]:

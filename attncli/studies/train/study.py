@@ -2,51 +2,62 @@
 
 import math
 import threading
-from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
+from collections import Counter as Amounts
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import FIRST_EXCEPTION, CancelledError, Future, ThreadPoolExecutor, wait
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import TypeVar
 
 import torch
 from torch import Tensor
 
-from attncli.errors import below
+from attncli.errors import Collector, InputError, below
 from attncli.inputs.device import resolve_device
 from attncli.scorers import SCORERS
+from attncli.studies.memory import PROGRAM, Estimate, require_memory
 from attncli.studies.progress import Counter, Progress
-from attncli.studies.scoring import formulas_of
+from attncli.studies.scoring import build_scorer, formulas_of, outline
 from attncli.studies.study import Record, Result, Rows, by_label
-from attncli.studies.threads import single_threaded
+from attncli.studies.threads import on_threads
 from attncli.studies.train.columns import COLUMNS, COMPARISONS, rows_of, summary
-from attncli.studies.train.configurations import Configuration, check_memory, configurations_of, parameters_of
 from attncli.studies.train.findings import findings_of
-from attncli.studies.train.learning import StoppedError, learn, points_of
-from attncli.studies.train.model import Recall
+from attncli.studies.train.model import Configuration, Recall, StoppedError, learn, points_of
 from attncli.studies.train.options import TrainOptions
-from attncli.studies.train.resume import SETTINGS, Finished, hash_of, kept_of
-from attncli.studies.train.task import of_equal_weights
+from attncli.studies.train.resume import SETTINGS, Finished, finished_before, hash_of
+from attncli.studies.train.task import TESTS, of_equal_weights, steps_at_a_time
 
 CURE = "use a smaller lr or float64, and look at the scorer's options and parameters"
 BUILDING = threading.Lock()  # parameters are drawn from torch's global generator, which is seeded meanwhile
 
-Job = TypeVar("Job")
-Done = TypeVar("Done")
+COPIES = {"adam": 5, "sgd": 3}  # of a parameter: itself, its gradient twice, and the two averages of Adam
+DOT_VECTORS, VECTORS = 5, 14  # as long as a query, for each symbol: of a dot product; of others, at most
+PAIRS = 4  # numbers of a pair of symbols, or hidden unit of it
+POOLED = 4  # as the loss and its gradient hold the pooled values
+DRAWN, KEPT = 24, 64  # bytes of a symbol that may be drawn, for one seed at a time, and of a key that was drawn
+WEIGHED = 16  # bytes of a weight, beside eight copies of it
+PLACES = {  # the key to blame where most is needed for this
+    "embeddings": "embedding",
+    "parameters": "d",
+    "queries and keys": "d",
+    "scores": "vocabulary",
+    "sequences": "batch",
+    "pooled values": "classes",
+}
 
 
 @dataclass(frozen=True)
 class Prepared:
     """Everything that `run` works on, known to be good.
 
-    `configurations` are in the order of the rows, `jobs` are those to train, `kept` has the others by `label/d`, from
-    the run that is resumed, and `parameters` those that are read, by label.
+    `configurations` are in the order of the rows, `jobs` those to train, `finished` has the others by `label/d`, from
+    the run that is resumed, and `parameters` those that are read, as `label/name`.
     """
 
     options: TrainOptions
     configurations: Sequence[Configuration]
     jobs: Sequence[Configuration]
-    kept: Mapping[str, Finished]
-    parameters: Mapping[str, Mapping[str, Tensor]]
+    finished: Mapping[str, Finished]
+    parameters: Mapping[str, Tensor]
     threads: int
     device: torch.device
 
@@ -58,15 +69,73 @@ def prepare(options: TrainOptions, progress: Progress) -> Prepared:
         InputError: a device, scorers, sizes or a run to resume that make no sense together or do not fit into memory.
     """
     device = resolve_device(options.device, getattr(torch, options.dtype))
-    found = configurations_of(options)
+    configurations, collector = list[Configuration](), Collector()
+    for index, entry in enumerate(options.scorers):
+        with collector.under("scorers", index):
+            configurations += [Configuration(index, entry, d, outline(entry, d, d)) for d in options.d]
+    collector.check()
     own = any(entry.scorer not in SCORERS for entry in options.scorers)  # which may keep something in common
     threads = 1 if own or device.type != "cpu" else torch.get_num_threads()
-    check_memory(found, options, threads, device)
-    parameters = parameters_of(found, options)
-    kept = kept_of(found, options, device, parameters)
+    _check_memory(estimate_training(configurations, options, threads), options, device)
+    parameters = _read_parameters(options)
+    finished = finished_before(configurations, options, device, parameters)
     # Small ones first: all scorers get somewhere early.
-    jobs = sorted((job for job in found if job.place not in kept), key=lambda job: job.d)
-    return Prepared(options, found, jobs, kept, parameters, threads, device)
+    jobs = sorted((job for job in configurations if job.place not in finished), key=lambda job: job.d)
+    return Prepared(options, configurations, jobs, finished, parameters, threads, device)
+
+
+def estimate_training(jobs: Iterable[Configuration], options: TrainOptions, threads: int) -> Estimate:
+    """The peak of at least one configuration, `threads` at a time. A model that is made takes its embeddings twice."""
+    each = sorted((_needed(job, options) for job in jobs), key=lambda needed: sum(needed.values()))[-threads:]
+    parts = sum(each, Amounts[str]())
+    parts["embeddings"] += each[-1]["embeddings"]
+    return Estimate({name: parts[name] for name in PLACES} | {"program": PROGRAM})
+
+
+def _needed(job: Configuration, options: TrainOptions) -> Amounts[str]:
+    """Bytes of one configuration while it is trained."""
+    seeds, symbols, itemsize = options.seeds, options.vocabulary, getattr(torch, options.dtype).itemsize
+    vectors = DOT_VECTORS if getattr(job.outline, "scales_dot_product", False) else VECTORS
+    of_pair = PAIRS * job.entry.options.get("num_hiddens", 1) + (job.entry.softcap is not None)
+    numbers = {
+        "embeddings": symbols * options.embedding,
+        "parameters": COPIES[options.optimizer]
+        * (2 * job.d * options.embedding + sum(map(torch.numel, job.outline.parameters()))),
+        "queries and keys": vectors * symbols * job.d,
+        "scores": of_pair * symbols**2,
+        "pooled values": POOLED * max(options.batch, TESTS) * options.classes,
+    }
+    # Sequences as they are drawn, those of several steps at once, and the weights of one step.
+    trained, keys_in_tests = options.batch * steps_at_a_time(options), TESTS * max(options.tested)
+    drawn = DRAWN * max(trained, TESTS) * symbols
+    kept = KEPT * max(trained * options.keys, keys_in_tests)
+    weights = (WEIGHED + 8 * itemsize) * max(options.batch * options.keys, keys_in_tests)
+    needed = {name: seeds * itemsize * count for name, count in numbers.items()}
+    return Amounts(needed | {"sequences": drawn + seeds * (kept + weights)})
+
+
+def _check_memory(estimate: Estimate, options: TrainOptions, device: torch.device) -> None:
+    """Refuse what does not fit into memory, at the key that the most is needed for."""
+    most = max(PLACES, key=lambda name: estimate.parts[name])
+    wide = most == "parameters" and options.embedding > max(options.d)  # the larger side of W_q and W_k
+    require_memory(estimate, device, "use a smaller number, or fewer seeds", ["embedding" if wide else PLACES[most]])
+
+
+def _read_parameters(options: TrainOptions) -> dict[str, Tensor]:
+    """The parameters that are read, as `label/name`; scorers of the user's own are made, as they may fail."""
+    found, collector = dict[str, Tensor](), Collector()
+    for index, entry in enumerate(options.scorers):
+        with collector.under("scorers", index):
+            for d in options.d if entry.parameters is not None or entry.scorer not in SCORERS else ():
+                scorer = build_scorer(entry, d, d, options.seed, getattr(torch, options.dtype))
+                if entry.parameters is not None:
+                    found |= {f"{entry.label}/{name}": each for name, each in scorer.state_dict().items()}
+                    for name, parameter in scorer.named_parameters():
+                        if not bool(parameter.isfinite().all()):
+                            message = f"got NaN or infinite numbers in {name}; expected finite ones to begin with"
+                            raise InputError.of(message, ["parameters", "file"])
+    collector.check()
+    return found
 
 
 def expected_rows(prepared: Prepared) -> Rows:
@@ -88,10 +157,10 @@ def run(prepared: Prepared, progress: Progress) -> Result:
         InputError: a scorer of the user's own that fails.
         KeyboardInterrupt: the user ended the work before anything was finished.
     """
-    options, jobs, kept = prepared.options, prepared.jobs, prepared.kept
+    options, jobs, before = prepared.options, prepared.jobs, prepared.finished
     counter, stop = Counter(options.steps * len(jobs), progress), threading.Event()
     if options.resume is not None:
-        of_all = f"{len(kept)} of {len(prepared.configurations)} configurations are those of {options.resume}"
+        of_all = f"{len(before)} of {len(prepared.configurations)} configurations are those of {options.resume}"
         progress.note(f"{of_all}; {len(jobs)} to train")
 
     def work(job: Configuration) -> Finished:
@@ -101,12 +170,13 @@ def run(prepared: Prepared, progress: Progress) -> Result:
             learnt = learn(model, options, prepared.device, stop, counter.of(f"{job.entry.label}, d = {job.d}"))
         return Finished(rows_of(job, learnt), {f"{job.place}/{name}": each for name, each in learnt.curves.items()})
 
-    with single_threaded():
-        done, interrupted = side_by_side(work, jobs, prepared.threads, stop)
+    with on_threads(1):
+        done = _train(work, jobs, prepared.threads, stop)
     progress.finished()
+    interrupted = len(done) < len(jobs)
     if interrupted and not done:
         raise KeyboardInterrupt
-    result = _result(prepared, {**kept, **{jobs[index].place: each for index, each in done.items()}}, interrupted)
+    result = _result(prepared, {**before, **done}, interrupted)
     for label, rows in by_label(result.comparisons).items():
         if lost := sorted({row["d"] for row in rows if not math.isfinite(row["loss"])}):
             named = ", ".join(map(str, lost))
@@ -114,32 +184,29 @@ def run(prepared: Prepared, progress: Progress) -> Result:
     return result
 
 
-def side_by_side(
-    work: Callable[[Job], Done], jobs: Sequence[Job], threads: int, stop: threading.Event
-) -> tuple[dict[int, Done], bool]:
-    """What became of the jobs, by their index, and whether the user ended the work before all were done.
-
-    `work` is to raise StoppedError soon after `stop` is set.
+def _train(
+    work: Callable[[Configuration], Finished], jobs: Sequence[Configuration], threads: int, stop: threading.Event
+) -> dict[str, Finished]:
+    """What became of the jobs, by `label/d`, without those that were not done when the user ended the work.
 
     Raises:
         Exception: the first that a job raises; the others are stopped.
     """
+    futures = dict[str, Future[Finished]]()
     with ThreadPoolExecutor(threads) as pool:
-        futures = list[Future[Done]]()
         try:
             with suppress(KeyboardInterrupt):
                 for job in jobs:
-                    futures.append(pool.submit(work, job))
-                wait(futures, return_when=FIRST_EXCEPTION)
+                    futures[job.place] = pool.submit(work, job)
+                wait(futures.values(), return_when=FIRST_EXCEPTION)
         finally:
             stop.set()  # by now all are done, or nobody wants the rest
             pool.shutdown(wait=True, cancel_futures=True)
-    errors = [StoppedError() if future.cancelled() else future.exception() for future in futures]
-    for error in errors:
-        if error is not None and not isinstance(error, StoppedError | KeyboardInterrupt):
-            raise error
-    done = {index: futures[index].result() for index, error in enumerate(errors) if error is None}
-    return done, len(done) < len(jobs)
+    done = dict[str, Finished]()
+    for place, future in futures.items():
+        with suppress(CancelledError, StoppedError, KeyboardInterrupt):
+            done[place] = future.result()
+    return done
 
 
 def _result(prepared: Prepared, finished: Mapping[str, Finished], interrupted: bool) -> Result:
@@ -147,7 +214,8 @@ def _result(prepared: Prepared, finished: Mapping[str, Finished], interrupted: b
     options, device, parameters = prepared.options, prepared.device, prepared.parameters
     found = [(job, finished[job.place]) for job in prepared.configurations if job.place in finished]
     records = [row for _, each in found for row in each.records]
-    hashes = {job.place: hash_of(job, each, options, device, parameters.get(job.entry.label)) for job, each in found}
+    comparisons = summary(records)
+    hashes = {job.place: hash_of(job, each, options, device, parameters) for job, each in found}
     settings = {name: getattr(options, name) for name in SETTINGS} | {
         "device": str(device),
         "equal_weights": {str(keys): of_equal_weights(options, keys, device) for keys in options.tested},
@@ -155,7 +223,7 @@ def _result(prepared: Prepared, finished: Mapping[str, Finished], interrupted: b
         "formulas": formulas_of(options.scorers),
         "configurations": {place: each for place, each in hashes.items() if each is not None},
     }
-    comparisons = summary(records)
+    steps = {"steps": torch.tensor(points_of(options.steps))}
     return Result(
         "train",
         options.name,
@@ -163,10 +231,7 @@ def _result(prepared: Prepared, finished: Mapping[str, Finished], interrupted: b
         records,
         comparisons,
         findings_of(comparisons, settings),
-        tensors={
-            "steps": torch.tensor(points_of(options.steps)),
-            **{name: curve for _, each in found for name, curve in each.curves.items()},
-        },
-        parameters={f"{label}/{name}": each for label, state in parameters.items() for name, each in state.items()},
+        tensors=steps | {name: curve for _, each in found for name, curve in each.curves.items()},
+        parameters=parameters,
         interrupted=interrupted,
     )

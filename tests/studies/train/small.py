@@ -11,8 +11,7 @@ from attncli.config.scorer_entries import ScorerEntry
 from attncli.studies.progress import Progress, Silent
 from attncli.studies.study import Result
 from attncli.studies.train import study as train
-from attncli.studies.train.learning import Learnt, learn
-from attncli.studies.train.model import Recall
+from attncli.studies.train.model import Learnt, Recall, learn
 from attncli.studies.train.options import TrainOptions
 from attncli.studies.train.study import Prepared
 from attncli.studies.train.task import Batch, batches

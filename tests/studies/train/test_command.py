@@ -11,7 +11,7 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from attncli.studies.train import learning as train_learning
+from attncli.studies.train import model as train_model
 from tests.cli import attncli, config, names_in, refusal, run, swept
 
 FEW: list[object] = ["--steps", 4, "--batch", 2, "--keys", 2, "--vocabulary", 4, "--embedding", 3, "--seeds", 2]
@@ -76,7 +76,7 @@ def test_expectations_of_one_seed_of_all_and_of_their_mean(here: Path) -> None:
 
 def interrupt_after(finished: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Ctrl-C while the next configuration is at work."""
-    begun, right = [0], train_learning.learn
+    begun, right = [0], train_model.learn
 
     def interrupted(*args: Any) -> Any:
         begun[0] += 1

@@ -7,7 +7,7 @@ import pytest
 from attncli.errors import InputError
 from attncli.studies import memory
 from attncli.studies.memory import PROGRAM
-from attncli.studies.train.configurations import PLACES, configurations_of, estimate_training
+from attncli.studies.train.study import PLACES, estimate_training
 from tests.scorers.peaks import peak_of
 from tests.studies.train.small import learnt_by, model_of, options_of, prepared
 
@@ -27,8 +27,9 @@ LARGE: list[tuple[str, dict[str, Any]]] = [
 @pytest.mark.parametrize(("name", "large"), LARGE)
 def test_estimate_is_enough_and_not_far_too_much(name: str, large: dict[str, Any]) -> None:
     """At least what all tensors take at once, and at most three times that: a process has gaps between its tensors."""
-    options = options_of(**{"scorers": ["dot"], "steps": 2, **large})
-    parts = estimate_training(configurations_of(options), options, 1).parts
+    keys: dict[str, Any] = {"scorers": ["dot"], "steps": 2, **large}
+    options = options_of(**keys)
+    parts = estimate_training(prepared(**keys).jobs, options, 1).parts
     assert max(PLACES, key=lambda each: parts[each]) == name
     needed = peak_of(lambda: learnt_by(model_of(options), options))
     assert needed <= sum(parts.values()) - PROGRAM <= 3 * needed

@@ -14,10 +14,10 @@ from attncli.config.expectations import Expectation
 from attncli.errors import InputError
 from attncli.expect.judging import judge
 from attncli.scorers import SCORERS
+from attncli.studies.train import model as train_model
 from attncli.studies.train import study as train
 from attncli.studies.train.columns import summary
-from attncli.studies.train.learning import StoppedError, points_of
-from attncli.studies.train.model import Recall, losses
+from attncli.studies.train.model import Learnt, Recall, StoppedError, losses, points_of
 from tests.experiments import Notes
 from tests.studies.train.small import batch_of, learnt_by, model_of, options_of, prepared, result_of
 
@@ -165,28 +165,28 @@ def test_parameters_that_are_no_numbers_are_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("threads", [1, 2])
-def test_what_is_finished_when_the_user_ends_it_is_kept(threads: int) -> None:
-    stop = threading.Event()
+@pytest.mark.parametrize("error", [KeyboardInterrupt(), ValueError("wrong")])
+def test_what_is_finished_is_kept_unless_it_is_a_mistake_that_ends_the_others(
+    threads: int, error: BaseException, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    right = train_model.learn
 
-    def work(job: int) -> int:
-        if job == 1:
-            raise KeyboardInterrupt
-        if job == 2:
+    def learn(model: Recall, options: Any, device: Any, stop: threading.Event, step_done: Any) -> Learnt:
+        d = model.W_q.shape[1]
+        if d == 3:
+            raise error
+        if d > 3:
             assert stop.wait(60)
             raise StoppedError
-        return job
+        return right(model, options, device, threading.Event(), step_done)
 
-    assert train.side_by_side(work, [0, 1, 2, 2, 2, 2], threads, stop) == ({0: 0}, True)
-
-
-def test_a_mistake_ends_the_others_and_is_raised() -> None:
-    stop = threading.Event()
-
-    def work(job: int) -> int:
-        if job == 0:
-            raise ValueError("wrong")
-        assert stop.wait(60)
-        raise StoppedError
-
-    with pytest.raises(ValueError, match="wrong"):
-        train.side_by_side(work, [0, 1, 1, 1], 2, stop)
+    monkeypatch.setattr(train, "learn", learn)
+    monkeypatch.setattr(torch, "get_num_threads", lambda: threads)
+    keys: dict[str, Any] = {"scorers": ["dot"], "d": [2, 3, 4, 5, 6, 7]}
+    if isinstance(error, ValueError):
+        with pytest.raises(ValueError, match="wrong"):
+            result_of(**keys)
+    else:
+        result = result_of(**keys)
+        assert result.interrupted
+        assert {row["d"] for row in result.records} == {2}
