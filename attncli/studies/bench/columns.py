@@ -15,6 +15,10 @@ def _word(key: str, about: str) -> Column:
     return Column(key, key, about, text=True)
 
 
+def _yes(value: bool) -> str:
+    return "yes" if value else "no"
+
+
 COLUMNS = (
     SCORER,
     Column(
@@ -40,14 +44,7 @@ COLUMNS = (
     Column("ratio_ci", "95 %\ninterval", "the 95 % interval of the ratio", "", interval),
     LABEL,
     _word("measure", "what a call gives: scores, weights (and the output), or the output alone"),
-    Column(
-        "backward",
-        "backward",
-        "whether gradients were computed, too",
-        "",
-        lambda backward: "yes" if backward else "no",
-        text=True,
-    ),
+    Column("backward", "backward", "whether gradients were computed, too", format=_yes, text=True),
     _word("status", "timed, disagrees, too large, not available or failed"),
     _word("reason", "why it was not timed"),
     Column("rounds", "rounds", "how many rounds were timed"),

@@ -30,8 +30,8 @@ Forward = Callable[[Tensor, Tensor, Tensor], Results]  # of queries, keys and va
 Call = Callable[[], tuple[Results, Sequence[Tensor | None]]]  # with gradients, none of them where none were asked for
 
 
-class NotAvailableError(Exception):
-    """An implementation that this machine cannot have, and why."""
+class NotTimedError(Exception):
+    """A status of a row, and why."""
 
 
 class Implementation(NamedTuple):
@@ -54,11 +54,11 @@ def compiled(scorer: nn.Module, measure: str) -> Forward:
     """The way of this package after torch.compile, which compiles `scorer` in place.
 
     Raises:
-        NotAvailableError: no compiler.
+        NotTimedError: no compiler.
     """
     reason = compile_scorer(scorer)
     if reason is not None:
-        raise NotAvailableError(reason)
+        raise NotTimedError("not available", reason)
     return own_code(scorer, measure)
 
 
@@ -100,7 +100,7 @@ def make_call(implementation: str, scorer: nn.Module, measure: str, copies: Sequ
     It has a copy of the scorer of its own, since compiling changes it.
 
     Raises:
-        NotAvailableError: an implementation that this machine cannot have.
+        NotTimedError: an implementation that this machine cannot have.
     """
     own = copy.deepcopy(scorer)
     if implementation == "textbook":  # which computes in the dtype of its inputs
@@ -119,7 +119,7 @@ def make_call(implementation: str, scorer: nn.Module, measure: str, copies: Sequ
             return results, ()
         if not results[0].requires_grad:
             message = f"its {measure} have no gradient (they are detached, or not made by torch)"
-            raise NotAvailableError(f"{message}; measure it without backward")
+            raise NotTimedError("not available", f"{message}; measure it without backward")
         ones = torch.ones_like(results[0]) if ones is None else ones
         wanted = [*(inputs[:2] if measure == "scores" else inputs), *parameters]
         return results, torch.autograd.grad(results[0], wanted, ones, allow_unused=True)

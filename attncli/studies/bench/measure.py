@@ -80,7 +80,7 @@ def estimate_call(
     queries, keys = (*case.leading, case.n, case.d), (*case.leading, case.m, case.d)
     matrices = max(MATRICES[measure], 2 if textbook and measure != "scores" else 0) * (BACKWARD if backward else 1)
     shapes = {"queries": queries, "keys": keys, "values": keys}
-    of_pairs = (3 if backward else 2) * case.pairs * num_hiddens if textbook and num_hiddens else 0
+    of_pairs = (3 if backward else 2) * case.matrices * case.n * case.m * num_hiddens if textbook and num_hiddens else 0
     parts = estimate_attention(shapes, stored, [matrices], [scorer]).parts
     return Estimate({**parts, "hidden units of all pairs": of_pairs * computing_dtype(stored).itemsize})
 

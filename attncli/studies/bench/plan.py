@@ -8,7 +8,7 @@ from itertools import product
 from torch import nn
 
 from attncli.config.scorer_entries import ScorerEntry, entry_models
-from attncli.errors import Collector, InputError, did_you_mean, got, show
+from attncli.errors import Collector, InputError, Problem, did_you_mean, got, show
 from attncli.studies.bench.implementations import TABLE
 from attncli.studies.bench.options import HIDDEN, BenchOptions
 from attncli.studies.scoring import outline
@@ -36,11 +36,6 @@ class Case:
     def matrices(self) -> int:
         """How many n x m matrices of scores there are."""
         return math.prod(self.leading)
-
-    @property
-    def pairs(self) -> int:
-        """Pairs of a query and a key, in all matrices."""
-        return self.matrices * self.n * self.m
 
 
 @dataclass(frozen=True)
@@ -78,10 +73,17 @@ def plan_of(options: BenchOptions) -> list[Contender]:
         with collector.under("scorers", index):
             offered += _contenders(entry, options, "scorers", index)
     collector.check()
+    labels, implementations, names = zip(*(each.names for each in offered), strict=True)
+    known = list(dict.fromkeys([*labels, *implementations, *names]))
     for key in ("only", "skip"):
         for index, pattern in enumerate(getattr(options, key)):
-            with collector.under(key, index):
-                _check_pattern(pattern, offered)
+            if pattern not in known:
+                compiled = pattern.rpartition("/")[2] == "compiled" and not options.compile
+                cure = "only --compile (in YAML `compile: true`) measures that"
+                message = got(
+                    pattern, "unknown label or implementation", cure if compiled else did_you_mean(pattern, known)
+                )
+                collector.problems.append(Problem(message, (key, index)))
     with collector.under("baseline"):
         baseline = _baseline(options, offered)
     collector.check()
@@ -145,15 +147,6 @@ def _contenders(entry: ScorerEntry, options: BenchOptions, *path: str | int) -> 
     scorer = outline(entry, 1, 1)
     there = [name for name, implementation in TABLE.items() if implementation.exists(scorer)]
     return [Contender(entry, name, path) for name in there if name != "compiled" or options.compile]
-
-
-def _check_pattern(pattern: str, offered: Sequence[Contender]) -> None:
-    labels, implementations, names = zip(*(each.names for each in offered), strict=True)
-    known = list(dict.fromkeys([*labels, *implementations, *names]))
-    if pattern not in known:
-        compiled = pattern.rpartition("/")[2] == "compiled" and "compiled" not in known
-        cure = "only --compile (in YAML `compile: true`) measures that" if compiled else did_you_mean(pattern, known)
-        raise InputError.of(got(pattern, "unknown label or implementation", cure))
 
 
 def _baseline(options: BenchOptions, offered: Sequence[Contender]) -> Contender:

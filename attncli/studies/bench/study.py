@@ -3,9 +3,10 @@
 import gc
 import platform
 import statistics
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 import torch
@@ -17,7 +18,7 @@ from attncli.scorers import SCORERS
 from attncli.scorers._custom import raised
 from attncli.studies.bench.columns import AXES, COLUMNS, COMPARISONS, raw_name
 from attncli.studies.bench.findings import findings_of
-from attncli.studies.bench.implementations import Call, Inputs, NotAvailableError, disagreement, make_call
+from attncli.studies.bench.implementations import Call, Inputs, NotTimedError, disagreement, make_call
 from attncli.studies.bench.measure import (
     BLOCK,
     BUDGET,
@@ -39,9 +40,6 @@ from attncli.studies.scoring import build_scorer, formulas_of, outline
 from attncli.studies.study import Record, Result, Rows
 from attncli.studies.threads import on_threads
 
-TIMED, DISAGREES, TOO_LARGE = "timed", "disagrees", "too large"
-NOT_AVAILABLE, FAILED = "not available", "failed"
-
 
 @dataclass(frozen=True)
 class Prepared:
@@ -53,7 +51,7 @@ class Prepared:
     device: torch.device
 
 
-@dataclass
+@dataclass(eq=False)
 class Measurement:
     """One row in the making, with a call while it may be timed; `record` has what is known of the row."""
 
@@ -103,7 +101,12 @@ def expected_rows(prepared: Prepared) -> Rows:
     """One row for each measurement, and one for each beside the textbook's code, as far as they are known."""
     groups = list(_groups(prepared))
     records = [line.record for group in groups for line in group]
-    comparisons = [_compared(line) for group in groups for line, _ in _beside_textbook(group)]
+    figures = {"times_as_fast", "times_as_fast_ci"}
+    comparisons = [
+        {key: value for key, value in row.items() if key not in figures}
+        for group in groups
+        for row in _comparisons(group)
+    ]
     return Rows(COLUMNS, records, COMPARISONS, comparisons, "no line has the textbook's code beside it")
 
 
@@ -114,19 +117,15 @@ def run(prepared: Prepared, progress: Progress) -> Result:
         InputError: a scorer of the user's own that fails at its first size; at later ones its row says so.
         KeyboardInterrupt: the user ended the work before anything was finished.
     """
-    with on_threads(prepared.options.threads):
-        return _run(prepared, progress)
-
-
-def _run(prepared: Prepared, progress: Progress) -> Result:
     options, groups = prepared.options, list(_groups(prepared))
     finished, interrupted = list[list[Measurement]](), False
     counter = Counter(sum(map(len, groups)), progress)
     try:
-        for group in groups:
-            get_ready(group, prepared, counter)
-            time_all(group, options.baseline, prepared.device)
-            finished.append(group)
+        with on_threads(options.threads):
+            for group in groups:
+                get_ready(group, prepared, counter)
+                time_all(group, options.baseline, prepared.device)
+                finished.append(group)
     except KeyboardInterrupt:
         if not finished:
             raise
@@ -183,32 +182,27 @@ def get_ready(group: Sequence[Measurement], prepared: Prepared, counter: Counter
     Raises:
         InputError: a scorer of the user's own that fails, where the measurement may not.
     """
-    options, device, copies = prepared.options, prepared.device, list[Inputs]()
+    copies: list[Inputs] = []
     for line in group:
-        contender, case, measure = line.contender, line.case, line.record["measure"]
-        counter.of(f"n = {case.n}, {measure}: {contender.name}")()
-        scorer = outline(contender.entry, case.d, case.d)
-        needed = estimate_call(scorer, contender.implementation, line.record["num_hiddens"], case, measure, options)
-        if reason := too_large(needed, device):
-            line.drop(TOO_LARGE, reason)
-            continue
-        with _failures(line, device):
-            copies = copies or copies_of(draw_inputs(options, case, device), device)
+        counter.of(f"n = {line.case.n}, {line.record['measure']}: {line.contender.name}")()
+        with _failures(line, prepared.device):
             _prepare_call(line, copies, prepared)
 
 
-def _prepare_call(line: Measurement, copies: Sequence[Inputs], prepared: Prepared) -> None:
-    """Make the call, check its results, and measure its memory."""
+def _prepare_call(line: Measurement, copies: list[Inputs], prepared: Prepared) -> None:
+    """Make the call, check its results, and measure its memory; the first that fits makes the inputs for all."""
     options, device, case, measure = prepared.options, prepared.device, line.case, line.record["measure"]
     entry, implementation = line.contender.entry, line.contender.implementation
+    outlined = outline(entry, case.d, case.d)
+    needed = estimate_call(outlined, implementation, line.record["num_hiddens"], case, measure, options)
+    if reason := too_large(needed, device):
+        raise NotTimedError("too large", reason)
+    copies += [] if copies else copies_of(draw_inputs(options, case, device), device)
     scorer = build_scorer(entry, case.d, case.d, options.seed, getattr(torch, options.dtype)).to(device)
     call = make_call(implementation, scorer, measure, copies, options.backward)
-    results = call()[0]
-    if reason := disagreement(implementation, scorer, measure, copies[0], results):
-        line.drop(DISAGREES, reason)
-        return
-    del results
-    if device.type != "cpu" or case.pairs <= MOST_PAIRS:
+    if reason := disagreement(implementation, scorer, measure, copies[0], call()[0]):
+        raise NotTimedError("disagrees", reason)
+    if device.type != "cpu" or case.matrices * case.n * case.m <= MOST_PAIRS:
         line.record["peak_bytes"] = peak_memory(call, device)
     line.operations = operations(scorer, case, measure, options.backward)
     line.call = call
@@ -216,34 +210,28 @@ def _prepare_call(line: Measurement, copies: Sequence[Inputs], prepared: Prepare
 
 def time_all(group: Sequence[Measurement], baseline: str, device: torch.device) -> None:
     """Fill in the seconds of all that have a call; one that fails now is dropped, and the others begin again."""
-    while ready := [line for line in group if line.call is not None]:
-        baselines = {index for index, line in enumerate(ready) if line.contender.name == baseline}
-        failed = list[Measurement]()
+    while ready := [(line, line.call) for line in group if line.call is not None]:
+        baselines = {index for index, (line, _) in enumerate(ready) if line.contender.name == baseline}
+        failed: list[Measurement] = []
         try:
-            times = rounds_of([_watched(line, failed) for line in ready], baselines, clock_for(device))
+            calls = [partial(_noting_failure, call, line, failed) for line, call in ready]
+            times = rounds_of(calls, baselines, clock_for(device))
         except (Exception, SystemExit):
             if not failed:
                 raise
             with _failures(failed[0], device):
                 raise
             continue
-        for line, seconds in zip(ready, times, strict=True):
+        for (line, _), seconds in zip(ready, times, strict=True):
             line.seconds, line.call = seconds, None
 
 
-def _watched(line: Measurement, failed: list[Measurement]) -> Callable[[], object]:
-    """The call, which notes where it is that fails."""
-    call = line.call
-    assert call is not None
-
-    def watched() -> object:
-        try:
-            return call()
-        except (Exception, SystemExit):
-            failed.append(line)
-            raise
-
-    return watched
+def _noting_failure(call: Call, line: Measurement, failed: list[Measurement]) -> None:
+    try:
+        call()
+    except (Exception, SystemExit):
+        failed.append(line)
+        raise
 
 
 @contextmanager
@@ -252,22 +240,22 @@ def _failures(line: Measurement, device: torch.device) -> Iterator[None]:
     contender = line.contender
     try:
         yield
-    except NotAvailableError as error:
-        line.drop(NOT_AVAILABLE, str(error))
+    except NotTimedError as error:
+        line.drop(*error.args)
     except InputError as error:
         if not line.may_fail:
             raise error.under(*contender.path) from error
-        line.drop(FAILED, str(error))
+        line.drop("failed", str(error))
     except (Exception, SystemExit) as error:  # which a scorer of the user may call
         if ran_out(error):
-            line.drop(TOO_LARGE, "the memory was not enough")
+            line.drop("too large", "the memory was not enough")
             gc.collect()
             if device.type == "cuda":
                 torch.cuda.empty_cache()
         elif contender.implementation == "compiled":
-            line.drop(NOT_AVAILABLE, f"compiling gave {raised(error)}")
+            line.drop("not available", f"compiling gave {raised(error)}")
         elif line.may_fail:
-            line.drop(FAILED, f"it gave {raised(error)}")
+            line.drop("failed", f"it gave {raised(error)}")
         elif contender.entry.scorer not in SCORERS:
             raise InputError.of(f"the scorer gave {raised(error)}", contender.path) from error
         else:
@@ -277,12 +265,12 @@ def _failures(line: Measurement, device: torch.device) -> Iterator[None]:
 def _row(line: Measurement, group: Sequence[Measurement], options: BenchOptions) -> Record:
     """A whole row; what was not measured is None."""
     if line.seconds:
-        record, seconds = line.record, statistics.median(line.seconds)
-        moved = traffic(line.case, record["measure"], options.backward, getattr(torch, options.dtype).itemsize)
+        seconds, itemsize = statistics.median(line.seconds), getattr(torch, options.dtype).itemsize
+        moved = traffic(line.case, line.record["measure"], options.backward, itemsize)
         low, _, high = statistics.quantiles(line.seconds, n=4, method="inclusive")
-        ratio, ratio_ci = _ratio(line, group, options.baseline)
-        record |= {
-            "status": TIMED,
+        ratio, ratio_ci = _ratio(line, _partner(line, group, options.baseline))
+        line.record |= {
+            "status": "timed",
             "seconds": seconds,
             "seconds_iqr": high - low,
             "gflops": None if line.operations is None else line.operations / seconds / 1e9,
@@ -294,37 +282,26 @@ def _row(line: Measurement, group: Sequence[Measurement], options: BenchOptions)
     return {column.key: line.record.get(column.key) for column in COLUMNS}
 
 
-def _ratio(line: Measurement, group: Sequence[Measurement], baseline: str) -> tuple[float | None, list[float] | None]:
-    """To the baseline with as many hidden units where there is one, else to the first."""
-    candidates = [each for each in group if each.contender.name == baseline]
-    alike = [each for each in candidates if each.record["num_hiddens"] == line.record["num_hiddens"]]
-    other = (alike or candidates)[0]
-    if line is other:
-        return 1.0, [1.0, 1.0]
-    return ratio_of(line.seconds, other.seconds) if other.seconds else (None, None)
-
-
 def _comparisons(group: Sequence[Measurement]) -> Iterator[Record]:
-    """How many times as fast as the textbook's code of the same entry the others are; None where one has no time."""
-    for line, textbook in _beside_textbook(group):
-        timed = line.seconds and textbook.seconds
-        ratio, interval = ratio_of(textbook.seconds, line.seconds) if timed else (None, None)
-        yield {**_compared(line), "times_as_fast": ratio, "times_as_fast_ci": interval}
-
-
-def _beside_textbook(group: Sequence[Measurement]) -> Iterator[tuple[Measurement, Measurement]]:
-    """Every measurement of a group with the textbook's of the same entry, where there is one."""
+    """How many times as fast as the textbook's code of the same entry the others are."""
     for line in group:
-        for other in group:
-            same = other is not line and other.contender.entry == line.contender.entry
-            if same and other.contender.implementation == "textbook":
-                yield line, other
+        textbook = _partner(line, group, f"{line.contender.entry.label}/textbook")
+        if textbook not in (line, None):
+            ratio, ratio_ci = _ratio(textbook, line)
+            known = {**line.record, "against": "textbook", "times_as_fast": ratio, "times_as_fast_ci": ratio_ci}
+            yield {column.key: known[column.key] for column in COMPARISONS}
 
 
-def _compared(line: Measurement) -> Record:
-    """What is known of a comparison before the work."""
-    known = line.record | {"against": "textbook"}
-    return {column.key: known[column.key] for column in COMPARISONS if column.key in known}
+def _partner(line: Measurement, group: Sequence[Measurement], name: str) -> Measurement | None:
+    """The one of that name with as many hidden units, else the first of that name."""
+    named = [each for each in group if each.contender.name == name]
+    alike = [each for each in named if each.record["num_hiddens"] == line.record["num_hiddens"]]
+    return next(iter(alike + named), None)
+
+
+def _ratio(line: Measurement, other: Measurement | None) -> tuple[float | None, list[float] | None]:
+    """None where one of the two has no time."""
+    return ratio_of(line.seconds, other.seconds) if other and line.seconds and other.seconds else (None, None)
 
 
 def settings_of(prepared: Prepared) -> Record:
@@ -338,7 +315,7 @@ def settings_of(prepared: Prepared) -> Record:
         "dtype": options.dtype,
         "device": str(device),
         "device_name": torch.cuda.get_device_name(device) if device.type == "cuda" else _processor(),
-        "threads": torch.get_num_threads(),
+        "threads": options.threads or torch.get_num_threads(),
         "cache_bytes": cache_size(device),
         "block_seconds": BLOCK,
         "budget_seconds": BUDGET,
