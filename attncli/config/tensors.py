@@ -92,6 +92,7 @@ class FileTensor(Model):
     tensor: str | None = None
 
 
+Fill = NormalFill | UniformFill | PlainFill | ConstantFill | StudentTFill | CorrelatedFill
 FILLS: dict[str, type[Model]] = {
     "normal": NormalFill, "uniform": UniformFill, "ones": PlainFill, "zeros": PlainFill, "arange": PlainFill,
     "constant": ConstantFill, "eye": PlainFill, "rademacher": PlainFill, "student_t": StudentTFill,
@@ -148,10 +149,7 @@ def _has_lists(value: Any) -> bool:
     return isinstance(value, list) and any(isinstance(item, list) for item in value)
 
 
-TensorSource = Annotated[
-    NormalFill | UniformFill | PlainFill | ConstantFill | StudentTFill | CorrelatedFill | FileTensor | Numbers,
-    chosen(_kind_of_tensor),
-]
+TensorSource = Annotated[Fill | FileTensor | Numbers, chosen(_kind_of_tensor)]
 LengthSource = Annotated[RandomLens | FileTensor | Lengths | QueryLengths, chosen(_kind_of_lengths)]
 
 

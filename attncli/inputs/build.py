@@ -14,6 +14,7 @@ from attncli.config.tensors import (
     CorrelatedFill,
     Data,
     FileTensor,
+    Fill,
     LengthSource,
     Mask,
     NormalFill,
@@ -26,7 +27,6 @@ from attncli.inputs.fills import fill
 from attncli.inputs.seeding import generator
 
 ROLES = ("queries", "keys", "values")
-Sources = Mapping[str, Any]
 Shapes = Mapping[str, tuple[int, ...]]
 
 
@@ -62,10 +62,25 @@ def build_inputs(
     Raises:
         InputError: everything that does not fit, with paths from the top of the YAML.
     """
-    collector = Collector()
-    given = _read_all(data, collector)
-    sources = _in_order(_sources(data, given))
-    shapes = _shapes(sources, given)
+    collector, given, fills = Collector(), dict[str, Tensor](), dict[str, Fill]()
+    for role in ROLES:
+        source = getattr(data, role)
+        with collector.under("data", role):
+            if isinstance(source, FileTensor):
+                given[role] = _rows(read_tensor(Path(source.file), source.tensor))
+            elif isinstance(source, list):
+                given[role] = _written(source)
+            elif source is not None:
+                fills[role] = source
+    collector.check()
+    if data.values is None:  # drawn like the keys, or normal where the keys are not drawn
+        fills["values"] = fills["keys"] if "keys" in fills else NormalFill(shape=list(given["keys"].shape))
+    fills = _in_order(fills)
+    found = {role: tuple(tensor.shape) for role, tensor in given.items()}
+    for role, source in fills.items():
+        with below("data", role):
+            found[role] = _shape(source, found)
+    shapes = {role: found[role] for role in ROLES}
     with collector.under("data"):
         leading = common_leading(shapes)
     collector.check()
@@ -81,11 +96,12 @@ def build_inputs(
         with collector.under("tokens", role):
             _check_tokens(getattr(tokens, role), full[role])
     collector.check()
-    drawn = _draw(sources, given, seed, dtype)
-    tensors = {role: drawn[role].expand(full[role]).to(device) for role in ROLES}
-    return Inputs(
-        **tensors, valid=Valid(scores, lengths, causal, None if allowed is None else allowed.to(device), device)
-    )
+    tensors = {role: tensor.to(dtype) for role, tensor in given.items()}
+    for role, source in fills.items():  # what is correlated sees the other tensor as it is used, rounded to `dtype`
+        tensors[role] = fill(source, generator(seed, f"data.{role}"), tensors).to(dtype)
+    queries, keys, values = (tensors[role].expand(full[role]).to(device) for role in ROLES)
+    valid = Valid(scores, lengths, causal, None if allowed is None else allowed.to(device), device)
+    return Inputs(queries, keys, values, valid)
 
 
 def common_leading(shapes: Shapes) -> tuple[int, ...]:
@@ -116,20 +132,6 @@ def common_leading(shapes: Shapes) -> tuple[int, ...]:
     return leading
 
 
-def _read_all(data: Data, collector: Collector) -> dict[str, Tensor]:
-    """The tensors that stand in files or are written out; the others are drawn."""
-    given = {}
-    for role in ROLES:
-        source = getattr(data, role)
-        with collector.under("data", role):
-            if isinstance(source, FileTensor):
-                given[role] = _rows(read_tensor(Path(source.file), source.tensor))
-            elif isinstance(source, list):
-                given[role] = _written(source)
-    collector.check()
-    return given
-
-
 def _written(numbers: list[Any]) -> Tensor:
     try:
         return torch.tensor(numbers, dtype=torch.float64)
@@ -145,44 +147,26 @@ def _rows(tensor: Tensor) -> Tensor:
     return tensor
 
 
-def _sources(data: Data, given: Mapping[str, Tensor]) -> Sources:
-    """All three sources; values that are left out are drawn like the keys, or normal where the keys are not drawn."""
-    values: Any = data.values
-    if values is None:
-        values = NormalFill(shape=list(given["keys"].shape)) if "keys" in given else data.keys
-    return {"queries": data.queries, "keys": data.keys, "values": values}
-
-
-def _in_order(sources: Sources) -> Sources:
-    """The sources so that each comes after the one it is correlated with."""
-    needs = {role: [each.source] if isinstance(each, CorrelatedFill) else [] for role, each in sources.items()}
+def _in_order(fills: Mapping[str, Fill]) -> dict[str, Fill]:
+    """The fills, each after the tensor that it is correlated with."""
+    needs = {role: [each.source] if isinstance(each, CorrelatedFill) else [] for role, each in fills.items()}
     try:
-        return {role: sources[role] for role in TopologicalSorter(needs).static_order()}
+        return {role: fills[role] for role in TopologicalSorter(needs).static_order() if role in fills}
     except CycleError as error:
         role = next(role for role in ROLES if role in error.args[1])
         message = f"got {needs[role][0]}, which depends on {role} in turn; expected a tensor that does not"
         raise InputError.of(message, ["data", role, "with"]) from error
 
 
-def _shapes(sources: Sources, given: Mapping[str, Tensor]) -> dict[str, tuple[int, ...]]:
-    shapes: dict[str, tuple[int, ...]] = {}
-    for role, source in sources.items():
-        if role in given:
-            shapes[role] = tuple(given[role].shape)
-        elif isinstance(source, CorrelatedFill):
-            shapes[role] = _correlated_shape(role, source, shapes[source.source])
-        else:
-            shapes[role] = tuple(source.shape)
-    return {role: shapes[role] for role in ROLES}
-
-
-def _correlated_shape(role: str, source: CorrelatedFill, other: tuple[int, ...]) -> tuple[int, ...]:
-    if source.shape is None:
+def _shape(source: Fill, shapes: Shapes) -> tuple[int, ...]:
+    if not isinstance(source, CorrelatedFill):
+        return tuple(source.shape)
+    shape, other = tuple(source.shape or ()), shapes[source.source]
+    if not shape:
         return other
-    shape = tuple(source.shape)
     if len(shape) < len(other) or any(a not in (1, b) for a, b in zip(reversed(other), reversed(shape), strict=False)):
         message = f"got {source.shape}, correlated with {source.source} of shape {list(other)}; expected the same shape"
-        raise InputError.of(f"{message}; leave out `shape` to take it over", ["data", role, "shape"])
+        raise InputError.of(f"{message}; leave out `shape` to take it over", ["shape"])
     return shape
 
 
@@ -235,15 +219,3 @@ def _check_tokens(names: Sequence[Any] | None, shape: tuple[int, ...]) -> None:
         if len(row) != shape[-2]:
             message = f"got {len(row)} name{'s' * (len(row) != 1)}; expected {shape[-2]}, one per row"
             raise InputError.of(message, [index] if nested else [])
-
-
-def _draw(sources: Sources, given: Mapping[str, Tensor], seed: int, dtype: torch.dtype) -> dict[str, Tensor]:
-    """All tensors in `dtype`; what is correlated sees the other tensor as it is used, rounded to `dtype`."""
-    tensors: dict[str, Tensor] = {}
-
-    def exact(role: str) -> Tensor:
-        return given[role] if role in given else fill(sources[role], generator(seed, f"data.{role}"), tensors)
-
-    for role in sources:
-        tensors[role] = exact(role).to(dtype)  # no name holds on to float64 while the next one is drawn
-    return tensors

@@ -6,11 +6,10 @@ from collections.abc import Mapping
 import torch
 from torch import Generator, Tensor
 
-from attncli.config.strict import Model
-from attncli.config.tensors import ConstantFill, CorrelatedFill, NormalFill, PlainFill, StudentTFill, UniformFill
+from attncli.config.tensors import ConstantFill, CorrelatedFill, Fill, NormalFill, PlainFill, StudentTFill, UniformFill
 
 
-def fill(source: Model, generator: Generator, others: Mapping[str, Tensor]) -> Tensor:
+def fill(source: Fill, generator: Generator, others: Mapping[str, Tensor]) -> Tensor:
     """The float64 tensor of a fill; `others` has the tensors made already, for `correlated`."""
     match source:
         case NormalFill():
@@ -25,7 +24,6 @@ def fill(source: Model, generator: Generator, others: Mapping[str, Tensor]) -> T
             return _correlated(source, generator, others[source.source])
         case PlainFill():
             return _plain(source.fill, source.shape, generator)
-    raise TypeError(f"not a fill: {source!r}")
 
 
 def _normal(shape: list[int], generator: Generator) -> Tensor:
