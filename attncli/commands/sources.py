@@ -112,7 +112,7 @@ def _from_file(path: Path, stage: str | None, names: Sequence[str]) -> Matrices:
         names = [name for name, tensor in stored.items() if tensor.ndim >= 2 and tensor.dtype != torch.bool]
         if len(names) != 1:
             there = f"which has {len(names)} matrices: {', '.join(names)}" if names else "which has no matrix"
-            cure = "choose with --tensor NAME, which may be repeated" if names else "expected a tensor (..., n, m)"
+            cure = "choose with --tensor NAME, which may be repeated" if names else "expected numbers (..., n, m)"
             raise InputError.of(f'got "{path}", {there}; {cure}')
     chosen = {name: _matrix(name, stored, path) for name in names}
     weights = all(bool(((tensor >= 0) & (tensor <= 1)).all()) for tensor in chosen.values())

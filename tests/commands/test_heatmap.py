@@ -142,7 +142,7 @@ MISTAKES = {
         ["empty"],
         'SOURCE: got "empty", which has no tensors.safetensors; expected the folder of a run',
     ),
-    "vector": (["vector.npy"], 'SOURCE: got "vector.npy", which has no matrix; expected a tensor (..., n, m)'),
+    "vector": (["vector.npy"], 'SOURCE: got "vector.npy", which has no matrix; expected numbers (..., n, m)'),
     "unknown tensor": (["weights.npz", "--tensor", "b"], '--tensor: got "b"; weights.npz has no such tensor; known: a'),
     "long name": (["small.yaml", "--out", "x" * 300 + ".png"], LONG),
 }
