@@ -11,7 +11,6 @@ from torch import nn
 from attncli import pooling
 from attncli.attention import computing_dtype
 from attncli.errors import InputError, in_bytes
-from attncli.scorers.additive import Additive
 
 PROGRAM = 384 * 2**20  # Python, torch and matplotlib with their working space, beside the tensors
 RESERVE = 0.9  # of the available memory may be used
@@ -48,9 +47,9 @@ def estimate_attention(
     pairs, output = leading * n * m, leading * n * v
     entries = {name: math.prod(shape) for name, shape in shapes.items()}
     parameters = [parameter for scorer in scorers for parameter in scorer.parameters()]
-    bounds = [scorer.workspace_bytes for scorer in scorers if isinstance(scorer, Additive)]
-    others = [scorer for scorer in scorers if not isinstance(scorer, Additive)]
-    width = max((projected(parameter, q, k) for scorer in others for parameter in scorer.parameters()), default=0)
+    bounds = [getattr(scorer, "workspace_bytes", 0) for scorer in scorers]  # those that have one need no more
+    unbounded = [scorer for scorer, bound in zip(scorers, bounds, strict=True) if not bound]
+    width = max((projected(parameter, q, k) for scorer in unbounded for parameter in scorer.parameters()), default=0)
     converted = 0 if dtype == torch.float32 else 4  # parameters are drawn in float32
     # Never at the same time: drawing in float64; scoring and pooling, on copies in the computing dtype.
     drawing = 16 * max(entries.values())
@@ -79,11 +78,7 @@ def projected(parameter: nn.Parameter, q: int, k: int) -> int:
 
 
 def require_memory(estimate: Estimate, device: torch.device, cure: str, path: Sequence[str | int] = ("data",)) -> None:
-    """Refuse what will not fit into the memory of the device.
-
-    Raises:
-        InputError: with the figures and the cure.
-    """
+    """Raise an InputError with the figures and the cure where this will not fit into the memory of the device."""
     if reason := too_large(estimate, device):
         raise InputError.of(f"{reason}; {cure}", path)
 

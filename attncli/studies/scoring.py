@@ -1,9 +1,9 @@
-"""Scorers of a config: made with their parameters drawn or read, and asked for their scores."""
+"""Scorers of a config: made with their parameters drawn or read, compiled, and asked for their scores."""
 
+import functools
 import math
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -15,6 +15,7 @@ from attncli.inputs.files import read_tensors
 from attncli.inputs.seeding import seeded
 from attncli.scorers import SCORERS
 from attncli.scorers._custom import load_class, raised
+from attncli.scorers.additive import Additive
 from attncli.studies.memory import ran_out
 
 
@@ -28,7 +29,7 @@ def build_scorer(entry: ScorerEntry, query_size: int, key_size: int, seed: int, 
         InputError: sizes that the scorer refuses, a parameter file that does not fit, a user's own class that fails.
     """
     with seeded(seed, f"scorers.{entry.label}"):
-        scorer = _make(SCORERS.get(entry.scorer) or load_class(entry.scorer), query_size, key_size, entry)
+        scorer = _make(entry, query_size, key_size)
     for name, tensor in scorer.state_dict().items():
         if tensor.is_complex():  # of which torch would keep the real part only
             raise InputError.of(f"{entry.scorer} has complex numbers in {name}; expected real ones")
@@ -43,12 +44,17 @@ def outline(entry: ScorerEntry, query_size: int, key_size: int) -> nn.Module:
     if entry.scorer not in SCORERS:
         return nn.Identity()
     with torch.device("meta"):
-        return _make(SCORERS[entry.scorer], query_size, key_size, entry)
+        return _make(entry, query_size, key_size)
 
 
-def _make(make: Any, query_size: int, key_size: int, entry: ScorerEntry) -> nn.Module:
+def _class_of(entry: ScorerEntry) -> type[nn.Module]:
+    return SCORERS.get(entry.scorer) or load_class(entry.scorer)
+
+
+def _make(entry: ScorerEntry, query_size: int, key_size: int) -> nn.Module:
+    make = _class_of(entry)
     try:
-        scorer: nn.Module = make(query_size, key_size, **entry.options)
+        return make(query_size, key_size, **entry.options)
     except InputError:
         raise
     except (Exception, SystemExit) as error:  # a user's own class may raise anything
@@ -56,7 +62,6 @@ def _make(make: Any, query_size: int, key_size: int, entry: ScorerEntry) -> nn.M
         if entry.scorer in SCORERS:  # it can be too large only
             message = f"got options that make {entry.scorer} larger than torch can count; use smaller ones"
         raise InputError.of(message) from error
-    return scorer
 
 
 def _load_parameters(scorer: nn.Module, source: ParameterFile) -> None:
@@ -89,6 +94,34 @@ def _stored(name: str, parameter: Tensor, stored: Mapping[str, Tensor], source: 
     return tensor.to(parameter.dtype)
 
 
+def worth_compiling(scorer: nn.Module) -> bool:
+    """Whether a compiler could fuse anything: always, unless the scorer's class says that it could not."""
+    return bool(getattr(scorer, "worth_compiling", True))
+
+
+def compile_scorer(scorer: nn.Module) -> str | None:
+    """Let `torch.compile` work for this scorer from now on, for all sizes; else say, on one line, why it does not."""
+    parameter = next(scorer.parameters(), torch.empty(0))
+    reason = why_not(parameter.device, computing_dtype(parameter.dtype))
+    if reason is None:
+        scorer.compile(dynamic=True)
+    return reason
+
+
+@functools.cache
+def why_not(device: torch.device, dtype: torch.dtype) -> str | None:
+    """Why nothing can be compiled for this device; None where it can, which is found out by compiling a scorer."""
+    probe = Additive(1, 1).to(device, dtype)
+    probe.compile()
+    rows = torch.zeros(1, 16, 1, device=device, dtype=dtype)  # enough of them for the form that is used for more
+    try:
+        with torch.no_grad():
+            probe(rows, rows)
+    except InputError as error:
+        return error.problems[0].message
+    return None
+
+
 def raw_scores(scorer: nn.Module, queries: Tensor, keys: Tensor) -> Tensor:
     """Raw scores (..., n, m), computed in float32 at least, and checked, since the scorer may be the user's own.
 
@@ -118,7 +151,7 @@ def raw_scores(scorer: nn.Module, queries: Tensor, keys: Tensor) -> Tensor:
 
 def formulas_of(entries: Iterable[ScorerEntry]) -> dict[str, str]:
     """The formula of every entry's scorer, by label."""
-    return {entry.label: formula_of(SCORERS.get(entry.scorer) or load_class(entry.scorer)) for entry in entries}
+    return {entry.label: formula_of(_class_of(entry)) for entry in entries}
 
 
 def scale_of(scorer: nn.Module) -> float:

@@ -3,7 +3,7 @@
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from itertools import islice
 from typing import TypeVar
 
@@ -14,14 +14,12 @@ Part = TypeVar("Part")
 AHEAD = 2  # parts begun per thread, so that results wait for nobody and memory stays bounded
 
 
-def single_threaded() -> AbstractContextManager[int]:
-    """Let torch work on one thread, since a sum depends on how it is shared out; gives how many it had."""
-    return on_threads(1)
-
-
 @contextmanager
 def on_threads(wanted: int | None) -> Iterator[int]:
-    """Let torch work on so many threads, or on those it has; gives how many it had."""
+    """Let torch work on so many threads, or on those it has; gives how many it had.
+
+    A sum depends on how it is shared out: only on one thread is it the same everywhere.
+    """
     threads = torch.get_num_threads()
     torch.set_num_threads(wanted or threads)
     try:

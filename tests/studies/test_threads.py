@@ -6,7 +6,7 @@ import time
 import pytest
 import torch
 
-from attncli.studies.threads import in_order, single_threaded
+from attncli.studies.threads import in_order, on_threads
 
 
 @pytest.mark.parametrize("threads", [1, 2, 5])
@@ -39,7 +39,7 @@ def test_torch_has_one_thread_inside_and_its_own_again_after_an_error() -> None:
     before = torch.get_num_threads()
 
     def fails() -> None:
-        with single_threaded() as threads:
+        with on_threads(1) as threads:
             assert (threads, torch.get_num_threads()) == (3, 1)
             raise KeyError
 

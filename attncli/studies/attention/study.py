@@ -19,10 +19,9 @@ from attncli.studies.attention.findings import findings_of
 from attncli.studies.attention.options import AttentionOptions
 from attncli.studies.attention.stages import WEIGHT_FIGURES, ScorerRun, run_for_output, run_scorer, warn_of_numbers
 from attncli.studies.attention.statistics import OF_WEIGHTS, compare
-from attncli.studies.compiling import compile_scorer, worth_compiling
 from attncli.studies.memory import PROGRAM, estimate_attention, require_memory
 from attncli.studies.progress import Progress
-from attncli.studies.scoring import build_scorer, outline
+from attncli.studies.scoring import build_scorer, compile_scorer, outline, worth_compiling
 from attncli.studies.study import STAGES, Record, Result, Rows
 
 WORTH_SAYING = 256 * 2**20  # bytes of tensors from which the estimate is told

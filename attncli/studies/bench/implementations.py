@@ -15,8 +15,7 @@ from attncli.attention import attend, computing_dtype
 from attncli.errors import InputError
 from attncli.pooling import pool
 from attncli.scorers import SCORERS
-from attncli.studies.compiling import compile_scorer, worth_compiling
-from attncli.studies.scoring import raw_scores
+from attncli.studies.scoring import compile_scorer, raw_scores, worth_compiling
 
 # What rounding may change, relative to the largest number: some hundred units in the last place of a sum of many terms,
 # ten of numbers so short that they decide alone.

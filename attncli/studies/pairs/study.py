@@ -21,7 +21,7 @@ from attncli.studies.pairs.parts import PAIRS_AT_A_TIME, Pairs, RandomPairs, Rea
 from attncli.studies.progress import Progress
 from attncli.studies.scoring import build_scorer, formulas_of, outline, raw_scores
 from attncli.studies.study import LABEL, SCORER, Column, Record, Result, Rows, by_label
-from attncli.studies.threads import single_threaded
+from attncli.studies.threads import on_threads
 
 COPIES = 6  # of a row that is larger than a part: as drawn, rounded, scaled, and gradients
 NUMBERS_AT_A_TIME = 2**24  # for the pairs that one thread works on at the same time
@@ -147,7 +147,7 @@ def at_work(prepared: Prepared) -> Iterator[int]:
     """
     options = prepared.options
     own = any(entry.scorer not in SCORERS for entry in options.scorers)
-    with single_threaded() as threads, seeded(options.seed, f"{options.study}.forward", prepared.device):
+    with on_threads(1) as threads, seeded(options.seed, f"{options.study}.forward", prepared.device):
         yield 1 if own else threads
 
 
