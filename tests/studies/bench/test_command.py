@@ -1,8 +1,8 @@
 """`attncli bench`: its flags and keys, its run folder, and how it ends early."""
 
-import itertools
 import json
 import math
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -34,18 +34,8 @@ def test_every_flag_is_the_key_of_its_name(here: Path) -> None:
     flags = ["--n", 4, "--n", 2, "--m", 3, "--d", "{from: 2, to: 4}", "--num-hiddens", 5, "--batch", 2, "--heads", 3]
     flags += ["--measure", "weights", "--measure", "output", "--backward", "--compile", "--only", "attncli"]
     flags += ["--skip", "cosine", "--baseline", "additive/textbook", "--seed", 7, "--dtype", "float64"]
-    flags += [
-        "--device",
-        "cpu",
-        "--threads",
-        1,
-        "--scorer",
-        "additive",
-        "--scorer",
-        "cosine",
-        "--scorer",
-        "scaled_dot:scale=1/d",
-    ]
+    flags += ["--device", "cpu", "--threads", 1]
+    flags += ["--scorer", "additive", "--scorer", "cosine", "--scorer", "scaled_dot:scale=1/d"]
     found = swept("bench", *flags)
     settings = {
         "n": [4, 2], "m": [3], "d": [2, 4], "num_hiddens": [5], "batch": [2], "heads": [3], "backward": True,
@@ -140,20 +130,20 @@ def test_expectations(here: Path) -> None:
     assert refusal("check", "x.yaml").endswith(alone)
 
 
-def interrupt_at(group: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Ctrl-C while the group of that number is timed."""
-    groups, right = itertools.count(1), study.time_all
+def interrupt_at(measure: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ctrl-C when this is timed."""
+    right = study.time_all
 
-    def interrupted(*args: Any) -> None:
-        if next(groups) == group:
+    def interrupted(group: Sequence[study.Measurement], *others: Any) -> None:
+        if group[0].record["measure"] == measure:
             raise KeyboardInterrupt
-        right(*args)
+        right(group, *others)
 
-    monkeypatch.setattr("attncli.studies.bench.study.time_all", interrupted)
+    monkeypatch.setattr(study, "time_all", interrupted)
 
 
 def test_control_c_keeps_what_is_finished(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    interrupt_at(2, monkeypatch)
+    interrupt_at("output", monkeypatch)
     result = attncli("bench", *FEW, "--out", "out")
     assert result.exit_code == 130
     assert result.stderr == "interrupted; what was finished is in out/\n"
@@ -165,23 +155,8 @@ def test_control_c_keeps_what_is_finished(here: Path, monkeypatch: pytest.Monkey
     assert config()["measure"] == ["scores", "output"], "so that it can be run again as a whole"
 
 
-def test_control_c_ends_what_would_follow(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """And what the unfinished one expects of rows that are missing is nobody's mistake."""
-    interrupt_at(2, monkeypatch)
-    expected = "expect: [{where: {label: dot, measure: output}, metric: peak_bytes, equal: 1}]"
-    for name in ("a", "b"):
-        (here / f"{name}.yaml").write_text(f"study: bench\nscorer: dot\nn: 4\n{expected}\n")
-    result = attncli("run", "a.yaml", "b.yaml", "--quiet", "--no-plots")
-    assert result.exit_code == 130
-    assert [path.name for path in (here / "outputs").iterdir()] == ["a"]
-    content = json.loads((here / "outputs" / "a" / "latest" / "results.json").read_text())
-    (verdict,) = content["expectations"]
-    assert (verdict["holds"], verdict["reason"]) == (None, "interrupted before it was measured")
-
-
 def test_control_c_before_anything_is_finished(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    interrupt_at(1, monkeypatch)
+    interrupt_at("scores", monkeypatch)
     result = attncli("bench", *FEW)
-    assert (result.exit_code, result.stdout) == (130, "")
+    assert (result.exit_code, result.stdout, names_in(here)) == (130, "", [])
     assert result.stderr == "interrupted; no unfinished run folder is left\n"
-    assert names_in(here) == []

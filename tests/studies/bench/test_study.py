@@ -2,22 +2,18 @@
 
 import itertools
 import math
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from attncli import textbook
 from attncli.errors import InputError
 from attncli.studies import memory
-from attncli.studies.bench import implementations, measure, study
-from attncli.studies.bench.implementations import make_call
-from attncli.studies.bench.measure import copies_of, draw_inputs
-from attncli.studies.bench.plan import Case
-from tests.studies.bench.small import CPU, by_name, hurry, options_of, prepared, result_of
-
-TWO: dict[str, Any] = {"scorers": [{"scorer": "additive"}, {"scorer": "dot"}]}
+from attncli.studies.bench import implementations, study
+from tests.studies.bench.small import TWO, by_name, hurry, result_of
 
 
 @pytest.fixture(autouse=True)
@@ -87,73 +83,51 @@ def test_peak_memory_is_what_the_textbook_holds() -> None:
 
 
 def test_heads_and_batch() -> None:
-    seen = set()
-    for row in result_of(batch=[2], heads=[3], m=[5], **TWO).records:
-        seen.add((row["batch"], row["heads"], row["m"]))
-    assert seen == {(2, 3, 5)}
-    shapes = [queries.shape for queries, *_ in copies_of(draw_inputs(options_of(), Case(6, 5, 4, 2, 3), CPU), CPU)]
-    assert set(shapes) == {(2, 3, 6, 4)}
-    assert draw_inputs(options_of(), Case(6, 5, 4), CPU)[1].shape == (1, 5, 4)
+    rows = result_of(batch=[2], heads=[3], m=[5], **TWO).records
+    assert {(row["batch"], row["heads"], row["m"]) for row in rows} == {(2, 3, 5)}
 
 
-def test_copies_do_not_fit_into_the_cache(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(measure, "cache_size", lambda device: 10_000)
-    monkeypatch.setattr(measure, "MOST_COPIES", 1000)
-    copies = copies_of(draw_inputs(options_of(), Case(6, 6, 4), CPU), CPU)
-    size = 3 * 6 * 4 * 4
-    assert len(copies) * size > 20_000
-    assert len({queries.data_ptr() for queries, *_ in copies}) == len(copies)
-    torch.testing.assert_close(copies[-1], copies[0], rtol=0, atol=0)
-    monkeypatch.setattr(measure, "MOST_BYTES", 1000)
-    assert len(copies_of(copies[0], CPU)) == 1000 // size
-    monkeypatch.setattr(measure, "MOST_BYTES", 1)
-    assert len(copies_of(copies[0], CPU)) == 1
+def failing(monkeypatch: pytest.MonkeyPatch, error: Exception, n: int = 1, after: int = 0) -> Iterator[int]:
+    """Textbook scores of this many queries or more fail after some calls; float64, which is right, does not."""
+    right, calls_made = textbook.additive_scores, itertools.count()
 
+    def additive_scores(queries: Tensor, *others: Tensor) -> Tensor:
+        if queries.shape[-2] >= n and queries.dtype == torch.float32 and next(calls_made) >= after:
+            raise error
+        return right(queries, *others)
 
-def test_every_copy_has_its_turn() -> None:
-    seen: list[int] = []
-
-    class Noting(nn.Module):
-        def forward(self, queries: Tensor, keys: Tensor) -> Tensor:
-            seen.append(queries.data_ptr())
-            return queries @ keys.mT
-
-    copies = [draw_inputs(options_of(), Case(3, 3, 2), CPU) for _ in range(2)]
-    call = make_call("attncli", Noting(), "scores", copies, False)
-    for _ in range(4):
-        call()
-    assert seen == [queries.data_ptr() for queries, *_ in copies] * 2
-
-
-def test_the_same_numbers_whatever_else_is_measured() -> None:
-    a, b, c = (draw_inputs(options_of(seed=seed), Case(6, 5, 4), CPU) for seed in (0, 0, 1))
-    torch.testing.assert_close(a, b, rtol=0, atol=0)
-    assert not torch.equal(a[0], c[0])
-    assert not torch.equal(a[1], a[2])
+    monkeypatch.setattr(textbook, "additive_scores", additive_scores)
+    return calls_made
 
 
 @pytest.mark.parametrize("error", [MemoryError(), RuntimeError("DefaultCPUAllocator: can't allocate memory")])
 @pytest.mark.parametrize("after", [0, 1, 2, 4])
 def test_running_out_of_memory_is_a_status(error: Exception, after: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """At once, when memory is measured, or while it is timed: the others are measured all the same."""
-    calls = {"float32": 0}
-    right = textbook.additive_scores
-
-    def failing(queries: Tensor, *others: Tensor) -> Tensor:
-        if queries.dtype == torch.float32:
-            calls["float32"] += 1
-            if calls["float32"] > after:
-                raise error
-        return right(queries, *others)
-
-    monkeypatch.setattr(textbook, "additive_scores", failing)
+    calls_made = failing(monkeypatch, error, after=after)
     rows = by_name(result_of(measure=["scores"], **TWO))
     lost = rows.pop("additive/textbook")
-    assert (lost["status"], lost["reason"], lost["seconds"], lost["peak_bytes"]) == (
-        "too large", "the memory was not enough", None, None,
-    )  # fmt: skip
+    assert (lost["status"], lost["reason"]) == ("too large", "the memory was not enough")
+    assert (lost["seconds"], lost["peak_bytes"]) == (None, None)
     assert {row["status"] for row in rows.values()} == {"timed"}
-    assert calls["float32"] == after + 1
+    assert next(calls_made) == after + 1
+
+
+@pytest.mark.parametrize("error", [ValueError("no"), InputError.of("no")])
+@pytest.mark.parametrize("after", [0, 2])
+def test_what_fails_at_a_later_size_says_so(error: Exception, after: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """When it is checked, or while it is timed; everything else is there."""
+    failing(monkeypatch, error, n=6, after=after)
+    (lost,) = (row for row in result_of(n=[3, 6], measure=["scores"], **TWO).records if row["status"] != "timed")
+    assert (lost["n"], lost["label"], lost["implementation"]) == (6, "additive", "textbook")
+    assert (lost["status"], lost["seconds"], lost["peak_bytes"]) == ("failed", None, None)
+    assert lost["reason"].startswith("no" if isinstance(error, InputError) else "it gave ValueError: no")
+
+
+def test_what_fails_at_its_first_size_ends_the_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    failing(monkeypatch, InputError.of("no"), n=3)
+    with pytest.raises(InputError):
+        result_of(n=[3, 6], measure=["scores"], **TWO)
 
 
 def test_too_large_is_known_before(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -198,42 +172,10 @@ def test_a_compiler_that_fails_when_it_is_needed(monkeypatch: pytest.MonkeyPatch
     assert rows["additive/attncli"]["status"] == "timed", "the copy that is compiled is not the one that others have"
 
 
-def failing_from(n: int, error: Exception, after: int = 0) -> Any:
-    """Textbook scores of this many queries or more fail after some calls; float64, which is right, does not."""
-    right, calls_made = textbook.additive_scores, itertools.count()
-
-    def additive_scores(queries: Tensor, *others: Tensor) -> Tensor:
-        if queries.shape[-2] >= n and queries.dtype == torch.float32 and next(calls_made) >= after:
-            raise error
-        return right(queries, *others)
-
-    return additive_scores
-
-
-@pytest.mark.parametrize("error", [ValueError("no"), InputError.of("no")])
-@pytest.mark.parametrize("late", [False, True])
-def test_what_fails_at_a_later_size_says_so(error: Exception, late: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    """When it is checked, or while it is timed; everything else is there."""
-    monkeypatch.setattr(textbook, "additive_scores", failing_from(6, error))
-    if late:
-        monkeypatch.setattr(textbook, "additive_scores", failing_from(6, error, after=2))
-    rows = result_of(n=[3, 6], measure=["scores"], **TWO).records
-    lost = [row for row in rows if row["status"] != "timed"]
-    assert [(row["n"], row["label"], row["implementation"]) for row in lost] == [(6, "additive", "textbook")]
-    assert (lost[0]["status"], lost[0]["seconds"], lost[0]["peak_bytes"]) == ("failed", None, None)
-    assert lost[0]["reason"].startswith("no" if isinstance(error, InputError) else "it gave ValueError: no")
-
-
 def test_a_peak_that_cannot_be_counted_is_not_known(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(study, "MOST_PAIRS", 6 * 6 - 1)
     rows = result_of(n=[6], measure=["scores"], **TWO).records
     assert {(row["status"], row["peak_bytes"]) for row in rows} == {("timed", None)}
-
-
-def test_what_fails_at_its_first_size_ends_the_work(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(textbook, "additive_scores", failing_from(3, InputError.of("no")))
-    with pytest.raises(InputError):
-        result_of(n=[3, 6], measure=["scores"], **TWO)
 
 
 def test_the_gradient_that_flows_back_is_no_memory_of_a_call() -> None:
@@ -249,8 +191,7 @@ def test_what_has_no_time_is_compared_without_a_figure(monkeypatch: pytest.Monke
 
 
 def test_options_that_make_no_scorer() -> None:
-    scorers = [{"scorer": "dot"}, {"scorer": "additive", "num_hiddens": 2**62}]
     with pytest.raises(InputError) as caught:
-        prepared(scorers=scorers)
+        result_of(scorers=[{"scorer": "dot"}, {"scorer": "additive", "num_hiddens": 2**62}])
     message = "got options that make additive larger than torch can count; use smaller ones"
     assert str(caught.value) == f"scorers[1]: {message}"

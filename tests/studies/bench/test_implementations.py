@@ -1,16 +1,19 @@
-"""Implementations that are wrong are found out, and those that are right are not."""
+"""Implementations take turns on copies; those that are wrong are found out, and those that are right are not."""
 
 from typing import Any
 
 import pytest
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from attncli import textbook
 from attncli.scorers import SCORERS
 from attncli.studies.bench import implementations
+from attncli.studies.bench.implementations import make_call
+from attncli.studies.bench.measure import draw_inputs
+from attncli.studies.bench.plan import Case
 from attncli.studies.study import Record
-from tests.studies.bench.small import by_name, hurry, result_of
+from tests.studies.bench.small import CPU, by_name, hurry, options_of, result_of
 
 LARGE: dict[str, Any] = {"n": [7], "m": [5], "batch": [2], "heads": [3], "d": [4]}
 
@@ -111,3 +114,18 @@ def test_another_shape(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_rounding_is_no_mistake(monkeypatch: pytest.MonkeyPatch) -> None:
     plant(monkeypatch, lambda scores: scores * (1 + 1e-5))
     assert textbook_of()["status"] == "timed"
+
+
+def test_every_copy_has_its_turn() -> None:
+    seen: list[int] = []
+
+    class Noting(nn.Module):
+        def forward(self, queries: Tensor, keys: Tensor) -> Tensor:
+            seen.append(queries.data_ptr())
+            return queries @ keys.mT
+
+    copies = [draw_inputs(options_of(), Case(3, 3, 2), CPU) for _ in range(2)]
+    call = make_call("attncli", Noting(), "scores", copies, False)
+    for _ in range(4):
+        call()
+    assert seen == [queries.data_ptr() for queries, *_ in copies] * 2

@@ -1,0 +1,229 @@
+"""Memory that is planted is found; rounds of times by a clock that only planted work moves; ratios and intervals."""
+
+import itertools
+import math
+import os
+import random
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+
+from attncli.studies.bench import measure
+from attncli.studies.bench.implementations import make_call
+from attncli.studies.bench.measure import (
+    BLOCK,
+    BUDGET,
+    LOG_LEVEL,
+    MOST,
+    STUDENT,
+    TRIES,
+    copies_of,
+    draw_inputs,
+    estimate_call,
+    peak_memory,
+    ratio_of,
+    rounds_of,
+)
+from attncli.studies.bench.plan import Case
+from attncli.studies.memory import ran_out
+from attncli.studies.scoring import build_scorer, outline
+from tests.studies.bench.small import CPU, options_of
+
+MIB = 2**20
+
+
+def test_the_same_numbers_whatever_else_is_measured() -> None:
+    a, b, c = (draw_inputs(options_of(seed=seed), Case(6, 5, 4, 2, 3), CPU) for seed in (0, 0, 1))
+    assert [each.shape for each in a] == [(2, 3, 6, 4), (2, 3, 5, 4), (2, 3, 5, 4)]
+    torch.testing.assert_close(a, b, rtol=0, atol=0)
+    assert not torch.equal(a[0], c[0])
+    assert not torch.equal(a[1], a[2])
+
+
+def test_copies_do_not_fit_into_the_cache(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(measure, "cache_size", lambda device: 10_000)
+    inputs = draw_inputs(options_of(), Case(6, 6, 4), CPU)
+    copies, size = copies_of(inputs, CPU), 3 * 6 * 4 * 4
+    assert len(copies) * size > 20_000
+    assert len({queries.data_ptr() for queries, *_ in copies}) == len(copies)
+    torch.testing.assert_close(copies[-1], inputs, rtol=0, atol=0)
+    for most, count in ((1000, 1000 // size), (1, 1)):
+        monkeypatch.setattr(measure, "MOST_BYTES", most)
+        assert len(copies_of(inputs, CPU)) == count
+
+
+def megabytes(gone: int, kept: int = 0) -> torch.Tensor:
+    """`gone` MiB that are given back before `kept` MiB are taken."""
+    torch.empty(gone * MIB, dtype=torch.uint8)
+    return torch.empty(kept * MIB, dtype=torch.uint8)
+
+
+LARGE, A, B = torch.ones(7 * MIB), torch.ones(256, 128), torch.ones(128, 512)
+
+
+@pytest.mark.parametrize(
+    ("call", "peak"),
+    [
+        (lambda: megabytes(0, 3), 3 * MIB),
+        (lambda: megabytes(5, 3), 5 * MIB),
+        (lambda: megabytes(2, 3), 3 * MIB),
+        (lambda: [megabytes(0, 1) for _ in range(4)], 4 * MIB),
+        (lambda: LARGE[:4].clone(), 16),  # what was there before does not count
+        (lambda: LARGE, 0),
+        (lambda: A @ B, 256 * 512 * 4),
+        (lambda: (A @ B).tanh(), 2 * 256 * 512 * 4),
+    ],
+)
+def test_planted_allocations(call: Callable[[], Any], peak: int, capfd: pytest.CaptureFixture[str]) -> None:
+    assert peak_memory(call, CPU) == peak
+    assert capfd.readouterr() == ("", ""), "nobody is told that the profiler starts"
+    assert LOG_LEVEL in os.environ
+
+
+def test_gradients_count() -> None:
+    a = torch.ones(MIB, requires_grad=True)
+    found = peak_memory(lambda: torch.autograd.grad((a * a).sum(), a), CPU)
+    assert found is not None
+    assert 2 * 4 * MIB <= found <= 4 * 4 * MIB
+
+
+@pytest.mark.parametrize(
+    ("error", "expected"),
+    [
+        (MemoryError(), True),
+        (torch.OutOfMemoryError("CUDA out of memory."), True),
+        (RuntimeError("[enforce fail at alloc_cpu.cpp:117] DefaultCPUAllocator: can't allocate memory"), True),
+        (RuntimeError("shapes do not match"), False),
+        (ValueError("out of memory"), False),
+    ],
+)
+def test_what_running_out_looks_like(error: Exception, expected: bool) -> None:
+    assert ran_out(error) is expected
+
+
+def test_torch_really_says_so() -> None:
+    with pytest.raises(RuntimeError) as caught:
+        torch.empty(2**62, dtype=torch.uint8)
+    assert ran_out(caught.value)
+
+
+@pytest.mark.parametrize("backward", [False, True])
+@pytest.mark.parametrize("measure", ["scores", "weights", "output"])
+@pytest.mark.parametrize("entry", [{"scorer": "additive", "num_hiddens": 48}, {"scorer": "scaled_dot"}])
+@pytest.mark.parametrize("implementation", ["attncli", "textbook"])
+def test_the_estimate_is_no_less_than_the_measured_peak(
+    implementation: str, entry: dict[str, Any], measure: str, backward: bool
+) -> None:
+    options, case = options_of(scorers=[entry], backward=backward), Case(600, 500, 32, 2)
+    outlined = outline(options.scorers[0], 32, 32)
+    estimate = estimate_call(outlined, implementation, entry.get("num_hiddens"), case, measure, options)
+    scorer = build_scorer(options.scorers[0], 32, 32, 0, torch.float32)
+    call = make_call(implementation, scorer, measure, [draw_inputs(options, case, CPU)], backward)
+    call()
+    peak = peak_memory(call, CPU)
+    assert peak is not None
+    assert peak <= estimate.total - estimate.parts["program"]
+
+
+class Clock:
+    """A clock that only planted work moves."""
+
+    def __init__(self) -> None:
+        self.now, self.calls, self.order = 0.0, 0, list[int]()
+
+    def __call__(self) -> float:
+        return self.now
+
+    def work(self, *seconds: float, slower: float = 1.0, index: int = 0) -> Callable[[], None]:
+        """A call that takes so long, in turn, the last for ever; with every call of any kind `slower` than before."""
+        times = itertools.chain(seconds, itertools.repeat(seconds[-1]))
+
+        def call() -> None:
+            self.calls += 1
+            self.order.append(index)
+            self.now += next(times) * slower**self.calls
+
+        return call
+
+
+def test_planted_times_are_found() -> None:
+    clock = Clock()
+    fast, slow = rounds_of([clock.work(1e-3), clock.work(7e-3)], {0}, clock)
+    assert fast == pytest.approx([1e-3] * MOST)
+    assert slow == pytest.approx([7e-3] * MOST)
+    assert ratio_of(slow, fast)[0] == pytest.approx(7.0)
+
+
+def test_slow_ones_have_the_fewest_rounds_and_the_baseline_the_most() -> None:
+    clock = Clock()
+    times = rounds_of([clock.work(2.0), clock.work(3.0), clock.work(1e-4)], {0}, clock)
+    assert [len(each) for each in times] == [MOST, TRIES, MOST]
+    assert times[1] == pytest.approx([3.0] * TRIES)
+
+
+def test_one_slow_call_does_not_cost_rounds() -> None:
+    clock = Clock()
+    warming_up_and_first = [BUDGET / 4] * 3
+    assert [len(each) for each in rounds_of([clock.work(*warming_up_and_first, 1e-3)], set(), clock)] == [MOST]
+
+
+def test_a_fast_call_is_made_for_a_block_of_time() -> None:
+    clock = Clock()
+    (seconds,) = rounds_of([clock.work(1e-6)], set(), clock)
+    assert seconds == pytest.approx([1e-6] * MOST)
+    assert clock.calls * 1e-6 >= MOST * BLOCK
+
+
+def test_they_take_turns_and_each_begins_a_round_once() -> None:
+    clock = Clock()
+    rounds_of([clock.work(10.0, index=index) for index in range(3)], set(), clock)
+    once = [index for index, _ in itertools.groupby(clock.order)]
+    assert once == [0, 1, 2, 0, 1, 2, *(1, 2, 0), *(2, 0, 1)]
+
+
+def test_a_machine_that_slows_down_does_not_change_the_ratio() -> None:
+    """Every call takes 1 % longer than the one before."""
+    clock = Clock()
+    one, three = rounds_of([clock.work(1.0, slower=1.01), clock.work(3.0, slower=1.01)], {0}, clock)
+    assert one[-1] > one[0] * 1.08
+    ratio, (low, high) = ratio_of(three, one)
+    assert low < 3.0 < high
+    assert ratio == pytest.approx(3.0, rel=0.02)
+
+
+def test_noise_that_both_share_is_no_uncertainty() -> None:
+    """A machine that is five times slower in one round changes neither the ratio nor its interval."""
+    baseline = [1.0, 5.0, 1.0, 0.5]
+    ratio, interval = ratio_of([3.0 * each for each in baseline], baseline)
+    assert (ratio, *interval) == pytest.approx((3.0, 3.0, 3.0))
+
+
+def test_by_hand() -> None:
+    """Logarithms 0, ln 2 and ln 4: mean ln 2, standard deviation ln 2; t of two degrees of freedom is 4.303."""
+    ratio, (low, high) = ratio_of([1.0, 2.0, 4.0], [1.0, 1.0, 1.0])
+    assert ratio == pytest.approx(2.0)
+    assert (low, high) == pytest.approx((2 ** (1 - 4.303 / math.sqrt(3)), 2 ** (1 + 4.303 / math.sqrt(3))))
+
+
+@pytest.mark.parametrize("rounds", [3, 11])
+def test_the_interval_holds_the_truth_95_times_in_100(rounds: int) -> None:
+    noise = random.Random(rounds)
+    inside = 0
+    for _ in range(2000):
+        seconds = [1.5 * math.exp(noise.gauss(0, 0.2)) for _ in range(rounds)]
+        low, high = ratio_of(seconds, [1.0] * rounds)[1]
+        inside += low <= 1.5 <= high
+    assert inside / 2000 == pytest.approx(0.95, abs=0.015)
+
+
+@pytest.mark.parametrize("df", range(1, len(STUDENT) + 1))
+def test_quantiles_of_student(df: int) -> None:
+    """The density, integrated from 0 by Simpson's rule, gives 47.5 %."""
+    norm = math.gamma((df + 1) / 2) / (math.sqrt(df * math.pi) * math.gamma(df / 2))
+    steps, end = 2000, STUDENT[df - 1]
+    density = [norm * (1 + (end * i / steps) ** 2 / df) ** (-(df + 1) / 2) for i in range(steps + 1)]
+    weights = [1, *[4, 2] * (steps // 2 - 1), 4, 1]
+    area = math.fsum(w * x for w, x in zip(weights, density, strict=True)) * end / steps / 3
+    assert area == pytest.approx(0.475, abs=3e-5)
