@@ -65,9 +65,6 @@ def test_every_claim_has_a_file() -> None:
 
 @pytest.mark.parametrize("name", PATHS)
 def test_every_expectation_has_claim_and_source(name: str) -> None:
-    lines = PATHS[name].read_text(encoding="utf-8").splitlines()
-    assert lines[0].startswith("# ")
-    assert lines[1] == "#"
     expectations = read_document(PATHS[name]).data["expect"]
     assert expectations
     assert all(each["claim"] and each["source"] for each in expectations)

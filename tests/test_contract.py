@@ -201,6 +201,7 @@ def run_all(folder: Path) -> dict[str, Any]:
         pictures = [] if name in PICTURES else ["--no-plots"]
         result = attncli("run", *arguments, "--out", folder / str(number), "--quiet", *pictures)
         assert result.exit_code in (0, 1), result.stderr
+        assert "warning" not in result.stderr
         found[name] = run_folder(folder / str(number))
     return found
 
@@ -289,9 +290,12 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     return run_all(tmp_path_factory.mktemp("contract"))
 
 
+def test_the_list_of_experiments() -> None:
+    assert list(EXPECTED["experiments"]) == NAMES, "python -m tests.test_contract"
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_experiment(runs: dict[str, Any], name: str) -> None:
-    assert name in EXPECTED["experiments"], "python -m tests.test_contract"
     found, expected = runs[name], EXPECTED["experiments"][name]
     assert [key for key in expected["keys"] if key not in found["keys"]] == []
     for part in ("study", "config", "inputs", "csv", "expectations", "files", "tensors"):
