@@ -72,18 +72,29 @@ class Draw:
     def saturated(self) -> tuple[Tensor, Tensor]:
         return 30 * self.uniform(self.n, self.h).sign(), 100 * self.uniform(self.m, self.h).sign()
 
-    def weights(self, kind: str) -> Tensor:
-        """(h,)."""
+    def huge(self) -> tuple[Tensor, Tensor]:
+        """Some queries and some keys, or all of them, very large or very small."""
+        sides = self.uniform(self.n, self.h), self.uniform(self.m, self.h)
+        for side in sides:
+            some = self.uniform(len(side), 1) > self.uniform(1)
+            side *= torch.where(some, 10 ** self.uniform(1, to=37.5), 1.0)
+        return sides
+
+    def weights(self, kind: str, largest: float = 1.0) -> Tensor:
+        """(h,), below `largest`."""
         normal = torch.randn(self.h, generator=self._generator, dtype=torch.float64)
         kinds = {"normal": normal, "signs": normal.sign(), "mixed": self.magnitudes(self.h)}
         kinds["one"] = torch.eye(self.h, dtype=torch.float64)[0]
+        kinds["extreme"] = normal.sign() * (10 ** self.uniform(self.h, to=40)).clamp(max=largest)
+        kinds["tiny"] = normal * 10 ** (-30 + self.uniform(1, to=10))
         return kinds[kind]
 
 
 PROJECTIONS: dict[str, Callable[[Draw], tuple[Tensor, Tensor]]] = {
-    each.__name__: each for each in (Draw.even, Draw.mixed, Draw.offset, Draw.cancelling, Draw.wide, Draw.saturated)
+    each.__name__: each
+    for each in (Draw.even, Draw.mixed, Draw.offset, Draw.cancelling, Draw.wide, Draw.saturated, Draw.huge)
 }
-WEIGHTS = ["normal", "signs", "mixed", "one"]
+WEIGHTS = ["normal", "signs", "mixed", "one", "extreme", "tiny"]
 
 
 def exact_scores(case: Case) -> np.ndarray:

@@ -39,18 +39,19 @@ USUALLY, AT_WORST = 1, 5
 def cases(draw: st.DrawFn) -> Case:
     (n, m), h = draw(st.sampled_from(SIZES)), draw(st.sampled_from([1, 2, 7, 8, 9, 64, 200, 1024]))
     drawn, dtype = Draw(n, m, h, draw(st.integers(0, 2**32))), draw(st.sampled_from([torch.float32, *DTYPES]))
-    queries, keys = PROJECTIONS[draw(st.sampled_from(sorted(PROJECTIONS)))](drawn)
-    return Case(queries.to(dtype), keys.to(dtype), drawn.weights(draw(st.sampled_from(WEIGHTS))).to(dtype))
+    return drawn_case(drawn, draw(st.sampled_from(sorted(PROJECTIONS))), draw(st.sampled_from(WEIGHTS)), dtype)
 
 
-def drawn_case(kind: str, weights: str, n: int, m: int, h: int, dtype: torch.dtype) -> Case:
-    drawn = Draw(n, m, h, seed=3)
-    queries, keys = PROJECTIONS[kind](drawn)
-    return Case(queries.to(dtype), keys.to(dtype), drawn.weights(weights).to(dtype))
+def drawn_case(drawn: Draw, kind: str, weights: str, dtype: torch.dtype) -> Case:
+    largest = torch.finfo(dtype).max
+    queries, keys = (each.clamp(-largest, largest).to(dtype) for each in PROJECTIONS[kind](drawn))
+    return Case(queries, keys, drawn.weights(weights, largest**0.75).to(dtype))
 
 
-@settings(max_examples=150)
-@example(case=drawn_case("wide", "one", 64, 64, 20, torch.float64))  # where a rounding of the projections would show
+@settings(max_examples=250)
+@example(
+    case=drawn_case(Draw(64, 64, 20, seed=3), "wide", "one", torch.float64)
+)  # where a rounding of the projections would show
 @given(case=cases())
 def test_no_less_exact_than_the_textbook_form(case: Case) -> None:
     mine, usual = largest_errors(case)
@@ -73,34 +74,6 @@ def test_small_scores_keep_their_digits(dtype: torch.dtype, size: int, magnitude
     case = Case(queries, keys, drawn.weights("signs").to(dtype))
     mine, _ = largest_errors(case)
     assert mine <= 8 * half_unit(case.w_v) * 2 * magnitude, "of numbers that small, not of sum |w_v|"
-
-
-@varied(dtype=[torch.float32, torch.float64], size=[5, 16], weight=[1e30, -1e30, 1e-30, 1e-40, 0.0])
-def test_extreme_weights(dtype: torch.dtype, size: int, weight: float) -> None:
-    drawn = Draw(size, size, 9, seed=4)
-    queries, keys = (drawn.uniform(size, 9, to=3.0).to(dtype) for _ in range(2))
-    for w_v in (torch.full((9,), weight), torch.tensor([weight] + [1.0] * 8), torch.tensor([1e30] + [weight] * 8)):
-        case = Case(queries, keys, w_v.to(dtype))
-        mine, usual = largest_errors(case)
-        assert mine <= 2 * usual + AT_WORST * half_unit(case.w_v)
-
-
-@varied(
-    mixes=12,
-    sizes=[(16, 16, 8), (1, 1, 1), (1, 1, 8), (1, 30, 8), (30, 1, 1), (16, 16, 1)],
-    huge=[1e30, -1e30, 5e37, 1e-40],
-    where=["both", "queries", "keys", "one query", "one key"],
-)
-def test_extreme_projections(sizes: tuple[int, int, int], huge: float, where: str) -> None:
-    n, m, h = sizes
-    queries, keys = normal(n, h), normal(m, h, seed=1)
-    if where != "keys":
-        queries[: n if "one" not in where else where == "one query"] *= huge
-    if where != "queries":
-        keys[: m if "one" not in where else where == "one key"] *= huge
-    case = Case(queries, keys, normal(h, seed=2))
-    mine, usual = largest_errors(case)  # compares with numbers, so not where one is NaN
-    assert mine <= 2 * usual + AT_WORST * half_unit(case.w_v)
 
 
 @pytest.mark.parametrize("n", [1, 16])
