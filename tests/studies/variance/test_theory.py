@@ -2,7 +2,6 @@
 
 import itertools
 import math
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -94,42 +93,33 @@ def test_cosine_of_all_signs(options: dict[str, Any], d: int, places: dict[str, 
     mixes=16, scorer=SCORERS, places=[PLACES[5], *PLACES], distribution=["student_t", "normal", "uniform", "laplace"]
 )
 def test_many_draws(scorer: tuple[str, dict[str, Any]], distribution: str, places: dict[str, float]) -> None:
-    d, n, (name, options) = 3, 200_000, scorer
-    randomness = np.random.default_rng(5)
-    u, w = (standard(distribution, (n, d), randomness, df=20.0) for _ in range(2))
-    queries, keys = (side.numpy() for side in moved(u, w, places))
-    made: Any = make(name, d, **options)
-    scores: dict[str, Callable[[], Array]] = {
-        "dot": lambda: (queries * keys).sum(1),
-        "scaled_dot": lambda: {"1/d": 1 / 3, None: 3**-0.5}.get(options.get("scale"), 0.3) * (queries * keys).sum(1),
-        "general": lambda: np.einsum("ni,ij,nj->n", queries, made.W.weight.detach().double().numpy(), keys),
-        "gaussian": lambda: -((queries - keys) ** 2).sum(1) / (2 * options.get("sigma", 1.0) ** 2),
-        "vector_sum": lambda: (queries + keys).sum(1),
-    }
-    df = 20.0 if distribution == "student_t" else None
-    assert_measured(theory(name, options, d, distribution=distribution, df=df, **places), scores[name]())
-
-
-def assert_measured(found: Theory, scores: Array) -> None:
-    """Within five standard errors."""
-    assert found.mean is not None
-    assert found.variance is not None
-    squares = (scores - found.mean) ** 2
-    assert abs(scores.mean() - found.mean) <= 5 * scores.std() / math.sqrt(len(scores))
-    assert abs(squares.mean() - found.variance) <= 5 * squares.std() / math.sqrt(len(scores))
+    assert_measured(*scorer, 3, distribution, places)
 
 
 @pytest.mark.parametrize("distribution", ["normal", "laplace", "student_t"])
 @pytest.mark.parametrize("key_mean", [0.0, 1.5])
 def test_many_cosines(distribution: str, key_mean: float) -> None:
-    randomness = np.random.default_rng(6)
-    u, w = (standard(distribution, (200_000, 5), randomness) for _ in range(2))
-    queries, keys = 2.0 * u, key_mean + w
-    scores = (queries * keys).sum(1) / np.linalg.norm(queries, axis=1) / np.linalg.norm(keys, axis=1)
-    df = 10.0 if distribution == "student_t" else None
-    found = theory("cosine", {}, 5, distribution=distribution, df=df, query_std=2.0, key_mean=key_mean)
-    assert found == Theory(0.0, 1 / 5)
-    assert_measured(found, scores)
+    assert assert_measured("cosine", {}, 5, distribution, {"query_std": 2.0, "key_mean": key_mean}) == Theory(
+        0.0, 1 / 5
+    )
+
+
+def assert_measured(name: str, options: dict[str, Any], d: int, distribution: str, places: dict[str, float]) -> Theory:
+    """The theory, which the scores of many numbers that NumPy draws are within five standard errors of."""
+    randomness = np.random.default_rng(5)
+    u, w = (standard(distribution, (200_000, d), randomness, df=20.0) for _ in range(2))
+    queries, keys = moved(u, w, places)
+    with torch.no_grad():
+        scores = make(name, d, **options).double()(queries[:, None], keys[:, None]).flatten().numpy()
+    found = theory(
+        name, options, d, distribution=distribution, df=df if distribution == "student_t" else None, **places
+    )
+    assert found.mean is not None
+    assert found.variance is not None
+    squares = (scores - found.mean) ** 2
+    assert abs(scores.mean() - found.mean) <= 5 * scores.std() / math.sqrt(len(scores))
+    assert abs(squares.mean() - found.variance) <= 5 * squares.std() / math.sqrt(len(scores))
+    return found
 
 
 def test_textbook_numbers() -> None:
