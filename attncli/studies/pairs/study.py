@@ -4,6 +4,7 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -21,8 +22,9 @@ from attncli.studies.pairs.parts import PAIRS_AT_A_TIME, Pairs, RandomPairs, Rea
 from attncli.studies.progress import Progress
 from attncli.studies.scoring import build_scorer, formulas_of, outline, raw_scores
 from attncli.studies.study import LABEL, SCORER, Column, Record, Result, Rows, by_label
-from attncli.studies.threads import on_threads
+from attncli.studies.threads import in_order, on_threads
 
+Part = TypeVar("Part")
 COPIES = 6  # of a row that is larger than a part: as drawn, rounded, scaled, and gradients
 NUMBERS_AT_A_TIME = 2**24  # for the pairs that one thread works on at the same time
 WORKING_SPACE = 64 * 2**20  # of one thread, beside queries and keys: what scorers need for a part
@@ -149,6 +151,13 @@ def at_work(prepared: Prepared) -> Iterator[int]:
     own = any(entry.scorer not in SCORERS for entry in options.scorers)
     with on_threads(1) as threads, seeded(options.seed, f"{options.study}.forward", prepared.device):
         yield 1 if own else threads
+
+
+def parts_of(point: Point, work: Callable[[Pairs], Part], threads: int, done: Callable[[], None]) -> Iterator[Part]:
+    """What `work` makes of the pairs of a point, part by part in their order; `done` is called after every part."""
+    for part in in_order(lambda job: work(point.pairs.of_job(job)), point.pairs.jobs, threads):
+        yield part
+        done()
 
 
 def scores_of(prepared: Prepared, point: Point, pairs: Pairs) -> list[Tensor]:

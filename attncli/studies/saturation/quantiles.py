@@ -37,8 +37,7 @@ class Quantiles:
             bins = (np.abs(self._waiting).astype(np.float32).view(np.uint32) >> SHIFT).astype(np.int64)
         found, counts = np.unique(bins, return_counts=True)
         every, place = np.unique(np.concatenate([self._bins, found]), return_inverse=True)
-        totals = np.zeros(len(every), dtype=np.int64)
-        np.add.at(totals, place, np.concatenate([self._counts, counts]))
+        totals = np.bincount(place, weights=np.concatenate([self._counts, counts])).astype(np.int64)
         self._waiting, self._bins, self._counts = np.empty(0), every, totals
 
     def at(self, shares: Sequence[float]) -> list[float]:

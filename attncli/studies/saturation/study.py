@@ -4,7 +4,6 @@ from dataclasses import replace
 from functools import partial
 
 import torch
-from torch import Tensor
 
 from attncli.inputs.seeding import generator
 from attncli.show.numbers import counted, figure, short
@@ -15,6 +14,7 @@ from attncli.studies.pairs.study import (
     Prepared,
     at_work,
     expected_rows_of,
+    parts_of,
     prepare_pairs,
     result_of,
     scores_of,
@@ -25,7 +25,6 @@ from attncli.studies.saturation.options import SaturationOptions
 from attncli.studies.saturation.quantiles import Summary
 from attncli.studies.saturation.rows import Figures, row_figures
 from attncli.studies.study import Column, Result
-from attncli.studies.threads import in_order
 
 TOGETHER = 4  # parts, for Python to take less time than torch
 
@@ -57,11 +56,7 @@ expected_rows = partial(expected_rows_of, columns=COLUMNS)
 
 
 def prepare(options: SaturationOptions, progress: Progress) -> Prepared:
-    """Scorers for every d; everything that can be refused is refused here.
-
-    Raises:
-        InputError: see `prepare_pairs`.
-    """
+    """Pairs and scorers for every d; see `prepare_pairs`."""
     return prepare_pairs(options, lambda *size: options.rows, options.keys, TOGETHER, fewest=2)
 
 
@@ -69,40 +64,31 @@ def run(prepared: Prepared, progress: Progress) -> Result:
     """Rows of weights for every d, random or real, of all scorers.
 
     Memory does not grow with the number of rows; numbers do not depend on the number of threads.
-
-    Raises:
-        InputError: a scorer of the user's own that fails.
     """
     counter, figures = Counter(sum(len(point.pairs.jobs) for point in prepared.points), progress), []
     with at_work(prepared) as threads:
         for point in prepared.points:
             summaries = [Summary() for _ in point.scorers]
-            done = counter.of(str(point))
-            for part in in_order(partial(_measure, prepared, point), point.pairs.jobs, threads):
+            for part in parts_of(point, partial(_measure, prepared, point), threads, counter.of(str(point))):
                 for summary, found in zip(summaries, part, strict=True):
                     summary.add(found)
-                done()
             figures.append([{"keys": point.pairs.keys, **summary.row} for summary in summaries])
     result = result_of(prepared, COLUMNS, figures, "entropy", progress)
     return replace(result, findings=findings_of(result.records))
 
 
-def _measure(prepared: Prepared, point: Point, job: int) -> list[Figures]:
-    """Every scorer's figures of the rows of one job, as many at a time as fit into memory with their hidden units."""
-    pairs = point.pairs.of_job(job)
+def _measure(prepared: Prepared, point: Point, pairs: Pairs) -> list[Figures]:
+    """Every scorer's figures of the rows of a part, as many at a time as fit into memory with their hidden units."""
     if pairs.valid is not None:  # NaN of padding would reach the gradients, which 0 times NaN is part of
         pairs = replace(pairs, keys=pairs.keys.masked_fill(~pairs.valid.any(0)[:, None], 0.0))
     pooled = []  # standard normal numbers (rows, m), one per key, that the weights pool
     for name, rows in pairs.names:
         randomness = generator(prepared.options.seed, f"saturation.values.{name}")
         pooled.append(torch.empty(rows, point.pairs.keys, dtype=torch.float64).normal_(generator=randomness))
-    values = torch.cat(pooled)
-    found = [_of_slice(prepared, point, some, values[rows]) for rows, some in pairs.slices(prepared.at_a_time)]
+    values, found = torch.cat(pooled), []
+    for place, some in pairs.slices(prepared.at_a_time):
+        with torch.enable_grad():
+            queries = some.queries.detach().requires_grad_()
+            scores = scores_of(prepared, point, replace(some, queries=queries))
+        found.append([row_figures(each, some.valid, queries, values[place]) for each in scores])
     return [{name: torch.cat([part[name] for part in each]) for name in each[0]} for each in zip(*found, strict=True)]
-
-
-def _of_slice(prepared: Prepared, point: Point, pairs: Pairs, values: Tensor) -> list[Figures]:
-    with torch.enable_grad():
-        queries = pairs.queries.detach().requires_grad_()
-        scores = scores_of(prepared, point, replace(pairs, queries=queries))
-    return [row_figures(each, pairs.valid, queries, values) for each in scores]

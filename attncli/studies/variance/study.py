@@ -1,7 +1,7 @@
 """Mean and variance of scores against d, measured on random queries and keys or on real ones, beside the theory."""
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial, reduce
 
@@ -9,12 +9,14 @@ import torch
 
 from attncli.show.numbers import counted, figure, interval, margin, score, short
 from attncli.studies.pairs.entries import Entries
+from attncli.studies.pairs.parts import Pairs
 from attncli.studies.pairs.study import (
     PLACE,
     Point,
     Prepared,
     at_work,
     expected_rows_of,
+    parts_of,
     prepare_pairs,
     result_of,
     scores_of,
@@ -22,7 +24,6 @@ from attncli.studies.pairs.study import (
 from attncli.studies.progress import Counter, Progress
 from attncli.studies.scoring import scale_of
 from attncli.studies.study import Column, Record, Result
-from attncli.studies.threads import in_order
 from attncli.studies.variance.findings import findings_of
 from attncli.studies.variance.moments import Edges, Tally
 from attncli.studies.variance.options import VarianceOptions
@@ -55,11 +56,7 @@ expected_rows = partial(expected_rows_of, columns=COLUMNS)
 
 
 def prepare(options: VarianceOptions, progress: Progress) -> Prepared:
-    """Scorers for every d; everything that can be refused is refused here.
-
-    Raises:
-        InputError: see `prepare_pairs`.
-    """
+    """Pairs and scorers for every d; see `prepare_pairs`."""
     return prepare_pairs(options, partial(_samples, options))
 
 
@@ -86,26 +83,26 @@ def run(prepared: Prepared, progress: Progress) -> Result:
     """Draw pairs for every d, or take the real ones, and measure the scores of all scorers.
 
     Memory does not grow with the number of samples; numbers do not depend on the number of threads.
-
-    Raises:
-        InputError: a scorer of the user's own that fails.
     """
-    points, passes = prepared.points, 2 if prepared.is_real else 1
-    counter = Counter(passes * sum(len(point.pairs.jobs) for point in points), progress)
-    largest = max(point.d for point in points)
-    tallies, whole = list[list[Tally]](), list[Tally]()  # of each point, and of those whose scores make the histograms
+    points, real = prepared.points, prepared.is_real
+    counter = Counter((2 if real else 1) * sum(len(point.pairs.jobs) for point in points), progress)
+    largest, no_edges = max(point.d for point in points), [None] * len(prepared.options.scorers)
+    tallies, whole = list[list[Tally]](), list[Tally]()  # of each point, and of all scores that a histogram has
     with at_work(prepared) as threads:
+
+        def tallied(point: Point, edges: Sequence[Edges | None], what: str) -> list[Tally]:
+            return reduce(_merged, parts_of(point, partial(_tally, prepared, point, edges), threads, counter.of(what)))
+
         for point in points:
-            edges: list[Edges | None] = []
-            if point.d == largest and not prepared.is_real:  # the first scores say where the bins lie
-                edges = [tally.bins for tally in _tallies(prepared, point, point.pairs.jobs[:1])]
-            tallies.append(_tallies(prepared, point, point.pairs.jobs, edges, threads, counter.of(str(point))))
-            whole = tallies[-1] if edges else whole
-        if prepared.is_real:  # a second pass counts the scores of all heads together
+            if point.d == largest and not real:  # its first scores say where the bins lie
+                first = _tally(prepared, point, no_edges, point.pairs.of_job(0))
+                tallies.append(tallied(point, [tally.bins for tally in first], str(point)))
+                whole = tallies[-1]
+            else:
+                tallies.append(tallied(point, no_edges, str(point)))
+        if real:  # a second pass counts the scores of all heads together
             edges = [tally.bins for tally in reduce(_merged, tallies)]
-            done = counter.of("histograms")
-            heads = [_tallies(prepared, point, point.pairs.jobs, edges, threads, done) for point in points]
-            whole = reduce(_merged, heads)
+            whole = reduce(_merged, [tallied(point, edges, "histograms") for point in points])
     result = result_of(prepared, COLUMNS, list(map(partial(_figures, prepared), points, tallies)), "variance", progress)
     for row in [row for row in result.records if row["variance"] == 0 and row["theory_variance"]][:1]:
         progress.note(f"warning: {row['label']}: scores too small for the dtype at d = {row['d']}; use float64")
@@ -117,29 +114,11 @@ def run(prepared: Prepared, progress: Progress) -> Result:
     return replace(result, findings=findings_of(prepared, result.records), tensors={**result.tensors, **histograms})
 
 
-def _tallies(
-    prepared: Prepared,
-    point: Point,
-    jobs: Iterable[int],
-    edges: Sequence[Edges | None] = (),
-    threads: int = 1,
-    done: Callable[[], None] = lambda: None,
-) -> list[Tally]:
-    """Of the pairs of some jobs, one per scorer; no counts without `edges`. `done` is called after every job."""
-    edges = edges or [None] * len(point.scorers)
-
-    def measured(job: int) -> list[Tally]:
-        pairs = point.pairs.of_job(job)
-        with torch.no_grad():  # which threads do not take over from the one that began them
-            parts = [scores_of(prepared, point, part) for _, part in pairs.slices(prepared.at_a_time)]
-        scores = map(torch.cat, zip(*parts, strict=True))
-        return [Tally.of(each, pairs, bins) for each, bins in zip(scores, edges, strict=True)]
-
-    tallies: list[Tally] = []
-    for part in in_order(measured, jobs, threads):
-        tallies = _merged(tallies, part) if tallies else part
-        done()
-    return tallies
+def _tally(prepared: Prepared, point: Point, edges: Sequence[Edges | None], pairs: Pairs) -> list[Tally]:
+    with torch.no_grad():  # which threads do not take over from the one that began them
+        parts = [scores_of(prepared, point, part) for _, part in pairs.slices(prepared.at_a_time)]
+    scores = map(torch.cat, zip(*parts, strict=True))
+    return [Tally.of(each, pairs, bins) for each, bins in zip(scores, edges, strict=True)]
 
 
 def _merged(some: Sequence[Tally], others: Sequence[Tally]) -> list[Tally]:
