@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import accumulate, pairwise
 
 from rich import box
 from rich.cells import cell_len
@@ -46,12 +47,21 @@ def pick(columns: Sequence[Column], keys: Sequence[str]) -> list[Column]:
     return [by_key[key] for key in keys]
 
 
-def tables(names: Sequence[Column], figures: Sequence[Column], records: Sequence[Record], width: int) -> list[Table]:
-    """The rows with the columns that name them on the left of their figures: one table, or several if too wide."""
-    return stacked(cells(names, records), cells(figures, records), width)
+def tables(
+    names: Sequence[Column], figures: Sequence[Column], records: Sequence[Record], width: int, full: bool = True
+) -> Iterator[RenderableType]:
+    """The rows with the columns that name them on the left of their figures, in as many tables as `width` needs.
+
+    Unless `full`, rows in the middle of many are left out, and a line below says how many.
+    """
+    many, half = not full and len(records) > MOST_ROWS, MOST_ROWS // 2
+    shown = [*records[:half], *records[-half:]] if many else records
+    yield from stacked(cells(names, shown), cells(figures, shown), width)
+    if many:
+        yield from remark(f"{len(records) - MOST_ROWS} of {len(records)} rows left out; see them with --full")
 
 
-def stacked(names: Sequence[Cells], columns: Sequence[Cells], width: int) -> list[Table]:
+def stacked(names: Sequence[Cells], columns: Sequence[Cells], width: int) -> Iterator[RenderableType]:
     """One table with all columns where `width` allows it, else several that share them out and repeat the names.
 
     Names are folded where they must be, numbers never; before the columns are shared out they move closer.
@@ -61,12 +71,14 @@ def stacked(names: Sequence[Cells], columns: Sequence[Cells], width: int) -> lis
         gaps = gap * (len(names) - 1)
         room = width - gaps - sum(column.width + gap for column in columns)
         if room >= sum(min(NARROW_NAME, name) for name in natural):
-            return [_table(names, shares(natural, room), columns, gap)]
+            yield _table(names, shares(natural, room), columns, gap)
+            return
     widths = [column.width + gap for column in columns]
     longest = max(NARROW_NAME, width // 4)
     fitted = shares([min(longest, name) for name in natural], max(width - max(widths) - gaps, len(names)))
-    blocks = balanced(widths, width - gaps - sum(fitted))
-    return [_table(names, fitted, columns[block.start : block.stop], gap) for block in blocks]
+    for block in balanced(widths, width - gaps - sum(fitted)):
+        yield from [Text()] if block.start else []
+        yield _table(names, fitted, columns[block.start : block.stop], gap)
 
 
 def shares(wanted: Sequence[int], room: int) -> list[int]:
@@ -107,26 +119,16 @@ def balanced(widths: Sequence[int], room: int) -> list[range]:
     """The fewest blocks of columns of these widths with at most `room` cells each, none wider than it needs to be."""
     counts = list(pack(widths, room))
     tightest = max(max(widths), sum(widths) // len(counts))
-    for less in range(tightest, room):
-        tighter = list(pack(widths, less))
-        if len(tighter) == len(counts):
-            return _ranges(tighter)
-    return _ranges(counts)
-
-
-def _ranges(counts: Iterable[int]) -> list[range]:
-    """Consecutive ranges of these lengths."""
-    blocks = [range(0)]
-    for count in counts:
-        blocks.append(range(blocks[-1].stop, blocks[-1].stop + count))
-    return blocks[1:]
+    tighter = (list(pack(widths, less)) for less in range(tightest, room))
+    ends = list(accumulate(next((each for each in tighter if len(each) == len(counts)), counts), initial=0))
+    return [range(start, end) for start, end in pairwise(ends)]
 
 
 def heading(record: Record, formula: str, facts: Sequence[str] = ()) -> Iterator[Text]:
     """The label of a record with its scorer and some facts, and the formula on a line of its own."""
     scorer = "" if record["scorer"] == record["label"] else f" ({printable(record['scorer'])})"
-    said = f": {', '.join(facts)}" if facts else ""
-    yield Text.assemble((printable(record["label"]), STRONG), f"{scorer}{said}")
+    details = f": {', '.join(facts)}" if facts else ""
+    yield Text.assemble((printable(record["label"]), STRONG), f"{scorer}{details}")
     yield Text(printable(formula))
 
 
@@ -137,28 +139,11 @@ def formulas(records: Sequence[Record], settings: Record) -> Iterator[Text]:
         yield Text.assemble(name, ": ", formula)
 
 
-def shortened(records: Sequence[Record], full: bool) -> tuple[list[Record], str]:
-    """The rows to show, and a line that says how many are left out."""
-    left_out = 0 if full else max(0, len(records) - MOST_ROWS)
-    if not left_out:
-        return list(records), ""
-    half = MOST_ROWS // 2
-    return [*records[:half], *records[-half:]], f"{left_out} of {len(records)} rows left out; see them with --full"
-
-
-def apart(parts: Sequence[RenderableType]) -> Iterator[RenderableType]:
-    """Parts with an empty line between them."""
-    for index, part in enumerate(parts):
-        if index:
-            yield Text()
-        yield part
-
-
-def titled(title: str, parts: Sequence[RenderableType]) -> Iterator[RenderableType]:
+def titled(title: str, parts: Iterable[RenderableType]) -> Iterator[RenderableType]:
     """Parts below a title, after an empty line."""
     yield Text()
     yield Text(title, style=STRONG)
-    yield from apart(parts)
+    yield from parts
 
 
 def remark(line: str) -> Iterator[Text]:

@@ -82,7 +82,7 @@ def printed(parts: Sequence[RenderableType], width: int, **console: Any) -> str:
 
 
 def shown(result: Result, width: int = 80, full: bool = False, csv: str | None = None, **console: Any) -> str:
-    return printed(tables(result, width=width, full=full, csv=csv), width, **console)
+    return printed(list(tables(result, width=width, full=full, csv=csv)), width, **console)
 
 
 def grids(text: str) -> dict[str, Grid]:

@@ -3,7 +3,7 @@ from collections.abc import Sequence
 
 import pytest
 from rich.cells import cell_len
-from rich.table import Table
+from rich.console import RenderableType
 
 from attncli.scorers import SCORERS
 from attncli.show.tables import tables
@@ -16,9 +16,9 @@ def lines(text: str) -> list[list[str]]:
     return [line.split() for line in text.splitlines()]
 
 
-def summary_tables(records: Sequence[Record], width: int, names: int = 1) -> list[Table]:
+def summary_tables(records: Sequence[Record], width: int, names: int = 1) -> list[RenderableType]:
     scorer, label, *figures = COLUMNS
-    return tables([label, scorer][:names], figures, records, width)
+    return list(tables([label, scorer][:names], figures, records, width))
 
 
 def test_summary_is_one_table_at_80_columns() -> None:

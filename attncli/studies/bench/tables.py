@@ -3,11 +3,10 @@
 from collections.abc import Iterable, Iterator, Sequence
 
 from rich.console import RenderableType
-from rich.table import Table
 from rich.text import Text
 
 from attncli.show.numbers import MISSING, duration, printable
-from attncli.show.tables import Cells, cells, formulas, pick, remark, shortened, stacked, titled
+from attncli.show.tables import Cells, cells, formulas, pick, remark, stacked, titled
 from attncli.show.tables import tables as record_tables
 from attncli.studies.bench.columns import COLUMNS, COMPARISONS, Line, changing, conditions, lines_of, place, size_of
 from attncli.studies.bench.findings import growth
@@ -57,7 +56,7 @@ def tables(result: Result, *, width: int, full: bool, csv: str | None) -> Iterat
     yield from formulas(records, result.settings)
 
 
-def _by_size(records: Sequence[Record], axes: Sequence[str], width: int) -> list[Table]:
+def _by_size(records: Sequence[Record], axes: Sequence[str], width: int) -> Iterator[RenderableType]:
     """One column a size, and how steeply the time grows where only one size changes."""
     lines = lines_of(records)
     times = [{size_of(record): _time(record) for record in of_line} for of_line in lines.values()]
@@ -88,9 +87,8 @@ def _rows(
     if not records:
         return
     largest = max(map(size_of, records))
-    shown, left_out = shortened([row for row in records if full or size_of(row) == largest], full)
+    shown = [row for row in records if full or size_of(row) == largest]
     several = ["num_hiddens"] if len({row["num_hiddens"] for row in records} - {None}) > 1 else []
     columns = [*pick(COLUMNS, [*changing(shown), *several]), *figures]
     names = pick(COLUMNS, ["label", "implementation", "measure"])
-    yield from titled(title, record_tables(names, columns, shown, width))
-    yield from remark(left_out)
+    yield from titled(title, record_tables(names, columns, shown, width, full))

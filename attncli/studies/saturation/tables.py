@@ -6,7 +6,7 @@ from rich.console import RenderableType
 from rich.text import Text
 
 from attncli.show.numbers import entries, sizes
-from attncli.show.tables import apart, formulas, heading, pick, remark, shortened
+from attncli.show.tables import formulas, heading, pick, remark
 from attncli.show.tables import tables as blocks
 from attncli.studies.saturation.study import COLUMNS
 from attncli.studies.study import Record, Result, by_label
@@ -44,10 +44,8 @@ def tables(result: Result, *, width: int, full: bool, csv: str | None) -> Iterat
 
 def _table(first: str, records: Sequence[Record], width: int, full: bool) -> Iterator[RenderableType]:
     """Keys and rows have columns of their own only where they change."""
-    shown, left_out = shortened(records, full)
     figures = [*(key for key in ("keys", "rows") if not _same(records, key)), *FIGURES]
-    yield from apart(blocks(pick(COLUMNS, [first]), pick(COLUMNS, figures), shown, width))
-    yield from remark(left_out)
+    yield from blocks(pick(COLUMNS, [first]), pick(COLUMNS, figures), records, width, full)
 
 
 def _same(records: Sequence[Record], key: str) -> bool:

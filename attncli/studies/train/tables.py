@@ -30,19 +30,18 @@ def tables(result: Result, *, width: int, full: bool, csv: str | None) -> Iterat
         yield Text()
         title = f" with {counted(keys)} keys{other} (equal weights have {equal})"
         yield Text.assemble(("accuracy", show.STRONG), title)
-        yield from show.apart(_accuracy([row for row in summary if row["keys"] == keys], width))
+        yield from _accuracy([row for row in summary if row["keys"] == keys], width)
     yield from show.remark(RANGE if settings["seeds"] > 1 else "")
     yield Text()
     yield Text.assemble(("learning", show.STRONG), " at each d")
-    shown, left_out = show.shortened([row for row in summary if row["keys"] == settings["keys"]], full)
-    yield from show.apart(show.tables([COLUMN["label"]], [COLUMN[key] for key in DETAILS], shown, width))
-    yield from show.remark(left_out)
+    trained = [row for row in summary if row["keys"] == settings["keys"]]
+    yield from show.tables([COLUMN["label"]], [COLUMN[key] for key in DETAILS], trained, width, full)
     yield from show.remark(f"{LEGEND}; the least possible loss is {short(settings['least_loss'])}")
     yield Text()
     yield from show.formulas(result.records, settings)
 
 
-def _accuracy(rows: Sequence[Record], width: int) -> Sequence[RenderableType]:
+def _accuracy(rows: Sequence[Record], width: int) -> Iterator[RenderableType]:
     """One row a label, one column a d."""
     groups = by_label(rows)
     found = [{row["d"]: mean_and_range(row) for row in of_label} for of_label in groups.values()]

@@ -4,11 +4,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from rich.console import RenderableType
-from rich.table import Table
 from rich.text import Text
 
 from attncli.show.numbers import entries, interval, significant
-from attncli.show.tables import apart, formulas, heading, pick, remark, shortened
+from attncli.show.tables import formulas, heading, pick, remark
 from attncli.show.tables import tables as blocks
 from attncli.studies.study import Column, Record, Result, by_label
 from attncli.studies.variance.study import COLUMNS
@@ -34,29 +33,27 @@ def _random(result: Result, width: int, full: bool) -> Iterator[RenderableType]:
         yield Text()
         scales = dict.fromkeys(significant(records[end]["scale"]) for end in (0, -1))
         yield from heading(records[0], result.settings["formulas"][label], [f"scale {' to '.join(scales)}"])
-        shown, left_out = shortened(records, full)
-        kinds = {record["theory"] for record in shown}
+        kinds = {record["theory"] for record in records}
         figures = [*RANDOM, *(["theory"] if "limit" in kinds else [])]
-        yield from apart(_blocks(pick(COLUMNS, figures), shown, width))
-        yield from remark(left_out)
+        yield from _blocks(pick(COLUMNS, figures), records, width, full)
         yield from remark(LIMIT if "limit" in kinds else UNKNOWN if None in kinds else "")
 
 
-def _blocks(figures: Sequence[Column], records: Sequence[Record], width: int) -> list[Table]:
+def _blocks(figures: Sequence[Column], records: Sequence[Record], width: int, full: bool) -> list[RenderableType]:
     """Intervals have as many digits as the variance where that takes no further table, else three."""
     shorter = [replace(column, format=interval) if column.key == "variance_ci" else column for column in figures]
-    whole, narrow = (blocks(pick(COLUMNS, ["d"]), columns, records, width) for columns in (figures, shorter))
+    names = pick(COLUMNS, ["d"])
+    whole, narrow = (list(blocks(names, columns, records, width, full)) for columns in (figures, shorter))
     return whole if len(whole) == len(narrow) else narrow
 
 
 def _real(result: Result, width: int, full: bool) -> Iterator[RenderableType]:
-    records, left_out = shortened(result.records, full)
+    records = result.records
     d = records[0]["d"]
     yield Text(f"{entries(result.settings)}; d = {d}, so 1/sqrt(d) = {significant(d**-0.5)}; {REAL}")
     yield Text()
     names = ["label", *(["head"] if records[0]["head"] is not None else [])]
     figures = ["samples", "mean", "variance", "row_variance", "scale", "unit_scale"]
-    yield from apart(blocks(pick(COLUMNS, names), pick(COLUMNS, figures), records, width))
-    yield from remark(left_out)
+    yield from blocks(pick(COLUMNS, names), pick(COLUMNS, figures), records, width, full)
     yield Text()
     yield from formulas(result.records, result.settings)
