@@ -9,6 +9,7 @@ from typing import Any
 
 Path = tuple[str | int, ...]
 LONGEST_VALUE = 60  # characters of a value that a message quotes
+JOINERS = "\u200c\u200d"  # they shape Persian words and join emoji, and do nothing else
 
 
 @dataclass(frozen=True)
@@ -21,7 +22,7 @@ class Problem:
     at_key: bool = False  # the key itself is wrong, not its value
 
     def __str__(self) -> str:
-        return ": ".join(part for part in (self.where, dotted(self.path), self.message) if part)
+        return printable(": ".join(part for part in (self.where, dotted(self.path), self.message) if part))
 
 
 class InputError(ValueError):
@@ -39,6 +40,12 @@ class InputError(ValueError):
     def under(self, *prefix: str | int) -> "InputError":
         """The same problems, their paths below `prefix`."""
         return InputError(replace(problem, path=(*prefix, *problem.path)) for problem in self.problems)
+
+
+def printable(text: str) -> str:
+    r"""The text with everything a terminal would obey or not show written out: `\n`, `\x1b`, `\u202e`."""
+    shown = (c if c.isprintable() or c in JOINERS else c.encode("unicode_escape").decode("ascii") for c in text)
+    return "".join(shown)
 
 
 def got(value: Any, expected: str, cure: str = "") -> str:

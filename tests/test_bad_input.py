@@ -41,6 +41,12 @@ UNPRINTABLE = [  # what a text file does not show
         b"[" * 800,
         "x.yaml:1:1: nested too deeply, or in itself through an alias; an experiment needs a few levels",
     ),
+    Mistake(
+        "a new line in --out",
+        [*RUN, "--out", "x.yaml/a\nb"],
+        EXPERIMENT.format(**GOOD).encode(),
+        '--out: got "HERE/x.yaml/a\\nb"; cannot write there: Not a directory; expected a writable folder',
+    ),
 ]
 TOLD = [mistake for path in sorted(Path(__file__).with_name("bad_input").glob("*.txt")) for mistake in mistakes(path)]
 MISTAKES = UNPRINTABLE + TOLD

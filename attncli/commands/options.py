@@ -1,5 +1,6 @@
 """Options that several commands share, under one name and with one help text each."""
 
+import gc
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -28,6 +29,19 @@ NoPlots = Annotated[bool, typer.Option("--no-plots", help="Draw no pictures.")]
 Json = Annotated[bool, typer.Option("--json", help="Print results.json and nothing else.")]
 Quiet = Annotated[bool, typer.Option("--quiet", help="Print nothing but warnings and errors.")]
 Full = Annotated[bool, typer.Option("--full", help="Print whole tables.")]
+
+
+def import_quickly(*, pictures: bool) -> None:
+    """Load torch, and matplotlib for pictures, without garbage collection: their many objects stay."""
+    gc.disable()
+    try:
+        import attncli.commands.experiments
+
+        if pictures:
+            import attncli.show.heatmaps  # noqa: F401
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 @contextmanager

@@ -1,9 +1,5 @@
 """`attncli run`: experiments of any study, from YAML files to tables, pictures and run folders."""
 
-import gc
-from collections.abc import Iterator
-from contextlib import contextmanager
-
 from attncli.commands.options import (
     Compiled,
     Configs,
@@ -17,19 +13,9 @@ from attncli.commands.options import (
     Quiet,
     Seed,
     Sets,
+    import_quickly,
     overrides_of,
 )
-
-
-@contextmanager
-def quick_imports() -> Iterator[None]:
-    """No garbage collection while torch and matplotlib load: they make objects that stay, by the hundred thousand."""
-    gc.disable()
-    try:
-        yield
-    finally:
-        gc.freeze()
-        gc.enable()
 
 
 def run(
@@ -47,11 +33,8 @@ def run(
     full: Full = False,
 ) -> None:
     """Run experiments: print tables, draw pictures, and keep a run folder of each."""
-    with quick_imports():
-        from attncli.commands.experiments import load_experiments, run_and_show
-
-        if not no_plots:
-            import attncli.show.heatmaps  # noqa: F401 - matplotlib, which the pictures need anyway
+    import_quickly(pictures=not no_plots)
+    from attncli.commands.experiments import load_experiments, run_and_show
 
     compile_ = "true" if compiled else None
     overrides = overrides_of(sets, seed=seed, device=device, dtype=dtype, compile=compile_)

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, Union
 import typer
 from typer.core import TyperCommand
 
-from attncli.commands.options import Full, Json, NoPlots, Out, Overwrite, Quiet, naming_options
-from attncli.commands.run import quick_imports
+from attncli.commands.options import Full, Json, NoPlots, Out, Overwrite, Quiet, import_quickly, naming_options
 from attncli.commands.scorers import scorer_names
 from attncli.errors import Collector
 
@@ -24,12 +23,6 @@ if TYPE_CHECKING:
 NO_FLAGS = ("study", "name", "expect")
 LONGEST_LIST = 4  # of a default that is written out
 METAVARS = {int: "N", float: "X"}
-KEYWORD = inspect.Parameter.KEYWORD_ONLY
-SWITCHES = {"overwrite": Overwrite, "no_plots": NoPlots, "json": Json, "quiet": Quiet, "full": Full}
-SHARED = [  # what every study's command takes that is no key of the YAML
-    inspect.Parameter("out", KEYWORD, default=None, annotation=Out),
-    *(inspect.Parameter(name, KEYWORD, default=False, annotation=switch) for name, switch in SWITCHES.items()),
-]
 
 
 class StudyCommand(TyperCommand):
@@ -79,9 +72,13 @@ class StudyFlag:
         if typing.get_origin(self.kind) is Literal:
             words += f": {_listed(typing.get_args(self.kind), 'or')}"
         default = None if self.is_scorers else self.field.get_default(call_default_factory=True)
-        has_default = default is not None and default is not False and default != []
-        more = [f"default: {_shown(default)}"] if has_default else []
-        more += ["repeatable"] * self.is_list
+        more = ["repeatable"] * self.is_list
+        if isinstance(default, list) and len(default) > LONGEST_LIST:
+            more.insert(0, f"default: {default[0]} to {default[-1]}")
+        elif default is not None and default is not False and default != []:
+            listed = default if isinstance(default, list) else [default]
+            texts = [f"{each:g}" if isinstance(each, float) else str(each) for each in listed]
+            more.insert(0, f"default: {_listed(texts, 'and')}")
         return f"{words[0].upper()}{words[1:]}{' (' + '; '.join(more) + ')' if more else ''}."
 
     def parameter(self) -> inspect.Parameter:
@@ -97,7 +94,8 @@ class StudyFlag:
         value: Any = Path if self.mark.is_path else str
         kind: Any = bool if is_switch else list[value] | None if self.is_list else value | None
         default = False if is_switch else None
-        return inspect.Parameter(self.name, KEYWORD, default=default, annotation=Annotated[kind, option])
+        keyword = inspect.Parameter.KEYWORD_ONLY
+        return inspect.Parameter(self.name, keyword, default=default, annotation=Annotated[kind, option])
 
     def override(self, value: Any) -> "Override":
         """What the flag says, for the config.
@@ -122,9 +120,10 @@ def command_of(study: str) -> Any:
     flags = flags_of(study)
 
     def command(**given: Any) -> None:
-        _run(study, flags, given)
+        _run(study, flags, {flag.name: given.pop(flag.name) for flag in flags}, **given)
 
-    parameters = [*(flag.parameter() for flag in flags), *SHARED]
+    of_all_studies = list(inspect.signature(_run).parameters.values())[3:]
+    parameters = [*(flag.parameter() for flag in flags), *of_all_studies]
     command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     app = typer.Typer(add_completion=False)
     app.command(study)(command)
@@ -153,17 +152,31 @@ def _unwrapped(annotation: Any) -> tuple[Any, list[Any]]:
     return annotation, []
 
 
-def _run(study: str, flags: Sequence[StudyFlag], given: Mapping[str, Any]) -> None:
+def _listed(words: Sequence[Any], last: str) -> str:
+    """`a, b and c`."""
+    *first, end = map(str, words)
+    return f"{', '.join(first)} {last} {end}" if first else end
+
+
+def _run(
+    study: str,
+    flags: Sequence[StudyFlag],
+    given: Mapping[str, Any],
+    *,
+    out: Out = None,
+    overwrite: Overwrite = False,
+    no_plots: NoPlots = False,
+    json: Json = False,
+    quiet: Quiet = False,
+    full: Full = False,
+) -> None:
     """Run a study with the arguments of its command, as `attncli run` would run a YAML file that says the same."""
-    with quick_imports():
-        from attncli.commands.experiments import load_experiment, run_and_show
-        from attncli.config.document import document_of_flags, read_document
-        from attncli.studies import part_of
+    import_quickly(pictures=not no_plots)
+    from attncli.commands.experiments import load_experiment, run_and_show
+    from attncli.config.document import document_of_flags, read_document
+    from attncli.studies import part_of
 
-        if not given["no_plots"]:
-            part_of(study, "figure")  # with matplotlib, which it needs anyway
-
-    out, overwrite, resume = given["out"], given["overwrite"], given.get("resume")
+    resume = given.get("resume")
     config = None
     if resume is not None:  # the flags change the config of that run
         with naming_options():
@@ -175,21 +188,5 @@ def _run(study: str, flags: Sequence[StudyFlag], given: Mapping[str, Any]) -> No
             if given[flag.name] not in (None, False, []):
                 overrides.append(flag.override(given[flag.name]))
     collector.check()
-    if config is None:
-        document = document_of_flags(f"attncli {study}", study, overrides)
-    else:
-        document = read_document(config, overrides)
-    shown = {name: given[name] for name in ("json", "quiet", "full")}
-    run_and_show([load_experiment(document)], out, overwrite, pictures=not given["no_plots"], **shown)
-
-
-def _shown(default: Any) -> str:
-    if isinstance(default, list):
-        return f"{default[0]} to {default[-1]}" if len(default) > LONGEST_LIST else _listed(default, "and")
-    return f"{default:g}" if isinstance(default, float) else str(default)
-
-
-def _listed(words: Sequence[Any], last: str) -> str:
-    """`a, b and c`."""
-    *first, end = map(str, words)
-    return f"{', '.join(first)} {last} {end}" if first else end
+    document = read_document(config, overrides) if config else document_of_flags(f"attncli {study}", study, overrides)
+    run_and_show([load_experiment(document)], out, overwrite, pictures=not no_plots, json=json, quiet=quiet, full=full)

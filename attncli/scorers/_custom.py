@@ -32,7 +32,10 @@ def load_class(name: str) -> type[nn.Module]:
 
 def raised(error: BaseException) -> str:
     """What the user's own code raised, on one line, and where in the working directory it did."""
-    first = (str(error).splitlines() or [""])[0]
+    try:
+        first = (str(error).splitlines() or [""])[0]
+    except Exception:  # its own text may fail, too
+        first = ""
     text = f"{type(error).__name__}: {first}".rstrip(": ")
     frames = [(Path(frame.filename), frame.lineno) for frame in traceback.extract_tb(error.__traceback__)]
     own = [(path, line) for path, line in frames if _is_of_the_user(path)]
@@ -45,7 +48,9 @@ def _imported(name: str, module_name: str) -> ModuleType:
         sys.path.append(here)
     try:
         return importlib.import_module(module_name)
-    except (Exception, SystemExit) as error:  # the user's module may raise anything
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # the user's module may raise anything
         message = f'got "{name}"; importing {module_name} gave {raised(error)}'
         is_missing = isinstance(error, ModuleNotFoundError) and error.name in (
             module_name,

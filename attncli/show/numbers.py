@@ -5,11 +5,11 @@ from collections.abc import Iterable, Sequence
 
 from rich.cells import cell_len
 
+from attncli import errors
 from attncli.studies.study import Record
 
 MISSING = "-"
 MILLIONS = 10_000_000  # from here on counts are too wide for a column
-JOINERS = "\u200c\u200d"  # they shape Persian words and join emoji, and do nothing else
 
 
 def weight(value: float) -> str:
@@ -146,9 +146,5 @@ def _moments(settings: Record, side: str) -> str:
 
 def printable(text: str) -> str:
     r"""The text with everything a terminal would obey or not show written out: `\n`, `\x1b`, `\u202e`, `' '`."""
-    shown = "".join(char if char.isprintable() or char in JOINERS else _escaped(char) for char in text)
+    shown = errors.printable(text)
     return shown if cell_len(shown.strip()) else ascii(text)
-
-
-def _escaped(char: str) -> str:
-    return char.encode("unicode_escape").decode("ascii")

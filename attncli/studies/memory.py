@@ -100,7 +100,7 @@ def ran_out(error: BaseException) -> bool:
     """Whether something failed for want of memory; torch's allocator on the CPU says so in words only."""
     if isinstance(error, MemoryError | torch.OutOfMemoryError):
         return True
-    return isinstance(error, RuntimeError) and any(words in str(error).lower() for words in REFUSALS)
+    return isinstance(error, RuntimeError) and any(words in str(error.args).lower() for words in REFUSALS)
 
 
 def available_memory(device: torch.device) -> int:

@@ -55,9 +55,9 @@ def _make(entry: ScorerEntry, query_size: int, key_size: int) -> nn.Module:
     make = _class_of(entry)
     try:
         return make(query_size, key_size, **entry.options)
-    except InputError:
+    except (InputError, KeyboardInterrupt):
         raise
-    except (Exception, SystemExit) as error:  # a user's own class may raise anything
+    except BaseException as error:  # a user's own class may raise anything
         message = f"making {entry.scorer} with query_size={query_size} and key_size={key_size} gave {raised(error)}"
         if entry.scorer in SCORERS:  # it can be too large only
             message = f"got options that make {entry.scorer} larger than torch can count; use smaller ones"
@@ -133,8 +133,8 @@ def raw_scores(scorer: nn.Module, queries: Tensor, keys: Tensor) -> Tensor:
     versions = [tensor._version for tensor in (queries, keys)]
     try:
         scores = scorer(queries, keys)
-    except (Exception, SystemExit) as error:  # a user's own class may raise anything
-        if isinstance(error, InputError) or ran_out(error):
+    except BaseException as error:  # a user's own class may raise anything
+        if isinstance(error, InputError | KeyboardInterrupt) or ran_out(error):
             raise
         raise InputError.of(f"the scorer gave {raised(error)}") from error
     if not isinstance(scores, Tensor) or tuple(scores.shape) != shape:

@@ -111,4 +111,5 @@ MODULES = {
     "broken": "import torch\n\n1 / 0\n",
     "quits": "raise SystemExit(0)\n",
     "garbled": "class Mine:\n",
+    "wordless": "class Wordless(BaseException):\n    def __str__(self):\n        raise ValueError\n\nraise Wordless\n",
 }
