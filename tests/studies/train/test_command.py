@@ -29,15 +29,10 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def test_the_config_of_a_run_gives_it_again(here: Path) -> None:
-    found = swept("train", *TWO, "--test-keys", 4)
-    again = run(here / "out" / "config.yaml", here / "again")
-    assert again["records"] == found["records"]
+def test_files_and_learning_curves(here: Path) -> None:
+    content = swept("train", *TWO, "--test-keys", 4)
+    assert run(here / "out" / "config.yaml", here / "again")["records"] == content["records"]
     assert config("again") == config()
-
-
-def test_files_and_learning_curves() -> None:
-    content = swept("train", *TWO)
     assert content["files"] == names_in(Path("out")) == FILES
     with Path("out/records.csv").open(encoding="utf-8", newline="") as file:
         rows = list(csv.DictReader(file))
@@ -46,32 +41,20 @@ def test_files_and_learning_curves() -> None:
     assert stored.pop("steps").tolist() == [0, 1, 2, 3, 4]
     measures = ("accuracy", "loss", "entropy", "gradient_norm")
     assert set(stored) == {f"{label}/{d}/{name}" for label in ("dot", "additive") for d in (2, 3) for name in measures}
-    for row in content["records"]:
+    for row in (row for row in content["records"] if row["keys"] == 2):
         assert stored[f"{row['label']}/{row['d']}/loss"][row["seed"], -1].item() == row["loss"]
 
 
-def test_parameters_that_were_read_are_kept(here: Path) -> None:
-    save_file({"W.weight": torch.arange(4.0).reshape(2, 2)}, here / "W.safetensors")
-    records = swept("train", *FEW, "--d", 2, "--scorer", "general:parameters={file: W.safetensors}")["records"]
-    (here / "W.safetensors").unlink()
-    assert run(here / "out" / "config.yaml", here / "again")["records"] == records
-    assert load_file("again/parameters.safetensors")["general/W.weight"].flatten().tolist() == [0, 1, 2, 3]
-
-
-def test_expectations_of_one_seed_of_all_and_of_their_mean(here: Path) -> None:
+def test_expectations_of_one_seed_and_of_the_mean_of_all(here: Path) -> None:
     row = swept("train", *FEW, "--d", 2, "--scorer", "dot")
     losses, mean = [each["loss"] for each in row["records"]], row["comparisons"][0]["loss"]
     expect = [
         {"where": {"scorer": "dot", "d": 2}, "metric": "loss", "equal": mean},
         {"where": {"seed": 1}, "metric": "loss", "equal": losses[1]},
-        {"where": {"d": 2, "seed": [0, 1]}, "metric": "loss", "between": [min(losses), max(losses)]},
-        {"where": {"d": 2}, "metric": "reached_90", "between": [0, 2]},
     ]
     (here / "x.yaml").write_text(YAML + f"expect: {json.dumps(expect)}\n")
     found = run(here / "x.yaml", here / "again")["expectations"]
-    assert [each["holds"] for each in found] == [True] * 5
-    (here / "x.yaml").write_text(YAML + "expect: [{metric: accurac, above: 1}]\n")
-    assert refusal("check", "x.yaml").endswith('got "accurac"; unknown metric; did you mean `accuracy`?')
+    assert [each["holds"] for each in found] == [True] * 2
 
 
 def interrupt_after(finished: int, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -109,24 +92,6 @@ def test_control_c_keeps_what_is_finished_and_resume_goes_on(here: Path, monkeyp
         assert torch.equal(load_file("rest/tensors.safetensors")[name], stored)
 
 
-def test_control_c_leaves_open_what_is_expected(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    expect = [{"where": {"label": label}, "metric": "accuracy", "above": 2} for label in ("dot", "scaled_dot")]
-    (here / "x.yaml").write_text(
-        YAML.replace("scorer: dot", "scorers: [dot, scaled_dot]") + f"expect: {json.dumps(expect)}\n"
-    )
-    (here / "y.yaml").write_text(YAML)
-    interrupt_after(1, monkeypatch)
-    result = attncli("run", "x.yaml", "y.yaml", "--no-plots")
-    assert result.exit_code == 130
-    waiting, interrupted = result.stderr.splitlines()
-    assert waiting == "not run: y.yaml"
-    assert interrupted.startswith("interrupted; what was finished is in outputs/x/")
-    assert result.stdout.splitlines()[-1] == "0 of 2 expectations hold, 2 could not be judged"
-    found = json.loads(Path("outputs/x/latest/results.json").read_text())["expectations"]
-    assert [(each["holds"], each["reason"]) for each in found] == [(None, "interrupted before it was measured")] * 2
-    assert not Path("outputs/y").exists()
-
-
 def test_control_c_before_anything_is_finished(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     interrupt_after(0, monkeypatch)
     result = attncli("train", *TWO)
@@ -152,13 +117,10 @@ def resumed(*args: object, out: str = "again") -> tuple[dict[str, Any], str]:
     return content, said.replace(f" configurations are those of {Path('first').absolute()}", "")
 
 
-def test_all_is_kept(first: dict[str, Any]) -> None:
-    content, said = resumed()
+def test_all_is_kept_or_some_beside_more_sizes_and_scorers(first: dict[str, Any]) -> None:
+    content, said = resumed(out="all")
     assert said == "2 of 2; 0 to train"
     assert (content["records"], content["settings"]) == (first["records"], first["settings"])
-
-
-def test_more_sizes_and_scorers(first: dict[str, Any]) -> None:
     content, said = resumed("--d", 4, "--d", 2, "--scorer", "dot", "--scorer", "cosine")
     assert said == "1 of 4; 3 to train"
     places = [(row["label"], row["d"]) for row in content["comparisons"][::2]]
@@ -225,9 +187,10 @@ def test_parameters_that_were_read_count_by_their_content(here: Path) -> None:
     first = swept("train", *FEW, "--d", 2, "--scorer", "general:parameters={file: W.safetensors}", out="first")
     content, said = resumed()
     assert (said, content["records"]) == ("1 of 1; 0 to train", first["records"])
-    assert load_file("again/parameters.safetensors").keys() == {"general/W.weight"}
-    save_file({"W.weight": torch.ones(2, 2)}, "first/parameters.safetensors")
+    assert load_file("again/parameters.safetensors")["general/W.weight"].flatten().tolist() == [0, 1, 2, 3]
     assert resumed("--scorer", "general:parameters={file: ../W.safetensors}", out="other")[1] == "1 of 1; 0 to train"
+    (here / "W.safetensors").unlink()
+    assert run(here / "first" / "config.yaml", here / "alone")["records"] == first["records"]
     save_file({"general/W.weight": torch.ones(2, 2)}, "first/parameters.safetensors")
     content, said = resumed(out="changed")
     assert said == "0 of 1; 1 to train"

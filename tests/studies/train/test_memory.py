@@ -20,7 +20,6 @@ LARGE: list[tuple[str, dict[str, Any]]] = [
     ("pooled values", {"d": 2, "classes": 2000, "batch": 500}),
     ("scores", {"d": 2, "vocabulary": 800, "scorers": ["gaussian"]}),
     ("scores", {"d": 2, "vocabulary": 200, "scorers": ["additive:num_hiddens=20"]}),
-    ("scores", {"d": 2, "vocabulary": 800, "scorers": ["general"]}),
 ]
 
 

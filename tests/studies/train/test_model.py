@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from attncli.attention import softcap
 from attncli.scorers import SCORERS
 from attncli.studies.scoring import build_scorer
-from attncli.studies.train.model import OneByOne, Recall, losses
+from attncli.studies.train.model import Recall, losses
 from attncli.studies.train.task import Batch, seed_of
 from tests.studies.train.small import batch_of, entry_of, loss_by_hand, model_of, options_of
 
@@ -31,11 +31,8 @@ def gradients_by_hand(model: Recall, seed: int, batch: Batch, scorer: nn.Module)
 
 
 def gradients_of(model: Recall, seed: int) -> list[Tensor | None]:
-    """Of one seed's W_q, W_k and parameters of the scorer, which has the seeds in front or a module for each."""
-    apart = isinstance(model.scorer, OneByOne)
-    stacked = [model.W_q, model.W_k, *(() if apart else model.scorer.parameters())]
-    own = list(model.scorer.scorers[seed].parameters()) if isinstance(model.scorer, OneByOne) else []
-    return [*(None if each.grad is None else each.grad[seed] for each in stacked), *(each.grad for each in own)]
+    """Of one seed's W_q, W_k and parameters of the scorer: of the catalogue's only those that stack have any."""
+    return [None if each.grad is None else each.grad[seed] for each in model.parameters()]
 
 
 @pytest.mark.parametrize("name", [*SCORERS, "scaled_dot:scale=1/d", "dot:softcap=2", "additive:num_hiddens=7"])
@@ -92,8 +89,8 @@ def test_a_softmax_that_is_sure_and_wrong_hardly_learns() -> None:
 
 
 def test_queries_and_keys_have_unit_variance_at_first() -> None:
-    options = options_of(scorers=["dot"], d=300, embedding=200, vocabulary=100)
-    model = model_of(options)
+    model = model_of(options_of(scorers=["dot"], d=300, embedding=200, vocabulary=100))
+    assert float(model.embeddings.std()) == pytest.approx(1.0, rel=0.02)
     for matrix in (model.W_q, model.W_k):
         entries = model.embeddings @ matrix.detach().mT
         assert float(entries.std()) == pytest.approx(1.0, rel=0.02)

@@ -6,10 +6,8 @@ from typing import Any
 
 import pytest
 import torch
-from torch import nn
 
 from attncli.errors import InputError
-from attncli.studies.train.model import OneByOne
 from tests.studies.train.small import learnt_by, model_of, options_of, result_of
 
 OWN = """
@@ -29,8 +27,11 @@ class Mine(nn.Module):
         return queries @ self.matrix @ keys.mT + 0 * torch.rand(1)
 
 class Noisy(Mine):
+    drawn = []
+
     def forward(self, queries, keys):
         noise = torch.randn(len(queries), len(keys), dtype=queries.dtype)
+        self.drawn.append(noise)
         return nn.functional.dropout(queries, 0.3) @ self.matrix @ keys.mT + noise
 
 class Overwriting(Mine):
@@ -79,13 +80,15 @@ def test_own_scorers_learn_in_modules_of_their_own(own: None) -> None:
     first, last = (result.tensors["Mine/4/loss"][:, place] for place in (0, -1))
     assert bool((last < first - 0.05).all())
     assert len({row["loss"] for row in result.records}) == 2
-    assert result.settings["formulas"]["Mine"] == "queries W keys"
+    assert {row["parameters"] for row in result.records} == {2 * 4 * 5 + 4 * 4 + 2}
 
 
 def test_own_scorers_draw_for_each_seed_alone(own: None) -> None:
     """Bit for bit but for the norm, a sum in another order; and neither other scorers nor sizes change anything."""
     keys: dict[str, Any] = {"steps": 20, "dtype": "float64"}
     alone = result_of(scorers=["own_train:Noisy"], seeds=1, **keys)
+    drawn = sys.modules["own_train"].Noisy.drawn
+    assert len({float(noise[0, 0]) for noise in drawn}) == len(drawn) > 20, "other random numbers at every call"
     many = result_of(scorers=["own_train:Mine", "own_train:Noisy"], d=[2, 4], seeds=3, **keys)
     assert many.settings["formulas"] == {"Mine": "queries W keys", "Noisy": "Noisy"}
     for name in ("accuracy", "loss", "entropy"):
@@ -96,41 +99,25 @@ def test_own_scorers_draw_for_each_seed_alone(own: None) -> None:
     assert not torch.equal(again.tensors["other/4/loss"][0], alone.tensors["Noisy/4/loss"][0])
 
 
-def test_own_scorers_find_other_random_numbers_at_every_call_and_with_every_seed() -> None:
-    class Draws(nn.Module):
-        def forward(self, queries: torch.Tensor, keys: torch.Tensor) -> torch.Tensor:
-            return 0 * queries @ keys.mT + torch.rand(len(queries), len(keys))
-
-    before = torch.get_rng_state()
-    scorer = OneByOne([Draws(), Draws()], [5, 6])
-    vectors = torch.zeros(2, 3, 4, requires_grad=True)
-    first, second = (scorer(vectors, vectors).detach() for _ in range(2))
-    assert len({float(scores[index, 0, 0]) for scores in (first, second) for index in (0, 1)}) == 4
-    assert torch.equal(OneByOne([Draws()], [6])(vectors[1:], vectors[1:]).detach()[0], first[1])
-    assert torch.equal(torch.get_rng_state(), before)
+NO_GRADIENT = (
+    "the scorer gave scores without a gradient, so that nothing can be learnt; expected scores that depend on queries "
+    "and keys in ways that torch can differentiate, without detach, no_grad, and whole numbers"
+)
 
 
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        ("Overwriting", "RuntimeError: one of the variables needed"),
-        ("Backwards", "KeyError: 'gradient' (line "),
+        ("Overwriting", "the gradient of the scorer gave RuntimeError: one of the variables needed"),
+        ("Backwards", "the gradient of the scorer gave KeyError: 'gradient' (line "),
+        ("Detached", NO_GRADIENT),
+        ("Whole", NO_GRADIENT),
     ],
 )
-def test_gradients_of_own_scorers_that_fail_are_named(name: str, message: str, own: None) -> None:
+def test_own_scorers_that_cannot_learn_are_named(name: str, message: str, own: None) -> None:
     with pytest.raises(InputError) as caught:
         result_of(scorers=["dot", f"own_train:{name}"])
-    assert str(caught.value).startswith(f"scorers[1]: the gradient of the scorer gave {message}")
-
-
-@pytest.mark.parametrize("name", ["Detached", "Whole"])
-def test_own_scorers_without_a_gradient_are_refused(name: str, own: None) -> None:
-    with pytest.raises(InputError) as caught:
-        result_of(scorers=["dot", f"own_train:{name}"])
-    assert str(caught.value) == (
-        "scorers[1]: the scorer gave scores without a gradient, so that nothing can be learnt; expected scores that "
-        "depend on queries and keys in ways that torch can differentiate, without detach, no_grad, and whole numbers"
-    )
+    assert str(caught.value).startswith(f"scorers[1]: {message}")
 
 
 def test_parameters_that_are_no_matter_of_learning_stay(own: None) -> None:
