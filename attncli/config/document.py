@@ -59,7 +59,7 @@ class Document:
 
     def located(self, error: InputError) -> InputError:
         """The error with all its problems located, in the order of the file and then of the overrides."""
-        problems = [problem if problem.where else self.locate(problem) for problem in error.problems]
+        problems = (problem if problem.where else self.locate(problem) for problem in error.problems)
         return InputError(sorted(problems, key=self._order))
 
     @contextmanager
@@ -114,7 +114,8 @@ def read_document(path: Path, overrides: Sequence[Override] = ()) -> Document:
     """
     parsed = parse_yaml(_text(path), lambda line, column: f"{path}:{line}:{column}")
     data, refused = apply_overrides(parsed.data, overrides)
-    problems = parsed.problems + [replace(problem, where=f"{path}: {problem.where}") for problem in refused]
+    repeated = [Document(path, parsed.data, parsed.root).locate(problem) for problem in parsed.problems]
+    problems = repeated + [replace(problem, where=f"{path}: {problem.where}") for problem in refused]
     return Document(path, data, parsed.root, overrides, problems)
 
 

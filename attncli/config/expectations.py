@@ -20,7 +20,7 @@ from attncli.config.values import Row, Rows, check_regular, each_once
 KINDS = ("between", "about", "above", "below", "equal")
 HELPERS = {"within": ("about", "equal"), "by": ("above", "below")}  # the kinds that each further key belongs to
 
-AMOUNT = r"((?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?)"
+AMOUNT = r"((?:\d{1,15}\.?\d*|\.\d+)(?:[eE][-+]?\d{1,2})?)"  # finite
 SHARE, FACTOR = rf"^{AMOUNT} ?%$", rf"^{AMOUNT} ?[x×]$"
 BOUNDS = "expected [low, high], of which one may be null"
 VALUE = "expected a number, text, true or false, or nested lists of numbers"
@@ -39,16 +39,10 @@ def factor_of(by: float | str | None) -> float | None:
     return float(match[1]) if match else None
 
 
-def _finite(within: float | str) -> float | str:
-    if share_of(within) == math.inf:
-        raise problem("expected a finite share, such as 5 %")
-    return within
-
-
 def _above_one(by: float | str) -> float | str:
     factor = factor_of(by)
-    if factor is not None and not 1 < factor < math.inf:
-        raise problem("expected a factor above 1 and finite, such as 2 x")
+    if factor is not None and factor <= 1:
+        raise problem("expected a factor above 1, such as 2 x")
     return by
 
 
@@ -89,7 +83,6 @@ Bounds = Annotated[list[float | None], Field(min_length=2, max_length=2), worded
 Amount = Annotated[
     NonNegativeFloat | Annotated[str, Field(pattern=SHARE)],
     worded("expected a number of at least 0, or a share such as 5 %"),
-    AfterValidator(_finite),
 ]
 Factor = Annotated[
     NonNegativeFloat | Annotated[str, Field(pattern=FACTOR)],

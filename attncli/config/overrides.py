@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from attncli import errors
@@ -39,7 +39,7 @@ def override(path: errors.Path, value: str, text: str) -> Override:
     """The value, as the user typed it, read as YAML."""
     parsed = parse_yaml(value, lambda line, column: text)
     if parsed.problems:
-        raise InputError(parsed.problems).under(*path)
+        raise InputError(replace(problem, where=text) for problem in parsed.problems).under(*path)
     return Override(path, parsed.data, text)
 
 

@@ -19,12 +19,15 @@ from attncli.errors import InputError, Problem
 
 STANDARD = "tag:yaml.org,2002:"
 MERGE, TEXT = f"{STANDARD}merge", f"{STANDARD}str"
-NULL = re.compile(r"^(?:~|null|Null|NULL|)$")
-BOOL = re.compile(r"^(?:true|True|TRUE|false|False|FALSE)$")
-INT = re.compile(r"^(?:[-+]?[0-9]+|0o[0-7]+|0x[0-9a-fA-F]+)$")
-FLOAT = re.compile(
-    r"^(?:[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?|[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN))$"
-)
+INT = r"[-+]?[0-9]+|0o[0-7]+|0x[0-9a-fA-F]+"
+FLOAT = r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?|[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN)"
+SCALARS: dict[str, tuple[str | None, Callable[[str], Any]]] = {  # in this order: a float would match integers, too
+    "null": ("~|null|Null|NULL|", lambda text: None),
+    "bool": ("true|True|TRUE|false|False|FALSE", lambda text: {"true": True, "false": False}[text.lower()]),
+    "int": (INT, lambda text: int(text, 0 if text.startswith(("0x", "0o")) else 10)),
+    "float": (FLOAT, lambda text: float(re.sub(r"\.(inf|nan)", r"\1", text.lower()))),
+    "str": (None, str),
+}
 LARGEST = 2**63  # integers from here on fit into no tensor
 MOST_VALUES = 5_000_000  # counted with aliases expanded: a few nested aliases can stand for billions
 Where = Callable[[int, int], str]  # line and column, from 1, in words
@@ -32,7 +35,7 @@ Where = Callable[[int, int], str]  # line and column, from 1, in words
 
 @dataclass(frozen=True)
 class Parsed:
-    """`problems` are those that still leave data to look at: keys that stand twice."""
+    """`problems` are those that still leave data to look at: keys that stand twice, by their path."""
 
     data: Any
     root: yaml.Node | None
@@ -50,7 +53,7 @@ def parse_yaml(text: str, where: Where) -> Parsed:
         root = loader.get_single_node()
         if root is None:
             return Parsed(None, None, [])
-        problems = _checked_nodes(root, where)
+        problems = _checked_nodes(root)
         return Parsed(loader.construct_document(root), root, problems)
     except yaml.reader.ReaderError as error:
         before = text[: error.position]
@@ -78,7 +81,7 @@ def position(node: yaml.Node | None, path: errors.Path, at_key: bool = False) ->
 
 def is_number(text: str) -> bool:
     """Whether this text, without quotes, would be a number."""
-    return bool(INT.match(text) or FLOAT.match(text))
+    return bool(re.fullmatch(f"{INT}|{FLOAT}", text))
 
 
 def _syntax_error(error: yaml.MarkedYAMLError, where: Where) -> InputError:
@@ -97,7 +100,7 @@ def _refuse(node: yaml.Node, message: str) -> yaml.YAMLError:
     return yaml.constructor.ConstructorError(None, None, message, node.start_mark)
 
 
-def _checked_nodes(root: yaml.Node, where: Where) -> list[Problem]:
+def _checked_nodes(root: yaml.Node) -> list[Problem]:
     """The keys that stand twice; all keys become text.
 
     Raises:
@@ -109,7 +112,7 @@ def _checked_nodes(root: yaml.Node, where: Where) -> list[Problem]:
     def visit(node: yaml.Node, place: errors.Path) -> int:
         if id(node) not in sizes:
             if isinstance(node, yaml.MappingNode):
-                problems.extend(_repeated_keys(node, place, where))
+                problems.extend(_repeated_keys(node, place))
             sizes[id(node)] = 1 + sum(visit(child, (*place, key)) for key, _, child in _children(node))
         if sizes[id(node)] > MOST_VALUES:
             raise _refuse(node, f"more than {MOST_VALUES} values with aliases expanded; put large tensors into a file")
@@ -119,7 +122,7 @@ def _checked_nodes(root: yaml.Node, where: Where) -> list[Problem]:
     return problems
 
 
-def _repeated_keys(node: yaml.MappingNode, place: errors.Path, where: Where) -> Iterator[Problem]:
+def _repeated_keys(node: yaml.MappingNode, place: errors.Path) -> Iterator[Problem]:
     first: dict[str, yaml.Node] = {}
     for key, _ in node.value:
         if not isinstance(key, yaml.ScalarNode):
@@ -129,8 +132,7 @@ def _repeated_keys(node: yaml.MappingNode, place: errors.Path, where: Where) -> 
         key.tag = TEXT
         if key.value in first:
             message = f"the key stands twice, first in line {first[key.value].start_mark.line + 1}; leave out one"
-            at = where(key.start_mark.line + 1, key.start_mark.column + 1)
-            yield Problem(message, (*place, key.value), at)
+            yield Problem(message, (*place, key.value), at_key=True)
         first.setdefault(key.value, key)
 
 
@@ -154,7 +156,7 @@ class Loader(yaml.SafeLoader):
         if any("\ud800" <= letter <= "\udfff" for letter in text):  # out of `"\uD800"`; no file can hold it
             raise _refuse(node, "this text has half of a character (a lone surrogate); write the character itself")
         try:
-            value = READ[node.tag.removeprefix(STANDARD)](text)
+            value = SCALARS[node.tag.removeprefix(STANDARD)][1](text)
         except (ValueError, LookupError) as error:  # an explicit tag such as `!!int x`, or thousands of digits
             raise _refuse(node, f"this is not of the type {node.tag.removeprefix(STANDARD)}") from error
         if isinstance(value, int) and not -LARGEST <= value < LARGEST:
@@ -169,21 +171,12 @@ class Loader(yaml.SafeLoader):
         raise _refuse(node, f"the tag `{tag}` is unknown; leave it out, or put text that begins with ! in quotes")
 
 
-READ: dict[str, Callable[[str], Any]] = {
-    "null": lambda text: None,
-    "bool": lambda text: {"true": True, "false": False}[text.lower()],
-    "int": lambda text: int(text, 0 if text.startswith(("0x", "0o")) else 10),
-    "float": lambda text: float(re.sub(r"\.(inf|nan)", r"\1", text.lower())),
-    "str": str,
-}
-# In this order: what an integer matches, a float would match too.
-Loader.add_implicit_resolver(f"{STANDARD}null", NULL, ["~", "n", "N", ""])
-Loader.add_implicit_resolver(f"{STANDARD}bool", BOOL, list("tTfF"))
-Loader.add_implicit_resolver(f"{STANDARD}int", INT, list("-+0123456789"))
-Loader.add_implicit_resolver(f"{STANDARD}float", FLOAT, list("-+.0123456789"))
+for kind, (pattern, _) in SCALARS.items():
+    if pattern is not None:
+        Loader.add_implicit_resolver(f"{STANDARD}{kind}", re.compile(f"^(?:{pattern})$"), None)
 Loader.add_implicit_resolver(MERGE, re.compile(r"^(?:<<)$"), ["<"])
 Loader.yaml_constructors = {
-    **{f"{STANDARD}{kind}": Loader.construct_scalar_of for kind in READ},
+    **{f"{STANDARD}{kind}": Loader.construct_scalar_of for kind in SCALARS},
     f"{STANDARD}seq": Loader.construct_yaml_seq,
     f"{STANDARD}map": Loader.construct_yaml_map,
     None: Loader.refuse_tag,
