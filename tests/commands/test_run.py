@@ -99,15 +99,6 @@ def test_overrides_are_recorded(here: Path) -> None:
     assert content["records"][0]["parameters"] == 3 * 4 + 3 * 4 + 3
 
 
-def test_files_are_looked_for_beside_the_yaml(here: Path) -> None:
-    folder = here / "deep" / "er"
-    folder.mkdir(parents=True)
-    np.save(folder / "k.npy", np.ones((2, 5, 4)))
-    experiment(folder / "own.yaml", data={"keys": {"file": "k.npy"}})
-    good("run", "deep/er/own.yaml", "--no-plots")
-    assert config()["data"]["keys"] == {"file": "tensors.safetensors", "tensor": "keys"}
-
-
 def test_out_names_the_folder(here: Path) -> None:
     experiment(here / "own.yaml")
     assert good("run", "own.yaml", "--no-plots", "--out", "a/b").splitlines()[-2] == "a/b/"
@@ -243,17 +234,6 @@ def test_a_third_control_c_is_meant(here: Path, monkeypatch: pytest.MonkeyPatch)
     experiment(here / "own.yaml")
     monkeypatch.setattr(attention, "run", stubborn)
     assert attncli("run", "own.yaml", "--no-plots").exit_code == 130
-    assert names_in(here) == ["own.yaml"]
-
-
-def test_a_disk_that_is_full(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def full(*args: object) -> None:
-        raise OSError(28, "No space left on device")
-
-    experiment(here / "own.yaml")
-    monkeypatch.setattr("attncli.runs.saving.save_tensors", full)
-    expected = f"{here / 'outputs' / 'own'}: cannot write the run: No space left on device"
-    assert refusal("run", "own.yaml", "--no-plots") == expected
     assert names_in(here) == ["own.yaml"]
 
 

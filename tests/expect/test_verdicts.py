@@ -129,7 +129,7 @@ def test_what_cannot_be_judged_is_a_dash() -> None:
     ]
 
 
-@pytest.mark.parametrize("width", [40, 60, 80, 120])
+@pytest.mark.parametrize("width", [40, 120])
 def test_numbers_stay_whole_at_any_width(width: int) -> None:
     found = verdicts(
         [1.0, 4.0],

@@ -42,11 +42,7 @@ class Stop(BaseException):
     """Stands for whatever may end a run."""
 
 
-def stopped(
-    out: Path | None = None,
-    *,
-    overwrite: bool = False,
-) -> None:
+def stopped(out: Path | None = None, *, overwrite: bool = False) -> None:
     """What a run does that is ended half-way."""
 
     def half_a_run() -> None:
@@ -69,10 +65,9 @@ def refused(out: Path, overwrite: bool = False) -> str:
 def test_appears_complete(here: Path) -> None:
     with new_folder("d2l", None, False, STARTED) as folder:
         (folder.path / "a").write_text("1")
-        (folder.path / "b").mkdir()
         assert not (here / "outputs" / "d2l" / STAMP).exists()
     assert folder.place == here / "outputs" / "d2l" / STAMP
-    assert names_in(here / "outputs") == ["d2l", f"d2l/{STAMP}", f"d2l/{STAMP}/a", f"d2l/{STAMP}/b", "d2l/latest"]
+    assert names_in(here / "outputs") == ["d2l", f"d2l/{STAMP}", f"d2l/{STAMP}/a", "d2l/latest"]
 
 
 @pytest.mark.parametrize("out", [None, Path("a/b/c")])
@@ -211,41 +206,49 @@ def test_out_that_is_new_or_empty(out: str, here: Path) -> None:
     assert not [name for name in names_in(here) if "." in Path(name).name[:1]], "nothing hidden is left"
 
 
-@pytest.mark.parametrize("overwrite", [False, True])
-@pytest.mark.parametrize(
-    "results",
-    [
-        None,
-        "[1]",
-        '{"files": ["mine.txt"]}',
-        '{"attncli": "0"}',
-        '{"attncli": "0", "files": ["results.json"]}',
-    ],
-)
-def test_out_with_other_files(overwrite: bool, results: str | None, here: Path) -> None:
-    (here / "mine").mkdir()
+OTHER_FILES = [None, "[1]", '{"files": ["a"]}', '{"attncli": "0"}', '{"attncli": "0", "files": ["results.json"]}']
+STRANGE = 'which has "mine.txt", not the file of a run; expected a new or empty folder'
+IN_USE = "which is in use and cannot be replaced as a whole; expected a new folder inside it"
+TAKEN = {
+    "mine": STRANGE,
+    "file": "a file; expected a folder that is new or empty",
+    "link": "a link; expected a folder that is new or empty",
+    "dangling": "a link; expected a folder that is new or empty",
+    ".": IN_USE,
+    "gone/..": IN_USE,
+    "disk": IN_USE,
+}
+
+
+@pytest.mark.parametrize("out", TAKEN)
+def test_out_that_is_taken(out: str, here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for folder in ("mine", "target", "disk"):
+        (here / folder).mkdir()
     (here / "mine" / "mine.txt").write_text("mine")
-    if results is not None:
-        (here / "mine" / "results.json").write_text(results)
-    expected = 'got "mine", which has "mine.txt", not the file of a run; expected a new or empty folder'
-    assert refused(Path("mine"), overwrite) == f"--out: {expected}"
-    assert (here / "mine" / "mine.txt").read_text() == "mine"
+    (here / "file").write_text("mine")
+    (here / "link").symlink_to("target")
+    (here / "dangling").symlink_to("gone")
+    monkeypatch.setattr(os.path, "ismount", lambda path: Path(path).name == "disk")
+    before = names_in(here)
+    for results in OTHER_FILES if out == "mine" else [None]:
+        if results is not None:
+            (here / "mine" / "results.json").write_text(results)
+        for overwrite in (False, True):
+            assert refused(Path(out), overwrite) == f'--out: got "{out}", {TAKEN[out]}'
+    (here / "mine" / "results.json").unlink(missing_ok=True)
+    assert names_in(here) == before
+    assert write_run(Path("disk/new")) == here / "disk" / "new"
 
 
 def test_out_with_a_run(here: Path) -> None:
     write_run(Path("run"), text="old")
     expected = 'got "run", which holds a run; expected a new or empty folder; --overwrite replaces this run'
     assert refused(Path("run")) == f"--out: {expected}"
+    stopped(Path("run"), overwrite=True)
+    assert (here / "run" / "config.yaml").read_text() == "old"
     write_run(Path("run"), text="new", overwrite=True)
     assert names_in(here) == ["run", *(f"run/{name}" for name in FILES)]
     assert (here / "run" / "config.yaml").read_text() == "new"
-
-
-def test_a_failing_run_replaces_nothing(here: Path) -> None:
-    write_run(Path("run"), text="old")
-    stopped(Path("run"), overwrite=True)
-    assert names_in(here) == ["run", "run/config.yaml", "run/results.json", "run/weights.csv"]
-    assert (here / "run" / "config.yaml").read_text() == "old"
 
 
 def test_a_run_that_cannot_take_the_place_gives_it_back(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -272,33 +275,6 @@ def test_out_that_is_filled_while_the_work_goes_on(overwrite: bool, here: Path) 
         (here / "run" / "theirs").write_text("")
     assert folder.place == here / "run-2"
     assert names_in(here) == ["run", "run-2", "run-2/config.yaml", "run/theirs"]
-
-
-def test_out_that_is_no_folder(here: Path) -> None:
-    (here / "file").write_text("mine")
-    (here / "target").mkdir()
-    (here / "link").symlink_to("target")
-    (here / "dangling").symlink_to("gone")
-    assert refused(Path("file"), True) == '--out: got "file", a file; expected a folder that is new or empty'
-    for link in ("link", "dangling"):
-        expected = f'--out: got "{link}", a link; expected a folder that is new or empty'
-        assert refused(Path(link), True) == expected
-    assert (here / "file").read_text() == "mine"
-
-
-@pytest.mark.parametrize("out", [".", "..", "gone/.."])
-def test_out_that_is_in_use(out: str, here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (here / "empty" / "sub").mkdir(parents=True)
-    monkeypatch.chdir(here / "empty" if out == ".." else here)
-    expected = "which is in use and cannot be replaced as a whole; expected a new folder inside it"
-    assert refused(Path(out), True) == f'--out: got "{out}", {expected}'
-
-
-def test_out_on_a_disk_of_its_own(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (here / "disk").mkdir()
-    monkeypatch.setattr(os.path, "ismount", lambda path: Path(path).name == "disk")
-    assert refused(Path("disk")).endswith("expected a new folder inside it")
-    assert write_run(Path("disk/new")) == here / "disk" / "new"
 
 
 def test_numbers_of_processes_are_given_again(here: Path) -> None:

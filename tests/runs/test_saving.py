@@ -24,7 +24,7 @@ from attncli.errors import InputError
 from attncli.runs import saving
 from attncli.runs.saving import content_of, fingerprint, save_records, save_run, save_tensors, save_weights_csv, to_json
 from attncli.studies.study import Result, tokens_of
-from tests.cli import run
+from tests.cli import names_in, refusal, run
 from tests.experiments import result_of, runs_of
 
 CONFIG: dict[str, Any] = {
@@ -235,8 +235,9 @@ def test_a_full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(*args: object) -> None:
         raise SafetensorError("I/O error: No space left on device (os error 28)")
 
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "own.yaml").write_text(json.dumps(CONFIG))
     monkeypatch.setattr("attncli.runs.saving.save_file", full)
-    with pytest.raises(InputError) as caught:
-        save_run(tmp_path, result_of(data=CONFIG["data"]), config(), {}, {})
     expected = "cannot write the run: I/O error: No space left on device (os error 28)"
-    assert str(caught.value) == f"{tmp_path.parents[1]}: {expected}"
+    assert refusal("run", "own.yaml", "--no-plots") == f"{tmp_path / 'outputs' / 'own'}: {expected}"
+    assert names_in(tmp_path) == ["own.yaml"]
