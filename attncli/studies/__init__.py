@@ -1,8 +1,8 @@
 """The studies: one folder each, with everything that belongs to it.
 
 A study computes; it prints nothing and writes no files. Its folder has `options` (the model of its YAML and flags),
-`study` (the work), `columns`, `findings`, `tables` and `figure`. Nothing is loaded before it is asked for, since most
-of it loads torch.
+`study` (the work, with its columns if they have no file `columns`), `findings`, `tables` and `figure`. Nothing is
+loaded before it is asked for, since most of it loads torch.
 """
 
 import importlib

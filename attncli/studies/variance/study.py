@@ -86,7 +86,8 @@ def run(prepared: Prepared, progress: Progress) -> Result:
     """
     points, real = prepared.points, prepared.is_real
     counter = Counter((2 if real else 1) * sum(len(point.pairs.jobs) for point in points), progress)
-    largest, no_edges = max(point.d for point in points), [None] * len(prepared.options.scorers)
+    largest = max(point.d for point in points)
+    no_edges: list[Edges | None] = [None] * len(prepared.options.scorers)
     tallies, whole = list[list[Tally]](), list[Tally]()  # of each point, and of all scores that a histogram has
     with at_work(prepared) as threads:
 
@@ -94,12 +95,11 @@ def run(prepared: Prepared, progress: Progress) -> Result:
             return reduce(_merged, parts_of(point, partial(_tally, prepared, point, edges), threads, counter.of(what)))
 
         for point in points:
+            edges = no_edges
             if point.d == largest and not real:  # its first scores say where the bins lie
-                first = _tally(prepared, point, no_edges, point.pairs.of_job(0))
-                tallies.append(tallied(point, [tally.bins for tally in first], str(point)))
-                whole = tallies[-1]
-            else:
-                tallies.append(tallied(point, no_edges, str(point)))
+                edges = [tally.bins for tally in _tally(prepared, point, no_edges, point.pairs.of_job(0))]
+            tallies.append(tallied(point, edges, str(point)))
+            whole = whole if edges is no_edges else tallies[-1]
         if real:  # a second pass counts the scores of all heads together
             edges = [tally.bins for tally in reduce(_merged, tallies)]
             whole = reduce(_merged, [tallied(point, edges, "histograms") for point in points])
@@ -145,11 +145,11 @@ def _figures(prepared: Prepared, point: Point, tallies: Sequence[Tally]) -> list
                 "theory_mean": theory.mean,
                 "theory_variance": theory.variance,
                 "theory": theory.kind,
-                "z": moments.variance_score(theory.variance)
-                if theory.variance is not None and not theory.limit
-                else None,
-                "z_mean": None if theory.mean is None else moments.mean_score(theory.mean),
             }
+            if theory.mean is not None:
+                row["z_mean"] = moments.mean_score(theory.mean)
+            if theory.variance is not None and not theory.limit:
+                row["z"] = moments.variance_score(theory.variance)
         if row["variance"] > 0:
             row["unit_scale"] = row["scale"] / math.sqrt(row["variance"])
         rows.append(row)

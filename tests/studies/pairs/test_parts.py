@@ -1,5 +1,7 @@
-"""The parts that rows are drawn in, and the sizes that a study builds scorers for."""
+"""The parts that rows are drawn in, the memory that they take, and the sizes that a study builds scorers for."""
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -15,6 +17,17 @@ from attncli.studies.progress import Silent
 from attncli.studies.study import Record
 from attncli.studies.variance import study as variance
 from tests.studies.pairs.samples import prepared, swept
+
+REPOSITORY = Path(__file__).parents[3]
+GROWTH = """
+import resource
+from tests.studies.pairs.samples import swept
+
+def peak(study, **keys):
+    swept(study, d=[1], scorers=[{"scorer": "dot"}, {"scorer": "scaled_dot"}], **keys)
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss  # in KiB, on a Mac in bytes
+
+"""
 
 
 def random_pairs(rows: int, d: int, keys: int, together: int = 1) -> RandomPairs:
@@ -102,6 +115,21 @@ def test_products_too_small_for_the_dtype_are_told() -> None:
     progress = Notes()
     variance.run(ready, progress)
     assert progress.notes == ["warning: dot: scores too small for the dtype at d = 4; use float64"]
+
+
+@pytest.mark.parametrize(
+    ("study", "few", "many"),
+    [
+        ("variance", {"samples": 10**6}, {"samples": 16 * 10**6}),  # whose scores would take 229 MiB in float64
+        pytest.param(  # these figures would take 113 MiB
+            "saturation", {"keys": 2, "rows": 10**5}, {"keys": 2, "rows": 16 * 10**5}, marks=pytest.mark.slow
+        ),
+    ],
+)
+def test_memory_does_not_grow(study: str, few: dict[str, int], many: dict[str, int]) -> None:
+    program = f"{GROWTH}few, many = peak('{study}', **{few}), peak('{study}', **{many})\nprint(many - few)"
+    done = subprocess.run([sys.executable, "-c", program], cwd=REPOSITORY, capture_output=True, text=True, check=True)
+    assert int(done.stdout) * (1 if sys.platform == "darwin" else 1024) < 64 * 2**20
 
 
 class Notes(Silent):

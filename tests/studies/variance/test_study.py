@@ -11,9 +11,11 @@ from torch import Tensor
 from attncli.scorers import SCORERS
 from attncli.studies.progress import Silent
 from attncli.studies.variance.study import COLUMNS, run
+from tests.combinations import others_slow
 from tests.reference import ORACLES
-from tests.studies.pairs.samples import Array, by_place, prepared, swept
+from tests.studies.pairs.samples import DISTRIBUTIONS, Array, by_place, prepared, swept
 
+SEEDS = 200
 SCALES: dict[str, float] = {"scaled_dot": 1 / math.sqrt(5), "gaussian": 0.5}
 
 
@@ -103,3 +105,18 @@ def test_as_many_pairs_as_it_takes(keys: dict[str, Any]) -> None:
         assert row["samples"] % 1000 == 0
         if keys.get("distribution", "normal") == "normal":
             assert error == pytest.approx(0.005, rel=0.1)
+
+
+@pytest.mark.parametrize("mean", others_slow([0.5, 0.0]))
+@pytest.mark.parametrize("distribution", others_slow(DISTRIBUTIONS))
+def test_coverage(distribution: str, mean: float) -> None:
+    """The 95 % intervals hold the theory 95 times in a hundred, whatever the entries are; one size for each seed."""
+    keys = {"distribution": distribution, "mean": mean, "samples": 1000, "d": [16, 17], "scorers": [{"scorer": "dot"}]}
+    df = {"df": 8.0} if distribution == "student_t" else {}
+    found = [swept("variance", seed=seed, **keys, **df).records[0] for seed in range(SEEDS)]
+    for figure in ("mean", "variance"):
+        ends = [(*record[f"{figure}_ci"], record[f"theory_{figure}"]) for record in found]
+        share = sum(low <= theory <= high for low, high, theory in ends) / SEEDS
+        assert 0.92 <= share <= 0.98, figure
+        beyond = sum(abs(record["z" if figure == "variance" else "z_mean"]) > 1.959964 for record in found) / SEEDS
+        assert beyond == pytest.approx(1 - share), "z says the same as the interval"
