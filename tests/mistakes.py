@@ -49,32 +49,18 @@ def mask_shifted(patch: MonkeyPatch) -> None:
     replace(patch, below, lambda limits, m: below(limits + 1, m))
 
 
-def minus_a_million(patch: MonkeyPatch) -> None:
-    """Masked scores are -1e6 in place of minus infinity, as in D2L's code."""
+def _softmax_of(masked: Callable[[Tensor, Tensor], Tensor], axis: int = -1) -> Mistake:
+    """Another softmax, of scores that are masked in another way."""
 
     def wrong(scores: Tensor, valid: Tensor | None, empty_row: str = "zero") -> Tensor:
-        return (scores if valid is None else scores.masked_fill(~valid, -1e6)).softmax(-1)
+        return (scores if valid is None else masked(scores, ~valid)).softmax(axis).nan_to_num(0.0)
 
-    replace(patch, attention.softmax_over_valid, wrong)
-
-
-def mask_is_added(patch: MonkeyPatch) -> None:
-    """As many libraries do, with a number that is not small enough."""
-
-    def wrong(scores: Tensor, valid: Tensor | None, empty_row: str = "zero") -> Tensor:
-        return (scores if valid is None else scores - 1e4 * (~valid).to(scores.dtype)).softmax(-1)
-
-    replace(patch, attention.softmax_over_valid, wrong)
+    return lambda patch: replace(patch, attention.softmax_over_valid, wrong)
 
 
-def softmax_over_queries(patch: MonkeyPatch) -> None:
-    """The weights of a key, not those of a query, sum to 1."""
-
-    def wrong(scores: Tensor, valid: Tensor | None, empty_row: str = "zero") -> Tensor:
-        masked = scores if valid is None else scores.masked_fill(~valid, -torch.inf)
-        return masked.softmax(-2).nan_to_num(0.0)
-
-    replace(patch, attention.softmax_over_valid, wrong)
+minus_a_million = _softmax_of(lambda scores, blocked: scores.masked_fill(blocked, -1e6))  # as in D2L's code
+mask_is_added = _softmax_of(lambda scores, blocked: scores - 1e4 * blocked)  # as in many libraries
+softmax_over_queries = _softmax_of(lambda scores, blocked: scores.masked_fill(blocked, -torch.inf), -2)
 
 
 def scores_left_out(patch: MonkeyPatch) -> None:

@@ -67,18 +67,21 @@ def file_of(module: str) -> Path:
     raise AssertionError(module)
 
 
-def imports(path: Path) -> Iterator[str]:
-    """Every module that a file imports, anywhere in it."""
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+SOURCES = sorted(PACKAGE.rglob("*.py"))
+NODES = [(path, node) for path in SOURCES for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))]
+
+
+def imports() -> Iterator[tuple[Path, str]]:
+    """Every file with every module that it imports, anywhere in it."""
+    for path, node in NODES:
         if isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names)
+            yield from ((path, alias.name) for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
             assert node.level == 0, f"{path}: imports are absolute"
-            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+            yield from ((path, f"{node.module}.{alias.name}") for alias in node.names)
 
 
-SOURCES = sorted(PACKAGE.rglob("*.py"))
-IMPORTS = [(path, name) for path in SOURCES for name in imports(path)]
+IMPORTS = list(imports())
 OWN = [(path, file_of(name)) for path, name in IMPORTS if name.partition(".")[0] == "attncli"]
 
 
@@ -125,32 +128,21 @@ def test_nobody_imports_pyplot_or_click() -> None:
     assert [name for _, name in IMPORTS if name.startswith(("matplotlib.pyplot", "click"))] == []
 
 
-def calls(path: Path) -> Iterator[ast.expr]:
-    """What a file calls."""
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-        if isinstance(node, ast.Call):
-            yield node.func
-
-
-def test_only_the_command_line_prints() -> None:
-    printing = {
-        part_of(path)
-        for path in SOURCES
-        if any(isinstance(call, ast.Name) and call.id == "print" for call in calls(path))
-    }
-    assert printing <= {"cli", "commands"}
-
-
 WRITES = {"write_text", "write_bytes", "mkdir", "rename", "replace_with", "rmdir", "unlink", "symlink_to", "touch"}
 
 
+def callers(names: set[str]) -> set[str]:
+    """The files that call a function or a method of one of these names."""
+    calls = ((path, node.func) for path, node in NODES if isinstance(node, ast.Call))
+    return {shown(path) for path, call in calls if getattr(call, "attr", getattr(call, "id", "")) in names}
+
+
+def test_only_the_command_line_prints() -> None:
+    assert {path for path in callers({"print"}) if not path.startswith(("cli.py", "commands/"))} == set()
+
+
 def test_only_runs_write_files() -> None:
-    writers = {
-        shown(path)
-        for path in SOURCES
-        if any(isinstance(call, ast.Attribute) and call.attr in WRITES for call in calls(path))
-    }
-    assert {writer for writer in writers if not writer.startswith("runs/")} <= {"commands/init.py"}
+    assert {path for path in callers(WRITES) if not path.startswith("runs/")} <= {"commands/init.py"}
 
 
 FOLDERS = [each for top in (PACKAGE, TESTS) for each in (top, *top.rglob("*/")) if any(each.glob("*.py"))]

@@ -1,6 +1,5 @@
 """Every claim of the chapter, as the README has it: what holds, and by which figures."""
 
-import json
 import math
 import re
 import shlex
@@ -12,7 +11,7 @@ import pytest
 
 from attncli.config.document import read_document
 from tests.claims import HEADER, PATHS, markdown, result_of, table_rows
-from tests.cli import attncli, good, refusal
+from tests.cli import refusal
 from tests.combinations import others_slow
 
 README = (Path(__file__).resolve().parents[1] / "README.md").read_text(encoding="utf-8")
@@ -121,18 +120,6 @@ def test_readme_has_the_table_as_it_is_made() -> None:
     assert {row[0].strip("`") for row in SHOWN} == set(PATHS)
 
 
-def test_one_closing_table_and_the_exit_code(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("COLUMNS", "200")
-    some = ["01a_mask_per_example", "11_vector_sum", "14b_dropout_evaluation"]
-    printed = good("run", *(PATHS[name] for name in some), "--no-plots")
-    assert printed.count("\nExpectations\n") == 1
-    assert printed.rstrip().endswith("All 5 expectations hold")
-    failed = attncli("run", PATHS["14b_dropout_evaluation"], "--set", "train=true", "--no-plots", "--quiet")
-    assert failed.exit_code == 1
-    assert '"nor the output" (D2L classic, Scaled dot-product attention) does not hold' in failed.stderr
-
-
 def test_dot_product_refuses_different_lengths_as_the_comment_says() -> None:
     text = PATHS["10_different_lengths"].read_text(encoding="utf-8")
     change = shlex.split(re.findall(r"`(--set .*?)`", text)[0])
@@ -148,12 +135,3 @@ def test_estimates_of_nadaraya_and_watson_are_those_of_their_formula() -> None:
         kernel = [math.exp(-((query - point) ** 2) / (2 * sigma**2)) for point in x]
         expected = math.fsum(k * value for k, value in zip(kernel, y, strict=True)) / math.fsum(kernel)
         assert estimate == pytest.approx(expected, abs=1e-8)
-
-
-def test_the_folder_of_a_claim_runs_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Parameters from a file beside the YAML, and a scorer that is no name of the catalogue."""
-    monkeypatch.chdir(tmp_path)
-    good("run", PATHS["12_perceptron"], "--out", "first", "--no-plots", "--quiet")
-    good("run", "first/config.yaml", "--out", "second", "--no-plots", "--quiet")
-    first, second = (json.loads(Path(each, "results.json").read_text())["comparisons"] for each in ("first", "second"))
-    assert first == second

@@ -81,11 +81,3 @@ def test_layouts_that_the_fused_kernel_does_not_take(
     with torch.no_grad():
         peak = peak_of(lambda: pool_by_rules(scorer, queries, keys, values, RULES[rules]))
     assert peak < N * N  # bytes
-
-
-def test_what_is_counted() -> None:
-    """The usual way holds scores and weights at least."""
-    queries, keys, values = inputs(8, 8)
-    scorer = make("dot", 8)
-    with torch.no_grad():
-        assert peak_of(lambda: scorer(queries, keys).softmax(-1) @ values) >= 2 * N * N * 4

@@ -76,6 +76,7 @@ CASES: dict[str, dict[str, Any]] = {
             },
         ]
     },
+    "a scorer of no catalogue": {"scorers": [{"scorer": "attncli.textbook:Perceptron", "num_hiddens": 3}]},
     "everything of a scorer": {
         "scorers": [
             {"scorer": "scaled_dot", "label": "on", "scale": "1/d", "softcap": 1e-3, "dropout": 0.1},
