@@ -7,13 +7,10 @@ import pytest
 
 from attncli.config.document import default_name, read_document
 from attncli.errors import InputError
-from attncli.scorers import SCORERS as CATALOGUE
 from attncli.studies import STUDIES
 from tests.config.documents import GOOD, options_of, problems_of
 
-SCORERS = "scorers: [{scorer: dot}]"
 KNOWN = "known: name, seed, device, dtype, expect, study, data, mask, scorers, tokens, train, weights, compile"
-KNOWN_SCORERS = f"known scorers: {', '.join(CATALOGUE)}"
 
 
 @pytest.mark.parametrize(
@@ -44,23 +41,6 @@ def test_places_of_values(text: str, place: str, tmp_path: Path) -> None:
 )  # fmt: skip
 def test_places_of_keys_and_entries(text: str, expected: str, tmp_path: Path) -> None:
     assert problems_of(tmp_path, GOOD + text) == [expected]
-
-
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        (f"data: {{queries: {{}}}}\n{SCORERS}", [
-            "1:7: data.keys: this key is missing",
-            "1:17: data.queries: got {}; expected {shape: [...], fill: ...}, {file: ...} or nested lists of numbers",
-        ]),
-        ("data: {queries: [[1]], keys: [[1]]}\nscorers:\n  - label: a\n  -\n    dropout: 0.1\n", [
-            f"3:5: scorers[0]: the key `scorer` is missing; {KNOWN_SCORERS}",
-            f"5:5: scorers[1]: the key `scorer` is missing; {KNOWN_SCORERS}",
-        ]),
-    ],
-)  # fmt: skip
-def test_places_of_missing_keys(text: str, expected: list[str], tmp_path: Path) -> None:
-    assert problems_of(tmp_path, text) == expected
 
 
 def test_all_at_once_in_the_order_of_the_file(tmp_path: Path) -> None:

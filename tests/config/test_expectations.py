@@ -63,10 +63,3 @@ def test_shares_and_factors() -> None:
     assert [share_of(text) for text in no_shares] == [None] * 8
     assert [factor_of(text) for text in ("2 x", "2x", "1.5 ×", "1e3 x")] == [2.0, 2.0, 1.5, 1000.0]
     assert [factor_of(text) for text in ("2", "x", "x 2", "-2 x", "2 x 3", 2)] == [None] * 6
-
-
-def test_set_changes_one_key(tmp_path: Path) -> None:
-    text = f"{GOOD}expect: [{{where: {{label: dot}}, metric: entropy, between: [0, 1]}}]\n"
-    options = options_of(tmp_path, text, "expect[0].between=[null, 2]", "expect[0].where.label=[dot]")
-    assert options.expect[0].between == [None, 2]
-    assert options.expect[0].where == {"label": ["dot"]}

@@ -23,31 +23,17 @@ def test_sizes(text: str, sizes: list[int], tmp_path: Path) -> None:
 
 
 DOTS = ["dot", "scaled_dot", "scaled_dot_1_over_d"]
-DEFAULTS: dict[str, tuple[list[str], dict[str, Any]]] = {
-    "variance": (DOTS, {"d": [2**power for power in range(11)], "samples": None}),
-    "saturation": ([*DOTS, "additive", "cosine"], {
-        "distribution": "normal", "df": None, "mean": 0, "std": 1, "rho": 0, "query_mean": None, "key_std": None,
-        "keys": 64, "rows": 2000, "source": None,
-    }),
-    "bench": (list(SCORERS), {
-        "n": [128, 256, 512, 1024], "m": None, "d": [64], "num_hiddens": None, "batch": [1], "heads": None,
-        "measure": ["scores", "output"], "backward": False, "compile": False, "only": [], "skip": [],
-        "baseline": "scaled_dot/textbook",
-    }),
-    "train": (["dot", "scaled_dot", "additive"], {
-        "d": [16, 64, 256, 1024], "seeds": 5, "steps": 800, "batch": 64, "keys": 8, "vocabulary": 16, "classes": 8,
-        "embedding": 64, "optimizer": "adam", "lr": 0.001, "dtype": "float32", "test_keys": None, "resume": None,
-        "tested": [8],
-    }),
-}  # fmt: skip
+LABELS = {
+    "variance": DOTS,
+    "saturation": [*DOTS, "additive", "cosine"],
+    "bench": list(SCORERS),
+    "train": ["dot", "scaled_dot", "additive"],
+}
 
 
-@pytest.mark.parametrize("study", DEFAULTS)
-def test_defaults(study: str, tmp_path: Path) -> None:
-    labels, values = DEFAULTS[study]
-    options = options_of(tmp_path, f"study: {study}")
-    assert [entry.label for entry in options.scorers] == labels
-    assert {key: getattr(options, key) for key in values} == values
+@pytest.mark.parametrize("study", LABELS)
+def test_scorers_by_default(study: str, tmp_path: Path) -> None:
+    assert [entry.label for entry in options_of(tmp_path, f"study: {study}").scorers] == LABELS[study]
 
 
 @pytest.mark.parametrize(

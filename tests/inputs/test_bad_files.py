@@ -223,17 +223,6 @@ def test_damage_gives_an_error_or_a_tensor(tmp_path: Path, name: str) -> None:
     assert outcomes == {"refused", "read"}
 
 
-def test_torch_and_numpy_are_told_to_load_no_code(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    told: dict[str, Any] = {}
-    for library in (torch, np):
-        load = library.load
-        monkeypatch.setattr(library, "load", lambda path, load=load, **given: told.update(given) or load(path, **given))
-    for name in ("q.npy", "q.pt"):
-        (tmp_path / name).write_bytes(CONTENTS[name])
-        assert read_tensor(tmp_path / name).tolist() == FLOATS.tolist()
-    assert told == {"allow_pickle": False, "map_location": "cpu", "weights_only": True, "mmap": True}
-
-
 @pytest.mark.parametrize("name", CONTENTS)
 def test_too_large_for_the_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     (tmp_path / name).write_bytes(CONTENTS[name])
