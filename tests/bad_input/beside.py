@@ -6,8 +6,8 @@ import torch
 from tests.inputs.broken import NPY, NPZ, PT, SAFE, array, call, npy, npy_with, pickled, pt, zipped
 
 MINE = """
-from torch import nn
-
+from torch import complex64, nn
+from attncli.errors import InputError
 number = 3
 
 
@@ -57,6 +57,32 @@ class Nothing(Sized):
 class Failing(Sized):
     def scores(self, queries, keys):
         return {}["scores"]
+
+
+class Complex(Sized):
+    def scores(self, queries, keys):
+        return queries @ keys.mT * 1j
+
+
+class ComplexParameter(Sized):
+    def __init__(self, query_size, key_size):
+        super().__init__(query_size, key_size)
+        self.phase = nn.Linear(1, 1, bias=False, dtype=complex64)
+
+
+class WritesQueries(Sized):
+    def scores(self, queries, keys):
+        return queries.mul_(2) @ keys.mT
+
+
+class WritesKeys(Sized):
+    def scores(self, queries, keys):
+        return queries @ keys.mul_(2).mT
+
+
+class Choosy(Sized):
+    def __init__(self, query_size, key_size):
+        raise InputError.of(f"got queries of size {query_size}; expected 5")
 """
 
 FILES: dict[str, bytes] = {

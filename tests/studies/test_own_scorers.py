@@ -1,7 +1,6 @@
 """Scorers of the user's own: `module:Class` in the working directory."""
 
 import math
-import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,7 +11,6 @@ import torch
 from pydantic import ValidationError
 
 from attncli.commands.experiments import config_of
-from attncli.errors import InputError
 from attncli.studies.attention.options import AttentionOptions
 from tests.experiments import Run, result_of, runs_of
 from tests.studies.slow import DATA
@@ -78,56 +76,7 @@ class Lazy(Base):
 class Whole(Base):
     def forward(self, queries, keys):
         return (queries @ keys.mT).int()
-
-
-class Writes(Base):
-    def forward(self, queries, keys):
-        return queries.mul_(2) @ keys.mT
-
-
-class WritesKeys(Base):
-    def forward(self, queries, keys):
-        return queries @ keys.zero_().mT
-
-
-class Complex(Base):
-    def forward(self, queries, keys):
-        return (queries @ keys.mT).to(torch.complex64)
-
-
-class ComplexParameter(Base):
-    def __init__(self, query_size, key_size):
-        super().__init__(query_size, key_size)
-        self.phase = nn.Parameter(torch.ones(2, dtype=torch.complex64))
-
-
-class Transposed(Base):
-    def forward(self, queries, keys):
-        return keys @ queries.mT
-
-
-class Pair(Base):
-    def forward(self, queries, keys):
-        return queries @ keys.mT, None
-
-
-class Fails(Base):
-    def forward(self, queries, keys):
-        return {}["scores"]
-
-
-class NeverMade(nn.Module):
-    def __init__(self, query_size, key_size):
-        raise RuntimeError("not today")
-
-
-class Choosy(nn.Module):
-    def __init__(self, query_size, key_size):
-        from attncli.errors import InputError
-
-        raise InputError.of("got queries of size 4; expected 5")
 '''
-NEVER = "making mine:NeverMade with query_size=4 and key_size=4 gave RuntimeError: not today (line LINE of mine.py)"
 
 
 @pytest.fixture(autouse=True)
@@ -143,13 +92,6 @@ def mine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 def run(name: str, *, train: bool = False, seed: int = 0, **options: Any) -> Run:
     entries = [{"scorer": f"mine:{name}", **options}]
     return runs_of(result_of(data=DATA, scorers=entries, train=train, seed=seed))[0]
-
-
-def refusal(*names: str) -> str:
-    entries = [{"scorer": f"mine:{name}"} for name in names]
-    with pytest.raises(InputError) as caught:
-        result_of(data=DATA, scorers=[{"scorer": "dot"}, *entries])
-    return re.sub(r"line \d+", "line LINE", str(caught.value))
 
 
 @pytest.mark.parametrize(
@@ -199,27 +141,6 @@ def test_scores_are_made_floating_point() -> None:
     scores = run("Whole").stages["scores"]
     assert scores.dtype == torch.float32
     assert torch.equal(scores, runs_of(result_of(data=DATA))[0].stages["scores"].trunc())
-
-
-WROTE = "the scorer wrote to its queries or keys, which the others use too; expected new tensors"
-
-
-@pytest.mark.parametrize(
-    ("name", "problem"),
-    [
-        ("Transposed", "the scorer gave shape [2, 5, 3]; expected scores of shape [2, 3, 5]"),
-        ("Pair", "the scorer gave tuple; expected scores of shape [2, 3, 5]"),
-        ("Complex", "the scorer gave torch.complex64 scores; expected real numbers"),
-        ("ComplexParameter", "mine:ComplexParameter has complex numbers in phase; expected real ones"),
-        ("Fails", "the scorer gave KeyError: 'scores' (line LINE of mine.py)"),
-        ("Writes", WROTE),
-        ("WritesKeys", WROTE),
-        ("NeverMade", NEVER),
-        ("Choosy", "got queries of size 4; expected 5"),
-    ],
-)
-def test_scorers_that_fail(name: str, problem: str) -> None:
-    assert refusal(name) == f"scorers[1]: {problem}"
 
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
