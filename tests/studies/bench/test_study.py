@@ -82,11 +82,6 @@ def test_peak_memory_is_what_the_textbook_holds() -> None:
     assert rows["dot/attncli"]["peak_bytes"] == 128 * 64 * 4
 
 
-def test_heads_and_batch() -> None:
-    rows = result_of(batch=[2], heads=[3], m=[5], **TWO).records
-    assert {(row["batch"], row["heads"], row["m"]) for row in rows} == {(2, 3, 5)}
-
-
 def failing(monkeypatch: pytest.MonkeyPatch, error: Exception, n: int = 1, after: int = 0) -> Iterator[int]:
     """Textbook scores of this many queries or more fail after some calls; float64, which is right, does not."""
     right, calls_made = textbook.additive_scores, itertools.count()
@@ -151,9 +146,11 @@ def test_without_a_baseline_there_are_no_ratios(monkeypatch: pytest.MonkeyPatch)
 
 def test_even_the_inputs_are_too_large(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(study, "draw_inputs", lambda *args: pytest.fail("made"))
-    rows = result_of(n=[2**20], d=[2**20], measure=["output"], **TWO).records
-    assert {row["status"] for row in rows} == {"too large"}
-    assert all(row["reason"].startswith("needs about ") for row in rows)
+    result = result_of(n=[2**20], d=[2**20], measure=["output"], **TWO)
+    assert {row["status"] for row in result.records} == {"too large"}
+    assert all(row["reason"].startswith("needs about ") for row in result.records)
+    (row,) = result.comparisons
+    assert (row["implementation"], row["times_as_fast"], row["times_as_fast_ci"]) == ("attncli", None, None)
 
 
 def test_a_compiler_that_fails_when_it_is_needed(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -182,12 +179,6 @@ def test_the_gradient_that_flows_back_is_no_memory_of_a_call() -> None:
     """Scores and the little gradients of queries and keys are; another matrix would be 2 of them."""
     rows = by_name(result_of(n=[128], m=[128], d=[4], measure=["scores"], backward=True, scorers=[{"scorer": "dot"}]))
     assert rows["dot/attncli"]["peak_bytes"] < 1.5 * 128 * 128 * 4
-
-
-def test_what_has_no_time_is_compared_without_a_figure(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(study, "too_large", lambda estimate, device: "needs more")
-    (row,) = result_of(measure=["scores"], **TWO).comparisons
-    assert (row["implementation"], row["times_as_fast"], row["times_as_fast_ci"]) == ("attncli", None, None)
 
 
 def test_options_that_make_no_scorer() -> None:
