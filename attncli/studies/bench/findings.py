@@ -1,10 +1,9 @@
 """What the study `bench` finds: one sentence for each label, and why the slowest is slow."""
 
 import math
+import statistics
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
-
-import numpy as np
 
 from attncli.errors import in_bytes
 from attncli.show.numbers import duration, interval, short
@@ -35,8 +34,8 @@ def growth(records: Sequence[Record], axis: str) -> float | None:
     if len(sizes) < 2:
         return None
     smallest = sizes[-max(2, math.ceil(len(sizes) / 2))]
-    x, y = np.log([point for point in known if point[0] >= smallest]).T
-    return float(((x - x.mean()) * (y - y.mean())).sum() / ((x - x.mean()) ** 2).sum())
+    x, y = zip(*((math.log(size), math.log(seconds)) for size, seconds in known if size >= smallest), strict=True)
+    return statistics.linear_regression(x, y).slope
 
 
 def _growths(records: Sequence[Record], axis: str) -> Iterator[tuple[str, float]]:

@@ -52,8 +52,8 @@ class Prepared:
 
 
 @dataclass(eq=False)
-class Measurement:
-    """One row in the making, with a call while it may be timed; `record` has what is known of the row."""
+class Trial:
+    """One row in the making, with a call while it may be timed; `record` has what is known of the row so far."""
 
     contender: Contender
     case: Case
@@ -98,9 +98,9 @@ def prepare(options: BenchOptions, progress: Progress) -> Prepared:
 
 
 def expected_rows(prepared: Prepared) -> Rows:
-    """One row for each measurement, and one for each beside the textbook's code, as far as they are known."""
+    """One row for each trial, and one for each beside the textbook's code, as far as they are known."""
     groups = list(_groups(prepared))
-    records = [line.record for group in groups for line in group]
+    records = [trial.record for group in groups for trial in group]
     figures = {"times_as_fast", "times_as_fast_ci"}
     comparisons = [
         {key: value for key, value in row.items() if key not in figures}
@@ -118,7 +118,7 @@ def run(prepared: Prepared, progress: Progress) -> Result:
         KeyboardInterrupt: the user ended the work before anything was finished.
     """
     options, groups = prepared.options, list(_groups(prepared))
-    finished, interrupted = list[list[Measurement]](), False
+    finished, interrupted = list[list[Trial]](), False
     counter = Counter(sum(map(len, groups)), progress)
     try:
         with on_threads(options.threads):
@@ -131,9 +131,9 @@ def run(prepared: Prepared, progress: Progress) -> Result:
             raise
         interrupted = True
     progress.finished()
-    records = [_row(line, group, options) for group in finished for line in group]
+    records = [_row(trial, group, options) for group in finished for trial in group]
     comparisons = [row for group in finished for row in _comparisons(group)]
-    timed = [line for group in finished for line in group if line.seconds]
+    timed = [trial for group in finished for trial in group if trial.seconds]
     return Result(
         "bench",
         options.name,
@@ -141,20 +141,20 @@ def run(prepared: Prepared, progress: Progress) -> Result:
         records,
         comparisons,
         findings_of(records, comparisons),
-        tensors={raw_name(line.record): torch.tensor(line.seconds, dtype=torch.float64) for line in timed},
+        tensors={raw_name(trial.record): torch.tensor(trial.seconds, dtype=torch.float64) for trial in timed},
         parameters=prepared.parameters,
         interrupted=interrupted,
     )
 
 
-def _groups(prepared: Prepared) -> Iterator[list[Measurement]]:
+def _groups(prepared: Prepared) -> Iterator[list[Trial]]:
     """What is timed against each other: all that gives one measure at one size."""
     options = prepared.options
     for index, case in enumerate(cases_of(options)):
         for measure in options.measure:
             contenders = [each for each in prepared.contenders if each.gives(measure)]
             variants = [each for contender in contenders for each in variants_of(contender, options, case.d)]
-            yield [Measurement(each, case, _known(each, case, measure, prepared), index > 0) for each in variants]
+            yield [Trial(each, case, _known(each, case, measure, prepared), index > 0) for each in variants]
 
 
 def _known(contender: Contender, case: Case, measure: str, prepared: Prepared) -> Record:
@@ -176,25 +176,25 @@ def _known(contender: Contender, case: Case, measure: str, prepared: Prepared) -
     }
 
 
-def get_ready(group: Sequence[Measurement], prepared: Prepared, counter: Counter) -> None:
-    """Give each measurement of a group its call and the peak of its memory, or the status that says why it has none.
+def get_ready(group: Sequence[Trial], prepared: Prepared, counter: Counter) -> None:
+    """Give each trial of a group its call and the peak of its memory, or the status that says why it has none.
 
     Raises:
-        InputError: a scorer of the user's own that fails, where the measurement may not.
+        InputError: a scorer of the user's own that fails, where the trial may not.
     """
     copies: list[Inputs] = []
-    for line in group:
-        counter.of(f"n = {line.case.n}, {line.record['measure']}: {line.contender.name}")()
-        with _failures(line, prepared.device):
-            _prepare_call(line, copies, prepared)
+    for trial in group:
+        counter.of(f"n = {trial.case.n}, {trial.record['measure']}: {trial.contender.name}")()
+        with _failures(trial, prepared.device):
+            _prepare_call(trial, copies, prepared)
 
 
-def _prepare_call(line: Measurement, copies: list[Inputs], prepared: Prepared) -> None:
+def _prepare_call(trial: Trial, copies: list[Inputs], prepared: Prepared) -> None:
     """Make the call, check its results, and measure its memory; the first that fits makes the inputs for all."""
-    options, device, case, measure = prepared.options, prepared.device, line.case, line.record["measure"]
-    entry, implementation = line.contender.entry, line.contender.implementation
+    options, device, case, measure = prepared.options, prepared.device, trial.case, trial.record["measure"]
+    entry, implementation = trial.contender.entry, trial.contender.implementation
     outlined = outline(entry, case.d, case.d)
-    needed = estimate_call(outlined, implementation, line.record["num_hiddens"], case, measure, options)
+    needed = estimate_call(outlined, implementation, trial.record["num_hiddens"], case, measure, options)
     if reason := too_large(needed, device):
         raise NotTimedError("too large", reason)
     copies += [] if copies else copies_of(draw_inputs(options, case, device), device)
@@ -203,18 +203,18 @@ def _prepare_call(line: Measurement, copies: list[Inputs], prepared: Prepared) -
     if reason := disagreement(implementation, scorer, measure, copies[0], call()[0]):
         raise NotTimedError("disagrees", reason)
     if device.type != "cpu" or case.matrices * case.n * case.m <= MOST_PAIRS:
-        line.record["peak_bytes"] = peak_memory(call, device)
-    line.operations = operations(scorer, case, measure, options.backward)
-    line.call = call
+        trial.record["peak_bytes"] = peak_memory(call, device)
+    trial.operations = operations(scorer, case, measure, options.backward)
+    trial.call = call
 
 
-def time_all(group: Sequence[Measurement], baseline: str, device: torch.device) -> None:
+def time_all(group: Sequence[Trial], baseline: str, device: torch.device) -> None:
     """Fill in the seconds of all that have a call; one that fails now is dropped, and the others begin again."""
-    while ready := [(line, line.call) for line in group if line.call is not None]:
-        baselines = {index for index, (line, _) in enumerate(ready) if line.contender.name == baseline}
-        failed: list[Measurement] = []
+    while ready := [(trial, trial.call) for trial in group if trial.call is not None]:
+        baselines = {index for index, (trial, _) in enumerate(ready) if trial.contender.name == baseline}
+        failed: list[Trial] = []
         try:
-            calls = [partial(_noting_failure, call, line, failed) for line, call in ready]
+            calls = [partial(_noting_failure, call, trial, failed) for trial, call in ready]
             times = rounds_of(calls, baselines, clock_for(device))
         except (Exception, SystemExit):
             if not failed:
@@ -222,86 +222,86 @@ def time_all(group: Sequence[Measurement], baseline: str, device: torch.device) 
             with _failures(failed[0], device):
                 raise
             continue
-        for (line, _), seconds in zip(ready, times, strict=True):
-            line.seconds, line.call = seconds, None
+        for (trial, _), seconds in zip(ready, times, strict=True):
+            trial.seconds, trial.call = seconds, None
 
 
-def _noting_failure(call: Call, line: Measurement, failed: list[Measurement]) -> None:
+def _noting_failure(call: Call, trial: Trial, failed: list[Trial]) -> None:
     try:
         call()
     except (Exception, SystemExit):
-        failed.append(line)
+        failed.append(trial)
         raise
 
 
 @contextmanager
-def _failures(line: Measurement, device: torch.device) -> Iterator[None]:
-    """Drop a measurement that this machine cannot have or hold; a user's own scorer may raise anything."""
-    contender = line.contender
+def _failures(trial: Trial, device: torch.device) -> Iterator[None]:
+    """Drop a trial that this machine cannot have or hold; a user's own scorer may raise anything."""
+    contender = trial.contender
     try:
         yield
     except NotTimedError as error:
-        line.drop(*error.args)
+        trial.drop(*error.args)
     except InputError as error:
-        if not line.may_fail:
+        if not trial.may_fail:
             raise error.under(*contender.path) from error
-        line.drop("failed", str(error))
+        trial.drop("failed", str(error))
     except (Exception, SystemExit) as error:  # which a scorer of the user may call
         if ran_out(error):
-            line.drop("too large", "the memory was not enough")
+            trial.drop("too large", "the memory was not enough")
             gc.collect()
             if device.type == "cuda":
                 torch.cuda.empty_cache()
         elif contender.implementation == "compiled":
-            line.drop("not available", f"compiling gave {raised(error)}")
-        elif line.may_fail:
-            line.drop("failed", f"it gave {raised(error)}")
+            trial.drop("not available", f"compiling gave {raised(error)}")
+        elif trial.may_fail:
+            trial.drop("failed", f"it gave {raised(error)}")
         elif contender.entry.scorer not in SCORERS:
             raise InputError.of(f"the scorer gave {raised(error)}", contender.path) from error
         else:
             raise
 
 
-def _row(line: Measurement, group: Sequence[Measurement], options: BenchOptions) -> Record:
+def _row(trial: Trial, group: Sequence[Trial], options: BenchOptions) -> Record:
     """A whole row; what was not measured is None."""
-    if line.seconds:
-        seconds, itemsize = statistics.median(line.seconds), getattr(torch, options.dtype).itemsize
-        moved = traffic(line.case, line.record["measure"], options.backward, itemsize)
-        low, _, high = statistics.quantiles(line.seconds, n=4, method="inclusive")
-        ratio, ratio_ci = _ratio(line, _partner(line, group, options.baseline))
-        line.record |= {
+    if trial.seconds:
+        seconds, itemsize = statistics.median(trial.seconds), getattr(torch, options.dtype).itemsize
+        moved = traffic(trial.case, trial.record["measure"], options.backward, itemsize)
+        low, _, high = statistics.quantiles(trial.seconds, n=4, method="inclusive")
+        ratio, ratio_ci = _ratio(trial, _partner(trial, group, options.baseline))
+        trial.record |= {
             "status": "timed",
             "seconds": seconds,
             "seconds_iqr": high - low,
-            "gflops": None if line.operations is None else line.operations / seconds / 1e9,
+            "gflops": None if trial.operations is None else trial.operations / seconds / 1e9,
             "gbytes_per_second": moved / seconds / 1e9,
-            "rounds": len(line.seconds),
+            "rounds": len(trial.seconds),
             "ratio": ratio,
             "ratio_ci": ratio_ci,
         }
-    return {column.key: line.record.get(column.key) for column in COLUMNS}
+    return {column.key: trial.record.get(column.key) for column in COLUMNS}
 
 
-def _comparisons(group: Sequence[Measurement]) -> Iterator[Record]:
+def _comparisons(group: Sequence[Trial]) -> Iterator[Record]:
     """How many times as fast as the textbook's code of the same entry the others are."""
-    for line in group:
-        textbook = _partner(line, group, f"{line.contender.entry.label}/textbook")
-        if textbook not in (line, None):
-            ratio, ratio_ci = _ratio(textbook, line)
-            known = {**line.record, "against": "textbook", "times_as_fast": ratio, "times_as_fast_ci": ratio_ci}
+    for trial in group:
+        textbook = _partner(trial, group, f"{trial.contender.entry.label}/textbook")
+        if textbook not in (trial, None):
+            ratio, ratio_ci = _ratio(textbook, trial)
+            known = {**trial.record, "against": "textbook", "times_as_fast": ratio, "times_as_fast_ci": ratio_ci}
             yield {column.key: known[column.key] for column in COMPARISONS}
 
 
-def _partner(line: Measurement, group: Sequence[Measurement], name: str) -> Measurement | None:
+def _partner(trial: Trial, group: Sequence[Trial], name: str) -> Trial | None:
     """The one of that name with as many hidden units, else the first of that name."""
     named = [each for each in group if each.contender.name == name]
-    alike = [each for each in named if each.record["num_hiddens"] == line.record["num_hiddens"]]
+    alike = [each for each in named if each.record["num_hiddens"] == trial.record["num_hiddens"]]
     return next(iter(alike + named), None)
 
 
-def _ratio(line: Measurement, other: Measurement | None) -> tuple[float | None, list[float] | None]:
+def _ratio(trial: Trial, other: Trial | None) -> tuple[float | None, list[float] | None]:
     """None where one of the two has no time."""
-    return ratio_of(line.seconds, other.seconds) if other and line.seconds and other.seconds else (None, None)
+    return ratio_of(trial.seconds, other.seconds) if other and trial.seconds and other.seconds else (None, None)
 
 
 def settings_of(prepared: Prepared) -> Record:

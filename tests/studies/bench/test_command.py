@@ -130,7 +130,7 @@ def interrupt_at(measure: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Ctrl-C when this is timed."""
     right = study.time_all
 
-    def interrupted(group: Sequence[study.Measurement], *others: Any) -> None:
+    def interrupted(group: Sequence[study.Trial], *others: Any) -> None:
         if group[0].record["measure"] == measure:
             raise KeyboardInterrupt
         right(group, *others)
