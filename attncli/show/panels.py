@@ -12,13 +12,16 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.lines import Line2D
-from matplotlib.ticker import FixedLocator, LogLocator, NullFormatter, NullLocator
+from matplotlib.ticker import FixedLocator, LogLocator, NullLocator
+from numpy.typing import NDArray
 from rich.cells import cell_len
 
 from attncli.show.figures import DPI, drawing, save_figure
 from attncli.show.numbers import printable
 from attncli.studies.study import Result
 
+Note = Callable[[str], None]
+Numbers = NDArray[np.float64]
 # Okabe and Ito (2008), "Color universal design", without the yellow, which is too pale for lines.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#000000")
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "<", ">", "p", "h", "*")
@@ -29,11 +32,10 @@ PAD = 0.08  # inches around everything
 CHARACTER = 0.075  # inches that one takes in a title, about
 SAMPLE = 0.6  # inches of a legend that the sample of an entry takes, with the gap to the next
 LONGEST = 40  # characters of a line of a legend
+BAND, ALL_BANDS = 0.16, 0.8  # opacity of one, and at most of as many as may lie upon each other
 
 
-def picture(
-    figure_of: Callable[[Result, Callable[[str], None]], Figure], result: Result, note: Callable[[str], None]
-) -> Callable[[Path], None]:
+def picture(figure_of: Callable[[Result, Note], Figure], result: Result, note: Note) -> Callable[[Path], None]:
     """Draws a figure of the result into a file; what it cannot show goes to `note`."""
 
     def draw(path: Path) -> None:
@@ -52,12 +54,14 @@ def look_of(index: int) -> dict[str, Any]:
 
 
 def panels(widths: Sequence[float], height: float, title: str, rows: int = 1) -> tuple[Figure, list[Axes]]:
-    """A figure with panels of these widths and this height in inches side by side, below a title that is folded."""
+    """A figure with panels of these widths and this height in inches side by side, below a title that is folded.
+
+    Panels below each other have the same axis upwards.
+    """
     figure = Figure(figsize=(sum(widths), height * rows), dpi=DPI, layout=ConstrainedLayoutEngine(h_pad=PAD, w_pad=PAD))
     lines = textwrap.wrap(printable(title), int(sum(widths) / CHARACTER))
     figure.suptitle("\n".join(lines), fontsize=POINTS)
-    made = figure.subplots(rows, len(widths), width_ratios=widths, squeeze=False)
-    axes = list(np.ravel(made))
+    axes = list(np.ravel(figure.subplots(rows, len(widths), width_ratios=widths, sharey="col", squeeze=False)))
     for each in axes:
         each.tick_params(labelsize=POINTS - 1, length=3, width=0.6)
         each.grid(True, color="0.9", linewidth=0.6)
@@ -71,6 +75,19 @@ def name(axes: Axes, title: str, x: str, y: str = "") -> None:
     axes.set_title(printable(title), fontsize=POINTS)
     axes.set_xlabel(x, fontsize=POINTS)
     axes.set_ylabel(y, fontsize=POINTS)
+
+
+def draw_line(
+    axes: Axes, x: Numbers, points: Sequence[Numbers], look: Mapping[str, Any], *, bands: int = 0, **options: Any
+) -> None:
+    """A line through points, and their low and high ends: as a band where there are so many `bands`, else as bars."""
+    y, low, high = points
+    if bands and len(x) > 1:
+        opacity = min(BAND, ALL_BANDS / bands)
+        axes.fill_between(x, low, high, color=look["color"], alpha=opacity, linewidth=0, zorder=2)
+    else:
+        axes.vlines(x, low, high, colors=look["color"], linewidth=1.2, zorder=2.5)
+    axes.plot(x, y, zorder=3, **{**look, **options})
 
 
 def sizes_axis(axes: Axes, sizes: Iterable[int]) -> None:
@@ -88,18 +105,18 @@ def sizes_axis(axes: Axes, sizes: Iterable[int]) -> None:
     axes.xaxis.set_minor_locator(NullLocator())
 
 
-def decades_axis(axes: Axes) -> None:
+def decades_axis(axes: Axes, text: Callable[[float], str] = "{:g}".format) -> None:
     """A logarithmic axis upwards, labelled at powers of ten, or between them where those are too few.
 
     To be called once everything is drawn.
     """
     axes.set_yscale("log", nonpositive="clip")
     axes.yaxis.set_major_locator(LogLocator(numticks=8))
-    axes.yaxis.set_major_formatter("{x:g}")
+    axes.yaxis.set_major_formatter(lambda value, _: text(value))
     axes.yaxis.set_minor_locator(LogLocator(subs=(2, 5), numticks=8))
     low, high = axes.get_ylim()
     few = sum(low <= tick <= high for tick in axes.get_yticks()) < 3
-    axes.yaxis.set_minor_formatter("{x:g}" if few else NullFormatter())
+    axes.yaxis.set_minor_formatter(lambda value, _: text(value) if few else "")
     axes.tick_params(axis="y", which="minor", labelsize=POINTS - 2)
 
 

@@ -7,11 +7,23 @@ from typing import Any
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter, NullLocator
+from matplotlib.ticker import LogLocator, NullLocator
 
 from attncli.errors import in_bytes
 from attncli.show.numbers import duration
-from attncli.show.panels import COLOURS, MARKERS, decades_axis, legend, look_of, name, panels, picture, sizes_axis
+from attncli.show.panels import (
+    COLOURS,
+    MARKERS,
+    Note,
+    decades_axis,
+    draw_line,
+    legend,
+    look_of,
+    name,
+    panels,
+    picture,
+    sizes_axis,
+)
 from attncli.studies.bench.columns import Line, changing, conditions, lines_of, raw_name, size_of
 from attncli.studies.bench.options import IMPLEMENTATIONS
 from attncli.studies.study import Record, Result
@@ -21,13 +33,13 @@ STROKES: tuple[Any, ...] = ("-", (0, (5, 1.5)), (0, (1, 1.3)), (0, (4, 1.3, 1, 1
 WIDTH, HEIGHT = 3.9, 2.6  # of a panel, in inches
 
 
-def pictures(result: Result, note: Callable[[str], None]) -> Mapping[str, Callable[[Path], None]]:
+def pictures(result: Result, note: Note) -> Mapping[str, Callable[[Path], None]]:
     """bench.png, where anything was timed; what it cannot show goes to `note`."""
     timed = any(record["seconds"] for record in result.records)
     return {"bench.png": picture(bench_figure, result, note)} if timed else {}
 
 
-def bench_figure(result: Result, note: Callable[[str], None]) -> Figure:
+def bench_figure(result: Result, note: Note) -> Figure:
     """Of sizes beside the one that is drawn along, those of the largest row with a time."""
     axes = changing(result.records)
     axis = axes[0] if axes else "n"
@@ -50,8 +62,6 @@ def bench_figure(result: Result, note: Callable[[str], None]) -> Figure:
             panel = next(places)
             _draw_panel(panel, key, axis, lines, looks, result)
             name(panel, f"{measure}: {what}", axis if axis in axes else "")
-    _same_heights(drawn[0::2])
-    _same_heights(drawn[1::2])
     there = lines_of([record for record in shown if record["seconds"]])
     legend(figure, {", ".join(line): look for line, look in looks.items() if line in there})
     figure.set_figheight(figure.get_figheight() + figure.legends[0].get_window_extent().height / figure.dpi)
@@ -65,34 +75,25 @@ def _draw_panel(
     single = axis not in changing(result.records)
     for index, (line, records) in enumerate(lines.items()):
         known = [record for record in records if record[key]]
-        x = [float(index) if single else record[axis] for record in known]
-        panel.plot(x, [record[key] for record in known], zorder=3, gid=key, **looks[line])
+        x = np.array([index if single else record[axis] for record in known])
+        y = np.array([record[key] for record in known])
+        points = [y, y, y]
         if key == "seconds":
-            ends = [np.quantile(result.tensors[raw_name(record)].numpy(), [0.25, 0.75]) for record in known]
-            low, high = np.transpose(ends)
-            panel.vlines(x, low, high, colors=looks[line]["color"], linewidth=1.0, zorder=2.5)
+            rounds = [result.tensors[raw_name(record)].numpy() for record in known]
+            points[1:] = np.transpose([np.quantile(each, [0.25, 0.75]) for each in rounds])
+        draw_line(panel, x, points, looks[line], gid=key)
     if single:
         panel.set_xlim(-1, len(lines))
         panel.xaxis.set_major_locator(NullLocator())
     else:
         sizes_axis(panel, [record[axis] for record in result.records])
-    decades_axis(panel)
     if key == "seconds":
-        panel.yaxis.set_major_formatter(FuncFormatter(lambda seconds, _: duration(seconds)))
-        if not isinstance(panel.yaxis.get_minor_formatter(), NullFormatter):  # too few powers of ten
-            panel.yaxis.set_minor_formatter(FuncFormatter(lambda seconds, _: duration(seconds)))
+        decades_axis(panel, duration)
     else:
         panel.set_yscale("log", base=2)
         panel.yaxis.set_major_locator(LogLocator(base=2, numticks=7))
         panel.yaxis.set_minor_locator(NullLocator())
-        panel.yaxis.set_major_formatter(FuncFormatter(lambda size, _: in_bytes(size).replace(".0 ", " ")))
-
-
-def _same_heights(panels: Sequence[Axes]) -> None:
-    """So that measures can be compared."""
-    ends = [panel.get_ylim() for panel in panels]
-    for panel in panels:
-        panel.set_ylim(min(low for low, _ in ends), max(high for _, high in ends))
+        panel.yaxis.set_major_formatter(lambda size, _: in_bytes(size).replace(".0 ", " "))
 
 
 def _looks(lines: Sequence[Line]) -> dict[Line, dict[str, Any]]:

@@ -1,22 +1,16 @@
 """What the pictures of the studies against d share: points at sizes or heads, and their bars or bands."""
 
-from collections.abc import Callable
-
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator
-from numpy.typing import NDArray
 
 from attncli.show.numbers import printable
-from attncli.show.panels import decades_axis, look_of, name, sizes_axis, unit_axis
+from attncli.show.panels import Note, Numbers, decades_axis, draw_line, look_of, name, sizes_axis, unit_axis
 from attncli.studies.study import Result
 
-Note = Callable[[str], None]
-Numbers = NDArray[np.float64]
 Curve = dict[str, Numbers]  # columns of numbers, one per point
 DODGE = 0.5  # the part of a head's place, or of the only size, that the labels share out among them
 MARGIN = 1.6  # between a size and the edge of its place, as a factor
-BAND, ALL_BANDS = 0.16, 0.8  # opacity of one, and at most of as many as may lie upon each other
 BELOW = 100.0  # how far below the lowest point a bar may reach; a logarithmic panel ends there
 
 
@@ -40,22 +34,18 @@ class Points:
         axes.set_yscale("log" if decades else "linear")
         lowest, lost = 1.0, []
         for index, (label, curve) in enumerate(self.curves.items()):
-            point, look = curve[columns[0]], look_of(index)
-            shown = np.isfinite(point) & ((point > 0) | (not decades))
+            places = self._places(index)
+            shown = np.isfinite(curve[columns[0]]) & ((curve[columns[0]] > 0) | (not decades))
             if not shown.all():
                 lost.append(printable(label))
-            places = self._places(index)
             order = np.argsort(places)
             order = order[shown[order]]
-            x, y, low, high = (each[order] for each in (places, *(curve[column] for column in columns)))
-            lowest = min([lowest, *y])
-            if bands and not self.real and len(x) > 1:
-                band = min(BAND, ALL_BANDS / len(self.curves))
-                axes.fill_between(x, low, high, color=look["color"], alpha=band, linewidth=0, zorder=2)
-                axes.plot(x, y, **look, zorder=3)
+            points = [curve[column][order] for column in columns]
+            lowest = min([lowest, *points[0]])
+            if bands and not self.real and len(order) > 1:
+                draw_line(axes, places[order], points, look_of(index), bands=len(self.curves))
             else:
-                axes.vlines(x, low, high, colors=look["color"], linewidth=1.2, zorder=2.5)
-                axes.plot(x, y, **look | {"linestyle": "none"}, zorder=3)
+                draw_line(axes, places[order], points, look_of(index), linestyle="none")
         if decades:
             axes.set_ylim(bottom=max(axes.get_ylim()[0], lowest / BELOW))
         (decades_axis if decades else unit_axis)(axes)

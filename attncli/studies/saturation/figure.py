@@ -7,8 +7,8 @@ from typing import Any
 from matplotlib.figure import Figure
 
 from attncli.show.numbers import entries, sizes
-from attncli.show.panels import REFERENCE, legend, look_of, panels, picture
-from attncli.studies.pairs.figure import Note, Points
+from attncli.show.panels import REFERENCE, Note, legend, look_of, panels, picture
+from attncli.studies.pairs.figure import Points
 from attncli.studies.saturation.rows import uniform_norm
 from attncli.studies.study import Result
 

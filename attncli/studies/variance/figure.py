@@ -10,8 +10,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from attncli.show.numbers import counted, entries
-from attncli.show.panels import REFERENCE, legend, look_of, name, panels, picture
-from attncli.studies.pairs.figure import Curve, Note, Numbers, Points
+from attncli.show.panels import REFERENCE, Note, Numbers, legend, look_of, name, panels, picture
+from attncli.studies.pairs.figure import Curve, Points
 from attncli.studies.study import Result
 
 WIDTHS, HEIGHT = (4.4, 3.9), 4.2
