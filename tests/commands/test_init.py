@@ -6,7 +6,7 @@ import pytest
 
 from attncli.config.builtin import builtin_folder, builtin_names, builtin_path
 from attncli.config.document import read_document
-from tests.cli import good, names_in, refusal
+from tests.cli import good, names_in
 
 
 @pytest.fixture(autouse=True)
@@ -46,15 +46,6 @@ def test_into_a_folder(here: Path) -> None:
     assert names_in(here) == ["a", "a/b", "a/b/d2l.yaml"]
 
 
-def test_replaces_nothing(here: Path) -> None:
-    taken = "own_tensors.npz"
-    (here / taken).write_text("mine")
-    expected = f"{taken}: the file is there already and is not replaced; move it or use --out"
-    assert refusal("init", "own_tensors") == expected
-    assert names_in(here) == [taken]
-    assert (here / taken).read_text() == "mine"
-
-
 @pytest.mark.parametrize("start", ["claims/", "claims/0"])
 def test_lists_a_folder_or_what_begins_so(start: str, here: Path) -> None:
     names = [name for name in builtin_names() if name.startswith(start)]
@@ -63,28 +54,3 @@ def test_lists_a_folder_or_what_begins_so(start: str, here: Path) -> None:
     assert [line.split()[0] for line in listed] == names
     assert (empty, last) == ("", "attncli init NAME copies one into this folder.")
     assert names_in(here) == []
-
-
-@pytest.mark.parametrize(
-    ("name", "cure"),
-    [
-        ("d2l.yaml", "did you mean `d2l`?"),
-        ("claims/04_varance", "did you mean `claims/04_variance`?"),
-        ("../d2l", "did you mean `d2l`?"),
-        ("", "known: "),
-    ],
-)
-def test_unknown_names(name: str, cure: str) -> None:
-    assert refusal("init", name).startswith(f'attncli init: got "{name}"; unknown experiment; {cure}')
-
-
-def test_a_place_that_cannot_be_written(here: Path) -> None:
-    (here / "file").write_text("mine")
-    message = '--out: got "file/deep/er"; cannot write there: Not a directory; expected a folder'
-    assert refusal("init", "d2l", "--out", "file/deep/er") == message
-    (here / "link").symlink_to("nowhere")
-    assert (
-        refusal("init", "d2l", "--out", "link")
-        == '--out: got "link"; cannot write there: File exists; expected a folder'
-    )
-    assert (here / "file").read_text() == "mine"
