@@ -32,17 +32,6 @@ BUILDING = threading.Lock()  # parameters are drawn from torch's global generato
 COPIES = {"adam": 5, "sgd": 3}  # of a parameter: itself, its gradient twice, and the two averages of Adam
 DOT_VECTORS, VECTORS = 5, 14  # as long as a query, for each symbol: of a dot product; of others, at most
 PAIRS = 4  # numbers of a pair of symbols, or hidden unit of it
-POOLED = 4  # as the loss and its gradient hold the pooled values
-DRAWN, KEPT = 24, 64  # bytes of a symbol that may be drawn, for one seed at a time, and of a key that was drawn
-WEIGHED = 16  # bytes of a weight, beside eight copies of it
-PLACES = {  # the key to blame where most is needed for this
-    "embeddings": "embedding",
-    "parameters": "d",
-    "queries and keys": "d",
-    "scores": "vocabulary",
-    "sequences": "batch",
-    "pooled values": "classes",
-}
 
 
 @dataclass(frozen=True)
@@ -76,7 +65,9 @@ def prepare(options: TrainOptions, progress: Progress) -> Prepared:
     collector.check()
     own = any(entry.scorer not in SCORERS for entry in options.scorers)  # which may keep something in common
     threads = 1 if own or device.type != "cpu" else torch.get_num_threads()
-    _check_memory(estimate_training(configurations, options, threads), options, device)
+    estimate = estimate_training(configurations, options, threads)
+    most = max((key for key in estimate.parts if key != "program"), key=lambda key: estimate.parts[key])
+    require_memory(estimate, device, "use a smaller number, or fewer seeds", [most])
     parameters = _read_parameters(options)
     finished = finished_before(configurations, options, device, parameters)
     # Small ones first: all scorers get somewhere early.
@@ -85,40 +76,30 @@ def prepare(options: TrainOptions, progress: Progress) -> Prepared:
 
 
 def estimate_training(jobs: Iterable[Configuration], options: TrainOptions, threads: int) -> Estimate:
-    """The peak of at least one configuration, `threads` at a time. A model that is made takes its embeddings twice."""
+    """The peak of the largest configurations, `threads` at a time, by the key that decides how much it is."""
     each = sorted((_needed(job, options) for job in jobs), key=lambda needed: sum(needed.values()))[-threads:]
-    parts = sum(each, Amounts[str]())
-    parts["embeddings"] += each[-1]["embeddings"]
-    return Estimate({name: parts[name] for name in PLACES} | {"program": PROGRAM})
+    return Estimate({**sum(each, Amounts[str]()), "program": PROGRAM})
 
 
 def _needed(job: Configuration, options: TrainOptions) -> Amounts[str]:
     """Bytes of one configuration while it is trained."""
     seeds, symbols, itemsize = options.seeds, options.vocabulary, getattr(torch, options.dtype).itemsize
+    learnt = 2 * job.d * options.embedding + sum(map(torch.numel, job.outline.parameters()))
     vectors = DOT_VECTORS if getattr(job.outline, "scales_dot_product", False) else VECTORS
     of_pair = PAIRS * job.entry.options.get("num_hiddens", 1) + (job.entry.softcap is not None)
-    numbers = {
-        "embeddings": symbols * options.embedding,
-        "parameters": COPIES[options.optimizer]
-        * (2 * job.d * options.embedding + sum(map(torch.numel, job.outline.parameters()))),
-        "queries and keys": vectors * symbols * job.d,
-        "scores": of_pair * symbols**2,
-        "pooled values": POOLED * max(options.batch, TESTS) * options.classes,
-    }
-    # Sequences as they are drawn, those of several steps at once, and the weights of one step.
-    trained, keys_in_tests = options.batch * steps_at_a_time(options), TESTS * max(options.tested)
-    drawn = DRAWN * max(trained, TESTS) * symbols
-    kept = KEPT * max(trained * options.keys, keys_in_tests)
-    weights = (WEIGHED + 8 * itemsize) * max(options.batch * options.keys, keys_in_tests)
-    needed = {name: seeds * itemsize * count for name, count in numbers.items()}
-    return Amounts(needed | {"sequences": drawn + seeds * (kept + weights)})
-
-
-def _check_memory(estimate: Estimate, options: TrainOptions, device: torch.device) -> None:
-    """Refuse what does not fit into memory, at the key that the most is needed for."""
-    most = max(PLACES, key=lambda name: estimate.parts[name])
-    wide = most == "parameters" and options.embedding > max(options.d)  # the larger side of W_q and W_k
-    require_memory(estimate, device, "use a smaller number, or fewer seeds", ["embedding" if wide else PLACES[most]])
+    numbers = Amounts(
+        embedding=2 * symbols * options.embedding,  # twice while they are made
+        d=vectors * symbols * job.d,
+        vocabulary=of_pair * symbols**2,
+        classes=4 * max(options.batch, TESTS) * options.classes,  # as the loss and its gradient hold the pooled values
+    )
+    numbers["embedding" if options.embedding > job.d else "d"] += COPIES[options.optimizer] * learnt
+    drawn, tested = options.batch * steps_at_a_time(options), TESTS * max(options.tested)
+    sequences = 24 * max(drawn, TESTS) * symbols  # as they are drawn, for one seed at a time
+    kept = 64 * max(drawn * options.keys, tested)  # of every seed
+    weights = (16 + 8 * itemsize) * max(options.batch * options.keys, tested)  # of one step, with their gradients
+    needed = {key: seeds * itemsize * count for key, count in numbers.items()}
+    return Amounts(needed | {"batch": sequences + seeds * (kept + weights)})
 
 
 def _read_parameters(options: TrainOptions) -> dict[str, Tensor]:
