@@ -88,15 +88,6 @@ def test_limits_and_unknown_theories_are_told_apart() -> None:
     assert "closed form" not in additive
 
 
-def test_sentences_of_one_size() -> None:
-    result = swept("variance", d=[512], samples=20_000)
-    texts, dot = said(result), result.records[0]
-    assert list(texts) == ["dot", "scaled_dot", "scaled_dot_1_over_d", None]
-    start = f"dot: variance {dot['variance']:.1f} at d = 512, theory 512; "
-    assert texts["dot"] == f"{start}a scale of {dot['unit_scale']:.4g} would make it 1."
-    assert texts["scaled_dot"].endswith(" at d = 512, theory 1.")
-
-
 @STUDIES
 def test_numbers_of_a_sentence_are_those_of_both_ends(study: str, tmp_path: Path) -> None:
     """Of sizes, or of heads; also where both are alike, as the theory of `scaled_dot` is."""
@@ -124,7 +115,11 @@ def test_the_head_whose_mean_hides_its_median_is_named() -> None:
         assert f"; means hide that: {row['jacobian_mean']:.3f} for {place} at d = 16, " in why
 
 
-def test_sentences_over_sizes() -> None:
+def test_sentences_of_one_size_and_over_sizes() -> None:
+    texts = said(swept("variance", d=[512], samples=20_000))
+    assert list(texts) == ["dot", "scaled_dot", "scaled_dot_1_over_d", None]
+    assert " at d = 512, theory 512; a scale of " in texts["dot"]
+    assert texts["scaled_dot"].endswith(" at d = 512, theory 1.")
     scorers = [{"scorer": name} for name in ("dot", "scaled_dot", "additive")]
     texts = said(swept("variance", d=[64, 1, 8], samples=20_000, scorers=scorers))
     assert texts["dot"].endswith(", theory 1 to 64.")

@@ -62,12 +62,6 @@ def test_jacobian_of_one_weight_and_of_none_is_0() -> None:
     assert jacobian_norm(torch.tensor([[0.0, 1.0, 0.0], [0.0, 0.0, 0.0]], dtype=torch.float64)).tolist() == [0.0, 0.0]
 
 
-@pytest.mark.parametrize("m", [2, 7, 64])
-def test_jacobian_of_equal_weights(m: int) -> None:
-    weights = torch.full((1, m), 1 / m, dtype=torch.float64)
-    assert jacobian_norm(weights).item() == pytest.approx(math.sqrt(m - 1) / m)  # sqrt(1/m - 2/m^2 + 1/m^2)
-
-
 VALID = [[True] * 5, [True, False, True, True, False], [False, True, True, False, False]]
 
 

@@ -61,14 +61,6 @@ def test_records_are_those_of_the_rows(keys: dict[str, Any], dtype: str) -> None
         assert found == pytest.approx(wanted, rel=1e-4 if dtype == "float32" else 1e-6, abs=1e-7)
 
 
-def test_rows_in_several_parts_are_all_there() -> None:
-    many = swept("saturation", d=[8, 9], keys=64, rows=20_000, scorers=[{"scorer": "scaled_dot"}]).records[0]
-    few = swept("saturation", d=[8, 9], keys=64, rows=500, scorers=[{"scorer": "scaled_dot"}]).records[0]
-    assert (many["rows"], few["rows"]) == (20_000, 500)
-    for column in ("entropy", "max_weight", "jacobian_median", "jacobian_mean", "query_gradient_median"):
-        assert many[column] == pytest.approx(few[column], rel=0.05)
-
-
 def test_nothing_is_drawn_twice(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every part of every d has generators of its own, one for queries and keys and one for values."""
     seeds: list[int] = []
@@ -117,6 +109,7 @@ def test_published_figures_without_scale(
 @pytest.mark.parametrize("d", [8, 128, 512])
 def test_published_figures_with_scale(d: int, published: dict[Any, Record]) -> None:
     row = published["scaled_dot", d, None]
+    assert row["rows"] == 2000
     assert row["jacobian_median"] == pytest.approx(0.18, abs=0.015)
     assert row["max_weight"] == pytest.approx(0.10, abs=0.015)
     assert row["entropy"] == pytest.approx(0.89, abs=0.02)
