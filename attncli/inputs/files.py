@@ -30,7 +30,7 @@ MOST_NAMES = 10  # names of tensors that a message lists
 MOST_NEIGHBOURS = 2000  # names in the same folder that are compared with a mistyped one
 LONGEST_HEADER = 4096  # bytes of a .npy header; 64 axes of 20 digits each need 1400
 LONGEST_TEXT = 120  # characters of a name out of a file, or of a library's own words
-MOST_NODES, DEEPEST = 100_000, 32  # dicts, lists and tensors of a .pt: a small pickle can describe a tree without end
+MOST_NODES = 100_000  # dicts, lists, tensors and whatever else of a .pt: a small pickle can describe a tree without end
 CSV_MEMORY = 20  # bytes for one byte of text, at most: "1," is a number of 8 bytes, in a buffer that grows by copies
 SEPARATORS = ";,\t"  # of a CSV: the first of them that the first row has; spaces where it has none
 NUMBERS = "biuf"  # kinds of NumPy's dtypes
@@ -167,7 +167,7 @@ def printable(text: str) -> str:
     return text if len(text) <= LONGEST_TEXT else text[: LONGEST_TEXT - 1] + "…"
 
 
-def _named(path: Path, entries: Iterable[tuple[str, Entry]]) -> Entries:
+def _named(path: Path, entries: Iterable[tuple[str | None, Entry]]) -> Entries:
     named: dict[str | None, Entry] = {}
     for name, entry in entries:
         if name in named:
@@ -253,29 +253,23 @@ def _pt(path: Path) -> Entries:
     except pickle.UnpicklingError as error:
         names = torch.serialization.get_unsafe_globals_in_checkpoint(path)
         raise (_objects(path, names) if names else broken(path, "its pickle makes no sense")) from error
-    if isinstance(loaded, Tensor):
-        return {None: _tensor(path, None, loaded)}
-    return _named(path, ((name, _tensor(path, name, tensor)) for name, tensor in _flat(path, loaded)))
+    found = ((name or None, tensor) for name, tensor in _flat(path, loaded, "", iter(range(MOST_NODES))))
+    return _named(path, ((name, _tensor(path, name, tensor)) for name, tensor in found))
 
 
 def _objects(path: Path, names: list[str]) -> InputError:
     return problem(path, f"holds Python objects ({printable(', '.join(names))}), {NEVER}", SAVE_TENSORS)
 
 
-def _flat(path: Path, loaded: object) -> Iterator[tuple[str, Tensor]]:
+def _flat(path: Path, node: object, name: str, budget: Iterator[int]) -> Iterator[tuple[str, Tensor]]:
     """Tensors by dotted name, in the order of the file; what is neither tensor nor container is passed over."""
-    waiting: list[tuple[tuple[str, ...], object]] = [((), loaded)]
-    for _ in range(MOST_NODES):
-        if not waiting:
-            return
-        keys, node = waiting.pop()
-        if isinstance(node, Tensor):
-            yield ".".join(keys), node
-        if len(keys) > DEEPEST:
-            break
-        items = enumerate(node) if isinstance(node, list | tuple) else node.items() if isinstance(node, dict) else ()
-        waiting += reversed([((*keys, str(key)), child) for key, child in items])
-    raise problem(path, "holds a tree of containers that is too deep or too large", SAVE_TENSORS)
+    if next(budget, None) is None:
+        raise problem(path, f"holds more than {MOST_NODES} dicts, lists and tensors", SAVE_TENSORS)
+    if isinstance(node, Tensor):
+        yield name, node
+    items = enumerate(node) if isinstance(node, list | tuple) else node.items() if isinstance(node, dict) else ()
+    for key, child in items:
+        yield from _flat(path, child, f"{name}.{key}" if name else str(key), budget)
 
 
 def _tensor(path: Path, name: str | None, tensor: Tensor) -> Entry:
