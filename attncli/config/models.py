@@ -3,13 +3,13 @@
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
-from pydantic import ConfigDict, Field, model_validator
+from pydantic import ConfigDict, Field
 from pydantic.json_schema import GenerateJsonSchema, models_json_schema
 
 from attncli import errors
 from attncli.config.expectations import Expectation
 from attncli.config.scorer_entries import ScorerEntry, default_label, scorer_of
-from attncli.config.strict import Model, problem, worded
+from attncli.config.strict import Model, worded
 from attncli.config.values import Name
 
 DEFAULT_STUDY = "attention"
@@ -92,14 +92,6 @@ class Experiment(Model):
                     message = errors.got(entry[key], f"this study {why}", "leave it out")
                     problems.append(errors.Problem(message, ("scorers", index, key)))
         return problems
-
-    @model_validator(mode="before")
-    @classmethod
-    def _one_name_only(cls, data: Any) -> Any:
-        if isinstance(data, dict) and {"scorer", "scorers"} <= set(data):
-            message = "got `scorer` beside `scorers`, which are the same key; expected one of the two"
-            raise problem(message, under=["scorer"])
-        return data
 
     def unused(self) -> set[str] | dict[str, Any]:
         """Keys that another key makes meaningless, and that a resolved config leaves out; nested ones by their way."""

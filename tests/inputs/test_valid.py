@@ -10,7 +10,6 @@ import torch
 from safetensors.torch import save_file
 from torch import Tensor
 
-from attncli.errors import InputError
 from attncli.inputs.build import Inputs
 from tests.experiments import inputs_of
 
@@ -38,12 +37,6 @@ def lengths(*args: Any, **keys: Any) -> Tensor:
     made = inputs(*args, **keys).valid.lengths
     assert made is not None
     return made
-
-
-def refused(folder: Path | None = None, /, **keys: Any) -> list[str]:
-    with pytest.raises(InputError) as caught:
-        inputs(folder, **keys)
-    return [str(problem) for problem in caught.value.problems]
 
 
 def seen(length: Callable[[int, int], int], n: int = N, m: int = M) -> list[list[list[bool]]]:
