@@ -15,6 +15,7 @@ from attncli import __version__
 from attncli.commands.check import check, schema
 from attncli.commands.heatmap import heatmap
 from attncli.commands.init import init
+from attncli.commands.options import Command, PlainHelp
 from attncli.commands.run import run
 from attncli.commands.scorers import scorers
 from attncli.commands.streams import INTERRUPTED, WRONG_INPUT, discard, print_error
@@ -23,7 +24,7 @@ from attncli.errors import InputError
 from attncli.studies import STUDIES
 
 
-class Cli(TyperGroup):
+class Cli(PlainHelp, TyperGroup):
     """Shows errors of the user's input as lines on stderr; what is not caught here is a bug: its traceback helps."""
 
     def make_context(self, *args: Any, **more: Any) -> Any:
@@ -109,12 +110,12 @@ def main(
             stream.reconfigure(errors="replace")  # a token that the terminal cannot show must not end a run
 
 
-app.command()(run)
-app.command()(heatmap)
+app.command(cls=Command)(run)
+app.command(cls=Command)(heatmap)
 for study, about in STUDIES.items():
     if study != "attention":  # whose experiments have more to say than flags can
         app.command(study, cls=StudyCommand, help=about)(lambda: None)
-app.command()(scorers)
-app.command()(check)
-app.command()(init)
-app.command()(schema)
+app.command(cls=Command)(scorers)
+app.command(cls=Command)(check)
+app.command(cls=Command)(init)
+app.command(cls=Command)(schema)

@@ -17,13 +17,13 @@ Scorers = Annotated[
     typer.Option("--scorer", metavar="LABEL", help="Draw this scorer; repeatable.", autocompletion=scorer_names),
 ]
 Tensors = Annotated[list[str] | None, typer.Option("--tensor", metavar="NAME", help="Of a tensor file; repeatable.")]
-Batches = Annotated[list[int] | None, typer.Option("--batch", help="Draw this batch element; repeatable.")]
-Heads = Annotated[list[int] | None, typer.Option("--head", help="Draw this head; repeatable.")]
+Batches = Annotated[list[int] | None, typer.Option("--batch", metavar="N", help="Draw this batch element; repeatable.")]
+Heads = Annotated[list[int] | None, typer.Option("--head", metavar="N", help="Draw this head; repeatable.")]
 Stage = Annotated[
     Literal["scores", "capped", "weights", "dropped"] | None,
     typer.Option("--stage", help="What to draw; weights if left out."),
 ]
-Cmap = Annotated[str, typer.Option("--cmap", help="A colour map of matplotlib.")]
+Cmap = Annotated[str, typer.Option("--cmap", metavar="NAME", help="A colour map of matplotlib.")]
 Scale = Annotated[
     Literal["unit", "shared", "panel"] | None,
     typer.Option("--scale", help="Colours from 0 to 1, over all panels' range, or each panel's; unit for weights."),

@@ -5,9 +5,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from typer.core import TyperArgument, TyperCommand
 
 from attncli.errors import Collector, InputError
 
@@ -22,13 +23,36 @@ Sets = Annotated[
 Out = Annotated[Path | None, typer.Option("--out", metavar="DIR", help="The run folder; must be new or empty.")]
 Overwrite = Annotated[bool, typer.Option("--overwrite", help="Let --out replace an earlier run.")]
 Seed = Annotated[str | None, typer.Option("--seed", metavar="N", help="Change the seed.")]
-Device = Annotated[str | None, typer.Option("--device", help="auto, cpu, cuda, cuda:N or mps.")]
-DType = Annotated[str | None, typer.Option("--dtype", help="float16, bfloat16, float32 or float64.")]
+Device = Annotated[str | None, typer.Option("--device", metavar="NAME", help="auto, cpu, cuda, cuda:N or mps.")]
+DType = Annotated[str | None, typer.Option("--dtype", metavar="NAME", help="float16, bfloat16, float32 or float64.")]
 Compiled = Annotated[bool, typer.Option("--compile", help="Let torch.compile fuse what it can.")]
 NoPlots = Annotated[bool, typer.Option("--no-plots", help="Draw no pictures.")]
 Json = Annotated[bool, typer.Option("--json", help="Print results.json and nothing else.")]
 Quiet = Annotated[bool, typer.Option("--quiet", help="Print nothing but warnings and errors.")]
 Full = Annotated[bool, typer.Option("--full", help="Print whole tables.")]
+
+
+class PlainHelp:
+    """Help without types of Python, such as `<bool>`, that ends quietly where its reader has had enough."""
+
+    def get_params(self, ctx: Any) -> Any:
+        """The parameters, whose names and metavars say what they are."""
+        params = super().get_params(ctx)  # type: ignore[misc]
+        for param in params:
+            if isinstance(param, TyperArgument) or param.is_flag:
+                param.display_type_rich = lambda ctx: ""
+        return params
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        """Print the help: rich ends the process with an error where nobody reads on."""
+        try:
+            super().format_help(ctx, formatter)  # type: ignore[misc]
+        except SystemExit:
+            raise typer.Exit(0) from None
+
+
+class Command(PlainHelp, TyperCommand):
+    """A command with such a help."""
 
 
 def import_quickly(*, pictures: bool) -> None:

@@ -9,9 +9,8 @@ from types import NoneType, UnionType
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Union
 
 import typer
-from typer.core import TyperCommand
 
-from attncli.commands.options import Full, Json, NoPlots, Out, Overwrite, Quiet, import_quickly, naming_options
+from attncli.commands.options import Command, Full, Json, NoPlots, Out, Overwrite, Quiet, import_quickly, naming_options
 from attncli.commands.scorers import scorer_names
 from attncli.errors import Collector
 
@@ -25,7 +24,7 @@ LONGEST_LIST = 4  # of a default that is written out
 METAVARS = {int: "N", float: "X"}
 
 
-class StudyCommand(TyperCommand):
+class StudyCommand(Command):
     """A study's command, whose flags are made when they are needed, since they load pydantic."""
 
     @functools.cached_property

@@ -1,5 +1,10 @@
 """`attncli scorers` and `attncli --help`."""
 
+import os
+import re
+import subprocess
+import sys
+
 import pytest
 
 from attncli.commands.scorers import scorer_names
@@ -27,3 +32,18 @@ def test_completion_knows_the_scorers() -> None:
 
 def test_short_for_help() -> None:
     assert good("-h") == good("--help")
+
+
+@pytest.mark.parametrize("command", ["", "run", "heatmap", "train", "init"])
+def test_help_shows_no_types_of_python(command: str) -> None:
+    assert re.findall("<(bool|str|int|list|path)", good(*command.split(), "--help")) == []
+
+
+@pytest.mark.parametrize("command", ["", "run", "train"])
+def test_help_ends_quietly_where_nobody_reads_on(command: str) -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    arguments = [sys.executable, "-m", "attncli", *command.split(), "--help"]
+    result = subprocess.run(arguments, stdout=writing, stderr=subprocess.PIPE, timeout=300, check=False)
+    os.close(writing)
+    assert (result.returncode, result.stderr) == (0, b"")
