@@ -112,7 +112,9 @@ def _pooled(
 
 def _fused(dot: Dot, valid: Tensor | None = None, is_causal: bool = False) -> Tensor:
     """By torch's kernel, which has its fast form for (batch, heads, n, d) only."""
-    queries, keys, values = (_by_rows(each) for each in (dot.queries, dot.keys, dot.values))
+    given = (dot.queries, dot.keys, dot.values)  # on another layout than row by row torch's kernel is not the fused one
+    rows = (each if each.stride(-1) == 1 else each.clone(memory_format=torch.contiguous_format) for each in given)
+    queries, keys, values = rows
     rank = queries.ndim
     if rank < 4:
         queries, keys, values = (each.unsqueeze(-3) for each in (queries, keys, values))  # b 1 n d
@@ -142,8 +144,3 @@ def _may_overflow(queries: Tensor, keys: Tensor, scale: float) -> bool:
     (low, high), (lowest, highest) = (each.detach().aminmax() for each in (queries, keys))  # no copy, unlike abs
     largest = float(torch.maximum(-low, high)) * float(torch.maximum(-lowest, highest))
     return not largest * keys.shape[-1] * max(scale, 1.0) <= torch.finfo(keys.dtype).max  # yes where one is NaN
-
-
-def _by_rows(tensor: Tensor) -> Tensor:
-    """With the entries of a row side by side: on another layout torch's kernel is not the fused one."""
-    return tensor if tensor.stride(-1) == 1 else tensor.clone(memory_format=torch.contiguous_format)

@@ -1,17 +1,22 @@
 """Additive scores and their gradients in bounded memory."""
 
+import functools
 import math
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
 
 from attncli.attention import computing_dtype
+from attncli.errors import InputError
 from attncli.scorers._additive_cuts import WORKSPACE_BYTES, Plan, Side, blocks, tiles
 from attncli.scorers._additive_pairs import form_for
-from attncli.scorers._compiled import compiled
 from attncli.textbook import additive_scores as additive_as_in_textbooks
+
+Result = TypeVar("Result")
+COMPILER = "a C++ compiler, on a GPU Triton"
+KINDS = 64  # variants of one function, for dtypes, devices and sizes of 1, before torch takes it for a mistake
 
 
 def additive_scores(
@@ -135,3 +140,29 @@ def _power_of_two(w_v: Tensor) -> float:
     _, exponent = math.frexp(float(w_v.abs().amax()))
     _, most = math.frexp(torch.finfo(w_v.dtype).max)
     return 1.0 if -32 < exponent < 3 else 2.0 ** min(max(exponent - 1, 2 - most), most - 2)
+
+
+def compiled(function: Callable[..., Result]) -> Callable[..., Result]:
+    """A function that does the same, compiled for tensors of all sizes; an InputError where torch cannot compile it."""
+    import torch._dynamo  # takes a second, and nothing else here needs it
+
+    fused = _compiled(function)
+
+    def call(*arguments: Any) -> Result:
+        try:
+            with torch._dynamo.config.patch(recompile_limit=KINDS):
+                result: Result = fused(*arguments)
+                return result
+        except torch._dynamo.exc.TorchDynamoException as error:
+            lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+            reasons = [line for line in lines if not line.endswith("raised:")]  # which says nothing of what is wrong
+            reason = reasons[0] if reasons else type(error).__name__
+            raise InputError.of(f"torch.compile gave: {reason}; expected {COMPILER}") from error
+
+    return call
+
+
+@functools.cache
+def _compiled(function: Callable[..., Result]) -> Callable[..., Result]:
+    # fullgraph: never to fall back, unseen, to running the function as it is, with all hidden units in memory
+    return torch.compile(function, dynamic=True, fullgraph=True)

@@ -6,6 +6,7 @@ import sys
 import traceback
 from pathlib import Path
 from types import ModuleType
+from typing import TypeGuard
 
 from torch import nn
 
@@ -24,8 +25,10 @@ def load_class(name: str) -> type[nn.Module]:
     module = _imported(name, module_name)
     found = getattr(module, class_name, None)
     if found is None:
-        raise InputError.of(f'got "{name}"; {module_name} has no {class_name}; {_cure(class_name, module)}')
-    if not (inspect.isclass(found) and issubclass(found, nn.Module)):
+        scorers = [key for key, value in vars(module).items() if _is_module(value)]
+        cure = did_you_mean(class_name, scorers) if scorers else "it has no subclass of torch.nn.Module at all"
+        raise InputError.of(f'got "{name}"; {module_name} has no {class_name}; {cure}')
+    if not _is_module(found):
         raise InputError.of(f'got "{name}"; expected a subclass of torch.nn.Module')
     return found
 
@@ -38,7 +41,8 @@ def raised(error: BaseException) -> str:
         first = ""
     text = f"{type(error).__name__}: {first}".rstrip(": ")
     frames = [(Path(frame.filename), frame.lineno) for frame in traceback.extract_tb(error.__traceback__)]
-    own = [(path, line) for path, line in frames if _is_of_the_user(path)]
+    here = Path.cwd()
+    own = [(path, line) for path, line in frames if path.is_relative_to(here) and not path.is_relative_to(PACKAGE)]
     return f"{text} (line {own[-1][1]} of {own[-1][0].name})" if own else text
 
 
@@ -52,18 +56,11 @@ def _imported(name: str, module_name: str) -> ModuleType:
         raise
     except BaseException as error:  # the user's module may raise anything
         message = f'got "{name}"; importing {module_name} gave {raised(error)}'
-        is_missing = isinstance(error, ModuleNotFoundError) and error.name in (
-            module_name,
-            module_name.partition(".")[0],
-        )
+        names = (module_name, module_name.partition(".")[0])
+        is_missing = isinstance(error, ModuleNotFoundError) and error.name in names
         cure = "expected a module in the working directory or an installed one" if is_missing else "mend the module"
         raise InputError.of(f"{message}; {cure}") from error
 
 
-def _cure(class_name: str, module: ModuleType) -> str:
-    scorers = [key for key, value in vars(module).items() if inspect.isclass(value) and issubclass(value, nn.Module)]
-    return did_you_mean(class_name, scorers) if scorers else "it has no subclass of torch.nn.Module at all"
-
-
-def _is_of_the_user(path: Path) -> bool:
-    return path.is_relative_to(Path.cwd()) and not path.is_relative_to(PACKAGE)
+def _is_module(value: object) -> TypeGuard[type[nn.Module]]:
+    return inspect.isclass(value) and issubclass(value, nn.Module)
