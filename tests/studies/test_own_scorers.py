@@ -106,17 +106,16 @@ def test_options(options: dict[str, Any], power: int, bias: float) -> None:
     assert powered.record["parameters"] == 3
 
 
-def test_parameters_follow_seed_and_label() -> None:
+def test_parameters_follow_seed_and_label_even_where_layers_are_made_late() -> None:
+    torch.manual_seed(1)
+    lazy = run("Lazy")
+    torch.manual_seed(2)
+    assert torch.equal(lazy.stages["scores"], run("Lazy").stages["scores"])
+    assert lazy.record["parameters"] == 4 * 4 + 4
     weight = run("Powered").state["weight"]
     assert torch.equal(weight, run("Powered").state["weight"])
     assert not torch.equal(weight, run("Powered", seed=1).state["weight"])
     assert not torch.equal(weight, run("Powered", label="other").state["weight"])
-
-
-def test_a_scale_that_is_no_number() -> None:
-    learned = run("Learned")
-    assert math.isnan(learned.scale)
-    assert torch.equal(learned.stages["scores"], runs_of(result_of(data=DATA))[0].stages["scores"])
 
 
 def test_randomness_inside() -> None:
@@ -129,18 +128,12 @@ def test_randomness_inside() -> None:
     assert torch.equal(still, runs_of(result_of(data=DATA))[0].stages["scores"]), "in evaluation mode there is none"
 
 
-def test_layers_that_are_made_late() -> None:
-    torch.manual_seed(1)
-    lazy = run("Lazy")
-    torch.manual_seed(2)
-    assert torch.equal(lazy.stages["scores"], run("Lazy").stages["scores"])
-    assert lazy.record["parameters"] == 4 * 4 + 4
-
-
-def test_scores_are_made_floating_point() -> None:
-    scores = run("Whole").stages["scores"]
-    assert scores.dtype == torch.float32
-    assert torch.equal(scores, runs_of(result_of(data=DATA))[0].stages["scores"].trunc())
+def test_scores_of_whole_numbers_and_a_scale_that_is_no_number() -> None:
+    dot, whole, learned = runs_of(result_of(data=DATA))[0].stages["scores"], run("Whole"), run("Learned")
+    assert whole.stages["scores"].dtype == torch.float32
+    assert torch.equal(whole.stages["scores"], dot.trunc())
+    assert math.isnan(learned.scale)
+    assert torch.equal(learned.stages["scores"], dot)
 
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])

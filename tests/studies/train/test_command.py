@@ -146,28 +146,24 @@ def test_with_another_setting_all_is_trained_again(flag: str, value: object, fir
 @pytest.mark.parametrize(
     "change",
     [
-        lambda rows: rows.pop(0),
-        lambda rows: rows[1].pop("loss"),
-        lambda rows: rows[0].update(accuracy=1.5),
-        lambda rows: rows[0].update(loss=10**400),
-        lambda rows: rows[0].update(label=["dot"]),
+        lambda rows, curves: rows.pop(0),
+        lambda rows, curves: rows[1].pop("loss"),
+        lambda rows, curves: rows[0].update(accuracy=1.5),
+        lambda rows, curves: rows[0].update(loss=10**400),
+        lambda rows, curves: rows[0].update(label=["dot"]),
+        lambda rows, curves: curves.pop("dot/2/loss"),
+        lambda rows, curves: curves.update({"dot/2/loss": torch.zeros(2, 4)}),
+        lambda rows, curves: curves.update({"dot/2/loss": torch.zeros(2, 5, dtype=torch.long)}),
     ],
 )
-def test_changed_rows_are_trained_again(change: Callable[[list[Any]], Any], first: dict[str, Any]) -> None:
-    changed = json.loads(Path("first/results.json").read_text())
-    change(changed["records"])
+def test_changed_rows_and_curves_are_trained_again(change: Callable[[Any, Any], Any], first: dict[str, Any]) -> None:
+    before, changed = load_file("first/tensors.safetensors"), json.loads(Path("first/results.json").read_text())
+    curves = dict(before)
+    change(changed["records"], curves)
     Path("first/results.json").write_text(json.dumps(changed))
+    save_file(curves, "first/tensors.safetensors")
     content, said = resumed()
-    assert said == "1 of 2; 1 to train"
-    assert content["records"] == first["records"]
-
-
-@pytest.mark.parametrize("curve", [None, torch.zeros(2, 4), torch.zeros(2, 5, dtype=torch.long), torch.zeros(2, 5)])
-def test_changed_curves_are_trained_again(curve: torch.Tensor | None, first: dict[str, Any]) -> None:
-    before = load_file("first/tensors.safetensors")
-    changed = {key: each for key, each in before.items() if key != "dot/2/loss"}
-    save_file(changed if curve is None else changed | {"dot/2/loss": curve}, "first/tensors.safetensors")
-    assert resumed()[1] == "1 of 2; 1 to train"
+    assert (said, content["records"]) == ("1 of 2; 1 to train", first["records"])
     for key, each in load_file("again/tensors.safetensors").items():
         assert torch.equal(each, before[key])
 
@@ -241,15 +237,13 @@ def test_damaged_folders_are_refused(name: str, text: str | bytes | None, messag
 def test_other_places_are_no_runs(here: Path, first: dict[str, Any]) -> None:
     (here / "outputs").mkdir()
     (here / "outputs" / "latest").symlink_to(here / "first")
-    message = '--resume: got "outputs", which has no results.json; did you mean `outputs/latest`?'
-    assert refusal("train", "--resume", "outputs") == message
-    place = str(Path("first/results.json"))
-    assert refusal("train", "--resume", place) == f'--resume: got "{place}", which has no results.json; {CURE}'
+    for place, cure in (("outputs", "did you mean `outputs/latest`?"), (str(Path("first/results.json")), CURE)):
+        message = f'--resume: got "{place}", which has no results.json; {cure}'
+        assert refusal("train", "--resume", place) == message
 
 
 def test_a_run_to_resume_in_yaml(here: Path) -> None:
     (here / "x.yaml").write_text(YAML)
     first = run(here / "x.yaml", here / "first")
     again = run(here / "x.yaml", here / "again", "--set", "resume=first", "--set", "d=[2, 3]")
-    assert again["records"][:2] == first["records"]
-    assert len(again["records"]) == 4
+    assert (again["records"][:2], len(again["records"])) == (first["records"], 4)

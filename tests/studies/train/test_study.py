@@ -2,7 +2,6 @@
 
 import math
 import threading
-import time
 from pathlib import Path
 from typing import Any
 
@@ -48,27 +47,15 @@ def test_same_seed_same_numbers_whatever_is_beside_it(monkeypatch: pytest.Monkey
     assert same == alone.records
     assert beside.settings["formulas"]["dot"].startswith("q . k")
     assert result_of(scorers=["additive"], seed=1).records != alone.records
+
+    def alone_made(*args: Any) -> Recall:
+        assert train.BUILDING.locked(), "parameters come from the one generator of torch"
+        return Recall(*args)
+
+    monkeypatch.setattr(train, "Recall", alone_made)
     for threads in (1, 4):
         monkeypatch.setattr(torch, "get_num_threads", lambda: threads)  # noqa: B023 - used at once
         assert result_of(**keys).records == beside.records
-
-
-def test_models_are_made_one_after_the_other(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Since their parameters come from one generator of torch."""
-    making, most = list[int](), list[int]()
-
-    class Slow(Recall):
-        def __init__(self, *args: Any) -> None:
-            making.append(1)
-            time.sleep(0.01)
-            super().__init__(*args)
-            most.append(len(making))
-            making.pop()
-
-    monkeypatch.setattr(train, "Recall", Slow)
-    monkeypatch.setattr(torch, "get_num_threads", lambda: 4)
-    result_of(scorers=["dot", "additive", "general", "cosine"])
-    assert most == [1] * 4
 
 
 def test_curves_and_what_rows_take_from_them() -> None:
@@ -138,9 +125,7 @@ def test_where_losses_are_no_numbers_there_is_no_accuracy_and_a_warning() -> Non
     notes = Notes()
     result = result_of(notes, scorers=["dot", "scaled_dot:scale=1e38,label=much"], d=[2, 8], test_keys=6)
     lost = [row for row in result.comparisons if row["label"] == "much"]
-    assert [math.isnan(row["accuracy_min"]) for row in result.comparisons] == [
-        row in lost for row in result.comparisons
-    ]
+    assert [row for row in result.comparisons if math.isnan(row["accuracy_min"])] == lost
     assert not any(math.isfinite(row["loss"]) for row in lost)
     assert bool(result.tensors["much/8/accuracy"].isnan().all())
     (note,) = notes.notes
