@@ -21,12 +21,13 @@ STANDARD = "tag:yaml.org,2002:"
 MERGE, TEXT = f"{STANDARD}merge", f"{STANDARD}str"
 INT = r"[-+]?[0-9]+|0o[0-7]+|0x[0-9a-fA-F]+"
 FLOAT = r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?|[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN)"
-SCALARS: dict[str, tuple[str | None, Callable[[str], Any]]] = {  # in this order: a float would match integers, too
-    "null": ("~|null|Null|NULL|", lambda text: None),
-    "bool": ("true|True|TRUE|false|False|FALSE", lambda text: {"true": True, "false": False}[text.lower()]),
-    "int": (INT, lambda text: int(text, 0 if text.startswith(("0x", "0o")) else 10)),
-    "float": (FLOAT, lambda text: float(re.sub(r"\.(inf|nan)", r"\1", text.lower()))),
-    "str": (None, str),
+# By type: what it looks like, how it may begin, and its value. In this order: a float would match integers, too.
+SCALARS: dict[str, tuple[str | None, list[str], Callable[[str], Any]]] = {
+    "null": ("~|null|Null|NULL|", [*"~nN", ""], lambda text: None),
+    "bool": ("true|True|TRUE|false|False|FALSE", [*"tTfF"], lambda text: {"true": True, "false": False}[text.lower()]),
+    "int": (INT, [*"-+0123456789"], lambda text: int(text, 0 if text.startswith(("0x", "0o")) else 10)),
+    "float": (FLOAT, [*"-+.0123456789"], lambda text: float(re.sub(r"\.(inf|nan)", r"\1", text.lower()))),
+    "str": (None, [], str),
 }
 LARGEST = 2**63  # integers from here on fit into no tensor
 MOST_VALUES = 5_000_000  # counted with aliases expanded: a few nested aliases can stand for billions
@@ -156,7 +157,7 @@ class Loader(yaml.SafeLoader):
         if any("\ud800" <= letter <= "\udfff" for letter in text):  # out of `"\uD800"`; no file can hold it
             raise _refuse(node, "this text has half of a character (a lone surrogate); write the character itself")
         try:
-            value = SCALARS[node.tag.removeprefix(STANDARD)][1](text)
+            value = SCALARS[node.tag.removeprefix(STANDARD)][2](text)
         except (ValueError, LookupError) as error:  # an explicit tag such as `!!int x`, or thousands of digits
             raise _refuse(node, f"this is not of the type {node.tag.removeprefix(STANDARD)}") from error
         if isinstance(value, int) and not -LARGEST <= value < LARGEST:
@@ -171,9 +172,9 @@ class Loader(yaml.SafeLoader):
         raise _refuse(node, f"the tag `{tag}` is unknown; leave it out, or put text that begins with ! in quotes")
 
 
-for kind, (pattern, _) in SCALARS.items():
+for kind, (pattern, first, _) in SCALARS.items():
     if pattern is not None:
-        Loader.add_implicit_resolver(f"{STANDARD}{kind}", re.compile(f"^(?:{pattern})$"), None)
+        Loader.add_implicit_resolver(f"{STANDARD}{kind}", re.compile(f"^(?:{pattern})$"), first)
 Loader.add_implicit_resolver(MERGE, re.compile(r"^(?:<<)$"), ["<"])
 Loader.yaml_constructors = {
     **{f"{STANDARD}{kind}": Loader.construct_scalar_of for kind in SCALARS},
