@@ -30,7 +30,7 @@ Call = Callable[[], tuple[Results, Sequence[Tensor | None]]]  # with gradients, 
 
 
 class NotTimedError(Exception):
-    """A status of a row, and why."""
+    """The status of what cannot be timed, and why."""
 
 
 class Implementation(NamedTuple):
@@ -50,13 +50,8 @@ def own_code(scorer: nn.Module, measure: str) -> Forward:
 
 
 def compiled(scorer: nn.Module, measure: str) -> Forward:
-    """The way of this package after torch.compile, which compiles `scorer` in place.
-
-    Raises:
-        NotTimedError: no compiler.
-    """
-    reason = compile_scorer(scorer)
-    if reason is not None:
+    """The way of this package after torch.compile, which compiles `scorer` in place."""
+    if reason := compile_scorer(scorer):
         raise NotTimedError("not available", reason)
     return own_code(scorer, measure)
 
@@ -74,10 +69,8 @@ def fused(scorer: nn.Module, measure: str) -> Forward:
     kernel = partial(F.scaled_dot_product_attention, scale=float(scorer.scale))  # type: ignore[arg-type]
 
     def output(queries: Tensor, keys: Tensor, values: Tensor) -> Results:
-        if queries.ndim == 4:
-            return (kernel(queries, keys, values),)
-        queries, keys, values = (each.unsqueeze(-3) for each in (queries, keys, values))
-        return (kernel(queries, keys, values).squeeze(-3),)  # b n d
+        q, k, v = (each if each.ndim == 4 else each.unsqueeze(1) for each in (queries, keys, values))
+        return (kernel(q, k, v).view(queries.shape),)
 
     return output
 

@@ -78,11 +78,10 @@ def plan_of(options: BenchOptions) -> list[Contender]:
     for key in ("only", "skip"):
         for index, pattern in enumerate(getattr(options, key)):
             if pattern not in known:
-                compiled = pattern.rpartition("/")[2] == "compiled" and not options.compile
-                cure = "only --compile (in YAML `compile: true`) measures that"
-                message = got(
-                    pattern, "unknown label or implementation", cure if compiled else did_you_mean(pattern, known)
-                )
+                cure = did_you_mean(pattern, known)
+                if pattern.rpartition("/")[2] == "compiled" and not options.compile:
+                    cure = "only --compile (in YAML `compile: true`) measures that"
+                message = got(pattern, "unknown label or implementation", cure)
                 collector.problems.append(Problem(message, (key, index)))
     with collector.under("baseline"):
         baseline = _baseline(options, offered)
