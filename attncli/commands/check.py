@@ -9,6 +9,7 @@ def check(configs: Configs, sets: Sets = None, seed: Seed = None, device: Device
     """Check experiments without running them: YAML, tensors, files, scorers (made, not called), memory."""
     from attncli.commands.experiments import load_experiment
     from attncli.commands.streams import print_line
+    from attncli.config.builtin import experiment_path
     from attncli.config.document import read_document
     from attncli.errors import Collector
 
@@ -16,7 +17,7 @@ def check(configs: Configs, sets: Sets = None, seed: Seed = None, device: Device
     collector = Collector()
     for path in configs:
         with collector.under():
-            experiment = load_experiment(read_document(path, overrides))
+            experiment = load_experiment(read_document(experiment_path(path), overrides))
             experiment.check()
             print_line(f"{path}: good, study {experiment.options.study}")
     collector.check()

@@ -20,6 +20,7 @@ from rich.text import Text
 
 from attncli.commands.progress import Terminal, running
 from attncli.commands.streams import EXPECTATION_FAILED, INTERRUPTED, ErrorStream, print_error, print_line
+from attncli.config.builtin import experiment_path
 from attncli.config.document import Document, read_document
 from attncli.config.models import Experiment
 from attncli.config.overrides import Override
@@ -73,7 +74,7 @@ def load_experiments(configs: Sequence[Path], overrides: Sequence[Override]) -> 
     collector, experiments = Collector(), []
     for path in configs:
         with collector.under():
-            experiments.append(load_experiment(read_document(path, overrides)))
+            experiments.append(load_experiment(read_document(experiment_path(path), overrides)))
     collector.check()
     if len(experiments) > 1:  # a single one is checked by running it
         for experiment in experiments:

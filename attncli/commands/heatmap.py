@@ -10,7 +10,9 @@ from attncli.commands.scorers import scorer_names
 
 Source = Annotated[
     Path | None,
-    typer.Argument(metavar="SOURCE", help="A config, a run folder or a tensor file; the D2L example if left out."),
+    typer.Argument(
+        metavar="SOURCE", help="A config, a built-in experiment, a run folder or a tensor file; d2l if left out."
+    ),
 ]
 Scorers = Annotated[
     list[str] | None,

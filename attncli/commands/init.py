@@ -32,7 +32,7 @@ def init(name: Name = None, out: Out = Path()) -> None:
         for each in below:
             title = builtin_path(each).read_text(encoding="utf-8").partition("\n")[0].lstrip("# ")
             typer.echo(f"{each:{width}}  {title}")
-        typer.echo("\nattncli init NAME copies one into this folder.")
+        typer.echo("\nattncli run NAME runs one; attncli init NAME copies one into this folder.")
 
 
 def _copy(name: str, out: Path) -> None:

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from attncli.commands.experiments import load_experiment
 from attncli.commands.progress import running
-from attncli.config.builtin import builtin_path
+from attncli.config.builtin import builtin_path, experiment_path
 from attncli.config.document import read_document
 from attncli.config.overrides import Override
 from attncli.errors import InputError, did_you_mean
@@ -27,8 +27,7 @@ def load_source(
     Raises:
         InputError: a source that is not there or of no known kind, or options that it cannot use.
     """
-    if source is None:
-        source = builtin_path("d2l")
+    source = builtin_path("d2l") if source is None else experiment_path(source)
     try:
         source.exists()
     except OSError as error:

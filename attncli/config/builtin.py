@@ -21,3 +21,8 @@ def builtin_names() -> list[str]:
 def builtin_path(name: str) -> Path:
     """The YAML file of a built-in experiment; it need not exist."""
     return builtin_folder() / f"{name}.yaml"
+
+
+def experiment_path(given: Path) -> Path:
+    """What a command is given: a file, or where there is none the name of a built-in experiment."""
+    return builtin_path(given.as_posix()) if given.as_posix() in builtin_names() and not given.exists() else given

@@ -6,7 +6,7 @@ import pytest
 
 from attncli.config.builtin import builtin_folder, builtin_names, builtin_path
 from attncli.config.document import read_document
-from tests.cli import good, names_in
+from tests.cli import good, names_in, refusal
 
 
 @pytest.fixture(autouse=True)
@@ -52,5 +52,13 @@ def test_lists_a_folder_or_what_begins_so(start: str, here: Path) -> None:
     assert 0 < len(names) < len(builtin_names())
     *listed, empty, last = good("init", start).splitlines()
     assert [line.split()[0] for line in listed] == names
-    assert (empty, last) == ("", "attncli init NAME copies one into this folder.")
+    assert (empty, last) == ("", "attncli run NAME runs one; attncli init NAME copies one into this folder.")
     assert names_in(here) == []
+
+
+def test_one_can_be_run_without_a_copy(here: Path) -> None:
+    assert good("check", "d2l", "claims/04_variance").endswith("claims/04_variance: good, study variance\n")
+    assert "outputs/d2l/" in good("run", "d2l", "--no-plots")
+    assert good("heatmap", "d2l", "--out", "d2l.png") == "d2l.png\n"
+    (here / "d2l").mkdir()
+    assert refusal("run", "d2l") == "d2l: got a folder; expected a YAML file"
