@@ -176,16 +176,15 @@ def test_a_scorer(with_a_scorer: Path) -> None:
     tests = ["scorers/test_contract.py", "scorers/test_oracles.py", "commands/test_small_commands.py"]
     tests = [f"tests/{name}" for name in tests]
     assert "passed" in run(with_a_scorer, "pytest", "-n0", *tests, "-k", "manhattan or every_scorer")
-    pairs = {"d": 4, "scorers": [{"scorer": "manhattan", "scale": 0.5}]}
-    tensors = {"queries": {"shape": [2, 3, 4]}, "keys": {"shape": [2, 5, 4]}}
+    scorers = [{"scorer": "manhattan", "scale": 0.5}]
+    data = {"queries": {"shape": [2, 3, 4]}, "keys": {"shape": [2, 5, 4]}}
     experiments: dict[str, dict[str, Any]] = {
-        "attention": {**pairs, "data": tensors},
-        "variance": {**pairs, "samples": 1000},
-        "saturation": {**pairs, "rows": 10},
-        "bench": {**pairs, "n": 4},
-        "train": {**pairs, "steps": 2},
+        "attention": {"scorers": scorers, "data": data},
+        "variance": {"scorers": scorers, "d": 4, "samples": 1000},
+        "saturation": {"scorers": scorers, "d": 4, "rows": 10},
+        "bench": {"scorers": scorers, "d": 4, "n": 4},
+        "train": {"scorers": scorers, "d": 4, "steps": 2},
     }
-    del experiments["attention"]["d"]
     for study, keys in experiments.items():
         (with_a_scorer / f"{study}.yaml").write_text(json.dumps({"study": study, **keys}))  # JSON is YAML
     run(with_a_scorer, "attncli", "run", *(f"{study}.yaml" for study in experiments), "--quiet")

@@ -1,0 +1,48 @@
+"""Gaussian scores from one matrix product, where that keeps the digits, and from differences elsewhere."""
+
+from unittest import mock
+
+import pytest
+import torch
+
+from attncli.scorers import gaussian
+from tests.reference import ORACLES
+from tests.scorers.catalogue import make, normal
+
+EPS = torch.finfo(torch.float32).eps
+# What may get lost: LOST times the rounding of a sum of 64 squares; at 1e4 that of the mean, which is taken away.
+PRODUCT, FAR = gaussian.LOST * 8 * EPS, 1e4 * EPS
+
+
+@pytest.mark.parametrize(
+    ("d", "apart", "shift", "sigma", "rtol"),
+    [
+        (64, 1.0, 0.0, 1.0, PRODUCT),
+        (64, 1.0, 1e4, 1.0, PRODUCT + FAR),  # only the distance from the mean query counts
+        (64, 1e-3, 0.0, 1.0, None),
+        (64, 0.0, 0.0, 1.0, None),
+        (3, 1.0, 0.0, 1.0, None),
+        (3, 1.0, 1e4, 1.0, None),
+        (2, 1e-3, 0.0, 1e-9, None),
+        (2, 1e-3, 0.0, 1e9, None),
+    ],
+)
+def test_digits(d: int, apart: float, shift: float, sigma: float, rtol: float | None) -> None:
+    """By differences, without a tolerance of its own, where q and k are close together or of few entries."""
+    queries = normal(6, d) + shift
+    keys = (queries if apart < 1 else shift) + apart * normal(6, d, seed=1)
+    wanted = ORACLES["gaussian"](None, queries, keys, sigma=sigma)
+    with mock.patch.object(torch, "cdist", wraps=torch.cdist) as differences:
+        scores = make("gaussian", d, sigma=sigma)(queries, keys).double()
+    assert differences.call_count == (0 if rtol else 1)
+    torch.testing.assert_close(scores, wanted, rtol=rtol or 2e-6, atol=0 if apart else 1e-12)
+    assert apart > 0 or bool((scores.diagonal() == 0).all())
+
+
+@pytest.mark.parametrize("junk", [torch.nan, torch.inf, 1e30])
+def test_one_key_changes_no_other_beyond_rounding(junk: float) -> None:
+    scorer, queries, keys = make("gaussian", 64), normal(6, 64), normal(7, 64, seed=1)
+    others = torch.arange(7) != 3
+    clean = scorer(queries, keys)[:, others]
+    keys[3] = junk
+    torch.testing.assert_close(scorer(queries, keys)[:, others], clean, rtol=1e-5, atol=0)
