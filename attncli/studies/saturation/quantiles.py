@@ -8,14 +8,14 @@ from numpy.typing import NDArray
 from attncli.studies.saturation.rows import Figures
 from attncli.studies.study import Record
 
-MOST_KEPT = 2**16  # numbers up to which quantiles are exact
+MOST_EXACT = 2**16  # numbers up to which quantiles are exact
 SHIFT = 12  # bits of a float32 that a bin leaves out: bins are 2^-11 of a number wide
 QUARTILES = {"q25": 0.25, "median": 0.5, "q75": 0.75}
 Numbers = NDArray[np.float64]
 
 
 class Quantiles:
-    """Exact for up to MOST_KEPT numbers; of more within 0.025 % of a number, or 1e-41 if that is more.
+    """Exact for up to MOST_EXACT numbers; of more within 0.025 % of a number, or 1e-41 if that is more.
 
     The bits of a non-negative float32, read as an integer, are in the order of the numbers, so that the upper bits are
     bins of equal relative width over the whole range.
@@ -29,7 +29,7 @@ class Quantiles:
     def add(self, numbers: Numbers) -> None:
         """One part."""
         self._waiting = np.concatenate([self._waiting, numbers])
-        if len(self._waiting) > MOST_KEPT:
+        if len(self._waiting) > MOST_EXACT:
             self._count()
 
     def _count(self) -> None:

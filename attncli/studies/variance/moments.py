@@ -31,7 +31,7 @@ class Moments:
         """Those of one part, in two passes."""
         if numbers.size == 0:
             return cls()
-        with np.errstate(invalid="ignore", over="ignore"):  # NaN and infinity are told by the moments
+        with np.errstate(invalid="ignore", over="ignore"):  # NaN and infinity show in the moments
             mean = float(numbers.mean())
             deviations = numbers - mean
             squares = deviations * deviations

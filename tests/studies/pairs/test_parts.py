@@ -80,8 +80,8 @@ def test_slices_change_no_figure(study: str, monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(shared, "NUMBERS_AT_A_TIME", 16 * 12)
     ready = prepared(study, d=[3, 4], scorers=scorers, dtype="float64", **keys)
     assert ready.at_a_time == 12
-    apart = swept(study, d=[3, 4], scorers=scorers, dtype="float64", **keys)
-    for a, b in zip(whole.records, apart.records, strict=True):
+    sliced = swept(study, d=[3, 4], scorers=scorers, dtype="float64", **keys)
+    for a, b in zip(whole.records, sliced.records, strict=True):
         assert numbers_of(a) == pytest.approx(numbers_of(b), rel=1e-9)
         assert len(numbers_of(a)) > 5
 

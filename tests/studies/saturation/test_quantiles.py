@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
-from attncli.studies.saturation.quantiles import MOST_KEPT, Quantiles
+from attncli.studies.saturation.quantiles import MOST_EXACT, Quantiles
 from tests.studies.pairs.samples import Array
 
 SHARES = [0.0, 0.001, 0.25, 0.5, 0.75, 0.9, 1.0]
@@ -33,14 +33,14 @@ def ranked(numbers: Array, shares: Sequence[float] = SHARES) -> Array:
 
 
 @pytest.mark.parametrize("parts", [1, 3, 1000])
-@pytest.mark.parametrize("n", [1, 2, 10, 997, MOST_KEPT])
+@pytest.mark.parametrize("n", [1, 2, 10, 997, MOST_EXACT])
 def test_exact_while_there_are_few(n: int, parts: int) -> None:
     numbers = spread(n)
     assert of(numbers, parts).at(SHARES) == np.quantile(numbers, SHARES).tolist()
 
 
 @pytest.mark.parametrize("parts", [1, 3, 40])
-@pytest.mark.parametrize("n", [MOST_KEPT + 1, 300_000])
+@pytest.mark.parametrize("n", [MOST_EXACT + 1, 300_000])
 def test_close_where_there_are_many(n: int, parts: int) -> None:
     numbers = spread(n)
     for found, right in zip(of(numbers, parts).at(SHARES), ranked(numbers), strict=True):
