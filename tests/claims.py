@@ -1,4 +1,4 @@
-"""The claims of experiments/claims: judged in this process, without files; and as a table for the README.
+"""The claims of experiments/claims: judged in this process, without files; and as a table for docs/claims.md.
 
 `python -m tests.claims` runs them all and prints that table.
 """
@@ -36,7 +36,7 @@ def table_rows(name: str, verdicts: Sequence[Verdict]) -> list[list[str]]:
 
 
 def markdown(rows: Sequence[Sequence[str]]) -> str:
-    """The table of the README."""
+    """The table of the page."""
     return "\n".join([HEADER, "|---" * 6 + "|", *(f"| {' | '.join(row)} |" for row in rows)])
 
 

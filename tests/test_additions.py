@@ -12,7 +12,8 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 LEFT_OUT = [f"--ignore=tests/{name}" for name in ("test_additions.py", "test_claims.py", "test_claims_fail.py")]
-COPIED = ("attncli", "tests", "experiments", "docs", "README.md", "CHANGELOG.md", "pyproject.toml", "constraints.txt")
+FOLDERS = ("attncli", "tests", "experiments", "docs")
+COPIED = (*FOLDERS, "README.md", "README.zh.md", "CHANGELOG.md", "pyproject.toml", "constraints.txt")
 
 MANHATTAN = '''
 import torch

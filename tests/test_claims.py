@@ -1,4 +1,4 @@
-"""Every claim of the chapter, as the README has it: what holds, and by which figures."""
+"""Every claim of the chapter, as the documentation has it: what holds, and by which figures."""
 
 import math
 import re
@@ -14,11 +14,10 @@ from tests.claims import HEADER, PATHS, markdown, result_of, table_rows
 from tests.cli import refusal
 from tests.combinations import others_slow
 
-README = (Path(__file__).resolve().parents[1] / "README.md").read_text(encoding="utf-8")
-SECTION = README.partition("\n## Every claim of the chapter\n")[2].partition("\n## ")[0]
-SHOWN = [
-    re.split(r" \| ", line[2:-2]) for line in SECTION.partition(f"{HEADER}\n")[2].splitlines()[1:] if line[:1] == "|"
-]
+DOCS = Path(__file__).resolve().parents[1] / "docs"
+CLAIMS_PAGE, TRAIN_PAGE = ((DOCS / name).read_text(encoding="utf-8") for name in ("claims.md", "studies/train.md"))
+TABLE = CLAIMS_PAGE.partition(f"{HEADER}\n")[2].partition("\n\n")[0].splitlines()[1:]
+SHOWN = [re.split(r" \| ", line[2:-2]) for line in TABLE]
 CLAIMS = 14
 NUMBER = re.compile(r"-?\d+(?:\.\d+)?(?:e-\d+)?")
 FIGURE = re.compile(rf"{NUMBER.pattern}(?= \()")  # of another row, which stands in brackets behind it
@@ -37,7 +36,7 @@ def found_of(name: str) -> tuple[Any, list[list[str]]]:
 
 
 def shown_of(name: str) -> list[list[str]]:
-    """The rows of the README."""
+    """The rows of the page."""
     return [row for row in SHOWN if row[0] == f"`{name}`"]
 
 
@@ -72,14 +71,14 @@ def test_every_expectation_has_claim_and_source(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", sorted(PATHS, key="08_learning".__eq__)[:-1] + others_slow(["08_learning"], 0))
-def test_readme_has_what_comes_out(name: str) -> None:
+def test_page_has_what_comes_out(name: str) -> None:
     shown, found = shown_of(name), found_of(name)[1]
     assert [row for row in found if row[-1] != "yes"] == []
     assert len(shown) == len(found)
     assert [pair for pair in zip(shown, found, strict=True) if not same_row(*pair)] == []
 
 
-def test_readme_may_not_differ_in_bounds() -> None:
+def test_page_may_not_differ_in_bounds() -> None:
     row = ["`09_cost`", "slower (seconds)", "somebody", "at least 20 x 0.000125 (label = dot)", "0.1", "yes"]
     other = [*row[:3], "at least 20 x 0.0003 (label = dot)", "9", "yes"]
     assert same_row(row, other)
@@ -90,11 +89,11 @@ def test_readme_may_not_differ_in_bounds() -> None:
 
 
 @pytest.mark.slow
-def test_readme_has_what_scorers_learn() -> None:
+def test_page_has_what_scorers_learn() -> None:
     """As far as it is the same on every processor, at the two sizes that the claim has too."""
-    block = README.partition("$ attncli train --no-plots\n")[2].partition("```")[0].splitlines()
+    block = TRAIN_PAGE.partition("$ attncli train --no-plots\n")[2].partition("```")[0].splitlines()
     columns = re.split(r" {2,}", block[0])
-    table = [dict(zip(columns, re.split(r" {2,}", line), strict=True)) for line in block[2:]]
+    table = [dict(zip(columns, re.split(r" {2,}", line), strict=True)) for line in block[2:5]]
     assert columns == ["label", "d = 16", "d = 64", "d = 256", "d = 1024"]
     assert [row["label"] for row in table] == ["dot", "scaled_dot", "additive"]
     rows = {(row["label"], row["d"]): row["accuracy"] for row in found_of("08_learning")[0].comparisons}
@@ -107,15 +106,15 @@ def test_readme_has_what_scorers_learn() -> None:
 
 
 @pytest.mark.slow
-def test_readme_has_the_entropy_of_the_start() -> None:
-    found = re.findall(r"from the start \(entropy ([\d.]+) of at most ([\d.]+) nats\)", " ".join(README.split()))
+def test_page_has_the_entropy_of_the_start() -> None:
+    found = re.findall(r"from the start \(entropy ([\d.]+) of at most ([\d.]+) nats\)", " ".join(TRAIN_PAGE.split()))
     result = found_of("08_learning")[0]
     first = [row["start_entropy"] for row in result.records if (row["label"], row["d"]) == ("dot", 1024)][:5]
     assert found == [(f"{sum(first) / len(first):.2f}", f"{math.log(8):.2f}")]
 
 
-def test_readme_has_the_table_as_it_is_made() -> None:
-    assert markdown(SHOWN) in SECTION
+def test_page_has_the_table_as_it_is_made() -> None:
+    assert markdown(SHOWN) in CLAIMS_PAGE
     assert [row[0].strip("`") for row in SHOWN] == sorted(row[0].strip("`") for row in SHOWN)
     assert {row[0].strip("`") for row in SHOWN} == set(PATHS)
 

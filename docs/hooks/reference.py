@@ -1,0 +1,254 @@
+"""Reference pages that are made from the code when the site is built, and pages that stand elsewhere in the project."""
+
+import inspect
+import json
+import re
+import typing
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import typer
+from mkdocs.config.defaults import MkDocsConfig
+from mkdocs.structure.files import File, Files
+
+from attncli.cli import app
+from attncli.config.builtin import builtin_names, builtin_path
+from attncli.config.schema import json_schema
+from attncli.scorers import SCORERS
+from attncli.studies import STUDIES, options_model, part_of
+
+ROOT = Path(__file__).resolve().parents[2]
+PROJECT = {"changelog": "CHANGELOG.md", "contributing": "CONTRIBUTING.md", "security": "SECURITY.md"}
+OWN = {"study", "scorers", "dtype"}  # keys of every study that not every study allows the same values for
+GROUPS: dict[str, Callable[[str], bool]] = {  # of what keys may hold, by the names in the schema
+    "Scorers": lambda name: name.endswith("Entry"),
+    "Tensors": lambda name: name.endswith("Fill") or name in ("FileTensor", "Rows"),
+    "Other mappings": lambda name: True,
+}
+
+
+def on_files(files: Files, config: MkDocsConfig) -> Files:
+    """Add the pages."""
+    pages = {
+        "reference/commands.md": commands(),
+        "reference/yaml.md": yaml_keys(),
+        "reference/figures.md": figures(),
+        "reference/scorers.md": scorers(),
+        "reference/experiments.md": experiments(),
+        **{f"project/{name}.md": (ROOT / file).read_text(encoding="utf-8") for name, file in PROJECT.items()},
+    }
+    for path, content in pages.items():
+        files.append(File.generated(config, path, content=content))
+    return files
+
+
+def table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """A table in Markdown."""
+    return "\n".join(f"| {' | '.join(line)} |" for line in [header, ["---"] * len(header), *rows])
+
+
+def page(title: str, about: str, parts: Iterable[str]) -> str:
+    """A page in Markdown."""
+    return "\n\n".join([f"# {title}", about, *parts]) + "\n"
+
+
+def sentence(text: str) -> str:
+    """With a capital and a full stop, whichever way it is written in the code."""
+    text = re.sub(r"<(?=\w+>)", "&lt;", " ".join(text.split()))
+    first = text[:1].upper() if re.match(r"[a-z]+[ -]", text) else text[:1]  # `float16, ...` is a name
+    return f"{first}{text[1:]}{'' if text.endswith('.') else '.'}" if text else ""
+
+
+def commands() -> str:
+    """Of the Typer application: every command with its arguments and options."""
+    root: Any = typer.main.get_command(app)
+    about = "Every command and option, made from the code. `attncli COMMAND --help` says the same."
+    named = root.commands.items()
+    overview = [(f"[`attncli {name}`](#attncli-{name})", sentence(each.help or "")) for name, each in named]
+    parts = [table(["command", "does"], overview), "## attncli", options_table(root.params)]
+    for name, command in named:
+        parts += [f"## attncli {name}", sentence(command.help or ""), *option_panels(command.params)]
+    return page("Commands", about, parts)
+
+
+def option_panels(params: Sequence[Any]) -> Iterator[str]:
+    """A table for each panel of the help."""
+    panels: dict[str | None, list[Any]] = {}
+    for param in params:
+        panels.setdefault(getattr(param, "rich_help_panel", None), []).append(param)
+    for title, members in panels.items():
+        if title is not None:
+            yield f"**{title}**"
+        yield options_table(members)
+
+
+def options_table(params: Sequence[Any]) -> str:
+    """Arguments, then options."""
+    return table(["option", "does"], [(f"`{spelling(param)}`", help_of(param)) for param in params])
+
+
+def spelling(param: Any) -> str:
+    """`--out DIR`, or `CONFIG...`."""
+    if param.param_type_name == "argument":
+        return str(param.metavar)
+    names = ", ".join(param.opts)
+    annotation = param.type_descriptor.annotation
+    is_choice = typing.get_origin(annotation) is typing.Literal
+    choices = "|".join(typing.get_args(annotation)) if is_choice else "N" if annotation == list[int] else "NAME"
+    return names if param.is_flag else f"{names} {param.metavar or choices}"
+
+
+def help_of(param: Any) -> str:
+    """The help of an option, with its default where it has one."""
+    text = sentence(getattr(param, "help", None) or "")
+    return f"{text} Default: `{param.default}`." if isinstance(param.default, str) else text
+
+
+def yaml_keys() -> str:
+    """Of the JSON Schema: the keys of every study, and of what they hold."""
+    definitions: dict[str, Any] = json_schema([options_model(study) for study in STUDIES])["$defs"]
+    studies = {options_model(study).__name__: study for study in STUDIES}
+    shared = set.intersection(*(set(definitions[name]["properties"]) for name in studies)) - {
+        "study",
+        "scorers",
+        "dtype",
+    }
+    first = definitions[next(iter(studies))]["properties"]
+    about = (
+        "Every key, made from the models that check a YAML file. `attncli schema` prints the same as a JSON Schema. "
+        "Unknown keys, repeated keys and wrong types are errors."
+    )
+    parts = ["## Keys of every study", keys_table({key: first[key] for key in first if key in shared}, [])]
+    for name, study in studies.items():
+        definition = definitions[name]
+        own = {key: each for key, each in definition["properties"].items() if key not in shared}
+        parts += [f"## `study: {study}` {{ #{name.lower()} }}", sentence(STUDIES[study])]
+        parts += [keys_table(own, definition.get("required", []))]
+    for title in GROUPS:
+        parts.append(f"## {title}")
+        for name, definition in definitions.items():
+            if name not in studies and group_of(name) == title:
+                parts += section_of(name, definition)
+    return page("YAML keys", about, parts)
+
+
+def section_of(name: str, definition: Mapping[str, Any]) -> Iterator[str]:
+    """What a key may hold."""
+    scorer = definition.get("properties", {}).get("scorer", {})
+    title = f"`scorer: {scorer.get('const', 'module:Class')}`" if scorer else name_in_words(name)
+    yield f"### {title} {{ #{name.lower()} }}"
+    if definition.get("description"):
+        yield sentence(definition["description"])
+    properties = definition.get("properties")
+    yield keys_table(properties, definition.get("required", [])) if properties else kind_of(definition)
+
+
+def group_of(name: str) -> str:
+    """The first group that a definition belongs to."""
+    return next(title for title, is_member in GROUPS.items() if is_member(name))
+
+
+def name_in_words(name: str) -> str:
+    """`SizeRange` in words."""
+    return re.sub(r"(?<!^)(?=[A-Z])", " ", name).capitalize()
+
+
+def keys_table(keys: Mapping[str, Any], required: Sequence[str]) -> str:
+    """One row for each key."""
+    rows = []
+    for key, schema in keys.items():
+        default = schema.get("default")
+        is_shown = default not in (None, []) and not isinstance(default, dict | list)
+        shown = "required" if key in required else f"`{json.dumps(default)}`" if is_shown else ""
+        rows.append([f"`{key}`", kind_of(schema), shown, sentence(schema.get("description", ""))])
+    return table(["key", "may be", "default", "what it is"], rows)
+
+
+def kind_of(schema: Mapping[str, Any]) -> str:
+    """What a value may be, in words."""
+    if "$ref" in schema:
+        name = schema["$ref"].rpartition("/")[2]
+        whole = {"Scorers": "[a scorer](#scorers)", "Tensors": "[a tensor](#tensors)"}
+        return whole.get(group_of(name)) or f"[{name_in_words(name)}](#{name.lower()})"
+    if "const" in schema:
+        return f"`{schema['const']}`"
+    if "enum" in schema:
+        return ", ".join(f"`{each}`" for each in schema["enum"])
+    if "anyOf" in schema:
+        kinds = [kind_of(each) for each in schema["anyOf"] if each.get("type") != "null"]
+        return ", or ".join(dict.fromkeys(", or ".join(kinds).split(", or ")))
+    if schema.get("type") == "array":
+        return f"a list of: {kind_of(schema.get('items', {}))}"
+    names = {"integer": "an integer", "number": "a number", "string": "text", "boolean": "`true`, `false`"}
+    bounds = {"minimum": "at least", "exclusiveMinimum": "above", "maximum": "at most", "exclusiveMaximum": "below"}
+    limits = [f"{text} {schema[key]:,}" for key, text in bounds.items() if key in schema and abs(schema[key]) < 1e9]
+    return " ".join([names.get(schema.get("type", ""), "a mapping"), " and ".join(limits)]).strip()
+
+
+def figures() -> str:
+    """Of the columns of every study."""
+    about = (
+        "The columns of `records` and `comparisons`: in `results.json`, in `records.csv`, in the tables, and in "
+        "`expect:` as `metric`. Made from the code."
+    )
+    parts = []
+    for study in STUDIES:
+        columns = part_of(study, "columns")
+        parts += [f"## {study.capitalize()}", "Records:", columns_table(columns.COLUMNS)]
+        parts += ["Comparisons:", columns_table(columns.COMPARISONS)] if getattr(columns, "COMPARISONS", ()) else []
+    return page("Figures", about, parts)
+
+
+def columns_table(columns: Sequence[Any]) -> str:
+    """One row for each column."""
+    return table(
+        ["figure", "unit", "what it is"], [(f"`{each.key}`", each.unit, sentence(each.about)) for each in columns]
+    )
+
+
+def scorers() -> str:
+    """Of the catalogue."""
+    about = "The scoring functions, made from their classes. `attncli scorers NAME` says the same in the terminal."
+    parts = [table(["name", "score", "source"], [overview_of(name, scorer) for name, scorer in SCORERS.items()])]
+    for name, scorer in SCORERS.items():
+        formula, _, more = (inspect.getdoc(scorer) or "").partition("\n")
+        parts += [f"## {name}", f"`{formula.partition(' (')[0]}`", more.strip()]
+        options = inspect.signature(scorer).parameters.values()
+        rows = [(f"`{each.name}`", f"`{each.default}`") for each in options if each.kind is each.KEYWORD_ONLY]
+        parts += [table(["option", "default"], rows)] if rows else []
+        shapes = [(f"`{key}`", f"`({shape})`") for key, shape in parameters_of(scorer)]
+        parts += [table(["parameter", "shape"], shapes)] if shapes else ["No parameters."]
+    return page("Scorers", about, parts)
+
+
+def overview_of(name: str, scorer: Any) -> tuple[str, str, str]:
+    """Name, formula and source."""
+    formula, _, source = (scorer.__doc__ or "").partition("\n")[0].rpartition(" (")
+    return f"[`{name}`](#{name})", f"`{formula or source}`", source.rstrip(")") if formula else ""
+
+
+def parameters_of(scorer: Any) -> Iterator[tuple[str, str]]:
+    """Parameters with their shapes in letters."""
+    q, k = (20, 30) if getattr(scorer, "sizes_may_differ", False) else (4, 4)
+    letters = {20: "q", 30: "k", 8: "h", 1: "1", 4: "d"}
+    for name, tensor in scorer(q, k).state_dict().items():
+        yield name, ", ".join(letters.get(size, str(size)) for size in tensor.shape)
+
+
+def experiments() -> str:
+    """Of the built-in experiments: what the comment at their top says, and the YAML below it."""
+    about = "Every built-in experiment. `attncli init NAME` copies one, with the files it needs, to start from."
+    parts = []
+    for name in builtin_names():
+        text = builtin_path(name).read_text(encoding="utf-8")
+        comment, yaml = re.match(r"((?:#[^\n]*\n)*)(.*)", text, flags=re.S).groups()  # type: ignore[union-attr]
+        title, *lines = [line.removeprefix("#").removeprefix(" ") for line in comment.splitlines()]
+        parts += [f"## {name}", f"**{title}**", as_text(lines), f'```yaml title="{name}.yaml"\n{yaml}```']
+    return page("Experiments", about, parts)
+
+
+def as_text(lines: Sequence[str]) -> str:
+    """Comments as Markdown: an indented line is code, a star and a bar are themselves."""
+    paragraph = "\n".join(line if not line.startswith("  ") else f"\n    {line}\n" for line in lines)
+    return re.sub(r"(?<!`)([*|_<])", r"\\\1", paragraph) if "    " not in paragraph else paragraph

@@ -1,0 +1,54 @@
+"""Draw the pictures of the documentation again: `python docs/make_pictures.py [NAME...]`, all if no name is given.
+
+A picture is made by the command that a page shows right below it: "Made by `attncli ...`."
+"""
+
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+DOCS = Path(__file__).resolve().parent
+ROOT = DOCS.parent
+MADE_BY = re.compile(r"!\[[^\]]*\]\((?P<picture>\S+\.png)\)\s+Made by `(?P<command>attncli [^`]+)`")
+SHOWN = re.compile(r"!\[[^\]]*\]\((?P<picture>\S+\.png)\)")
+
+
+def pages() -> list[Path]:
+    """Every page of the documentation, the README included."""
+    return [*sorted(ROOT.glob("README*.md")), *sorted(DOCS.rglob("*.md"))]
+
+
+def commands() -> dict[Path, str]:
+    """The pictures, each with the command that makes it."""
+    found: dict[Path, str] = {}
+    for page in pages():
+        for each in MADE_BY.finditer(page.read_text(encoding="utf-8")):
+            picture = (page.parent / each["picture"]).resolve()
+            if found.setdefault(picture, each["command"]) != each["command"]:
+                raise ValueError(f"{picture.name} is made by two commands")
+    return found
+
+
+def shown() -> set[Path]:
+    """The pictures that the pages show."""
+    texts = {page: page.read_text(encoding="utf-8") for page in pages()}
+    return {(page.parent / each["picture"]).resolve() for page, text in texts.items() for each in SHOWN.finditer(text)}
+
+
+def draw(picture: Path, command: str, folder: Path) -> Path:
+    """Run the command in a folder of its own, in which there are the experiments; the picture of that name."""
+    shutil.copytree(ROOT / "experiments", folder / "experiments")
+    subprocess.run([sys.executable, "-m", *shlex.split(command)], cwd=folder, check=True, capture_output=True)
+    return next(path for path in folder.rglob(picture.name) if "latest" not in path.parts)
+
+
+if __name__ == "__main__":
+    for picture, command in commands().items():
+        if not sys.argv[1:] or picture.stem in sys.argv[1:]:
+            with tempfile.TemporaryDirectory() as folder:
+                shutil.copyfile(draw(picture, command, Path(folder)), picture)
+            sys.stdout.write(f"{picture.relative_to(ROOT)}: {command}\n")

@@ -1,0 +1,140 @@
+"""The blocks of README and documentation, run in the order in which a reader meets them.
+
+- A `yaml`, `python` or `csv` block with a title is a file of that name; a `python` block without one is run.
+- A line `$ attncli ...` of a `console` block is a command, and the lines below it are what it prints; a line `...`
+  stands for any lines. `$ echo $?` prints the exit code of the command before it.
+- `<!-- slow -->` above a block: only `pytest --everything` runs it. `<!-- differs -->`: each processor prints its own
+  figures, so only success is asked for.
+
+All blocks of a page share one folder. `python -m tests.docs PAGE...` writes what commands print into the pages.
+"""
+
+import re
+import shlex
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from decimal import Decimal
+from pathlib import Path
+
+from typer.testing import CliRunner
+
+from attncli.cli import app
+
+ROOT = Path(__file__).resolve().parents[1]
+PAGES = {path.relative_to(ROOT).as_posix(): path for path in [*ROOT.glob("README*.md"), *(ROOT / "docs").rglob("*.md")]}
+BLOCK = re.compile(
+    r'(?:^<!-- (?P<flags>[a-z ]+) -->\n+)?^```(?P<language>\w+)(?: title="(?P<title>[^"]+)")?\n(?P<text>.*?)^```$',
+    flags=re.M | re.S,
+)
+COMMAND = re.compile(r"^\$ (?P<command>.*)\n(?P<output>(?:(?!\$ ).*\n)*)", flags=re.M)
+NUMBER = re.compile(r"\d+\.\d+")
+ANY_LINES = "..."
+
+
+@dataclass(frozen=True)
+class Block:
+    """A fenced block: `flags` stand in the comment above it, `start` and `end` are where its text is in the page."""
+
+    language: str
+    text: str
+    title: str | None
+    flags: frozenset[str]
+    start: int
+    end: int
+
+
+@dataclass
+class Shell:
+    """What runs the commands, in the working directory; it knows the last exit code."""
+
+    code: int = 0
+    environment: dict[str, str] = field(default_factory=lambda: {"COLUMNS": "80"})
+
+    def __call__(self, command: str) -> str:
+        """What a command prints at width 80, without trailing spaces."""
+        if command == "echo $?":
+            return str(self.code)
+        program, *arguments = shlex.split(command, comments=True)
+        assert program == "attncli", f"{command}: only attncli is run"
+        result = CliRunner().invoke(app, arguments, env=self.environment)
+        if result.exception is not None and not isinstance(result.exception, SystemExit):
+            raise result.exception
+        self.code = result.exit_code
+        return "\n".join(line.rstrip() for line in (result.stdout + result.stderr).rstrip().splitlines())
+
+
+def blocks(text: str) -> Iterator[Block]:
+    """The fenced blocks of a page."""
+    for found in BLOCK.finditer(text):
+        flags = frozenset((found["flags"] or "").split())
+        yield Block(found["language"], found["text"], found["title"], flags, found.start("text"), found.end("text"))
+
+
+def follow(text: str, folder: Path, check: Callable[[Block, str, str, str], None], slow: bool = True) -> None:
+    """Do in the working directory `folder` what a page says; `check` gets block, command, shown and printed output."""
+    shell, names = Shell(), {"__name__": "page"}
+    for block in blocks(text):
+        if block.title is not None:
+            (folder / block.title).write_text(block.text, encoding="utf-8")
+        elif block.language == "python":
+            exec(compile(block.text, "page", "exec"), names)
+        elif block.language == "console" and (slow or "slow" not in block.flags):
+            for found in COMMAND.finditer(block.text):
+                printed = shell(found["command"])
+                assert shell.code == 0 or "differs" not in block.flags, printed
+                check(block, found["command"], found["output"].rstrip("\n"), printed)
+
+
+def assert_same_text(shown: str, printed: str) -> None:
+    """But for times, for any lines where `...` stands, and for ones in the last digit: processors round differently."""
+    printed = without_times(printed)
+    parts = [without_times(part) for part in re.split(rf"^{re.escape(ANY_LINES)}$", shown, flags=re.M)]
+    pattern = r"[\s\S]*".join(NUMBER.sub(r"(\\d+\\.\\d+)", re.escape(part).replace(r"\.", ".")) for part in parts)
+    found = re.fullmatch(pattern, printed)
+    if found is None:
+        assert "\n".join(parts) == printed
+    numbers = [number for part in parts for number in NUMBER.findall(part)]
+    for old, new in zip(numbers, found.groups() if found else (), strict=True):
+        assert abs(Decimal(old) - Decimal(new)) <= Decimal(1).scaleb(-len(old.partition(".")[2])), (old, new)
+
+
+def without_times(text: str) -> str:
+    """Times of day and of work are all that may differ from run to run, and with them how wide the columns are."""
+    text = re.sub(r"\d{4}-\d\d-\d\dT\d\d-\d\d-\d\d(-\d+)?", "<start>", text)
+    text = re.sub(r" +([\d.]+ (s|ms|µs)|time)$", " <time>", text, flags=re.M)
+    return re.sub("(─| )+", r"\1", text)
+
+
+def written_anew(text: str, folder: Path, everything: bool) -> str:
+    """A page with what its commands print, but where `...` stands; of blocks that differ only if asked for."""
+    lines: dict[Block, list[str]] = {}
+
+    def keep(block: Block, command: str, shown: str, printed: str) -> None:
+        output = shown if ANY_LINES in shown.splitlines() else printed
+        lines.setdefault(block, []).extend([f"$ {command}", *([output] if output else [])])
+
+    follow(text, folder, keep, everything)
+    for block in reversed(lines):
+        if everything or "differs" not in block.flags:
+            text = text[: block.start] + "".join(f"{line}\n" for line in lines[block]) + text[block.end :]
+    return text
+
+
+if __name__ == "__main__":
+    import os
+
+    from attncli.commands import progress
+
+    progress.PATIENCE = 1e6  # no line of progress
+    named = [name for name in sys.argv[1:] if not name.startswith("-")]
+    for name, path in PAGES.items():
+        if name in named or not named:
+            with tempfile.TemporaryDirectory() as folder:
+                os.chdir(folder)
+                sys.path.insert(0, folder)
+                page = written_anew(path.read_text(encoding="utf-8"), Path(folder), "--everything" in sys.argv)
+                os.chdir(ROOT)
+                sys.path.remove(folder)
+            path.write_text(page, encoding="utf-8")

@@ -1,0 +1,222 @@
+"""README and documentation are held to the code: their commands, outputs, tables, examples and pictures are real."""
+
+import importlib.util
+import json
+import re
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+import torch
+import typer
+from typer.testing import CliRunner
+
+from attncli.cli import app
+from attncli.config.document import read_document
+from attncli.config.tensors import FILLS
+from attncli.scorers import SCORERS
+from attncli.studies import STUDIES
+from tests.docs import PAGES, ROOT, Block, Shell, assert_same_text, blocks, follow
+
+TEXTS = {name: path.read_text(encoding="utf-8") for name, path in PAGES.items()}
+READMES = sorted(name for name in PAGES if name.startswith("README"))
+COMMANDS = {name: [block for block in blocks(text) if block.language == "console"] for name, text in TEXTS.items()}
+
+
+def block_with(page: str, words: str) -> Block:
+    return next(block for block in blocks(TEXTS[page]) if words in block.text)
+
+
+def rows(page: str, header: str) -> list[list[str]]:
+    """The rows of the table with this header."""
+    lines = TEXTS[page].partition(header)[2].splitlines()[2:]
+    table = lines[: next((number for number, line in enumerate(lines) if not line.startswith("|")), len(lines))]
+    return [[cell.strip() for cell in re.split(r"(?<!\\)\|", line)[1:-1]] for line in table]
+
+
+def assert_page_holds(name: str, folder: Path, monkeypatch: pytest.MonkeyPatch, slow: bool) -> None:
+    def check(block: Block, command: str, shown: str, printed: str) -> None:
+        if "differs" not in block.flags:
+            assert_same_text(shown, printed)
+
+    monkeypatch.chdir(folder)
+    monkeypatch.syspath_prepend(str(folder))
+    follow(TEXTS[name], folder, check, slow)
+
+
+@pytest.mark.parametrize("name", sorted(name for name in PAGES if COMMANDS[name]))
+def test_page_is_what_its_commands_print(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert_page_holds(name, tmp_path, monkeypatch, slow=False)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", sorted(name for name in PAGES if any("slow" in each.flags for each in COMMANDS[name])))
+def test_slow_commands_of_page_run(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert_page_holds(name, tmp_path, monkeypatch, slow=True)
+
+
+def test_every_command_is_run() -> None:
+    """But for those that need a shell or half a minute, which stand in `sh` blocks."""
+    found = [block for text in TEXTS.values() for block in blocks(text) if block.language == "sh"]
+    commands = [line.split() for block in found for line in block.text.splitlines()]
+    assert {words[1] for words in commands if words[:1] == ["attncli"]} <= {"run", "bench"}
+    assert sum(len(found) for found in COMMANDS.values()) > 20
+
+
+def test_same_text_finds_what_differs() -> None:
+    assert_same_text("a 0.51\n...\nb  2 ms", "a 0.52\nmore\n\nb   31.2 ms")
+    for printed in ("a 0.53\nmore\nb 2 ms", "a 0.51\nmore\nc 2 ms", "x\na 0.51\nmore\nb 2 ms"):
+        with pytest.raises(AssertionError):
+            assert_same_text("a 0.51\n...\nb  2 ms", printed)
+
+
+@pytest.mark.parametrize("name", READMES)
+def test_readme_is_short(name: str) -> None:
+    assert len(TEXTS[name].splitlines()) <= 130
+    prose = re.sub(r"^```.*?^```$|^\|.*?$|`[^`]*`|\]\([^)]*\)", " ", TEXTS[name], flags=re.M | re.S)
+    sentences = re.split(r"[.:;?!·]\s|\n\n", prose)
+    assert [each for each in sentences if len(re.findall(r"[A-Za-z]+", each)) > 30] == []
+
+
+def test_quick_start_is_two_commands() -> None:
+    for name in READMES:
+        commands = re.findall(r"^python3 -m venv .*$", TEXTS[name], flags=re.M)
+        assert len(commands) == 2
+        assert commands[0].endswith("attncli run experiments/d2l.yaml")
+        assert commands[1].endswith("pytest")
+    installs = [line for text in TEXTS.values() for line in text.splitlines() if re.search(r"pip install ", line)]
+    assert [line for line in installs if "constraints.txt" not in line] == []
+
+
+def test_both_readmes_have_the_same_blocks() -> None:
+    first, second = ([(block.language, block.text) for block in blocks(TEXTS[name])] for name in READMES)
+    assert first == second
+
+
+def test_table_of_commands_is_complete() -> None:
+    commands: Any = typer.main.get_command(app)
+    for name in READMES:
+        named = re.findall(r"^\| `attncli (\w+)", TEXTS[name], flags=re.M)
+        assert named == [command for command in commands.commands if command in named]
+        assert set(commands.commands) - set(STUDIES) <= set(named), "a study has a page"
+
+
+def test_table_of_scorers_has_names_of_the_catalogue() -> None:
+    named = re.findall(r"^\| \[`(\w+)`\]\(reference/scorers", TEXTS["docs/index.md"], flags=re.M)
+    assert len(named) > 6
+    assert named == [name for name in SCORERS if name in named]
+
+
+def test_experiments_shown_are_those_shipped() -> None:
+    shipped = read_document(ROOT / "experiments" / "d2l.yaml").data
+    shown = block_with("docs/tutorial.md", "num_hiddens")
+    assert {key: shipped[key] for key in ("data", "scorers")} == yaml_of(shown.text)
+
+
+def yaml_of(text: str) -> Any:
+    import yaml
+
+    return yaml.safe_load(text)
+
+
+def test_figures_of_saturation_in_the_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    records = json.loads(
+        Shell()("attncli saturation --d 8 --d 512 --scorer dot --scorer scaled_dot --no-plots --json")
+    )["records"]
+    medians = [record["jacobian_median"] for record in records]
+    shown = [f"{median:.2f}" if median > 0.01 else f"{median:.3f}" for median in medians]
+    assert shown == ["0.30", "0.18", "0.003", "0.18"]
+    assert f"{records[2]['jacobian_mean']:.3f}" == "0.096"
+    for page in ("docs/tutorial.md", "docs/studies/saturation.md"):
+        assert "0.30 at d = 8 and 0.003 at d = 512 without the scale, and 0.18 at both with it" in one_line(page)
+    assert "(0.096 at d = 512)" in one_line("docs/studies/saturation.md")
+
+
+def one_line(page: str) -> str:
+    return " ".join(TEXTS[page].split())
+
+
+def test_reference_is_a_config_that_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from safetensors.torch import save_file
+
+    monkeypatch.chdir(tmp_path)
+    Path("reference.yaml").write_text(block_with("docs/how-to/experiments.md", "my_experiment").text)
+    save_file({"W.weight": torch.ones(20, 2)}, "trained.safetensors")
+    torch.save(torch.ones(4, 10, dtype=torch.bool), "mask.pt")
+    printed = Shell()("attncli run reference.yaml --set mask.file=mask.pt --no-plots --json")
+    assert json.loads(printed)["name"] == "my_experiment"
+
+
+def test_reference_has_every_key() -> None:
+    from attncli.studies import options_model
+
+    reference = block_with("docs/how-to/experiments.md", "my_experiment").text
+    keys = {line.partition(":")[0] for line in reference.splitlines() if line[0].isalpha()}
+    assert keys == set(options_model("attention").model_fields)
+
+
+def test_table_of_fills_has_every_fill() -> None:
+    text = " ".join(row[0] for row in rows("docs/how-to/experiments.md", "| written as | gives |"))
+    assert all(re.search(rf"\b{fill}\b", text) for fill in FILLS)
+
+
+@pytest.mark.parametrize("name", sorted(PAGES))
+def test_yaml_of_the_pages_has_no_mistakes_of_form(name: str, tmp_path: Path) -> None:
+    for number, block in enumerate(block for block in blocks(TEXTS[name]) if block.language == "yaml"):
+        (tmp_path / f"{number}.yaml").write_text(block.text)
+        assert not read_document(tmp_path / f"{number}.yaml").problems
+
+
+def test_options_in_the_text_exist() -> None:
+    """Every `--option` of the pages is one of some command."""
+    helped = {
+        option
+        for command in ("", *vars(typer.main.get_command(app))["commands"])
+        for option in options_in(CliRunner().invoke(app, [*command.split(), "--help"], env={"COLUMNS": "200"}).stdout)
+    }
+    others = {"--quiet", "--index-url", "--everything", "--strict"}
+    assert {option for text in TEXTS.values() for option in options_in(text)} - helped - others == set()
+
+
+def options_in(text: str) -> set[str]:
+    return set(re.findall(r"(?<![\w-])--[a-z][a-z-]*[a-z]|--[dnm]\b", text))
+
+
+def test_python_of_the_reference_holds() -> None:
+    exec(compile(block_with("docs/reference/python.md", "assert").text, "python.md", "exec"), {"__name__": "page"})
+
+
+@pytest.fixture(scope="module")
+def pictures() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("make_pictures", ROOT / "docs" / "make_pictures.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_every_picture_has_its_command(pictures: ModuleType) -> None:
+    made, files = pictures.commands(), set((ROOT / "docs" / "pictures").iterdir())
+    assert pictures.shown() == files
+    assert {path.stem for path in files - set(made)} <= {"bench"}, "whose command stands in an sh block"
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "d2l",
+        "multi_head",
+        "variance",
+        pytest.param("saturation", marks=pytest.mark.slow),
+    ],
+)
+def test_picture_is_what_its_command_draws(name: str, pictures: ModuleType, tmp_path: Path) -> None:
+    from matplotlib.image import imread
+
+    picture, command = next(each for each in pictures.commands().items() if each[0].stem == name)
+    drawn, old = imread(pictures.draw(picture, command, tmp_path)), imread(picture)
+    assert drawn.shape == old.shape
+    assert abs(drawn - old).mean() < 0.01  # other machines may smooth edges a little otherwise
