@@ -148,8 +148,7 @@ def run_experiment(experiment: Loaded, out: Path | None, overwrite: bool, *, pic
             verdicts = judge(result, options.expect, study.expected_rows(prepared))
             content = save_run(folder.path, result, config_of(options), head, drawn, verdicts)
     interrupted = ctrl_c.came or result.interrupted
-    without_tensors = replace(result, inputs={}, tensors={}, parameters={})  # which need no memory any more
-    return Finished(without_tensors, content, folder.place, document, verdicts, interrupted)
+    return Finished(result, content, folder.place, document, verdicts, interrupted)
 
 
 def config_of(options: Experiment) -> dict[str, Any]:
@@ -189,6 +188,8 @@ def run_and_show(
                 runs.append(run_experiment(waiting.pop(0), out, overwrite, pictures=pictures, quiet=quiet or json))
             if not (quiet or json):
                 _show(runs[-1], full, titled=len(experiments) > 1)
+            shown = replace(runs[-1].result, inputs={}, tensors={}, parameters={})  # which need no memory any more
+            runs[-1] = replace(runs[-1], result=shown)
     finally:
         _show_verdicts(runs, table=not (quiet or json))
         contents = [finished.content for finished in runs]

@@ -11,10 +11,10 @@ from typing import Any
 import typer
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
+from typer.testing import CliRunner
 
 from attncli.cli import app
 from attncli.config.builtin import builtin_names, builtin_path
-from attncli.config.schema import json_schema
 from attncli.scorers import SCORERS
 from attncli.studies import STUDIES, options_model, part_of
 
@@ -107,7 +107,7 @@ def help_of(param: Any) -> str:
 
 def yaml_keys() -> str:
     """Of the JSON Schema: the keys of every study, and of what they hold."""
-    definitions: dict[str, Any] = json_schema([options_model(study) for study in STUDIES])["$defs"]
+    definitions: dict[str, Any] = json.loads(CliRunner().invoke(app, ["schema"]).stdout)["$defs"]
     studies = {options_model(study).__name__: study for study in STUDIES}
     shared = set.intersection(*(set(definitions[name]["properties"]) for name in studies)) - {
         "study",
@@ -194,7 +194,7 @@ def figures() -> str:
     )
     parts = []
     for study in STUDIES:
-        columns = part_of(study, "columns")
+        columns = part_of(study, "study")
         parts += [f"## {study.capitalize()}", "Records:", columns_table(columns.COLUMNS)]
         parts += ["Comparisons:", columns_table(columns.COMPARISONS)] if getattr(columns, "COMPARISONS", ()) else []
     return page("Figures", about, parts)
