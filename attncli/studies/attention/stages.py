@@ -8,12 +8,13 @@ from functools import partial
 
 from torch import Tensor, nn
 
-from attncli.attention import EmptyRow, dropped, softcap, softmax_over_valid, weighted_sum
+from attncli.attention import dropped, softcap, softmax_over_valid, weighted_sum
 from attncli.config.scorer_entries import ScorerEntry, formula_of
 from attncli.inputs.build import Inputs
 from attncli.inputs.seeding import generator, seeded
 from attncli.pooling import Rules, pool_by_rules
 from attncli.scorers import SCORERS
+from attncli.studies.attention.options import AttentionOptions
 from attncli.studies.attention.statistics import score_statistics, weight_statistics
 from attncli.studies.progress import Progress
 from attncli.studies.scoring import raw_scores, scale_of
@@ -39,71 +40,48 @@ class ScorerRun:
     record: Record
 
 
-def run_scorer(
-    entry: ScorerEntry, scorer: nn.Module, inputs: Inputs, empty_row: EmptyRow, train: bool, seed: int
-) -> ScorerRun:
-    """Scores, softcap, mask and softmax, dropout, weighted sum of the values; in training mode only where asked.
+def run_scorer(options: AttentionOptions, entry: ScorerEntry, scorer: nn.Module, inputs: Inputs) -> ScorerRun:
+    """All stages, or without weights the output alone; in training mode only where asked.
 
     Raises:
         InputError: a scorer of the user's own that fails or gives another shape.
     """
     start = time.perf_counter()
-    with seeded(seed, f"forward.{entry.label}", inputs.queries.device):  # the user's own may have dropout inside
-        stages = {"scores": raw_scores(scorer.train(train), inputs.queries, inputs.keys).detach()}
-    if entry.softcap is not None:
-        stages["capped"] = softcap(stages["scores"], entry.softcap)
-    stages["weights"] = softmax_over_valid(stages.get("capped", stages["scores"]), inputs.valid.joined, empty_row)
-    if train and entry.dropout > 0:
-        randomness = generator(seed, f"dropout.{entry.label}")
-        stages["dropped"] = dropped(stages["weights"], entry.dropout, randomness)
-    stages["output"] = weighted_sum(stages.get("dropped", stages["weights"]), inputs.values)
+    scorer.train(options.train)
+    with seeded(options.seed, f"forward.{entry.label}", inputs.queries.device):  # it may have dropout inside
+        stages = _stages(options, entry, scorer, inputs) if options.weights else _output(options, entry, scorer, inputs)
     stages = {name: stage.cpu() for name, stage in stages.items()}  # waits for the device, too
     seconds = time.perf_counter() - start
-    return _finished(entry, scorer, inputs, stages, _statistics(stages, inputs), seconds)
-
-
-def run_for_output(
-    entry: ScorerEntry, scorer: nn.Module, inputs: Inputs, empty_row: EmptyRow, train: bool, seed: int
-) -> ScorerRun:
-    """The output alone, without scores and weights, and so without their statistics.
-
-    Raises:
-        InputError: a scorer of the user's own that fails or gives another shape.
-    """
-    start = time.perf_counter()
-    scorer.train(train)
-    checked = scorer if entry.scorer in SCORERS else partial(raw_scores, scorer)
-    rules = Rules(inputs.valid, entry.softcap, empty_row)
-    with seeded(seed, f"forward.{entry.label}", inputs.queries.device):
-        output = pool_by_rules(checked, inputs.queries, inputs.keys, inputs.values, rules).detach()
-    stages = {"output": output.cpu()}
-    seconds = time.perf_counter() - start
-    unknown = dict.fromkeys(WEIGHT_FIGURES)
-    empty = {"empty_rows": int(inputs.valid.empty_rows.sum())}
-    return _finished(entry, scorer, inputs, stages, unknown | empty, seconds)
-
-
-def _finished(
-    entry: ScorerEntry,
-    scorer: nn.Module,
-    inputs: Inputs,
-    stages: Mapping[str, Tensor],
-    statistics: Record,
-    seconds: float,
-) -> ScorerRun:
-    parameters = sum(parameter.numel() for parameter in scorer.parameters())
-    figures = {"scorer": entry.scorer, "label": entry.label, "parameters": parameters}
-    record: Record = figures | statistics | {"seconds": seconds}
-    formula, scale = formula_of(type(scorer)), scale_of(scorer)
-    kept = inputs.queries.dtype  # the parameters were rounded to it when they were made
-    state = {name: t.to("cpu", kept if t.is_floating_point() else t.dtype) for name, t in scorer.state_dict().items()}
-    return ScorerRun(entry.label, formula, scale, stages, state, record)
-
-
-def _statistics(stages: Mapping[str, Tensor], inputs: Inputs) -> Record:
     empty = inputs.valid.empty_rows.cpu()
-    scores = score_statistics(stages["scores"], inputs.valid.whole.cpu())
-    return scores | weight_statistics(stages["weights"], empty) | {"empty_rows": int(empty.sum())}
+    figures: Record = dict.fromkeys(WEIGHT_FIGURES)
+    if options.weights:
+        figures |= score_statistics(stages["scores"], inputs.valid.whole.cpu())
+        figures |= weight_statistics(stages["weights"], empty)
+    parameters = sum(parameter.numel() for parameter in scorer.parameters())
+    record = {"scorer": entry.scorer, "label": entry.label, "parameters": parameters, **figures}
+    record |= {"empty_rows": int(empty.sum()), "seconds": seconds}
+    dtype = inputs.queries.dtype  # the parameters were rounded to it when they were made
+    state = {name: t.to("cpu", dtype if t.is_floating_point() else t.dtype) for name, t in scorer.state_dict().items()}
+    return ScorerRun(entry.label, formula_of(type(scorer)), scale_of(scorer), stages, state, record)
+
+
+def _stages(options: AttentionOptions, entry: ScorerEntry, scorer: nn.Module, inputs: Inputs) -> dict[str, Tensor]:
+    """Scores, softcap, mask and softmax, dropout, weighted sum of the values."""
+    stages = {"scores": raw_scores(scorer, inputs.queries, inputs.keys).detach()}
+    if entry.softcap is not None:
+        stages["capped"] = softcap(stages["scores"], entry.softcap)
+    scores = stages.get("capped", stages["scores"])
+    stages["weights"] = softmax_over_valid(scores, inputs.valid.joined, options.mask.empty_row)
+    if options.train and entry.dropout > 0:
+        randomness = generator(options.seed, f"dropout.{entry.label}")
+        stages["dropped"] = dropped(stages["weights"], entry.dropout, randomness)
+    return stages | {"output": weighted_sum(stages.get("dropped", stages["weights"]), inputs.values)}
+
+
+def _output(options: AttentionOptions, entry: ScorerEntry, scorer: nn.Module, inputs: Inputs) -> dict[str, Tensor]:
+    checked = scorer if entry.scorer in SCORERS else partial(raw_scores, scorer)
+    rules = Rules(inputs.valid, entry.softcap, options.mask.empty_row)
+    return {"output": pool_by_rules(checked, inputs.queries, inputs.keys, inputs.values, rules).detach()}
 
 
 def warn_of_numbers(run: ScorerRun, empty: Tensor, progress: Progress) -> None:

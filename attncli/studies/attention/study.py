@@ -17,7 +17,7 @@ from attncli.inputs.device import resolve_device
 from attncli.studies.attention.columns import COLUMNS, COMPARISONS
 from attncli.studies.attention.findings import findings_of
 from attncli.studies.attention.options import AttentionOptions
-from attncli.studies.attention.stages import WEIGHT_FIGURES, ScorerRun, run_for_output, run_scorer, warn_of_numbers
+from attncli.studies.attention.stages import WEIGHT_FIGURES, ScorerRun, run_scorer, warn_of_numbers
 from attncli.studies.attention.statistics import OF_WEIGHTS, compare
 from attncli.studies.memory import PROGRAM, estimate_attention, require_memory
 from attncli.studies.progress import Progress
@@ -106,12 +106,11 @@ def run(prepared: Prepared, progress: Progress) -> Result:
     empty = inputs.valid.empty_rows.cpu()
     if options.compile:
         _compile(prepared.scorers, progress)
-    run_one = run_scorer if options.weights else run_for_output
     runs = []
     for index, (entry, scorer) in enumerate(zip(options.scorers, prepared.scorers, strict=True)):
         progress.step(index, len(options.scorers), entry.label)
         with below("scorers", index):
-            runs.append(run_one(entry, scorer, inputs, options.mask.empty_row, options.train, options.seed))
+            runs.append(run_scorer(options, entry, scorer, inputs))
         warn_of_numbers(runs[-1], empty, progress)
     progress.step(len(runs), len(runs), "comparisons")
     comparisons = [_compare(a, b, empty) for a, b in itertools.combinations(runs, 2)]
