@@ -39,11 +39,6 @@ def statistic(value: float | None) -> str:
     return f"{value:.2e}"
 
 
-def count(value: int | None) -> str:
-    """A whole number, its thousands set apart; `-` for none."""
-    return MISSING if value is None else f"{value:,}"
-
-
 def several(value: int, name: str) -> str:
     """`1 step`, `800 steps`."""
     return f"{counted(value)} {name}{'' if value == 1 else 's'}"
@@ -108,13 +103,6 @@ def sizes(records: Sequence[Record], keys: Sequence[str] = ("keys", "rows")) -> 
     return [f"{counted(records[0][key])} {key}" for key in keys if len({record[key] for record in records}) == 1]
 
 
-def score(value: float | None) -> str:
-    """A z-score; with one decimal where it is large."""
-    if value is None:
-        return MISSING
-    return f"{value:.2f}" if abs(value) < 10 else figure(value, 3)
-
-
 def finite(values: Iterable[float | None]) -> list[float]:
     """Those that are numbers."""
     return [value for value in values if value is not None and math.isfinite(value)]
@@ -134,14 +122,10 @@ def entries(settings: Record) -> str:
     name = str(settings["distribution"])
     if settings["df"] is not None:
         name += f" (df {settings['df']:g})"
-    queries, keys = (_moments(settings, side) for side in ("query", "key"))
+    queries, keys = (f"mean {settings[f'{of}_mean']:g}, std {settings[f'{of}_std']:g}" for of in ("query", "key"))
     drawn = queries if queries == keys else f"{queries} (queries) and {keys} (keys)"
     correlated = f", correlation {settings['rho']:g}" if settings["rho"] else ""
     return f"{name} entries, {drawn}{correlated}"
-
-
-def _moments(settings: Record, side: str) -> str:
-    return f"mean {settings[f'{side}_mean']:g}, std {settings[f'{side}_std']:g}"
 
 
 def printable(text: str) -> str:

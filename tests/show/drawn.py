@@ -41,7 +41,7 @@ def panels(figure: Figure) -> list[Axes]:
     return [axes for axes in figure.axes if axes.images]
 
 
-def bars(figure: Figure) -> list[Axes]:
+def bars(figure: Figure) -> list[Any]:
     """The axes of the colour bars, of all panels or of each."""
     return [bar for axes in figure.axes for bar in (axes.child_axes if axes.images else [axes])]
 

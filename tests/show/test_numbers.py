@@ -76,5 +76,5 @@ def test_duration(value: float | None, text: str) -> None:
     assert numbers.duration(value) == text
 
 
-def test_count() -> None:
-    assert [numbers.count(None), numbers.count(0), numbers.count(1048576)] == ["-", "0", "1,048,576"]
+def test_counts() -> None:
+    assert [numbers.counted(value) for value in (0, 1048576, 12_345_678)] == ["0", "1,048,576", "1.23e+07"]

@@ -1,4 +1,4 @@
-"""The weight tables, read back from the text that a pipe gets."""
+"""The tables of weights and outputs, read back from the text that a pipe gets."""
 
 import re
 
@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from attncli.attention import softmax_over_valid, valid_mask
+from attncli.show.weights import shade
 from tests.show.samples import check_grid, d2l, grids, random_weights, result_of, run_of, shown
 
 
@@ -67,3 +68,36 @@ def test_dropout_says_which_weights_are_shown() -> None:
     text = shown(result_of(run))
     assert "dot: scale 1, no parameters, weights before dropout, output after it\n" in text
     check_grid(grids(text)["dot"], weights[0])
+
+
+def outputs(output: torch.Tensor) -> list[str]:
+    """The lines of the only output, of which there is one (n, v)."""
+    text = shown(result_of(run_of(random_weights(1, len(output), 5), stages={"output": output[None]})))
+    lines = text.split("Summary")[0].splitlines()
+    return lines[next((i for i, line in enumerate(lines) if line.strip().startswith("output")), len(lines)) :]
+
+
+def test_an_output_of_one_query_is_one_line() -> None:
+    assert [line.rstrip() for line in outputs(torch.tensor([[2.0, 3.0, 4.0, 5.0]])) if line.strip()] == [
+        "output  2  3  4  5"
+    ]
+
+
+def test_outputs_read_back_as_the_tensor() -> None:
+    output = torch.randn(6, 3, generator=torch.Generator().manual_seed(0))
+    heading, *lines = (line.split() for line in outputs(output) if line.strip())
+    assert heading == ["output", "0", "1", "2"]
+    assert [line[0] for line in lines] == list("012345")
+    read = torch.tensor([[float(word) for word in line[1:]] for line in lines])
+    torch.testing.assert_close(read, output, atol=6e-5, rtol=5e-3)
+
+
+def test_wide_outputs_are_left_to_the_files() -> None:
+    assert outputs(torch.zeros(2, 9)) == outputs(torch.full((2, 8), 1234567890.0)) == []
+
+
+def test_more_weight_is_darker_and_its_text_stands_out() -> None:
+    grounds, inks = zip(*((shade(step / 20).bgcolor, shade(step / 20).color) for step in range(21)), strict=True)
+    brightness = [sum(ground.triplet) for ground in grounds]
+    assert brightness == sorted(set(brightness), reverse=True)
+    assert [inks[step].triplet for step in (0, 10, 20)] == [(0, 0, 0), (0, 0, 0), (255, 255, 255)]

@@ -1,18 +1,18 @@
 """The columns of the study `attention`: one row per scorer, and one per pair of scorers."""
 
-from attncli.show.numbers import count, duration, statistic
+from attncli.show.numbers import counted, duration, statistic
 from attncli.studies.study import LABEL, SCORER, Column
 
 COLUMNS = (
     SCORER,
     LABEL,
-    Column("parameters", "params", "how many parameters the scorer has", format=count),
+    Column("parameters", "params", "how many parameters the scorer has", format=counted),
     Column("score_mean", "score\nmean", "mean of the scores at valid keys", format=statistic),
     Column("score_std", "score\nstd", "standard deviation of the scores at valid keys", format=statistic),
     Column("entropy", "entropy\n(nats)", "entropy of a query's weights, mean over queries", "nats", statistic),
     Column("effective_keys", "effective\nkeys", "exp of a query's entropy, mean over queries", "keys", statistic),
     Column("max_weight", "max\nweight", "largest weight of a query, mean over queries", format=statistic),
-    Column("empty_rows", "empty\nrows", "queries with no valid key", "queries", count),
+    Column("empty_rows", "empty\nrows", "queries with no valid key", "queries", counted),
     Column("seconds", "time", "wall time of this scorer", "s", duration),
 )
 

@@ -7,7 +7,7 @@ from math import prod
 from rich.console import RenderableType
 from rich.text import Text
 
-from attncli.show.numbers import count, printable, significant
+from attncli.show.numbers import printable, several, significant
 from attncli.show.tables import heading, remark, titled
 from attncli.show.tables import tables as record_tables
 from attncli.show.weights import FAINT, MASKED, MAXIMUM, Layout, names_of, output_table, weight_tables
@@ -49,7 +49,7 @@ def tables(result: Result, *, width: int, full: bool = False, csv: str | None = 
 def _facts(result: Result, record: Record) -> Iterator[str]:
     yield f"scale {significant(result.settings['scales'][record['label']])}"
     parameters = record["parameters"]
-    yield f"{count(parameters) if parameters else 'no'} parameter{'' if parameters == 1 else 's'}"
+    yield several(parameters, "parameter") if parameters else "no parameters"
     if f"{record['label']}/dropped" in result.tensors:
         yield "weights before dropout, output after it"
 

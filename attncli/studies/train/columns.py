@@ -5,14 +5,14 @@ from collections.abc import Sequence
 from itertools import groupby
 from statistics import fmean, median, stdev
 
-from attncli.show.numbers import count, share, short, significant
+from attncli.show.numbers import counted, share, short, significant
 from attncli.studies.study import LABEL, SCORER, Column, Record
 from attncli.studies.train.model import Configuration, Learnt
 
 LEARNT = 0.9  # the accuracy that is looked for
 PLACE = (SCORER, LABEL, Column("d", "d", "Size of queries and keys."))
 GROUP = (*(column.key for column in PLACE), "keys")
-KEYS = Column("keys", "keys", "Keys of a sequence in the test.", format=count)
+KEYS = Column("keys", "keys", "Keys of a sequence in the test.", format=counted)
 ACCURACY = Column("accuracy", "accuracy", "Share of the test sequences whose value is right.", format=share)
 LOSS = Column("loss", "loss", "Cross-entropy of the pooled values in the test.", "nats", short)
 ENTROPY = Column("entropy", "entropy\nat last", "Mean entropy of the weights in the test.", "nats", short)
@@ -29,25 +29,25 @@ COLUMNS = (
     ACCURACY,
     LOSS,
     Column(
-        "steps_to_90", "steps to\n90 %", "Steps to the first test with an accuracy of at least 0.9.", "steps", count
+        "steps_to_90", "steps to\n90 %", "Steps to the first test with an accuracy of at least 0.9.", "steps", counted
     ),
     ENTROPY,
     GRADIENT,
     KEYS,
     START,
-    Column("parameters", "parameters", "Learnable numbers of a model.", format=count),
+    Column("parameters", "parameters", "Learnable numbers of a model.", format=counted),
 )
 COMPARISONS = (
     *PLACE,
     KEYS,
-    Column("seeds", "seeds", "Models of the configuration.", format=count),
+    Column("seeds", "seeds", "Models of the configuration.", format=counted),
     *(
         Column(f"{each.key}{end}", each.heading, f"{kind} over the seeds: {each.about}", each.unit, each.format)
         for each in SUMMARISED
         for end, kind in SPREAD
     ),
     Column("steps_to_90", "steps to\n90 %", "Median over the seeds of the steps to 0.9.", "steps", significant),
-    Column("reached_90", "seeds\nat 90 %", "Seeds that reached an accuracy of 0.9.", format=count),
+    Column("reached_90", "seeds\nat 90 %", "Seeds that reached an accuracy of 0.9.", format=counted),
 )
 
 

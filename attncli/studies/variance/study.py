@@ -7,7 +7,7 @@ from functools import partial, reduce
 
 import torch
 
-from attncli.show.numbers import counted, figure, interval, margin, score, short
+from attncli.show.numbers import counted, figure, interval, margin, short
 from attncli.studies.pairs.entries import Entries
 from attncli.studies.pairs.parts import Pairs
 from attncli.studies.pairs.study import (
@@ -45,8 +45,8 @@ COLUMNS = (
     ),
     Column("theory_mean", "theory\nmean", "Mean in closed form, where one is known.", format=short),
     Column("theory_variance", "theory\nvariance", "Variance in closed form, where one is known.", format=figure),
-    Column("z", "z", "Standard errors that the variance lies above an exact theory.", format=score),
-    Column("z_mean", "z of\nmean", "Standard errors that the mean lies above its theory.", format=score),
+    Column("z", "z", "Standard errors that the variance lies above an exact theory.", format=short),
+    Column("z_mean", "z of\nmean", "Standard errors that the mean lies above its theory.", format=short),
     Column("theory", "kind", "Whether the theory of the variance is exact, or a limit for large sizes.", text=True),
     Column("row_variance", "within\nrows", "Mean over the queries of the variance over their own keys.", format=figure),
     Column("scale", "scale", "The factor that the scorer used.", format=figure),
