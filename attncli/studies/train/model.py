@@ -27,6 +27,10 @@ from attncli.studies.train.options import TrainOptions
 from attncli.studies.train.task import Batch, batches, embeddings, held_out, seed_of
 
 POINTS = 100  # of a learning curve, beside its beginning
+NO_GRADIENT = (
+    "the scorer gave scores without a gradient, so that nothing can be learnt; expected scores that depend on queries "
+    "and keys in ways that torch can differentiate, without detach, no_grad, and whole numbers"
+)
 
 
 class StoppedError(Exception):
@@ -135,11 +139,7 @@ class OneByOne(nn.Module):
             with seeded(self.seeds[index], call, queries.device) if self.seeds else nullcontext():
                 found.append(raw_scores(scorer, queries[index], keys[index]))
             if not found[-1].requires_grad:
-                expected = "expected scores that depend on queries and keys in ways that torch can differentiate"
-                cure = "without detach, no_grad, and whole numbers"
-                raise InputError.of(
-                    f"the scorer gave scores without a gradient, so that nothing can be learnt; {expected}, {cure}"
-                )
+                raise InputError.of(NO_GRADIENT)
         return torch.stack(found)
 
 
@@ -154,9 +154,8 @@ def _stacked(scorers: Sequence[nn.Module]) -> nn.Module:
 
 
 def _projections(name: str, d: int, options: TrainOptions, indices: Sequence[int], dtype: torch.dtype) -> nn.Parameter:
-    sources = [generator(seed_of(options.seed, index), f"{name}.{d}") for index in indices]
-    size = (d, options.embedding)
-    drawn = [torch.randn(size, generator=source, dtype=dtype) for source in sources]
+    sources = (generator(seed_of(options.seed, index), f"{name}.{d}") for index in indices)
+    drawn = [torch.randn(d, options.embedding, generator=source, dtype=dtype) for source in sources]
     return nn.Parameter(torch.stack(drawn) / options.embedding**0.5)  # s d e
 
 
@@ -201,9 +200,8 @@ def learn(
     """
     learnable = [parameter for parameter in model.parameters() if parameter.requires_grad]
     # One for all seeds: it treats every number by itself, so that they do not meet.
-    optimizer = {"adam": torch.optim.Adam, "sgd": torch.optim.SGD}[options.optimizer](
-        learnable, lr=options.lr, fused=True
-    )
+    kind = {"adam": torch.optim.Adam, "sgd": torch.optim.SGD}[options.optimizer]
+    optimizer = kind(learnable, lr=options.lr, fused=True)
     test = held_out(options, options.keys, model.indices, device)
     points, curve = points_of(options.steps), list[dict[str, Tensor]]()
     steps = zip(range(options.steps + 1), batches(options, model.indices, device), strict=False)
@@ -238,7 +236,6 @@ def measured(model: Recall, scores: Tensor, batch: Batch) -> dict[str, Tensor]:
     weights = model.weights(scores, batch)
     pooled = model.pooled(weights, batch)
     right = (pooled.argmax(-1) == batch.targets).sum(-1).cpu()
-    loss, entropy = losses(pooled, batch.targets).cpu(), torch.special.entr(weights).sum(-1).mean(-1)
+    loss, entropy = losses(pooled, batch.targets).cpu(), torch.special.entr(weights).sum(-1).mean(-1).cpu()
     accuracy = right.double() / batch.targets.shape[-1]  # the share itself, not float32's next to it
-    found = {"accuracy": accuracy.where(loss.isfinite(), math.nan), "loss": loss, "entropy": entropy}
-    return {name: each.cpu() for name, each in found.items()}
+    return {"accuracy": accuracy.where(loss.isfinite(), math.nan), "loss": loss, "entropy": entropy}

@@ -160,8 +160,7 @@ def run(prepared: Prepared, progress: Progress) -> Result:
     result = _result(prepared, {**before, **done}, interrupted)
     for label, rows in by_label(result.comparisons).items():
         if lost := sorted({row["d"] for row in rows if not math.isfinite(row["loss"])}):
-            named = ", ".join(map(str, lost))
-            progress.note(f"warning: {label}: NaN or infinite losses at d = {named}; {CURE}")
+            progress.note(f"warning: {label}: NaN or infinite losses at d = {', '.join(map(str, lost))}; {CURE}")
     return result
 
 
@@ -204,7 +203,7 @@ def _result(prepared: Prepared, finished: Mapping[str, Finished], interrupted: b
         "formulas": formulas_of(options.scorers),
         "configurations": {place: each for place, each in hashes.items() if each is not None},
     }
-    steps = {"steps": torch.tensor(points_of(options.steps))}
+    curves = {name: curve for _, each in found for name, curve in each.curves.items()}
     return Result(
         "train",
         options.name,
@@ -212,7 +211,7 @@ def _result(prepared: Prepared, finished: Mapping[str, Finished], interrupted: b
         records,
         comparisons,
         findings_of(comparisons, settings),
-        tensors=steps | {name: curve for _, each in found for name, curve in each.curves.items()},
+        tensors={"steps": torch.tensor(points_of(options.steps)), **curves},
         parameters=parameters,
         interrupted=interrupted,
     )
