@@ -192,49 +192,46 @@ def test_scores_that_are_all_minus_infinity(name: str) -> None:
     assert_pooled(pool(scorer, queries, keys, values), wanted)
 
 
-class Calls:
-    """Counts how often torch's kernel is called, and with what."""
+@pytest.fixture
+def calls(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """How torch's kernel is called."""
+    kinds: list[str] = []
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.kinds: list[str] = []
-        kernel = scaled_dot_product_attention
+    def counted(*args: Any, **keys: Any) -> Tensor:
+        kinds.append("causal" if keys["is_causal"] else "masked" if args[3] is not None else "plain")
+        return scaled_dot_product_attention(*args, **keys)
 
-        def counted(*args: Any, **kwargs: Any) -> Tensor:
-            masked = args[3] is not None
-            self.kinds.append("causal" if kwargs["is_causal"] else "masked" if masked else "plain")
-            return kernel(*args, **kwargs)
-
-        monkeypatch.setattr(pooling, "scaled_dot_product_attention", counted)
+    monkeypatch.setattr(pooling, "scaled_dot_product_attention", counted)
+    return kinds
 
 
 @varied(name=DOTS, leading=[(), (2,), (2, 3)])
-def test_the_fused_kernel_is_used(name: str, leading: Shape, monkeypatch: pytest.MonkeyPatch) -> None:
-    calls, given = Calls(monkeypatch), tensors(leading)
+def test_the_fused_kernel_is_used(name: str, leading: Shape, calls: list[str]) -> None:
+    given = tensors(leading)
     pool(make(name, D), *given)
     pool(make(name, D), *given, lengths_of((*leading, N, M)))
     pool(make(name, D), *given, mask=mask_of((*leading, N, M)))
     pool_by_rules(make(name, D), *given, Rules(Valid((*leading, N, M), causal="top_left")))
-    assert calls.kinds == ["plain", "masked", "masked", "causal"]
+    assert calls == ["plain", "masked", "masked", "causal"]
     for other in set(SCORERS) - set(DOTS):
         pool(make(other, D), *given)
-    assert len(calls.kinds) == 4
+    assert len(calls) == 4
 
 
-def test_the_fused_kernel_is_used_tile_by_tile(monkeypatch: pytest.MonkeyPatch) -> None:
-    calls, given = Calls(monkeypatch), tensors()
+def test_the_fused_kernel_is_used_tile_by_tile(calls: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    given = tensors()
     monkeypatch.setattr(pooling, "WORKSPACE_BYTES", pooling.MATRICES * M * 4 * 2)  # two queries
     pool(make("dot", D), *given, mask=mask_of((N, M)))
-    assert calls.kinds == ["masked"] * 5
+    assert calls == ["masked"] * 5
     pool(make("dot", D), *given)
-    assert calls.kinds[5:] == ["plain"], "what needs no mask needs no tiles"
+    assert calls[5:] == ["plain"], "what needs no mask needs no tiles"
 
 
 @varied(
     name=DOTS,
     why=["softcap", "empty row", "NaN in values", "NaN in keys", "infinity", "overflow", "unequal sizes", "axes"],
 )
-def test_the_fused_kernel_is_not_used(name: str, why: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    calls = Calls(monkeypatch)
+def test_the_fused_kernel_is_not_used(name: str, why: str, calls: list[str]) -> None:
     queries, keys, values = tensors((2, 3, 2) if why == "axes" else (2,), 3 if why == "unequal sizes" else D)
     rules = Rules(Valid((2, 3, 2, N, M)) if why == "axes" else Valid((2, N, M), torch.tensor([3, M - 1])))
     match why:
@@ -252,12 +249,12 @@ def test_the_fused_kernel_is_not_used(name: str, why: str, monkeypatch: pytest.M
             queries, keys = queries * 1e25, keys * 1e25
             name = "dot" if name == "cosine" else name  # whose vectors have length 1
     pool_by_rules(make(name, D), queries, keys, values, rules)
-    assert calls.kinds == []
+    assert calls == []
 
 
-def test_different_sizes_of_queries_and_keys(monkeypatch: pytest.MonkeyPatch) -> None:
-    calls, queries, keys = Calls(monkeypatch), normal(2, N, 3), normal(2, M, 6, seed=1)
+def test_different_sizes_of_queries_and_keys(calls: list[str]) -> None:
+    queries, keys = normal(2, N, 3), normal(2, M, 6, seed=1)
     for name, v in [("general", 6), ("general", 3), ("additive", 6)]:
         scorer, values = make(name, 3, 6), normal(2, M, v, seed=2)
         assert_pooled(pool(scorer, queries, keys, values), attend(scorer(queries, keys), values)[0])
-    assert calls.kinds == ["plain"], "values as wide as the keys"
+    assert calls == ["plain"], "values as wide as the keys"
