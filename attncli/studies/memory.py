@@ -47,8 +47,8 @@ def estimate_attention(
     pairs, output = leading * n * m, leading * n * v
     entries = {name: math.prod(shape) for name, shape in shapes.items()}
     parameters = [parameter for scorer in scorers for parameter in scorer.parameters()]
-    bounds = [getattr(scorer, "workspace_bytes", 0) for scorer in scorers]  # those that have one need no more
-    unbounded = [scorer for scorer, bound in zip(scorers, bounds, strict=True) if not bound]
+    unbounded = [scorer for scorer in scorers if not hasattr(scorer, "workspace_bytes")]  # the others need no more
+    bound = max((getattr(scorer, "workspace_bytes", 0) for scorer in scorers), default=0)
     width = max((projected(parameter, q, k) for scorer in unbounded for parameter in scorer.parameters()), default=0)
     converted = 0 if dtype == torch.float32 else 4  # parameters are drawn in float32
     # Never at the same time: drawing in float64; scoring and pooling, on copies in the computing dtype.
@@ -56,13 +56,12 @@ def estimate_attention(
     scoring = element * 3 * max(entries["queries"] + entries["keys"], entries["values"])
     # The scores masked, and the weights before masked ones are set to 0; masks.
     softmax = pairs * (2 * element + 3) if any(stages) else pooling.WORKSPACE_BYTES
-    mask = pairs if any(stages) else 0
     return Estimate(
         {
-            "inputs": sum(entries.values()) * dtype.itemsize + mask,
+            "inputs": sum(entries.values()) * dtype.itemsize + (pairs if any(stages) else 0),
             "scores and weights": (sum(stages) * pairs + len(stages) * output) * element,
             "parameters": sum(parameter.numel() for parameter in parameters) * (dtype.itemsize + converted),
-            "projections": width * leading * (n + m) * element + max(bounds, default=0),
+            "projections": width * leading * (n + m) * element + bound,
             "working space": max(drawing, scoring + softmax),
             "program": PROGRAM,
         }
@@ -98,9 +97,8 @@ def _loaded(device: torch.device) -> int:
 
 def ran_out(error: BaseException) -> bool:
     """Whether something failed for want of memory; torch's allocator on the CPU says so in words only."""
-    if isinstance(error, MemoryError | torch.OutOfMemoryError):
-        return True
-    return isinstance(error, RuntimeError) and any(words in str(error.args).lower() for words in REFUSALS)
+    in_words = isinstance(error, RuntimeError) and any(words in str(error.args).lower() for words in REFUSALS)
+    return in_words or isinstance(error, MemoryError | torch.OutOfMemoryError)
 
 
 def available_memory(device: torch.device) -> int:

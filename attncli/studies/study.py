@@ -74,7 +74,7 @@ class Result:
     @property
     def labels(self) -> list[str]:
         """The labels of the scorers, in their order."""
-        return list(dict.fromkeys(str(record["label"]) for record in self.records))
+        return list(by_label(self.records))
 
 
 def by_label(records: Sequence[Record]) -> dict[str, list[Record]]:
@@ -106,9 +106,8 @@ class Matrices:
 
 def stage_of(result: Result, stage: str) -> "dict[str, Tensor]":
     """One stage of attention of every label that has it."""
-    return {
-        label: result.tensors[f"{label}/{stage}"] for label in result.labels if f"{label}/{stage}" in result.tensors
-    }
+    names = {label: f"{label}/{stage}" for label in result.labels}
+    return {label: result.tensors[name] for label, name in names.items() if name in result.tensors}
 
 
 def tokens_of(result: Result) -> Tokens:
