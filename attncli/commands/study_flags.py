@@ -10,9 +10,21 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, Union
 
 import typer
 
-from attncli.commands.options import Command, Full, Json, NoPlots, Out, Overwrite, Quiet, import_quickly, naming_options
+from attncli.commands.options import (
+    Command,
+    Full,
+    Json,
+    NoPlots,
+    Out,
+    Overwrite,
+    Quiet,
+    Sets,
+    import_quickly,
+    naming_options,
+    overrides_of,
+)
 from attncli.commands.scorers import scorer_names
-from attncli.errors import Collector
+from attncli.errors import Collector, InputError, show
 
 if TYPE_CHECKING:
     from pydantic.fields import FieldInfo
@@ -162,6 +174,8 @@ def _run(
     flags: Sequence[StudyFlag],
     given: Mapping[str, Any],
     *,
+    configs: Annotated[list[str] | None, typer.Argument(hidden=True)] = None,
+    sets: Sets = None,
     out: Out = None,
     overwrite: Overwrite = False,
     no_plots: NoPlots = False,
@@ -170,6 +184,9 @@ def _run(
     full: Full = False,
 ) -> None:
     """Run a study with the arguments of its command, as `attncli run` would run a YAML file that says the same."""
+    if configs:
+        message = f"got {show(configs[0])}; expected flags alone; type `attncli run {' '.join(configs)}`"
+        raise InputError.of(message, where=f"attncli {study}")
     import_quickly(pictures=not no_plots)
     from attncli.commands.experiments import load_experiment, run_and_show
     from attncli.config.document import document_of_flags, read_document
@@ -181,7 +198,7 @@ def _run(
         with naming_options():
             config = part_of(study, "resume").config_of_run(resume)
         given = {**given, "resume": Path(resume).absolute()}
-    collector, overrides = Collector(), []
+    collector, overrides = Collector(), overrides_of(sets)
     for flag in flags:
         with collector.under():
             if given[flag.name] not in (None, False, []):

@@ -14,7 +14,7 @@ import yaml
 from attncli import errors
 from attncli.config.builtin import builtin_names
 from attncli.config.models import DEFAULT_STUDY, Experiment
-from attncli.config.overrides import Override, apply_overrides
+from attncli.config.overrides import Override, apply_overrides, from_the_top
 from attncli.config.strict import validated
 from attncli.config.values import LONGEST_NAME
 from attncli.config.yaml_loader import parse_yaml, position
@@ -110,9 +110,12 @@ def read_document(path: Path, overrides: Sequence[Override] = ()) -> Document:
     """Read one YAML file and apply the overrides to it.
 
     Raises:
-        InputError: an unreadable file, or text that is not YAML. Repeated keys are kept as `problems` of the document.
+        InputError: an unreadable file, text that is not YAML, or an override of several keys. Repeated keys are kept as
+            `problems` of the document.
     """
     parsed = parse_yaml(_text(path), lambda line, column: f"{path}:{line}:{column}")
+    top_level = Experiment.model_fields
+    overrides = [each if each.path[0] in top_level else from_the_top(each, parsed.data) for each in overrides]
     data, refused = apply_overrides(parsed.data, overrides)
     repeated = [Document(path, parsed.data, parsed.root).locate(problem) for problem in parsed.problems]
     problems = repeated + [replace(problem, where=f"{path}: {problem.where}") for problem in refused]

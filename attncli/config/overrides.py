@@ -63,6 +63,31 @@ def parse_override(assignment: str) -> Override:
     return override(tuple(path), value, text)
 
 
+def from_the_top(change: Override, data: Any) -> Override:
+    """The override with its path from the top, where that begins inside `data`, `mask` or a scorer: `keys.fill=ones`.
+
+    Raises:
+        InputError: several of them have the key.
+    """
+    places: list[errors.Path] = [("data",), ("mask",)]
+    if isinstance(data, dict) and isinstance(data.get("scorers"), list):
+        places += [("scorers", index) for index in range(len(data["scorers"]))]
+    key = change.path[0]
+    if not change.text.startswith("--set ") or not isinstance(data, dict) or "data" not in data or key in data:
+        return change
+    found = [place for place in places if key in _mapping_at(data, place)]
+    if len(found) > 1:
+        known = ", ".join(dotted((*place, *change.path)) for place in found)
+        raise InputError.of(f"got {dotted(change.path)}; expected one of {known}", where=change.text)
+    return replace(change, path=(*found[0], *change.path)) if found else change
+
+
+def _mapping_at(data: Any, place: errors.Path) -> dict[str, Any]:
+    for key in place:
+        data = data.get(key) if isinstance(data, dict) else data[key]
+    return data if isinstance(data, dict) else {}
+
+
 def apply_overrides(data: Any, overrides: Sequence[Override]) -> tuple[Any, list[Problem]]:
     """A copy of the data with the overrides, in their order; and those that do not fit, as problems."""
     problems: list[Problem] = []

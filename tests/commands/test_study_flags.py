@@ -1,13 +1,17 @@
 """A study's command: its flags are the keys of the study's options."""
 
+import json
+from pathlib import Path
 from typing import Any
 
 import pytest
 import typer
+import yaml
 
 from attncli.cli import app
 from attncli.commands.study_flags import flags_of
 from attncli.studies import STUDIES, options_model
+from tests.cli import experiment, good
 
 STUDY_COMMANDS = {name: about for name, about in STUDIES.items() if name != "attention"}
 COMMANDS: Any = typer.main.get_command(app)
@@ -41,3 +45,12 @@ def test_help(study: str, name: str, shown: str) -> None:
 
 def test_the_listing_has_every_study_with_flags() -> None:
     assert all(COMMANDS.commands[study].help == about for study, about in STUDY_COMMANDS.items())
+
+
+def test_any_key_can_be_set(tmp_path: Path) -> None:
+    run_of_flags = good("variance", "--set", "d=4", "--samples", 100, "--out", tmp_path / "a", "--no-plots", "--json")
+    assert {row["d"] for row in json.loads(run_of_flags)["records"]} == {4}
+    config = experiment(tmp_path / "x.yaml", data={"keys": {"shape": [2, 5, 4], "fill": "normal"}})
+    good("run", config, "--set", "keys.fill=ones", "--set", "scorer=cosine", "--out", tmp_path / "b", "--no-plots")
+    resolved = yaml.safe_load((tmp_path / "b" / "config.yaml").read_text(encoding="utf-8"))
+    assert (resolved["scorers"][0]["scorer"], resolved["data"]["keys"]["fill"]) == ("cosine", "ones")
