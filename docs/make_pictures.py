@@ -9,6 +9,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 
 DOCS = Path(__file__).resolve().parent
@@ -39,10 +40,15 @@ def shown() -> set[Path]:
     return {(page.parent / each["picture"]).resolve() for page, text in texts.items() for each in SHOWN.finditer(text)}
 
 
-def draw(picture: Path, command: str, folder: Path) -> Path:
+def run(command: str, folder: Path) -> None:
+    """Run a command in a folder."""
+    subprocess.run([sys.executable, "-m", *shlex.split(command)], cwd=folder, check=True, capture_output=True)
+
+
+def draw(picture: Path, command: str, folder: Path, run: Callable[[str, Path], object] = run) -> Path:
     """Run the command in a folder of its own, in which there are the experiments; the picture of that name."""
     shutil.copytree(ROOT / "experiments", folder / "experiments")
-    subprocess.run([sys.executable, "-m", *shlex.split(command)], cwd=folder, check=True, capture_output=True)
+    run(command, folder)
     return next(path for path in folder.rglob(picture.name) if "latest" not in path.parts)
 
 
