@@ -44,6 +44,7 @@ NUMBER_POINTS = 7.0
 LEAST_POINTS = {"auto": 6.0, "yes": 3.5}
 MOST_NUMBERS = {"auto": 400, "yes": 5000}  # in a picture: each takes a millisecond to draw
 DIGIT = 0.64  # width of a digit as a part of the font size
+FEW = 4  # indices that are labelled however close they are; ticks take their time to draw
 NARROWEST_TITLE = 2.0  # inches, however narrow the panel
 
 TITLES = ("axes.labelsize", "axes.titlesize", "figure.labelsize", "figure.titlesize")
@@ -216,7 +217,8 @@ def _set_ticks(axis: Axis, names: tuple[str, ...] | range, length: float) -> int
     Gives every how many of the tokens one is labelled.
     """
     if isinstance(names, range):
-        most = max(1, int(length / LETTER / (len(str(len(names))) + 2)))
+        apart = LETTER * (len(str(len(names))) + (4 if len(names) > FEW else 1))
+        most = max(1, int(length / apart))
         axis.set_major_locator(MaxNLocator(most, steps=[1, 2, 5, 10], integer=True, min_n_ticks=1))
         return 1
     step = max(1, math.ceil(TOKEN_LINE * len(names) / length - 0.05))
