@@ -68,6 +68,12 @@ class Finished:
     verdicts: Sequence[Verdict]
     interrupted: bool
 
+    @property
+    def picture(self) -> Path | None:
+        """The picture to look at first, if one was drawn."""
+        names = [name for name in ("heatmaps.png", f"{self.result.study}.png") if name in self.content["files"]]
+        return _shortest(self.folder) / names[0] if names else None
+
 
 def load_experiments(configs: Sequence[Path], overrides: Sequence[Override]) -> list[Loaded]:
     """Read and check all experiments; every problem of every file is reported before anything runs."""
@@ -169,8 +175,9 @@ def run_and_show(
     json: bool,
     quiet: bool,
     full: bool,
+    open_: bool,
 ) -> None:
-    """Run experiments one after the other, each into its folder, and print what is asked for.
+    """Run experiments one after the other, each into its folder, print what is asked for, and open it with `open_`.
 
     Where one ends the rest, what is complete is shown all the same.
 
@@ -188,6 +195,8 @@ def run_and_show(
                 runs.append(run_experiment(waiting.pop(0), out, overwrite, pictures=pictures, quiet=quiet or json))
             if not (quiet or json):
                 _show(runs[-1], full, titled=len(experiments) > 1)
+            if open_:
+                typer.launch(str(runs[-1].picture or runs[-1].folder))
             shown = replace(runs[-1].result, inputs={}, tensors={}, parameters={})  # which need no memory any more
             runs[-1] = replace(runs[-1], result=shown)
     finally:
@@ -218,6 +227,8 @@ def _show(finished: Finished, full: bool, titled: bool) -> None:
         console.print(part)
     console.print(f"{folder}/", markup=False, highlight=False, soft_wrap=True)
     console.print(Padding(Text(" ".join(files)), (0, 0, 0, 2), expand=False))
+    if finished.picture is not None:
+        console.print(f"open {finished.picture}", markup=False, highlight=False, soft_wrap=True)
 
 
 def _print_json(content: dict[str, Any] | list[dict[str, Any]]) -> None:

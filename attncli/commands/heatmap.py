@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from attncli.commands.options import Device, DType, Quiet, Seed, Sets, naming_options, overrides_of
+from attncli.commands.options import Device, DType, Open, Quiet, Seed, Sets, naming_options, overrides_of
 from attncli.commands.scorers import scorer_names
 
 Source = Annotated[
@@ -47,6 +47,7 @@ def heatmap(
     annotate: Annotate = "auto",
     out: Out = None,
     overwrite: Overwrite = False,
+    open_: Open = False,
     sets: Sets = None,
     seed: Seed = None,
     device: Device = None,
@@ -74,3 +75,5 @@ def heatmap(
         for note in picture.notes:
             typer.echo(note, err=True)
         typer.echo(place)
+    if open_:
+        typer.launch(str(place))

@@ -27,6 +27,7 @@ Device = Annotated[str | None, typer.Option("--device", metavar="NAME", help="au
 DType = Annotated[str | None, typer.Option("--dtype", metavar="NAME", help="float16, bfloat16, float32 or float64.")]
 Compiled = Annotated[bool, typer.Option("--compile", help="Let torch.compile fuse what it can.")]
 NoPlots = Annotated[bool, typer.Option("--no-plots", help="Draw no pictures.")]
+Open = Annotated[bool, typer.Option("--open", help="Open the picture, or the folder where none is drawn.")]
 Json = Annotated[bool, typer.Option("--json", help="Print results.json and nothing else.")]
 Quiet = Annotated[bool, typer.Option("--quiet", help="Print nothing but warnings and errors.")]
 Full = Annotated[bool, typer.Option("--full", help="Print whole tables.")]

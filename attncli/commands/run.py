@@ -8,6 +8,7 @@ from attncli.commands.options import (
     Full,
     Json,
     NoPlots,
+    Open,
     Out,
     Overwrite,
     Quiet,
@@ -28,6 +29,7 @@ def run(
     dtype: DType = None,
     compiled: Compiled = False,
     no_plots: NoPlots = False,
+    open_: Open = False,
     json: Json = False,
     quiet: Quiet = False,
     full: Full = False,
@@ -39,4 +41,4 @@ def run(
     compile_ = "true" if compiled else None
     overrides = overrides_of(sets, seed=seed, device=device, dtype=dtype, compile=compile_)
     experiments = load_experiments(configs, overrides)
-    run_and_show(experiments, out, overwrite, pictures=not no_plots, json=json, quiet=quiet, full=full)
+    run_and_show(experiments, out, overwrite, pictures=not no_plots, json=json, quiet=quiet, full=full, open_=open_)

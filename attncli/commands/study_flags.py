@@ -15,6 +15,7 @@ from attncli.commands.options import (
     Full,
     Json,
     NoPlots,
+    Open,
     Out,
     Overwrite,
     Quiet,
@@ -179,6 +180,7 @@ def _run(
     out: Out = None,
     overwrite: Overwrite = False,
     no_plots: NoPlots = False,
+    open_: Open = False,
     json: Json = False,
     quiet: Quiet = False,
     full: Full = False,
@@ -205,4 +207,13 @@ def _run(
                 overrides.append(flag.override(given[flag.name]))
     collector.check()
     document = read_document(config, overrides) if config else document_of_flags(f"attncli {study}", study, overrides)
-    run_and_show([load_experiment(document)], out, overwrite, pictures=not no_plots, json=json, quiet=quiet, full=full)
+    run_and_show(
+        [load_experiment(document)],
+        out,
+        overwrite,
+        pictures=not no_plots,
+        json=json,
+        quiet=quiet,
+        full=full,
+        open_=open_,
+    )

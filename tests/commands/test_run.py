@@ -47,6 +47,18 @@ def test_tables_on_stdout_and_nothing_on_stderr(here: Path) -> None:
     assert files.split() == sorted(path.name for path in latest().iterdir())
 
 
+def test_the_main_picture_is_named_and_opened(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    opened = list[str]()
+    monkeypatch.setattr("typer.launch", opened.append)
+    experiment(here / "own.yaml")
+    last = good("run", "own.yaml", "--out", "a", "--open").splitlines()[-1]
+    good("run", "own.yaml", "--out", "b", "--no-plots", "--open", "--quiet")
+    good("variance", "--d", 2, "--samples", 100, "--out", "c", "--open", "--quiet")
+    good("heatmap", "own.yaml", "--out", "d.png", "--open")
+    assert last == "open a/heatmaps.png"
+    assert opened == ["a/heatmaps.png", str(here / "b"), "c/variance.png", "d.png"]
+
+
 def test_json_is_the_content_of_results_json_and_nothing_else(here: Path) -> None:
     experiment(here / "own.yaml")
     result = attncli("run", "own.yaml", "--no-plots", "--json")
