@@ -1,47 +1,50 @@
 """Tasks of one word: `nox -l` lists them, `nox -s quick` runs one, in the virtual environment that nox is in."""
 
+import sys
+
 import nox
 
 nox.options.sessions = ["lint", "quick"]
 nox.options.default_venv_backend = "none"
+MKDOCS = {"NO_MKDOCS_2_WARNING": "1"}  # the theme's notice about its successor, which is no fault of a page
 
 
 @nox.session
 def quick(session: nox.Session) -> None:
     """Tests for the loop of writing code: fast and pure."""
-    session.run("python", "-m", "pytest", "-m", "quick", *session.posargs)
+    session.run(sys.executable, "-m", "pytest", "-m", "quick", *session.posargs)
 
 
 @nox.session
 def tests(session: nox.Session) -> None:
     """All tests but the slow ones; `nox -s tests -- --everything` runs those too."""
-    session.run("python", "-m", "pytest", *session.posargs)
+    session.run(sys.executable, "-m", "pytest", *session.posargs)
 
 
 @nox.session
 def lint(session: nox.Session) -> None:
     """Format, then check style and types."""
-    session.run("python", "-m", "ruff", "format", ".")
-    session.run("python", "-m", "ruff", "check", "--fix", ".")
-    session.run("python", "-m", "mypy")
+    session.run(sys.executable, "-m", "ruff", "format", ".")
+    session.run(sys.executable, "-m", "ruff", "check", "--fix", ".")
+    session.run(sys.executable, "-m", "mypy")
 
 
 @nox.session
 def docs(session: nox.Session) -> None:
     """Build the documentation into site/; a wrong link fails."""
-    session.run("python", "-m", "mkdocs", "build", "--strict", *session.posargs)
+    session.run(sys.executable, "-m", "mkdocs", "build", "--strict", *session.posargs, env=MKDOCS)
 
 
 @nox.session
 def serve(session: nox.Session) -> None:
     """Show the documentation at http://127.0.0.1:8000 while you write it."""
-    session.run("python", "-m", "mkdocs", "serve", *session.posargs)
+    session.run(sys.executable, "-m", "mkdocs", "serve", *session.posargs, env=MKDOCS)
 
 
 @nox.session
 def pictures(session: nox.Session) -> None:
     """Draw the pictures of the documentation again."""
-    session.run("python", "docs/make_pictures.py", *session.posargs)
+    session.run(sys.executable, "docs/make_pictures.py", *session.posargs)
 
 
 @nox.session
