@@ -23,7 +23,7 @@ Batches = Annotated[list[int] | None, typer.Option("--batch", metavar="N", help=
 Heads = Annotated[list[int] | None, typer.Option("--head", metavar="N", help="Draw this head; repeatable.")]
 Stage = Annotated[
     Literal["scores", "capped", "weights", "dropped"] | None,
-    typer.Option("--stage", help="What to draw; weights if left out."),
+    typer.Option("--stage", help="What to draw, or what a tensor file holds; weights if left out."),
 ]
 Cmap = Annotated[str, typer.Option("--cmap", metavar="NAME", help="A colour map of matplotlib.")]
 Scale = Annotated[

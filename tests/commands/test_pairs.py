@@ -45,10 +45,11 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_files_and_tables(study: str) -> None:
     result = attncli(study, "--d", 2, *FEW[study])
     assert (result.exit_code, result.stderr) == (0, "")
-    folder, names = result.stdout.splitlines()[-2:]
+    folder, names, picture = result.stdout.splitlines()[-3:]
     assert Path(folder).resolve() == Path("outputs", study, "latest").resolve()
     files = ["config.yaml", "records.csv", "results.json", "tensors.safetensors"]
     assert names.split() == names_in(Path(folder)) == sorted([*files, f"{study}.png"])
+    assert picture == f"open {folder}{study}.png"
     content = swept(study, "--d", 2, *FEW[study])
     assert content["files"] == names_in(Path("out")) == files
     assert all(finding["text"].split()[0] in result.stdout for finding in content["findings"])

@@ -84,7 +84,7 @@ def test_tables_and_a_picture() -> None:
     for flags in ([], ["--full"]):
         result = attncli("bench", *FEW, *flags)
         assert (result.exit_code, result.stderr) == (0, "")
-        folder, names = result.stdout.splitlines()[-2:]
+        folder, names, _ = result.stdout.splitlines()[-3:]
         assert names.split() == names_in(Path(folder)) == sorted([*FILES, "bench.png"])
         assert "textbook" in result.stdout
     quiet = attncli("bench", *FEW, "--no-plots", "--quiet")
