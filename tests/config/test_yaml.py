@@ -4,8 +4,9 @@ import math
 from typing import Any
 
 import pytest
+import yaml
 
-from attncli.config.yaml_loader import MOST_VALUES, parse_yaml
+from attncli.config.yaml_loader import MOST_VALUES, parse_yaml, position
 from tests.config.documents import data_of, not_yaml
 
 SCALARS: list[tuple[str, Any]] = [
@@ -26,6 +27,18 @@ TEXTS = [
 def test_scalars(text: str, value: Any) -> None:
     read = data_of(f"a: {text}\n")["a"]
     assert (read, type(read)) == (value, type(value))
+
+
+def test_without_libyaml_the_same_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    texts = [f"é: {text}\nb: [x, &y {{c: 1}}, *y]" for text, _ in SCALARS]
+
+    def read() -> list[Any]:
+        parsed = [parse_yaml(text, lambda line, column: "") for text in texts]
+        return [(repr(each.data), position(each.root, ("b", 2, "c"))) for each in parsed]
+
+    by_libyaml = read()
+    monkeypatch.setattr(yaml, "__with_libyaml__", False)
+    assert read() == by_libyaml
 
 
 def test_everything_else_is_text() -> None:
