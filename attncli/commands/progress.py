@@ -55,9 +55,9 @@ def running(name: str, quiet: bool = False, finished: Callable[[], None] = lambd
     if quiet or not console.is_terminal:
         yield ProgressOnStderr(name, quiet, finished)
         return
-    from rich.progress import BarColumn, Progress, TimeElapsedColumn, TimeRemainingColumn
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeElapsedColumn, TimeRemainingColumn
 
-    columns = ("{task.description}", BarColumn(), "{task.completed}/{task.total}", TimeElapsedColumn())
-    with Progress(*columns, TimeRemainingColumn(), console=console, transient=True) as bar:
+    columns = ("{task.description}", BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=console, transient=True) as bar:
         bar.add_task(escape(name), total=None)
         yield ProgressOnStderr(name, quiet, finished, bar)
