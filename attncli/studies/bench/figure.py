@@ -24,8 +24,8 @@ from attncli.show.panels import (
     picture,
     sizes_axis,
 )
-from attncli.studies.bench.columns import Line, changing, conditions, lines_of, raw_name, size_of
 from attncli.studies.bench.options import IMPLEMENTATIONS
+from attncli.studies.bench.rows import Line, changing, conditions, lines_of, raw_name, size_of
 from attncli.studies.study import Record, Result
 
 PANELS = {"seconds": "time of a call", "peak_bytes": "peak memory beyond the inputs"}

@@ -4,7 +4,7 @@ import copy
 from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import cycle
-from typing import NamedTuple
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -12,9 +12,9 @@ from torch import Tensor, nn
 
 from attncli import textbook
 from attncli.attention import attend, computing_dtype
-from attncli.errors import InputError
 from attncli.pooling import pool
 from attncli.scorers import SCORERS
+from attncli.studies.bench.options import IMPLEMENTATIONS
 from attncli.studies.scoring import compile_scorer, raw_scores, worth_compiling
 
 # What rounding may change, relative to the largest number: some hundred units in the last place of a sum of many terms,
@@ -23,67 +23,40 @@ TOLERANCE = {torch.float64: 1e-10, torch.float32: 1e-4, torch.float16: 1e-2, tor
 MOST = 0.2  # that is ever put down to rounding: 0 in place of the result is off by 1, and a factor of 1.3 by 0.3
 RESULTS = {"scores": ["scores"], "weights": ["output", "weights"], "output": ["output"]}  # of each measure
 
-Inputs = tuple[Tensor, Tensor, Tensor]  # queries (..., n, d), keys and values (..., m, d)
-Results = tuple[Tensor, ...]  # as in RESULTS
-Forward = Callable[[Tensor, Tensor, Tensor], Results]  # of queries, keys and values
-Call = Callable[[], tuple[Results, Sequence[Tensor | None]]]  # with gradients, none of them where none were asked for
+Inputs = tuple[Tensor, Tensor, Tensor]  # queries (b, n, d), keys and values (b, m, d), where b is batch times heads
+Results = tuple[Tensor, ...]  # as in RESULTS, and gradients after them where they were asked for
+Forward = Callable[..., Results]  # of queries, keys and values
+Call = Callable[[], Results]
 
 
 class NotTimedError(Exception):
     """The status of what cannot be timed, and why."""
 
 
-class Implementation(NamedTuple):
-    """Whether a scorer has it, and how it makes what a measure asks for."""
-
-    exists: Callable[[nn.Module], bool]
-    forward: Callable[[nn.Module, str], Forward]
-
-
-def own_code(scorer: nn.Module, measure: str) -> Forward:
-    """The way of this package."""
-    if measure == "scores":
-        return lambda queries, keys, values: (scorer(queries, keys),)
-    if measure == "weights":
-        return lambda queries, keys, values: attend(scorer(queries, keys), values)
-    return lambda queries, keys, values: (pool(scorer, queries, keys, values),)
+def implementations_of(scorer: nn.Module) -> list[str]:
+    """Those that a scorer has, as its class says."""
+    there = {
+        "attncli": True,
+        "compiled": worth_compiling(scorer),
+        "textbook": getattr(scorer, "as_in_textbooks", None) is not None,
+        "fused": getattr(scorer, "has_fused_kernel", False),
+    }
+    return [name for name in IMPLEMENTATIONS if there[name]]
 
 
-def compiled(scorer: nn.Module, measure: str) -> Forward:
-    """The way of this package after torch.compile, which compiles `scorer` in place."""
-    if reason := compile_scorer(scorer):
-        raise NotTimedError("not available", reason)
-    return own_code(scorer, measure)
-
-
-def textbook_code(scores: Callable[[Tensor, Tensor], Tensor], measure: str) -> Forward:
-    """Scores, and the textbook's softmax and sum of values after them where they are asked for."""
+def forward_of(implementation: str, scorer: Any, measure: str) -> Forward:
+    """What an implementation does with queries, keys and values to give what is measured."""
+    if implementation == "fused":  # of (batch, heads, n, d) only
+        kernel = partial(F.scaled_dot_product_attention, scale=float(scorer.scale))
+        return lambda *inputs: (kernel(*(each.unsqueeze(1) for each in inputs)).squeeze(1),)
+    scores = scorer.as_in_textbooks if implementation == "textbook" else scorer
     if measure == "scores":
         return lambda queries, keys, values: (scores(queries, keys),)
-    count = len(RESULTS[measure])
-    return lambda queries, keys, values: textbook.attention(scores(queries, keys), values)[:count]
-
-
-def fused(scorer: nn.Module, measure: str) -> Forward:
-    """The kernel of torch, which takes (batch, heads, n, d) only, and gives outputs only."""
-    kernel = partial(F.scaled_dot_product_attention, scale=float(scorer.scale))  # type: ignore[arg-type]
-
-    def output(queries: Tensor, keys: Tensor, values: Tensor) -> Results:
-        q, k, v = (each if each.ndim == 4 else each.unsqueeze(1) for each in (queries, keys, values))
-        return (kernel(q, k, v).view(queries.shape),)
-
-    return output
-
-
-TABLE = {
-    "attncli": Implementation(lambda scorer: True, own_code),
-    "compiled": Implementation(worth_compiling, compiled),
-    "textbook": Implementation(
-        lambda scorer: getattr(scorer, "as_in_textbooks", None) is not None,
-        lambda scorer, measure: textbook_code(scorer.as_in_textbooks, measure),  # type: ignore[arg-type]
-    ),
-    "fused": Implementation(lambda scorer: getattr(scorer, "has_fused_kernel", False), fused),
-}
+    if implementation == "textbook":
+        return lambda queries, keys, values: textbook.attention(scores(queries, keys), values)[: len(RESULTS[measure])]
+    if measure == "weights":
+        return lambda queries, keys, values: attend(scores(queries, keys), values)
+    return lambda queries, keys, values: (pool(scores, queries, keys, values),)
 
 
 def make_call(implementation: str, scorer: nn.Module, measure: str, copies: Sequence[Inputs], backward: bool) -> Call:
@@ -97,24 +70,24 @@ def make_call(implementation: str, scorer: nn.Module, measure: str, copies: Sequ
     own = copy.deepcopy(scorer)
     if implementation == "textbook":  # which computes in the dtype of its inputs
         own = own.to(copies[0][0].dtype)
+    if implementation == "compiled" and (reason := compile_scorer(own)):
+        raise NotTimedError("not available", reason)
     parameters = [each for each in own.parameters() if each.requires_grad]
-    forward = TABLE[implementation].forward(own, measure)
+    forward = forward_of(implementation, own, measure)
     turns = cycle([[each.detach().requires_grad_(backward) for each in inputs] for inputs in copies])
     ones: Tensor | None = None  # made by the first call, so no memory of later ones
 
-    def call() -> tuple[Results, Sequence[Tensor | None]]:
+    def call() -> Results:
         nonlocal ones
         inputs = next(turns)
         with torch.set_grad_enabled(backward):
             results = forward(*inputs)
         if not backward:
-            return results, ()
-        if not results[0].requires_grad:
-            message = f"its {measure} have no gradient (they are detached, or not made by torch)"
-            raise NotTimedError("not available", f"{message}; measure it without backward")
+            return results
         ones = torch.ones_like(results[0]) if ones is None else ones
         wanted = [*(inputs[:2] if measure == "scores" else inputs), *parameters]
-        return results, torch.autograd.grad(results[0], wanted, ones, allow_unused=True)
+        gradients = torch.autograd.grad(results[0], wanted, ones, allow_unused=True)
+        return (*results, *gradients)
 
     return call
 
@@ -122,49 +95,29 @@ def make_call(implementation: str, scorer: nn.Module, measure: str, copies: Sequ
 def disagreement(implementation: str, scorer: nn.Module, measure: str, inputs: Inputs, results: Results) -> str | None:
     """Why the results for these inputs are wrong; None where they agree with float64, by textbook code if there is any.
 
-    Compared are the first, the middle and the last query of the last matrix: no row depends on another. A scorer of the
-    user's own that cannot compute in float64 is compared with itself on few rows, in float32.
-
-    Raises:
-        InputError: a scorer of the user's own that fails.
+    Compared are the first, the middle and the last query of the last matrix: no row depends on another.
     """
-    queries, keys, values = inputs
-    few = (_few_rows(queries), _last_matrix(keys), _last_matrix(values))
     in_catalogue = type(scorer) in SCORERS.values()
-    try:
-        reference, largest = _reference(scorer, few, measure, torch.float64, in_catalogue)
-    except InputError:
-        reference, largest = _reference(scorer, few, measure, torch.float32, in_catalogue)
+    exact = copy.deepcopy(scorer).cpu().double()
+    score = (getattr(exact, "as_in_textbooks", None) if in_catalogue else None) or partial(raw_scores, exact)
+    queries, keys, values = (each.cpu().double() for each in (_few_rows(inputs[0]), inputs[1][-1:], inputs[2][-1:]))
+    with torch.no_grad():
+        scores = score(queries, keys)
+        reference = [scores] if measure == "scores" else textbook.attention(scores, values)
     upcast = in_catalogue and implementation in ("attncli", "compiled")  # which compute in float32 at least
-    tolerance = TOLERANCE[computing_dtype(queries.dtype) if upcast else queries.dtype]
+    tolerance = TOLERANCE[computing_dtype(inputs[0].dtype) if upcast else inputs[0].dtype]
     if measure != "scores":  # the error of a weight is that of its score, unscaled
-        tolerance *= 1.0 + largest
-    for name, result, expected in zip(RESULTS[measure], results, reference, strict=True):
+        tolerance *= 1.0 + float(scores.abs().max())
+    for name, result, expected in zip(RESULTS[measure], results, reference, strict=False):  # gradients come after them
         if reason := _difference(name, _few_rows(result), expected, min(tolerance, MOST)):
             return reason
     return None
 
 
-def _last_matrix(tensor: Tensor) -> Tensor:
-    """The last of (..., m, x): (1, m, x)."""
-    return tensor.detach().reshape(-1, *tensor.shape[-2:])[-1:]
-
-
 def _few_rows(tensor: Tensor) -> Tensor:
-    """First, middle and last row of the last matrix."""
+    """First, middle and last row of the last matrix of (b, n, x): (1, 3, x), or fewer where n is."""
     n = tensor.shape[-2]
-    return _last_matrix(tensor)[:, sorted({0, n // 2, n - 1})]
-
-
-def _reference(
-    scorer: nn.Module, inputs: Inputs, measure: str, dtype: torch.dtype, in_catalogue: bool
-) -> tuple[Results, float]:
-    """What is right, and the largest score."""
-    exact = copy.deepcopy(scorer).cpu().to(dtype)
-    scores = (getattr(exact, "as_in_textbooks", None) if in_catalogue else None) or partial(raw_scores, exact)
-    queries, keys, values = (each.cpu().to(dtype) for each in inputs)
-    with torch.no_grad():
-        return textbook_code(scores, measure)(queries, keys, values), float(scores(queries, keys).abs().max())
+    return tensor.detach()[-1:, sorted({0, n // 2, n - 1})]
 
 
 def _difference(name: str, result: Tensor, expected: Tensor, tolerance: float) -> str | None:

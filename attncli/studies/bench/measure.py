@@ -5,7 +5,8 @@ import itertools
 import math
 import os
 import statistics
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from timeit import default_timer
 
@@ -33,20 +34,18 @@ LOG_LEVEL = "KINETO_LOG_LEVEL"  # of the profiler's library, which tells everybo
 
 BLOCK = 0.01  # seconds that an implementation is called for in each round, at least
 BUDGET = 0.5  # seconds for all rounds of one implementation at one size, where the fewest rounds do not need more
-FEWEST, MOST = 5, 11  # rounds
-HOPELESS, TRIES = 2.0, 3  # seconds of a call from which there are fewer rounds, and how many
+FEWEST_ROUNDS, MOST_ROUNDS = 5, 11
 # 97.5 % of Student's t lies below these, for 1, 2, ... degrees of freedom.
 STUDENT = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160, 2.145, 2.131)
 
 AnyCall = Callable[[], object]
-Clock = Callable[[], float]
 
 
 def draw_inputs(options: BenchOptions, case: Case, device: torch.device) -> Inputs:
     """Standard normal numbers that depend on the seed and the sizes only."""
 
     def draw(name: str, rows: int) -> Tensor:
-        shape = (*case.leading, rows, case.d)
+        shape = (case.matrices, rows, case.d)
         randomness = generator(options.seed, f"bench.{name}.{'x'.join(map(str, shape))}")
         return torch.randn(shape, generator=randomness).to(getattr(torch, options.dtype)).to(device)
 
@@ -76,13 +75,14 @@ def estimate_call(
     scorer: nn.Module, implementation: str, num_hiddens: int | None, case: Case, measure: str, options: BenchOptions
 ) -> Estimate:
     """What one call needs; `scorer` may be on the meta device. One of the user's own counts with its scores only."""
-    stored, backward, textbook = getattr(torch, options.dtype), options.backward, implementation == "textbook"
-    queries, keys = (*case.leading, case.n, case.d), (*case.leading, case.m, case.d)
-    matrices = max(MATRICES[measure], 2 if textbook and measure != "scores" else 0) * (BACKWARD if backward else 1)
-    shapes = {"queries": queries, "keys": keys, "values": keys}
-    of_pairs = (3 if backward else 2) * case.matrices * case.n * case.m * num_hiddens if textbook and num_hiddens else 0
-    parts = estimate_attention(shapes, stored, [matrices], [scorer]).parts
-    return Estimate({**parts, "hidden units of all pairs": of_pairs * computing_dtype(stored).itemsize})
+    stored, textbook = getattr(torch, options.dtype), implementation == "textbook"
+    matrices = 2 if textbook and measure != "scores" else MATRICES[measure]
+    keys = (case.matrices, case.m, case.d)
+    shapes = {"queries": (case.matrices, case.n, case.d), "keys": keys, "values": keys}
+    parts = estimate_attention(shapes, stored, [matrices * (BACKWARD if options.backward else 1)], [scorer]).parts
+    pairs = case.matrices * case.n * case.m * (num_hiddens or 0) if textbook else 0
+    hidden = pairs * (3 if options.backward else 2) * computing_dtype(stored).itemsize
+    return Estimate({**parts, "hidden units of all pairs": hidden})
 
 
 def peak_memory(call: AnyCall, device: torch.device) -> int | None:
@@ -98,16 +98,14 @@ def peak_memory(call: AnyCall, device: torch.device) -> int | None:
 
 
 def _peak_on_cpu(call: AnyCall) -> int:
-    """The running sum of what torch's allocator takes and gives back, as its profiler records it event by event."""
+    """The largest running sum of what torch's allocator takes and gives back, as its profiler records it."""
     os.environ.setdefault(LOG_LEVEL, "99")
-    was_on = gc.isenabled()
     gc.disable()  # garbage that is found meanwhile would count as given back
     try:
         with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as record:
             result = call()  # noqa: F841  # kept until the end
     finally:
-        if was_on:
-            gc.enable()
+        gc.enable()
     assert record.profiler is not None
     assert record.profiler.kineto_results is not None
     allocations = [each for each in record.profiler.kineto_results.events() if each.name() == "[memory]"]
@@ -115,49 +113,27 @@ def _peak_on_cpu(call: AnyCall) -> int:
     return max(itertools.accumulate(each.nbytes() for each in allocations), default=0)
 
 
-def clock_for(device: torch.device) -> Clock:
-    """A clock that waits until the device has done what it was told."""
-    if device.type == "cpu":
-        return default_timer
-
-    def synchronised() -> float:
+def clock(device: torch.device) -> float:
+    """Seconds, after the device has done what it was told."""
+    if device.type != "cpu":
         torch.accelerator.synchronize(device)
-        return default_timer()
-
-    return synchronised
+    return default_timer()
 
 
-def rounds_of(calls: Sequence[AnyCall], baselines: Collection[int], clock: Clock) -> list[list[float]]:
-    """Seconds per call in each round; in the first rounds all take part, slow ones leave early, `baselines` never.
-
-    In a round each is called for a block of time, in an order that begins with another every round. How many rounds
-    there are depends on how long one call takes.
-    """
-    threads = torch.get_num_threads()
-    timers = [Timer("call()", globals={"call": call}, timer=clock, num_threads=threads) for call in calls]
-    wanted = [_rounds(_once(timer)) for timer in timers]
-    wanted = [max(wanted) if index in baselines else rounds for index, rounds in enumerate(wanted)]
-    seconds: list[list[float]] = [[] for _ in calls]
-    for turn in range(max(wanted)):
-        for place in range(len(calls)):
-            index = (place + turn) % len(calls)
-            if turn < wanted[index]:
-                seconds[index].append(timers[index].blocked_autorange(min_run_time=BLOCK).median)
-    return seconds
+def seconds_of(call: AnyCall, device: torch.device) -> float:
+    """Seconds per call, from calls for a block of time."""
+    timer = Timer("call()", globals={"call": call}, timer=partial(clock, device), num_threads=torch.get_num_threads())
+    return timer.blocked_autorange(min_run_time=BLOCK).median
 
 
-def _once(timer: Timer) -> float:
-    """Seconds of one call; what seems slow, but not hopelessly, is tried again, for it may have been the machine."""
-    once = timer.timeit(1).median
-    if _rounds(once) < MOST and once < BUDGET:
-        once = min(once, *(timer.timeit(1).median for _ in range(2)))
-    return once
-
-
-def _rounds(once: float) -> int:
+def rounds_for(call: AnyCall, device: torch.device) -> int:
     """As many as the budget allows: a round calls at least twice, first to learn how many calls a block needs."""
-    fewest = FEWEST if once < HOPELESS else TRIES
-    return int(min(max(BUDGET // max(2 * once, 2 * BLOCK), fewest), MOST))
+    times = [clock(device)]
+    for _ in range(2):  # the faster one counts, since the machine may have been slow
+        call()
+        times.append(clock(device))
+    once = min(times[1] - times[0], times[2] - times[1])
+    return int(min(max(BUDGET // (2 * max(once, BLOCK)), FEWEST_ROUNDS), MOST_ROUNDS))
 
 
 def ratio_of(seconds: Sequence[float], baseline: Sequence[float]) -> tuple[float, list[float]]:

@@ -1,15 +1,15 @@
 """What is measured: which implementations of which scorers, at which sizes, and the work of each by its formula."""
 
-import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
+from typing import NamedTuple
 
 from torch import nn
 
 from attncli.config.scorer_entries import ScorerEntry, entry_models
 from attncli.errors import Collector, InputError, Problem, did_you_mean, got, show
-from attncli.studies.bench.implementations import TABLE
+from attncli.studies.bench.implementations import implementations_of
 from attncli.studies.bench.options import HIDDEN, BenchOptions
 from attncli.studies.scoring import outline
 
@@ -17,25 +17,19 @@ SOFTMAX = 5  # operations for each weight: largest score, difference, exponentia
 BACKWARD = 3  # forward and backward together, as a multiple of forward: each product has two gradients
 
 
-@dataclass(frozen=True)
-class Case:
-    """One combination of sizes; `heads` None where there is no such axis."""
+class Case(NamedTuple):
+    """One combination of sizes."""
 
     n: int
     m: int
     d: int
     batch: int = 1
-    heads: int | None = None
-
-    @property
-    def leading(self) -> tuple[int, ...]:
-        """The leading axes."""
-        return (self.batch,) if self.heads is None else (self.batch, self.heads)
+    heads: int = 1
 
     @property
     def matrices(self) -> int:
         """How many n x m matrices of scores there are."""
-        return math.prod(self.leading)
+        return self.batch * self.heads
 
 
 @dataclass(frozen=True)
@@ -86,8 +80,8 @@ def plan_of(options: BenchOptions) -> list[Contender]:
     with collector.under("baseline"):
         baseline = _baseline(options, offered)
     collector.check()
-    chosen = [each for each in offered if not options.only or set(options.only).intersection(each.names)]
-    chosen = [each for each in chosen if not set(options.skip).intersection(each.names)]
+    only, skip = set(options.only or known), set(options.skip)
+    chosen = [each for each in offered if only.intersection(each.names) and not skip.intersection(each.names)]
     if not chosen:
         key = "only" if options.only else "skip"
         raise InputError.of(got(getattr(options, key), "nothing is left to measure", "leave one of them out"), [key])
@@ -107,10 +101,9 @@ def variants_of(contender: Contender, options: BenchOptions, d: int) -> list[Con
 
 def cases_of(options: BenchOptions) -> Iterator[Case]:
     """All combinations, the fewest queries first, and of those the fewest keys."""
-    heads_asked: Sequence[int | None] = options.heads or [None]
     for n in sorted(options.n):
-        for m, d, batch, heads in product(sorted(options.m or [n]), options.d, options.batch, heads_asked):
-            yield Case(n, m, d, batch, heads)
+        for sizes in product(sorted(options.m or [n]), options.d, options.batch, options.heads or [1]):
+            yield Case(n, *sizes)
 
 
 def operations(scorer: nn.Module, case: Case, measure: str, backward: bool) -> int | None:
@@ -142,23 +135,22 @@ def traffic(case: Case, measure: str, backward: bool, itemsize: int) -> int:
 
 
 def _contenders(entry: ScorerEntry, options: BenchOptions, *path: str | int) -> list[Contender]:
-    """All implementations that an entry has, as its scorer's class says."""
-    scorer = outline(entry, 1, 1)
-    there = [name for name, implementation in TABLE.items() if implementation.exists(scorer)]
-    return [Contender(entry, name, path) for name in there if name != "compiled" or options.compile]
+    """All implementations that an entry has."""
+    names = implementations_of(outline(entry, 1, 1))
+    return [Contender(entry, name, path) for name in names if name != "compiled" or options.compile]
 
 
 def _baseline(options: BenchOptions, offered: Sequence[Contender]) -> Contender:
     """The contender of that name, or one of the catalogue whose label no entry has."""
-    found, labels = {each.name: each for each in offered}, {each.entry.label for each in offered}
-    for name, model in entry_models().items():
-        if name not in labels:
-            catalogue = _contenders(model.model_validate({"scorer": name}), options)
-            found |= {each.name: each for each in catalogue}
-    if options.baseline not in found:
+    labels = {each.entry.label for each in offered}
+    others = [model.model_validate({"scorer": name}) for name, model in entry_models().items() if name not in labels]
+    found = {
+        each.name: each for each in [*offered, *(each for entry in others for each in _contenders(entry, options))]
+    }
+    baseline = found.get(options.baseline)
+    if baseline is None:
         expected = "unknown baseline; expected label/implementation"
         raise InputError.of(got(options.baseline, expected, did_you_mean(options.baseline, found)))
-    baseline = found[options.baseline]
     missing = [measure for measure in options.measure if not baseline.gives(measure)]
     if missing:
         message = f"which gives the output only and no {missing[0]}; choose another, or measure the output only"

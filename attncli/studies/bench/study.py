@@ -2,11 +2,11 @@
 
 import gc
 import platform
+import re
 import statistics
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 
 import torch
@@ -16,27 +16,27 @@ from attncli.errors import Collector, InputError
 from attncli.inputs.device import resolve_device
 from attncli.scorers import SCORERS
 from attncli.scorers._custom import raised
-from attncli.studies.bench.columns import AXES, COLUMNS, COMPARISONS, raw_name
-from attncli.studies.bench.findings import findings_of
 from attncli.studies.bench.implementations import Call, Inputs, NotTimedError, disagreement, make_call
 from attncli.studies.bench.measure import (
     BLOCK,
     BUDGET,
     MOST_PAIRS,
+    MOST_ROUNDS,
     cache_size,
-    clock_for,
     copies_of,
     draw_inputs,
     estimate_call,
     peak_memory,
     ratio_of,
-    rounds_of,
+    rounds_for,
+    seconds_of,
 )
 from attncli.studies.bench.options import HIDDEN, BenchOptions
 from attncli.studies.bench.plan import Case, Contender, cases_of, operations, plan_of, traffic, variants_of
+from attncli.studies.bench.rows import COLUMNS, COMPARISONS, findings_of, raw_name
 from attncli.studies.memory import ran_out, too_large
 from attncli.studies.progress import Counter, Progress
-from attncli.studies.scoring import build_scorer, formulas_of, outline
+from attncli.studies.scoring import build_scorer, formulas_of, outline, raw_scores
 from attncli.studies.study import Record, Result, Rows
 from attncli.studies.threads import on_threads
 
@@ -58,14 +58,14 @@ class Trial:
     contender: Contender
     case: Case
     record: Record
-    may_fail: bool  # smaller sizes have gone well, so that an error is a finding and not the end
     call: Call | None = None
     operations: int | None = None
-    seconds: list[float] = field(default_factory=list)
+    rounds: int = 0
+    seconds: list[float] = field(default_factory=list)  # of a call, in each round
 
     def drop(self, status: str, reason: str) -> None:
         """Not to be timed, and why."""
-        self.call = None
+        self.call, self.seconds = None, []
         self.record |= {"status": status, "reason": reason, "peak_bytes": None}
 
 
@@ -73,8 +73,8 @@ def prepare(options: BenchOptions, progress: Progress) -> Prepared:
     """What is measured at which sizes; everything that can be refused is refused here.
 
     Raises:
-        InputError: a device, patterns, a baseline or scorers that make no sense. Sizes that do not fit into memory are
-            no mistake: their rows say so.
+        InputError: a device, patterns, a baseline or scorers that make no sense, or a scorer of the user's own that
+            fails for two queries and three keys. Sizes that do not fit into memory are no mistake: their rows say so.
     """
     collector = Collector()
     dtype = getattr(torch, options.dtype)
@@ -89,10 +89,13 @@ def prepare(options: BenchOptions, progress: Progress) -> Prepared:
             entry = variants_of(contender, options, d)[-1].entry
             with collector.under(*contender.path):
                 outline(entry, d, d)
-                if entry.parameters is not None or entry.scorer not in SCORERS:  # others fail for want of memory only
-                    scorer = build_scorer(entry, d, d, options.seed, dtype)
-                    if entry.parameters is not None:
-                        parameters |= {f"{entry.label}/{name}": each for name, each in scorer.state_dict().items()}
+                if entry.scorer in SCORERS and entry.parameters is None:
+                    continue  # it can fail for want of memory only
+                scorer = build_scorer(entry, d, d, options.seed, dtype)
+                if entry.parameters is not None:
+                    parameters |= {f"{entry.label}/{name}": each for name, each in scorer.state_dict().items()}
+                if d == options.d[0]:
+                    raw_scores(scorer, torch.ones(1, 2, d, dtype=dtype), torch.ones(1, 3, d, dtype=dtype))
     collector.check()
     return Prepared(options, contenders, parameters, device)
 
@@ -111,7 +114,6 @@ def run(prepared: Prepared, progress: Progress) -> Result:
     """Measure group by group; where the user ends the work, what is finished stays.
 
     Raises:
-        InputError: a scorer of the user's own that fails at its first size; at later ones its row says so.
         KeyboardInterrupt: the user ended the work before anything was finished.
     """
     options, groups = prepared.options, list(_groups(prepared))
@@ -121,7 +123,7 @@ def run(prepared: Prepared, progress: Progress) -> Result:
         with on_threads(options.threads):
             for group in groups:
                 get_ready(group, prepared, counter)
-                time_all(group, options.baseline, prepared.device)
+                time_all(group, prepared.device)
                 finished.append(group)
     except KeyboardInterrupt:
         if not finished:
@@ -147,11 +149,11 @@ def run(prepared: Prepared, progress: Progress) -> Result:
 def _groups(prepared: Prepared) -> Iterator[list[Trial]]:
     """What is timed against each other: all that gives one measure at one size."""
     options = prepared.options
-    for index, case in enumerate(cases_of(options)):
+    for case in cases_of(options):
         for measure in options.measure:
             contenders = [each for each in prepared.contenders if each.gives(measure)]
             variants = [each for contender in contenders for each in variants_of(contender, options, case.d)]
-            yield [Trial(each, case, _known(each, case, measure, prepared), index > 0) for each in variants]
+            yield [Trial(each, case, _known(each, case, measure, prepared)) for each in variants]
 
 
 def _known(contender: Contender, case: Case, measure: str, prepared: Prepared) -> Record:
@@ -163,8 +165,7 @@ def _known(contender: Contender, case: Case, measure: str, prepared: Prepared) -
         "label": entry.label,
         "implementation": contender.implementation,
         "measure": measure,
-        **{axis: getattr(case, axis) for axis in AXES},
-        "heads": case.heads or 1,
+        **case._asdict(),
         "num_hiddens": hidden if isinstance(hidden, int) else None,
         "dtype": options.dtype,
         "device": str(prepared.device),
@@ -174,11 +175,7 @@ def _known(contender: Contender, case: Case, measure: str, prepared: Prepared) -
 
 
 def get_ready(group: Sequence[Trial], prepared: Prepared, counter: Counter) -> None:
-    """Give each trial of a group its call and the peak of its memory, or the status that says why it has none.
-
-    Raises:
-        InputError: a scorer of the user's own that fails, where the trial may not.
-    """
+    """Give each trial of a group its call and the peak of its memory, or the status that says why it has none."""
     copies: list[Inputs] = []
     for trial in group:
         counter.of(f"n = {trial.case.n}, {trial.record['measure']}: {trial.contender.name}")()
@@ -197,7 +194,7 @@ def _prepare_call(trial: Trial, copies: list[Inputs], prepared: Prepared) -> Non
     copies += [] if copies else copies_of(draw_inputs(options, case, device), device)
     scorer = build_scorer(entry, case.d, case.d, options.seed, getattr(torch, options.dtype)).to(device)
     call = make_call(implementation, scorer, measure, copies, options.backward)
-    if reason := disagreement(implementation, scorer, measure, copies[0], call()[0]):
+    if reason := disagreement(implementation, scorer, measure, copies[0], call()):
         raise NotTimedError("disagrees", reason)
     if device.type != "cpu" or case.matrices * case.n * case.m <= MOST_PAIRS:
         trial.record["peak_bytes"] = peak_memory(call, device)
@@ -205,58 +202,41 @@ def _prepare_call(trial: Trial, copies: list[Inputs], prepared: Prepared) -> Non
     trial.call = call
 
 
-def time_all(group: Sequence[Trial], baseline: str, device: torch.device) -> None:
-    """Fill in the seconds of all that have a call; one that fails now is dropped, and the others begin again."""
-    while ready := [(trial, trial.call) for trial in group if trial.call is not None]:
-        baselines = {index for index, (trial, _) in enumerate(ready) if trial.contender.name == baseline}
-        failed: list[Trial] = []
-        try:
-            calls = [partial(_noting_failure, call, trial, failed) for trial, call in ready]
-            times = rounds_of(calls, baselines, clock_for(device))
-        except (Exception, SystemExit):
-            if not failed:
-                raise
-            with _failures(failed[0], device):
-                raise
-            continue
-        for (trial, _), seconds in zip(ready, times, strict=True):
-            trial.seconds, trial.call = seconds, None
+def time_all(group: Sequence[Trial], device: torch.device) -> None:
+    """Fill in the seconds of all that have a call; slow ones leave early.
 
-
-def _noting_failure(call: Call, trial: Trial, failed: list[Trial]) -> None:
-    try:
-        call()
-    except (Exception, SystemExit):
-        failed.append(trial)
-        raise
+    In a round each is called for a block of time, in an order that begins with another every round.
+    """
+    ready = [trial for trial in group if trial.call]
+    for turn in range(MOST_ROUNDS):
+        for index in range(len(ready)):
+            trial = ready[(index + turn) % len(ready)]
+            if trial.call:
+                with _failures(trial, device):
+                    trial.rounds = trial.rounds or rounds_for(trial.call, device)
+                    if turn < trial.rounds:
+                        trial.seconds.append(seconds_of(trial.call, device))
+    for trial in ready:
+        trial.call = None
 
 
 @contextmanager
 def _failures(trial: Trial, device: torch.device) -> Iterator[None]:
-    """Drop a trial that this machine cannot have or hold; a user's own scorer may raise anything."""
-    contender = trial.contender
+    """Drop a trial that this machine cannot have or hold, or that fails; a user's own scorer may raise anything."""
     try:
         yield
     except NotTimedError as error:
         trial.drop(*error.args)
-    except InputError as error:
-        if not trial.may_fail:
-            raise error.under(*contender.path) from error
-        trial.drop("failed", str(error))
     except (Exception, SystemExit) as error:  # which a scorer of the user may call
         if ran_out(error):
             trial.drop("too large", "the memory was not enough")
             gc.collect()
             if device.type == "cuda":
                 torch.cuda.empty_cache()
-        elif contender.implementation == "compiled":
+        elif trial.contender.implementation == "compiled":
             trial.drop("not available", f"compiling gave {raised(error)}")
-        elif trial.may_fail:
-            trial.drop("failed", f"it gave {raised(error)}")
-        elif contender.entry.scorer not in SCORERS:
-            raise InputError.of(f"the scorer gave {raised(error)}", contender.path) from error
         else:
-            raise
+            trial.drop("failed", str(error) if isinstance(error, InputError) else f"it gave {raised(error)}")
 
 
 def _row(trial: Trial, group: Sequence[Trial], options: BenchOptions) -> Record:
@@ -323,9 +303,6 @@ def settings_of(prepared: Prepared) -> Record:
 
 def _processor() -> str:
     """As Linux calls it, else the kind of machine."""
-    try:
-        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
-    except OSError:
-        return platform.machine()
-    names = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
-    return next(names, platform.machine())
+    path = Path("/proc/cpuinfo")
+    found = re.search("^model name\\s*: (.*)", path.read_text(encoding="utf-8") if path.exists() else "", re.MULTILINE)
+    return found[1] if found else platform.machine()

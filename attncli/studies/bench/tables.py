@@ -8,8 +8,17 @@ from rich.text import Text
 from attncli.show.numbers import MISSING, duration, printable
 from attncli.show.tables import Cells, cells, formulas, pick, remark, stacked, titled
 from attncli.show.tables import tables as record_tables
-from attncli.studies.bench.columns import COLUMNS, COMPARISONS, Line, changing, conditions, lines_of, place, size_of
-from attncli.studies.bench.findings import growth
+from attncli.studies.bench.rows import (
+    COLUMNS,
+    COMPARISONS,
+    Line,
+    changing,
+    conditions,
+    growth,
+    lines_of,
+    place,
+    size_of,
+)
 from attncli.studies.study import Column, Record, Result
 
 NAMES = pick(COLUMNS, ["label", "implementation"])

@@ -11,22 +11,22 @@ import pytest
 import torch
 
 from attncli.studies.bench import measure
-from attncli.studies.bench.implementations import make_call
+from attncli.studies.bench.implementations import Call, make_call
 from attncli.studies.bench.measure import (
     BLOCK,
     BUDGET,
+    FEWEST_ROUNDS,
     LOG_LEVEL,
-    MOST,
+    MOST_ROUNDS,
     STUDENT,
-    TRIES,
     copies_of,
     draw_inputs,
     estimate_call,
     peak_memory,
     ratio_of,
-    rounds_of,
 )
-from attncli.studies.bench.plan import Case
+from attncli.studies.bench.plan import Case, plan_of
+from attncli.studies.bench.study import Trial, time_all
 from attncli.studies.memory import ran_out
 from attncli.studies.scoring import build_scorer, outline
 from tests.studies.bench.small import CPU, options_of
@@ -36,7 +36,7 @@ MIB = 2**20
 
 def test_the_same_numbers_whatever_else_is_measured() -> None:
     a, b, c = (draw_inputs(options_of(seed=seed), Case(6, 5, 4, 2, 3), CPU) for seed in (0, 0, 1))
-    assert [each.shape for each in a] == [(2, 3, 6, 4), (2, 3, 5, 4), (2, 3, 5, 4)]
+    assert [each.shape for each in a] == [(6, 6, 4), (6, 5, 4), (6, 5, 4)]
     torch.testing.assert_close(a, b, rtol=0, atol=0)
     assert not torch.equal(a[0], c[0])
     assert not torch.equal(a[1], a[2])
@@ -130,63 +130,68 @@ def test_the_estimate_is_no_less_than_the_measured_peak(
 class Clock:
     """A clock that only planted work moves."""
 
-    def __init__(self) -> None:
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.now, self.calls, self.order = 0.0, 0, list[int]()
+        monkeypatch.setattr(measure, "clock", lambda device: self.now)
 
-    def __call__(self) -> float:
-        return self.now
-
-    def work(self, *seconds: float, slower: float = 1.0, index: int = 0) -> Callable[[], None]:
+    def work(self, *seconds: float, slower: float = 1.0, index: int = 0) -> Call:
         """A call that takes so long, in turn, the last for ever; with every call of any kind `slower` than before."""
         times = itertools.chain(seconds, itertools.repeat(seconds[-1]))
 
-        def call() -> None:
+        def call() -> tuple[torch.Tensor, ...]:
             self.calls += 1
             self.order.append(index)
             self.now += next(times) * slower**self.calls
+            return ()
 
         return call
 
 
-def test_planted_times_are_found() -> None:
-    clock = Clock()
-    fast, slow = rounds_of([clock.work(1e-3), clock.work(7e-3)], {0}, clock)
-    assert fast == pytest.approx([1e-3] * MOST)
-    assert slow == pytest.approx([7e-3] * MOST)
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    return Clock(monkeypatch)
+
+
+def timed(*calls: Call) -> list[list[float]]:
+    """Seconds of these calls in each round."""
+    (contender, *_), case = plan_of(options_of()), Case(1, 1, 1)
+    trials = [Trial(contender, case, {}, call) for call in calls]
+    time_all(trials, CPU)
+    return [trial.seconds for trial in trials]
+
+
+def test_planted_times_are_found(clock: Clock) -> None:
+    fast, slow = timed(clock.work(1e-3), clock.work(7e-3))
+    assert fast == pytest.approx([1e-3] * MOST_ROUNDS)
+    assert slow == pytest.approx([7e-3] * MOST_ROUNDS)
     assert ratio_of(slow, fast)[0] == pytest.approx(7.0)
 
 
-def test_slow_ones_have_the_fewest_rounds_and_the_baseline_the_most() -> None:
-    clock = Clock()
-    times = rounds_of([clock.work(2.0), clock.work(3.0), clock.work(1e-4)], {0}, clock)
-    assert [len(each) for each in times] == [MOST, TRIES, MOST]
-    assert times[1] == pytest.approx([3.0] * TRIES)
+def test_slow_ones_have_the_fewest_rounds(clock: Clock) -> None:
+    fast, slow = timed(clock.work(1e-4), clock.work(3.0))
+    assert (len(fast), slow) == (MOST_ROUNDS, pytest.approx([3.0] * FEWEST_ROUNDS))
+    assert ratio_of(slow, fast)[0] == pytest.approx(3e4)
 
 
-def test_one_slow_call_does_not_cost_rounds() -> None:
-    clock = Clock()
-    warming_up_and_first = [BUDGET / 4] * 3
-    assert [len(each) for each in rounds_of([clock.work(*warming_up_and_first, 1e-3)], set(), clock)] == [MOST]
+def test_one_slow_call_does_not_cost_rounds(clock: Clock) -> None:
+    assert [len(each) for each in timed(clock.work(BUDGET / 4, 1e-3))] == [MOST_ROUNDS]
 
 
-def test_a_fast_call_is_made_for_a_block_of_time() -> None:
-    clock = Clock()
-    (seconds,) = rounds_of([clock.work(1e-6)], set(), clock)
-    assert seconds == pytest.approx([1e-6] * MOST)
-    assert clock.calls * 1e-6 >= MOST * BLOCK
+def test_a_fast_call_is_made_for_a_block_of_time(clock: Clock) -> None:
+    (seconds,) = timed(clock.work(1e-6))
+    assert seconds == pytest.approx([1e-6] * MOST_ROUNDS)
+    assert clock.calls * 1e-6 >= MOST_ROUNDS * BLOCK
 
 
-def test_they_take_turns_and_each_begins_a_round_once() -> None:
-    clock = Clock()
-    rounds_of([clock.work(10.0, index=index) for index in range(3)], set(), clock)
+def test_they_take_turns_and_each_begins_a_round_once(clock: Clock) -> None:
+    timed(*(clock.work(10.0, index=index) for index in range(3)))
     once = [index for index, _ in itertools.groupby(clock.order)]
-    assert once == [0, 1, 2, 0, 1, 2, *(1, 2, 0), *(2, 0, 1)]
+    assert once == [0, 1, 2, *(1, 2, 0), *(2, 0, 1), *(0, 1, 2), *(1, 2, 0)]
 
 
-def test_a_machine_that_slows_down_does_not_change_the_ratio() -> None:
+def test_a_machine_that_slows_down_does_not_change_the_ratio(clock: Clock) -> None:
     """Every call takes 1 % longer than the one before."""
-    clock = Clock()
-    one, three = rounds_of([clock.work(1.0, slower=1.01), clock.work(3.0, slower=1.01)], {0}, clock)
+    one, three = timed(clock.work(1.0, slower=1.01), clock.work(3.0, slower=1.01))
     assert one[-1] > one[0] * 1.08
     ratio, (low, high) = ratio_of(three, one)
     assert low < 3.0 < high

@@ -8,8 +8,6 @@ from torch import nn
 from attncli.config.scorer_entries import ScorerEntry, entry_model
 from attncli.errors import InputError
 from attncli.scorers import SCORERS
-from attncli.studies.bench.implementations import TABLE
-from attncli.studies.bench.options import IMPLEMENTATIONS
 from attncli.studies.bench.plan import Case, cases_of, operations, plan_of, traffic, variants_of
 from attncli.studies.scoring import outline
 from tests.studies.bench.small import options_of
@@ -29,7 +27,6 @@ def names(**keys: Any) -> list[str]:
 def test_everything_by_default() -> None:
     assert names()[: len(EVERYTHING)] == EVERYTHING
     assert {name.partition("/")[0] for name in names()} == set(SCORERS)
-    assert tuple(TABLE) == IMPLEMENTATIONS
     assert names(compile=True)[:3] == ["additive/attncli", "additive/compiled", EVERYTHING[1]]
 
 
@@ -137,7 +134,7 @@ def test_traffic() -> None:
 def test_all_combinations_the_smallest_first() -> None:
     cases = list(cases_of(options_of(n=[8, 2], d=[4, 16], batch=[1, 3])))
     assert [(case.n, case.m, case.d, case.batch, case.heads) for case in cases] == [
-        (n, n, d, batch, None) for n in (2, 8) for d in (4, 16) for batch in (1, 3)
+        (n, n, d, batch, 1) for n in (2, 8) for d in (4, 16) for batch in (1, 3)
     ]
     cases = list(cases_of(options_of(n=[8, 2], m=[5, 3], heads=2)))
-    assert [(case.n, case.m, case.leading) for case in cases] == [(n, m, (1, 2)) for n in (2, 8) for m in (3, 5)]
+    assert [(case.n, case.m, case.heads) for case in cases] == [(n, m, 2) for n in (2, 8) for m in (3, 5)]

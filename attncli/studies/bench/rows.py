@@ -1,13 +1,18 @@
-"""The columns of the study `bench`: rows of implementations, and how many times as fast as the textbook's code."""
+"""The rows of the study `bench`: their columns, the lines that they make over the sizes, and what is found in them."""
 
+import math
+import statistics
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 from attncli.errors import in_bytes
 from attncli.show.numbers import duration, interval, printable, short
-from attncli.studies.study import LABEL, SCORER, Column, Record, Result
+from attncli.studies.bench.options import IMPLEMENTATIONS
+from attncli.studies.study import LABEL, SCORER, Column, Finding, Record, Result, by_label
 
 AXES = ("n", "m", "d", "batch", "heads")  # what is the same for all implementations that are compared
+LINE = ("label", "implementation", "num_hiddens", "measure")
 Line = tuple[str, str]  # the label, with its hidden units where it has several at one size, and the implementation
 
 
@@ -32,7 +37,7 @@ COLUMNS = (
     Column("d", "d", "the size of queries, keys and values"),
     Column("num_hiddens", "num_hiddens", "hidden units of scorers that have some"),
     Column("batch", "batch", "elements of the batch"),
-    Column("heads", "heads", "heads; 1 where there is no such axis"),
+    Column("heads", "heads", "heads of each element of the batch"),
     _word("dtype", "the type of the inputs"),
     _word("device", "where it was measured"),
     Column("seconds", "time", "median time of a call", "s", duration),
@@ -111,3 +116,68 @@ def conditions(result: Result, records: Sequence[Record]) -> list[str]:
         f"{threads} thread{'' if threads == 1 else 's'}",
         *(f"{axis} = {size}" for axis, size in sizes.items()),
     ]
+
+
+def growth(records: Sequence[Record], axis: str) -> float | None:
+    """The power of a size by which the time grows over the larger half of the sizes; None for a single size.
+
+    At small sizes the time of a call is what it takes to start it, which does not depend on the size.
+    """
+    known = [(record[axis], record["seconds"]) for record in records if record["seconds"]]
+    sizes = sorted({size for size, _ in known})
+    if len(sizes) < 2:
+        return None
+    smallest = sizes[-max(2, math.ceil(len(sizes) / 2))]
+    x, y = zip(*((math.log(size), math.log(seconds)) for size, seconds in known if size >= smallest), strict=True)
+    return statistics.linear_regression(x, y).slope
+
+
+def findings_of(records: Sequence[Record], comparisons: Sequence[Record]) -> list[Finding]:
+    """One sentence for each label: its row at the largest size, and how its time grows."""
+    return [_finding(_chosen(rows), records, comparisons) for rows in by_label(records).values()]
+
+
+def _chosen(records: Sequence[Record]) -> Record:
+    """The row that stands for a label: attncli's code if it is there, at the largest size with a time."""
+
+    def rank(row: Record) -> tuple[Any, ...]:
+        order = -IMPLEMENTATIONS.index(row["implementation"])
+        return not _is_baseline(row), order, size_of(row), row["num_hiddens"] or 0
+
+    timed = [record for record in records if record["measure"] == records[0]["measure"] and record["seconds"]]
+    return max(timed, key=rank, default=records[0])
+
+
+def _is_baseline(row: Record) -> bool:
+    return bool(row["baseline"] == f"{row['label']}/{row['implementation']}")
+
+
+def _finding(row: Record, records: Sequence[Record], comparisons: Sequence[Record]) -> Finding:
+    """Time and memory of a row, beside the baseline and beside the textbook's code of the same entry."""
+    label, baseline, axes = row["label"], row["baseline"], changing(records)
+    name = label if row["implementation"] == "attncli" else f"{label} ({row['implementation']})"
+    if row["seconds"] is None:
+        return Finding(f"{name}: {row['status']} at {place(row, axes)}: {row['reason']}.", label)
+    numbers = {key: row[key] for key in (*LINE[1:], *AXES, "seconds", "peak_bytes")}
+    if len(axes) == 1:
+        lines = lines_of([each for each in records if each["measure"] == row["measure"]]).values()
+        numbers["growth"] = next(growth(line, axes[0]) for line in lines if row in line)
+    memory = "" if row["peak_bytes"] is None else f" and {in_bytes(row['peak_bytes'])}"
+    text = f"{name}: {duration(row['seconds'])}{memory} for {row['measure']} at {place(row, axes)}"
+    if _is_baseline(row):
+        text += ", which the others are compared with"
+    elif row["ratio"] is not None:
+        numbers |= {key: row[key] for key in ("ratio", "ratio_ci", "baseline")}
+        text += _times(row["ratio"], row["ratio_ci"], f"the time of {baseline}")
+    for beside in comparisons:
+        if all(beside[key] == row[key] for key in (*LINE, *AXES)) and beside["times_as_fast"] is not None:
+            numbers |= {key: beside[key] for key in ("times_as_fast", "times_as_fast_ci")}
+            if baseline != f"{label}/textbook":
+                text += _times(beside["times_as_fast"], beside["times_as_fast_ci"], "as fast as textbook code")
+    return Finding(f"{text}.", label, numbers)
+
+
+def _times(ratio: float, ends: Sequence[float], what: str) -> str:
+    """`, 96.2 times the time of scaled_dot/textbook (90.1 to 103)`."""
+    same = ", no measurable difference" if ends[0] <= 1 <= ends[1] else ""
+    return f", {short(ratio)} times {what} ({interval(ends)}{same})"
