@@ -50,6 +50,19 @@ def test_page_is_what_its_commands_print(name: str, tmp_path: Path, monkeypatch:
     assert_page_holds(name, tmp_path, monkeypatch, slow=False)
 
 
+def test_commands_in_the_text_of_the_readme_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    text = TEXTS["README.md"]
+    follow(re.sub(r"^\$ attncli variance.*\n", "", text, flags=re.M), tmp_path, lambda *_: None)
+    shell = Shell()
+    commands = re.findall(r"`(attncli [^`]+)`", " ".join(re.findall(r"^Then .*$", text, flags=re.M)))
+    assert len(commands) == 3
+    for command in commands:
+        printed = shell(f"{command} --no-plots")
+        assert shell.code == 0, printed
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("name", sorted(name for name in PAGES if any("slow" in each.flags for each in COMMANDS[name])))
 def test_slow_commands_of_page_run(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
