@@ -1,7 +1,7 @@
 """The studies: one folder each, with everything that belongs to it.
 
 A study computes; it prints nothing and writes no files. Its folder has `options` (the model of its YAML and flags),
-`study` (the work, with its columns if they have no file `columns`), `findings`, `tables` and `figure`. Nothing is
+`study` (the work, with columns and findings where they have no file of their own), `tables` and `figure`. Nothing is
 loaded before it is asked for, since most of it loads torch.
 """
 

@@ -4,8 +4,9 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -15,19 +16,21 @@ from attncli.errors import Collector, InputError, below
 from attncli.inputs.device import resolve_device
 from attncli.inputs.seeding import seeded
 from attncli.scorers import SCORERS
+from attncli.show.numbers import significant, span
 from attncli.studies.memory import PROGRAM, Estimate, projected, require_memory
 from attncli.studies.pairs.entries import Entries
 from attncli.studies.pairs.options import PairsOptions
 from attncli.studies.pairs.parts import PAIRS_AT_A_TIME, Pairs, RandomPairs, RealPairs, read_pairs
-from attncli.studies.progress import Progress
+from attncli.studies.progress import Counter, Progress
 from attncli.studies.scoring import build_scorer, formulas_of, outline, raw_scores
 from attncli.studies.study import LABEL, SCORER, Column, Record, Result, Rows, by_label
 from attncli.studies.threads import in_order, on_threads
 
-Part = TypeVar("Part")
 COPIES = 6  # of a row that is larger than a part: as drawn, rounded, scaled, and gradients
 NUMBERS_AT_A_TIME = 2**24  # for the pairs that one thread works on at the same time
 WORKING_SPACE = 64 * 2**20  # of one thread, beside queries and keys: what scorers need for a part
+LEVEL = 1.25  # a figure whose largest value is at most this times the smallest hardly depends on d
+POWER_LAW = 0.1  # how far from the line, in natural logarithms, any point of a power law may lie
 PLACE = (
     SCORER,
     LABEL,
@@ -49,12 +52,16 @@ class Point:
         return f"d = {self.d}" if self.head is None else f"head {self.head}"
 
 
+PartsOf = Callable[[Point, Callable[[Point, Pairs], Any]], Iterator[Any]]
+
+
 @dataclass(frozen=True)
 class Prepared:
     """Everything that `run` works on, known to be good; `tensors` are real ones in place of random entries."""
 
     options: PairsOptions
     entries: Entries
+    sizes: Sequence[int]  # those that were asked for; the points of others stand in the picture only
     points: Sequence[Point]
     tensors: dict[str, Tensor]
     device: torch.device
@@ -83,12 +90,12 @@ def prepare_pairs(
         at_a_time = min(_check_size(options, d, d, keys, device) for d in options.d)
         sizes = options.d
         if len(sizes) == 1 and not any(entry.parameters for entry in options.scorers):  # which have one size if read
-            sizes = sorted({*powers(1, sizes[0]), *sizes})  # the others stand in the picture only
+            sizes = sorted({*powers(1, sizes[0]), *sizes})
         points = []
         for d in sizes:
             pairs = RandomPairs(options, entries, device, d, rows(entries, d), keys, together)
             points.append(Point(d, _scorers(options, d, d, device), pairs))
-        return Prepared(options, entries, points, {}, device, at_a_time)
+        return Prepared(options, entries, options.d, points, {}, device, at_a_time)
     tensors = read_pairs(options.source, dtype, device)
     (*leading, _, q), (m, k) = tensors["queries"].shape, tensors["keys"].shape[-2:]
     most = int(tensors["valid"].sum(-1).max()) if "valid" in tensors else m
@@ -99,7 +106,7 @@ def prepare_pairs(
     scorers = _scorers(options, q, k, device)
     heads = range(leading[1]) if len(leading) > 1 else [None]
     points = [Point(k, scorers, RealPairs(tensors, head), head) for head in heads]
-    return Prepared(options, entries, points, tensors, device, at_a_time)
+    return Prepared(options, entries, [k], points, tensors, device, at_a_time)
 
 
 def _check_size(options: PairsOptions, query_size: int, key_size: int, keys: int, device: torch.device) -> int:
@@ -141,23 +148,25 @@ def _scorers(options: PairsOptions, query_size: int, key_size: int, device: torc
 
 
 @contextmanager
-def at_work(prepared: Prepared) -> Iterator[int]:
-    """How many threads to use, each of which has torch for itself.
+def at_work(prepared: Prepared, progress: Progress, rounds: int = 1) -> Iterator[PartsOf]:
+    """A function that gives what some work makes of the pairs of a point, part by part in their order.
 
-    Scorers of the user's own may draw random numbers or keep something from call to call: they get one thread, and
-    numbers that depend on the seed.
+    Every thread has torch for itself, and every part is a step of the progress; the work may go over all points in
+    several `rounds`. Scorers of the user's own may draw random numbers or keep something from call to call: they get
+    one thread, and numbers that depend on the seed.
     """
     options = prepared.options
+    counter = Counter(rounds * sum(len(point.pairs.jobs) for point in prepared.points), progress)
     own = any(entry.scorer not in SCORERS for entry in options.scorers)
+
+    def parts_of(point: Point, work: Callable[[Point, Pairs], Any]) -> Iterator[Any]:
+        step = counter.of(str(point))
+        for part in in_order(lambda job: work(point, point.pairs.of_job(job)), point.pairs.jobs, 1 if own else threads):
+            yield part
+            step()
+
     with on_threads(1) as threads, seeded(options.seed, f"{options.study}.forward", prepared.device):
-        yield 1 if own else threads
-
-
-def parts_of(point: Point, work: Callable[[Pairs], Part], threads: int, done: Callable[[], None]) -> Iterator[Part]:
-    """What `work` makes of the pairs of a point, part by part in their order; `done` is called after every part."""
-    for part in in_order(lambda job: work(point.pairs.of_job(job)), point.pairs.jobs, threads):
-        yield part
-        done()
+        yield parts_of
 
 
 def scores_of(prepared: Prepared, point: Point, pairs: Pairs) -> list[Tensor]:
@@ -177,7 +186,8 @@ def scores_of(prepared: Prepared, point: Point, pairs: Pairs) -> list[Tensor]:
 
 def expected_rows_of(prepared: Prepared, columns: Sequence[Column]) -> Rows:
     """One row per scorer and size that was asked for; of real tensors one per scorer and head."""
-    return Rows(columns, _records(prepared, _rows(prepared, [[{}] * len(point.scorers) for point in prepared.points])))
+    rows = _rows(prepared, [[{}] * len(point.scorers) for point in prepared.points])
+    return Rows(columns, [row for row in rows if row["d"] in prepared.sizes])
 
 
 def result_of(
@@ -193,13 +203,15 @@ def result_of(
     """
     options, scorers = prepared.options, prepared.points[-1].scorers
     curve = [{column.key: row.get(column.key) for column in columns} for row in _rows(prepared, figures)]
-    records = _records(prepared, curve)
+    records = [row for row in curve if row["d"] in prepared.sizes]
     for label, rows in by_label(records).items():
         for row in [each for each in rows if not math.isfinite(each[watched] or 0.0)][:1]:
             head = "" if row["head"] is None else f", head {row['head']}"
             what = f"NaN or infinite scores at d = {row['d']}{head}"
             progress.note(f"warning: {label}: {what}; float64 has a larger range")
-    entries = {"from": options.source} if prepared.is_real else vars(prepared.entries)
+    entries = vars(prepared.entries)
+    if prepared.is_real:
+        entries = {"from": options.source, "one_over_sqrt_d": prepared.points[0].d ** -0.5}
     return Result(
         study=options.study,
         name=options.name,
@@ -228,11 +240,6 @@ def _rows(prepared: Prepared, figures: Sequence[Sequence[Record]]) -> list[Recor
     return sorted(rows, key=lambda row: labels.index(row["label"])) if prepared.is_real else rows
 
 
-def _records(prepared: Prepared, rows: Sequence[Record]) -> list[Record]:
-    """The rows that were asked for; the others stand in the picture only."""
-    return [row for row in rows if prepared.is_real or row["d"] in prepared.options.d]
-
-
 def _curve_tensors(columns: Sequence[Column], rows: Sequence[Record]) -> dict[str, Tensor]:
     """`curve/<label>/<column>`: NaN for what is missing; an interval becomes two columns, low and high."""
     curve: dict[str, list[float]] = {}
@@ -245,3 +252,47 @@ def _curve_tensors(columns: Sequence[Column], rows: Sequence[Record]) -> dict[st
         for key, number in numbers.items():
             curve.setdefault(f"curve/{row['label']}/{key}", []).append(math.nan if number is None else number)
     return {key: torch.tensor(column, dtype=torch.float64) for key, column in curve.items()}
+
+
+def change(rows: Sequence[Record], key: str, columns: Sequence[str]) -> tuple[str, Record]:
+    """The figure `key` in words, and the `columns` at both ends: of the sizes, or of heads where it is least and most.
+
+    Each column is a list of two, also where both ends are alike or there is one row only; `head` is one where there are
+    heads.
+
+    `1 at d = 1 to 31 at d = 32, like d^1.00`, `0.954 to 1.06 from d = 1 to 32`, `2 (head 0) to 3 (head 4)`.
+    """
+    rows = sorted(rows, key=lambda row: row["d"])
+    first, last, power = rows[0], rows[-1], None
+    if first["d"] < last["d"]:
+        words, power = _over_sizes([row["d"] for row in rows], [row[key] for row in rows])
+    elif len(rows) > 1:
+        first, last = (pick(rows, key=lambda row: float(row[key])) for pick in (min, max))
+        words = " to ".join(f"{significant(row[key])} (head {row['head']})" for row in (first, last))
+    else:
+        words = f"{significant(first[key])} at d = {first['d']}"
+    places = [*columns, *(["head"] if first["head"] is not None else [])]
+    numbers: Record = {column: [first[column], last[column]] for column in places}
+    return words, numbers | ({} if power is None else {"power": power})
+
+
+def _over_sizes(sizes: Sequence[int], values: Sequence[float]) -> tuple[str, float | None]:
+    """With the exponent, where a power law describes the points; on the way, a value far beyond both ends."""
+    ends = values[0], values[-1]
+    if max(values) <= LEVEL * min(values):
+        return f"{span(values)} from d = {sizes[0]} to {sizes[-1]}", None
+    places = [f"{significant(value)} at d = {size}" for size, value in zip(sizes, values, strict=True)]
+    turns = [value for value in (max(values), min(values)) if value > LEVEL * max(ends) or LEVEL * value < min(ends)]
+    over = f" over {places[values.index(turns[0])]}" if turns else ""
+    power = _power(sizes, values)
+    like = "" if power is None else f", like d^{power:.2f}"
+    return f"{places[0]}{over} to {places[-1]}{like}", power
+
+
+def _power(sizes: Sequence[int], values: Sequence[float]) -> float | None:
+    """The exponent a of the best fit c d^a."""
+    if min(values) <= 0:
+        return None
+    x, y = np.log(sizes), np.log(values)
+    slope, start = np.polyfit(x, y, 1)
+    return float(slope) if np.abs(y - slope * x - start).max() <= POWER_LAW else None

@@ -1,13 +1,18 @@
-"""How saturated rows of attention weights are: entropy, largest weight, Jacobian, and what gradient is left."""
+"""How saturated rows of attention weights are: entropy, largest weight, Jacobian, what gradient is left; quantiles."""
 
-import math
+from collections.abc import Sequence
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from attncli.attention import softmax_over_valid
 
+MOST_EXACT = 2**16  # numbers up to which quantiles are exact
+SHIFT = 12  # bits of a float32 that a bin leaves out: bins are 2^-11 of a number wide
 Figures = dict[str, Tensor]  # of some rows, by name
+Numbers = NDArray[np.float64]
 
 
 def row_weights(scores: Tensor, valid: Tensor | None) -> Tensor:
@@ -39,11 +44,6 @@ def jacobian_norm(weights: Tensor) -> Tensor:
     alone = (largest[..., 0] * others.sum(-1)).square() + 2.0 * largest[..., 0].square() * r
     among = (others * (1.0 - others)).square().sum(-1) + (r.square() - squares.square().sum(-1)).clamp(min=0.0)
     return (alone + among).sqrt()
-
-
-def uniform_norm(keys: int) -> float:
-    """The Frobenius norm of the Jacobian where all weights over so many keys are equal."""
-    return math.sqrt(keys - 1) / keys
 
 
 def query_gradient(scores: Tensor, weights: Tensor, queries: Tensor, values: Tensor) -> Tensor | None:
@@ -78,3 +78,55 @@ def row_figures(scores: Tensor, valid: Tensor | None, queries: Tensor, values: T
         "jacobian": jacobian_norm(weights),
     }
     return figures if gradient is None else figures | {"query_gradient": gradient[enough]}
+
+
+class Stream:
+    """Mean and quantiles of non-negative numbers that come in parts, in bounded memory.
+
+    Quantiles are exact for up to MOST_EXACT numbers; of more within 0.025 % of a number, or 1e-41 if that is more. The
+    bits of a non-negative float32, read as an integer, are in the order of the numbers, so that the upper bits are bins
+    of equal relative width over the whole range.
+    """
+
+    def __init__(self) -> None:
+        self.count, self._sum = 0, 0.0
+        self._waiting = np.empty(0)  # not counted yet
+        self._bins = np.empty(0, dtype=np.int64)
+        self._counts = np.empty(0, dtype=np.int64)
+
+    def add(self, numbers: Numbers) -> None:
+        """One part."""
+        self.count += numbers.size
+        self._sum += float(numbers.sum())
+        self._waiting = np.concatenate([self._waiting, numbers])
+        if len(self._waiting) > MOST_EXACT:
+            self._to_bins()
+
+    @property
+    def mean(self) -> float:
+        """Of some numbers at least."""
+        return self._sum / self.count
+
+    def _to_bins(self) -> None:
+        with np.errstate(over="ignore"):  # beyond float32 is infinite
+            bins = (np.abs(self._waiting).astype(np.float32).view(np.uint32) >> SHIFT).astype(np.int64)
+        found, counts = np.unique(bins, return_counts=True)
+        every, place = np.unique(np.concatenate([self._bins, found]), return_inverse=True)
+        totals = np.bincount(place, weights=np.concatenate([self._counts, counts])).astype(np.int64)
+        self._waiting, self._bins, self._counts = np.empty(0), every, totals
+
+    def at(self, shares: Sequence[float]) -> list[float]:
+        """The quantiles of some numbers at least, at shares between 0 and 1; NaN where some numbers are NaN."""
+        if not self._bins.size:
+            with np.errstate(invalid="ignore"):  # between two infinite numbers there is none
+                exact: list[float] = np.quantile(self._waiting, shares).tolist()
+            return exact
+        if self._waiting.size:
+            self._to_bins()
+        reached = np.cumsum(self._counts)
+        places = np.searchsorted(reached, np.asarray(shares) * reached[-1])
+        middles = ((self._bins[places] << SHIFT) + (1 << (SHIFT - 1))).astype(np.uint32).view(np.float32)
+        infinite = int(np.float32(np.inf).view(np.uint32)) >> SHIFT
+        special = [self._bins[-1] > infinite, self._bins[places] == infinite, self._bins[places] == 0]
+        found: list[float] = np.select(np.broadcast_arrays(*special), [np.nan, np.inf, 0.0], middles).tolist()
+        return found

@@ -1,32 +1,36 @@
 """How far the softmax saturates as d grows: entropy, largest weight, its Jacobian, and the gradient of the query."""
 
+import math
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
 import torch
 
 from attncli.inputs.seeding import generator
-from attncli.show.numbers import counted, figure, short
+from attncli.show.numbers import counted, figure, finite, short, significant
 from attncli.studies.pairs.parts import Pairs
 from attncli.studies.pairs.study import (
     PLACE,
     Point,
     Prepared,
     at_work,
+    change,
     expected_rows_of,
-    parts_of,
     prepare_pairs,
     result_of,
     scores_of,
 )
-from attncli.studies.progress import Counter, Progress
-from attncli.studies.saturation.findings import findings_of
+from attncli.studies.progress import Progress
 from attncli.studies.saturation.options import SaturationOptions
-from attncli.studies.saturation.quantiles import Summary
-from attncli.studies.saturation.rows import Figures, row_figures
-from attncli.studies.study import Column, Result
+from attncli.studies.saturation.rows import Figures, Stream, row_figures
+from attncli.studies.study import Column, Finding, Record, Result, by_label
 
 TOGETHER = 4  # parts, for Python to take less time than torch
+NORM = "jacobian_median"
+SATURATED = 0.5  # mean largest weight from which saturation is worth an explanation
+HIDES = 1.5  # how many times the median a mean must be to hide it
 
 
 def _quartiles(key: str, heading: str, what: str) -> tuple[Column, ...]:
@@ -65,16 +69,19 @@ def run(prepared: Prepared, progress: Progress) -> Result:
 
     Memory does not grow with the number of rows; numbers do not depend on the number of threads.
     """
-    counter, figures = Counter(sum(len(point.pairs.jobs) for point in prepared.points), progress), []
-    with at_work(prepared) as threads:
+    figures, keys = [], prepared.points[0].pairs.keys
+    with at_work(prepared, progress) as parts_of:
         for point in prepared.points:
-            summaries = [Summary() for _ in point.scorers]
-            for part in parts_of(point, partial(_measure, prepared, point), threads, counter.of(str(point))):
-                for summary, found in zip(summaries, part, strict=True):
-                    summary.add(found)
-            figures.append([{"keys": point.pairs.keys, **summary.row} for summary in summaries])
+            streams = [defaultdict[str, Stream](Stream) for _ in point.scorers]
+            for part in parts_of(point, partial(_measure, prepared)):
+                for stream, found in zip(streams, part, strict=True):
+                    for name, numbers in found.items():
+                        stream[name].add(numbers.numpy())
+            figures.append([{"keys": keys, **_row(stream)} for stream in streams])
     result = result_of(prepared, COLUMNS, figures, "entropy", progress)
-    return replace(result, findings=findings_of(result.records))
+    uniform = {"entropy": 1.0, "max_weight": 1 / keys, "jacobian": math.sqrt(keys - 1) / keys}
+    findings = findings_of(result.records, uniform["jacobian"])
+    return replace(result, settings={**result.settings, "uniform": uniform}, findings=findings)
 
 
 def _measure(prepared: Prepared, point: Point, pairs: Pairs) -> list[Figures]:
@@ -92,3 +99,39 @@ def _measure(prepared: Prepared, point: Point, pairs: Pairs) -> list[Figures]:
             scores = scores_of(prepared, point, replace(some, queries=queries))
         found.append([row_figures(each, some.valid, queries, values[place]) for each in scores])
     return [{name: torch.cat([part[name] for part in each]) for name in each[0]} for each in zip(*found, strict=True)]
+
+
+def _row(streams: Mapping[str, Stream]) -> Record:
+    """How many `rows` there are, and of each figure mean (under its name, too) and quartiles if there are any."""
+    row: Record = {"rows": streams["entropy"].count}
+    for name, stream in streams.items() if row["rows"] else ():
+        row |= zip((f"{name}_q25", f"{name}_median", f"{name}_q75"), stream.at([0.25, 0.5, 0.75]), strict=True)
+        row[name] = row[f"{name}_mean"] = stream.mean
+    return row
+
+
+def findings_of(records: Sequence[Record], uniform: float) -> list[Finding]:
+    """One finding for each label, and why a norm is small where that is so; `uniform` is that of uniform weights."""
+    found = [_of_label(label, rows) for label, rows in by_label(records).items()]
+    peaked = [record for record in records if finite([record["max_weight"]]) and record["max_weight"] >= SATURATED]
+    if peaked:
+        text = (
+            f"Why: no gradient passes a softmax with all weight on one key; uniform weights have norm {short(uniform)}"
+        )
+        most = max(peaked, key=lambda record: record["jacobian_mean"] / max(record[NORM], 1e-300))
+        if most["jacobian_mean"] > HIDES * most[NORM]:
+            head = "" if most["head"] is None else f"head {most['head']} of "
+            mean, place = short(most["jacobian_mean"]), f"{head}{most['label']} at d = {most['d']}"
+            text += f"; means hide that: {mean} for {place}, where the median is {short(most[NORM])}"
+        found.append(Finding(f"{text}.", None, {"uniform_norm": uniform}))
+    return found
+
+
+def _of_label(label: str, rows: Sequence[Record]) -> Finding:
+    known = [row for row in rows if finite([row[NORM]]) and finite([row["max_weight"]])]
+    if not known:
+        return Finding(f"{label}: the weights are no finite numbers, or there are none.", label)
+    found, numbers = change(known, NORM, ("d", NORM, "max_weight", "query_gradient_median"))
+    weights = " to ".join(dict.fromkeys(significant(weight, 2) for weight in numbers["max_weight"]))
+    text = f"{label}: median norm of the softmax Jacobian {found}; largest weight {weights} on average."
+    return Finding(text, label, numbers)

@@ -1,6 +1,6 @@
 """The tables of the study `saturation`: how peaked the weights are, and what gets through the softmax's gradient."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 from rich.console import RenderableType
 from rich.text import Text
@@ -9,7 +9,7 @@ from attncli.show.numbers import entries, sizes
 from attncli.show.tables import formulas, heading, pick, remark
 from attncli.show.tables import tables as blocks
 from attncli.studies.saturation.study import COLUMNS
-from attncli.studies.study import Record, Result, by_label
+from attncli.studies.study import Result, by_label
 
 LEGEND = (
     "entropy, largest weight and effective keys are means over the rows; Jacobian is the Frobenius norm of the softmax "
@@ -25,28 +25,20 @@ FIGURES = (
 
 def tables(result: Result, *, width: int, full: bool, csv: str | None) -> Iterator[RenderableType]:
     """One table a label, one row a d or head; one table for all where each has a single row."""
-    records = result.records
-    shared = [f"d = {records[0]['d']}"] if _same(records, "d") else []
-    yield Text(f"{entries(result.settings)}; {', '.join([*shared, *sizes(records)])}; {LEGEND}")
+    records, groups, shared = result.records, by_label(result.records), sizes(result.records)
+    figures = pick(COLUMNS, FIGURES if len(shared) == 2 else ["rows", *FIGURES])
+    if len({record["d"] for record in records}) == 1:
+        shared = [f"d = {records[0]['d']}", *shared]
+    yield Text(f"{entries(result.settings)}; {', '.join(shared)}; {LEGEND}")
     yield from remark(CORRELATED if result.settings.get("rho") else "")
-    groups = by_label(records)
-    if all(len(rows) == 1 for rows in groups.values()):
+    if len(groups) == len(records):
         yield Text()
-        yield from _table("label", records, width, full)
+        yield from blocks(pick(COLUMNS, ["label"]), figures, records, width, full)
         yield Text()
         yield from formulas(records, result.settings)
         return
+    place = pick(COLUMNS, ["d" if records[0]["head"] is None else "head"])
     for label, rows in groups.items():
         yield Text()
         yield from heading(rows[0], result.settings["formulas"][label])
-        yield from _table("d" if rows[0]["head"] is None else "head", rows, width, full)
-
-
-def _table(first: str, records: Sequence[Record], width: int, full: bool) -> Iterator[RenderableType]:
-    """Keys and rows have columns of their own only where they change."""
-    figures = [*(key for key in ("keys", "rows") if not _same(records, key)), *FIGURES]
-    yield from blocks(pick(COLUMNS, [first]), pick(COLUMNS, figures), records, width, full)
-
-
-def _same(records: Sequence[Record], key: str) -> bool:
-    return len({record[key] for record in records}) == 1
+        yield from blocks(place, figures, rows, width, full)

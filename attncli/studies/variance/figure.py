@@ -68,23 +68,20 @@ def _draw_histograms(axes: Axes, result: Result, points: Points) -> None:
     axes.plot(x, np.exp(-(x**2) / 2) / math.sqrt(2 * math.pi), zorder=3, **REFERENCE)
     axes.set_xlim(-REACH, REACH)
     widths = np.linspace(THICKEST, THINNEST, len(points.curves))
-    for index, (label, curve) in enumerate(points.curves.items()):
-        if f"histogram/{label}/counts" in result.tensors:
-            edges, counts = (result.tensors[f"histogram/{label}/{part}"].numpy() for part in ("edges", "counts"))
-            edges, heights = density(edges, counts, curve)
+    for index, label in enumerate(points.curves):
+        if label in result.settings["histograms"]:
+            edges, heights = density(result, label)
             axes.stairs(heights, edges, color=look_of(index)["color"], linewidth=widths[index], zorder=2)
     axes.set_ylim(bottom=0)
 
 
-def density(edges: Numbers, counts: Numbers, curve: Curve) -> tuple[Numbers, Numbers]:
-    """Edges and heights of the density of (score - mean) / std, with the moments of all pairs of the largest d.
+def density(result: Result, label: str) -> tuple[Numbers, Numbers]:
+    """Edges and heights of the density of (score - mean) / std.
 
     Neighbouring bins are shown as one, so that chance moves the height of the fullest by 4 % at most.
     """
-    last = curve["d"] == curve["d"].max()
-    samples, means, variances = (curve[key][last] for key in ("samples", "mean", "variance"))
-    mean = np.average(means, weights=samples)
-    std = math.sqrt(np.average(variances + (means - mean) ** 2, weights=samples))
+    edges, counts = (result.tensors[f"histogram/{label}/{part}"].numpy() for part in ("edges", "counts"))
+    scores = result.settings["histograms"][label]
     merged = next((n for n in TOGETHER if counts.reshape(-1, n).sum(axis=1).max() >= ENOUGH), TOGETHER[-1])
-    edges, counts = (edges[::merged] - mean) / std, counts.reshape(-1, merged).sum(axis=1)
-    return edges, counts / (samples.sum() * np.diff(edges))
+    edges, counts = (edges[::merged] - scores["mean"]) / scores["std"], counts.reshape(-1, merged).sum(axis=1)
+    return edges, counts / (scores["samples"] * np.diff(edges))

@@ -4,8 +4,7 @@ import math
 from collections.abc import Iterator, Sequence
 
 from attncli.show.numbers import finite, significant, span
-from attncli.studies.pairs.findings import change
-from attncli.studies.pairs.study import Prepared
+from attncli.studies.pairs.study import Prepared, change
 from attncli.studies.study import Finding, Record, by_label
 from attncli.studies.variance.theory import product_moments
 

@@ -16,12 +16,11 @@ from attncli.studies.pairs.study import (
     Prepared,
     at_work,
     expected_rows_of,
-    parts_of,
     prepare_pairs,
     result_of,
     scores_of,
 )
-from attncli.studies.progress import Counter, Progress
+from attncli.studies.progress import Progress
 from attncli.studies.scoring import scale_of
 from attncli.studies.study import Column, Record, Result
 from attncli.studies.variance.findings import findings_of
@@ -84,37 +83,41 @@ def run(prepared: Prepared, progress: Progress) -> Result:
 
     Memory does not grow with the number of samples; numbers do not depend on the number of threads.
     """
-    points, real = prepared.points, prepared.is_real
-    counter = Counter((2 if real else 1) * sum(len(point.pairs.jobs) for point in points), progress)
-    largest = max(point.d for point in points)
-    no_edges: list[Edges | None] = [None] * len(prepared.options.scorers)
-    tallies, whole = list[list[Tally]](), list[Tally]()  # of each point, and of all scores that a histogram has
-    with at_work(prepared) as threads:
+    points, entries = prepared.points, prepared.options.scorers
+    largest, no_edges, tallies = max(points, key=lambda point: point.d), [None] * len(entries), []
+    with at_work(prepared, progress, 2 if prepared.is_real else 1) as parts_of:
 
-        def tallied(point: Point, edges: Sequence[Edges | None], what: str) -> list[Tally]:
-            return reduce(_merged, parts_of(point, partial(_tally, prepared, point, edges), threads, counter.of(what)))
+        def tallied(point: Point, edges: Sequence[Edges | None]) -> list[Tally]:
+            return reduce(_merged, parts_of(point, partial(_tally, prepared, edges)))
 
         for point in points:
-            edges = no_edges
-            if point.d == largest and not real:  # its first scores say where the bins lie
-                edges = [tally.bins for tally in _tally(prepared, point, no_edges, point.pairs.of_job(0))]
-            tallies.append(tallied(point, edges, str(point)))
-            whole = whole if edges is no_edges else tallies[-1]
-        if real:  # a second pass counts the scores of all heads together
+            edges: Sequence[Edges | None] = no_edges
+            if point is largest and not prepared.is_real:  # its first scores say where the bins lie
+                edges = [tally.bins for tally in _tally(prepared, no_edges, point, point.pairs.of_job(0))]
+            tallies.append(tallied(point, edges))
+        whole = tallies[points.index(largest)]  # of all scores that a histogram has
+        if prepared.is_real:  # a second round counts the scores of all heads together
             edges = [tally.bins for tally in reduce(_merged, tallies)]
-            whole = reduce(_merged, [tallied(point, edges, "histograms") for point in points])
+            whole = reduce(_merged, [tallied(point, edges) for point in points])
     result = result_of(prepared, COLUMNS, list(map(partial(_figures, prepared), points, tallies)), "variance", progress)
     for row in [row for row in result.records if row["variance"] == 0 and row["theory_variance"]][:1]:
         progress.note(f"warning: {row['label']}: scores too small for the dtype at d = {row['d']}; use float64")
-    histograms = {}
-    for entry, tally in zip(prepared.options.scorers, whole, strict=True):
-        if tally.edges is not None:
+    counted_scores, histograms = {}, {}
+    for entry, tally in zip(entries, whole, strict=True):
+        moments, std = tally.moments, math.sqrt(tally.moments.population_variance)
+        if tally.edges is not None and math.isfinite(std):
+            counted_scores[entry.label] = {"samples": moments.count, "mean": moments.mean, "std": std}
             histograms[f"histogram/{entry.label}/edges"] = torch.from_numpy(tally.edges)
             histograms[f"histogram/{entry.label}/counts"] = torch.from_numpy(tally.counts).double()
-    return replace(result, findings=findings_of(prepared, result.records), tensors={**result.tensors, **histograms})
+    return replace(
+        result,
+        settings={**result.settings, "histograms": counted_scores},
+        findings=findings_of(prepared, result.records),
+        tensors={**result.tensors, **histograms},
+    )
 
 
-def _tally(prepared: Prepared, point: Point, edges: Sequence[Edges | None], pairs: Pairs) -> list[Tally]:
+def _tally(prepared: Prepared, edges: Sequence[Edges | None], point: Point, pairs: Pairs) -> list[Tally]:
     with torch.no_grad():  # which threads do not take over from the one that began them
         parts = [scores_of(prepared, point, part) for _, part in pairs.slices(prepared.at_a_time)]
     scores = map(torch.cat, zip(*parts, strict=True))

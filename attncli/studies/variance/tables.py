@@ -49,8 +49,8 @@ def _blocks(figures: Sequence[Column], records: Sequence[Record], width: int, fu
 
 def _real(result: Result, width: int, full: bool) -> Iterator[RenderableType]:
     records = result.records
-    d = records[0]["d"]
-    yield Text(f"{entries(result.settings)}; d = {d}, so 1/sqrt(d) = {significant(d**-0.5)}; {REAL}")
+    root = significant(result.settings["one_over_sqrt_d"])
+    yield Text(f"{entries(result.settings)}; d = {records[0]['d']}, so 1/sqrt(d) = {root}; {REAL}")
     yield Text()
     names = ["label", *(["head"] if records[0]["head"] is not None else [])]
     figures = ["samples", "mean", "variance", "row_variance", "scale", "unit_scale"]

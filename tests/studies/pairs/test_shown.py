@@ -14,7 +14,7 @@ from attncli.show.figures import drawing
 from attncli.show.numbers import interval
 from attncli.show.panels import look_of
 from attncli.studies import part_of
-from attncli.studies.saturation.findings import findings_of
+from attncli.studies.saturation.study import findings_of
 from attncli.studies.study import Result
 from attncli.studies.variance.figure import density
 from tests.show.drawn import check_texts
@@ -111,7 +111,7 @@ def test_the_head_whose_mean_hides_its_median_is_named() -> None:
         for head, mean in ((None, 0.3), (1, 0.4))
     ]
     for row, place in zip(rows, ("dot", "head 1 of dot"), strict=True):
-        why = findings_of([row])[-1].text
+        why = findings_of([row], 0.43)[-1].text
         assert f"; means hide that: {row['jacobian_mean']:.3f} for {place} at d = 16, " in why
 
 
@@ -202,13 +202,16 @@ def test_theory_and_uniform_weights_are_lines() -> None:
 
 
 def test_density_of_standardised_scores() -> None:
-    """With 20 of 100 samples outside of the bins, and moments of two heads together."""
-    edges, counts = np.linspace(-5, 15, 101), np.zeros(100)
-    counts[40:60] = 4.0
-    curve = {"d": [8, 8], "samples": [50, 50], "mean": [4.0, 6.0], "variance": [3.0, 3.0]}
-    found, heights = density(edges, counts, {key: np.array(column) for key, column in curve.items()})
-    assert [found[0], found[-1]] == pytest.approx([-5, 5])  # mean 5, std sqrt(3 + 1) = 2
-    assert (heights * np.diff(found)).sum() == pytest.approx(0.8)
+    """With 20 of 100 scores outside of the bins, and bins so few together that the fullest has 625 scores at least."""
+    for many in (1, 100):
+        counts = torch.zeros(100).double()
+        counts[40:60] = 4.0 * many
+        tensors = {"histogram/dot/edges": torch.linspace(-5, 15, 101).double(), "histogram/dot/counts": counts}
+        settings = {"histograms": {"dot": {"samples": 100 * many, "mean": 5.0, "std": 2.0}}}
+        edges, heights = density(Result("variance", "x", settings, [], tensors=tensors), "dot")
+        assert [edges[0], edges[-1]] == pytest.approx([-5, 5])
+        assert (heights * np.diff(edges)).sum() == pytest.approx(0.8)
+        assert len(heights) == (10 if many == 1 else 50)
 
 
 @STUDIES

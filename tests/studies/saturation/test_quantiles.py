@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
-from attncli.studies.saturation.quantiles import MOST_EXACT, Quantiles
+from attncli.studies.saturation.rows import MOST_EXACT, Stream
 from tests.studies.pairs.samples import Array
 
 SHARES = [0.0, 0.001, 0.25, 0.5, 0.75, 0.9, 1.0]
@@ -14,11 +14,11 @@ WIDTH = 0.00025  # what is promised, relative to a number
 SMALLEST = 1.2e-38  # of float32 with all its digits
 
 
-def of(numbers: Array, parts: int = 1) -> Quantiles:
-    quantiles = Quantiles()
+def of(numbers: Array, parts: int = 1) -> Stream:
+    stream = Stream()
     for part in np.array_split(numbers, parts):
-        quantiles.add(part)
-    return quantiles
+        stream.add(part)
+    return stream
 
 
 def spread(n: int, low: float = -40.0) -> Array:
@@ -36,7 +36,9 @@ def ranked(numbers: Array, shares: Sequence[float] = SHARES) -> Array:
 @pytest.mark.parametrize("n", [1, 2, 10, 997, MOST_EXACT])
 def test_exact_while_there_are_few(n: int, parts: int) -> None:
     numbers = spread(n)
-    assert of(numbers, parts).at(SHARES) == np.quantile(numbers, SHARES).tolist()
+    found = of(numbers, parts)
+    assert found.at(SHARES) == np.quantile(numbers, SHARES).tolist()
+    assert found.mean == pytest.approx(numbers.mean(), rel=1e-12)
 
 
 @pytest.mark.parametrize("parts", [1, 3, 40])
@@ -75,21 +77,16 @@ def test_infinite_ones() -> None:
     assert of(numbers[9_990:10_100]).at([0.5]) == [np.quantile(numbers[9_990:10_100], 0.5)]
 
 
-def test_no_numbers() -> None:
-    assert np.isnan(Quantiles().at([0.25, 0.5])).all()
-    assert np.isnan(of(np.empty(0)).at([0.25])).all()
-
-
 def test_memory_is_bounded() -> None:
     randomness = np.random.default_rng(3)
     tracemalloc.start()
     try:
-        quantiles = Quantiles()
+        stream = Stream()
         for _ in range(60):
-            quantiles.add(10.0 ** randomness.uniform(-40.0, 0.0, 100_000))
+            stream.add(10.0 ** randomness.uniform(-40.0, 0.0, 100_000))
         kept, peak = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
-    assert quantiles.at([0.5]) == pytest.approx([1e-20], rel=0.1)
+    assert stream.at([0.5]) == pytest.approx([1e-20], rel=0.1)
     assert kept < 6 * 2**20, "and the numbers take 46 MiB"
     assert peak < 30 * 2**20
