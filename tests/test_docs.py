@@ -170,6 +170,14 @@ def test_reference_has_every_key() -> None:
     assert keys == set(options_model("attention").model_fields)
 
 
+def test_files_named_in_the_text_exist() -> None:
+    """Those of the project, in every page and in the pages that stand beside the README."""
+    texts = [*TEXTS.values(), *(path.read_text(encoding="utf-8") for path in ROOT.glob("[CS]*.md"))]
+    named = {each for text in texts for each in re.findall(r"`((?:attncli|tests|experiments|docs)/[\w./]*)`", text)}
+    own = {"attncli/scorers/my_scorer.py", "attncli/"}
+    assert {each for each in named - own if not (ROOT / each).exists()} == set()
+
+
 def test_table_of_fills_has_every_fill() -> None:
     text = " ".join(row[0] for row in rows("docs/how-to/experiments.md", "| written as | gives |"))
     assert all(re.search(rf"\b{fill}\b", text) for fill in FILLS)

@@ -20,7 +20,7 @@ from attncli.studies import STUDIES, options_model, part_of
 
 ROOT = Path(__file__).resolve().parents[2]
 PROJECT = {"changelog": "CHANGELOG.md", "contributing": "CONTRIBUTING.md", "security": "SECURITY.md"}
-OWN = {"study", "scorers", "dtype"}  # keys of every study that not every study allows the same values for
+OWN = {"study", "scorers", "dtype"}  # keys that all studies have, but with other values or defaults
 GROUPS: dict[str, Callable[[str], bool]] = {  # of what keys may hold, by the names in the schema
     "Scorers": lambda name: name.endswith("Entry"),
     "Tensors": lambda name: name.endswith("Fill") or name in ("FileTensor", "Rows"),
@@ -109,11 +109,7 @@ def yaml_keys() -> str:
     """Of the JSON Schema: the keys of every study, and of what they hold."""
     definitions: dict[str, Any] = json.loads(CliRunner().invoke(app, ["schema"]).stdout)["$defs"]
     studies = {options_model(study).__name__: study for study in STUDIES}
-    shared = set.intersection(*(set(definitions[name]["properties"]) for name in studies)) - {
-        "study",
-        "scorers",
-        "dtype",
-    }
+    shared = set.intersection(*(set(definitions[name]["properties"]) for name in studies)) - OWN
     first = definitions[next(iter(studies))]["properties"]
     about = (
         "Every key, made from the models that check a YAML file. `attncli schema` prints the same as a JSON Schema. "
