@@ -32,7 +32,7 @@ class Document:
     data: Any
     root: yaml.Node | None
     overrides: Sequence[Override] = ()
-    problems: Sequence[Problem] = ()  # found while reading; reported together with those of the content
+    problems: Sequence[Problem] = ()  # of overrides that do not fit; reported together with those of the content
     flags_only: bool = False  # there is no file; `path` is the command, for messages
 
     def locate(self, problem: Problem) -> Problem:
@@ -110,16 +110,14 @@ def read_document(path: Path, overrides: Sequence[Override] = ()) -> Document:
     """Read one YAML file and apply the overrides to it.
 
     Raises:
-        InputError: an unreadable file, text that is not YAML, or an override of several keys. Repeated keys are kept as
-            `problems` of the document.
+        InputError: an unreadable file, text that is not YAML, or an override of several keys.
     """
-    parsed = parse_yaml(_text(path), lambda line, column: f"{path}:{line}:{column}")
+    read, root = parse_yaml(_text(path), lambda line, column: f"{path}:{line}:{column}")
     top_level = Experiment.model_fields
-    overrides = [each if each.path[0] in top_level else from_the_top(each, parsed.data) for each in overrides]
-    data, refused = apply_overrides(parsed.data, overrides)
-    repeated = [Document(path, parsed.data, parsed.root).locate(problem) for problem in parsed.problems]
-    problems = repeated + [replace(problem, where=f"{path}: {problem.where}") for problem in refused]
-    return Document(path, data, parsed.root, overrides, problems)
+    overrides = [each if each.path[0] in top_level else from_the_top(each, read) for each in overrides]
+    data, refused = apply_overrides(read, overrides)
+    problems = [replace(problem, where=f"{path}: {problem.where}") for problem in refused]
+    return Document(path, data, root, overrides, problems)
 
 
 def document_of_flags(command: str, study: str, overrides: Sequence[Override]) -> Document:

@@ -37,10 +37,7 @@ def typed(option: str, value: str) -> str:
 
 def override(path: errors.Path, value: str, text: str) -> Override:
     """The value, as the user typed it, read as YAML."""
-    parsed = parse_yaml(value, lambda line, column: text)
-    if parsed.problems:
-        raise InputError(replace(problem, where=text) for problem in parsed.problems).under(*path)
-    return Override(path, parsed.data, text)
+    return Override(path, parse_yaml(value, lambda line, column: text)[0], text)
 
 
 def parse_override(assignment: str) -> Override:

@@ -186,6 +186,6 @@ def scorer_of(text: str) -> dict[str, Any] | str:
 
 def _read(value: str) -> Any:
     try:
-        return parse_yaml(value, lambda line, column: "").data
+        return parse_yaml(value, lambda line, column: "")[0]
     except InputError:
         return value

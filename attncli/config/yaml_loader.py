@@ -10,16 +10,15 @@ import math
 import re
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 import yaml
 
 from attncli import errors
-from attncli.errors import InputError, Problem
+from attncli.errors import InputError
 
 STANDARD = "tag:yaml.org,2002:"
-MERGE, TEXT = f"{STANDARD}merge", f"{STANDARD}str"
+MERGE = f"{STANDARD}merge"
 INT = r"[-+]?[0-9]+|0o[0-7]+|0x[0-9a-fA-F]+"
 FLOAT = r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?|[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN)"
 # By type: what it looks like, how it may begin, and its value. In this order: a float would match integers, too.
@@ -33,29 +32,41 @@ SCALARS: dict[str, tuple[str | None, list[str], Callable[[str], Any]]] = {
 LARGEST = 2**63  # integers from here on fit into no tensor
 MOST_VALUES = 5_000_000  # counted with aliases expanded: a few nested aliases can stand for billions
 Where = Callable[[int, int], str]  # line and column, from 1, in words
+Constructed = dict[int, tuple[Any, int]]  # by the id of a node: its value, and how many values that has in it
 
 
-@dataclass(frozen=True)
-class Parsed:
-    """`problems` are those that still leave data to look at: keys that stand twice, by their path."""
+class Loader(yaml.SafeLoader):
+    """Python's parser with YAML 1.2's plain scalars; merge keys (`<<`) stay."""
 
-    data: Any
-    root: yaml.Node | None
-    problems: list[Problem]
+    yaml_implicit_resolvers: dict[str, list[tuple[str, re.Pattern[str]]]] = {}  # none of YAML 1.1's  # noqa: RUF012
 
 
-def parse_yaml(text: str, where: Where) -> Parsed:
-    """One YAML document as plain data.
+for kind, (pattern, first, _) in SCALARS.items():
+    if pattern is not None:
+        Loader.add_implicit_resolver(f"{STANDARD}{kind}", re.compile(f"^(?:{pattern})$"), first)
+Loader.add_implicit_resolver(MERGE, re.compile(r"^(?:<<)$"), ["<"])
+
+if yaml.__with_libyaml__:
+
+    class FastLoader(yaml.composer.Composer, yaml.CSafeLoader):
+        """libyaml's parser; the composer is Python's, since that of C crashes where nesting is deep."""
+
+        yaml_implicit_resolvers = Loader.yaml_implicit_resolvers
+
+        def __init__(self, text: str) -> None:
+            yaml.composer.Composer.__init__(self)
+            yaml.CSafeLoader.__init__(self, text)
+
+
+def parse_yaml(text: str, where: Where) -> tuple[Any, yaml.Node | None]:
+    """One YAML document as plain data, and its nodes, which know their places.
 
     Raises:
-        InputError: text that is not YAML, or nests without end.
+        InputError: text that is not YAML, has a key twice, or nests without end.
     """
     try:
         root = _composed(text)
-        if root is None:
-            return Parsed(None, None, [])
-        problems = _checked_nodes(root)
-        return Parsed(Loader("").construct_document(root), root, problems)
+        return (None if root is None else _constructed(root, {})[0]), root
     except yaml.reader.ReaderError as error:
         before = text[: error.position]
         place = where(before.count("\n") + 1, error.position - before.rfind("\n"))
@@ -86,7 +97,7 @@ def position(node: yaml.Node | None, path: errors.Path, at_key: bool = False) ->
         found = [(key, child) for name, key, child in _children(node) if name == step]
         if not found:
             break
-        key, node = found[-1]  # of a key that stands twice the last wins
+        key, node = found[-1]  # a merged key comes before the one that wins over it
         mark, depth = key.start_mark if at_key else node.start_mark, depth + 1
     return (mark.line + 1, mark.column + 1, depth) if mark is not None else (1, 1, 0)
 
@@ -107,47 +118,6 @@ def _syntax_error(error: yaml.MarkedYAMLError, where: Where) -> InputError:
     return InputError.of(f"not valid YAML: {reason}", where=place)
 
 
-def _refuse(node: yaml.Node, message: str) -> yaml.YAMLError:
-    """The error that a node is wrong, to be raised."""
-    return yaml.constructor.ConstructorError(None, None, message, node.start_mark)
-
-
-def _checked_nodes(root: yaml.Node) -> list[Problem]:
-    """The keys that stand twice; all keys become text.
-
-    Raises:
-        yaml.MarkedYAMLError: a key that is a list or a mapping, or aliases that stand for too much.
-    """
-    problems: list[Problem] = []
-    sizes: dict[int, int] = {}
-
-    def visit(node: yaml.Node, place: errors.Path) -> int:
-        if id(node) not in sizes:
-            if isinstance(node, yaml.MappingNode):
-                problems.extend(_repeated_keys(node, place))
-            sizes[id(node)] = 1 + sum(visit(child, (*place, key)) for key, _, child in _children(node))
-        if sizes[id(node)] > MOST_VALUES:
-            raise _refuse(node, f"more than {MOST_VALUES} values with aliases expanded; put large tensors into a file")
-        return sizes[id(node)]
-
-    visit(root, ())
-    return problems
-
-
-def _repeated_keys(node: yaml.MappingNode, place: errors.Path) -> Iterator[Problem]:
-    first: dict[str, yaml.Node] = {}
-    for key, _ in node.value:
-        if not isinstance(key, yaml.ScalarNode):
-            raise _refuse(key, "this key is a list or a mapping; expected text")
-        if key.tag == MERGE:
-            continue
-        key.tag = TEXT
-        if key.value in first:
-            message = f"the key stands twice, first in line {first[key.value].start_mark.line + 1}; leave out one"
-            yield Problem(message, (*place, key.value), at_key=True)
-        first.setdefault(key.value, key)
-
-
 def _children(node: yaml.Node | None) -> Iterator[tuple[str | int, yaml.Node, yaml.Node]]:
     """Name, node of the key (of an entry of a list the entry itself) and node of the value."""
     if isinstance(node, yaml.SequenceNode):
@@ -156,52 +126,67 @@ def _children(node: yaml.Node | None) -> Iterator[tuple[str | int, yaml.Node, ya
         yield from ((str(key.value), key, value) for key, value in node.value)
 
 
-class Loader(yaml.SafeLoader):
-    """Safe loading with YAML 1.2's plain scalars; merge keys (`<<`) stay."""
-
-    yaml_implicit_resolvers: dict[str, list[tuple[str, re.Pattern[str]]]] = {}  # none of YAML 1.1's  # noqa: RUF012
-    yaml_constructors: ClassVar[dict[str | None, Callable[..., Any]]] = {}
-
-    def construct_scalar_of(self, node: yaml.ScalarNode) -> Any:
-        """Text, number, truth value or nothing."""
-        text = str(self.construct_scalar(node))
-        if re.search("[\ud800-\udfff]", text):  # out of `"\uD800"`; no file can hold it
-            raise _refuse(node, "this text has half of a character (a lone surrogate); write the character itself")
-        try:
-            value = SCALARS[node.tag.removeprefix(STANDARD)][2](text)
-        except (ValueError, LookupError) as error:  # an explicit tag such as `!!int x`, or thousands of digits
-            raise _refuse(node, f"this is not of the type {node.tag.removeprefix(STANDARD)}") from error
-        if isinstance(value, int) and not -LARGEST <= value < LARGEST:
-            raise _refuse(node, "this integer does not fit into 64 bits; write a smaller one, or a float such as 1e20")
-        if isinstance(value, float) and math.isinf(value) and "inf" not in text.lower():
-            raise _refuse(node, "this number is beyond float64; write .inf for infinity")
-        return value
-
-    def refuse_tag(self, node: yaml.Node) -> None:
-        """No object but those of JSON's kinds."""
-        tag = f"!!{node.tag.removeprefix(STANDARD)}" if node.tag.startswith(STANDARD) else node.tag
-        raise _refuse(node, f"the tag `{tag}` is unknown; leave it out, or put text that begins with ! in quotes")
+def _refuse(node: yaml.Node, message: str) -> yaml.YAMLError:
+    """The error that a node is wrong, to be raised."""
+    return yaml.constructor.ConstructorError(None, None, message, node.start_mark)
 
 
-if yaml.__with_libyaml__:
+def _constructed(node: yaml.Node, known: Constructed) -> tuple[Any, int]:
+    """The value of a node, and how many values it has in it, with aliases expanded. An alias is its anchor's node."""
+    if id(node) in known:
+        return known[id(node)]
+    value: Any
+    if isinstance(node, yaml.ScalarNode):
+        value, size = _scalar(node), 1
+    else:
+        if node.tag not in (f"{STANDARD}seq", f"{STANDARD}map"):
+            raise _unknown_tag(node)
+        if isinstance(node, yaml.MappingNode):
+            _check_keys(node)
+        size = 1 + sum(_constructed(child, known)[1] for _, _, child in _children(node))
+        if size > MOST_VALUES:
+            raise _refuse(node, f"more than {MOST_VALUES} values with aliases expanded; put large tensors into a file")
+        if isinstance(node, yaml.MappingNode):
+            Loader("").flatten_mapping(node)  # merges
+            value = {_scalar(key): known[id(child)][0] for key, child in node.value}
+        else:
+            value = [known[id(child)][0] for child in node.value]
+    known[id(node)] = value, size
+    return value, size
 
-    class FastLoader(yaml.composer.Composer, yaml.CSafeLoader):
-        """libyaml's parser; the composer is Python's, since that of C crashes where nesting is deep."""
 
-        yaml_implicit_resolvers = Loader.yaml_implicit_resolvers
+def _check_keys(node: yaml.MappingNode) -> None:
+    """Keys are text, and stand once."""
+    first: dict[str, yaml.Node] = {}
+    for key, _ in node.value:
+        if not isinstance(key, yaml.ScalarNode):
+            raise _refuse(key, "this key is a list or a mapping; expected text")
+        if key.tag != MERGE:
+            key.tag = f"{STANDARD}str"
+            line = first.setdefault(key.value, key).start_mark.line + 1
+            if first[key.value] is not key:
+                raise _refuse(key, f"the key `{key.value}` stands twice, first in line {line}; leave out one")
 
-        def __init__(self, text: str) -> None:
-            yaml.composer.Composer.__init__(self)
-            yaml.CSafeLoader.__init__(self, text)
+
+def _scalar(node: yaml.ScalarNode) -> Any:
+    """Text, number, truth value or nothing."""
+    text, kind = node.value, node.tag.removeprefix(STANDARD)
+    if kind not in SCALARS:
+        raise _unknown_tag(node)
+    if re.search("[\ud800-\udfff]", text):  # out of `"\uD800"`; no file can hold it
+        raise _refuse(node, "this text has half of a character (a lone surrogate); write the character itself")
+    try:
+        value = SCALARS[kind][2](text)
+    except (ValueError, LookupError) as error:  # an explicit tag such as `!!int x`, or thousands of digits
+        raise _refuse(node, f"this is not of the type {kind}") from error
+    if isinstance(value, int) and not -LARGEST <= value < LARGEST:
+        raise _refuse(node, "this integer does not fit into 64 bits; write a smaller one, or a float such as 1e20")
+    if isinstance(value, float) and math.isinf(value) and "inf" not in text.lower():
+        raise _refuse(node, "this number is beyond float64; write .inf for infinity")
+    return value
 
 
-for kind, (pattern, first, _) in SCALARS.items():
-    if pattern is not None:
-        Loader.add_implicit_resolver(f"{STANDARD}{kind}", re.compile(f"^(?:{pattern})$"), first)
-Loader.add_implicit_resolver(MERGE, re.compile(r"^(?:<<)$"), ["<"])
-Loader.yaml_constructors = {
-    **{f"{STANDARD}{kind}": Loader.construct_scalar_of for kind in SCALARS},
-    f"{STANDARD}seq": Loader.construct_yaml_seq,
-    f"{STANDARD}map": Loader.construct_yaml_map,
-    None: Loader.refuse_tag,
-}
+def _unknown_tag(node: yaml.Node) -> yaml.YAMLError:
+    """No object but those of JSON's kinds."""
+    tag = f"!!{node.tag.removeprefix(STANDARD)}" if node.tag.startswith(STANDARD) else node.tag
+    return _refuse(node, f"the tag `{tag}` is unknown; leave it out, or put text that begins with ! in quotes")

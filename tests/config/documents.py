@@ -22,9 +22,7 @@ scorers:
 
 def data_of(text: str) -> Any:
     """What YAML text means."""
-    parsed = parse_yaml(text, lambda line, column: f"{line}:{column}")
-    assert parsed.problems == []
-    return parsed.data
+    return parse_yaml(text, lambda line, column: f"{line}:{column}")[0]
 
 
 def not_yaml(text: str) -> str:
