@@ -1,7 +1,6 @@
 """One YAML file: its data, where in the file every value stands, and the validated options of its study."""
 
 import difflib
-import re
 import sys
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
@@ -32,23 +31,7 @@ class Document:
     data: Any
     root: yaml.Node | None
     overrides: Sequence[Override] = ()
-    problems: Sequence[Problem] = ()  # of overrides that do not fit; reported together with those of the content
     flags_only: bool = False  # there is no file; `path` is the command, for messages
-
-    def locate(self, problem: Problem) -> Problem:
-        """The problem with `file:line:column`, or with the override that caused it."""
-        if problem.path[:1] == ("scorers",) and "scorers" not in self.data and "scorer" in self.data:
-            problem = replace(problem, path=("scorer", *problem.path[1:]))  # its other name
-        line, column, depth = position(self.root, problem.path, problem.at_key)
-        there = problem.path[:depth]  # a missing key is not, but what it is missing from
-        where = f"{self.path}:{line}:{column}" if not self.flags_only else str(self.path)
-        for override in reversed(self.overrides):
-            if override.decides(problem.path):
-                found = replace(problem, where=f"{self.path}: {override.text}")
-                return self._in_flag(found, override) if self.flags_only else found
-            if there and override.path[:depth] == there:
-                where = f"{self.path}:{line}:{column}, with {override.text}"
-        return replace(problem, where=where)
 
     def _in_flag(self, problem: Problem, override: Override) -> Problem:
         """The problem without the key that the flag names already; of a repeated flag the one that is meant."""
@@ -59,8 +42,25 @@ class Document:
 
     def located(self, error: InputError) -> InputError:
         """The error with all its problems located, in the order of the file and then of the overrides."""
-        problems = (problem if problem.where else self.locate(problem) for problem in error.problems)
-        return InputError(sorted(problems, key=self._order))
+        found = sorted((self._located(problem) for problem in error.problems), key=lambda each: each[0])
+        return InputError(problem for _, problem in found)
+
+    def _located(self, problem: Problem) -> tuple[tuple[int, int], Problem]:
+        """The problem with `file:line:column`, or with the override that caused it; and its rank among others."""
+        if problem.where:
+            return (sys.maxsize, -1), problem
+        if problem.path[:1] == ("scorers",) and "scorers" not in self.data and "scorer" in self.data:
+            problem = replace(problem, path=("scorer", *problem.path[1:]))  # its other name
+        line, column, depth = position(self.root, problem.path, problem.at_key)
+        there = problem.path[:depth]  # a missing key is not, but what it is missing from
+        where = f"{self.path}:{line}:{column}" if not self.flags_only else str(self.path)
+        for index, override in reversed([*enumerate(self.overrides)]):
+            if override.decides(problem.path):
+                found = replace(problem, where=f"{self.path}: {override.text}")
+                return (sys.maxsize, index), self._in_flag(found, override) if self.flags_only else found
+            if there and override.path[:depth] == there:
+                where = f"{self.path}:{line}:{column}, with {override.text}"
+        return (line, column), replace(problem, where=where)
 
     @contextmanager
     def locating(self) -> Iterator[None]:
@@ -69,12 +69,6 @@ class Document:
             yield
         except InputError as error:
             raise self.located(error) from error
-
-    def _order(self, problem: Problem) -> tuple[int, int]:
-        place = re.match(r":(\d+):(\d+)", problem.where.removeprefix(str(self.path)))
-        options = [f"{self.path}: {override.text}" for override in self.overrides]
-        last = options.index(problem.where) if problem.where in options else -1
-        return (int(place[1]), int(place[2])) if place else (sys.maxsize, last)
 
     def study(self, known: Collection[str]) -> str:
         """The name of the study that it asks for.
@@ -89,7 +83,7 @@ class Document:
         study = self.data.get("study", DEFAULT_STUDY)
         if not isinstance(study, str) or study not in known:
             message = errors.got(study, "unknown study", errors.did_you_mean(study, known))
-            raise self.located(InputError([*self.problems, Problem(message, ("study",))]))
+            raise self.located(InputError.of(message, ["study"]))
         return study
 
     def validate(self, model: type[Options]) -> Options:
@@ -100,7 +94,7 @@ class Document:
         """
         data = model.normalised({"study": DEFAULT_STUDY, "name": default_name(self.path), **self.data})
         options, problems = validated(model, data, {"folder": self.path.parent})
-        problems = [*self.problems, *problems, *model.across(data)]
+        problems += model.across(data)
         if options is None or problems:
             raise self.located(InputError(problems))
         return options
@@ -110,20 +104,19 @@ def read_document(path: Path, overrides: Sequence[Override] = ()) -> Document:
     """Read one YAML file and apply the overrides to it.
 
     Raises:
-        InputError: an unreadable file, text that is not YAML, or an override of several keys.
+        InputError: an unreadable file, text that is not YAML, or an override that does not fit it.
     """
     read, root = parse_yaml(_text(path), lambda line, column: f"{path}:{line}:{column}")
     top_level = Experiment.model_fields
     overrides = [each if each.path[0] in top_level else from_the_top(each, read) for each in overrides]
-    data, refused = apply_overrides(read, overrides)
-    problems = [replace(problem, where=f"{path}: {problem.where}") for problem in refused]
-    return Document(path, data, root, overrides, problems)
+    return Document(path, apply_overrides(read, overrides, path), root, overrides)
 
 
 def document_of_flags(command: str, study: str, overrides: Sequence[Override]) -> Document:
     """The experiment that a command such as `attncli variance` describes with its options alone."""
-    data, refused = apply_overrides({"study": study, "name": study}, overrides)
-    return Document(Path(command), data, None, overrides, refused, flags_only=True)
+    source = Path(command)
+    data = apply_overrides({"study": study, "name": study}, overrides, source)
+    return Document(source, data, None, overrides, flags_only=True)
 
 
 def default_name(path: Path) -> str:

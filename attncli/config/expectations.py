@@ -2,14 +2,13 @@
 
 import math
 import re
-from typing import Annotated, Any, cast
+from typing import Annotated, Any
 
 from pydantic import (
     AfterValidator,
     ConfigDict,
     Field,
     FiniteFloat,
-    GetCoreSchemaHandler,
     NonNegativeFloat,
     model_validator,
 )
@@ -64,13 +63,6 @@ def _exact(value: Any) -> Any:
     return value
 
 
-class _NeverNull:
-    """A key that may be left out, which gives None, but that may not be null."""
-
-    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> Any:
-        return cast(dict[str, Any], handler(source))["schema"]
-
-
 _Value = Annotated[
     str | int | FiniteFloat | bool | None, worded("expected text, a number, true, false or null, or a list of them")
 ]
@@ -108,22 +100,14 @@ class Expectation(Model):
         Where, Field(default_factory=dict, description="columns of the row; a list asks it of several rows")
     ]
     metric: Annotated[str, Field(min_length=1, description="a column; of the study attention also a stage")]
-    between: Annotated[
-        Bounds | None, _NeverNull(), Field(description="[low, high], ends included; one may be null")
-    ] = None
-    about: Annotated[float | None, _NeverNull(), Field(description="the number, give or take `within`")] = None
-    within: Annotated[Amount | None, _NeverNull(), Field(description="an amount, or a share such as 5 %")] = None
-    above: Annotated[
-        Limit | None, _NeverNull(), Field(description="a number, or another row whose figure must be smaller")
-    ] = None
-    below: Annotated[
-        Limit | None, _NeverNull(), Field(description="a number, or another row whose figure must be larger")
-    ] = None
-    by: Annotated[Factor | None, _NeverNull(), Field(description="at least this amount, or a factor such as 2 x")] = (
-        None
-    )
+    between: Annotated[Bounds | None, Field(description="[low, high], ends included; one may be null")] = None
+    about: Annotated[float | None, Field(description="the number, give or take `within`")] = None
+    within: Annotated[Amount | None, Field(description="an amount, or a share such as 5 %")] = None
+    above: Annotated[Limit | None, Field(description="a number, or another row whose figure must be smaller")] = None
+    below: Annotated[Limit | None, Field(description="a number, or another row whose figure must be larger")] = None
+    by: Annotated[Factor | None, Field(description="at least this amount, or a factor such as 2 x")] = None
     equal: Annotated[
-        Exact | None, _NeverNull(), Field(description="exactly; of a stage, as in {output: [[2, 3]]}, up to rounding")
+        Exact | None, Field(description="exactly; of a stage, as in {output: [[2, 3]]}, up to rounding")
     ] = None
 
     @property

@@ -3,11 +3,12 @@
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 from attncli import errors
 from attncli.config.yaml_loader import parse_yaml
-from attncli.errors import LONGEST_VALUE, InputError, Problem, dotted
+from attncli.errors import LONGEST_VALUE, Collector, InputError, dotted
 
 KEY = re.compile(r"([^.\[\]=]+)((?:\[\d{1,9}\])*)")
 
@@ -66,37 +67,35 @@ def from_the_top(change: Override, data: Any) -> Override:
     Raises:
         InputError: several of them have the key.
     """
-    places: list[errors.Path] = [("data",), ("mask",)]
-    if isinstance(data, dict) and isinstance(data.get("scorers"), list):
-        places += [("scorers", index) for index in range(len(data["scorers"]))]
     key = change.path[0]
     if not change.text.startswith("--set ") or not isinstance(data, dict) or "data" not in data or key in data:
         return change
-    found = [place for place in places if key in _mapping_at(data, place)]
+    scorers = data.get("scorers")
+    entries = enumerate(scorers if isinstance(scorers, list) else [])
+    places: dict[errors.Path, Any] = {("data",): data["data"], ("mask",): data.get("mask")}
+    places |= {("scorers", index): entry for index, entry in entries}
+    found = [place for place, there in places.items() if isinstance(there, dict) and key in there]
     if len(found) > 1:
         known = ", ".join(dotted((*place, *change.path)) for place in found)
         raise InputError.of(f"got {dotted(change.path)}; expected one of {known}", where=change.text)
     return replace(change, path=(*found[0], *change.path)) if found else change
 
 
-def _mapping_at(data: Any, place: errors.Path) -> dict[str, Any]:
-    for key in place:
-        data = data.get(key) if isinstance(data, dict) else data[key]
-    return data if isinstance(data, dict) else {}
+def apply_overrides(data: Any, overrides: Sequence[Override], source: Path) -> Any:
+    """A copy of the data of a source with the overrides, in their order.
 
-
-def apply_overrides(data: Any, overrides: Sequence[Override]) -> tuple[Any, list[Problem]]:
-    """A copy of the data with the overrides, in their order; and those that do not fit, as problems."""
-    problems: list[Problem] = []
+    Raises:
+        InputError: all overrides that do not fit the data.
+    """
+    collector = Collector()
     data = _copy(data) if overrides else data
     if data is None and overrides:
         data = {}
     for each in overrides:
-        try:
-            _set(data, each)
-        except LookupError as error:
-            problems.append(Problem(str(error.args[0]), (), each.text))
-    return data, problems
+        with collector.under():
+            _set(data, each, source)
+    collector.check()
+    return data
 
 
 def _copy(data: Any) -> Any:
@@ -106,26 +105,21 @@ def _copy(data: Any) -> Any:
     return [_copy(value) for value in data] if isinstance(data, list) else data
 
 
-def _set(data: Any, change: Override) -> None:
+def _set(target: Any, change: Override, source: Path) -> None:
     """Mappings that are missing on the way are made; entries of lists must be there."""
-    *way, last = change.path
-    target = data
-    for depth, key in enumerate(way):
-        _check_step(target, key, change.path[:depth])
-        if isinstance(target, dict) and target.get(key) is None:
+    for depth, key in enumerate(change.path, start=1):
+        if isinstance(target, list):
+            fits, there = isinstance(key, int) and key < len(target), f"a list of {len(target)}"
+        else:
+            fits = isinstance(target, dict) and isinstance(key, str)
+            there = f"a mapping with {', '.join(target)}" if isinstance(target, dict) else errors.show(target)
+        if not fits:
+            place = dotted(change.path[: depth - 1]) or "the config"
+            expected = "expected a key of a mapping, or an index of a list, counted from 0"
+            message = f"got {dotted(change.path[:depth])}; {place} is {there}; {expected}"
+            raise InputError.of(message, where=f"{source}: {change.text}")
+        if depth == len(change.path):
+            target[key] = _copy(change.value)
+        elif isinstance(target, dict) and target.get(key) is None:
             target[key] = {}
         target = target[key]
-    _check_step(target, last, change.path[:-1])
-    target[last] = _copy(change.value)
-
-
-def _check_step(target: Any, key: str | int, place: errors.Path) -> None:
-    """Raise a LookupError unless the target, at that place of the config, can have this key or has this index."""
-    if isinstance(target, list):
-        fits, there = isinstance(key, int) and key < len(target), f"a list of {len(target)}"
-    else:
-        fits = isinstance(target, dict) and isinstance(key, str)
-        there = f"a mapping with {', '.join(target)}" if isinstance(target, dict) else errors.show(target)
-    if not fits:
-        expected = "expected a key of a mapping, or an index of a list, counted from 0"
-        raise LookupError(f"got {dotted((*place, key))}; {dotted(place) or 'the config'} is {there}; {expected}")
