@@ -11,6 +11,7 @@ from typing import Any
 import typer
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
+from mkdocs.structure.pages import Page
 from typer.testing import CliRunner
 
 from attncli.cli import app
@@ -20,6 +21,7 @@ from attncli.studies import STUDIES, options_model, part_of
 
 ROOT = Path(__file__).resolve().parents[2]
 PROJECT = {"changelog": "CHANGELOG.md", "contributing": "CONTRIBUTING.md", "security": "SECURITY.md"}
+INSTALL = "The project's README says how to install it."
 OWN = {"study", "scorers", "dtype"}  # keys that all studies have, but with other values or defaults
 GROUPS: dict[str, Callable[[str], bool]] = {  # of what keys may hold, by the names in the schema
     "Scorers": lambda name: name.endswith("Entry"),
@@ -41,6 +43,13 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     for path, content in pages.items():
         files.append(File.generated(config, path, content=content))
     return files
+
+
+def on_page_markdown(markdown: str, page: Page, **_: Any) -> str:
+    """The start page has the README's section on how to install."""
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    section = readme.partition("## Install and run\n")[2].partition("\n## ")[0]
+    return markdown.replace(INSTALL, section) if page.file.src_uri == "index.md" else markdown
 
 
 def table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
