@@ -7,7 +7,6 @@ import os
 import statistics
 from collections.abc import Callable, Sequence
 from functools import partial
-from pathlib import Path
 from timeit import default_timer
 
 import torch
@@ -22,9 +21,7 @@ from attncli.studies.bench.options import BenchOptions
 from attncli.studies.bench.plan import Case
 from attncli.studies.memory import Estimate, estimate_attention
 
-CACHE = 32 * 2**20  # bytes of the last-level cache where the machine does not tell
-CACHES = Path("/sys/devices/system/cpu/cpu0/cache")
-MOST_BYTES = 256 * 2**20  # of all copies of the inputs together
+COPIES_BYTES = 256 * 2**20  # of all copies of the inputs together, several times a last-level cache
 MOST_COPIES = 1024
 
 MATRICES = {"scores": 1, "weights": 2, "output": 0}  # (n, m) matrices that attncli's own code keeps
@@ -36,7 +33,7 @@ BLOCK = 0.01  # seconds that an implementation is called for in each round, at l
 BUDGET = 0.5  # seconds for all rounds of one implementation at one size, where the fewest rounds do not need more
 FEWEST_ROUNDS, MOST_ROUNDS = 5, 11
 # 97.5 % of Student's t lies below these, for 1, 2, ... degrees of freedom.
-STUDENT = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160, 2.145, 2.131)
+STUDENT = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228)
 
 AnyCall = Callable[[], object]
 
@@ -52,23 +49,10 @@ def draw_inputs(options: BenchOptions, case: Case, device: torch.device) -> Inpu
     return draw("queries", case.n), draw("keys", case.m), draw("values", case.m)
 
 
-def copies_of(inputs: Inputs, device: torch.device) -> list[Inputs]:
-    """The inputs and copies of them, together larger than the last-level cache, so that no cache is measured."""
-    size = sum(each.nbytes for each in inputs)
-    wanted = 2 * cache_size(device) // size + 1
-    count = max(min(wanted, MOST_BYTES // size, MOST_COPIES), 1)
+def copies_of(inputs: Inputs) -> list[Inputs]:
+    """The inputs and copies of them, together larger than usual caches, so that no cache is measured."""
+    count = min(COPIES_BYTES // sum(each.nbytes for each in inputs), MOST_COPIES)
     return [inputs, *((q.clone(), k.clone(), v.clone()) for q, k, v in [inputs] * (count - 1))]
-
-
-def cache_size(device: torch.device) -> int:
-    """Bytes of the last-level cache."""
-    if device.type == "cuda":
-        return int(torch.cuda.get_device_properties(device).L2_cache_size)
-    try:  # Linux says sizes such as `32768K`
-        sizes = [int(path.read_text().strip().removesuffix("K")) * 2**10 for path in CACHES.glob("index*/size")]
-    except (OSError, ValueError):
-        return CACHE
-    return max(sizes, default=0) or CACHE
 
 
 def estimate_call(
@@ -86,7 +70,10 @@ def estimate_call(
 
 
 def peak_memory(call: AnyCall, device: torch.device) -> int | None:
-    """Bytes at the peak of one call beyond what was there before, its result included; None where nobody counts."""
+    """Bytes at the peak of one call beyond what was there before, its result included; None where nobody counts.
+
+    On the CPU it is the largest running sum of what torch's allocator takes and gives back, as its profiler records it.
+    """
     if device.type == "cuda":
         torch.cuda.synchronize(device)
         torch.cuda.reset_peak_memory_stats(device)
@@ -94,11 +81,8 @@ def peak_memory(call: AnyCall, device: torch.device) -> int | None:
         call()
         torch.cuda.synchronize(device)
         return torch.cuda.max_memory_allocated(device) - before
-    return _peak_on_cpu(call) if device.type == "cpu" else None
-
-
-def _peak_on_cpu(call: AnyCall) -> int:
-    """The largest running sum of what torch's allocator takes and gives back, as its profiler records it."""
+    if device.type != "cpu":
+        return None
     os.environ.setdefault(LOG_LEVEL, "99")
     gc.disable()  # garbage that is found meanwhile would count as given back
     try:

@@ -56,12 +56,7 @@ class Contender:
 
 
 def plan_of(options: BenchOptions) -> list[Contender]:
-    """What `scorers`, `only`, `skip` and `baseline` ask for together, in the order of the rows, with the baseline.
-
-    Raises:
-        InputError: scorers that cannot be made; patterns or a baseline that nothing has the name of, or that leave
-            nothing to measure.
-    """
+    """What `scorers`, `only`, `skip` and `baseline` ask for together, in the order of the rows, with the baseline."""
     collector, offered = Collector(), list[Contender]()
     for index, entry in enumerate(options.scorers):
         with collector.under("scorers", index):

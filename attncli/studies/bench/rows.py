@@ -7,12 +7,12 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from attncli.errors import in_bytes
-from attncli.show.numbers import duration, interval, printable, short
+from attncli.show.numbers import duration, interval, printable, several, short
 from attncli.studies.bench.options import IMPLEMENTATIONS
 from attncli.studies.study import LABEL, SCORER, Column, Finding, Record, Result, by_label
 
 AXES = ("n", "m", "d", "batch", "heads")  # what is the same for all implementations that are compared
-LINE = ("label", "implementation", "num_hiddens", "measure")
+SIZES = (*AXES, "num_hiddens")
 Line = tuple[str, str]  # the label, with its hidden units where it has several at one size, and the implementation
 
 
@@ -61,7 +61,7 @@ COMPARISONS = (
     LABEL,
     BY_KEY["implementation"],
     _word("against", "what it is compared with: the textbook's code of the same entry"),
-    *(BY_KEY[key] for key in ("measure", *AXES, "num_hiddens")),
+    *(BY_KEY[key] for key in ("measure", *SIZES)),
     Column("times_as_fast", "times\nas fast", "time of the textbook's code over its own in the same round", "", short),
     Column("times_as_fast_ci", "95 %\ninterval", "the 95 % interval of that", "", interval),
 )
@@ -72,10 +72,14 @@ def size_of(record: Record) -> tuple[int, ...]:
     return tuple(record[axis] for axis in AXES)
 
 
-def changing(records: Sequence[Record]) -> list[str]:
+def changing(records: Sequence[Record], sizes: Iterable[str] = AXES) -> list[str]:
     """The sizes that have several values; m only where it is not n throughout."""
-    square = all(record["m"] == record["n"] for record in records)
-    return [axis for axis in AXES if len({record[axis] for record in records}) > 1 and not (axis == "m" and square)]
+    found = [size for size in sizes if len({record[size] for record in records} - {None}) > 1]
+    return [size for size in found if size != "m" or not _square(records)]
+
+
+def _square(records: Sequence[Record]) -> bool:
+    return all(record["m"] == record["n"] for record in records)
 
 
 def place(record: Record, axes: Iterable[str]) -> str:
@@ -86,35 +90,33 @@ def place(record: Record, axes: Iterable[str]) -> str:
 def lines_of(records: Sequence[Record]) -> dict[Line, list[Record]]:
     """The rows of each implementation of each label, by n."""
     alike = Counter((row["label"], row["implementation"], row["measure"], *size_of(row)) for row in records)
-    several = {label for (label, *_), count in alike.items() if count > 1}
+    split = {label for (label, *_), count in alike.items() if count > 1}
     lines: dict[Line, list[Record]] = {}
     for record in sorted(records, key=size_of):
         label = record["label"]
-        title = f"{label} (num_hiddens {record['num_hiddens']})" if label in several else label
+        title = f"{label} (num_hiddens {record['num_hiddens']})" if label in split else label
         lines.setdefault((title, record["implementation"]), []).append(record)
     return lines
 
 
 def raw_name(record: Record) -> str:
     """`label/implementation/measure/sizes`, as the raw times of a row are called."""
-    sizes = (record["n"], record["m"], record["d"], record["num_hiddens"] or "-", record["batch"], record["heads"])
-    return f"{record['label']}/{record['implementation']}/{record['measure']}/{'x'.join(map(str, sizes))}"
+    sizes = "x".join(str(record[size] or "-") for size in ("n", "m", "d", "num_hiddens", "batch", "heads"))
+    return f"{record['label']}/{record['implementation']}/{record['measure']}/{sizes}"
 
 
 def conditions(result: Result, records: Sequence[Record]) -> list[str]:
     """Under which these rows were measured, and the sizes that all of them have."""
-    settings, first, axes = result.settings, records[0], changing(records)
-    threads, hiddens = settings["threads"], {record["num_hiddens"] for record in records} - {None}
-    square = all(record["m"] == record["n"] for record in records)
-    sizes = {axis: "n" if axis == "m" and square else first[axis] for axis in AXES if axis not in axes}
-    sizes |= {"num_hiddens": hiddens.pop()} if len(hiddens) == 1 else {}
+    settings, axes = result.settings, changing(records, SIZES)
+    common = {size: {record[size] for record in records} - {None} for size in SIZES if size not in axes}
+    common |= {"m": {"n"}} if _square(records) else {}
     return [
         *(["interrupted, so not all is there"] if result.interrupted else []),
         "forward and backward" if settings["backward"] else "forward",
         settings["dtype"],
         printable(f"{settings['device']} ({settings['device_name']})"),
-        f"{threads} thread{'' if threads == 1 else 's'}",
-        *(f"{axis} = {size}" for axis, size in sizes.items()),
+        several(settings["threads"], "thread"),
+        *(f"{size} = {value}" for size, values in common.items() for value in values),
     ]
 
 
@@ -133,19 +135,17 @@ def growth(records: Sequence[Record], axis: str) -> float | None:
 
 
 def findings_of(records: Sequence[Record], comparisons: Sequence[Record]) -> list[Finding]:
-    """One sentence for each label: its row at the largest size, and how its time grows."""
-    return [_finding(_chosen(rows), records, comparisons) for rows in by_label(records).values()]
-
-
-def _chosen(records: Sequence[Record]) -> Record:
-    """The row that stands for a label: attncli's code if it is there, at the largest size with a time."""
+    """One sentence for each label: attncli's code if it is there, at the largest size with a time."""
 
     def rank(row: Record) -> tuple[Any, ...]:
         order = -IMPLEMENTATIONS.index(row["implementation"])
         return not _is_baseline(row), order, size_of(row), row["num_hiddens"] or 0
 
-    timed = [record for record in records if record["measure"] == records[0]["measure"] and record["seconds"]]
-    return max(timed, key=rank, default=records[0])
+    found = []
+    for rows in by_label(records).values():
+        timed = [row for row in rows if row["measure"] == rows[0]["measure"] and row["seconds"]]
+        found.append(_finding(max(timed, key=rank, default=rows[0]), records, comparisons))
+    return found
 
 
 def _is_baseline(row: Record) -> bool:
@@ -158,7 +158,7 @@ def _finding(row: Record, records: Sequence[Record], comparisons: Sequence[Recor
     name = label if row["implementation"] == "attncli" else f"{label} ({row['implementation']})"
     if row["seconds"] is None:
         return Finding(f"{name}: {row['status']} at {place(row, axes)}: {row['reason']}.", label)
-    numbers = {key: row[key] for key in (*LINE[1:], *AXES, "seconds", "peak_bytes")}
+    numbers = {key: row[key] for key in ("implementation", "measure", *SIZES, "seconds", "peak_bytes")}
     if len(axes) == 1:
         lines = lines_of([each for each in records if each["measure"] == row["measure"]]).values()
         numbers["growth"] = next(growth(line, axes[0]) for line in lines if row in line)
@@ -170,7 +170,10 @@ def _finding(row: Record, records: Sequence[Record], comparisons: Sequence[Recor
         numbers |= {key: row[key] for key in ("ratio", "ratio_ci", "baseline")}
         text += _times(row["ratio"], row["ratio_ci"], f"the time of {baseline}")
     for beside in comparisons:
-        if all(beside[key] == row[key] for key in (*LINE, *AXES)) and beside["times_as_fast"] is not None:
+        if (
+            all(beside[key] == row[key] for key in ("label", "implementation", "measure", *SIZES))
+            and beside["times_as_fast"] is not None
+        ):
             numbers |= {key: beside[key] for key in ("times_as_fast", "times_as_fast_ci")}
             if baseline != f"{label}/textbook":
                 text += _times(beside["times_as_fast"], beside["times_as_fast_ci"], "as fast as textbook code")

@@ -7,6 +7,7 @@ import statistics
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from itertools import product
 from pathlib import Path
 
 import torch
@@ -20,9 +21,9 @@ from attncli.studies.bench.implementations import Call, Inputs, NotTimedError, d
 from attncli.studies.bench.measure import (
     BLOCK,
     BUDGET,
+    COPIES_BYTES,
     MOST_PAIRS,
     MOST_ROUNDS,
-    cache_size,
     copies_of,
     draw_inputs,
     estimate_call,
@@ -149,57 +150,50 @@ def run(prepared: Prepared, progress: Progress) -> Result:
 def _groups(prepared: Prepared) -> Iterator[list[Trial]]:
     """What is timed against each other: all that gives one measure at one size."""
     options = prepared.options
-    for case in cases_of(options):
-        for measure in options.measure:
-            contenders = [each for each in prepared.contenders if each.gives(measure)]
-            variants = [each for contender in contenders for each in variants_of(contender, options, case.d)]
-            yield [Trial(each, case, _known(each, case, measure, prepared)) for each in variants]
-
-
-def _known(contender: Contender, case: Case, measure: str, prepared: Prepared) -> Record:
-    """What is known of a row before the work."""
-    entry, options = contender.entry, prepared.options
-    hidden = entry.options.get(HIDDEN)
-    return {
-        "scorer": entry.scorer,
-        "label": entry.label,
-        "implementation": contender.implementation,
-        "measure": measure,
-        **case._asdict(),
-        "num_hiddens": hidden if isinstance(hidden, int) else None,
-        "dtype": options.dtype,
-        "device": str(prepared.device),
-        "backward": options.backward,
-        "baseline": options.baseline,
-    }
+    for case, measure in product(cases_of(options), options.measure):
+        contenders = [each for each in prepared.contenders if each.gives(measure)]
+        group = []
+        for each in [variant for contender in contenders for variant in variants_of(contender, options, case.d)]:
+            hidden = each.entry.options.get(HIDDEN)
+            record = {
+                "scorer": each.entry.scorer,
+                "label": each.entry.label,
+                "implementation": each.implementation,
+                "measure": measure,
+                **case._asdict(),
+                "num_hiddens": hidden if isinstance(hidden, int) else None,
+                "dtype": options.dtype,
+                "device": str(prepared.device),
+                "backward": options.backward,
+                "baseline": options.baseline,
+            }
+            group.append(Trial(each, case, record))
+        yield group
 
 
 def get_ready(group: Sequence[Trial], prepared: Prepared, counter: Counter) -> None:
-    """Give each trial of a group its call and the peak of its memory, or the status that says why it has none."""
-    copies: list[Inputs] = []
+    """Give each trial of a group its call and the peak of its memory, or the status that says why it has none.
+
+    The first that fits into memory makes the inputs for all.
+    """
+    options, device, copies = prepared.options, prepared.device, list[Inputs]()
     for trial in group:
-        counter.of(f"n = {trial.case.n}, {trial.record['measure']}: {trial.contender.name}")()
-        with _failures(trial, prepared.device):
-            _prepare_call(trial, copies, prepared)
-
-
-def _prepare_call(trial: Trial, copies: list[Inputs], prepared: Prepared) -> None:
-    """Make the call, check its results, and measure its memory; the first that fits makes the inputs for all."""
-    options, device, case, measure = prepared.options, prepared.device, trial.case, trial.record["measure"]
-    entry, implementation = trial.contender.entry, trial.contender.implementation
-    outlined = outline(entry, case.d, case.d)
-    needed = estimate_call(outlined, implementation, trial.record["num_hiddens"], case, measure, options)
-    if reason := too_large(needed, device):
-        raise NotTimedError("too large", reason)
-    copies += [] if copies else copies_of(draw_inputs(options, case, device), device)
-    scorer = build_scorer(entry, case.d, case.d, options.seed, getattr(torch, options.dtype)).to(device)
-    call = make_call(implementation, scorer, measure, copies, options.backward)
-    if reason := disagreement(implementation, scorer, measure, copies[0], call()):
-        raise NotTimedError("disagrees", reason)
-    if device.type != "cpu" or case.matrices * case.n * case.m <= MOST_PAIRS:
-        trial.record["peak_bytes"] = peak_memory(call, device)
-    trial.operations = operations(scorer, case, measure, options.backward)
-    trial.call = call
+        case, measure, hidden = trial.case, trial.record["measure"], trial.record["num_hiddens"]
+        entry, implementation = trial.contender.entry, trial.contender.implementation
+        counter.of(f"n = {case.n}, {measure}: {trial.contender.name}")()
+        with _failures(trial, device):
+            needed = estimate_call(outline(entry, case.d, case.d), implementation, hidden, case, measure, options)
+            if reason := too_large(needed, device):
+                raise NotTimedError("too large", reason)
+            copies = copies or copies_of(draw_inputs(options, case, device))
+            scorer = build_scorer(entry, case.d, case.d, options.seed, getattr(torch, options.dtype)).to(device)
+            call = make_call(implementation, scorer, measure, copies, options.backward)
+            if reason := disagreement(implementation, scorer, measure, copies[0], call()):
+                raise NotTimedError("disagrees", reason)
+            if device.type != "cpu" or case.matrices * case.n * case.m <= MOST_PAIRS:
+                trial.record["peak_bytes"] = peak_memory(call, device)
+            trial.operations = operations(scorer, case, measure, options.backward)
+            trial.call = call
 
 
 def time_all(group: Sequence[Trial], device: torch.device) -> None:
@@ -285,15 +279,11 @@ def settings_of(prepared: Prepared) -> Record:
     """On what machine and how was measured, without which times mean nothing."""
     options, device = prepared.options, prepared.device
     return {
-        "baseline": options.baseline,
-        "backward": options.backward,
-        "compile": options.compile,
-        "measure": list(options.measure),
-        "dtype": options.dtype,
+        **options.model_dump(include={"baseline", "backward", "compile", "measure", "dtype"}),
         "device": str(device),
         "device_name": torch.cuda.get_device_name(device) if device.type == "cuda" else _processor(),
         "threads": options.threads or torch.get_num_threads(),
-        "cache_bytes": cache_size(device),
+        "copies_bytes": COPIES_BYTES,
         "block_seconds": BLOCK,
         "budget_seconds": BUDGET,
         "ratio_ci": "95 %, Student's t of the logarithms of the ratios round by round",

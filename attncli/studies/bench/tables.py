@@ -11,6 +11,7 @@ from attncli.show.tables import tables as record_tables
 from attncli.studies.bench.rows import (
     COLUMNS,
     COMPARISONS,
+    SIZES,
     Line,
     changing,
     conditions,
@@ -97,7 +98,6 @@ def _rows(
         return
     largest = max(map(size_of, records))
     shown = [row for row in records if full or size_of(row) == largest]
-    several = ["num_hiddens"] if len({row["num_hiddens"] for row in records} - {None}) > 1 else []
-    columns = [*pick(COLUMNS, [*changing(shown), *several]), *figures]
+    columns = [*pick(COLUMNS, changing(shown, SIZES)), *figures]
     names = pick(COLUMNS, ["label", "implementation", "measure"])
     yield from titled(title, record_tables(names, columns, shown, width, full))

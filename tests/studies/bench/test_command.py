@@ -74,7 +74,7 @@ def test_files_and_raw_times() -> None:
     content = swept("bench", *FEW)
     assert content["files"] == names_in(Path("out")) == FILES
     assert content["settings"]["ratio_ci"].startswith("95 %, Student's t")
-    assert {"device_name", "threads", "budget_seconds", "block_seconds", "cache_bytes"} <= set(content["settings"])
+    assert {"device_name", "threads", "budget_seconds", "block_seconds", "copies_bytes"} <= set(content["settings"])
     times = load_file("out/tensors.safetensors")
     assert len(times) == len(content["records"]) == 4
     assert len(times["dot/attncli/scores/4x4x3x-x1x1"]) == content["records"][1]["rounds"]
