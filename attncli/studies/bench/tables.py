@@ -20,9 +20,9 @@ from attncli.studies.bench.rows import (
     place,
     size_of,
 )
-from attncli.studies.study import Column, Record, Result
+from attncli.studies.study import Record, Result
 
-NAMES = pick(COLUMNS, ["label", "implementation"])
+NAMES = pick(COLUMNS, ["label", "implementation", "measure"])
 DETAILS = pick(COLUMNS, ["seconds", "seconds_iqr", "peak_bytes", "gflops", "gbytes_per_second", "ratio", "ratio_ci"])
 MEASURES = {
     "scores": "scores (queries and keys to scores)",
@@ -57,13 +57,21 @@ def tables(result: Result, *, width: int, full: bool, csv: str | None) -> Iterat
             yield from titled(title, stacked(_names(lines), cells(DETAILS, first), width))
         if len(sizes) > 1 and not full:
             yield from remark("memory and ratios at the other sizes: --full")
-    beside = [row for row in result.comparisons if row["times_as_fast"] is not None]
-    speed = pick(COMPARISONS, ["times_as_fast", "times_as_fast_ci"])
-    yield from _rows("Beside the textbook's code", beside, speed, width, full)
-    missing = [row for row in records if row["status"] != "timed"]
-    yield from _rows("Not timed", missing, pick(COLUMNS, ["status", "reason"]), width, full)
+    beside = _at_largest([row for row in result.comparisons if row["times_as_fast"] is not None], full)
+    if beside:
+        figures = pick(COMPARISONS, [*changing(beside, SIZES), "times_as_fast", "times_as_fast_ci"])
+        yield from titled("Beside the textbook's code", record_tables(NAMES, figures, beside, width, full))
+    missing = _at_largest([row for row in records if row["status"] != "timed"], full)
+    if missing:
+        yield from titled("Not timed", [_reason(row, axes) for row in missing])
     yield Text()
     yield from formulas(records, result.settings)
+
+
+def _at_largest(records: Sequence[Record], full: bool) -> list[Record]:
+    """With `full` all of them."""
+    largest = max(map(size_of, records), default=())
+    return [record for record in records if full or size_of(record) == largest]
 
 
 def _by_size(records: Sequence[Record], axes: Sequence[str], width: int) -> Iterator[RenderableType]:
@@ -82,22 +90,15 @@ def _by_size(records: Sequence[Record], axes: Sequence[str], width: int) -> Iter
 
 
 def _names(lines: Iterable[Line]) -> list[Cells]:
-    return cells(NAMES, [{"label": title, "implementation": implementation} for title, implementation in lines])
+    return cells(NAMES[:2], [{"label": title, "implementation": implementation} for title, implementation in lines])
+
+
+def _reason(record: Record, axes: Sequence[str]) -> Text:
+    """Why a row has no time."""
+    names = " ".join(str(record[column.key]) for column in NAMES)
+    return Text(printable(f"{names}, {place(record, axes)}: {record['status']}: {record['reason']}"))
 
 
 def _time(record: Record) -> str:
     """The time, or why there is none."""
     return duration(record["seconds"]) if record["seconds"] else str(record["status"])
-
-
-def _rows(
-    title: str, records: Sequence[Record], figures: Sequence[Column], width: int, full: bool
-) -> Iterator[RenderableType]:
-    """Rows as they are, with the sizes that differ; unless `full` those of the largest size only."""
-    if not records:
-        return
-    largest = max(map(size_of, records))
-    shown = [row for row in records if full or size_of(row) == largest]
-    columns = [*pick(COLUMNS, changing(shown, SIZES)), *figures]
-    names = pick(COLUMNS, ["label", "implementation", "measure"])
-    yield from titled(title, record_tables(names, columns, shown, width, full))

@@ -177,7 +177,7 @@ def test_times_by_size_come_before_everything_at_the_largest() -> None:
 def test_what_was_not_timed_says_so_and_why() -> None:
     text = shown(not_timed(sample(SIZES, FEW, ["scores"]), textbook_additive), 120)
     assert rows(text)[1] == "additive textbook too large too large too large too large -"
-    assert rows(text)[-1] == "additive textbook scores too large needs 32.0 GiB\\nor more"
+    assert rows(text)[-1] == "additive textbook scores, n = 1024: too large: needs 32.0 GiB\\nor more"
 
 
 def test_what_all_have_in_common_is_said_once() -> None:
