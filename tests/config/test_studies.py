@@ -75,7 +75,7 @@ def test_what_is_read_makes_keys_meaningless(tmp_path: Path) -> None:
     assert options.unused() >= {"d", "distribution", "df", "mean", "std", "rho", "samples", "key_std"}
     assert not options.unused() & {"source", "scorers", "seed", "dtype", "name"}
     assert options_of(tmp_path, "study: saturation\nfrom: a.npz").unused() >= {"d", "keys", "rows"}
-    assert options_of(tmp_path, "study: saturation").unused() == set()
+    assert options_of(tmp_path, "study: saturation").unused() == {"df"}
     assert options_of(tmp_path, "study: train\nresume: old").unused() == {"resume"}
 
 

@@ -34,19 +34,20 @@ class Entries:
             for name in ("mean", "std"):
                 own = getattr(options, f"{side}_{name}")
                 sides[f"{side}_{name}"] = getattr(options, name) if own is None else own
-        return cls(options.distribution, options.df, rho=options.rho, **sides)
+        df = (options.df or DEFAULT_DF) if options.distribution == "student_t" else None
+        return cls(options.distribution, df, rho=options.rho, **sides)
 
     @property
     def degrees_of_freedom(self) -> float:
         """Those of student_t; infinite for the others, all of whose moments exist."""
-        return (self.df or DEFAULT_DF) if self.distribution == "student_t" else math.inf
+        return math.inf if self.df is None else self.df
 
     @property
     def kurtosis(self) -> float:
         """E u^4 (3 for normal entries); infinite where it does not exist."""
-        df = self.degrees_of_freedom
-        heavy = 3.0 + 6.0 / (df - 4.0) if df > 4 else math.inf
-        return {"normal": 3.0, "uniform": 1.8, "rademacher": 1.0, "laplace": 6.0, "student_t": heavy}[self.distribution]
+        if self.df is not None:
+            return 3.0 + 6.0 / (self.df - 4.0) if self.df > 4 else math.inf
+        return {"normal": 3.0, "uniform": 1.8, "rademacher": 1.0, "laplace": 6.0}[self.distribution]
 
     def draw(
         self, queries: tuple[int, ...], keys: tuple[int, ...], generator: Generator, dtype: torch.dtype

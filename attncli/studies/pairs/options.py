@@ -35,9 +35,7 @@ class PairsOptions(Experiment):
         default_factory=lambda: powers(1, LARGEST_DEFAULT)
     )
     distribution: Annotated[Distribution, Field(description="of the entries, before mean and std"), DRAWN] = "normal"
-    df: Annotated[float | None, Field(ge=0.1, description="degrees of freedom of student_t; 10 if left out"), DRAWN] = (
-        None
-    )
+    df: Annotated[float | None, Field(ge=0.1, description="degrees of freedom of student_t"), DRAWN] = DEFAULT_DF
     mean: Annotated[Location, Field(description="mean of all entries"), DRAWN] = 0.0
     std: Annotated[Spread, Field(description="standard deviation of all entries"), DRAWN] = 1.0
     query_mean: Annotated[Location | None, Field(description="of queries, where it differs from `mean`"), DRAWN] = None
@@ -54,14 +52,6 @@ class PairsOptions(Experiment):
     study: str
 
     @classmethod
-    def normalised(cls, data: Mapping[str, Any]) -> dict[str, Any]:
-        """Short forms written out; degrees of freedom are written down."""
-        written = super().normalised(data)
-        if written.get("distribution") == "student_t" and written.get("from") is None and written.get("df") is None:
-            written["df"] = DEFAULT_DF
-        return written
-
-    @classmethod
     def across(cls, data: Mapping[str, Any]) -> list[Problem]:
         """What is wrong among scorers, and keys that say how to draw what is read."""
         message = "got {0} beside `from`, whose tensors decide it; expected one of the two; leave out {0}, or `from`"
@@ -70,14 +60,17 @@ class PairsOptions(Experiment):
 
     @model_validator(mode="after")
     def _degrees_of_freedom(self) -> "PairsOptions":
-        if self.source is None and self.df is not None and self.distribution != "student_t":
+        asked = self.df is not None and "df" in self.model_fields_set
+        if self.source is None and asked and self.distribution != "student_t":
             message = f"got df {self.df:g} for {self.distribution} entries; only student_t has degrees of freedom"
             raise problem(f"{message}; leave it out, or choose student_t", under=["df"])
         return self
 
     def unused(self) -> set[str]:
-        """How entries are drawn, where none are."""
-        return set() if self.source is None else self.drawn_keys()
+        """How entries are drawn, where none are; degrees of freedom that the distribution does not have."""
+        if self.source is not None:
+            return self.drawn_keys()
+        return set() if self.distribution == "student_t" else {"df"}
 
     @classmethod
     def drawn_keys(cls) -> set[str]:

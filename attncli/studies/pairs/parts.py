@@ -88,10 +88,10 @@ class RandomPairs:
 
 @dataclass(frozen=True)
 class RealPairs:
-    """One head of what `read_pairs` gives, or all of it where there are no heads: a few queries with all keys."""
+    """A few queries (b, n, q) of a head at a time with all its keys (b, m, k), maybe with `valid` (b, n, m)."""
 
     tensors: Mapping[str, Tensor]
-    head: int | None
+    head: int
 
     @property
     def keys(self) -> int:
@@ -106,14 +106,10 @@ class RealPairs:
     def of_job(self, job: int) -> Pairs:
         """Some of the pairs."""
         batch, place = divmod(job, len(self._starts))
-        start = self._starts[place]
-        own = {
-            name: tensor[batch] if self.head is None else tensor[batch, self.head]
-            for name, tensor in self.tensors.items()
-        }
-        rows = slice(start, start + self._starts.step)
-        queries, valid = own["queries"][rows], own["valid"][rows] if "valid" in own else None
-        return Pairs(queries, own["keys"], valid, [(f"real.{self.head or 0}.{job}", len(queries))])
+        rows = slice(self._starts[place], self._starts[place] + self._starts.step)
+        queries, valid = self.tensors["queries"][batch, rows], self.tensors.get("valid")
+        valid = None if valid is None else valid[batch, rows]
+        return Pairs(queries, self.tensors["keys"][batch], valid, [(f"real.{self.head}.{job}", len(queries))])
 
     @property
     def _starts(self) -> range:

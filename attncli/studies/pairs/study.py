@@ -104,8 +104,10 @@ def prepare_pairs(
         raise InputError.of(f'got "{options.source}", {what} {most}; expected at least {fewest}', ["from"])
     at_a_time = _check_size(options, q, k, m, device)
     scorers = _scorers(options, q, k, device)
-    heads = range(leading[1]) if len(leading) > 1 else [None]
-    points = [Point(k, scorers, RealPairs(tensors, head), head) for head in heads]
+    points = []
+    for head in range(leading[1]) if len(leading) > 1 else [None]:
+        own = tensors if head is None else {name: tensor[:, head] for name, tensor in tensors.items()}
+        points.append(Point(k, scorers, RealPairs(own, head or 0), head))
     return Prepared(options, entries, [k], points, tensors, device, at_a_time)
 
 

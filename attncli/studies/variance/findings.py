@@ -1,9 +1,10 @@
 """What the variance of each scorer is, in one sentence, and why that of q . k is so."""
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 from attncli.show.numbers import finite, significant, span
+from attncli.studies.pairs.entries import Entries
 from attncli.studies.pairs.study import Prepared, change
 from attncli.studies.study import Finding, Record, by_label
 from attncli.studies.variance.theory import product_moments
@@ -19,37 +20,24 @@ def findings_of(prepared: Prepared, records: Sequence[Record]) -> list[Finding]:
     compared = sum(row[z] is not None for row in records for z in ("z", "z_mean"))
     found = [_of_label(label, rows, compared) for label, rows in by_label(records).items()]
     dots = any(getattr(scorer, "scales_dot_product", False) for scorer in prepared.points[0].scorers)
-    return [*found, *(_why(prepared) if dots and not prepared.is_real else ())]
+    known = not prepared.is_real and prepared.entries.degrees_of_freedom > 2
+    return [*found, _why(prepared.entries)] if dots and known else found
 
 
 def _of_label(label: str, rows: Sequence[Record], compared: int) -> Finding:
-    known = [row for row in rows if finite([row["variance"]])]
-    if not known:
+    rows = sorted((row for row in rows if finite([row["variance"]])), key=lambda row: row["d"])
+    if not rows:
         return Finding(f"{label}: the variance is not a finite number.", label)
-    found, numbers = change(known, "variance", NUMBERS)
-    return Finding(
-        f"{label}: variance {found}{_theory(known)}{_within(known)}{_needed(known)}{_refuted(known, compared)}.",
-        label,
-        numbers,
-    )
-
-
-def _theory(rows: Sequence[Record]) -> str:
-    known = finite(row["theory_variance"] for row in sorted(rows, key=lambda row: row["d"]))
-    if not known:
-        return ""
-    limit = "about " if rows[0]["theory"] == "limit" else ""
-    same = math.isclose(known[0], known[-1], rel_tol=SAME)
-    return f", theory {limit}{' to '.join(map(significant, known[-1:] if same else (known[0], known[-1])))}"
-
-
-def _within(rows: Sequence[Record]) -> str:
-    """The part of the variance of real scores that the softmax sees, where it is not all."""
+    text, numbers = change(rows, "variance", NUMBERS)
+    theory = finite(row["theory_variance"] for row in rows)
+    if theory:
+        ends = dict.fromkeys(map(significant, (theory[0], theory[-1])))
+        text += f", theory {'about ' if rows[0]['theory'] == 'limit' else ''}{' to '.join(ends)}"
     shares = [row["row_variance"] / row["variance"] for row in rows if row["row_variance"] and row["variance"] > 0]
-    if not shares or min(shares) >= SHARED:
-        return ""
-    percents = dict.fromkeys(f"{100 * share:.0f}" for share in (min(shares), max(shares)))
-    return f", {' to '.join(percents)} % of it within rows, where the softmax sees it"
+    if shares and min(shares) < SHARED:
+        percents = dict.fromkeys(f"{100 * share:.0f}" for share in (min(shares), max(shares)))
+        text += f", {' to '.join(percents)} % of it within rows, where the softmax sees it"
+    return Finding(f"{label}: variance {text}{_needed(rows)}{_refuted(rows, compared)}.", label, numbers)
 
 
 def _needed(rows: Sequence[Record]) -> str:
@@ -73,15 +61,13 @@ def _refuted(rows: Sequence[Record], compared: int) -> str:
     return f"; its {name} at d = {d} is {significant(z, 3)} standard errors from theory, too far for chance"
 
 
-def _why(prepared: Prepared) -> Iterator[Finding]:
+def _why(entries: Entries) -> Finding:
     """From the mean and the variance of one product q_i k_i."""
-    if prepared.entries.degrees_of_freedom <= 2:
-        return
-    numbers = dict(zip(("product_mean", "product_variance"), product_moments(prepared.entries), strict=True))
+    numbers = dict(zip(("product_mean", "product_variance"), product_moments(entries), strict=True))
     mean, variance = map(significant, numbers.values())
     text = f"Why: each product q_i k_i has mean {mean} and variance {variance}, so q . k has mean {_times(mean, 'd')} "
     text += f"and variance {_times(variance, 'd')}; 1/sqrt(d) leaves mean {_times(mean, 'sqrt(d)')} and variance "
-    yield Finding(f"{text}{variance}, 1/d leaves mean {mean} and variance {variance}/d.", None, numbers)
+    return Finding(f"{text}{variance}, 1/d leaves mean {mean} and variance {variance}/d.", None, numbers)
 
 
 def _times(factor: str, size: str) -> str:
