@@ -129,13 +129,12 @@ def _text(path: Path) -> str:
     try:
         return path.read_text(encoding="utf-8-sig")
     except FileNotFoundError:
-        builtin = next((each for each in builtin_names() if each.rpartition("/")[2] == path.stem), None)
-        there = {other.stem: other for other in path.parent.glob("*.y*ml")}  # by stem: all endings look alike
-        near = difflib.get_close_matches(path.stem, there, n=1)
-        cure = f"did you mean `{there[near[0]]}`?" if near else "`attncli init` lists experiments to start from"
-        if builtin is not None:
-            cure = f"`attncli init {builtin}` copies the built-in experiment of this name"
-        message = f"no such file; {cure}"
+        cures = {
+            name.rpartition("/")[2]: f"`attncli init {name}` copies a built-in experiment" for name in builtin_names()
+        }
+        cures |= {other.stem: f"did you mean `{other}`?" for other in path.parent.glob("*.y*ml")}
+        near = difflib.get_close_matches(path.stem, cures, n=1)  # by stem: all endings look alike
+        message = f"no such file; {cures[near[0]] if near else '`attncli init` lists experiments to start from'}"
     except IsADirectoryError:
         config = path / "config.yaml"
         message = "got a folder; expected a YAML file" + (f"; did you mean `{config}`?" if config.is_file() else "")

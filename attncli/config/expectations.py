@@ -22,8 +22,7 @@ HELPERS = {"within": ("about", "equal"), "by": ("above", "below")}  # the kinds 
 AMOUNT = r"((?:\d{1,15}\.?\d*|\.\d+)(?:[eE][-+]?\d{1,2})?)"  # finite
 SHARE, FACTOR = rf"^{AMOUNT} ?%$", rf"^{AMOUNT} ?[x×]$"
 BOUNDS = "expected [low, high], of which one may be null"
-VALUE = "expected a number, text, true or false, or nested lists of numbers"
-NAMED = f"{VALUE}; or one stage with its numbers, as in {{output: [[2, 3]]}}, and no `metric`"
+VALUE = "expected a number, text, true or false, or nested lists of numbers; or {output: [[2, 3]]} without `metric`"
 
 
 def share_of(within: float | str | None) -> float | None:
@@ -59,7 +58,7 @@ def _exact(value: Any) -> Any:
     if isinstance(value, list):
         check_regular(value)
     elif not isinstance(value, str) and not number:
-        raise problem(NAMED if isinstance(value, dict) else VALUE)
+        raise problem(VALUE)
     return value
 
 

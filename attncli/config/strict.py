@@ -109,14 +109,9 @@ EXPECTED: dict[str, str] = {  # by pydantic's types of errors
 EXAMPLES = {  # of lists and mappings, by key
     "data": "{queries: ..., keys: ...}",
     "shape": "[2, 10, 4]",
-    "random": "[1, 10]",
     "mask": "{causal: top_left}",
     "scorers": "[{scorer: additive}, {scorer: dot}]",
     "parameters": "{file: trained.safetensors}",
-    "names": "{W.weight: its name in the file}",
-    "tokens": "{queries: [a, b], keys: [a, b, c]}",
-    "queries": "[a, b, c]",
-    "keys": "[a, b, c]",
     "expect": "[{where: {scorer: dot}, metric: entropy, between: [0, 1]}]",
     "where": "{scorer: dot, d: 512}",
 }
@@ -189,7 +184,7 @@ def _cure(kind: str, value: Any) -> str:
     """What the user may have meant."""
     if kind in ("int_type", "float_type") and isinstance(value, str):
         plain = value.replace("_", "")
-        return "" if not is_number(plain) else "leave out the quotes" if plain == value else f"write {plain}"
+        return f"write {plain}" if is_number(plain) else ""
     if kind in ("int_type", "int_from_float") and isinstance(value, float) and abs(value) < 2**53 and value % 1 == 0:
         return f"write {int(value)}"
     if kind == "bool_type" and isinstance(value, str) and value.lower() in ("yes", "no", "on", "off"):

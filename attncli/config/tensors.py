@@ -1,6 +1,6 @@
 """The ways to say a tensor, valid lengths, a mask and tokens in YAML."""
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_args
 
 from pydantic import AfterValidator, Field, NonNegativeFloat, WithJsonSchema, model_validator
 
@@ -93,11 +93,7 @@ class FileTensor(Model):
 
 
 Fill = NormalFill | UniformFill | PlainFill | ConstantFill | StudentTFill | CorrelatedFill
-FILLS: dict[str, type[Model]] = {
-    "normal": NormalFill, "uniform": UniformFill, "ones": PlainFill, "zeros": PlainFill, "arange": PlainFill,
-    "constant": ConstantFill, "eye": PlainFill, "rademacher": PlainFill, "student_t": StudentTFill,
-    "correlated": CorrelatedFill,
-}  # fmt: skip
+FILLS = {name: model for model in get_args(Fill) for name in get_args(model.model_fields["fill"].annotation)}
 
 
 def _ordered(bounds: list[int]) -> list[int]:
@@ -136,10 +132,8 @@ def _kind_of_tensor(value: Any) -> Any:
 
 
 def _kind_of_lengths(value: Any) -> Any:
-    if isinstance(value, dict):
-        for key, model in {"file": FileTensor, "random": RandomLens}.items():
-            if key in value:
-                return model
+    if isinstance(value, dict) and {"file", "random"} & set(value):
+        return FileTensor if "file" in value else RandomLens
     if not isinstance(value, list) or not value:
         raise problem(LENGTHS)
     return QueryLengths if _has_lists(value) else Lengths

@@ -109,13 +109,10 @@ def is_number(text: str) -> bool:
 
 def _syntax_error(error: yaml.MarkedYAMLError, where: Where) -> InputError:
     """PyYAML's own words, at the place where reading stopped."""
-    begun, stopped = error.context_mark, error.problem_mark or error.context_mark
-    context = error.context or ""
-    if begun and stopped and (begun.line, begun.column) != (stopped.line, stopped.column):
-        context += f" begun at {begun.line + 1}:{begun.column + 1}"
-    reason = ": ".join(part for part in (context, error.problem) if part)
-    place = where(stopped.line + 1, stopped.column + 1) if stopped else where(1, 1)
-    return InputError.of(f"not valid YAML: {reason}", where=place)
+    begun, stopped = error.context_mark, error.problem_mark
+    context = f"{error.context}" + (f" begun at {begun.line + 1}:{begun.column + 1}" if begun else "")
+    reason = f"{context}: {error.problem}" if error.context else error.problem
+    return InputError.of(f"not valid YAML: {reason}", where=where(stopped.line + 1, stopped.column + 1))
 
 
 def _children(node: yaml.Node | None) -> Iterator[tuple[str | int, yaml.Node, yaml.Node]]:
