@@ -129,9 +129,7 @@ def _text(path: Path) -> str:
     try:
         return path.read_text(encoding="utf-8-sig")
     except FileNotFoundError:
-        cures = {
-            name.rpartition("/")[2]: f"`attncli init {name}` copies a built-in experiment" for name in builtin_names()
-        }
+        cures = {Path(name).name: f"`attncli init {name}` copies a built-in experiment" for name in builtin_names()}
         cures |= {other.stem: f"did you mean `{other}`?" for other in path.parent.glob("*.y*ml")}
         near = difflib.get_close_matches(path.stem, cures, n=1)  # by stem: all endings look alike
         message = f"no such file; {cures[near[0]] if near else '`attncli init` lists experiments to start from'}"

@@ -112,7 +112,8 @@ def _syntax_error(error: yaml.MarkedYAMLError, where: Where) -> InputError:
     begun, stopped = error.context_mark, error.problem_mark
     context = f"{error.context}" + (f" begun at {begun.line + 1}:{begun.column + 1}" if begun else "")
     reason = f"{context}: {error.problem}" if error.context else error.problem
-    return InputError.of(f"not valid YAML: {reason}", where=where(stopped.line + 1, stopped.column + 1))
+    place = where(stopped.line + 1, stopped.column + 1) if stopped else where(1, 1)
+    return InputError.of(f"not valid YAML: {reason}", where=place)
 
 
 def _children(node: yaml.Node | None) -> Iterator[tuple[str | int, yaml.Node, yaml.Node]]:
