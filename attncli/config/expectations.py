@@ -4,14 +4,7 @@ import math
 import re
 from typing import Annotated, Any
 
-from pydantic import (
-    AfterValidator,
-    ConfigDict,
-    Field,
-    FiniteFloat,
-    NonNegativeFloat,
-    model_validator,
-)
+from pydantic import AfterValidator, ConfigDict, Field, FiniteFloat, NonNegativeFloat, model_validator
 
 from attncli.config.strict import Model, checked_by, chosen, problem, worded
 from attncli.config.values import Row, Rows, check_regular, each_once

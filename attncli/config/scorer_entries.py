@@ -6,14 +6,7 @@ import re
 import typing
 from typing import Annotated, Any, Literal, Union
 
-from pydantic import (
-    Field,
-    GetJsonSchemaHandler,
-    JsonValue,
-    PositiveFloat,
-    TypeAdapter,
-    create_model,
-)
+from pydantic import Field, GetJsonSchemaHandler, JsonValue, PositiveFloat, TypeAdapter, create_model
 from pydantic_core import CoreSchema
 
 from attncli import errors
@@ -149,11 +142,7 @@ def _custom_model(name: str) -> type[ScorerEntry]:
 Entry = Annotated[ScorerEntry, _AnyEntry(), chosen(_model_of)]
 Scorers = Annotated[
     list[Entry],
-    Field(
-        min_length=1,
-        validate_default=True,
-        description="a scorer, such as additive:num_hiddens=64",
-    ),
+    Field(min_length=1, validate_default=True, description="a scorer, such as additive:num_hiddens=64"),
     Flag("NAME[:KEY=VALUE,...]"),
 ]
 

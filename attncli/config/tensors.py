@@ -107,8 +107,7 @@ Lengths = Annotated[list[Length], Field(min_length=1)]  # one per example
 QueryLengths = Annotated[list[Lengths], Field(min_length=1), AfterValidator(check_regular)]
 Range = Annotated[list[Length], Field(min_length=2, max_length=2), AfterValidator(_ordered), worded(RANGE)]
 Words = Annotated[
-    list[str] | list[list[str]],
-    chosen(lambda words: list[list[str]] if _has_lists(words) else list[str]),
+    list[str] | list[list[str]], chosen(lambda words: list[list[str]] if _has_lists(words) else list[str])
 ]
 
 

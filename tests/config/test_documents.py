@@ -69,9 +69,7 @@ dtype: int
         '9:29: mask.file: got ""; expected text that is not empty',
         '10:8: dtype: got "int"; expected float16, bfloat16, float32 or float64',
     ]
-    assert problems_of(tmp_path, "study: x\n") == [
-        f'1:8: study: got "x"; unknown study; known: {", ".join(STUDIES)}',
-    ]
+    assert problems_of(tmp_path, "study: x\n") == [f'1:8: study: got "x"; unknown study; known: {", ".join(STUDIES)}']
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ import zipfile
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import Mock
 
 import numpy as np
 import psutil
@@ -257,28 +258,18 @@ def test_a_small_file_with_a_large_claim(tmp_path: Path, monkeypatch: pytest.Mon
 
 
 @pytest.mark.parametrize(
-    ("good", "error", "message"),
+    ("owner", "function", "error", "message"),
     [
-        (0, PermissionError(13, "Permission denied"), "cannot be read (Permission denied)"),
-        (1, MemoryError(), "needs more memory than there is; save only what is needed"),
+        (Path, "open", PermissionError(13, "Permission denied"), "cannot be read (Permission denied)"),
+        (np, "load", MemoryError(), "needs more memory than there is; save only what is needed"),
     ],
 )
 def test_what_the_system_refuses(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, good: int, error: Exception, message: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, owner: Any, function: str, error: Exception, message: str
 ) -> None:
-    """A file is opened `good` times before the system refuses: for its header, for its numbers."""
+    """The header cannot be read, or the numbers cannot."""
     (tmp_path / "q.npy").write_bytes(NPY)
-    opened = Path.open
-    times: list[Path] = []
-
-    def refuse(path: Path, *arguments: Any, **options: Any) -> Any:
-        if len(times) == good:
-            times.clear()
-            raise error
-        times.append(path)
-        return opened(path, *arguments, **options)
-
-    monkeypatch.setattr(Path, "open", refuse)
+    monkeypatch.setattr(owner, function, Mock(side_effect=error))
     assert refusal(tmp_path / "q.npy") == f'got "q.npy"; {message}'
 
 

@@ -67,12 +67,7 @@ def test_distribution(name: str) -> None:
 
 @pytest.mark.parametrize(
     ("name", "mean", "variance", "kurtosis"),
-    [
-        ("shifted", -3, 0.25, 3),
-        ("wide", 4, 12, 9 / 5),
-        ("rademacher", 0, 1, 1),
-        ("t10", 0, 10 / 8, 3 + 6 / (10 - 4)),
-    ],
+    [("shifted", -3, 0.25, 3), ("wide", 4, 12, 9 / 5), ("rademacher", 0, 1, 1), ("t10", 0, 10 / 8, 3 + 6 / (10 - 4))],
 )
 def test_mean_and_variance(name: str, mean: float, variance: float, kurtosis: float) -> None:
     drawn = draws(name)
@@ -89,10 +84,7 @@ def test_mean_and_variance(name: str, mean: float, variance: float, kurtosis: fl
 
 @pytest.mark.parametrize("rho", [-1.0, -0.6, 0.0, 0.3, 0.999, 1])
 def test_correlated(rho: float) -> None:
-    data = {
-        "queries": {"shape": SHAPE},
-        "keys": {"fill": "correlated", "with": "queries", "rho": rho},
-    }
+    data = {"queries": {"shape": SHAPE}, "keys": {"fill": "correlated", "with": "queries", "rho": rho}}
     inputs = inputs_of(data=data, dtype="float64")
     x, y = inputs.queries.flatten(), inputs.keys.flatten()
     noise = math.sqrt(1 - rho**2)

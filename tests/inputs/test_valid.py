@@ -60,11 +60,7 @@ def test_lengths_per_example_or_per_query_for_all_heads() -> None:
 
 
 def test_random_lengths_have_both_ends_and_follow_the_seed() -> None:
-    data = {
-        "queries": {"shape": [3000, 1, 1]},
-        "keys": {"shape": [1, 6, 1]},
-        "valid_lens": {"random": [2, 5]},
-    }
+    data = {"queries": {"shape": [3000, 1, 1]}, "keys": {"shape": [1, 6, 1]}, "valid_lens": {"random": [2, 5]}}
     drawn = inputs_of(data=data).valid.lengths
     assert drawn is not None
     assert drawn.shape == (3000,)
