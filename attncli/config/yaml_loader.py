@@ -85,7 +85,7 @@ def _composed(text: str) -> yaml.Node | None:
     What it refuses is parsed in Python again, so that messages are the same everywhere.
     """
     if yaml.__with_libyaml__:
-        with suppress(yaml.YAMLError):
+        with suppress(yaml.YAMLError, UnicodeEncodeError):
             return FastLoader(text).get_single_node()
     return Loader(text).get_single_node()
 

@@ -59,8 +59,9 @@ def test_keys_are_text() -> None:
         ("a: -1e400", "1:4: not valid YAML: this number is beyond float64; write .inf for infinity"),
         ("a: !!timestamp x", "1:4: not valid YAML: the tag `!!timestamp` is unknown; leave it out, or put text that "
          "begins with ! in quotes"),
+        ("a: \udcff", "1:4: not valid YAML: the character U+DCFF may not stand in YAML; remove it"),
     ],
-    ids=lambda value: value[:20],
+    ids=lambda value: ascii(value[:20]),
 )  # fmt: skip
 def test_scalars_that_cannot_be(text: str, message: str) -> None:
     assert not_yaml(text) == message
