@@ -61,13 +61,28 @@ def test_threads_are_those_asked_for_while_it_measures(here: Path) -> None:
     assert refusal("bench", "--threads", 0) == "attncli bench: --threads 0: got 0; expected an integer of at least 1"
 
 
-@pytest.mark.parametrize("more", [[], ["--num-hiddens", 3, "--num-hiddens", 5], ["--scorer", "additive:num_hiddens=8"]])
+@pytest.mark.parametrize(
+    "more",
+    [
+        ["--scorer", "additive"],
+        ["--scorer", "additive", "--num-hiddens", 3, "--num-hiddens", 5],
+        ["--scorer", "additive", "--scorer", "additive:num_hiddens=8"],
+        ["--scorer", "general:parameters={file: W.safetensors}"],
+        ["--scorer", "general:parameters={file: gone.safetensors}", "--skip", "general"],
+    ],
+)
 def test_the_config_of_a_run_gives_it_again(more: list[object], here: Path) -> None:
-    """Hidden units that follow d or --num-hiddens follow them then, too."""
-    records = swept("bench", *FEW, "--scorer", "additive", *more)["records"]
+    """With hidden units that follow d or --num-hiddens, and parameters that were read from a file; or skipped."""
+    save_file({"W.weight": torch.arange(9.0).reshape(3, 3)}, here / "W.safetensors")
+    records = swept("bench", *FEW, *more)["records"]
+    (here / "W.safetensors").unlink()
     again = run(here / "out" / "config.yaml", here / "again")
     assert without_figures(again["records"]) == without_figures(records)
-    assert config("again") == config()
+    if "parameters.safetensors" in again["files"]:
+        kept = load_file(here / "again" / "parameters.safetensors")["general/W.weight"]
+        assert kept.flatten().tolist() == list(range(9))
+    elif "--skip" not in more:
+        assert config("again") == config()
 
 
 def test_files_and_raw_times() -> None:
@@ -89,27 +104,6 @@ def test_tables_and_a_picture() -> None:
         assert "textbook" in result.stdout
     quiet = attncli("bench", *FEW, "--no-plots", "--quiet")
     assert (quiet.exit_code, quiet.stdout, quiet.stderr) == (0, "", "")
-
-
-def test_parameters_that_were_read_are_kept(here: Path) -> None:
-    save_file({"W.weight": torch.arange(9.0).reshape(3, 3)}, here / "W.safetensors")
-    records = swept("bench", *FEW, "--scorer", "general:parameters={file: W.safetensors}")["records"]
-    (here / "W.safetensors").unlink()
-    again = run(here / "out" / "config.yaml", here / "again")
-    assert without_figures(again["records"]) == without_figures(records)
-    kept = load_file(here / "again" / "parameters.safetensors")
-    assert kept["general/W.weight"].flatten().tolist() == list(range(9))
-
-
-def test_a_file_of_parameters_that_is_skipped_is_not_needed(here: Path) -> None:
-    text = (
-        "study: bench\nscorers: [dot, {scorer: general, parameters: {file: gone.safetensors}}]\nskip: [general]\nn: 4\n"
-    )
-    (here / "x.yaml").write_text(text)
-    records = run(here / "x.yaml", here / "out")["records"]
-    assert "general" not in {record["label"] for record in records}
-    again = run(here / "out" / "config.yaml", here / "again")
-    assert without_figures(again["records"]) == without_figures(records)
 
 
 def test_expectations(here: Path) -> None:

@@ -86,24 +86,11 @@ def test_gradients_count() -> None:
     assert 2 * 4 * MIB <= found <= 4 * 4 * MIB
 
 
-@pytest.mark.parametrize(
-    ("error", "expected"),
-    [
-        (MemoryError(), True),
-        (torch.OutOfMemoryError("CUDA out of memory."), True),
-        (RuntimeError("[enforce fail at alloc_cpu.cpp:117] DefaultCPUAllocator: can't allocate memory"), True),
-        (RuntimeError("shapes do not match"), False),
-        (ValueError("out of memory"), False),
-    ],
-)
-def test_what_running_out_looks_like(error: Exception, expected: bool) -> None:
-    assert ran_out(error) is expected
-
-
-def test_torch_really_says_so() -> None:
+def test_what_running_out_looks_like() -> None:
     with pytest.raises(RuntimeError) as caught:
         torch.empty(2**62, dtype=torch.uint8)
-    assert ran_out(caught.value)
+    assert all(map(ran_out, [MemoryError(), torch.OutOfMemoryError("CUDA out of memory."), caught.value]))
+    assert not any(map(ran_out, [RuntimeError("shapes do not match"), ValueError("out of memory")]))
 
 
 @pytest.mark.parametrize("backward", [False, True])
@@ -157,17 +144,12 @@ def timed(*calls: Call) -> list[list[float]]:
     return [trial.seconds for trial in trials]
 
 
-def test_planted_times_are_found(clock: Clock) -> None:
-    fast, slow = timed(clock.work(1e-3), clock.work(7e-3))
+def test_planted_times_are_found_and_slow_ones_have_fewer_rounds(clock: Clock) -> None:
+    fast, slower, slow = timed(clock.work(1e-3), clock.work(7e-3), clock.work(3.0))
     assert fast == pytest.approx([1e-3] * MOST_ROUNDS)
-    assert slow == pytest.approx([7e-3] * MOST_ROUNDS)
-    assert ratio_of(slow, fast)[0] == pytest.approx(7.0)
-
-
-def test_slow_ones_have_the_fewest_rounds(clock: Clock) -> None:
-    fast, slow = timed(clock.work(1e-4), clock.work(3.0))
-    assert (len(fast), slow) == (MOST_ROUNDS, pytest.approx([3.0] * FEWEST_ROUNDS))
-    assert ratio_of(slow, fast)[0] == pytest.approx(3e4)
+    assert slower == pytest.approx([7e-3] * MOST_ROUNDS)
+    assert slow == pytest.approx([3.0] * FEWEST_ROUNDS)
+    assert (ratio_of(slower, fast)[0], ratio_of(slow, fast)[0]) == pytest.approx((7.0, 3000.0))
 
 
 def test_one_slow_call_does_not_cost_rounds(clock: Clock) -> None:
@@ -195,16 +177,9 @@ def test_a_machine_that_slows_down_does_not_change_the_ratio(clock: Clock) -> No
     assert ratio == pytest.approx(3.0, rel=0.02)
 
 
-def test_noise_that_both_share_is_no_uncertainty() -> None:
-    """A machine that is five times slower in one round changes neither the ratio nor its interval."""
-    baseline = [1.0, 5.0, 1.0, 0.5]
-    ratio, interval = ratio_of([3.0 * each for each in baseline], baseline)
-    assert (ratio, *interval) == pytest.approx((3.0, 3.0, 3.0))
-
-
 def test_by_hand() -> None:
     """Logarithms 0, ln 2 and ln 4: mean ln 2, standard deviation ln 2; t of two degrees of freedom is 4.303."""
-    ratio, (low, high) = ratio_of([1.0, 2.0, 4.0], [1.0, 1.0, 1.0])
+    ratio, (low, high) = ratio_of([1.0, 10.0, 4.0], [1.0, 5.0, 1.0])  # a slow moment of the machine changes nothing
     assert ratio == pytest.approx(2.0)
     assert (low, high) == pytest.approx((2 ** (1 - 4.303 / math.sqrt(3)), 2 ** (1 + 4.303 / math.sqrt(3))))
 
