@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from attncli import textbook
 from attncli.attention import attend, computing_dtype
+from attncli.errors import InputError
 from attncli.pooling import pool
 from attncli.scorers import SCORERS
 from attncli.studies.bench.options import IMPLEMENTATIONS
@@ -27,10 +28,6 @@ Inputs = tuple[Tensor, Tensor, Tensor]  # queries (b, n, d), keys and values (b,
 Results = tuple[Tensor, ...]  # as in RESULTS, and gradients after them where they were asked for
 Forward = Callable[..., Results]  # of queries, keys and values
 Call = Callable[[], Results]
-
-
-class NotTimedError(Exception):
-    """The status of what cannot be timed, and why."""
 
 
 def implementations_of(scorer: nn.Module) -> list[str]:
@@ -65,13 +62,13 @@ def make_call(implementation: str, scorer: nn.Module, measure: str, copies: Sequ
     It has a copy of the scorer of its own, since compiling changes it.
 
     Raises:
-        NotTimedError: an implementation that this machine cannot have.
+        InputError: this machine cannot compile.
     """
     own = copy.deepcopy(scorer)
     if implementation == "textbook":  # which computes in the dtype of its inputs
         own = own.to(copies[0][0].dtype)
     if implementation == "compiled" and (reason := compile_scorer(own)):
-        raise NotTimedError("not available", reason)
+        raise InputError.of(reason)
     parameters = [each for each in own.parameters() if each.requires_grad]
     forward = forward_of(implementation, own, measure)
     turns = cycle([[each.detach().requires_grad_(backward) for each in inputs] for inputs in copies])

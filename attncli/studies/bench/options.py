@@ -57,7 +57,7 @@ class BenchOptions(Experiment):
         SIZE,
     ] = None
     batch: Annotated[Sizes, Field(description="elements of a batch"), SIZE] = Field(default_factory=lambda: [1])
-    heads: Annotated[Sizes | None, Field(description="heads; no such axis if left out"), SIZE] = None
+    heads: Annotated[Sizes | None, Field(description="heads; 1 if left out"), SIZE] = None
     backward: Annotated[bool, Field(description="gradients of inputs and parameters, too"), WHAT] = False
     compile: Annotated[bool, Field(description="measure torch.compile, too"), WHAT] = False
     threads: Annotated[

@@ -17,7 +17,7 @@ from attncli.errors import Collector, InputError
 from attncli.inputs.device import resolve_device
 from attncli.scorers import SCORERS
 from attncli.scorers._custom import raised
-from attncli.studies.bench.implementations import Call, Inputs, NotTimedError, disagreement, make_call
+from attncli.studies.bench.implementations import Call, Inputs, disagreement, make_call
 from attncli.studies.bench.measure import (
     BLOCK,
     BUDGET,
@@ -184,12 +184,14 @@ def get_ready(group: Sequence[Trial], prepared: Prepared, counter: Counter) -> N
         with _failures(trial, device):
             needed = estimate_call(outline(entry, case.d, case.d), implementation, hidden, case, measure, options)
             if reason := too_large(needed, device):
-                raise NotTimedError("too large", reason)
+                trial.drop("too large", reason)
+                continue
             copies = copies or copies_of(draw_inputs(options, case, device))
             scorer = build_scorer(entry, case.d, case.d, options.seed, getattr(torch, options.dtype)).to(device)
             call = make_call(implementation, scorer, measure, copies, options.backward)
             if reason := disagreement(implementation, scorer, measure, copies[0], call()):
-                raise NotTimedError("disagrees", reason)
+                trial.drop("disagrees", reason)
+                continue
             if device.type != "cpu" or case.matrices * case.n * case.m <= MOST_PAIRS:
                 trial.record["peak_bytes"] = peak_memory(call, device)
             trial.operations = operations(scorer, case, measure, options.backward)
@@ -216,21 +218,18 @@ def time_all(group: Sequence[Trial], device: torch.device) -> None:
 
 @contextmanager
 def _failures(trial: Trial, device: torch.device) -> Iterator[None]:
-    """Drop a trial that this machine cannot have or hold, or that fails; a user's own scorer may raise anything."""
+    """Drop a trial that this machine cannot compile or hold, or that fails; a user's own scorer may raise anything."""
     try:
         yield
-    except NotTimedError as error:
-        trial.drop(*error.args)
     except (Exception, SystemExit) as error:  # which a scorer of the user may call
         if ran_out(error):
             trial.drop("too large", "the memory was not enough")
             gc.collect()
             if device.type == "cuda":
                 torch.cuda.empty_cache()
-        elif trial.contender.implementation == "compiled":
-            trial.drop("not available", f"compiling gave {raised(error)}")
         else:
-            trial.drop("failed", str(error) if isinstance(error, InputError) else f"it gave {raised(error)}")
+            reason = str(error) if isinstance(error, InputError) else f"it gave {raised(error)}"
+            trial.drop("not available" if trial.contender.implementation == "compiled" else "failed", reason)
 
 
 def _row(trial: Trial, group: Sequence[Trial], options: BenchOptions) -> Record:

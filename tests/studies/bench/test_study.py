@@ -158,7 +158,7 @@ def test_a_compiler_that_fails_when_it_is_needed(monkeypatch: pytest.MonkeyPatch
     rows = by_name(result_of(compile=True, measure=["scores"], **TWO))
     row = rows["additive/compiled"]
     assert row["status"] == "not available"
-    assert row["reason"].startswith("compiling gave RuntimeError: C++ compile error")
+    assert row["reason"].startswith("it gave RuntimeError: C++ compile error")
     assert "much more" not in row["reason"]
     assert rows["additive/attncli"]["status"] == "timed", "the copy that is compiled is not the one that others have"
 
