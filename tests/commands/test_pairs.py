@@ -13,7 +13,6 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from attncli.commands import progress
 from tests.cli import attncli, config, experiment, good, names_in, refusal, run, swept
 
 FEW: dict[str, list[object]] = {"variance": ["--samples", 1000], "saturation": ["--rows", 20, "--keys", 5]}
@@ -65,14 +64,9 @@ def test_weights_that_are_known(here: Path) -> None:
     assert figures == pytest.approx([0.75, entropy / math.log(2), math.exp(entropy), 0.25 * 0.75 * 2])
 
 
-def test_progress_names_the_size(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(progress, "PATIENCE", -1.0)
-    lines = attncli("variance", "--d", 2, "--d", 4, *FEW["variance"], "--no-plots").stderr.splitlines()
-    assert lines[:2] == ["variance: d = 2 (1 of 2 done)", "variance: d = 4 (2 of 2 done)"]
-
-
 @pytest.mark.parametrize(("study", "own"), [("variance", {"samples": 500}), ("saturation", {"keys": 4, "rows": 10})])
 def test_every_flag_is_the_key_of_its_name(study: str, own: dict[str, int], here: Path) -> None:
+    """And config.yaml gives the run again."""
     settings, flags = SETTINGS | own, list[object]()
     for key, value in settings.items():
         for each in value if isinstance(value, list) else [value]:
@@ -83,6 +77,8 @@ def test_every_flag_is_the_key_of_its_name(study: str, own: dict[str, int], here
     (here / "same.yaml").write_text(json.dumps({"study": study, "name": study, **settings, "scorers": scorers}))
     assert run(here / "same.yaml", here / "file")["records"] == by_flags["records"]
     assert (by_flags["study"], by_flags["name"], by_flags["seed"]) == (study, study, 3)
+    assert run(here / "out" / "config.yaml", here / "again")["records"] == by_flags["records"]
+    assert config("again") == config()
 
 
 @STUDIES
@@ -95,22 +91,6 @@ def test_every_key_changes_the_numbers(study: str, key: str, here: Path) -> None
     (here / "b.yaml").write_text(json.dumps(keys | {key: other}))
     before, after = (run(here / f"{name}.yaml", here / name)["records"] for name in "ab")
     assert (before == after) == (key == "device")
-
-
-@STUDIES
-@pytest.mark.parametrize(
-    "flags",
-    [
-        ["--d", "{from: 1, to: 9, factor: 3}", "--mean", 0.5, "--seed", 5],
-        ["--d", 8, "--distribution", "student_t"],
-        ["--d", 8, "--scorer", "scaled_dot:scale=1/d,softcap=2", "--scorer", "gaussian:sigma=3", "--dtype", "float16"],
-    ],
-    ids=["range", "student_t", "scorers"],
-)
-def test_the_config_of_a_run_gives_it_again(study: str, flags: list[object], here: Path) -> None:
-    records = swept(study, *flags, *FEW[study])["records"]
-    assert run(here / "out" / "config.yaml", here / "again")["records"] == records
-    assert config("again") == config()
 
 
 @STUDIES

@@ -1,14 +1,12 @@
 """Same seed, same figures: on any number of threads, with any other scorers and sizes; and nothing else is touched."""
 
 import sys
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from torch import Tensor
 
 from attncli.errors import InputError
 from attncli.scorers import SCORERS
@@ -61,23 +59,6 @@ def test_any_number_of_threads(real: bool, study: str, tmp_path: Path) -> None:
         found.append(figures(swept(study, **keys)))
         assert torch.get_num_threads() == threads
     assert found[0] == found[1]
-
-
-@STUDIES
-def test_torch_has_one_thread_in_each_of_ours(study: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    seen = set[int]()
-    forward = SCORERS["dot"].forward
-
-    def watched(self: Any, queries: Tensor, keys: Tensor) -> Tensor:
-        if threading.current_thread() is not threading.main_thread():  # which scores beforehand
-            seen.add(torch.get_num_threads())
-        scores: Tensor = forward(self, queries, keys)
-        return scores
-
-    monkeypatch.setattr(SCORERS["dot"], "forward", watched)
-    torch.set_num_threads(3)
-    swept(study, **SEVERAL_PARTS[study] | {"scorers": [{"scorer": "dot"}]})
-    assert seen == {1}
 
 
 @STUDIES
