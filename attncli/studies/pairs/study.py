@@ -208,9 +208,8 @@ def result_of(
     records = [row for row in curve if row["d"] in prepared.sizes]
     for label, rows in by_label(records).items():
         for row in [each for each in rows if not math.isfinite(each[watched] or 0.0)][:1]:
-            head = "" if row["head"] is None else f", head {row['head']}"
-            what = f"NaN or infinite scores at d = {row['d']}{head}"
-            progress.note(f"warning: {label}: {what}; float64 has a larger range")
+            place = f"d = {row['d']}" if row["head"] is None else f"d = {row['d']}, head {row['head']}"
+            progress.note(f"warning: {label}: NaN or infinite scores at {place}; float64 has a larger range")
     entries = vars(prepared.entries)
     if prepared.is_real:
         entries = {"from": options.source, "one_over_sqrt_d": prepared.points[0].d ** -0.5}
@@ -232,35 +231,31 @@ def result_of(
 
 def _rows(prepared: Prepared, figures: Sequence[Sequence[Record]]) -> list[Record]:
     """The figures below their place: the scorers of one size together, but the heads of one scorer."""
-    scorers = prepared.options.scorers
     rows = [
         {"scorer": entry.scorer, "label": entry.label, "head": point.head, "d": point.d, **row}
         for point, found in zip(prepared.points, figures, strict=True)
-        for entry, row in zip(scorers, found, strict=True)
+        for entry, row in zip(prepared.options.scorers, found, strict=True)
     ]
-    labels = [entry.label for entry in scorers]
-    return sorted(rows, key=lambda row: labels.index(row["label"])) if prepared.is_real else rows
+    return [row for heads in by_label(rows).values() for row in heads] if prepared.is_real else rows
 
 
 def _curve_tensors(columns: Sequence[Column], rows: Sequence[Record]) -> dict[str, Tensor]:
     """`curve/<label>/<column>`: NaN for what is missing; an interval becomes two columns, low and high."""
-    curve: dict[str, list[float]] = {}
-    for row in rows:
-        numbers = {column.key: row[column.key] for column in columns if not column.text}
-        for key in [key for key in numbers if key.endswith("_ci")]:
-            numbers[f"{key}_low"], numbers[f"{key}_high"] = numbers.pop(key) or (None, None)
-        if row["head"] is None:
-            del numbers["head"]
-        for key, number in numbers.items():
-            curve.setdefault(f"curve/{row['label']}/{key}", []).append(math.nan if number is None else number)
-    return {key: torch.tensor(column, dtype=torch.float64) for key, column in curve.items()}
+    curve: dict[str, Tensor] = {}
+    for label, own in by_label(rows).items():
+        for key in [column.key for column in columns if not column.text]:
+            if key.endswith("_ci"):
+                ends = np.array([row[key] or (None, None) for row in own], dtype=np.float64)
+                curve[f"curve/{label}/{key}_low"], curve[f"curve/{label}/{key}_high"] = map(torch.tensor, ends.T)
+            elif key != "head" or own[0]["head"] is not None:
+                curve[f"curve/{label}/{key}"] = torch.tensor(np.array([row[key] for row in own], dtype=np.float64))
+    return curve
 
 
 def change(rows: Sequence[Record], key: str, columns: Sequence[str]) -> tuple[str, Record]:
-    """The figure `key` in words, and the `columns` at both ends: of the sizes, or of heads where it is least and most.
+    """The figure `key` in words, and two values of each column (with `head` where there are heads).
 
-    Each column is a list of two, also where both ends are alike or there is one row only; `head` is one where there are
-    heads.
+    They are those of the smallest and the largest size, or of the heads where the figure is least and most.
 
     `1 at d = 1 to 31 at d = 32, like d^1.00`, `0.954 to 1.06 from d = 1 to 32`, `2 (head 0) to 3 (head 4)`.
     """
@@ -279,22 +274,15 @@ def change(rows: Sequence[Record], key: str, columns: Sequence[str]) -> tuple[st
 
 
 def _over_sizes(sizes: Sequence[int], values: Sequence[float]) -> tuple[str, float | None]:
-    """With the exponent, where a power law describes the points; on the way, a value far beyond both ends."""
-    ends = values[0], values[-1]
+    """With the exponent a of the best fit c d^a, where that describes the points; a value far beyond both ends too."""
+    ends, power = (values[0], values[-1]), None
     if max(values) <= LEVEL * min(values):
         return f"{span(values)} from d = {sizes[0]} to {sizes[-1]}", None
     places = [f"{significant(value)} at d = {size}" for size, value in zip(sizes, values, strict=True)]
     turns = [value for value in (max(values), min(values)) if value > LEVEL * max(ends) or LEVEL * value < min(ends)]
     over = f" over {places[values.index(turns[0])]}" if turns else ""
-    power = _power(sizes, values)
-    like = "" if power is None else f", like d^{power:.2f}"
-    return f"{places[0]}{over} to {places[-1]}{like}", power
-
-
-def _power(sizes: Sequence[int], values: Sequence[float]) -> float | None:
-    """The exponent a of the best fit c d^a."""
-    if min(values) <= 0:
-        return None
-    x, y = np.log(sizes), np.log(values)
-    slope, start = np.polyfit(x, y, 1)
-    return float(slope) if np.abs(y - slope * x - start).max() <= POWER_LAW else None
+    if min(values) > 0:
+        x, y = np.log(sizes), np.log(values)
+        slope, start = np.polyfit(x, y, 1)
+        power = float(slope) if np.abs(y - slope * x - start).max() <= POWER_LAW else None
+    return f"{places[0]}{over} to {places[-1]}{'' if power is None else f', like d^{power:.2f}'}", power

@@ -14,10 +14,10 @@ from attncli.errors import InputError
 from attncli.runs.saving import save_named
 from attncli.studies.pairs import parts
 from attncli.studies.study import Record
-from tests.reference import ORACLES, entropy, softmax
+from tests.reference import ORACLES
 from tests.scorers.catalogue import normal
 from tests.studies.pairs.samples import by_place, prepared, swept
-from tests.studies.saturation.test_rows import exact_norm
+from tests.studies.saturation.test_study import slow_figures, slow_record
 
 SCORERS: list[dict[str, Any]] = [
     {"scorer": "dot"},
@@ -69,16 +69,8 @@ def assert_variance(row: Record, scores: list[float], scale: float) -> None:
 
 
 def assert_saturation(row: Record, rows: list[list[float]]) -> None:
-    rows = [each for each in rows if len(each) > 1]
-    weights = [softmax(each, [True] * len(each)) for each in rows]
-    nats = [entropy(each) for each in weights]
-    assert row["rows"] == len(rows)
-    assert row["entropy"] == pytest.approx(
-        statistics.fmean(x / math.log(len(each)) for x, each in zip(nats, rows, strict=True)), rel=1e-4
-    )
-    assert row["effective_keys"] == pytest.approx(statistics.fmean(map(math.exp, nats)), rel=1e-4)
-    assert row["max_weight"] == pytest.approx(statistics.fmean(map(max, weights)), rel=1e-4)
-    assert row["jacobian_median"] == pytest.approx(statistics.median(map(exact_norm, rows)), rel=1e-4)
+    wanted = slow_record(slow_figures([each for each in rows if len(each) > 1]))
+    assert {key: row[key] for key in wanted} == pytest.approx(wanted, rel=1e-4, abs=1e-9)
     assert math.isfinite(row["query_gradient_median"])
 
 

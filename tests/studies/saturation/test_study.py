@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 import torch
-from torch import Tensor
 
 from attncli.inputs.seeding import generator
 from attncli.scorers import SCORERS
@@ -21,30 +20,28 @@ from tests.studies.saturation.test_rows import exact_norm, slow_gradient
 
 D, KEYS, ROWS = 4, 3, 7
 ENTRIES = [{"scorer": name} for name in SCORERS]
-QUARTILES = ("q25", "median", "q75")
 
 
-def quartiles(numbers: list[float]) -> list[float]:
-    return statistics.quantiles(numbers, n=4, method="inclusive")
-
-
-def slow_record(name: str, scorer: Any, queries: Tensor, keys: Tensor, values: Tensor) -> Record:
-    rows = [ORACLES[name](scorer, q, k)[0].tolist() for q, k in zip(queries, keys, strict=True)]
-    weights = [softmax(row, [True] * KEYS) for row in rows]
+def slow_figures(rows: list[list[float]]) -> dict[str, list[float]]:
+    """Of rows of scores."""
+    weights = [softmax(row, [True] * len(row)) for row in rows]
     nats = [entropy(row) for row in weights]
-    cases = zip(queries.double(), keys.double(), values.tolist(), strict=True)
-    figures = {
-        "entropy": [x / math.log(KEYS) for x in nats],
-        "max_weight": [max(row) for row in weights],
-        "jacobian": [exact_norm(row) for row in rows],
-        "query_gradient": [slow_gradient(name, scorer, q[0], k, v) for q, k, v in cases],
+    return {
+        "entropy": [x / math.log(len(row)) for x, row in zip(nats, rows, strict=True)],
+        "effective_keys": list(map(math.exp, nats)),
+        "max_weight": list(map(max, weights)),
+        "jacobian": list(map(exact_norm, rows)),
     }
-    record: Record = {"rows": len(rows), "effective_keys": statistics.fmean(map(math.exp, nats))}
-    record |= {
-        f"{key}_{q}": x for key, found in figures.items() for q, x in zip(QUARTILES, quartiles(found), strict=True)
-    }
-    record |= {key: statistics.fmean(figures[key]) for key in ("entropy", "max_weight")}
-    return record | {"jacobian_mean": statistics.fmean(figures["jacobian"])}
+
+
+def slow_record(figures: dict[str, list[float]]) -> Record:
+    """Their means and quartiles, by the names of their columns."""
+    record: Record = {"rows": len(figures["entropy"]), "jacobian_mean": statistics.fmean(figures["jacobian"])}
+    record |= {key: statistics.fmean(figures[key]) for key in ("entropy", "effective_keys", "max_weight")}
+    for key in figures.keys() - {"effective_keys"}:
+        quartiles = statistics.quantiles(figures[key], n=4, method="inclusive")
+        record |= zip((f"{key}_q25", f"{key}_median", f"{key}_q75"), quartiles, strict=True)
+    return record
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
@@ -56,7 +53,10 @@ def test_records_are_those_of_the_rows(keys: dict[str, Any], dtype: str) -> None
     randomness = generator(5, f"saturation.values.{D}.0")
     values = torch.empty(ROWS, KEYS, dtype=torch.float64).normal_(generator=randomness)
     for name, scorer in zip(SCORERS, point.scorers, strict=True):
-        found, wanted = rows[name, D, None], slow_record(name, scorer, pairs.queries, pairs.keys, values)
+        scores = [ORACLES[name](scorer, q, k)[0].tolist() for q, k in zip(pairs.queries, pairs.keys, strict=True)]
+        cases = zip(pairs.queries.double(), pairs.keys.double(), values.tolist(), strict=True)
+        gradients = [slow_gradient(name, scorer, q[0], k, v) for q, k, v in cases]
+        found, wanted = rows[name, D, None], slow_record({**slow_figures(scores), "query_gradient": gradients})
         assert [found.pop(key) for key in ("scorer", "label", "head", "d", "keys")] == [name, name, None, D, KEYS]
         assert found == pytest.approx(wanted, rel=1e-4 if dtype == "float32" else 1e-6, abs=1e-7)
 
