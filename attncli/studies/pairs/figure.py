@@ -15,7 +15,7 @@ BELOW = 100.0  # how far below the lowest point a bar may reach; a logarithmic p
 
 
 class Points:
-    """The points of every label, side by side at their d, or of real tensors at their head."""
+    """The points of every label in the order of d, side by side at their d, or of real tensors at their head."""
 
     def __init__(self, result: Result, note: Note) -> None:
         self.real, self.note = "from" in result.settings, note
@@ -23,7 +23,12 @@ class Points:
         for key, tensor in result.tensors.items():
             if key.startswith("curve/"):
                 label, _, column = key.removeprefix("curve/").rpartition("/")
-                self.curves[label][column] = tensor.numpy()
+                order = result.tensors[f"curve/{label}/d"].argsort(stable=True)
+                self.curves[label][column] = tensor[order].numpy()
+        for index, curve in enumerate(self.curves.values()):
+            shift = DODGE * ((index + 0.5) / len(self.curves) - 0.5)
+            sizes = curve["d"] * MARGIN ** (shift if len(curve["d"]) == 1 else 0.0)
+            curve["place"] = curve.get("head", np.zeros(1)) + shift if self.real else sizes
 
     def draw(self, axes: Axes, title: str, columns: tuple[str, str, str], *, decades: bool, bands: bool) -> None:
         """A panel of points with their low and high ends, on a logarithmic axis or one from 0 to 1.
@@ -34,34 +39,18 @@ class Points:
         axes.set_yscale("log" if decades else "linear")
         lowest, lost = 1.0, []
         for index, (label, curve) in enumerate(self.curves.items()):
-            places = self._places(index)
             shown = np.isfinite(curve[columns[0]]) & ((curve[columns[0]] > 0) | (not decades))
             if not shown.all():
                 lost.append(printable(label))
-            order = np.argsort(places)
-            order = order[shown[order]]
-            points = [curve[column][order] for column in columns]
+            points = [curve[column][shown] for column in columns]
             lowest = min([lowest, *points[0]])
-            if bands and not self.real and len(order) > 1:
-                draw_line(axes, places[order], points, look_of(index), bands=len(self.curves))
+            if bands and not self.real and shown.sum() > 1:
+                draw_line(axes, curve["place"][shown], points, look_of(index), bands=len(self.curves))
             else:
-                draw_line(axes, places[order], points, look_of(index), linestyle="none")
+                draw_line(axes, curve["place"][shown], points, look_of(index), linestyle="none")
         if decades:
             axes.set_ylim(bottom=max(axes.get_ylim()[0], lowest / BELOW))
         (decades_axis if decades else unit_axis)(axes)
-        self._set_up(axes)
-        if lost:
-            self.note(f"not drawn, as not a positive number: {title} of {', '.join(lost)}")
-
-    def _places(self, index: int) -> Numbers:
-        curve = list(self.curves.values())[index]
-        aside = DODGE * ((index + 0.5) / len(self.curves) - 0.5)
-        if self.real:
-            return np.asarray(curve.get("head", np.zeros(1)) + aside)
-        return np.asarray(curve["d"] * MARGIN ** (aside if len(curve["d"]) == 1 else 0.0))
-
-    def _set_up(self, axes: Axes) -> None:
-        curve = next(iter(self.curves.values()))
         if not self.real:
             sizes_axis(axes, map(int, curve["d"]))
             axes.set_xlabel("d")
@@ -71,3 +60,5 @@ class Points:
         else:
             axes.set_xlim(-0.5, 0.5)
             axes.set_xticks([0], ["all pairs"])
+        if lost:
+            self.note(f"not drawn, as not a positive number: {title} of {', '.join(lost)}")

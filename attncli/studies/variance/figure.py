@@ -54,8 +54,7 @@ def _title(result: Result, points: Points) -> str:
 
 
 def _draw_theory(axes: Axes, curve: Curve, colour: str, style: Any) -> None:
-    order = np.argsort(curve["d"])
-    sizes, values = curve["d"][order], curve["theory_variance"][order]
+    sizes, values = curve["d"], curve["theory_variance"]
     if len(sizes) == 1:
         sizes, values = sizes * np.array([1 / 1.25, 1.25]), values.repeat(2)
     axes.plot(sizes, values, color=colour, linewidth=0.9, linestyle=style, zorder=2)
