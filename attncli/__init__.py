@@ -1,3 +1,22 @@
-"""A command-line laboratory for attention scoring functions."""
+"""A command-line laboratory for attention scoring functions, which is a Python package as well.
+
+result = attncli.run("d2l", seed=1)  # a built-in experiment, a YAML file, or a dict with the same keys
+result = attncli.load("outputs/d2l/latest")  # a run folder
+"""
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from attncli.api import Result, load, run
 
 __version__ = "0.2.0"
+__all__ = ["Result", "load", "run"]
+
+
+def __getattr__(name: str) -> Any:
+    """What needs torch is loaded when it is first asked for."""
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from attncli import api
+
+    return getattr(api, name)

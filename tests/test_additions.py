@@ -118,16 +118,15 @@ def tables(result, *, width, full, csv):
 """,
     "figure": """
 from functools import partial
-from attncli.show.figures import save_figure
 from attncli.show.panels import panels
 
-def pictures(result, note):
-    return {"peak.png": partial(_draw, result)}
+def figures(result, note):
+    return {"peak": partial(_draw, result)}
 
-def _draw(result, path):
+def _draw(result):
     figure, (axes,) = panels((3.0,), 3.0, "the largest score")
     axes.plot([row["d"] for row in result.records], [row["peak"] for row in result.records])
-    save_figure(figure, path)
+    return figure
 """,
 }
 

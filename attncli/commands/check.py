@@ -7,7 +7,8 @@ from attncli.commands.options import Configs, Device, DType, Seed, Sets, overrid
 
 def check(configs: Configs, sets: Sets = None, seed: Seed = None, device: Device = None, dtype: DType = None) -> None:
     """Check experiments without running them: YAML, tensors, files, scorers (made, not called), memory."""
-    from attncli.commands.experiments import load_experiment
+    from attncli.api import load_experiment
+    from attncli.commands.progress import running
     from attncli.commands.streams import print_line
     from attncli.config.builtin import experiment_path
     from attncli.config.document import read_document
@@ -18,7 +19,8 @@ def check(configs: Configs, sets: Sets = None, seed: Seed = None, device: Device
     for path in configs:
         with collector.under():
             experiment = load_experiment(read_document(experiment_path(path), overrides))
-            experiment.check()
+            with running(experiment.options.name) as progress:
+                experiment.check(progress)
             print_line(f"{path}: good, study {experiment.options.study}")
     collector.check()
 

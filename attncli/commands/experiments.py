@@ -10,7 +10,6 @@ import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, redirect_stdout
 from dataclasses import dataclass, replace
-from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -18,61 +17,17 @@ import typer
 from rich.padding import Padding
 from rich.text import Text
 
+from attncli.api import Finished, Keep, Loaded, load_experiment
 from attncli.commands.progress import Terminal, running
 from attncli.commands.streams import EXPECTATION_FAILED, INTERRUPTED, ErrorStream, print_error, print_line
 from attncli.config.builtin import experiment_path
-from attncli.config.document import Document, read_document
-from attncli.config.models import Experiment
+from attncli.config.document import read_document
 from attncli.config.overrides import Override
 from attncli.errors import Collector, InputError, Problem
-from attncli.expect.asking import check_expectations
-from attncli.expect.judging import Verdict, judge
 from attncli.expect.tables import failure, verdict_tables
-from attncli.runs.run_folder import new_folder
-from attncli.runs.saving import provenance, save_run, to_json
+from attncli.runs.saving import to_json
 from attncli.show.tables import findings
-from attncli.studies import STUDIES, load_study, options_model, part_of
-from attncli.studies.progress import Progress
-from attncli.studies.study import PreparedStudy, Result, Study
-
-
-@dataclass(frozen=True)
-class Loaded:
-    """An experiment whose YAML is valid."""
-
-    document: Document
-    study: Study[Any, Any]
-    options: Experiment
-
-    def prepare(self, progress: Progress) -> PreparedStudy:
-        """What the study works on; also whether its result will have what the experiment expects something of."""
-        prepared: PreparedStudy = self.study.prepare(self.options, progress)
-        if self.options.expect:
-            check_expectations(self.options.expect, self.study.expected_rows(prepared))
-        return prepared
-
-    def check(self) -> None:
-        """Everything that a run would refuse, with its place in the file."""
-        with self.document.locating(), running(self.options.name) as progress:
-            self.prepare(progress)
-
-
-@dataclass(frozen=True)
-class Finished:
-    """A run in its folder; `content` is that of its results.json; `interrupted` where the user wants no more."""
-
-    result: Result
-    content: dict[str, Any]
-    folder: Path
-    document: Document
-    verdicts: Sequence[Verdict]
-    interrupted: bool
-
-    @property
-    def picture(self) -> Path | None:
-        """The picture to look at first, if one was drawn."""
-        names = [name for name in ("heatmaps.png", f"{self.result.study}.png") if name in self.content["files"]]
-        return _shortest(self.folder) / names[0] if names else None
+from attncli.studies import part_of
 
 
 def load_experiments(configs: Sequence[Path], overrides: Sequence[Override]) -> list[Loaded]:
@@ -84,16 +39,10 @@ def load_experiments(configs: Sequence[Path], overrides: Sequence[Override]) -> 
     collector.check()
     if len(experiments) > 1:  # a single one is checked by running it
         for experiment in experiments:
-            with collector.under():
-                experiment.check()
+            with collector.under(), running(experiment.options.name) as progress:
+                experiment.check(progress)
         collector.check()
     return experiments
-
-
-def load_experiment(document: Document) -> Loaded:
-    """Validate the YAML of one experiment, or the flags that say the same."""
-    study = document.study(STUDIES)
-    return Loaded(document, load_study(study), document.validate(options_model(study)))
 
 
 @dataclass
@@ -135,47 +84,15 @@ def interrupts() -> Iterator[Interrupts]:
         signal.signal(signal.SIGINT, before)
 
 
-def run_experiment(experiment: Loaded, out: Path | None, overwrite: bool, *, pictures: bool, quiet: bool) -> Finished:
+def run_experiment(experiment: Loaded, keep: Keep, quiet: bool) -> Finished:
     """Run one experiment into a new folder. Ctrl-C ends the work, and waits while its result is judged and written."""
-    started = datetime.now().astimezone()
-    options, study, document = experiment.options, experiment.study, experiment.document
-    resumed = getattr(options, "resume", None)
-    if resumed is not None and out is not None and out.resolve() == Path(resumed).resolve():
-        message = f'got "{out}", the run that is resumed, which stays as it is; expected another folder'
-        raise InputError.of(message, where="--out")
-    with document.locating(), interrupts() as ctrl_c, running(options.name, quiet, ctrl_c.hold) as progress:
-        prepared = experiment.prepare(progress)
-        with new_folder(options.name, out, overwrite, started) as folder:
-            result = study.run(prepared, progress)
-            progress.finished()
-            progress.step(0, 1, "writing the run folder")
-            head = provenance(options.study, options.name, options.seed, prepared.device, started)
-            drawn = part_of(options.study, "figure").pictures(result, progress.note) if pictures else {}
-            verdicts = judge(result, options.expect, study.expected_rows(prepared))
-            content = save_run(folder.path, result, config_of(options), head, drawn, verdicts)
-    interrupted = ctrl_c.came or result.interrupted
-    return Finished(result, content, folder.place, document, verdicts, interrupted)
-
-
-def config_of(options: Experiment) -> dict[str, Any]:
-    """The options as YAML data, everything that was left out written down."""
-    unused = options.unused()
-    data = options.model_dump(mode="json", by_alias=True, exclude_none=True, serialize_as_any=True, exclude=unused)
-    for entry, written in zip(options.scorers, data["scorers"], strict=True):
-        written |= {name: value for name, value in entry.options.items() if value is None}  # which is a value there
-    return {"study": options.study, **data}
+    with interrupts() as ctrl_c, running(experiment.options.name, quiet, ctrl_c.hold) as progress:
+        finished = experiment.run(progress, keep)
+    return replace(finished, interrupted=finished.interrupted or ctrl_c.came)
 
 
 def run_and_show(
-    experiments: Sequence[Loaded],
-    out: Path | None,
-    overwrite: bool,
-    *,
-    pictures: bool,
-    json: bool,
-    quiet: bool,
-    full: bool,
-    open_: bool,
+    experiments: Sequence[Loaded], keep: Keep, *, json: bool, quiet: bool, full: bool, open_: bool
 ) -> None:
     """Run experiments one after the other, each into its folder, print what is asked for, and open it with `open_`.
 
@@ -185,18 +102,18 @@ def run_and_show(
         InputError: one fails, or expectations could not be judged, since no row is what they ask about.
         typer.Exit: with 1 where an expectation fails, 130 after Ctrl-C.
     """
-    if out is not None and len(experiments) > 1:
-        message = f'got "{out}" for {len(experiments)} experiments; expected one; run them one by one'
+    if keep.out is not None and len(experiments) > 1:
+        message = f'got "{keep.out}" for {len(experiments)} experiments; expected one; run them one by one'
         raise InputError.of(message, where="--out")
     runs, waiting = list[Finished](), list(experiments)
     try:
         while waiting and not (runs and runs[-1].interrupted):
             with redirect_stdout(ErrorStream()):  # scorers of the user's own may print
-                runs.append(run_experiment(waiting.pop(0), out, overwrite, pictures=pictures, quiet=quiet or json))
+                runs.append(run_experiment(waiting.pop(0), keep, quiet or json))
             if not (quiet or json):
                 _show(runs[-1], full, titled=len(experiments) > 1)
             if open_:
-                typer.launch(str(runs[-1].picture or runs[-1].folder))
+                typer.launch(str(_shortest(runs[-1].picture or runs[-1].folder)))
             shown = replace(runs[-1].result, inputs={}, tensors={}, parameters={})  # which need no memory any more
             runs[-1] = replace(runs[-1], result=shown)
     finally:
@@ -228,7 +145,7 @@ def _show(finished: Finished, full: bool, titled: bool) -> None:
     console.print(f"{folder}/", markup=False, highlight=False, soft_wrap=True)
     console.print(Padding(Text(" ".join(files)), (0, 0, 0, 2), expand=False))
     if finished.picture is not None:
-        console.print(f"open {finished.picture}", markup=False, highlight=False, soft_wrap=True)
+        console.print(f"open {_shortest(finished.picture)}", markup=False, highlight=False, soft_wrap=True)
 
 
 def _print_json(content: dict[str, Any] | list[dict[str, Any]]) -> None:

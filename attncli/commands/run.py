@@ -36,9 +36,11 @@ def run(
 ) -> None:
     """Run experiments: print tables, draw pictures, and keep a run folder of each."""
     import_quickly(pictures=not no_plots)
+    from attncli.api import Keep
     from attncli.commands.experiments import load_experiments, run_and_show
 
     compile_ = "true" if compiled else None
     overrides = overrides_of(sets, seed=seed, device=device, dtype=dtype, compile=compile_)
     experiments = load_experiments(configs, overrides)
-    run_and_show(experiments, out, overwrite, pictures=not no_plots, json=json, quiet=quiet, full=full, open_=open_)
+    keep = Keep(out, overwrite, not no_plots)
+    run_and_show(experiments, keep, json=json, quiet=quiet, full=full, open_=open_)

@@ -9,7 +9,7 @@ import torch
 from safetensors import safe_open
 from torch import Tensor
 
-from attncli.commands.experiments import load_experiment
+from attncli.api import load_experiment
 from attncli.commands.progress import running
 from attncli.config.builtin import builtin_path, experiment_path
 from attncli.config.document import read_document

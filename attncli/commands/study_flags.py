@@ -190,8 +190,9 @@ def _run(
         message = f"got {show(configs[0])}; expected flags alone; type `attncli run {' '.join(configs)}`"
         raise InputError.of(message, where=f"attncli {study}")
     import_quickly(pictures=not no_plots)
-    from attncli.commands.experiments import load_experiment, run_and_show
-    from attncli.config.document import document_of_flags, read_document
+    from attncli.api import Keep, load_experiment
+    from attncli.commands.experiments import run_and_show
+    from attncli.config.document import document_of_data, read_document
     from attncli.studies import part_of
 
     resume = given.get("resume")
@@ -206,14 +207,9 @@ def _run(
             if given[flag.name] not in (None, False, []):
                 overrides.append(flag.override(given[flag.name]))
     collector.check()
-    document = read_document(config, overrides) if config else document_of_flags(f"attncli {study}", study, overrides)
-    run_and_show(
-        [load_experiment(document)],
-        out,
-        overwrite,
-        pictures=not no_plots,
-        json=json,
-        quiet=quiet,
-        full=full,
-        open_=open_,
-    )
+    if config is None:
+        document = document_of_data(f"attncli {study}", {"study": study}, overrides)
+    else:
+        document = read_document(config, overrides)
+    keep = Keep(out, overwrite, not no_plots)
+    run_and_show([load_experiment(document)], keep, json=json, quiet=quiet, full=full, open_=open_)

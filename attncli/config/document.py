@@ -2,7 +2,7 @@
 
 import difflib
 import sys
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -13,7 +13,7 @@ import yaml
 from attncli import errors
 from attncli.config.builtin import builtin_names
 from attncli.config.models import DEFAULT_STUDY, Experiment
-from attncli.config.overrides import Override, apply_overrides, from_the_top
+from attncli.config.overrides import Override, apply_overrides, as_yaml, from_the_top
 from attncli.config.strict import validated
 from attncli.config.values import LONGEST_NAME
 from attncli.config.yaml_loader import parse_yaml, position
@@ -112,11 +112,14 @@ def read_document(path: Path, overrides: Sequence[Override] = ()) -> Document:
     return Document(path, apply_overrides(read, overrides, path), root, overrides)
 
 
-def document_of_flags(command: str, study: str, overrides: Sequence[Override]) -> Document:
-    """The experiment that a command such as `attncli variance` describes with its options alone."""
-    source = Path(command)
-    data = apply_overrides({"study": study, "name": study}, overrides, source)
-    return Document(source, data, None, overrides, flags_only=True)
+def document_of_data(where: str, data: Mapping[str, Any], overrides: Sequence[Override]) -> Document:
+    """The experiment that stands in no file: in a mapping, or in the options of a command; `where` names it in errors.
+
+    Tensors and arrays in the mapping become nested lists.
+    """
+    named = {"name": data.get("study", DEFAULT_STUDY), **as_yaml(data)}
+    source = Path(where)
+    return Document(source, apply_overrides(named, overrides, source), None, overrides, flags_only=True)
 
 
 def default_name(path: Path) -> str:

@@ -1,7 +1,7 @@
 """`--set a.b=value` and its shortcuts such as `--seed 3`: changes to a config from the command line."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -51,14 +51,36 @@ def parse_override(assignment: str) -> Override:
     target, equals, value = assignment.partition("=")
     if not equals:
         raise InputError.of(errors.got(assignment, "expected KEY=VALUE, for instance seed=1"), where=text)
-    target, path = target.strip(), list[str | int]()
+    return override(_path_of(target.strip(), text), value, text)
+
+
+def override_in_python(key: str, value: Any) -> Override:
+    """`seed=1` as an argument in Python; `key` may be a path, as in `parse_override`."""
+    plain = as_yaml(value)
+    text = typed(f"{key} =", errors.show(plain))
+    return Override(_path_of(key, text), plain, text)
+
+
+def as_yaml(value: Any) -> Any:
+    """What YAML has for a Python value."""
+    if isinstance(value, Mapping):
+        return {key: as_yaml(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [as_yaml(item) for item in value]
+    if hasattr(value, "tolist"):  # of torch and NumPy, scalars too
+        return value.tolist()
+    return str(value) if isinstance(value, Path) else value
+
+
+def _path_of(target: str, text: str) -> errors.Path:
+    path = list[str | int]()
     for part in target.split("."):
         match = KEY.fullmatch(part)
         if match is None or not target.isprintable():
             expected = "expected names and indices such as scorers[0].num_hiddens"
             raise InputError.of(errors.got(target, expected), where=text)
         path += [match[1], *(int(index) for index in re.findall(r"\d+", match[2]))]
-    return override(tuple(path), value, text)
+    return tuple(path)
 
 
 def from_the_top(change: Override, data: Any) -> Override:

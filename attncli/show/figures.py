@@ -1,5 +1,6 @@
 """Figures as files: the same figure gives the same bytes, in fonts that can draw its text."""
 
+import io
 import logging
 import unicodedata
 import warnings
@@ -40,6 +41,13 @@ UNFIT = ("LastResort", "Last Resort", "Emoji Color", "Color Emoji")  # boxes for
 logging.getLogger("matplotlib.font_manager").addFilter(lambda record: "find font weight" not in str(record.msg))
 
 
+class Picture(Figure):
+    """A figure that shows itself in a notebook, whether pyplot is loaded there or not."""
+
+    def _repr_png_(self) -> bytes:
+        return as_png(self)
+
+
 @contextmanager
 def default_settings(changes: dict[str, Any] | None = None) -> Iterator[None]:
     """A context in which the user's matplotlibrc does not count: pictures are the same everywhere."""
@@ -75,6 +83,19 @@ def save_figure(figure: Figure, path: Path) -> None:
     font_type = 42 if families <= {DEFAULT_FONT, "sans-serif"} else 3
     with default_settings({"pdf.fonttype": font_type}):
         figure.savefig(path, format=ending[1:], metadata=METADATA[ending], **OPTIONS.get(ending, {}))
+
+
+def drawn_by(make: Callable[[], Figure]) -> Callable[[Path], None]:
+    """What makes a figure and saves it in a file."""
+    return lambda path: save_figure(make(), path)
+
+
+def as_png(figure: Figure) -> bytes:
+    """The figure as the bytes of a PNG."""
+    file = io.BytesIO()
+    with default_settings():
+        figure.savefig(file, format="png", metadata=METADATA[".png"], **OPTIONS[".png"])
+    return file.getvalue()
 
 
 def picture_ending(path: Path) -> str:

@@ -17,7 +17,7 @@ from matplotlib.patches import Patch
 from matplotlib.ticker import MaxNLocator
 
 from attncli.errors import InputError, did_you_mean, got
-from attncli.show.figures import DPI, default_settings, fonts_for
+from attncli.show.figures import DPI, Picture, default_settings, fonts_for
 from attncli.show.grids import BAR_WIDTH, GAP, LETTER, MARGIN, TOKEN_LINE, Grid, grid_of, place
 from attncli.show.matrices import Panel, block_means, select
 from attncli.show.numbers import printable
@@ -125,7 +125,7 @@ def _draw(panels: Sequence[Panel], style: HeatmapStyle, quantity: str) -> tuple[
     numbers = [np.extract(~np.isnan(found), found) for found in (cells.compressed() for cells in shown)]
     cmap, together = matplotlib.colormaps[style.cmap], np.concatenate(numbers)
     common = (0.0, 1.0) if style.scale == "unit" else _limits(together)
-    figure = Figure(figsize=(1, 1), dpi=DPI, facecolor="white")  # one inch, until everything has its place
+    figure = Picture(figsize=(1, 1), dpi=DPI, facecolor="white")  # one inch, until everything has its place
     figure.suppressComposite = True  # every panel stays an image of its own in SVG and PDF
     written = _written(style.annotate, panels, grid, together) if max(blocks) == (1, 1) else None
     made, steps = [], {"queries": 1, "keys": 1}

@@ -4,7 +4,6 @@ import math
 import textwrap
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import pairwise
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,7 +15,7 @@ from matplotlib.ticker import FixedLocator, LogLocator, NullLocator
 from numpy.typing import NDArray
 from rich.cells import cell_len
 
-from attncli.show.figures import DPI, drawing, save_figure
+from attncli.show.figures import DPI, Picture, drawing
 from attncli.show.numbers import printable
 from attncli.studies.study import Result
 
@@ -35,14 +34,10 @@ LONGEST = 40  # characters of a line of a legend
 BAND, ALL_BANDS = 0.16, 0.8  # opacity of one, and at most of as many as may lie upon each other
 
 
-def picture(figure_of: Callable[[Result, Note], Figure], result: Result, note: Note) -> Callable[[Path], None]:
-    """Draws a figure of the result into a file; what it cannot show goes to `note`."""
-
-    def draw(path: Path) -> None:
-        with drawing(result.labels, note):
-            save_figure(figure_of(result, note), path)
-
-    return draw
+def figure_in_fonts(figure_of: Callable[[Result, Note], Figure], result: Result, note: Note) -> Figure:
+    """The figure of a result in fonts that can draw its labels; what it cannot show goes to `note`."""
+    with drawing(result.labels, note):
+        return figure_of(result, note)
 
 
 def look_of(index: int) -> dict[str, Any]:
@@ -58,7 +53,9 @@ def panels(widths: Sequence[float], height: float, title: str, rows: int = 1) ->
 
     Panels below each other have the same axis upwards.
     """
-    figure = Figure(figsize=(sum(widths), height * rows), dpi=DPI, layout=ConstrainedLayoutEngine(h_pad=PAD, w_pad=PAD))
+    figure = Picture(
+        figsize=(sum(widths), height * rows), dpi=DPI, layout=ConstrainedLayoutEngine(h_pad=PAD, w_pad=PAD)
+    )
     lines = textwrap.wrap(printable(title), int(sum(widths) / CHARACTER))
     figure.suptitle("\n".join(lines), fontsize=POINTS)
     axes = list(np.ravel(figure.subplots(rows, len(widths), width_ratios=widths, sharey="col", squeeze=False)))

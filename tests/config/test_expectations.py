@@ -8,7 +8,7 @@ import pytest
 import yaml
 from pydantic import ValidationError
 
-from attncli.commands.experiments import config_of
+from attncli.api import config_of
 from attncli.config.expectations import KINDS, Expectation, factor_of, share_of
 from attncli.runs.resolved import dump_yaml
 from tests.config.documents import GOOD, options_of

@@ -10,7 +10,7 @@ import pytest
 import torch
 from pydantic import ValidationError
 
-from attncli.commands.experiments import config_of
+from attncli.api import config_of
 from attncli.studies.attention.options import AttentionOptions
 from tests.experiments import Run, result_of, runs_of
 from tests.studies.slow import DATA

@@ -1,7 +1,7 @@
 """bench.png: time and memory against n, or against the first size that changes, two panels for each measure."""
 
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -17,11 +17,11 @@ from attncli.show.panels import (
     Note,
     decades_axis,
     draw_line,
+    figure_in_fonts,
     legend,
     look_of,
     name,
     panels,
-    picture,
     sizes_axis,
 )
 from attncli.studies.bench.options import IMPLEMENTATIONS
@@ -33,10 +33,10 @@ STROKES: tuple[Any, ...] = ("-", (0, (5, 1.5)), (0, (1, 1.3)), (0, (4, 1.3, 1, 1
 WIDTH, HEIGHT = 3.9, 2.6  # of a panel, in inches
 
 
-def pictures(result: Result, note: Note) -> Mapping[str, Callable[[Path], None]]:
+def figures(result: Result, note: Note) -> Mapping[str, Callable[[], Figure]]:
     """bench.png, where anything was timed; what it cannot show goes to `note`."""
     timed = any(record["seconds"] for record in result.records)
-    return {"bench.png": picture(bench_figure, result, note)} if timed else {}
+    return {"bench": partial(figure_in_fonts, bench_figure, result, note)} if timed else {}
 
 
 def bench_figure(result: Result, note: Note) -> Figure:

@@ -1,12 +1,12 @@
 """saturation.png: entropy, largest weight and the softmax Jacobian's norm against d, medians with quartiles."""
 
 from collections.abc import Callable, Mapping
-from pathlib import Path
+from functools import partial
 
 from matplotlib.figure import Figure
 
 from attncli.show.numbers import entries, sizes
-from attncli.show.panels import REFERENCE, Note, legend, look_of, panels, picture
+from attncli.show.panels import REFERENCE, Note, figure_in_fonts, legend, look_of, panels
 from attncli.studies.pairs.figure import Points
 from attncli.studies.study import Result
 
@@ -14,9 +14,9 @@ WIDTHS, HEIGHT = (3.3, 3.3, 3.3), 3.6
 TITLES = {"entropy": "entropy / ln m", "max_weight": "largest weight", "jacobian": "norm of the softmax Jacobian"}
 
 
-def pictures(result: Result, note: Note) -> Mapping[str, Callable[[Path], None]]:
+def figures(result: Result, note: Note) -> Mapping[str, Callable[[], Figure]]:
     """saturation.png; what it cannot show goes to `note`."""
-    return {"saturation.png": picture(figure_of, result, note)}
+    return {"saturation": partial(figure_in_fonts, figure_of, result, note)}
 
 
 def figure_of(result: Result, note: Note) -> Figure:

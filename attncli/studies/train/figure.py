@@ -1,7 +1,7 @@
 """train.png: accuracy against d, and learning curves at the largest d; means, and the range over the seeds."""
 
 from collections.abc import Callable, Mapping
-from pathlib import Path
+from functools import partial
 
 import numpy as np
 from matplotlib.figure import Figure
@@ -12,11 +12,11 @@ from attncli.show.panels import (
     REFERENCE,
     Note,
     draw_line,
+    figure_in_fonts,
     legend,
     look_of,
     name,
     panels,
-    picture,
     sizes_axis,
     unit_axis,
 )
@@ -27,9 +27,9 @@ WIDTHS, HEIGHT = (3.8, 3.8), 3.4  # inches
 BESIDE = 1.04  # labels stand side by side where there is a single d: each so many times as far right
 
 
-def pictures(result: Result, note: Note) -> Mapping[str, Callable[[Path], None]]:
+def figures(result: Result, note: Note) -> Mapping[str, Callable[[], Figure]]:
     """train.png."""
-    return {"train.png": picture(train_figure, result, note)}
+    return {"train": partial(figure_in_fonts, train_figure, result, note)}
 
 
 def train_figure(result: Result, note: Note) -> Figure:

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable, Mapping
-from pathlib import Path
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -10,7 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from attncli.show.numbers import counted, entries
-from attncli.show.panels import REFERENCE, Note, Numbers, legend, look_of, name, panels, picture
+from attncli.show.panels import REFERENCE, Note, Numbers, figure_in_fonts, legend, look_of, name, panels
 from attncli.studies.pairs.figure import Curve, Points
 from attncli.studies.study import Result
 
@@ -22,9 +22,9 @@ TOGETHER = (1, 2, 4, 5, 10)  # numbers of bins that may be merged into one
 THICKEST, THINNEST = 3.9, 1.2  # histograms that lie upon each other show around those above
 
 
-def pictures(result: Result, note: Note) -> Mapping[str, Callable[[Path], None]]:
+def figures(result: Result, note: Note) -> Mapping[str, Callable[[], Figure]]:
     """variance.png; what it cannot show goes to `note`."""
-    return {"variance.png": picture(figure_of, result, note)}
+    return {"variance": partial(figure_in_fonts, figure_of, result, note)}
 
 
 def figure_of(result: Result, note: Note) -> Figure:

@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 
 from attncli.show.figures import drawing
 from attncli.show.numbers import duration
-from attncli.studies.bench.figure import bench_figure, pictures
+from attncli.studies.bench.figure import bench_figure, figures
 from attncli.studies.bench.rows import COLUMNS, findings_of, growth, raw_name
 from attncli.studies.bench.tables import tables
 from attncli.studies.study import Finding, Record, Result
@@ -256,7 +256,7 @@ def test_what_has_no_figure_is_not_drawn() -> None:
     result = sample(SIZES, FEW, ["scores"])
     figure, _ = figure_of(not_timed(result, textbook_additive))
     assert "additive, textbook" not in texts_of(figure)
-    assert pictures(not_timed(result, lambda _: True), print) == {}
+    assert figures(not_timed(result, lambda _: True), print) == {}
     for value in (None, 0):
         _, notes = figure_of(changed(result, textbook_additive, peak_bytes=value))
         assert notes == ["bench.png: memory of 4 rows is not drawn, as it is 0 or not known"]

@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 
 from attncli.runs.saving import save_named
 from attncli.scorers import SCORERS
-from attncli.show.figures import drawing
+from attncli.show.figures import drawing, drawn_by
 from attncli.show.numbers import interval
 from attncli.show.panels import look_of
 from attncli.studies import part_of
@@ -216,6 +216,6 @@ def test_what_cannot_be_drawn_is_noted(study: str, keys: dict[str, Any], figure:
     notes: list[str] = []
     result = swept(study, scorers=DOT, **FEW[study], **keys)
     for name in "ab":
-        part_of(study, "figure").pictures(result, notes.append)[f"{study}.png"](tmp_path / f"{name}.png")
+        drawn_by(part_of(study, "figure").figures(result, notes.append)[study])(tmp_path / f"{name}.png")
     assert notes == [f"not drawn, as not a positive number: {figure} of dot"] * 2
     assert (tmp_path / "a.png").read_bytes() == (tmp_path / "b.png").read_bytes()

@@ -13,9 +13,10 @@ import torch
 from rich.cells import cell_len
 from rich.console import Console
 
+from attncli.show.figures import drawn_by
 from attncli.studies.study import Record, Result
 from attncli.studies.train.columns import summary
-from attncli.studies.train.figure import pictures, train_figure
+from attncli.studies.train.figure import figures, train_figure
 from attncli.studies.train.findings import findings_of
 from attncli.studies.train.tables import tables
 
@@ -124,7 +125,7 @@ def test_courses(values: tuple[float, ...], said: str) -> None:
 )
 def test_all_is_shown_whatever_was_found(result: Result, tmp_path: Path) -> None:
     assert max(map(cell_len, shown(result, width=60).splitlines())) <= 60
-    pictures(result, lambda note: None)["train.png"](tmp_path / "train.png")
+    drawn_by(figures(result, lambda note: None)["train"])(tmp_path / "train.png")
 
 
 def test_what_is_drawn() -> None:

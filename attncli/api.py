@@ -1,0 +1,277 @@
+"""Experiments in Python: load, run and keep one. The command line is a thin user of this module."""
+
+import warnings
+from base64 import b64encode
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from os import PathLike
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from attncli.config.builtin import experiment_path
+from attncli.config.document import Document, document_of_data, read_document
+from attncli.config.models import Experiment
+from attncli.config.overrides import override_in_python
+from attncli.errors import InputError, did_you_mean, got
+from attncli.expect.asking import check_expectations
+from attncli.expect.judging import Verdict, judge
+from attncli.runs.loading import load_run
+from attncli.runs.run_folder import new_folder
+from attncli.runs.saving import provenance, save_run
+from attncli.studies import STUDIES, load_study, options_model, part_of
+from attncli.studies.progress import Progress, Silent
+from attncli.studies.study import PreparedStudy, Record, Study
+from attncli.studies.study import Result as StudyResult
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+WIDTH = 100  # characters of the tables in a notebook
+
+
+@dataclass(frozen=True, repr=False)
+class Result(StudyResult):
+    """What a study gave, which shows itself in a notebook: its tables and its main picture.
+
+    `records` and `comparisons` are lists of dicts, `findings` sentences with their numbers, and `tensors`,
+    `parameters` and `inputs` hold torch tensors by name, such as `tensors["additive/weights"]`. `expectations` says of
+    every row that the experiment expects something of whether it holds. `folder` is the run folder, if there is one.
+    """
+
+    expectations: Sequence[Record] = ()
+    folder: Path | None = None
+
+    @property
+    def pictures(self) -> list[str]:
+        """The names of its pictures, such as `heatmaps`, the main one first."""
+        return list(part_of(self.study, "figure").figures(self, _ignore))
+
+    def figure(self, name: str | None = None) -> "Figure":
+        """A picture as a matplotlib Figure; without a name the main one. What it cannot show becomes a warning.
+
+        Raises:
+            InputError: there is no picture of this name, or none at all, as of weights that were not computed.
+        """
+        return self._figure(name, lambda message: warnings.warn(message, stacklevel=3))
+
+    def _figure(self, name: str | None, note: Any) -> "Figure":
+        figures = part_of(self.study, "figure").figures(self, note)
+        if not figures:
+            raise InputError.of(f"this run of the study {self.study} has nothing to draw")
+        if name is not None and name not in figures:
+            raise InputError.of(got(name, "expected the name of a picture", did_you_mean(name, figures)))
+        figure: Figure = figures[name or next(iter(figures))]()
+        return figure
+
+    def to_frame(self, rows: str = "records") -> Any:
+        """The `records` or the `comparisons` as a pandas DataFrame.
+
+        Raises:
+            InputError: other rows.
+            ImportError: pandas is not installed.
+        """
+        if rows not in ("records", "comparisons"):
+            raise InputError.of(got(rows, "expected records or comparisons"))
+        try:
+            import pandas
+        except ImportError as error:
+            raise ImportError("to_frame needs pandas: pip install pandas; result.records is a list of dicts") from error
+        return pandas.DataFrame(getattr(self, rows))
+
+    def __repr__(self) -> str:
+        """One line."""
+        rows = f"{len(self.records)} record{'s' * (len(self.records) != 1)}"
+        return f"<attncli.Result {self.name}: study {self.study}, {', '.join(self.labels)}, {rows}>"
+
+    def _repr_html_(self) -> str:
+        """The tables, the findings and the main picture, for a notebook."""
+        from attncli.show.notebook import as_html
+
+        return as_html(self._parts(), self._png(), WIDTH)
+
+    def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, Any]:
+        """As text, as HTML and as PNG: a notebook shows the richest that it can."""
+        from attncli.show.notebook import as_html, as_text
+
+        parts, png = self._parts(), self._png()
+        picture = {} if png is None else {"image/png": b64encode(png).decode()}
+        return {"text/plain": as_text(parts, WIDTH), "text/html": as_html(parts, png, WIDTH), **picture}
+
+    def _parts(self) -> list[Any]:
+        from attncli.show.tables import findings
+
+        tables = part_of(self.study, "tables").tables(self, width=WIDTH, full=False, csv=None)
+        return [*tables, *findings(self.findings)]
+
+    def _png(self) -> bytes | None:
+        from attncli.show.figures import as_png
+
+        return as_png(self._figure(None, _ignore)) if self.pictures else None
+
+
+def _ignore(message: str) -> None:
+    """Takes a note on a picture where nobody asked for it."""
+
+
+def run(
+    config: str | PathLike[str] | Mapping[str, Any],
+    /,
+    *,
+    out: str | PathLike[str] | None = None,
+    overwrite: bool = False,
+    **keys: Any,
+) -> Result:
+    """Run an experiment of any study.
+
+    Args:
+        config: a YAML file, the name of a built-in experiment such as `d2l`, or a mapping with the keys of the YAML, in
+            which tensors and arrays may stand for nested lists. Paths in a mapping are relative to the working
+            directory.
+        out: a folder to keep the run in, which must be new or empty; nothing is written without it.
+        overwrite: let `out` replace an earlier run.
+        keys: keys that replace those of the config: `seed=1`, `**{"data.keys.fill": "ones"}`.
+
+    Raises:
+        InputError: everything that is wrong with the config, all at once. It is a ValueError.
+    """
+    overrides = [override_in_python(key, value) for key, value in keys.items()]
+    if isinstance(config, Mapping):
+        document = document_of_data("attncli.run", config, overrides)
+    else:
+        document = read_document(experiment_path(Path(config)), overrides)
+    experiment, progress = load_experiment(document), Warnings()
+    if out is not None:
+        finished = experiment.run(progress, Keep(Path(out), overwrite))
+        result, verdicts, folder = finished.result, finished.verdicts, finished.folder
+    else:
+        with document.locating():
+            result, verdicts = experiment.work(experiment.prepare(progress), progress)
+        folder = None
+    return _result(result, [verdict.record for verdict in verdicts], folder)
+
+
+def load(folder: str | PathLike[str]) -> Result:
+    """The result that a run folder keeps; numbers that JSON does not have, such as NaN, are None.
+
+    Tensors are read from the file when they are asked for.
+
+    Raises:
+        InputError: no run folder, or one that cannot be read.
+    """
+    result, content = load_run(Path(folder))
+    return _result(result, content["expectations"], Path(folder))
+
+
+def _result(plain: StudyResult, expectations: Sequence[Record], folder: Path | None) -> Result:
+    return Result(**vars(plain), expectations=expectations, folder=folder)
+
+
+class Warnings(Silent):
+    """Progress of which only warnings are passed on, as Python's own."""
+
+    def note(self, message: str) -> None:
+        """A note, which is dropped, or a warning."""
+        if message.startswith("warning: "):
+            warnings.warn(message.removeprefix("warning: "), stacklevel=2)
+
+
+@dataclass(frozen=True)
+class Keep:
+    """Where a run is kept: in `out`, or in outputs/<name>/; with its `pictures` or without."""
+
+    out: Path | None = None
+    overwrite: bool = False
+    pictures: bool = True
+
+
+@dataclass(frozen=True)
+class Finished:
+    """A run that is kept in a folder; `content` is that of its results.json; `interrupted`: the user wants no more."""
+
+    result: StudyResult
+    content: Record
+    folder: Path
+    document: Document
+    verdicts: Sequence[Verdict]
+    interrupted: bool
+
+    @property
+    def picture(self) -> Path | None:
+        """The picture to look at first, if one was drawn."""
+        names = [name for name in ("heatmaps.png", f"{self.result.study}.png") if name in self.content["files"]]
+        return self.folder / names[0] if names else None
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """An experiment whose YAML is valid."""
+
+    document: Document
+    study: Study[Any, Any]
+    options: Experiment
+
+    def check(self, progress: Progress) -> None:
+        """Everything that a run would refuse, with its place in the file."""
+        with self.document.locating():
+            self.prepare(progress)
+
+    def prepare(self, progress: Progress) -> PreparedStudy:
+        """What the study works on; also whether its result will have what the experiment expects something of."""
+        prepared: PreparedStudy = self.study.prepare(self.options, progress)
+        if self.options.expect:
+            check_expectations(self.options.expect, self.study.expected_rows(prepared))
+        return prepared
+
+    def run(self, progress: Progress, keep: Keep) -> Finished:
+        """Run the study, judge what is expected of it, and keep all that.
+
+        Raises:
+            InputError: whatever is wrong with the experiment or with its folder.
+        """
+        options, started = self.options, datetime.now().astimezone()
+        self._check_resumed(keep.out)
+        with self.document.locating():
+            prepared = self.prepare(progress)
+            with new_folder(options.name, keep.out, keep.overwrite, started) as folder:
+                result, verdicts = self.work(prepared, progress)
+                progress.step(0, 1, "writing the run folder")
+                head = provenance(options.study, options.name, options.seed, prepared.device, started)
+                pictures = _pictures(result, progress) if keep.pictures else {}
+                content = save_run(folder.path, result, config_of(options), head, pictures, verdicts)
+        return Finished(result, content, folder.place, self.document, verdicts, result.interrupted)
+
+    def work(self, prepared: PreparedStudy, progress: Progress) -> tuple[StudyResult, list[Verdict]]:
+        """The result, and what became of what is expected of it."""
+        result = self.study.run(prepared, progress)
+        progress.finished()
+        return result, judge(result, self.options.expect, self.study.expected_rows(prepared))
+
+    def _check_resumed(self, out: Path | None) -> None:
+        resumed = getattr(self.options, "resume", None)
+        if resumed is not None and out is not None and out.resolve() == Path(resumed).resolve():
+            message = f'got "{out}", the run that is resumed, which stays as it is; expected another folder'
+            raise InputError.of(message, where="--out")
+
+
+def _pictures(result: StudyResult, progress: Progress) -> dict[str, Callable[[Path], None]]:
+    """What draws each picture, by its file's name."""
+    from attncli.show.figures import drawn_by
+
+    figures = part_of(result.study, "figure").figures(result, progress.note)
+    return {f"{name}.png": drawn_by(make) for name, make in figures.items()}
+
+
+def load_experiment(document: Document) -> Loaded:
+    """Validate the YAML of one experiment, or the flags that say the same."""
+    name = document.study(STUDIES)
+    return Loaded(document, load_study(name), document.validate(options_model(name)))
+
+
+def config_of(options: Experiment) -> dict[str, Any]:
+    """The options as YAML data, everything that was left out written down."""
+    unused = options.unused()
+    data = options.model_dump(mode="json", by_alias=True, exclude_none=True, serialize_as_any=True, exclude=unused)
+    for entry, written in zip(options.scorers, data["scorers"], strict=True):
+        written |= {name: value for name, value in entry.options.items() if value is None}  # which is a value there
+    return {"study": options.study, **data}

@@ -1,0 +1,159 @@
+"""`import attncli`: the same experiments, results and run folders in Python as on the command line."""
+
+import base64
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import nbclient
+import nbformat
+import pytest
+import torch
+from matplotlib.figure import Figure
+
+import attncli
+from attncli.errors import InputError
+from tests import cli
+
+SMALL: dict[str, Any] = {
+    "data": {"queries": {"shape": [2, 3, 4]}, "keys": {"shape": [2, 5, 4]}, "valid_lens": [2, 5]},
+    "scorers": ["dot", {"scorer": "gaussian", "sigma": 2.0}],
+}
+STUDIES: dict[str, dict[str, Any]] = {
+    "attention": SMALL,
+    "variance": {"d": [4, 16], "samples": 200, "scorers": ["dot", "scaled_dot"]},
+    "saturation": {"d": [4, 16], "rows": 50, "scorers": ["dot", "scaled_dot"]},
+    "bench": {"n": [2, 3], "d": 4, "measure": "scores", "scorers": ["dot"]},
+    "train": {"d": [4], "steps": 2, "seeds": 1, "scorers": ["dot"]},
+}
+
+
+def same(a: attncli.Result, b: attncli.Result) -> None:
+    assert json.loads(json.dumps(list(a.records))) == list(b.records)
+    assert [finding.text for finding in a.findings] == [finding.text for finding in b.findings]
+    assert a.tensors.keys() == b.tensors.keys()
+    for name in a.tensors:
+        torch.testing.assert_close(a.tensors[name], b.tensors[name], rtol=0, atol=0, equal_nan=True)
+
+
+@pytest.mark.parametrize("study", STUDIES)
+def test_every_study_runs_is_kept_loads_and_shows_itself(study: str, tmp_path: Path) -> None:
+    result = attncli.run({"study": study, "name": "small", **STUDIES[study]}, out=tmp_path / "run")
+    loaded = attncli.load(tmp_path / "run")
+    same(result, loaded)
+    for each in (result, loaded):
+        assert isinstance(each.figure(), Figure)
+        shown = each._repr_mimebundle_()
+        assert base64.b64decode(shown["image/png"]).startswith(b"\x89PNG")
+        assert "dot" in shown["text/plain"]
+        assert "<pre" in shown["text/html"]
+        assert str(each.records[0]["label"]) in repr(each)
+
+
+def test_the_command_line_and_python_give_the_same(tmp_path: Path) -> None:
+    content = cli.run(cli.experiment(tmp_path / "e.yaml", **SMALL), tmp_path / "run", "--seed", 3)
+    result = attncli.run(tmp_path / "e.yaml", seed=3)
+    seconds = {"seconds": None}
+    assert [row | seconds for row in result.records] == [row | seconds for row in content["records"]]
+    assert list(result.comparisons) == content["comparisons"]
+    assert torch.equal(attncli.load(tmp_path / "run").tensors["dot/weights"], result.tensors["dot/weights"])
+
+
+def test_nothing_is_written_without_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    result = attncli.run("d2l", seed=1)
+    assert (list(tmp_path.iterdir()), result.folder) == ([], None)
+    assert result.labels == ["additive", "scaled_dot"]
+    assert result.pictures[0] == "heatmaps"
+
+
+def test_tensors_stand_for_lists_and_keywords_replace_keys() -> None:
+    queries, keys = torch.randn(1, 3, 4, dtype=torch.float64), torch.randn(1, 5, 4, dtype=torch.float64)
+    data = {"queries": queries, "keys": keys.numpy(), "valid_lens": torch.tensor([4])}
+    changes: dict[str, Any] = {"dtype": "float64", "scorers[0].scale": 0.5}
+    result = attncli.run({"data": data, "scorers": [{"scorer": "scaled_dot"}]}, **changes)
+    expected = (queries @ keys.mT / 2)[..., :4].softmax(-1)
+    torch.testing.assert_close(result.tensors["scaled_dot/weights"][..., :4], expected)
+
+
+def test_frames_have_the_rows() -> None:
+    result = attncli.run(SMALL)
+    assert result.to_frame()["entropy"].tolist() == [row["entropy"] for row in result.records]
+    assert list(result.to_frame("comparisons").columns) == list(result.comparisons[0])
+    with pytest.raises(InputError, match='got "heads"; expected records or comparisons'):
+        result.to_frame("heads")
+
+
+def test_pictures_have_names() -> None:
+    result = attncli.run(SMALL)
+    assert result.pictures == ["heatmaps", "heatmap_dot", "heatmap_gaussian"]
+    titles = [axes.get_title() for axes in result.figure("heatmap_dot").axes]
+    assert any("dot" in title for title in titles)
+    with pytest.raises(InputError, match="did you mean `heatmap_dot`"):
+        result.figure("heatmap_dots")
+
+
+def test_outputs_alone_have_tables_and_no_picture() -> None:
+    result = attncli.run(SMALL, weights=False)
+    assert set(result._repr_mimebundle_()) == {"text/plain", "text/html"}
+    with pytest.raises(InputError, match="nothing to draw"):
+        result.figure()
+
+
+def test_expectations_are_judged_and_kept(tmp_path: Path) -> None:
+    expect = [{"where": {"label": "dot"}, "metric": "entropy", "between": [10, 11]}]
+    result = attncli.run({**SMALL, "expect": expect}, out=tmp_path / "run")
+    assert [row["holds"] for row in result.expectations] == [False]
+    assert list(attncli.load(tmp_path / "run").expectations) == list(result.expectations)
+
+
+@pytest.mark.parametrize(
+    ("config", "keys", "message"),
+    [
+        ("d3l", {}, "d3l: no such file"),
+        ({"data": {}, "scorers": ["dot"]}, {}, "attncli.run: data.queries: "),
+        ({"data": {}, "scorers": ["dot"]}, {}, "attncli.run: data.keys: "),
+        (SMALL, {"seed": -1}, "attncli.run: seed = -1: got -1"),
+        (SMALL, {"sed": 1}, "did you mean `seed`"),
+        (SMALL, {"scorers[7].scale": 1}, "a list of 2"),
+        ({"study": "varience"}, {}, "did you mean `variance`"),
+        ({}, {"study": []}, "unknown study"),
+    ],
+)
+def test_what_is_wrong_is_an_input_error(config: Any, keys: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=re.escape(message)) as caught:
+        attncli.run(config, **keys)
+    assert isinstance(caught.value, InputError)
+
+
+def test_warnings_are_pythons_own() -> None:
+    huge = {"queries": [[[3e38, 3e38]]], "keys": [[[3e38, 3e38]]]}
+    with pytest.warns(UserWarning, match="dot"):
+        attncli.run({"data": huge, "scorers": ["dot"]})
+
+
+@pytest.mark.parametrize("damage", ["nothing", "no run", "not json", "no tensors", "other keys"])
+def test_what_is_no_run_is_an_input_error(damage: str, tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    if damage != "nothing":
+        folder.mkdir()
+    if damage == "not json":
+        (folder / "results.json").write_text("{")
+    if damage == "other keys":
+        (folder / "results.json").write_text("{}")
+    if damage == "no tensors":
+        attncli.run(SMALL, out=folder)
+        (folder / "tensors.safetensors").write_bytes(b"damaged")
+    with pytest.raises(InputError, match=re.escape(str(folder))):
+        attncli.load(folder)
+
+
+def test_the_notebook_of_the_tutorial_runs(tmp_path: Path) -> None:
+    notebook = nbformat.read(Path(__file__).parents[1] / "docs" / "notebooks" / "tutorial.ipynb", as_version=4)  # type: ignore[no-untyped-call]
+    nbclient.NotebookClient(notebook, timeout=300, resources={"metadata": {"path": str(tmp_path)}}).execute()
+    shown = [output["data"] for cell in notebook.cells for output in cell.get("outputs", []) if "data" in output]
+    assert sum("image/png" in data for data in shown) >= 4
+    assert sum("<table" in data.get("text/html", "") or "<pre" in data.get("text/html", "") for data in shown) >= 3
+    assert not any(output.output_type == "stream" for cell in notebook.cells for output in cell.get("outputs", []))
+    assert list(tmp_path.iterdir()) == []
