@@ -77,7 +77,10 @@ def _at_largest(records: Sequence[Record], full: bool) -> list[Record]:
 def _by_size(records: Sequence[Record], axes: Sequence[str], width: int) -> Iterator[RenderableType]:
     """One column a size, and how steeply the time grows where only one size changes."""
     lines = lines_of(records)
-    times = [{size_of(record): _time(record) for record in of_line} for of_line in lines.values()]
+    times = [
+        {size_of(record): duration(record["seconds"]) if record["seconds"] else record["status"] for record in of_line}
+        for of_line in lines.values()
+    ]
     columns = [
         Cells(place(record, axes).replace(", ", "\n"), [each.get(size, MISSING) for each in times])
         for size, record in sorted({size_of(record): record for record in records}.items())
@@ -97,8 +100,3 @@ def _reason(record: Record, axes: Sequence[str]) -> Text:
     """Why a row has no time."""
     names = " ".join(str(record[column.key]) for column in NAMES)
     return Text(printable(f"{names}, {place(record, axes)}: {record['status']}: {record['reason']}"))
-
-
-def _time(record: Record) -> str:
-    """The time, or why there is none."""
-    return duration(record["seconds"]) if record["seconds"] else str(record["status"])
