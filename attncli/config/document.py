@@ -94,8 +94,7 @@ class Document:
         """
         data = model.normalised({"study": DEFAULT_STUDY, "name": default_name(self.path), **self.data})
         options, problems = validated(model, data, {"folder": self.path.parent})
-        problems += model.across(data)
-        if options is None or problems:
+        if options is None:
             raise self.located(InputError(problems))
         return options
 

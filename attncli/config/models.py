@@ -3,13 +3,13 @@
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
-from pydantic import ConfigDict, Field
+from pydantic import ConfigDict, Field, field_validator
 from pydantic.json_schema import GenerateJsonSchema, models_json_schema
 
 from attncli import errors
 from attncli.config.expectations import Expectation
-from attncli.config.scorer_entries import ScorerEntry, default_label, scorer_of
-from attncli.config.strict import Model, worded
+from attncli.config.scorer_entries import ScorerEntry, scorer_of
+from attncli.config.strict import Model, problem, worded
 from attncli.config.values import Name
 
 DEFAULT_STUDY = "attention"
@@ -68,30 +68,21 @@ class Experiment(Model):
             written["scorers"] = [scorer_of(entry) if isinstance(entry, str) else entry for entry in entries]
         return written
 
+    @field_validator("scorers", check_fields=False)
     @classmethod
-    def across(cls, data: Mapping[str, Any]) -> list[errors.Problem]:
-        """Problems that lie between several keys of the normalised YAML, found whatever else is wrong with it.
-
-        Of all studies: labels that are alike, case aside, since they name tensors and files; and keys of entries that
-        the study refuses.
-        """
-        problems, first = [], dict[str, int]()
-        entries = data.get("scorers")
-        for index, entry in enumerate(entries if isinstance(entries, list) else []):
-            if not isinstance(entry, dict):
-                continue
-            scorer = entry.get("scorer")
-            label = entry.get("label") or (default_label(scorer) if isinstance(scorer, str) else None)
-            other = first.setdefault(label.casefold(), index) if isinstance(label, str) else index
+    def _fit_together(cls, entries: list[ScorerEntry]) -> list[ScorerEntry]:
+        """Labels name tensors and files, which not every system tells apart by case."""
+        first = dict[str, int]()
+        for index, entry in enumerate(entries):
+            other = first.setdefault(entry.label.casefold(), index)
             if other != index:
-                message = f'got "{label}", the label of scorers[{other}] too; labels must differ, also without case'
-                path = ("scorers", index, "label")
-                problems.append(errors.Problem(f"{message}; give this entry a `label`", path))
+                message = f'got "{entry.label}", the label of scorers[{other}] too'
+                cure = "labels must differ, also without case; give this entry a `label`"
+                raise problem(f"{message}; {cure}", under=[index, "label"])
             for key, why in cls.refused.items():
-                if entry.get(key):
-                    message = errors.got(entry[key], f"this study {why}", "leave it out")
-                    problems.append(errors.Problem(message, ("scorers", index, key)))
-        return problems
+                if value := getattr(entry, key):
+                    raise problem(errors.got(value, f"this study {why}", "leave it out"), under=[index, key])
+        return entries
 
     def unused(self) -> set[str] | dict[str, Any]:
         """Keys that another key makes meaningless, and that a resolved config leaves out; nested ones by their way."""

@@ -1,6 +1,5 @@
 """What studies of scores against the size d may say: how queries and keys are drawn, or where they are read."""
 
-from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, model_validator
@@ -9,7 +8,6 @@ from attncli.config.models import Experiment
 from attncli.config.scorer_entries import Scorers
 from attncli.config.strict import Flag, problem
 from attncli.config.values import FileName, Sizes, powers
-from attncli.errors import Problem
 
 LARGEST_DEFAULT = 1024
 DEFAULT_DF = 10.0  # heavy tails, with the eight moments that the variance of a squared entry needs
@@ -51,12 +49,15 @@ class PairsOptions(Experiment):
 
     study: str
 
-    @classmethod
-    def across(cls, data: Mapping[str, Any]) -> list[Problem]:
-        """What is wrong among scorers, and keys that say how to draw what is read."""
-        message = "got {0} beside `from`, whose tensors decide it; expected one of the two; leave out {0}, or `from`"
-        beside = [] if data.get("from") is None else [key for key in data if key in cls.drawn_keys()]
-        return super().across(data) + [Problem(message.format(key), (key,)) for key in beside]
+    @model_validator(mode="after")
+    def _drawn_or_read(self) -> "PairsOptions":
+        drawn = self.drawn_keys() & self.model_fields_set
+        beside = [key for key in type(self).model_fields if key in drawn]
+        if self.source is not None and beside:
+            keys = " and ".join(beside)
+            message = f"got {keys} beside `from`, whose tensors decide it; expected one of the two"
+            raise problem(f"{message}; leave out {keys}, or `from`", under=[beside[0]])
+        return self
 
     @model_validator(mode="after")
     def _degrees_of_freedom(self) -> "PairsOptions":
