@@ -93,10 +93,8 @@ class Document:
             InputError: every problem of the document at once, located.
         """
         data = model.normalised({"study": DEFAULT_STUDY, "name": default_name(self.path), **self.data})
-        options, problems = validated(model, data, {"folder": self.path.parent})
-        if options is None:
-            raise self.located(InputError(problems))
-        return options
+        with self.locating():
+            return validated(model, data, {"folder": self.path.parent})
 
 
 def read_document(path: Path, overrides: Sequence[Override] = ()) -> Document:

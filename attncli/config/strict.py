@@ -18,7 +18,7 @@ from pydantic_core import PydanticCustomError
 
 from attncli import errors
 from attncli.config.yaml_loader import is_number
-from attncli.errors import Problem
+from attncli.errors import InputError, Problem
 
 M = TypeVar("M", bound="Model")
 KNOWN_KEYS = "known keys"  # in the context of a validation: of every mapping that failed, by its id
@@ -119,21 +119,26 @@ LEFT_OUT = ("missing", "invalid-json-value")  # errors of keys that the YAML nee
 NOT_AN_ERROR_OF_ITS_OWN = "default_factory_not_called"  # pydantic's echo of another error in the same model
 
 
-def validated(model: type[M], data: Any, context: Mapping[str, Any]) -> tuple[M | None, list[Problem]]:
-    """The data as the model, or None, and the problems, without locations; branches of one union are one problem."""
+def validated(model: type[M], data: Any, context: Mapping[str, Any]) -> M:
+    """The data as the model.
+
+    Raises:
+        InputError: all problems, by their paths; branches of one union are one problem.
+    """
     known: dict[int, list[str]] = {}
     try:
-        return model.model_validate(data, context={**context, KNOWN_KEYS: known}), []
+        return model.model_validate(data, context={**context, KNOWN_KEYS: known})
     except ValidationError as error:
         by_path: dict[errors.Path, list[tuple[Mapping[str, Any], Any]]] = {}
         for each in error.errors():
             if each["type"] != NOT_AN_ERROR_OF_ITS_OWN:
                 path, parent = _place(each, data)
                 by_path.setdefault(path, []).append((each, parent))
-        return None, [
+        problems = (
             _problem(path, [each for each, _ in found], known.get(id(found[0][1]), []))
             for path, found in by_path.items()
-        ]
+        )
+        raise InputError(problems) from error
 
 
 def _place(error: Mapping[str, Any], data: Any) -> tuple[errors.Path, Any]:
