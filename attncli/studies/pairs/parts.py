@@ -70,13 +70,11 @@ class RandomPairs:
 
     def of_job(self, job: int) -> Pairs:
         """Draw some of the pairs, on any thread."""
-        first = job * self.together
-        starts = range(first * self.step, min(self.rows, (first + self.together) * self.step), self.step)
-        rows = [min(self.step, self.rows - start) for start in starts]
-        names = [f"{self.d}.{part}" for part in range(first, first + len(rows))]
-        drawn = list(map(self._draw, names, rows))
+        parts = range(job * self.together, min((job + 1) * self.together, -(-self.rows // self.step)))
+        names = [(f"{self.d}.{part}", min(self.step, self.rows - part * self.step)) for part in parts]
+        drawn = [self._draw(name, rows) for name, rows in names]
         queries, keys = drawn[0] if len(drawn) == 1 else map(torch.cat, zip(*drawn, strict=True))
-        return Pairs(queries, keys, None, list(zip(names, rows, strict=True)))
+        return Pairs(queries, keys, None, names)
 
     def _draw(self, name: str, rows: int) -> tuple[Tensor, Tensor]:
         randomness = generator(self.options.seed, f"{self.options.study}.{name}")

@@ -30,7 +30,10 @@ def figures(result: Result, note: Note) -> Mapping[str, Callable[[], Figure]]:
 def figure_of(result: Result, note: Note) -> Figure:
     """Measured points with 95 % intervals on their theory, and histograms with the normal density."""
     points = Points(result, note)
-    figure, (left, right) = panels(WIDTHS, HEIGHT, _title(result, points))
+    samples = [int(count) for curve in points.curves.values() for count in curve["samples"]]
+    many = " to ".join(dict.fromkeys([counted(min(samples)), counted(max(samples))]))
+    title = f"{entries(result.settings)}; {many} {'pairs' if points.real else 'samples'} for each point"
+    figure, (left, right) = panels(WIDTHS, HEIGHT, title)
     left.axhline(1.0, zorder=1, **REFERENCE)
     looks: dict[str, dict[str, Any]] = {label: look_of(index) for index, label in enumerate(points.curves)}
     kinds = {row["label"]: row["theory"] for row in result.records}
@@ -47,12 +50,6 @@ def figure_of(result: Result, note: Note) -> Figure:
     return figure
 
 
-def _title(result: Result, points: Points) -> str:
-    samples = [int(count) for curve in points.curves.values() for count in curve["samples"]]
-    many = " to ".join(dict.fromkeys([counted(min(samples)), counted(max(samples))]))
-    return f"{entries(result.settings)}; {many} {'pairs' if points.real else 'samples'} for each point"
-
-
 def _draw_theory(axes: Axes, curve: Curve, colour: str, style: Any) -> None:
     sizes, values = curve["d"], curve["theory_variance"]
     if len(sizes) == 1:
@@ -61,7 +58,7 @@ def _draw_theory(axes: Axes, curve: Curve, colour: str, style: Any) -> None:
 
 
 def _draw_histograms(axes: Axes, result: Result, points: Points) -> None:
-    largest = max(int(curve["d"].max()) for curve in points.curves.values())
+    largest = max(record["d"] for record in result.records)
     name(axes, f"standardised scores at d = {largest}", "(score - mean) / std", "density")
     x = np.linspace(-REACH, REACH, 181)
     axes.plot(x, np.exp(-(x**2) / 2) / math.sqrt(2 * math.pi), zorder=3, **REFERENCE)

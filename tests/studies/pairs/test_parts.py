@@ -64,13 +64,6 @@ def test_parameters_that_are_read_have_one_size(tmp_path: Path) -> None:
     assert abs(record["z"]) < 4
 
 
-def test_points_of_the_picture_alone_have_no_more_samples_than_they_need() -> None:
-    result = swept("variance", d=4, samples=500_000, scorers=[{"scorer": "dot"}])
-    assert result.tensors["curve/dot/samples"].tolist() == [320_000, 200_000, 500_000]
-    few = swept("variance", d=4, samples=100, scorers=[{"scorer": "dot"}])
-    assert few.tensors["curve/dot/samples"].tolist() == [100, 100, 100]
-
-
 @pytest.mark.parametrize("study", ["variance", "saturation"])
 def test_slices_change_no_figure(study: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """What does not fit into memory together is worked on apart, with the same draws."""

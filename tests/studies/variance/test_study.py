@@ -77,10 +77,14 @@ def test_theory_stands_beside_every_figure() -> None:
             assert z == pytest.approx((row[figure] - theory) / (high - low) * 2 * 1.959964, abs=0.1)
 
 
-def test_a_single_size_brings_the_powers_of_two_below_it() -> None:
-    result = swept("variance", d=12, samples=10, scorers=[{"scorer": "dot"}])
-    assert result.tensors["curve/dot/d"].tolist() == [1, 2, 4, 8, 12]
-    assert [row["d"] for row in result.records] == [12]
+def test_a_single_size_brings_the_powers_of_two_below_it_with_no_more_samples_than_the_picture_needs() -> None:
+    result = swept("variance", d=4, samples=500_000, scorers=[{"scorer": "dot"}])
+    assert result.tensors["curve/dot/d"].tolist() == [1, 2, 4]
+    assert result.tensors["curve/dot/samples"].tolist() == [320_000, 200_000, 500_000]
+    few = swept("variance", d=12, samples=10, scorers=[{"scorer": "dot"}])
+    assert few.tensors["curve/dot/d"].tolist() == [1, 2, 4, 8, 12]
+    assert few.tensors["curve/dot/samples"].tolist() == [10] * 5
+    assert [row["d"] for row in few.records] == [12]
     assert [row["d"] for row in swept("variance", d=[12, 3], samples=10).records[::3]] == [12, 3]
 
 

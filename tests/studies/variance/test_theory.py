@@ -73,20 +73,20 @@ def assert_theory(found: Theory, mean: float, variance: float) -> None:
     assert not found.limit
 
 
-@pytest.mark.parametrize("places", PLACES)
-@pytest.mark.parametrize(("name", "options"), SCORERS)
+COSINES: list[tuple[str, dict[str, Any]]] = [("cosine", {}), ("cosine", {"scale": 4.0})]
+CASES = [(*scorer, places) for scorer in SCORERS for places in PLACES]
+CASES += [
+    (*cosine, places)
+    for cosine in COSINES
+    for places in ({}, {"query_mean": 0.5}, {"key_mean": -2.0, "key_std": 0.5, "query_std": 3.0})
+]
+
+
+@pytest.mark.parametrize(("name", "options", "places"), CASES)
 def test_all_signs(name: str, options: dict[str, Any], places: dict[str, float]) -> None:
     for d in (1, 2, 3):
         found = theory(name, options, d, distribution="rademacher", **places)
         assert_theory(found, *every_sign(name, options, d, places))
-
-
-@pytest.mark.parametrize("places", [{}, {"query_mean": 0.5}, {"key_mean": -2.0, "key_std": 0.5, "query_std": 3.0}])
-@pytest.mark.parametrize("options", [{}, {"scale": 4.0}])
-@pytest.mark.parametrize("d", [1, 2, 3])
-def test_cosine_of_all_signs(options: dict[str, Any], d: int, places: dict[str, float]) -> None:
-    found = theory("cosine", options, d, distribution="rademacher", **places)
-    assert_theory(found, *every_sign("cosine", options, d, places))
 
 
 @varied(
