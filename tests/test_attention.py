@@ -11,7 +11,6 @@ from attncli.attention import (
     attend,
     dropped,
     masked_softmax,
-    softcap,
     weighted_sum,
 )
 from attncli.errors import InputError
@@ -138,14 +137,6 @@ def test_padding_changes_no_bit_in_any_memory_layout(layout: str) -> None:
     dirty = values.clone()  # of the same strides where they leave no gaps
     dirty[:, 9:] = NAN
     assert torch.equal(weighted_sum(weights, dirty), weighted_sum(weights, values))
-
-
-def test_softcap_bounds_and_then_the_mask_is_exact() -> None:
-    scores = normal(2, 3, 4) * 100
-    capped = softcap(scores, 5.0)
-    wanted = [[[5 * math.tanh(score / 5) for score in row] for row in rows] for rows in scores.tolist()]
-    torch.testing.assert_close(capped, torch.tensor(wanted))
-    assert torch.equal(masked_softmax(capped, [1, 2])[0, :, 1:], torch.zeros(3, 3))
 
 
 def test_dropout_draws_from_its_own_generator_and_keeps_the_mean() -> None:

@@ -118,6 +118,9 @@ FILES: dict[str, bytes] = {
     "lower.pt": pt({"w.weight": torch.ones(4, 4)}),
     "narrow.pt": pt({"W.weight": torch.ones(4, 3)}),
     "general.pt": pt({"W.weight": torch.ones(4, 4)}),
+    "additive.pt": pt(
+        {"W_q.weight": torch.ones(8, 4), "W_k.weight": torch.ones(9, 4), "w_v.weights": torch.ones(1, 8)}
+    ),
     "open.yaml": b"name: [1\n",
     "taken/d2l.yaml": b"",
     "pairs.npz": zipped({"queries.npy": array(np.eye(4)), "keys.npy": array(np.ones((3, 4)))}),

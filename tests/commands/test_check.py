@@ -8,11 +8,7 @@ import pytest
 
 from tests.cli import attncli, experiment, good, names_in, refusal
 
-
-@pytest.fixture(autouse=True)
-def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
+pytestmark = pytest.mark.usefixtures("here")
 
 
 def test_good(here: Path) -> None:

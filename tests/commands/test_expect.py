@@ -12,6 +12,7 @@ import pytest
 from tests.cli import attncli, experiment, good, names_in
 from tests.combinations import others_slow
 
+pytestmark = pytest.mark.usefixtures("here")
 D2L: dict[str, Any] = {
     "data": {
         "queries": {"shape": [2, 1, 2]},
@@ -43,11 +44,6 @@ expect:
   - {where: {label: scaled_dot, d: [4, 16]}, metric: variance, about: 1, within: 5 %}
   - {where: {label: dot, d: 16}, metric: variance, above: {label: dot, d: 4}, by: 3 x}
 """
-
-
-@pytest.fixture(autouse=True)
-def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
 
 
 def d2l(*expectations: dict[str, Any], name: str = "x.yaml") -> Path:

@@ -18,6 +18,7 @@ data:
 scorers:
   - {scorer: additive, dropout: 0.5}
   - {scorer: dot, softcap: 2.0}
+tokens: {keys: [[a, b, c, d, e], [v, w, x, y, z]]}
 """
 SVG_TEXT = "<!-- {} -->"  # matplotlib draws text as paths and leaves the words in comments
 

@@ -8,11 +8,7 @@ from attncli.config.builtin import builtin_folder, builtin_names, builtin_path
 from attncli.config.document import read_document
 from tests.cli import good, names_in, refusal
 
-
-@pytest.fixture(autouse=True)
-def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
+pytestmark = pytest.mark.usefixtures("here")
 
 
 def test_lists_every_experiment_with_its_title(here: Path) -> None:

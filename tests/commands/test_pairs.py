@@ -15,6 +15,8 @@ from safetensors.torch import save_file
 
 from tests.cli import attncli, config, experiment, good, names_in, refusal, run, swept
 
+pytestmark = pytest.mark.usefixtures("here")
+
 FEW: dict[str, list[object]] = {"variance": ["--samples", 1000], "saturation": ["--rows", 20, "--keys", 5]}
 STUDIES = pytest.mark.parametrize("study", FEW)
 SETTINGS: dict[str, Any] = {
@@ -32,12 +34,6 @@ SETTINGS: dict[str, Any] = {
     "key_std": 1.5,
     "rho": -0.25,
 }
-
-
-@pytest.fixture(autouse=True)
-def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
 
 
 @STUDIES
@@ -121,11 +117,6 @@ def test_tensors_that_were_read_are_in_the_run_folder(study: str, kind: str, her
     assert not {"d", "distribution", "mean", "samples", "keys", "rows"} & set(config("moved"))
     again = run(elsewhere / "config.yaml", here / "again")
     assert (again["records"], again["inputs"]) == (content["records"], content["inputs"])
-
-
-def test_masked_pairs_of_a_config_do_not_count(here: Path) -> None:
-    source = experiment(here / "x.yaml", data={"valid_lens": [2, 5]})
-    assert {record["samples"] for record in swept("variance", "--from", source)["records"]} == {3 * 2 + 3 * 5}
 
 
 def test_from_all_runs_of_a_name(here: Path) -> None:

@@ -19,13 +19,9 @@ from attncli.errors import InputError
 from attncli.studies.attention import study as attention
 from tests.cli import attncli, experiment, good, names_in, refusal
 
+pytestmark = pytest.mark.usefixtures("here")
+
 ENOUGH = "the memory was not enough; use smaller sizes, such as fewer queries, keys or batch elements"
-
-
-@pytest.fixture(autouse=True)
-def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
 
 
 def latest(name: str = "own") -> Path:
@@ -119,13 +115,6 @@ def test_out_names_the_folder(here: Path) -> None:
     assert refusal("run", "own.yaml", "--no-plots", "--out", "a/b") == refused
     good("run", "own.yaml", "--no-plots", "--out", "a/b", "--overwrite", "--seed", 3)
     assert json.loads((here / "a" / "b" / "results.json").read_text())["seed"] == 3
-
-
-def test_out_is_for_one_experiment(here: Path) -> None:
-    experiment(here / "own.yaml")
-    expected = '--out: got "a" for 2 experiments; expected one; run them one by one'
-    assert refusal("run", "own.yaml", "own.yaml", "--out", "a") == expected
-    assert not (here / "a").exists()
 
 
 def test_all_problems_of_all_files_come_before_any_work(here: Path) -> None:

@@ -9,7 +9,6 @@ import typer
 import yaml
 
 from attncli.cli import app
-from attncli.commands.study_flags import flags_of
 from attncli.studies import STUDIES, options_model
 from tests.cli import experiment, good
 
@@ -25,22 +24,6 @@ def test_every_key_is_a_flag_with_its_description(study: str) -> None:
     for key, field in keys.items():
         option = options["--scorer" if key == "scorers" else f"--{key.replace('_', '-')}"]
         assert option.help[1:].startswith((field.description or "nothing")[1:]), key
-
-
-@pytest.mark.parametrize(
-    ("study", "name", "shown"),
-    [
-        ("variance", "d", "Size of queries and keys (default: 1 to 1024; repeatable)."),
-        ("variance", "mean", "Mean of all entries (default: 0)."),
-        ("saturation", "keys", "Keys per row; their scores go into one softmax (default: 64)."),
-        ("bench", "backward", "Gradients of inputs and parameters, too."),
-        ("bench", "measure", "What is measured: scores, weights or output (default: scores and output; repeatable)."),
-        ("train", "optimizer", "The optimizer: adam or sgd (default: adam)."),
-        ("train", "scorers", "A scorer, such as additive:num_hiddens=64 (repeatable)."),
-    ],
-)
-def test_help(study: str, name: str, shown: str) -> None:
-    assert {flag.name: flag.help for flag in flags_of(study)}[name] == shown
 
 
 def test_the_listing_has_every_study_with_flags() -> None:

@@ -1,7 +1,6 @@
 """Expectations in words and as a table: read back from what a terminal or a pipe would get."""
 
 import math
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -9,7 +8,7 @@ from rich.cells import cell_len
 
 from attncli.config.expectations import Expectation
 from attncli.expect.judging import Verdict, judge
-from attncli.expect.tables import expected_words, failure, got_words, subject, verdict_tables
+from attncli.expect.tables import expected_words, failure, got_words, verdict_tables
 from attncli.studies.study import Result
 from tests.expect.rows import rows_of
 from tests.show.samples import printed
@@ -93,13 +92,6 @@ def test_failures_say_claim_expected_and_got() -> None:
     )
 
 
-def test_subjects_name_the_rows() -> None:
-    many = verdicts([1.0] * 6, {"where": {"label": "dot", "d": [1, 2, 4, 8, 16]}, "equal": 1})
-    assert subject(many) == "variance (label = dot, d = 1 ... 16)"
-    assert subject(many[:3]) == "variance (label = dot, d = 1, 2, 4)"
-    assert subject([replace(many[0], where={})]) == "variance"
-
-
 def lines(found: list[Verdict]) -> list[str]:
     """What stands in the table, without its head."""
     return [" ".join(line.split()) for line in shown(("variance", found)).splitlines()[4:]]
@@ -143,28 +135,6 @@ def test_numbers_stay_whole_at_any_width(width: int) -> None:
     for part in ("1 ± 5 %", "at least 2.5 x 1", "yes", "NO"):
         assert part in text
     assert text.count("claim") == 1 + 3 * CLAIM.count("claim"), "one table"
-
-
-def test_lines_of_the_table() -> None:
-    found = verdicts(
-        [1.0, 4.0],
-        {"where": {"d": 2}, "about": 1, "within": "5 %", "claim": CLAIM, "source": SOURCE},
-        {"where": {"d": 2}, "above": {"d": 1}, "by": "2.5 x"},
-    )
-    lines = shown(("first", found), ("second", found[1:]), width=60).splitlines()
-    assert [line.rstrip() for line in lines[4:]] == [
-        "       first:",
-        "NO     Dividing by the square root of d keeps the variance",
-        "       of scores at 1",
-        "         expected 1 ± 5 %; measured 4; Vaswani et al. 2017,",
-        "         section 3.2.1",
-        "yes    variance (d = 2)",
-        "         expected at least 2.5 x 1 (d = 1); measured 4",
-        "       second:",
-        "yes    variance (d = 2)",
-        "         expected at least 2.5 x 1 (d = 1); measured 4",
-        "2 of 3 expectations hold",
-    ]
 
 
 def test_claims_are_text_and_never_markup_or_control() -> None:

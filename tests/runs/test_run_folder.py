@@ -18,15 +18,11 @@ from attncli.errors import InputError
 from attncli.runs.run_folder import new_folder, save_picture
 from tests.cli import names_in
 
+pytestmark = pytest.mark.usefixtures("here")
+
 STARTED = datetime(2024, 2, 29, 23, 59, 58)
 STAMP = "2024-02-29T23-59-58"
 FILES = ["config.yaml", "results.json", "weights.csv"]
-
-
-@pytest.fixture(autouse=True)
-def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
 
 
 def write_run(out: Path | None = None, *, name: str = "d2l", text: str = "", overwrite: bool = False) -> Path:

@@ -22,8 +22,8 @@ from attncli import __version__
 from attncli.commands.sources import load_matrices
 from attncli.errors import InputError
 from attncli.runs import saving
-from attncli.runs.saving import content_of, fingerprint, save_records, save_run, save_tensors, save_weights_csv, to_json
-from attncli.studies.study import Result, tokens_of
+from attncli.runs.saving import fingerprint, save_tensors, save_weights_csv
+from attncli.studies.study import Result
 from tests.cli import names_in, refusal, run
 from tests.experiments import result_of, runs_of
 
@@ -101,19 +101,6 @@ def test_records_csv(folder: Path) -> None:
         assert {name: type(record[name])(text) for name, text in row.items()} == record, "all digits"
 
 
-def test_what_does_not_exist(tmp_path: Path) -> None:
-    data = {"queries": [[1.0]], "keys": [[float("nan")], [1.0]], "values": [[1.0], [2.0]]}
-    nan = result_of(data=data, scorers=[{"scorer": "dot"}, {"scorer": "gaussian"}])
-    content = strict(to_json(content_of(nan, {"seed": 1}, [])))
-    assert content["records"][0]["score_mean"] is None
-    assert content["comparisons"][0]["js_divergence"] is None
-    empty = result_of(data={**data, "valid_lens": [0]})
-    assert strict(to_json(content_of(empty, {}, [])))["records"][0]["entropy"] is None
-    save_records(tmp_path / "records.csv", empty.records)
-    row = next(csv.DictReader((tmp_path / "records.csv").read_text().splitlines()))
-    assert (row["entropy"], row["empty_rows"]) == ("", "1")
-
-
 def test_tensors(folder: Path, result: Result) -> None:
     tensors = load_file(folder / "tensors.safetensors")
     expected: dict[str, Tensor] = dict(result.inputs)
@@ -130,27 +117,6 @@ def test_tensors(folder: Path, result: Result) -> None:
     for name, tensor in runs_of(result)[0].state.items():
         assert torch.equal(stored[f"additive/{name}"], tensor)
     assert tensors["valid"].sum(-1).tolist() == [[2, 2, 2], [5, 5, 5]]
-
-
-def test_no_parameters_no_file(tmp_path: Path) -> None:
-    save_run(tmp_path, result_of(data=CONFIG["data"]), config(), {}, {})
-    names = ["config.yaml", "records.csv", "results.json", "tensors.safetensors", "weights.csv"]
-    assert sorted(path.name for path in tmp_path.iterdir()) == names
-
-
-def config() -> dict[str, Any]:
-    return {"data": dict(CONFIG["data"]), "mask": {}, "scorers": [{}], "tokens": {}}
-
-
-def test_matrices_are_read_back(folder: Path, result: Result) -> None:
-    matrices = load_matrices(folder, "weights")
-    assert list(matrices.tensors) == ["additive", "punkt ·"], "in the order of the config"
-    for each in runs_of(result):
-        assert torch.equal(matrices.tensors[each.label], each.stages["weights"])
-    assert matrices.valid is not None
-    assert torch.equal(matrices.valid, result.inputs["valid"])
-    assert matrices.tokens == tokens_of(result)
-    assert list(load_matrices(folder, "dropped").tensors) == ["punkt ·"]
 
 
 def test_folders_that_cannot_be_read(folder: Path, tmp_path: Path) -> None:

@@ -78,24 +78,6 @@ def test_panels_beyond_the_most_are_left_out_with_a_note() -> None:
     )
 
 
-@pytest.mark.parametrize(
-    ("shapes", "rows_and_columns"),
-    [
-        ([(1, 4, 4)], (1, 1)),
-        ([(2, 1, 10)] * 2, (2, 2)),
-        ([(4, 6, 6)] * 2, (4, 2)),  # a longer page rather than another order
-        ([(12, 4, 4)], (3, 4)),  # not one strip of twelve
-        ([(2, 4, 6, 6)], (2, 4)),  # heads side by side
-        ([(1, 4, 4)] * 12, (3, 4)),  # the labels of one place wrap
-        ([(24, 4, 4)] * 2, (6, 8)),  # several places beside each other, their labels together
-    ],
-)
-def test_many_panels_fill_a_page_rather_than_a_strip(shapes: Any, rows_and_columns: tuple[int, int]) -> None:
-    figure = heatmap(*(weights(*shape) for shape in shapes)).figure
-    boxes = [axes.get_window_extent() for axes in panels(figure)]
-    assert (len({round(box.y0) for box in boxes}), len({round(box.x0) for box in boxes})) == rows_and_columns
-
-
 def test_pages_have_a_limit() -> None:
     tokens = Tokens(*([[f"a long token {batch} {i}" for i in range(20)] for batch in range(24)] for _ in range(2)))
     figure = heatmap(weights(24, 20, 20), weights(24, 20, 20), tokens=tokens).figure
@@ -172,12 +154,6 @@ def test_tokens_name_the_ticks_of_their_batch_element() -> None:
     same = heatmap(weights(2, 2, 3), weights(2, 2, 3), tokens=Tokens(None, [keys[0]] * 2)).figure
     assert [labels(axes, "x") for axes in panels(same)] == [[], [], keys[0], keys[0]]
     assert labels(panels(same)[0], "y") == ["0", "1"]
-
-
-def test_long_names_of_keys_stand_upright() -> None:
-    for names, rotation in ((["a", "b"], 0), (["a", "unbelievable"], 90)):
-        (axes,) = panels(heatmap(weights(1, 2, 2), tokens=Tokens(None, [names])).figure)
-        assert [tick.get_rotation() for tick in ticks(axes, "x")] == [rotation] * 2
 
 
 def test_tokens_that_cannot_all_be_read_are_thinned_out_with_a_note() -> None:

@@ -1,7 +1,6 @@
 """Tables fit the terminal whatever the tokens are; long ones are shortened, and what is not shown is not read."""
 
 import re
-import unicodedata
 from typing import Any
 
 import pytest
@@ -26,23 +25,6 @@ def test_tokens_name_rows_and_columns_of_their_batch_element() -> None:
     text = shown(result_of(run_of(random_weights(2, 2, 3, sharpness=0.5)), tokens=tokens))
     assert re.search(r"batch 0\nq \\ k +I +am +x *\n +ich +0\.\S+ .*\n +bin +0\.", text)
     assert re.search(r"batch 1\nq \\ k +you +are +y *\n +du +0\.\S+ .*\n +bist +0\.", text)
-
-
-def test_cjk_tokens_keep_the_columns_in_line() -> None:
-    words = ["注意力机制分数", "机制", "a", "한국어"]
-    text = shown(result_of(run_of(random_weights(1, 4, 4, sharpness=0.5)), tokens=Tokens([words], [words])))
-    rows = [line for line in text.splitlines() if line.count(".") == 4]
-    places = {tuple(_column(row, match.start()) for match in re.finditer(r"\d\.\d{3}", row)) for row in rows}
-    assert [row.split()[0] for row in rows] == words
-    assert len(places) == 1
-    header = next(line for line in text.splitlines() if line.startswith(" ") and "한국어" in line)
-    for place, word in zip(places.pop()[1:], words[1:], strict=True):
-        assert abs(_column(header, header.index(word)) + cell_len(word) / 2 - (place + 2.5)) <= 1  # centred above
-
-
-def _column(text: str, end: int) -> int:
-    """In which column of the terminal a character stands, from the Unicode tables of Python."""
-    return sum(2 if unicodedata.east_asian_width(char) in "WF" else 1 for char in text[:end])
 
 
 @pytest.mark.parametrize("width", [30, 200])
@@ -107,18 +89,6 @@ def check_grids(text: str, result: Result, full: bool) -> None:
         check_grid(grid, weights[tuple(place)], valid.expand(weights.shape)[tuple(place)])
     if full:
         assert sum(map(len, tables.values())) == weights.numel()
-
-
-def test_wide_tables_split_into_blocks_of_like_length() -> None:
-    text = shown(result_of(run_of(random_weights(1, 2, 34))))
-    assert re.findall(r"^keys.*$", text, re.M) == [
-        "keys 0-8 of 34",
-        "keys 9-17 of 34",
-        "keys 18-26 of 34",
-        "keys 27-33 of 34",
-    ]
-    assert "left out" not in text
-    assert "keys" not in shown(result_of(run_of(random_weights(2, 2, 10)))).split("Summary")[0]
 
 
 def test_shortened_tables_say_what_is_left_out_and_how_to_see_it() -> None:

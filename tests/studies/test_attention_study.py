@@ -1,9 +1,7 @@
 """The stages of the attention study against slow oracles, and what may not change them."""
 
 import math
-from pathlib import Path
 
-import numpy as np
 import pytest
 import torch
 from torch import Tensor
@@ -13,7 +11,7 @@ from attncli.studies.attention import study as attention
 from attncli.studies.progress import Silent
 from attncli.studies.study import Result, matrices_of
 from tests import reference
-from tests.experiments import Notes, options_of, result_of, runs_of
+from tests.experiments import options_of, result_of, runs_of
 from tests.studies.slow import DATA, ENTRIES, LENGTHS, TINY, pooled, slow_record, without_time
 
 
@@ -78,11 +76,6 @@ def test_softcap_comes_before_the_mask() -> None:
 DROPOUT = [{"scorer": "dot", "dropout": 0.5}, {"scorer": "dot", "label": "same", "dropout": 0.5}, {"scorer": "general"}]
 
 
-def test_dropout_needs_training_mode() -> None:
-    result = result_of(data=DATA, scorers=DROPOUT)
-    assert [list(run.stages) for run in runs_of(result)] == [["scores", "weights", "output"]] * 3
-
-
 def test_dropout() -> None:
     result = result_of(data=DATA, scorers=DROPOUT, train=True, dtype="float64")
     plain = result_of(data=DATA, scorers=DROPOUT, dtype="float64")
@@ -121,10 +114,6 @@ def test_storage_dtypes(dtype: str, rtol: float, exact: Result) -> None:
         torch.testing.assert_close(run.stages["weights"].double(), weights, rtol=2e-5, atol=1e-7)
 
 
-def test_float64_stays_float64(exact: Result) -> None:
-    assert {stage.dtype for run in runs_of(exact) for stage in run.stages.values()} == {torch.float64}
-
-
 def test_other_scorers_change_no_number() -> None:
     alone = {
         entry["scorer"]: runs_of(result_of(data=DATA, scorers=[{**entry, "dropout": 0.3}], train=True))[0]
@@ -153,33 +142,3 @@ def test_a_run_can_be_repeated() -> None:
     first, second = attention.run(prepared, Silent()), attention.run(prepared, Silent())
     assert without_time(first.records) == without_time(second.records)
     assert first.comparisons == second.comparisons
-
-
-class Steps(Notes):
-    """Keeps the steps of a study, too."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.steps: list[tuple[int, int, str]] = []
-
-    def step(self, done: int, total: int, what: str) -> None:
-        self.steps.append((done, total, what))
-
-
-def test_steps_are_told() -> None:
-    progress = Steps()
-    result_of(data=DATA, scorers=DROPOUT, progress=progress)
-    assert progress.steps == [(0, 3, "inputs"), (0, 3, "dot"), (1, 3, "same"), (2, 3, "general"), (3, 3, "comparisons")]
-    assert progress.notes == []
-
-
-def test_lengths_and_masks_out_of_files_are_kept(tmp_path: Path) -> None:
-    np.save(tmp_path / "lens.npy", np.array([1, 2]))
-    np.save(tmp_path / "mask.npy", np.ones((3, 5), dtype=bool))
-    result = result_of(
-        tmp_path, data={**DATA, "valid_lens": {"file": "lens.npy"}}, mask={"file": "mask.npy", "causal": "top_left"}
-    )
-    assert list(result.inputs) == ["queries", "keys", "values", "valid", "valid_lens", "mask"]
-    assert result.inputs["valid_lens"].tolist() == [1, 2]
-    assert result.inputs["mask"].all(), "as it stands in the file, without what it is joined with"
-    assert list(result_of(data=DATA).inputs) == ["queries", "keys", "values", "valid"]

@@ -9,7 +9,6 @@ import torch
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
-from attncli.errors import InputError
 from tests.experiments import result_of, runs_of
 from tests.studies.slow import DATA
 
@@ -82,79 +81,3 @@ def test_the_rest_of_the_run_does_not_notice(tmp_path: Path) -> None:
     read = result_of(tmp_path, data=DATA, scorers=entries)
     assert not torch.equal(runs_of(read)[0].stages["scores"], runs_of(drawn)[0].stages["scores"])
     assert torch.equal(runs_of(read)[1].stages["scores"], runs_of(drawn)[1].stages["scores"])
-
-
-@pytest.mark.parametrize(
-    ("scorer", "tensors", "names", "problems"),
-    [
-        (
-            "general",
-            {"W.weigth": (4, 4)},
-            {},
-            [
-                'parameters.file: got "p.safetensors", which has no "W.weight"; did you mean `W.weigth`?; '
-                "map names with `names: {W.weight: ...}`"
-            ],
-        ),
-        (
-            "general",
-            {"W.weight": (4, 4)},
-            {"W.weight": "x.y"},
-            [
-                'parameters.names.W.weight: got "p.safetensors", which has no "x.y"; known: W.weight; '
-                "map names with `names: {W.weight: ...}`"
-            ],
-        ),
-        (
-            "general",
-            {"W.weight": (4, 5)},
-            {},
-            ['parameters.file: got "W.weight" of shape [4, 5]; expected [4, 4] for W.weight'],
-        ),
-        (
-            "general",
-            {"W.weight": (4, 4)},
-            {"W.wait": "W.weight"},
-            ['parameters.names.W.wait: got "W.wait"; unknown parameter; did you mean `W.weight`?'],
-        ),
-        (
-            "additive",
-            {"W_q.weight": (8, 4), "W_k.weight": (9, 4), "w_v.weights": (1, 8)},
-            {},
-            [
-                'parameters.file: got "W_k.weight" of shape [9, 4]; expected [8, 4] for W_k.weight',
-                'parameters.file: got "p.safetensors", which has no "w_v.weight"; did you mean `w_v.weights`?; '
-                "map names with `names: {w_v.weight: ...}`",
-            ],
-        ),
-        (
-            "dot",
-            {"W.weight": (4, 4)},
-            {},
-            ["parameters: this scorer has no parameters; leave out `parameters`"],
-        ),
-    ],
-)
-def test_files_that_do_not_fit(
-    scorer: str,
-    tensors: dict[str, tuple[int, ...]],
-    names: dict[str, str],
-    problems: list[str],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    save_file({name: torch.ones(shape) for name, shape in tensors.items()}, "p.safetensors")
-    entry = {"scorer": scorer, "parameters": {"file": "p.safetensors", "names": names}}
-    with pytest.raises(InputError) as caught:
-        result_of(data=DATA, scorers=[{"scorer": "dot", "label": "first"}, entry])
-    assert [str(problem) for problem in caught.value.problems] == [f"scorers[1].{problem}" for problem in problems]
-
-
-def test_files_that_are_missing_are_all_told(tmp_path: Path) -> None:
-    entries = [{"scorer": name, "parameters": {"file": f"{name}.pt"}} for name in ("general", "additive")]
-    with pytest.raises(InputError) as caught:
-        result_of(tmp_path, data=DATA, scorers=entries)
-    assert [problem.path for problem in caught.value.problems] == [
-        ("scorers", index, "parameters", "file") for index in range(2)
-    ]

@@ -129,11 +129,3 @@ def test_numbers_that_are_not_finite_at_valid_keys_are_told() -> None:
     assert math.isnan(result.comparisons[0]["js_divergence"])
     assert math.isnan(result.comparisons[0]["max_abs_difference"])
     assert math.isnan(result.comparisons[0]["top1_agreement"])
-
-
-def test_values_that_are_not_finite_at_valid_keys_are_told() -> None:
-    progress = Notes()
-    data = {"queries": [[1.0]], "keys": [[2.0], [1.0]], "values": [[math.inf], [2.0]]}
-    result = result_of(data=data, progress=progress)
-    assert progress.notes == ["warning: dot: NaN or infinite numbers in the values of valid keys"]
-    assert runs_of(result)[0].stages["output"].tolist() == [[[math.inf]]]

@@ -4,11 +4,10 @@ from collections.abc import Callable
 
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from attncli import textbook
 from attncli.scorers._additive_scores import additive_scores
-from attncli.scorers.additive import Additive
 from tests.combinations import varied
 from tests.scorers.catalogue import make, normal
 
@@ -97,11 +96,6 @@ def test_only_what_is_asked_for(size: tuple[int, int, int], needed: list[int]) -
 
 
 @both_forms
-def test_nothing_is_kept_where_nothing_is_asked_for(size: tuple[int, int, int]) -> None:
-    assert not additive_scores(*(each.detach() for each in arguments(size))).requires_grad
-
-
-@both_forms
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32])
 def test_gradients_are_stored_as_their_tensors_are(size: tuple[int, int, int], dtype: torch.dtype) -> None:
     tensors = [each.detach().to(dtype).requires_grad_() for each in arguments(size, (2,), (2,))]
@@ -124,21 +118,6 @@ def test_of_mixed_dtypes() -> None:
     tensors = [each.detach().to(dtype).requires_grad_() for each, dtype in given]
     gradients = torch.autograd.grad(additive_scores(*tensors).sum(), tensors)
     assert [each.dtype for each in gradients] == dtypes
-
-
-@both_forms
-def test_through_the_scorer(size: tuple[int, int, int], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Additive, "workspace_bytes", 2**15)
-    n, m, h = size
-    scorer = make("additive", 3, 2, num_hiddens=h).double()
-    queries, keys = leaves((2, n, 3), (2, m, 2))
-    weights = [scorer.get_parameter(name) for name in ("W_q.weight", "W_k.weight", "w_v.weight")]
-    scorer(queries, keys).square().sum().backward()
-    found = [each.grad for each in (queries, keys, *weights)]
-    hidden = torch.tanh((queries @ weights[0].mT)[:, :, None] + (keys @ weights[1].mT)[:, None])  # b n m h
-    usual = nn.functional.linear(hidden, weights[2]).square().sum()
-    for gradient, wanted in zip(found, torch.autograd.grad(usual, (queries, keys, *weights)), strict=True):
-        torch.testing.assert_close(gradient, wanted, rtol=1e-10, atol=1e-11)
 
 
 @pytest.mark.parametrize("use", [torch.sum, torch.linalg.vector_norm])

@@ -1,6 +1,5 @@
 """What the study `train` shows: tables, findings and train.png, of results whose figures are known."""
 
-import io
 import itertools
 import math
 from collections.abc import Callable, Sequence
@@ -11,7 +10,6 @@ from typing import Any
 import pytest
 import torch
 from rich.cells import cell_len
-from rich.console import Console
 
 from attncli.show.figures import drawn_by
 from attncli.studies.study import Record, Result
@@ -19,10 +17,9 @@ from attncli.studies.train.columns import summary
 from attncli.studies.train.figure import figures, train_figure
 from attncli.studies.train.findings import findings_of
 from attncli.studies.train.tables import tables
+from tests.show.samples import many_scorers, printed
 
 SIZES, LABELS, STEPS = (16, 64, 256, 1024), ("dot", "scaled_dot", "additive"), torch.arange(0, 801, 8)
-MANY = ["dot", "注意力机制 点积", "a rather long label that says everything that there is to say about the scorer"]
-MANY += ["_hidden $x_1$", "[bold]", *(f"dot_{index}" for index in range(5, 12))]
 SETTINGS: Record = {
     "keys": 8, "vocabulary": 16, "classes": 8, "embedding": 64, "steps": 800, "batch": 64, "optimizer": "adam",
     "lr": 0.001, "dtype": "float32", "device": "cpu", "equal_weights": {str(keys): 2.5 / keys for keys in (8, 16, 32)},
@@ -60,12 +57,8 @@ def result_of(
     return Result("train", "train", settings, rows, summary(rows), found, tensors={"steps": STEPS, **curves})
 
 
-def shown(result: Result, width: int = 80, full: bool = False) -> str:
-    console = Console(file=io.StringIO(), width=width)
-    for part in tables(result, width=width, full=full, csv=None):
-        console.print(part)
-    assert isinstance(console.file, io.StringIO)
-    return console.file.getvalue()
+def shown(result: Result, width: int = 80) -> str:
+    return printed(list(tables(result, width=width, full=False, csv=None)), width)
 
 
 def test_tables() -> None:
@@ -117,7 +110,7 @@ def test_courses(values: tuple[float, ...], said: str) -> None:
     "result",
     [
         result_of([64], seeds=1),
-        result_of(list(range(1, 4000, 100)), MANY),
+        result_of(list(range(1, 4000, 100)), list(many_scorers(12))),
         result_of(accuracy=lambda label, d, seed: math.nan if d == 64 else 1.0),
         result_of([64], accuracy=lambda label, d, seed: math.nan),
     ],

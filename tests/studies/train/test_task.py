@@ -6,7 +6,6 @@ from collections import Counter
 import pytest
 import torch
 
-from attncli.studies.train import task as train_task
 from attncli.studies.train.task import Batch, batches, embeddings, held_out, of_equal_weights
 from tests.studies.train.small import CPU, batch_of, options_of
 
@@ -65,12 +64,3 @@ def test_a_seed_draws_the_same_whatever_is_beside_it() -> None:
     pairs = [(next(together), next(alone)) for _ in range(70)]  # more than are drawn at once
     for whole, own in [*pairs, (held_out(options, 4, range(3), CPU), held_out(options, 4, [2], CPU))]:
         assert_same(Batch(*(part[2:] for part in whole)), own)
-
-
-def test_few_sequences_are_drawn_at_once_where_they_are_large(monkeypatch: pytest.MonkeyPatch) -> None:
-    options = options_of(batch=4)
-    assert train_task.steps_at_a_time(options) == train_task.STEPS_AT_A_TIME
-    monkeypatch.setattr(train_task, "NUMBERS_AT_A_TIME", 4 * 6 * 2 + 1)
-    assert train_task.steps_at_a_time(options) == 2
-    monkeypatch.setattr(train_task, "NUMBERS_AT_A_TIME", 1)
-    assert train_task.steps_at_a_time(options) == 1
