@@ -20,8 +20,8 @@ from attncli.runs.loading import load_run
 from attncli.runs.run_folder import new_folder
 from attncli.runs.saving import provenance, save_run
 from attncli.studies import STUDIES, load_study, options_model, part_of
-from attncli.studies.progress import Progress, Silent
-from attncli.studies.study import PreparedStudy, Record, Study
+from attncli.studies.progress import Progress
+from attncli.studies.study import Record, Study
 from attncli.studies.study import Result as StudyResult
 
 if TYPE_CHECKING:
@@ -167,7 +167,7 @@ def _result(plain: StudyResult, expectations: Sequence[Record], folder: Path | N
     return Result(**vars(plain), expectations=expectations, folder=folder)
 
 
-class Warnings(Silent):
+class Warnings(Progress):
     """Progress of which only warnings are passed on, as Python's own."""
 
     def note(self, message: str) -> None:
@@ -208,7 +208,7 @@ class Loaded:
     """An experiment whose YAML is valid."""
 
     document: Document
-    study: Study[Any, Any]
+    study: Study
     options: Experiment
 
     def check(self, progress: Progress) -> None:
@@ -216,9 +216,9 @@ class Loaded:
         with self.document.locating():
             self.prepare(progress)
 
-    def prepare(self, progress: Progress) -> PreparedStudy:
+    def prepare(self, progress: Progress) -> Any:
         """What the study works on; also whether its result will have what the experiment expects something of."""
-        prepared: PreparedStudy = self.study.prepare(self.options, progress)
+        prepared = self.study.prepare(self.options, progress)
         if self.options.expect:
             check_expectations(self.options.expect, self.study.expected_rows(prepared))
         return prepared
@@ -241,7 +241,7 @@ class Loaded:
                 content = save_run(folder.path, result, config_of(options), head, pictures, verdicts)
         return Finished(result, content, folder.place, self.document, verdicts, result.interrupted)
 
-    def work(self, prepared: PreparedStudy, progress: Progress) -> tuple[StudyResult, list[Verdict]]:
+    def work(self, prepared: Any, progress: Progress) -> tuple[StudyResult, list[Verdict]]:
         """The result, and what became of what is expected of it."""
         result = self.study.run(prepared, progress)
         progress.finished()

@@ -12,7 +12,7 @@ from attncli.config.builtin import builtin_folder
 from attncli.config.overrides import parse_override
 from attncli.expect.judging import Verdict, judge
 from attncli.expect.tables import lines_of
-from attncli.studies.progress import Silent
+from attncli.studies.progress import Progress
 
 PATHS = {path.stem: path for path in sorted((builtin_folder() / "claims").glob("*.yaml"))}
 HEADER = "| experiment | claim | source | expected | measured | holds |"
@@ -22,8 +22,8 @@ MARKS = {"NO": "**no**"}
 def result_of(name: str, *changes: str) -> tuple[Any, Sequence[Verdict]]:
     """What comes out of one file, and what becomes of its expectations."""
     (loaded,) = load_experiments([PATHS[name]], [parse_override(each) for each in changes])
-    prepared = loaded.study.prepare(loaded.options, Silent())
-    result = loaded.study.run(prepared, Silent())
+    prepared = loaded.study.prepare(loaded.options, Progress())
+    result = loaded.study.run(prepared, Progress())
     return result, judge(result, loaded.options.expect, loaded.study.expected_rows(prepared))
 
 

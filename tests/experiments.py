@@ -10,7 +10,7 @@ import torch
 from attncli.inputs.build import Inputs, build_inputs
 from attncli.studies.attention import study as attention
 from attncli.studies.attention.options import AttentionOptions
-from attncli.studies.progress import Progress, Silent
+from attncli.studies.progress import Progress
 from attncli.studies.study import Record, Result
 
 DOT = {"scorer": "dot"}
@@ -32,7 +32,7 @@ def inputs_of(folder: Path | None = None, /, **keys: Any) -> Inputs:
 
 def result_of(folder: Path | None = None, /, progress: Progress | None = None, **keys: Any) -> Result:
     """The result of an experiment."""
-    progress = progress or Silent()
+    progress = progress or Progress()
     return attention.run(attention.prepare(options_of(folder, **keys), progress), progress)
 
 
@@ -69,7 +69,7 @@ def runs_of(result: Result) -> list[Run]:
     ]
 
 
-class Notes(Silent):
+class Notes(Progress):
     """Keeps the notes of a study."""
 
     def __init__(self) -> None:

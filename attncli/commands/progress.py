@@ -9,9 +9,10 @@ from rich.console import Console
 from rich.markup import escape
 
 from attncli.commands.streams import discard
+from attncli.studies.progress import Progress
 
 if TYPE_CHECKING:
-    from rich.progress import Progress
+    from rich.progress import Progress as Bar
 
 PATIENCE = 1.0  # seconds between lines of progress, where stderr is no terminal
 
@@ -24,12 +25,12 @@ class Terminal(Console):
         discard(self.file)
 
 
-class ProgressOnStderr:
+class ProgressOnStderr(Progress):
     """Shows the steps of a study: on the bar of a terminal, in a pipe now and then in a line."""
 
-    def __init__(self, name: str, quiet: bool, finished: Callable[[], None], bar: "Progress | None" = None) -> None:
+    def __init__(self, name: str, quiet: bool, finished: Callable[[], None], bar: "Bar | None" = None) -> None:
         """`finished` is what to call when the work is done."""
-        self._name, self._quiet, self.finished, self._bar = name, quiet, finished, bar
+        self._name, self._quiet, self._finished, self._bar = name, quiet, finished, bar
         self._console = bar.console if bar else Terminal(stderr=True)
         self._last_line = time.monotonic()
 
@@ -47,6 +48,10 @@ class ProgressOnStderr:
         if not self._quiet or message.startswith("warning"):
             self._console.print(f"{self._name}: {message}", markup=False, highlight=False, soft_wrap=True)
 
+    def finished(self) -> None:
+        """The work is done: nobody waits for it any more."""
+        self._finished()
+
 
 @contextmanager
 def running(name: str, quiet: bool = False, finished: Callable[[], None] = lambda: None) -> Iterator[ProgressOnStderr]:
@@ -55,9 +60,10 @@ def running(name: str, quiet: bool = False, finished: Callable[[], None] = lambd
     if quiet or not console.is_terminal:
         yield ProgressOnStderr(name, quiet, finished)
         return
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeElapsedColumn, TimeRemainingColumn
+    from rich.progress import BarColumn, MofNCompleteColumn, TimeElapsedColumn, TimeRemainingColumn
+    from rich.progress import Progress as Bar
 
     columns = ("{task.description}", BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=console, transient=True) as bar:
+    with Bar(*columns, console=console, transient=True) as bar:
         bar.add_task(escape(name), total=None)
         yield ProgressOnStderr(name, quiet, finished, bar)

@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 import psutil
 import torch
@@ -17,29 +16,14 @@ RESERVE = 0.9  # of the available memory may be used
 REFUSALS = ("can't allocate memory", "not enough memory", "out of memory")
 
 
-@dataclass(frozen=True)
-class Estimate:
-    """Bytes by what they are needed for."""
-
-    parts: Mapping[str, int]
-
-    @property
-    def total(self) -> int:
-        """All of them."""
-        return sum(self.parts.values())
-
-    def __str__(self) -> str:
-        parts = ", ".join(f"{name} {in_bytes(size)}" for name, size in self.parts.items() if size)
-        return f"{in_bytes(self.total)} ({parts})"
-
-
 def estimate_attention(
     shapes: Mapping[str, tuple[int, ...]], dtype: torch.dtype, stages: Sequence[int], scorers: Sequence[nn.Module]
-) -> Estimate:
-    """The peak of the study for queries (..., n, q), keys (..., m, k) and values (..., m, v), leading axes repeated.
+) -> dict[str, int]:
+    """Bytes at the peak of the study, by what they are needed for.
 
-    `stages` has, for each scorer, how many (..., n, m) matrices it keeps, none where only outputs are asked for;
-    `scorers` may be on the meta device.
+    Queries are (..., n, q), keys (..., m, k) and values (..., m, v), leading axes repeated. `stages` has, for each
+    scorer, how many (..., n, m) matrices it keeps, none where only outputs are asked for; `scorers` may be on the meta
+    device.
     """
     element = computing_dtype(dtype).itemsize
     (*most, n, q), (*_, m, k), v = shapes["queries"], shapes["keys"], shapes["values"][-1]
@@ -56,16 +40,14 @@ def estimate_attention(
     scoring = element * 3 * max(entries["queries"] + entries["keys"], entries["values"])
     # The scores masked, and the weights before masked ones are set to 0; masks.
     softmax = pairs * (2 * element + 3) if any(stages) else pooling.WORKSPACE_BYTES
-    return Estimate(
-        {
-            "inputs": sum(entries.values()) * dtype.itemsize + (pairs if any(stages) else 0),
-            "scores and weights": (sum(stages) * pairs + len(stages) * output) * element,
-            "parameters": sum(parameter.numel() for parameter in parameters) * (dtype.itemsize + converted),
-            "projections": width * leading * (n + m) * element + bound,
-            "working space": max(drawing, scoring + softmax),
-            "program": PROGRAM,
-        }
-    )
+    return {
+        "inputs": sum(entries.values()) * dtype.itemsize + (pairs if any(stages) else 0),
+        "scores and weights": (sum(stages) * pairs + len(stages) * output) * element,
+        "parameters": sum(parameter.numel() for parameter in parameters) * (dtype.itemsize + converted),
+        "projections": width * leading * (n + m) * element + bound,
+        "working space": max(drawing, scoring + softmax),
+        "program": PROGRAM,
+    }
 
 
 def projected(parameter: nn.Parameter, q: int, k: int) -> int:
@@ -76,23 +58,28 @@ def projected(parameter: nn.Parameter, q: int, k: int) -> int:
     return max(shape, default=1)
 
 
-def require_memory(estimate: Estimate, device: torch.device, cure: str, path: Sequence[str | int] = ("data",)) -> None:
-    """Raise an InputError with the figures and the cure where this will not fit into the memory of the device."""
-    if reason := too_large(estimate, device):
+def require_memory(
+    needed: Mapping[str, int], device: torch.device, cure: str, path: Sequence[str | int] = ("data",)
+) -> None:
+    """Raise an InputError with the figures and the cure where these bytes do not fit into the memory of the device."""
+    if reason := too_large(needed, device):
         raise InputError.of(f"{reason}; {cure}", path)
 
 
-def too_large(estimate: Estimate, device: torch.device) -> str | None:
-    """Why this will not fit into the memory of the device; None where it will."""
+def too_large(needed: Mapping[str, int], device: torch.device) -> str | None:
+    """Why these bytes do not fit into the memory of the device; None where they do."""
     available = available_memory(device)
-    if estimate.total - _loaded(device) <= RESERVE * available:
+    # The program runs already, and on the CPU: what it has taken is not taken from what is available.
+    loaded = min(psutil.Process().memory_info().rss, PROGRAM) if device.type == "cpu" else PROGRAM
+    if sum(needed.values()) - loaded <= RESERVE * available:
         return None
-    return f"needs about {estimate}; {in_bytes(available)} of memory is available"
+    return f"needs about {in_words(needed)}; {in_bytes(available)} of memory is available"
 
 
-def _loaded(device: torch.device) -> int:
-    """Of what the program takes, bytes that are not taken from what is available: it runs already, and on the CPU."""
-    return min(psutil.Process().memory_info().rss, PROGRAM) if device.type == "cpu" else PROGRAM
+def in_words(needed: Mapping[str, int]) -> str:
+    """The sum of bytes, and in brackets what they are needed for."""
+    parts = ", ".join(f"{name} {in_bytes(size)}" for name, size in needed.items() if size)
+    return f"{in_bytes(sum(needed.values()))} ({parts})"
 
 
 def ran_out(error: BaseException) -> bool:

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from attncli.scorers import SCORERS
 from attncli.studies.attention import study as attention
-from attncli.studies.progress import Silent
+from attncli.studies.progress import Progress
 from attncli.studies.study import Result, matrices_of
 from tests import reference
 from tests.experiments import options_of, result_of, runs_of
@@ -22,8 +22,8 @@ def exact() -> Result:
 
 def test_stages_and_records_of_every_scorer() -> None:
     options = options_of(data=DATA, scorers=ENTRIES, dtype="float64")
-    prepared = attention.prepare(options, Silent())
-    result = attention.run(prepared, Silent())
+    prepared = attention.prepare(options, Progress())
+    result = attention.run(prepared, Progress())
     valid = torch.tensor([[[j < length for j in range(5)] for length in row] for row in LENGTHS])
     assert torch.equal(result.inputs["valid"], valid)
     assert [run.label for run in runs_of(result)] == [entry["scorer"] for entry in ENTRIES]
@@ -138,7 +138,7 @@ def test_parameters_belong_to_the_label() -> None:
 
 
 def test_a_run_can_be_repeated() -> None:
-    prepared = attention.prepare(options_of(data=DATA, scorers=DROPOUT, train=True), Silent())
-    first, second = attention.run(prepared, Silent()), attention.run(prepared, Silent())
+    prepared = attention.prepare(options_of(data=DATA, scorers=DROPOUT, train=True), Progress())
+    first, second = attention.run(prepared, Progress()), attention.run(prepared, Progress())
     assert without_time(first.records) == without_time(second.records)
     assert first.comparisons == second.comparisons

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from attncli.studies import STUDIES, load_study, options_model
-from attncli.studies.progress import Silent
+from attncli.studies.progress import Progress
 from attncli.studies.study import Column, Record
 
 SMALL: dict[str, dict[str, Any]] = {
@@ -23,8 +23,8 @@ def test_rows_are_as_expected(name: str) -> None:
     study = load_study(name)
     model = options_model(name)
     keys = {"name": "test", "device": "cpu", "scorers": ENTRIES, **SMALL.get(name, {})}
-    prepared = study.prepare(model.model_validate(model.normalised(keys)), Silent())
-    expected, result = study.expected_rows(prepared), study.run(prepared, Silent())
+    prepared = study.prepare(model.model_validate(model.normalised(keys)), Progress())
+    expected, result = study.expected_rows(prepared), study.run(prepared, Progress())
     check(expected.columns, expected.records, result.records)
     check(expected.comparison_columns, expected.comparisons, result.comparisons)
 
@@ -49,7 +49,7 @@ def check_column(column: Column, rows: list[Record]) -> None:
 def test_rows_of_an_attention_experiment_without_weights() -> None:
     study = load_study("attention")
     keys = {"name": "test", "scorers": ENTRIES, "weights": False, **SMALL["attention"]}
-    prepared = study.prepare(options_model("attention").model_validate(keys), Silent())
-    result = study.run(prepared, Silent())
+    prepared = study.prepare(options_model("attention").model_validate(keys), Progress())
+    result = study.run(prepared, Progress())
     unknown = {key for rows in (result.records, result.comparisons) for key, value in rows[0].items() if value is None}
     assert unknown | {"scores", "capped", "weights", "dropped"} == set(study.expected_rows(prepared).left_out)

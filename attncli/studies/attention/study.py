@@ -19,7 +19,7 @@ from attncli.studies.attention.findings import findings_of
 from attncli.studies.attention.options import AttentionOptions
 from attncli.studies.attention.stages import WEIGHT_FIGURES, ScorerRun, run_scorer, warn_of_numbers
 from attncli.studies.attention.statistics import OF_WEIGHTS, compare
-from attncli.studies.memory import PROGRAM, estimate_attention, require_memory
+from attncli.studies.memory import PROGRAM, estimate_attention, in_words, require_memory
 from attncli.studies.progress import Progress
 from attncli.studies.scoring import build_scorer, compile_scorer, outline, worth_compiling
 from attncli.studies.study import STAGES, Record, Result, Rows
@@ -152,10 +152,10 @@ def _check_size(options: AttentionOptions, shapes: Shapes, device: torch.device,
     ]
     require_memory(estimate_attention(shapes, dtype, stages, []), device, CURE)  # before sizes that torch cannot count
     scorers = _each(options, lambda entry: outline(entry, shapes["queries"][-1], shapes["keys"][-1]))
-    estimate = estimate_attention(shapes, dtype, stages, scorers)
-    require_memory(estimate, device, CURE)
-    if estimate.total - PROGRAM > WORTH_SAYING:
-        progress.note(f"memory: about {estimate}")
+    needed = estimate_attention(shapes, dtype, stages, scorers)
+    require_memory(needed, device, CURE)
+    if sum(needed.values()) - PROGRAM > WORTH_SAYING:
+        progress.note(f"memory: about {in_words(needed)}")
 
 
 def _each(options: AttentionOptions, make: Callable[[ScorerEntry], nn.Module]) -> list[nn.Module]:

@@ -19,7 +19,7 @@ from attncli.inputs.seeding import generator
 from attncli.studies.bench.implementations import Inputs
 from attncli.studies.bench.options import BenchOptions
 from attncli.studies.bench.plan import Case
-from attncli.studies.memory import Estimate, estimate_attention
+from attncli.studies.memory import estimate_attention
 
 COPIES_BYTES = 256 * 2**20  # of all copies of the inputs together, several times a last-level cache
 MOST_COPIES = 1024
@@ -57,16 +57,16 @@ def copies_of(inputs: Inputs) -> list[Inputs]:
 
 def estimate_call(
     scorer: nn.Module, implementation: str, num_hiddens: int | None, case: Case, measure: str, options: BenchOptions
-) -> Estimate:
+) -> dict[str, int]:
     """What one call needs; `scorer` may be on the meta device. One of the user's own counts with its scores only."""
     stored, textbook = getattr(torch, options.dtype), implementation == "textbook"
     matrices = 2 if textbook and measure != "scores" else MATRICES[measure]
     keys = (case.matrices, case.m, case.d)
     shapes = {"queries": (case.matrices, case.n, case.d), "keys": keys, "values": keys}
-    parts = estimate_attention(shapes, stored, [matrices * (BACKWARD if options.backward else 1)], [scorer]).parts
+    parts = estimate_attention(shapes, stored, [matrices * (BACKWARD if options.backward else 1)], [scorer])
     pairs = case.matrices * case.n * case.m * (num_hiddens or 0) if textbook else 0
     hidden = pairs * (3 if options.backward else 2) * computing_dtype(stored).itemsize
-    return Estimate({**parts, "hidden units of all pairs": hidden})
+    return {**parts, "hidden units of all pairs": hidden}
 
 
 def peak_memory(call: AnyCall, device: torch.device) -> int | None:

@@ -180,7 +180,7 @@ def get_ready(group: Sequence[Trial], prepared: Prepared, counter: Counter) -> N
     for trial in group:
         case, measure, hidden = trial.case, trial.record["measure"], trial.record["num_hiddens"]
         entry, implementation = trial.contender.entry, trial.contender.implementation
-        counter.of(f"n = {case.n}, {measure}: {trial.contender.name}")()
+        counter.step(f"n = {case.n}, {measure}: {trial.contender.name}")
         with _failures(trial, device):
             needed = estimate_call(outline(entry, case.d, case.d), implementation, hidden, case, measure, options)
             if reason := too_large(needed, device):

@@ -17,7 +17,7 @@ from attncli.inputs.device import resolve_device
 from attncli.inputs.seeding import seeded
 from attncli.scorers import SCORERS
 from attncli.show.numbers import significant, span
-from attncli.studies.memory import PROGRAM, Estimate, projected, require_memory
+from attncli.studies.memory import PROGRAM, projected, require_memory
 from attncli.studies.pairs.entries import Entries
 from attncli.studies.pairs.options import PairsOptions
 from attncli.studies.pairs.parts import PAIRS_AT_A_TIME, Pairs, RandomPairs, RealPairs, read_pairs
@@ -135,7 +135,7 @@ def _check_size(options: PairsOptions, query_size: int, key_size: int, keys: int
         "program": PROGRAM,
     }
     place, cure = ("d", "a smaller d, fewer keys") if options.source is None else ("from", "fewer keys")
-    require_memory(Estimate(needed), device, f"use {cure}, or scorers with fewer parameters", [place])
+    require_memory(needed, device, f"use {cure}, or scorers with fewer parameters", [place])
     return at_a_time
 
 
@@ -162,10 +162,9 @@ def at_work(prepared: Prepared, progress: Progress, rounds: int = 1) -> Iterator
     own = any(entry.scorer not in SCORERS for entry in options.scorers)
 
     def parts_of(point: Point, work: Callable[[Point, Pairs], Any]) -> Iterator[Any]:
-        step = counter.of(str(point))
         for part in in_order(lambda job: work(point, point.pairs.of_job(job)), point.pairs.jobs, 1 if own else threads):
             yield part
-            step()
+            counter.step(str(point))
 
     with on_threads(1) as threads, seeded(options.seed, f"{options.study}.forward", prepared.device):
         yield parts_of

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import FIRST_EXCEPTION, CancelledError, Future, ThreadPoolExecutor, wait
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -14,7 +15,7 @@ from torch import Tensor
 from attncli.errors import Collector, InputError, below
 from attncli.inputs.device import resolve_device
 from attncli.scorers import SCORERS
-from attncli.studies.memory import PROGRAM, Estimate, require_memory
+from attncli.studies.memory import PROGRAM, require_memory
 from attncli.studies.progress import Counter, Progress
 from attncli.studies.scoring import build_scorer, formulas_of, outline
 from attncli.studies.study import Record, Result, Rows, by_label
@@ -65,9 +66,9 @@ def prepare(options: TrainOptions, progress: Progress) -> Prepared:
     collector.check()
     own = any(entry.scorer not in SCORERS for entry in options.scorers)  # which may keep something in common
     threads = 1 if own or device.type != "cpu" else torch.get_num_threads()
-    estimate = estimate_training(configurations, options, threads)
-    most = max((key for key in estimate.parts if key != "program"), key=lambda key: estimate.parts[key])
-    require_memory(estimate, device, "use a smaller number, or fewer seeds", [most])
+    needed = estimate_training(configurations, options, threads)
+    most = max(needed.keys() - {"program"}, key=lambda key: needed[key])
+    require_memory(needed, device, "use a smaller number, or fewer seeds", [most])
     parameters = _read_parameters(options)
     finished = finished_before(configurations, options, device, parameters)
     # Small ones first: all scorers get somewhere early.
@@ -75,10 +76,10 @@ def prepare(options: TrainOptions, progress: Progress) -> Prepared:
     return Prepared(options, configurations, jobs, finished, parameters, threads, device)
 
 
-def estimate_training(jobs: Iterable[Configuration], options: TrainOptions, threads: int) -> Estimate:
+def estimate_training(jobs: Iterable[Configuration], options: TrainOptions, threads: int) -> dict[str, int]:
     """The peak of the largest configurations, `threads` at a time, by the key that decides how much it is."""
     each = sorted((_needed(job, options) for job in jobs), key=lambda needed: sum(needed.values()))[-threads:]
-    return Estimate({**sum(each, Amounts[str]()), "program": PROGRAM})
+    return {**sum(each, Amounts[str]()), "program": PROGRAM}
 
 
 def _needed(job: Configuration, options: TrainOptions) -> Amounts[str]:
@@ -148,7 +149,9 @@ def run(prepared: Prepared, progress: Progress) -> Result:
         with BUILDING:
             model = Recall(job.entry, job.d, options, range(options.seeds)).to(prepared.device)
         with below("scorers", job.index):
-            learnt = learn(model, options, prepared.device, stop, counter.of(f"{job.entry.label}, d = {job.d}"))
+            learnt = learn(
+                model, options, prepared.device, stop, partial(counter.step, f"{job.entry.label}, d = {job.d}")
+            )
         return Finished(rows_of(job, learnt), {f"{job.place}/{name}": each for name, each in learnt.curves.items()})
 
     with on_threads(1):

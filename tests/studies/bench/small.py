@@ -8,7 +8,7 @@ import torch
 from attncli.studies.bench import measure
 from attncli.studies.bench import study as bench
 from attncli.studies.bench.options import BenchOptions
-from attncli.studies.progress import Silent
+from attncli.studies.progress import Progress
 from attncli.studies.study import Record, Result
 
 CPU = torch.device("cpu")
@@ -29,7 +29,7 @@ def options_of(**keys: Any) -> BenchOptions:
 
 def result_of(**keys: Any) -> Result:
     """The result of an experiment."""
-    return bench.run(bench.prepare(options_of(**keys), Silent()), Silent())
+    return bench.run(bench.prepare(options_of(**keys), Progress()), Progress())
 
 
 def by_name(result: Result, measure: str = "scores") -> dict[str, Record]:

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from attncli.studies import options_model
 from attncli.studies.pairs.study import Prepared
-from attncli.studies.progress import Silent
+from attncli.studies.progress import Progress
 from attncli.studies.saturation import study as saturation
 from attncli.studies.study import Record, Result
 from attncli.studies.variance import study as variance
@@ -25,13 +25,13 @@ def prepared(study: str, folder: Path | None = None, /, **keys: Any) -> Prepared
         keys["from"] = str(keys.pop("source"))
     data = {"name": "test", "device": "cpu", **keys}
     module = STUDIES[study]
-    ready: Prepared = module.prepare(options_model(study).model_validate(data, context={"folder": folder}), Silent())
+    ready: Prepared = module.prepare(options_model(study).model_validate(data, context={"folder": folder}), Progress())
     return ready
 
 
 def swept(study: str, folder: Path | None = None, /, **keys: Any) -> Result:
     """The result of a study."""
-    result: Result = STUDIES[study].run(prepared(study, folder, **keys), Silent())
+    result: Result = STUDIES[study].run(prepared(study, folder, **keys), Progress())
     return result
 
 

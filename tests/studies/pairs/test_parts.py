@@ -13,7 +13,7 @@ from attncli.studies import memory, options_model
 from attncli.studies.pairs import study as shared
 from attncli.studies.pairs.entries import Entries
 from attncli.studies.pairs.parts import ENTRIES_AT_A_TIME, PAIRS_AT_A_TIME, RandomPairs
-from attncli.studies.progress import Silent
+from attncli.studies.progress import Progress
 from attncli.studies.study import Record
 from attncli.studies.variance import study as variance
 from tests.studies.pairs.samples import prepared, swept
@@ -125,7 +125,7 @@ def test_memory_does_not_grow(study: str, few: dict[str, int], many: dict[str, i
     assert int(done.stdout) * (1 if sys.platform == "darwin" else 1024) < 64 * 2**20
 
 
-class Notes(Silent):
+class Notes(Progress):
     """Keeps what it is told."""
 
     def __init__(self) -> None:

@@ -10,7 +10,7 @@ import torch
 from attncli.inputs.seeding import generator
 from attncli.scorers import SCORERS
 from attncli.studies.pairs import parts
-from attncli.studies.progress import Silent
+from attncli.studies.progress import Progress
 from attncli.studies.saturation import study as saturation
 from attncli.studies.saturation.study import run
 from attncli.studies.study import Record
@@ -48,7 +48,7 @@ def slow_record(figures: dict[str, list[float]]) -> Record:
 @pytest.mark.parametrize("keys", [{}, {"distribution": "laplace", "mean": 0.5, "std": 2.0, "rho": 0.3}])
 def test_records_are_those_of_the_rows(keys: dict[str, Any], dtype: str) -> None:
     ready = prepared("saturation", d=[2, D], keys=KEYS, rows=ROWS, scorers=ENTRIES, seed=5, dtype=dtype, **keys)
-    rows, point = by_place(run(ready, Silent())), ready.points[1]
+    rows, point = by_place(run(ready, Progress())), ready.points[1]
     (pairs,) = (point.pairs.of_job(job) for job in point.pairs.jobs)
     randomness = generator(5, f"saturation.values.{D}.0")
     values = torch.empty(ROWS, KEYS, dtype=torch.float64).normal_(generator=randomness)

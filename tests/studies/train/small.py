@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from attncli.config.scorer_entries import ScorerEntry
-from attncli.studies.progress import Progress, Silent
+from attncli.studies.progress import Progress
 from attncli.studies.study import Result
 from attncli.studies.train import study as train
 from attncli.studies.train.model import Learnt, Recall, learn
@@ -27,12 +27,12 @@ def options_of(**keys: Any) -> TrainOptions:
 
 def prepared(**keys: Any) -> Prepared:
     """An experiment that is ready to run."""
-    return train.prepare(options_of(**keys), Silent())
+    return train.prepare(options_of(**keys), Progress())
 
 
 def result_of(progress: Progress | None = None, **keys: Any) -> Result:
     """The result of an experiment."""
-    return train.run(prepared(**keys), progress or Silent())
+    return train.run(prepared(**keys), progress or Progress())
 
 
 def entry_of(options: TrainOptions) -> ScorerEntry:

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from attncli.scorers import SCORERS
-from attncli.studies.progress import Silent
+from attncli.studies.progress import Progress
 from attncli.studies.variance.study import COLUMNS, run
 from tests.combinations import others_slow
 from tests.reference import ORACLES
@@ -35,7 +35,7 @@ def slow_scores(ready: Any, index: int) -> list[Array]:
 def test_records_are_those_of_the_scores() -> None:
     entries = [{"scorer": name} for name in SCORERS]
     ready = prepared("variance", d=[2, 5], samples=300, scorers=entries, mean=0.5, rho=0.3, dtype="float64")
-    result = run(ready, Silent())
+    result = run(ready, Progress())
     rows = by_place(result)
     for index, d in enumerate((2, 5)):
         for name, scores in zip(SCORERS, slow_scores(ready, index), strict=True):
@@ -53,7 +53,7 @@ def test_records_are_those_of_the_scores() -> None:
 
 def test_a_softcap_bounds_the_scores_and_leaves_no_theory() -> None:
     ready = prepared("variance", d=[2, 5], samples=300, scorers=[{"scorer": "dot", "softcap": 2.0}], dtype="float64")
-    row = run(ready, Silent()).records[1]
+    row = run(ready, Progress()).records[1]
     scores = 2.0 * np.tanh(slow_scores(ready, 1)[0] / 2.0)
     assert row["variance"] == pytest.approx(scores.var(ddof=1))
     assert [row[key] for key in ("theory_mean", "theory_variance", "z", "z_mean", "theory")] == [None] * 5
