@@ -44,7 +44,7 @@ def save_run(
     try:
         (folder / "config.yaml").write_text(dump_yaml(self_contained(config, result)), encoding="utf-8")
         save_records(folder / "records.csv", result.records)
-        save_tensors(folder / TENSORS, result)
+        save_named(folder / TENSORS, {**result.inputs, **result.tensors})
         if result.parameters:
             save_named(folder / PARAMETERS, result.parameters)
         save_weights_csv(folder / "weights.csv", result)
@@ -113,19 +113,12 @@ def fingerprint(tensor: Tensor) -> Record:
     return {"shape": list(tensor.shape), "dtype": str(tensor.dtype).removeprefix("torch."), "sha256": digest}
 
 
-def save_tensors(path: Path, result: Result) -> None:
-    """The inputs and arrays of a result by name; labels in their order and tokens stand in the file's metadata."""
-    about = {"labels": result.labels, "tokens": result.settings.get("tokens", {})}
-    metadata = {"attncli": json.dumps(about)}  # one key, since the library keeps no order of several
-    save_named(path, {**result.inputs, **result.tensors}, metadata)
-
-
-def save_named(path: Path, tensors: Mapping[str, Tensor], metadata: dict[str, str] | None = None) -> None:
+def save_named(path: Path, tensors: Mapping[str, Tensor]) -> None:
     """Tensors by name, as a .safetensors file."""
     path.touch()
     mode = path.stat().st_mode  # as the user's umask wants it: the library makes files that only their owner may read
     try:
-        save_file(_owned(tensors), path, metadata)
+        save_file(_owned(tensors), path)
     except SafetensorError as error:  # its only word for a full disk
         raise OSError(str(error)) from error
     path.chmod(mode)

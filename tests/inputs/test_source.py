@@ -12,7 +12,7 @@ from torch.testing import assert_close
 
 from attncli.errors import InputError
 from attncli.inputs.source import read_source
-from attncli.runs.saving import save_named, save_tensors
+from attncli.runs.saving import save_named
 from tests.experiments import inputs_of, result_of
 
 DATA: dict[str, Any] = {
@@ -33,7 +33,8 @@ def written(kind: str, folder: Path) -> Path:
         (folder / "own.yaml").write_text(yaml.safe_dump(experiment))
         return folder / "own.yaml"
     if kind == "run":
-        save_tensors(folder / "tensors.safetensors", result_of(data=DATA, seed=7, mask={"causal": "top_left"}))
+        result = result_of(data=DATA, seed=7, mask={"causal": "top_left"})
+        save_named(folder / "tensors.safetensors", {**result.inputs, **result.tensors})
         return folder
     path = folder / f"qkv{kind}"
     if kind == ".npz":

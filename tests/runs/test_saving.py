@@ -6,7 +6,6 @@ import json
 import os
 import stat
 import sys
-from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -19,10 +18,8 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 from attncli import __version__
-from attncli.commands.sources import load_matrices
-from attncli.errors import InputError
 from attncli.runs import saving
-from attncli.runs.saving import fingerprint, save_tensors, save_weights_csv
+from attncli.runs.saving import fingerprint, save_named, save_weights_csv
 from attncli.studies.study import Result
 from tests.cli import names_in, refusal, run
 from tests.experiments import result_of, runs_of
@@ -119,14 +116,6 @@ def test_tensors(folder: Path, result: Result) -> None:
     assert tensors["valid"].sum(-1).tolist() == [[2, 2, 2], [5, 5, 5]]
 
 
-def test_folders_that_cannot_be_read(folder: Path, tmp_path: Path) -> None:
-    (tmp_path / "tensors.safetensors").write_bytes(b"x")
-    with pytest.raises(InputError, match=r"tensors.safetensors\", which is not what a run has written$"):
-        load_matrices(tmp_path, "weights")
-    with pytest.raises(InputError, match=r"^--stage: got \"dropt\"; .* has no such stage; did you mean `dropped`\?$"):
-        load_matrices(folder, "dropt")
-
-
 def rows_of(path: Path) -> list[list[str]]:
     with path.open(encoding="utf-8", newline="") as file:
         return list(csv.reader(file))
@@ -186,11 +175,9 @@ def test_files_are_as_open_as_the_user_wants(mask: int, tmp_path: Path) -> None:
 
 
 def test_tensors_that_share_memory(tmp_path: Path) -> None:
-    data = {"queries": [[1.0, 2.0]], "keys": [[1.0, 3.0]], "values": [[1.0]]}
-    result = result_of(data=data, scorers=[{"scorer": "dot"}, {"scorer": "general"}])
     shared = torch.arange(4.0).reshape(2, 2)
     tensors = {"dot/scores": shared, "general/scores": shared.mT, "dot/weights": shared[:1]}
-    save_tensors(tmp_path / "t.safetensors", replace(result, tensors=tensors))
+    save_named(tmp_path / "t.safetensors", tensors)
     stored = load_file(tmp_path / "t.safetensors")
     assert stored["dot/scores"].tolist() == [[0.0, 1.0], [2.0, 3.0]]
     assert stored["general/scores"].tolist() == [[0.0, 2.0], [1.0, 3.0]]
