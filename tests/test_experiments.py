@@ -1,7 +1,6 @@
 """Every built-in experiment is explained, and some show what their comments say; test_contract.py runs them all."""
 
 import json
-import math
 from pathlib import Path
 from typing import Any
 
@@ -18,9 +17,6 @@ D2L_OUTPUTS = torch.tensor([[[2.0, 3.0, 4.0, 5.0]], [[10.0, 11.0, 12.0, 13.0]]])
 RUN: dict[str, list[str]] = {  # and what makes one smaller, since time is what it takes
     **{name: [] for name in ("d2l", "d2l_additive", "d2l_dot_product", "modified_keys", "multi_head", "own_tensors")},
     "saturation": ["d=[8, 128, 512]", "rows=1000"],
-    "variance": ["samples=80000"],
-    "variance_correlated": ["samples=80000"],
-    "variance_nonzero_mean": ["samples=80000"],
     "learning": ["d=[4, 256]", "steps=60"],
 }
 
@@ -77,26 +73,6 @@ def test_own_tensors_are_those_of_the_file(runs: Path) -> None:
         for role in ("queries", "keys", "values"):
             torch.testing.assert_close(stored[role], torch.from_numpy(file[role]), rtol=0, atol=0)
         torch.testing.assert_close(stored["valid"].sum(-1), torch.from_numpy(file["lengths"]))
-
-
-@pytest.mark.parametrize(
-    ("name", "label", "mean", "variance"),
-    [
-        ("variance", "dot", lambda d: 0.0, float),
-        ("variance", "scaled_dot", lambda d: 0.0, lambda d: 1.0),
-        ("variance", "scaled_dot_1_over_d", lambda d: 0.0, lambda d: 1 / d),
-        ("variance", "cosine", lambda d: 0.0, lambda d: 1 / d),
-        ("variance_nonzero_mean", "scaled_dot", lambda d: 0.25 * math.sqrt(d), lambda d: (1 + 0.25) ** 2 - 0.0625),
-        ("variance_correlated", "scaled_dot", lambda d: 0.5 * math.sqrt(d), lambda d: 1.25),
-        ("variance_correlated", "scaled_dot_1_over_d", lambda d: 0.5, lambda d: 1.25 / d),
-    ],
-)
-def test_mean_and_variance_of_scores(runs: Path, name: str, label: str, mean: Any, variance: Any) -> None:
-    found = rows(runs, name, label)
-    assert len(found) == 11
-    for d, row in found.items():
-        assert row["variance"] == pytest.approx(variance(d), rel=0.03)
-        assert row["mean"] == pytest.approx(mean(d), abs=0.03 * math.sqrt(variance(d)))
 
 
 def test_unscaled_dot_products_saturate(runs: Path) -> None:

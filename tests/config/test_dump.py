@@ -3,6 +3,7 @@
 import math
 from typing import Any
 
+import yaml
 from hypothesis import example, given
 from hypothesis import strategies as st
 
@@ -41,6 +42,7 @@ def test_round_trip(config: dict[str, Any]) -> None:
     assert read == config
     assert types_of(read) == types_of(config)
     assert list(read) == list(config), "in the same order"
+    assert repr(yaml.safe_load(dump_yaml(config)) or {}) == repr(config), "everybody's YAML 1.1 reads the same"
 
 
 def test_nan() -> None:

@@ -7,8 +7,6 @@ import pytest
 
 from attncli.config.overrides import Override, apply_overrides, parse_override, typed
 from attncli.errors import InputError
-from attncli.scorers import SCORERS
-from tests.config.documents import GOOD, problems_of
 
 
 @pytest.mark.parametrize(
@@ -58,22 +56,6 @@ def test_copies_what_stands_at_two_places() -> None:
     assert data == {"a": {"k": 1}, "b": {"k": 2}}
 
 
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("a[0]=1", "got a[0]; a is 1"),
-        ("l.k=1", "got l.k; l is a list of 2"),
-        ("l[1][0]=1", "got l[1][0]; l[1] is a mapping with k"),
-        ("l[9].k=1", "got l[9]; l is a list of 2"),
-    ],
-)
-def test_paths_that_do_not_fit(text: str, message: str) -> None:
-    with pytest.raises(InputError) as caught:
-        applied({"a": 1, "l": [1, {"k": 2}]}, text, "a=5")
-    expected = "expected a key of a mapping, or an index of a list, counted from 0"
-    assert str(caught.value) == f"x.yaml: --set {text}: {message}; {expected}"
-
-
 @pytest.mark.parametrize("target", ["", ".", "a.", "a..b", "a[", "a]", "a[]", "a[-1]", "[0]", "a[0]b", "a\x1b"])
 def test_paths_that_make_no_sense(target: str) -> None:
     with pytest.raises(InputError, match=r"expected names and indices such as scorers\[0\].num_hiddens$"):
@@ -89,28 +71,3 @@ def test_a_value_with_a_key_twice() -> None:
 
 def test_long_options_are_cut() -> None:
     assert typed("--set", "a=" + "x" * 100) == "--set a=" + "x" * 57 + "…"
-
-
-@pytest.mark.parametrize(
-    ("sets", "problems"),
-    [
-        (["data.keys.fill=constant"], [
-            "3:9, with --set data.keys.fill=constant: data.keys.value: this key is missing"
-        ]),
-        (["scorers[0].label=a", "scorers[0].scorer=x"], [
-            '--set scorers[0].scorer=x: scorers[0].scorer: got "x"; unknown scorer; '
-            f"known: {', '.join(SCORERS)}",
-        ]),
-        (["data=", "seed=-1"], [
-            "--set data=: data: got nothing; expected a mapping such as {queries: ..., keys: ...}",
-            "--set seed=-1: seed: got -1; expected an integer of at least 0",
-        ]),
-        (["seed=-1", "seed=-2"], ["--set seed=-2: seed: got -2; expected an integer of at least 0"]),
-        (["scorers[1].label=a"], [
-            "--set scorers[1].label=a: got scorers[1]; scorers is a list of 1; "
-            "expected a key of a mapping, or an index of a list, counted from 0",
-        ]),
-    ],
-)  # fmt: skip
-def test_problems_name_the_option(sets: list[str], problems: list[str], tmp_path: Path) -> None:
-    assert problems_of(tmp_path, GOOD, *sets) == problems

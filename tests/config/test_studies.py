@@ -93,17 +93,3 @@ def test_the_fourth_moment(more: str, least: int, tmp_path: Path) -> None:
     assert options_of(tmp_path, f"study: variance\n{text}{least + 0.1}").df == least + 0.1
     assert problems_of(tmp_path, f"study: variance\n{text}{least}")[0].startswith(f"4:5: df: got df {least}; ")
     assert options_of(tmp_path, f"study: saturation\n{text}0.1").df == 0.1
-
-
-@pytest.mark.parametrize(
-    ("study", "text", "problems"),
-    [
-        ("bench", "measure: []", ["2:10: measure: got []; expected at least 1 entry"]),
-        ("bench", "only: ['']", ['2:8: only[0]: got ""; expected text that is not empty']),
-        ("bench", "baseline: 3", ["2:11: baseline: got 3; expected text; put it in quotes"]),
-        ("train", "test_keys: [8, 1]", ["2:12: test_keys: got 1; expected an integer of at least 2"]),
-        ("train", "optimizer: {a: 1}", ['2:12: optimizer: got {"a": 1}; expected adam or sgd']),
-    ],
-)  # fmt: skip
-def test_what_does_not_go_together(study: str, text: str, problems: list[str], tmp_path: Path) -> None:
-    assert problems_of(tmp_path, f"study: {study}\n{text}\n") == problems

@@ -8,16 +8,11 @@ import numpy as np
 import pytest
 import torch
 import yaml
-from hypothesis import given
-from hypothesis import strategies as st
 from safetensors.torch import save_file
 
-from attncli.config.yaml_loader import Loader
-from attncli.runs.resolved import dump_yaml
 from tests.cli import experiment, run
 from tests.scorers.catalogue import normal
 
-NORMAL: dict[str, Any] = {"shape": [2, 3, 4]}
 QKV = {"q": normal(2, 3, 4), "k": normal(5, 4), "lens": torch.tensor([2, 5])}
 
 
@@ -129,19 +124,3 @@ def test_says_everything_that_was_left_out(tmp_path: Path) -> None:
         "weights": True,
         "compile": False,
     }
-
-
-ODD = (
-    "on off yes no y n ~ null Null true False 010 0o17 0x1F 1e-3 1e3 .5 1_000 12:30 2024-01-01 .inf .nan << = - ? ! &a"
-)
-PLAIN = st.text(st.characters(exclude_categories=["Cs"]), max_size=8) | st.sampled_from(ODD.split())
-VALUES = PLAIN | st.integers(-(2**63), 2**63 - 1) | st.floats(allow_nan=False) | st.booleans() | st.none()
-
-
-@given(
-    st.dictionaries(PLAIN, st.recursive(VALUES, lambda inner: st.lists(inner, max_size=3), max_leaves=6), max_size=4)
-)
-def test_what_is_written_is_what_is_read(config: dict[str, Any]) -> None:
-    text = dump_yaml(config)
-    for loader in (Loader, yaml.SafeLoader):  # our YAML 1.2 and everybody's YAML 1.1
-        assert repr(yaml.load(text, loader)) == repr(config)

@@ -5,6 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from attncli.errors import in_bytes
 from attncli.show import numbers
 
 CASES: dict[Any, dict[Any, str]] = {
@@ -22,6 +23,10 @@ CASES: dict[Any, dict[Any, str]] = {
     numbers.duration: {
         None: "-", math.nan: "-", 0.0: "0 s", 3.2e-8: "32 ns", 0.00035: "350 µs", 0.0012: "1.2 ms", 0.99999: "1 s",
         2.054: "2.05 s", 99.99: "100 s", 200.0: "3 min 20 s",
+    },
+    in_bytes: {
+        0: "0 bytes", 1: "1 byte", 1023: "1023 bytes", 1024: "1.0 KiB", 1.25 * 2**30: "1.2 GiB",
+        200 * 2**20: "200.0 MiB", 8 * 2**40: "8.0 TiB", 2**70: "1e+06 PiB",
     },
     numbers.counted: {0: "0", 1048576: "1,048,576", 12_345_678: "1.23e+07"},
 }  # fmt: skip

@@ -15,8 +15,9 @@ from attncli.studies.attention import statistics
 from attncli.studies.attention import study as attention
 from attncli.studies.memory import available_memory, estimate_attention
 from attncli.studies.progress import Progress
+from attncli.studies.study import Result
 from tests.experiments import CPU, options_of, result_of, runs_of
-from tests.studies.live_memory import LiveMemory
+from tests.scorers.peaks import peak_of
 
 NORMAL = {"queries": {"shape": [4, 128, 16]}, "keys": {"shape": [4, 96, 16]}}
 CASES: dict[str, dict[str, Any]] = {
@@ -79,11 +80,16 @@ def test_the_estimate_holds(case: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(additive.Additive, "workspace_bytes", 2**18)
     monkeypatch.setattr(pooling, "WORKSPACE_BYTES", 2**18)
     monkeypatch.setattr(attention, "MOST_CELLS", 2**17)
-    with LiveMemory() as live:
-        result = attention.run(attention.prepare(options_of(**CASES[case]), Progress()), Progress())
+    found: list[Result] = []
+
+    def work() -> None:
+        found.append(attention.run(attention.prepare(options_of(**CASES[case]), Progress()), Progress()))
+
+    peak = peak_of(work)
+    (result,) = found
     kept = [*result.inputs.values(), *(stage for run in runs_of(result) for stage in run.stages.values())]
-    assert live.peak >= sum(tensor.untyped_storage().nbytes() for tensor in kept), "the count misses nothing"
-    assert live.peak <= sum(estimates[-1].values()) - memory.PROGRAM <= 2.5 * live.peak
+    assert peak >= sum(tensor.untyped_storage().nbytes() for tensor in kept), "the count misses nothing"
+    assert peak <= sum(estimates[-1].values()) - memory.PROGRAM <= 2.5 * peak
 
 
 def test_what_does_not_fit_is_refused_with_the_figures_and_the_cure(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -123,9 +129,12 @@ def test_a_tenth_of_the_memory_is_left_to_others(room: float, fits: bool, monkey
 )
 def test_nothing_large_is_made_before_it_is_refused(shape: list[int], scorer: dict[str, Any]) -> None:
     source = {"shape": shape, "fill": "ones"}
-    with LiveMemory() as live, pytest.raises(InputError, match="of memory is available; use fewer queries"):
-        result_of(data={"queries": source, "keys": source}, scorers=[scorer])
-    assert live.peak < 10_000
+
+    def refused() -> None:
+        with pytest.raises(InputError, match="of memory is available; use fewer queries"):
+            result_of(data={"queries": source, "keys": source}, scorers=[scorer])
+
+    assert peak_of(refused) < 10_000
 
 
 def test_sizes_that_no_scorer_takes_are_not_a_matter_of_memory() -> None:

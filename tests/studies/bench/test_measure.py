@@ -27,7 +27,6 @@ from attncli.studies.bench.measure import (
 )
 from attncli.studies.bench.plan import Case, plan_of
 from attncli.studies.bench.study import Trial, time_all
-from attncli.studies.memory import ran_out
 from attncli.studies.scoring import build_scorer, outline
 from tests.studies.bench.small import CPU, options_of
 
@@ -84,13 +83,6 @@ def test_gradients_count() -> None:
     found = peak_memory(lambda: torch.autograd.grad((a * a).sum(), a), CPU)
     assert found is not None
     assert 2 * 4 * MIB <= found <= 4 * 4 * MIB
-
-
-def test_what_running_out_looks_like() -> None:
-    with pytest.raises(RuntimeError) as caught:
-        torch.empty(2**62, dtype=torch.uint8)
-    assert all(map(ran_out, [MemoryError(), torch.OutOfMemoryError("CUDA out of memory."), caught.value]))
-    assert not any(map(ran_out, [RuntimeError("shapes do not match"), ValueError("out of memory")]))
 
 
 @pytest.mark.parametrize("backward", [False, True])

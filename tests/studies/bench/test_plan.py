@@ -6,7 +6,6 @@ import pytest
 from torch import nn
 
 from attncli.config.scorer_entries import ScorerEntry, entry_model
-from attncli.errors import InputError
 from attncli.scorers import SCORERS
 from attncli.studies.bench.plan import Case, cases_of, operations, plan_of, traffic, variants_of
 from attncli.studies.scoring import outline
@@ -61,16 +60,6 @@ def test_hidden_units() -> None:
         variants = {each.entry.label: variants_of(each, options, 4) for each in plan_of(options)}
         found = {label: [each.entry.options.get("num_hiddens") for each in of] for label, of in variants.items()}
         assert found == {"additive": followed, "named": [3], "dot": [None], "scaled_dot": [None]}
-
-
-def test_all_problems_at_once_with_the_names_that_are_known() -> None:
-    with pytest.raises(InputError) as caught:
-        plan_of(options_of(only=["x"], skip=["dot"], baseline="z", **TWO))
-    assert [problem.path for problem in caught.value.problems] == [("only", 0), ("skip", 0), ("baseline",)]
-    assert caught.value.problems[1].message == (
-        'got "dot"; unknown label or implementation; known: additive, product, attncli, textbook, '
-        "additive/attncli, additive/textbook, product/attncli"
-    )
 
 
 def entry(name: str) -> ScorerEntry:

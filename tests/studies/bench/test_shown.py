@@ -1,6 +1,5 @@
 """What is found and shown of `bench`: sentences, tables as a pipe gets them, and the picture; by closed formulas."""
 
-import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
@@ -9,13 +8,12 @@ import pytest
 import torch
 from matplotlib.figure import Figure
 
-from attncli.show.figures import drawing
 from attncli.show.numbers import duration
 from attncli.studies.bench.figure import bench_figure, figures
 from attncli.studies.bench.rows import COLUMNS, findings_of, growth, raw_name
 from attncli.studies.bench.tables import tables
 from attncli.studies.study import Finding, Record, Result
-from tests.show.samples import many_scorers, printed
+from tests.show.samples import printed
 
 BASELINE = "scaled_dot/textbook"
 SCORERS = ("additive", "scaled_dot", "dot", "general", "cosine", "gaussian", "vector_sum")
@@ -26,7 +24,6 @@ SETTINGS: Record = {"baseline": BASELINE, "backward": False, "dtype": "float32",
 SETTINGS["device_name"] = "A Processor"
 QUARTILES = (0.9, 0.95, 1.0, 6.0, 11.0)  # rounds, over the median
 SIZES = (128, 256, 512, 1024)
-MANY = [(label, "attncli") for label in many_scorers(12)]
 
 
 def row_of(label: str, implementation: str, measure: str, n: int) -> Record:
@@ -175,16 +172,6 @@ def test_what_all_have_in_common_is_said_once() -> None:
     assert shown(replace(sample(), interrupted=True)).startswith("interrupted, so not all is there, forward")
 
 
-def test_other_sizes_that_change_are_named_with_n() -> None:
-    text = shown(crossed(sample((64, 128), FEW, ["scores"]), "d", [16, 32]), 120)
-    assert re.search("n = 64 +n = 64 +n = 128 +n = 128 *\n.* d = 16 +d = 32 +d = 16 +d = 32 *\n", text)
-    assert "to scores), n = 128, d = 32\n" in text
-    assert "power of" not in text, "of which size?"
-    keys = shown(crossed(sample((1,), FEW, ["output"]), "m", [256, 512]))
-    assert "n = 1, m = 512\n" in keys
-    assert "power of m: " in keys
-
-
 def test_several_numbers_of_hidden_units_are_several_lines() -> None:
     few = [record for record in sample(SIZES, FEW, ["scores"]).records if record["label"] != "additive"]
     several = [row_of("additive", "attncli", "scores", n) | {"num_hiddens": h} for n in SIZES for h in (8, 256)]
@@ -232,14 +219,6 @@ def test_every_line_has_its_points_and_quartiles() -> None:
     assert notes == []
 
 
-def test_measures_have_the_same_axes_and_labels_the_same_looks() -> None:
-    figure, _ = figure_of(sample(SIZES, USUAL))
-    assert figure.axes[0].get_ylim() == figure.axes[2].get_ylim()
-    scores, outputs = ({(line.get_color(), line.get_marker()) for line in figure.axes[i].lines} for i in (0, 2))
-    assert scores < outputs
-    assert len(outputs) == len(USUAL)
-
-
 def test_of_other_sizes_the_largest_with_a_time_are_drawn_and_a_note_says_so() -> None:
     result = crossed(sample(SIZES, FEW, ["scores"]), "batch", [1, 8])
     figure, notes = figure_of(changed(result, lambda record: record["batch"] == 8, seconds=1.5))
@@ -259,13 +238,3 @@ def test_what_has_no_figure_is_not_drawn() -> None:
     for value in (None, 0):
         _, notes = figure_of(changed(result, textbook_additive, peak_bytes=value))
         assert notes == ["bench.png: memory of 4 rows is not drawn, as it is 0 or not known"]
-
-
-@pytest.mark.parametrize("result", [sample(), sample(SIZES, MANY), sample((1,), [("dot", "attncli")], ["scores"])])
-def test_texts_stay_on_the_page(result: Result) -> None:
-    with drawing(result.labels, lambda text: None):
-        figure, _ = figure_of(result)
-        figure.draw_without_rendering()
-        legend = figure.legends[0].get_window_extent()
-        assert legend.y0 >= -5
-        assert not any(legend.overlaps(axes.get_window_extent()) for axes in figure.axes)

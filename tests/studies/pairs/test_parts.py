@@ -13,9 +13,9 @@ from attncli.studies import memory, options_model
 from attncli.studies.pairs import study as shared
 from attncli.studies.pairs.entries import Entries
 from attncli.studies.pairs.parts import ENTRIES_AT_A_TIME, PAIRS_AT_A_TIME, RandomPairs
-from attncli.studies.progress import Progress
 from attncli.studies.study import Record
 from attncli.studies.variance import study as variance
+from tests.experiments import Notes
 from tests.studies.pairs.samples import prepared, swept
 
 REPOSITORY = Path(__file__).parents[3]
@@ -123,13 +123,3 @@ def test_memory_does_not_grow(study: str, few: dict[str, int], many: dict[str, i
     program = f"{GROWTH}few, many = peak('{study}', **{few}), peak('{study}', **{many})\nprint(many - few)"
     done = subprocess.run([sys.executable, "-c", program], cwd=REPOSITORY, capture_output=True, text=True, check=True)
     assert int(done.stdout) * (1 if sys.platform == "darwin" else 1024) < 64 * 2**20
-
-
-class Notes(Progress):
-    """Keeps what it is told."""
-
-    def __init__(self) -> None:
-        self.notes: list[str] = []
-
-    def note(self, message: str) -> None:
-        self.notes.append(message)

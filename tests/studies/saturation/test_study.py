@@ -81,35 +81,3 @@ def test_a_softcap_bounds_the_scores() -> None:
     assert rows["dot", 64, None]["max_weight"] > 0.7
     assert rows["capped", 64, None]["max_weight"] == pytest.approx(1 / 16, rel=1e-4)
     assert rows["capped", 64, None]["query_gradient_median"] < 1e-3 * rows["dot", 64, None]["query_gradient_median"]
-
-
-# Measured by others, for 64 keys: d, median Jacobian norm, mean largest weight, entropy over ln m.
-UNSCALED = [(8, 0.30, 0.43, 0.50), (128, 0.096, None, None), (512, 0.004, 0.93, 0.043)]
-
-
-@pytest.fixture(scope="module")
-def published() -> dict[tuple[str, int, int | None], Record]:
-    return by_place(
-        swept("saturation", d=[8, 128, 512], rows=2000, scorers=[{"scorer": "dot"}, {"scorer": "scaled_dot"}])
-    )
-
-
-@pytest.mark.parametrize(("d", "jacobian", "largest", "entropy_"), UNSCALED)
-def test_published_figures_without_scale(
-    d: int, jacobian: float, largest: float | None, entropy_: float | None, published: dict[Any, Record]
-) -> None:
-    row = published["dot", d, None]
-    assert row["jacobian_median"] == pytest.approx(jacobian, rel=0.1 if d < 512 else 0.5)
-    assert row["jacobian_mean"] > 0.09, "the mean hides how many rows are saturated"
-    if largest is not None:
-        assert row["max_weight"] == pytest.approx(largest, abs=0.02)
-        assert row["entropy"] == pytest.approx(entropy_, abs=0.02)
-
-
-@pytest.mark.parametrize("d", [8, 128, 512])
-def test_published_figures_with_scale(d: int, published: dict[Any, Record]) -> None:
-    row = published["scaled_dot", d, None]
-    assert row["rows"] == 2000
-    assert row["jacobian_median"] == pytest.approx(0.18, abs=0.015)
-    assert row["max_weight"] == pytest.approx(0.10, abs=0.015)
-    assert row["entropy"] == pytest.approx(0.89, abs=0.02)

@@ -93,20 +93,6 @@ def test_findings() -> None:
 
 
 @pytest.mark.parametrize(
-    ("values", "said"),
-    [
-        ((0.5, 0.6, 0.8), "accuracy 0.50 at d = 16, 0.80 at d = 256"),
-        ((0.9, 0.6, 0.9), "accuracy 0.90 at d = 16, 0.60 at d = 64, 0.90 at d = 256"),
-        ((0.97, math.nan, 0.97), "no accuracy at d = 64, where losses are not finite"),
-    ],
-)
-def test_courses(values: tuple[float, ...], said: str) -> None:
-    by_size = dict(zip((16, 64, 256), values, strict=True))
-    result = result_of([256, 16, 64], ["dot"], accuracy=lambda label, d, seed: by_size[d])
-    assert result.findings[0].text == f"dot: {said}."
-
-
-@pytest.mark.parametrize(
     "result",
     [
         result_of([64], seeds=1),
