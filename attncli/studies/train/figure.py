@@ -21,7 +21,7 @@ from attncli.show.panels import (
     unit_axis,
 )
 from attncli.studies.study import Result
-from attncli.studies.train.findings import described
+from attncli.studies.train.rows import described
 
 WIDTHS, HEIGHT = (3.8, 3.8), 3.4  # inches
 BESIDE = 1.04  # labels stand side by side where there is a single d: each so many times as far right

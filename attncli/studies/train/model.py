@@ -4,7 +4,6 @@ Parameters of all seeds have an axis of seeds in front.
 """
 
 import math
-import threading
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
@@ -17,24 +16,20 @@ from attncli import textbook
 from attncli.attention import masked_softmax, softcap
 from attncli.config.scorer_entries import ScorerEntry
 from attncli.errors import InputError
-from attncli.inputs.seeding import derived_seed, generator, seeded
+from attncli.inputs.seeding import derived_seed, seeded
 from attncli.scorers import SCORERS
 from attncli.scorers._custom import raised
 from attncli.scorers.additive import Additive
 from attncli.studies.memory import ran_out
 from attncli.studies.scoring import build_scorer, raw_scores
 from attncli.studies.train.options import TrainOptions
-from attncli.studies.train.task import Batch, batches, embeddings, held_out, seed_of
+from attncli.studies.train.task import Batch, batches, embeddings, held_out, seeds_of, sources
 
 POINTS = 100  # of a learning curve, beside its beginning
 NO_GRADIENT = (
     "the scorer gave scores without a gradient, so that nothing can be learnt; expected scores that depend on queries "
     "and keys in ways that torch can differentiate, without detach, no_grad, and whole numbers"
 )
-
-
-class StoppedError(Exception):
-    """Nobody wants the rest of a training."""
 
 
 @dataclass(frozen=True)
@@ -61,18 +56,18 @@ class Recall(nn.Module):
 
     embeddings: Tensor
 
-    def __init__(self, entry: ScorerEntry, d: int, options: TrainOptions, indices: Sequence[int]) -> None:
+    def __init__(self, entry: ScorerEntry, d: int, options: TrainOptions) -> None:
         super().__init__()
         dtype = getattr(torch, options.dtype)
-        self.register_buffer("embeddings", torch.stack([embeddings(options, i, dtype) for i in indices]))
-        self.W_q, self.W_k = (_projections(name, d, options, indices, dtype) for name in ("W_q", "W_k"))
-        scorers = [build_scorer(entry, d, d, seed_of(options.seed, index), dtype) for index in indices]
-        seeds = [derived_seed(seed_of(options.seed, index), f"forward.{entry.label}.{d}") for index in indices]
+        self.register_buffer("embeddings", embeddings(options))
+        self.W_q, self.W_k = (_projections(name, d, options) for name in ("W_q", "W_k"))
+        scorers = [build_scorer(entry, d, d, seed, dtype) for seed in seeds_of(options)]
+        seeds = [derived_seed(seed, f"forward.{entry.label}.{d}") for seed in seeds_of(options)]
         if entry.scorer in SCORERS and getattr(scorers[0], "stacks_over_seeds", False):
             self.scorer = _stacked(scorers)
         else:
             self.scorer = OneByOne(scorers, () if entry.scorer in SCORERS else seeds)
-        self.indices, self.cap, self.classes = list(indices), entry.softcap, options.classes
+        self.cap, self.classes = entry.softcap, options.classes
 
     def forward(self) -> Tensor:
         """Scores of every symbol as a query and every symbol as a key (s, vocabulary, vocabulary).
@@ -103,14 +98,13 @@ class Recall(nn.Module):
 
     def gradient_norms(self) -> Tensor:
         """Of the gradient of all parameters, one number a seed (s,)."""
-        stacked, norms = [self.W_q, self.W_k], list[Tensor]()
-        if isinstance(self.scorer, OneByOne):
-            found = [[each.grad for each in own.parameters() if each.grad is not None] for own in self.scorer.scorers]
-            norms.append(torch.stack([nn.utils.get_total_norm(each) for each in found]).to(self.W_q))
-        else:
-            stacked += self.scorer.parameters()
+        own = list(self.scorer.scorers) if isinstance(self.scorer, OneByOne) else []
+        stacked = [self.W_q, self.W_k, *(() if own else self.scorer.parameters())]
         gradients = [torch.zeros_like(each) if each.grad is None else each.grad for each in stacked]
-        norms = [torch.linalg.vector_norm(each.flatten(1), dim=1) for each in gradients] + norms
+        norms = [torch.linalg.vector_norm(each.flatten(1), dim=1) for each in gradients]
+        if own:
+            found = [[each.grad for each in scorer.parameters() if each.grad is not None] for scorer in own]
+            norms.append(torch.stack([nn.utils.get_total_norm(each) for each in found]).to(self.W_q))
         total: Tensor = torch.linalg.vector_norm(torch.stack(norms), dim=0)
         return total
 
@@ -153,9 +147,9 @@ def _stacked(scorers: Sequence[nn.Module]) -> nn.Module:
     return together
 
 
-def _projections(name: str, d: int, options: TrainOptions, indices: Sequence[int], dtype: torch.dtype) -> nn.Parameter:
-    sources = (generator(seed_of(options.seed, index), f"{name}.{d}") for index in indices)
-    drawn = [torch.randn(d, options.embedding, generator=source, dtype=dtype) for source in sources]
+def _projections(name: str, d: int, options: TrainOptions) -> nn.Parameter:
+    shape, dtype = (d, options.embedding), getattr(torch, options.dtype)
+    drawn = [torch.randn(shape, generator=each, dtype=dtype) for each in sources(options, f"{name}.{d}")]
     return nn.Parameter(torch.stack(drawn) / options.embedding**0.5)  # s d e
 
 
@@ -173,12 +167,10 @@ def losses(pooled: Tensor, targets: Tensor) -> Tensor:
 class Learnt:
     """What became of one configuration.
 
-    `steps` (points,) are the steps before which was tested, `curves` accuracy, loss, entropy and norm of the gradient
-    there, (s, points) each; `tested` has accuracy, loss and entropy (s,) in the end by number of keys; `parameters`
-    counts the numbers that one seed learns.
+    `curves` are accuracy, loss, entropy and norm of the gradient at `points_of` the steps, (s, points) each; `tested`
+    has accuracy, loss and entropy (s,) in the end by number of keys; `parameters` counts what one seed learns.
     """
 
-    steps: Tensor
     curves: Mapping[str, Tensor]
     tested: Mapping[int, Mapping[str, Tensor]]
     parameters: int
@@ -189,25 +181,21 @@ def points_of(steps: int) -> list[int]:
     return sorted({*range(0, steps, max(steps // POINTS, 1)), steps})
 
 
-def learn(
-    model: Recall, options: TrainOptions, device: torch.device, stop: threading.Event, step_done: Callable[[], None]
-) -> Learnt:
-    """Train a model, which is changed.
+def learn(model: Recall, options: TrainOptions, step_done: Callable[[], None]) -> Learnt:
+    """Train a model, which is changed; `step_done` may raise what ends the training.
 
     Raises:
-        StoppedError: `stop` was set.
         InputError: a scorer of the user's own that fails.
     """
+    device = model.embeddings.device
     learnable = [parameter for parameter in model.parameters() if parameter.requires_grad]
     # One for all seeds: it treats every number by itself, so that they do not meet.
     kind = {"adam": torch.optim.Adam, "sgd": torch.optim.SGD}[options.optimizer]
     optimizer = kind(learnable, lr=options.lr, fused=True)
-    test = held_out(options, options.keys, model.indices, device)
+    test = held_out(options, options.keys, device)
     points, curve = points_of(options.steps), list[dict[str, Tensor]]()
-    steps = zip(range(options.steps + 1), batches(options, model.indices, device), strict=False)
+    steps = zip(range(options.steps + 1), batches(options, device), strict=False)
     for step, batch in steps:  # the last only for the gradient
-        if stop.is_set():
-            raise StoppedError
         optimizer.zero_grad()
         scores = model()
         loss = losses(model.pooled(model.weights(scores, batch), batch), batch.targets).sum()
@@ -223,8 +211,8 @@ def learn(
             optimizer.step()
             step_done()
     curves = {name: torch.stack([point[name] for point in curve], -1) for name in curve[0]}
-    tested = {keys: measured(model, scores, held_out(options, keys, model.indices, device)) for keys in options.tested}
-    return Learnt(torch.tensor(points), curves, tested, sum(map(torch.numel, learnable)) // len(model.indices))
+    tested = {keys: measured(model, scores, held_out(options, keys, device)) for keys in options.tested}
+    return Learnt(curves, tested, sum(map(torch.numel, learnable)) // options.seeds)
 
 
 @torch.no_grad()

@@ -22,9 +22,9 @@ from attncli.errors import InputError, below
 from attncli.inputs.files import read_tensors
 from attncli.scorers import SCORERS
 from attncli.studies.study import Record
-from attncli.studies.train.columns import SUMMARISED
 from attncli.studies.train.model import Configuration
 from attncli.studies.train.options import TrainOptions
+from attncli.studies.train.rows import SUMMARISED
 
 RESULTS, TENSORS, CONFIG = "results.json", "tensors.safetensors", "config.yaml"
 CURE = "expected the folder of a run of attncli train"

@@ -3,11 +3,10 @@
 import math
 import threading
 from collections import Counter as Amounts
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from concurrent.futures import FIRST_EXCEPTION, CancelledError, Future, ThreadPoolExecutor, wait
+from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import CancelledError, ThreadPoolExecutor, as_completed
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import partial
 
 import torch
 from torch import Tensor
@@ -20,11 +19,10 @@ from attncli.studies.progress import Counter, Progress
 from attncli.studies.scoring import build_scorer, formulas_of, outline
 from attncli.studies.study import Record, Result, Rows, by_label
 from attncli.studies.threads import on_threads
-from attncli.studies.train.columns import COLUMNS, COMPARISONS, rows_of, summary
-from attncli.studies.train.findings import findings_of
-from attncli.studies.train.model import Configuration, Recall, StoppedError, learn, points_of
+from attncli.studies.train.model import Configuration, Recall, learn, points_of
 from attncli.studies.train.options import TrainOptions
 from attncli.studies.train.resume import SETTINGS, Finished, finished_before, hash_of
+from attncli.studies.train.rows import COLUMNS, COMPARISONS, findings_of, rows_of, summary
 from attncli.studies.train.task import TESTS, of_equal_weights, steps_at_a_time
 
 CURE = "use a smaller lr or float64, and look at the scorer's options and parameters"
@@ -39,13 +37,12 @@ PAIRS = 4  # numbers of a pair of symbols, or hidden unit of it
 class Prepared:
     """Everything that `run` works on, known to be good.
 
-    `configurations` are in the order of the rows, `jobs` those to train, `finished` has the others by `label/d`, from
-    the run that is resumed, and `parameters` those that are read, as `label/name`.
+    `configurations` are in the order of the rows, `finished` has those of the run that is resumed, by `label/d`, and
+    `parameters` are those that are read, as `label/name`.
     """
 
     options: TrainOptions
     configurations: Sequence[Configuration]
-    jobs: Sequence[Configuration]
     finished: Mapping[str, Finished]
     parameters: Mapping[str, Tensor]
     threads: int
@@ -71,14 +68,12 @@ def prepare(options: TrainOptions, progress: Progress) -> Prepared:
     require_memory(needed, device, "use a smaller number, or fewer seeds", [most])
     parameters = _read_parameters(options)
     finished = finished_before(configurations, options, device, parameters)
-    # Small ones first: all scorers get somewhere early.
-    jobs = sorted((job for job in configurations if job.place not in finished), key=lambda job: job.d)
-    return Prepared(options, configurations, jobs, finished, parameters, threads, device)
+    return Prepared(options, configurations, finished, parameters, threads, device)
 
 
 def estimate_training(jobs: Iterable[Configuration], options: TrainOptions, threads: int) -> dict[str, int]:
     """The peak of the largest configurations, `threads` at a time, by the key that decides how much it is."""
-    each = sorted((_needed(job, options) for job in jobs), key=lambda needed: sum(needed.values()))[-threads:]
+    each = sorted((_needed(job, options) for job in jobs), key=Amounts.total)[-threads:]
     return {**sum(each, Amounts[str]()), "program": PROGRAM}
 
 
@@ -136,60 +131,47 @@ def run(prepared: Prepared, progress: Progress) -> Result:
     """Train all configurations, several at a time; where the user ends the work, what is finished stays.
 
     Raises:
-        InputError: a scorer of the user's own that fails.
+        InputError: a scorer of the user's own that fails; the others are stopped.
         KeyboardInterrupt: the user ended the work before anything was finished.
     """
-    options, jobs, before = prepared.options, prepared.jobs, prepared.finished
-    counter, stop = Counter(options.steps * len(jobs), progress), threading.Event()
+    options, done, stop = prepared.options, dict(prepared.finished), threading.Event()
+    # Small ones first: all scorers get somewhere early.
+    jobs = sorted((job for job in prepared.configurations if job.place not in done), key=lambda job: job.d)
+    counter = Counter(options.steps * len(jobs), progress)
     if options.resume is not None:
-        of_all = f"{len(before)} of {len(prepared.configurations)} configurations are those of {options.resume}"
+        of_all = f"{len(done)} of {len(prepared.configurations)} configurations are those of {options.resume}"
         progress.note(f"{of_all}; {len(jobs)} to train")
 
-    def work(job: Configuration) -> Finished:
-        with BUILDING:
-            model = Recall(job.entry, job.d, options, range(options.seeds)).to(prepared.device)
-        with below("scorers", job.index):
-            learnt = learn(
-                model, options, prepared.device, stop, partial(counter.step, f"{job.entry.label}, d = {job.d}")
-            )
-        return Finished(rows_of(job, learnt), {f"{job.place}/{name}": each for name, each in learnt.curves.items()})
+    def work(job: Configuration) -> None:
+        def step_done() -> None:
+            if stop.is_set():
+                raise CancelledError
+            counter.step(f"{job.entry.label}, d = {job.d}")
 
-    with on_threads(1):
-        done = _train(work, jobs, prepared.threads, stop)
+        with BUILDING:
+            model = Recall(job.entry, job.d, options).to(prepared.device)
+        with below("scorers", job.index):
+            learnt = learn(model, options, step_done)
+        curves = {f"{job.place}/{name}": each for name, each in learnt.curves.items()}
+        done[job.place] = Finished(rows_of(job, learnt, options.steps), curves)
+
+    with on_threads(1), ThreadPoolExecutor(prepared.threads) as pool:
+        try:
+            with suppress(KeyboardInterrupt):
+                for future in as_completed([pool.submit(work, job) for job in jobs]):
+                    future.result()
+        finally:
+            stop.set()  # by now all are done, or nobody wants the rest
+            pool.shutdown(wait=True, cancel_futures=True)
     progress.finished()
-    interrupted = len(done) < len(jobs)
-    if interrupted and not done:
+    interrupted = len(done) < len(prepared.configurations)
+    if interrupted and len(done) == len(prepared.finished):
         raise KeyboardInterrupt
-    result = _result(prepared, {**before, **done}, interrupted)
+    result = _result(prepared, done, interrupted)
     for label, rows in by_label(result.comparisons).items():
         if lost := sorted({row["d"] for row in rows if not math.isfinite(row["loss"])}):
             progress.note(f"warning: {label}: NaN or infinite losses at d = {', '.join(map(str, lost))}; {CURE}")
     return result
-
-
-def _train(
-    work: Callable[[Configuration], Finished], jobs: Sequence[Configuration], threads: int, stop: threading.Event
-) -> dict[str, Finished]:
-    """What became of the jobs, by `label/d`, without those that were not done when the user ended the work.
-
-    Raises:
-        Exception: the first that a job raises; the others are stopped.
-    """
-    futures = dict[str, Future[Finished]]()
-    with ThreadPoolExecutor(threads) as pool:
-        try:
-            with suppress(KeyboardInterrupt):
-                for job in jobs:
-                    futures[job.place] = pool.submit(work, job)
-                wait(futures.values(), return_when=FIRST_EXCEPTION)
-        finally:
-            stop.set()  # by now all are done, or nobody wants the rest
-            pool.shutdown(wait=True, cancel_futures=True)
-    done = dict[str, Finished]()
-    for place, future in futures.items():
-        with suppress(CancelledError, StoppedError, KeyboardInterrupt):
-            done[place] = future.result()
-    return done
 
 
 def _result(prepared: Prepared, finished: Mapping[str, Finished], interrupted: bool) -> Result:

@@ -8,8 +8,7 @@ from rich.text import Text
 from attncli.show import tables as show
 from attncli.show.numbers import MISSING, counted, printable, share, short
 from attncli.studies.study import Record, Result, by_label
-from attncli.studies.train.columns import COMPARISONS, mean_and_range
-from attncli.studies.train.findings import described
+from attncli.studies.train.rows import COMPARISONS, described, mean_and_range
 
 COLUMN = {column.key: column for column in COMPARISONS}
 DETAILS = ("d", "steps_to_90", "reached_90", "loss", "start_entropy", "entropy", "gradient_norm")

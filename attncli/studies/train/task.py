@@ -4,11 +4,11 @@ A sequence has m different keys, symbols of a vocabulary, and a value for each, 
 the keys. Symbols are fixed random vectors; a query and its key are the same symbol, seen through different matrices.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import torch
-from torch import Tensor
+from torch import Generator, Tensor
 
 from attncli.inputs.seeding import derived_seed, generator
 from attncli.studies.train.options import TrainOptions
@@ -29,21 +29,25 @@ class Batch(NamedTuple):
     targets: Tensor
 
 
-def seed_of(seed: int, index: int) -> int:
-    """The seed of one of several models: everything it draws depends on this, and on nothing beside it."""
-    return derived_seed(seed, f"train.{index}")
+def seeds_of(options: TrainOptions) -> list[int]:
+    """The seed of each of the models: everything that one draws depends on its own, and on nothing beside it."""
+    return [derived_seed(options.seed, f"train.{index}") for index in range(options.seeds)]
 
 
-def embeddings(options: TrainOptions, index: int, dtype: torch.dtype) -> Tensor:
-    """The vectors of all symbols (vocabulary, e), standard normal."""
-    randomness = generator(seed_of(options.seed, index), "embeddings")
-    return torch.randn(options.vocabulary, options.embedding, generator=randomness, dtype=dtype)
+def sources(options: TrainOptions, name: str) -> list[Generator]:
+    """The generator of each of the models for what has this name."""
+    return [generator(seed, name) for seed in seeds_of(options)]
 
 
-def held_out(options: TrainOptions, keys: int, indices: Sequence[int], device: torch.device) -> Batch:
-    """The sequences with so many keys that the seeds with these indices are tested with."""
-    drawn = [_draw(options, keys, (TESTS,), generator(seed_of(options.seed, i), f"tests.{keys}")) for i in indices]
-    return _together(drawn, 0, device)
+def embeddings(options: TrainOptions) -> Tensor:
+    """The vectors of all symbols (s, vocabulary, e), standard normal."""
+    shape, dtype = (options.vocabulary, options.embedding), getattr(torch, options.dtype)
+    return torch.stack([torch.randn(shape, generator=each, dtype=dtype) for each in sources(options, "embeddings")])
+
+
+def held_out(options: TrainOptions, keys: int, device: torch.device) -> Batch:
+    """The sequences with so many keys that models are tested with."""
+    return _draw(options, sources(options, f"tests.{keys}"), device, keys, TESTS)
 
 
 def of_equal_weights(options: TrainOptions, keys: int, device: torch.device) -> float:
@@ -51,19 +55,18 @@ def of_equal_weights(options: TrainOptions, keys: int, device: torch.device) -> 
 
     What is pooled then is how often each value occurs; the most frequent one is right more often than one of `classes`.
     """
-    batch = held_out(options, keys, range(options.seeds), device)
+    batch = held_out(options, keys, device)
     counts = torch.zeros(*batch.targets.shape, options.classes, device=device)
     found = counts.scatter_add_(-1, batch.values, torch.ones_like(batch.values, dtype=counts.dtype)).argmax(-1)
     return int((found == batch.targets).sum()) / batch.targets.numel()
 
 
-def batches(options: TrainOptions, indices: Sequence[int], device: torch.device) -> Iterator[Batch]:
+def batches(options: TrainOptions, device: torch.device) -> Iterator[Batch]:
     """The sequences of every step, without end; the first are the same however many are taken."""
-    sources = [generator(seed_of(options.seed, index), "batches") for index in indices]
-    steps = steps_at_a_time(options)
+    randomness, steps = sources(options, "batches"), steps_at_a_time(options)
     while True:
-        several = _together([_draw(options, options.keys, (steps, options.batch), each) for each in sources], 1, device)
-        yield from (Batch(*(part[step] for part in several)) for step in range(steps))
+        drawn = _draw(options, randomness, device, options.keys, steps, options.batch)
+        yield from (Batch(*(part[:, step] for part in drawn)) for step in range(steps))
 
 
 def steps_at_a_time(options: TrainOptions) -> int:
@@ -72,14 +75,13 @@ def steps_at_a_time(options: TrainOptions) -> int:
     return max(min(NUMBERS_AT_A_TIME // numbers, STEPS_AT_A_TIME), 1)
 
 
-def _draw(options: TrainOptions, keys: int, shape: tuple[int, ...], source: torch.Generator) -> Batch:
-    order = torch.rand(*shape, options.vocabulary, generator=source).argsort(-1)
-    symbols = order[..., :keys].clone()  # ... m; a view would keep all of the order
-    values = torch.randint(options.classes, (*shape, keys), generator=source)  # ... m
-    place = torch.randint(keys, (*shape, 1), generator=source)
-    return Batch(symbols, symbols.gather(-1, place)[..., 0], values, values.gather(-1, place)[..., 0])
-
-
-def _together(drawn: Sequence[Batch], axis: int, device: torch.device) -> Batch:
-    """The sequences of several seeds, which get an axis of their own."""
-    return Batch(*(torch.stack(parts, axis).to(device) for parts in zip(*drawn, strict=True)))
+def _draw(options: TrainOptions, randomness: list[Generator], device: torch.device, keys: int, *shape: int) -> Batch:
+    """Sequences of so many keys (s, *shape), those of each seed from its own generator."""
+    drawn = list[Batch]()
+    for source in randomness:
+        order = torch.rand(*shape, options.vocabulary, generator=source).argsort(-1)
+        symbols = order[..., :keys].clone()  # ... m; a view would keep all of the order
+        values = torch.randint(options.classes, (*shape, keys), generator=source)  # ... m
+        place = torch.randint(keys, (*shape, 1), generator=source)
+        drawn.append(Batch(symbols, symbols.gather(-1, place)[..., 0], values, values.gather(-1, place)[..., 0]))
+    return Batch(*(torch.stack(parts).to(device) for parts in zip(*drawn, strict=True)))

@@ -1,7 +1,5 @@
 """The study `train` as Python data: small sizes, few steps."""
 
-import threading
-from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -40,19 +38,19 @@ def entry_of(options: TrainOptions) -> ScorerEntry:
     return options.scorers[0]
 
 
-def model_of(options: TrainOptions, indices: Sequence[int] | None = None) -> Recall:
-    """The model of the first configuration with the seeds of these indices, all if left out."""
-    return Recall(entry_of(options), options.d[0], options, range(options.seeds) if indices is None else indices)
+def model_of(options: TrainOptions) -> Recall:
+    """The model of the first configuration."""
+    return Recall(entry_of(options), options.d[0], options)
 
 
 def learnt_by(model: Recall, options: TrainOptions) -> Learnt:
     """What becomes of a model that is trained."""
-    return learn(model, options, CPU, threading.Event(), lambda: None)
+    return learn(model, options, lambda: None)
 
 
 def batch_of(options: TrainOptions) -> Batch:
     """The first batch."""
-    return next(batches(options, range(options.seeds), CPU))
+    return next(batches(options, CPU))
 
 
 def loss_by_hand(scores: Tensor, values: Tensor, target: int, classes: int) -> Tensor:

@@ -28,7 +28,7 @@ def test_estimate_is_enough_and_not_far_too_much(name: str, large: dict[str, Any
     """At least what all tensors take at once, and at most three times that: a process has gaps between its tensors."""
     keys: dict[str, Any] = {"scorers": ["dot"], "steps": 2, **large}
     options = options_of(**keys)
-    parts = estimate_training(prepared(**keys).jobs, options, 1)
+    parts = estimate_training(prepared(**keys).configurations, options, 1)
     assert max(parts.keys() - {"program"}, key=lambda each: parts[each]) == name
     needed = peak_of(lambda: learnt_by(model_of(options), options))
     assert needed <= sum(parts.values()) - PROGRAM <= 3 * needed
@@ -57,6 +57,6 @@ def test_too_large_is_refused_before_anything_is_made(
 
 def test_as_many_of_the_largest_as_run_at_once() -> None:
     ready = prepared(scorers=["dot"], d=[2, 30, 40])
-    one, two, all_of_them, more = (estimate_training(ready.jobs, ready.options, n) for n in (1, 2, 3, 9))
+    one, two, all_of_them, more = (estimate_training(ready.configurations, ready.options, n) for n in (1, 2, 3, 9))
     assert two["d"] == pytest.approx(one["d"] * 70 / 40)
     assert all_of_them == more

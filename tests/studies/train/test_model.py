@@ -10,7 +10,7 @@ from attncli.attention import softcap
 from attncli.scorers import SCORERS
 from attncli.studies.scoring import build_scorer
 from attncli.studies.train.model import Recall, losses
-from attncli.studies.train.task import Batch, seed_of
+from attncli.studies.train.task import Batch, seeds_of
 from tests.studies.train.small import batch_of, entry_of, loss_by_hand, model_of, options_of
 
 EXACT: dict[str, Any] = {"rtol": 1e-9, "atol": 1e-12}
@@ -42,8 +42,8 @@ def test_losses_and_gradients_are_those_of_the_catalogue_seed_by_seed(name: str)
     found = losses(model.pooled(model.weights(model(), batch), batch), batch.targets)
     found.sum().backward()  # type: ignore[no-untyped-call]
     norms = model.gradient_norms()
-    for seed in range(3):
-        scorer = build_scorer(entry_of(options), 4, 4, seed_of(options.seed, seed), torch.float64)
+    for seed, of_model in enumerate(seeds_of(options)):
+        scorer = build_scorer(entry_of(options), 4, 4, of_model, torch.float64)
         loss, gradients = gradients_by_hand(model, seed, batch, scorer)
         torch.testing.assert_close(found[seed].detach(), loss.detach(), **EXACT)
         for gradient, expected in zip(gradients_of(model, seed), gradients, strict=True):

@@ -13,9 +13,8 @@ from rich.cells import cell_len
 
 from attncli.show.figures import drawn_by
 from attncli.studies.study import Record, Result
-from attncli.studies.train.columns import summary
 from attncli.studies.train.figure import figures, train_figure
-from attncli.studies.train.findings import findings_of
+from attncli.studies.train.rows import findings_of, summary
 from attncli.studies.train.tables import tables
 from tests.show.samples import many_scorers, printed
 

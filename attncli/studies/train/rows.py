@@ -1,15 +1,18 @@
-"""Columns and rows of the study `train`: one row a seed and number of keys in the test, and one over the seeds."""
+"""Rows of the study `train`, one a seed and number of keys in the test and one over the seeds, and their findings."""
 
 import math
 from collections.abc import Sequence
 from itertools import groupby
 from statistics import fmean, median, stdev
 
-from attncli.show.numbers import counted, share, short, significant
-from attncli.studies.study import LABEL, SCORER, Column, Record
-from attncli.studies.train.model import Configuration, Learnt
+from attncli.show.numbers import counted, finite, several, share, short, significant
+from attncli.studies.study import LABEL, SCORER, Column, Finding, Record, by_label
+from attncli.studies.train.model import Configuration, Learnt, points_of
 
 LEARNT = 0.9  # the accuracy that is looked for
+SAME = 0.02  # mean accuracies that differ by no more are called alike
+WRONG, STUCK = 0.02, 1e-3  # where more of the answers are wrong, a gradient that is smaller is told
+OPTIMIZERS = {"adam": "Adam", "sgd": "SGD"}
 PLACE = (SCORER, LABEL, Column("d", "d", "Size of queries and keys."))
 GROUP = (*(column.key for column in PLACE), "keys")
 KEYS = Column("keys", "keys", "Keys of a sequence in the test.", format=counted)
@@ -51,16 +54,16 @@ COMPARISONS = (
 )
 
 
-def rows_of(job: Configuration, learnt: Learnt) -> list[Record]:
-    """The rows of one configuration, by number of keys in the test and seed.
+def rows_of(job: Configuration, learnt: Learnt, steps: int) -> list[Record]:
+    """The rows of one configuration that learnt for so many steps, by number of keys in the test and seed.
 
     Steps and the norm of the gradient are those of the training, whatever is tested with. Steps are counted to the
     first test that at least nine in ten sequences pass; None where there is none.
     """
-    rows = list[Record]()
+    rows, points = list[Record](), points_of(steps)
     for keys, found in learnt.tested.items():
-        for seed in range(len(found["accuracy"])):
-            passed = learnt.steps[learnt.curves["accuracy"][seed] >= LEARNT]
+        for seed, curve in enumerate(learnt.curves["accuracy"].tolist()):
+            passed = [step for step, accuracy in zip(points, curve, strict=True) if accuracy >= LEARNT]
             rows.append(
                 {
                     "scorer": job.entry.scorer,
@@ -69,7 +72,7 @@ def rows_of(job: Configuration, learnt: Learnt) -> list[Record]:
                     "seed": seed,
                     "accuracy": float(found["accuracy"][seed]),
                     "loss": float(found["loss"][seed]),
-                    "steps_to_90": int(passed[0]) if len(passed) else None,
+                    "steps_to_90": passed[0] if passed else None,
                     "entropy": float(found["entropy"][seed]),
                     "gradient_norm": float(learnt.curves["gradient_norm"][seed, -1]),
                     "keys": keys,
@@ -106,3 +109,60 @@ def mean_and_range(row: Record) -> str:
     """The accuracy over the seeds, `0.84 (0.78–0.94)`: mean, least and most; `1.00` alone where all read the same."""
     middle, low, high = (share(row[f"accuracy{end}"]) for end in ("", "_min", "_max"))
     return middle if middle == low == high else f"{middle} ({low}–{high})"
+
+
+def described(settings: Record) -> str:
+    """What was learnt, and how."""
+    return (
+        f"associative recall: {counted(settings['keys'])} keys of {counted(settings['vocabulary'])} symbols, "
+        f"{counted(settings['classes'])} values, embeddings of size {counted(settings['embedding'])}; "
+        f"{OPTIMIZERS[settings['optimizer']]}, learning rate {settings['lr']:g}, {several(settings['steps'], 'step')} "
+        f"of {several(settings['batch'], 'sequence')}, {several(settings['seeds'], 'seed')}, {settings['dtype']}"
+    )
+
+
+def findings_of(summary: Sequence[Record], settings: Record) -> list[Finding]:
+    """From the rows over the seeds."""
+    rows = sorted(summary, key=lambda row: int(row["d"]))
+    trained = [row for row in rows if row["keys"] == settings["keys"]]
+    others = by_label([row for row in rows if row["keys"] != settings["keys"] and finite([row["accuracy"]])])
+    found = [_of_label(label, of_label, others.get(label, [])) for label, of_label in by_label(trained).items()]
+    stuck = [row for row in trained if row["accuracy"] < 1 - WRONG and row["gradient_norm"] < STUCK]
+    if stuck:
+        found.append(_why(min(stuck, key=lambda row: float(row["accuracy"])), math.log(settings["keys"])))
+    return found
+
+
+def _of_label(label: str, rows: Sequence[Record], others: Sequence[Record]) -> Finding:
+    """Its accuracy at the smallest and the largest d, the least in between, and with other numbers of keys."""
+    numbers: Record = {"d": [row["d"] for row in rows], "accuracy": [row["accuracy"] for row in rows]}
+    if lost := [str(row["d"]) for row in rows if not finite([row["accuracy"]])]:
+        return Finding(f"{label}: no accuracy at d = {', '.join(lost)}, where losses are not finite.", label, numbers)
+    tested = [row for row in others if row["d"] == rows[-1]["d"]]
+    numbers |= {"accuracy_with_keys": {str(row["keys"]): row["accuracy"] for row in tested}} if tested else {}
+    more = [f", with {row['keys']} keys {mean_and_range(row)}" for row in tested]
+    return Finding(f"{label}: accuracy {_course(rows)}{''.join(more)}.", label, numbers)
+
+
+def _course(rows: Sequence[Record]) -> str:
+    """`1.00 at d = 16, 0.84 (0.78–0.94) at d = 1024`."""
+    if len(rows) > 1 and len({mean_and_range(row) for row in rows}) == 1:
+        return f"{mean_and_range(rows[0])} at every d"
+    least = min(rows, key=lambda row: float(row["accuracy"]))
+    ends = [rows[0], rows[-1]][: len(rows)]
+    lower = least["accuracy"] < min(row["accuracy"] for row in ends) - SAME
+    return ", ".join(
+        f"{mean_and_range(row)} at d = {row['d']}" for row in ([rows[0], least, rows[-1]] if lower else ends)
+    )
+
+
+def _why(row: Record, uniform: float) -> Finding:
+    """The worst of those that make mistakes, and that no gradient reaches any more."""
+    numbers = {name: row[name] for name in ("d", "accuracy", "gradient_norm", "start_entropy", "entropy")}
+    return Finding(
+        f"{row['label']} has stopped learning at d = {row['d']}: the norm of its gradient is "
+        f"{short(row['gradient_norm'])}; the entropy of its weights was {short(row['start_entropy'])} nats before "
+        f"the first step and is {short(row['entropy'])} now, of {short(uniform)} for equal weights.",
+        row["label"],
+        numbers | {"entropy_of_equal_weights": uniform},
+    )
