@@ -187,14 +187,13 @@ class Keep:
 
 @dataclass(frozen=True)
 class Finished:
-    """A run that is kept in a folder; `content` is that of its results.json; `interrupted`: the user wants no more."""
+    """A run that is kept in a folder; `content` is that of its results.json."""
 
     result: StudyResult
     content: Record
     folder: Path
     document: Document
     verdicts: Sequence[Verdict]
-    interrupted: bool
 
     @property
     def picture(self) -> Path | None:
@@ -239,7 +238,7 @@ class Loaded:
                 head = provenance(options.study, options.name, options.seed, prepared.device, started)
                 pictures = _pictures(result, progress) if keep.pictures else {}
                 content = save_run(folder.path, result, config_of(options), head, pictures, verdicts)
-        return Finished(result, content, folder.place, self.document, verdicts, result.interrupted)
+        return Finished(result, content, folder.place, self.document, verdicts)
 
     def work(self, prepared: Any, progress: Progress) -> tuple[StudyResult, list[Verdict]]:
         """The result, and what became of what is expected of it."""

@@ -7,11 +7,11 @@ import json as stdjson
 import signal
 import sys
 import threading
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, redirect_stdout
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from contextlib import redirect_stdout
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import typer
 from rich.padding import Padding
@@ -45,54 +45,50 @@ def load_experiments(configs: Sequence[Path], overrides: Sequence[Override]) -> 
     return experiments
 
 
-@dataclass
 class Interrupts:
-    """Ctrl-C ends the work, but not the writing of what the work has given."""
-
-    presses: int = 0
-    wait: bool = False  # there is something to lose: every Ctrl-C waits
-    came: bool = False  # one had to wait
-
-    def hold(self) -> None:
-        """From now on there is something to lose."""
-        self.wait = True
-
-
-@contextmanager
-def interrupts() -> Iterator[Interrupts]:
-    """Inside, a Ctrl-C that has to wait is kept in mind; all others do what they do elsewhere.
+    """While it is open, Ctrl-C ends the work, but not the writing of what the work has given.
 
     The second waits in any case: the first has ended the work, which winds up. A third is meant, until there is
     something to lose. Only in the main thread, since signals reach no other; and not where the caller ignores Ctrl-C.
     """
-    state, before = Interrupts(), signal.getsignal(signal.SIGINT)
-    if threading.current_thread() is not threading.main_thread() or not callable(before):
-        yield state
-        return
 
-    def handle(number: int, frame: Any) -> None:
-        state.presses += 1
-        if state.wait or state.presses == 2:
-            state.came = True
+    def __init__(self) -> None:
+        self._before: Any = signal.getsignal(signal.SIGINT)
+        self._presses = 0
+        self._must_wait = False
+        self.waited = False  # one had to wait
+
+    def __enter__(self) -> Self:
+        if threading.current_thread() is threading.main_thread() and callable(self._before):
+            signal.signal(signal.SIGINT, self._handle)
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        if signal.getsignal(signal.SIGINT) == self._handle:
+            signal.signal(signal.SIGINT, self._before)
+
+    def wait(self) -> None:
+        """From now on there is something to lose: every Ctrl-C waits."""
+        self._must_wait = True
+
+    def _handle(self, number: int, frame: Any) -> None:
+        self._presses += 1
+        if self._must_wait or self._presses == 2:
+            self.waited = True
         else:
-            before(number, frame)
-
-    signal.signal(signal.SIGINT, handle)
-    try:
-        yield state
-    finally:
-        signal.signal(signal.SIGINT, before)
-
-
-def run_experiment(experiment: Loaded, keep: Keep, quiet: bool) -> Finished:
-    """Run one experiment into a new folder. Ctrl-C ends the work, and waits while its result is judged and written."""
-    with interrupts() as ctrl_c, running(experiment.options.name, quiet, ctrl_c.hold) as progress:
-        finished = experiment.run(progress, keep)
-    return replace(finished, interrupted=finished.interrupted or ctrl_c.came)
+            self._before(number, frame)
 
 
 def run_and_show(
-    experiments: Sequence[Loaded], keep: Keep, *, json: bool, quiet: bool, full: bool, open_: bool
+    experiments: Sequence[Loaded],
+    *,
+    out: Path | None,
+    overwrite: bool,
+    no_plots: bool,
+    open_: bool,
+    json: bool,
+    quiet: bool,
+    full: bool,
 ) -> None:
     """Run experiments one after the other, each into its folder, print what is asked for, and open it with `open_`.
 
@@ -102,14 +98,21 @@ def run_and_show(
         InputError: one fails, or expectations could not be judged, since no row is what they ask about.
         typer.Exit: with 1 where an expectation fails, 130 after Ctrl-C.
     """
-    if keep.out is not None and len(experiments) > 1:
-        message = f'got "{keep.out}" for {len(experiments)} experiments; expected one; run them one by one'
+    if out is not None and len(experiments) > 1:
+        message = f'got "{out}" for {len(experiments)} experiments; expected one; run them one by one'
         raise InputError.of(message, where="--out")
-    runs, waiting = list[Finished](), list(experiments)
+    runs, waiting, interrupted = list[Finished](), list(experiments), False
     try:
-        while waiting and not (runs and runs[-1].interrupted):
-            with redirect_stdout(ErrorStream()):  # scorers of the user's own may print
-                runs.append(run_experiment(waiting.pop(0), keep, quiet or json))
+        while waiting and not interrupted:
+            experiment = waiting.pop(0)
+            name = experiment.options.name
+            with (
+                redirect_stdout(ErrorStream()),  # scorers of the user's own may print
+                Interrupts() as interrupts,
+                running(name, quiet or json, interrupts.wait) as progress,
+            ):
+                runs.append(experiment.run(progress, Keep(out, overwrite, not no_plots)))
+            interrupted = runs[-1].result.interrupted or interrupts.waited
             if not (quiet or json):
                 _show(runs[-1], full, titled=len(experiments) > 1)
             if open_:
@@ -123,10 +126,10 @@ def run_and_show(
             _print_json(contents if len(experiments) > 1 else contents[0])
         if waiting:
             print_error(f"not run: {', '.join(str(experiment.document.path) for experiment in waiting)}")
-    if runs[-1].interrupted:
+    if interrupted:
         print_error(f"interrupted; what was finished is in {_shortest(runs[-1].folder)}/")
         raise typer.Exit(INTERRUPTED)
-    if unjudged := [problem for finished in runs for problem in _problems(finished, None)]:
+    if unjudged := [problem for finished in runs for problem in _unjudged(finished)]:
         raise InputError(unjudged)
     if any(verdict.holds is False for finished in runs for verdict in finished.verdicts):
         raise typer.Exit(EXPECTATION_FAILED)
@@ -172,16 +175,17 @@ def _show_verdicts(runs: Sequence[Finished], *, table: bool) -> None:
         for part in verdict_tables([(title, run.verdicts) for title, run in zip(titles, runs, strict=True)] * table):
             Terminal().print(part)
     finally:
-        for problem in (problem for finished in runs for problem in _problems(finished, False)):
-            print_error(problem)
+        for finished in runs:
+            failed = [verdict for verdict in finished.verdicts if verdict.holds is False]
+            problems = [Problem(failure(verdict), ("expect", verdict.index)) for verdict in failed]
+            for problem in finished.document.located(InputError(problems)).problems:
+                print_error(problem)
 
 
-def _problems(finished: Finished, holds: bool | None) -> Sequence[Problem]:
-    """What does not hold (False), or could not be judged (None), with its place in the file."""
+def _unjudged(finished: Finished) -> Sequence[Problem]:
+    """Why expectations could not be judged, with their places in the file."""
     problems = list[Problem]()
     for verdict in finished.verdicts:
-        if verdict.holds is holds is False:
-            problems.append(Problem(failure(verdict), ("expect", verdict.index)))
-        elif verdict.holds is holds is None and verdict.problem:
+        if verdict.problem is not None:
             problems += verdict.problem.under("expect", verdict.index).problems
     return finished.document.located(InputError(problems)).problems

@@ -36,11 +36,17 @@ def run(
 ) -> None:
     """Run experiments: print tables, draw pictures, and keep a run folder of each."""
     import_quickly(pictures=not no_plots)
-    from attncli.api import Keep
     from attncli.commands.experiments import load_experiments, run_and_show
 
     compile_ = "true" if compiled else None
     overrides = overrides_of(sets, seed=seed, device=device, dtype=dtype, compile=compile_)
-    experiments = load_experiments(configs, overrides)
-    keep = Keep(out, overwrite, not no_plots)
-    run_and_show(experiments, keep, json=json, quiet=quiet, full=full, open_=open_)
+    run_and_show(
+        load_experiments(configs, overrides),
+        out=out,
+        overwrite=overwrite,
+        no_plots=no_plots,
+        open_=open_,
+        json=json,
+        quiet=quiet,
+        full=full,
+    )

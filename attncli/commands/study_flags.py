@@ -3,36 +3,35 @@
 import functools
 import inspect
 import typing
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from types import NoneType, UnionType
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Union
 
 import typer
 
-from attncli.commands.options import (
-    Command,
-    Full,
-    Json,
-    NoPlots,
-    Open,
-    Out,
-    Overwrite,
-    Quiet,
-    Sets,
-    import_quickly,
-    naming_options,
-    overrides_of,
-)
+from attncli.commands.options import Command, import_quickly, naming_options, overrides_of
+from attncli.commands.run import run
 from attncli.commands.scorers import scorer_names
 from attncli.errors import Collector, InputError, show
 
 if TYPE_CHECKING:
     from pydantic.fields import FieldInfo
 
+    from attncli.config.document import Document
     from attncli.config.overrides import Override
 
 NO_FLAGS = ("study", "name", "expect")
+OF_RUN = (
+    "sets",
+    "out",
+    "overwrite",
+    "no_plots",
+    "open_",
+    "json",
+    "quiet",
+    "full",
+)  # options, as `attncli run` has them
 LONGEST_LIST = 4  # of a default that is written out
 METAVARS = {int: "N", float: "X"}
 
@@ -71,11 +70,11 @@ class StudyFlag:
         self.name, self.key, self.field = name, field.alias or name, field
         self.is_scorers = self.key == "scorers"
         self.option = "--scorer" if self.is_scorers else f"--{self.key.replace('_', '-')}"
-        self.kind, metadata = _unwrapped(field.annotation)
+        self.kind = _plain_type(field.annotation)
         self.is_list = typing.get_origin(self.kind) is list
         if self.is_list:
-            self.kind, _ = _unwrapped(typing.get_args(self.kind)[0])
-        self.mark = next((each for each in [*field.metadata, *metadata] if isinstance(each, Flag)), Flag())
+            self.kind = _plain_type(typing.get_args(self.kind)[0])
+        self.mark = next((each for each in field.metadata if isinstance(each, Flag)), Flag())
 
     @property
     def help(self) -> str:
@@ -88,9 +87,7 @@ class StudyFlag:
         if isinstance(default, list) and len(default) > LONGEST_LIST:
             more.insert(0, f"default: {default[0]} to {default[-1]}")
         elif default is not None and default is not False and default != []:
-            listed = default if isinstance(default, list) else [default]
-            texts = [f"{each:g}" if isinstance(each, float) else str(each) for each in listed]
-            more.insert(0, f"default: {_listed(texts, 'and')}")
+            more.insert(0, f"default: {_listed(default if isinstance(default, list) else [default], 'and')}")
         return f"{words[0].upper()}{words[1:]}{' (' + '; '.join(more) + ')' if more else ''}."
 
     def parameter(self) -> inspect.Parameter:
@@ -105,9 +102,7 @@ class StudyFlag:
         )
         value: Any = Path if self.mark.is_path else str
         kind: Any = bool if is_switch else list[value] | None if self.is_list else value | None
-        default = False if is_switch else None
-        keyword = inspect.Parameter.KEYWORD_ONLY
-        return inspect.Parameter(self.name, keyword, default=default, annotation=Annotated[kind, option])
+        return _keyword(self.name, Annotated[kind, option], False if is_switch else None)
 
     def override(self, value: Any) -> "Override":
         """What the flag says, for the config.
@@ -127,21 +122,6 @@ class StudyFlag:
         return Override((self.key,), read[0] if len(read) == 1 and not self.is_scorers else read, whole, texts)
 
 
-def command_of(study: str) -> Any:
-    """The command `attncli <study>`."""
-    flags = flags_of(study)
-
-    def command(**given: Any) -> None:
-        _run(study, flags, {flag.name: given.pop(flag.name) for flag in flags}, **given)
-
-    of_all_studies = list(inspect.signature(_run).parameters.values())[3:]
-    parameters = [*(flag.parameter() for flag in flags), *of_all_studies]
-    command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
-    app = typer.Typer(add_completion=False)
-    app.command(study)(command)
-    return typer.main.get_command(app)
-
-
 def flags_of(study: str) -> list[StudyFlag]:
     """The flags of a study's own keys, then of those that all studies have."""
     from attncli.config.models import Experiment
@@ -152,64 +132,69 @@ def flags_of(study: str) -> list[StudyFlag]:
     return [StudyFlag(name, fields[name]) for name in ordered if name not in NO_FLAGS]
 
 
-def _unwrapped(annotation: Any) -> tuple[Any, list[Any]]:
-    """The type of a value that is not None, without what `Annotated` adds to it, and that."""
-    if typing.get_origin(annotation) is Annotated:
-        inner, *metadata = typing.get_args(annotation)
-        kind, more = _unwrapped(inner)
-        return kind, [*metadata, *more]
-    if typing.get_origin(annotation) in (Union, UnionType):
-        (inner,) = (each for each in typing.get_args(annotation) if each is not NoneType)
-        return _unwrapped(inner)
-    return annotation, []
+def command_of(study: str) -> Any:
+    """The command `attncli <study>`, which does what `attncli run` does with a YAML file that says the same."""
+    flags = flags_of(study)
+
+    def command(configs: list[str] | None, sets: list[str] | None, no_plots: bool, **given: Any) -> None:
+        if configs:
+            message = f"got {show(configs[0])}; expected flags alone; type `attncli run {' '.join(configs)}`"
+            raise InputError.of(message, where=f"attncli {study}")
+        import_quickly(pictures=not no_plots)
+        from attncli.api import load_experiment
+        from attncli.commands.experiments import run_and_show
+
+        document = _document_of(study, {flag: given.pop(flag.name) for flag in flags}, sets)
+        run_and_show([load_experiment(document)], no_plots=no_plots, **given)
+
+    of_run = inspect.signature(run).parameters
+    parameters = [
+        *(flag.parameter() for flag in flags),
+        _keyword("configs", Annotated[list[str] | None, typer.Argument(hidden=True)], None),
+        *(_keyword(name, of_run[name].annotation, of_run[name].default) for name in OF_RUN),
+    ]
+    command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    app = typer.Typer(add_completion=False)
+    app.command(study)(command)
+    return typer.main.get_command(app)
 
 
-def _listed(words: Sequence[Any], last: str) -> str:
-    """`a, b and c`."""
-    *first, end = map(str, words)
-    return f"{', '.join(first)} {last} {end}" if first else end
-
-
-def _run(
-    study: str,
-    flags: Sequence[StudyFlag],
-    given: Mapping[str, Any],
-    *,
-    configs: Annotated[list[str] | None, typer.Argument(hidden=True)] = None,
-    sets: Sets = None,
-    out: Out = None,
-    overwrite: Overwrite = False,
-    no_plots: NoPlots = False,
-    open_: Open = False,
-    json: Json = False,
-    quiet: Quiet = False,
-    full: Full = False,
-) -> None:
-    """Run a study with the arguments of its command, as `attncli run` would run a YAML file that says the same."""
-    if configs:
-        message = f"got {show(configs[0])}; expected flags alone; type `attncli run {' '.join(configs)}`"
-        raise InputError.of(message, where=f"attncli {study}")
-    import_quickly(pictures=not no_plots)
-    from attncli.api import Keep, load_experiment
-    from attncli.commands.experiments import run_and_show
+def _document_of(study: str, given: Mapping[StudyFlag, Any], sets: list[str] | None) -> "Document":
+    """The experiment that the flags say; of a run that is resumed, its config as they change it."""
     from attncli.config.document import document_of_data, read_document
     from attncli.studies import part_of
 
-    resume = given.get("resume")
-    config = None
-    if resume is not None:  # the flags change the config of that run
-        with naming_options():
-            config = part_of(study, "resume").config_of_run(resume)
-        given = {**given, "resume": Path(resume).absolute()}
-    collector, overrides = Collector(), overrides_of(sets)
-    for flag in flags:
+    collector, overrides, config = Collector(), overrides_of(sets), None
+    for flag, value in given.items():
+        if value in (None, False, []):
+            continue
         with collector.under():
-            if given[flag.name] not in (None, False, []):
-                overrides.append(flag.override(given[flag.name]))
+            if flag.name == "resume":
+                with naming_options():
+                    config = part_of(study, "resume").config_of_run(value)
+                overrides.append(flag.override(Path(value).absolute()))
+            else:
+                overrides.append(flag.override(value))
     collector.check()
     if config is None:
-        document = document_of_data(f"attncli {study}", {"study": study}, overrides)
-    else:
-        document = read_document(config, overrides)
-    keep = Keep(out, overwrite, not no_plots)
-    run_and_show([load_experiment(document)], keep, json=json, quiet=quiet, full=full, open_=open_)
+        return document_of_data(f"attncli {study}", {"study": study}, overrides)
+    return read_document(config, overrides)
+
+
+def _keyword(name: str, annotation: Any, default: Any) -> inspect.Parameter:
+    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
+
+
+def _plain_type(annotation: Any) -> Any:
+    """The type of a value that is not None, without what `Annotated` adds to it."""
+    if typing.get_origin(annotation) is Annotated:
+        return _plain_type(typing.get_args(annotation)[0])
+    if typing.get_origin(annotation) in (Union, UnionType):
+        return _plain_type(next(each for each in typing.get_args(annotation) if each is not NoneType))
+    return annotation
+
+
+def _listed(values: list[Any] | tuple[Any, ...], last: str) -> str:
+    """`a, b and c`."""
+    *first, end = (f"{each:g}" if isinstance(each, float) else str(each) for each in values)
+    return f"{', '.join(first)} {last} {end}" if first else end
