@@ -1,6 +1,5 @@
 """Expectations in words and as a table: read back from what a terminal or a pipe would get."""
 
-import math
 from typing import Any
 
 import pytest
@@ -77,40 +76,9 @@ def test_two_figures_are_told_apart() -> None:
     assert (got_words(same), expected_words(same)) == ("1.15278", "above 1.15278 (d = 2)")
 
 
-def test_failures_say_claim_expected_and_got() -> None:
-    verdict = one(4.0, 1.0, between=[0.95, 1.05])
-    assert failure(verdict) == "variance (d = 1): expected 0.95 to 1.05; got 4"
-    claimed = one(4.0, between=[0.95, 1.05], claim="It is 1", source="Nobody 2020")
-    assert failure(claimed) == '"It is 1" (Nobody 2020) does not hold; variance (d = 1): expected 0.95 to 1.05; got 4'
-    assert failure(one(4.0, equal=1, claim="It is 1")).startswith('"It is 1" does not hold; ')
-    assert failure(one(None, above=1)) == "variance (d = 1): expected above 1; got no figure"
-    assert failure(one(1.0, math.nan, above={"d": 2})) == (
-        "variance (d = 1): expected above that of d = 2; no figure to compare with"
-    )
-    assert failure(one(1.0, -1.0, above={"d": 2}, by="2 x")) == (
-        "variance (d = 1): expected at least 2 x -1 (d = 2); no factor of a negative number"
-    )
-
-
 def lines(found: list[Verdict]) -> list[str]:
     """What stands in the table, without its head."""
     return [" ".join(line.split()) for line in shown(("variance", found)).splitlines()[4:]]
-
-
-def test_rows_that_hold_share_a_line_and_those_that_do_not_have_their_own() -> None:
-    asked = {"where": {"d": [1, 2, 4, 8]}, "between": [0, 2], "claim": "small"}
-    assert lines(verdicts([1.0, 0.5, 4.0, 1.5], asked)) == [
-        "yes small: variance (d = 1, 2, 8)",
-        "expected 0 to 2; measured 0.5 to 1.5",
-        "NO small: variance (d = 4)",
-        "expected 0 to 2; measured 4",
-        "The expectation does not hold",
-    ]
-    alike = lines(verdicts([1.0, 0.5, 1.0, 1.5], asked))
-    assert alike == ["yes small", "expected 0 to 2; measured 0.5 to 1.5", "The expectation holds"]
-    different = lines(verdicts([1.0, 5.0], {"where": {"d": [1, 2]}, "above": {"d": [1, 2]}, "by": 0}))
-    assert different[1] == "expected at least 1 (d = 1) + 0; measured 1"
-    assert different[3] == "expected at least 5 (d = 2) + 0; measured 5"
 
 
 def test_what_cannot_be_judged_is_a_dash() -> None:

@@ -1,6 +1,5 @@
 """Good tensor files: what numpy and torch wrote is what is read."""
 
-from collections import OrderedDict
 from pathlib import Path
 from typing import Any
 
@@ -102,14 +101,6 @@ def test_a_nameless_tensor_is_called_like_its_file(tmp_path: Path) -> None:
         tensors = read_tensors(tmp_path / name)
         assert list(tensors) == [Path(name).stem]
         same(tensors[Path(name).stem], KEYS)
-
-
-def test_a_state_dict_loads_as_it_is(tmp_path: Path) -> None:
-    saved, fresh = (nn.Sequential(OrderedDict(W_q=nn.Linear(2, 3), W_k=nn.Linear(4, 3, bias=False))) for _ in range(2))
-    torch.save(saved.state_dict(), tmp_path / "trained.pt")
-    fresh.load_state_dict(read_tensors(tmp_path / "trained.pt"))
-    assert list(read_tensors(tmp_path / "trained.pt")) == ["W_q.weight", "W_q.bias", "W_k.weight"]
-    assert_close(fresh.state_dict(), saved.state_dict(), rtol=0, atol=0)
 
 
 def test_containers_in_a_pt_give_dotted_names(tmp_path: Path) -> None:

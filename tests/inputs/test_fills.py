@@ -11,7 +11,7 @@ from torch import Tensor
 
 from attncli.inputs.seeding import derived_seed, generator
 from tests.combinations import varied
-from tests.experiments import inputs_of, result_of
+from tests.experiments import inputs_of
 
 N = 200_000
 SHAPE = [100, 100, 20]  # N entries
@@ -152,18 +152,3 @@ def test_seeds_are_derived_from_seed_and_name() -> None:
     assert generator(7, "data.keys").initial_seed() == derived_seed(7, "data.keys")
     named = [derived_seed(seed, name) for seed in (0, 1, 10) for name in ("data.keys", "data.queries", "0/data.keys")]
     assert len(set(named)) == len(named)
-
-
-def test_the_generators_of_the_caller_are_left_alone() -> None:
-    torch.manual_seed(3)
-    state = torch.random.get_rng_state()
-    result_of(
-        data={
-            "queries": {"shape": [2, 3, 4], "fill": "student_t", "df": 3},
-            "keys": {"shape": [2, 5, 4], "fill": "rademacher"},
-            "valid_lens": {"random": [1, 5]},
-        },
-        scorers=[{"scorer": "additive", "dropout": 0.5}, {"scorer": "general"}],
-        train=True,
-    )
-    assert torch.equal(torch.random.get_rng_state(), state)

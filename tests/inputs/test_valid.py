@@ -100,14 +100,6 @@ def test_a_row_or_a_column_of_lengths(text: str, n: int, expected: list[Any], tm
     assert lengths(tmp_path, n=n, data={"valid_lens": {"file": "lens.csv"}}).tolist() == expected
 
 
-@pytest.mark.parametrize(("n", "m"), [(4, 4), (3, 5), (5, 3), (1, 4), (4, 1)])
-def test_causal(n: int, m: int) -> None:
-    assert valid(n=n, m=m, mask={"causal": "top_left"}) == seen(lambda i, q: q + 1, n, m)
-    assert valid(n=n, m=m, mask={"causal": "bottom_right"}) == seen(lambda i, q: q + 1 + m - n, n, m)
-    if n == m:
-        assert valid(n=n, m=m, mask={"causal": True}) == seen(lambda i, q: q + 1, n, m)
-
-
 def some_mask(*shape: int) -> np.ndarray[Any, Any]:
     return np.random.default_rng(3).random(shape) < 0.5
 

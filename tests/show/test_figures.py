@@ -81,10 +81,6 @@ def test_other_endings_are_refused(tmp_path: Path, name: str) -> None:
     assert picture_ending(Path("a.b.SVG")) == ".svg"
 
 
-def test_the_default_font_alone_is_used_for_what_it_can_draw() -> None:
-    assert fonts_for(["abc", "déjà vu", "ждать", "−∞ ≤ α", "😀"]) == ([figures.DEFAULT_FONT], "")
-
-
 def test_another_font_is_used_for_what_the_default_lacks() -> None:
     families, lost = fonts_for(["a", ONLY_STIX])
     assert len(families) == 2

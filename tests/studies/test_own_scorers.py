@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 import torch
-from pydantic import ValidationError
 
 from attncli.api import config_of
 from attncli.studies.attention.options import AttentionOptions
@@ -141,24 +140,6 @@ def test_scores_are_computed_in_float32_whatever_the_storage(dtype: str) -> None
     own = [{"scorer": "mine:Plain"}, {"scorer": "dot"}]
     mine, dot = runs_of(result_of(data=DATA, scorers=own, dtype=dtype))
     torch.testing.assert_close(mine.stages["scores"], dot.stages["scores"], rtol=0, atol=0)
-
-
-@pytest.mark.parametrize(
-    ("default", "kind"),
-    [
-        ("(1, 2)", "tuple"),
-        ("float('inf')", "float"),
-        ("torch.tanh", "builtin_function_or_method"),
-        ("b'x'", "bytes"),
-    ],
-)
-def test_an_option_that_config_yaml_cannot_hold(default: str, kind: str) -> None:
-    body = "import torch\nfrom torch import nn\nclass Odd(nn.Module):\n    def __init__(self, q, k, *, o="
-    module = f"odd_{kind}"
-    Path(f"{module}.py").write_text(f"{body}{default}):\n        super().__init__()\n")
-    with pytest.raises(ValidationError, match=r"scorers\.0\.o"):
-        result_of(data=DATA, scorers=[{"scorer": f"{module}:Odd"}])
-    del sys.modules[module]
 
 
 def test_an_option_set_to_nothing_is_written_down() -> None:

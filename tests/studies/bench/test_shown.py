@@ -1,7 +1,6 @@
 """What is found and shown of `bench`: sentences, tables as a pipe gets them, and the picture; by closed formulas."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -162,16 +161,6 @@ def test_what_was_not_timed_says_so_and_why() -> None:
     assert rows(text)[-1] == "additive textbook scores, n = 1024: too large: needs 32.0 GiB\\nor more"
 
 
-def test_what_all_have_in_common_is_said_once() -> None:
-    text = shown(sample(SIZES), 200)
-    first, second = text.splitlines()[:2]
-    conditions = "forward, float32, cpu (A Processor), 2 threads, m = n, d = 64, batch = 1, heads = 1, num_hiddens = 64"
-    assert first.strip() == conditions
-    assert "time over that of scaled_dot/textbook in the same round" in second
-    assert text.count("additive: the formula of additive") == 1
-    assert shown(replace(sample(), interrupted=True)).startswith("interrupted, so not all is there, forward")
-
-
 def test_several_numbers_of_hidden_units_are_several_lines() -> None:
     few = [record for record in sample(SIZES, FEW, ["scores"]).records if record["label"] != "additive"]
     several = [row_of("additive", "attncli", "scores", n) | {"num_hiddens": h} for n in SIZES for h in (8, 256)]
@@ -181,12 +170,6 @@ def test_several_numbers_of_hidden_units_are_several_lines() -> None:
     assert found == ["additive (num_hiddens 8)", "additive (num_hiddens 256)"]
     numbers = finding(result, "additive").numbers
     assert (numbers["num_hiddens"], numbers["growth"]) == (256, pytest.approx(2.0))
-
-
-def test_hidden_units_that_follow_d_are_one_line() -> None:
-    result = crossed(sample((64,), FEW, ["scores"]), "d", [16, 32])
-    followed = result_of([row | {"num_hiddens": row["num_hiddens"] and row["d"]} for row in result.records])
-    assert finding(followed, "additive").numbers["growth"] == 0.0
 
 
 def figure_of(result: Result) -> tuple[Figure, list[str]]:

@@ -10,14 +10,12 @@ from matplotlib.figure import Figure
 
 from attncli.runs.saving import save_named
 from attncli.scorers import SCORERS
-from attncli.show.figures import drawing, drawn_by
-from attncli.show.numbers import interval
+from attncli.show.figures import drawn_by
 from attncli.show.panels import look_of
 from attncli.studies import part_of
 from attncli.studies.study import Result
 from attncli.studies.variance.figure import density
-from tests.show.drawn import check_texts
-from tests.show.samples import many_scorers, printed
+from tests.show.samples import printed
 from tests.studies.pairs.samples import swept
 
 DOT: list[dict[str, Any]] = [{"scorer": "dot"}]
@@ -67,24 +65,6 @@ def test_tables_have_every_figure_at_any_width(study: str, width: int, tmp_path:
         assert all(formats[column](record[column]) in text for record in result.records for column in columns)
         assert all(word in text for word in ("dot", "hidden", "additive"))
         assert max(map(len, text.splitlines())) <= width
-
-
-@pytest.mark.parametrize(("width", "digits"), [(80, 3), (200, 4)])
-def test_intervals_have_the_digits_of_their_variance_where_there_is_room(width: int, digits: int) -> None:
-    scorers = [{"scorer": "scaled_dot", "scale": "1/d", "label": "small"}]
-    result = swept("variance", d=[512, 1024], scorers=scorers)
-    assert interval(result.records[0]["variance_ci"], digits) in shown(result, width)
-
-
-def test_limits_and_unknown_theories_are_told_apart() -> None:
-    softcap = {"scorer": "dot", "label": "capped", "softcap": 2.0}
-    text = shown(swept("variance", d=[4], samples=1000, scorers=[{"scorer": "additive"}, softcap]))
-    additive, capped = text.split("capped (dot)")
-    assert "limit" in additive
-    assert "0.1073" in additive
-    assert capped.count(" -") >= 4
-    assert "- where no closed form is known" in capped
-    assert "closed form" not in additive
 
 
 @STUDIES
@@ -193,15 +173,6 @@ def test_density_of_standardised_scores() -> None:
         assert [edges[0], edges[-1]] == pytest.approx([-5, 5])
         assert (heights * np.diff(edges)).sum() == pytest.approx(0.8)
         assert len(heights) == (10 if many == 1 else 50)
-
-
-@STUDIES
-@pytest.mark.parametrize(("count", "sizes"), [(1, [64]), (14, [1, 2, 3, 5, 7, 11, 100, 101, 102, 1024])])
-def test_all_texts_have_room(study: str, count: int, sizes: list[int]) -> None:
-    scorers = [{"scorer": "dot", "label": label} for label in many_scorers(count)]
-    result = swept(study, d=sizes, mean=0.25, scorers=scorers, **FEW[study])
-    with drawing(result.labels, lambda note: None):
-        check_texts(drawn(result))
 
 
 @pytest.mark.parametrize(
