@@ -37,7 +37,7 @@ def init(name: Name = None, out: Out = Path()) -> None:
 
 def _copy(name: str, out: Path) -> None:
     """Copy an experiment and the tensor files it names, which lie beside it, never over something."""
-    from attncli.runs.unfinished import writing
+    from attncli.runs.run_folder import writing
 
     config = builtin_path(name)
     text = config.read_text(encoding="utf-8")

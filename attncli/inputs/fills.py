@@ -21,9 +21,17 @@ def fill(source: Fill, generator: Generator, others: Mapping[str, Tensor]) -> Te
         case StudentTFill():
             return _student_t(source.shape, source.df, generator)
         case CorrelatedFill():
-            return _correlated(source, generator, others[source.source])
-        case PlainFill():
-            return _plain(source.fill, source.shape, generator)
+            other = others[source.source]
+            noise = _normal(source.shape or list(other.shape), generator).mul_(math.sqrt(1.0 - source.rho**2))
+            return noise.add_(other.to(torch.float64), alpha=source.rho)
+        case PlainFill(fill="eye", shape=shape):
+            return torch.eye(shape[-2], shape[-1], dtype=torch.float64).expand(shape).clone()
+        case PlainFill(fill="arange", shape=shape):
+            return torch.arange(math.prod(shape), dtype=torch.float64).reshape(shape)
+        case PlainFill(fill="rademacher", shape=shape):
+            return (_uniform(shape, generator) < 0.5).to(torch.float64) * 2.0 - 1.0
+        case PlainFill(fill=kind, shape=shape):
+            return torch.full(shape, 1.0 if kind == "ones" else 0.0, dtype=torch.float64)
 
 
 def _normal(shape: list[int], generator: Generator) -> Tensor:
@@ -34,24 +42,9 @@ def _uniform(shape: list[int], generator: Generator) -> Tensor:
     return torch.rand(shape, generator=generator, dtype=torch.float64)
 
 
-def _plain(kind: str, shape: list[int], generator: Generator) -> Tensor:
-    if kind == "eye":
-        return torch.eye(shape[-2], shape[-1], dtype=torch.float64).expand(shape).clone()
-    if kind == "arange":
-        return torch.arange(math.prod(shape), dtype=torch.float64).reshape(shape)
-    if kind == "rademacher":
-        return (_uniform(shape, generator) < 0.5).to(torch.float64) * 2.0 - 1.0
-    return torch.full(shape, 1.0 if kind == "ones" else 0.0, dtype=torch.float64)
-
-
 def _student_t(shape: list[int], df: float, generator: Generator) -> Tensor:
     """A normal number over the root of an independent chi-squared one, which is divided by its degrees of freedom."""
     with torch.random.fork_rng(devices=[]):  # torch.distributions draws from the global generator only
         torch.default_generator.manual_seed(int(torch.randint(2**62, (), generator=generator)))
         squares = torch.distributions.Chi2(torch.tensor(df, dtype=torch.float64)).sample(torch.Size(shape))
     return squares.div_(df).rsqrt_().mul_(_normal(shape, generator))
-
-
-def _correlated(source: CorrelatedFill, generator: Generator, other: Tensor) -> Tensor:
-    noise = _normal(source.shape or list(other.shape), generator).mul_(math.sqrt(1.0 - source.rho**2))
-    return noise.add_(other.to(torch.float64), alpha=source.rho)

@@ -54,28 +54,17 @@ def read_source(path: Path, check_size: Callable[[Shapes], None] = lambda shapes
     return _from_tensors(path, stored_tensors(path))
 
 
-def tensor_file(path: Path) -> Path:
-    """The file itself, or that of a run folder.
-
-    Raises:
-        InputError: a folder that has none.
-    """
-    if not path.is_dir():
-        return path
-    if (path / TENSORS).is_file():
-        return path / TENSORS
-    cure = f"did you mean `{path / 'latest'}`?" if (path / "latest").is_dir() else "expected the folder of a run"
-    raise InputError.of(f'got "{path}", which has no {TENSORS}; {cure}')
-
-
 def stored_tensors(path: Path) -> dict[str, Tensor]:
     """All tensors of a file or run folder by name.
 
     Raises:
-        InputError: without a path, whatever is wrong with the file.
+        InputError: without a path, whatever is wrong with the file, or a folder that has none.
     """
+    if path.is_dir() and not (path / TENSORS).is_file():
+        cure = f"did you mean `{path / 'latest'}`?" if (path / "latest").is_dir() else "expected the folder of a run"
+        raise InputError.of(f'got "{path}", which has no {TENSORS}; {cure}')
     try:
-        return read_tensors(tensor_file(path))
+        return read_tensors(path / TENSORS if path.is_dir() else path)
     except InputError as error:
         raise InputError.of(error.problems[0].message) from error
 
