@@ -26,7 +26,7 @@ from attncli.studies.train.model import Configuration
 from attncli.studies.train.options import TrainOptions
 from attncli.studies.train.rows import SUMMARISED
 
-RESULTS, TENSORS, CONFIG = "results.json", "tensors.safetensors", "config.yaml"
+FILES = ("results.json", "tensors.safetensors", "config.yaml")
 CURE = "expected the folder of a run of attncli train"
 SETTINGS = ("keys", "vocabulary", "classes", "embedding", "seeds", "steps", "batch", "optimizer", "lr", "dtype")
 
@@ -40,19 +40,13 @@ class Finished:
 
 
 class _Results(BaseModel):
-    """What is looked at in results.json."""
-
     study: Literal["train"]
     configurations: dict[str, str] = Field({}, validation_alias=AliasPath("settings", "configurations"))
     records: list[Record]
 
 
 def hash_of(
-    job: Configuration,
-    finished: Finished,
-    options: TrainOptions,
-    device: torch.device,
-    parameters: Mapping[str, Tensor],
+    job: Configuration, found: Finished, options: TrainOptions, device: torch.device, parameters: Mapping[str, Tensor]
 ) -> str | None:
     """A SHA-256 of what decides a configuration's numbers, and of the numbers; `parameters` are all that are read.
 
@@ -66,8 +60,8 @@ def hash_of(
         "device": device.type,
         "attncli": attncli.__version__,
     }
-    rows = json.loads(json.dumps(finished.records), parse_constant=lambda _: None)  # results.json has null for NaN
-    tensors = {**finished.curves, **_below(job.entry.label, parameters)}
+    rows = json.loads(json.dumps(found.records), parse_constant=lambda _: None)  # results.json has null for NaN
+    tensors = {**found.curves, **_below(job.entry.label, parameters)}
     return hashlib.sha256(json.dumps([settings, rows], sort_keys=True).encode() + save(tensors)).hexdigest()
 
 
@@ -94,13 +88,9 @@ def finished_before(
 
 
 def config_of_run(folder: str) -> Path:
-    """The config that a run of this study goes on with.
-
-    Raises:
-        InputError: a folder that is no run of this study, or has not all of its files.
-    """
+    """The config that goes on with a run of this study; an InputError where the folder is none."""
     _read(Path(folder))
-    return Path(folder) / CONFIG
+    return Path(folder) / "config.yaml"
 
 
 def _below(place: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
@@ -109,12 +99,13 @@ def _below(place: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
 
 def _read(folder: Path) -> tuple[_Results, dict[str, Tensor]]:
     with below("resume"):
-        for name in (RESULTS, TENSORS, CONFIG):
+        for name in FILES:
             if not (folder / name).is_file():
                 latest = folder / "latest"
                 cure = f"did you mean `{latest}`?" if latest.is_dir() else CURE
                 raise InputError.of(f'got "{folder}", which has no {name}; {cure}')
         try:
-            return _Results.model_validate_json((folder / RESULTS).read_bytes()), read_tensors(folder / TENSORS)
+            results, tensors, _ = (folder / name for name in FILES)
+            return _Results.model_validate_json(results.read_bytes()), read_tensors(tensors)
         except (OSError, ValueError) as error:
             raise InputError.of(f'got "{folder}", whose files are not what a run has written; {CURE}') from error

@@ -5,6 +5,8 @@ from collections.abc import Sequence
 from itertools import groupby
 from statistics import fmean, median, stdev
 
+import numpy as np
+
 from attncli.show.numbers import counted, finite, several, share, short, significant
 from attncli.studies.study import LABEL, SCORER, Column, Finding, Record, by_label
 from attncli.studies.train.model import Configuration, Learnt, points_of
@@ -95,10 +97,10 @@ def summary(rows: Sequence[Record]) -> list[Record]:
         record: Record = place | {"seeds": len(group)}
         for name in (column.key for column in SUMMARISED):
             values = [row[name] for row in group]
-            low, high = (math.nan, math.nan) if any(map(math.isnan, values)) else (min(values), max(values))
-            deviation = stdev(values) if len(values) > 1 and all(map(math.isfinite, values)) else math.nan
-            record |= {name: fmean(values), f"{name}_min": low, f"{name}_max": high}
-            record[f"{name}_std"] = deviation if len(values) > 1 else None
+            low, high = float(np.min(values)), float(np.max(values))  # NaN where one is
+            record |= {name: fmean(values), f"{name}_min": low, f"{name}_max": high, f"{name}_std": None}
+            if len(values) > 1:
+                record[f"{name}_std"] = stdev(values) if all(map(math.isfinite, values)) else math.nan
         reached = [row["steps_to_90"] for row in group if row["steps_to_90"] is not None]
         middle = median([*reached, *[math.inf] * (len(group) - len(reached))])
         found.append(record | {"steps_to_90": middle if math.isfinite(middle) else None, "reached_90": len(reached)})
@@ -127,9 +129,15 @@ def findings_of(summary: Sequence[Record], settings: Record) -> list[Finding]:
     trained = [row for row in rows if row["keys"] == settings["keys"]]
     others = by_label([row for row in rows if row["keys"] != settings["keys"] and finite([row["accuracy"]])])
     found = [_of_label(label, of_label, others.get(label, [])) for label, of_label in by_label(trained).items()]
-    stuck = [row for row in trained if row["accuracy"] < 1 - WRONG and row["gradient_norm"] < STUCK]
-    if stuck:
-        found.append(_why(min(stuck, key=lambda row: float(row["accuracy"])), math.log(settings["keys"])))
+    if stuck := [row for row in trained if row["accuracy"] < 1 - WRONG and row["gradient_norm"] < STUCK]:
+        worst, uniform = min(stuck, key=lambda row: float(row["accuracy"])), math.log(settings["keys"])
+        text = (
+            f"{worst['label']} has stopped learning at d = {worst['d']}: the norm of its gradient is "
+            f"{short(worst['gradient_norm'])}; the entropy of its weights was {short(worst['start_entropy'])} nats "
+            f"before the first step and is {short(worst['entropy'])} now, of {short(uniform)} for equal weights."
+        )
+        numbers = {name: worst[name] for name in ("d", "accuracy", "gradient_norm", "start_entropy", "entropy")}
+        found.append(Finding(text, worst["label"], numbers | {"entropy_of_equal_weights": uniform}))
     return found
 
 
@@ -145,24 +153,11 @@ def _of_label(label: str, rows: Sequence[Record], others: Sequence[Record]) -> F
 
 
 def _course(rows: Sequence[Record]) -> str:
-    """`1.00 at d = 16, 0.84 (0.78–0.94) at d = 1024`."""
+    """Such as `1.00 at d = 16, 0.84 (0.78–0.94) at d = 1024`."""
     if len(rows) > 1 and len({mean_and_range(row) for row in rows}) == 1:
         return f"{mean_and_range(rows[0])} at every d"
     least = min(rows, key=lambda row: float(row["accuracy"]))
-    ends = [rows[0], rows[-1]][: len(rows)]
-    lower = least["accuracy"] < min(row["accuracy"] for row in ends) - SAME
-    return ", ".join(
-        f"{mean_and_range(row)} at d = {row['d']}" for row in ([rows[0], least, rows[-1]] if lower else ends)
-    )
-
-
-def _why(row: Record, uniform: float) -> Finding:
-    """The worst of those that make mistakes, and that no gradient reaches any more."""
-    numbers = {name: row[name] for name in ("d", "accuracy", "gradient_norm", "start_entropy", "entropy")}
-    return Finding(
-        f"{row['label']} has stopped learning at d = {row['d']}: the norm of its gradient is "
-        f"{short(row['gradient_norm'])}; the entropy of its weights was {short(row['start_entropy'])} nats before "
-        f"the first step and is {short(row['entropy'])} now, of {short(uniform)} for equal weights.",
-        row["label"],
-        numbers | {"entropy_of_equal_weights": uniform},
-    )
+    named = [rows[0], rows[-1]][: len(rows)]
+    if least["accuracy"] < min(row["accuracy"] for row in named) - SAME:
+        named.insert(1, least)
+    return ", ".join(f"{mean_and_range(row)} at d = {row['d']}" for row in named)

@@ -64,17 +64,16 @@ def prepare(options: TrainOptions, progress: Progress) -> Prepared:
     own = any(entry.scorer not in SCORERS for entry in options.scorers)  # which may keep something in common
     threads = 1 if own or device.type != "cpu" else torch.get_num_threads()
     needed = estimate_training(configurations, options, threads)
-    most = max(needed.keys() - {"program"}, key=lambda key: needed[key])
-    require_memory(needed, device, "use a smaller number, or fewer seeds", [most])
+    most = max(needed, key=lambda key: needed[key])
+    require_memory(needed | {"program": PROGRAM}, device, "use a smaller number, or fewer seeds", [most])
     parameters = _read_parameters(options)
     finished = finished_before(configurations, options, device, parameters)
     return Prepared(options, configurations, finished, parameters, threads, device)
 
 
-def estimate_training(jobs: Iterable[Configuration], options: TrainOptions, threads: int) -> dict[str, int]:
-    """The peak of the largest configurations, `threads` at a time, by the key that decides how much it is."""
-    each = sorted((_needed(job, options) for job in jobs), key=Amounts.total)[-threads:]
-    return {**sum(each, Amounts[str]()), "program": PROGRAM}
+def estimate_training(jobs: Iterable[Configuration], options: TrainOptions, threads: int) -> Amounts[str]:
+    """Bytes of the largest configurations, `threads` at a time, by the key that decides how much it is."""
+    return sum(sorted((_needed(job, options) for job in jobs), key=Amounts.total)[-threads:], Amounts())
 
 
 def _needed(job: Configuration, options: TrainOptions) -> Amounts[str]:
@@ -180,13 +179,13 @@ def _result(prepared: Prepared, finished: Mapping[str, Finished], interrupted: b
     found = [(job, finished[job.place]) for job in prepared.configurations if job.place in finished]
     records = [row for _, each in found for row in each.records]
     comparisons = summary(records)
-    hashes = {job.place: hash_of(job, each, options, device, parameters) for job, each in found}
+    hashes = ((job.place, hash_of(job, each, options, device, parameters)) for job, each in found)
     settings = {name: getattr(options, name) for name in SETTINGS} | {
         "device": str(device),
         "equal_weights": {str(keys): of_equal_weights(options, keys, device) for keys in options.tested},
         "least_loss": math.log1p((options.classes - 1) / math.e),  # of 1 for the right class and 0 for the others
         "formulas": formulas_of(options.scorers),
-        "configurations": {place: each for place, each in hashes.items() if each is not None},
+        "configurations": {place: each for place, each in hashes if each is not None},
     }
     curves = {name: curve for _, each in found for name, curve in each.curves.items()}
     return Result(
