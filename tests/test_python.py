@@ -70,8 +70,8 @@ def test_nothing_is_written_without_out(tmp_path: Path, monkeypatch: pytest.Monk
 
 def test_tensors_stand_for_lists_and_keywords_replace_keys() -> None:
     queries, keys = torch.randn(1, 3, 4, dtype=torch.float64), torch.randn(1, 5, 4, dtype=torch.float64)
-    data = {"queries": queries, "keys": keys.numpy(), "valid_lens": torch.tensor([4])}
-    changes: dict[str, Any] = {"dtype": "float64", "scorers[0].scale": 0.5}
+    data = {"queries": queries, "keys": keys.numpy(), "valid_lens": torch.tensor([3])}
+    changes: dict[str, Any] = {"dtype": "float64", "scorers[0].scale": 0.5, "valid_lens": [4]}
     result = attncli.run({"data": data, "scorers": [{"scorer": "scaled_dot"}]}, **changes)
     expected = (queries @ keys.mT / 2)[..., :4].softmax(-1)
     torch.testing.assert_close(result.tensors["scaled_dot/weights"][..., :4], expected)

@@ -55,7 +55,8 @@ class Document:
         there = problem.path[:depth]  # a missing key is not, but what it is missing from
         where = f"{self.path}:{line}:{column}" if not self.flags_only else str(self.path)
         for index, override in reversed([*enumerate(self.overrides)]):
-            if override.decides(problem.path):
+            made = depth < len(problem.path) and override.path[: len(problem.path)] == problem.path
+            if override.decides(problem.path) or made:
                 found = replace(problem, where=f"{self.path}: {override.text}")
                 return (sys.maxsize, index), self._in_flag(found, override) if self.flags_only else found
             if there and override.path[:depth] == there:
@@ -68,7 +69,7 @@ class Document:
         try:
             yield
         except InputError as error:
-            raise self.located(error) from error
+            raise self.located(error) from error.__cause__  # what the user's own code raised
 
     def study(self, known: Collection[str]) -> str:
         """The name of the study that it asks for.
@@ -104,8 +105,7 @@ def read_document(path: Path, overrides: Sequence[Override] = ()) -> Document:
         InputError: an unreadable file, text that is not YAML, or an override that does not fit it.
     """
     read, root = parse_yaml(_text(path), lambda line, column: f"{path}:{line}:{column}")
-    top_level = Experiment.model_fields
-    overrides = [each if each.path[0] in top_level else from_the_top(each, read) for each in overrides]
+    overrides = _from_the_top(overrides, read)
     return Document(path, apply_overrides(read, overrides, path), root, overrides)
 
 
@@ -115,8 +115,12 @@ def document_of_data(where: str, data: Mapping[str, Any], overrides: Sequence[Ov
     Tensors and arrays in the mapping become nested lists.
     """
     named = {"name": data.get("study", DEFAULT_STUDY), **as_yaml(data)}
-    source = Path(where)
+    source, overrides = Path(where), _from_the_top(overrides, named)
     return Document(source, apply_overrides(named, overrides, source), None, overrides, flags_only=True)
+
+
+def _from_the_top(overrides: Sequence[Override], data: Any) -> list[Override]:
+    return [each if each.path[0] in Experiment.model_fields else from_the_top(each, data) for each in overrides]
 
 
 def default_name(path: Path) -> str:

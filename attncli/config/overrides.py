@@ -15,12 +15,16 @@ KEY = re.compile(r"([^.\[\]=]+)((?:\[\d{1,9}\])*)")
 
 @dataclass(frozen=True)
 class Override:
-    """`text` is what the user typed, for errors; `texts` of a flag that was repeated each time it was."""
+    """`text` is what the user typed, for errors; `texts` of a flag that was repeated each time it was.
+
+    `may_be_short`: the path may begin inside `data`, `mask` or a scorer.
+    """
 
     path: errors.Path
     value: Any
     text: str
     texts: tuple[str, ...] = ()
+    may_be_short: bool = False
 
     def decides(self, path: errors.Path) -> bool:
         """Whether this path is the value that was given, below it, or the list that it is an entry of."""
@@ -51,14 +55,14 @@ def parse_override(assignment: str) -> Override:
     target, equals, value = assignment.partition("=")
     if not equals:
         raise InputError.of(errors.got(assignment, "expected KEY=VALUE, for instance seed=1"), where=text)
-    return override(_path_of(target.strip(), text), value, text)
+    return replace(override(_path_of(target.strip(), text), value, text), may_be_short=True)
 
 
 def override_in_python(key: str, value: Any) -> Override:
     """`seed=1` as an argument in Python; `key` may be a path, as in `parse_override`."""
     plain = as_yaml(value)
     text = typed(f"{key} =", errors.show(plain))
-    return Override(_path_of(key, text), plain, text)
+    return Override(_path_of(key, text), plain, text, may_be_short=True)
 
 
 def as_yaml(value: Any) -> Any:
@@ -90,7 +94,7 @@ def from_the_top(change: Override, data: Any) -> Override:
         InputError: several of them have the key.
     """
     key = change.path[0]
-    if not change.text.startswith("--set ") or not isinstance(data, dict) or "data" not in data or key in data:
+    if not change.may_be_short or not isinstance(data, dict) or "data" not in data or key in data:
         return change
     scorers = data.get("scorers")
     entries = enumerate(scorers if isinstance(scorers, list) else [])

@@ -138,7 +138,7 @@ def validated(model: type[M], data: Any, context: Mapping[str, Any]) -> M:
             _problem(path, [each for each, _ in found], known.get(id(found[0][1]), []))
             for path, found in by_path.items()
         )
-        raise InputError(problems) from error
+        raise InputError(problems) from None  # which says it all, in words of the user's input
 
 
 def _place(error: Mapping[str, Any], data: Any) -> tuple[errors.Path, Any]:

@@ -148,7 +148,7 @@ class Rows:
 
 
 class Study(Protocol):
-    """The module `study` in the folder of a study; beside it are `options`, `columns`, `findings`, `tables`, `figure`.
+    """The module `study` in the folder of a study, with its `COLUMNS`; beside it are `options`, `tables` and `figure`.
 
     A study computes; it prints nothing and writes no files. Each has its own types of options, and of what it prepares,
     which has the `device` that it computes on.

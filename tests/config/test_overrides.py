@@ -22,7 +22,7 @@ from attncli.errors import InputError
     ],
 )
 def test_reading(text: str, path: tuple[str | int, ...], value: Any) -> None:
-    assert parse_override(text) == Override(path, value, f"--set {' '.join(text.split())}")
+    assert parse_override(text) == Override(path, value, f"--set {' '.join(text.split())}", may_be_short=True)
 
 
 def applied(data: Any, *texts: str) -> Any:
