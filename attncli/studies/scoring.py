@@ -2,7 +2,7 @@
 
 import functools
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from pathlib import Path
 
 import torch
@@ -66,12 +66,19 @@ def _make(entry: ScorerEntry, query_size: int, key_size: int) -> nn.Module:
 
 def _load_parameters(scorer: nn.Module, source: ParameterFile) -> None:
     with below("parameters"):
-        stored = read_tensors(Path(source.file))
+        stored, state = read_tensors(Path(source.file)), dict[str, Tensor]()
         collector, parameters = Collector(), scorer.state_dict()
-        state: dict[str, Tensor] = {}
         for name, parameter in parameters.items():
             with collector.under():
-                state[name] = _stored(name, parameter, stored, source)
+                there = source.names.get(name, name)
+                if there not in stored:
+                    cure = f"{did_you_mean(there, stored)}; map names with `names: {{{name}: ...}}`"
+                    message = f'got "{source.file}", which has no "{there}"; {cure}'
+                    raise InputError.of(message, ["names", name] if name in source.names else ["file"])
+                if stored[there].shape != parameter.shape:
+                    shapes = f"{list(stored[there].shape)}; expected {list(parameter.shape)} for {name}"
+                    raise InputError.of(f'got "{there}" of shape {shapes}', ["file"])
+                state[name] = stored[there].to(parameter.dtype)
         for name in sorted(set(source.names) - set(parameters)):
             message = f'got "{name}"; unknown parameter; {did_you_mean(name, list(parameters) or ["none"])}'
             collector.problems.append(Problem(message, ("names", name)))
@@ -79,19 +86,6 @@ def _load_parameters(scorer: nn.Module, source: ParameterFile) -> None:
             collector.problems.append(Problem("this scorer has no parameters; leave out `parameters`"))
         collector.check()
     scorer.load_state_dict(state)
-
-
-def _stored(name: str, parameter: Tensor, stored: Mapping[str, Tensor], source: ParameterFile) -> Tensor:
-    there = source.names.get(name, name)
-    if there not in stored:
-        cure = f"{did_you_mean(there, stored)}; map names with `names: {{{name}: ...}}`"
-        message = f'got "{source.file}", which has no "{there}"; {cure}'
-        raise InputError.of(message, ["names", name] if name in source.names else ["file"])
-    tensor = stored[there]
-    if tensor.shape != parameter.shape:
-        message = f'got "{there}" of shape {list(tensor.shape)}; expected {list(parameter.shape)} for {name}'
-        raise InputError.of(message, ["file"])
-    return tensor.to(parameter.dtype)
 
 
 def worth_compiling(scorer: nn.Module) -> bool:

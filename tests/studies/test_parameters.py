@@ -56,15 +56,11 @@ def general(folder: Path, **source: Any) -> Tensor:
 WEIGHT = torch.arange(16.0).reshape(4, 4)
 
 
-def test_other_names(tmp_path: Path) -> None:
+def test_other_names_and_a_nameless_tensor_that_goes_by_the_name_of_its_file(tmp_path: Path) -> None:
     save_file({"attention.bilinear": WEIGHT, "else": torch.ones(2)}, tmp_path / "p.safetensors")
-    names = {"W.weight": "attention.bilinear"}
-    assert torch.equal(general(tmp_path, file="p.safetensors", names=names), WEIGHT)
-
-
-def test_a_nameless_tensor_goes_by_the_name_of_its_file(tmp_path: Path) -> None:
     np.save(tmp_path / "bilinear.npy", WEIGHT.numpy())
-    assert torch.equal(general(tmp_path, file="bilinear.npy", names={"W.weight": "bilinear"}), WEIGHT)
+    for file, name in (("p.safetensors", "attention.bilinear"), ("bilinear.npy", "bilinear")):
+        assert torch.equal(general(tmp_path, file=file, names={"W.weight": name}), WEIGHT)
 
 
 @pytest.mark.parametrize("stored", [torch.float64, torch.float16, torch.int64])
