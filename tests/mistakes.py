@@ -20,7 +20,7 @@ import attncli
 from attncli import attention, textbook
 from attncli.scorers import SCORERS
 from attncli.studies.pairs.entries import Entries
-from attncli.studies.train.task import seed_of
+from attncli.studies.train.task import seeds_of
 
 Mistake = Callable[[MonkeyPatch], None]
 
@@ -98,7 +98,7 @@ means_left_out = _entries_with(query_mean=0.0, key_mean=0.0)
 
 def one_seed_for_all(patch: MonkeyPatch) -> None:
     """All seeds of a training draw the same."""
-    replace(patch, seed_of, lambda seed, index: seed)
+    replace(patch, seeds_of, lambda options: [options.seed] * options.seeds)
 
 
 def _linear_scores(queries: Tensor, keys: Tensor, w_q: Tensor, w_k: Tensor, w_v: Tensor) -> Tensor:

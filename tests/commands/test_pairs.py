@@ -13,7 +13,7 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from tests.cli import attncli, config, experiment, good, names_in, refusal, run, swept
+from tests.cli import config, experiment, good, names_in, refusal, run, swept
 
 pytestmark = pytest.mark.usefixtures("here")
 
@@ -34,21 +34,6 @@ SETTINGS: dict[str, Any] = {
     "key_std": 1.5,
     "rho": -0.25,
 }
-
-
-@STUDIES
-def test_files_and_tables(study: str) -> None:
-    result = attncli(study, "--d", 2, *FEW[study])
-    assert (result.exit_code, result.stderr) == (0, "")
-    folder, names, picture = result.stdout.splitlines()[-3:]
-    assert Path(folder).resolve() == Path("outputs", study, "latest").resolve()
-    files = ["config.yaml", "records.csv", "results.json", "tensors.safetensors"]
-    assert names.split() == names_in(Path(folder)) == sorted([*files, f"{study}.png"])
-    assert picture == f"open {folder}{study}.png"
-    content = swept(study, "--d", 2, *FEW[study])
-    assert content["files"] == names_in(Path("out")) == files
-    assert all(finding["text"].split()[0] in result.stdout for finding in content["findings"])
-    assert all(record["label"] in result.stdout for record in content["records"])
 
 
 def test_weights_that_are_known(here: Path) -> None:

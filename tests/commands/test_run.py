@@ -32,17 +32,6 @@ def config(name: str = "own") -> Any:
     return yaml.safe_load((latest(name) / "config.yaml").read_text(encoding="utf-8"))
 
 
-def test_tables_on_stdout_and_nothing_on_stderr(here: Path) -> None:
-    experiment(here / "own.yaml", scorers=[{"scorer": "dot"}, {"scorer": "gaussian", "label": "bell"}])
-    result = attncli("run", "own.yaml", "--no-plots")
-    assert (result.exit_code, result.stderr) == (0, "")
-    for word in ("dot", "bell", "Summary", "Pairwise comparison"):
-        assert word in result.stdout
-    folder, files = result.stdout.splitlines()[-2:]
-    assert (here / folder.rstrip("/")).resolve() == latest()
-    assert files.split() == sorted(path.name for path in latest().iterdir())
-
-
 def test_the_main_picture_is_named_and_opened(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     opened = list[str]()
     monkeypatch.setattr("typer.launch", opened.append)

@@ -59,21 +59,14 @@ def strict(text: str) -> Any:
     return json.loads(text, parse_constant=refuse)
 
 
-def test_results_json(folder: Path, result: Result) -> None:
+def test_provenance(folder: Path) -> None:
     content = strict((folder / "results.json").read_text(encoding="utf-8"))
-    head, tables = "attncli study name seed created command environment settings inputs", "records comparisons findings"
-    documented = f"{head} {tables} expectations files"
-    assert list(content) == documented.split()
     said = {key: content[key] for key in ("attncli", "study", "name", "seed", "expectations")}
     assert said == {"attncli": __version__, "study": "attention", "name": "own", "seed": 3, "expectations": []}
     assert abs((datetime.now().astimezone() - datetime.fromisoformat(content["created"])).total_seconds()) < 600
     environment = content["environment"]
     assert (environment["torch"], environment["device"]) == (torch.__version__, "cpu")
     assert environment["python"] == ".".join(map(str, sys.version_info[:3]))
-    timeless = [{**record, "seconds": None} for record in content["records"]]
-    assert timeless == [{**record, "seconds": None} for record in result.records]
-    assert content["comparisons"] == result.comparisons
-    assert content["files"] == sorted(path.name for path in folder.iterdir())
 
 
 def test_fingerprints_of_the_inputs(folder: Path, result: Result) -> None:
