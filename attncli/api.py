@@ -18,7 +18,7 @@ from attncli.expect.asking import check_expectations
 from attncli.expect.judging import Verdict, judge
 from attncli.runs.loading import load_run
 from attncli.runs.run_folder import new_folder
-from attncli.runs.saving import provenance, save_run
+from attncli.runs.saving import save_run
 from attncli.studies import STUDIES, load_study, options_model, part_of
 from attncli.studies.progress import Progress
 from attncli.studies.study import Record, Study
@@ -235,9 +235,9 @@ class Loaded:
             with new_folder(options.name, keep.out, keep.overwrite, started) as folder:
                 result, verdicts = self.work(prepared, progress)
                 progress.step(0, 1, "writing the run folder")
-                head = provenance(options.study, options.name, options.seed, prepared.device, started)
                 pictures = _pictures(result, progress) if keep.pictures else {}
-                content = save_run(folder.path, result, config_of(options), head, pictures, verdicts)
+                config, device = config_of(options), prepared.device
+                content = save_run(folder.path, result, config, device, started, pictures, verdicts)
         return Finished(result, content, folder.place, self.document, verdicts)
 
     def work(self, prepared: Any, progress: Progress) -> tuple[StudyResult, list[Verdict]]:

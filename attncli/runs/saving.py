@@ -32,39 +32,54 @@ def save_run(
     folder: Path,
     result: Result,
     config: Mapping[str, Any],
-    provenance: Record,
+    device: torch.device,
+    started: datetime,
     pictures: Mapping[str, Callable[[Path], None]],
-    verdicts: Sequence[Verdict] = (),
+    verdicts: Sequence[Verdict],
 ) -> Record:
     """Write a run into an empty folder inside a hidden one beside its place; returns the content of results.json.
 
     `pictures` maps file names to functions that draw into the path they are given. results.json comes last and lists
-    all files, itself too.
+    all files, itself too. NaN and infinity, which JSON does not have, become null in it. `interrupted` stands in it
+    only where the user ended the work, and rows are missing.
     """
     try:
         (folder / "config.yaml").write_text(dump_yaml(self_contained(config, result)), encoding="utf-8")
-        save_records(folder / "records.csv", result.records)
+        with (folder / "records.csv").open("w", encoding="utf-8", newline="") as file:
+            writer = csv.DictWriter(file, list(result.records[0]))
+            writer.writeheader()
+            writer.writerows(result.records)
         save_named(folder / TENSORS, {**result.inputs, **result.tensors})
         if result.parameters:
             save_named(folder / PARAMETERS, result.parameters)
         save_weights_csv(folder / "weights.csv", result)
         for name, draw in pictures.items():
             draw(folder / name)
-        content = content_of(result, provenance, sorted(path.name for path in folder.iterdir()), verdicts)
+        content: Record = _plain(
+            {
+                **_provenance(config, device, started),
+                "settings": result.settings,
+                "inputs": {name: fingerprint(tensor) for name, tensor in result.inputs.items()},
+                "records": result.records,
+                "comparisons": result.comparisons,
+                "findings": [finding.record for finding in result.findings],
+                "expectations": [verdict.record for verdict in verdicts],
+                "files": sorted([*(path.name for path in folder.iterdir()), "results.json"]),
+                **({"interrupted": True} if result.interrupted else {}),
+            }
+        )
         (folder / "results.json").write_text(to_json(content), encoding="utf-8")
     except OSError as error:
         raise InputError.of(f"cannot write the run: {error.strerror or error}", where=str(folder.parents[1])) from error
     return content
 
 
-def provenance(study: str, name: str, seed: int, device: torch.device, started: datetime) -> Record:
+def _provenance(config: Mapping[str, Any], device: torch.device, started: datetime) -> Record:
     """The head of results.json: versions, machine, command."""
     command = shlex.join(["attncli", *sys.argv[1:]])
     return {
         "attncli": __version__,
-        "study": study,
-        "name": name,
-        "seed": seed,
+        **{key: config[key] for key in ("study", "name", "seed")},
         "created": started.isoformat(timespec="seconds"),
         "command": command.encode("utf-8", "surrogateescape").decode("utf-8", "replace"),  # names that are not UTF-8
         "environment": {
@@ -77,27 +92,6 @@ def provenance(study: str, name: str, seed: int, device: torch.device, started: 
             "threads": torch.get_num_threads(),
         },
     }
-
-
-def content_of(result: Result, provenance: Record, files: Sequence[str], verdicts: Sequence[Verdict] = ()) -> Record:
-    """The content of results.json. NaN and infinity, which JSON does not have, become null.
-
-    `interrupted` stands in it only where the user ended the work, and rows are missing.
-    """
-    inputs = {name: fingerprint(tensor) for name, tensor in result.inputs.items()}
-    content = {
-        **provenance,
-        "settings": result.settings,
-        "inputs": inputs,
-        "records": result.records,
-        "comparisons": list(result.comparisons),
-        "findings": [finding.record for finding in result.findings],
-        "expectations": [verdict.record for verdict in verdicts],
-        "files": sorted([*files, "results.json"]),
-        **({"interrupted": True} if result.interrupted else {}),
-    }
-    plain: Record = _plain(content)
-    return plain
 
 
 def to_json(content: Record | list[Record]) -> str:
@@ -135,14 +129,6 @@ def _owned(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
         owned[name] = tensor.clone(memory_format=torch.contiguous_format) if copied else tensor
         storages.add(storage.data_ptr())
     return owned
-
-
-def save_records(path: Path, records: Sequence[Record]) -> None:
-    """One row per record; what does not exist is left empty."""
-    with path.open("w", encoding="utf-8", newline="") as file:
-        writer = csv.DictWriter(file, list(records[0]))
-        writer.writeheader()
-        writer.writerows(records)
 
 
 def save_weights_csv(path: Path, result: Result) -> None:
