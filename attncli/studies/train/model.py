@@ -23,7 +23,7 @@ from attncli.scorers.additive import Additive
 from attncli.studies.memory import ran_out
 from attncli.studies.scoring import build_scorer, raw_scores
 from attncli.studies.train.options import TrainOptions
-from attncli.studies.train.task import Batch, batches, embeddings, held_out, seeds_of, sources
+from attncli.studies.train.task import Batch, batches, held_out, normal, seeds_of
 
 POINTS = 100  # of a learning curve, beside its beginning
 NO_GRADIENT = (
@@ -58,10 +58,10 @@ class Recall(nn.Module):
 
     def __init__(self, entry: ScorerEntry, d: int, options: TrainOptions) -> None:
         super().__init__()
-        dtype = getattr(torch, options.dtype)
-        self.register_buffer("embeddings", embeddings(options))
-        self.W_q, self.W_k = (_projections(name, d, options) for name in ("W_q", "W_k"))
-        scorers = [build_scorer(entry, d, d, seed, dtype) for seed in seeds_of(options)]
+        e = options.embedding
+        self.register_buffer("embeddings", normal(options, "embeddings", options.vocabulary, e))
+        self.W_q, self.W_k = (nn.Parameter(normal(options, f"{name}.{d}", d, e) / e**0.5) for name in ("W_q", "W_k"))
+        scorers = [build_scorer(entry, d, d, seed, getattr(torch, options.dtype)) for seed in seeds_of(options)]
         seeds = [derived_seed(seed, f"forward.{entry.label}.{d}") for seed in seeds_of(options)]
         if entry.scorer in SCORERS and getattr(scorers[0], "stacks_over_seeds", False):
             self.scorer = _stacked(scorers)
@@ -145,12 +145,6 @@ def _stacked(scorers: Sequence[nn.Module]) -> nn.Module:
             matrices = [scorer.get_parameter(f"{name}.weight").detach() for scorer in scorers]
             part.weight = nn.Parameter(torch.stack(matrices))
     return together
-
-
-def _projections(name: str, d: int, options: TrainOptions) -> nn.Parameter:
-    shape, dtype = (d, options.embedding), getattr(torch, options.dtype)
-    drawn = [torch.randn(shape, generator=each, dtype=dtype) for each in sources(options, f"{name}.{d}")]
-    return nn.Parameter(torch.stack(drawn) / options.embedding**0.5)  # s d e
 
 
 def losses(pooled: Tensor, targets: Tensor) -> Tensor:

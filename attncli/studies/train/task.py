@@ -39,10 +39,10 @@ def sources(options: TrainOptions, name: str) -> list[Generator]:
     return [generator(seed, name) for seed in seeds_of(options)]
 
 
-def embeddings(options: TrainOptions) -> Tensor:
-    """The vectors of all symbols (s, vocabulary, e), standard normal."""
-    shape, dtype = (options.vocabulary, options.embedding), getattr(torch, options.dtype)
-    return torch.stack([torch.randn(shape, generator=each, dtype=dtype) for each in sources(options, "embeddings")])
+def normal(options: TrainOptions, name: str, *shape: int) -> Tensor:
+    """Standard normal numbers (s, *shape), of each of the models for what has this name."""
+    dtype = getattr(torch, options.dtype)
+    return torch.stack([torch.randn(shape, generator=each, dtype=dtype) for each in sources(options, name)])
 
 
 def held_out(options: TrainOptions, keys: int, device: torch.device) -> Batch:

@@ -6,7 +6,7 @@ from collections import Counter
 import pytest
 import torch
 
-from attncli.studies.train.task import Batch, batches, embeddings, held_out, of_equal_weights
+from attncli.studies.train.task import Batch, batches, held_out, normal, of_equal_weights
 from tests.studies.train.small import CPU, batch_of, options_of
 
 
@@ -52,7 +52,7 @@ def test_every_step_and_every_seed_has_sequences_of_its_own() -> None:
     first, second = next(source), next(source)
     assert not torch.equal(first.keys, second.keys)
     assert not torch.equal(first.keys[0], first.keys[1])
-    assert not torch.equal(*embeddings(options)[:2])
+    assert not torch.equal(*normal(options, "embeddings", 6, 5)[:2])
     assert_same(next(batches(options, CPU)), first)
     assert not torch.equal(batch_of(options_of(seed=1)).keys, first.keys)
     assert not torch.equal(held_out(options, 4, CPU).keys[:, :3], first.keys)
