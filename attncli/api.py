@@ -142,7 +142,7 @@ def run(
         document = read_document(experiment_path(Path(config)), overrides)
     experiment, progress = load_experiment(document), Warnings()
     if out is not None:
-        finished = experiment.run(progress, Keep(Path(out), overwrite))
+        finished = experiment.run(progress, Path(out), overwrite)
         result, verdicts, folder = finished.result, finished.verdicts, finished.folder
     else:
         with document.locating():
@@ -174,15 +174,6 @@ class Warnings(Progress):
         """A note, which is dropped, or a warning."""
         if message.startswith("warning: "):
             warnings.warn(message.removeprefix("warning: "), stacklevel=2)
-
-
-@dataclass(frozen=True)
-class Keep:
-    """Where a run is kept: in `out`, or in outputs/<name>/; with its `pictures` or without."""
-
-    out: Path | None = None
-    overwrite: bool = False
-    pictures: bool = True
 
 
 @dataclass(frozen=True)
@@ -222,22 +213,22 @@ class Loaded:
             check_expectations(self.options.expect, self.study.expected_rows(prepared))
         return prepared
 
-    def run(self, progress: Progress, keep: Keep) -> Finished:
-        """Run the study, judge what is expected of it, and keep all that.
+    def run(self, progress: Progress, out: Path | None, overwrite: bool = False, pictures: bool = True) -> Finished:
+        """Run the study, judge what is expected of it, and keep all that in `out`, or in outputs/<name>/.
 
         Raises:
             InputError: whatever is wrong with the experiment or with its folder.
         """
         options, started = self.options, datetime.now().astimezone()
-        self._check_resumed(keep.out)
+        self._check_resumed(out)
         with self.document.locating():
             prepared = self.prepare(progress)
-            with new_folder(options.name, keep.out, keep.overwrite, started) as folder:
+            with new_folder(options.name, out, overwrite, started) as folder:
                 result, verdicts = self.work(prepared, progress)
                 progress.step(0, 1, "writing the run folder")
-                pictures = _pictures(result, progress) if keep.pictures else {}
+                drawn = _pictures(result, progress) if pictures else {}
                 config, device = config_of(options), prepared.device
-                content = save_run(folder.path, result, config, device, started, pictures, verdicts)
+                content = save_run(folder.path, result, config, device, started, drawn, verdicts)
         return Finished(result, content, folder.place, self.document, verdicts)
 
     def work(self, prepared: Any, progress: Progress) -> tuple[StudyResult, list[Verdict]]:

@@ -17,7 +17,7 @@ import typer
 from rich.padding import Padding
 from rich.text import Text
 
-from attncli.api import Finished, Keep, Loaded, load_experiment
+from attncli.api import Finished, Loaded, load_experiment
 from attncli.commands.progress import Terminal, running
 from attncli.commands.streams import EXPECTATION_FAILED, INTERRUPTED, ErrorStream, print_error, print_line
 from attncli.config.builtin import experiment_path
@@ -111,7 +111,7 @@ def run_and_show(
                 Interrupts() as interrupts,
                 running(name, quiet or json, interrupts.wait) as progress,
             ):
-                runs.append(experiment.run(progress, Keep(out, overwrite, not no_plots)))
+                runs.append(experiment.run(progress, out, overwrite, not no_plots))
             interrupted = runs[-1].result.interrupted or interrupts.waited
             if not (quiet or json):
                 _show(runs[-1], full, titled=len(experiments) > 1)
