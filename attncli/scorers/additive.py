@@ -4,8 +4,7 @@ from pydantic import PositiveInt
 from torch import Tensor, nn
 
 from attncli import textbook
-from attncli.scorers._additive_cuts import WORKSPACE_BYTES
-from attncli.scorers._additive_scores import additive_scores
+from attncli.scorers._additive_scores import WORKSPACE_BYTES, additive_scores
 
 
 class Additive(nn.Module):

@@ -152,5 +152,5 @@ def scale_of(scorer: nn.Module) -> float:
     """The scorer's factor as one number; NaN where the user's own has something else of that name."""
     try:
         return float(getattr(scorer, "scale", 1.0))
-    except Exception:
+    except (TypeError, ValueError, RuntimeError):
         return math.nan

@@ -109,7 +109,7 @@ def operations(scorer: nn.Module, case: Case, measure: str, backward: bool) -> i
     """
     try:
         formula = int(scorer.operations(case.n, case.m, case.d, case.d))  # type: ignore[operator]
-    except Exception:  # there is none, or the user's own is another thing of that name
+    except (AttributeError, TypeError, ValueError):  # there is none, or the user's own is something else of that name
         return None
     pooling = case.n * case.m * (SOFTMAX + 2 * case.d) if measure != "scores" else 0
     return case.matrices * (formula + pooling) * (BACKWARD if backward else 1)
