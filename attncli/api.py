@@ -240,7 +240,7 @@ class Loaded:
     def _check_resumed(self, out: Path | None) -> None:
         resumed = getattr(self.options, "resume", None)
         if resumed is not None and out is not None and out.resolve() == Path(resumed).resolve():
-            message = f'got "{out}", the run that is resumed, which stays as it is; expected another folder'
+            message = f'got "{out}", the run to resume, which stays unchanged; expected another folder'
             raise InputError.of(message, where="--out")
 
 

@@ -254,7 +254,7 @@ def checked_mask(given: Any, shape: tuple[int, ...]) -> Tensor:
         raise InputError.of(f"got {mask.dtype} values; {expected}")
     fits = mask.ndim == len(shape) and all(size in (1, full) for size, full in zip(mask.shape, shape, strict=True))
     if tuple(mask.shape) != shape[-2:] and not fits:
-        expected = f"expected {shape[-2:]} or {shape}, where sizes of 1 are repeated"
+        expected = f"expected {shape[-2:]} or {shape}, an axis of size 1 is repeated"
         raise InputError.of(f"got shape {tuple(mask.shape)}; {expected}")
     return mask
 

@@ -47,7 +47,7 @@ def _errors_shown() -> Iterator[None]:
     except (MemoryError, RuntimeError) as error:
         if isinstance(error, typer.Exit | typer.Abort) or not _is_for_memory(error):
             raise
-        _fail("the memory was not enough; use smaller sizes, such as fewer queries, keys or batch elements")
+        _fail("out of memory; use fewer queries, keys or batch elements")
     except BrokenPipeError:  # `attncli init | head`: nobody reads on
         discard(sys.stdout)
         raise typer.Exit(0) from None
@@ -78,7 +78,7 @@ def _fail(error: object) -> None:
 app = typer.Typer(
     cls=Cli,
     name="attncli",
-    help="A laboratory for attention scoring functions: same tensors, same mask, what differs?",
+    help="Compare attention scoring functions on the same tensors and the same mask.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
@@ -102,7 +102,7 @@ def main(
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
     ] = False,
 ) -> None:
-    """A laboratory for attention scoring functions: same tensors, same mask, what differs?"""
+    """Compare attention scoring functions on the same tensors and the same mask."""
     if threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGTERM, _terminate)
     for stream in (sys.stdout, sys.stderr):

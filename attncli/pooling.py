@@ -61,7 +61,7 @@ def pool(
     if values.shape[:-1] != keys.shape[:-1] or queries.shape[:-2] != keys.shape[:-2]:
         shapes = ", ".join(str(list(each.shape)) for each in (queries, keys, values))
         raise InputError.of(
-            f"got queries, keys and values of shapes {shapes}; expected one value a key, equal axes before"
+            f"got queries, keys and values of shapes {shapes}; expected one value per key and equal leading axes"
         )
     valid = Valid.of((*queries.shape[:-1], keys.shape[-2]), valid_lens, mask, queries.device)
     return pool_by_rules(scorer, queries, keys, values, Rules(valid, empty_row=empty_row))

@@ -27,7 +27,7 @@ UNPRINTABLE = [  # what a text file does not show
         "a control character",
         RUN,
         b"seed: 1\nname: a\x07b\n",
-        "x.yaml:2:8: not valid YAML: the character U+0007 may not stand in YAML; remove it",
+        "x.yaml:2:8: not valid YAML: the character U+0007 is not allowed in YAML; remove it",
     ),
     Mistake(
         "not UTF-8",
@@ -39,7 +39,7 @@ UNPRINTABLE = [  # what a text file does not show
         "deep nesting",
         RUN,
         b"[" * 800,
-        "x.yaml:1:1: nested too deeply, or in itself through an alias; an experiment needs a few levels",
+        "x.yaml:1:1: nested too deeply, or an alias contains itself; an experiment needs few levels",
     ),
     Mistake(
         "a new line in --out",

@@ -106,11 +106,11 @@ def test_mask_sizes_of_one_are_repeated(shape: tuple[int, ...]) -> None:
         (torch.ones(3, 5, dtype=torch.uint8), "mask: got torch.uint8 values; expected booleans, True = may attend"),
         (
             torch.ones(5, 3, dtype=torch.bool),
-            "mask: got shape (5, 3); expected (3, 5) or (2, 4, 3, 5), where sizes of 1 are repeated",
+            "mask: got shape (5, 3); expected (3, 5) or (2, 4, 3, 5), an axis of size 1 is repeated",
         ),
         (
             torch.ones(2, 2, 3, 5, dtype=torch.bool),
-            "mask: got shape (2, 2, 3, 5); expected (3, 5) or (2, 4, 3, 5), where sizes of 1 are repeated",
+            "mask: got shape (2, 2, 3, 5); expected (3, 5) or (2, 4, 3, 5), an axis of size 1 is repeated",
         ),
         ([[True], [True, False]], "mask: got [[true], [true, false]]; expected booleans, True = may attend"),
     ],

@@ -6,7 +6,7 @@ from attncli.commands.options import Configs, Device, DType, Seed, Sets, overrid
 
 
 def check(configs: Configs, sets: Sets = None, seed: Seed = None, device: Device = None, dtype: DType = None) -> None:
-    """Check experiments without running them: YAML, tensors, files, scorers (made, not called), memory."""
+    """Find the mistakes in experiments without running them."""
     from attncli.api import load_experiment
     from attncli.commands.progress import running
     from attncli.commands.streams import print_line

@@ -11,28 +11,28 @@ from attncli.commands.scorers import scorer_names
 Source = Annotated[
     Path | None,
     typer.Argument(
-        metavar="SOURCE", help="A config, a built-in experiment, a run folder or a tensor file; d2l if left out."
+        metavar="SOURCE", help="A config, built-in experiment, run folder or tensor file; d2l if left out."
     ),
 ]
 Scorers = Annotated[
     list[str] | None,
-    typer.Option("--scorer", metavar="LABEL", help="Draw this scorer; repeatable.", autocompletion=scorer_names),
+    typer.Option("--scorer", metavar="LABEL", help="Draw only this scorer (repeatable).", autocompletion=scorer_names),
 ]
-Tensors = Annotated[list[str] | None, typer.Option("--tensor", metavar="NAME", help="Of a tensor file; repeatable.")]
-Batches = Annotated[list[int] | None, typer.Option("--batch", metavar="N", help="Draw this batch element; repeatable.")]
-Heads = Annotated[list[int] | None, typer.Option("--head", metavar="N", help="Draw this head; repeatable.")]
+Tensors = Annotated[list[str] | None, typer.Option("--tensor", metavar="NAME", help="Draw this tensor of a tensor file (repeatable).")]
+Batches = Annotated[list[int] | None, typer.Option("--batch", metavar="N", help="Draw only this batch element (repeatable).")]
+Heads = Annotated[list[int] | None, typer.Option("--head", metavar="N", help="Draw only this head (repeatable).")]
 Stage = Annotated[
     Literal["scores", "capped", "weights", "dropped"] | None,
-    typer.Option("--stage", help="What to draw, or what a tensor file holds; weights if left out."),
+    typer.Option("--stage", help="What to draw; for a tensor file, what it holds."),
 ]
-Cmap = Annotated[str, typer.Option("--cmap", metavar="NAME", help="A colour map of matplotlib.")]
+Cmap = Annotated[str, typer.Option("--cmap", metavar="NAME", help="Colour map of matplotlib.")]
 Scale = Annotated[
     Literal["unit", "shared", "panel"] | None,
-    typer.Option("--scale", help="Colours from 0 to 1, over all panels' range, or each panel's; unit for weights."),
+    typer.Option("--scale", help="Colour scale: 0 to 1 (unit), one for all panels, or one per panel."),
 ]
-Annotate = Annotated[Literal["auto", "yes", "no"], typer.Option("--annotate", help="Write the numbers into the cells.")]
-Out = Annotated[Path | None, typer.Option("--out", metavar="FILE", help="Ends in .png, .svg or .pdf.")]
-Overwrite = Annotated[bool, typer.Option("--overwrite", help="Let --out replace a file.")]
+Annotate = Annotated[Literal["auto", "yes", "no"], typer.Option("--annotate", help="Write numbers into the cells.")]
+Out = Annotated[Path | None, typer.Option("--out", metavar="FILE", help="The picture's file: .png, .svg or .pdf.")]
+Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace an existing file.")]
 
 
 def heatmap(

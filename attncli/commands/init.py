@@ -12,14 +12,14 @@ from attncli.errors import InputError, did_you_mean
 Name = Annotated[
     str | None,
     typer.Argument(
-        metavar="NAME", help="The experiment to copy; without it they are listed.", autocompletion=builtin_names
+        metavar="NAME", help="Experiment to copy; without a name, all are listed.", autocompletion=builtin_names
     ),
 ]
 Out = Annotated[Path, typer.Option("--out", metavar="DIR", help="The folder to copy into.")]
 
 
 def init(name: Name = None, out: Out = Path()) -> None:
-    """List the built-in experiments, or copy one, with the files it needs, to start from."""
+    """List the built-in experiments, or copy one to start from."""
     names = builtin_names()
     below = names if name is None else [each for each in names if name and "/" in each and each.startswith(name)]
     if name and name in names:
@@ -46,7 +46,7 @@ def _copy(name: str, out: Path) -> None:
         out.mkdir(parents=True, exist_ok=True)
         for copy in (out / path.name for path in [config, *beside]):
             if copy.exists():
-                message = "the file is there already and is not replaced; move it or use --out"
+                message = "the file exists and is not replaced; move it, or use --out"
                 raise InputError.of(message, where=str(copy))
         for path in [config, *beside]:
             shutil.copyfile(path, out / path.name)

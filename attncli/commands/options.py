@@ -18,19 +18,19 @@ if TYPE_CHECKING:
 Configs = Annotated[list[Path], typer.Argument(metavar="CONFIG", help="YAML files, or names of built-in experiments.")]
 Sets = Annotated[
     list[str] | None,
-    typer.Option("--set", metavar="KEY=VALUE", help="Change a key of the config, such as scorers[0].num_hiddens=16."),
+    typer.Option("--set", metavar="KEY=VALUE", help="Change a key of the config, such as seed=1 or scorers[0].num_hiddens=16."),
 ]
-Out = Annotated[Path | None, typer.Option("--out", metavar="DIR", help="The run folder; must be new or empty.")]
-Overwrite = Annotated[bool, typer.Option("--overwrite", help="Let --out replace an earlier run.")]
+Out = Annotated[Path | None, typer.Option("--out", metavar="DIR", help="Save the run in this folder, which must be new or empty.")]
+Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace an earlier run in --out.")]
 Seed = Annotated[str | None, typer.Option("--seed", metavar="N", help="Change the seed.")]
-Device = Annotated[str | None, typer.Option("--device", metavar="NAME", help="auto, cpu, cuda, cuda:N or mps.")]
-DType = Annotated[str | None, typer.Option("--dtype", metavar="NAME", help="float16, bfloat16, float32 or float64.")]
-Compiled = Annotated[bool, typer.Option("--compile", help="Let torch.compile fuse what it can.")]
+Device = Annotated[str | None, typer.Option("--device", metavar="NAME", help="Compute on auto, cpu, cuda, cuda:N or mps.")]
+DType = Annotated[str | None, typer.Option("--dtype", metavar="NAME", help="Store tensors as float16, bfloat16, float32 or float64.")]
+Compiled = Annotated[bool, typer.Option("--compile", help="Compile with torch.compile where possible.")]
 NoPlots = Annotated[bool, typer.Option("--no-plots", help="Draw no pictures.")]
-Open = Annotated[bool, typer.Option("--open", help="Open the picture, or the folder where none is drawn.")]
+Open = Annotated[bool, typer.Option("--open", help="Open the picture, or the run folder, when done.")]
 Json = Annotated[bool, typer.Option("--json", help="Print results.json and nothing else.")]
 Quiet = Annotated[bool, typer.Option("--quiet", help="Print nothing but warnings and errors.")]
-Full = Annotated[bool, typer.Option("--full", help="Print whole tables.")]
+Full = Annotated[bool, typer.Option("--full", help="Print all tables, rows and columns.")]
 
 
 class PlainHelp:

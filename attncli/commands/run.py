@@ -34,7 +34,7 @@ def run(
     quiet: Quiet = False,
     full: Full = False,
 ) -> None:
-    """Run experiments: print tables, draw pictures, and keep a run folder of each."""
+    """Run experiments: print tables, draw pictures and save a run folder."""
     import_quickly(pictures=not no_plots)
     from attncli.commands.experiments import load_experiments, run_and_show
 

@@ -14,7 +14,7 @@ HELPERS = {"within": ("about", "equal"), "by": ("above", "below")}  # the kinds 
 
 AMOUNT = r"((?:\d{1,15}\.?\d*|\.\d+)(?:[eE][-+]?\d{1,2})?)"  # finite
 SHARE, FACTOR = rf"^{AMOUNT} ?%$", rf"^{AMOUNT} ?[x×]$"
-BOUNDS = "expected [low, high], of which one may be null"
+BOUNDS = "expected [low, high]; one of them may be null"
 VALUE = "expected a number, text, true or false, or nested lists of numbers; or {output: [[2, 3]]} without `metric`"
 
 
@@ -66,7 +66,7 @@ Where = dict[str, _Wanted]
 Bounds = Annotated[list[float | None], Field(min_length=2, max_length=2), worded(BOUNDS), AfterValidator(_ordered)]
 Amount = Annotated[
     NonNegativeFloat | Annotated[str, Field(pattern=SHARE)],
-    worded("expected a number of at least 0, or a share such as 5 %"),
+    worded("expected a number of at least 0, or a percentage such as 5 %"),
 ]
 Factor = Annotated[
     NonNegativeFloat | Annotated[str, Field(pattern=FACTOR)],
@@ -86,20 +86,20 @@ class Expectation(Model):
 
     model_config = ConfigDict(json_schema_extra={"required": []})  # `equal` may name the metric
 
-    claim: Annotated[str | None, Field(min_length=1, description="what it shows, in a sentence")] = None
-    source: Annotated[str | None, Field(min_length=1, description="who says so")] = None
+    claim: Annotated[str | None, Field(min_length=1, description="the claim, in a sentence")] = None
+    source: Annotated[str | None, Field(min_length=1, description="source of the claim")] = None
     where: Annotated[
-        Where, Field(default_factory=dict, description="columns of the row; a list asks it of several rows")
+        Where, Field(default_factory=dict, description="columns that select a row; a list of values selects several")
     ]
-    metric: Annotated[str, Field(min_length=1, description="a column; of the study attention also a stage")]
-    between: Annotated[Bounds | None, Field(description="[low, high], ends included; one may be null")] = None
-    about: Annotated[float | None, Field(description="the number, give or take `within`")] = None
-    within: Annotated[Amount | None, Field(description="an amount, or a share such as 5 %")] = None
-    above: Annotated[Limit | None, Field(description="a number, or another row whose figure must be smaller")] = None
-    below: Annotated[Limit | None, Field(description="a number, or another row whose figure must be larger")] = None
-    by: Annotated[Factor | None, Field(description="at least this amount, or a factor such as 2 x")] = None
+    metric: Annotated[str, Field(min_length=1, description="a column, or a stage of the study attention")]
+    between: Annotated[Bounds | None, Field(description="[low, high], ends included; one of them may be null")] = None
+    about: Annotated[float | None, Field(description="the number, within ± `within`")] = None
+    within: Annotated[Amount | None, Field(description="an amount, or a percentage such as 5 %")] = None
+    above: Annotated[Limit | None, Field(description="a number, or another row with a smaller value")] = None
+    below: Annotated[Limit | None, Field(description="a number, or another row with a larger value")] = None
+    by: Annotated[Factor | None, Field(description="least distance, or a factor such as 2 x")] = None
     equal: Annotated[
-        Exact | None, Field(description="exactly; of a stage, as in {output: [[2, 3]]}, up to rounding")
+        Exact | None, Field(description="the exact value; stages, as in {output: [[2, 3]]}, are compared up to rounding")
     ] = None
 
     @property
@@ -133,7 +133,7 @@ class Expectation(Model):
         given = self._given()
         choice = f"expected one of {', '.join(KINDS)}"
         if not given:
-            raise problem(f"got no bound of {self.metric}; {choice}")
+            raise problem(f"got no bound for {self.metric}; {choice}")
         if len(given) > 1:
             raise problem(f"got `{given[1]}` beside `{given[0]}`; {choice}", under=[given[1]])
         for helper, kinds in HELPERS.items():
@@ -145,6 +145,6 @@ class Expectation(Model):
         if self.about == 0 and isinstance(self.within, str):
             raise problem(f"got {self.within} of 0, which is 0; expected a number such as 0.05", under=["within"])
         if self.within is not None and self.equal is not None and not isinstance(self.equal, list):
-            message = "got `within` beside a single value to equal; use `about` in place of `equal`"
+            message = "got `within` beside `equal` and a single value; use `about`"
             raise problem(message, under=["within"])
         return self

@@ -43,13 +43,13 @@ class Experiment(Model):
         study: str
         scorers: Sequence[ScorerEntry]
 
-    name: Annotated[Name, Field(description="the run goes to outputs/<name>/; default: the file's name")]
-    seed: Annotated[int, Field(ge=0, lt=2**63, description="decides everything that is drawn")] = 0
-    device: Annotated[Device, Field(description="where it computes: auto, cpu, cuda, cuda:N or mps")] = "auto"
-    dtype: Annotated[DType, Field(description="in which queries, keys and values are kept")] = "float32"
+    name: Annotated[Name, Field(description="name of the folder outputs/<name>/; default: the file's name")]
+    seed: Annotated[int, Field(ge=0, lt=2**63, description="seed of all random numbers")] = 0
+    device: Annotated[Device, Field(description="device: auto, cpu, cuda, cuda:N or mps")] = "auto"
+    dtype: Annotated[DType, Field(description="dtype of queries, keys and values")] = "float32"
     expect: Annotated[
         list[Expectation],
-        Field(default_factory=list, exclude_if=lambda entries: not entries, description="what the result must be"),
+        Field(default_factory=list, exclude_if=lambda entries: not entries, description="conditions that the result must meet"),
     ]
 
     @classmethod
@@ -77,7 +77,7 @@ class Experiment(Model):
             other = first.setdefault(entry.label.casefold(), index)
             if other != index:
                 message = f'got "{entry.label}", the label of scorers[{other}] too'
-                cure = "labels must differ, also without case; give this entry a `label`"
+                cure = "labels must differ by more than case; give this entry a `label`"
                 raise problem(f"{message}; {cure}", under=[index, "label"])
             for key, why in cls.refused.items():
                 if value := getattr(entry, key):

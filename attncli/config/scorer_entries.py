@@ -44,8 +44,8 @@ class ScorerEntry(Model, validate_default=True):  # a default, too, must be what
         ),
     ]
     dropout: Annotated[float, Field(ge=0, lt=1, description="share of the weights set to 0 with `train: true`")] = 0.0
-    softcap: Annotated[PositiveFloat | None, Field(description="bound of the scores, before the mask")] = None
-    parameters: Annotated[ParameterFile | None, Field(description="read these instead of drawing them")] = None
+    softcap: Annotated[PositiveFloat | None, Field(description="bound of the scores, applied before the mask")] = None
+    parameters: Annotated[ParameterFile | None, Field(description="read parameters from a file instead of drawing them")] = None
 
     @property
     def options(self) -> dict[str, Any]:
@@ -85,12 +85,12 @@ def entry_model(name: str, scorer: type) -> type[ScorerEntry]:
         fields: Any = options_of(scorer)
         taken = next((option for option in fields if hasattr(ScorerEntry, option) or option in ENTRY_KEYS), None)
         if taken:
-            raise TypeError(f"the option `{taken}` has a name that is in use; rename it")
+            raise TypeError(f"the option `{taken}` has the name of a common key; rename it")
         fields["scorer"] = (Literal[name], ...)
         return create_model(f"{scorer.__name__}Entry", __base__=ScorerEntry, **fields)
     except Exception as error:  # annotations may be anything, and reading them runs the user's code
         reason = " ".join(str(error).split())
-        raise InputError.of(f'got "{name}", whose options make no sense as YAML: {reason}') from error
+        raise InputError.of(f'got "{name}", whose options cannot be written in YAML: {reason}') from error
 
 
 @functools.cache
@@ -131,8 +131,8 @@ def _custom_model(name: str) -> type[ScorerEntry]:
         raise problem(errors.got(name, expected), under=["scorer"])
     module, _, option = name.partition(":")
     if module in entry_models():
-        cure = f"if {option} is an option of it, give it a value"
-        raise problem(errors.got(name, f"{module} is a scorer and no module", cure), under=["scorer"])
+        cure = f"if {option} is an option, give it a value"
+        raise problem(errors.got(name, f"{module} is a scorer, not a module", cure), under=["scorer"])
     try:
         return entry_model(name, load_class(name))
     except InputError as error:

@@ -153,7 +153,7 @@ class Data(Model):
     keys: TensorSource
     values: TensorSource | None = None
     valid_lens: Annotated[
-        LengthSource | None, Field(description="how many keys are valid, per example or per query")
+        LengthSource | None, Field(description="number of valid keys, per example or per query")
     ] = None
 
 
@@ -161,7 +161,7 @@ class Mask(Model):
     """Which keys a query may attend to, besides the valid lengths; and what a query without any key gets."""
 
     causal: Annotated[
-        Literal["top_left", "bottom_right"] | bool, Field(description="plain true only for as many queries as keys")
+        Literal["top_left", "bottom_right"] | bool, Field(description="top_left or bottom_right; true only if n = m")
     ] = False
     file: FileName | None = None
     tensor: str | None = None

@@ -70,12 +70,12 @@ def parse_yaml(text: str, where: Where) -> tuple[Any, yaml.Node | None]:
     except yaml.reader.ReaderError as error:
         before = text[: error.position]
         place = where(before.count("\n") + 1, error.position - before.rfind("\n"))
-        message = f"not valid YAML: the character U+{error.character:04X} may not stand in YAML; remove it"
+        message = f"not valid YAML: the character U+{error.character:04X} is not allowed in YAML; remove it"
         raise InputError.of(message, where=place) from error
     except yaml.MarkedYAMLError as error:
         raise _syntax_error(error, where) from error
     except RecursionError as error:
-        message = "nested too deeply, or in itself through an alias; an experiment needs a few levels"
+        message = "nested too deeply, or an alias contains itself; an experiment needs few levels"
         raise InputError.of(message, where=where(1, 1)) from error
 
 
@@ -163,7 +163,7 @@ def _check_keys(node: yaml.MappingNode) -> None:
             key.tag = f"{STANDARD}str"
             line = first.setdefault(key.value, key).start_mark.line + 1
             if first[key.value] is not key:
-                raise _refuse(key, f"the key `{key.value}` stands twice, first in line {line}; leave out one")
+                raise _refuse(key, f"the key `{key.value}` appears twice, first in line {line}; leave out one")
 
 
 def _scalar(node: yaml.ScalarNode) -> Any:
@@ -172,7 +172,7 @@ def _scalar(node: yaml.ScalarNode) -> Any:
     if kind not in SCALARS:
         raise _unknown_tag(node)
     if re.search("[\ud800-\udfff]", text):  # out of `"\uD800"`; no file can hold it
-        raise _refuse(node, "this text has half of a character (a lone surrogate); write the character itself")
+        raise _refuse(node, "this text has a lone surrogate, half of a character; write the character itself")
     try:
         value = SCALARS[kind][2](text)
     except (ValueError, LookupError) as error:  # an explicit tag such as `!!int x`, or thousands of digits

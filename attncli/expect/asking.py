@@ -55,7 +55,7 @@ def asked(expectation: Expectation, rows: Rows) -> list[tuple[Record, list[Recor
             _check_stage(expectation, rows.shapes[row["label"]], row["label"])
         for figure in (each.get(metric) for each in (row, *others)):
             if kind != "equal" and isinstance(figure, str | bool):
-                message = f'got "{metric}", which is {show(figure)} and no number; expected `equal`, or another metric'
+                message = f'got "{metric}", which is {show(figure)}, not a number; expected `equal`, or another metric'
                 raise InputError.of(message, ["metric"])
     return found
 
@@ -70,7 +70,7 @@ def _table_of(expectation: Expectation, rows: Rows) -> Sequence[Record]:
     """The records or the comparisons, whichever have the metric."""
     metric = expectation.metric
     if metric in rows.left_out:
-        message = f'got "{metric}", which {rows.left_out[metric]} leaves out; expected a run without it'
+        message = f'got "{metric}", which is not computed with {rows.left_out[metric]}; expected a run without it'
         raise InputError.of(message, ["metric"])
     if rows.shapes and metric in STAGES:
         if not isinstance(expectation.equal, list):
@@ -85,12 +85,12 @@ def _table_of(expectation: Expectation, rows: Rows) -> Sequence[Record]:
         in_records = bool(only_records & {*expectation.where, *_other_row(expectation)})
     table = rows.records if in_records else rows.comparisons
     if isinstance(expectation.equal, list):
-        raise InputError.of(f'got a list for "{metric}", which is no stage; expected one value', ["equal"])
+        raise InputError.of(f'got a list for "{metric}", which is not a stage; expected one value', ["equal"])
     if metric.endswith(INTERVAL):
         cure = f"such as {metric.removesuffix(INTERVAL)}"
         raise InputError.of(f'got "{metric}", an interval; expected a metric of one number, {cure}', ["metric"])
     if not table:
-        raise InputError.of(f'got "{metric}", a figure of comparisons; {rows.no_comparisons}', ["metric"])
+        raise InputError.of(f'got "{metric}", a column of comparisons; {rows.no_comparisons}', ["metric"])
     return table
 
 
@@ -153,7 +153,7 @@ def same(value: Any, wanted: Any) -> bool:
 
 
 def _nothing(rows: Sequence[Record], column: str, value: Any, before: Record) -> str:
-    among = f" of those with {described(before)}" if before else ""
+    among = f" with {described(before)}" if before else ""
     known = dict.fromkeys(plain(row[column]) for row in rows if column in row)
     return f"got {show(value)}; no row{among} has this {column}; {did_you_mean(plain(value), known)}"
 
@@ -166,7 +166,7 @@ def _too_many(rows: Sequence[Record], where: Record) -> str:
         if len(values) > 1:
             differ.append(f"{column} ({', '.join(values[:MOST_NAMED])}{', ...' if len(values) > MOST_NAMED else ''})")
     named = f", which differ in {', '.join(differ[:MOST_NAMED])}" if differ else ""
-    cure = "expected one, or a list of values to ask it of several"
+    cure = "expected one row, or a list of values to select several"
     return f"got {described(where) if where else 'no `where`'}; {len(rows)} rows match{named}; {cure}"
 
 
@@ -183,7 +183,7 @@ def _check_stage(expectation: Expectation, shapes: Mapping[str, Sequence[int]], 
         raise InputError.of(f'got "{metric}", a stage that {label} does not have; {known}', ["metric"])
     given = list(sizes_of(expectation.equal))
     if without_ones(given) != without_ones(shapes[metric]):
-        message = f"got numbers of shape {given}; expected {list(shapes[metric])}, as the {metric} of {label} have"
+        message = f"got numbers of shape {given}; expected {list(shapes[metric])}, the shape of {metric} of {label}"
         raise InputError.of(f"{message}; leading sizes of 1 may be left out", ["equal"])
 
 

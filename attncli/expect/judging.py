@@ -168,6 +168,6 @@ def _verdict_of_stage(of_row: Verdict, result: Result, label: str) -> Verdict:
         return replace(of_row, got=got.tolist(), holds=True)
     excess = ((got - wanted).abs() - allowed).nan_to_num(torch.inf).masked_fill(alike, -torch.inf)
     place = [int(index) for index in torch.unravel_index(excess.argmax(), excess.shape)]
-    here = f"at {place} {float(got[tuple(place)]):.7g} in place of {float(wanted[tuple(place)]):.7g}"
+    here = f"at {place}: got {float(got[tuple(place)]):.7g}, expected {float(wanted[tuple(place)]):.7g}"
     reason = f"{int((~alike).sum())} of {alike.numel()} numbers differ, most {here}"
     return replace(of_row, got=got.tolist(), holds=False, reason=reason)

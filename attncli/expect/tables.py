@@ -63,7 +63,7 @@ def expected_words(verdict: Verdict) -> str:
     number = _as_written(bound)
     if isinstance(bound, dict):
         value, row = expected.get("value"), printable(described(bound))
-        number = f"that of {row}" if value is None else f"{significant(value, _digits(verdict))} ({row})"
+        number = f"the value of {row}" if value is None else f"{significant(value, _digits(verdict))} ({row})"
     if by is None:
         return f"{kind} {number}"
     upwards = kind == "above"

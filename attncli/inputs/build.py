@@ -121,7 +121,7 @@ def common_leading(shapes: Shapes) -> tuple[int, ...]:
     for role, shape in full.items():
         if len(shape) != rank or any(size not in (1, most) for size, most in zip(shape, leading, strict=False)):
             others = ", ".join(f"{other} {list(each)}" for other, each in shapes.items() if other != role)
-            expected = "expected equal leading axes, or of size 1, which are repeated"
+            expected = "expected equal leading axes; an axis of size 1 is repeated"
             problems.append(Problem(f"got shape {list(shapes[role])} beside {others}; {expected}", (role,)))
     if full["keys"][-2] != full.get("values", full["keys"])[-2]:
         count = full["values"][-2]
@@ -154,7 +154,7 @@ def _in_order(fills: Mapping[str, Fill]) -> dict[str, Fill]:
         return {role: fills[role] for role in TopologicalSorter(needs).static_order() if role in fills}
     except CycleError as error:
         role = next(role for role in ROLES if role in error.args[1])
-        message = f"got {needs[role][0]}, which depends on {role} in turn; expected a tensor that does not"
+        message = f"got {needs[role][0]}, which depends on {role}; expected an independent tensor"
         raise InputError.of(message, ["data", role, "with"]) from error
 
 
@@ -166,7 +166,7 @@ def _shape(source: Fill, shapes: Shapes) -> tuple[int, ...]:
         return other
     if len(shape) < len(other) or any(a not in (1, b) for a, b in zip(reversed(other), reversed(shape), strict=False)):
         message = f"got {source.shape}, correlated with {source.source} of shape {list(other)}; expected the same shape"
-        raise InputError.of(f"{message}; leave out `shape` to take it over", ["shape"])
+        raise InputError.of(f"{message}; leave out `shape` to use the same", ["shape"])
     return shape
 
 
@@ -191,7 +191,7 @@ def _lengths(source: LengthSource | None, shape: tuple[int, ...], seed: int) -> 
 def _causal(mask: Mask, shape: tuple[int, ...]) -> Causal | None:
     n, m = shape[-2:]
     if mask.causal is True and n != m:
-        expected = "expected top_left or bottom_right, which differ where the numbers are not equal"
+        expected = "expected top_left or bottom_right, since the numbers differ"
         raise InputError.of(f"got true for {n} queries and {m} keys; {expected}", ["causal"])
     return "top_left" if mask.causal is True else mask.causal or None
 

@@ -21,4 +21,4 @@ def resolve_device(name: str, dtype: torch.dtype = torch.float32) -> torch.devic
         return torch.device(name)
     there = ", ".join(["cpu", *(f"cuda:{index}" for index in range(cuda)), *(["mps"] if has_mps else [])])
     lacking = "; mps has no float64" if name == "mps" and has_mps else ""
-    raise InputError.of(f'got "{name}"{lacking}; expected one of the devices here: {there}; or auto', ["device"])
+    raise InputError.of(f'got "{name}"{lacking}; expected auto or a device of this machine: {there}', ["device"])

@@ -34,7 +34,7 @@ MOST_NODES = 100_000  # dicts, lists, tensors and whatever else of a .pt: a smal
 CSV_MEMORY = 20  # bytes for one byte of text, at most: "1," is a number of 8 bytes, in a buffer that grows by copies
 SEPARATORS = ";,\t"  # of a CSV: the first of them that the first row has; spaces where it has none
 NUMBERS = "biuf"  # kinds of NumPy's dtypes
-NEVER = "which are never loaded since they may run code"
+NEVER = "which are not loaded, as they may run code"
 SAVE_TENSORS = "save tensors alone, for instance model.state_dict(), with torch.save or as .safetensors"
 
 
@@ -114,7 +114,7 @@ def _reading(path: Path) -> Iterator[None]:
     except InputError:
         raise
     except MemoryError as error:
-        raise problem(path, "needs more memory than there is", "save only what is needed") from error
+        raise problem(path, "needs more memory than is available", "save only what is needed") from error
     except OSError as error:
         raise problem(path, f"cannot be read ({error.strerror or error})") from error
     except Exception as error:  # what parsers raise on broken bytes is written down nowhere (zlib.error, TokenError...)
@@ -158,7 +158,7 @@ def problem(path: Path, what: str, cure: str = "") -> InputError:
 
 def broken(path: Path, reason: str) -> InputError:
     """The file's bytes make no sense, for what its ending says."""
-    return problem(path, f"damaged, or no {path.suffix.lower()} file ({reason})", "make it or copy it again")
+    return problem(path, f"damaged, or not a {path.suffix.lower()} file ({reason})", "create or copy it again")
 
 
 def printable(text: str) -> str:
@@ -190,7 +190,7 @@ def _npz(path: Path) -> Entries:
         members = [member for member in archive.infolist() if member.filename.endswith(".npy")]
     if any(member.compress_type not in (ZIP_STORED, ZIP_DEFLATED) for member in members):
         # Others may ask for gigabytes before the first byte.
-        raise problem(path, "packed in a way that NumPy does not use", "save it with numpy.savez_compressed")
+        raise problem(path, "compressed in a way that NumPy does not use", "save it with numpy.savez_compressed")
     arrays = [(each.filename[:-4], *_array(path, each.file_size, partial(_member, path, each))) for each in members]
     return _named(path, ((name, entry) for name, dtype, entry in arrays if dtype.kind in NUMBERS))
 
@@ -252,7 +252,7 @@ def _pt(path: Path) -> Entries:
         loaded = torch.load(path, map_location="cpu", weights_only=True, mmap=True)
     except pickle.UnpicklingError as error:
         names = torch.serialization.get_unsafe_globals_in_checkpoint(path)
-        raise (_objects(path, names) if names else broken(path, "its pickle makes no sense")) from error
+        raise (_objects(path, names) if names else broken(path, "its pickle cannot be read")) from error
     found = ((name or None, tensor) for name, tensor in _flat(path, loaded, "", iter(range(MOST_NODES))))
     return _named(path, ((name, _tensor(path, name, tensor)) for name, tensor in found))
 
@@ -284,7 +284,7 @@ def _tensor(path: Path, name: str | None, tensor: Tensor) -> Entry:
             what = f"entries of type {numbers}" if dense else f"a tensor that is not dense ({numbers})"
             raise problem(path, f"{holder}holds {what}; expected real numbers", "save it dense, as float32")
         if tensor.untyped_storage().nbytes() > path.stat().st_size:  # a pickle may ask torch for memory of any size
-            raise broken(path, "it describes more numbers than it holds")
+            raise broken(path, "its header describes more numbers than the file holds")
         return tensor.detach().as_subclass(Tensor).resolve_neg().clone(memory_format=torch.contiguous_format)
 
     # A broadcast tensor is small in the file and large once copied: its own size counts, not that of its storage.
@@ -318,9 +318,9 @@ def _matrix(path: Path) -> Tensor:
     except ValueError as error:
         reason = printable(str(error).partition(" at row")[0])
         what = f"line {line} is no row of numbers ({reason})"
-        raise problem(path, what, "expected one matrix row a line; a header line begins with #") from error
+        raise problem(path, what, "expected one matrix row per line; header lines begin with #") from error
     if not matrix.size:
-        raise problem(path, "holds no numbers", "write one matrix row a line")
+        raise problem(path, "holds no numbers", "write one matrix row per line")
     is_whole = bool((np.abs(matrix) < 2**53).all() and (matrix == np.floor(matrix)).all())
     return torch.from_numpy(matrix.astype(np.int64) if is_whole else matrix)
 

@@ -96,14 +96,14 @@ def _from_config(path: Path, check_size: Callable[[Shapes], None]) -> Inputs:
 
 def _from_tensors(path: Path, stored: Mapping[str, Tensor]) -> Inputs:
     if path.is_dir() and "valid" not in stored and any(name.endswith("/output") for name in stored):
-        message = f'got "{path}", a run of outputs alone, whose mask was too large to keep'
-        raise InputError.of(f"{message}; use {path / 'config.yaml'}, which says how it is made")
+        message = f'got "{path}", a run without weights, whose mask was too large to save'
+        raise InputError.of(f"{message}; use {path / 'config.yaml'}")
     tensors = {role: _numbers(role, stored, path) for role in NAMES if role != "values" or _name(role, stored)}
     try:
         leading = common_leading({role: tuple(tensor.shape) for role, tensor in tensors.items()})
     except InputError as error:
         role, message = error.problems[0].path[0], error.problems[0].message
-        cure = "keys that several heads of queries share must be repeated"
+        cure = "repeat keys that several query heads share"
         raise InputError.of(f'got "{path}", whose {role} have {message.removeprefix("got ")}; {cure}') from error
     queries, keys, *given = (tensor.expand(*leading, *tensor.shape[-2:]) for tensor in tensors.values())
     values = given[0] if given else keys.new_empty((*keys.shape[:-1], 0))
@@ -121,12 +121,12 @@ def _numbers(role: str, stored: Mapping[str, Tensor], path: Path) -> Tensor:
     name = _name(role, stored)
     if name is None:
         there = ", ".join(list(stored)[:8])
-        expected = f"expected one of {', '.join(NAMES[role])} in it, as in an .npz with queries and keys"
-        raise InputError.of(f'got "{path}", which has no {role}; {expected}; it has {there}')
+        expected = f"expected a tensor named {', '.join(NAMES[role][:-1])} or {NAMES[role][-1]}"
+        raise InputError.of(f'got "{path}", which has no {role}; {expected}; the file has {there}')
     tensor = stored[name]
     if tensor.ndim < 2 or tensor.numel() == 0 or tensor.dtype == torch.bool:
         what = f"{tensor.dtype} of shape {list(tensor.shape)}".removeprefix("torch.")
-        expected = "expected numbers of shape (..., rows, features), with an entry at least"
+        expected = "expected numbers of shape (..., rows, features), not empty"
         raise InputError.of(f'got "{name}" of "{path}", {what}; {expected}')
     return tensor if tensor.is_floating_point() else tensor.float()
 

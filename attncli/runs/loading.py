@@ -40,7 +40,7 @@ def load_run(folder: Path) -> tuple[Result, Record]:
     """The result that a run folder keeps, and the content of its results.json.
 
     Raises:
-        InputError: no run folder, or one whose files are not what a run has written.
+        InputError: no run folder, or one whose files are damaged.
     """
     try:
         content = json.loads((folder / "results.json").read_text(encoding="utf-8"))
@@ -63,5 +63,5 @@ def load_run(folder: Path) -> tuple[Result, Record]:
         cure = f"did you mean `{latest}`?" if latest.is_dir() else "expected the folder of a run, as outputs/d2l/latest"
         raise InputError.of(f'got "{folder}", which is not a run folder; {cure}') from error
     except (OSError, ValueError, LookupError, TypeError, AttributeError, SafetensorError) as error:
-        raise InputError.of(f'got "{folder}", whose files are not what a run has written') from error
+        raise InputError.of(f'got "{folder}", whose files are damaged') from error
     return result, content

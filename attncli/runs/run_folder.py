@@ -22,10 +22,14 @@ import psutil
 from attncli.errors import InputError
 
 OUTPUTS = Path("outputs")
+<<<<<<< HEAD
 WRITABLE, WRITABLE_FILE = "a writable folder", "a place that can be written"
 OLD, NEW = "old", "new"  # in a hidden folder: where what is replaced waits, under its name; what replaces it
 LONGEST_MACHINE = 100  # characters of its name
 CLOCK_SHIFT = 60  # seconds that the start of one and the same process may seem to move by, as clocks are set
+=======
+WRITABLE, WRITABLE_FILE = "a writable folder", "a writable place"
+>>>>>>> 8f74795 (Plain English in help texts, errors, notes, titles of experiments and claims)
 
 
 @dataclass
@@ -88,7 +92,7 @@ def _refusal(place: Path, overwrite: bool) -> str | None:
         return "which is in use and cannot be replaced as a whole; expected a new folder inside it"
     names = {path.name for path in place.iterdir()}
     if strange := sorted(names - _files_of_run(place)):
-        return f'which has "{strange[0]}", not the file of a run; expected a new or empty folder'
+        return f'which has "{strange[0]}", not a file of a run; expected a new or empty folder'
     if names and not overwrite:
         return "which holds a run; expected a new or empty folder; --overwrite replaces this run"
     return None

@@ -58,7 +58,7 @@ def _imported(name: str, module_name: str) -> ModuleType:
         message = f'got "{name}"; importing {module_name} gave {raised(error)}'
         names = (module_name, module_name.partition(".")[0])
         is_missing = isinstance(error, ModuleNotFoundError) and error.name in names
-        cure = "expected a module in the working directory or an installed one" if is_missing else "mend the module"
+        cure = "expected a module in the working directory or an installed one" if is_missing else "fix the module"
         raise InputError.of(f"{message}; {cure}") from error
 
 

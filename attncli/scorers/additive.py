@@ -10,10 +10,9 @@ from attncli.scorers._additive_scores import WORKSPACE_BYTES, additive_scores
 class Additive(nn.Module):
     """w_v . tanh(W_q q + W_k k) (Bahdanau et al. 2015, arXiv:1409.0473)
 
-    A perceptron with one hidden layer of `num_hiddens` units on query and key together, without bias terms; query and
-    key may differ in size. Queries (..., n, q) and keys (..., m, k) give scores (..., n, m). Beside them, and beside
-    gradients, it holds at most `workspace_bytes`, whatever n, m and the batch; copies in float32 of parameters and
-    gradients that are kept in half precision come on top, and so do gradients of axes that were repeated.
+    A perceptron with one hidden layer of `num_hiddens` units and no bias. Its input is query and key together. Queries
+    and keys may differ in size. Queries (..., n, q) and keys (..., m, k) give scores (..., n, m). Working memory is at
+    most `workspace_bytes`, besides scores, gradients and float32 copies of half-precision parameters.
     """
 
     sizes_may_differ = True

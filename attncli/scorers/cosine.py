@@ -9,8 +9,8 @@ from attncli.scorers._sizes import require_equal_sizes
 class Cosine(nn.Module):
     """scale * q . k / (|q| |k|) (Graves et al. 2014, arXiv:1410.5401)
 
-    Blind to the length of queries and keys, and bounded by the scale; a zero vector scores 0. Needs queries and keys of
-    one size d.
+    The lengths of queries and keys do not matter. Scores lie between -scale and scale; a zero vector scores 0. Queries
+    and keys need the same size d.
     """
 
     stacks_over_seeds = True

@@ -7,7 +7,8 @@ from attncli.scorers._sizes import require_equal_sizes
 class Dot(nn.Module):
     """q . k (Luong et al. 2015, arXiv:1508.04025)
 
-    Unscaled: with unit-variance entries its variance is d. Needs queries and keys of one size d.
+    No scale: with independent entries of mean 0 and variance 1, the variance of the scores is d. Queries and keys need
+    the same size d.
     """
 
     scales_dot_product = True  # the scores are q . k times a factor

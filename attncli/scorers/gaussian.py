@@ -14,8 +14,8 @@ LOST = 8  # by what factor the expanded square may enlarge the rounding error
 class Gaussian(nn.Module):
     """-|q - k|^2 / (2 sigma^2) (Nadaraya 1964, Watson 1964)
 
-    Its softmax is Nadaraya-Watson regression with a Gaussian kernel of width sigma. Needs queries and keys of one
-    size d.
+    With softmax, attention is Nadaraya-Watson regression with a Gaussian kernel of width sigma. Queries and keys need
+    the same size d.
     """
 
     worth_compiling = False  # a matrix product and sums

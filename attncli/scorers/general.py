@@ -6,7 +6,7 @@ from attncli.attention import at_least_float32
 class General(nn.Module):
     """q . W k (Luong et al. 2015, arXiv:1508.04025)
 
-    A bilinear form with one matrix W (q, k); query and key may differ in size.
+    A bilinear form with one matrix W (q, k). Queries and keys may differ in size.
     """
 
     sizes_may_differ = True

@@ -12,8 +12,8 @@ from attncli.scorers._sizes import require_equal_sizes
 class ScaledDot(nn.Module):
     """scale * q . k (Vaswani et al. 2017, arXiv:1706.03762)
 
-    The scale is a factor, as in torch's `scaled_dot_product_attention`; 1/sqrt(d) keeps the variance at 1 where the
-    entries of q and k are independent with mean 0 and variance 1. Needs queries and keys of one size d.
+    The scale is a factor, as in torch's `scaled_dot_product_attention`. With independent entries of mean 0 and
+    variance 1, the scale 1/sqrt(d) gives scores of variance 1. Queries and keys need the same size d.
     """
 
     scales_dot_product = True  # the scores are q . k times a factor

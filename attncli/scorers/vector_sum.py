@@ -8,7 +8,7 @@ class VectorSum(nn.Module):
     """sum_i (q_i + k_i) (D2L, exercise on a vector sum)
 
     The query adds the same amount to every key's score, so it cancels in the softmax: all rows of weights are equal.
-    Needs queries and keys of one size d.
+    Queries and keys need the same size d.
     """
 
     stacks_over_seeds = True

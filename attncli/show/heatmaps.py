@@ -154,11 +154,11 @@ def _draw(panels: Sequence[Panel], style: HeatmapStyle, quantity: str) -> tuple[
     place(figure, made, grid.columns, bar, _draw_legend(figure, shown, cmap, footnote))
     x, y = MARGIN / DPI / figure.get_figwidth(), 1 - MARGIN / DPI / figure.get_figheight()
     figure.suptitle(quantity, x=x, y=y, ha="left", va="top")
-    thin = [f"of the {side} one in {step}" for side, step in steps.items() if step > 1]
-    notes = [f"too many tokens to label them all: {', '.join(thin)}"] if thin else []
+    thin = [f"one in {step} of the {side} is shown" for side, step in steps.items() if step > 1]
+    notes = [f"too many tokens: {', '.join(thin)}"] if thin else []
     notes += _unseen(panels, shown, together, style, footnote)
     if style.annotate == "yes" and not written:
-        notes.append("no numbers in the cells: they are too many, or the cells too small")
+        notes.append("no numbers in the cells: too many cells, or too small ones")
     return figure, notes
 
 
@@ -294,13 +294,13 @@ def _unseen(
         yield f"NaN in {sum(lost.values())} {'pixels' if footnote else 'valid cells'} of {', '.join(labels)}"
     finite = values[np.isfinite(values)]
     if finite.size < values.size:
-        yield f"{values.size - finite.size} infinite values are drawn in the colours of the ends"
+        yield f"{values.size - finite.size} infinite values have the colours of the ends of the scale"
     if style.scale == "unit" and finite.size:
         low, high = finite.min(), finite.max()
         if low < -ROUNDING or high > 1 + ROUNDING:
             yield f"values from {low:.3g} to {high:.3g} go beyond the scale 0..1; {SHARED} shows them all"
         elif high < PALE:
-            yield f"the largest value shown is {high:.2g}, pale on the scale 0..1; {SHARED} tells them apart"
+            yield f"the largest value shown is {high:.2g}, pale on the scale 0..1; {SHARED} makes differences visible"
     if footnote:
         n, m = max((panel.values.shape for panel in panels), key=lambda shape: shape[0] * shape[1])
-        yield f"{n} × {m} cells are more than there are pixels: {footnote}"
+        yield f"{n} × {m} cells do not fit: {footnote}"

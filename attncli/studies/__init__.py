@@ -15,10 +15,10 @@ if TYPE_CHECKING:
 
 STUDIES = {  # each with the help of its command
     "attention": "Run several scorers on the same queries, keys, values and mask.",
-    "variance": "Measure mean and variance of scores against d, with theory and confidence intervals.",
-    "saturation": "Measure entropy, largest weight and softmax gradient against d.",
-    "bench": "Measure time and memory of scorers beside the textbook's code and the fused kernel.",
-    "train": "Train each scorer to recall the value of a key, at several d and with several seeds.",
+    "variance": "Measure mean and variance of scores for several d, and compare them with theory.",
+    "saturation": "Measure entropy, largest weight and softmax gradient for several d.",
+    "bench": "Compare time and memory of scorers with the textbook's code and torch's fused kernel.",
+    "train": "Train models to recall the value of a key, with each scorer, size d and seed.",
 }
 
 

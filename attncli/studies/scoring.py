@@ -60,7 +60,7 @@ def _make(entry: ScorerEntry, query_size: int, key_size: int) -> nn.Module:
     except BaseException as error:  # a user's own class may raise anything
         message = f"making {entry.scorer} with query_size={query_size} and key_size={key_size} gave {raised(error)}"
         if entry.scorer in SCORERS:  # it can be too large only
-            message = f"got options that make {entry.scorer} larger than torch can count; use smaller ones"
+            message = f"got options that make {entry.scorer} too large for torch; use smaller ones"
         raise InputError.of(message) from error
 
 
@@ -139,7 +139,7 @@ def raw_scores(scorer: nn.Module, queries: Tensor, keys: Tensor) -> Tensor:
     if scores.is_complex():
         raise InputError.of(f"the scorer gave {scores.dtype} scores; expected real numbers")
     if versions != [tensor._version for tensor in (queries, keys)]:
-        raise InputError.of("the scorer wrote to its queries or keys, which the others use too; expected new tensors")
+        raise InputError.of("the scorer changed its queries or keys, which other scorers use too; expected new tensors")
     return at_least_float32(scores)[0]
 
 

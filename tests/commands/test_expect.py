@@ -73,7 +73,7 @@ def test_what_fails_is_said_and_ends_with_1(option: str) -> None:
     first, second = [line.removeprefix(place).partition(": ")[2] for line in result.stderr.splitlines()]
     assert first == (
         'expect[0]: "planted" (D2L) does not hold; output: expected 2x1x4 numbers; '
-        "1 of 8 numbers differ, most at [1, 0, 3] 13 in place of 14"
+        "1 of 8 numbers differ, most at [1, 0, 3]: got 13, expected 14"
     )
     assert second == "expect[1]: max_weight (scorer = dot): expected below 0.1; got 0.3333"
     assert [each["holds"] for each in kept()["expectations"]] == [False, False, True]
@@ -122,9 +122,9 @@ def test_what_can_only_be_told_after_the_work_loses_nothing() -> None:
     result = attncli("run", "x.yaml", "--out", "out", "--no-plots")
     assert result.exit_code == 2
     assert result.stderr.splitlines() == [
-        'x.yaml:8:34: expect[2].where.theory: got "limit"; no row of those with label = dot has this theory; '
+        'x.yaml:8:34: expect[2].where.theory: got "limit"; no row with label = dot has this theory; '
         "known: exact",
-        'x.yaml:9:41: expect[3].metric: got "theory", which is "exact" and no number; '
+        'x.yaml:9:41: expect[3].metric: got "theory", which is "exact", not a number; '
         "expected `equal`, or another metric",
     ]
     assert [each["holds"] for each in kept()["expectations"]] == [True, True, True, None, None]

@@ -63,7 +63,7 @@ def test_no_matrix_of_all_pairs(tmp_path: Path) -> None:
     assert max(tensor.numel() for tensor in tensors.values()) == 20_000
     source = tmp_path / "run"
     said = refusal("variance", "--scorer", "dot", "--from", source)
-    assert f'got "{source}", a run of outputs alone, whose mask was too large to keep; use {source}/config.yaml' in said
+    assert f'got "{source}", a run without weights, whose mask was too large to save; use {source}/config.yaml' in said
 
 
 def test_what_needs_weights_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -21,7 +21,7 @@ from tests.cli import attncli, experiment, good, names_in, refusal
 
 pytestmark = pytest.mark.usefixtures("here")
 
-ENOUGH = "the memory was not enough; use smaller sizes, such as fewer queries, keys or batch elements"
+ENOUGH = "out of memory; use fewer queries, keys or batch elements"
 
 
 def latest(name: str = "own") -> Path:

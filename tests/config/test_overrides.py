@@ -65,7 +65,7 @@ def test_paths_that_make_no_sense(target: str) -> None:
 def test_a_value_with_a_key_twice() -> None:
     with pytest.raises(InputError) as caught:
         parse_override("a.b={c: 1, c: 2}")
-    message = "not valid YAML: the key `c` stands twice, first in line 1; leave out one"
+    message = "not valid YAML: the key `c` appears twice, first in line 1; leave out one"
     assert str(caught.value) == f"--set a.b={{c: 1, c: 2}}: {message}"
 
 

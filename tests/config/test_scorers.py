@@ -124,7 +124,7 @@ def test_bad_entries(entry: str, expected: list[str], tmp_path: Path) -> None:
 
 def test_a_signature_that_cannot_be_options(tmp_path: Path) -> None:
     (problem,) = problems_of(tmp_path, f"{DATA}scorers: [{{scorer: 'mine:Strange'}}]")
-    assert "options make no sense as YAML: Unable to generate pydantic-core schema for <class 'torch.nn" in problem
+    assert "options cannot be written in YAML: Unable to generate pydantic-core schema for <class 'torch.nn" in problem
     assert "\n" not in problem
 
 
@@ -132,7 +132,7 @@ def test_a_signature_that_cannot_be_options(tmp_path: Path) -> None:
 def test_names_of_every_entry_are_in_use(option: str) -> None:
     scope: dict[str, Any] = {}
     exec(f"class Scorer:\n    def __init__(self, q, k, *, {option}=1): ...", scope)
-    with pytest.raises(InputError, match=f"the option `{option}` has a name that is in use; rename it"):
+    with pytest.raises(InputError, match=f"the option `{option}` has the name of a common key; rename it"):
         entry_model("mine:Scorer", scope["Scorer"])
 
 

@@ -59,7 +59,7 @@ def test_keys_are_text() -> None:
         ("a: -1e400", "1:4: not valid YAML: this number is beyond float64; write .inf for infinity"),
         ("a: !!timestamp x", "1:4: not valid YAML: the tag `!!timestamp` is unknown; leave it out, or put text that "
          "begins with ! in quotes"),
-        ("a: \udcff", "1:4: not valid YAML: the character U+DCFF may not stand in YAML; remove it"),
+        ("a: \udcff", "1:4: not valid YAML: the character U+DCFF is not allowed in YAML; remove it"),
     ],
     ids=lambda value: ascii(value[:20]),
 )  # fmt: skip
@@ -84,7 +84,7 @@ def test_aliases_and_merges(text: str, value: object) -> None:
 
 @pytest.mark.parametrize("text", ["&x [*x]", "a: &x {b: [{c: *x}]}", "a: &x {<<: [{b: *x}]}"])
 def test_aliases_in_a_circle(text: str) -> None:
-    assert not_yaml(text).startswith("1:1: nested too deeply, or in itself through an alias")
+    assert not_yaml(text).startswith("1:1: nested too deeply, or an alias contains itself")
 
 
 @pytest.mark.parametrize(("entry", "times"), [("[{}]", 9), ("{{<<: [{}], k: 1}}", 4)])
@@ -97,5 +97,5 @@ def test_few_aliases_cannot_stand_for_billions_of_values(entry: str, times: int)
 
 
 def test_a_repeated_key_beside_merges() -> None:
-    message = "not valid YAML: the key `k` stands twice, first in line 2; leave out one"
+    message = "not valid YAML: the key `k` appears twice, first in line 2; leave out one"
     assert not_yaml("a: &x {k: 1}\nb: {<<: *x, <<: *x, k: 1, k: 2}") == f"2:27: {message}"

@@ -190,7 +190,7 @@ def test_every_combination_of_lists_must_be_there() -> None:
         Result("variance", "test", {}, rows), {"where": {"label": ["a", "b"], "d": [1, 2]}, "equal": 1}
     )
     assert verdict.holds is None
-    assert verdict.reason == "got 2; no row of those with label = b has this d; known: 1"
+    assert verdict.reason == "got 2; no row with label = b has this d; known: 1"
 
 
 def test_nothing_is_judged_where_the_work_was_interrupted() -> None:
@@ -228,7 +228,7 @@ def test_stages_are_equal_up_to_rounding_in_their_dtype() -> None:
 def test_the_largest_difference_is_named() -> None:
     verdict = equal(stages(WEIGHTS), [[[0.5, 0.5, 0.25]], [[0.1, 0.3, 0.7]]])
     assert verdict.holds is False
-    assert verdict.reason == "2 of 6 numbers differ, most at [0, 0, 2] 0 in place of 0.25"
+    assert verdict.reason == "2 of 6 numbers differ, most at [0, 0, 2]: got 0, expected 0.25"
     assert verdict.got[0] == [[0.5, 0.5, 0.0]]
 
 

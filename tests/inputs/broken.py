@@ -15,7 +15,7 @@ import torch
 from attncli.errors import InputError
 from attncli.inputs.files import read_tensor, read_tensors
 
-AGAIN = "make it or copy it again"
+AGAIN = "create or copy it again"
 
 
 def refusal(path: Path) -> str:

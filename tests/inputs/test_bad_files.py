@@ -42,7 +42,7 @@ from tests.inputs.broken import (
     zipped,
 )
 
-NEVER = "which are never loaded since they may run code"
+NEVER = "which are not loaded, as they may run code"
 SAVE = "save tensors alone, for instance model.state_dict(), with torch.save or as .safetensors"
 ENDINGS = "expected a file ending in .npy, .npz, .safetensors, .pt, .pth, .csv"
 ARRAY = "expected real numbers; save an array of numbers"
@@ -62,7 +62,7 @@ OTHER_KINDS = [
     (
         "q.npz",
         zipped({"q.npy": NPY}, zipfile.ZIP_LZMA),
-        "packed in a way that NumPy does not use; save it with numpy.savez_compressed",
+        "compressed in a way that NumPy does not use; save it with numpy.savez_compressed",
     ),
     (
         "q.pt",
@@ -143,7 +143,7 @@ def test_tensors_of_a_rare_kind(tmp_path: Path) -> None:
 )
 def test_a_csv_that_is_no_matrix(tmp_path: Path, text: str, line: int, reason: str) -> None:
     (tmp_path / "q.csv").write_text(text)
-    expected = "expected one matrix row a line; a header line begins with #"
+    expected = "expected one matrix row per line; header lines begin with #"
     assert refusal(tmp_path / "q.csv") == f'got "q.csv"; line {line} is no row of numbers ({reason}); {expected}'
 
 
@@ -188,7 +188,7 @@ def test_damaged(tmp_path: Path, name: str, content: bytes) -> None:
     """What the libraries say about damage differs between versions; that it stays one short printable line does not."""
     (tmp_path / name).write_bytes(content)
     message = refusal(tmp_path / name)
-    assert message.startswith(f'got "{name}"; damaged, or no {Path(name).suffix} file (')
+    assert message.startswith(f'got "{name}"; damaged, or not a {Path(name).suffix} file (')
     assert message.endswith(f"); {AGAIN}")
     assert message.isprintable()
     assert len(message) < 220
@@ -261,7 +261,7 @@ def test_a_small_file_with_a_large_claim(tmp_path: Path, monkeypatch: pytest.Mon
     ("owner", "function", "error", "message"),
     [
         (Path, "open", PermissionError(13, "Permission denied"), "cannot be read (Permission denied)"),
-        (np, "load", MemoryError(), "needs more memory than there is; save only what is needed"),
+        (np, "load", MemoryError(), "needs more memory than is available; save only what is needed"),
     ],
 )
 def test_what_the_system_refuses(

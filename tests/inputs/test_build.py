@@ -136,10 +136,10 @@ def test_devices(cuda: int, mps: bool, names: dict[str, str], monkeypatch: pytes
 @pytest.mark.parametrize(
     ("name", "cuda", "mps", "dtype", "message"),
     [
-        ("cuda", 0, False, torch.float32, 'got "cuda"; expected one of the devices here: cpu; or auto'),
-        ("cuda:2", 2, False, torch.float32, 'got "cuda:2"; expected one of the devices here: cpu, cuda:0, cuda:1; or'),
-        ("mps", 1, False, torch.float32, 'got "mps"; expected one of the devices here: cpu, cuda:0; or auto'),
-        ("mps", 0, True, torch.float64, 'got "mps"; mps has no float64; expected one of the devices here: cpu, mps'),
+        ("cuda", 0, False, torch.float32, 'got "cuda"; expected auto or a device of this machine: cpu'),
+        ("cuda:2", 2, False, torch.float32, 'got "cuda:2"; expected auto or a device of this machine: cpu, cuda:0, cuda:1'),
+        ("mps", 1, False, torch.float32, 'got "mps"; expected auto or a device of this machine: cpu, cuda:0'),
+        ("mps", 0, True, torch.float64, 'got "mps"; mps has no float64; expected auto or a device of this machine: cpu, mps'),
     ],
 )
 def test_devices_that_are_not_there(

@@ -203,7 +203,7 @@ def test_out_that_is_new_or_empty(out: str, here: Path) -> None:
 
 
 OTHER_FILES = [None, "[1]", '{"files": ["a"]}', '{"attncli": "0"}', '{"attncli": "0", "files": ["results.json"]}']
-STRANGE = 'which has "mine.txt", not the file of a run; expected a new or empty folder'
+STRANGE = 'which has "mine.txt", not a file of a run; expected a new or empty folder'
 IN_USE = "which is in use and cannot be replaced as a whole; expected a new folder inside it"
 TAKEN = {
     "mine": STRANGE,

@@ -135,7 +135,7 @@ def test_infinities_lie_beyond_the_ends() -> None:
     assert shown[0, 0] < -1.0
     assert shown[0, 3] > 3.0
     assert arrows(heat.figure) == 2
-    assert heat.notes == ("2 infinite values are drawn in the colours of the ends",)
+    assert heat.notes == ("2 infinite values have the colours of the ends of the scale",)
 
 
 @pytest.mark.parametrize(("low", "ends"), [(-0.25, 2), (0.25, 1)])
@@ -204,7 +204,7 @@ def test_numbers_that_have_no_room_are_told_where_they_were_asked_for() -> None:
     check_texts(figure)
     heat = heatmap(weights(100, 100), style=yes)
     assert numbers(heat.figure) == []
-    assert heat.notes == ("no numbers in the cells: they are too many, or the cells too small",)
+    assert heat.notes == ("no numbers in the cells: too many cells, or too small ones",)
 
 
 SIZE = st.integers(1, 11)
@@ -252,4 +252,4 @@ def test_a_large_matrix_is_shown_as_its_means() -> None:
     assert (axes.get_xlim(), axes.get_ylim()) == ((-0.5, m - 0.5), (n - 0.5, -0.5))
     footnote = f"each pixel is the mean of {down} × {across} cells"
     assert heat.figure.legends[0].get_title().get_text() == footnote
-    assert heat.notes == (f"1500 × 2100 cells are more than there are pixels: {footnote}",)
+    assert heat.notes == (f"1500 × 2100 cells do not fit: {footnote}",)

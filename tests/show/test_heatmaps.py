@@ -147,7 +147,7 @@ def test_tokens_that_cannot_all_be_read_are_thinned_out_with_a_note() -> None:
     step = int(axes.get_yticks()[1])
     assert labels(axes, "y") == labels(axes, "x") == names[::step]
     assert step > 1
-    assert f"too many tokens to label them all: of the queries one in {step}, of the keys one in {step}" in heat.notes
+    assert f"too many tokens: one in {step} of the queries is shown, one in {step} of the keys is shown" in heat.notes
     assert heatmap(weights(1, 30, 30), tokens=Tokens([names[:30]], [names[:30]])).notes == ()
     check_texts(heat.figure)
 

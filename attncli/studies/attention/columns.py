@@ -6,7 +6,7 @@ from attncli.studies.study import LABEL, SCORER, Column
 COLUMNS = (
     SCORER,
     LABEL,
-    Column("parameters", "params", "how many parameters the scorer has", format=counted),
+    Column("parameters", "params", "number of parameters of the scorer", format=counted),
     Column("score_mean", "score\nmean", "mean of the scores at valid keys", format=statistic),
     Column("score_std", "score\nstd", "standard deviation of the scores at valid keys", format=statistic),
     Column("entropy", "entropy\n(nats)", "entropy of a query's weights, mean over queries", "nats", statistic),
@@ -29,10 +29,10 @@ COMPARISONS = (
     Column(
         "top1_agreement",
         "top-1\nagreement",
-        "share of the queries for which both put the same key first",
+        "share of queries with the largest weight at the same key",
         format=statistic,
     ),
-    Column("max_abs_difference", "max abs\ndifference", "largest difference of two weights", format=statistic),
+    Column("max_abs_difference", "max abs\ndifference", "largest difference between their weights", format=statistic),
     Column(
         "output_difference", "output\ndifference", "|output_a - output_b| / |output_a|, relative L2", format=statistic
     ),

@@ -21,5 +21,5 @@ def findings_of(comparisons: Sequence[Record]) -> list[Finding]:
         alike = f"{a} and {b} give" if len(comparisons) == 1 else "All scorers give"
         return [Finding(f"{alike} the same weights.", numbers=numbers)]
     which = "differ" if len(comparisons) == 1 else "differ most"
-    text = f"{a} and {b} {which}: JS divergence {significant(bits, 3)} bits; the same key is first in {agreed:.0%}"
-    return [Finding(f"{text} of the rows.", numbers=numbers)]
+    text = f"{a} and {b} {which}: JS divergence {significant(bits, 3)} bits; largest weight at the same key in"
+    return [Finding(f"{text} {agreed:.0%} of the rows.", numbers=numbers)]

@@ -19,8 +19,8 @@ class AttentionOptions(Experiment):
     scorers: Scorers
     tokens: TokenNames = TokenNames()
     train: bool = False
-    weights: Annotated[bool, Field(description="false: outputs only, in bounded memory, whatever n and m")] = True
-    compile: Annotated[bool, Field(description="let torch.compile fuse what it can")] = False
+    weights: Annotated[bool, Field(description="false: compute outputs only, in bounded memory")] = True
+    compile: Annotated[bool, Field(description="compile with torch.compile where possible")] = False
 
     @model_validator(mode="after")
     def _dropout_needs_weights(self) -> "AttentionOptions":

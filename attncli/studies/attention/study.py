@@ -174,7 +174,7 @@ def _refuse_empty_rows(options: AttentionOptions, inputs: Inputs) -> None:
     if options.mask.empty_row == "error" and bool(empty.any()):
         place = [int(index) for index in empty.nonzero()[0]]
         message = f"{int(empty.sum())} queries have no valid key, the first at index {place}"
-        cure = "expected one key each at least, or empty_row: zero, uniform or nan"
+        cure = "expected at least one key each, or empty_row: zero, uniform or nan"
         raise InputError.of(f"{message}; {cure}", ["mask", "empty_row"])
 
 
@@ -182,7 +182,7 @@ def _compile(scorers: Sequence[nn.Module], progress: Progress) -> None:
     """Compile what is worth it; where that cannot be, say so once and go on without."""
     reasons = {compile_scorer(scorer) for scorer in scorers if worth_compiling(scorer)}
     for reason in sorted(reason for reason in reasons if reason is not None):
-        progress.note(f"warning: not compiled: {reason}; running without, only slower")
+        progress.note(f"warning: not compiled: {reason}; continuing without, only slower")
 
 
 def _compare(a: ScorerRun, b: ScorerRun, empty: Tensor) -> Record:

@@ -37,7 +37,7 @@ def train_figure(result: Result, note: Note) -> Figure:
     settings, labels = result.settings, result.labels
     rows = [row for row in result.comparisons if row["keys"] == settings["keys"]]
     largest = max(row["d"] for row in rows)
-    seeds = "lines are means over the seeds, and bands the range" if settings["seeds"] > 1 else "one seed only"
+    seeds = "lines: means over the seeds; bands: range" if settings["seeds"] > 1 else "one seed only"
     ended = "; interrupted" if result.interrupted else ""
     figure, (sizes, learning) = panels(WIDTHS, HEIGHT, f"{described(settings)}; {seeds}{ended}")
     name(sizes, f"accuracy after {several(settings['steps'], 'step')}", "d")
@@ -58,5 +58,5 @@ def train_figure(result: Result, note: Note) -> Figure:
             curve = found.numpy()  # seeds steps
             means = [curve.mean(0), curve.min(0), curve.max(0)]
             draw_line(learning, result.tensors["steps"].numpy(), means, look, marker="", gid=f"curve-{label}", **many)
-    legend(figure, {label: look_of(index) for index, label in enumerate(labels)} | {"equal weights": REFERENCE})
+    legend(figure, {label: look_of(index) for index, label in enumerate(labels)} | {"chance level": REFERENCE})
     return figure

@@ -27,8 +27,8 @@ from attncli.studies.train.task import Batch, batches, held_out, normal, seeds_o
 
 POINTS = 100  # of a learning curve, beside its beginning
 NO_GRADIENT = (
-    "the scorer gave scores without a gradient, so that nothing can be learnt; expected scores that depend on queries "
-    "and keys in ways that torch can differentiate, without detach, no_grad, and whole numbers"
+    "the scorer gave scores without a gradient, so nothing can be learnt; expected differentiable scores, made without "
+    "detach, no_grad and integers"
 )
 
 

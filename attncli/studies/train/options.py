@@ -28,26 +28,26 @@ class TrainOptions(Experiment):
     d: Annotated[Sizes, Field(description="size of queries and keys")] = Field(
         default_factory=lambda: powers(16, 1024, 4)
     )
-    seeds: Annotated[int, Field(ge=1, le=1000, description="models of each configuration, trained together")] = 5
-    steps: Annotated[Count, Field(description="steps of the optimizer"), LEARNING] = 800
-    batch: Annotated[Count, Field(description="sequences of a step"), LEARNING] = 64
-    keys: Annotated[Several, Field(description="keys of a sequence, all different"), TASK] = 8
-    vocabulary: Annotated[Several, Field(description="symbols that keys and queries are taken from"), TASK] = 16
-    classes: Annotated[Several, Field(description="values that a key may have"), TASK] = 8
+    seeds: Annotated[int, Field(ge=1, le=1000, description="models per scorer and d")] = 5
+    steps: Annotated[Count, Field(description="training steps"), LEARNING] = 800
+    batch: Annotated[Count, Field(description="sequences per step"), LEARNING] = 64
+    keys: Annotated[Several, Field(description="keys per sequence, all different"), TASK] = 8
+    vocabulary: Annotated[Several, Field(description="number of symbols for keys and queries"), TASK] = 16
+    classes: Annotated[Several, Field(description="number of different values"), TASK] = 8
     embedding: Annotated[Count, Field(description="size of a symbol's fixed random vector"), TASK] = 64
     test_keys: Annotated[
-        Sizes | None, Field(description="test with so many keys, too, whatever was trained with"), TASK
+        Sizes | None, Field(description="test with this many keys per sequence, too"), TASK
     ] = None
     optimizer: Annotated[Literal["adam", "sgd"], Field(description="the optimizer"), LEARNING] = "adam"
     lr: Annotated[
         float | None, Field(gt=0, le=1e6, description="learning rate; 0.001 for adam, 1 for sgd if left out"), LEARNING
     ] = None
-    dtype: Annotated[Literal["float32", "float64"], Field(description="in which queries, keys and values are kept")] = (
+    dtype: Annotated[Literal["float32", "float64"], Field(description="dtype of queries, keys and values")] = (
         "float32"
     )
     resume: Annotated[
         FileName | None,
-        Field(description="go on with a run that was interrupted: what it has finished is kept"),
+        Field(description="continue an interrupted run"),
         Flag("FOLDER"),
     ] = None
 

@@ -108,4 +108,4 @@ def _read(folder: Path) -> tuple[_Results, dict[str, Tensor]]:
             results, tensors, _ = (folder / name for name in FILES)
             return _Results.model_validate_json(results.read_bytes()), read_tensors(tensors)
         except (OSError, ValueError) as error:
-            raise InputError.of(f'got "{folder}", whose files are not what a run has written; {CURE}') from error
+            raise InputError.of(f'got "{folder}", whose files are damaged; {CURE}') from error

@@ -25,7 +25,7 @@ from attncli.studies.train.resume import SETTINGS, Finished, finished_before, ha
 from attncli.studies.train.rows import COLUMNS, COMPARISONS, findings_of, rows_of, summary
 from attncli.studies.train.task import TESTS, of_equal_weights, steps_at_a_time
 
-CURE = "use a smaller lr or float64, and look at the scorer's options and parameters"
+CURE = "use a smaller lr or float64, and check the scorer's options and parameters"
 BUILDING = threading.Lock()  # parameters are drawn from torch's global generator, which is seeded meanwhile
 
 COPIES = {"adam": 5, "sgd": 3}  # of a parameter: itself, its gradient twice, and the two averages of Adam
@@ -138,7 +138,11 @@ def run(prepared: Prepared, progress: Progress) -> Result:
     jobs = sorted((job for job in prepared.configurations if job.place not in done), key=lambda job: job.d)
     counter = Counter(options.steps * len(jobs), progress)
     if options.resume is not None:
+<<<<<<< HEAD
         of_all = f"{len(done)} of {len(prepared.configurations)} configurations are those of {options.resume}"
+=======
+        of_all = f"{len(before)} of {len(prepared.configurations)} configurations are already done in {options.resume}"
+>>>>>>> 8f74795 (Plain English in help texts, errors, notes, titles of experiments and claims)
         progress.note(f"{of_all}; {len(jobs)} to train")
 
     def work(job: Configuration) -> None:

@@ -12,9 +12,9 @@ from attncli.studies.train.rows import COMPARISONS, described, mean_and_range
 
 COLUMN = {column.key: column for column in COMPARISONS}
 DETAILS = ("d", "steps_to_90", "reached_90", "loss", "start_entropy", "entropy", "gradient_norm")
-RANGE = "mean over the seeds, and in brackets the range from the lowest to the highest"
-LEGEND = "steps: median over the seeds; entropy of the weights in nats; gradient: its norm after the last step"
-INTERRUPTED = "interrupted, so not all is there; --resume with this run's folder goes on from here"
+RANGE = "mean over the seeds (lowest–highest)"
+LEGEND = "steps: median over the seeds; entropy: of the weights, in nats; gradient: norm after the last step"
+INTERRUPTED = "interrupted: results are incomplete; continue with --resume and this run's folder"
 
 
 def tables(result: Result, *, width: int, full: bool, csv: str | None) -> Iterator[RenderableType]:
@@ -27,7 +27,7 @@ def tables(result: Result, *, width: int, full: bool, csv: str | None) -> Iterat
         other = "" if keys == settings["keys"] else f", trained with {counted(settings['keys'])}"
         equal = share(settings["equal_weights"][str(keys)])
         yield Text()
-        title = f" with {counted(keys)} keys{other} (equal weights have {equal})"
+        title = f" with {counted(keys)} keys{other} (chance level {equal})"
         yield Text.assemble(("accuracy", show.STRONG), title)
         yield from _accuracy([row for row in summary if row["keys"] == keys], width)
     yield from show.remark(RANGE if settings["seeds"] > 1 else "")
@@ -35,7 +35,7 @@ def tables(result: Result, *, width: int, full: bool, csv: str | None) -> Iterat
     yield Text.assemble(("learning", show.STRONG), " at each d")
     trained = [row for row in summary if row["keys"] == settings["keys"]]
     yield from show.tables([COLUMN["label"]], [COLUMN[key] for key in DETAILS], trained, width, full)
-    yield from show.remark(f"{LEGEND}; the least possible loss is {short(settings['least_loss'])}")
+    yield from show.remark(f"{LEGEND}; lowest possible loss: {short(settings['least_loss'])}")
     yield Text()
     yield from show.formulas(result.records, settings)
 

@@ -187,5 +187,5 @@ def test_what_cannot_be_drawn_is_noted(study: str, keys: dict[str, Any], figure:
     result = swept(study, scorers=DOT, **FEW[study], **keys)
     for name in "ab":
         drawn_by(part_of(study, "figure").figures(result, notes.append)[study])(tmp_path / f"{name}.png")
-    assert notes == [f"not drawn, as not a positive number: {figure} of dot"] * 2
+    assert notes == [f"not drawn, not a positive number: {figure} of dot"] * 2
     assert (tmp_path / "a.png").read_bytes() == (tmp_path / "b.png").read_bytes()

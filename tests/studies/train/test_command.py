@@ -195,13 +195,13 @@ def test_scorers_of_the_users_own_are_trained_again(here: Path, monkeypatch: pyt
 
 
 def test_the_old_run_is_not_replaced(first: dict[str, Any]) -> None:
-    message = '--out: got "first", the run that is resumed, which stays as it is; expected another folder'
+    message = '--out: got "first", the run to resume, which stays unchanged; expected another folder'
     assert refusal("train", "--resume", "first", "--d", 3, "--out", "first", "--overwrite") == message
     assert json.loads(Path("first/results.json").read_text()) == first
 
 
 CURE = "expected the folder of a run of attncli train"
-DAMAGED = f'--resume: got "first", whose files are not what a run has written; {CURE}'
+DAMAGED = f'--resume: got "first", whose files are damaged; {CURE}'
 
 
 @pytest.mark.parametrize(

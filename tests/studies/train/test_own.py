@@ -100,8 +100,8 @@ def test_own_scorers_draw_for_each_seed_alone(own: None) -> None:
 
 
 NO_GRADIENT = (
-    "the scorer gave scores without a gradient, so that nothing can be learnt; expected scores that depend on queries "
-    "and keys in ways that torch can differentiate, without detach, no_grad, and whole numbers"
+    "the scorer gave scores without a gradient, so nothing can be learnt; expected differentiable scores, made without "
+    "detach, no_grad and integers"
 )
 
 

@@ -64,14 +64,14 @@ def test_tables() -> None:
     text = shown(result_of(tested=[8, 16]))
     assert "--resume" not in text
     assert "--resume with this run's folder goes on" in shown(replace(result_of(), interrupted=True))
-    lines = text.split("accuracy with 8 keys (equal weights have 0.31)\n")[1].splitlines()
+    lines = text.split("accuracy with 8 keys (chance level 0.31)\n")[1].splitlines()
     assert lines[0].split() == ["label", *(part for d in SIZES for part in ("d", "=", str(d)))]
     assert lines[2].split() == ["dot", "1.00", "0.91", "(0.87–0.95)", "0.86", "(0.82–0.90)", "0.81", "(0.77–0.85)"]
-    lines = text.split("accuracy with 16 keys, trained with 8 (equal weights have 0.16)\n")[1].splitlines()
+    lines = text.split("accuracy with 16 keys, trained with 8 (chance level 0.16)\n")[1].splitlines()
     assert lines[2].split()[-2:] == ["0.71", "(0.67–0.75)"]
     details = [line.split() for line in text.split("learning at each d\n")[1].splitlines() if line.startswith("dot ")]
     assert details[3] == ["dot", "1024", "-", "0", "1.19", "0.0625", "0.250", "1.0e-06"]
-    assert "the least possible loss is 1.27" in " ".join(text.split())
+    assert "lowest possible loss: 1.27" in " ".join(text.split())
 
 
 def test_findings() -> None:
