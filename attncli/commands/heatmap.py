@@ -10,17 +10,17 @@ from attncli.commands.scorers import scorer_names
 
 Source = Annotated[
     Path | None,
-    typer.Argument(
-        metavar="SOURCE", help="A config, built-in experiment, run folder or tensor file; d2l if left out."
-    ),
+    typer.Argument(metavar="SOURCE", help="A config, built-in experiment, run folder or tensor file; d2l if left out."),
 ]
 Scorers = Annotated[
     list[str] | None,
-    typer.Option("--scorer", metavar="LABEL", help="Draw only this scorer (repeatable).", autocompletion=scorer_names),
+    typer.Option("--scorer", metavar="LABEL", help="Draw this scorer (repeatable).", autocompletion=scorer_names),
 ]
-Tensors = Annotated[list[str] | None, typer.Option("--tensor", metavar="NAME", help="Draw this tensor of a tensor file (repeatable).")]
-Batches = Annotated[list[int] | None, typer.Option("--batch", metavar="N", help="Draw only this batch element (repeatable).")]
-Heads = Annotated[list[int] | None, typer.Option("--head", metavar="N", help="Draw only this head (repeatable).")]
+Tensors = Annotated[list[str] | None, typer.Option("--tensor", metavar="NAME", help="Draw this tensor (repeatable).")]
+Batches = Annotated[
+    list[int] | None, typer.Option("--batch", metavar="N", help="Draw this batch element (repeatable).")
+]
+Heads = Annotated[list[int] | None, typer.Option("--head", metavar="N", help="Draw this head (repeatable).")]
 Stage = Annotated[
     Literal["scores", "capped", "weights", "dropped"] | None,
     typer.Option("--stage", help="What to draw; for a tensor file, what it holds."),

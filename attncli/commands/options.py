@@ -18,13 +18,15 @@ if TYPE_CHECKING:
 Configs = Annotated[list[Path], typer.Argument(metavar="CONFIG", help="YAML files, or names of built-in experiments.")]
 Sets = Annotated[
     list[str] | None,
-    typer.Option("--set", metavar="KEY=VALUE", help="Change a key of the config, such as seed=1 or scorers[0].num_hiddens=16."),
+    typer.Option("--set", metavar="KEY=VALUE", help="Change a key of the config, such as scorers[0].scale=1."),
 ]
-Out = Annotated[Path | None, typer.Option("--out", metavar="DIR", help="Save the run in this folder, which must be new or empty.")]
+Out = Annotated[Path | None, typer.Option("--out", metavar="DIR", help="Run folder; must be new or empty.")]
 Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace an earlier run in --out.")]
 Seed = Annotated[str | None, typer.Option("--seed", metavar="N", help="Change the seed.")]
-Device = Annotated[str | None, typer.Option("--device", metavar="NAME", help="Compute on auto, cpu, cuda, cuda:N or mps.")]
-DType = Annotated[str | None, typer.Option("--dtype", metavar="NAME", help="Store tensors as float16, bfloat16, float32 or float64.")]
+Device = Annotated[str | None, typer.Option("--device", metavar="NAME", help="Device: auto, cpu, cuda, cuda:N or mps.")]
+DType = Annotated[
+    str | None, typer.Option("--dtype", metavar="NAME", help="Dtype: float16, bfloat16, float32 or float64.")
+]
 Compiled = Annotated[bool, typer.Option("--compile", help="Compile with torch.compile where possible.")]
 NoPlots = Annotated[bool, typer.Option("--no-plots", help="Draw no pictures.")]
 Open = Annotated[bool, typer.Option("--open", help="Open the picture, or the run folder, when done.")]

@@ -97,10 +97,10 @@ class Expectation(Model):
     within: Annotated[Amount | None, Field(description="an amount, or a percentage such as 5 %")] = None
     above: Annotated[Limit | None, Field(description="a number, or another row with a smaller value")] = None
     below: Annotated[Limit | None, Field(description="a number, or another row with a larger value")] = None
-    by: Annotated[Factor | None, Field(description="least distance, or a factor such as 2 x")] = None
-    equal: Annotated[
-        Exact | None, Field(description="the exact value; stages, as in {output: [[2, 3]]}, are compared up to rounding")
-    ] = None
+    by: Annotated[Factor | None, Field(description="smallest difference, or a factor such as 2 x")] = None
+    equal: Annotated[Exact | None, Field(description="exact value, or a stage up to rounding: {output: [[2, 3]]}")] = (
+        None
+    )
 
     @property
     def kind(self) -> str:

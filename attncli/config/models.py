@@ -49,7 +49,7 @@ class Experiment(Model):
     dtype: Annotated[DType, Field(description="dtype of queries, keys and values")] = "float32"
     expect: Annotated[
         list[Expectation],
-        Field(default_factory=list, exclude_if=lambda entries: not entries, description="conditions that the result must meet"),
+        Field(default_factory=list, exclude_if=lambda entries: not entries, description="checks of the result"),
     ]
 
     @classmethod

@@ -45,7 +45,7 @@ class ScorerEntry(Model, validate_default=True):  # a default, too, must be what
     ]
     dropout: Annotated[float, Field(ge=0, lt=1, description="share of the weights set to 0 with `train: true`")] = 0.0
     softcap: Annotated[PositiveFloat | None, Field(description="bound of the scores, applied before the mask")] = None
-    parameters: Annotated[ParameterFile | None, Field(description="read parameters from a file instead of drawing them")] = None
+    parameters: Annotated[ParameterFile | None, Field(description="file of trained parameters")] = None
 
     @property
     def options(self) -> dict[str, Any]:

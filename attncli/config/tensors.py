@@ -152,9 +152,7 @@ class Data(Model):
     queries: TensorSource
     keys: TensorSource
     values: TensorSource | None = None
-    valid_lens: Annotated[
-        LengthSource | None, Field(description="number of valid keys, per example or per query")
-    ] = None
+    valid_lens: Annotated[LengthSource | None, Field(description="valid keys, per example or per query")] = None
 
 
 class Mask(Model):

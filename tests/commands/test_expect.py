@@ -122,8 +122,7 @@ def test_what_can_only_be_told_after_the_work_loses_nothing() -> None:
     result = attncli("run", "x.yaml", "--out", "out", "--no-plots")
     assert result.exit_code == 2
     assert result.stderr.splitlines() == [
-        'x.yaml:8:34: expect[2].where.theory: got "limit"; no row with label = dot has this theory; '
-        "known: exact",
+        'x.yaml:8:34: expect[2].where.theory: got "limit"; no row with label = dot has this theory; known: exact',
         'x.yaml:9:41: expect[3].metric: got "theory", which is "exact", not a number; '
         "expected `equal`, or another metric",
     ]

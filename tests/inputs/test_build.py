@@ -137,9 +137,21 @@ def test_devices(cuda: int, mps: bool, names: dict[str, str], monkeypatch: pytes
     ("name", "cuda", "mps", "dtype", "message"),
     [
         ("cuda", 0, False, torch.float32, 'got "cuda"; expected auto or a device of this machine: cpu'),
-        ("cuda:2", 2, False, torch.float32, 'got "cuda:2"; expected auto or a device of this machine: cpu, cuda:0, cuda:1'),
+        (
+            "cuda:2",
+            2,
+            False,
+            torch.float32,
+            'got "cuda:2"; expected auto or a device of this machine: cpu, cuda:0, cuda:1',
+        ),
         ("mps", 1, False, torch.float32, 'got "mps"; expected auto or a device of this machine: cpu, cuda:0'),
-        ("mps", 0, True, torch.float64, 'got "mps"; mps has no float64; expected auto or a device of this machine: cpu, mps'),
+        (
+            "mps",
+            0,
+            True,
+            torch.float64,
+            'got "mps"; mps has no float64; expected auto or a device of this machine: cpu, mps',
+        ),
     ],
 )
 def test_devices_that_are_not_there(

@@ -35,16 +35,12 @@ class TrainOptions(Experiment):
     vocabulary: Annotated[Several, Field(description="number of symbols for keys and queries"), TASK] = 16
     classes: Annotated[Several, Field(description="number of different values"), TASK] = 8
     embedding: Annotated[Count, Field(description="size of a symbol's fixed random vector"), TASK] = 64
-    test_keys: Annotated[
-        Sizes | None, Field(description="test with this many keys per sequence, too"), TASK
-    ] = None
+    test_keys: Annotated[Sizes | None, Field(description="test with this many keys per sequence, too"), TASK] = None
     optimizer: Annotated[Literal["adam", "sgd"], Field(description="the optimizer"), LEARNING] = "adam"
     lr: Annotated[
         float | None, Field(gt=0, le=1e6, description="learning rate; 0.001 for adam, 1 for sgd if left out"), LEARNING
     ] = None
-    dtype: Annotated[Literal["float32", "float64"], Field(description="dtype of queries, keys and values")] = (
-        "float32"
-    )
+    dtype: Annotated[Literal["float32", "float64"], Field(description="dtype of queries, keys and values")] = "float32"
     resume: Annotated[
         FileName | None,
         Field(description="continue an interrupted run"),
