@@ -100,7 +100,7 @@ def run_and_show(
     """
 <<<<<<< HEAD
     if out is not None and len(experiments) > 1:
-        message = f'got "{out}" for {len(experiments)} experiments; expected one; run them one by one'
+        message = f'got "{out}" for {len(experiments)} experiments; expected one experiment; run them one by one'
 =======
     if keep.out is not None and len(experiments) > 1:
         message = f'got "{keep.out}" for {len(experiments)} experiments; expected one experiment; run them one by one'

@@ -138,7 +138,7 @@ def command_of(study: str) -> Any:
 
     def command(configs: list[str] | None, sets: list[str] | None, no_plots: bool, **given: Any) -> None:
         if configs:
-            message = f"got {show(configs[0])}; expected flags alone; type `attncli run {' '.join(configs)}`"
+            message = f"got {show(configs[0])}; expected flags only; type `attncli run {' '.join(configs)}`"
             raise InputError.of(message, where=f"attncli {study}")
         import_quickly(pictures=not no_plots)
         from attncli.api import load_experiment

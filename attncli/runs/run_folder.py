@@ -23,7 +23,7 @@ from attncli.errors import InputError
 
 OUTPUTS = Path("outputs")
 <<<<<<< HEAD
-WRITABLE, WRITABLE_FILE = "a writable folder", "a place that can be written"
+WRITABLE, WRITABLE_FILE = "a writable folder", "a writable place"
 OLD, NEW = "old", "new"  # in a hidden folder: where what is replaced waits, under its name; what replaces it
 LONGEST_MACHINE = 100  # characters of its name
 CLOCK_SHIFT = 60  # seconds that the start of one and the same process may seem to move by, as clocks are set

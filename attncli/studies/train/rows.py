@@ -17,20 +17,20 @@ WRONG, STUCK = 0.02, 1e-3  # where more of the answers are wrong, a gradient tha
 OPTIMIZERS = {"adam": "Adam", "sgd": "SGD"}
 PLACE = (SCORER, LABEL, Column("d", "d", "Size of queries and keys."))
 GROUP = (*(column.key for column in PLACE), "keys")
-KEYS = Column("keys", "keys", "Keys of a sequence in the test.", format=counted)
-ACCURACY = Column("accuracy", "accuracy", "Share of the test sequences whose value is right.", format=share)
-LOSS = Column("loss", "loss", "Cross-entropy of the pooled values in the test.", "nats", short)
-ENTROPY = Column("entropy", "entropy\nat last", "Mean entropy of the weights in the test.", "nats", short)
-GRADIENT = Column("gradient_norm", "gradient", "Norm of the gradient of all parameters after the training.", "", short)
+KEYS = Column("keys", "keys", "Keys per test sequence.", format=counted)
+ACCURACY = Column("accuracy", "accuracy", "Share of test sequences with the right answer.", format=share)
+LOSS = Column("loss", "loss", "Cross-entropy on the test sequences.", "nats", short)
+ENTROPY = Column("entropy", "entropy\nat end", "Mean entropy of the weights on the test sequences.", "nats", short)
+GRADIENT = Column("gradient_norm", "gradient", "Norm of the gradient of all parameters after training.", "", short)
 START = Column(
-    "start_entropy", "entropy\nat first", "Mean entropy of the weights before the first step.", "nats", short
+    "start_entropy", "entropy\nat start", "Mean entropy of the weights before the first step.", "nats", short
 )
 SUMMARISED = (ACCURACY, LOSS, ENTROPY, GRADIENT, START)
-SPREAD = (("", "Mean"), ("_min", "Least"), ("_max", "Most"), ("_std", "Standard deviation"))
+SPREAD = (("", "Mean"), ("_min", "Minimum"), ("_max", "Maximum"), ("_std", "Standard deviation"))
 
 COLUMNS = (
     *PLACE,
-    Column("seed", "seed", "Which of the models of its configuration."),
+    Column("seed", "seed", "Number of the model, counted from 0."),
     ACCURACY,
     LOSS,
     Column(
@@ -40,19 +40,19 @@ COLUMNS = (
     GRADIENT,
     KEYS,
     START,
-    Column("parameters", "parameters", "Learnable numbers of a model.", format=counted),
+    Column("parameters", "parameters", "Trainable parameters of a model.", format=counted),
 )
 COMPARISONS = (
     *PLACE,
     KEYS,
-    Column("seeds", "seeds", "Models of the configuration.", format=counted),
+    Column("seeds", "seeds", "Models that were trained.", format=counted),
     *(
         Column(f"{each.key}{end}", each.heading, f"{kind} over the seeds: {each.about}", each.unit, each.format)
         for each in SUMMARISED
         for end, kind in SPREAD
     ),
     Column("steps_to_90", "steps to\n90 %", "Median over the seeds of the steps to 0.9.", "steps", significant),
-    Column("reached_90", "seeds\nat 90 %", "Seeds that reached an accuracy of 0.9.", format=counted),
+    Column("reached_90", "seeds\nat 90 %", "Number of seeds that reached an accuracy of 0.9.", format=counted),
 )
 
 
@@ -145,7 +145,7 @@ def _of_label(label: str, rows: Sequence[Record], others: Sequence[Record]) -> F
     """Its accuracy at the smallest and the largest d, the least in between, and with other numbers of keys."""
     numbers: Record = {"d": [row["d"] for row in rows], "accuracy": [row["accuracy"] for row in rows]}
     if lost := [str(row["d"]) for row in rows if not finite([row["accuracy"]])]:
-        return Finding(f"{label}: no accuracy at d = {', '.join(lost)}, where losses are not finite.", label, numbers)
+        return Finding(f"{label}: no accuracy at d = {', '.join(lost)}: the losses are not finite.", label, numbers)
     tested = [row for row in others if row["d"] == rows[-1]["d"]]
     numbers |= {"accuracy_with_keys": {str(row["keys"]): row["accuracy"] for row in tested}} if tested else {}
     more = [f", with {row['keys']} keys {mean_and_range(row)}" for row in tested]

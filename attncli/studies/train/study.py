@@ -139,7 +139,7 @@ def run(prepared: Prepared, progress: Progress) -> Result:
     counter = Counter(options.steps * len(jobs), progress)
     if options.resume is not None:
 <<<<<<< HEAD
-        of_all = f"{len(done)} of {len(prepared.configurations)} configurations are those of {options.resume}"
+        of_all = f"{len(done)} of {len(prepared.configurations)} configurations are already done in {options.resume}"
 =======
         of_all = f"{len(before)} of {len(prepared.configurations)} configurations are already done in {options.resume}"
 >>>>>>> 8f74795 (Plain English in help texts, errors, notes, titles of experiments and claims)
