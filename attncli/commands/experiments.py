@@ -98,13 +98,8 @@ def run_and_show(
         InputError: one fails, or expectations could not be judged, since no row is what they ask about.
         typer.Exit: with 1 where an expectation fails, 130 after Ctrl-C.
     """
-<<<<<<< HEAD
     if out is not None and len(experiments) > 1:
         message = f'got "{out}" for {len(experiments)} experiments; expected one experiment; run them one by one'
-=======
-    if keep.out is not None and len(experiments) > 1:
-        message = f'got "{keep.out}" for {len(experiments)} experiments; expected one experiment; run them one by one'
->>>>>>> 8f74795 (Plain English in help texts, errors, notes, titles of experiments and claims)
         raise InputError.of(message, where="--out")
     runs, waiting, interrupted = list[Finished](), list(experiments), False
     try:

@@ -159,39 +159,8 @@ def command_of(study: str) -> Any:
     return typer.main.get_command(app)
 
 
-<<<<<<< HEAD
 def _document_of(study: str, given: Mapping[StudyFlag, Any], sets: list[str] | None) -> "Document":
     """The experiment that the flags say; of a run that is resumed, its config as they change it."""
-=======
-def _listed(words: Sequence[Any], last: str) -> str:
-    """`a, b and c`."""
-    *first, end = map(str, words)
-    return f"{', '.join(first)} {last} {end}" if first else end
-
-
-def _run(
-    study: str,
-    flags: Sequence[StudyFlag],
-    given: Mapping[str, Any],
-    *,
-    configs: Annotated[list[str] | None, typer.Argument(hidden=True)] = None,
-    sets: Sets = None,
-    out: Out = None,
-    overwrite: Overwrite = False,
-    no_plots: NoPlots = False,
-    open_: Open = False,
-    json: Json = False,
-    quiet: Quiet = False,
-    full: Full = False,
-) -> None:
-    """Run a study with the arguments of its command, as `attncli run` would run a YAML file that says the same."""
-    if configs:
-        message = f"got {show(configs[0])}; expected flags only; type `attncli run {' '.join(configs)}`"
-        raise InputError.of(message, where=f"attncli {study}")
-    import_quickly(pictures=not no_plots)
-    from attncli.api import Keep, load_experiment
-    from attncli.commands.experiments import run_and_show
->>>>>>> 8f74795 (Plain English in help texts, errors, notes, titles of experiments and claims)
     from attncli.config.document import document_of_data, read_document
     from attncli.studies import part_of
 

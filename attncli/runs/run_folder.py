@@ -22,14 +22,10 @@ import psutil
 from attncli.errors import InputError
 
 OUTPUTS = Path("outputs")
-<<<<<<< HEAD
 WRITABLE, WRITABLE_FILE = "a writable folder", "a writable place"
 OLD, NEW = "old", "new"  # in a hidden folder: where what is replaced waits, under its name; what replaces it
 LONGEST_MACHINE = 100  # characters of its name
 CLOCK_SHIFT = 60  # seconds that the start of one and the same process may seem to move by, as clocks are set
-=======
-WRITABLE, WRITABLE_FILE = "a writable folder", "a writable place"
->>>>>>> 8f74795 (Plain English in help texts, errors, notes, titles of experiments and claims)
 
 
 @dataclass

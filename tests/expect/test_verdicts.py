@@ -76,24 +76,6 @@ def test_two_figures_are_told_apart() -> None:
     assert (got_words(same), expected_words(same)) == ("1.15278", "above 1.15278 (d = 2)")
 
 
-<<<<<<< HEAD
-=======
-def test_failures_say_claim_expected_and_got() -> None:
-    verdict = one(4.0, 1.0, between=[0.95, 1.05])
-    assert failure(verdict) == "variance (d = 1): expected 0.95 to 1.05; got 4"
-    claimed = one(4.0, between=[0.95, 1.05], claim="It is 1", source="Nobody 2020")
-    assert failure(claimed) == '"It is 1" (Nobody 2020) does not hold; variance (d = 1): expected 0.95 to 1.05; got 4'
-    assert failure(one(4.0, equal=1, claim="It is 1")).startswith('"It is 1" does not hold; ')
-    assert failure(one(None, above=1)) == "variance (d = 1): expected above 1; got no figure"
-    assert failure(one(1.0, math.nan, above={"d": 2})) == (
-        "variance (d = 1): expected above the value of d = 2; no figure to compare with"
-    )
-    assert failure(one(1.0, -1.0, above={"d": 2}, by="2 x")) == (
-        "variance (d = 1): expected at least 2 x -1 (d = 2); no factor of a negative number"
-    )
-
-
->>>>>>> 8f74795 (Plain English in help texts, errors, notes, titles of experiments and claims)
 def lines(found: list[Verdict]) -> list[str]:
     """What stands in the table, without its head."""
     return [" ".join(line.split()) for line in shown(("variance", found)).splitlines()[4:]]

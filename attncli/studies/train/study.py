@@ -138,11 +138,7 @@ def run(prepared: Prepared, progress: Progress) -> Result:
     jobs = sorted((job for job in prepared.configurations if job.place not in done), key=lambda job: job.d)
     counter = Counter(options.steps * len(jobs), progress)
     if options.resume is not None:
-<<<<<<< HEAD
         of_all = f"{len(done)} of {len(prepared.configurations)} configurations are already done in {options.resume}"
-=======
-        of_all = f"{len(before)} of {len(prepared.configurations)} configurations are already done in {options.resume}"
->>>>>>> 8f74795 (Plain English in help texts, errors, notes, titles of experiments and claims)
         progress.note(f"{of_all}; {len(jobs)} to train")
 
     def work(job: Configuration) -> None:

@@ -76,7 +76,7 @@ def test_control_c_keeps_what_is_finished_and_resume_goes_on(here: Path, monkeyp
     assert part["records"] == [row for row in whole["records"] if (row["label"], row["d"]) != ("additive", 3)]
     interrupt_after(1, monkeypatch)  # no more is left
     result = attncli("train", "--resume", "part", "--no-plots", "--out", "rest")
-    kept = f"train: 3 of 4 configurations are those of {here / 'part'}; 1 to train\n"
+    kept = f"train: 3 of 4 configurations are already done in {here / 'part'}; 1 to train\n"
     assert (result.exit_code, result.stderr) == (0, kept)
     rest = json.loads(Path("rest/results.json").read_text())
     for key in ("records", "comparisons", "settings", "findings"):
@@ -108,7 +108,7 @@ def resumed(*args: object, out: str = "again") -> tuple[dict[str, Any], str]:
     assert before == {name: Path("first", name).read_bytes() for name in names_in(Path("first"))}
     content: dict[str, Any] = json.loads(Path(out, "results.json").read_text())
     said = result.stderr.rstrip("\n").removeprefix("train: ")
-    return content, said.replace(f" configurations are those of {Path('first').absolute()}", "")
+    return content, said.replace(f" configurations are already done in {Path('first').absolute()}", "")
 
 
 def test_all_is_kept_or_some_beside_more_sizes_and_scorers(first: dict[str, Any]) -> None:

@@ -63,7 +63,7 @@ def shown(result: Result, width: int = 80) -> str:
 def test_tables() -> None:
     text = shown(result_of(tested=[8, 16]))
     assert "--resume" not in text
-    assert "--resume with this run's folder goes on" in shown(replace(result_of(), interrupted=True))
+    assert "continue with --resume and this run's" in shown(replace(result_of(), interrupted=True))
     lines = text.split("accuracy with 8 keys (chance level 0.31)\n")[1].splitlines()
     assert lines[0].split() == ["label", *(part for d in SIZES for part in ("d", "=", str(d)))]
     assert lines[2].split() == ["dot", "1.00", "0.91", "(0.87–0.95)", "0.86", "(0.82–0.90)", "0.81", "(0.77–0.85)"]
