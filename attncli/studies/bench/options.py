@@ -46,29 +46,29 @@ class BenchOptions(Experiment):
     study: Literal["bench"] = "bench"
     scorers: Scorers = Field(default_factory=_all_scorers)
 
-    n: Annotated[Sizes, Field(description="queries"), SIZE] = Field(default_factory=lambda: powers(128, 1024))
-    m: Annotated[Sizes | None, Field(description="keys and values; as many as queries if left out"), SIZE] = None
+    n: Annotated[Sizes, Field(description="number of queries"), SIZE] = Field(default_factory=lambda: powers(128, 1024))
+    m: Annotated[Sizes | None, Field(description="number of keys and values; n if left out"), SIZE] = None
     d: Annotated[Sizes, Field(description="size of queries, keys and values"), SIZE] = Field(
         default_factory=lambda: [64]
     )
     num_hiddens: Annotated[
         Sizes | None,
-        Field(description="hidden units of additive scorers that do not say their own; d if left out"),
+        Field(description="hidden units of additive scorers; d if left out"),
         SIZE,
     ] = None
-    batch: Annotated[Sizes, Field(description="elements of a batch"), SIZE] = Field(default_factory=lambda: [1])
-    heads: Annotated[Sizes | None, Field(description="heads; 1 if left out"), SIZE] = None
-    backward: Annotated[bool, Field(description="gradients of inputs and parameters, too"), WHAT] = False
+    batch: Annotated[Sizes, Field(description="batch size"), SIZE] = Field(default_factory=lambda: [1])
+    heads: Annotated[Sizes | None, Field(description="number of heads; 1 if left out"), SIZE] = None
+    backward: Annotated[bool, Field(description="measure the gradients, too"), WHAT] = False
     compile: Annotated[bool, Field(description="measure torch.compile, too"), WHAT] = False
     threads: Annotated[
-        int | None, Field(ge=1, le=1024, description="of torch on the CPU; as many as it takes if left out"), WHAT
+        int | None, Field(ge=1, le=1024, description="CPU threads; as many as torch chooses if left out"), WHAT
     ] = None
-    measure: Annotated[Measures, Field(description="what is measured"), WHAT] = Field(
+    measure: Annotated[Measures, Field(description="what to compute"), WHAT] = Field(
         default_factory=lambda: [*MEASURED]
     )
-    only: Annotated[Patterns, Field(description=f"what to measure: {PATTERN}"), WHAT] = Field(default_factory=list)
-    skip: Annotated[Patterns, Field(description=f"what to leave out: {PATTERN}"), WHAT] = Field(default_factory=list)
-    baseline: Annotated[Text, Field(description="what all are compared with, as label/implementation"), WHAT] = (
+    only: Annotated[Patterns, Field(description=f"measure only {PATTERN}"), WHAT] = Field(default_factory=list)
+    skip: Annotated[Patterns, Field(description=f"leave out {PATTERN}"), WHAT] = Field(default_factory=list)
+    baseline: Annotated[Text, Field(description="baseline of all ratios, as label/implementation"), WHAT] = (
         "scaled_dot/textbook"
     )
 

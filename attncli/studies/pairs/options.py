@@ -32,18 +32,18 @@ class PairsOptions(Experiment):
     d: Annotated[Sizes, Field(description="size of queries and keys")] = Field(
         default_factory=lambda: powers(1, LARGEST_DEFAULT)
     )
-    distribution: Annotated[Distribution, Field(description="of the entries, before mean and std"), DRAWN] = "normal"
+    distribution: Annotated[Distribution, Field(description="distribution of the entries"), DRAWN] = "normal"
     df: Annotated[float | None, Field(ge=0.1, description="degrees of freedom of student_t"), DRAWN] = DEFAULT_DF
     mean: Annotated[Location, Field(description="mean of all entries"), DRAWN] = 0.0
     std: Annotated[Spread, Field(description="standard deviation of all entries"), DRAWN] = 1.0
-    query_mean: Annotated[Location | None, Field(description="of queries, where it differs from `mean`"), DRAWN] = None
-    query_std: Annotated[Spread | None, Field(description="of queries, where it differs from `std`"), DRAWN] = None
-    key_mean: Annotated[Location | None, Field(description="of keys, where it differs from `mean`"), DRAWN] = None
-    key_std: Annotated[Spread | None, Field(description="of keys, where it differs from `std`"), DRAWN] = None
+    query_mean: Annotated[Location | None, Field(description="mean of the queries, if not `mean`"), DRAWN] = None
+    query_std: Annotated[Spread | None, Field(description="std of the queries, if not `std`"), DRAWN] = None
+    key_mean: Annotated[Location | None, Field(description="mean of the keys, if not `mean`"), DRAWN] = None
+    key_std: Annotated[Spread | None, Field(description="std of the keys, if not `std`"), DRAWN] = None
     rho: Annotated[float, Field(ge=-1, le=1, description="correlation of the entries q_i and k_i"), DRAWN] = 0.0
     source: Annotated[
         FileName | None,
-        Field(alias="from", description="real tensors: a tensor file, run folder or config with queries and keys"),
+        Field(alias="from", description="tensor file, run folder or config with queries and keys"),
         Flag("SOURCE", is_path=True),
     ] = None
 

@@ -15,8 +15,8 @@ class SaturationOptions(PairsOptions):
 
     study: Literal["saturation"] = "saturation"
     scorers: Scorers = DEFAULT_SCORERS
-    keys: Annotated[int, Field(ge=2, le=2**20, description="keys per row; their scores go into one softmax")] = 64
-    rows: Annotated[int, Field(ge=1, le=10**12, description="rows of weights per d: a query and its keys each")] = 2000
+    keys: Annotated[int, Field(ge=2, le=2**20, description="keys per query")] = 64
+    rows: Annotated[int, Field(ge=1, le=10**12, description="queries per d, each with its own keys")] = 2000
 
 
 OPTIONS = SaturationOptions

@@ -44,8 +44,8 @@ def _quartiles(key: str, heading: str, what: str) -> tuple[Column, ...]:
 COLUMNS = (
     *PLACE,
     Column("keys", "keys", "Keys of each row.", format=counted),
-    Column("rows", "rows", "Rows of weights that were measured: queries with two valid keys at least.", format=counted),
-    Column("entropy", "entropy\n/ ln m", "Mean entropy over that of uniform weights.", format=figure),
+    Column("rows", "rows", "Rows measured: queries with at least two valid keys.", format=counted),
+    Column("entropy", "entropy\n/ ln m", "Mean entropy / ln m, the entropy of uniform weights.", format=figure),
     Column("max_weight", "largest\nweight", "Mean of the largest weight.", format=short),
     Column("effective_keys", "effective\nkeys", "Mean of exp(entropy): how many keys share the weight.", format=short),
     *_quartiles("jacobian", "Jacobian\nmedian", "the Frobenius norm of the softmax's Jacobian diag(p) - p p^T"),

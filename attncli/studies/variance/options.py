@@ -16,7 +16,7 @@ class VarianceOptions(PairsOptions):
     scorers: Scorers = DOTS
     samples: Annotated[
         int | None,
-        Field(ge=10, le=10**12, description="query-key pairs per d; if left out, for a variance good to 0.5 %"),
+        Field(ge=10, le=10**12, description="query-key pairs per d; if left out, for 0.5 % error of the variance"),
     ] = None
 
     @model_validator(mode="after")

@@ -34,7 +34,7 @@ COLUMNS = (
     *PLACE,
     Column("samples", "samples", "Query-key pairs that were measured.", format=counted),
     Column("mean", "mean", "Mean of the scores.", format=short),
-    Column("mean_ci", "±", "95 % interval of the mean; none for real pairs, which are no sample.", format=margin),
+    Column("mean_ci", "±", "95 % interval of the mean; none for real tensors.", format=margin),
     Column("variance", "variance", "Variance of the scores.", format=figure),
     Column(
         "variance_ci",
@@ -44,12 +44,12 @@ COLUMNS = (
     ),
     Column("theory_mean", "theory\nmean", "Mean in closed form, where one is known.", format=short),
     Column("theory_variance", "theory\nvariance", "Variance in closed form, where one is known.", format=figure),
-    Column("z", "z", "Standard errors that the variance lies above an exact theory.", format=short),
-    Column("z_mean", "z of\nmean", "Standard errors that the mean lies above its theory.", format=short),
+    Column("z", "z", "(variance - theory) in standard errors, for exact theory.", format=short),
+    Column("z_mean", "z of\nmean", "(mean - theory) in standard errors.", format=short),
     Column("theory", "kind", "Whether the theory of the variance is exact, or a limit for large sizes.", text=True),
-    Column("row_variance", "within\nrows", "Mean over the queries of the variance over their own keys.", format=figure),
-    Column("scale", "scale", "The factor that the scorer used.", format=figure),
-    Column("unit_scale", "needed\nscale", "The factor that would give the scores variance 1.", format=figure),
+    Column("row_variance", "within\nrows", "Variance over the keys of a query, mean over queries.", format=figure),
+    Column("scale", "scale", "Scale of the scorer.", format=figure),
+    Column("unit_scale", "needed\nscale", "Scale that would give variance 1.", format=figure),
 )
 expected_rows = partial(expected_rows_of, columns=COLUMNS)
 
