@@ -20,3 +20,8 @@ def __getattr__(name: str) -> Any:
     from attncli import api
 
     return getattr(api, name)
+
+
+def __dir__() -> list[str]:
+    """What is loaded, and what waits to be asked for."""
+    return sorted({*globals(), *__all__})

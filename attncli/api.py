@@ -1,8 +1,10 @@
 """Experiments in Python: load, run and keep one. The command line is a thin user of this module."""
 
+import threading
 import warnings
 from base64 import b64encode
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from datetime import datetime
 from os import PathLike
@@ -12,11 +14,11 @@ from typing import TYPE_CHECKING, Any
 from attncli.config.builtin import experiment_path
 from attncli.config.document import Document, document_of_data, read_document
 from attncli.config.models import Experiment
-from attncli.config.overrides import override_in_python
-from attncli.errors import InputError, did_you_mean, got
+from attncli.config.overrides import Override, override_in_python
+from attncli.errors import Collector, InputError, did_you_mean, got
 from attncli.expect.asking import check_expectations
 from attncli.expect.judging import Verdict, judge
-from attncli.runs.loading import load_run
+from attncli.runs.loading import load_run, reading
 from attncli.runs.run_folder import new_folder
 from attncli.runs.saving import save_run
 from attncli.studies import STUDIES, load_study, options_model, part_of
@@ -45,7 +47,8 @@ class Result(StudyResult):
     @property
     def pictures(self) -> list[str]:
         """The names of its pictures, such as `heatmaps`, the main one first."""
-        return list(part_of(self.study, "figure").figures(self, _ignore))
+        with self._shown():
+            return list(part_of(self.study, "figure").figures(self, _ignore))
 
     def figure(self, name: str | None = None) -> "Figure":
         """A picture as a matplotlib Figure; without a name the main one. What it cannot show becomes a warning.
@@ -56,13 +59,14 @@ class Result(StudyResult):
         return self._figure(name, lambda message: warnings.warn(message, stacklevel=3))
 
     def _figure(self, name: str | None, note: Any) -> "Figure":
-        figures = part_of(self.study, "figure").figures(self, note)
-        if not figures:
-            raise InputError.of(f"this run of the study {self.study} has nothing to draw")
-        if name is not None and name not in figures:
-            raise InputError.of(got(name, "expected the name of a picture", did_you_mean(name, figures)))
-        figure: Figure = figures[name or next(iter(figures))]()
-        return figure
+        with self._shown():
+            figures = part_of(self.study, "figure").figures(self, note)
+            if not figures:
+                raise InputError.of(f"this run of the study {self.study} has nothing to draw")
+            if name is not None and name not in figures:
+                raise InputError.of(got(name, "expected the name of a picture", did_you_mean(name, figures)))
+            figure: Figure = figures[name or next(iter(figures))]()
+            return figure
 
     def to_frame(self, rows: str = "records") -> Any:
         """The `records` or the `comparisons` as a pandas DataFrame.
@@ -101,13 +105,41 @@ class Result(StudyResult):
     def _parts(self) -> list[Any]:
         from attncli.show.tables import findings
 
-        tables = part_of(self.study, "tables").tables(self, width=WIDTH, full=False, csv=None)
-        return [*tables, *findings(self.findings)]
+        with self._shown():
+            tables = part_of(self.study, "tables").tables(self, width=WIDTH, full=False, csv=None)
+            return [*tables, *findings(self.findings)]
+
+    @contextmanager
+    def _shown(self) -> Iterator[None]:
+        """Inside, it is shown. A run folder may hold anything, which is seen only then."""
+        with alone(), reading(self.folder) if self.folder is not None else nullcontext():
+            yield
 
     def _png(self) -> bytes | None:
         from attncli.show.figures import as_png
 
         return as_png(self._figure(None, _ignore)) if self.pictures else None
+
+
+_ALONE = threading.RLock()
+
+
+@contextmanager
+def alone() -> Iterator[None]:
+    """What runs inside takes turns in threads, and computes with torch's own defaults, not with those of the caller.
+
+    Its generators, its defaults and matplotlib's are those of the whole process.
+    """
+    import torch
+
+    with _ALONE, torch.inference_mode(False):
+        dtype, device = torch.get_default_dtype(), torch.get_default_device()
+        torch.set_default_dtype(torch.float32)
+        try:
+            with nullcontext() if device == torch.device("cpu") else torch.device("cpu"):
+                yield
+        finally:
+            torch.set_default_dtype(dtype)
 
 
 def _ignore(message: str) -> None:
@@ -135,19 +167,25 @@ def run(
     Raises:
         InputError: everything that is wrong with the config, all at once. It is a ValueError.
     """
-    overrides = [override_in_python(key, value) for key, value in keys.items()]
+    collector, overrides = Collector(), list[Override]()
+    for key, value in keys.items():
+        with collector.under():
+            overrides.append(override_in_python(key, value))
+    collector.check()
     if isinstance(config, Mapping):
         document = document_of_data("attncli.run", config, overrides)
     else:
-        document = read_document(experiment_path(Path(config)), overrides)
-    experiment, progress = load_experiment(document), Warnings()
-    if out is not None:
-        finished = experiment.run(progress, Path(out), overwrite)
-        result, verdicts, folder = finished.result, finished.verdicts, finished.folder
-    else:
-        with document.locating():
-            result, verdicts = experiment.work(experiment.prepare(progress), progress)
-        folder = None
+        expected = "expected a YAML file, the name of a built-in experiment, or a mapping with `data` and `scorers`"
+        document = read_document(experiment_path(_path(config, "attncli.run", expected)), overrides)
+    place = None if out is None else _path(out, "attncli.run: out", "expected a folder")
+    experiment, progress, folder = load_experiment(document), Warnings(), None
+    with alone():
+        if place is not None:
+            finished = experiment.run(progress, place, overwrite)
+            result, verdicts, folder = finished.result, finished.verdicts, finished.folder
+        else:
+            with document.locating():
+                result, verdicts = experiment.work(experiment.prepare(progress), progress)
     return _result(result, [verdict.record for verdict in verdicts], folder)
 
 
@@ -159,8 +197,17 @@ def load(folder: str | PathLike[str]) -> Result:
     Raises:
         InputError: no run folder, or one that cannot be read.
     """
-    result, content = load_run(Path(folder))
-    return _result(result, content["expectations"], Path(folder))
+    path = _path(folder, "attncli.load", "expected the folder of a run, as outputs/d2l/latest")
+    return _result(*load_run(path, STUDIES), path)
+
+
+def _path(given: object, where: str, expected: str) -> Path:
+    if not isinstance(given, str | PathLike):
+        raise InputError.of(got(given, expected), where=where)
+    path = Path(given)
+    with suppress(RuntimeError):  # a user whom nobody knows
+        path = path.expanduser()
+    return path
 
 
 def _result(plain: StudyResult, expectations: Sequence[Record], folder: Path | None) -> Result:

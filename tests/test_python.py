@@ -3,6 +3,9 @@
 import base64
 import json
 import re
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -71,8 +74,8 @@ def test_nothing_is_written_without_out(tmp_path: Path, monkeypatch: pytest.Monk
 def test_tensors_stand_for_lists_and_keywords_replace_keys() -> None:
     queries, keys = torch.randn(1, 3, 4, dtype=torch.float64), torch.randn(1, 5, 4, dtype=torch.float64)
     data = {"queries": queries, "keys": keys.numpy(), "valid_lens": torch.tensor([3])}
-    changes: dict[str, Any] = {"dtype": "float64", "scorers[0].scale": 0.5, "valid_lens": [4]}
-    result = attncli.run({"data": data, "scorers": [{"scorer": "scaled_dot"}]}, **changes)
+    changes: dict[str, Any] = {"dtype": torch.float64, "scorers[0].scale": 0.5, "valid_lens": [4]}
+    result = attncli.run({"data": data, "scorers": ["scaled_dot"]}, **changes)
     expected = (queries @ keys.mT / 2)[..., :4].softmax(-1)
     torch.testing.assert_close(result.tensors["scaled_dot/weights"][..., :4], expected)
 
@@ -119,6 +122,18 @@ def test_expectations_are_judged_and_kept(tmp_path: Path) -> None:
         (SMALL, {"scorers[7].scale": 1}, "a list of 2"),
         ({"study": "varience"}, {}, "did you mean `variance`"),
         ({}, {"study": []}, "unknown study"),
+        (None, {}, "attncli.run: got nothing; expected a YAML file, the name of a built-in experiment, or a mapping"),
+        (b"d2l", {}, "attncli.run: got b'd2l'; expected a YAML file"),
+        ({**SMALL, 1: 2}, {"seed": -1}, "attncli.run: [1]: got 1; expected keys that are text"),
+        ({**SMALL, 1: 2}, {"data[0]": 3}, "data is a mapping with queries, keys, valid_lens"),
+        (SMALL, {"out": 1}, "attncli.run: out: got 1; expected a folder"),
+        (SMALL, {"out": "a\0b"}, "embedded null byte; expected a writable folder"),
+        (SMALL, {"": 1, ".": 2}, '= 1: got ""'),
+        (SMALL, {"": 1, ".": 2}, '. = 2: got "."'),
+        (SMALL, {"data.keys": torch.ones(1, 5, 4, device="meta")}, "device='meta'"),
+        (SMALL, {"data.keys": torch.ones(1, 5, 4).to_sparse()}, "or nested lists of numbers"),
+        (SMALL, {"data.keys": torch.ones(1, 5, 4, dtype=torch.complex64)}, "keys[0][0][0]: got (1+0j); expected a num"),
+        (SMALL, {"scorers": ["gaussian:sigma=2"], "scorers[0].sigma": 1.0}, 'scorers[0] is "gaussian:sigma=2"'),
     ],
 )
 def test_what_is_wrong_is_an_input_error(config: Any, keys: dict[str, Any], message: str) -> None:
@@ -133,7 +148,18 @@ def test_warnings_are_pythons_own() -> None:
         attncli.run({"data": huge, "scorers": ["dot"]})
 
 
-@pytest.mark.parametrize("damage", ["nothing", "no run", "not json", "no tensors", "other keys"])
+DAMAGE: dict[str, tuple[str, Any]] = {
+    "another study": ("study", "varience"),
+    "no records": ("records", []),
+    "records of no scorer": ("records", [{"label": "dot", "scorer": None}]),
+    "settings in a list": ("settings", []),
+    "another finding": ("findings", [{"text": 1}]),
+    "no settings": ("settings", {}),  # which is seen when they are shown
+    "records without figures": ("records", [{"label": "dot", "scorer": "dot", "entropy": "low"}]),
+}
+
+
+@pytest.mark.parametrize("damage", ["nothing", "no run", "not json", "no tensors", "other keys", *DAMAGE])
 def test_what_is_no_run_is_an_input_error(damage: str, tmp_path: Path) -> None:
     folder = tmp_path / "run"
     if damage != "nothing":
@@ -145,8 +171,44 @@ def test_what_is_no_run_is_an_input_error(damage: str, tmp_path: Path) -> None:
     if damage == "no tensors":
         attncli.run(SMALL, out=folder)
         (folder / "tensors.safetensors").write_bytes(b"damaged")
+    if damage in DAMAGE:
+        content = cli.run(cli.experiment(tmp_path / "e.yaml", **SMALL), folder)
+        (folder / "results.json").write_text(json.dumps(content | dict([DAMAGE[damage]])))
     with pytest.raises(InputError, match=re.escape(str(folder))):
+        attncli.load(folder)._repr_html_()
+
+
+@pytest.mark.parametrize("folder", [None, b"run", 1])
+def test_a_folder_is_a_path(folder: Any) -> None:
+    with pytest.raises(InputError, match=r"attncli\.load: got .*; expected the folder of a run"):
         attncli.load(folder)
+
+
+def test_the_callers_torch_has_no_say_and_stays_as_it_is() -> None:
+    expected, generator = attncli.run(SMALL, scorers=["additive"]), torch.get_rng_state()
+    torch.set_default_dtype(torch.float64)
+    try:
+        with torch.device("meta"), torch.inference_mode():
+            result = attncli.run(SMALL, scorers=["additive"])
+            assert "image/png" in result._repr_mimebundle_()
+            assert (torch.get_default_dtype(), torch.get_default_device().type) == (torch.float64, "meta")
+    finally:
+        torch.set_default_dtype(torch.float32)
+    assert result.records[0] | {"seconds": None} == expected.records[0] | {"seconds": None}
+    assert torch.equal(torch.get_rng_state(), generator)
+
+
+def test_threads_take_turns() -> None:
+    generator = torch.get_rng_state()
+    with ThreadPoolExecutor(3) as pool:
+        results = list(pool.map(lambda _: attncli.run(SMALL, scorers=["additive"]), range(6)))
+    assert len({result.records[0]["score_std"] for result in results}) == 1
+    assert torch.equal(torch.get_rng_state(), generator)
+
+
+def test_the_package_lists_what_it_has() -> None:
+    script = "import sys, attncli; print({'Result', 'load', 'run'} <= {*dir(attncli)}, 'torch' in sys.modules)"
+    assert subprocess.check_output([sys.executable, "-c", script], text=True).split() == ["True", "False"]
 
 
 def test_the_notebook_of_the_tutorial_runs(tmp_path: Path) -> None:

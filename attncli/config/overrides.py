@@ -2,8 +2,9 @@
 
 import re
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any
 
 from attncli import errors
@@ -71,9 +72,12 @@ def as_yaml(value: Any) -> Any:
         return {key: as_yaml(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
         return [as_yaml(item) for item in value]
-    if hasattr(value, "tolist"):  # of torch and NumPy, scalars too
-        return value.tolist()
-    return str(value) if isinstance(value, Path) else value
+    with suppress(RuntimeError, TypeError):  # numbers that are not there, such as those of a tensor on `meta`
+        if hasattr(value, "tolist"):  # of torch and NumPy, scalars too
+            return value.tolist()
+    if type(value).__module__ == "torch":  # dtypes and devices
+        return str(value).removeprefix("torch.")
+    return str(value) if isinstance(value, PurePath) else value
 
 
 def _path_of(target: str, text: str) -> errors.Path:
@@ -132,13 +136,13 @@ def _copy(data: Any) -> Any:
 
 
 def _set(target: Any, change: Override, source: Path) -> None:
-    """Mappings that are missing on the way are made; entries of lists must be there."""
+    """Mappings that are missing on the way are made, also of a scorer's name; entries of lists must be there."""
     for depth, key in enumerate(change.path, start=1):
         if isinstance(target, list):
             fits, there = isinstance(key, int) and key < len(target), f"a list of {len(target)}"
         else:
             fits = isinstance(target, dict) and isinstance(key, str)
-            there = f"a mapping with {', '.join(target)}" if isinstance(target, dict) else errors.show(target)
+            there = f"a mapping with {', '.join(map(str, target))}" if isinstance(target, dict) else errors.show(target)
         if not fits:
             place = dotted(change.path[: depth - 1]) or "the config"
             expected = "expected a key of a mapping, or an index of a list, counted from 0"
@@ -148,4 +152,6 @@ def _set(target: Any, change: Override, source: Path) -> None:
             target[key] = _copy(change.value)
         elif isinstance(target, dict) and target.get(key) is None:
             target[key] = {}
+        elif change.path[0] == "scorers" and depth == 2 and isinstance(target[key], str) and "=" not in target[key]:
+            target[key] = {"scorer": target[key]}
         target = target[key]

@@ -94,6 +94,7 @@ EXPECTED: dict[str, str] = {  # by pydantic's types of errors
     "list_type": "a list",
     "dict_type": "a mapping",
     "model_type": "a mapping",
+    "invalid_key": "keys that are text",
     "finite_number": "a finite number",
     "literal_error": "{expected}",
     "greater_than": "{kind} above {gt}",

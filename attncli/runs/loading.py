@@ -1,9 +1,11 @@
 """A run folder, read again: the result that it keeps."""
 
-import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Annotated
 
+from pydantic import AfterValidator, BaseModel, Field
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
@@ -36,32 +38,68 @@ class StoredTensors(Mapping[str, Tensor]):
         return len(self._names)
 
 
-def load_run(folder: Path) -> tuple[Result, Record]:
-    """The result that a run folder keeps, and the content of its results.json.
+def _labelled(record: Record) -> Record:
+    if not isinstance(record["label"], str) or not isinstance(record["scorer"], str):
+        raise ValueError(record)
+    return record
+
+
+class Stored(BaseModel):
+    """What is read of results.json."""
+
+    study: str
+    name: str
+    settings: Record
+    records: Annotated[list[Annotated[Record, AfterValidator(_labelled)]], Field(min_length=1)]
+    comparisons: list[Record]
+    findings: list[Finding]
+    inputs: Record
+    expectations: list[Record]
+    files: list[str]
+    interrupted: bool = False
+
+
+def load_run(folder: Path, studies: Collection[str]) -> tuple[Result, Sequence[Record]]:
+    """The result that a run folder keeps, and what became of its expectations.
 
     Raises:
         InputError: no run folder, or one whose files are damaged.
     """
-    try:
-        content = json.loads((folder / "results.json").read_text(encoding="utf-8"))
+    with reading(folder):
+        if not (folder / "results.json").exists():
+            latest = folder / "latest"
+            expected = "expected the folder of a run, as outputs/d2l/latest"
+            cure = f"did you mean `{latest}`?" if latest.is_dir() else expected
+            raise InputError.of(f'got "{folder}", which is not a run folder; {cure}')
+        stored = Stored.model_validate_json((folder / "results.json").read_bytes(), strict=True)
+        if stored.study not in studies:
+            raise ValueError(stored.study)
         tensors = StoredTensors(folder / TENSORS)
-        parameters = StoredTensors(folder / PARAMETERS) if PARAMETERS in content["files"] else {}
         result = Result(
-            content["study"],
-            content["name"],
-            content["settings"],
-            content["records"],
-            content["comparisons"],
-            [Finding(each["text"], each["label"], each["numbers"]) for each in content["findings"]],
-            StoredTensors(folder / TENSORS, list(content["inputs"])),
-            StoredTensors(folder / TENSORS, [name for name in tensors if name not in content["inputs"]]),
-            parameters,
-            content.get("interrupted", False),
+            stored.study,
+            stored.name,
+            stored.settings,
+            stored.records,
+            stored.comparisons,
+            stored.findings,
+            StoredTensors(folder / TENSORS, list(stored.inputs)),
+            StoredTensors(folder / TENSORS, [name for name in tensors if name not in stored.inputs]),
+            StoredTensors(folder / PARAMETERS) if PARAMETERS in stored.files else {},
+            stored.interrupted,
         )
-    except FileNotFoundError as error:
-        latest = folder / "latest"
-        cure = f"did you mean `{latest}`?" if latest.is_dir() else "expected the folder of a run, as outputs/d2l/latest"
-        raise InputError.of(f'got "{folder}", which is not a run folder; {cure}') from error
-    except (OSError, ValueError, LookupError, TypeError, AttributeError, SafetensorError) as error:
+    return result, stored.expectations
+
+
+@contextmanager
+def reading(folder: Path) -> Iterator[None]:
+    """What a run folder keeps is used inside: let whatever does not fit name the folder.
+
+    Raises:
+        InputError: something was not what a run has written.
+    """
+    try:
+        yield
+    except InputError:
+        raise
+    except (OSError, ValueError, LookupError, TypeError, AttributeError, ArithmeticError, SafetensorError) as error:
         raise InputError.of(f'got "{folder}", whose files are damaged') from error
-    return result, content

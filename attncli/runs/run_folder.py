@@ -195,8 +195,10 @@ def writing(place: Path, expected: str) -> Iterator[None]:
     """Let the system's refusal of a place name it."""
     try:
         yield
-    except OSError as error:
-        message = f'got "{place}"; cannot write there: {error.strerror}; expected {expected}'
+    except InputError:
+        raise
+    except (OSError, ValueError) as error:  # the latter of a name that no file can have
+        message = f'got "{place}"; cannot write there: {getattr(error, "strerror", error)}; expected {expected}'
         raise InputError.of(message, where="--out") from error
 
 
