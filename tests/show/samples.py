@@ -13,7 +13,6 @@ from torch import Tensor
 
 from attncli.attention import softmax_over_valid, valid_mask
 from attncli.studies.attention.findings import findings_of
-from attncli.studies.attention.stages import ScorerRun
 from attncli.studies.attention.tables import tables
 from attncli.studies.study import Record, Result, Tokens
 
@@ -30,6 +29,17 @@ class Cell:
     @property
     def value(self) -> float:
         return 0.0 if self.text == "·" else float(self.text)
+
+
+@dataclass(frozen=True)
+class ScorerRun:
+    """What one scorer made."""
+
+    label: str
+    formula: str
+    scale: float
+    stages: dict[str, Tensor]
+    record: Record
 
 
 Grid = dict[tuple[int, int], Cell]
@@ -54,7 +64,7 @@ def run_of(
     """A run that has these weights."""
     stages = {"scores": weights, "weights": weights, "output": torch.zeros(*weights.shape[:-1], 99), **(stages or {})}
     record = record_of(label, scorer, **{"parameters": 0, **figures})
-    return ScorerRun(label, formula, scale, stages, {}, record)
+    return ScorerRun(label, formula, scale, stages, record)
 
 
 def result_of(*runs: ScorerRun, valid: Tensor | None = None, tokens: Tokens | None = None) -> Result:

@@ -53,9 +53,8 @@ def test_disjoint_weights_are_one_bit_apart() -> None:
     ],
 )
 def test_keys_that_share_the_first_place(a: list[float], b: list[float], agree: float) -> None:
-    figures = compare(
-        torch.tensor([[a]]), torch.tensor([[b]]), torch.tensor([[False]]), torch.ones(1, 1, 1), torch.ones(1, 1, 1)
-    )
+    one, other = ({"weights": torch.tensor([[row]]), "output": torch.ones(1, 1, 1)} for row in (a, b))
+    figures = compare(one, other, torch.tensor([[False]]))
     assert figures["top1_agreement"] == agree
 
 

@@ -1,7 +1,7 @@
 """Statistics of one scorer's weights, and how far two scorers' weights and outputs are apart."""
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 import torch
 from torch import Tensor
@@ -12,13 +12,22 @@ AT_A_TIME = 2**18  # weights that are in float64 at the same time
 OF_WEIGHTS = ("js_divergence", "top1_agreement", "max_abs_difference")
 
 
-def _rows(*matrices: Tensor) -> Iterator[tuple[Tensor, ...]]:
-    """The matrices (..., n, m), all of one shape, as chunks of rows in float64 on the CPU."""
+def _rows(*matrices: Tensor, empty: Tensor | None = None) -> Iterator[tuple[Tensor, ...]]:
+    """The matrices (..., n, m), all of one shape, as chunks of rows in float64 on the CPU.
+
+    Without the rows that `empty` (..., n) marks.
+    """
     m = matrices[0].shape[-1]
     flat = [matrix.reshape(-1, m) for matrix in matrices]
+    others = None if empty is None else ~empty.reshape(-1).cpu()
     step = max(AT_A_TIME // m, 1)
     for start in range(0, flat[0].shape[0], step):
-        yield tuple(matrix[start : start + step].to("cpu", torch.float64) for matrix in flat)
+        chunk = slice(start, start + step)
+        rows = tuple(matrix[chunk].to("cpu", torch.float64) for matrix in flat)
+        if others is not None:
+            rows = tuple(matrix[others[chunk]] for matrix in rows)
+        if len(rows[0]):
+            yield rows
 
 
 def _entropy(weights: Tensor) -> Tensor:
@@ -31,16 +40,14 @@ def weight_statistics(weights: Tensor, empty: Tensor) -> Record:
 
     `entropy` is in nats, `effective_keys` the exponential of a row's entropy, `max_weight` a row's largest weight.
     """
-    rows, entropy, effective, largest = 0, 0.0, 0.0, 0.0
-    for chunk, without in _with_empty(weights, empty):
-        chunk = chunk[~without]
+    rows, sums = 0, {"entropy": 0.0, "effective_keys": 0.0, "max_weight": 0.0}
+    for (chunk,) in _rows(weights, empty=empty):
         nats = _entropy(chunk)
         rows += len(chunk)
-        entropy += float(nats.sum())
-        effective += float(nats.exp().sum())
-        largest += float(chunk.amax(-1).sum()) if len(chunk) else 0.0
-    means = {"entropy": entropy, "effective_keys": effective, "max_weight": largest}
-    return {name: total / rows if rows else None for name, total in means.items()}
+        sums["entropy"] += float(nats.sum())
+        sums["effective_keys"] += float(nats.exp().sum())
+        sums["max_weight"] += float(chunk.amax(-1).sum())
+    return {name: total / rows if rows else None for name, total in sums.items()}
 
 
 def score_statistics(scores: Tensor, valid: Tensor) -> Record:
@@ -63,22 +70,19 @@ def score_statistics(scores: Tensor, valid: Tensor) -> Record:
     return {"score_mean": mean, "score_std": math.sqrt(squares / count) if squares >= 0 else math.nan}
 
 
-def compare(a: Tensor | None, b: Tensor | None, empty: Tensor, output_a: Tensor, output_b: Tensor) -> Record:
-    """How far two scorers' weights (..., n, m) and outputs (..., n, v) are apart; means over the non-empty rows.
+def compare(stages_a: Mapping[str, Tensor], stages_b: Mapping[str, Tensor], empty: Tensor) -> Record:
+    """How far two scorers' `weights` (..., n, m) and `output` (..., n, v) are apart; means over the non-empty rows.
 
     `js_divergence` is the Jensen-Shannon divergence in bits, 0 for equal and 1 for disjoint weights (Lin 1991);
     `top1_agreement` the share of rows in which a key comes first in both, where weights equal up to rounding share the
     first place; `max_abs_difference` the largest over all cells; `output_difference` the relative L2 distance
     |output_a - output_b| / |output_a|, None where that is x / 0. Without weights only the last is known.
     """
-    distance = None if bool(empty.all()) else _relative_distance(output_a, output_b, empty)
-    if a is None or b is None:
+    distance = _relative_distance(stages_a["output"], stages_b["output"], empty)
+    if "weights" not in stages_a:
         return {**dict.fromkeys(OF_WEIGHTS), "output_difference": distance}
     rows, bits, agreed, largest = 0, 0.0, 0.0, 0.0
-    for (p, without), (q, _) in zip(_with_empty(a, empty), _with_empty(b, empty), strict=True):
-        p, q = p[~without], q[~without]
-        if len(p) == 0:
-            continue
+    for p, q in _rows(stages_a["weights"], stages_b["weights"], empty=empty):
         rows += len(p)
         divergence = _entropy((p + q) / 2) - (_entropy(p) + _entropy(q)) / 2
         bits += float(divergence.clamp(min=0).sum()) / math.log(2)
@@ -94,18 +98,11 @@ def compare(a: Tensor | None, b: Tensor | None, empty: Tensor, output_a: Tensor,
     }
 
 
-def _with_empty(matrix: Tensor, empty: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
-    """Chunks of the rows of (..., n, m), and which of them are empty."""
-    start = 0
-    flat = empty.reshape(-1).cpu()
-    for (chunk,) in _rows(matrix):
-        yield chunk, flat[start : start + len(chunk)]
-        start += len(chunk)
-
-
 def _relative_distance(a: Tensor, b: Tensor, empty: Tensor) -> float | None:
+    if bool(empty.all()):
+        return None
     distance = length = 0.0
-    for (x, without), (y, _) in zip(_with_empty(a, empty), _with_empty(b, empty), strict=True):
-        distance += float((x - y)[~without].square().sum())
-        length += float(x[~without].square().sum())
+    for x, y in _rows(a, b, empty=empty):
+        distance += float((x - y).square().sum())
+        length += float(x.square().sum())
     return math.sqrt(distance / length) if length else 0.0 if distance == 0 else None

@@ -2,31 +2,46 @@
 
 import itertools
 import math
-from collections.abc import Callable, Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from attncli.attention import dropped, softcap, softmax_over_valid, weighted_sum
 from attncli.config.scorer_entries import ScorerEntry
-from attncli.config.tensors import FileTensor, TokenNames
+from attncli.config.tensors import FileTensor
 from attncli.errors import Collector, InputError, below
 from attncli.inputs.build import Inputs, Shapes, build_inputs
 from attncli.inputs.device import resolve_device
+from attncli.inputs.seeding import generator, seeded
+from attncli.pooling import Rules, pool_by_rules
+from attncli.scorers import SCORERS
 from attncli.studies.attention.columns import COLUMNS, COMPARISONS
 from attncli.studies.attention.findings import findings_of
 from attncli.studies.attention.options import AttentionOptions
-from attncli.studies.attention.stages import WEIGHT_FIGURES, ScorerRun, run_scorer, warn_of_numbers
-from attncli.studies.attention.statistics import OF_WEIGHTS, compare
+from attncli.studies.attention.statistics import OF_WEIGHTS, compare, score_statistics, weight_statistics
 from attncli.studies.memory import PROGRAM, estimate_attention, in_words, require_memory
 from attncli.studies.progress import Progress
-from attncli.studies.scoring import build_scorer, compile_scorer, outline, worth_compiling
+from attncli.studies.scoring import (
+    build_scorer,
+    compile_scorer,
+    formulas_of,
+    outline,
+    raw_scores,
+    scale_of,
+    worth_compiling,
+)
 from attncli.studies.study import STAGES, Record, Result, Rows
 
 WORTH_SAYING = 256 * 2**20  # bytes of tensors from which the estimate is told
 CURE = "use fewer queries, keys or batch elements, or fewer scorers"
 MOST_CELLS = 2**24  # of the mask that is saved beside outputs alone
+WEIGHT_FIGURES = ("score_mean", "score_std", "entropy", "effective_keys", "max_weight")  # unknown without weights
+Stages = Mapping[str, Tensor]
 
 
 @dataclass(frozen=True)
@@ -99,36 +114,99 @@ def _shapes(prepared: Prepared, entry: ScorerEntry) -> dict[str, tuple[int, ...]
 def run(prepared: Prepared, progress: Progress) -> Result:
     """Run every scorer of the config on its inputs.
 
+    The stages of a scorer are, in the order of the work, `scores`, `capped` (with softcap), `weights` (before dropout),
+    `dropped` (the weights after dropout, where it is active) and `output`; each (b, n, m) or (b, heads, n, m), `output`
+    with v in place of m. Without weights, `output` is the only one.
+
     Raises:
-        InputError: a scorer of the user's own that fails.
+        InputError: a scorer of the user's own that fails or gives another shape.
     """
-    options, inputs = prepared.options, prepared.inputs
+    options, inputs, entries = prepared.options, prepared.inputs, prepared.options.scorers
     empty = inputs.valid.empty_rows.cpu()
     if options.compile:
         _compile(prepared.scorers, progress)
-    runs = []
-    for index, (entry, scorer) in enumerate(zip(options.scorers, prepared.scorers, strict=True)):
-        progress.step(index, len(options.scorers), entry.label)
+    stages, records, parameters = {}, [], {}
+    for index, (entry, scorer) in enumerate(zip(entries, prepared.scorers, strict=True)):
+        progress.step(index, len(entries), entry.label)
+        start = time.perf_counter()
         with below("scorers", index):
-            runs.append(run_scorer(options, entry, scorer, inputs))
-        warn_of_numbers(runs[-1], empty, progress)
-    progress.step(len(runs), len(runs), "comparisons")
-    comparisons = [_compare(a, b, empty) for a, b in itertools.combinations(runs, 2)]
+            stages[entry.label] = _run_scorer(options, entry, scorer, inputs)
+        seconds = time.perf_counter() - start
+        records.append(_record(entry, scorer, stages[entry.label], inputs, empty) | {"seconds": seconds})
+        _warn_of_numbers(records[-1], stages[entry.label], empty, progress)
+        for name, tensor in scorer.state_dict().items():  # parameters were rounded to the inputs' dtype when made
+            dtype = inputs.queries.dtype if tensor.is_floating_point() else tensor.dtype
+            parameters[f"{entry.label}/{name}"] = tensor.to("cpu", dtype)
+    progress.step(len(entries), len(entries), "comparisons")
+    pairs = itertools.combinations(stages, 2)
+    comparisons = [{"a": a, "b": b, **compare(stages[a], stages[b], empty)} for a, b in pairs]
+    b = inputs.valid.shape[0]
     return Result(
         options.study,
         options.name,
         {
-            "formulas": {run.label: run.formula for run in runs},
-            "scales": {run.label: run.scale for run in runs},
-            "tokens": _tokens(options.tokens, inputs.valid.shape[0]),
+            "formulas": formulas_of(entries),
+            "scales": dict(zip(stages, map(scale_of, prepared.scorers), strict=True)),
+            "tokens": {"queries": _by_batch(options.tokens.queries, b), "keys": _by_batch(options.tokens.keys, b)},
         },
-        [run.record for run in runs],
+        records,
         comparisons,
         findings_of(comparisons),
         _kept(options, inputs),
-        {f"{run.label}/{stage}": tensor for run in runs for stage, tensor in run.stages.items()},
-        {f"{run.label}/{name}": tensor for run in runs for name, tensor in run.state.items()},
+        {f"{label}/{name}": tensor for label, each in stages.items() for name, tensor in each.items()},
+        parameters,
     )
+
+
+def _run_scorer(options: AttentionOptions, entry: ScorerEntry, scorer: nn.Module, inputs: Inputs) -> Stages:
+    """All stages on the CPU, or without weights the output alone; in training mode only where asked."""
+    scorer.train(options.train)
+    with seeded(options.seed, f"forward.{entry.label}", inputs.queries.device):  # it may have dropout inside
+        stages = _stages(options, entry, scorer, inputs) if options.weights else _output(options, entry, scorer, inputs)
+    return {name: stage.cpu() for name, stage in stages.items()}  # waits for the device, too
+
+
+def _stages(options: AttentionOptions, entry: ScorerEntry, scorer: nn.Module, inputs: Inputs) -> Stages:
+    """Scores, softcap, mask and softmax, dropout, weighted sum of the values."""
+    scores = raw_scores(scorer, inputs.queries, inputs.keys).detach()
+    stages = {"scores": scores}
+    if entry.softcap is not None:
+        scores = stages["capped"] = softcap(scores, entry.softcap)
+    weights = stages["weights"] = softmax_over_valid(scores, inputs.valid.joined, options.mask.empty_row)
+    if options.train and entry.dropout > 0:
+        randomness = generator(options.seed, f"dropout.{entry.label}")
+        weights = stages["dropped"] = dropped(weights, entry.dropout, randomness)
+    return stages | {"output": weighted_sum(weights, inputs.values)}
+
+
+def _output(options: AttentionOptions, entry: ScorerEntry, scorer: nn.Module, inputs: Inputs) -> Stages:
+    checked = scorer if entry.scorer in SCORERS else partial(raw_scores, scorer)
+    rules = Rules(inputs.valid, entry.softcap, options.mask.empty_row)
+    return {"output": pool_by_rules(checked, inputs.queries, inputs.keys, inputs.values, rules).detach()}
+
+
+def _record(entry: ScorerEntry, scorer: nn.Module, stages: Stages, inputs: Inputs, empty: Tensor) -> Record:
+    figures: Record = dict.fromkeys(WEIGHT_FIGURES)
+    if "weights" in stages:
+        figures |= score_statistics(stages["scores"], inputs.valid.whole.cpu())
+        figures |= weight_statistics(stages["weights"], empty)
+    parameters = sum(parameter.numel() for parameter in scorer.parameters())
+    record = {"scorer": entry.scorer, "label": entry.label, "parameters": parameters, **figures}
+    return record | {"empty_rows": int(empty.sum())}
+
+
+def _warn_of_numbers(record: Record, stages: Stages, empty: Tensor, progress: Progress) -> None:
+    """NaN or infinity in padding is nobody's business; at valid keys it is."""
+    figures = [record[name] for name in ("score_mean", "entropy")]
+    output = stages["output"]
+    finite = output.amax(-1).isfinite() & output.amin(-1).isfinite()  # ... n; isfinite of all would take a copy
+    if any(figure is not None and not math.isfinite(figure) for figure in figures):
+        where = "scores"
+    elif not bool((finite | empty).all()):
+        where = "values" if "scores" in stages else "scores or the values"
+    else:
+        return
+    progress.note(f"warning: {record['label']}: NaN or infinite numbers in the {where} of valid keys")
 
 
 def _kept(options: AttentionOptions, inputs: Inputs) -> dict[str, Tensor]:
@@ -185,17 +263,8 @@ def _compile(scorers: Sequence[nn.Module], progress: Progress) -> None:
         progress.note(f"warning: not compiled: {reason}; continuing without, only slower")
 
 
-def _compare(a: ScorerRun, b: ScorerRun, empty: Tensor) -> Record:
-    figures = compare(a.stages.get("weights"), b.stages.get("weights"), empty, a.stages["output"], b.stages["output"])
-    return {"a": a.label, "b": b.label, **figures}
-
-
-def _tokens(names: TokenNames, b: int) -> Record:
-    """The names of queries and keys, one list per batch element."""
-
-    def per_example(given: Sequence[Any] | None) -> Sequence[Sequence[str]] | None:
-        if given is None:
-            return None
-        return given if any(isinstance(row, list) for row in given) else [given] * b
-
-    return {"queries": per_example(names.queries), "keys": per_example(names.keys)}
+def _by_batch(names: Sequence[Any] | None, b: int) -> Sequence[Any] | None:
+    """One list of tokens per batch element."""
+    if names is None or any(isinstance(row, list) for row in names):
+        return names
+    return [names] * b
