@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 WIDTH = 100  # characters of the tables in a notebook
+TABLES = '<pre style="line-height: normal; white-space: pre; overflow-x: auto">{code}</pre>'
 
 
 @dataclass(frozen=True, repr=False)
@@ -90,35 +91,30 @@ class Result(StudyResult):
 
     def _repr_html_(self) -> str:
         """The tables, the findings and the main picture, for a notebook."""
-        from attncli.show.notebook import as_html
-
-        return as_html(self._parts(), self._png(), WIDTH)
+        html: str = self._repr_mimebundle_()["text/html"]
+        return html
 
     def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, Any]:
         """As text, as HTML and as PNG: a notebook shows the richest that it can."""
-        from attncli.show.notebook import as_html, as_text
-
-        parts, png = self._parts(), self._png()
-        picture = {} if png is None else {"image/png": b64encode(png).decode()}
-        return {"text/plain": as_text(parts, WIDTH), "text/html": as_html(parts, png, WIDTH), **picture}
-
-    def _parts(self) -> list[Any]:
-        from attncli.show.tables import findings
+        from attncli.show.figures import as_png
+        from attncli.show.tables import findings, recorded
 
         with self._shown():
             tables = part_of(self.study, "tables").tables(self, width=WIDTH, full=False, csv=None)
-            return [*tables, *findings(self.findings)]
+            console = recorded([*tables, *findings(self.findings)], WIDTH)
+        text = console.export_text(clear=False)
+        html = console.export_html(code_format=TABLES, inline_styles=True)
+        if not self.pictures:
+            return {"text/plain": text, "text/html": html}
+        png = b64encode(as_png(self._figure(None, _ignore))).decode()
+        picture = f'<img style="max-width: 100%" src="data:image/png;base64,{png}">'
+        return {"text/plain": text, "text/html": picture + html, "image/png": png}
 
     @contextmanager
     def _shown(self) -> Iterator[None]:
         """Inside, it is shown. A run folder may hold anything, which is seen only then."""
         with alone(), reading(self.folder) if self.folder is not None else nullcontext():
             yield
-
-    def _png(self) -> bytes | None:
-        from attncli.show.figures import as_png
-
-        return as_png(self._figure(None, _ignore)) if self.pictures else None
 
 
 _ALONE = threading.RLock()

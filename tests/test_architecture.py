@@ -140,7 +140,7 @@ def callers(names: set[str]) -> set[str]:
 
 def test_only_the_command_line_prints() -> None:
     printing = {path for path in callers({"print"}) if not path.startswith(("cli.py", "commands/"))}
-    assert printing == {"show/notebook.py"}, "which prints into a text"
+    assert printing == {"show/tables.py"}, "which prints into a text"
 
 
 def test_only_runs_write_files() -> None:

@@ -67,12 +67,13 @@ def heatmap(
             picture_ending(out)
     if out is not None:  # what cannot be written is refused before the work
         check_picture(out, overwrite)
+    notes: list[str] = []
     matrices, name = load_source(source, stage, overrides, tensors or [], quiet)
     with naming_options():
-        picture = heatmap_figure(matrices, style, labels=scorers, batches=batches, heads=heads)
-    place = save_picture(name, out, lambda path: save_figure(picture.figure, path))
+        figure = heatmap_figure(matrices, style, labels=scorers, batches=batches, heads=heads, note=notes.append)
+    place = save_picture(name, out, lambda path: save_figure(figure, path))
     if not quiet:
-        for note in picture.notes:
+        for note in notes:
             typer.echo(note, err=True)
         typer.echo(place)
     if open_:

@@ -22,8 +22,8 @@ def catalogue(scorers: Mapping[str, type[nn.Module]]) -> RenderableType:
 
 def _entry(name: str, scorer: type[nn.Module]) -> list[RenderableType]:
     options = ", ".join(f"{option} = {_default(default)}" for option, (_, default) in options_of(scorer).items())
-    facts = [f"options {options}" if options else "no options", _joined(_parameters(scorer))]
-    below = Padding(Text("; ".join(facts), style="dim"), (0, 0, 0, 12), expand=False)
+    facts = f"{f'options {options}' if options else 'no options'}; {_parameters(scorer)}"
+    below = Padding(Text(facts, style="dim"), (0, 0, 0, 12), expand=False)
     return [Text.assemble((f"{name:10}", "bold"), f"  {formula_of(scorer)}"), below]
 
 
@@ -36,11 +36,7 @@ def details(name: str, scorer: type[nn.Module]) -> RenderableType:
         Text(f"option {option}: {_type(kind)}; default {_default(default)}")
         for option, (kind, default) in options_of(scorer).items()
     ]
-    return Group(*lines, Text(_joined(_parameters(scorer))))
-
-
-def _joined(parameters: list[str]) -> str:
-    return f"parameters {', '.join(parameters)}" if parameters else "no parameters"
+    return Group(*lines, Text(_parameters(scorer)))
 
 
 def _default(default: Any) -> str:
@@ -61,7 +57,7 @@ def _branch(schema: Mapping[str, Any]) -> str:
     return " ".join([str(schema.get("type", "any")), " and ".join(bounds)]).strip()
 
 
-def _parameters(scorer: type[nn.Module]) -> list[str]:
+def _parameters(scorer: type[nn.Module]) -> str:
     """State_dict names with shapes in letters, found by making the scorer with sizes that tell the letters apart."""
     letters = {101: "q", 103: "k", 107: "h", 1: "1"}
     options = {"num_hiddens": 107} if "num_hiddens" in options_of(scorer) else {}
@@ -71,7 +67,7 @@ def _parameters(scorer: type[nn.Module]) -> list[str]:
     except InputError:  # it needs q = k, and no such scorer has parameters of its own
         with torch.device("meta"):
             made = scorer(101, 101, **options)
-    shapes = {
-        name: [letters.get(size, str(size)) for size in tensor.shape] for name, tensor in made.state_dict().items()
-    }
-    return [f"{name} ({', '.join(shape)})" for name, shape in shapes.items()]
+    parameters = []
+    for name, tensor in made.state_dict().items():
+        parameters.append(f"{name} ({', '.join(letters.get(size, str(size)) for size in tensor.shape)})")
+    return f"parameters {', '.join(parameters)}" if parameters else "no parameters"

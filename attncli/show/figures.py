@@ -18,6 +18,7 @@ from matplotlib.text import Text
 from attncli.errors import InputError, got
 from attncli.show.numbers import printable
 
+Note = Callable[[str], None]  # takes what the reader of a figure should know
 DPI = 200
 # What is left out of each kind of file: it must not depend on the day or on matplotlib's version.
 METADATA: dict[str, dict[str, Any]] = {
@@ -60,12 +61,12 @@ def default_settings(changes: dict[str, Any] | None = None) -> Iterator[None]:
 
 
 @contextmanager
-def drawing(texts: Iterable[str], note: Callable[[str], None]) -> Iterator[None]:
+def drawing(texts: Iterable[str], note: Note, changes: dict[str, Any] | None = None) -> Iterator[None]:
     """For the making and saving of a figure with these texts; `note` is told what no font can draw."""
     families, lost = fonts_for(map(printable, texts))
     if lost:
         note(lost)
-    with default_settings({"font.family": families}):
+    with default_settings({"font.family": families, **(changes or {})}):
         yield
 
 

@@ -10,14 +10,14 @@ import matplotlib
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.axis import Axis, XAxis
-from matplotlib.cm import ScalarMappable
 from matplotlib.colors import Colormap, Normalize, to_rgb
 from matplotlib.figure import Figure
+from matplotlib.image import AxesImage
 from matplotlib.patches import Patch
 from matplotlib.ticker import MaxNLocator
 
 from attncli.errors import InputError, did_you_mean, got
-from attncli.show.figures import DPI, Picture, default_settings, fonts_for
+from attncli.show.figures import DPI, Note, Picture, drawing
 from attncli.show.grids import BAR_WIDTH, GAP, LETTER, MARGIN, TOKEN_LINE, Grid, grid_of, place
 from attncli.show.matrices import Panel, block_means, select
 from attncli.show.numbers import printable
@@ -76,14 +76,6 @@ class HeatmapStyle:
             raise InputError.of(got(self.cmap, "expected a colour map of matplotlib", near), ["cmap"])
 
 
-@dataclass(frozen=True)
-class Heatmap:
-    """The figure, and what its reader should know: what was left out, averaged, cut off or not a number."""
-
-    figure: Figure
-    notes: tuple[str, ...] = ()
-
-
 def heatmap_figure(
     matrices: Matrices,
     style: HeatmapStyle = HeatmapStyle(),
@@ -91,7 +83,8 @@ def heatmap_figure(
     labels: Sequence[str] | None = None,
     batches: Sequence[int] | None = None,
     heads: Sequence[int] | None = None,
-) -> Heatmap:
+    note: Note = lambda text: None,
+) -> Figure:
     """A panel for each batch element and head (rows) and label (columns).
 
     Args:
@@ -100,42 +93,45 @@ def heatmap_figure(
         labels: which labels, in this order; all where None.
         batches: which batch elements, counted from 0; all where None.
         heads: which heads, counted from 0; all where None.
+        note: is called with what the reader should know: what was left out, averaged, cut off or not a number.
 
     Raises:
         InputError: a label, batch element or head that is not there, naming those that are; no stack of matrices.
     """
-    panels, left_out = select(matrices, labels, batches, heads)
+    panels = select(matrices, labels, batches, heads, note)
     style = replace(style, scale=style.scale or ("unit" if matrices.stage == "weights" else "shared"))
     quantity = printable(QUANTITIES.get(matrices.stage, matrices.stage))
     before = {printable(label) for label in matrices.with_dropout if matrices.stage == "weights"}
     if {panel.label for panel in panels} <= before:
         quantity, before = f"{quantity} before dropout", set()
     panels = [replace(p, label=f"{p.label} before dropout") if p.label in before else p for p in panels]
-    families, lost = fonts_for([quantity, *(str(name) for p in panels for name in (p.label, *p.queries, *p.keys))])
-    with default_settings(LOOK | {"font.family": families}):
-        figure, notes = _draw(panels, style, quantity)
-    return Heatmap(figure, tuple(note for note in (left_out, *notes, lost) if note))
+    texts = [quantity, *(str(name) for p in panels for name in (p.label, *p.queries, *p.keys))]
+    with drawing(texts, note, LOOK):
+        return _draw(panels, style, quantity, note)
 
 
-def _draw(panels: Sequence[Panel], style: HeatmapStyle, quantity: str) -> tuple[Figure, list[str]]:
-    """The figure, and what it does not show as it is."""
+def _draw(panels: Sequence[Panel], style: HeatmapStyle, quantity: str, note: Note) -> Figure:
     grid = grid_of(panels, style.annotate == "yes")
     blocks = [_block(panel, grid) for panel in panels]
     shown = [block_means(p.values, p.valid, *block) for p, block in zip(panels, blocks, strict=True)]
     numbers = [np.extract(~np.isnan(found), found) for found in (cells.compressed() for cells in shown)]
-    cmap, together = matplotlib.colormaps[style.cmap], np.concatenate(numbers)
+    together = np.concatenate(numbers)
     common = (0.0, 1.0) if style.scale == "unit" else _limits(together)
+    cmap = matplotlib.colormaps[style.cmap]
+    cmap = cmap.with_extremes(bad=_nan_colour(cmap))
     figure = Picture(figsize=(1, 1), dpi=DPI, facecolor="white")  # one inch, until everything has its place
     figure.suppressComposite = True  # every panel stays an image of its own in SVG and PDF
     written = _written(style.annotate, panels, grid, together) if max(blocks) == (1, 1) else None
+    if style.annotate == "yes" and not written:
+        note("no numbers in the cells: too many cells, or too small ones")
     made, steps = [], {"queries": 1, "keys": 1}
     for i, (panel, cells, block) in enumerate(zip(panels, shown, blocks, strict=True)):
         ends = _limits(numbers[i]) if style.scale == "panel" else common
         axes = figure.add_axes((0, 0, grid.width, grid.height), label=f"panel {i}")
         made.append(axes)
-        _draw_cells(axes, panel, cells, block, cmap, ends)
+        image = _draw_cells(axes, panel, cells, block, cmap, ends)
         if written:
-            _write_numbers(axes, cells, _text_colours(cells, cmap, ends), *written)
+            _write_numbers(axes, image, cells, *written)
         letters = int(max(grid.width, NARROWEST_TITLE) / LETTER)
         whole = f"{panel.label}, {panel.place}" if panel.place else panel.label
         axes.set_title(whole if len(whole) <= letters else f"{textwrap.fill(panel.label, letters)}\n{panel.place}")
@@ -145,21 +141,21 @@ def _draw(panels: Sequence[Panel], style: HeatmapStyle, quantity: str) -> tuple[
             steps["keys"] = max(steps["keys"], _set_ticks(axes.xaxis, panel.keys, grid.width))
         if style.scale == "panel":
             beside = axes.inset_axes((1 + GAP / 2 / DPI / grid.width, 0, BAR_WIDTH / DPI / grid.width, 1))
-            _draw_bar(figure, beside, cmap, ends, numbers[i], ticks=ends, format="%.3g")
+            _draw_bar(beside, image, numbers[i], ticks=ends, format="%.3g")
     bar = None
     if style.scale != "panel":
         bar = figure.add_axes((0, 0, 1, 1), label="bar")
-        _draw_bar(figure, bar, cmap, common, together, format="%g")
+        _draw_bar(bar, image, together, format="%g")
     footnote = _footnote(blocks)
     place(figure, made, grid.columns, bar, _draw_legend(figure, shown, cmap, footnote))
     x, y = MARGIN / DPI / figure.get_figwidth(), 1 - MARGIN / DPI / figure.get_figheight()
     figure.suptitle(quantity, x=x, y=y, ha="left", va="top")
     thin = [f"one in {step} of the {side} is shown" for side, step in steps.items() if step > 1]
-    notes = [f"too many tokens: {', '.join(thin)}"] if thin else []
-    notes += _unseen(panels, shown, together, style, footnote)
-    if style.annotate == "yes" and not written:
-        notes.append("no numbers in the cells: too many cells, or too small ones")
-    return figure, notes
+    if thin:
+        note(f"too many tokens: {', '.join(thin)}")
+    for line in _unseen(panels, shown, together, style, footnote):
+        note(line)
+    return figure
 
 
 def _block(panel: Panel, grid: Grid) -> tuple[int, int]:
@@ -175,40 +171,33 @@ def _limits(values: Numbers) -> Limits:
     return low - around, high + around
 
 
-def _draw_cells(axes: Axes, panel: Panel, cells: Cells, block: tuple[int, int], cmap: Colormap, ends: Limits) -> None:
-    """The matrix in colours, over a hatched ground where it is masked. Blocks of cells stand where the cells would."""
-    (down, across), (rows, columns) = block, cells.shape
-    axes.imshow(
-        _clipped(cells, ends),
-        cmap=cmap.with_extremes(bad=_nan_colour(cmap)),
+def _draw_cells(
+    axes: Axes, panel: Panel, cells: Cells, block: tuple[int, int], cmap: Colormap, ends: Limits
+) -> AxesImage:
+    """The matrix in colours, over a hatched ground where it is masked. Blocks of cells stand where the cells would.
+
+    Infinities become values just beyond the ends, since matplotlib takes them for NaN.
+    """
+    (down, across), (rows, columns), (low, high) = block, cells.shape, ends
+    if cells.mask.any():
+        axes.patch.set(linewidth=0.0, **MASKED)
+    image = axes.imshow(
+        np.clip(cells.data, 2 * low - high, 2 * high - low),
+        cmap=cmap,
         norm=Normalize(*ends),
         alpha=(~cells.mask).astype(float),
         aspect="auto",
         interpolation="nearest",
         extent=(-0.5, columns * across - 0.5, rows * down - 0.5, -0.5),
     )
-    if cells.mask.any():
-        axes.patch.set(linewidth=0.0, **MASKED)
     axes.set(xlim=(-0.5, len(panel.keys) - 0.5), ylim=(len(panel.queries) - 0.5, -0.5), xticks=[], yticks=[])
-
-
-def _clipped(cells: Cells, ends: Limits) -> Numbers:
-    """The values with infinities just beyond the ends, since matplotlib takes them for NaN."""
-    low, high = ends
-    return np.clip(cells.data, 2 * low - high, 2 * high - low)
+    return image
 
 
 def _nan_colour(cmap: Colormap) -> str:
     """A colour for NaN that no number has: of a few, the farthest from every colour of the map."""
     used = cmap(np.linspace(0, 1, 64))[:, :3]
     return max(NAN_COLOURS, key=lambda name: float(np.abs(used - to_rgb(name)).sum(axis=1).min()))
-
-
-def _text_colours(cells: Cells, cmap: Colormap, ends: Limits) -> Numbers:
-    """Black or white for every cell, whichever has the higher contrast (WCAG 2.2 luminance)."""
-    rgb = cmap(Normalize(*ends)(_clipped(cells, ends)))[..., :3]
-    linear = np.where(rgb <= 0.04045, rgb / 12.92, ((rgb + 0.055) / 1.055) ** 2.4)
-    return np.where(linear @ (0.2126, 0.7152, 0.0722) > 0.179, "black", "white")
 
 
 def _set_ticks(axis: Axis, names: tuple[str, ...] | range, length: float) -> int:
@@ -230,11 +219,12 @@ def _set_ticks(axis: Axis, names: tuple[str, ...] | range, length: float) -> int
     return step
 
 
-def _draw_bar(figure: Figure, axes: Axes, cmap: Colormap, ends: Limits, values: Numbers, **ticks: Any) -> None:
+def _draw_bar(axes: Axes, image: AxesImage, values: Numbers, **ticks: Any) -> None:
     """A colour bar, with arrows where values lie beyond its ends."""
-    below, above = (values < ends[0] - ROUNDING).any(), (values > ends[1] + ROUNDING).any()
+    low, high = image.get_clim()
+    below, above = (values < low - ROUNDING).any(), (values > high + ROUNDING).any()
     extend = "both" if below and above else "min" if below else "max" if above else "neither"
-    figure.colorbar(ScalarMappable(Normalize(*ends), cmap), cax=axes, extend=extend, **ticks)
+    image.figure.colorbar(image, cax=axes, extend=extend, **ticks)
 
 
 def _draw_legend(figure: Figure, shown: Sequence[Cells], cmap: Colormap, footnote: str) -> int:
@@ -271,7 +261,12 @@ def _number_text(value: float, spec: str) -> str:
     return text.replace("-", "−")
 
 
-def _write_numbers(axes: Axes, cells: Cells, colours: Numbers, spec: str, points: float) -> None:
+def _write_numbers(axes: Axes, image: AxesImage, cells: Cells, spec: str, points: float) -> None:
+    """Black or white in every cell, whichever has the higher contrast (WCAG 2.2 luminance)."""
+    array: Any = image.get_array()
+    rgb = np.asarray(image.to_rgba(array))[..., :3]
+    linear = np.where(rgb <= 0.04045, rgb / 12.92, ((rgb + 0.055) / 1.055) ** 2.4)
+    colours = np.where(linear @ (0.2126, 0.7152, 0.0722) > 0.179, "black", "white")
     look: dict[str, Any] = {"ha": "center", "va": "center_baseline", "fontsize": points}
     for i, j in np.argwhere(~cells.mask & ~np.isnan(cells.data)).tolist():
         axes.text(j, i, _number_text(float(cells.data[i, j]), spec), color=str(colours[i, j]), **look)

@@ -10,6 +10,7 @@ from torch import Tensor
 from torch.nn.functional import avg_pool2d
 
 from attncli.errors import InputError, did_you_mean, got, show
+from attncli.show.figures import Note
 from attncli.show.numbers import printable
 from attncli.studies.study import Matrices, Names
 
@@ -32,12 +33,15 @@ class Panel:
 
 
 def select(
-    matrices: Matrices, labels: Sequence[str] | None, batches: Sequence[int] | None, heads: Sequence[int] | None
-) -> tuple[list[Panel], str]:
+    matrices: Matrices,
+    labels: Sequence[str] | None,
+    batches: Sequence[int] | None,
+    heads: Sequence[int] | None,
+    note: Note,
+) -> list[Panel]:
     """The panels asked for, batch element by batch element, head by head and label by label; all where not asked.
 
-    Axes between the first and the last two all count as heads. The string is a note where there are more than
-    MOST_PANELS, else empty.
+    Axes between the first and the last two all count as heads. Of more than MOST_PANELS the last are left out.
 
     Raises:
         InputError: a label, batch element or head that is not there, or a tensor that is no stack of matrices.
@@ -54,12 +58,11 @@ def select(
         raise InputError.of(f"no matrix has a batch element of {show(batches)} and a head of {show(heads)}")
     most = MOST_PANELS - MOST_PANELS % len(stacks) or MOST_PANELS  # all labels of a place or none
     shown = there if len(there) <= MOST_PANELS else there[:most]
-    note = ""
     if len(shown) < len(there):
         last, batch, head = shown[-1]
-        note = f"{len(shown)} of {len(there)} panels are shown, up to {last}, batch element {batch}, head {head}; "
-        note += "attncli heatmap with --scorer, --batch or --head draws others"
-    return [_panel(matrices, name, stacks[name], b, h) for name, b, h in shown], note
+        upto = f"{len(shown)} of {len(there)} panels are shown, up to {last}, batch element {batch}, head {head}"
+        note(f"{upto}; attncli heatmap with --scorer, --batch or --head draws others")
+    return [_panel(matrices, name, stacks[name], b, h) for name, b, h in shown]
 
 
 def _stack(label: str, tensor: Tensor) -> Tensor:
@@ -71,9 +74,7 @@ def _stack(label: str, tensor: Tensor) -> Tensor:
 
 def _four_axes(tensor: Tensor) -> Tensor:
     """(..., n, m) as (b, heads, n, m)."""
-    if tensor.ndim < 4:
-        return tensor.reshape(-1, 1, *tensor.shape[-2:])
-    return tensor.flatten(1, -3)
+    return tensor.reshape(len(tensor) if tensor.ndim > 2 else 1, -1, *tensor.shape[-2:])
 
 
 def _indices(kind: str, wanted: Sequence[int] | None, count: int) -> list[int]:

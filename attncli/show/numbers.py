@@ -32,11 +32,7 @@ def statistic(value: float | None) -> str:
     """A number in a column of like numbers: four decimals, an exponent beyond their reach, `-` for none."""
     if value is None:
         return MISSING
-    if math.isnan(value):
-        return "nan"
-    if value == 0 or 1e-3 <= abs(value) < 1e5 or math.isinf(value):
-        return f"{value:.4f}"
-    return f"{value:.2e}"
+    return f"{value:.4f}" if value == 0 or 1e-3 <= abs(value) < 1e5 else f"{value:.2e}"
 
 
 def several(value: int, name: str) -> str:
@@ -46,8 +42,8 @@ def several(value: int, name: str) -> str:
 
 def share(value: float | None) -> str:
     """A share with two decimals, and never 1.00 where something is missing from it; `-` for none."""
-    if value is None or not math.isfinite(value):
-        return MISSING if value is None else f"{value:g}"
+    if value is None:
+        return MISSING
     text = f"{value:.2f}"
     return ">0.99" if text == "1.00" and value < 1 else text
 

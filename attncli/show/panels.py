@@ -15,11 +15,10 @@ from matplotlib.ticker import FixedLocator, LogLocator, NullLocator
 from numpy.typing import NDArray
 from rich.cells import cell_len
 
-from attncli.show.figures import DPI, Picture, drawing
+from attncli.show.figures import DPI, Note, Picture, drawing
 from attncli.show.numbers import printable
 from attncli.studies.study import Result
 
-Note = Callable[[str], None]
 Numbers = NDArray[np.float64]
 # Okabe and Ito (2008), "Color universal design", without the yellow, which is too pale for lines.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#000000")

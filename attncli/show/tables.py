@@ -1,19 +1,21 @@
 """Rich tables from the columns of a study, in as many blocks as the width of the console needs."""
 
+import io
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
 
 from rich import box
 from rich.cells import cell_len
-from rich.console import RenderableType
+from rich.console import Console, RenderableType
+from rich.style import Style
 from rich.table import Table
 from rich.text import Text
 
 from attncli.show.numbers import MISSING, printable
 from attncli.studies.study import Column, Finding, Record
 
-STRONG, FAINT = "bold", "dim"
+STRONG, FAINT = Style(bold=True), Style(dim=True)
 GAPS = (2, 1)  # cells between columns, the first that fits
 NARROW_NAME = 12  # names are folded down to this before the columns are shared out over several tables
 MOST_ROWS = 40  # of one table; more are shown with --full only
@@ -84,10 +86,8 @@ def stacked(names: Sequence[Cells], columns: Sequence[Cells], width: int) -> Ite
 def shares(wanted: Sequence[int], room: int) -> list[int]:
     """What each of several columns gets of `room`: what it wants, or as much as any other that wants more."""
     given = [0] * len(wanted)
-    for waiting, index in zip(
-        range(len(wanted), 0, -1), sorted(range(len(wanted)), key=wanted.__getitem__), strict=True
-    ):
-        given[index] = min(wanted[index], room // waiting)
+    for done, index in enumerate(sorted(range(len(wanted)), key=wanted.__getitem__)):
+        given[index] = min(wanted[index], room // (len(wanted) - done))
         room -= given[index]
     return given
 
@@ -163,3 +163,11 @@ def findings(found: Sequence[Finding]) -> Iterator[RenderableType]:
         item.add_column(overflow="fold")
         item.add_row(Text("-"), Text(printable(each.text)))
         yield item
+
+
+def recorded(parts: Iterable[RenderableType], width: int) -> Console:
+    """A console of this width that prints nowhere and has recorded the parts, to be exported as text or HTML."""
+    console = Console(record=True, width=width, file=io.StringIO())
+    for part in parts:
+        console.print(part)
+    return console

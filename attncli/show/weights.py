@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from itertools import islice
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from rich.cells import cell_len
 from rich.color import Color
@@ -18,15 +18,13 @@ from rich.table import Table
 from rich.text import Text
 
 from attncli.show.numbers import MISSING, printable, significant, statistic, weight
-from attncli.show.tables import balanced, pack
+from attncli.show.tables import FAINT, STRONG, balanced, pack, remark
 from attncli.studies.study import TIE, Names, Tokens
 
 if TYPE_CHECKING:
     from torch import Tensor
 
 MAXIMUM, MASKED, GAP = "*", "·", "..."
-FAINT = Style(dim=True)
-STRONG = Style(bold=True)
 CORNER = r"q \ k"
 MOST_ROWS = 16  # more queries than this are shortened to the first and last few
 ENDS = 4
@@ -113,30 +111,6 @@ def _widest(names: Names | None, index: int) -> int:
     return max(cell_len(printable(row[index])) for row in names) if names else len(str(index))
 
 
-class Peak(NamedTuple):
-    """Where a row is largest. `least` is the least weight to be marked: infinite where no key stands out."""
-
-    weight: float
-    key: int
-    least: float
-
-
-def row_peaks(weights: "Tensor", valid: "Tensor") -> list[Peak]:
-    """The maximum of every row of weights (n, m) over its valid keys.
-
-    Equal maxima all count. None does where all of several valid keys have the same weight, nor where there is no valid
-    key: a mark on everything would say nothing.
-    """
-    inf = float("inf")
-    largest, keys = weights.masked_fill(~valid, -inf).max(-1)  # n
-    least = largest * (1 - TIE)  # n
-    level = (weights.masked_fill(~valid, inf) >= least[:, None]).all(-1) & (valid.sum(-1) != 1)  # n
-    least = least.masked_fill(level | ~largest.isfinite(), inf)
-    largest = largest.masked_fill(~valid.any(-1), 0.0)
-    keys = keys.masked_fill(~valid.any(-1), -1)
-    return [Peak(*peak) for peak in zip(largest.tolist(), keys.tolist(), least.tolist(), strict=True)]
-
-
 def weight_tables(
     weights: "Tensor", valid: "Tensor", layout: Layout, title: str = "", batch: int = 0
 ) -> Iterator[RenderableType]:
@@ -145,13 +119,13 @@ def weight_tables(
     The names are those of a batch element. Cells are read only when their table is asked for.
     """
     rows = list(layout.rows)
-    queries = names_of(layout.tokens.queries, batch, rows)
-    peaks = row_peaks(weights[rows], valid[rows])
+    queries = _names(layout.tokens.queries, batch, rows)
+    largest, peaks, least = _row_peaks(weights[rows], valid[rows])
     for block in layout.blocks:
         caption = ", ".join(part for part in (title, _span(block, layout.m)) if part)
         yield Text()
-        yield from [Text(caption, style=FAINT)] if caption else []
-        names, widths = names_of(layout.tokens.keys, batch, block), [layout.key_width(key) - 1 for key in block]
+        yield from remark(caption)
+        names, widths = _names(layout.tokens.keys, batch, block), [layout.key_width(key) - 1 for key in block]
         has_peaks = layout.shows_peaks and block == layout.blocks[-1]
         if has_peaks:
             names, widths = [*names, *PEAK_HEADINGS], [*widths, *(width - 1 for width in layout.peak_widths)]
@@ -161,17 +135,31 @@ def weight_tables(
             table.add_column(Text(name, style=STRONG, justify="center"), width=width, overflow="fold")
         shown = slice(block.start, block.stop)
         numbers, allowed = (matrix[:, shown][rows].tolist() for matrix in (weights, valid))
-        for i, peak in enumerate(peaks):
+        for i, query in enumerate(queries):
             if i and rows[i] - rows[i - 1] > 1:
                 table.add_row(Text(GAP, style=FAINT))
-            figures = zip(numbers[i], allowed[i], [weight >= peak.least for weight in numbers[i]], strict=True)
-            cells = [_cell(*each, layout.number_width, width) for each, width in zip(figures, widths, strict=False)]
+            figures = zip(numbers[i], allowed[i], widths, strict=False)
+            cells = [_cell(value, may, value >= least[i], layout.number_width, width) for value, may, width in figures]
             if has_peaks:
-                marked = peak.least < math.inf
-                cells.append(_cell(peak.weight, peak.key >= 0, marked, layout.number_width, widths[-2]))
-                cells.append(Text((str(peak.key) if marked else MISSING).rjust(widths[-1])))
-            table.add_row(Text(queries[i], style=STRONG), *cells)
+                marked = least[i] < math.inf
+                cells.append(_cell(largest[i], peaks[i] >= 0, marked, layout.number_width, widths[-2]))
+                cells.append(Text((str(peaks[i]) if marked else MISSING).rjust(widths[-1])))
+            table.add_row(Text(query, style=STRONG), *cells)
         yield table
+
+
+def _row_peaks(weights: "Tensor", valid: "Tensor") -> tuple[list[float], list[int], list[float]]:
+    """The maximum of every row of weights (n, m) over its valid keys, its key, and the least weight that is marked.
+
+    Equal maxima are all marked. None is where all of several valid keys have the same weight, nor where there is no
+    valid key: a mark on everything would say nothing.
+    """
+    inf, none = float("inf"), ~valid.any(-1)
+    largest, keys = weights.masked_fill(~valid, -inf).max(-1)  # n
+    least = largest * (1 - TIE)  # n
+    level = (weights.masked_fill(~valid, inf) >= least[:, None]).all(-1) & (valid.sum(-1) != 1)  # n
+    least = least.masked_fill(level | ~largest.isfinite(), inf)
+    return largest.masked_fill(none, 0.0).tolist(), keys.masked_fill(none, -1).tolist(), least.tolist()
 
 
 def _cell(value: float, valid: bool, marked: bool, size: int, width: int) -> Text:
@@ -189,18 +177,18 @@ def _span(block: range, m: int) -> str:
     return (f"key {first}" if first == last else f"keys {first}-{last}") + f" of {m}"
 
 
-def names_of(names: Names | None, batch: int, indices: Sequence[int]) -> list[str]:
+def _names(names: Names | None, batch: int, indices: Sequence[int]) -> list[str]:
     """What the rows or columns are called in this batch element: tokens, or their indices where there are none."""
     return [printable(names[batch][index]) if names else str(index) for index in indices]
 
 
-def output_table(output: "Tensor", queries: Sequence[str], layout: Layout) -> Table | None:
+def output_table(output: "Tensor", layout: Layout, batch: int) -> Table | None:
     """Rows of `output` (n, v) for the queries shown, or None where they would not fit: one query needs no names."""
     if output.shape[-1] > WIDEST_OUTPUT:
         return None
     written = significant if output.shape[-2] == 1 else statistic  # columns want equal decimals
     rows = [[written(value) for value in row] for row in output[list(layout.rows)].tolist()]
-    names = [OUTPUT] if len(rows) == 1 else list(queries)
+    names = [OUTPUT] if len(rows) == 1 else _names(layout.tokens.queries, batch, layout.rows)
     widths = [max(map(cell_len, column)) for column in zip(*rows, strict=True)]
     if max(map(cell_len, [OUTPUT, *names])) + sum(width + 2 for width in widths) > layout.width:
         return None

@@ -1,7 +1,7 @@
 """Heatmaps to look at, and what stands on a figure, by matplotlib's own artists."""
 
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -12,10 +12,17 @@ from matplotlib.text import Text
 from torch import Tensor
 
 from attncli.show.figures import default_settings
-from attncli.show.heatmaps import Heatmap, heatmap_figure
+from attncli.show.heatmaps import heatmap_figure
 from attncli.studies.study import Matrices, Tokens
 
 ONLY_STIX = "𝒳"  # matplotlib brings a font that has it, and it is not the default one
+
+
+class Heatmap(NamedTuple):
+    """A figure with its notes."""
+
+    figure: Figure
+    notes: list[str]
 
 
 def heatmap(
@@ -28,7 +35,9 @@ def heatmap(
 ) -> Heatmap:
     """The heatmap of scorers `a`, `b`, ... with these matrices."""
     tensors = dict(zip("abcdefghijklmnop", stack, strict=False))
-    return heatmap_figure(Matrices(stage, tensors, valid, tokens or Tokens(), dropout), **options)
+    notes: list[str] = []
+    drawn = Matrices(stage, tensors, valid, tokens or Tokens(), dropout)
+    return Heatmap(heatmap_figure(drawn, note=notes.append, **options), notes)
 
 
 def weights(*shape: int, seed: int = 0) -> Tensor:

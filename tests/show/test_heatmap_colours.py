@@ -106,7 +106,7 @@ def test_rows_without_a_valid_key_are_masked() -> None:
     assert np.ma.getmaskarray(values(panels(figure)[0])).tolist() == [[True] * 3, [False, False, True]]
     nothing = heatmap(torch.full((1, 2, 3), NAN), stage="scores", valid=torch.zeros(1, 2, 3, dtype=torch.bool))
     assert limits(nothing.figure) == [(0.0, 1.0)]
-    assert nothing.notes == ()
+    assert nothing.notes == []
 
 
 def test_nan_at_valid_cells_is_not_taken_for_masked() -> None:
@@ -117,7 +117,7 @@ def test_nan_at_valid_cells_is_not_taken_for_masked() -> None:
     np.testing.assert_array_equal(image.get_array().mask, [[True, False, False], [False] * 3])
     np.testing.assert_array_equal(image.get_alpha(), [[1, 1, 0]] * 2)  # what is masked shows the ground behind it
     assert legend(heat.figure) == ["masked", "NaN"]
-    assert heat.notes == ("NaN in 1 valid cells of a",)
+    assert heat.notes == ["NaN in 1 valid cells of a"]
 
 
 @pytest.mark.parametrize("name", ["Reds", "Greys", "viridis", "cool", "jet"])
@@ -135,7 +135,7 @@ def test_infinities_lie_beyond_the_ends() -> None:
     assert shown[0, 0] < -1.0
     assert shown[0, 3] > 3.0
     assert arrows(heat.figure) == 2
-    assert heat.notes == ("2 infinite values have the colours of the ends of the scale",)
+    assert heat.notes == ["2 infinite values have the colours of the ends of the scale"]
 
 
 @pytest.mark.parametrize(("low", "ends"), [(-0.25, 2), (0.25, 1)])
@@ -143,14 +143,14 @@ def test_values_beyond_the_unit_scale_are_told(low: float, ends: int) -> None:
     heat = heatmap(torch.tensor([[low, 1.5]]))
     assert arrows(heat.figure) == ends
     note = f"values from {low} to 1.5 go beyond the scale 0..1; attncli heatmap --scale shared shows them all"
-    assert heat.notes == (note,)
+    assert heat.notes == [note]
 
 
 def test_pale_weights_are_told() -> None:
     (note,) = heatmap(torch.full((2, 30, 30), 1 / 30)).notes
     assert note.startswith("the largest value shown is 0.033, pale on the scale 0..1; ")
-    assert heatmap(torch.full((2, 30, 30), 1 / 30), style=HeatmapStyle(scale="shared")).notes == ()
-    assert heatmap(torch.tensor([[0.0, 1.0000001]])).notes == ()  # rounding is not beyond the scale
+    assert heatmap(torch.full((2, 30, 30), 1 / 30), style=HeatmapStyle(scale="shared")).notes == []
+    assert heatmap(torch.tensor([[0.0, 1.0000001]])).notes == []  # rounding is not beyond the scale
 
 
 def test_few_cells_show_their_numbers() -> None:
@@ -204,7 +204,7 @@ def test_numbers_that_have_no_room_are_told_where_they_were_asked_for() -> None:
     check_texts(figure)
     heat = heatmap(weights(100, 100), style=yes)
     assert numbers(heat.figure) == []
-    assert heat.notes == ("no numbers in the cells: too many cells, or too small ones",)
+    assert heat.notes == ["no numbers in the cells: too many cells, or too small ones"]
 
 
 SIZE = st.integers(1, 11)
@@ -252,4 +252,4 @@ def test_a_large_matrix_is_shown_as_its_means() -> None:
     assert (axes.get_xlim(), axes.get_ylim()) == ((-0.5, m - 0.5), (n - 0.5, -0.5))
     footnote = f"each pixel is the mean of {down} × {across} cells"
     assert heat.figure.legends[0].get_title().get_text() == footnote
-    assert heat.notes == (f"1500 × 2100 cells do not fit: {footnote}",)
+    assert heat.notes == [f"1500 × 2100 cells do not fit: {footnote}"]

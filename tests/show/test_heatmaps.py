@@ -71,10 +71,10 @@ def test_what_is_not_there_cannot_be_selected(options: dict[str, Any], message: 
 def test_panels_beyond_the_most_are_left_out_with_a_note() -> None:
     heat = heatmap(*[weights(5, 4, 2, 2)] * 5)
     assert len(panels(heat.figure)) == 45  # all labels of a place or none
-    assert heat.notes == (
+    assert heat.notes == [
         "45 of 100 panels are shown, up to e, batch element 2, head 0; "
         "attncli heatmap with --scorer, --batch or --head draws others",
-    )
+    ]
 
 
 def test_pages_have_a_limit() -> None:
@@ -148,7 +148,7 @@ def test_tokens_that_cannot_all_be_read_are_thinned_out_with_a_note() -> None:
     assert labels(axes, "y") == labels(axes, "x") == names[::step]
     assert step > 1
     assert f"too many tokens: one in {step} of the queries is shown, one in {step} of the keys is shown" in heat.notes
-    assert heatmap(weights(1, 30, 30), tokens=Tokens([names[:30]], [names[:30]])).notes == ()
+    assert heatmap(weights(1, 30, 30), tokens=Tokens([names[:30]], [names[:30]])).notes == []
     check_texts(heat.figure)
 
 

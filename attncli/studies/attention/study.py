@@ -37,7 +37,7 @@ from attncli.studies.scoring import (
 )
 from attncli.studies.study import STAGES, Record, Result, Rows
 
-WORTH_SAYING = 256 * 2**20  # bytes of tensors from which the estimate is told
+NOTED = 256 * 2**20  # bytes of tensors from which the estimate of the memory is a note
 CURE = "use fewer queries, keys or batch elements, or fewer scorers"
 MOST_CELLS = 2**24  # of the mask that is saved beside outputs alone
 WEIGHT_FIGURES = ("score_mean", "score_std", "entropy", "effective_keys", "max_weight")  # unknown without weights
@@ -100,7 +100,6 @@ def expected_rows(prepared: Prepared) -> Rows:
 
 
 def _shapes(prepared: Prepared, entry: ScorerEntry) -> dict[str, tuple[int, ...]]:
-    """The stages that an entry will have, and their shapes."""
     options, scores = prepared.options, prepared.inputs.valid.shape
     output = {"output": (*scores[:-1], prepared.inputs.values.shape[-1])}
     if not options.weights:
@@ -152,7 +151,7 @@ def run(prepared: Prepared, progress: Progress) -> Result:
         records,
         comparisons,
         findings_of(comparisons),
-        _kept(options, inputs),
+        _saved_inputs(options, inputs),
         {f"{label}/{name}": tensor for label, each in stages.items() for name, tensor in each.items()},
         parameters,
     )
@@ -209,16 +208,16 @@ def _warn_of_numbers(record: Record, stages: Stages, empty: Tensor, progress: Pr
     progress.note(f"warning: {record['label']}: NaN or infinite numbers in the {where} of valid keys")
 
 
-def _kept(options: AttentionOptions, inputs: Inputs) -> dict[str, Tensor]:
+def _saved_inputs(options: AttentionOptions, inputs: Inputs) -> dict[str, Tensor]:
     """The inputs that are saved: those of every run, and lengths and mask that came from a file."""
-    kept = {"queries": inputs.queries, "keys": inputs.keys, "values": inputs.values}
+    saved = {"queries": inputs.queries, "keys": inputs.keys, "values": inputs.values}
     if options.weights or math.prod(inputs.valid.shape) <= MOST_CELLS:
-        kept["valid"] = inputs.valid.whole
+        saved["valid"] = inputs.valid.whole
     if isinstance(options.data.valid_lens, FileTensor) and inputs.valid.lengths is not None:
-        kept["valid_lens"] = inputs.valid.lengths
+        saved["valid_lens"] = inputs.valid.lengths
     if inputs.valid.mask is not None:
-        kept["mask"] = inputs.valid.mask
-    return {name: tensor.cpu() for name, tensor in kept.items()}
+        saved["mask"] = inputs.valid.mask
+    return {name: tensor.cpu() for name, tensor in saved.items()}
 
 
 def _check_size(options: AttentionOptions, shapes: Shapes, device: torch.device, progress: Progress) -> None:
@@ -232,7 +231,7 @@ def _check_size(options: AttentionOptions, shapes: Shapes, device: torch.device,
     scorers = _each(options, lambda entry: outline(entry, shapes["queries"][-1], shapes["keys"][-1]))
     needed = estimate_attention(shapes, dtype, stages, scorers)
     require_memory(needed, device, CURE)
-    if sum(needed.values()) - PROGRAM > WORTH_SAYING:
+    if sum(needed.values()) - PROGRAM > NOTED:
         progress.note(f"memory: about {in_words(needed)}")
 
 

@@ -8,9 +8,9 @@ from rich.console import RenderableType
 from rich.text import Text
 
 from attncli.show.numbers import printable, several, significant
-from attncli.show.tables import heading, remark, titled
+from attncli.show.tables import FAINT, heading, remark, titled
 from attncli.show.tables import tables as record_tables
-from attncli.show.weights import FAINT, MASKED, MAXIMUM, Layout, names_of, output_table, weight_tables
+from attncli.show.weights import MASKED, MAXIMUM, Layout, output_table, weight_tables
 from attncli.studies.attention.columns import COLUMNS, COMPARISONS
 from attncli.studies.study import Record, Result, stage_of, tokens_of
 
@@ -63,7 +63,7 @@ def _scorer_tables(label: str, result: Result, layout: Layout, csv: str | None) 
     for index in islice(product(*map(range, weights.shape[:-2])), shown):
         batch = index[0] if index else 0
         yield from weight_tables(weights[index], valid[index], layout, _title(index) if total > 1 else "", batch)
-        table = output_table(output[index], names_of(layout.tokens.queries, batch, layout.rows), layout)
+        table = output_table(output[index], layout, batch)
         yield from [table] if table else []
     gone = [(layout.n - len(layout.rows), layout.n, "queries"), (layout.keys_left_out, layout.m, "keys")]
     cells = " and ".join(f"{count} of {size} {name}" for count, size, name in gone if count)
