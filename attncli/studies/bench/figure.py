@@ -10,11 +10,11 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, NullLocator
 
 from attncli.errors import in_bytes
+from attncli.show.figures import Note
 from attncli.show.numbers import duration
 from attncli.show.panels import (
     COLOURS,
     MARKERS,
-    Note,
     decades_axis,
     draw_line,
     figure_in_fonts,

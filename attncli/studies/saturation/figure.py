@@ -5,8 +5,9 @@ from functools import partial
 
 from matplotlib.figure import Figure
 
+from attncli.show.figures import Note
 from attncli.show.numbers import entries, sizes
-from attncli.show.panels import REFERENCE, Note, figure_in_fonts, legend, look_of, panels
+from attncli.show.panels import REFERENCE, figure_in_fonts, legend, look_of, panels
 from attncli.studies.pairs.figure import Points
 from attncli.studies.study import Result
 

@@ -7,10 +7,10 @@ import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
+from attncli.show.figures import Note
 from attncli.show.numbers import several
 from attncli.show.panels import (
     REFERENCE,
-    Note,
     draw_line,
     figure_in_fonts,
     legend,

@@ -9,8 +9,9 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from attncli.show.figures import Note
 from attncli.show.numbers import counted, entries
-from attncli.show.panels import REFERENCE, Note, Numbers, figure_in_fonts, legend, look_of, name, panels
+from attncli.show.panels import REFERENCE, Numbers, figure_in_fonts, legend, look_of, name, panels
 from attncli.studies.pairs.figure import Curve, Points
 from attncli.studies.study import Result
 
