@@ -23,7 +23,7 @@ from attncli.runs.run_folder import new_folder
 from attncli.runs.saving import save_run
 from attncli.studies import STUDIES, load_study, options_model, part_of
 from attncli.studies.progress import Progress
-from attncli.studies.study import Record, Study
+from attncli.studies.study import PreparedStudy, Record, Study
 from attncli.studies.study import Result as StudyResult
 
 if TYPE_CHECKING:
@@ -241,7 +241,7 @@ class Loaded:
     """An experiment whose YAML is valid."""
 
     document: Document
-    study: Study
+    study: Study[Any, Any]
     options: Experiment
 
     def check(self, progress: Progress) -> None:
@@ -249,7 +249,7 @@ class Loaded:
         with self.document.locating():
             self.prepare(progress)
 
-    def prepare(self, progress: Progress) -> Any:
+    def prepare(self, progress: Progress) -> PreparedStudy:
         """What the study works on; also whether its result will have what the experiment expects something of."""
         prepared = self.study.prepare(self.options, progress)
         if self.options.expect:
@@ -274,7 +274,7 @@ class Loaded:
                 content = save_run(folder.path, result, config, device, started, drawn, verdicts)
         return Finished(result, content, folder.place, self.document, verdicts)
 
-    def work(self, prepared: Any, progress: Progress) -> tuple[StudyResult, list[Verdict]]:
+    def work(self, prepared: PreparedStudy, progress: Progress) -> tuple[StudyResult, list[Verdict]]:
         """The result, and what became of what is expected of it."""
         result = self.study.run(prepared, progress)
         progress.finished()

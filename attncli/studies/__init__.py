@@ -7,7 +7,7 @@ loaded before it is asked for, since most of it loads torch.
 
 import importlib
 from types import ModuleType
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
 if TYPE_CHECKING:
     from attncli.config.models import Experiment
@@ -22,9 +22,9 @@ STUDIES = {  # each with the help of its command
 }
 
 
-def load_study(name: str) -> "Study":
+def load_study(name: str) -> "Study[Any, Any]":
     """The work of a study."""
-    return cast("Study", part_of(name, "study"))
+    return cast("Study[Any, Any]", part_of(name, "study"))
 
 
 def options_model(name: str) -> "type[Experiment]":

@@ -2,11 +2,12 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from attncli.studies.progress import Progress
 
 if TYPE_CHECKING:
+    import torch
     from torch import Tensor
 
 Record = dict[str, Any]
@@ -147,24 +148,35 @@ class Rows:
         return [column.key for column in self.comparison_columns]
 
 
-class Study(Protocol):
-    """The module `study` in the folder of a study, with its `COLUMNS`; beside it are `options`, `tables` and `figure`.
+class PreparedStudy(Protocol):
+    """What every study has prepared before it runs."""
 
-    A study computes; it prints nothing and writes no files. Each has its own types of options, and of what it prepares,
-    which has the `device` that it computes on.
+    @property
+    def device(self) -> "torch.device":
+        """Where it computes."""
+
+
+Options = TypeVar("Options", contravariant=True)
+Prepared = TypeVar("Prepared", bound=PreparedStudy)
+
+
+class Study(Protocol[Options, Prepared]):
+    """The module `study` in the folder of a study, which also has `COLUMNS`, and `COMPARISONS` where it compares.
+
+    A study computes; it prints nothing and writes no files.
     """
 
-    def prepare(self, options: Any, progress: Progress) -> Any:
+    def prepare(self, options: Options, progress: Progress) -> Prepared:
         """Check all that can be wrong with the options, and make what `run` needs.
 
         Raises:
             InputError: options that make no sense together, or that do not fit into memory.
         """
 
-    def expected_rows(self, prepared: Any) -> Rows:
+    def expected_rows(self, prepared: Prepared) -> Rows:
         """The rows that the result will have, for expectations to be checked before the work."""
 
-    def run(self, prepared: Any, progress: Progress) -> Result:
+    def run(self, prepared: Prepared, progress: Progress) -> Result:
         """Do the work.
 
         Raises:
