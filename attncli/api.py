@@ -251,7 +251,7 @@ class Loaded:
 
     def prepare(self, progress: Progress) -> PreparedStudy:
         """What the study works on; also whether its result will have what the experiment expects something of."""
-        prepared = self.study.prepare(self.options, progress)
+        prepared: PreparedStudy = self.study.prepare(self.options, progress)
         if self.options.expect:
             check_expectations(self.options.expect, self.study.expected_rows(prepared))
         return prepared

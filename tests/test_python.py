@@ -23,6 +23,7 @@ SMALL: dict[str, Any] = {
     "data": {"queries": {"shape": [2, 3, 4]}, "keys": {"shape": [2, 5, 4]}, "valid_lens": [2, 5]},
     "scorers": ["dot", {"scorer": "gaussian", "sigma": 2.0}],
 }
+ODD: dict[Any, Any] = {**SMALL, 1: 2}
 STUDIES: dict[str, dict[str, Any]] = {
     "attention": SMALL,
     "variance": {"d": [4, 16], "samples": 200, "scorers": ["dot", "scaled_dot"]},
@@ -124,8 +125,8 @@ def test_expectations_are_judged_and_kept(tmp_path: Path) -> None:
         ({}, {"study": []}, "unknown study"),
         (None, {}, "attncli.run: got nothing; expected a YAML file, the name of a built-in experiment, or a mapping"),
         (b"d2l", {}, "attncli.run: got b'd2l'; expected a YAML file"),
-        ({**SMALL, 1: 2}, {"seed": -1}, "attncli.run: [1]: got 1; expected keys that are text"),
-        ({**SMALL, 1: 2}, {"data[0]": 3}, "data is a mapping with queries, keys, valid_lens"),
+        (ODD, {"seed": -1}, "attncli.run: [1]: got 1; expected keys that are text"),
+        (ODD, {"data[0]": 3}, "data is a mapping with queries, keys, valid_lens"),
         (SMALL, {"out": 1}, "attncli.run: out: got 1; expected a folder"),
         (SMALL, {"out": "a\0b"}, "embedded null byte; expected a writable folder"),
         (SMALL, {"": 1, ".": 2}, '= 1: got ""'),
