@@ -285,9 +285,9 @@ def test_progress_of_long_work_is_on_stderr(here: Path, monkeypatch: pytest.Monk
     assert attncli("run", "own.yaml", "--no-plots", "--quiet").stderr == ""
 
 
-def test_the_estimate_of_much_memory_is_told(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_estimate_of_much_memory_is_a_note(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     experiment(here / "own.yaml")
-    monkeypatch.setattr(attention, "WORTH_SAYING", 0)
+    monkeypatch.setattr(attention, "NOTED", 0)
     assert attncli("run", "own.yaml", "--no-plots").stderr.startswith("own: memory: about ")
 
 
