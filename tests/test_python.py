@@ -81,6 +81,12 @@ def test_tensors_stand_for_lists_and_keywords_replace_keys() -> None:
     torch.testing.assert_close(result.tensors["scaled_dot/weights"][..., :4], expected)
 
 
+def test_keys_may_be_as_short_as_on_the_command_line() -> None:
+    short, whole = (attncli.run("d2l", **{key: "uniform"}) for key in ("keys.fill", "data.keys.fill"))  # type: ignore[arg-type]
+    assert torch.equal(short.inputs["keys"], whole.inputs["keys"])
+    assert not torch.equal(short.inputs["keys"], attncli.run("d2l").inputs["keys"])
+
+
 def test_frames_have_the_rows() -> None:
     result = attncli.run(SMALL)
     assert result.to_frame()["entropy"].tolist() == [row["entropy"] for row in result.records]

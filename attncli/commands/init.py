@@ -1,5 +1,6 @@
 """`attncli init`: the built-in experiments, to start from."""
 
+import difflib
 import shutil
 from pathlib import Path
 from typing import Annotated
@@ -7,7 +8,7 @@ from typing import Annotated
 import typer
 
 from attncli.config.builtin import builtin_names, builtin_path
-from attncli.errors import InputError, did_you_mean
+from attncli.errors import InputError
 
 Name = Annotated[
     str | None,
@@ -25,7 +26,8 @@ def init(name: Name = None, out: Out = Path()) -> None:
     if name and name in names:
         _copy(name, out)
     elif not below:
-        cure = did_you_mean(str(name).removesuffix(".yaml"), names)
+        near = difflib.get_close_matches(str(name).removesuffix(".yaml"), names, n=1)
+        cure = f"did you mean `{near[0]}`?" if near else "`attncli init` lists them"
         raise InputError.of(f'got "{name}"; unknown experiment; {cure}', where="attncli init")
     else:
         width = max(map(len, below))

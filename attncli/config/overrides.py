@@ -151,6 +151,10 @@ def _set(target: Any, change: Override, source: Path) -> None:
         if depth == len(change.path):
             target[key] = _copy(change.value)
         elif isinstance(target, dict) and target.get(key) is None:
+            if isinstance(change.path[depth], int):
+                place = dotted(change.path[:depth])
+                message = f"got {dotted(change.path)}; there is no list `{place}` to change; give `{place}` first"
+                raise InputError.of(message, where=f"{source}: {change.text}")
             target[key] = {}
         elif change.path[0] == "scorers" and depth == 2 and isinstance(target[key], str) and "=" not in target[key]:
             target[key] = {"scorer": target[key]}

@@ -1,5 +1,6 @@
 """The base of all models of YAML, and pydantic's errors in the project's own words: `path: got X; expected Y; cure`."""
 
+import difflib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -21,7 +22,8 @@ from attncli.config.yaml_loader import is_number
 from attncli.errors import InputError, Problem
 
 M = TypeVar("M", bound="Model")
-KNOWN_KEYS = "known keys"  # in the context of a validation: of every mapping that failed, by its id
+KNOWN_KEYS = "known keys"  # in the context of a validation: of every mapping, by its id
+KnownKeys = dict[int, list[str]]
 
 
 class Model(BaseModel):
@@ -32,12 +34,9 @@ class Model(BaseModel):
     @model_validator(mode="wrap")
     @classmethod
     def _remember_known_keys(cls, data: Any, handler: ModelWrapValidatorHandler["Model"], info: ValidationInfo) -> Any:
-        try:
-            return handler(data)
-        except ValidationError:
-            known = [field.alias or name for name, field in cls.model_fields.items()]
-            (info.context or {}).get(KNOWN_KEYS, {})[id(data)] = known
-            raise
+        known = [field.alias or name for name, field in cls.model_fields.items()]
+        (info.context or {}).get(KNOWN_KEYS, {})[id(data)] = known
+        return handler(data)
 
 
 @dataclass(frozen=True)
@@ -126,7 +125,7 @@ def validated(model: type[M], data: Any, context: Mapping[str, Any]) -> M:
     Raises:
         InputError: all problems, by their paths; branches of one union are one problem.
     """
-    known: dict[int, list[str]] = {}
+    known: KnownKeys = {}
     try:
         return model.model_validate(data, context={**context, KNOWN_KEYS: known})
     except ValidationError as error:
@@ -135,10 +134,7 @@ def validated(model: type[M], data: Any, context: Mapping[str, Any]) -> M:
             if each["type"] != NOT_AN_ERROR_OF_ITS_OWN:
                 path, parent = _place(each, data)
                 by_path.setdefault(path, []).append((each, parent))
-        problems = (
-            _problem(path, [each for each, _ in found], known.get(id(found[0][1]), []))
-            for path, found in by_path.items()
-        )
+        problems = (_problem(path, [each for each, _ in found], found[0][1], known) for path, found in by_path.items())
         raise InputError(problems) from None  # which says it all, in words of the user's input
 
 
@@ -159,14 +155,14 @@ def _place(error: Mapping[str, Any], data: Any) -> tuple[errors.Path, Any]:
     return (*path, *error.get("ctx", {}).get("under", ())), parent
 
 
-def _problem(path: errors.Path, found: Sequence[Mapping[str, Any]], known: Sequence[str]) -> Problem:
+def _problem(path: errors.Path, found: Sequence[Mapping[str, Any]], parent: Any, known: KnownKeys) -> Problem:
     first = found[0]
     kind, value = first["type"], first["input"]
     if kind == "problem":
         message = first["ctx"]["message"]
         return Problem(message if message.startswith(("got ", "the key ")) else errors.got(value, message), path)
     if kind == "extra_forbidden":
-        return Problem(f"unknown key; {errors.did_you_mean(path[-1], known)}", path, at_key=True)
+        return Problem(f"unknown key; {_known_key(path[-1], parent, known)}", path, at_key=True)
     if kind == "missing":
         return Problem("this key is missing", path)
     expected = " or ".join(dict.fromkeys(_expected(each) for each in found))
@@ -174,6 +170,15 @@ def _problem(path: errors.Path, found: Sequence[Mapping[str, Any]], known: Seque
         expected += f" such as {EXAMPLES[str(path[-1])]}"
     cures = (_cure(each["type"], value) for each in found)
     return Problem(errors.got(value, f"expected {expected}", next(filter(None, cures), "")), path)
+
+
+def _known_key(key: str | int, parent: Any, known: KnownKeys) -> str:
+    """The key that was meant, here or in a mapping just below, such as `data.keys`; or all keys known here."""
+    here = known.get(id(parent), [])
+    deeper = [f"{name}.{each}" for name, value in parent.items() for each in known.get(id(value), [])]
+    names = {each.rpartition(".")[2]: each for each in (*deeper, *here)}
+    near = difflib.get_close_matches(str(key), names, n=1)
+    return f"did you mean `{names[near[0]]}`?" if near else errors.did_you_mean(key, here)
 
 
 def _expected(error: Mapping[str, Any]) -> str:
