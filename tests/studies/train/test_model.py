@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from attncli.attention import softcap
 from attncli.scorers import SCORERS
 from attncli.studies.scoring import build_scorer
-from attncli.studies.train.model import Recall, losses
+from attncli.studies.train.model import OneByOne, Recall, losses
 from attncli.studies.train.task import Batch, seeds_of
 from tests.studies.train.small import batch_of, entry_of, loss_by_hand, model_of, options_of
 
@@ -31,8 +31,10 @@ def gradients_by_hand(model: Recall, seed: int, batch: Batch, scorer: nn.Module)
 
 
 def gradients_of(model: Recall, seed: int) -> list[Tensor | None]:
-    """Of one seed's W_q, W_k and parameters of the scorer: of the catalogue's only those that stack have any."""
-    return [None if each.grad is None else each.grad[seed] for each in model.parameters()]
+    """Of one seed's W_q, W_k and parameters of the scorer, which stack over seeds or are a scorer of their own."""
+    own = list(model.scorer.scorers[seed].parameters()) if isinstance(model.scorer, OneByOne) else None
+    stacked = [model.W_q, model.W_k, *(model.scorer.parameters() if own is None else ())]
+    return [*(None if each.grad is None else each.grad[seed] for each in stacked), *(each.grad for each in own or ())]
 
 
 @pytest.mark.parametrize("name", [*SCORERS, "scaled_dot:scale=1/d", "dot:softcap=2", "additive:num_hiddens=7"])
