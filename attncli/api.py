@@ -19,7 +19,7 @@ from attncli.errors import Collector, InputError, did_you_mean, got
 from attncli.expect.asking import check_expectations
 from attncli.expect.judging import Verdict, judge
 from attncli.runs.loading import load_run, reading
-from attncli.runs.run_folder import new_folder
+from attncli.runs.run_folder import COMMAND_LINE, IN_PYTHON, Words, new_folder
 from attncli.runs.saving import save_run
 from attncli.studies import STUDIES, load_study, options_model, part_of
 from attncli.studies.progress import Progress
@@ -112,7 +112,7 @@ class Result(StudyResult):
 
     @contextmanager
     def _shown(self) -> Iterator[None]:
-        """Inside, it is shown. A run folder may hold anything, which is seen only then."""
+        """For whatever draws or prints the result. Only then is it seen that files of a run folder are damaged."""
         with alone(), reading(self.folder) if self.folder is not None else nullcontext():
             yield
 
@@ -122,9 +122,9 @@ _ALONE = threading.RLock()
 
 @contextmanager
 def alone() -> Iterator[None]:
-    """What runs inside takes turns in threads, and computes with torch's own defaults, not with those of the caller.
+    """One thread at a time is inside, and torch has its own default dtype and device there, not the caller's.
 
-    Its generators, its defaults and matplotlib's are those of the whole process.
+    Threads take turns because torch and matplotlib keep their generators and defaults once for the whole process.
     """
     import torch
 
@@ -256,22 +256,32 @@ class Loaded:
             check_expectations(self.options.expect, self.study.expected_rows(prepared))
         return prepared
 
-    def run(self, progress: Progress, out: Path | None, overwrite: bool = False, pictures: bool = True) -> Finished:
+    def run(
+        self,
+        progress: Progress,
+        out: Path | None,
+        overwrite: bool = False,
+        pictures: bool = True,
+        command: str | None = None,
+    ) -> Finished:
         """Run the study, judge what is expected of it, and keep all that in `out`, or in outputs/<name>/.
+
+        `command` is what was typed; without it the run is one of `attncli.run`, and errors speak of its arguments.
 
         Raises:
             InputError: whatever is wrong with the experiment or with its folder.
         """
         options, started = self.options, datetime.now().astimezone()
-        self._check_resumed(out)
+        words = COMMAND_LINE if command else IN_PYTHON
+        self._check_resumed(out, words)
         with self.document.locating():
             prepared = self.prepare(progress)
-            with new_folder(options.name, out, overwrite, started) as folder:
+            with new_folder(options.name, out, overwrite, started, words) as folder:
                 result, verdicts = self.work(prepared, progress)
                 progress.step(0, 1, "writing the run folder")
                 drawn = _pictures(result, progress) if pictures else {}
-                config, device = config_of(options), prepared.device
-                content = save_run(folder.path, result, config, device, started, drawn, verdicts)
+                config, device, command = config_of(options), prepared.device, command or "attncli.run"
+                content = save_run(folder.path, result, config, device, started, command, drawn, verdicts)
         return Finished(result, content, folder.place, self.document, verdicts)
 
     def work(self, prepared: PreparedStudy, progress: Progress) -> tuple[StudyResult, list[Verdict]]:
@@ -280,11 +290,11 @@ class Loaded:
         progress.finished()
         return result, judge(result, self.options.expect, self.study.expected_rows(prepared))
 
-    def _check_resumed(self, out: Path | None) -> None:
+    def _check_resumed(self, out: Path | None, words: Words) -> None:
         resumed = getattr(self.options, "resume", None)
         if resumed is not None and out is not None and out.resolve() == Path(resumed).resolve():
             message = f'got "{out}", the run to resume, which stays unchanged; expected another folder'
-            raise InputError.of(message, where="--out")
+            raise InputError.of(message, where=words.out)
 
 
 def _pictures(result: StudyResult, progress: Progress) -> dict[str, Callable[[Path], None]]:

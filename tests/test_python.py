@@ -2,6 +2,7 @@
 
 import base64
 import json
+import os
 import re
 import subprocess
 import sys
@@ -85,6 +86,17 @@ def test_keys_may_be_as_short_as_on_the_command_line() -> None:
     short, whole = (attncli.run("d2l", **{key: "uniform"}) for key in ("keys.fill", "data.keys.fill"))  # type: ignore[arg-type]
     assert torch.equal(short.inputs["keys"], whole.inputs["keys"])
     assert not torch.equal(short.inputs["keys"], attncli.run("d2l").inputs["keys"])
+
+
+def test_a_run_is_kept_under_its_own_command_and_errors_speak_python(tmp_path: Path) -> None:
+    attncli.run(SMALL, out=tmp_path / "run")
+    assert json.loads((tmp_path / "run" / "results.json").read_text())["command"] == "attncli.run"
+    message = "attncli.run: out: got .*; expected a new or empty folder; overwrite=True replaces this run"
+    with pytest.raises(InputError, match=message):
+        attncli.run(SMALL, out=tmp_path / "run")
+    assert attncli.run(SMALL, out=tmp_path / "run", overwrite=True).folder == tmp_path / "run"
+    config = cli.experiment(tmp_path / "e.yaml", **SMALL)
+    assert str(cli.run(config, tmp_path / "typed")["command"]).startswith("attncli ")
 
 
 def test_frames_have_the_rows() -> None:
@@ -211,6 +223,17 @@ def test_threads_take_turns() -> None:
         results = list(pool.map(lambda _: attncli.run(SMALL, scorers=["additive"]), range(6)))
     assert len({result.records[0]["score_std"] for result in results}) == 1
     assert torch.equal(torch.get_rng_state(), generator)
+
+
+def test_bench_leaves_the_environment_and_runs_in_threads() -> None:
+    bench = {"study": "bench", **STUDIES["bench"]}
+    attncli.run(bench)
+    environment = dict(os.environ)
+    with ThreadPoolExecutor(2) as pool:
+        results = list(pool.map(lambda _: attncli.run(bench), range(2)))
+    assert [len(result.records) for result in results] == [len(results[0].records)] * 2
+    assert dict(os.environ) == environment
+    assert "KINETO_LOG_LEVEL" not in environment
 
 
 def test_the_package_lists_what_it_has() -> None:

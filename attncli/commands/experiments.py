@@ -4,6 +4,7 @@ Imported inside functions only.
 """
 
 import json as stdjson
+import shlex
 import signal
 import sys
 import threading
@@ -101,6 +102,7 @@ def run_and_show(
     if out is not None and len(experiments) > 1:
         message = f'got "{out}" for {len(experiments)} experiments; expected one experiment; run them one by one'
         raise InputError.of(message, where="--out")
+    command = shlex.join(["attncli", *sys.argv[1:]])
     runs, waiting, interrupted = list[Finished](), list(experiments), False
     try:
         while waiting and not interrupted:
@@ -111,7 +113,7 @@ def run_and_show(
                 Interrupts() as interrupts,
                 running(name, quiet or json, interrupts.wait) as progress,
             ):
-                runs.append(experiment.run(progress, out, overwrite, not no_plots))
+                runs.append(experiment.run(progress, out, overwrite, not no_plots, command))
             interrupted = runs[-1].result.interrupted or interrupts.waited
             if not (quiet or json):
                 _show(runs[-1], full, titled=len(experiments) > 1)

@@ -92,7 +92,7 @@ def load_run(folder: Path, studies: Collection[str]) -> tuple[Result, Sequence[R
 
 @contextmanager
 def reading(folder: Path) -> Iterator[None]:
-    """What a run folder keeps is used inside: let whatever does not fit name the folder.
+    """Any error inside that damaged files of a run cause becomes an InputError that names the folder.
 
     Raises:
         InputError: something was not what a run has written.

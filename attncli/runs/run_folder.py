@@ -16,6 +16,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
+from typing import NamedTuple
 
 import psutil
 
@@ -28,6 +29,16 @@ LONGEST_MACHINE = 100  # characters of its name
 CLOCK_SHIFT = 60  # seconds that the start of one and the same process may seem to move by, as clocks are set
 
 
+class Words(NamedTuple):
+    """What the options of a place are called in errors: on the command line, unless said otherwise."""
+
+    out: str = "--out"
+    overwrite: str = "--overwrite"
+
+
+COMMAND_LINE, IN_PYTHON = Words(), Words("attncli.run: out", "overwrite=True")
+
+
 @dataclass
 class Folder:
     """Where a run is written, and its place in the end, which has a number added where it was taken."""
@@ -37,7 +48,9 @@ class Folder:
 
 
 @contextmanager
-def new_folder(name: str, out: Path | None, overwrite: bool, started: datetime) -> Iterator[Folder]:
+def new_folder(
+    name: str, out: Path | None, overwrite: bool, started: datetime, words: Words = COMMAND_LINE
+) -> Iterator[Folder]:
     """A folder to write a run into; it takes its place at the end, and vanishes if something is raised.
 
     Without `out` its place is outputs/<name>/<start>, with a number added where that is taken, and
@@ -50,18 +63,20 @@ def new_folder(name: str, out: Path | None, overwrite: bool, started: datetime) 
     if ".." in place.parts:  # what stands at the end is the name of the folder
         place = place.resolve()
     with ExitStack() as stack:
-        with writing(out or place, WRITABLE):
+        with writing(out or place, WRITABLE, words):
             if out is None:
                 _check_outputs(OUTPUTS / name)
-            elif refused := _refusal(place, overwrite):
-                raise InputError.of(f'got "{out}", {refused}', where="--out")
-        with writing(place, WRITABLE):
+            elif refused := _refusal(place, overwrite, words):
+                raise InputError.of(f'got "{out}", {refused}', where=words.out)
+        with writing(place, WRITABLE, words):
             hidden = stack.enter_context(hidden_folder(place))
             folder = Folder(hidden / NEW, place)
             folder.path.mkdir()
         yield folder
-        with writing(place, WRITABLE):
-            if out is not None and place.is_dir() and not _refusal(place, overwrite):  # nobody has taken it meanwhile
+        with writing(place, WRITABLE, words):
+            if (
+                out is not None and place.is_dir() and not _refusal(place, overwrite, words)
+            ):  # nobody has taken it meanwhile
                 _replace(place, folder.path, hidden / OLD)
             else:
                 folder.place = _renamed_to_free_place(folder.path, place)
@@ -76,7 +91,7 @@ def _check_outputs(place: Path) -> None:
         raise InputError.of(message, where=str(place))
 
 
-def _refusal(place: Path, overwrite: bool) -> str | None:
+def _refusal(place: Path, overwrite: bool, words: Words) -> str | None:
     """Why a run may not have this place, unless that is new or empty, or an old run that may be replaced."""
     if place.is_symlink():
         return "a link; expected a folder that is new or empty"
@@ -90,7 +105,7 @@ def _refusal(place: Path, overwrite: bool) -> str | None:
     if strange := sorted(names - _files_of_run(place)):
         return f'which has "{strange[0]}", not a file of a run; expected a new or empty folder'
     if names and not overwrite:
-        return "which holds a run; expected a new or empty folder; --overwrite replaces this run"
+        return f"which holds a run; expected a new or empty folder; {words.overwrite} replaces this run"
     return None
 
 
@@ -191,7 +206,7 @@ def hidden_folder(place: Path) -> Iterator[Path]:
 
 
 @contextmanager
-def writing(place: Path, expected: str) -> Iterator[None]:
+def writing(place: Path, expected: str, words: Words = COMMAND_LINE) -> Iterator[None]:
     """Let the system's refusal of a place name it."""
     try:
         yield
@@ -199,7 +214,7 @@ def writing(place: Path, expected: str) -> Iterator[None]:
         raise
     except (OSError, ValueError) as error:  # the latter of a name that no file can have
         message = f'got "{place}"; cannot write there: {getattr(error, "strerror", error)}; expected {expected}'
-        raise InputError.of(message, where="--out") from error
+        raise InputError.of(message, where=words.out) from error
 
 
 def _remove_abandoned(parent: Path) -> None:

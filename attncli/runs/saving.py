@@ -6,8 +6,6 @@ import itertools
 import json
 import math
 import platform
-import shlex
-import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
@@ -34,6 +32,7 @@ def save_run(
     config: Mapping[str, Any],
     device: torch.device,
     started: datetime,
+    command: str,
     pictures: Mapping[str, Callable[[Path], None]],
     verdicts: Sequence[Verdict],
 ) -> Record:
@@ -57,7 +56,7 @@ def save_run(
             draw(folder / name)
         content: Record = _plain(
             {
-                **_provenance(config, device, started),
+                **_provenance(config, device, started, command),
                 "settings": result.settings,
                 "inputs": {name: fingerprint(tensor) for name, tensor in result.inputs.items()},
                 "records": result.records,
@@ -74,9 +73,8 @@ def save_run(
     return content
 
 
-def _provenance(config: Mapping[str, Any], device: torch.device, started: datetime) -> Record:
+def _provenance(config: Mapping[str, Any], device: torch.device, started: datetime, command: str) -> Record:
     """The head of results.json: versions, machine, command."""
-    command = shlex.join(["attncli", *sys.argv[1:]])
     return {
         "attncli": __version__,
         **{key: config[key] for key in ("study", "name", "seed")},

@@ -83,13 +83,16 @@ def peak_memory(call: AnyCall, device: torch.device) -> int | None:
         return torch.cuda.max_memory_allocated(device) - before
     if device.type != "cpu":
         return None
-    os.environ.setdefault(LOG_LEVEL, "99")
+    level = os.environ.get(LOG_LEVEL)
+    os.environ[LOG_LEVEL] = level or "99"
     gc.disable()  # garbage that is found meanwhile would count as given back
     try:
         with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as record:
             result = call()  # noqa: F841  # kept until the end
     finally:
         gc.enable()
+        if level is None:
+            del os.environ[LOG_LEVEL]
     assert record.profiler is not None
     assert record.profiler.kineto_results is not None
     allocations = [each for each in record.profiler.kineto_results.events() if each.name() == "[memory]"]
