@@ -21,7 +21,7 @@ class Column:
     r"""One column of a study's rows, stated once: CSV, JSON, tables and expectations follow from it.
 
     `key` is its name in records, `heading` that in tables (with `\n` where it may break), `format` writes a value for
-    people, and `about` says in one sentence what it is.
+    people, and `about` says what it is, with a capital and a full stop.
     """
 
     key: str
@@ -32,8 +32,8 @@ class Column:
     text: bool = False  # its values are words, or true and false
 
 
-SCORER = Column("scorer", "scorer", "the scoring function", text=True)
-LABEL = Column("label", "label", "the name of its entry in the config", text=True)
+SCORER = Column("scorer", "scorer", "Name of the scoring function.", text=True)
+LABEL = Column("label", "label", "Name of the entry in the config.", text=True)
 
 
 @dataclass(frozen=True)

@@ -62,11 +62,9 @@ def page(title: str, about: str, parts: Iterable[str]) -> str:
     return "\n\n".join([f"# {title}", about, *parts]) + "\n"
 
 
-def sentence(text: str) -> str:
-    """With a capital and a full stop, whichever way it is written in the code."""
-    text = re.sub(r"<(?=\w+>)", "&lt;", " ".join(text.split()))
-    first = text[:1].upper() if re.match(r"[a-z]+[ -]", text) else text[:1]  # `float16, ...` is a name
-    return f"{first}{text[1:]}{'' if text.endswith('.') else '.'}" if text else ""
+def one_line(text: str) -> str:
+    """On one line, as a cell of a table must be; `<name>` is text and no tag."""
+    return re.sub(r"<(?=\w+>)", "&lt;", " ".join(text.split()))
 
 
 def commands() -> str:
@@ -74,10 +72,10 @@ def commands() -> str:
     root: Any = typer.main.get_command(app)
     about = "Every command and option, made from the code. `attncli COMMAND --help` says the same."
     named = root.commands.items()
-    overview = [(f"[`attncli {name}`](#attncli-{name})", sentence(each.help or "")) for name, each in named]
+    overview = [(f"[`attncli {name}`](#attncli-{name})", one_line(each.help or "")) for name, each in named]
     parts = [table(["command", "does"], overview), "## attncli", options_table(root.params)]
     for name, command in named:
-        parts += [f"## attncli {name}", sentence(command.help or ""), *option_panels(command.params)]
+        parts += [f"## attncli {name}", one_line(command.help or ""), *option_panels(command.params)]
     return page("Commands", about, parts)
 
 
@@ -110,7 +108,7 @@ def spelling(param: Any) -> str:
 
 def help_of(param: Any) -> str:
     """The help of an option, with its default where it has one."""
-    text = sentence(getattr(param, "help", None) or "")
+    text = one_line(getattr(param, "help", None) or "")
     return f"{text} Default: `{param.default}`." if isinstance(param.default, str) else text
 
 
@@ -128,7 +126,7 @@ def yaml_keys() -> str:
     for name, study in studies.items():
         definition = definitions[name]
         own = {key: each for key, each in definition["properties"].items() if key not in shared}
-        parts += [f"## `study: {study}` {{ #{name.lower()} }}", sentence(STUDIES[study])]
+        parts += [f"## `study: {study}` {{ #{name.lower()} }}", STUDIES[study]]
         parts += [keys_table(own, definition.get("required", []))]
     for title in GROUPS:
         parts.append(f"## {title}")
@@ -144,7 +142,7 @@ def section_of(name: str, definition: Mapping[str, Any]) -> Iterator[str]:
     title = f"`scorer: {scorer.get('const', 'module:Class')}`" if scorer else name_in_words(name)
     yield f"### {title} {{ #{name.lower()} }}"
     if definition.get("description"):
-        yield sentence(definition["description"])
+        yield one_line(definition["description"])
     properties = definition.get("properties")
     yield keys_table(properties, definition.get("required", [])) if properties else kind_of(definition)
 
@@ -166,7 +164,7 @@ def keys_table(keys: Mapping[str, Any], required: Sequence[str]) -> str:
         default = schema.get("default")
         is_shown = default not in (None, []) and not isinstance(default, dict | list)
         shown = "required" if key in required else f"`{json.dumps(default)}`" if is_shown else ""
-        rows.append([f"`{key}`", kind_of(schema), shown, sentence(schema.get("description", ""))])
+        rows.append([f"`{key}`", kind_of(schema), shown, one_line(schema.get("description", ""))])
     return table(["key", "may be", "default", "what it is"], rows)
 
 
@@ -207,9 +205,7 @@ def figures() -> str:
 
 def columns_table(columns: Sequence[Any]) -> str:
     """One row for each column."""
-    return table(
-        ["figure", "unit", "what it is"], [(f"`{each.key}`", each.unit, sentence(each.about)) for each in columns]
-    )
+    return table(["figure", "unit", "what it is"], [(f"`{each.key}`", each.unit, each.about) for each in columns])
 
 
 def scorers() -> str:

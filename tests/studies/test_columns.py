@@ -40,7 +40,9 @@ def check(columns: Any, known: Any, rows: Any) -> None:
 
 
 def check_column(column: Column, rows: list[Record]) -> None:
-    """Its values can be written for people, and are words where it says so."""
+    """Its values can be written for people, and are words where it says so; `about` is a sentence."""
+    assert not column.about[0].islower(), column.key
+    assert column.about.endswith("."), column.key
     values = [row[column.key] for row in rows if row[column.key] is not None]
     assert all(isinstance(column.format(value), str) for value in values)
     assert {isinstance(value, str | bool) for value in values} <= {column.text}, column.key

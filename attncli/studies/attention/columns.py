@@ -6,34 +6,37 @@ from attncli.studies.study import LABEL, SCORER, Column
 COLUMNS = (
     SCORER,
     LABEL,
-    Column("parameters", "params", "number of parameters of the scorer", format=counted),
-    Column("score_mean", "score\nmean", "mean of the scores at valid keys", format=statistic),
-    Column("score_std", "score\nstd", "standard deviation of the scores at valid keys", format=statistic),
-    Column("entropy", "entropy\n(nats)", "entropy of a query's weights, mean over queries", "nats", statistic),
-    Column("effective_keys", "effective\nkeys", "exp of a query's entropy, mean over queries", "keys", statistic),
-    Column("max_weight", "max\nweight", "largest weight of a query, mean over queries", format=statistic),
-    Column("empty_rows", "empty\nrows", "queries with no valid key", "queries", counted),
-    Column("seconds", "time", "wall time of this scorer", "s", duration),
+    Column("parameters", "params", "Number of parameters of the scorer.", format=counted),
+    Column("score_mean", "score\nmean", "Mean of the scores at valid keys.", format=statistic),
+    Column("score_std", "score\nstd", "Standard deviation of the scores at valid keys.", format=statistic),
+    Column("entropy", "entropy\n(nats)", "Entropy of a query's weights, mean over queries.", "nats", statistic),
+    Column("effective_keys", "effective\nkeys", "Exp of a query's entropy, mean over queries.", "keys", statistic),
+    Column("max_weight", "max\nweight", "Largest weight of a query, mean over queries.", format=statistic),
+    Column("empty_rows", "empty\nrows", "Queries with no valid key.", "queries", counted),
+    Column("seconds", "time", "Wall time of this scorer.", "s", duration),
 )
 
 COMPARISONS = (
-    Column("a", "a", "label of one scorer", text=True),
-    Column("b", "b", "label of the other", text=True),
+    Column("a", "a", "Label of one scorer.", text=True),
+    Column("b", "b", "Label of the other scorer.", text=True),
     Column(
         "js_divergence",
         "JS divergence\n(bits)",
-        "Jensen-Shannon divergence of the weights, mean over queries (Lin 1991)",
+        "Jensen-Shannon divergence of the weights, mean over queries (Lin 1991).",
         "bits",
         statistic,
     ),
     Column(
         "top1_agreement",
         "top-1\nagreement",
-        "share of queries with the largest weight at the same key",
+        "Share of queries with the largest weight at the same key.",
         format=statistic,
     ),
-    Column("max_abs_difference", "max abs\ndifference", "largest difference between their weights", format=statistic),
+    Column("max_abs_difference", "max abs\ndifference", "Largest difference between their weights.", format=statistic),
     Column(
-        "output_difference", "output\ndifference", "|output_a - output_b| / |output_a|, relative L2", format=statistic
+        "output_difference",
+        "output\ndifference",
+        "Relative L2 difference, |output_a - output_b| / |output_a|.",
+        format=statistic,
     ),
 )

@@ -11,7 +11,7 @@ from matplotlib.ticker import LogLocator, NullLocator
 
 from attncli.errors import in_bytes
 from attncli.show.figures import Note
-from attncli.show.numbers import duration
+from attncli.show.numbers import duration, several
 from attncli.show.panels import (
     COLOURS,
     MARKERS,
@@ -28,7 +28,7 @@ from attncli.studies.bench.options import IMPLEMENTATIONS
 from attncli.studies.bench.rows import Line, changing, conditions, lines_of, raw_name, size_of
 from attncli.studies.study import Record, Result
 
-PANELS = {"seconds": "time of a call", "peak_bytes": "peak memory beyond the inputs"}
+PANELS = {"seconds": "time per call", "peak_bytes": "peak memory without the inputs"}
 STROKES: tuple[Any, ...] = ("-", (0, (5, 1.5)), (0, (1, 1.3)), (0, (4, 1.3, 1, 1.3)))  # of IMPLEMENTATIONS, in order
 WIDTH, HEIGHT = 3.9, 2.6  # of a panel, in inches
 
@@ -47,13 +47,13 @@ def bench_figure(result: Result, note: Note) -> Figure:
     shown = [record for record in result.records if all(record[other] == last[other] for other in axes[1:])]
     if len(shown) < len(result.records):
         sizes = ", ".join(f"{key} = {shown[0][key]}" for key in axes[1:])
-        note(f"bench.png shows {sizes} only; the tables and records.csv have the other sizes, too")
+        note(f"bench.png shows {sizes} only; the tables and records.csv have all sizes")
     lost = sum(1 for record in shown if record["seconds"] and not record["peak_bytes"])
     if lost:
-        note(f"bench.png: memory of {lost} rows is not drawn, as it is 0 or not known")
+        note(f"bench.png: memory of {several(lost, 'row')} is not drawn: it is 0 or unknown")
     looks = _looks(list(lines_of(result.records)))
     measures = list(dict.fromkeys(record["measure"] for record in shown))
-    heading = f"{', '.join(conditions(result, shown))}; bars reach from the lower to the upper quartile"
+    heading = f"{', '.join(conditions(result, shown))}; bars: lower to upper quartile"
     figure, drawn = panels([WIDTH, WIDTH], HEIGHT, heading, rows=len(measures))
     places = iter(drawn)
     for measure in measures:

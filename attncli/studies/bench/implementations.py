@@ -120,7 +120,7 @@ def _few_rows(tensor: Tensor) -> Tensor:
 def _difference(name: str, result: Tensor, expected: Tensor, tolerance: float) -> str | None:
     """What rounding of the largest number does not explain; NaN differs from everything."""
     if result.shape != expected.shape:
-        return f"gives {name} of shape {list(result.shape[1:])} where {list(expected.shape[1:])} is right"
+        return f"gives {name} of shape {list(result.shape[1:])}; expected {list(expected.shape[1:])}"
     size = float(expected.abs().max())
     difference = float((result.cpu().to(expected.dtype) - expected).abs().max())
     if difference <= tolerance * size:

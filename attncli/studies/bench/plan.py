@@ -69,7 +69,7 @@ def plan_of(options: BenchOptions) -> list[Contender]:
             if pattern not in known:
                 cure = did_you_mean(pattern, known)
                 if pattern.rpartition("/")[2] == "compiled" and not options.compile:
-                    cure = "only --compile (in YAML `compile: true`) measures that"
+                    cure = "add --compile (in YAML `compile: true`) to measure compiled code"
                 message = got(pattern, "unknown label or implementation", cure)
                 collector.problems.append(Problem(message, (key, index)))
     with collector.under("baseline"):

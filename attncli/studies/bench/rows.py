@@ -29,41 +29,41 @@ COLUMNS = (
     Column(
         "implementation",
         "imple-\nmentation",
-        "attncli, compiled, textbook or fused (torch's kernel)",
+        "Whose code: attncli, compiled, textbook or fused (torch's kernel).",
         text=True,
     ),
-    Column("n", "n", "queries"),
-    Column("m", "m", "keys and values"),
-    Column("d", "d", "the size of queries, keys and values"),
-    Column("num_hiddens", "num_hiddens", "hidden units of the scorer"),
-    Column("batch", "batch", "batch size"),
-    Column("heads", "heads", "heads per batch element"),
-    _word("dtype", "dtype of the inputs"),
-    _word("device", "where it was measured"),
-    Column("seconds", "time", "median time per call", "s", duration),
-    Column("seconds_iqr", "IQR", "interquartile range of the time", "s", duration),
-    Column("peak_bytes", "memory", "peak memory, without the inputs", "bytes", in_bytes),
-    Column("gflops", "GFLOP\nper s", "operations of the formula per second", "10^9/s", short),
-    Column("gbytes_per_second", "GB\nper s", "bytes of inputs and results per second", "10^9 bytes/s", short),
-    Column("ratio", "ratio", "time / the baseline's time in the same round, geometric mean", "", short),
-    Column("ratio_ci", "95 %\ninterval", "95 % interval of the ratio", "", interval),
+    Column("n", "n", "Number of queries."),
+    Column("m", "m", "Number of keys and values."),
+    Column("d", "d", "Size of queries, keys and values."),
+    Column("num_hiddens", "num_hiddens", "Hidden units of the scorer."),
+    Column("batch", "batch", "Batch size."),
+    Column("heads", "heads", "Heads per batch element."),
+    _word("dtype", "Dtype of the inputs."),
+    _word("device", "Device that it was measured on."),
+    Column("seconds", "time", "Median time per call.", "s", duration),
+    Column("seconds_iqr", "IQR", "Interquartile range of the time.", "s", duration),
+    Column("peak_bytes", "memory", "Peak memory without the inputs, results included.", "bytes", in_bytes),
+    Column("gflops", "GFLOP\nper s", "Operations of the formula per second.", "10^9/s", short),
+    Column("gbytes_per_second", "GB\nper s", "Bytes of inputs and results per second.", "10^9 bytes/s", short),
+    Column("ratio", "ratio", "Time / the baseline's time in the same round, geometric mean.", "", short),
+    Column("ratio_ci", "95 %\ninterval", "95 % interval of the ratio.", "", interval),
     LABEL,
-    _word("measure", "what a call computes: scores, weights and output, or output only"),
-    Column("backward", "backward", "whether gradients were computed", format=_yes, text=True),
-    _word("status", "timed, disagrees, too large, not available or failed"),
-    _word("reason", "why it was not timed"),
-    Column("rounds", "rounds", "how many rounds were timed"),
-    _word("baseline", "what the ratio compares with"),
+    _word("measure", "What a call computes: scores, weights and output, or output only."),
+    Column("backward", "backward", "Whether gradients were computed.", format=_yes, text=True),
+    _word("status", "Outcome: timed, disagrees, too large, not available or failed."),
+    _word("reason", "Why it was not timed."),
+    Column("rounds", "rounds", "Number of rounds that were timed."),
+    _word("baseline", "Baseline of the ratio, as label/implementation."),
 )
 BY_KEY = {column.key: column for column in COLUMNS}
 COMPARISONS = (
     SCORER,
     LABEL,
     BY_KEY["implementation"],
-    _word("against", "what it is compared with: the textbook's code of the same entry"),
+    _word("against", "Other side of the comparison: the textbook's code of the same entry."),
     *(BY_KEY[key] for key in ("measure", *SIZES)),
-    Column("times_as_fast", "times\nas fast", "time of the textbook's code over its own in the same round", "", short),
-    Column("times_as_fast_ci", "95 %\ninterval", "the 95 % interval of that", "", interval),
+    Column("times_as_fast", "times\nas fast", "Time of the textbook's code / own time in the same round.", "", short),
+    Column("times_as_fast_ci", "95 %\ninterval", "95 % interval of times_as_fast.", "", interval),
 )
 
 
@@ -111,7 +111,7 @@ def conditions(result: Result, records: Sequence[Record]) -> list[str]:
     common = {size: {record[size] for record in records} - {None} for size in SIZES if size not in axes}
     common |= {"m": {"n"}} if _square(records) else {}
     return [
-        *(["interrupted, so not all is there"] if result.interrupted else []),
+        *(["interrupted: results are incomplete"] if result.interrupted else []),
         "forward and backward" if settings["backward"] else "forward",
         settings["dtype"],
         printable(f"{settings['device']} ({settings['device_name']})"),
@@ -165,7 +165,7 @@ def _finding(row: Record, records: Sequence[Record], comparisons: Sequence[Recor
     memory = "" if row["peak_bytes"] is None else f" and {in_bytes(row['peak_bytes'])}"
     text = f"{name}: {duration(row['seconds'])}{memory} for {row['measure']} at {place(row, axes)}"
     if _is_baseline(row):
-        text += ", which the others are compared with"
+        text += ", the baseline"
     elif row["ratio"] is not None:
         numbers |= {key: row[key] for key in ("ratio", "ratio_ci", "baseline")}
         text += _times(row["ratio"], row["ratio_ci"], f"the time of {baseline}")

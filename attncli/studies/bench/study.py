@@ -108,7 +108,7 @@ def expected_rows(prepared: Prepared) -> Rows:
     compared = [row for group in groups for row in _comparisons(group)]
     for row in compared:
         del row["times_as_fast"], row["times_as_fast_ci"]
-    return Rows(COLUMNS, records, COMPARISONS, compared, "no line has the textbook's code beside it")
+    return Rows(COLUMNS, records, COMPARISONS, compared, "no row is compared with the textbook's code")
 
 
 def run(prepared: Prepared, progress: Progress) -> Result:
@@ -223,7 +223,7 @@ def _failures(trial: Trial, device: torch.device) -> Iterator[None]:
         yield
     except (Exception, SystemExit) as error:  # which a scorer of the user may call
         if ran_out(error):
-            trial.drop("too large", "the memory was not enough")
+            trial.drop("too large", "out of memory")
             gc.collect()
             if device.type == "cuda":
                 torch.cuda.empty_cache()

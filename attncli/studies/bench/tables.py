@@ -25,13 +25,13 @@ from attncli.studies.study import Record, Result
 NAMES = pick(COLUMNS, ["label", "implementation", "measure"])
 DETAILS = pick(COLUMNS, ["seconds", "seconds_iqr", "peak_bytes", "gflops", "gbytes_per_second", "ratio", "ratio_ci"])
 MEASURES = {
-    "scores": "scores (queries and keys to scores)",
-    "weights": "weights (weights and output)",
-    "output": "output (output only, no weights asked for)",
+    "scores": "scores (from queries and keys)",
+    "weights": "weights (and output)",
+    "output": "output (without weights)",
 }
 LEGEND = (
-    "time: median of a call. IQR: range of its middle half. memory: peak beyond the inputs, result included. ratio: "
-    "time over that of {} in the same round; where its interval contains 1 there is no measurable difference."
+    "time: median per call. IQR: interquartile range of the time. memory: peak without the inputs, results included. "
+    "ratio: time / time of {} in the same round; if its interval contains 1, there is no measurable difference."
 )
 
 
@@ -49,18 +49,20 @@ def tables(result: Result, *, width: int, full: bool, csv: str | None) -> Iterat
         if len(sizes) > 1:
             yield from titled(f"{MEASURES[measure]}, time by size", _by_size(rows, axes, width))
             if len(axes) == 1:
-                yield from remark(f"power of {axes[0]}: by which the time grows, over the larger half of the sizes")
+                yield from remark(
+                    f"power of {axes[0]}: the time grows like {axes[0]}^power over the larger half of the sizes"
+                )
         for size in sizes if full else sizes[-1:]:
             lines = lines_of([record for record in rows if size_of(record) == size])
             first = [record for record, *_ in lines.values()]
             title = f"{MEASURES[measure]}, {place(first[0], axes)}"
             yield from titled(title, stacked(_names(lines), cells(DETAILS, first), width))
         if len(sizes) > 1 and not full:
-            yield from remark("memory and ratios at the other sizes: --full")
+            yield from remark("memory and ratios at other sizes: --full")
     beside = _at_largest([row for row in result.comparisons if row["times_as_fast"] is not None], full)
     if beside:
         figures = pick(COMPARISONS, [*changing(beside, SIZES), "times_as_fast", "times_as_fast_ci"])
-        yield from titled("Beside the textbook's code", record_tables(NAMES, figures, beside, width, full))
+        yield from titled("Compared with the textbook's code", record_tables(NAMES, figures, beside, width, full))
     missing = _at_largest([row for row in records if row["status"] != "timed"], full)
     if missing:
         yield from titled("Not timed", [_reason(row, axes) for row in missing])

@@ -62,4 +62,4 @@ class Points:
             axes.set_xlim(-0.5, 0.5)
             axes.set_xticks([0], ["all pairs"])
         if lost:
-            self.note(f"not drawn, not a positive number: {title} of {', '.join(lost)}")
+            self.note(f"not drawn where it is not positive: {title} of {', '.join(lost)}")

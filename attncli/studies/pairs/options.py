@@ -55,7 +55,7 @@ class PairsOptions(Experiment):
         beside = [key for key in type(self).model_fields if key in drawn]
         if self.source is not None and beside:
             keys = " and ".join(beside)
-            message = f"got {keys} beside `from`, whose tensors decide it; expected one of the two"
+            message = f"got {keys} together with `from`, which reads the tensors; expected one of the two"
             raise problem(f"{message}; leave out {keys}, or `from`", under=[beside[0]])
         return self
 

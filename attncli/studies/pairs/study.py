@@ -16,7 +16,7 @@ from attncli.errors import Collector, InputError, below
 from attncli.inputs.device import resolve_device
 from attncli.inputs.seeding import seeded
 from attncli.scorers import SCORERS
-from attncli.show.numbers import significant, span
+from attncli.show.numbers import several, significant, span
 from attncli.studies.memory import PROGRAM, projected, require_memory
 from attncli.studies.pairs.entries import Entries
 from attncli.studies.pairs.options import PairsOptions
@@ -34,7 +34,7 @@ POWER_LAW = 0.1  # how far from the line, in natural logarithms, any point of a 
 PLACE = (
     SCORER,
     LABEL,
-    Column("head", "head", "Head of real tensors that have some, counted from 0."),
+    Column("head", "head", "Head of real tensors, counted from 0; empty if they have none."),
     Column("d", "d", "Size of a key, and of a query if the scorer needs equal sizes."),
 )
 
@@ -100,8 +100,8 @@ def prepare_pairs(
     (*leading, _, q), (m, k) = tensors["queries"].shape, tensors["keys"].shape[-2:]
     most = int(tensors["valid"].sum(-1).max()) if "valid" in tensors else m
     if most < fewest:
-        what = "whose largest number of valid keys of a query is"
-        raise InputError.of(f'got "{options.source}", {what} {most}; expected at least {fewest}', ["from"])
+        message = f'got "{options.source}", whose queries have at most {several(most, "valid key")}'
+        raise InputError.of(f"{message}; expected a query with at least {fewest}", ["from"])
     at_a_time = _check_size(options, q, k, m, device)
     scorers = _scorers(options, q, k, device)
     points = []
@@ -123,8 +123,8 @@ def _check_size(options: PairsOptions, query_size: int, key_size: int, keys: int
             parameters += sum(parameter.numel() for parameter in made)
             width = max([width, *(projected(parameter, query_size, key_size) for parameter in made)])
     if collector.problems and query_size != key_size and "scorers" not in options.model_fields_set:
-        message = f"got queries of size {query_size} and keys of size {key_size}, which dot products cannot take"
-        raise InputError.of(f"{message}; choose a scorer that can, additive or general", ["from"])
+        message = f"got queries of size {query_size} and keys of size {key_size}; dot products need equal sizes"
+        raise InputError.of(f"{message}; choose a scorer for different sizes, additive or general", ["from"])
     collector.check()
     threads, element = torch.get_num_threads(), computing_dtype(getattr(torch, options.dtype)).itemsize
     at_a_time = max(min(PAIRS_AT_A_TIME, NUMBERS_AT_A_TIME // width), 1)

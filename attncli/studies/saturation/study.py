@@ -49,10 +49,8 @@ COLUMNS = (
     Column("max_weight", "largest\nweight", "Mean of the largest weight.", format=short),
     Column("effective_keys", "effective\nkeys", "Mean of exp(entropy): how many keys share the weight.", format=short),
     *_quartiles("jacobian", "Jacobian\nmedian", "the Frobenius norm of the softmax's Jacobian diag(p) - p p^T"),
-    *_quartiles(
-        "query_gradient", "query\ngradient", "the norm of the gradient that reaches the query from a pooled value"
-    ),
-    *_quartiles("entropy", "entropy\nmedian", "entropy over that of uniform weights"),
+    *_quartiles("query_gradient", "query\ngradient", "the norm of the output's gradient with respect to the query"),
+    *_quartiles("entropy", "entropy\nmedian", "entropy / ln m, relative to uniform weights"),
     *_quartiles("max_weight", "largest\nmedian", "the largest weight"),
     Column("jacobian_mean", "\nmean", "Mean of the norm of the softmax's Jacobian.", format=short),
 )
@@ -116,13 +114,13 @@ def findings_of(records: Sequence[Record], uniform: float) -> list[Finding]:
     peaked = [record for record in records if finite([record["max_weight"]]) and record["max_weight"] >= SATURATED]
     if peaked:
         text = (
-            f"Why: no gradient passes a softmax with all weight on one key; uniform weights have norm {short(uniform)}"
+            f"Why: a softmax with all weight on one key passes no gradient; uniform weights have norm {short(uniform)}"
         )
         most = max(peaked, key=lambda record: record["jacobian_mean"] / max(record[NORM], 1e-300))
         if most["jacobian_mean"] > HIDES * most[NORM]:
             head = "" if most["head"] is None else f"head {most['head']} of "
             mean, place = short(most["jacobian_mean"]), f"{head}{most['label']} at d = {most['d']}"
-            text += f"; means hide that: {mean} for {place}, where the median is {short(most[NORM])}"
+            text += f"; the mean hides this: {mean} for {place}, with median {short(most[NORM])}"
         found.append(Finding(f"{text}.", None, {"uniform_norm": uniform}))
     return found
 
@@ -130,7 +128,7 @@ def findings_of(records: Sequence[Record], uniform: float) -> list[Finding]:
 def _of_label(label: str, rows: Sequence[Record]) -> Finding:
     known = [row for row in rows if finite([row[NORM]]) and finite([row["max_weight"]])]
     if not known:
-        return Finding(f"{label}: the weights are no finite numbers, or there are none.", label)
+        return Finding(f"{label}: there are no finite weights.", label)
     found, numbers = change(known, NORM, ("d", NORM, "max_weight", "query_gradient_median"))
     weights = " to ".join(dict.fromkeys(significant(weight, 2) for weight in numbers["max_weight"]))
     text = f"{label}: median norm of the softmax Jacobian {found}; largest weight {weights} on average."

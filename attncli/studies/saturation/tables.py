@@ -12,11 +12,11 @@ from attncli.studies.saturation.study import COLUMNS
 from attncli.studies.study import Result, by_label
 
 LEGEND = (
-    "entropy, largest weight and effective keys are means over the rows; Jacobian is the Frobenius norm of the softmax "
-    "Jacobian diag(p) - p p^T; query gradient is the median norm of the gradient that reaches the query from a pooled "
-    "standard normal value"
+    "entropy, largest weight and effective keys are means over the rows; Jacobian is the Frobenius norm of the "
+    "softmax's Jacobian diag(p) - p p^T; query gradient is the median norm of the output's gradient with respect to "
+    "the query, with one standard normal value per key"
 )
-CORRELATED = "all keys of a row are correlated with the query alike: this is not one matching key among others"
+CORRELATED = "rho correlates all keys of a row with the query, not one matching key only"
 FIGURES = (
     "entropy", "max_weight", "effective_keys",
     "jacobian_median", "jacobian_q25", "jacobian_q75", "jacobian_mean", "query_gradient_median",

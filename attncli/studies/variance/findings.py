@@ -36,7 +36,7 @@ def _of_label(label: str, rows: Sequence[Record], compared: int) -> Finding:
     shares = [row["row_variance"] / row["variance"] for row in rows if row["row_variance"] and row["variance"] > 0]
     if shares and min(shares) < SHARED:
         percents = dict.fromkeys(f"{100 * share:.0f}" for share in (min(shares), max(shares)))
-        text += f", {' to '.join(percents)} % of it within rows, where the softmax sees it"
+        text += f", {' to '.join(percents)} % of it within rows (the rest does not change the softmax)"
     return Finding(f"{label}: variance {text}{_needed(rows)}{_refuted(rows, compared)}.", label, numbers)
 
 
@@ -48,7 +48,7 @@ def _needed(rows: Sequence[Record]) -> str:
     is_one = low <= 1 <= high if exact is None else math.isclose(exact, 1.0, rel_tol=SAME)
     if not scales or is_one or len({row["d"] for row in rows}) > 1:
         return ""
-    return f"; a scale of {span(scales)} would make it 1"
+    return f"; a scale of {span(scales)} would give variance 1"
 
 
 def _refuted(rows: Sequence[Record], compared: int) -> str:
@@ -58,7 +58,7 @@ def _refuted(rows: Sequence[Record], compared: int) -> str:
     z, name, d = max(far, default=(0.0, "", 0))
     if not far or compared * math.erfc(z / math.sqrt(2)) >= CHANCE:
         return ""
-    return f"; its {name} at d = {d} is {significant(z, 3)} standard errors from theory, too far for chance"
+    return f"; its {name} at d = {d} is {significant(z, 3)} standard errors from theory, more than chance explains"
 
 
 def _why(entries: Entries) -> Finding:
@@ -66,8 +66,8 @@ def _why(entries: Entries) -> Finding:
     numbers = dict(zip(("product_mean", "product_variance"), product_moments(entries), strict=True))
     mean, variance = map(significant, numbers.values())
     text = f"Why: each product q_i k_i has mean {mean} and variance {variance}, so q . k has mean {_times(mean, 'd')} "
-    text += f"and variance {_times(variance, 'd')}; 1/sqrt(d) leaves mean {_times(mean, 'sqrt(d)')} and variance "
-    return Finding(f"{text}{variance}, 1/d leaves mean {mean} and variance {variance}/d.", None, numbers)
+    text += f"and variance {_times(variance, 'd')}; scale 1/sqrt(d) gives mean {_times(mean, 'sqrt(d)')} and variance "
+    return Finding(f"{text}{variance}, scale 1/d gives mean {mean} and variance {variance}/d.", None, numbers)
 
 
 def _times(factor: str, size: str) -> str:

@@ -24,8 +24,8 @@ class VarianceOptions(PairsOptions):
         """An interval of a variance needs the score's fourth moment, and that the right one of the entries."""
         squared = self.rho != 0 or any(entry.scorer == "gaussian" for entry in self.scorers)
         if self.distribution == "student_t" and self.df is not None and self.df <= (8 if squared else 4):
-            why = "of a score with squares of entries in it (rho, or gaussian) needs df above 8" if squared else ""
-            message = f"got df {self.df:g}; the interval of a variance {why or 'needs a fourth moment, so df above 4'}"
+            why = "8, since rho and gaussian square the entries" if squared else "4"
+            message = f"got df {self.df:g}; the interval of the variance needs df above {why}"
             raise problem(f"{message}; `attncli saturation` takes any df", under=["df"])
         return self
 

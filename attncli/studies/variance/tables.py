@@ -12,12 +12,15 @@ from attncli.show.tables import tables as blocks
 from attncli.studies.study import Column, Record, Result, by_label
 from attncli.studies.variance.study import COLUMNS
 
-LEGEND = "± is half of the 95 % interval of the mean; z is how many standard errors the variance lies above its theory"
-LIMIT = "limit: the theory holds for large sizes only, so there is no z"
-UNKNOWN = "- where no closed form is known"
+LEGEND = (
+    "± is the half-width of the mean's 95 % interval; the other interval is the variance's; z is the difference of the "
+    "variance from theory in standard errors"
+)
+LIMIT = "limit: the theory holds for large sizes, so there is no z"
+UNKNOWN = "-: no closed form is known"
 REAL = (
-    "within rows is the part of the variance that the softmax sees; needed scale is the one for variance 1; there are "
-    "no intervals, since these are all pairs and no sample"
+    "Every unmasked pair is used; nothing is sampled, so there is no interval. Within rows is the variance over the "
+    "keys of a query, averaged over the queries: the rest does not change the softmax. Needed scale gives variance 1."
 )
 RANDOM = ("samples", "mean", "mean_ci", "theory_mean", "variance", "variance_ci", "theory_variance", "z")
 
@@ -50,7 +53,7 @@ def _blocks(figures: Sequence[Column], records: Sequence[Record], width: int, fu
 def _real(result: Result, width: int, full: bool) -> Iterator[RenderableType]:
     records = result.records
     root = significant(result.settings["one_over_sqrt_d"])
-    yield Text(f"{entries(result.settings)}; d = {records[0]['d']}, so 1/sqrt(d) = {root}; {REAL}")
+    yield Text(f"{entries(result.settings)}; d = {records[0]['d']}, so 1/sqrt(d) = {root}. {REAL}")
     yield Text()
     names = ["label", *(["head"] if records[0]["head"] is not None else [])]
     figures = ["samples", "mean", "variance", "row_variance", "scale", "unit_scale"]

@@ -108,7 +108,7 @@ def test_expectations(here: Path) -> None:
     (here / "x.yaml").write_text(text.format(row, "second", 1))
     assert refusal("check", "x.yaml").endswith('got "second"; unknown metric; did you mean `seconds`?')
     (here / "x.yaml").write_text(text.format("{label: dot}", "times_as_fast", 1))
-    alone = 'got "times_as_fast", a column of comparisons; no line has the textbook\'s code beside it'
+    alone = 'got "times_as_fast", a column of comparisons; no row is compared with the textbook\'s code'
     assert refusal("check", "x.yaml").endswith(alone)
 
 

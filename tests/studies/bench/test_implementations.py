@@ -104,7 +104,7 @@ def only_the_last(scores: Tensor) -> Tensor:
     ("change", "status", "reason"),
     [
         (only_the_last, "disagrees", "differs from float64 in scores by"),
-        (lambda scores: scores[..., :-1], "disagrees", "gives scores of shape [3, 4] where [3, 5] is right"),
+        (lambda scores: scores[..., :-1], "disagrees", "gives scores of shape [3, 4]; expected [3, 5]"),
         (lambda scores: scores * (1 + 1e-5), "timed", "None"),
     ],
 )

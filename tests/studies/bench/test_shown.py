@@ -142,16 +142,16 @@ def test_growth_is_that_of_the_larger_half(times: list[tuple[int, float | None]]
 def test_times_by_size_come_before_everything_at_the_largest() -> None:
     result = sample(SIZES, FEW, ["scores"])
     text = shown(result, 100)
-    by_size, largest = text.split("scores (queries and keys to scores), ")[1:]
+    by_size, largest = text.split("scores (from queries and keys), ")[1:]
     assert by_size.startswith("time by size\n")
     times = [duration(record["seconds"]) for record in result.records if textbook_additive(record)]
     assert rows(by_size)[1] == f"additive textbook {' '.join(times)} 2.00"
     assert largest.startswith("n = 1024\n")
     assert rows(largest)[1] == "additive textbook 210 ms 21 ms 256.0 MiB 0.640 0.0200 200 190 to 210"
     assert rows(largest)[2] == "additive attncli scores 50.0 49.0 to 51.0"
-    assert "memory and ratios at the other sizes: --full" in text
+    assert "memory and ratios at other sizes: --full" in text
     full = shown(result, full=True)
-    assert [f"to scores), n = {n}\n" in full for n in SIZES] == [True] * 4
+    assert [f"and keys), n = {n}\n" in full for n in SIZES] == [True] * 4
     assert "--full" not in full
 
 
@@ -197,7 +197,7 @@ def test_every_line_has_its_points_and_quartiles() -> None:
     bars = [tuple(bar[:, 1]) for part in figure.axes[0].collections for bar in part.get_segments()]  # type: ignore[attr-defined]
     assert bars[0] == pytest.approx((0.95 * 4 * 128**2 * 1e-9, 6 * 4 * 128**2 * 1e-9))
     titles = [axes.get_title() for axes in figure.axes]
-    assert titles == ["scores: time of a call", "scores: peak memory beyond the inputs"]
+    assert titles == ["scores: time per call", "scores: peak memory without the inputs"]
     assert texts_of(figure) == [f"{label}, {implementation}" for label, implementation in FEW]
     assert notes == []
 
@@ -206,7 +206,7 @@ def test_of_other_sizes_the_largest_with_a_time_are_drawn_and_a_note_says_so() -
     result = crossed(sample(SIZES, FEW, ["scores"]), "batch", [1, 8])
     figure, notes = figure_of(changed(result, lambda record: record["batch"] == 8, seconds=1.5))
     assert {y for points in drawn(figure, "seconds") for _, y in points} == {1.5}
-    assert notes == ["bench.png shows batch = 8 only; the tables and records.csv have the other sizes, too"]
+    assert notes == ["bench.png shows batch = 8 only; the tables and records.csv have all sizes"]
     lost = not_timed(result, lambda record: record["batch"] == 8)
     assert figure_of(lost)[1][0].startswith("bench.png shows batch = 1 only")
     keys, _ = figure_of(crossed(sample((1,), FEW, ["scores"]), "m", [1024, 65536]))
@@ -220,4 +220,4 @@ def test_what_has_no_figure_is_not_drawn() -> None:
     assert figures(not_timed(result, lambda _: True), print) == {}
     for value in (None, 0):
         _, notes = figure_of(changed(result, textbook_additive, peak_bytes=value))
-        assert notes == ["bench.png: memory of 4 rows is not drawn, as it is 0 or not known"]
+        assert notes == ["bench.png: memory of 4 rows is not drawn: it is 0 or unknown"]

@@ -97,7 +97,7 @@ def test_running_out_of_memory_is_a_status(error: Exception, after: int, monkeyp
     calls_made = failing(monkeypatch, error, after=after)
     rows = by_name(result_of(measure=["scores"], **TWO))
     lost = rows.pop("additive/textbook")
-    assert (lost["status"], lost["reason"]) == ("too large", "the memory was not enough")
+    assert (lost["status"], lost["reason"]) == ("too large", "out of memory")
     assert (lost["seconds"], lost["peak_bytes"]) == (None, None)
     assert {row["status"] for row in rows.values()} == {"timed"}
     assert next(calls_made) == after + 1

@@ -161,7 +161,7 @@ def test_a_mask_is_repeated_where_it_has_size_1(shape: tuple[int, ...], dtype: t
 
 def test_no_valid_pair_at_all(tmp_path: Path) -> None:
     source = stored(tmp_path, tensors(2) | {"valid": torch.zeros(2, 3, 4, dtype=torch.bool)})
-    with pytest.raises(InputError, match="largest number of valid keys of a query is 0; expected at least 1"):
+    with pytest.raises(InputError, match="queries have at most 0 valid keys; expected a query with at least 1"):
         swept("variance", source=source)
 
 

@@ -98,7 +98,7 @@ def test_sentences_of_one_size_and_over_sizes() -> None:
         f"norm of the softmax Jacobian {first} at d = 1 over {turn} at d = 8 to {last} at d = 512"
         in said(result)["dot"]
     )
-    assert f"means hide that: {result.records[2]['jacobian_mean']:.3g} for dot" in said(result)[None]
+    assert f"the mean hides this: {result.records[2]['jacobian_mean']:.3g} for dot" in said(result)[None]
 
 
 @STUDIES
@@ -110,7 +110,7 @@ def test_what_chance_cannot_do_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     forward = SCORERS["dot"].forward
     monkeypatch.setattr(SCORERS["dot"], "forward", lambda self, queries, keys: 1.1 * forward(self, queries, keys))
     texts = said(swept("variance", d=[4, 8], samples=100_000))
-    assert "standard errors from theory, too far for chance." in texts["dot"]
+    assert "standard errors from theory, more than chance explains." in texts["dot"]
     assert "chance" not in texts["scaled_dot"]
 
 
@@ -118,7 +118,7 @@ def test_what_chance_cannot_do_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_numbers_that_are_not_finite(study: str) -> None:
     scorer = {"scorer": "scaled_dot", "scale": 1e300}
     text = said(swept(study, d=[4], std=1e9, dtype="float64", scorers=[scorer], **FEW[study]))["scaled_dot"]
-    assert "no finite number" in text or "not a finite number" in text
+    assert "no finite weights" in text or "not a finite number" in text
 
 
 @STUDIES
@@ -128,7 +128,7 @@ def test_sentences_and_points_of_real_pairs(study: str, heads: int, tmp_path: Pa
     result = swept(study, source=real(tmp_path, heads), scorers=scorers)
     text = said(result)["dot"]
     assert ("(head " in text) == (heads > 1)
-    assert ("of it within rows, where the softmax sees it; a scale of " in text) == (study == "variance")
+    assert ("of it within rows (the rest does not change the softmax); a scale of " in text) == (study == "variance")
     for index in range(len(scorers)):
         records = [record for record in result.records if record["label"] == scorers[index]["scorer"]]
         places = [head + (-0.125, 0.125)[index] for head in range(heads)]
@@ -187,5 +187,5 @@ def test_what_cannot_be_drawn_is_noted(study: str, keys: dict[str, Any], figure:
     result = swept(study, scorers=DOT, **FEW[study], **keys)
     for name in "ab":
         drawn_by(part_of(study, "figure").figures(result, notes.append)[study])(tmp_path / f"{name}.png")
-    assert notes == [f"not drawn, not a positive number: {figure} of dot"] * 2
+    assert notes == [f"not drawn where it is not positive: {figure} of dot"] * 2
     assert (tmp_path / "a.png").read_bytes() == (tmp_path / "b.png").read_bytes()
