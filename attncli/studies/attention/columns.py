@@ -36,7 +36,7 @@ COMPARISONS = (
     Column(
         "output_difference",
         "output\ndifference",
-        "Relative L2 difference, |output_a - output_b| / |output_a|.",
+        "L2 norm of output_a - output_b, relative to that of output_a.",
         format=statistic,
     ),
 )
