@@ -1,6 +1,7 @@
 """The command line: its table of contents, and the one place where errors are shown."""
 
 import errno
+import os
 import signal
 import sys
 import threading
@@ -20,22 +21,34 @@ from attncli.commands.run import run
 from attncli.commands.scorers import scorers
 from attncli.commands.streams import INTERRUPTED, WRONG_INPUT, discard, print_error
 from attncli.commands.study_flags import StudyCommand
-from attncli.errors import InputError
+from attncli.errors import InputError, got
 from attncli.studies import STUDIES
 
 
 class Cli(PlainHelp, TyperGroup):
     """Shows errors of the user's input as lines on stderr; what is not caught here is a bug: its traceback helps."""
 
-    def make_context(self, *args: Any, **more: Any) -> Any:
+    def make_context(self, info_name: str | None, args: list[str], *more: Any, **named: Any) -> Any:
         """Read the arguments, which prints the help where it is asked for."""
         with _errors_shown():
-            return super().make_context(*args, **more)
+            for each in args:
+                _check_text(each)
+            return super().make_context(info_name, args, *more, **named)
 
     def invoke(self, ctx: Any) -> Any:
         """Run a command."""
         with _errors_shown():
             return super().invoke(ctx)
+
+
+def _check_text(argument: str) -> None:
+    """Refuse what no shell can give and no file's name can have; typer would call it an error of Python's."""
+    try:
+        is_good = b"\0" not in os.fsencode(argument)
+    except UnicodeEncodeError:
+        is_good = False
+    if not is_good:
+        raise InputError.of(got(argument, "expected text without null characters and lone surrogates"), where="attncli")
 
 
 @contextmanager

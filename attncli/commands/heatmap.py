@@ -23,14 +23,25 @@ Batches = Annotated[
 Heads = Annotated[list[int] | None, typer.Option("--head", metavar="N", help="Draw this head (repeatable).")]
 Stage = Annotated[
     Literal["scores", "capped", "weights", "dropped"] | None,
-    typer.Option("--stage", help="What to draw; for a tensor file, what it holds."),
+    typer.Option(
+        "--stage",
+        metavar="NAME",
+        help="What to draw: scores, capped, weights or dropped; for a tensor file, what it holds.",
+    ),
 ]
 Cmap = Annotated[str, typer.Option("--cmap", metavar="NAME", help="Colour map of matplotlib.")]
 Scale = Annotated[
     Literal["unit", "shared", "panel"] | None,
-    typer.Option("--scale", help="Colour scale: 0 to 1 (unit), one for all panels, or one per panel."),
+    typer.Option(
+        "--scale",
+        metavar="NAME",
+        help="Colour scale: unit (0 to 1), shared (one for all panels) or panel (one per panel).",
+    ),
 ]
-Annotate = Annotated[Literal["auto", "yes", "no"], typer.Option("--annotate", help="Write numbers into the cells.")]
+Annotate = Annotated[
+    Literal["auto", "yes", "no"],
+    typer.Option("--annotate", metavar="WHEN", help="Write numbers into the cells: auto, yes or no."),
+]
 Out = Annotated[Path | None, typer.Option("--out", metavar="FILE", help="The picture's file: .png, .svg or .pdf.")]
 Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace an existing file.")]
 

@@ -42,8 +42,11 @@ class PlainHelp:
         """The parameters, whose names and metavars say what they are."""
         params = super().get_params(ctx)  # type: ignore[misc]
         for param in params:
-            if isinstance(param, TyperArgument) or param.is_flag:
+            is_argument = isinstance(param, TyperArgument)
+            if is_argument or param.is_flag:
                 param.display_type_rich = lambda ctx: ""
+            if is_argument:
+                param.get_usage_pieces = lambda ctx, param=param: [] if param.hidden else [_usage_of(param)]
         return params
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
@@ -52,6 +55,11 @@ class PlainHelp:
             super().format_help(ctx, formatter)  # type: ignore[misc]
         except SystemExit:
             raise typer.Exit(0) from None
+
+
+def _usage_of(param: TyperArgument) -> str:
+    name = f"{param.metavar}..." if param.nargs != 1 else str(param.metavar)
+    return name if param.required else f"[{name}]"
 
 
 class Command(PlainHelp, TyperCommand):
