@@ -26,6 +26,7 @@ from attncli.config.document import read_document
 from attncli.config.overrides import Override
 from attncli.errors import Collector, InputError, Problem
 from attncli.expect.tables import failure, verdict_tables
+from attncli.inputs.source import TENSORS
 from attncli.runs.saving import to_json
 from attncli.show.tables import findings
 from attncli.studies import part_of
@@ -143,7 +144,7 @@ def _show(finished: Finished, full: bool, titled: bool) -> None:
     if titled:
         console.rule(Text(finished.content["name"]), characters="=")
     folder = _shortest(finished.folder)
-    whole = str(folder / ("weights.csv" if "weights.csv" in files else "tensors.safetensors"))
+    whole = str(folder / ("weights.csv" if "weights.csv" in files else TENSORS))
     tables = part_of(result.study, "tables").tables(result, width=console.width, full=full, csv=whole)
     for part in (*tables, *findings(result.findings)):
         console.print(part)

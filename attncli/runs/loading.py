@@ -10,7 +10,8 @@ from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
 from attncli.errors import InputError
-from attncli.runs.resolved import PARAMETERS, TENSORS
+from attncli.inputs.source import TENSORS
+from attncli.runs.resolved import PARAMETERS
 from attncli.studies.study import Finding, Record, Result
 
 

@@ -7,9 +7,10 @@ from typing import Any
 import yaml
 
 from attncli.config.yaml_loader import Loader
+from attncli.inputs.source import TENSORS
 from attncli.studies.study import Result
 
-TENSORS, PARAMETERS = "tensors.safetensors", "parameters.safetensors"
+PARAMETERS = "parameters.safetensors"
 
 
 class Dumper(yaml.SafeDumper):

@@ -20,7 +20,8 @@ from torch import Tensor
 from attncli import __version__
 from attncli.errors import InputError
 from attncli.expect.judging import Verdict
-from attncli.runs.resolved import PARAMETERS, TENSORS, dump_yaml, self_contained
+from attncli.inputs.source import TENSORS
+from attncli.runs.resolved import PARAMETERS, dump_yaml, self_contained
 from attncli.studies.study import Record, Result, stage_of, tokens_of
 
 MOST_ROWS = 200_000  # of weights.csv; more than that is left to tensors.safetensors

@@ -20,13 +20,14 @@ from torch import Tensor
 import attncli
 from attncli.errors import InputError, below
 from attncli.inputs.files import read_tensors
+from attncli.inputs.source import TENSORS
 from attncli.scorers import SCORERS
 from attncli.studies.study import Record
 from attncli.studies.train.model import Configuration
 from attncli.studies.train.options import TrainOptions
 from attncli.studies.train.rows import SUMMARISED
 
-FILES = ("results.json", "tensors.safetensors", "config.yaml")
+FILES = ("results.json", TENSORS, "config.yaml")
 CURE = "expected the folder of a run of attncli train"
 SETTINGS = ("keys", "vocabulary", "classes", "embedding", "seeds", "steps", "batch", "optimizer", "lr", "dtype")
 
