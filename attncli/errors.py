@@ -2,6 +2,7 @@
 
 import difflib
 import json
+import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -9,6 +10,7 @@ from typing import Any
 
 Path = tuple[str | int, ...]
 LONGEST_VALUE = 60  # characters of a value that a message quotes
+INVISIBLE = "CMZ"  # general categories of Unicode: control and format, marks on a letter, spaces
 JOINERS = "\u200c\u200d"  # they shape Persian words and join emoji, and do nothing else
 
 
@@ -43,9 +45,11 @@ class InputError(ValueError):
 
 
 def printable(text: str) -> str:
-    r"""The text with everything a terminal would obey or not show written out: `\n`, `\x1b`, `\u202e`."""
+    r"""The text with everything a terminal would obey or not show written out: `\n`, `\x1b`, `\u202e`, `' '`."""
     shown = (c if c.isprintable() or c in JOINERS else c.encode("unicode_escape").decode("ascii") for c in text)
-    return "".join(shown)
+    written = "".join(shown)
+    is_seen = any(unicodedata.category(c)[0] not in INVISIBLE for c in written)
+    return written if is_seen else ascii(text)
 
 
 def got(value: Any, expected: str, cure: str = "") -> str:

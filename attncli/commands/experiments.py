@@ -22,11 +22,10 @@ from attncli.api import Finished, Loaded, load_experiment
 from attncli.commands.progress import Terminal, running
 from attncli.commands.streams import EXPECTATION_FAILED, INTERRUPTED, ErrorStream, print_error, print_line
 from attncli.config.builtin import experiment_path
-from attncli.config.document import read_document
+from attncli.config.document import TENSORS, read_document
 from attncli.config.overrides import Override
 from attncli.errors import Collector, InputError, Problem
 from attncli.expect.tables import failure, verdict_tables
-from attncli.inputs.source import TENSORS
 from attncli.runs.saving import to_json
 from attncli.show.tables import findings
 from attncli.studies import part_of

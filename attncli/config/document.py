@@ -20,6 +20,7 @@ from attncli.config.yaml_loader import parse_yaml, position
 from attncli.errors import InputError, Problem
 
 YAML = (".yaml", ".yml")  # endings of configs
+TENSORS = "tensors.safetensors"  # of a run folder, which stands for a config too
 Options = TypeVar("Options", bound=Experiment)
 
 

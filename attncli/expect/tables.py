@@ -12,10 +12,10 @@ from rich.table import Table
 from rich.text import Text
 
 from attncli.config.values import sizes_of
-from attncli.errors import plain, show
+from attncli.errors import plain, printable, show
 from attncli.expect.asking import described
 from attncli.expect.judging import Verdict
-from attncli.show.numbers import MISSING, printable, significant
+from attncli.show.numbers import MISSING, significant
 from attncli.show.tables import STRONG
 
 HOLDS = {True: "yes", False: "NO", None: MISSING}

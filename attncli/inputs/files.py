@@ -24,7 +24,7 @@ from numpy.lib import format as npy_format
 from safetensors import safe_open
 from torch import Tensor
 
-from attncli.errors import InputError, got, in_bytes, show
+from attncli.errors import InputError, got, in_bytes, printable, show
 
 MOST_NAMES = 10  # names of tensors that a message lists
 MOST_NEIGHBOURS = 2000  # names in the same folder that are compared with a mistyped one
@@ -119,12 +119,12 @@ def _reading(path: Path) -> Iterator[None]:
         raise problem(path, f"cannot be read ({error.strerror or error})") from error
     except Exception as error:  # what parsers raise on broken bytes is written down nowhere (zlib.error, TokenError...)
         line = re.sub(r" at 0x[0-9a-f]+", "", str(error)).partition("\n")[0]
-        raise broken(path, printable(f"{type(error).__name__}: {line}".rstrip(": "))) from error
+        raise broken(path, shortened(f"{type(error).__name__}: {line}".rstrip(": "))) from error
 
 
 def _choose(path: Path, entries: Entries, name: str | None) -> str | None:
     """The name of the one tensor that is meant; None where the file's only tensor has none."""
-    known = [printable(each) for each in entries if each is not None]
+    known = [shortened(each) for each in entries if each is not None]
     listed = ", ".join(known[:MOST_NAMES]) + (f" and {len(known) - MOST_NAMES} more" if len(known) > MOST_NAMES else "")
     if name is None and len(entries) == 1:
         return next(iter(entries))
@@ -161,9 +161,9 @@ def broken(path: Path, reason: str) -> InputError:
     return problem(path, f"damaged, or not a {path.suffix.lower()} file ({reason})", "create or copy it again")
 
 
-def printable(text: str) -> str:
+def shortened(text: str) -> str:
     """Text out of a file, not too long, with its control characters spelt out: a terminal would obey them."""
-    text = text if text.isprintable() else ascii(text)[1:-1]
+    text = printable(text)
     return text if len(text) <= LONGEST_TEXT else text[: LONGEST_TEXT - 1] + "…"
 
 
@@ -171,7 +171,7 @@ def _named(path: Path, entries: Iterable[tuple[str | None, Entry]]) -> Entries:
     named: dict[str | None, Entry] = {}
     for name, entry in entries:
         if name in named:
-            raise problem(path, f"holds two tensors of the name {printable(show(name))}", "rename one of them")
+            raise problem(path, f"holds two tensors of the name {shortened(show(name))}", "rename one of them")
         named[name] = entry
     return named
 
@@ -258,7 +258,7 @@ def _pt(path: Path) -> Entries:
 
 
 def _objects(path: Path, names: list[str]) -> InputError:
-    return problem(path, f"holds Python objects ({printable(', '.join(names))}), {NEVER}", SAVE_TENSORS)
+    return problem(path, f"holds Python objects ({shortened(', '.join(names))}), {NEVER}", SAVE_TENSORS)
 
 
 def _flat(path: Path, node: object, name: str, budget: Iterator[int]) -> Iterator[tuple[str, Tensor]]:
@@ -280,7 +280,7 @@ def _tensor(path: Path, name: str | None, tensor: Tensor) -> Entry:
     def read() -> Tensor:
         if not dense or dtype.is_complex or (dtype.is_floating_point and dtype.itemsize < 2):
             numbers = str(dtype).removeprefix("torch.")
-            holder = "" if name is None else f"its tensor {printable(show(name))} "
+            holder = "" if name is None else f"its tensor {shortened(show(name))} "
             what = f"entries of type {numbers}" if dense else f"a tensor that is not dense ({numbers})"
             raise problem(path, f"{holder}holds {what}; expected real numbers", "save it dense, as float32")
         if tensor.untyped_storage().nbytes() > path.stat().st_size:  # a pickle may ask torch for memory of any size
@@ -316,7 +316,7 @@ def _matrix(path: Path) -> Tensor:
     except UnicodeDecodeError as error:
         raise problem(path, "not text in UTF-8", "save it as UTF-8") from error
     except ValueError as error:
-        reason = printable(str(error).partition(" at row")[0])
+        reason = shortened(str(error).partition(" at row")[0])
         what = f"line {line} is no row of numbers ({reason})"
         raise problem(path, what, "expected one matrix row per line; header lines begin with #") from error
     if not matrix.size:

@@ -9,14 +9,13 @@ from pydantic import ConfigDict
 from torch import Tensor
 
 from attncli.attention import Valid
-from attncli.config.document import YAML, read_document
+from attncli.config.document import TENSORS, YAML, read_document
 from attncli.config.models import DEFAULT_STUDY, Experiment
 from attncli.config.tensors import Data, Mask, TokenNames
 from attncli.errors import InputError, got
 from attncli.inputs.build import Inputs, Shapes, build_inputs, common_leading
 from attncli.inputs.files import read_tensors
 
-TENSORS = "tensors.safetensors"  # of a run folder
 NAMES = {
     "queries": ("queries", "query", "q", "Q"),
     "keys": ("keys", "key", "k", "K"),

@@ -6,8 +6,8 @@ from typing import Any
 
 import yaml
 
+from attncli.config.document import TENSORS
 from attncli.config.yaml_loader import Loader
-from attncli.inputs.source import TENSORS
 from attncli.studies.study import Result
 
 PARAMETERS = "parameters.safetensors"

@@ -18,9 +18,9 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from attncli import __version__
+from attncli.config.document import TENSORS
 from attncli.errors import InputError
 from attncli.expect.judging import Verdict
-from attncli.inputs.source import TENSORS
 from attncli.runs.resolved import PARAMETERS, dump_yaml, self_contained
 from attncli.studies.study import Record, Result, stage_of, tokens_of
 

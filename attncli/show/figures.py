@@ -15,8 +15,7 @@ from matplotlib.figure import Figure
 from matplotlib.font_manager import FontProperties, findfont, fontManager, get_font
 from matplotlib.text import Text
 
-from attncli.errors import InputError, got
-from attncli.show.numbers import printable
+from attncli.errors import InputError, got, printable
 
 Note = Callable[[str], None]  # takes what the reader of a figure should know
 DPI = 200

@@ -16,11 +16,10 @@ from matplotlib.image import AxesImage
 from matplotlib.patches import Patch
 from matplotlib.ticker import MaxNLocator
 
-from attncli.errors import InputError, did_you_mean, got
+from attncli.errors import InputError, did_you_mean, got, printable
 from attncli.show.figures import DPI, Note, Picture, drawing
 from attncli.show.grids import BAR_WIDTH, GAP, LETTER, MARGIN, TOKEN_LINE, Grid, grid_of, place
 from attncli.show.matrices import Panel, block_means, select
-from attncli.show.numbers import printable
 from attncli.studies.study import Matrices
 
 Annotate = Literal["auto", "yes", "no"]

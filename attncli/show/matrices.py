@@ -9,9 +9,8 @@ import torch
 from torch import Tensor
 from torch.nn.functional import avg_pool2d
 
-from attncli.errors import InputError, did_you_mean, got, show
+from attncli.errors import InputError, did_you_mean, got, printable, show
 from attncli.show.figures import Note
-from attncli.show.numbers import printable
 from attncli.studies.study import Matrices, Names
 
 MOST_PANELS = 48

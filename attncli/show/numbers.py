@@ -3,9 +3,7 @@
 import math
 from collections.abc import Iterable, Sequence
 
-from rich.cells import cell_len
-
-from attncli import errors
+from attncli.errors import printable
 from attncli.studies.study import Record
 
 MISSING = "-"
@@ -122,9 +120,3 @@ def entries(settings: Record) -> str:
     drawn = queries if queries == keys else f"{queries} (queries) and {keys} (keys)"
     correlated = f", correlation {settings['rho']:g}" if settings["rho"] else ""
     return f"{name} entries, {drawn}{correlated}"
-
-
-def printable(text: str) -> str:
-    r"""The text with everything a terminal would obey or not show written out: `\n`, `\x1b`, `\u202e`, `' '`."""
-    shown = errors.printable(text)
-    return shown if cell_len(shown.strip()) else ascii(text)

@@ -15,8 +15,8 @@ from matplotlib.ticker import FixedLocator, LogLocator, NullLocator
 from numpy.typing import NDArray
 from rich.cells import cell_len
 
+from attncli.errors import printable
 from attncli.show.figures import DPI, Note, Picture, drawing
-from attncli.show.numbers import printable
 from attncli.studies.study import Result
 
 Numbers = NDArray[np.float64]

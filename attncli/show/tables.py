@@ -12,7 +12,8 @@ from rich.style import Style
 from rich.table import Table
 from rich.text import Text
 
-from attncli.show.numbers import MISSING, printable
+from attncli.errors import printable
+from attncli.show.numbers import MISSING
 from attncli.studies.study import Column, Finding, Record
 
 STRONG, FAINT = Style(bold=True), Style(dim=True)

@@ -17,7 +17,8 @@ from rich.style import Style
 from rich.table import Table
 from rich.text import Text
 
-from attncli.show.numbers import MISSING, printable, significant, statistic, weight
+from attncli.errors import printable
+from attncli.show.numbers import MISSING, significant, statistic, weight
 from attncli.show.tables import FAINT, STRONG, balanced, pack, remark
 from attncli.studies.study import TIE, Names, Tokens
 

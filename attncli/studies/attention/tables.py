@@ -7,7 +7,8 @@ from math import prod
 from rich.console import RenderableType
 from rich.text import Text
 
-from attncli.show.numbers import printable, several, significant
+from attncli.errors import printable
+from attncli.show.numbers import several, significant
 from attncli.show.tables import FAINT, heading, remark, titled
 from attncli.show.tables import tables as record_tables
 from attncli.show.weights import MASKED, MAXIMUM, Layout, output_table, weight_tables

@@ -6,8 +6,8 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from attncli.errors import in_bytes
-from attncli.show.numbers import duration, interval, printable, several, short
+from attncli.errors import in_bytes, printable
+from attncli.show.numbers import duration, interval, several, short
 from attncli.studies.bench.options import IMPLEMENTATIONS
 from attncli.studies.study import LABEL, SCORER, Column, Finding, Record, Result, by_label
 

@@ -5,7 +5,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from rich.console import RenderableType
 from rich.text import Text
 
-from attncli.show.numbers import MISSING, duration, printable
+from attncli.errors import printable
+from attncli.show.numbers import MISSING, duration
 from attncli.show.tables import Cells, cells, formulas, pick, remark, stacked, titled
 from attncli.show.tables import tables as record_tables
 from attncli.studies.bench.rows import (

@@ -4,8 +4,8 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator
 
+from attncli.errors import printable
 from attncli.show.figures import Note
-from attncli.show.numbers import printable
 from attncli.show.panels import Numbers, decades_axis, draw_line, look_of, name, sizes_axis, unit_axis
 from attncli.studies.study import Result
 

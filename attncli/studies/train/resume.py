@@ -18,9 +18,9 @@ from safetensors.torch import save
 from torch import Tensor
 
 import attncli
+from attncli.config.document import TENSORS
 from attncli.errors import InputError, below
 from attncli.inputs.files import read_tensors
-from attncli.inputs.source import TENSORS
 from attncli.scorers import SCORERS
 from attncli.studies.study import Record
 from attncli.studies.train.model import Configuration

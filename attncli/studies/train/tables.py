@@ -5,8 +5,9 @@ from collections.abc import Iterator, Sequence
 from rich.console import RenderableType
 from rich.text import Text
 
+from attncli.errors import printable
 from attncli.show import tables as show
-from attncli.show.numbers import MISSING, counted, printable, share, short
+from attncli.show.numbers import MISSING, counted, share, short
 from attncli.studies.study import Record, Result, by_label
 from attncli.studies.train.rows import COMPARISONS, described, mean_and_range
 
