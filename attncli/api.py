@@ -221,19 +221,14 @@ class Warnings(Progress):
 
 @dataclass(frozen=True)
 class Finished:
-    """A run that is kept in a folder; `content` is that of its results.json."""
+    """A run in its folder; `content` is that of its results.json, `picture` the one to look at first, if any."""
 
     result: StudyResult
     content: Record
     folder: Path
     document: Document
     verdicts: Sequence[Verdict]
-
-    @property
-    def picture(self) -> Path | None:
-        """The picture to look at first, if one was drawn."""
-        names = [name for name in ("heatmaps.png", f"{self.result.study}.png") if name in self.content["files"]]
-        return self.folder / names[0] if names else None
+    picture: Path | None
 
 
 @dataclass(frozen=True)
@@ -282,7 +277,8 @@ class Loaded:
                 drawn = _pictures(result, progress) if pictures else {}
                 config, device, command = config_of(options), prepared.device, command or "attncli.run"
                 content = save_run(folder.path, result, config, device, started, command, drawn, verdicts)
-        return Finished(result, content, folder.place, self.document, verdicts)
+        picture = folder.place / next(iter(drawn)) if drawn else None
+        return Finished(result, content, folder.place, self.document, verdicts, picture)
 
     def work(self, prepared: PreparedStudy, progress: Progress) -> tuple[StudyResult, list[Verdict]]:
         """The result, and what became of what is expected of it."""
