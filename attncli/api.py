@@ -23,7 +23,7 @@ from attncli.runs.run_folder import COMMAND_LINE, IN_PYTHON, Words, new_folder
 from attncli.runs.saving import save_run
 from attncli.studies import STUDIES, load_study, options_model, part_of
 from attncli.studies.progress import Progress
-from attncli.studies.study import PreparedStudy, Record, Study
+from attncli.studies.study import PreparedStudy, Record, Study, single_numbers
 from attncli.studies.study import Result as StudyResult
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ class Result(StudyResult):
             return figure
 
     def to_frame(self, rows: str = "records") -> Any:
-        """The `records` or the `comparisons` as a pandas DataFrame.
+        """The `records` or the `comparisons` as a pandas DataFrame, with the columns of records.csv.
 
         Raises:
             InputError: other rows.
@@ -82,7 +82,7 @@ class Result(StudyResult):
             import pandas
         except ImportError as error:
             raise ImportError("to_frame needs pandas: pip install pandas; result.records is a list of dicts") from error
-        return pandas.DataFrame(getattr(self, rows))
+        return pandas.DataFrame([single_numbers(row) for row in getattr(self, rows)])
 
     def __repr__(self) -> str:
         """One line."""

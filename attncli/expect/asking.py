@@ -8,10 +8,9 @@ from typing import Any
 from attncli.config.expectations import Expectation
 from attncli.config.values import sizes_of
 from attncli.errors import Collector, InputError, Problem, below, did_you_mean, plain, show
-from attncli.studies.study import STAGES, Record, Rows
+from attncli.studies.study import INTERVAL, STAGES, Record, Rows
 
 SYMMETRIC = ("js_divergence", "top1_agreement", "max_abs_difference")  # the same for a pair in either order
-INTERVAL = "_ci"  # the end of the names of columns that are intervals
 MOST_NAMED = 4  # columns, and values of a column, that a message names
 
 

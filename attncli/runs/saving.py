@@ -22,7 +22,7 @@ from attncli.config.document import TENSORS
 from attncli.errors import InputError
 from attncli.expect.judging import Verdict
 from attncli.runs.resolved import PARAMETERS, dump_yaml, self_contained
-from attncli.studies.study import Record, Result, stage_of, tokens_of
+from attncli.studies.study import Record, Result, single_numbers, stage_of, tokens_of
 
 MOST_ROWS = 200_000  # of weights.csv; more than that is left to tensors.safetensors
 
@@ -46,9 +46,10 @@ def save_run(
     try:
         (folder / "config.yaml").write_text(dump_yaml(self_contained(config, result)), encoding="utf-8")
         with (folder / "records.csv").open("w", encoding="utf-8", newline="") as file:
-            writer = csv.DictWriter(file, list(result.records[0]))
+            rows = [single_numbers(record) for record in result.records]
+            writer = csv.DictWriter(file, list(rows[0]))
             writer.writeheader()
-            writer.writerows(result.records)
+            writer.writerows(rows)
         save_named(folder / TENSORS, {**result.inputs, **result.tensors})
         if result.parameters:
             save_named(folder / PARAMETERS, result.parameters)

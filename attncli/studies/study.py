@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 
 Record = dict[str, Any]
 TIE = 1e-5  # weights that differ by less, relative to the larger, differ by rounding only
+INTERVAL = "_ci"  # the end of the names of columns that are intervals, [low, high] or None
 STAGES = ("scores", "capped", "weights", "dropped", "output")  # of attention, in their order
 Names = Sequence[Sequence[str]]  # tokens, one list per batch element
 
@@ -75,6 +76,18 @@ class Result:
     def labels(self) -> list[str]:
         """The labels of the scorers, in their order."""
         return list(by_label(self.records))
+
+
+def single_numbers(row: Record) -> Record:
+    """The row as tables of single numbers have it: `X_low` and `X_high` for an interval `X_ci`."""
+    cells: Record = {}
+    for key, value in row.items():
+        if key.endswith(INTERVAL):
+            stem = key.removesuffix(INTERVAL)
+            cells[f"{stem}_low"], cells[f"{stem}_high"] = value or (None, None)
+        else:
+            cells[key] = value
+    return cells
 
 
 def by_label(records: Sequence[Record]) -> dict[str, list[Record]]:

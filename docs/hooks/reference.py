@@ -193,7 +193,7 @@ def figures() -> str:
     """Of the columns of every study."""
     about = (
         "The columns of `records` and `comparisons`: in `results.json`, in `records.csv`, in the tables, and in "
-        "`expect:` as `metric`. Made from the code."
+        "`expect:` as `metric`. An interval `X_ci` is `X_low` and `X_high` in `records.csv`. Made from the code."
     )
     parts = []
     for study in STUDIES:

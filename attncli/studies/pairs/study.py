@@ -23,7 +23,7 @@ from attncli.studies.pairs.options import PairsOptions
 from attncli.studies.pairs.parts import PAIRS_AT_A_TIME, Pairs, RandomPairs, RealPairs, read_pairs
 from attncli.studies.progress import Counter, Progress
 from attncli.studies.scoring import build_scorer, formulas_of, outline, raw_scores
-from attncli.studies.study import LABEL, SCORER, Column, Record, Result, Rows, by_label
+from attncli.studies.study import INTERVAL, LABEL, SCORER, Column, Record, Result, Rows, by_label
 from attncli.studies.threads import in_order, on_threads
 
 COPIES = 6  # of a row that is larger than a part: as drawn, rounded, scaled, and gradients
@@ -243,7 +243,7 @@ def _curve_tensors(columns: Sequence[Column], rows: Sequence[Record]) -> dict[st
     curve: dict[str, Tensor] = {}
     for label, own in by_label(rows).items():
         for key in [column.key for column in columns if not column.text]:
-            if key.endswith("_ci"):
+            if key.endswith(INTERVAL):
                 ends = np.array([row[key] or (None, None) for row in own], dtype=np.float64)
                 curve[f"curve/{label}/{key}_low"], curve[f"curve/{label}/{key}_high"] = map(torch.tensor, ends.T)
             elif key != "head" or own[0]["head"] is not None:
