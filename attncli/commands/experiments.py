@@ -123,7 +123,7 @@ def run_and_show(
             runs[-1] = replace(runs[-1], result=shown)
     finally:
         _show_verdicts(runs, table=not (quiet or json))
-        contents = [finished.content for finished in runs]
+        contents = [{"folder": str(_shortest(finished.folder)), **finished.content} for finished in runs]
         if json and (len(experiments) > 1 or contents):
             _print_json(contents if len(experiments) > 1 else contents[0])
         if waiting:
@@ -156,7 +156,9 @@ def _show(finished: Finished, full: bool, titled: bool) -> None:
 def _print_json(content: dict[str, Any] | list[dict[str, Any]]) -> None:
     """To stdout, and nothing else there."""
     text = to_json(content)
-    if (getattr(sys.stdout, "encoding", None) or "").lower().replace("-", "") != "utf8":
+    encoding = getattr(sys.stdout, "encoding", None) or ""
+    is_utf8 = encoding.lower().replace("-", "") == "utf8"
+    if not is_utf8 or any("\ud800" <= c <= "\udfff" for c in text):  # bytes of a path that are not UTF-8
         text = "".join(c if c.isascii() else stdjson.dumps(c)[1:-1] for c in text)  # JSON's own way to say them
     print_line(text.removesuffix("\n"))
 

@@ -30,7 +30,7 @@ DType = Annotated[
 Compiled = Annotated[bool, typer.Option("--compile", help="Compile with torch.compile where possible.")]
 NoPlots = Annotated[bool, typer.Option("--no-plots", help="Draw no pictures.")]
 Open = Annotated[bool, typer.Option("--open", help="Open the picture, or the run folder, when done.")]
-Json = Annotated[bool, typer.Option("--json", help="Print results.json and nothing else.")]
+Json = Annotated[bool, typer.Option("--json", help="Print results.json with the run's folder, and nothing else.")]
 Quiet = Annotated[bool, typer.Option("--quiet", help="Print nothing but warnings and errors.")]
 Full = Annotated[bool, typer.Option("--full", help="Print all tables, rows and columns.")]
 

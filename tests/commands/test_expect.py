@@ -79,7 +79,7 @@ def test_what_fails_is_said_and_ends_with_1(option: str) -> None:
     assert [each["holds"] for each in kept()["expectations"]] == [False, False, True]
     assert "tensors.safetensors" in names_in(Path("out")), "everything is written"
     if option == "--json":
-        assert json.loads(result.stdout) == kept()
+        assert json.loads(result.stdout) == {"folder": "out", **kept()}
     elif option:
         assert result.stdout == ""
     else:

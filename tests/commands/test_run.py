@@ -2,8 +2,10 @@
 
 import itertools
 import json
+import os
 import pkgutil
 import signal
+import sys
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -44,11 +46,32 @@ def test_the_main_picture_is_named_and_opened(here: Path, monkeypatch: pytest.Mo
     assert opened == ["a/heatmaps.png", "b", "c/variance.png", "d.png"]
 
 
-def test_json_is_the_content_of_results_json_and_nothing_else(here: Path) -> None:
+def test_json_is_the_content_of_results_json_with_the_folder_and_nothing_else(here: Path) -> None:
     experiment(here / "own.yaml")
     result = attncli("run", "own.yaml", "--no-plots", "--json")
-    assert result.stdout == (latest() / "results.json").read_text(encoding="utf-8")
+    folder = Path("outputs", "own", latest().name)
+    kept = (latest() / "results.json").read_text(encoding="utf-8")
+    assert result.stdout == kept.replace("{\n", f'{{\n  "folder": {json.dumps(str(folder))},\n', 1)
+    assert "folder" not in json.loads(kept), "which can be moved"
     assert result.stderr == ""
+
+
+def test_json_says_the_folder_of_each_experiment(here: Path) -> None:
+    paths = [experiment(here / f"{name}.yaml", name="same", seed=seed) for seed, name in enumerate("ab")]
+    contents = json.loads(good("run", *paths, "--no-plots", "--json"))
+    kept = [json.loads(Path(content.pop("folder"), "results.json").read_text()) for content in contents]
+    assert contents == kept
+    assert [content["seed"] for content in contents] == [0, 1]
+    outside = here.with_name("outside")
+    assert json.loads(good("run", paths[0], "--no-plots", "--json", "--out", outside))["folder"] == str(outside)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems have no such names")
+def test_json_of_a_folder_whose_name_is_not_utf8(here: Path) -> None:
+    name = os.fsdecode(b"a\xff")
+    content = json.loads(good("run", experiment(here / "own.yaml"), "--no-plots", "--json", "--out", name))
+    assert content["folder"] == name
+    assert "results.json" in names_in(Path(content["folder"]))
 
 
 def test_json_of_numbers_that_json_does_not_have(here: Path) -> None:
