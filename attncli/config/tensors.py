@@ -5,8 +5,8 @@ from typing import Annotated, Any, Literal, get_args
 from pydantic import AfterValidator, Field, NonNegativeFloat, WithJsonSchema, model_validator
 
 from attncli import errors
-from attncli.config.strict import Model, chosen, problem, worded
-from attncli.config.values import FileName, Numbers, check_regular
+from attncli.config.strict import Model, checked_by, chosen, problem, worded
+from attncli.config.values import FileName, Numbers, Row, Rows, check_regular
 
 TENSOR = "expected {shape: [...], fill: ...}, {file: ...} or nested lists of numbers"
 LENGTHS = "expected integers such as [2, 6], one list of them per example, {random: [1, 10]} or {file: ...}"
@@ -17,14 +17,14 @@ MOST_AXES = 16  # far above any use and below what torch and NumPy can take
 def _sizes(shape: list[int]) -> list[int]:
     if min(shape, default=1) < 1:
         raise problem("sizes must be at least 1")
-    if len(shape) < 2:
-        raise problem("expected at least two sizes: rows, features")
+    if not shape:
+        raise problem("expected at least one size")
     if len(shape) > MOST_AXES:
         raise problem(f"expected at most {MOST_AXES} sizes")
     return shape
 
 
-_SHAPE = {"type": "array", "items": {"type": "integer", "minimum": 1}, "minItems": 2, "maxItems": MOST_AXES}
+_SHAPE = {"type": "array", "items": {"type": "integer", "minimum": 1}, "minItems": 1, "maxItems": MOST_AXES}
 Shape = Annotated[list[int], AfterValidator(_sizes), WithJsonSchema(_SHAPE)]
 
 
@@ -58,6 +58,12 @@ class PlainFill(Model):
 
     shape: Shape
     fill: Literal["ones", "zeros", "arange", "eye", "rademacher"]
+
+    @model_validator(mode="after")
+    def _identity_has_two_axes(self) -> "PlainFill":
+        if self.fill == "eye" and len(self.shape) < 2:
+            raise problem(f"got {self.shape}; expected at least two sizes for an identity", under=["shape"])
+        return self
 
 
 class ConstantFill(Model):
@@ -130,6 +136,19 @@ def _kind_of_tensor(value: Any) -> Any:
     return FILLS[fill]
 
 
+def _kind_of_bias(value: Any) -> Any:
+    kind = _kind_of_tensor(value)
+    if kind is CorrelatedFill:
+        raise problem('got "correlated"; expected a fill that depends on no other tensor', under=["fill"])
+    return BiasNumbers if kind is Numbers else kind
+
+
+def _rows_and_features(source: Any) -> Any:
+    if len(getattr(source, "shape", None) or (1, 1)) < 2:
+        raise problem(f"got {source.shape}; expected at least two sizes: rows, features", under=["shape"])
+    return source
+
+
 def _kind_of_lengths(value: Any) -> Any:
     if isinstance(value, dict) and {"file", "random"} & set(value):
         return FileTensor if "file" in value else RandomLens
@@ -142,7 +161,17 @@ def _has_lists(value: Any) -> bool:
     return isinstance(value, list) and any(isinstance(item, list) for item in value)
 
 
-TensorSource = Annotated[Fill | FileTensor | Numbers, chosen(_kind_of_tensor)]
+BiasNumbers = Annotated[Row | Rows, checked_by(check_regular)]
+TensorSource = Annotated[
+    Fill | FileTensor | Numbers,
+    chosen(_kind_of_tensor),
+    AfterValidator(_rows_and_features),
+    Field(json_schema_extra={"properties": {"shape": {"minItems": 2}}}),
+]
+BiasSource = Annotated[
+    NormalFill | UniformFill | PlainFill | ConstantFill | StudentTFill | FileTensor | BiasNumbers,
+    chosen(_kind_of_bias),
+]
 LengthSource = Annotated[RandomLens | FileTensor | Lengths | QueryLengths, chosen(_kind_of_lengths)]
 
 
@@ -153,6 +182,10 @@ class Data(Model):
     keys: TensorSource
     values: TensorSource | None = None
     valid_lens: Annotated[LengthSource | None, Field(description="valid keys, per example or per query")] = None
+    bias: Annotated[
+        BiasSource | None,
+        Field(description="added to the scores (..., n, m), to which it broadcasts; -inf masks"),
+    ] = None
 
 
 class Mask(Model):

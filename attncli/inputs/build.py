@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from attncli.attention import Causal, Valid, checked_lengths, checked_mask
+from attncli.attention import Causal, Valid, checked_lengths, checked_mask, computing_dtype
 from attncli.config.tensors import (
     CorrelatedFill,
     Data,
@@ -22,6 +22,7 @@ from attncli.config.tensors import (
     TokenNames,
 )
 from attncli.errors import Collector, InputError, Problem, below
+from attncli.inputs.bias import bias_shape, checked_numbers, without_infinities
 from attncli.inputs.files import read_tensor
 from attncli.inputs.fills import fill
 from attncli.inputs.seeding import generator
@@ -35,13 +36,15 @@ class Inputs:
     """Queries (b, ..., n, q), keys (b, ..., m, k) and values (b, ..., m, v), leading axes repeated, on one device.
 
     `valid` says which keys of scores (b, ..., n, m) each query may attend to. Values that a source does not have are
-    (b, ..., m, 0).
+    (b, ..., m, 0). `bias` is to be added to the scores: finite numbers, in the dtype that scores are computed in, with
+    as many axes as they have, of which those of size 1 are not repeated.
     """
 
     queries: Tensor
     keys: Tensor
     values: Tensor
     valid: Valid
+    bias: Tensor | None = None
 
 
 def build_inputs(
@@ -53,21 +56,23 @@ def build_inputs(
     dtype: torch.dtype,
     device: torch.device,
     check_size: Callable[[Shapes], None] = lambda shapes: None,
+    note: Callable[[str], None] = lambda message: None,
 ) -> Inputs:
     """Read or make the tensors of a config.
 
-    `check_size` is given the shapes of queries, keys and values, leading axes repeated, before anything is drawn, and
-    may refuse them.
+    `check_size` is given the shapes of queries, keys and values, leading axes repeated, and of the bias, before
+    anything is drawn, and may refuse them. `note` is told how things are read that could be read in another way.
 
     Raises:
         InputError: everything that does not fit, with paths from the top of the YAML.
     """
     collector, given, fills = Collector(), dict[str, Tensor](), dict[str, Fill]()
-    for role in ROLES:
+    for role in (*ROLES, "bias"):
         source = getattr(data, role)
         with collector.under("data", role):
             if isinstance(source, FileTensor):
-                given[role] = _rows(read_tensor(Path(source.file), source.tensor))
+                tensor = read_tensor(Path(source.file), source.tensor)
+                given[role] = checked_numbers(tensor) if role == "bias" else _rows(tensor)
             elif isinstance(source, list):
                 given[role] = _written(source)
             elif source is not None:
@@ -85,8 +90,11 @@ def build_inputs(
         leading = common_leading(shapes)
     collector.check()
     full = {role: (*leading, *shapes[role][-2:]) for role in ROLES}
-    check_size(full)
     scores = (*full["queries"][:-1], full["keys"][-2])
+    if "bias" in found:
+        with collector.under("data", "bias"):
+            full["bias"] = bias_shape(found["bias"], scores, note)
+    check_size(full)
     lengths = causal = allowed = None
     with collector.under("data", "valid_lens"):
         lengths = _lengths(data.valid_lens, scores, seed)
@@ -96,12 +104,18 @@ def build_inputs(
         with collector.under("tokens", role):
             _check_tokens(getattr(tokens, role), full[role])
     collector.check()
-    tensors = {role: tensor.to(dtype) for role, tensor in given.items()}
+    dtypes = {**dict.fromkeys(ROLES, dtype), "bias": computing_dtype(dtype)}
+    tensors = {role: tensor.to(dtypes[role]) for role, tensor in given.items()}
     for role, source in fills.items():  # what is correlated sees the other tensor as it is used, rounded to `dtype`
-        tensors[role] = fill(source, generator(seed, f"data.{role}"), tensors).to(dtype)
+        tensors[role] = fill(source, generator(seed, f"data.{role}"), tensors).to(dtypes[role])
     queries, keys, values = (tensors[role].expand(full[role]).to(device) for role in ROLES)
     valid = Valid(scores, lengths, causal, None if allowed is None else allowed.to(device), device)
-    return Inputs(queries, keys, values, valid)
+    if "bias" not in tensors:
+        return Inputs(queries, keys, values, valid)
+    with below("data", "bias"):
+        bias = tensors["bias"].reshape(full["bias"]).to(device)
+        bias, valid = without_infinities(bias, valid, found["bias"], note)
+    return Inputs(queries, keys, values, valid, bias)
 
 
 def common_leading(shapes: Shapes) -> tuple[int, ...]:

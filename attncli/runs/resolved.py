@@ -47,7 +47,7 @@ def self_contained(config: Mapping[str, Any], result: Result) -> dict[str, Any]:
     if "from" in resolved:
         resolved["from"] = TENSORS
     if "data" in resolved:
-        _use_stored_inputs(resolved["data"], resolved["mask"])
+        _use_stored_inputs(resolved["data"], resolved["mask"], result)
     for entry in resolved["scorers"]:
         own = [name for name in result.parameters if name.rpartition("/")[0] == entry["label"]]
         if "parameters" in entry and own:
@@ -56,15 +56,21 @@ def self_contained(config: Mapping[str, Any], result: Result) -> dict[str, Any]:
     return resolved
 
 
-def _use_stored_inputs(data: dict[str, Any], mask: dict[str, Any]) -> None:
-    """What an attention experiment reads, from the run folder instead; values that were left out are like the keys."""
+def _use_stored_inputs(data: dict[str, Any], mask: dict[str, Any], result: Result) -> None:
+    """What an attention experiment reads, from the run folder instead; values that were left out are like the keys.
+
+    The saved mask has what a bias of -inf masks, too, which the saved bias no longer has.
+    """
     stored = [role for role in ("queries", "keys", "values") if _from_file(role, data)]
     if isinstance(data["keys"], dict):
         data.setdefault("values", data["keys"])
     data |= {role: {"file": TENSORS, "tensor": role} for role in stored}
     if "file" in (data.get("valid_lens") or {}):
         data["valid_lens"] = {"file": TENSORS, "tensor": "valid_lens"}
-    if "file" in mask:
+    bias = data.get("bias")
+    if isinstance(bias, dict) and "file" in bias:
+        data["bias"] = {"file": TENSORS, "tensor": "bias"}
+    if "mask" in result.inputs:
         mask |= {"file": TENSORS, "tensor": "mask"}
 
 

@@ -20,10 +20,15 @@ EXPERIMENTS = sorted((Path(__file__).parents[2] / "experiments").glob("*.yaml"))
 
 
 def experiment(
-    queries: str = "[[1, 2]]", valid_lens: str = "null", scorer: str = "{scorer: dot}", more: str = ""
+    queries: str = "[[1, 2]]",
+    valid_lens: str = "null",
+    scorer: str = "{scorer: dot}",
+    more: str = "",
+    data: str = "values: null",
 ) -> str:
     """A small experiment with one part that matters."""
-    return f"data: {{queries: {queries}, keys: [[1, 2]], valid_lens: {valid_lens}}}\nscorers: [{scorer}]\n{more}\n"
+    tensors = f"{{queries: {queries}, keys: [[1, 2]], valid_lens: {valid_lens}, {data}}}"
+    return f"data: {tensors}\nscorers: [{scorer}]\n{more}\n"
 
 
 def expectation(text: str) -> str:
@@ -52,6 +57,9 @@ ACCEPTED = [
         "{file: q.npy}", "{file: q.npz, tensor: q}", "[[1, 2.5], [3, 4]]", "[[[[1]]]]",
     )),
     *(experiment(valid_lens=lens) for lens in ("[2]", "[[0, 1], [2, 3]]", "{random: [0, 1]}", "{file: lens.csv}")),
+    *(experiment(data=f"bias: {bias}") for bias in (
+        "null", "[0, -1.5]", "[[0], [1]]", "{shape: [5]}", "{shape: [1, 2], fill: zeros}", "{file: b.npz, tensor: b}",
+    )),
     *(experiment(more=more) for more in (
         "study: attention\nname: x y\nseed: 9223372036854775807", "device: cuda:1\ndtype: bfloat16\ntrain: true",
         "mask: {causal: true}", "mask: {causal: top_left}", "mask: {file: m.npz, tensor: m, empty_row: uniform}",
@@ -103,6 +111,9 @@ REFUSED = [
         "{shape: [1, 2], fill: constant}", "{fill: correlated, with: masks, rho: 0}",
         "{fill: correlated, source: keys, rho: 1}", "{file: a.npy, shape: [1, 2]}",
     )),
+    *(experiment(data=f"bias: {bias}") for bias in (
+        "1", "[]", "[0, [1]]", "{shape: []}", "{fill: correlated, with: keys, rho: 1}", "{tensor: b}",
+    )),
     *(experiment(valid_lens=lens) for lens in (
         "3", "[]", "[-1]", "[1.5]", "[[[1]]]", "[1, [1]]", "{}", "{random: [1]}", "{random: [0, 1], file: a.npy}",
     )),
@@ -132,6 +143,7 @@ ONLY_THE_MODELS_REFUSE = [  # what lies between several keys or numbers, and
     experiment(more="seed: 3.0"),  # to a JSON Schema this is an integer
     experiment("{shape: [1, 2], mean: .inf}"),  # JSON has no such number
     experiment("[[1, 2], [3]]"),
+    experiment(data="bias: {shape: [3], fill: eye}"),
     experiment("{shape: [1, 2], fill: uniform, low: 2}"),
     experiment(valid_lens="[[1, 2], [3]]"),
     experiment(valid_lens="{random: [2, 1]}"),

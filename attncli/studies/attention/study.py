@@ -76,6 +76,7 @@ def prepare(options: AttentionOptions, progress: Progress) -> Prepared:
             dtype=dtype,
             device=device,
             check_size=lambda shapes: _check_size(options, shapes, device, progress),
+            note=progress.note,
         )
     collector.check()
     _refuse_empty_rows(options, inputs)
@@ -209,7 +210,7 @@ def _warn_of_numbers(record: Record, stages: Stages, empty: Tensor, progress: Pr
 
 
 def _saved_inputs(options: AttentionOptions, inputs: Inputs) -> dict[str, Tensor]:
-    """The inputs that are saved: those of every run, and lengths and mask that came from a file."""
+    """The inputs that are saved: the tensors of every run, the bias, lengths that came from a file, and other masks."""
     saved = {"queries": inputs.queries, "keys": inputs.keys, "values": inputs.values}
     if options.weights or math.prod(inputs.valid.shape) <= MOST_CELLS:
         saved["valid"] = inputs.valid.whole
@@ -217,6 +218,8 @@ def _saved_inputs(options: AttentionOptions, inputs: Inputs) -> dict[str, Tensor
         saved["valid_lens"] = inputs.valid.lengths
     if inputs.valid.mask is not None:
         saved["mask"] = inputs.valid.mask
+    if inputs.bias is not None:
+        saved["bias"] = inputs.bias
     return {name: tensor.cpu() for name, tensor in saved.items()}
 
 
