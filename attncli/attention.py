@@ -1,12 +1,13 @@
-"""Which keys are valid, the softmax over them, and the weighted sum of the values: the only softmax in the project.
+"""Which keys are valid, what turns scores into weights, and the weighted sum of the values.
 
 Shape legend, here and everywhere else: `b` batch, `n` queries, `m` keys (and values), `q` `k` `v` feature sizes of
 queries, keys and values, `h` hidden units, `d` the feature size where q = k. Leading axes are free: (n, m), (b, n, m)
 and (b, heads, n, m) all work, and the first leading axis is the batch. `valid` is boolean, True = may attend.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Literal, get_args
 
@@ -54,7 +55,7 @@ class Valid:
 
     def tile(self, elements: slice = ALL, rows: slice = ALL) -> Tensor | None:
         """The mask of some batch elements and queries, broadcastable to their scores; None where nothing is masked."""
-        limits, mask = (self._cut(each, elements, rows) for each in (self._limits, self.mask))
+        limits, mask = (_cut(each, self.shape, elements, rows) for each in (self._limits, self.mask))
         if limits is None:
             return mask
         below = below_limits(limits, self.shape[-1])
@@ -108,12 +109,75 @@ class Valid:
             limits = diagonal if limits is None else torch.minimum(limits, diagonal)
         return limits
 
-    def _cut(self, given: Tensor | None, elements: slice, rows: slice) -> Tensor | None:
-        if given is None:
-            return None
-        if 2 < given.ndim == len(self.shape) and given.shape[0] > 1:
-            given = given[elements]
-        return given[..., rows, :] if given.shape[-2] > 1 else given
+
+def _cut(given: Tensor | None, shape: tuple[int, ...], elements: slice, rows: slice) -> Tensor | None:
+    """Some batch elements and queries of what broadcasts to `shape` = (..., n, m)."""
+    if given is None:
+        return None
+    if 2 < given.ndim == len(shape) and given.shape[0] > 1:
+        given = given[elements]
+    return given[..., rows, :] if given.shape[-2] > 1 else given
+
+
+@dataclass(frozen=True, eq=False)
+class Bias:
+    """What is added to scores of `shape` = (..., n, m): a tensor that broadcasts to them, and ALiBi.
+
+    ALiBi is linear in the distance of query and key, -slope |i - j|, with the slopes of `alibi_slopes`, one for each
+    head (Press et al. 2022, arXiv:2108.12409). Query i stands at position `first` + i, key j at position j.
+    """
+
+    shape: tuple[int, ...]
+    given: Tensor | None = None  # (..., n or 1, m or 1), on the device of the scores
+    alibi: bool = False
+    first: int = 0
+
+    def added_to(self, scores: Tensor, elements: slice = ALL, rows: slice = ALL) -> Tensor:
+        """The sum of the bias and the scores of some batch elements and queries."""
+        given = _cut(self.given, self.shape, elements, rows)
+        if given is not None:
+            scores = scores + given.to(scores.dtype)
+        if self.alibi:
+            (*_, n, m), heads = self.shape, self.shape[1:-2]
+            queries = torch.arange(self.first, self.first + n, device=scores.device)[rows, None]  # n 1
+            distances = (queries - torch.arange(m, device=scores.device)).abs()  # n m
+            slopes = torch.tensor(alibi_slopes(math.prod(heads)), dtype=scores.dtype, device=scores.device)
+            scores = scores - slopes.view(*heads, 1, 1) * distances  # ... n m
+        return scores
+
+
+def alibi_slopes(heads: int) -> list[float]:
+    """One slope a head: 2^(-8/h), 2^(-16/h), ..., 2^-8 for a power of two h.
+
+    Another number has those of the power of two below, then every other one of the power of two above.
+    """
+    power = 2 ** (heads.bit_length() - 1)
+    slopes = [2.0 ** (-8.0 * place / power) for place in range(1, power + 1)]
+    return slopes + [2.0 ** (-4.0 * place / power) for place in range(1, 2 * (heads - power), 2)]
+
+
+@dataclass(frozen=True, eq=False)
+class Rules:
+    """What turns raw scores into weights, in this order: softcap, bias, mask, normaliser, what empty rows get.
+
+    `normalizer(scores, valid)` gives weights that are 0 at invalid keys and in rows without a valid one.
+    """
+
+    valid: Valid
+    cap: float | None = None
+    empty_row: EmptyRow = "zero"
+    bias: Bias | None = None
+    normalizer: Callable[[Tensor, Tensor | None], Tensor] = field(default_factory=lambda: softmax_over_valid)
+
+    def stages(self, scores: Tensor, elements: slice = ALL, rows: slice = ALL) -> dict[str, Tensor]:
+        """What becomes of the raw scores of some batch elements and queries: `capped`, `biased` if so, `weights`."""
+        stages = dict[str, Tensor]()
+        if self.cap is not None:
+            scores = stages["capped"] = softcap(scores, self.cap)
+        if self.bias is not None:
+            scores = stages["biased"] = self.bias.added_to(scores, elements, rows)
+        valid = self.valid.tile(elements, rows)
+        return stages | {"weights": with_empty_rows(self.normalizer(scores, valid), valid, self.empty_row)}
 
 
 def masked_softmax(scores: Tensor, valid_lens: Any = None, *, mask: Any = None, empty_row: EmptyRow = "zero") -> Tensor:
@@ -134,7 +198,8 @@ def masked_softmax(scores: Tensor, valid_lens: Any = None, *, mask: Any = None, 
         InputError: lengths or mask that do not fit the scores; an empty row where `empty_row` is `error`.
     """
     (scores,) = at_least_float32(scores)
-    return softmax_over_valid(scores, valid_mask(scores.shape, valid_lens, mask, scores.device), empty_row)
+    valid = valid_mask(scores.shape, valid_lens, mask, scores.device)
+    return with_empty_rows(softmax_over_valid(scores, valid), valid, empty_row)
 
 
 def attend(
@@ -168,25 +233,35 @@ def at_least_float32(*tensors: Tensor) -> tuple[Tensor, ...]:
     return tuple(tensor.to(dtype) for tensor in tensors)
 
 
-def softmax_over_valid(scores: Tensor, valid: Tensor | None, empty_row: EmptyRow = "zero") -> Tensor:
-    """`masked_softmax` for a mask that is made already and scores that are float32 or float64."""
-    if empty_row not in get_args(EmptyRow):
-        raise InputError.of(got(empty_row, "expected one of " + ", ".join(get_args(EmptyRow))), ["empty_row"])
+def softmax_over_valid(scores: Tensor, valid: Tensor | None) -> Tensor:
+    """Softmax of scores that are float32 or float64 for a mask that is made already; without a valid key all are 0."""
     if valid is None:
         return scores.softmax(-1)
     blocked = ~valid
     empty = blocked.all(-1, keepdim=True)  # ... n 1
     scores = scores.masked_fill(blocked, -torch.inf)
-    has_empty = bool(empty.any())
-    if has_empty:
-        if empty_row == "error":
-            count, rows = int(empty.expand(*scores.shape[:-1], 1).sum()), scores.shape[:-1].numel()
-            raise InputError.of(f"got {count} of {rows} queries with no valid key; expected at least one key each")
+    if bool(empty.any()):
         scores = scores.masked_fill(empty, 0.0)  # a row of -inf alone is NaN, which anomaly detection stops at
-    weights = scores.softmax(-1).masked_fill(blocked, 0.0)  # ... n m
-    if has_empty and empty_row != "zero":
-        weights = weights.masked_fill(empty, 1.0 / weights.shape[-1] if empty_row == "uniform" else torch.nan)
-    return weights
+    return scores.softmax(-1).masked_fill(blocked, 0.0)  # ... n m
+
+
+def with_empty_rows(weights: Tensor, valid: Tensor | None, empty_row: EmptyRow) -> Tensor:
+    """Weights (..., n, m), in which those of a query without a valid key are 0, as `empty_row` wants them instead.
+
+    Raises:
+        InputError: there is such a query where `empty_row` is `error`.
+    """
+    if empty_row not in get_args(EmptyRow):
+        raise InputError.of(got(empty_row, "expected one of " + ", ".join(get_args(EmptyRow))), ["empty_row"])
+    if valid is None or empty_row == "zero":
+        return weights
+    empty = ~valid.any(-1, keepdim=True)  # ... n 1
+    if empty_row == "error":
+        rows = weights.shape[:-1]
+        if count := int(empty.expand(*rows, 1).sum()):
+            message = f"got {count} of {rows.numel()} queries with no valid key; expected at least one key each"
+            raise InputError.of(message)
+    return weights.masked_fill(empty, 1.0 / weights.shape[-1] if empty_row == "uniform" else torch.nan)
 
 
 def softcap(scores: Tensor, cap: float) -> Tensor:

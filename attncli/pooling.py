@@ -1,7 +1,6 @@
 """Attention where nobody asks for the weights: the output alone, and never a whole (n, m) matrix."""
 
 from collections.abc import Callable, Iterator
-from functools import partial
 from typing import Any, NamedTuple
 
 import torch
@@ -9,15 +8,16 @@ from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 from torch.utils.checkpoint import checkpoint
 
-from attncli.attention import EmptyRow, Valid, all_finite, at_least_float32, softcap, softmax_over_valid, weighted_sum
+from attncli.attention import EmptyRow, Rules, Valid, all_finite, at_least_float32, softmax_over_valid, weighted_sum
 from attncli.errors import InputError
+from attncli.normalizers.softmax import Softmax
 from attncli.scorers import SCORERS
 
 WORKSPACE_BYTES = 16 * 2**20  # beside inputs and output
 MATRICES = 6  # that a softmax with a mask holds at once, each of the size of its scores
 
 Scorer = Callable[[Tensor, Tensor], Tensor]
-Tile = Callable[[], Tensor | None]
+Place = tuple[slice, slice]  # some batch elements and some of their queries
 
 
 class Dot(NamedTuple):
@@ -27,14 +27,6 @@ class Dot(NamedTuple):
     keys: Tensor
     scale: float
     values: Tensor
-
-
-class Rules(NamedTuple):
-    """What stands between scores and weights; `cap` bounds the scores, if there is one."""
-
-    valid: Valid
-    cap: float | None = None
-    empty_row: EmptyRow = "zero"
 
 
 def pool(
@@ -77,11 +69,11 @@ def pool_by_rules(scorer: Scorer, queries: Tensor, keys: Tensor, values: Tensor,
     for elements, rows in _tiles(queries, keys):
         batch = (elements, ...) if queries.ndim > 2 else (...,)
         some = queries[*batch, rows, :], keys[*batch, :, :], values[*batch, :, :]
-        tile = partial(rules.valid.tile, elements, rows)
+        place = elements, rows
         if torch.is_grad_enabled():  # or the graph would keep the weights, or at least the masks, of all queries
-            pooled = checkpoint(_pooled, scorer, *some, rules, tile, dot is not None, use_reentrant=False)
+            pooled = checkpoint(_pooled, scorer, *some, rules, place, dot is not None, use_reentrant=False)
         else:
-            pooled = _pooled(scorer, *some, rules, tile, dot is not None)
+            pooled = _pooled(scorer, *some, rules, place, dot is not None)
         output[*batch, rows, :] = pooled
     return output
 
@@ -98,16 +90,16 @@ def _tiles(queries: Tensor, keys: Tensor) -> Iterator[tuple[slice, slice]]:
 
 
 def _pooled(
-    scorer: Scorer, queries: Tensor, keys: Tensor, values: Tensor, rules: Rules, tile: Tile, is_dot: bool
+    scorer: Scorer, queries: Tensor, keys: Tensor, values: Tensor, rules: Rules, place: Place, is_dot: bool
 ) -> Tensor:
     """The output of some batch elements and queries; their mask is made in here, so no gradient holds on to it."""
-    valid = tile()
-    if is_dot and valid is not None and bool(valid.any(-1).all()):
-        some, others, scale = scorer.as_dot(queries, keys)  # type: ignore[attr-defined]
-        return _fused(Dot(some, others, scale, values), valid)
+    if is_dot:
+        valid = rules.valid.tile(*place)
+        if valid is not None and bool(valid.any(-1).all()):
+            some, others, scale = scorer.as_dot(queries, keys)  # type: ignore[attr-defined]
+            return _fused(Dot(some, others, scale, values), valid)
     (scores,) = at_least_float32(scorer(queries, keys))
-    capped = scores if rules.cap is None else softcap(scores, rules.cap)
-    return weighted_sum(softmax_over_valid(capped, valid, rules.empty_row), values)
+    return weighted_sum(rules.stages(scores, *place)["weights"], values)
 
 
 def _fused(dot: Dot, valid: Tensor | None = None, is_causal: bool = False) -> Tensor:
@@ -128,7 +120,8 @@ def _fused(dot: Dot, valid: Tensor | None = None, is_causal: bool = False) -> Te
 def _as_dot(scorer: Scorer, queries: Tensor, keys: Tensor, values: Tensor, rules: Rules) -> Dot | None:
     """The dot product that the scores are, if torch's kernel gives what is asked for, and without making the scores."""
     known = type(scorer) in SCORERS.values()  # what is derived from one may have scores of its own
-    if not known or not hasattr(scorer, "as_dot") or rules.cap is not None or queries.ndim > 4:
+    usual = rules.cap is None and rules.bias is None and _is_softmax(rules)
+    if not known or not hasattr(scorer, "as_dot") or not usual or queries.ndim > 4:
         return None
     queries, keys, scale = scorer.as_dot(queries, keys)
     if values.shape[-1] != keys.shape[-1] or 0 in (queries.numel(), keys.numel()):
@@ -137,6 +130,10 @@ def _as_dot(scorer: Scorer, queries: Tensor, keys: Tensor, values: Tensor, rules
     # a query sees scores of NaN or -inf alone it gives 0.
     finite = all_finite(values) and not _may_overflow(queries, keys, scale)
     return Dot(queries, keys, scale, values) if finite else None
+
+
+def _is_softmax(rules: Rules) -> bool:
+    return rules.normalizer is softmax_over_valid or type(rules.normalizer) is Softmax
 
 
 def _may_overflow(queries: Tensor, keys: Tensor, scale: float) -> bool:

@@ -52,7 +52,7 @@ def mask_shifted(patch: MonkeyPatch) -> None:
 def _softmax_of(masked: Callable[[Tensor, Tensor], Tensor], axis: int = -1) -> Mistake:
     """Another softmax, of scores that are masked in another way."""
 
-    def wrong(scores: Tensor, valid: Tensor | None, empty_row: str = "zero") -> Tensor:
+    def wrong(scores: Tensor, valid: Tensor | None) -> Tensor:
         return (scores if valid is None else masked(scores, ~valid)).softmax(axis).nan_to_num(0.0)
 
     return lambda patch: replace(patch, attention.softmax_over_valid, wrong)

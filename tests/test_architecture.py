@@ -14,15 +14,16 @@ PACKAGE = Path(attncli.__file__).parent
 TESTS = Path(__file__).parent
 MOST_FILES, FAMILY = 25, 4
 
-BOTTOM = {"errors", "attention", "scorers"}
+BOTTOM = {"errors", "attention", "scorers", "normalizers"}
 STUDY = {*BOTTOM, "config", "inputs", "studies", "studies.study", "show"}
 MAY_IMPORT = {  # besides itself
     "errors": set[str](),
     "textbook": set[str](),
     "attention": {"errors"},
     "scorers": {"errors", "attention", "textbook"},
+    "normalizers": {"errors", "attention"},
     "pooling": BOTTOM,
-    "config": {"errors", "scorers"},
+    "config": {"errors", "scorers", "normalizers"},
     "inputs": {"errors", "attention", "config"},
     "studies.study": {"studies"},
     "show": {"errors", "config", "studies.study"},
@@ -103,10 +104,11 @@ def test_arrows_point_one_way() -> None:
     assert wrong == []
 
 
-def test_scorers_do_not_import_each_other() -> None:
-    scorers = {path for path in SOURCES if path.parent.name == "scorers" and not path.name.startswith("_")}
-    assert len(scorers) > 6
-    assert [shown(path) for path, other in OWN if path in scorers and other in scorers - {path}] == []
+@pytest.mark.parametrize("folder", ["scorers", "normalizers"])
+def test_those_of_a_catalogue_do_not_import_each_other(folder: str) -> None:
+    files = {path for path in SOURCES if path.parent.name == folder and not path.name.startswith("_")}
+    assert len(files) > 6
+    assert [shown(path) for path, other in OWN if path in files and other in files - {path}] == []
 
 
 def test_options_of_studies_are_free_of_torch_and_so_is_config() -> None:

@@ -80,8 +80,9 @@ class Experiment(Model):
                 cure = "labels must differ by more than case; give this entry a `label`"
                 raise problem(f"{message}; {cure}", under=[index, "label"])
             for key, why in cls.refused.items():
-                if value := getattr(entry, key):
-                    raise problem(errors.got(value, f"this study {why}", "leave it out"), under=[index, key])
+                written = entry.model_dump(include={key})[key]
+                if written != type(entry).model_fields[key].default:
+                    raise problem(errors.got(written, f"this study {why}", "leave it out"), under=[index, key])
         return entries
 
     def unused(self) -> set[str] | dict[str, Any]:

@@ -1,28 +1,28 @@
 """`scorers:` in YAML: the keys of every entry, the options that a scorer's signature declares, and short forms."""
 
 import functools
-import inspect
 import re
-import typing
 from typing import Annotated, Any, Literal, Union
 
-from pydantic import Field, GetJsonSchemaHandler, JsonValue, PositiveFloat, TypeAdapter, create_model
+from pydantic import Field, GetJsonSchemaHandler, PositiveFloat, TypeAdapter, create_model
 from pydantic_core import CoreSchema
 
 from attncli import errors
+from attncli.config.normalizer_entries import DEFAULT_NORMALIZER, Normalizer
+from attncli.config.one_line import named_options
+from attncli.config.signatures import options_of
 from attncli.config.strict import Flag, Model, chosen, problem
 from attncli.config.values import FileName, Name
-from attncli.config.yaml_loader import parse_yaml
 from attncli.errors import InputError
 
 CUSTOM = r"^[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*$"
-NEXT_OPTION = re.compile(r",(?=[^,=]*=)")  # so that a value may be a list or a mapping, with commas of its own
 NOT_IN_LABELS = re.compile(r'[\\:*?"<>|]')
 
 
-def default_label(scorer: str) -> str:
-    """The scorer's name; of one of the user's own, the name of its class."""
-    return scorer.rpartition(":")[2]
+def default_label(scorer: str, normalizer: str = DEFAULT_NORMALIZER) -> str:
+    """The scorer's name, of one of the user's own the name of its class; with the normaliser's if it is no softmax."""
+    suffix = f"_{normalizer}" if normalizer != DEFAULT_NORMALIZER else ""
+    return scorer.rpartition(":")[2] + suffix
 
 
 class ParameterFile(Model):
@@ -36,13 +36,17 @@ class ScorerEntry(Model, validate_default=True):  # a default, too, must be what
     """What every entry may have; a scorer's own options are fields of the classes made from this one."""
 
     scorer: str
+    normalizer: Annotated[Normalizer, Field(description="what turns scores into weights")] = DEFAULT_NORMALIZER  # type: ignore[assignment]
     label: Annotated[
         Name,
         Field(
-            default_factory=lambda fields: default_label(fields["scorer"]),
-            description="name in tables and files; default: the scorer's name",
+            default_factory=lambda fields: default_label(fields["scorer"], fields["normalizer"].normalizer),
+            description="name in tables and files; default: the scorer's name, and a normaliser's but softmax",
         ),
     ]
+    bias: Annotated[
+        Literal["alibi"] | None, Field(description="alibi: the linear position biases of Press et al. 2022")
+    ] = None
     dropout: Annotated[float, Field(ge=0, lt=1, description="share of the weights set to 0 with `train: true`")] = 0.0
     softcap: Annotated[PositiveFloat | None, Field(description="bound of the scores, applied before the mask")] = None
     parameters: Annotated[ParameterFile | None, Field(description="file of trained parameters")] = None
@@ -52,6 +56,15 @@ class ScorerEntry(Model, validate_default=True):  # a default, too, must be what
         """The scorer's own options."""
         return {key: value for key, value in dict(self).items() if key not in ENTRY_KEYS}
 
+    @property
+    def stream(self) -> str:
+        """The name that the entry's random numbers depend on: the label up to the name of the normaliser.
+
+        So a scorer with another normaliser has the same parameters, and the same scores.
+        """
+        name = self.normalizer.normalizer
+        return self.label if name == DEFAULT_NORMALIZER else self.label.partition(f"_{name}")[0]
+
 
 ENTRY_KEYS = tuple(ScorerEntry.model_fields)
 
@@ -60,19 +73,6 @@ class CustomEntry(ScorerEntry, extra="allow"):
     """Any scorer of the user's own, `my_package.my_module:MyScorer`, as far as a JSON Schema can know it."""
 
     scorer: Annotated[str, Field(pattern=CUSTOM)]
-
-
-def formula_of(scorer: type) -> str:
-    """The first line of a scorer's docstring, its formula and source; the name of a class without one."""
-    return inspect.cleandoc(scorer.__doc__ or scorer.__name__).partition("\n")[0]  # getdoc would give a parent's
-
-
-def options_of(scorer: type) -> dict[str, tuple[Any, Any]]:
-    """A scorer's options from its signature: name to (type, default), the default `...` where it must be given."""
-    hints = typing.get_type_hints(scorer.__init__, include_extras=True)  # type: ignore[misc]
-    parameters = inspect.signature(scorer).parameters.values()
-    keyword = [p for p in parameters if p.kind is p.KEYWORD_ONLY and not p.name.startswith("_")]
-    return {p.name: (hints.get(p.name, JsonValue), ... if p.default is p.empty else p.default) for p in keyword}
 
 
 def entry_model(name: str, scorer: type) -> type[ScorerEntry]:
@@ -150,31 +150,16 @@ Scorers = Annotated[
 def scorer_of(text: str) -> dict[str, Any] | str:
     """The entry that `name:option=value,option=value` stands for; the text itself, where it has another form.
 
-    Its label, unless there is one among the options, is the scorer's name with the values, `/` spelt out, since labels
-    may not have it.
+    Its label, unless there is one among the options, is the scorer's name with the values, that of the normaliser last,
+    `/` spelt out, since labels may not have it.
     """
-    head, equals, tail = text.partition("=")
-    name, colon, first = (part.strip() for part in head.rpartition(":"))  # the name may be module:Class
-    options = NEXT_OPTION.split(f"{first}={tail}") if equals and colon else []
-    if not options:
-        name = text.strip()
-    if ":" in name and not re.fullmatch(CUSTOM, name):
+    name, options = named_options(text, ("label",)) or (text, {})
+    if "=" in name or (":" in name and not re.fullmatch(CUSTOM, name)) or "scorer" in options:
         return text
-    entry: dict[str, Any] = {"scorer": name}
-    for option in options:
-        key, equals, value = (part.strip() for part in option.partition("="))
-        if not key or not equals or not value or key in entry:
-            return text
-        entry[key] = value if key == "label" else _read(value)
+    entry: dict[str, Any] = {"scorer": name, **options}
     if options:
-        values = [value for key, value in entry.items() if key != "scorer" and not isinstance(value, dict | list)]
-        plain = [str(value).replace("/", "_over_") for value in values]
+        ordered = sorted(options, key=lambda key: key == "normalizer")
+        values = [str(options[key]) for key in ordered if not isinstance(options[key], dict | list)]
+        plain = [value.replace("/", "_over_") for value in values]
         entry.setdefault("label", NOT_IN_LABELS.sub("_", "_".join([default_label(name), *plain])))
     return entry
-
-
-def _read(value: str) -> Any:
-    try:
-        return parse_yaml(value, lambda line, column: "")[0]
-    except InputError:
-        return value

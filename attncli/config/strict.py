@@ -56,12 +56,16 @@ def problem(message: str, *, under: Sequence[str | int] = ()) -> PydanticCustomE
     return PydanticCustomError("problem", "{message}", {"message": message, "under": [*under]})
 
 
-def chosen(choose: Callable[[Any], Any]) -> WrapValidator:
-    """A union whose branch the value itself tells: `choose` gives the branch's type, or raises a `problem`."""
+def chosen(choose: Callable[[Any], Any], written: Callable[[Any], Any] = lambda value: value) -> WrapValidator:
+    """A union whose branch the value itself tells: `choose` gives the branch's type, or raises a `problem`.
+
+    `written` writes short forms of the value out before.
+    """
 
     def validate(value: Any, handler: Any, info: ValidationInfo) -> Any:
         if isinstance(value, Model):
             return value
+        value = written(value)
         return TypeAdapter(choose(value)).validate_python(value, strict=True, context=info.context)
 
     return WrapValidator(validate)

@@ -11,7 +11,7 @@ from rich.padding import Padding
 from rich.text import Text
 from torch import nn
 
-from attncli.config.scorer_entries import formula_of, options_of
+from attncli.config.signatures import formula_of, options_of
 from attncli.errors import InputError
 
 

@@ -9,10 +9,12 @@ import torch
 from torch import Tensor, nn
 
 from attncli.attention import at_least_float32, computing_dtype
-from attncli.config.scorer_entries import ParameterFile, ScorerEntry, formula_of
+from attncli.config.scorer_entries import ParameterFile, ScorerEntry
+from attncli.config.signatures import formula_of
 from attncli.errors import Collector, InputError, Problem, below, did_you_mean
 from attncli.inputs.files import read_tensors
 from attncli.inputs.seeding import seeded
+from attncli.normalizers import NORMALIZERS
 from attncli.scorers import SCORERS
 from attncli.scorers._custom import load_class, raised
 from attncli.scorers.additive import Additive
@@ -28,7 +30,7 @@ def build_scorer(entry: ScorerEntry, query_size: int, key_size: int, seed: int, 
     Raises:
         InputError: sizes that the scorer refuses, a parameter file that does not fit, a user's own class that fails.
     """
-    with seeded(seed, f"scorers.{entry.label}"):
+    with seeded(seed, f"scorers.{entry.stream}"):
         scorer = _make(entry, query_size, key_size)
     for name, tensor in scorer.state_dict().items():
         if tensor.is_complex():  # of which torch would keep the real part only
@@ -37,6 +39,16 @@ def build_scorer(entry: ScorerEntry, query_size: int, key_size: int, seed: int, 
     if entry.parameters is not None:
         _load_parameters(scorer, entry.parameters)
     return scorer.to(computing_dtype(dtype))
+
+
+def build_normalizer(entry: ScorerEntry) -> nn.Module:
+    """The normaliser of an entry.
+
+    Raises:
+        InputError: it needs a package that is not installed.
+    """
+    with below("normalizer"):
+        return NORMALIZERS[entry.normalizer.normalizer](**entry.normalizer.options)
 
 
 def outline(entry: ScorerEntry, query_size: int, key_size: int) -> nn.Module:

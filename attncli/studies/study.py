@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 Record = dict[str, Any]
 TIE = 1e-5  # weights that differ by less, relative to the larger, differ by rounding only
 INTERVAL = "_ci"  # the end of the names of columns that are intervals, [low, high] or None
-STAGES = ("scores", "capped", "weights", "dropped", "output")  # of attention, in their order
+STAGES = ("scores", "capped", "biased", "weights", "dropped", "output")  # of attention, in their order
 Names = Sequence[Sequence[str]]  # tokens, one list per batch element
 
 

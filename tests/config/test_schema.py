@@ -194,4 +194,4 @@ def test_every_option_of_every_scorer_is_in_it(name: str) -> None:
     options: dict[str, Any] = entries[0]["properties"]
     code: dict[str, Any] = SCORERS[name].__init__.__kwdefaults__ or {}
     assert {key: options[key]["default"] for key in code} == code
-    assert set(options) == {"scorer", "label", "dropout", "softcap", "parameters", *code}
+    assert set(options) == {"scorer", "normalizer", "label", "bias", "dropout", "softcap", "parameters", *code}

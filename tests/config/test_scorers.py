@@ -92,7 +92,7 @@ def test_good_entries(entry: str, label: str, expected: dict[str, Any], tmp_path
     assert (read.label, read.options) == (label, expected)
 
 
-KNOWN = "unknown key; known: scorer, label, dropout, softcap, parameters"
+KNOWN = "unknown key; known: scorer, normalizer, label, bias, dropout, softcap, parameters"
 
 
 @pytest.mark.parametrize(

@@ -7,8 +7,8 @@ import torch
 from torch import Tensor
 
 from attncli import pooling
-from attncli.attention import Valid
-from attncli.pooling import Rules, pool, pool_by_rules
+from attncli.attention import Rules, Valid
+from attncli.pooling import pool, pool_by_rules
 from attncli.scorers import SCORERS
 from tests.combinations import varied
 from tests.scorers.catalogue import make, normal

@@ -1,6 +1,7 @@
 """Pooling without weights: the output of attention, whichever way it is made, and by which way it is."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -9,9 +10,9 @@ from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 
 from attncli import pooling
-from attncli.attention import Valid, attend, softcap, valid_mask
+from attncli.attention import Rules, Valid, attend, softcap, valid_mask
 from attncli.errors import InputError
-from attncli.pooling import Rules, pool, pool_by_rules
+from attncli.pooling import pool, pool_by_rules
 from attncli.scorers import SCORERS
 from tests.combinations import varied
 from tests.scorers.catalogue import make, normal
@@ -236,9 +237,9 @@ def test_the_fused_kernel_is_not_used(name: str, why: str, calls: list[str]) -> 
     rules = Rules(Valid((2, 3, 2, N, M)) if why == "axes" else Valid((2, N, M), torch.tensor([3, M - 1])))
     match why:
         case "softcap":
-            rules = rules._replace(cap=1.0)
+            rules = replace(rules, cap=1.0)
         case "empty row":
-            rules = rules._replace(valid=Valid((2, N, M), torch.tensor([0, M])))
+            rules = replace(rules, valid=Valid((2, N, M), torch.tensor([0, M])))
         case "NaN in values":
             values[0, -1] = torch.nan
         case "NaN in keys":

@@ -118,7 +118,7 @@ def test_says_everything_that_was_left_out(tmp_path: Path) -> None:
         "dtype": "float32",
         "data": {"queries": {**keys, "shape": [2, 3, 4]}, "keys": keys, "values": keys},
         "mask": {"causal": False, "empty_row": "zero"},
-        "scorers": [{"scorer": "dot", "label": "dot", "dropout": 0.0}],
+        "scorers": [{"scorer": "dot", "normalizer": "softmax", "label": "dot", "dropout": 0.0}],
         "tokens": {},
         "train": False,
         "weights": True,

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from attncli.attention import softmax_over_valid, valid_mask
+from attncli.attention import softmax_over_valid, valid_mask, with_empty_rows
 from attncli.show.weights import shade
 from tests.show.samples import check_grid, grids, random_weights, result_of, run_of, shown
 
@@ -29,7 +29,7 @@ def test_ties_are_all_marked_but_level_rows_not_at_all() -> None:
 @pytest.mark.parametrize(("empty_row", "text"), [("zero", "·"), ("uniform", "0.250·"), ("nan", "nan·")])
 def test_an_empty_row_shows_the_weights_that_were_used(empty_row: str, text: str) -> None:
     valid = valid_mask((2, 2, 4), [0, 3])
-    weights = softmax_over_valid(torch.zeros(2, 2, 4), valid, empty_row)  # type: ignore[arg-type]
+    weights = with_empty_rows(softmax_over_valid(torch.zeros(2, 2, 4), valid), valid, empty_row)  # type: ignore[arg-type]
     grid = grids(shown(result_of(run_of(weights), valid=valid)))["dot batch 0"]
     assert {cell.text + cell.mark for cell in grid.values()} == {text}
 

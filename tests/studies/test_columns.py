@@ -54,4 +54,4 @@ def test_rows_of_an_attention_experiment_without_weights() -> None:
     prepared = study.prepare(options_model("attention").model_validate(keys), Progress())
     result = study.run(prepared, Progress())
     unknown = {key for rows in (result.records, result.comparisons) for key, value in rows[0].items() if value is None}
-    assert unknown | {"scores", "capped", "weights", "dropped"} == set(study.expected_rows(prepared).left_out)
+    assert unknown | {"scores", "capped", "biased", "weights", "dropped"} == set(study.expected_rows(prepared).left_out)

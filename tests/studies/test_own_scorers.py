@@ -35,14 +35,14 @@ class Powered(Base):
     More text.
     """
 
-    def __init__(self, query_size, key_size, *, power: int = 2, bias: float | None = 0.5):
+    def __init__(self, query_size, key_size, *, power: int = 2, offset: float | None = 0.5):
         super().__init__(query_size, key_size)
-        self.power, self.bias = power, bias or 0.0
+        self.power, self.offset = power, offset or 0.0
         self.sizes = query_size, key_size
         self.weight = nn.Parameter(torch.randn(3))
 
     def forward(self, queries, keys):
-        return (queries @ keys.mT) ** self.power + self.bias
+        return (queries @ keys.mT) ** self.power + self.offset
 
 
 class Learned(Base):
@@ -94,12 +94,12 @@ def run(name: str, *, train: bool = False, seed: int = 0, **options: Any) -> Run
 
 
 @pytest.mark.parametrize(
-    ("options", "power", "bias"), [({}, 2, 0.5), ({"power": 3}, 3, 0.5), ({"power": 1, "bias": None}, 1, 0.0)]
+    ("options", "power", "offset"), [({}, 2, 0.5), ({"power": 3}, 3, 0.5), ({"power": 1, "offset": None}, 1, 0.0)]
 )
-def test_options(options: dict[str, Any], power: int, bias: float) -> None:
+def test_options(options: dict[str, Any], power: int, offset: float) -> None:
     dot = runs_of(result_of(data=DATA))[0].stages["scores"]
     powered = run("Powered", **options)
-    torch.testing.assert_close(powered.stages["scores"], dot**power + bias)
+    torch.testing.assert_close(powered.stages["scores"], dot**power + offset)
     assert (powered.label, powered.scorer) == ("Powered", "mine:Powered")
     assert powered.formula == "(q . k)^power, a kernel of one's own"
     assert powered.record["parameters"] == 3
@@ -144,6 +144,6 @@ def test_scores_are_computed_in_float32_whatever_the_storage(dtype: str) -> None
 
 def test_an_option_set_to_nothing_is_written_down() -> None:
     options = AttentionOptions.model_validate(
-        {"name": "x", "data": DATA, "scorers": [{"scorer": "mine:Powered", "bias": None}]}
+        {"name": "x", "data": DATA, "scorers": [{"scorer": "mine:Powered", "offset": None}]}
     )
-    assert config_of(options)["scorers"][0]["bias"] is None
+    assert config_of(options)["scorers"][0]["offset"] is None

@@ -6,19 +6,19 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor, nn
 
-from attncli.attention import dropped, softcap, softmax_over_valid, weighted_sum
+from attncli.attention import Bias, Rules, dropped, weighted_sum
 from attncli.config.scorer_entries import ScorerEntry
 from attncli.config.tensors import FileTensor
 from attncli.errors import Collector, InputError, below
 from attncli.inputs.build import Inputs, Shapes, build_inputs
 from attncli.inputs.device import resolve_device
 from attncli.inputs.seeding import generator, seeded
-from attncli.pooling import Rules, pool_by_rules
+from attncli.pooling import pool_by_rules
 from attncli.scorers import SCORERS
 from attncli.studies.attention.columns import COLUMNS, COMPARISONS
 from attncli.studies.attention.findings import findings_of
@@ -27,6 +27,7 @@ from attncli.studies.attention.statistics import OF_WEIGHTS, compare, score_stat
 from attncli.studies.memory import PROGRAM, estimate_attention, in_words, require_memory
 from attncli.studies.progress import Progress
 from attncli.studies.scoring import (
+    build_normalizer,
     build_scorer,
     compile_scorer,
     formulas_of,
@@ -42,6 +43,7 @@ CURE = "use fewer queries, keys or batch elements, or fewer scorers"
 MOST_CELLS = 2**24  # of the mask that is saved beside outputs alone
 WEIGHT_FIGURES = ("score_mean", "score_std", "entropy", "effective_keys", "max_weight")  # unknown without weights
 Stages = Mapping[str, Tensor]
+Made = TypeVar("Made")
 
 
 @dataclass(frozen=True)
@@ -51,6 +53,7 @@ class Prepared:
     options: AttentionOptions
     inputs: Inputs
     scorers: Sequence[nn.Module]
+    rules: Sequence[Rules]
     device: torch.device
 
 
@@ -82,7 +85,18 @@ def prepare(options: AttentionOptions, progress: Progress) -> Prepared:
     _refuse_empty_rows(options, inputs)
     q, k = inputs.queries.shape[-1], inputs.keys.shape[-1]
     scorers = _each(options, lambda entry: build_scorer(entry, q, k, options.seed, inputs.queries.dtype))
-    return Prepared(options, inputs, [scorer.to(device) for scorer in scorers], device)
+    rules = _each(options, lambda entry: _rules_of(entry, options, inputs))
+    return Prepared(options, inputs, [scorer.to(device) for scorer in scorers], rules, device)
+
+
+def _rules_of(entry: ScorerEntry, options: AttentionOptions, inputs: Inputs) -> Rules:
+    """What turns the scores of an entry into weights."""
+    n, m = inputs.valid.shape[-2:]
+    bias = None
+    if entry.bias is not None:
+        first = m - n if inputs.valid.causal == "bottom_right" else 0
+        bias = Bias(inputs.valid.shape, alibi=entry.bias == "alibi", first=first)
+    return Rules(inputs.valid, entry.softcap, options.mask.empty_row, bias, build_normalizer(entry))
 
 
 def expected_rows(prepared: Prepared) -> Rows:
@@ -106,17 +120,18 @@ def _shapes(prepared: Prepared, entry: ScorerEntry) -> dict[str, tuple[int, ...]
     if not options.weights:
         return output
     capped = {"capped": scores} if entry.softcap is not None else {}
+    biased = {"biased": scores} if entry.bias is not None else {}
     dropped = {"dropped": scores} if options.train and entry.dropout > 0 else {}
-    return {"scores": scores, **capped, "weights": scores, **dropped, **output}
+    return {"scores": scores, **capped, **biased, "weights": scores, **dropped, **output}
 
 
 @torch.no_grad()
 def run(prepared: Prepared, progress: Progress) -> Result:
     """Run every scorer of the config on its inputs.
 
-    The stages of a scorer are, in the order of the work, `scores`, `capped` (with softcap), `weights` (before dropout),
-    `dropped` (the weights after dropout, where it is active) and `output`; each (b, n, m) or (b, heads, n, m), `output`
-    with v in place of m. Without weights, `output` is the only one.
+    The stages of a scorer are, in the order of the work, `scores`, `capped` (with softcap), `biased` (with
+    a bias), `weights` (before dropout), `dropped` (the weights after dropout, where it is active) and `output`; each
+    (b, n, m) or (b, heads, n, m), `output` with v in place of m. Without weights, `output` is the only one.
 
     Raises:
         InputError: a scorer of the user's own that fails or gives another shape.
@@ -126,11 +141,11 @@ def run(prepared: Prepared, progress: Progress) -> Result:
     if options.compile:
         _compile(prepared.scorers, progress)
     stages, records, parameters = {}, [], {}
-    for index, (entry, scorer) in enumerate(zip(entries, prepared.scorers, strict=True)):
+    for index, (entry, scorer, rules) in enumerate(zip(entries, prepared.scorers, prepared.rules, strict=True)):
         progress.step(index, len(entries), entry.label)
         start = time.perf_counter()
         with below("scorers", index):
-            stages[entry.label] = _run_scorer(options, entry, scorer, inputs)
+            stages[entry.label] = _run_scorer(options, entry, scorer, rules, inputs)
         seconds = time.perf_counter() - start
         records.append(_record(entry, scorer, stages[entry.label], inputs, empty) | {"seconds": seconds})
         _warn_of_numbers(records[-1], stages[entry.label], empty, progress)
@@ -158,30 +173,30 @@ def run(prepared: Prepared, progress: Progress) -> Result:
     )
 
 
-def _run_scorer(options: AttentionOptions, entry: ScorerEntry, scorer: nn.Module, inputs: Inputs) -> Stages:
+def _run_scorer(
+    options: AttentionOptions, entry: ScorerEntry, scorer: nn.Module, rules: Rules, inputs: Inputs
+) -> Stages:
     """All stages on the CPU, or without weights the output alone; in training mode only where asked."""
     scorer.train(options.train)
-    with seeded(options.seed, f"forward.{entry.label}", inputs.queries.device):  # it may have dropout inside
-        stages = _stages(options, entry, scorer, inputs) if options.weights else _output(options, entry, scorer, inputs)
+    stages_of = _stages if options.weights else _output
+    with seeded(options.seed, f"forward.{entry.stream}", inputs.queries.device):  # it may have dropout inside
+        stages = stages_of(options, entry, scorer, rules, inputs)
     return {name: stage.cpu() for name, stage in stages.items()}  # waits for the device, too
 
 
-def _stages(options: AttentionOptions, entry: ScorerEntry, scorer: nn.Module, inputs: Inputs) -> Stages:
-    """Scores, softcap, mask and softmax, dropout, weighted sum of the values."""
+def _stages(options: AttentionOptions, entry: ScorerEntry, scorer: nn.Module, rules: Rules, inputs: Inputs) -> Stages:
+    """Scores, softcap, bias, mask and normaliser, dropout, weighted sum of the values."""
     scores = raw_scores(scorer, inputs.queries, inputs.keys).detach()
-    stages = {"scores": scores}
-    if entry.softcap is not None:
-        scores = stages["capped"] = softcap(scores, entry.softcap)
-    weights = stages["weights"] = softmax_over_valid(scores, inputs.valid.joined, options.mask.empty_row)
+    stages = {"scores": scores, **rules.stages(scores)}
+    weights = stages["weights"]
     if options.train and entry.dropout > 0:
-        randomness = generator(options.seed, f"dropout.{entry.label}")
+        randomness = generator(options.seed, f"dropout.{entry.stream}")
         weights = stages["dropped"] = dropped(weights, entry.dropout, randomness)
     return stages | {"output": weighted_sum(weights, inputs.values)}
 
 
-def _output(options: AttentionOptions, entry: ScorerEntry, scorer: nn.Module, inputs: Inputs) -> Stages:
+def _output(options: AttentionOptions, entry: ScorerEntry, scorer: nn.Module, rules: Rules, inputs: Inputs) -> Stages:
     checked = scorer if entry.scorer in SCORERS else partial(raw_scores, scorer)
-    rules = Rules(inputs.valid, entry.softcap, options.mask.empty_row)
     return {"output": pool_by_rules(checked, inputs.queries, inputs.keys, inputs.values, rules).detach()}
 
 
@@ -227,7 +242,9 @@ def _check_size(options: AttentionOptions, shapes: Shapes, device: torch.device,
     """Refuse what the scorers cannot take or the memory cannot hold, before anything is drawn."""
     dtype = getattr(torch, options.dtype)
     stages = [
-        2 + (entry.softcap is not None) + (options.train and entry.dropout > 0) if options.weights else 0
+        sum([2, entry.softcap is not None, entry.bias is not None, options.train and entry.dropout > 0])
+        if options.weights
+        else 0
         for entry in options.scorers
     ]
     require_memory(estimate_attention(shapes, dtype, stages, []), device, CURE)  # before sizes that torch cannot count
@@ -238,15 +255,15 @@ def _check_size(options: AttentionOptions, shapes: Shapes, device: torch.device,
         progress.note(f"memory: about {in_words(needed)}")
 
 
-def _each(options: AttentionOptions, make: Callable[[ScorerEntry], nn.Module]) -> list[nn.Module]:
+def _each(options: AttentionOptions, make: Callable[[ScorerEntry], Made]) -> list[Made]:
     """What `make` gives for every entry, or the problems of all of them at once."""
     collector = Collector()
-    scorers = []
+    made = list[Made]()
     for index, entry in enumerate(options.scorers):
         with collector.under("scorers", index):
-            scorers.append(make(entry))
+            made.append(make(entry))
     collector.check()
-    return scorers
+    return made
 
 
 def _refuse_empty_rows(options: AttentionOptions, inputs: Inputs) -> None:

@@ -41,7 +41,12 @@ def _all_scorers() -> list[Any]:
 class BenchOptions(Experiment):
     """Scorers and their implementations against the clock."""
 
-    refused: ClassVar = {"dropout": "measures attention without dropout", "softcap": "measures scores without a bound"}
+    refused: ClassVar = {
+        "dropout": "measures attention without dropout",
+        "softcap": "measures scores without a bound",
+        "bias": "measures scores without a bias",
+        "normalizer": "measures softmax",
+    }
 
     study: Literal["bench"] = "bench"
     scorers: Scorers = Field(default_factory=_all_scorers)

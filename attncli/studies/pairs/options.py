@@ -26,7 +26,11 @@ DOTS: list[Any] = [  # the scorers that the square root is about
 class PairsOptions(Experiment):
     """Independent random queries and keys of every size d, or real ones."""
 
-    refused: ClassVar = {"dropout": "looks at weights before dropout"}
+    refused: ClassVar = {
+        "dropout": "looks at weights before dropout",
+        "bias": "looks at scores without a bias",
+        "normalizer": "looks at scores and their softmax",
+    }
 
     scorers: Scorers
     d: Annotated[Sizes, Field(description="size of queries and keys")] = Field(

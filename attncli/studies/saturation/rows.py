@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from attncli.attention import softmax_over_valid
+from attncli.normalizers._jacobian import norm_of_softmax
 
 MOST_EXACT = 2**16  # numbers up to which quantiles are exact
 SHIFT = 12  # bits of a float32 that a bin leaves out: bins are 2^-11 of a number wide
@@ -20,30 +21,13 @@ def row_weights(scores: Tensor, valid: Tensor | None) -> Tensor:
 
     On the CPU, as all that follows: some devices have no float64.
     """
-    return softmax_over_valid(scores.detach().cpu().double(), None if valid is None else valid.cpu(), "zero")  # rows m
+    return softmax_over_valid(scores.detach().cpu().double(), None if valid is None else valid.cpu())  # rows m
 
 
 def relative_entropy(weights: Tensor, keys: Tensor) -> tuple[Tensor, Tensor]:
     """Entropy H of weights (rows, m) over the logarithm of the number of valid keys (rows,), and exp(H)."""
     nats = torch.special.entr(weights).sum(-1)
     return (nats / keys.double().log()).clamp(0.0, 1.0), nats.exp()
-
-
-def jacobian_norm(weights: Tensor) -> Tensor:
-    """Frobenius norm of the softmax's Jacobian diag(p) - p p^T for weights p of shape (rows, m); no m x m matrix.
-
-    Squared it is sum_i p_i^2 - 2 sum_i p_i^3 + (sum_i p_i^2)^2, which cancels to nothing where one weight is nearly 1.
-    So the largest weight a is set apart: with r = sum_{i != a} p_i^2 it is
-    (p_a (1 - p_a))^2 + 2 p_a^2 r + sum_{i != a} (p_i (1 - p_i))^2 + r^2 - sum_{i != a} p_i^4,
-    where 1 - p_a is the sum of the others.
-    """
-    largest, place = weights.max(-1, keepdim=True)
-    others = weights.scatter(-1, place, 0.0)
-    squares = others.square()
-    r = squares.sum(-1)
-    alone = (largest[..., 0] * others.sum(-1)).square() + 2.0 * largest[..., 0].square() * r
-    among = (others * (1.0 - others)).square().sum(-1) + (r.square() - squares.square().sum(-1)).clamp(min=0.0)
-    return (alone + among).sqrt()
 
 
 def query_gradient(scores: Tensor, weights: Tensor, queries: Tensor, values: Tensor) -> Tensor | None:
@@ -75,7 +59,7 @@ def row_figures(scores: Tensor, valid: Tensor | None, queries: Tensor, values: T
         "entropy": entropy,
         "effective_keys": effective,
         "max_weight": weights.amax(-1),
-        "jacobian": jacobian_norm(weights),
+        "jacobian": norm_of_softmax(weights),
     }
     return figures if gradient is None else figures | {"query_gradient": gradient[enough]}
 

@@ -20,7 +20,11 @@ DEFAULT_SCORERS: list[Any] = [{"scorer": name} for name in ("dot", "scaled_dot",
 class TrainOptions(Experiment):
     """Associative recall, learnt with each scorer at each size d."""
 
-    refused: ClassVar = {"dropout": "trains without dropout"}
+    refused: ClassVar = {
+        "dropout": "trains without dropout",
+        "bias": "has keys in no order",
+        "normalizer": "trains with softmax",
+    }
 
     study: Literal["train"] = "train"
     scorers: Scorers = DEFAULT_SCORERS

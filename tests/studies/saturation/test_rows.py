@@ -11,11 +11,11 @@ import pytest
 import torch
 from torch import Tensor
 
+from attncli.normalizers._jacobian import norm_of_softmax
 from attncli.scorers import SCORERS
 from attncli.studies.saturation.rows import (
     MOST_EXACT,
     Stream,
-    jacobian_norm,
     query_gradient,
     relative_entropy,
     row_weights,
@@ -46,7 +46,7 @@ def exact_norm(row: Sequence[float]) -> float:
 def test_jacobian_against_the_whole_matrix(m: int, spread: float) -> None:
     rows = scores(m, spread)
     wanted = [torch.func.jacrev(lambda row: row.softmax(-1))(row).norm() for row in rows]
-    torch.testing.assert_close(jacobian_norm(rows.softmax(-1)), torch.stack(wanted), rtol=1e-9, atol=1e-15)
+    torch.testing.assert_close(norm_of_softmax(rows.softmax(-1)), torch.stack(wanted), rtol=1e-9, atol=1e-15)
 
 
 @pytest.mark.parametrize("gap", [0.0, 1.0, 20.0, 40.0, 100.0, 229.0])
@@ -55,7 +55,7 @@ def test_jacobian_of_nearly_one_weight(m: int, gap: float) -> None:
     """Down to norms of 1e-100, where diag(p) - p p^T in float64 has no digit left."""
     row = (normal(m, seed=3, dtype=torch.float64) / 4).tolist()
     row[m // 2] = max(row) + gap
-    found = jacobian_norm(row_weights(torch.tensor([row], dtype=torch.float64), None)).item()
+    found = norm_of_softmax(row_weights(torch.tensor([row], dtype=torch.float64), None)).item()
     assert found == pytest.approx(exact_norm(row), rel=1e-9)
     if gap > 200:
         assert 0 < found < 1e-97
@@ -63,13 +63,13 @@ def test_jacobian_of_nearly_one_weight(m: int, gap: float) -> None:
 
 def test_jacobian_of_two_large_weights() -> None:
     row = [100.0, 100.0, 60.0, 0.0]
-    found = jacobian_norm(row_weights(torch.tensor([row]), None)).item()
+    found = norm_of_softmax(row_weights(torch.tensor([row]), None)).item()
     assert found == pytest.approx(exact_norm(row), rel=1e-9)
     assert found == pytest.approx(0.5)
 
 
 def test_jacobian_of_one_weight_and_of_none_is_0() -> None:
-    assert jacobian_norm(torch.tensor([[0.0, 1.0, 0.0], [0.0, 0.0, 0.0]], dtype=torch.float64)).tolist() == [0.0, 0.0]
+    assert norm_of_softmax(torch.tensor([[0.0, 1.0, 0.0], [0.0, 0.0, 0.0]], dtype=torch.float64)).tolist() == [0.0, 0.0]
 
 
 VALID = [[True] * 5, [True, False, True, True, False], [False, True, True, False, False]]

@@ -1,0 +1,73 @@
+"""`normalizer:` of a scorer in YAML: a name, `name:option=value`, or a mapping with the normaliser's own options."""
+
+import functools
+from typing import Annotated, Any, Literal, Union
+
+from pydantic import GetJsonSchemaHandler, SerializerFunctionWrapHandler, TypeAdapter, create_model, model_serializer
+from pydantic_core import CoreSchema
+
+from attncli import errors
+from attncli.config.one_line import named_options
+from attncli.config.signatures import options_of
+from attncli.config.strict import Model, chosen, problem
+
+DEFAULT_NORMALIZER = "softmax"
+KEY = "normalizer"
+
+
+class NormalizerEntry(Model, validate_default=True):
+    """The name; a normaliser's own options are fields of the classes made from this one."""
+
+    normalizer: str
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """The normaliser's own options."""
+        return {key: value for key, value in dict(self).items() if key != KEY}
+
+    @model_serializer(mode="wrap")
+    def _name_alone(self, handler: SerializerFunctionWrapHandler) -> Any:
+        written = handler(self)
+        return written if len(written) > 1 else written[KEY]
+
+
+@functools.cache
+def normalizer_models() -> dict[str, type[NormalizerEntry]]:
+    """The models of the catalogue's normalisers, made when they are first needed: normalisers load torch."""
+    from attncli.normalizers import NORMALIZERS
+
+    models = {}
+    for name, cls in NORMALIZERS.items():
+        fields: Any = {KEY: (Literal[name], ...), **options_of(cls)}
+        models[name] = create_model(f"{cls.__name__}Entry", __base__=NormalizerEntry, **fields)
+    return models
+
+
+def _as_mapping(value: Any) -> Any:
+    """The mapping that a name, or a name with options, stands for."""
+    if not isinstance(value, str):
+        return value
+    name, options = named_options(value) or (value, {})
+    return {KEY: name, **options}
+
+
+def _model_of(value: Any) -> type[NormalizerEntry]:
+    known = normalizer_models()
+    if not isinstance(value, dict) or KEY not in value:
+        raise problem("expected a name such as sparsemax, or a mapping such as {normalizer: entmax, alpha: 1.3}")
+    name = value[KEY]
+    if not isinstance(name, str) or name not in known:
+        raise problem(errors.got(name, "unknown normaliser", errors.did_you_mean(name, known)))
+    return known[name]
+
+
+class _AnyNormalizer:
+    """The JSON Schema, made only when it is asked for, since normalisers load torch."""
+
+    def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
+        models = normalizer_models()
+        union: Any = Union[(Literal[tuple(models)], *models.values(), str)]
+        return handler(TypeAdapter(union).core_schema)
+
+
+Normalizer = Annotated[NormalizerEntry, _AnyNormalizer(), chosen(_model_of, _as_mapping)]

@@ -1,0 +1,35 @@
+"""The catalogue of normalisers, which turn scores into weights: one name, one file, one `nn.Module`.
+
+A normaliser is made with its options, and gives weights that are exactly 0 at keys that are not valid:
+
+    NORMALIZERS["entmax"](alpha=1.3)(scores, valid)   # (..., n, m), boolean (..., n, m) or None -> (..., n, m)
+
+`valid` may be anything that broadcasts to the scores; None: every key is valid. Scores are float32 or float64 and never
+written to; what stands at invalid keys, NaN and infinity too, changes nothing. Weights of a query without a valid key
+are all 0. To add one, write its file, list it here, and give its oracle in `tests/reference.py`.
+
+A class may say more of itself:
+
+- `jacobian_norm(weights, valid)`: the Frobenius norm (..., n) of the Jacobian of each query's weights with respect to
+  its scores, in closed form.
+"""
+
+from torch import nn
+
+from attncli.normalizers.entmax import Entmax
+from attncli.normalizers.relu import Relu
+from attncli.normalizers.sigmoid import Sigmoid
+from attncli.normalizers.softmax import Softmax
+from attncli.normalizers.softmax_plus_one import SoftmaxPlusOne
+from attncli.normalizers.sparsemax import Sparsemax
+from attncli.normalizers.ssmax import Ssmax
+
+NORMALIZERS: dict[str, type[nn.Module]] = {
+    "softmax": Softmax,
+    "softmax_plus_one": SoftmaxPlusOne,
+    "sigmoid": Sigmoid,
+    "ssmax": Ssmax,
+    "sparsemax": Sparsemax,
+    "entmax": Entmax,
+    "relu": Relu,
+}

@@ -1,0 +1,31 @@
+"""The norm of the Jacobian that softmax, and what is made of it, have."""
+
+from torch import Tensor
+
+
+def norm_of_softmax(weights: Tensor) -> Tensor:
+    """Frobenius norm (..., n) of diag(p) - p p^T for weights p (..., n, m) that sum to 1; no m x m matrix.
+
+    Squared it is sum_i p_i^2 - 2 sum_i p_i^3 + (sum_i p_i^2)^2, which cancels to nothing where one weight is nearly 1.
+    So the largest weight a is set apart: with r = sum_{i != a} p_i^2 it is
+    (p_a (1 - p_a))^2 + 2 p_a^2 r + sum_{i != a} (p_i (1 - p_i))^2 + r^2 - sum_{i != a} p_i^4,
+    where 1 - p_a is the sum of the others.
+    """
+    largest, place = weights.max(-1, keepdim=True)
+    others = weights.scatter(-1, place, 0.0)
+    squares = others.square()
+    r = squares.sum(-1)
+    alone = (largest[..., 0] * others.sum(-1)).square() + 2.0 * largest[..., 0].square() * r
+    among = (others * (1.0 - others)).square().sum(-1) + (r.square() - squares.square().sum(-1)).clamp(min=0.0)
+    return (alone + among).sqrt()
+
+
+def norm_of_entmax(weights: Tensor, alpha: float) -> Tensor:
+    """Frobenius norm (..., n) of diag(g) - g g^T / sum(g) with g_i = p_i^(2 - alpha) where p_i > 0, else 0.
+
+    It is sum(g) times the norm of the softmax's Jacobian at g / sum(g) (Peters et al. 2019).
+    """
+    g = weights.clamp(min=0.0).pow(2.0 - alpha).where(weights > 0, 0.0)
+    total = g.sum(-1, keepdim=True)
+    norms: Tensor = total[..., 0] * norm_of_softmax(g / total.where(total > 0, 1.0))
+    return norms

@@ -1,0 +1,40 @@
+from collections.abc import Callable
+from functools import partial
+from typing import Annotated
+
+from pydantic import Field
+from torch import Tensor, nn
+
+from attncli.attention import softmax_over_valid
+from attncli.normalizers._entmax import entmax_package
+from attncli.normalizers._jacobian import norm_of_entmax
+from attncli.normalizers._valid import within_reach
+
+
+class Entmax(nn.Module):
+    """argmax_p of p . s + H_alpha(p), with Tsallis entropy H_alpha (Peters et al. 2019, arXiv:1905.05702)
+
+    Softmax at alpha = 1, sparsemax at alpha = 2. Above 1 keys whose score is 1/(alpha - 1) or more below the largest
+    have a weight of exactly 0.
+    """
+
+    def __init__(self, *, alpha: Annotated[float, Field(ge=1)] = 1.5) -> None:
+        super().__init__()
+        package = entmax_package("entmax")
+        self.alpha = float(alpha)
+        exact = {1.5: package.entmax15, 2.0: package.sparsemax}
+        self._entmax = exact.get(self.alpha, partial(_bisected, package.entmax_bisect, self.alpha))
+
+    def forward(self, scores: Tensor, valid: Tensor | None = None) -> Tensor:
+        if self.alpha == 1.0:
+            return softmax_over_valid(scores, valid)
+        return within_reach(self._entmax, scores, valid, 1.0 / (self.alpha - 1.0))  # ... n m
+
+    def jacobian_norm(self, weights: Tensor, valid: Tensor | None = None) -> Tensor:
+        """Of diag(g) - g g^T / sum(g), where g = p^(2 - alpha) for keys with a weight and 0 for the others."""
+        return norm_of_entmax(weights, self.alpha)
+
+
+def _bisected(bisect: Callable[[Tensor, float], Tensor], alpha: float, scores: Tensor) -> Tensor:
+    # In float64: near alpha = 1 a weight is a large power of a number near 1.
+    return bisect(scores.double(), alpha).to(scores.dtype)

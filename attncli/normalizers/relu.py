@@ -1,0 +1,18 @@
+from torch import Tensor, nn
+
+from attncli.normalizers._valid import number_of_keys
+
+
+class Relu(nn.Module):
+    """max(s_j, 0) / m for m valid keys (Wortsman et al. 2023, arXiv:2309.08586)
+
+    Keys do not compete, and weights need not sum to 1. A query whose scores are all negative attends to nothing.
+    """
+
+    def forward(self, scores: Tensor, valid: Tensor | None = None) -> Tensor:
+        positive = scores.relu() if valid is None else scores.masked_fill(~valid, 0.0).relu()
+        return positive / number_of_keys(scores, valid)  # ... n m
+
+    def jacobian_norm(self, weights: Tensor, valid: Tensor | None = None) -> Tensor:
+        """Of a diagonal of 1/m where the score is positive, else 0."""
+        return (weights > 0).sum(-1).to(weights.dtype).sqrt() / number_of_keys(weights, valid)[..., 0]

@@ -1,0 +1,28 @@
+from typing import Literal
+
+from torch import Tensor, nn
+
+from attncli.normalizers._valid import number_of_keys
+
+
+class Sigmoid(nn.Module):
+    """1 / (1 + exp(-s_j - b)) (Ramapuram et al. 2024, arXiv:2409.04431)
+
+    Keys do not compete: the weight of one does not depend on the score of another, and weights need not sum to 1. With
+    the bias b = -ln(m), for m valid keys, scores of 0 give weights that sum to about 1.
+    """
+
+    def __init__(self, *, bias: Literal["-ln(m)"] | float = "-ln(m)") -> None:
+        super().__init__()
+        self.bias = bias
+
+    def forward(self, scores: Tensor, valid: Tensor | None = None) -> Tensor:
+        bias = -number_of_keys(scores, valid).log() if isinstance(self.bias, str) else self.bias
+        if valid is None:
+            return (scores + bias).sigmoid()
+        return (scores.masked_fill(~valid, 0.0) + bias).sigmoid().masked_fill(~valid, 0.0)  # ... n m
+
+    def jacobian_norm(self, weights: Tensor, valid: Tensor | None = None) -> Tensor:
+        """Of diag(p (1 - p))."""
+        norms: Tensor = (weights * (1.0 - weights)).norm(dim=-1)
+        return norms

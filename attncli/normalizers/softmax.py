@@ -1,0 +1,18 @@
+from torch import Tensor, nn
+
+from attncli.attention import softmax_over_valid
+from attncli.normalizers._jacobian import norm_of_softmax
+
+
+class Softmax(nn.Module):
+    """exp(s_j) / sum_i exp(s_i) (Bridle 1990)
+
+    The default: weights are positive, sum to 1, and depend only on the differences of scores.
+    """
+
+    def forward(self, scores: Tensor, valid: Tensor | None = None) -> Tensor:
+        return softmax_over_valid(scores, valid)
+
+    def jacobian_norm(self, weights: Tensor, valid: Tensor | None = None) -> Tensor:
+        """Of diag(p) - p p^T."""
+        return norm_of_softmax(weights)

@@ -1,0 +1,21 @@
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+
+class SoftmaxPlusOne(nn.Module):
+    """exp(s_j) / (1 + sum_i exp(s_i)) (Miller 2023, "Attention is off by one")
+
+    A query may attend to nothing: weights sum to less than 1, and to next to nothing where all scores are far below 0.
+    It is a softmax with one more key, whose score is 0 and whose value is a vector of zeros.
+    """
+
+    def forward(self, scores: Tensor, valid: Tensor | None = None) -> Tensor:
+        if valid is not None:
+            scores = scores.masked_fill(~valid, -float("inf"))
+        return F.pad(scores, (0, 1)).softmax(-1)[..., :-1]  # ... n m
+
+    def jacobian_norm(self, weights: Tensor, valid: Tensor | None = None) -> Tensor:
+        """Of diag(p) - p p^T, whose squares sum to sum_i (p_i^2 (1 - p_i)^2 + p_i^2 sum_{j != i} p_j^2)."""
+        squares = weights.square()
+        others = squares.sum(-1, keepdim=True) - squares
+        return (squares * ((1.0 - weights).square() + others)).sum(-1).clamp(min=0.0).sqrt()

@@ -1,0 +1,23 @@
+from torch import Tensor, nn
+
+from attncli.normalizers._entmax import entmax_package
+from attncli.normalizers._jacobian import norm_of_entmax
+from attncli.normalizers._valid import within_reach
+
+
+class Sparsemax(nn.Module):
+    """the point of the simplex that is nearest to s (Martins and Astudillo 2016, arXiv:1602.02068)
+
+    Weights sum to 1, and keys whose score is 1 or more below the largest have a weight of exactly 0.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._sparsemax = entmax_package("sparsemax").sparsemax
+
+    def forward(self, scores: Tensor, valid: Tensor | None = None) -> Tensor:
+        return within_reach(self._sparsemax, scores, valid, 1.0)  # ... n m
+
+    def jacobian_norm(self, weights: Tensor, valid: Tensor | None = None) -> Tensor:
+        """Of diag(g) - g g^T / sum(g), where g is 1 for keys with a weight and 0 for the others."""
+        return norm_of_entmax(weights, 2.0)

@@ -1,0 +1,27 @@
+from pydantic import PositiveFloat
+from torch import Tensor, nn
+
+from attncli.attention import softmax_over_valid
+from attncli.normalizers._jacobian import norm_of_softmax
+from attncli.normalizers._valid import number_of_keys
+
+
+class Ssmax(nn.Module):
+    """exp(c ln(m) s_j) / sum_i exp(c ln(m) s_i) for m valid keys (Nakanishi 2025, arXiv:2501.19399)
+
+    Scalable softmax: the largest weight does not fade as the number of keys grows.
+    """
+
+    def __init__(self, *, c: PositiveFloat = 1.0) -> None:
+        super().__init__()
+        self.c = float(c)
+
+    def forward(self, scores: Tensor, valid: Tensor | None = None) -> Tensor:
+        return softmax_over_valid(scores * self._factor(scores, valid), valid)  # ... n m
+
+    def jacobian_norm(self, weights: Tensor, valid: Tensor | None = None) -> Tensor:
+        """Of c ln(m) (diag(p) - p p^T)."""
+        return self._factor(weights, valid)[..., 0] * norm_of_softmax(weights)
+
+    def _factor(self, scores: Tensor, valid: Tensor | None) -> Tensor:
+        return self.c * number_of_keys(scores, valid).log()  # ... n|1 1
