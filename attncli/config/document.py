@@ -21,6 +21,7 @@ from attncli.errors import InputError, Problem
 
 YAML = (".yaml", ".yml")  # endings of configs
 TENSORS = "tensors.safetensors"  # of a run folder, which stands for a config too
+PARAMETERS = "parameters.safetensors"  # beside it
 Options = TypeVar("Options", bound=Experiment)
 
 

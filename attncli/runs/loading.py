@@ -9,9 +9,8 @@ from pydantic import AfterValidator, BaseModel, Field
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
-from attncli.config.document import TENSORS
+from attncli.config.document import PARAMETERS, TENSORS
 from attncli.errors import InputError
-from attncli.runs.resolved import PARAMETERS
 from attncli.studies.study import Finding, Record, Result
 
 

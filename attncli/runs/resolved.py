@@ -6,11 +6,9 @@ from typing import Any
 
 import yaml
 
-from attncli.config.document import TENSORS
+from attncli.config.document import PARAMETERS, TENSORS
 from attncli.config.yaml_loader import Loader
 from attncli.studies.study import Result
-
-PARAMETERS = "parameters.safetensors"
 
 
 class Dumper(yaml.SafeDumper):

@@ -18,10 +18,10 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from attncli import __version__
-from attncli.config.document import TENSORS
+from attncli.config.document import PARAMETERS, TENSORS
 from attncli.errors import InputError
 from attncli.expect.judging import Verdict
-from attncli.runs.resolved import PARAMETERS, dump_yaml, self_contained
+from attncli.runs.resolved import dump_yaml, self_contained
 from attncli.studies.study import Record, Result, single_numbers, stage_of, tokens_of
 
 MOST_ROWS = 200_000  # of weights.csv; more than that is left to tensors.safetensors

@@ -57,8 +57,8 @@ class Result:
 
     `settings` says how the figures came about, with `formulas` by label. `records` and `comparisons` are rows with the
     study's columns. `inputs` are the tensors that the study was given, `tensors` the arrays that it made, and
-    `parameters` those of its scorers as `<label>/<state_dict name>`. `interrupted`: the user ended the work, and rows
-    are missing.
+    `parameters` those that its scorers began with, as `<label>/<state_dict name>`, or what they learnt, with more
+    names between the two. `interrupted`: the user ended the work, and rows are missing.
     """
 
     study: str

@@ -96,6 +96,15 @@ class Recall(nn.Module):
         w_q, w_k, w_v = (self.scorer.get_parameter(f"{name}.weight") for name in ("W_q", "W_k", "w_v"))
         return textbook.additive_scores(queries, keys, w_q, w_k, w_v.mT.unsqueeze(-3)).squeeze(-1)
 
+    def state_of(self, seed: int) -> dict[str, Tensor]:
+        """What one seed has: copies of `W_q` and `W_k` (d, e), and of its scorer's state_dict, as `scorer.<name>`."""
+        if isinstance(self.scorer, OneByOne):
+            own = self.scorer.scorers[seed].state_dict()
+        else:
+            own = {name: each[seed] for name, each in self.scorer.state_dict().items()}
+        state = {"W_q": self.W_q[seed], "W_k": self.W_k[seed], **{f"scorer.{name}": each for name, each in own.items()}}
+        return {name: each.detach().to("cpu", copy=True) for name, each in state.items()}
+
     def gradient_norms(self) -> Tensor:
         """Of the gradient of all parameters, one number a seed (s,)."""
         own = list(self.scorer.scorers) if isinstance(self.scorer, OneByOne) else []
@@ -162,12 +171,14 @@ class Learnt:
     """What became of one configuration.
 
     `curves` are accuracy, loss, entropy and norm of the gradient at `points_of` the steps, (s, points) each; `tested`
-    has accuracy, loss and entropy (s,) in the end by number of keys; `parameters` counts what one seed learns.
+    has accuracy, loss and entropy (s,) in the end by number of keys; `parameters` counts what one seed learns, and
+    `states` are what each seed has in the end, by its number.
     """
 
     curves: Mapping[str, Tensor]
     tested: Mapping[int, Mapping[str, Tensor]]
     parameters: int
+    states: Mapping[int, Mapping[str, Tensor]]
 
 
 def points_of(steps: int) -> list[int]:
@@ -206,7 +217,8 @@ def learn(model: Recall, options: TrainOptions, step_done: Callable[[], None]) -
             step_done()
     curves = {name: torch.stack([point[name] for point in curve], -1) for name in curve[0]}
     tested = {keys: measured(model, scores, held_out(options, keys, device)) for keys in options.tested}
-    return Learnt(curves, tested, sum(map(torch.numel, learnable)) // options.seeds)
+    states = {seed: model.state_of(seed) for seed in range(options.seeds)}
+    return Learnt(curves, tested, sum(map(torch.numel, learnable)) // options.seeds, states)
 
 
 @torch.no_grad()

@@ -1,27 +1,28 @@
 """`--resume`: which configurations of an earlier run are those that this one would train.
 
-A run writes down one hash for each configuration: of the settings that decide its numbers, and of the rows and curves
-that came out. Where the same hash comes out of this run's settings and of what the folder holds, nothing has changed.
+A run writes down one hash for each configuration: of the settings that decide its numbers, and of the rows, the curves
+and the parameters that came out. Where the same hash comes out of this run's settings and of what the folder holds,
+nothing has changed.
 """
 
 import hashlib
 import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
 import torch
 from pydantic import AliasPath, BaseModel, Field
-from safetensors.torch import save
 from torch import Tensor
 
 import attncli
-from attncli.config.document import TENSORS
+from attncli.config.document import PARAMETERS, TENSORS
 from attncli.errors import InputError, below
 from attncli.inputs.files import read_tensors
 from attncli.scorers import SCORERS
+from attncli.studies.progress import Progress
 from attncli.studies.study import Record
 from attncli.studies.train.model import Configuration
 from attncli.studies.train.options import TrainOptions
@@ -34,10 +35,14 @@ SETTINGS = ("keys", "vocabulary", "classes", "embedding", "seeds", "steps", "bat
 
 @dataclass(frozen=True)
 class Finished:
-    """What became of one configuration: its rows, and its curves as `label/d/measure`, (seeds, points) each."""
+    """What became of one configuration.
+
+    Its rows, its curves as `label/d/measure`, (seeds, points) each, and what was learnt as `label/d/seed/name`.
+    """
 
     records: Sequence[Record]
     curves: Mapping[str, Tensor]
+    states: Mapping[str, Tensor]
 
 
 class _Results(BaseModel):
@@ -62,29 +67,40 @@ def hash_of(
         "attncli": attncli.__version__,
     }
     rows = json.loads(json.dumps(found.records), parse_constant=lambda _: None)  # results.json has null for NaN
-    tensors = {**found.curves, **_below(job.entry.label, parameters)}
-    return hashlib.sha256(json.dumps([settings, rows], sort_keys=True).encode() + save(tensors)).hexdigest()
+    digest = hashlib.sha256(json.dumps([settings, rows], sort_keys=True).encode())
+    for name, tensor in sorted({**found.curves, **found.states, **_below(job.entry.label, parameters)}.items()):
+        digest.update(f"{name} {tensor.dtype} {list(tensor.shape)}".encode())
+        digest.update(tensor.contiguous().flatten().view(torch.uint8).numpy().data)
+    return digest.hexdigest()
 
 
 def finished_before(
-    jobs: Sequence[Configuration], options: TrainOptions, device: torch.device, parameters: Mapping[str, Tensor]
+    jobs: Sequence[Configuration],
+    options: TrainOptions,
+    device: torch.device,
+    parameters: Mapping[str, Tensor],
+    progress: Progress,
 ) -> dict[str, Finished]:
     """What the run that is resumed has of these configurations, by `label/d`; nothing where no run is resumed.
+
+    A folder that does not have what was learnt, as earlier versions wrote it, has no use here, which is noted.
 
     Raises:
         InputError: a folder that is no run of this study, or whose files are damaged.
     """
     if options.resume is None:
         return {}
-    results, curves = _read(Path(options.resume))
+    results, curves, learnt = _read(Path(options.resume))
     found = dict[str, Finished]()
+    if results.configurations and not any(_below(place, learnt) for place in results.configurations):
+        progress.note(f"{options.resume} does not have the parameters that were learnt, so all is trained again")
     for job in jobs:
         rows = [row for row in results.records if (row.get("label"), row.get("d")) == (job.entry.label, job.d)]
-        finished = Finished(rows, _below(job.place, curves))
+        finished = Finished(rows, _below(job.place, curves), _below(job.place, learnt))
         before = results.configurations.get(job.place)
         if before is not None and before == hash_of(job, finished, options, device, parameters):
             with_nan = [row | {each.key: math.nan for each in SUMMARISED if row[each.key] is None} for row in rows]
-            found[job.place] = Finished(with_nan, finished.curves)
+            found[job.place] = replace(finished, records=with_nan)
     return found
 
 
@@ -98,7 +114,8 @@ def _below(place: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
     return {name: each for name, each in tensors.items() if name.startswith(f"{place}/")}
 
 
-def _read(folder: Path) -> tuple[_Results, dict[str, Tensor]]:
+def _read(folder: Path) -> tuple[_Results, dict[str, Tensor], dict[str, Tensor]]:
+    """results.json, the curves, and the parameters, which need not be there."""
     with below("resume"):
         for name in FILES:
             if not (folder / name).is_file():
@@ -106,7 +123,9 @@ def _read(folder: Path) -> tuple[_Results, dict[str, Tensor]]:
                 cure = f"did you mean `{latest}`?" if latest.is_dir() else CURE
                 raise InputError.of(f'got "{folder}", which has no {name}; {cure}')
         try:
-            results, tensors, _ = (folder / name for name in FILES)
-            return _Results.model_validate_json(results.read_bytes()), read_tensors(tensors)
+            results, curves, _ = (folder / name for name in FILES)
+            parameters = folder / PARAMETERS
+            learnt = read_tensors(parameters) if parameters.is_file() else {}
+            return _Results.model_validate_json(results.read_bytes()), read_tensors(curves), learnt
         except (OSError, ValueError) as error:
             raise InputError.of(f'got "{folder}", whose files are damaged; {CURE}') from error

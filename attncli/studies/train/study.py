@@ -64,10 +64,12 @@ def prepare(options: TrainOptions, progress: Progress) -> Prepared:
     own = any(entry.scorer not in SCORERS for entry in options.scorers)  # which may keep something in common
     threads = 1 if own or device.type != "cpu" else torch.get_num_threads()
     needed = estimate_training(configurations, options, threads)
+    if device.type == "cpu":
+        needed += sum((_kept(job, options) for job in configurations), Amounts())
     most = max(needed, key=lambda key: needed[key])
     require_memory(needed | {"program": PROGRAM}, device, "use a smaller number, or fewer seeds", [most])
     parameters = _read_parameters(options)
-    finished = finished_before(configurations, options, device, parameters)
+    finished = finished_before(configurations, options, device, parameters, progress)
     return Prepared(options, configurations, finished, parameters, threads, device)
 
 
@@ -76,10 +78,25 @@ def estimate_training(jobs: Iterable[Configuration], options: TrainOptions, thre
     return sum(sorted((_needed(job, options) for job in jobs), key=Amounts.total)[-threads:], Amounts())
 
 
+def _kept(job: Configuration, options: TrainOptions) -> Amounts[str]:
+    """Bytes of what all seeds of one configuration learn, which is kept until it is written."""
+    itemsize = getattr(torch, options.dtype).itemsize
+    return Amounts({_larger(job, options): options.seeds * itemsize * _learnt(job, options)})
+
+
+def _learnt(job: Configuration, options: TrainOptions) -> int:
+    """Numbers that one seed learns."""
+    return 2 * job.d * options.embedding + sum(map(torch.numel, job.outline.parameters()))
+
+
+def _larger(job: Configuration, options: TrainOptions) -> str:
+    """The key of the size that decides how much is learnt."""
+    return "embedding" if options.embedding > job.d else "d"
+
+
 def _needed(job: Configuration, options: TrainOptions) -> Amounts[str]:
     """Bytes of one configuration while it is trained."""
     seeds, symbols, itemsize = options.seeds, options.vocabulary, getattr(torch, options.dtype).itemsize
-    learnt = 2 * job.d * options.embedding + sum(map(torch.numel, job.outline.parameters()))
     vectors = DOT_VECTORS if getattr(job.outline, "scales_dot_product", False) else VECTORS
     of_pair = PAIRS * job.entry.options.get("num_hiddens", 1) + (job.entry.softcap is not None)
     numbers = Amounts(
@@ -88,7 +105,7 @@ def _needed(job: Configuration, options: TrainOptions) -> Amounts[str]:
         vocabulary=of_pair * symbols**2,
         classes=4 * max(options.batch, TESTS) * options.classes,  # as the loss and its gradient hold the pooled values
     )
-    numbers["embedding" if options.embedding > job.d else "d"] += COPIES[options.optimizer] * learnt
+    numbers[_larger(job, options)] += COPIES[options.optimizer] * _learnt(job, options)
     drawn, tested = options.batch * steps_at_a_time(options), TESTS * max(options.tested)
     sequences = 24 * max(drawn, TESTS) * symbols  # as they are drawn, for one seed at a time
     kept = 64 * max(drawn * options.keys, tested)  # of every seed
@@ -152,7 +169,8 @@ def run(prepared: Prepared, progress: Progress) -> Result:
         with below("scorers", job.index):
             learnt = learn(model, options, step_done)
         curves = {f"{job.place}/{name}": each for name, each in learnt.curves.items()}
-        done[job.place] = Finished(rows_of(job, learnt, options.steps), curves)
+        states = {f"{job.place}/{seed}/{name}": x for seed, state in learnt.states.items() for name, x in state.items()}
+        done[job.place] = Finished(rows_of(job, learnt, options.steps), curves, states)
 
     with on_threads(1), ThreadPoolExecutor(prepared.threads) as pool:
         try:
@@ -188,6 +206,7 @@ def _result(prepared: Prepared, finished: Mapping[str, Finished], interrupted: b
         "configurations": {place: each for place, each in hashes if each is not None},
     }
     curves = {name: curve for _, each in found for name, curve in each.curves.items()}
+    states = {name: tensor for _, each in found for name, tensor in each.states.items()}
     return Result(
         "train",
         options.name,
@@ -196,6 +215,6 @@ def _result(prepared: Prepared, finished: Mapping[str, Finished], interrupted: b
         comparisons,
         findings_of(comparisons, settings),
         tensors={"steps": torch.tensor(points_of(options.steps)), **curves},
-        parameters=parameters,
+        parameters={**parameters, **states},
         interrupted=interrupted,
     )

@@ -18,7 +18,7 @@ FEW: list[object] = ["--steps", 4, "--batch", 2, "--keys", 2, "--vocabulary", 4,
 FEW += ["--device", "cpu"]
 RESUMED: list[object] = [*FEW, "--d", 2, "--d", 3, "--scorer", "dot", "--test-keys", 3]
 TWO: list[object] = [*FEW, "--d", 2, "--d", 3, "--scorer", "dot", "--scorer", "additive"]
-FILES = ["config.yaml", "records.csv", "results.json", "tensors.safetensors"]
+FILES = ["config.yaml", "parameters.safetensors", "records.csv", "results.json", "tensors.safetensors"]
 YAML = "study: train\nscorer: dot\nd: 2\nsteps: 4\nbatch: 2\nkeys: 2\nvocabulary: 4\nembedding: 3\nseeds: 2\n"
 
 
@@ -82,8 +82,11 @@ def test_control_c_keeps_what_is_finished_and_resume_goes_on(here: Path, monkeyp
     for key in ("records", "comparisons", "settings", "findings"):
         assert rest[key] == whole[key]
     assert config("rest") == config("whole")
-    for name, stored in load_file("whole/tensors.safetensors").items():
-        assert torch.equal(load_file("rest/tensors.safetensors")[name], stored)
+    for file in ("tensors.safetensors", "parameters.safetensors"):
+        stored, of_rest, of_part = (load_file(f"{folder}/{file}") for folder in ("whole", "rest", "part"))
+        assert stored.keys() == of_rest.keys() == of_part.keys() | {name for name in stored if "additive/3/" in name}
+        for name, tensor in stored.items():
+            assert torch.equal(of_rest[name], tensor)
 
 
 def test_control_c_before_anything_is_finished(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -141,6 +144,9 @@ def test_with_another_setting_all_is_trained_again(flag: str, value: object, fir
     "change",
     [
         lambda rows, curves: rows.pop(0),
+        lambda rows, curves: curves.pop("dot/2/1/W_q"),
+        lambda rows, curves: curves.update({"dot/2/0/W_k": torch.zeros(2, 3)}),
+        lambda rows, curves: curves.update({"dot/2/0/W_k": curves["dot/2/0/W_k"].reshape(3, 2)}),
         lambda rows, curves: rows[1].pop("loss"),
         lambda rows, curves: rows[0].update(accuracy=1.5),
         lambda rows, curves: rows[0].update(loss=10**400),
@@ -150,16 +156,28 @@ def test_with_another_setting_all_is_trained_again(flag: str, value: object, fir
         lambda rows, curves: curves.update({"dot/2/loss": torch.zeros(2, 5, dtype=torch.long)}),
     ],
 )
-def test_changed_rows_and_curves_are_trained_again(change: Callable[[Any, Any], Any], first: dict[str, Any]) -> None:
-    before, changed = load_file("first/tensors.safetensors"), json.loads(Path("first/results.json").read_text())
-    curves = dict(before)
-    change(changed["records"], curves)
+def test_what_was_changed_is_trained_again(change: Callable[[Any, Any], Any], first: dict[str, Any]) -> None:
+    files = ("tensors.safetensors", "parameters.safetensors")
+    before, changed = [load_file(f"first/{file}") for file in files], json.loads(Path("first/results.json").read_text())
+    tensors = before[0] | before[1]
+    change(changed["records"], tensors)
     Path("first/results.json").write_text(json.dumps(changed))
-    save_file(curves, "first/tensors.safetensors")
+    for file, stored in zip(files, before, strict=True):
+        save_file({name: tensor for name, tensor in tensors.items() if name in stored}, f"first/{file}")
     content, said = resumed()
     assert (said, content["records"]) == ("1 of 2; 1 to train", first["records"])
-    for key, each in load_file("again/tensors.safetensors").items():
-        assert torch.equal(each, before[key])
+    for file, stored in zip(files, before, strict=True):
+        again = load_file(f"again/{file}")
+        assert again.keys() == stored.keys()
+        assert all(torch.equal(again[name], tensor) for name, tensor in stored.items())
+
+
+def test_a_run_without_what_was_learnt_is_trained_again_and_says_so(first: dict[str, Any]) -> None:
+    Path("first/parameters.safetensors").unlink()
+    content, said = resumed()
+    why = "does not have the parameters that were learnt, so all is trained again"
+    assert said == f"{Path('first').absolute()} {why}\ntrain: 0 of 2; 2 to train"
+    assert content["records"] == first["records"]
 
 
 def test_what_has_no_number_is_kept() -> None:
@@ -181,7 +199,9 @@ def test_parameters_that_were_read_count_by_their_content(here: Path) -> None:
     assert resumed("--scorer", "general:parameters={file: ../W.safetensors}", out="other")[1] == "1 of 1; 0 to train"
     (here / "W.safetensors").unlink()
     assert run(here / "first" / "config.yaml", here / "alone")["records"] == first["records"]
-    save_file({"general/W.weight": torch.ones(2, 2)}, "first/parameters.safetensors")
+    assert config("first")["scorers"][0]["parameters"]["names"] == {"W.weight": "general/W.weight"}
+    stored = load_file("first/parameters.safetensors")
+    save_file({**stored, "general/W.weight": torch.ones(2, 2)}, "first/parameters.safetensors")
     content, said = resumed(out="changed")
     assert said == "0 of 1; 1 to train"
     assert content["records"] != first["records"]
@@ -212,6 +232,7 @@ DAMAGED = f'--resume: got "first", whose files are damaged; {CURE}'
         ("results.json", '{"study": "train", "records": [], "settings": {"configurations": [1]}}', DAMAGED),
         ("results.json", '{"study": "bench", "records": []}', DAMAGED),
         ("tensors.safetensors", "x", DAMAGED),
+        ("parameters.safetensors", "x", DAMAGED),
         *((name, None, f'--resume: got "first", which has no {name}; {CURE}')
           for name in ("results.json", "config.yaml", "tensors.safetensors")),
         ("config.yaml", "study: [train\n", "first/config.yaml:"),

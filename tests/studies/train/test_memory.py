@@ -3,6 +3,7 @@
 from typing import Any
 
 import pytest
+import torch
 
 from attncli.errors import InputError
 from attncli.studies import memory
@@ -52,6 +53,17 @@ def test_too_large_is_refused_before_anything_is_made(
     with pytest.raises(InputError) as caught:
         prepared(scorers=["dot"], **keys)
     assert str(caught.value).startswith(f"{place}: needs about ")
+
+
+def test_what_is_kept_of_many_configurations_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """20 times 200 seeds with 2 x 1000 x 500 numbers are 16 GB; the training itself takes 5 GB."""
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 1)
+    monkeypatch.setattr(memory, "available_memory", lambda device: 12 * 2**30)
+    keys: dict[str, Any] = {"scorers": ["dot"], "embedding": 500, "seeds": 200}
+    prepared(**keys, d=[1000])
+    with pytest.raises(InputError) as caught:
+        prepared(**keys, d=list(range(1000, 1020)))
+    assert str(caught.value).startswith("d: needs about ")
 
 
 def test_as_many_of_the_largest_as_run_at_once() -> None:
