@@ -186,6 +186,9 @@ class Data(Model):
         BiasSource | None,
         Field(description="added to the scores (..., n, m), to which it broadcasts; -inf masks"),
     ] = None
+    grouped: Annotated[
+        bool, Field(description="true: keys and values have fewer heads than queries, each for a group of these (GQA)")
+    ] = False
 
 
 class Mask(Model):

@@ -87,7 +87,8 @@ def build_inputs(
             found[role] = _shape(source, found)
     shapes = {role: found[role] for role in ROLES}
     with collector.under("data"):
-        leading = common_leading(shapes)
+        cure = "`grouped: true` lets several heads of queries share one of keys and values"
+        leading = common_leading(shapes, data.grouped, cure)
     collector.check()
     full = {role: (*leading, *shapes[role][-2:]) for role in ROLES}
     scores = (*full["queries"][:-1], full["keys"][-2])
@@ -108,6 +109,9 @@ def build_inputs(
     tensors = {role: tensor.to(dtypes[role]) for role, tensor in given.items()}
     for role, source in fills.items():  # what is correlated sees the other tensor as it is used, rounded to `dtype`
         tensors[role] = fill(source, generator(seed, f"data.{role}"), tensors).to(dtypes[role])
+    for role in ROLES:
+        if data.grouped and len(found[role]) > 3 and found[role][-3] > 1:  # a single head is repeated without a copy
+            tensors[role] = tensors[role].repeat_interleave(leading[-1] // found[role][-3], dim=-3)
     queries, keys, values = (tensors[role].expand(full[role]).to(device) for role in ROLES)
     valid = Valid(scores, lengths, causal, None if allowed is None else allowed.to(device), device)
     if "bias" not in tensors:
@@ -118,17 +122,20 @@ def build_inputs(
     return Inputs(queries, keys, values, valid, bias)
 
 
-def common_leading(shapes: Shapes) -> tuple[int, ...]:
+def common_leading(shapes: Shapes, grouped: bool = False, cure: str = "") -> tuple[int, ...]:
     """The leading axes (b, ...) after axes of size 1 are repeated, for shapes of `queries`, `keys` and `values` if any.
 
-    An unbatched tensor, or a batch of one, is repeated over any number of leading axes.
+    An unbatched tensor, or a batch of one, is repeated over any number of leading axes. Where they are `grouped`, heads
+    of keys and values are shared by consecutive heads of queries, as torch's SDPA does it with `enable_gqa`. `cure` is
+    what a message says of shapes that would fit if they were grouped.
 
     Raises:
         InputError: all shapes that do not fit, by name.
     """
-    rank = max(3, *(len(shape) for shape in shapes.values()))
+    shared = _with_shared_heads(shapes) if grouped else shapes
+    rank = max(3, *(len(shape) for shape in shared.values()))
     full = {
-        role: (1,) * (rank - 2) + shape[-2:] if shape[:-2] in ((), (1,)) else shape for role, shape in shapes.items()
+        role: (1,) * (rank - 2) + shape[-2:] if shape[:-2] in ((), (1,)) else shape for role, shape in shared.items()
     }
     leading = tuple(max(sizes) for sizes in zip(*(shape[:-2] for shape in full.values()), strict=False))
     problems = []
@@ -136,6 +143,7 @@ def common_leading(shapes: Shapes) -> tuple[int, ...]:
         if len(shape) != rank or any(size not in (1, most) for size, most in zip(shape, leading, strict=False)):
             others = ", ".join(f"{other} {list(each)}" for other, each in shapes.items() if other != role)
             expected = "expected equal leading axes; an axis of size 1 is repeated"
+            expected += f"; {cure}" if cure and not grouped and _would_fit_in_groups(shapes) else ""
             problems.append(Problem(f"got shape {list(shapes[role])} beside {others}; {expected}", (role,)))
     if full["keys"][-2] != full.get("values", full["keys"])[-2]:
         count = full["values"][-2]
@@ -144,6 +152,29 @@ def common_leading(shapes: Shapes) -> tuple[int, ...]:
     if problems:
         raise InputError(problems)
     return leading
+
+
+def _with_shared_heads(shapes: Shapes) -> Shapes:
+    """The shapes with as many heads of keys and values as there are heads of queries (b, ..., heads, n, q)."""
+    queries = shapes["queries"]
+    if len(queries) < 4:
+        message = f"got true for queries of shape {list(queries)}; expected (batch, heads, rows, features)"
+        raise InputError.of(message, ["grouped"])
+    heads = queries[-3]
+    with_heads = {role: shape for role, shape in shapes.items() if len(shape) > 3}  # others are for all heads, or wrong
+    wrong = [role for role, shape in with_heads.items() if heads % shape[-3]]
+    if wrong:
+        expected = f"expected a number of heads that divides the {heads} of the queries"
+        raise InputError(Problem(f"got shape {list(shapes[role])}; {expected}", (role,)) for role in wrong)
+    return {**shapes, **{role: (*shape[:-3], heads, *shape[-2:]) for role, shape in with_heads.items()}}
+
+
+def _would_fit_in_groups(shapes: Shapes) -> bool:
+    try:
+        common_leading(shapes, grouped=True)
+    except InputError:
+        return False
+    return True
 
 
 def _written(numbers: list[Any]) -> Tensor:

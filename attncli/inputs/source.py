@@ -22,6 +22,8 @@ NAMES = {
     "values": ("values", "value", "v", "V"),
 }
 
+SHARED_HEADS = "if heads of queries share those of keys, use a config that names the tensors, with `grouped: true`"
+
 
 class InputsOfConfig(Experiment):
     """The keys of an attention experiment that say what its tensors are; the others are of no interest here."""
@@ -99,11 +101,10 @@ def _from_tensors(path: Path, stored: Mapping[str, Tensor]) -> Inputs:
         raise InputError.of(f"{message}; use {path / 'config.yaml'}")
     tensors = {role: _numbers(role, stored, path) for role in NAMES if role != "values" or _name(role, stored)}
     try:
-        leading = common_leading({role: tuple(tensor.shape) for role, tensor in tensors.items()})
+        leading = common_leading({role: tuple(tensor.shape) for role, tensor in tensors.items()}, cure=SHARED_HEADS)
     except InputError as error:
         role, message = error.problems[0].path[0], error.problems[0].message
-        cure = "repeat keys that several query heads share"
-        raise InputError.of(f'got "{path}", whose {role} have {message.removeprefix("got ")}; {cure}') from error
+        raise InputError.of(f'got "{path}", whose {role} have {message.removeprefix("got ")}') from error
     queries, keys, *given = (tensor.expand(*leading, *tensor.shape[-2:]) for tensor in tensors.values())
     values = given[0] if given else keys.new_empty((*keys.shape[:-1], 0))
     shape = (*queries.shape[:-1], keys.shape[-2])

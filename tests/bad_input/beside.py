@@ -126,6 +126,7 @@ FILES: dict[str, bytes] = {
     "pairs.npz": zipped({"queries.npy": array(np.eye(4)), "keys.npy": array(np.ones((3, 4)))}),
     "sizes.npz": zipped({"queries.npy": array(np.eye(4)), "keys.npy": array(np.ones((3, 5)))}),
     "heads.npz": zipped({"queries.npy": array(np.ones((2, 3, 4))), "keys.npy": array(np.ones((3, 3, 4)))}),
+    "shared.npz": zipped({"queries.npy": array(np.ones((1, 4, 3, 4))), "keys.npy": array(np.ones((1, 2, 3, 4)))}),
     "one_key.npz": zipped({"queries.npy": array(np.eye(4)), "keys.npy": array(np.ones((1, 4)))}),
     "only_keys.npz": zipped({"keys.npy": array(np.ones((3, 4)))}),
     "vector.npz": zipped({"queries.npy": array(np.ones(4)), "keys.npy": array(np.ones((3, 4)))}),

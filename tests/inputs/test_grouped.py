@@ -1,0 +1,101 @@
+"""Heads of keys and values that several heads of queries share, against slow loops and torch's own kernel."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch.nn.functional import scaled_dot_product_attention
+from torch.testing import assert_close
+
+from attncli.api import run
+from attncli.errors import InputError
+from attncli.inputs.source import read_source
+from tests.experiments import inputs_of, result_of
+
+B, H, N, M, D = 2, 6, 3, 5, 4
+
+
+def data(keys: int) -> dict[str, Any]:
+    """Six heads of queries, and so many of keys."""
+    return {"queries": {"shape": [B, H, N, D]}, "keys": {"shape": [B, keys, M, D]}, "grouped": True}
+
+
+@pytest.mark.parametrize(("keys", "values"), [(2, 2), (3, 3), (1, 1), (6, 6), (2, 3), (3, None)])
+def test_each_head_of_keys_is_for_consecutive_heads_of_queries(keys: int, values: int | None) -> None:
+    given = {} if values is None else {"values": {"shape": [B, values, M, 7]}}
+    inputs = inputs_of(data=data(keys) | given)
+    assert inputs.valid.shape == (B, H, N, M)
+    for name, count in (("keys", keys), ("values", values or keys)):
+        few = {"queries": {"shape": [B, 1, N, D]}, "keys": {"shape": [B, count, M, D]}}
+        few |= given if name == "values" else {}
+        drawn, full = getattr(inputs_of(data=few), name), getattr(inputs, name)
+        assert full.shape[:2] == (B, H)
+        assert drawn.shape[:2] == (B, count)
+        for head in range(H):
+            assert torch.equal(full[:, head], drawn[:, head * count // H])
+
+
+def test_weights_and_output_are_those_of_torch() -> None:
+    queries, keys, values = (torch.randn(B, h, n, D, dtype=torch.float64) for h, n in ((H, N), (2, M), (2, M)))
+    given = {"queries": queries.tolist(), "keys": keys.tolist(), "values": values.tolist(), "grouped": True}
+    result = result_of(data=given, scorers=[{"scorer": "scaled_dot"}], dtype="float64")
+    expected = scaled_dot_product_attention(queries, keys, values, enable_gqa=True)
+    assert_close(result.tensors["scaled_dot/output"], expected, rtol=1e-12, atol=1e-12)
+
+
+def test_values_left_out_are_drawn_like_the_keys_as_given() -> None:
+    written = inputs_of(data=data(2) | {"values": {"shape": [B, 2, M, D]}})
+    assert torch.equal(inputs_of(data=data(2)).values, written.values)
+    numbers = np.ones((B, 2, M, D)).tolist()
+    written_keys = data(2) | {"keys": numbers}
+    normal = inputs_of(data=written_keys | {"values": {"shape": [B, 2, M, D]}})
+    assert torch.equal(inputs_of(data=written_keys).values, normal.values)
+
+
+def test_values_correlated_with_few_keys_have_as_few_heads() -> None:
+    inputs = inputs_of(data=data(2) | {"values": {"fill": "correlated", "with": "keys", "rho": -1}})
+    assert torch.equal(inputs.values, -inputs.keys)
+
+
+def test_one_matrix_of_keys_is_for_all_heads() -> None:
+    for shape in ([M, D], [1, M, D], [1, 1, M, D]):
+        assert inputs_of(data=data(1) | {"keys": {"shape": shape}}).keys.shape == (B, H, M, D)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"keys": {"shape": [B, 4, M, D]}}, r"data.keys: got shape \[2, 4, 5, 4\]; expected a number of heads"),
+        ({"keys": {"shape": [B, 12, M, D]}}, r"data.keys: got shape \[2, 12, 5, 4\]; .* the 6 of the queries"),
+        ({"values": {"shape": [B, 5, M, D]}}, r"data.values: got shape \[2, 5, 5, 4\]; .* divides"),
+        ({"keys": {"shape": [3, 2, M, D]}}, r"data.queries: got .* beside keys \[3, 2, 5, 4\]"),
+        ({"queries": {"shape": [H, N, D]}, "keys": {"shape": [2, M, D]}}, "data.grouped: got true for queries"),
+        ({"grouped": False}, r"data.keys: got shape \[2, 2, 5, 4\] beside .*; `grouped: true` lets several heads"),
+        ({"keys": {"fill": "correlated", "with": "queries", "rho": 1, "shape": [B, 2, N, D]}}, "the same shape"),
+    ],
+)  # fmt: skip
+def test_what_does_not_fit(changes: dict[str, Any], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        inputs_of(data=data(2) | changes)
+
+
+def test_the_cure_is_named_only_where_it_helps() -> None:
+    with pytest.raises(InputError) as caught:
+        inputs_of(data=data(4) | {"grouped": False})
+    assert "grouped" not in str(caught.value)
+
+
+def test_a_run_keeps_every_head_and_runs_again(tmp_path: Path) -> None:
+    keys = np.random.default_rng(1).normal(size=(B, 2, M, D))
+    np.save(tmp_path / "keys.npy", keys)
+    from_file = data(2) | {"keys": {"file": str(tmp_path / "keys.npy")}}
+    for number, given in enumerate((data(2), from_file)):
+        folder = tmp_path / str(number)
+        first = run({"data": given, "scorers": ["dot", "additive"]}, out=folder)
+        again = run(folder / "config.yaml")
+        assert first.inputs["keys"].shape == (B, H, M, D)
+        assert torch.equal(first.tensors["additive/weights"], again.tensors["additive/weights"])
+        assert torch.equal(read_source(folder).keys, first.inputs["keys"])
+    assert_close(first.inputs["keys"].numpy(), np.repeat(keys, 3, axis=1).astype(np.float32))
