@@ -116,7 +116,7 @@ def test_says_everything_that_was_left_out(tmp_path: Path) -> None:
         "seed": 0,
         "device": "auto",
         "dtype": "float32",
-        "data": {"queries": {**keys, "shape": [2, 3, 4]}, "keys": keys, "values": keys},
+        "data": {"queries": {**keys, "shape": [2, 3, 4]}, "keys": keys, "values": keys, "grouped": False},
         "mask": {"causal": False, "empty_row": "zero"},
         "scorers": [{"scorer": "dot", "normalizer": "softmax", "label": "dot", "dropout": 0.0}],
         "tokens": {},
