@@ -17,7 +17,7 @@ settings.load_profile("attncli")
 progress.PATIENCE = 1e6
 
 # `pytest -m quick` runs what is here, but for measured memory and compiled code.
-QUICK = {"config", "expect", "inputs", "scorers", "test_attention.py", "test_masks.py", "pooling"}
+QUICK = {"config", "expect", "inputs", "scorers", "normalizers", "test_attention.py", "test_masks.py", "pooling"}
 NOT_QUICK = ("compiled", "memory")
 # These take longest; begun last, they would leave all processors but one idle.
 FIRST = {"test_additions.py", "test_claims_fail.py", "test_contract.py", "test_experiments.py"}

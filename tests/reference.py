@@ -3,10 +3,14 @@
 Every scorer of the catalogue has its oracle in `ORACLES`, under its name: `oracle(scorer, queries, keys, **options)`,
 for queries (n, q) and keys (m, k), gives scores (n, m) in float64. Parameters are read from the scorer; options are
 not, so that a scorer which misreads them is found out: pass the ones it was made with.
+
+Every normaliser has its oracle in `NORMALIZERS`: `oracle(scores, **options)`, for the scores of one query's valid keys,
+of which there is at least one, gives their weights. `weights_of` puts them into a matrix with a mask.
 """
 
 import math
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -65,17 +69,77 @@ ORACLES: dict[str, Callable[..., Tensor]] = {
 }
 
 
-def masked_softmax(scores: Tensor, valid: Tensor | None = None) -> Tensor:
+def softmax(scores: Vector) -> Vector:
+    largest = max(scores)
+    powers = [math.exp(score - largest) for score in scores]
+    return [power / math.fsum(powers) for power in powers]
+
+
+def softmax_plus_one(scores: Vector) -> Vector:
+    return softmax([*scores, 0.0])[:-1]
+
+
+def sigmoid(scores: Vector, *, bias: float | str = "-ln(m)") -> Vector:
+    b = -math.log(len(scores)) if isinstance(bias, str) else bias
+    return [1 / (1 + math.exp(-s - b)) if s + b > 0 else math.exp(s + b) / (1 + math.exp(s + b)) for s in scores]
+
+
+def ssmax(scores: Vector, *, c: float = 1.0) -> Vector:
+    return softmax([c * math.log(len(scores)) * score for score in scores])
+
+
+def sparsemax(scores: Vector) -> Vector:
+    """The k largest scores have a weight, for the largest k of which 1 + k s_k is above their sum: algorithm 1."""
+    ordered = sorted((score - max(scores) for score in scores), reverse=True)
+    k = max(k for k in range(1, len(ordered) + 1) if 1 + k * ordered[k - 1] > math.fsum(ordered[:k]))
+    threshold = (math.fsum(ordered[:k]) - 1) / k
+    return [max(score - max(scores) - threshold, 0.0) for score in scores]
+
+
+def entmax(scores: Vector, *, alpha: float = 1.5) -> Vector:
+    """[(alpha - 1) s_j - t]_+ ^ (1 / (alpha - 1)), with the t at which they sum to 1, halved until nothing changes."""
+    if alpha == 1:
+        return softmax(scores)
+    scaled = [(alpha - 1) * (score - max(scores)) for score in scores]
+
+    def at(threshold: float) -> Vector:
+        return [max(score - threshold, 0.0) ** (1 / (alpha - 1)) for score in scaled]
+
+    low, high = -1.0, 0.0
+    while low < (middle := (low + high) / 2) < high:
+        low, high = (middle, high) if math.fsum(at(middle)) >= 1 else (low, middle)
+    return [weight / math.fsum(at(low)) for weight in at(low)]
+
+
+def relu(scores: Vector) -> Vector:
+    return [max(score, 0.0) / len(scores) for score in scores]
+
+
+NORMALIZERS: dict[str, Callable[..., Vector]] = {
+    "softmax": softmax,
+    "softmax_plus_one": softmax_plus_one,
+    "sigmoid": sigmoid,
+    "ssmax": ssmax,
+    "sparsemax": sparsemax,
+    "entmax": entmax,
+    "relu": relu,
+}
+
+
+def weights_of(normalizer: str, scores: Tensor, valid: Tensor | None = None, **options: Any) -> Tensor:
     """Weights (n, m) for scores (n, m) and booleans (n, m), True = may attend; a row without a valid key is all 0."""
     seen = torch.ones(scores.shape, dtype=torch.bool) if valid is None else valid.expand(scores.shape)
-    return matrix([softmax(row, may) for row, may in zip(scores.tolist(), seen.tolist(), strict=True)])
+    rows = []
+    for row, may in zip(scores.tolist(), seen.tolist(), strict=True):
+        places = [j for j, is_valid in enumerate(may) if is_valid]
+        weights = NORMALIZERS[normalizer]([row[j] for j in places], **options) if places else []
+        found = dict(zip(places, weights, strict=True))
+        rows.append([found.get(j, 0.0) for j in range(len(row))])
+    return matrix(rows)
 
 
-def softmax(scores: Vector, valid: Sequence[bool]) -> list[float]:
-    largest = max((score for score, may in zip(scores, valid, strict=True) if may), default=0.0)
-    powers = [math.exp(score - largest) if may else 0.0 for score, may in zip(scores, valid, strict=True)]
-    total = math.fsum(powers)
-    return [power / total if total > 0 else 0.0 for power in powers]
+def masked_softmax(scores: Tensor, valid: Tensor | None = None) -> Tensor:
+    return weights_of("softmax", scores, valid)
 
 
 def weighted_sum(weights: Tensor, values: Tensor) -> Tensor:

@@ -3,19 +3,19 @@
 from torch import Tensor
 
 
-def norm_of_softmax(weights: Tensor) -> Tensor:
-    """Frobenius norm (..., n) of diag(p) - p p^T for weights p (..., n, m) that sum to 1; no m x m matrix.
+def norm_of_softmax(weights: Tensor, left: Tensor | float = 0.0) -> Tensor:
+    """Frobenius norm (..., n) of diag(p) - p p^T for weights p (..., n, m) that sum to 1 - left; no m x m matrix.
 
     Squared it is sum_i p_i^2 - 2 sum_i p_i^3 + (sum_i p_i^2)^2, which cancels to nothing where one weight is nearly 1.
     So the largest weight a is set apart: with r = sum_{i != a} p_i^2 it is
     (p_a (1 - p_a))^2 + 2 p_a^2 r + sum_{i != a} (p_i (1 - p_i))^2 + r^2 - sum_{i != a} p_i^4,
-    where 1 - p_a is the sum of the others.
+    where 1 - p_a is the sum of the others and of what is left.
     """
     largest, place = weights.max(-1, keepdim=True)
     others = weights.scatter(-1, place, 0.0)
     squares = others.square()
     r = squares.sum(-1)
-    alone = (largest[..., 0] * others.sum(-1)).square() + 2.0 * largest[..., 0].square() * r
+    alone = (largest[..., 0] * (others.sum(-1) + left)).square() + 2.0 * largest[..., 0].square() * r
     among = (others * (1.0 - others)).square().sum(-1) + (r.square() - squares.square().sum(-1)).clamp(min=0.0)
     return (alone + among).sqrt()
 

@@ -14,6 +14,12 @@ def number_of_keys(scores: Tensor, valid: Tensor | None) -> Tensor:
     return valid.expand(*valid.shape[:-1], m).sum(-1, keepdim=True).clamp(min=1).to(scores.dtype)
 
 
+def largest_score(scores: Tensor, valid: Tensor | None) -> Tensor:
+    """The largest valid score of each query, (..., n, 1) and without a gradient; -inf without a valid key."""
+    scores = scores.detach()
+    return (scores if valid is None else scores.masked_fill(~valid, -torch.inf)).amax(-1, keepdim=True)
+
+
 def within_reach(weights_of: Callable[[Tensor], Tensor], scores: Tensor, valid: Tensor | None, reach: float) -> Tensor:
     """Weights of a sparse normaliser, in which a key that is `reach` or more below the largest has none.
 
@@ -21,7 +27,7 @@ def within_reach(weights_of: Callable[[Tensor], Tensor], scores: Tensor, valid: 
     NaN: a query with NaN or infinity as its largest valid score gets weights of NaN.
     """
     blocked = scores.new_zeros(1, 1, dtype=torch.bool) if valid is None else ~valid
-    top = scores.detach().masked_fill(blocked, -torch.inf).amax(-1, keepdim=True)  # ... n 1
+    top = largest_score(scores, valid)
     broken = ~top.isfinite()
     below = (scores - top).masked_fill(blocked | broken, -2.0 * reach).clamp(min=-2.0 * reach)  # ... n m
     weights = weights_of(below).masked_fill(broken, torch.nan)

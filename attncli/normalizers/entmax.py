@@ -10,6 +10,8 @@ from attncli.normalizers._entmax import entmax_package
 from attncli.normalizers._jacobian import norm_of_entmax
 from attncli.normalizers._valid import within_reach
 
+NEAR = 1e-8  # of alpha to 1: below it the weights are nearer to those of softmax than to what bisection finds
+
 
 class Entmax(nn.Module):
     """argmax_p of p . s + H_alpha(p), with Tsallis entropy H_alpha (Peters et al. 2019, arXiv:1905.05702)
@@ -26,7 +28,7 @@ class Entmax(nn.Module):
         self._entmax = exact.get(self.alpha, partial(_bisected, package.entmax_bisect, self.alpha))
 
     def forward(self, scores: Tensor, valid: Tensor | None = None) -> Tensor:
-        if self.alpha == 1.0:
+        if self.alpha < 1.0 + NEAR:
             return softmax_over_valid(scores, valid)
         return within_reach(self._entmax, scores, valid, 1.0 / (self.alpha - 1.0))  # ... n m
 
@@ -36,5 +38,6 @@ class Entmax(nn.Module):
 
 
 def _bisected(bisect: Callable[[Tensor, float], Tensor], alpha: float, scores: Tensor) -> Tensor:
-    # In float64: near alpha = 1 a weight is a large power of a number near 1.
-    return bisect(scores.double(), alpha).to(scores.dtype)
+    # In float64: near alpha = 1 a weight is a large power of a number near 1. Apple's devices do not have it.
+    wide = (scores.cpu() if scores.device.type == "mps" else scores).double()
+    return bisect(wide, alpha).to(scores)

@@ -1,6 +1,8 @@
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from attncli.normalizers._jacobian import norm_of_softmax
+
 
 class SoftmaxPlusOne(nn.Module):
     """exp(s_j) / (1 + sum_i exp(s_i)) (Miller 2023, "Attention is off by one")
@@ -15,7 +17,5 @@ class SoftmaxPlusOne(nn.Module):
         return F.pad(scores, (0, 1)).softmax(-1)[..., :-1]  # ... n m
 
     def jacobian_norm(self, weights: Tensor, valid: Tensor | None = None) -> Tensor:
-        """Of diag(p) - p p^T, whose squares sum to sum_i (p_i^2 (1 - p_i)^2 + p_i^2 sum_{j != i} p_j^2)."""
-        squares = weights.square()
-        others = squares.sum(-1, keepdim=True) - squares
-        return (squares * ((1.0 - weights).square() + others)).sum(-1).clamp(min=0.0).sqrt()
+        """Of diag(p) - p p^T, where 1 - sum_i p_i is left to no key."""
+        return norm_of_softmax(weights, (1.0 - weights.sum(-1)).clamp(min=0.0))

@@ -3,7 +3,7 @@ from torch import Tensor, nn
 
 from attncli.attention import softmax_over_valid
 from attncli.normalizers._jacobian import norm_of_softmax
-from attncli.normalizers._valid import number_of_keys
+from attncli.normalizers._valid import largest_score, number_of_keys
 
 
 class Ssmax(nn.Module):
@@ -17,7 +17,8 @@ class Ssmax(nn.Module):
         self.c = float(c)
 
     def forward(self, scores: Tensor, valid: Tensor | None = None) -> Tensor:
-        return softmax_over_valid(scores * self._factor(scores, valid), valid)  # ... n m
+        below = scores - largest_score(scores, valid)  # softmax sees differences only, and a product might overflow
+        return softmax_over_valid(below * self._factor(scores, valid), valid)  # ... n m
 
     def jacobian_norm(self, weights: Tensor, valid: Tensor | None = None) -> Tensor:
         """Of c ln(m) (diag(p) - p p^T)."""

@@ -100,7 +100,7 @@ def test_entropy_at_its_ends() -> None:
 def pooled(name: str, scorer: Any, query: Tensor, keys: Tensor, values: Sequence[float]) -> float:
     """sum_j p_j v_j for one query (d,), by the oracles."""
     row = ORACLES[name](scorer, query[None], keys)[0].tolist()
-    return inner(softmax(row, [True] * len(row)), values)
+    return inner(softmax(row), values)
 
 
 def slow_gradient(name: str, scorer: Any, query: Tensor, keys: Tensor, values: Sequence[float]) -> float:

@@ -24,7 +24,7 @@ ENTRIES = [{"scorer": name} for name in SCORERS]
 
 def slow_figures(rows: list[list[float]]) -> dict[str, list[float]]:
     """Of rows of scores."""
-    weights = [softmax(row, [True] * len(row)) for row in rows]
+    weights = [softmax(row) for row in rows]
     nats = [entropy(row) for row in weights]
     return {
         "entropy": [x / math.log(len(row)) for x, row in zip(nats, rows, strict=True)],

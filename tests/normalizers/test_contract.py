@@ -1,0 +1,183 @@
+"""What every normaliser of the catalogue promises; a new one is held to it as soon as it is listed."""
+
+import importlib
+import inspect
+import math
+import re
+from typing import Any, get_type_hints
+
+import pytest
+import torch
+from torch import Tensor
+
+from attncli.normalizers import NORMALIZERS
+from tests import reference
+from tests.normalizers.catalogue import MASKS, SHAPE, VARIANTS, B, H, M, N, oracle, whole
+from tests.scorers.catalogue import normal
+
+every_normalizer = pytest.mark.parametrize("name", NORMALIZERS)
+every_variant = pytest.mark.parametrize(("name", "options"), VARIANTS)
+JUNK = torch.tensor([math.nan, math.inf, -math.inf, 3e38, -3e38, 1e-40, 0.0])
+
+
+def same_bits(a: Tensor, b: Tensor) -> bool:
+    return a.dtype == b.dtype and torch.equal(a.contiguous().view(torch.uint8), b.contiguous().view(torch.uint8))
+
+
+def test_every_normalizer_has_an_oracle_and_every_oracle_a_normalizer() -> None:
+    assert list(reference.NORMALIZERS) == list(NORMALIZERS)
+
+
+@every_normalizer
+def test_lives_in_a_file_of_its_own_name(name: str) -> None:
+    assert NORMALIZERS[name].__module__ == f"attncli.normalizers.{name}"
+    module = importlib.import_module(f"attncli.normalizers.{name}")
+    own = [cls for _, cls in inspect.getmembers(module, inspect.isclass) if cls.__module__ == module.__name__]
+    assert own == [NORMALIZERS[name]]
+
+
+@every_normalizer
+def test_first_docstring_line_is_the_formula_with_its_source(name: str) -> None:
+    first = (NORMALIZERS[name].__doc__ or "").splitlines()[0]
+    found = re.fullmatch(r"(.+?) \(([^()]+)\)", first)
+    assert found is not None
+    formula, source = found.groups()
+    assert re.search(r"\bs(_[ij])?\b", formula), "a formula of the scores s"
+    assert re.search(r"\b(19|20)\d\d\b", source), "a source is a paper with its year"
+
+
+@every_normalizer
+def test_options_are_keyword_only_with_types_and_defaults(name: str) -> None:
+    for option in inspect.signature(NORMALIZERS[name]).parameters.values():
+        if option.kind in (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD):
+            continue  # of `nn.Module`, where the class has no options
+        hints = get_type_hints(NORMALIZERS[name].__init__)
+        assert option.kind is inspect.Parameter.KEYWORD_ONLY
+        assert option.default is not inspect.Parameter.empty
+        assert option.name in hints
+
+
+@every_variant
+def test_weights_against_the_oracle(name: str, options: dict[str, Any]) -> None:
+    """For every mask; exactly 0 at keys that are not valid, and in rows without a valid one."""
+    normalizer = NORMALIZERS[name](**options)
+    for size in (0.1, 1.0, 10.0):
+        scores = size * normal(*SHAPE, dtype=torch.float64)
+        for valid in MASKS.values():
+            weights, single = normalizer(scores, valid), normalizer(scores.float(), valid)
+            assert (weights.dtype, single.dtype) == (torch.float64, torch.float32)
+            torch.testing.assert_close(weights, oracle(name, options, scores, valid), rtol=1e-9, atol=1e-11)
+            wanted = oracle(name, options, scores.float(), valid)
+            torch.testing.assert_close(single.double(), wanted, rtol=1e-5, atol=5e-7)
+            for each in (weights, single):
+                assert not each[~whole(valid)].any()
+                assert bool((each >= 0).all())
+
+
+@every_variant
+def test_every_shape_and_layout(name: str, options: dict[str, Any]) -> None:
+    normalizer = NORMALIZERS[name](**options)
+    for shape in [(N, M), (1, M), (N, 1), (1, 1), (B, N, M), (B, 1, N, M)]:
+        scores = normal(*shape)
+        torch.testing.assert_close(
+            normalizer(scores).double(), oracle(name, options, scores), rtol=1e-5, atol=1e-6, msg=str(shape)
+        )
+    scores = normal(M, N, H, B).permute(3, 2, 1, 0)
+    for valid in MASKS.values():
+        turned = None if valid is None else whole(valid).permute(3, 2, 1, 0).contiguous().permute(3, 2, 1, 0)
+        torch.testing.assert_close(normalizer(scores, turned), normalizer(scores.contiguous(), valid))
+    repeated = normal(B, 1, 1, M).expand(SHAPE)
+    torch.testing.assert_close(normalizer(repeated), normalizer(repeated.contiguous()))
+
+
+@every_variant
+def test_what_stands_at_invalid_keys_changes_no_bit_and_nothing_is_written(name: str, options: dict[str, Any]) -> None:
+    normalizer = NORMALIZERS[name](**options)
+    for valid in MASKS.values():
+        scores = normal(*SHAPE)
+        clean, own = normalizer(scores, valid), scores.clone()
+        junk = JUNK[torch.arange(scores.numel()) % len(JUNK)].view(SHAPE)
+        dirty = scores.where(whole(valid), junk).requires_grad_()
+        copies = dirty.detach().clone(), None if valid is None else valid.clone()
+        weights = normalizer(dirty, valid)
+        assert same_bits(weights.detach(), clean)
+        with torch.autograd.set_detect_anomaly(True, check_nan=True):
+            (gradient,) = torch.autograd.grad(normalizer(dirty, valid).square().sum(), dirty)
+        assert bool(gradient.isfinite().all())
+        assert not gradient[~whole(valid)].any()
+        assert torch.equal(scores, own)
+        assert same_bits(dirty.detach(), copies[0])
+        assert valid is None or torch.equal(valid, copies[1])  # type: ignore[arg-type]
+
+
+@every_variant
+def test_a_mask_of_true_alone_is_no_mask(name: str, options: dict[str, Any]) -> None:
+    normalizer, scores = NORMALIZERS[name](**options), normal(*SHAPE)
+    assert same_bits(normalizer(scores), normalizer(scores, torch.ones(1, 1, dtype=torch.bool)))
+
+
+@every_variant
+def test_scores_of_every_size(name: str, options: dict[str, Any]) -> None:
+    """Up to the largest of float32, whose differences float32 does not hold."""
+    normalizer = NORMALIZERS[name](**options)
+    for size in (0.0, 1e-30, 1e-10, 1e4, 1e30, 3e38):
+        scores = (
+            size * torch.tensor([[1.0, -1.0, 0.5, 0.9999, -0.3, 0.0], [-1.0, -0.5, -0.7, -0.6, -1.0, -0.9]])
+        ).double()
+        single = scores.float().requires_grad_()
+        weights = normalizer(single)
+        wanted = oracle(name, options, single.detach())
+        torch.testing.assert_close(weights.detach().double(), wanted, rtol=1e-5, atol=5e-7, msg=f"scores of {size}")
+        (gradient,) = torch.autograd.grad((weights * torch.arange(6.0)).sum(), single)
+        assert bool(gradient.isfinite().all()), size
+
+
+@every_variant
+def test_scores_that_are_not_finite_at_valid_keys(name: str, options: dict[str, Any]) -> None:
+    """NaN is seen in the weights of its query, and in no other; -inf has the weight 0."""
+    normalizer, scores = NORMALIZERS[name](**options), normal(3, 4)
+    clean = normalizer(scores)
+    scores[0, 1], scores[2, 3] = math.nan, -math.inf
+    for valid in (None, torch.ones(3, 4, dtype=torch.bool)):
+        weights = normalizer(scores, valid)
+        assert bool(weights[0].isnan().any())
+        assert same_bits(weights[1], clean[1])
+        assert weights[2, 3] == 0
+        assert bool(weights[2].isfinite().all())
+
+
+@every_variant
+def test_larger_scores_have_larger_weights(name: str, options: dict[str, Any]) -> None:
+    normalizer, scores = NORMALIZERS[name](**options), normal(50, 9, dtype=torch.float64).sort(-1).values
+    assert bool((normalizer(scores).diff(dim=-1) >= -1e-15).all())
+    order = torch.randperm(9, generator=torch.Generator().manual_seed(0))
+    torch.testing.assert_close(normalizer(scores[:, order]), normalizer(scores)[:, order], rtol=1e-12, atol=1e-14)
+
+
+@every_variant
+def test_gradients(name: str, options: dict[str, Any]) -> None:
+    normalizer = NORMALIZERS[name](**options)
+    for valid in (None, MASKS["whole"], MASKS["lengths"]):
+        scores = normal(*SHAPE, seed=5, dtype=torch.float64).requires_grad_()
+        assert torch.autograd.gradcheck(lambda s, v=valid: normalizer(s, v), scores)
+
+
+@every_variant
+def test_norm_of_the_jacobian(name: str, options: dict[str, Any]) -> None:
+    """Against the whole Jacobian of every query, from autograd."""
+    normalizer = NORMALIZERS[name](**options)
+    norm: Any = getattr(normalizer, "jacobian_norm", None)
+    if norm is None:  # autograd finds it
+        return
+    for size in (0.1, 1.0, 30.0):
+        scores = size * normal(*SHAPE, seed=6, dtype=torch.float64)
+        for valid in (None, MASKS["whole"], MASKS["lengths"]):
+            found = norm(normalizer(scores, valid), valid)
+            pairs = zip(scores.view(-1, M), whole(valid).reshape(-1, M), strict=True)
+            wanted = [jacobian(normalizer, row, may).norm() for row, may in pairs]
+            torch.testing.assert_close(found, torch.stack(wanted).view(SHAPE[:-1]), rtol=1e-6, atol=1e-12)
+
+
+def jacobian(normalizer: Any, row: Tensor, valid: Tensor) -> Tensor:
+    made: Tensor = torch.autograd.functional.jacobian(lambda s: normalizer(s[None], valid[None])[0], row)  # type: ignore[no-untyped-call]
+    return made

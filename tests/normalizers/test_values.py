@@ -1,0 +1,162 @@
+"""Published weights, limits in which one normaliser becomes another, sums, and the package `entmax`."""
+
+import math
+import sys
+from pathlib import Path
+from typing import Any
+
+import entmax
+import pytest
+import torch
+from torch import Tensor
+
+from attncli.errors import InputError
+from attncli.normalizers import NORMALIZERS
+from tests.cli import refusal
+from tests.normalizers.catalogue import mask
+from tests.scorers.catalogue import normal
+
+
+def weights(name: str, scores: Tensor, valid: Tensor | None = None, **options: Any) -> Tensor:
+    made: Tensor = NORMALIZERS[name](**options)(scores, valid)
+    return made
+
+
+# Of the scores [-2, 0, 1/2]. The first three stand in the README of the package entmax. Below, by hand: powers of e are
+# 0.135335, 1, 1.648721, powers of 3 (which exp(ln(3) s) is) 1/9, 1, 1.732051; sigmoid is 1 / (1 + 3 exp(-s)).
+PUBLISHED = [
+    ("softmax", {}, [0.0486, 0.3592, 0.5922]),
+    ("sparsemax", {}, [0.0, 0.25, 0.75]),
+    ("entmax", {}, [0.0, 0.3260, 0.6740]),
+    ("entmax", {"alpha": 2}, [0.0, 0.25, 0.75]),
+    ("softmax_plus_one", {}, [0.0358, 0.2643, 0.4357]),  # over 1 + 2.784056
+    ("sigmoid", {}, [0.0432, 0.25, 0.3547]),
+    ("sigmoid", {"bias": 0.0}, [0.1192, 0.5, 0.6225]),
+    ("ssmax", {}, [0.0391, 0.3517, 0.6092]),  # over 2.843162
+    ("relu", {}, [0.0, 0.0, 1 / 6]),
+]
+
+
+@pytest.mark.parametrize(("name", "options", "wanted"), PUBLISHED)
+def test_published(name: str, options: dict[str, Any], wanted: list[float]) -> None:
+    found = weights(name, torch.tensor([[-2.0, 0.0, 0.5]]), **options)
+    torch.testing.assert_close(found, torch.tensor([wanted]), rtol=0, atol=6e-5)
+
+
+@pytest.mark.parametrize(
+    ("m", "softmax", "ssmax"),
+    [(10, 0.943, 0.940), (100, 0.600, 0.995), (1000, 0.129, 0.9996), (10**4, 0.015, 1.0), (10**5, 0.0015, 1.0)],
+)
+def test_scalable_softmax_does_not_fade(m: int, softmax: float, ssmax: float) -> None:
+    """One score of 3 among scores of -2, as in figure 1 of Nakanishi 2025, with c = 0.43."""
+    scores = torch.full((1, m), -2.0)
+    scores[0, 3] = 3.0
+    assert float(weights("softmax", scores).max()) == pytest.approx(softmax, abs=6e-4)
+    assert float(weights("ssmax", scores, c=0.43).max()) == pytest.approx(ssmax, abs=6e-4)
+
+
+@pytest.mark.parametrize(("m", "sparsemax", "entmax"), [(16, 2.7, 6.3), (64, 3.3, 10.0), (256, 3.7, 14.5)])
+def test_how_many_keys_have_a_weight(m: int, sparsemax: float, entmax: float) -> None:
+    """Of standard normal scores."""
+    scores = normal(2000, m)
+    for name, wanted in (("sparsemax", sparsemax), ("entmax", entmax)):
+        number = (weights(name, scores) > 0).sum(-1).double().mean()
+        assert float(number) == pytest.approx(wanted, rel=0.05)
+
+
+VALID = mask(20, 9)
+VALID[3] = False
+SCORES = 2 * normal(20, 9, dtype=torch.float64)
+ROWS = VALID.any(-1).double()
+
+
+@pytest.mark.parametrize("name", ["softmax", "ssmax", "sparsemax", "entmax"])
+def test_sum_to_one_and_see_differences_only(name: str) -> None:
+    found = weights(name, SCORES, VALID)
+    torch.testing.assert_close(found.sum(-1), ROWS)
+    torch.testing.assert_close(weights(name, SCORES + 7.0, VALID), found)
+
+
+def test_sums_of_the_others() -> None:
+    zeros, m = torch.zeros(20, 9, dtype=torch.float64), VALID.sum(-1).double()
+    torch.testing.assert_close(weights("sigmoid", zeros, VALID).sum(-1), m / (1 + m))
+    total = SCORES.exp().where(VALID, 0.0).sum(-1)
+    torch.testing.assert_close(weights("softmax_plus_one", SCORES, VALID).sum(-1), total / (1 + total))
+    assert float(weights("softmax_plus_one", SCORES - 100, VALID).max()) < 1e-40
+    positive = SCORES.clamp(min=0).where(VALID, 0.0).sum(-1)
+    torch.testing.assert_close(weights("relu", SCORES, VALID).sum(-1), positive / m.clamp(min=1))
+
+
+@pytest.mark.parametrize("alpha", [1.0, 1 + 1e-12, 1 + 1e-9, 1 + 1e-7])
+def test_entmax_becomes_softmax(alpha: float) -> None:
+    found = weights("entmax", SCORES, VALID, alpha=alpha)
+    torch.testing.assert_close(found, weights("softmax", SCORES, VALID), rtol=0, atol=1e-6)
+
+
+@pytest.mark.parametrize("alpha", [2.0, 2 + 1e-9, 2 - 1e-9])
+def test_entmax_becomes_sparsemax(alpha: float) -> None:
+    found = weights("entmax", SCORES, VALID, alpha=alpha)
+    torch.testing.assert_close(found, weights("sparsemax", SCORES, VALID), rtol=0, atol=1e-7)
+
+
+def test_with_one_more_key_of_score_zero_softmax_is_softmax_plus_one() -> None:
+    scores = torch.cat([SCORES, torch.zeros(20, 1)], -1)
+    valid = torch.cat([VALID, torch.ones(20, 1, dtype=torch.bool)], -1)
+    torch.testing.assert_close(weights("softmax", scores, valid)[:, :-1], weights("softmax_plus_one", SCORES, VALID))
+
+
+def test_ssmax_is_softmax_where_the_factor_is_one() -> None:
+    torch.testing.assert_close(weights("ssmax", SCORES, c=1 / math.log(9)), weights("softmax", SCORES))
+    few = weights("ssmax", SCORES, VALID[:1], c=0.7)
+    factor = 0.7 * math.log(int(VALID[0].sum()))
+    torch.testing.assert_close(few, weights("softmax", factor * SCORES, VALID[:1]))
+
+
+def test_one_key() -> None:
+    """Sigmoid is softmax plus one; what sums to 1 gives it all."""
+    scores = 5 * normal(7, 1)
+    for name in ("softmax", "ssmax", "sparsemax", "entmax"):
+        torch.testing.assert_close(weights(name, scores), torch.ones(7, 1))
+    torch.testing.assert_close(weights("sigmoid", scores), weights("softmax_plus_one", scores))
+    torch.testing.assert_close(weights("relu", scores), scores.relu())
+
+
+@pytest.mark.parametrize("size", [0.1, 1.0, 20.0])
+def test_weights_and_gradients_of_the_package_entmax(size: float) -> None:
+    """Without a mask, and with one of the same keys for every query, which the package is not told of."""
+    pairs = [
+        ("sparsemax", {}, entmax.sparsemax),
+        ("sparsemax", {}, entmax.sparsemax_bisect),
+        ("entmax", {}, entmax.entmax15),
+        ("entmax", {}, lambda s: entmax.entmax_bisect(s, 1.5)),
+        ("entmax", {"alpha": 1.2}, lambda s: entmax.entmax_bisect(s, 1.2)),
+    ]
+    some, scores = torch.tensor([0, 2, 3, 7]), size * normal(30, 9, dtype=torch.float64)
+    valid = torch.zeros(1, 9, dtype=torch.bool).index_fill(-1, some, True)
+    for name, options, theirs in pairs:
+        for seen, may in ((torch.arange(9), None), (some, valid)):
+            ours, others = scores.clone().requires_grad_(), scores[:, seen].clone().requires_grad_()
+            found, wanted = weights(name, ours, may, **options)[:, seen], theirs(others)
+            torch.testing.assert_close(found, wanted, rtol=1e-7, atol=1e-9)
+            factors = normal(30, len(seen), seed=1, dtype=torch.float64)
+            (gradient,) = torch.autograd.grad((found * factors).sum(), ours)
+            (wanted,) = torch.autograd.grad((wanted * factors).sum(), others)
+            torch.testing.assert_close(gradient[:, seen], wanted, rtol=1e-6, atol=1e-7)
+
+
+CURE = "which needs the package entmax; install it with: pip install 'attncli[normalizers]'"
+
+
+@pytest.mark.parametrize("name", ["sparsemax", "entmax"])
+def test_without_the_package(name: str, monkeypatch: pytest.MonkeyPatch, here: Path) -> None:
+    monkeypatch.setitem(sys.modules, "entmax", None)
+    with pytest.raises(InputError) as error:
+        NORMALIZERS[name]()
+    assert str(error.value) == f'got "{name}", {CURE}'
+    (here / "own.yaml").write_text(
+        "data:\n  queries: {shape: [2, 4]}\n  keys: {shape: [3, 4]}\nscorers:\n  - dot\n"
+        f"  - {{scorer: dot, normalizer: {name}}}\n"
+    )
+    for command in ("run", "check"):
+        said = refusal(command, "own.yaml")
+        assert said == f'own.yaml:6:31: scorers[1].normalizer: got "{name}", {CURE}'
