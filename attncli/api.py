@@ -276,7 +276,9 @@ class Loaded:
                 progress.step(0, 1, "writing the run folder")
                 drawn = _pictures(result, progress) if pictures else {}
                 config, device, command = config_of(options), prepared.device, command or "attncli.run"
-                content = save_run(folder.path, result, config, device, started, command, drawn, verdicts)
+                content = save_run(
+                    folder.path, result, config, device, started, command, drawn, verdicts, progress.note
+                )
         picture = folder.place / next(iter(drawn)) if drawn else None
         return Finished(result, content, folder.place, self.document, verdicts, picture)
 

@@ -29,6 +29,7 @@ from attncli.expect.tables import failure, verdict_tables
 from attncli.runs.saving import to_json
 from attncli.show.tables import findings
 from attncli.studies import part_of
+from attncli.studies.study import is_kept
 
 
 def load_experiments(configs: Sequence[Path], overrides: Sequence[Override]) -> list[Loaded]:
@@ -143,8 +144,9 @@ def _show(finished: Finished, full: bool, titled: bool) -> None:
     if titled:
         console.rule(Text(finished.content["name"]), characters="=")
     folder = _shortest(finished.folder)
-    whole = str(folder / ("weights.csv" if "weights.csv" in files else TENSORS))
-    tables = part_of(result.study, "tables").tables(result, width=console.width, full=full, csv=whole)
+    whole = "weights.csv" if "weights.csv" in files else TENSORS if is_kept(result, "weights") else None
+    csv = str(folder / whole) if whole else None
+    tables = part_of(result.study, "tables").tables(result, width=console.width, full=full, csv=csv)
     for part in (*tables, *findings(result.findings)):
         console.print(part)
     console.print(f"{folder}/", markup=False, highlight=False, soft_wrap=True)

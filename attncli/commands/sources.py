@@ -15,7 +15,7 @@ from attncli.errors import InputError, did_you_mean
 from attncli.inputs.source import is_config, stored_tensors
 from attncli.runs.loading import load_run
 from attncli.studies import STUDIES
-from attncli.studies.study import STAGES, Matrices, Result, matrices_of, stage_of
+from attncli.studies.study import STAGES, Matrices, Result, is_kept, matrices_of, stage_of
 
 
 def load_source(
@@ -63,6 +63,9 @@ def _result_of_config(path: Path, overrides: Sequence[Override], quiet: bool) ->
 
 def _from_result(result: Result, stage: str, source: Path) -> Matrices:
     matrices = matrices_of(result, stage)
+    if not matrices.tensors and not is_kept(result, stage):
+        message = f'got "{source}", a run that did not keep {stage}: see `save` in its config.yaml'
+        raise InputError.of(f"{message}; `attncli heatmap {source / 'config.yaml'}` computes and draws them")
     if not matrices.tensors:
         there = [each for each in STAGES if each != "output" and stage_of(result, each)]
         if not there:

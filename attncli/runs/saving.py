@@ -19,12 +19,13 @@ from torch import Tensor
 
 from attncli import __version__
 from attncli.config.document import PARAMETERS, TENSORS
-from attncli.errors import InputError
+from attncli.errors import InputError, in_bytes
 from attncli.expect.judging import Verdict
 from attncli.runs.resolved import dump_yaml, self_contained
-from attncli.studies.study import Record, Result, single_numbers, stage_of, tokens_of
+from attncli.studies.study import STAGES, Record, Result, is_kept, single_numbers, stage_of, tokens_of
 
 MOST_ROWS = 200_000  # of weights.csv; more than that is left to tensors.safetensors
+LARGE = 2**30  # bytes of a run's tensors from which they are a note
 
 
 def save_run(
@@ -36,13 +37,20 @@ def save_run(
     command: str,
     pictures: Mapping[str, Callable[[Path], None]],
     verdicts: Sequence[Verdict],
+    note: Callable[[str], None],
 ) -> Record:
     """Write a run into an empty folder inside a hidden one beside its place; returns the content of results.json.
 
     `pictures` maps file names to functions that draw into the path they are given. results.json comes last and lists
     all files, itself too. NaN and infinity, which JSON does not have, become null in it. `interrupted` stands in it
-    only where the user ended the work, and rows are missing.
+    only where the user ended the work, and rows are missing. `note` takes what the user should know of the files.
     """
+    left_out = [stage for stage in STAGES if not is_kept(result, stage)]
+    stages = {name: each for name, each in result.tensors.items() if name.rpartition("/")[2] not in left_out}
+    kept = {**result.inputs, **stages}
+    if (size := sum(tensor.nbytes for tensor in (*kept.values(), *result.parameters.values()))) > LARGE:
+        cure = "; `save: [weights, output]` or `save: none` keeps less" if stages and stage_of(result, "output") else ""
+        note(f"the run folder takes {in_bytes(size)} for tensors{cure}")
     try:
         (folder / "config.yaml").write_text(dump_yaml(self_contained(config, result)), encoding="utf-8")
         with (folder / "records.csv").open("w", encoding="utf-8", newline="") as file:
@@ -50,10 +58,11 @@ def save_run(
             writer = csv.DictWriter(file, list(rows[0]))
             writer.writeheader()
             writer.writerows(rows)
-        save_named(folder / TENSORS, {**result.inputs, **result.tensors})
+        save_named(folder / TENSORS, kept)
         if result.parameters:
             save_named(folder / PARAMETERS, result.parameters)
-        save_weights_csv(folder / "weights.csv", result)
+        if reason := save_weights_csv(folder / "weights.csv", result):
+            note(f"weights.csv is left out: {reason}")
         for name, draw in pictures.items():
             draw(folder / name)
         content: Record = _plain(
@@ -131,11 +140,16 @@ def _owned(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
     return owned
 
 
-def save_weights_csv(path: Path, result: Result) -> None:
-    """Every weight as one row, for spreadsheets and data frames, unless the file would be huge."""
+def save_weights_csv(path: Path, result: Result) -> str | None:
+    """Every weight as one row, for spreadsheets and data frames; or why not, where there are weights."""
     weights = stage_of(result, "weights")
-    if not weights or sum(each.numel() for each in weights.values()) > MOST_ROWS:
-        return
+    if not weights:
+        return None
+    if left_out := [stage for stage in ("scores", "weights") if not is_kept(result, stage)]:
+        return f"`save` leaves out {' and '.join(left_out)}"
+    if (rows := sum(each.numel() for each in weights.values())) > MOST_ROWS:
+        cure = f"{TENSORS} has the weights, which `attncli.load` and `attncli heatmap` read"
+        return f"it would have {rows:,} rows, and has at most {MOST_ROWS:,}; {cure}"
     rank = result.inputs["valid"].ndim
     axes = ["batch", "head"] if rank == 4 else ["batch", *(f"axis{index}" for index in range(1, rank - 2))]
     with path.open("w", encoding="utf-8", newline="") as file:
@@ -143,6 +157,7 @@ def save_weights_csv(path: Path, result: Result) -> None:
         writer.writerow(["label", *axes, "query", "key", "query_token", "key_token", "valid", "score", "weight"])
         for label in weights:
             writer.writerows(_rows(label, result))
+    return None
 
 
 def _rows(label: str, result: Result) -> Iterator[list[object]]:

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar, get_args
 
 from attncli.studies.progress import Progress
 
@@ -13,7 +13,8 @@ if TYPE_CHECKING:
 Record = dict[str, Any]
 TIE = 1e-5  # weights that differ by less, relative to the larger, differ by rounding only
 INTERVAL = "_ci"  # the end of the names of columns that are intervals, [low, high] or None
-STAGES = ("scores", "capped", "biased", "weights", "dropped", "output")  # of attention, in their order
+Stage = Literal["scores", "capped", "biased", "weights", "dropped", "output"]  # of attention, in their order
+STAGES = get_args(Stage)
 Names = Sequence[Sequence[str]]  # tokens, one list per batch element
 
 
@@ -121,6 +122,11 @@ def stage_of(result: Result, stage: str) -> "dict[str, Tensor]":
     """One stage of attention of every label that has it."""
     names = {label: f"{label}/{stage}" for label in result.labels}
     return {label: result.tensors[name] for label, name in names.items() if name in result.tensors}
+
+
+def is_kept(result: Result, stage: str) -> bool:
+    """Whether the run folder has a stage of attention: all of them, unless the key `save` names some."""
+    return stage in result.settings.get("save", STAGES)
 
 
 def tokens_of(result: Result) -> Tokens:

@@ -49,6 +49,7 @@ def test_the_built_in_experiments_are_valid() -> None:
 
 ACCEPTED = [
     experiment(),
+    *(experiment(more=f"save: {stages}") for stages in ("none", "biased", "[weights, output]", "[]", "null")),
     *map(experiment, (
         "{shape: [1, 2], fill: eye}", "{shape: [1, 2], fill: rademacher}", "{shape: [2, 3, 4, 5]}",
         "{shape: [1, 2], mean: 3, std: 0}", "{shape: [1, 2], fill: uniform, low: -1, high: 1e-3}",

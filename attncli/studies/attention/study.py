@@ -163,6 +163,7 @@ def run(prepared: Prepared, progress: Progress) -> Result:
             "formulas": formulas_of(entries),
             "scales": dict(zip(stages, map(scale_of, prepared.scorers), strict=True)),
             "tokens": {"queries": _by_batch(options.tokens.queries, b), "keys": _by_batch(options.tokens.keys, b)},
+            **({"save": options.save} if options.save is not None else {}),
         },
         records,
         comparisons,
