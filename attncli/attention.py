@@ -132,6 +132,15 @@ class Bias:
     alibi: bool = False
     first: int = 0
 
+    @cached_property
+    def bound(self) -> float:
+        """No entry is larger in absolute value; infinite or NaN where one is."""
+        (*_, n, m), given = self.shape, 0.0
+        if self.given is not None and self.given.numel():
+            low, high = self.given.detach().aminmax()
+            given = float(torch.maximum(-low, high))
+        return given + (abs(self.first) + n + m if self.alibi else 0.0)  # slopes are below 1
+
     def added_to(self, scores: Tensor, elements: slice = ALL, rows: slice = ALL) -> Tensor:
         """The sum of the bias and the scores of some batch elements and queries."""
         given = _cut(self.given, self.shape, elements, rows)
@@ -139,9 +148,10 @@ class Bias:
             scores = scores + given.to(scores.dtype)
         if self.alibi:
             (*_, n, m), heads = self.shape, self.shape[1:-2]
-            queries = torch.arange(self.first, self.first + n, device=scores.device)[rows, None]  # n 1
-            distances = (queries - torch.arange(m, device=scores.device)).abs()  # n m
-            slopes = torch.tensor(alibi_slopes(math.prod(heads)), dtype=scores.dtype, device=scores.device)
+            like: Any = {"dtype": scores.dtype, "device": scores.device}
+            queries = torch.arange(self.first, self.first + n, **like)[rows, None]  # n 1
+            distances = (queries - torch.arange(m, **like)).abs_()  # n m
+            slopes = torch.tensor(alibi_slopes(math.prod(heads)), **like)
             scores = scores - slopes.view(*heads, 1, 1) * distances  # ... n m
         return scores
 

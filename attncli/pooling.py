@@ -8,13 +8,22 @@ from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 from torch.utils.checkpoint import checkpoint
 
-from attncli.attention import EmptyRow, Rules, Valid, all_finite, at_least_float32, softmax_over_valid, weighted_sum
+from attncli.attention import (
+    Bias,
+    EmptyRow,
+    Rules,
+    Valid,
+    all_finite,
+    at_least_float32,
+    softmax_over_valid,
+    weighted_sum,
+)
 from attncli.errors import InputError
 from attncli.normalizers.softmax import Softmax
 from attncli.scorers import SCORERS
 
 WORKSPACE_BYTES = 16 * 2**20  # beside inputs and output
-MATRICES = 6  # that a softmax with a mask holds at once, each of the size of its scores
+MATRICES = 7  # of the size of the scores that most normalisers, with softcap, bias and mask, hold at once
 
 Scorer = Callable[[Tensor, Tensor], Tensor]
 Place = tuple[slice, slice]  # some batch elements and some of their queries
@@ -63,10 +72,10 @@ def pool_by_rules(scorer: Scorer, queries: Tensor, keys: Tensor, values: Tensor,
     """`pool` for lengths and masks that are checked already."""
     queries, keys, values = at_least_float32(queries, keys, values)
     dot = _as_dot(scorer, queries, keys, values, rules)
-    if dot is not None and (rules.valid.is_full or rules.valid.is_causal):
+    if dot is not None and rules.bias is None and (rules.valid.is_full or rules.valid.is_causal):
         return _fused(dot, is_causal=rules.valid.is_causal)
     output = values.new_empty((*queries.shape[:-1], values.shape[-1]))  # ... n v
-    for elements, rows in _tiles(queries, keys):
+    for elements, rows in _tiles(queries, keys, getattr(rules.normalizer, "matrices", MATRICES)):
         batch = (elements, ...) if queries.ndim > 2 else (...,)
         some = queries[*batch, rows, :], keys[*batch, :, :], values[*batch, :, :]
         place = elements, rows
@@ -78,10 +87,10 @@ def pool_by_rules(scorer: Scorer, queries: Tensor, keys: Tensor, values: Tensor,
     return output
 
 
-def _tiles(queries: Tensor, keys: Tensor) -> Iterator[tuple[slice, slice]]:
+def _tiles(queries: Tensor, keys: Tensor, matrices: int) -> Iterator[Place]:
     """Batch elements and some of their queries whose scores fit into the workspace: all queries where they do."""
     b, n = queries.shape[:-2][:1].numel(), queries.shape[-2]
-    row = MATRICES * queries.shape[1:-2].numel() * keys.shape[-2] * queries.element_size()  # bytes
+    row = matrices * queries.shape[1:-2].numel() * keys.shape[-2] * queries.element_size()  # bytes
     together = min(max(WORKSPACE_BYTES // max(row * n, 1), 1), b)
     step = max(WORKSPACE_BYTES // max(row * together, 1), 1)
     for first in range(0, b, together):
@@ -95,14 +104,22 @@ def _pooled(
     """The output of some batch elements and queries; their mask is made in here, so no gradient holds on to it."""
     if is_dot:
         valid = rules.valid.tile(*place)
-        if valid is not None and bool(valid.any(-1).all()):
+        if valid is None or bool(valid.any(-1).all()):
             some, others, scale = scorer.as_dot(queries, keys)  # type: ignore[attr-defined]
-            return _fused(Dot(some, others, scale, values), valid)
+            return _fused(Dot(some, others, scale, values), _kernel_mask(rules.bias, valid, place, some))
     (scores,) = at_least_float32(scorer(queries, keys))
     return weighted_sum(rules.stages(scores, *place)["weights"], values)
 
 
-def _fused(dot: Dot, valid: Tensor | None = None, is_causal: bool = False) -> Tensor:
+def _kernel_mask(bias: Bias | None, valid: Tensor | None, place: Place, queries: Tensor) -> Tensor | None:
+    """What torch's kernel takes as mask: the bias with -inf at invalid keys, or without a bias the valid keys."""
+    if bias is None:
+        return valid
+    added = bias.added_to(queries.new_zeros(1, 1), *place)
+    return added if valid is None else torch.where(valid, added, -torch.inf)
+
+
+def _fused(dot: Dot, mask: Tensor | None = None, is_causal: bool = False) -> Tensor:
     """By torch's kernel, which has its fast form for (batch, heads, n, d) only."""
     given = (dot.queries, dot.keys, dot.values)  # on another layout than row by row torch's kernel is not the fused one
     rows = (each if each.stride(-1) == 1 else each.clone(memory_format=torch.contiguous_format) for each in given)
@@ -110,17 +127,17 @@ def _fused(dot: Dot, valid: Tensor | None = None, is_causal: bool = False) -> Te
     rank = queries.ndim
     if rank < 4:
         queries, keys, values = (each.unsqueeze(-3) for each in (queries, keys, values))  # b 1 n d
-        valid = valid.unsqueeze(-3) if valid is not None and valid.ndim == 3 else valid
+        mask = mask.unsqueeze(-3) if mask is not None and mask.ndim == 3 else mask
     if rank < 3:
         queries, keys, values = (each.unsqueeze(0) for each in (queries, keys, values))
-    output = scaled_dot_product_attention(queries, keys, values, valid, is_causal=is_causal, scale=dot.scale)
+    output = scaled_dot_product_attention(queries, keys, values, mask, is_causal=is_causal, scale=dot.scale)
     return output.reshape(*output.shape[: rank - 2], *output.shape[-2:])  # as many leading axes as there were
 
 
 def _as_dot(scorer: Scorer, queries: Tensor, keys: Tensor, values: Tensor, rules: Rules) -> Dot | None:
     """The dot product that the scores are, if torch's kernel gives what is asked for, and without making the scores."""
     known = type(scorer) in SCORERS.values()  # what is derived from one may have scores of its own
-    usual = rules.cap is None and rules.bias is None and _is_softmax(rules)
+    usual = rules.cap is None and _is_softmax(rules)
     if not known or not hasattr(scorer, "as_dot") or not usual or queries.ndim > 4:
         return None
     queries, keys, scale = scorer.as_dot(queries, keys)
@@ -128,7 +145,7 @@ def _as_dot(scorer: Scorer, queries: Tensor, keys: Tensor, values: Tensor, rules
         return None
     # What is masked means nothing, but the kernel adds -inf to such scores and multiplies such values by 0; and where
     # a query sees scores of NaN or -inf alone it gives 0.
-    finite = all_finite(values) and not _may_overflow(queries, keys, scale)
+    finite = all_finite(values) and not _may_overflow(queries, keys, scale, rules.bias)
     return Dot(queries, keys, scale, values) if finite else None
 
 
@@ -136,8 +153,9 @@ def _is_softmax(rules: Rules) -> bool:
     return rules.normalizer is softmax_over_valid or type(rules.normalizer) is Softmax
 
 
-def _may_overflow(queries: Tensor, keys: Tensor, scale: float) -> bool:
-    """Whether a dot product might not be finite, or is not."""
+def _may_overflow(queries: Tensor, keys: Tensor, scale: float, bias: Bias | None) -> bool:
+    """Whether the sum of a dot product and the bias might not be finite, or is not."""
     (low, high), (lowest, highest) = (each.detach().aminmax() for each in (queries, keys))  # no copy, unlike abs
     largest = float(torch.maximum(-low, high)) * float(torch.maximum(-lowest, highest))
-    return not largest * keys.shape[-1] * max(scale, 1.0) <= torch.finfo(keys.dtype).max  # yes where one is NaN
+    largest = largest * keys.shape[-1] * max(scale, 1.0) + (0.0 if bias is None else bias.bound)
+    return not largest <= torch.finfo(keys.dtype).max  # yes where one is NaN

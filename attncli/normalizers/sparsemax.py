@@ -11,6 +11,8 @@ class Sparsemax(nn.Module):
     Weights sum to 1, and keys whose score is 1 or more below the largest have a weight of exactly 0.
     """
 
+    matrices = 12
+
     def __init__(self) -> None:
         super().__init__()
         self._sparsemax = entmax_package("sparsemax").sparsemax

@@ -1,13 +1,15 @@
 """What pooling is for: never to hold the n x m weights, whatever the scorer, the mask and the layout of its tensors."""
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 import torch
 from torch import Tensor
 
 from attncli import pooling
-from attncli.attention import Rules, Valid
+from attncli.attention import Bias, Rules, Valid
+from attncli.normalizers import NORMALIZERS
 from attncli.pooling import pool, pool_by_rules
 from attncli.scorers import SCORERS
 from tests.combinations import varied
@@ -22,6 +24,8 @@ RULES = {  # of which each is another way through the code
     "causal": Rules(Valid(SHAPE, causal="top_left")),
     "empty rows": Rules(Valid(SHAPE, torch.arange(N)[None])),
     "softcap": Rules(Valid(SHAPE, causal="top_left"), cap=1.0),
+    "bias": Rules(Valid(SHAPE), bias=Bias(SHAPE, normal(1, N, seed=3), alibi=True)),
+    "everything": Rules(Valid(SHAPE, causal="top_left"), 1.0, "uniform", Bias(SHAPE, normal(N, N, seed=3), alibi=True)),
 }
 
 
@@ -29,17 +33,26 @@ def inputs(d: int, v: int, n: int = N) -> tuple[Tensor, Tensor, Tensor]:
     return normal(n, d), normal(n, d, seed=1), normal(n, v, seed=2)
 
 
-@varied(mixes=0, name=sorted(SCORERS, key="vector_sum".__ne__), rules=["softcap", "no mask", "causal"])
+@varied(mixes=0, name=sorted(SCORERS, key="vector_sum".__ne__), rules=["softcap", "no mask", "causal", "bias"])
 def test_within_the_workspace_as_shipped(name: str, rules: str) -> None:
-    v = 16 if rules == "causal" else 5
+    v = 16 if rules in ("causal", "bias") else 5
     scorer, (queries, keys, values) = make(name, 16), inputs(16, v)
     with torch.no_grad():
         peak = peak_of(lambda: pool_by_rules(scorer, queries, keys, values, RULES[rules]))
     assert peak - N * v * 4 <= pooling.WORKSPACE_BYTES == N * N * 4
 
 
+@varied(mixes=2, name=sorted(NORMALIZERS, key="sparsemax".__ne__), rules=["everything", "no mask"])
+def test_every_normaliser_within_the_workspace(name: str, rules: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pooling, "WORKSPACE_BYTES", 2**22)
+    (queries, keys, values), changed = inputs(4, 4), replace(RULES[rules], normalizer=NORMALIZERS[name]())
+    with torch.no_grad():
+        peak = peak_of(lambda: pool_by_rules(make("dot", 4), queries, keys, values, changed))
+    assert peak - values.nbytes <= 2**22
+
+
 @pytest.mark.parametrize("name", ["dot", "vector_sum"])  # by the kernel, and by tiles
-@pytest.mark.parametrize("rules", ["lengths", "softcap"])
+@pytest.mark.parametrize("rules", ["lengths", "softcap", "bias"])
 def test_with_gradients(name: str, rules: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing of n x m is kept for the backward pass, not even the mask."""
     monkeypatch.setattr(pooling, "WORKSPACE_BYTES", 2**20)

@@ -1,5 +1,6 @@
 """Pooling without weights: the output of attention, whichever way it is made, and by which way it is."""
 
+import math
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -10,8 +11,9 @@ from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 
 from attncli import pooling
-from attncli.attention import Rules, Valid, attend, softcap, valid_mask
+from attncli.attention import Bias, Rules, Valid, alibi_slopes, attend, softcap, valid_mask, weighted_sum
 from attncli.errors import InputError
+from attncli.normalizers import NORMALIZERS
 from attncli.pooling import pool, pool_by_rules
 from attncli.scorers import SCORERS
 from tests.combinations import varied
@@ -59,6 +61,10 @@ def mask_of(shape: Shape) -> Tensor:
     return mask
 
 
+def bias_of(shape: Shape) -> Tensor:
+    return normal(*shape, seed=6, dtype=torch.float64)
+
+
 RULES: dict[str, Callable[[Shape], Rules]] = {
     "none": lambda s: Rules(Valid(s)),
     "lengths": lambda s: Rules(Valid.of(s, lengths_of(s))),
@@ -70,6 +76,12 @@ RULES: dict[str, Callable[[Shape], Rules]] = {
     "bottom right": lambda s: Rules(Valid(s, causal="bottom_right")),
     "cap": lambda s: Rules(Valid(s), cap=0.3),
     "cap and causal": lambda s: Rules(Valid(s, causal="top_left"), cap=0.3),
+    "bias": lambda s: Rules(Valid(s), bias=Bias(s, bias_of(s))),
+    "bias of the keys and lengths": lambda s: Rules(Valid.of(s, lengths_of(s)), bias=Bias(s, bias_of((1, s[-1])))),
+    "alibi and bottom right": lambda s: Rules(Valid(s, causal="bottom_right"), bias=Bias(s, None, True, s[-1] - s[-2])),
+    "cap, both biases and mask": lambda s: Rules(
+        Valid.of(s, mask=mask_of(s)), cap=0.3, bias=Bias(s, bias_of((*(1 for _ in s[1:]), s[-1])), True)
+    ),
 }
 EMPTY: dict[str, Callable[[Shape], Valid]] = {
     "lengths": lambda s: Valid.of(s, lengths_of(s, least=0)),
@@ -90,7 +102,20 @@ def attended(scorer: Any, queries: Tensor, keys: Tensor, values: Tensor, rules: 
     """The output by way of all weights."""
     scores = scorer(queries, keys)
     capped = scores if rules.cap is None else softcap(scores, rules.cap)
-    return attend(capped, values, mask=rules.valid.whole, empty_row=rules.empty_row)[0]
+    biased = capped if rules.bias is None else capped + whole_bias(rules.bias).to(capped.dtype)
+    return attend(biased, values, mask=rules.valid.whole, empty_row=rules.empty_row)[0]
+
+
+def whole_bias(bias: Bias) -> Tensor:
+    """The sum of the biases; one slope for each head, and one for all where there are no heads or several axes."""
+    whole = torch.zeros(bias.shape, dtype=torch.float64)
+    if bias.given is not None:
+        whole += bias.given
+    if bias.alibi:
+        (*_, n, m), heads = bias.shape, bias.shape[1:-2]
+        slopes = torch.tensor(alibi_slopes(math.prod(heads)), dtype=torch.float64).reshape(*heads, 1, 1)
+        whole -= slopes * (bias.first + torch.arange(n)[:, None] - torch.arange(m)).abs()
+    return whole
 
 
 def assert_as_attend(scorer: Any, given: Tensors, rules: Rules, what: str = "") -> None:
@@ -123,6 +148,27 @@ def test_as_attend(name: str, dtype: torch.dtype, leading: Shape, sizes: tuple[i
     scorer, given = make(name, D).to(dtype), tensors(leading, v, dtype, sizes)
     for what, rules in RULES.items():
         assert_as_attend(scorer, given, rules((*leading, *sizes)), what)
+
+
+@varied(
+    name=sorted(NORMALIZERS),
+    rules=["cap, both biases and mask", "none", "bias", "lengths per query"],
+    workspace=[2**11, pooling.WORKSPACE_BYTES],
+    scorer=["dot", "gaussian"],
+    empty=[False, True],
+)
+def test_every_normaliser(name: str, rules: str, scorer: str, empty: bool) -> None:
+    """Also the gradients."""
+    shape, (queries, keys, values) = (2, 3, N, M), tensors((2, 3), dtype=torch.float64)
+    leaves = [each.requires_grad_() for each in (queries, keys, values)]
+    given = replace(RULES[rules](shape), normalizer=NORMALIZERS[name](), empty_row="uniform")
+    given = replace(given, valid=EMPTY["mask"](shape)) if empty else given
+    output = pool_by_rules(make(scorer, D).double(), queries, keys, values, given)
+    weights = given.stages(make(scorer, D).double()(queries, keys))["weights"]
+    usual = weighted_sum(weights, values)
+    torch.testing.assert_close(output, usual, rtol=1e-10, atol=1e-12)
+    found, wanted = (torch.autograd.grad(each.square().sum(), leaves) for each in (output, usual))
+    torch.testing.assert_close(found, wanted, rtol=1e-9, atol=1e-11)
 
 
 @varied(name=NAMES, workspace=WORKSPACES, empty_row=EMPTY_ROWS)
@@ -193,6 +239,16 @@ def test_scores_that_are_all_minus_infinity(name: str) -> None:
     assert_pooled(pool(scorer, queries, keys, values), wanted)
 
 
+@varied(name=DOTS, bias=[-1e30, torch.finfo().min, 3e38, -torch.inf, 1e300], rules=["none", "lengths"])
+def test_extreme_biases(name: str, bias: float, rules: str) -> None:
+    """At some keys of all queries, and at all keys of one."""
+    given = torch.zeros(N, M, dtype=torch.float64)
+    given[:, 1::2] = given[3] = bias
+    shape, scorer = (2, N, M), make(name, D)
+    biased = replace(RULES[rules](shape), bias=Bias(shape, given[None]))
+    assert_as_attend(scorer, tensors((2,)), biased)
+
+
 @pytest.fixture
 def calls(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """How torch's kernel is called."""
@@ -213,10 +269,13 @@ def test_the_fused_kernel_is_used(name: str, leading: Shape, calls: list[str]) -
     pool(make(name, D), *given, lengths_of((*leading, N, M)))
     pool(make(name, D), *given, mask=mask_of((*leading, N, M)))
     pool_by_rules(make(name, D), *given, Rules(Valid((*leading, N, M), causal="top_left")))
-    assert calls == ["plain", "masked", "masked", "causal"]
+    pool_by_rules(make(name, D), *given, RULES["bias"]((*leading, N, M)))
+    pool_by_rules(make(name, D), *given, RULES["bias of the keys and lengths"]((*leading, N, M)))
+    pool_by_rules(make(name, D), *given, Rules(Valid((*leading, N, M)), bias=Bias((*leading, N, M), alibi=True)))
+    assert calls == ["plain", "masked", "masked", "causal", "masked", "masked", "masked"]
     for other in set(SCORERS) - set(DOTS):
         pool(make(other, D), *given)
-    assert len(calls) == 4
+    assert len(calls) == 7
 
 
 def test_the_fused_kernel_is_used_tile_by_tile(calls: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -230,7 +289,10 @@ def test_the_fused_kernel_is_used_tile_by_tile(calls: list[str], monkeypatch: py
 
 @varied(
     name=DOTS,
-    why=["softcap", "empty row", "NaN in values", "NaN in keys", "infinity", "overflow", "unequal sizes", "axes"],
+    why=[
+        *("softcap", "normaliser", "empty row", "NaN in values", "NaN in keys", "infinity", "overflow"),
+        *("overflow of the bias", "infinite bias", "unequal sizes", "axes"),
+    ],
 )
 def test_the_fused_kernel_is_not_used(name: str, why: str, calls: list[str]) -> None:
     queries, keys, values = tensors((2, 3, 2) if why == "axes" else (2,), 3 if why == "unequal sizes" else D)
@@ -238,6 +300,8 @@ def test_the_fused_kernel_is_not_used(name: str, why: str, calls: list[str]) -> 
     match why:
         case "softcap":
             rules = replace(rules, cap=1.0)
+        case "normaliser":
+            rules = replace(rules, normalizer=NORMALIZERS["ssmax"]())
         case "empty row":
             rules = replace(rules, valid=Valid((2, N, M), torch.tensor([0, M])))
         case "NaN in values":
@@ -249,6 +313,10 @@ def test_the_fused_kernel_is_not_used(name: str, why: str, calls: list[str]) -> 
         case "overflow":
             queries, keys = queries * 1e25, keys * 1e25
             name = "dot" if name == "cosine" else name  # whose vectors have length 1
+        case "overflow of the bias":
+            rules = replace(rules, bias=Bias((2, N, M), torch.full((1, 1, M), -1e300, dtype=torch.float64)))
+        case "infinite bias":
+            rules = replace(rules, bias=Bias((2, N, M), torch.full((1, N, 1), -torch.inf)))
     pool_by_rules(make(name, D), queries, keys, values, rules)
     assert calls == []
 
