@@ -8,6 +8,7 @@ Every normaliser has its oracle in `NORMALIZERS`: `oracle(scores, **options)`, f
 of which there is at least one, gives their weights. `weights_of` puts them into a matrix with a mask.
 """
 
+import itertools
 import math
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -136,6 +137,26 @@ def weights_of(normalizer: str, scores: Tensor, valid: Tensor | None = None, **o
         found = dict(zip(places, weights, strict=True))
         rows.append([found.get(j, 0.0) for j in range(len(row))])
     return matrix(rows)
+
+
+def alibi_slopes(heads: int) -> Vector:
+    """A geometric sequence that begins at 2^(-8/heads), which is also its ratio; for powers of two.
+
+    Another number of heads has the slopes of the power of two below, and of the one above every other, from the first.
+    """
+    if math.log2(heads).is_integer():
+        first = 2 ** (-8 / heads)
+        return [first**power for power in range(1, heads + 1)]
+    below = next(2**power for power in itertools.count() if 2 ** (power + 1) > heads)
+    return [*alibi_slopes(below), *alibi_slopes(2 * below)[::2][: heads - below]]
+
+
+def alibi(heads: int, n: int, m: int, first: int = 0) -> Tensor:
+    """The bias (heads, n, m) where the first query stands at the position of key `first`."""
+    slopes = alibi_slopes(heads)
+    return torch.stack(
+        [matrix([[-slope * abs(first + i - j) for j in range(m)] for i in range(n)]) for slope in slopes]
+    )
 
 
 def masked_softmax(scores: Tensor, valid: Tensor | None = None) -> Tensor:

@@ -1,16 +1,24 @@
 """What holds for every scorer, shape and mask, on many examples. Properties before examples."""
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
+from unittest import mock
 
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from attncli.attention import attend, masked_softmax, weighted_sum
+from attncli import pooling
+from attncli.attention import Bias, Rules, Valid, attend, masked_softmax, weighted_sum
+from attncli.errors import InputError
+from attncli.normalizers import NORMALIZERS
+from attncli.pooling import pool_by_rules
 from attncli.scorers import SCORERS
+from tests import reference
+from tests.normalizers.catalogue import VARIANTS
 from tests.scorers.catalogue import make, normal
 
 every_scorer = pytest.mark.parametrize("name", SCORERS)
@@ -178,3 +186,179 @@ def test_the_output_lies_between_the_smallest_and_the_largest_seen_value(case: C
     top, low = values.masked_fill(~seen, -math.inf).amax(-2), values.masked_fill(~seen, math.inf).amin(-2)
     inside = (output[..., 0, :] <= top + 1e-12) & (output[..., 0, :] >= low - 1e-12)
     assert bool((inside | ~case.valid.any(-1, keepdim=True)).all())
+
+
+# A scorer, a normaliser and a bias are drawn together below, since any of them may stand beside any other.
+
+
+@dataclass(frozen=True)
+class Way:
+    """From queries and keys to weights."""
+
+    scorer: str
+    normalizer: str
+    options: dict[str, Any]
+    biases: frozenset[str]  # of "given" and "alibi"
+    cap: float | None
+    workspace: int  # of pooling
+
+    def rules(self, case: Case, given: Tensor | None) -> Rules:
+        shape = tuple(case.valid.shape)
+        bias = Bias(
+            shape, given if "given" in self.biases else None, "alibi" in self.biases, first=shape[-1] - shape[-2]
+        )
+        normalizer = NORMALIZERS[self.normalizer](**self.options)
+        valid = Valid(shape, mask=case.valid)
+        return Rules(valid, self.cap, "zero", bias if self.biases else None, normalizer)
+
+
+@st.composite
+def ways(draw: st.DrawFn) -> Way:
+    normalizer, options = draw(st.sampled_from(VARIANTS))
+    return Way(
+        draw(st.sampled_from(list(SCORERS))),
+        normalizer,
+        options,
+        draw(st.sampled_from([frozenset(each) for each in ((), ("given",), ("alibi",), ("given", "alibi"))])),
+        draw(st.sampled_from([None, None, 3.0])),
+        draw(st.sampled_from([pooling.WORKSPACE_BYTES, 2**11])),
+    )
+
+
+def given_bias(case: Case) -> Tensor:
+    """Of some of the shapes that broadcast to the scores; zeros beside numbers of either sign."""
+    *leading, n, m = case.valid.shape
+    shape = [(n, m), (1, m), (n, 1), (*leading, n, m), (*leading, 1, m)][case.seed % 5]
+    return normal(*shape, seed=case.seed + 3).relu() - normal(*shape, seed=case.seed + 4).relu()
+
+
+def pooled(way: Way, case: Case, rules: Rules) -> Tensor:
+    """The output, without weights."""
+    scorer = make(way.scorer, case.queries.shape[-1])
+    with torch.no_grad(), mock.patch.object(pooling, "WORKSPACE_BYTES", way.workspace):
+        return pool_by_rules(scorer, case.queries, case.keys, case.values, rules)
+
+
+def slack_of(scores: Tensor) -> float:
+    """What rounding of these scores may change a weight by."""
+    return 2e-6 * max(float(scores.abs().max()), 1.0) * (1e-8 if scores.dtype == torch.float64 else 1.0)
+
+
+def assert_close_outputs(way: Way, case: Case, rules: Rules, weights: Tensor, scores: Tensor) -> None:
+    """The output without weights is the weighted sum of the values."""
+    wanted = weighted_sum(weights, case.values)
+    slack = 50 * case.keys.shape[-2] * slack_of(scores)  # values are normal numbers
+    torch.testing.assert_close(pooled(way, case, rules), wanted, rtol=1e-5, atol=slack)
+
+
+@settings(max_examples=100)
+@given(way=ways(), case=cases(longest=6))
+def test_weights_and_outputs_against_the_slow_ones(way: Way, case: Case) -> None:
+    """Stage by stage: each oracle begins at what the stage before has given."""
+    scores, given, rules = scores_of(way.scorer, case), given_bias(case), way.rules(case, given_bias(case))
+    stages = rules.stages(scores)
+    expected = [name for name, there in (("capped", way.cap), ("biased", way.biases)) if there]
+    assert list(stages) == [*expected, "weights"]
+    last = scores
+    if way.cap is not None:
+        torch.testing.assert_close(
+            stages["capped"], way.cap * (scores / way.cap).tanh(), rtol=1e-5, atol=slack_of(scores)
+        )
+        last = stages["capped"]
+    if way.biases:
+        *leading, n, m = case.valid.shape
+        heads, bias = leading[1] if len(leading) > 1 else 1, torch.zeros((), dtype=torch.float64)
+        if "given" in way.biases:
+            bias = bias + given
+        if "alibi" in way.biases:
+            slow = reference.alibi(heads, n, m, first=m - n)
+            bias = bias + (slow if len(leading) > 1 else slow[0])
+        torch.testing.assert_close(stages["biased"].double(), last.double() + bias, rtol=1e-5, atol=slack_of(scores))
+        last = stages["biased"]
+
+    def weights_of(scores: Tensor, valid: Tensor) -> Tensor:
+        return reference.weights_of(way.normalizer, scores, valid, **way.options)
+
+    wanted = reference.for_each_matrix(weights_of, last.double(), case.valid)
+    torch.testing.assert_close(stages["weights"].double(), wanted, rtol=2e-5, atol=1e-6)
+    assert_close_outputs(way, case, rules, stages["weights"], scores)
+
+
+@settings(max_examples=100)
+@given(way=ways(), case=cases(longest=20), garbage=st.lists(st.sampled_from(GARBAGE), min_size=1, max_size=4))
+def test_what_stands_in_padding_changes_no_bit_with_any_normalizer_and_bias(
+    way: Way, case: Case, garbage: list[float]
+) -> None:
+    """In keys, values and a bias."""
+    padding = torch.rand(case.keys.shape[-2], generator=torch.Generator().manual_seed(case.seed)) < 0.5  # m
+    case = replace(case, valid=case.valid & ~padding)
+    bias = given_bias(case)
+
+    def junk(tensor: Tensor, there: Tensor) -> Tensor:
+        junk = torch.tensor(garbage)[torch.arange(tensor.numel()) % len(garbage)].reshape(tensor.shape)
+        return tensor.where(~there, junk.to(tensor.dtype))
+
+    padded = padding[:, None]
+    dirty = replace(case, keys=junk(case.keys, padded), values=junk(case.values, padded))
+    rules = way.rules(case, bias), way.rules(dirty, junk(bias, padding) if bias.shape[-1] > 1 else bias)
+    weights, dirty_weights = (
+        each.stages(scores_of(way.scorer, some))["weights"] for each, some in zip(rules, (case, dirty), strict=True)
+    )
+    assert same_bits(weights, dirty_weights)
+    assert same_bits(weighted_sum(weights, case.values), weighted_sum(weights, dirty.values))
+    assert_close_outputs(way, dirty, rules[1], weights, scores_of(way.scorer, case))
+
+
+@settings(max_examples=100)
+@given(way=ways(), case=cases(), data=st.data())
+def test_permuting_keys_and_positions_permutes_weights_with_any_normalizer_and_bias(
+    way: Way, case: Case, data: st.DataObject
+) -> None:
+    """ALiBi depends on where keys stand, so what it adds is given as a bias, and permuted with them."""
+    scores = scores_of(way.scorer, case)
+    full = way.rules(case, given_bias(case))
+    weights = full.stages(scores)["weights"]
+    rows, order = (torch.tensor(data.draw(st.permutations(range(size)))) for size in scores.shape[-2:])
+    zeros = torch.zeros(case.valid.shape)
+    added = (full.bias.added_to(zeros) if full.bias else zeros)[..., rows, :][..., order]
+    moved = Case(
+        case.queries[..., rows, :],
+        case.keys[..., order, :],
+        case.values[..., order, :],
+        case.valid[..., rows, :][..., order],
+        case.seed,
+    )
+    rules = replace(way, biases=frozenset(["given"])).rules(moved, added)
+    moved_scores = scores_of(way.scorer, moved)
+    moved_weights = rules.stages(moved_scores)["weights"]
+    # ssmax makes differences of scores ln(m) times as large; the bias is added to in float32
+    slack = 4 * slack_of(scores.float()) * max(math.log(scores.shape[-1]), 1.0)
+    torch.testing.assert_close(moved_weights, weights[..., rows, :][..., order], rtol=1e-5, atol=slack)
+    wanted = weighted_sum(weights, case.values)[..., rows, :]
+    torch.testing.assert_close(pooled(way, moved, rules), wanted, rtol=1e-5, atol=50 * slack * scores.shape[-1])
+
+
+@settings(max_examples=100)
+@given(way=ways(), case=cases(), empty_row=st.sampled_from(["zero", "uniform", "nan", "error"]))
+def test_rows_without_a_valid_key_with_any_normalizer_and_bias(way: Way, case: Case, empty_row: Any) -> None:
+    """Their weights and outputs are those asked for, and the weights of the other rows stay what they are."""
+    rules = way.rules(case, given_bias(case))
+    asked, scores = replace(rules, empty_row=empty_row), scores_of(way.scorer, case)
+    weights, empty = rules.stages(scores)["weights"], ~case.valid.any(-1)
+    assert not weights[empty].any()
+    if empty_row == "error" and empty.any():
+        for call in (lambda: asked.stages(scores), lambda: pooled(way, case, asked)):
+            with pytest.raises(InputError, match="queries with no valid key"):
+                call()
+        return
+    found, output = asked.stages(scores)["weights"], pooled(way, case, asked)
+    assert same_bits(found[~empty], weights[~empty])
+    m = case.keys.shape[-2]
+    of_empty = {"zero": 0.0, "uniform": 1 / m, "nan": math.nan, "error": 0.0}[empty_row]
+    assert torch.equal(found[empty].nan_to_num(7.0), torch.full_like(found[empty], of_empty).nan_to_num(7.0))
+    if empty_row == "zero":
+        assert not output[empty].any()
+    if empty_row == "uniform":
+        mean = case.values.to(output.dtype).mean(-2, keepdim=True).expand_as(output)
+        torch.testing.assert_close(output[empty], mean[empty], rtol=1e-5, atol=1e-6)
+    assert empty_row != "nan" or bool(output[empty].isnan().all())

@@ -93,10 +93,14 @@ def _rules_of(entry: ScorerEntry, options: AttentionOptions, inputs: Inputs) -> 
     """What turns the scores of an entry into weights."""
     n, m = inputs.valid.shape[-2:]
     bias = None
-    if entry.bias is not None:
+    if _is_biased(entry, options):
         first = m - n if inputs.valid.causal == "bottom_right" else 0
-        bias = Bias(inputs.valid.shape, alibi=entry.bias == "alibi", first=first)
+        bias = Bias(inputs.valid.shape, inputs.bias, entry.bias == "alibi", first)
     return Rules(inputs.valid, entry.softcap, options.mask.empty_row, bias, build_normalizer(entry))
+
+
+def _is_biased(entry: ScorerEntry, options: AttentionOptions) -> bool:
+    return entry.bias is not None or options.data.bias is not None
 
 
 def expected_rows(prepared: Prepared) -> Rows:
@@ -120,7 +124,7 @@ def _shapes(prepared: Prepared, entry: ScorerEntry) -> dict[str, tuple[int, ...]
     if not options.weights:
         return output
     capped = {"capped": scores} if entry.softcap is not None else {}
-    biased = {"biased": scores} if entry.bias is not None else {}
+    biased = {"biased": scores} if _is_biased(entry, options) else {}
     dropped = {"dropped": scores} if options.train and entry.dropout > 0 else {}
     return {"scores": scores, **capped, **biased, "weights": scores, **dropped, **output}
 
@@ -243,7 +247,7 @@ def _check_size(options: AttentionOptions, shapes: Shapes, device: torch.device,
     """Refuse what the scorers cannot take or the memory cannot hold, before anything is drawn."""
     dtype = getattr(torch, options.dtype)
     stages = [
-        sum([2, entry.softcap is not None, entry.bias is not None, options.train and entry.dropout > 0])
+        sum([2, entry.softcap is not None, _is_biased(entry, options), options.train and entry.dropout > 0])
         if options.weights
         else 0
         for entry in options.scorers
