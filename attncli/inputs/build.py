@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from attncli.attention import Causal, Valid, checked_lengths, checked_mask, computing_dtype
+from attncli.attention import Causal, Valid, checked_lengths, computing_dtype
 from attncli.config.tensors import (
     CorrelatedFill,
     Data,
@@ -25,6 +25,7 @@ from attncli.errors import Collector, InputError, Problem, below
 from attncli.inputs.bias import bias_shape, checked_numbers, without_infinities
 from attncli.inputs.files import read_tensor
 from attncli.inputs.fills import fill
+from attncli.inputs.masks import marks_padding, read_mask
 from attncli.inputs.seeding import generator
 
 ROLES = ("queries", "keys", "values")
@@ -100,7 +101,7 @@ def build_inputs(
     with collector.under("data", "valid_lens"):
         lengths = _lengths(data.valid_lens, scores, seed)
     with collector.under("mask"):
-        causal, allowed = _causal(mask, scores), _read_mask(mask, scores)
+        causal, allowed = _causal(mask, scores), _mask(mask, scores, note)
     for role in ("queries", "keys"):
         with collector.under("tokens", role):
             _check_tokens(getattr(tokens, role), full[role])
@@ -241,15 +242,16 @@ def _causal(mask: Mask, shape: tuple[int, ...]) -> Causal | None:
     return "top_left" if mask.causal is True else mask.causal or None
 
 
-def _read_mask(mask: Mask, shape: tuple[int, ...]) -> Tensor | None:
+def _mask(mask: Mask, shape: tuple[int, ...], note: Callable[[str], None]) -> Tensor | None:
     """The mask that stands in a file, if any."""
     if mask.file is None:
         return None
-    given = read_tensor(Path(mask.file), mask.tensor)
-    if Path(mask.file).suffix.lower() == ".csv" and bool(((given == 0) | (given == 1)).all()):
-        given = given.bool()  # the only way to write booleans in a CSV file
+    path, called = Path(mask.file), mask.tensor or ""
+    given = read_tensor(path, mask.tensor)
+    if not called and marks_padding(path.stem):  # a file's name is chosen more freely than a tensor's
+        note(f"warning: {path.name}: True is read as may attend; if it is padding, save the opposite")
     with below("file"):
-        return checked_mask(given, shape)
+        return read_mask(given, shape, f"{path.name}: {called}" if called else path.name, note, called)
 
 
 def _check_tokens(names: Sequence[Any] | None, shape: tuple[int, ...]) -> None:

@@ -1,7 +1,10 @@
 """The one reader of queries, keys, values and mask, wherever they are: a config, a run folder or a tensor file."""
 
-from collections.abc import Callable, Mapping
+import functools
+import re
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 
 import torch
@@ -15,6 +18,7 @@ from attncli.config.tensors import Data, Mask, TokenNames
 from attncli.errors import InputError, got
 from attncli.inputs.build import Inputs, Shapes, build_inputs, common_leading
 from attncli.inputs.files import read_tensors
+from attncli.inputs.masks import LOW, marks_padding, read_mask
 
 NAMES = {
     "queries": ("queries", "query", "q", "Q"),
@@ -22,7 +26,13 @@ NAMES = {
     "values": ("values", "value", "v", "V"),
 }
 
+MASKS = ("mask", "attention_mask", "attn_mask", "valid_mask", "key_mask", "causal_mask")
+LENGTHS = re.compile(r"((valid|key|seq)_?)?(lens|lengths)")  # other names than `valid_lens`, which is ours
+BIASES = ("bias", "attention_bias", "attn_bias", "position_bias")
+MOST_NAMES = 8  # of tensors that a note or a message lists
+NOT_USED = "a bias is added to scores, and is not used here"
 SHARED_HEADS = "if heads of queries share those of keys, use a config that names the tensors, with `grouped: true`"
+Note = Callable[[str], None]
 
 
 class InputsOfConfig(Experiment):
@@ -40,19 +50,24 @@ def is_config(path: Path) -> bool:
     return path.suffix.lower() in YAML and not path.is_dir()
 
 
-def read_source(path: Path, check_size: Callable[[Shapes], None] = lambda shapes: None) -> Inputs:
+def read_source(
+    path: Path,
+    check_size: Callable[[Shapes], None] = lambda shapes: None,
+    note: Note = lambda message: None,
+) -> Inputs:
     """Queries, keys, values and mask of a config (drawn with its own seed), a run folder or a tensor file.
 
-    In files they are called `queries` (or query, q, Q), `keys` and `values` alike, and `valid`, or `valid_lens`;
-    integers become float32. Values that a file does not have are (b, ..., m, 0). `check_size` is given the shapes of
-    what a config draws, before it is drawn, and may refuse them.
+    In files they are called `queries` (or query, q, Q), `keys` and `values` alike; integers become float32. Values that
+    a file does not have are (b, ..., m, 0). Masks are called `valid`, `mask`, `attention_mask`, `key_padding_mask` and
+    the like, lengths `valid_lens`; they are joined. `check_size` is given the shapes of what a config draws, before it
+    is drawn, and may refuse them. `note` is told how masks are read, and what is not used.
 
     Raises:
         InputError: of the source itself without path and place; of what stands in a config with its place.
     """
     if is_config(path):
-        return _from_config(path, check_size)
-    return _from_tensors(path, stored_tensors(path))
+        return _from_config(path, check_size, note)
+    return _from_tensors(path, stored_tensors(path), note)
 
 
 def stored_tensors(path: Path) -> dict[str, Tensor]:
@@ -70,7 +85,7 @@ def stored_tensors(path: Path) -> dict[str, Tensor]:
         raise InputError.of(error.problems[0].message) from error
 
 
-def _from_config(path: Path, check_size: Callable[[Shapes], None]) -> Inputs:
+def _from_config(path: Path, check_size: Callable[[Shapes], None], note: Note) -> Inputs:
     try:
         document = read_document(path)
     except InputError as error:
@@ -83,6 +98,8 @@ def _from_config(path: Path, check_size: Callable[[Shapes], None]) -> Inputs:
         raise document.located(InputError.of(message, ["study"]))
     document.study({DEFAULT_STUDY: None})  # or it is no mapping
     options = document.validate(InputsOfConfig)
+    if options.data.bias is not None:
+        note(f"{path.name}: data.bias: {NOT_USED}")
     with document.locating():
         return build_inputs(
             options.data,
@@ -92,13 +109,16 @@ def _from_config(path: Path, check_size: Callable[[Shapes], None]) -> Inputs:
             dtype=getattr(torch, options.dtype),
             device=torch.device("cpu"),
             check_size=check_size,
+            note=note,
         )
 
 
-def _from_tensors(path: Path, stored: Mapping[str, Tensor]) -> Inputs:
-    if path.is_dir() and "valid" not in stored and any(name.endswith("/output") for name in stored):
+def _from_tensors(path: Path, stored: Mapping[str, Tensor], note: Note) -> Inputs:
+    is_run = path.is_dir() or path.name == TENSORS
+    if is_run and "valid" not in stored and any(name.endswith("/output") for name in stored):
         message = f'got "{path}", a run without weights, whose mask was too large to save'
-        raise InputError.of(f"{message}; use {path / 'config.yaml'}")
+        folder = path if path.is_dir() else path.parent
+        raise InputError.of(f"{message}; use {folder / 'config.yaml'}")
     tensors = {role: _numbers(role, stored, path) for role in NAMES if role != "values" or _name(role, stored)}
     try:
         leading = common_leading({role: tuple(tensor.shape) for role, tensor in tensors.items()}, cure=SHARED_HEADS)
@@ -108,9 +128,49 @@ def _from_tensors(path: Path, stored: Mapping[str, Tensor]) -> Inputs:
     queries, keys, *given = (tensor.expand(*leading, *tensor.shape[-2:]) for tensor in tensors.values())
     values = given[0] if given else keys.new_empty((*keys.shape[:-1], 0))
     shape = (*queries.shape[:-1], keys.shape[-2])
-    if "valid" not in stored:
-        return Inputs(queries, keys, values, Valid.of(shape, stored.get("valid_lens")))
-    return Inputs(queries, keys, values, Valid(shape, mask=_mask(path, stored["valid"], shape)))
+    if is_run and "valid" in stored:  # which is all masks joined
+        mask = _mask(path, "valid", stored["valid"], shape, note)
+        if "bias" in stored:
+            note(f"{path.name}: bias: {NOT_USED}")
+        return Inputs(queries, keys, values, Valid(shape, mask=mask))
+    valid, others = _valid(path, stored, shape, note)
+    unused = [name for name in others if name not in {_name(role, stored) for role in NAMES}]
+    if unused and not is_run:
+        note(f"{path.name}: not used: {_listed(unused)}")
+    return Inputs(queries, keys, values, valid)
+
+
+def _valid(path: Path, stored: Mapping[str, Tensor], shape: tuple[int, ...], note: Note) -> tuple[Valid, list[str]]:
+    """Lengths and masks of a tensor file, joined, and the names of all other tensors."""
+    lengths, masks, others = stored.get("valid_lens"), list[Tensor](), []
+    for name, tensor in stored.items():
+        where, low = f"{path.name}: {name}", tensor <= LOW if name.lower() in BIASES else None
+        if name == "valid" or name.lower() in MASKS or marks_padding(name):
+            masks.append(_mask(path, name, tensor, shape, note))
+        elif low is not None and bool(low.any()):
+            masks.append(_mask(path, name, ~low, shape, note))
+            note(f"{where}: -10000 and less masks keys; the rest is added to scores, and is not used here")
+        elif low is not None:
+            note(f"{where}: {NOT_USED}")
+        elif lengths is None and LENGTHS.fullmatch(name.lower()) and _are_lengths(tensor, shape):
+            lengths = tensor
+            note(f"{where}: read as valid lengths")
+        elif name != "valid_lens":
+            others.append(name)
+    joined = functools.reduce(torch.Tensor.logical_and, masks) if masks else None
+    return replace(Valid.of(shape, lengths), mask=joined), others
+
+
+def _are_lengths(tensor: Tensor, shape: tuple[int, ...]) -> bool:
+    with suppress(InputError):
+        Valid.of(shape, tensor)
+        return True
+    return False
+
+
+def _listed(names: Sequence[str]) -> str:
+    more = len(names) - MOST_NAMES
+    return ", ".join(names[:MOST_NAMES]) + (f" and {more} more" if more > 0 else "")
 
 
 def _name(role: str, stored: Mapping[str, Tensor]) -> str | None:
@@ -131,11 +191,18 @@ def _numbers(role: str, stored: Mapping[str, Tensor], path: Path) -> Tensor:
     return tensor if tensor.is_floating_point() else tensor.float()
 
 
-def _mask(path: Path, mask: Tensor, shape: tuple[int, ...]) -> Tensor:
-    """The mask `valid` beside the tensors, as a run saves it."""
-    with suppress(RuntimeError):  # it cannot be expanded
-        if bool(((mask == 0) | (mask == 1)).all()):
-            return mask.bool().expand(shape)
-    what = f"{mask.dtype} of shape {list(mask.shape)}".removeprefix("torch.")
-    expected = f"expected a mask of True and False that fits scores of shape {list(shape)}"
-    raise InputError.of(f'got "valid" of "{path}", {what}; {expected}; rename it if it is something else')
+def _mask(path: Path, name: str, mask: Tensor, shape: tuple[int, ...], note: Note) -> Tensor:
+    """A mask beside the tensors; what is called `valid` holds True and False, or 1 and 0."""
+    try:
+        if name == "valid":
+            mask = _truth_values(mask)
+        return read_mask(mask, shape, f"{path.name}: {name}", note, name)
+    except InputError as error:
+        what = error.problems[0].message.removeprefix("got ").removeprefix(f'"{name}"; ')
+        raise InputError.of(f'got "{name}" of "{path}", {what}; rename it if it is something else') from error
+
+
+def _truth_values(mask: Tensor) -> Tensor:
+    if not bool(((mask == 0) | (mask == 1)).all()):
+        raise InputError.of("got other numbers than 1 and 0; expected True and False, True = may attend")
+    return mask.bool()

@@ -114,6 +114,8 @@ FILES: dict[str, bytes] = {
     "lens.npy": array(np.array([2, 6])),
     "halves.npy": array(np.array([2.5, 5])),
     "numbers.npy": array(np.ones((3, 5))),
+    "slopes.npy": array(np.full((3, 5), -0.5)),
+    "threes.npy": array(np.full((3, 5), 3)),
     "turned.npy": array(np.ones((5, 3), dtype=bool)),
     "lower.pt": pt({"w.weight": torch.ones(4, 4)}),
     "narrow.pt": pt({"W.weight": torch.ones(4, 3)}),

@@ -13,7 +13,7 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from tests.cli import config, experiment, good, names_in, refusal, run, swept
+from tests.cli import attncli, config, experiment, good, names_in, refusal, run, swept
 
 pytestmark = pytest.mark.usefixtures("here")
 
@@ -102,6 +102,25 @@ def test_tensors_that_were_read_are_in_the_run_folder(study: str, kind: str, her
     assert not {"d", "distribution", "mean", "samples", "keys", "rows"} & set(config("moved"))
     again = run(elsewhere / "config.yaml", here / "again")
     assert (again["records"], again["inputs"]) == (content["records"], content["inputs"])
+
+
+@STUDIES
+def test_a_mask_beside_the_tensors_is_used_and_what_is_not_is_named(study: str, here: Path) -> None:
+    """Scores of padding would be off by orders."""
+    numbers = np.random.default_rng(0)
+    queries, keys = numbers.normal(size=(2, 3, 4)), numbers.normal(size=(2, 5, 4))
+    padding = np.arange(5) >= np.array([[4], [3]])
+    np.savez(here / "plain.npz", queries=queries, keys=keys, valid_lens=[4, 3])
+    np.savez(here / "dump.npz", q=queries, k=np.where(padding[..., None], 1e6, keys), pad=padding, logits=keys)
+    records = [
+        swept(study, "--from", name, out=name.removesuffix(".npz"))["records"] for name in ("plain.npz", "dump.npz")
+    ]
+    assert records[0] == records[1]
+    told = attncli(study, "--from", "dump.npz", "--no-plots").stderr
+    assert told == (
+        f"{study}: dump.npz: pad: booleans, read as True = padding; shape [2, 5], read as (batch, keys)\n"
+        f"{study}: dump.npz: not used: logits\n"
+    )
 
 
 def test_from_all_runs_of_a_name(here: Path) -> None:

@@ -78,3 +78,112 @@ def test_a_size_is_refused_before_anything_is_drawn(tmp_path: Path) -> None:
 
     with pytest.raises(InputError, match=r"own.yaml:2:3: data: too large: \(2, 3, 6, 5\)"):
         read_source(written("config", tmp_path), refuse)
+
+
+QK = {"q": torch.ones(2, 3, 4), "k": torch.ones(2, 5, 4)}
+CAUSAL = torch.ones(3, 5).tril().bool()
+PADDED = torch.tensor([[0, 0, 0, 0, 0], [0, 0, 0, 1, 1]]).bool()  # b m
+LENGTHS = torch.tensor([4, 2])
+WITHIN = torch.tensor([[1, 1, 1, 1, 0], [1, 1, 0, 0, 0]]).bool()[:, None]  # LENGTHS as a mask, b 1 m
+TO_ADD = torch.where(CAUSAL, 0.0, -torch.inf)
+SLOPES = torch.where(CAUSAL, -0.5, torch.finfo(torch.float32).min)
+READINGS: dict[str, tuple[dict[str, Tensor], Tensor, list[str]]] = {
+    "nothing": ({}, torch.ones(1, 1, 1).bool(), []),
+    "valid": ({"valid": CAUSAL.float()}, CAUSAL, []),
+    "mask": ({"mask": CAUSAL}, CAUSAL, []),
+    "numbers to add": (
+        {"attn_mask": TO_ADD},
+        CAUSAL,
+        ["a.pt: attn_mask: floats of 0 and -inf, read as 0 = may attend"],
+    ),
+    "of a tokenizer": (
+        {"attention_mask": (~PADDED).long()},
+        ~PADDED[:, None],
+        [
+            "a.pt: attention_mask: integers of 0 and 1, read as 1 = may attend; shape [2, 5], read as (batch, keys)",
+        ],
+    ),
+    "padding": (
+        {"pad": PADDED},
+        ~PADDED[:, None],
+        ["a.pt: pad: booleans, read as True = padding; shape [2, 5], read as (batch, keys)"],
+    ),
+    "lengths": ({"valid_lens": LENGTHS}, WITHIN, []),
+    "lengths by another name": ({"lengths": LENGTHS}, WITHIN, ["a.pt: lengths: read as valid lengths"]),
+    "lengths that are none": ({"lengths": LENGTHS + 2}, torch.ones(1, 1, 1).bool(), ["a.pt: not used: lengths"]),
+    "several": (
+        {"valid_lens": LENGTHS, "Mask": CAUSAL, "key_padding_mask": PADDED, "lens": LENGTHS, "labels": LENGTHS},
+        WITHIN & CAUSAL & ~PADDED[:, None],
+        [
+            "a.pt: key_padding_mask: booleans, read as True = padding; shape [2, 5], read as (batch, keys)",
+            "a.pt: not used: lens, labels",
+        ],
+    ),
+    "a bias": (
+        {"bias": torch.ones(3, 5)},
+        torch.ones(1, 1, 1).bool(),
+        ["a.pt: bias: a bias is added to scores, and is not used here"],
+    ),
+    "a bias that masks": (
+        {"attn_bias": SLOPES},
+        CAUSAL,
+        ["a.pt: attn_bias: -10000 and less masks keys; the rest is added to scores, and is not used here"],
+    ),
+    "other names": (
+        {"Q": torch.ones(1), **{f"x{index}": torch.ones(1) for index in range(9)}},
+        torch.ones(1, 1, 1).bool(),
+        ["a.pt: not used: Q, x0, x1, x2, x3, x4, x5, x6 and 2 more"],
+    ),
+}
+
+
+@pytest.mark.parametrize("name", READINGS)
+def test_masks_lengths_and_whatever_else_a_file_has(name: str, tmp_path: Path) -> None:
+    beside, valid, said = READINGS[name]
+    torch.save(QK | beside, tmp_path / "a.pt")
+    notes: list[str] = []
+    inputs = read_source(tmp_path / "a.pt", note=notes.append)
+    assert torch.equal(inputs.valid.whole, valid.expand(2, 3, 5))
+    assert notes == said
+
+
+@pytest.mark.parametrize(
+    ("name", "tensor", "message"),
+    [
+        ("valid", TO_ADD, 'got "valid" of .*, other numbers than 1 and 0; expected True and False'),
+        ("mask", SLOPES, 'got "mask" of .*, floats with -0.5; expected .*; rename it if it is something else'),
+        ("mask", CAUSAL.mT, r'got "mask" of .*, shape \[5, 3\]; expected .*; rename it'),
+        ("pad", ~PADDED, 'got "pad" of .*, True at every key; .*; if True = may attend, call it `mask`; rename it'),
+        ("valid_lens", LENGTHS + 2, r"valid_lens\[0\]: got 6; expected an integer in 0..5"),
+    ],
+)
+def test_masks_that_are_none(name: str, tensor: Tensor, message: str, tmp_path: Path) -> None:
+    torch.save(QK | {name: tensor}, tmp_path / "a.pt")
+    with pytest.raises(InputError, match=message):
+        read_source(tmp_path / "a.pt")
+
+
+def test_a_run_needs_no_notes(tmp_path: Path) -> None:
+    """Its `valid` is all masks joined, and stands beside what a run made."""
+    notes: list[str] = []
+    folder = written("run", tmp_path)
+    for source in (folder, folder / "tensors.safetensors"):
+        assert torch.equal(read_source(source, note=notes.append).valid.whole, inputs_of(
+            data=DATA, seed=7, mask={"causal": "top_left"}).valid.whole)  # fmt: skip
+    assert notes == []
+
+
+def test_a_bias_is_no_part_of_queries_and_keys(tmp_path: Path) -> None:
+    bias = [0.5, 0, -torch.inf, 0, 0, 0]
+    result = result_of(data=DATA | {"bias": bias})
+    save_named(tmp_path / "tensors.safetensors", result.inputs)
+    (tmp_path / "own.yaml").write_text(yaml.safe_dump({"data": DATA | {"bias": bias}}))
+    notes: list[str] = []
+    for source in (tmp_path, tmp_path / "own.yaml"):
+        valid = read_source(source, note=notes.append).valid.whole
+        assert torch.equal(valid, result.inputs["valid"])
+        assert not bool(valid[..., 2].any())
+    assert notes[:2] == [
+        f"{tmp_path.name}: bias: a bias is added to scores, and is not used here",
+        "own.yaml: data.bias: a bias is added to scores, and is not used here",
+    ]

@@ -15,6 +15,7 @@ from attncli.inputs.source import read_source
 from attncli.studies.memory import estimate_attention, require_memory
 from attncli.studies.pairs.entries import Entries
 from attncli.studies.pairs.options import PairsOptions
+from attncli.studies.progress import Progress
 
 ENTRIES_AT_A_TIME = 2**18  # of keys: large enough for a part to be worth a thread, small enough to stay in the cache
 PAIRS_AT_A_TIME = 2**14  # random ones
@@ -114,10 +115,10 @@ class RealPairs:
         return range(0, self.tensors["queries"].shape[-2], max(SCORES_AT_A_TIME // self.keys, 1))
 
 
-def read_pairs(source: str, dtype: torch.dtype, device: torch.device) -> dict[str, Tensor]:
+def read_pairs(source: str, dtype: torch.dtype, device: torch.device, progress: Progress) -> dict[str, Tensor]:
     """`queries` (b, n, q) or (b, heads, n, q), `keys` alike, rounded to the dtype, and `valid` if some pairs are not.
 
-    Several axes of heads become one.
+    Several axes of heads become one. `progress` is told how masks are read, and what is not used.
 
     Raises:
         InputError: below `from`, for a source that is not there, has no queries and keys that fit together, or does not
@@ -129,7 +130,7 @@ def read_pairs(source: str, dtype: torch.dtype, device: torch.device) -> dict[st
         require_memory(estimate_attention(shapes, torch.float32, [], []), torch.device("cpu"), cure)
 
     try:
-        inputs = read_source(Path(source), check_size)
+        inputs = read_source(Path(source), check_size, progress.note)
     except InputError as error:
         raise error if error.problems[0].where else error.under("from") from error
     sides = {"queries": inputs.queries, "keys": inputs.keys}

@@ -74,7 +74,12 @@ class Prepared:
 
 
 def prepare_pairs(
-    options: PairsOptions, rows: Callable[[Entries, int], int], keys: int = 1, together: int = 1, fewest: int = 1
+    options: PairsOptions,
+    progress: Progress,
+    rows: Callable[[Entries, int], int],
+    keys: int = 1,
+    together: int = 1,
+    fewest: int = 1,
 ) -> Prepared:
     """Pairs and scorers for every size; everything that can be refused is refused here.
 
@@ -96,7 +101,7 @@ def prepare_pairs(
             pairs = RandomPairs(options, entries, device, d, rows(entries, d), keys, together)
             points.append(Point(d, _scorers(options, d, d, device), pairs))
         return Prepared(options, entries, options.d, points, {}, device, at_a_time)
-    tensors = read_pairs(options.source, dtype, device)
+    tensors = read_pairs(options.source, dtype, device, progress)
     (*leading, _, q), (m, k) = tensors["queries"].shape, tensors["keys"].shape[-2:]
     most = int(tensors["valid"].sum(-1).max()) if "valid" in tensors else m
     if most < fewest:

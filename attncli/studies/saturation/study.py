@@ -59,7 +59,7 @@ expected_rows = partial(expected_rows_of, columns=COLUMNS)
 
 def prepare(options: SaturationOptions, progress: Progress) -> Prepared:
     """Pairs and scorers for every d; see `prepare_pairs`."""
-    return prepare_pairs(options, lambda *size: options.rows, options.keys, TOGETHER, fewest=2)
+    return prepare_pairs(options, progress, lambda *size: options.rows, options.keys, TOGETHER, fewest=2)
 
 
 def run(prepared: Prepared, progress: Progress) -> Result:

@@ -56,7 +56,7 @@ expected_rows = partial(expected_rows_of, columns=COLUMNS)
 
 def prepare(options: VarianceOptions, progress: Progress) -> Prepared:
     """Pairs and scorers for every d; see `prepare_pairs`."""
-    return prepare_pairs(options, partial(_samples, options))
+    return prepare_pairs(options, progress, partial(_samples, options))
 
 
 def _samples(options: VarianceOptions, entries: Entries, d: int) -> int:
