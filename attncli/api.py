@@ -29,6 +29,7 @@ from attncli.studies.study import Result as StudyResult
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+TABLES_OF_ROWS = ("records", "comparisons", "heads", "head_comparisons")
 WIDTH = 100  # characters of the tables in a notebook
 TABLES = '<pre style="line-height: normal; white-space: pre; overflow-x: auto">{code}</pre>'
 
@@ -37,7 +38,8 @@ TABLES = '<pre style="line-height: normal; white-space: pre; overflow-x: auto">{
 class Result(StudyResult):
     """What a study gave, which shows itself in a notebook: its tables and its main picture.
 
-    `records` and `comparisons` are lists of dicts, `findings` sentences with their numbers, and `tensors`,
+    `records` and `comparisons` are lists of dicts; so are `heads` and `head_comparisons`, which the study `attention`
+    has, too: the same figures by `batch` and `head`. `findings` are sentences with their numbers. `tensors`,
     `parameters` and `inputs` hold torch tensors by name, such as `tensors["additive/weights"]`. `expectations` says of
     every row that the experiment expects something of whether it holds. `folder` is the run folder, if there is one.
     """
@@ -70,14 +72,16 @@ class Result(StudyResult):
             return figure
 
     def to_frame(self, rows: str = "records") -> Any:
-        """The `records` or the `comparisons` as a pandas DataFrame, with the columns of records.csv.
+        """The `records`, `comparisons`, `heads` or `head_comparisons` as a pandas DataFrame.
+
+        Its columns are those of records.csv and heads.csv.
 
         Raises:
             InputError: other rows.
             ImportError: pandas is not installed.
         """
-        if rows not in ("records", "comparisons"):
-            raise InputError.of(got(rows, "expected records or comparisons"))
+        if rows not in TABLES_OF_ROWS:
+            raise InputError.of(got(rows, f"expected one of {', '.join(TABLES_OF_ROWS)}"))
         try:
             import pandas
         except ImportError as error:

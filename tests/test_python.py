@@ -103,8 +103,12 @@ def test_frames_have_the_rows() -> None:
     result = attncli.run(SMALL)
     assert result.to_frame()["entropy"].tolist() == [row["entropy"] for row in result.records]
     assert list(result.to_frame("comparisons").columns) == list(result.comparisons[0])
-    with pytest.raises(InputError, match='got "heads"; expected records or comparisons'):
-        result.to_frame("heads")
+    assert result.to_frame("heads")["batch"].tolist() == [row["batch"] for row in result.heads]
+    assert list(result.to_frame("head_comparisons").columns) == list(result.head_comparisons[0])
+    with pytest.raises(
+        InputError, match='got "findings"; expected one of records, comparisons, heads, head_comparisons'
+    ):
+        result.to_frame("findings")
 
 
 def test_pictures_have_names() -> None:

@@ -80,6 +80,9 @@ Sizes = Annotated[
     SizeList, AfterValidator(each_once), BeforeValidator(_listed, json_schema_input_type=Size | SizeList | SizeRange)
 ]
 
+Index = Annotated[int, Field(ge=0)]
+Indices = Annotated[list[Index], Field(min_length=1), AfterValidator(each_once)]
+
 Row = Annotated[list[float], Field(min_length=1)]
 Rows = TypeAliasType("Rows", "Annotated[list[Row | Rows], Field(min_length=1)]")  # lists in lists at any depth
 

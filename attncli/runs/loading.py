@@ -52,6 +52,8 @@ class Stored(BaseModel):
     settings: Record
     records: Annotated[list[Annotated[Record, AfterValidator(_labelled)]], Field(min_length=1)]
     comparisons: list[Record]
+    heads: list[Record] = []
+    head_comparisons: list[Record] = []
     findings: list[Finding]
     inputs: Record
     expectations: list[Record]
@@ -86,6 +88,8 @@ def load_run(folder: Path, studies: Collection[str]) -> tuple[Result, Sequence[R
             StoredTensors(folder / TENSORS, [name for name in tensors if name not in stored.inputs]),
             StoredTensors(folder / PARAMETERS) if PARAMETERS in stored.files else {},
             stored.interrupted,
+            stored.heads,
+            stored.head_comparisons,
         )
     return result, stored.expectations
 

@@ -1,4 +1,4 @@
-"""What stands in a run folder: config.yaml, results.json, records.csv, weights.csv, tensors and pictures."""
+"""What stands in a run folder: config.yaml, results.json, records.csv, heads.csv, weights.csv, tensors and pictures."""
 
 import csv
 import hashlib
@@ -53,11 +53,9 @@ def save_run(
         note(f"the run folder takes {in_bytes(size)} for tensors{cure}")
     try:
         (folder / "config.yaml").write_text(dump_yaml(self_contained(config, result)), encoding="utf-8")
-        with (folder / "records.csv").open("w", encoding="utf-8", newline="") as file:
-            rows = [single_numbers(record) for record in result.records]
-            writer = csv.DictWriter(file, list(rows[0]))
-            writer.writeheader()
-            writer.writerows(rows)
+        _save_rows(folder / "records.csv", result.records)
+        if result.heads:
+            _save_rows(folder / "heads.csv", result.heads)
         save_named(folder / TENSORS, kept)
         if result.parameters:
             save_named(folder / PARAMETERS, result.parameters)
@@ -72,6 +70,7 @@ def save_run(
                 "inputs": {name: fingerprint(tensor) for name, tensor in result.inputs.items()},
                 "records": result.records,
                 "comparisons": result.comparisons,
+                **({"heads": result.heads, "head_comparisons": result.head_comparisons} if result.heads else {}),
                 "findings": [finding.record for finding in result.findings],
                 "expectations": [verdict.record for verdict in verdicts],
                 "files": sorted([*(path.name for path in folder.iterdir()), "results.json"]),
@@ -82,6 +81,14 @@ def save_run(
     except OSError as error:
         raise InputError.of(f"cannot write the run: {error.strerror or error}", where=str(folder.parents[1])) from error
     return content
+
+
+def _save_rows(path: Path, records: Sequence[Record]) -> None:
+    with path.open("w", encoding="utf-8", newline="") as file:
+        rows = [single_numbers(record) for record in records]
+        writer = csv.DictWriter(file, list(rows[0]))
+        writer.writeheader()
+        writer.writerows(rows)
 
 
 def _provenance(config: Mapping[str, Any], device: torch.device, started: datetime, command: str) -> Record:

@@ -57,9 +57,10 @@ class Result:
     """What every study gives.
 
     `settings` says how the figures came about, with `formulas` by label. `records` and `comparisons` are rows with the
-    study's columns. `inputs` are the tensors that the study was given, `tensors` the arrays that it made, and
-    `parameters` those that its scorers began with, as `<label>/<state_dict name>`, or what they learnt, with more
-    names between the two. `interrupted`: the user ended the work, and rows are missing.
+    study's columns; `heads` and `head_comparisons` the same by `batch` and `head`, where a study has them. `inputs` are
+    the tensors that the study was given, `tensors` the arrays that it made, and `parameters` those that its scorers
+    began with, as `<label>/<state_dict name>`, or what they learnt, with more names between the two. `interrupted`: the
+    user ended the work, and rows are missing.
     """
 
     study: str
@@ -72,6 +73,8 @@ class Result:
     tensors: "Mapping[str, Tensor]" = field(default_factory=dict)
     parameters: "Mapping[str, Tensor]" = field(default_factory=dict)
     interrupted: bool = False
+    heads: Sequence[Record] = ()
+    head_comparisons: Sequence[Record] = ()
 
     @property
     def labels(self) -> list[str]:
@@ -155,6 +158,10 @@ class Rows:
     no_comparisons: str = "there are none"
     shapes: Mapping[str, Mapping[str, Sequence[int]]] = field(default_factory=dict)
     left_out: Mapping[str, str] = field(default_factory=dict)
+    head_columns: Sequence[Column] = ()
+    heads: Sequence[Record] = ()
+    head_comparison_columns: Sequence[Column] = ()
+    head_comparisons: Sequence[Record] = ()
 
     @property
     def record_keys(self) -> list[str]:

@@ -47,8 +47,15 @@ Grid = dict[tuple[int, int], Cell]
 
 def record_of(label: str, scorer: str, **figures: Any) -> Record:
     """A record of the attention study, made up where `figures` does not say."""
-    made_up = {"parameters": 184, "score_mean": -0.0123, "score_std": 1.5, "entropy": 1.25, "effective_keys": 3.5}
-    made_up |= {"max_weight": 0.5, "empty_rows": 0, "seconds": 0.00123}
+    made_up = {
+        "normalizer": "softmax",
+        "parameters": 184,
+        "score_mean": -0.0123,
+        "score_std": 1.5,
+        "entropy": 1.25,
+        "effective_keys": 3.5,
+    }
+    made_up |= {"max_weight": 0.5, "weight_sum": 1.0, "empty_rows": 0, "seconds": 0.00123}
     return {"scorer": scorer, "label": label, **made_up, **figures}
 
 
@@ -79,7 +86,9 @@ def result_of(*runs: ScorerRun, valid: Tensor | None = None, tokens: Tokens | No
     }
     stages = {f"{run.label}/{name}": each for run in runs for name, each in run.stages.items()}
     inputs = {"valid": everything if valid is None else valid}
-    return Result("attention", "test", settings, [r.record for r in runs], pairs, findings_of(pairs), inputs, stages)
+    return Result(
+        "attention", "test", settings, [r.record for r in runs], pairs, findings_of(pairs, []), inputs, stages
+    )
 
 
 def printed(parts: Sequence[RenderableType], width: int, **console: Any) -> str:

@@ -50,6 +50,7 @@ def slow_record(scores: Tensor, weights: Tensor, valid: Tensor) -> Record:
         "entropy": statistics.fmean(entropies),
         "effective_keys": statistics.fmean(math.exp(nats) for nats in entropies),
         "max_weight": statistics.fmean(max(row) for row in rows),
+        "weight_sum": statistics.fmean(math.fsum(row) for row in rows),
         "empty_rows": sum(empties(valid)),
     }
 

@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 import torch
 
-from attncli.studies.attention.statistics import compare
+from attncli.studies.attention.rows import pair_rows, scorer_rows
+from attncli.studies.attention.statistics import OF_SCORES
 from attncli.studies.study import Result
 from tests.experiments import Notes, result_of, runs_of
 from tests.studies.slow import DATA, ENTRIES, TINY, empties, slow_comparison, without_time
@@ -53,16 +54,16 @@ def test_disjoint_weights_are_one_bit_apart() -> None:
     ],
 )
 def test_keys_that_share_the_first_place(a: list[float], b: list[float], agree: float) -> None:
-    one, other = ({"weights": torch.tensor([[row]]), "output": torch.ones(1, 1, 1)} for row in (a, b))
-    figures = compare(one, other, torch.tensor([[False]]))
-    assert figures["top1_agreement"] == agree
+    p, q, valid = torch.tensor([a]), torch.tensor([b]), torch.ones(1, 3, dtype=torch.bool)
+    rows = pair_rows(p, q, scorer_rows(p, p, valid), scorer_rows(q, q, valid))
+    assert rows.top1_agreement.tolist() == [agree]
 
 
 def test_rows_are_worked_on_in_pieces(monkeypatch: pytest.MonkeyPatch, exact: Result) -> None:
-    monkeypatch.setattr("attncli.studies.attention.statistics.AT_A_TIME", 7)  # weights of one row
+    monkeypatch.setattr("attncli.studies.attention.rows.AT_A_TIME", 7)  # weights of one row
     pieces = result_of(data=DATA, scorers=ENTRIES, dtype="float64")
     for one, other in zip(exact.records, pieces.records, strict=True):
-        assert list(one.values())[2:-1] == pytest.approx(list(other.values())[2:-1], rel=1e-12)
+        assert list(one.values())[3:-1] == pytest.approx(list(other.values())[3:-1], rel=1e-12)
     for one, other in zip(exact.comparisons, pieces.comparisons, strict=True):
         assert list(one.values())[2:] == pytest.approx(list(other.values())[2:], rel=1e-9, abs=1e-15)
 
@@ -91,7 +92,7 @@ def test_nothing_but_empty_rows() -> None:
     data = {**DATA, "valid_lens": [0, 0]}
     result = result_of(data=data, scorers=[{"scorer": "dot"}, {"scorer": "gaussian"}])
     for record in result.records:
-        figures = {name: record[name] for name in list(record)[3:8]}
+        figures = {name: record[name] for name in OF_SCORES}
         assert set(figures.values()) == {None}, "there is no mean of nothing"
         assert record["empty_rows"] == 6
     assert list(result.comparisons[0].values())[2:] == [None, None, None, None]
@@ -113,7 +114,7 @@ def test_numbers_in_padding_are_nobodys_business(bad: float, tmp_path: Path) -> 
     result = result_of(tmp_path, data=data, scorers=scorers, progress=progress)
     assert progress.notes == []
     for record in result.records:
-        assert all(math.isfinite(figure) for figure in list(record.values())[2:])
+        assert all(math.isfinite(figure) for figure in list(record.values())[3:])
     assert result.comparisons[0]["output_difference"] == 0.0
 
 

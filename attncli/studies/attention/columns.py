@@ -1,28 +1,44 @@
-"""The columns of the study `attention`: one row per scorer, and one per pair of scorers."""
+"""The columns of the study `attention`: one row per scorer, and one per pair; the same by batch element and head."""
 
 from attncli.show.numbers import counted, duration, statistic
 from attncli.studies.study import LABEL, SCORER, Column
 
-COLUMNS = (
-    SCORER,
-    LABEL,
-    Column("parameters", "params", "Number of parameters of the scorer.", format=counted),
+NORMALIZER = Column("normalizer", "normalizer", "Name of the normaliser.", text=True)
+BATCH = Column("batch", "batch", "Index of the batch element: along the first axis.", format=counted)
+HEAD = Column(
+    "head",
+    "head",
+    "Index of the head: along the second axis of (b, heads, n, m), null where there is no such axis. More axes between "
+    "the batch and the queries are counted through, the last one fastest.",
+    format=counted,
+)
+PARAMETERS = Column("parameters", "params", "Number of parameters of the scorer.", format=counted)
+SECONDS = Column("seconds", "time", "Wall time of this scorer.", "s", duration)
+
+FIGURES = (
     Column("score_mean", "score\nmean", "Mean of the scores at valid keys.", format=statistic),
     Column("score_std", "score\nstd", "Standard deviation of the scores at valid keys.", format=statistic),
-    Column("entropy", "entropy\n(nats)", "Entropy of a query's weights, mean over queries.", "nats", statistic),
+    Column(
+        "entropy",
+        "entropy\n(nats)",
+        "Entropy of a query's weights, divided by their sum, mean over queries.",
+        "nats",
+        statistic,
+    ),
     Column("effective_keys", "effective\nkeys", "Exp of a query's entropy, mean over queries.", "keys", statistic),
     Column("max_weight", "max\nweight", "Largest weight of a query, mean over queries.", format=statistic),
+    Column("weight_sum", "weight\nsum", "Sum of a query's weights, mean over queries.", format=statistic),
     Column("empty_rows", "empty\nrows", "Queries with no valid key.", "queries", counted),
-    Column("seconds", "time", "Wall time of this scorer.", "s", duration),
 )
-
-COMPARISONS = (
+PAIR = (
     Column("a", "a", "Label of one scorer.", text=True),
     Column("b", "b", "Label of the other scorer.", text=True),
+)
+DIFFERENCES = (
     Column(
         "js_divergence",
         "JS divergence\n(bits)",
-        "Jensen-Shannon divergence of the weights, mean over queries (Lin 1991).",
+        "Jensen-Shannon divergence of the weights, divided by their sums, mean over queries (Lin 1991).",
         "bits",
         statistic,
     ),
@@ -40,3 +56,8 @@ COMPARISONS = (
         format=statistic,
     ),
 )
+
+COLUMNS = (SCORER, LABEL, NORMALIZER, PARAMETERS, *FIGURES, SECONDS)
+COMPARISONS = (*PAIR, *DIFFERENCES)
+HEADS = (SCORER, LABEL, NORMALIZER, BATCH, HEAD, *FIGURES)
+HEAD_COMPARISONS = (*PAIR, BATCH, HEAD, *DIFFERENCES)

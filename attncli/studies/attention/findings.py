@@ -9,12 +9,11 @@ from attncli.studies.study import Finding, Record
 SAME = 1e-6  # bits: weights that are apart by less differ by rounding only
 
 
-def findings_of(comparisons: Sequence[Record]) -> list[Finding]:
-    """The pair of scorers whose weights are furthest apart; or that none are."""
-    known = [row for row in comparisons if row["js_divergence"] is not None and math.isfinite(row["js_divergence"])]
-    if not known:
+def findings_of(comparisons: Sequence[Record], head_comparisons: Sequence[Record]) -> list[Finding]:
+    """The pair of scorers whose weights are furthest apart, and of several heads the one; or that none are."""
+    furthest = _furthest(comparisons)
+    if furthest is None:
         return []
-    furthest = max(known, key=lambda row: float(row["js_divergence"]))
     a, b, bits, agreed = (furthest[key] for key in ("a", "b", "js_divergence", "top1_agreement"))
     numbers = {"a": a, "b": b, "js_divergence": bits, "top1_agreement": agreed}
     if bits < SAME:
@@ -22,4 +21,20 @@ def findings_of(comparisons: Sequence[Record]) -> list[Finding]:
         return [Finding(f"{alike} the same weights.", numbers=numbers)]
     which = "differ" if len(comparisons) == 1 else "differ most"
     text = f"{a} and {b} {which}: JS divergence {significant(bits, 3)} bits; largest weight at the same key in"
-    return [Finding(f"{text} {agreed:.0%} of the rows.", numbers=numbers)]
+    found = [Finding(f"{text} {agreed:.0%} of the rows.", numbers=numbers)]
+    head = _furthest(head_comparisons)
+    if head is not None and len({row["head"] for row in head_comparisons}) > 1:
+        found.append(_finding_of_head(head, several=len({row["batch"] for row in head_comparisons}) > 1))
+    return found
+
+
+def _furthest(comparisons: Sequence[Record]) -> Record | None:
+    known = [row for row in comparisons if row["js_divergence"] is not None and math.isfinite(row["js_divergence"])]
+    return max(known, key=lambda row: float(row["js_divergence"]), default=None)
+
+
+def _finding_of_head(row: Record, several: bool) -> Finding:
+    where = f"head {row['head']}" + (f" of batch element {row['batch']}" if several else "")
+    text = f"Of all heads {row['a']} and {row['b']} differ most in {where}"
+    numbers = {key: row[key] for key in ("a", "b", "batch", "head", "js_divergence")}
+    return Finding(f"{text}: JS divergence {significant(row['js_divergence'], 3)} bits.", numbers=numbers)

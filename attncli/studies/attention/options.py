@@ -8,7 +8,7 @@ from attncli.config.models import Experiment
 from attncli.config.scorer_entries import Scorers
 from attncli.config.strict import checked_by, problem
 from attncli.config.tensors import Data, Mask, TokenNames
-from attncli.config.values import each_once
+from attncli.config.values import Indices, each_once
 from attncli.errors import did_you_mean, got
 from attncli.studies.study import STAGES, Stage
 
@@ -40,6 +40,8 @@ class AttentionOptions(Experiment):
     mask: Mask = Mask()
     scorers: Scorers
     tokens: TokenNames = TokenNames()
+    heads: Annotated[Indices | None, Field(description="heads that are listed and drawn; default: all")] = None
+    batch: Annotated[Indices | None, Field(description="batch elements that are listed and drawn; default: all")] = None
     train: bool = False
     weights: Annotated[bool, Field(description="false: compute outputs only, in bounded memory")] = True
     save: Annotated[

@@ -1,108 +1,109 @@
-"""Statistics of one scorer's weights, and how far two scorers' weights and outputs are apart."""
+"""Statistics over rows: of all of them, and of every batch element and head."""
 
 import math
-from collections.abc import Iterator, Mapping
+from typing import Any
 
-import torch
 from torch import Tensor
 
-from attncli.studies.study import TIE, Record
+from attncli.studies.attention.rows import OutputRows, PairRows, ScorerRows
+from attncli.studies.study import Record
 
-AT_A_TIME = 2**18  # weights that are in float64 at the same time
+OF_SCORES = ("score_mean", "score_std", "entropy", "effective_keys", "max_weight", "weight_sum")  # and of weights
 OF_WEIGHTS = ("js_divergence", "top1_agreement", "max_abs_difference")
+Figures = dict[str, list[float | None]]  # of each group
 
 
-def _rows(*matrices: Tensor, empty: Tensor | None = None) -> Iterator[tuple[Tensor, ...]]:
-    """The matrices (..., n, m), all of one shape, as chunks of rows in float64 on the CPU.
+def places(leading: tuple[int, ...]) -> list[Record]:
+    """Every `batch` and `head` of leading axes (b, heads), in the order of the rows; None where there is no such axis.
 
-    Without the rows that `empty` (..., n) marks.
+    Of more axes than two the heads are those after the first, flattened.
     """
-    m = matrices[0].shape[-1]
-    flat = [matrix.reshape(-1, m) for matrix in matrices]
-    others = None if empty is None else ~empty.reshape(-1).cpu()
-    step = max(AT_A_TIME // m, 1)
-    for start in range(0, flat[0].shape[0], step):
-        chunk = slice(start, start + step)
-        rows = tuple(matrix[chunk].to("cpu", torch.float64) for matrix in flat)
-        if others is not None:
-            rows = tuple(matrix[others[chunk]] for matrix in rows)
-        if len(rows[0]):
-            yield rows
+    if len(leading) < 2:
+        return [{"batch": index if leading else None, "head": None} for index in range(math.prod(leading))]
+    return [{"batch": index, "head": head} for index in range(leading[0]) for head in range(math.prod(leading[1:]))]
 
 
-def _entropy(weights: Tensor) -> Tensor:
-    nats: Tensor = torch.special.entr(weights).sum(-1)  # rows
-    return nats
+class Groups:
+    """Rows (..., n) in groups: all of them in one, or `by_head`, one group for each of `places`, which its record has.
 
-
-def weight_statistics(weights: Tensor, empty: Tensor) -> Record:
-    """Means over the non-empty rows of weights (..., n, m); `empty` (..., n) marks the others. None if all are empty.
-
-    `entropy` is in nats, `effective_keys` the exponential of a row's entropy, `max_weight` a row's largest weight.
+    `empty` (..., n) marks the rows without a valid key, which count in no figure.
     """
-    rows, sums = 0, {"entropy": 0.0, "effective_keys": 0.0, "max_weight": 0.0}
-    for (chunk,) in _rows(weights, empty=empty):
-        nats = _entropy(chunk)
-        rows += len(chunk)
-        sums["entropy"] += float(nats.sum())
-        sums["effective_keys"] += float(nats.exp().sum())
-        sums["max_weight"] += float(chunk.amax(-1).sum())
-    return {name: total / rows if rows else None for name, total in sums.items()}
+
+    def __init__(self, empty: Tensor, by_head: bool) -> None:
+        self._places = places(empty.shape[:-1]) if by_head else [Record()]
+        self._kept = ~self._grouped(empty)
+        self._empty_rows = (~self._kept).sum(-1).tolist()
+
+    def of_scorer(self, rows: ScorerRows | None) -> list[Record]:
+        """For each group mean and deviation of its scores, and means over its rows; None where there is no row.
+
+        `score_std` is divided by the number of scores, not one less. `effective_keys` is the exponential of a row's
+        entropy; both leave out the rows whose weights are all 0. Only `empty_rows` is known without `rows`.
+        """
+        if rows is None:
+            figures: Figures = {name: [None] * len(self._places) for name in OF_SCORES}
+        else:
+            spread = self._kept & (self._grouped(rows.weight_sum) != 0)
+            mean, deviation = self._moments(rows)
+            figures = {
+                "score_mean": mean,
+                "score_std": deviation,
+                "entropy": self._mean(rows.entropy, spread),
+                "effective_keys": self._mean(rows.entropy.exp(), spread),
+                "max_weight": self._mean(rows.max_weight, self._kept),
+                "weight_sum": self._mean(rows.weight_sum, self._kept),
+            }
+        return self._records({**figures, "empty_rows": self._empty_rows})
+
+    def of_pair(self, weights: PairRows | None, outputs: OutputRows) -> list[Record]:
+        """For each group how far two scorers are apart: means over its rows, and the largest difference of weights.
+
+        `js_divergence` and `top1_agreement` leave out the rows in which the weights of either scorer are all 0.
+        `output_difference` is |output_a - output_b| / |output_a|, None where that is x / 0. Without `weights` only this
+        is known.
+        """
+        if weights is None:
+            figures: Figures = {name: [None] * len(self._places) for name in OF_WEIGHTS}
+        else:
+            spread = self._kept & self._grouped(weights.spread)
+            largest = self._grouped(weights.max_abs_difference).masked_fill(~self._kept, 0.0).amax(-1)
+            figures = {
+                "js_divergence": self._mean(weights.js_divergence, spread),
+                "top1_agreement": self._mean(weights.top1_agreement, spread),
+                "max_abs_difference": _listed(largest, self._kept.any(-1)),
+            }
+        norms = (self._sum(each, self._kept).tolist() for each in (outputs.distance, outputs.length))
+        differences = [_relative(*each) for each in zip(*norms, self._kept.any(-1).tolist(), strict=True)]
+        return self._records({**figures, "output_difference": differences})
+
+    def _grouped(self, rows: Tensor) -> Tensor:
+        return rows.reshape(len(self._places), -1)
+
+    def _sum(self, rows: Tensor, counted: Tensor) -> Tensor:
+        return self._grouped(rows).masked_fill(~counted, 0.0).sum(-1)
+
+    def _mean(self, rows: Tensor, counted: Tensor) -> list[float | None]:
+        return _listed(self._sum(rows, counted) / counted.sum(-1), counted.any(-1))
+
+    def _moments(self, rows: ScorerRows) -> tuple[list[float | None], list[float | None]]:
+        """Chan, Golub and LeVeque 1983: merging the moments of several sets without cancellation."""
+        count, mean, squares = (self._grouped(each) for each in (rows.count, rows.mean, rows.squares))
+        total = count.sum(-1)
+        overall = (count * mean).sum(-1) / total
+        between = count * (mean - overall[:, None]).square()
+        deviation = ((squares + between).sum(-1) / total).sqrt()
+        return _listed(overall, total > 0), _listed(deviation, total > 0)
+
+    def _records(self, figures: dict[str, list[Any]]) -> list[Record]:
+        values = zip(*figures.values(), strict=True)
+        return [place | dict(zip(figures, each, strict=True)) for place, each in zip(self._places, values, strict=True)]
 
 
-def score_statistics(scores: Tensor, valid: Tensor) -> Record:
-    """Mean and standard deviation (divided by their number, not one less) of the scores at valid cells."""
-    count, mean, squares = 0, 0.0, 0.0
-    for chunk, allowed in _rows(scores, valid):
-        blocked = allowed == 0
-        new = blocked.numel() - int(blocked.sum())
-        if new == 0:
-            continue
-        new_mean = float(chunk.masked_fill(blocked, 0.0).sum()) / new
-        deviations = (chunk - new_mean).masked_fill(blocked, 0.0)
-        # Chan, Golub and LeVeque 1983: merging the moments of two sets without cancellation.
-        difference = new_mean - mean
-        squares += float(deviations.square().sum()) + difference * difference * count * new / (count + new)
-        mean += difference * new / (count + new)
-        count += new
-    if count == 0:
-        return {"score_mean": None, "score_std": None}
-    return {"score_mean": mean, "score_std": math.sqrt(squares / count) if squares >= 0 else math.nan}
-
-
-def compare(stages_a: Mapping[str, Tensor], stages_b: Mapping[str, Tensor], empty: Tensor) -> Record:
-    """How far two scorers' `weights` (..., n, m) and `output` (..., n, v) are apart; means over the non-empty rows.
-
-    `js_divergence` is the Jensen-Shannon divergence in bits, 0 for equal and 1 for disjoint weights (Lin 1991);
-    `top1_agreement` the share of rows in which a key comes first in both, where weights equal up to rounding share the
-    first place; `max_abs_difference` the largest over all cells; `output_difference` the relative L2 distance
-    |output_a - output_b| / |output_a|, None where that is x / 0. Without weights only the last is known.
-    """
-    distance = _relative_distance(stages_a["output"], stages_b["output"], empty)
-    if "weights" not in stages_a:
-        return {**dict.fromkeys(OF_WEIGHTS), "output_difference": distance}
-    rows, bits, agreed, largest = 0, 0.0, 0.0, 0.0
-    for p, q in _rows(stages_a["weights"], stages_b["weights"], empty=empty):
-        rows += len(p)
-        divergence = _entropy((p + q) / 2) - (_entropy(p) + _entropy(q)) / 2
-        bits += float(divergence.clamp(min=0).sum()) / math.log(2)
-        agreed += int(((p >= p.amax(-1, True) * (1 - TIE)) & (q >= q.amax(-1, True) * (1 - TIE))).any(-1).sum())
-        furthest = float((p - q).abs().max())
-        largest = furthest if math.isnan(furthest) else max(largest, furthest)
-        agreed = agreed if math.isfinite(furthest) else math.nan
-    return {
-        "js_divergence": bits / rows if rows else None,
-        "top1_agreement": agreed / rows if rows else None,
-        "max_abs_difference": largest if rows else None,
-        "output_difference": distance,
-    }
-
-
-def _relative_distance(a: Tensor, b: Tensor, empty: Tensor) -> float | None:
-    if bool(empty.all()):
+def _relative(distance: float, length: float, known: bool) -> float | None:
+    if not known or (length == 0 and distance > 0):
         return None
-    distance = length = 0.0
-    for x, y in _rows(a, b, empty=empty):
-        distance += float((x - y).square().sum())
-        length += float(x.square().sum())
-    return math.sqrt(distance / length) if length else 0.0 if distance == 0 else None
+    return math.sqrt(distance / length) if length else 0.0
+
+
+def _listed(figures: Tensor, known: Tensor) -> list[float | None]:
+    return [figure if there else None for figure, there in zip(figures.tolist(), known.tolist(), strict=True)]

@@ -14,16 +14,18 @@ from torch import Tensor, nn
 from attncli.attention import Bias, Rules, dropped, weighted_sum
 from attncli.config.scorer_entries import ScorerEntry
 from attncli.config.tensors import FileTensor
-from attncli.errors import Collector, InputError, below
+from attncli.errors import Collector, InputError, Problem, below, got
 from attncli.inputs.build import Inputs, Shapes, build_inputs
 from attncli.inputs.device import resolve_device
 from attncli.inputs.seeding import generator, seeded
 from attncli.pooling import pool_by_rules
 from attncli.scorers import SCORERS
-from attncli.studies.attention.columns import COLUMNS, COMPARISONS
+from attncli.show.numbers import several
+from attncli.studies.attention.columns import COLUMNS, COMPARISONS, HEAD_COMPARISONS, HEADS
 from attncli.studies.attention.findings import findings_of
 from attncli.studies.attention.options import AttentionOptions
-from attncli.studies.attention.statistics import OF_WEIGHTS, compare, score_statistics, weight_statistics
+from attncli.studies.attention.rows import OutputRows, PairRows, ScorerRows, output_rows, pair_rows, scorer_rows
+from attncli.studies.attention.statistics import OF_SCORES, OF_WEIGHTS, Groups, places
 from attncli.studies.memory import PROGRAM, estimate_attention, in_words, require_memory
 from attncli.studies.progress import Progress
 from attncli.studies.scoring import (
@@ -41,7 +43,6 @@ from attncli.studies.study import STAGES, Record, Result, Rows
 NOTED = 256 * 2**20  # bytes of tensors from which the estimate of the memory is a note
 CURE = "use fewer queries, keys or batch elements, or fewer scorers"
 MOST_CELLS = 2**24  # of the mask that is saved beside outputs alone
-WEIGHT_FIGURES = ("score_mean", "score_std", "entropy", "effective_keys", "max_weight")  # unknown without weights
 Stages = Mapping[str, Tensor]
 Made = TypeVar("Made")
 
@@ -83,6 +84,7 @@ def prepare(options: AttentionOptions, progress: Progress) -> Prepared:
         )
     collector.check()
     _refuse_empty_rows(options, inputs)
+    _check_places(options, inputs)
     q, k = inputs.queries.shape[-1], inputs.keys.shape[-1]
     scorers = _each(options, lambda entry: build_scorer(entry, q, k, options.seed, inputs.queries.dtype))
     rules = _each(options, lambda entry: _rules_of(entry, options, inputs))
@@ -104,18 +106,55 @@ def _is_biased(entry: ScorerEntry, options: AttentionOptions) -> bool:
 
 
 def expected_rows(prepared: Prepared) -> Rows:
-    """One row per scorer, one per pair, and the stages of every scorer."""
+    """One row per scorer, one per pair, the same by head, and the stages of every scorer."""
     options, entries = prepared.options, prepared.options.scorers
-    unknown = [*WEIGHT_FIGURES, *OF_WEIGHTS, *STAGES[:-1]] if not options.weights else []
+    unknown = [*OF_SCORES, *OF_WEIGHTS, *STAGES[:-1]] if not options.weights else []
+    listed = _chosen(places(prepared.inputs.valid.shape[:-2]), options)
+    names = [_names(entry) for entry in entries]
+    pairs = [{"a": a.label, "b": b.label} for a, b in itertools.combinations(entries, 2)]
     return Rows(
         COLUMNS,
-        [{"scorer": entry.scorer, "label": entry.label} for entry in entries],
+        names,
         COMPARISONS,
-        [{"a": a.label, "b": b.label} for a, b in itertools.combinations(entries, 2)],
+        pairs,
         "there is only one scorer",
         {entry.label: _shapes(prepared, entry) for entry in entries},
         dict.fromkeys(unknown, "weights: false"),
+        HEADS,
+        [each | place for each in names for place in listed],
+        HEAD_COMPARISONS,
+        [each | place for each in pairs for place in listed],
     )
+
+
+def _names(entry: ScorerEntry) -> Record:
+    return {"scorer": entry.scorer, "label": entry.label, "normalizer": entry.normalizer.normalizer}
+
+
+def _chosen(rows: Sequence[Record], options: AttentionOptions) -> list[Record]:
+    """The rows of the batch elements and heads that the config asks for."""
+    chosen = {"batch": options.batch, "head": options.heads}
+    return [row for row in rows if all(wanted is None or row[axis] in wanted for axis, wanted in chosen.items())]
+
+
+def _check_places(options: AttentionOptions, inputs: Inputs) -> None:
+    """Refuse batch elements and heads that the inputs do not have."""
+    b, *heads, _, _ = inputs.valid.shape
+    collector = Collector()
+    if options.heads is not None and not heads:
+        shape = list(inputs.queries.shape)
+        cure = "expected queries of shape (b, heads, n, q), or no `heads`"
+        collector.problems.append(Problem(f"got heads of queries {shape}, which have no such axis; {cure}", ("heads",)))
+    sizes = [
+        ("batch", options.batch, b, "batch element"),
+        ("heads", options.heads if heads else None, math.prod(heads), "head"),
+    ]
+    for axis, wanted, size, name in sizes:
+        for index, place in enumerate(wanted or []):
+            if place >= size:
+                expected = f"expected 0 to {size - 1}" if size > 1 else "expected 0"
+                collector.problems.append(Problem(got(place, f"{expected}, of {several(size, name)}"), (axis, index)))
+    collector.check()
 
 
 def _shapes(prepared: Prepared, entry: ScorerEntry) -> dict[str, tuple[int, ...]]:
@@ -142,40 +181,66 @@ def run(prepared: Prepared, progress: Progress) -> Result:
     """
     options, inputs, entries = prepared.options, prepared.inputs, prepared.options.scorers
     empty = inputs.valid.empty_rows.cpu()
+    whole, single = Groups(empty, by_head=False), Groups(empty, by_head=True)
     if options.compile:
         _compile(prepared.scorers, progress)
-    stages, records, parameters = {}, [], {}
+    stages, rows, parameters = dict[str, Stages](), dict[str, ScorerRows | None](), dict[str, Tensor]()
+    records, heads, comparisons, head_comparisons = (list[Record]() for _ in range(4))
     for index, (entry, scorer, rules) in enumerate(zip(entries, prepared.scorers, prepared.rules, strict=True)):
         progress.step(index, len(entries), entry.label)
         start = time.perf_counter()
         with below("scorers", index):
             stages[entry.label] = _run_scorer(options, entry, scorer, rules, inputs)
         seconds = time.perf_counter() - start
-        records.append(_record(entry, scorer, stages[entry.label], inputs, empty) | {"seconds": seconds})
+        rows[entry.label] = _rows_of(stages[entry.label], inputs)
+        count = sum(parameter.numel() for parameter in scorer.parameters())
+        figures = whole.of_scorer(rows[entry.label])[0]
+        records.append({**_names(entry), "parameters": count, **figures, "seconds": seconds})
+        heads += [_names(entry) | each for each in single.of_scorer(rows[entry.label])]
         _warn_of_numbers(records[-1], stages[entry.label], empty, progress)
         for name, tensor in scorer.state_dict().items():  # parameters were rounded to the inputs' dtype when made
             dtype = inputs.queries.dtype if tensor.is_floating_point() else tensor.dtype
             parameters[f"{entry.label}/{name}"] = tensor.to("cpu", dtype)
     progress.step(len(entries), len(entries), "comparisons")
-    pairs = itertools.combinations(stages, 2)
-    comparisons = [{"a": a, "b": b, **compare(stages[a], stages[b], empty)} for a, b in pairs]
-    b = inputs.valid.shape[0]
+    for a, b in itertools.combinations(stages, 2):
+        weights, outputs = _pair_of(stages[a], stages[b], rows[a], rows[b])
+        comparisons.append({"a": a, "b": b, **whole.of_pair(weights, outputs)[0]})
+        head_comparisons += [{"a": a, "b": b, **each} for each in single.of_pair(weights, outputs)]
+    elements = inputs.valid.shape[0]
     return Result(
         options.study,
         options.name,
         {
             "formulas": formulas_of(entries),
             "scales": dict(zip(stages, map(scale_of, prepared.scorers), strict=True)),
-            "tokens": {"queries": _by_batch(options.tokens.queries, b), "keys": _by_batch(options.tokens.keys, b)},
+            "tokens": {
+                "queries": _by_batch(options.tokens.queries, elements),
+                "keys": _by_batch(options.tokens.keys, elements),
+            },
             **({"save": options.save} if options.save is not None else {}),
         },
         records,
         comparisons,
-        findings_of(comparisons),
+        findings_of(comparisons, head_comparisons),
         _saved_inputs(options, inputs),
         {f"{label}/{name}": tensor for label, each in stages.items() for name, tensor in each.items()},
         parameters,
+        heads=_chosen(heads, options),
+        head_comparisons=_chosen(head_comparisons, options),
     )
+
+
+def _rows_of(stages: Stages, inputs: Inputs) -> ScorerRows | None:
+    if "weights" not in stages:
+        return None
+    return scorer_rows(stages["scores"], stages["weights"], inputs.valid.whole.cpu())
+
+
+def _pair_of(
+    stages_a: Stages, stages_b: Stages, a: ScorerRows | None, b: ScorerRows | None
+) -> tuple[PairRows | None, OutputRows]:
+    weights = None if a is None or b is None else pair_rows(stages_a["weights"], stages_b["weights"], a, b)
+    return weights, output_rows(stages_a["output"], stages_b["output"])
 
 
 def _run_scorer(
@@ -203,16 +268,6 @@ def _stages(options: AttentionOptions, entry: ScorerEntry, scorer: nn.Module, ru
 def _output(options: AttentionOptions, entry: ScorerEntry, scorer: nn.Module, rules: Rules, inputs: Inputs) -> Stages:
     checked = scorer if entry.scorer in SCORERS else partial(raw_scores, scorer)
     return {"output": pool_by_rules(checked, inputs.queries, inputs.keys, inputs.values, rules).detach()}
-
-
-def _record(entry: ScorerEntry, scorer: nn.Module, stages: Stages, inputs: Inputs, empty: Tensor) -> Record:
-    figures: Record = dict.fromkeys(WEIGHT_FIGURES)
-    if "weights" in stages:
-        figures |= score_statistics(stages["scores"], inputs.valid.whole.cpu())
-        figures |= weight_statistics(stages["weights"], empty)
-    parameters = sum(parameter.numel() for parameter in scorer.parameters())
-    record = {"scorer": entry.scorer, "label": entry.label, "parameters": parameters, **figures}
-    return record | {"empty_rows": int(empty.sum())}
 
 
 def _warn_of_numbers(record: Record, stages: Stages, empty: Tensor, progress: Progress) -> None:

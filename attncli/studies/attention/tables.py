@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from itertools import islice, product
-from math import prod
+from math import isclose, prod
 
 from rich.console import RenderableType
 from rich.text import Text
@@ -13,7 +13,7 @@ from attncli.show.tables import FAINT, heading, remark, titled
 from attncli.show.tables import tables as record_tables
 from attncli.show.weights import MASKED, MAXIMUM, Layout, output_table, weight_tables
 from attncli.studies.attention.columns import COLUMNS, COMPARISONS
-from attncli.studies.study import Record, Result, stage_of, tokens_of
+from attncli.studies.study import TIE, Record, Result, stage_of, tokens_of
 
 LEGEND = f"{MAXIMUM} row maximum   {MASKED} masked"
 NUMBER_WIDTH = 5  # 0.123, 2e-04; one more in float64, for 1e-120
@@ -39,8 +39,12 @@ def tables(result: Result, *, width: int, full: bool = False, csv: str | None = 
         yield from [Text()] if layout else []
         yield from heading(record, result.settings["formulas"][record["label"]], list(_facts(result, record)))
         yield from _scorer_tables(record["label"], result, layout, csv) if layout else []
-    scorer, label, *figures = COLUMNS
+    scorer, label, normalizer, *figures = COLUMNS
     names = [label, scorer] if any(record["scorer"] != record["label"] for record in result.records) else [label]
+    sums = [record["weight_sum"] for record in result.records]
+    if all(total is None or isclose(total, 1.0, rel_tol=TIE) for total in sums):
+        figures = [column for column in figures if column.key != "weight_sum"]
+    names += [normalizer] * any(record["normalizer"] != "softmax" for record in result.records)
     yield from titled("Summary", record_tables(names, figures, result.records, width))
     if result.comparisons:
         pairs = record_tables(COMPARISONS[:2], COMPARISONS[2:], result.comparisons, width)
