@@ -8,7 +8,7 @@ from pydantic.json_schema import GenerateJsonSchema, models_json_schema
 
 from attncli import errors
 from attncli.config.expectations import Expectation
-from attncli.config.scorer_entries import ScorerEntry, scorer_of
+from attncli.config.scorer_entries import ScorerEntry, written_out
 from attncli.config.strict import Model, problem, worded
 from attncli.config.values import Name
 
@@ -65,7 +65,7 @@ class Experiment(Model):
         if isinstance(entries, str | dict):
             entries = [entries]
         if isinstance(entries, list):
-            written["scorers"] = [scorer_of(entry) if isinstance(entry, str) else entry for entry in entries]
+            written["scorers"] = [written_out(entry) for entry in entries]
         return written
 
     @field_validator("scorers", check_fields=False)

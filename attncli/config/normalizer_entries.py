@@ -43,7 +43,7 @@ def normalizer_models() -> dict[str, type[NormalizerEntry]]:
     return models
 
 
-def _as_mapping(value: Any) -> Any:
+def as_mapping(value: Any) -> Any:
     """The mapping that a name, or a name with options, stands for."""
     if not isinstance(value, str):
         return value
@@ -70,4 +70,4 @@ class _AnyNormalizer:
         return handler(TypeAdapter(union).core_schema)
 
 
-Normalizer = Annotated[NormalizerEntry, _AnyNormalizer(), chosen(_model_of, _as_mapping)]
+Normalizer = Annotated[NormalizerEntry, _AnyNormalizer(), chosen(_model_of, as_mapping)]

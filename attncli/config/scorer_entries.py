@@ -8,7 +8,7 @@ from pydantic import Field, GetJsonSchemaHandler, PositiveFloat, TypeAdapter, cr
 from pydantic_core import CoreSchema
 
 from attncli import errors
-from attncli.config.normalizer_entries import DEFAULT_NORMALIZER, Normalizer
+from attncli.config.normalizer_entries import DEFAULT_NORMALIZER, KEY, Normalizer, as_mapping
 from attncli.config.one_line import named_options
 from attncli.config.signatures import options_of
 from attncli.config.strict import Flag, Model, chosen, problem
@@ -158,8 +158,16 @@ def scorer_of(text: str) -> dict[str, Any] | str:
         return text
     entry: dict[str, Any] = {"scorer": name, **options}
     if options:
-        ordered = sorted(options, key=lambda key: key == "normalizer")
-        values = [str(options[key]) for key in ordered if not isinstance(options[key], dict | list)]
-        plain = [value.replace("/", "_over_") for value in values]
+        words = [str(each) for key, each in options.items() if key != KEY and not isinstance(each, dict | list)]
+        normalizer = as_mapping(options.get(KEY))
+        words += map(str, normalizer.values()) if isinstance(normalizer, dict) else []
+        plain = [word.replace("/", "_over_") for word in words]
         entry.setdefault("label", NOT_IN_LABELS.sub("_", "_".join([default_label(name), *plain])))
     return entry
+
+
+def written_out(entry: Any) -> Any:
+    """The entry as a mapping, where it is on one line; its normaliser, too, where that has options."""
+    entry = scorer_of(entry) if isinstance(entry, str) else entry
+    normalizer = as_mapping(entry.get(KEY)) if isinstance(entry, dict) else None
+    return {**entry, KEY: normalizer} if isinstance(normalizer, dict) and len(normalizer) > 1 else entry

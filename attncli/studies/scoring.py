@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from attncli.attention import at_least_float32, computing_dtype
+from attncli.config.normalizer_entries import DEFAULT_NORMALIZER
 from attncli.config.scorer_entries import ParameterFile, ScorerEntry
 from attncli.config.signatures import formula_of
 from attncli.errors import Collector, InputError, Problem, below, did_you_mean
@@ -156,8 +157,16 @@ def raw_scores(scorer: nn.Module, queries: Tensor, keys: Tensor) -> Tensor:
 
 
 def formulas_of(entries: Iterable[ScorerEntry]) -> dict[str, str]:
-    """The formula of every entry's scorer, by label."""
-    return {entry.label: formula_of(_class_of(entry)) for entry in entries}
+    """The formula of every entry's scorer, by label; and of its normaliser, where that is no softmax."""
+    return {entry.label: formula_of(_class_of(entry)) + _of_normalizer(entry) for entry in entries}
+
+
+def _of_normalizer(entry: ScorerEntry) -> str:
+    name, options = entry.normalizer.normalizer, entry.normalizer.options
+    if name == DEFAULT_NORMALIZER:
+        return ""
+    given = "".join(f", {key} = {value}" for key, value in options.items())
+    return f"; {name}{given}: {formula_of(NORMALIZERS[name])}"
 
 
 def scale_of(scorer: nn.Module) -> float:

@@ -36,6 +36,7 @@ class Column:
 
 SCORER = Column("scorer", "scorer", "Name of the scoring function.", text=True)
 LABEL = Column("label", "label", "Name of the entry in the config.", text=True)
+NORMALIZER = Column("normalizer", "normalizer", "Name of the normaliser.", text=True)
 
 
 @dataclass(frozen=True)

@@ -1,9 +1,8 @@
 """The columns of the study `attention`: one row per scorer, and one per pair; the same by batch element and head."""
 
 from attncli.show.numbers import counted, duration, statistic
-from attncli.studies.study import LABEL, SCORER, Column
+from attncli.studies.study import LABEL, NORMALIZER, SCORER, Column
 
-NORMALIZER = Column("normalizer", "normalizer", "Name of the normaliser.", text=True)
 BATCH = Column("batch", "batch", "Index of the batch element: along the first axis.", format=counted)
 HEAD = Column(
     "head",

@@ -34,24 +34,25 @@ class Points:
     def draw(self, axes: Axes, title: str, columns: tuple[str, str, str], *, decades: bool, bands: bool) -> None:
         """A panel of points with their low and high ends, on a logarithmic axis or one from 0 to 1.
 
-        Points over sizes may have lines and `bands`, all others have bars.
+        Points over sizes may have lines and `bands`, all others have bars. Weights need not end at 1.
         """
         name(axes, title, "")
         axes.set_yscale("log" if decades else "linear")
-        lowest, lost = 1.0, []
+        lowest, highest, lost = 1.0, 1.0, []
         for index, (label, curve) in enumerate(self.curves.items()):
             shown = np.isfinite(curve[columns[0]]) & ((curve[columns[0]] > 0) | (not decades))
             if not shown.all():
                 lost.append(printable(label))
             points = [curve[column][shown] for column in columns]
-            lowest = min([lowest, *points[0]])
+            lowest, highest = min([lowest, *points[0]]), max([highest, *points[2]])
             if bands and not self.real and shown.sum() > 1:
                 draw_line(axes, curve["place"][shown], points, look_of(index), bands=len(self.curves))
             else:
                 draw_line(axes, curve["place"][shown], points, look_of(index), linestyle="none")
         if decades:
             axes.set_ylim(bottom=max(axes.get_ylim()[0], lowest / BELOW))
-        (decades_axis if decades else unit_axis)(axes)
+        if decades or highest <= 1.0:
+            (decades_axis if decades else unit_axis)(axes)
         if not self.real:
             sizes_axis(axes, map(int, curve["d"]))
             axes.set_xlabel("d")
@@ -62,4 +63,5 @@ class Points:
             axes.set_xlim(-0.5, 0.5)
             axes.set_xticks([0], ["all pairs"])
         if lost:
-            self.note(f"not drawn where it is not positive: {title} of {', '.join(lost)}")
+            missing = "not positive" if decades else "no number"
+            self.note(f"not drawn where it is {missing}: {title} of {', '.join(lost)}")

@@ -28,8 +28,7 @@ class PairsOptions(Experiment):
 
     refused: ClassVar = {
         "dropout": "looks at weights before dropout",
-        "bias": "looks at scores without a bias",
-        "normalizer": "looks at scores and their softmax",
+        "bias": "looks at pairs without the positions of their query and key",
     }
 
     scorers: Scorers

@@ -22,8 +22,8 @@ from attncli.studies.pairs.entries import Entries
 from attncli.studies.pairs.options import PairsOptions
 from attncli.studies.pairs.parts import PAIRS_AT_A_TIME, Pairs, RandomPairs, RealPairs, read_pairs
 from attncli.studies.progress import Counter, Progress
-from attncli.studies.scoring import build_scorer, formulas_of, outline, raw_scores
-from attncli.studies.study import INTERVAL, LABEL, SCORER, Column, Record, Result, Rows, by_label
+from attncli.studies.scoring import build_normalizer, build_scorer, formulas_of, outline, raw_scores
+from attncli.studies.study import INTERVAL, Column, Record, Result, Rows, by_label
 from attncli.studies.threads import in_order, on_threads
 
 COPIES = 6  # of a row that is larger than a part: as drawn, rounded, scaled, and gradients
@@ -32,8 +32,6 @@ WORKING_SPACE = 64 * 2**20  # of one thread, beside queries and keys: what score
 LEVEL = 1.25  # a figure whose largest value is at most this times the smallest hardly depends on d
 POWER_LAW = 0.1  # how far from the line, in natural logarithms, any point of a power law may lie
 PLACE = (
-    SCORER,
-    LABEL,
     Column("head", "head", "Head of real tensors, counted from 0; empty if they have none."),
     Column("d", "d", "Size of a key, and of a query if the scorer needs equal sizes."),
 )
@@ -66,6 +64,7 @@ class Prepared:
     tensors: dict[str, Tensor]
     device: torch.device
     at_a_time: int  # pairs whose scores and gradients are worked out at the same time
+    normalizers: Sequence[nn.Module]  # of the scorers' entries
 
     @property
     def is_real(self) -> bool:
@@ -91,6 +90,7 @@ def prepare_pairs(
     """
     dtype, entries = getattr(torch, options.dtype), Entries.of(options)
     device = resolve_device(options.device, dtype)
+    normalizers = _normalizers(options)
     if options.source is None:
         at_a_time = min(_check_size(options, d, d, keys, device) for d in options.d)
         sizes = options.d
@@ -100,7 +100,7 @@ def prepare_pairs(
         for d in sizes:
             pairs = RandomPairs(options, entries, device, d, rows(entries, d), keys, together)
             points.append(Point(d, _scorers(options, d, d, device), pairs))
-        return Prepared(options, entries, options.d, points, {}, device, at_a_time)
+        return Prepared(options, entries, options.d, points, {}, device, at_a_time, normalizers)
     tensors = read_pairs(options.source, dtype, device, progress)
     (*leading, _, q), (m, k) = tensors["queries"].shape, tensors["keys"].shape[-2:]
     most = int(tensors["valid"].sum(-1).max()) if "valid" in tensors else m
@@ -113,7 +113,7 @@ def prepare_pairs(
     for head in range(leading[1]) if len(leading) > 1 else [None]:
         own = tensors if head is None else {name: tensor[:, head] for name, tensor in tensors.items()}
         points.append(Point(k, scorers, RealPairs(own, head or 0), head))
-    return Prepared(options, entries, [k], points, tensors, device, at_a_time)
+    return Prepared(options, entries, [k], points, tensors, device, at_a_time, normalizers)
 
 
 def _check_size(options: PairsOptions, query_size: int, key_size: int, keys: int, device: torch.device) -> int:
@@ -152,6 +152,15 @@ def _scorers(options: PairsOptions, query_size: int, key_size: int, device: torc
             scorers.append(build_scorer(entry, query_size, key_size, options.seed, dtype).to(device))
     collector.check()
     return scorers
+
+
+def _normalizers(options: PairsOptions) -> list[nn.Module]:
+    collector, normalizers = Collector(), []
+    for index, entry in enumerate(options.scorers):
+        with collector.under("scorers", index):
+            normalizers.append(build_normalizer(entry))
+    collector.check()
+    return normalizers
 
 
 @contextmanager
@@ -193,7 +202,8 @@ def scores_of(prepared: Prepared, point: Point, pairs: Pairs) -> list[Tensor]:
 def expected_rows_of(prepared: Prepared, columns: Sequence[Column]) -> Rows:
     """One row per scorer and size that was asked for; of real tensors one per scorer and head."""
     rows = _rows(prepared, [[{}] * len(point.scorers) for point in prepared.points])
-    return Rows(columns, [row for row in rows if row["d"] in prepared.sizes])
+    known = [column.key for column in columns if column.key in rows[0]]
+    return Rows(columns, [{key: row[key] for key in known} for row in rows if row["d"] in prepared.sizes])
 
 
 def result_of(
@@ -236,7 +246,14 @@ def result_of(
 def _rows(prepared: Prepared, figures: Sequence[Sequence[Record]]) -> list[Record]:
     """The figures below their place: the scorers of one size together, but the heads of one scorer."""
     rows = [
-        {"scorer": entry.scorer, "label": entry.label, "head": point.head, "d": point.d, **row}
+        {
+            "scorer": entry.scorer,
+            "label": entry.label,
+            "normalizer": entry.normalizer.normalizer,
+            "head": point.head,
+            "d": point.d,
+            **row,
+        }
         for point, found in zip(prepared.points, figures, strict=True)
         for entry, row in zip(prepared.options.scorers, found, strict=True)
     ]

@@ -5,10 +5,10 @@ from collections.abc import Sequence
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
+from torch import Tensor, nn
 
 from attncli.attention import softmax_over_valid
-from attncli.normalizers._jacobian import norm_of_softmax
+from attncli.normalizers.softmax import Softmax
 
 MOST_EXACT = 2**16  # numbers up to which quantiles are exact
 SHIFT = 12  # bits of a float32 that a bin leaves out: bins are 2^-11 of a number wide
@@ -16,12 +16,40 @@ Figures = dict[str, Tensor]  # of some rows, by name
 Numbers = NDArray[np.float64]
 
 
-def row_weights(scores: Tensor, valid: Tensor | None) -> Tensor:
-    """Softmax over the valid keys of scores (rows, m) in float64, for figures that differ from 0 and 1 by little.
+def row_weights(
+    scores: Tensor, valid: Tensor | None, values: Tensor, normalizer: nn.Module
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Weights of scores (rows, m), their gradient, and the Frobenius norms (rows,) of their Jacobians.
 
-    On the CPU, as all that follows: some devices have no float64.
+    The gradient (rows, m) is that of a pooled value sum_j p_j v_j with respect to the scores; `values` v (rows, m) has
+    one number per key. In float64, for figures that differ from 0 and 1 by little; on the CPU, as all that follows:
+    some devices have no float64.
     """
-    return softmax_over_valid(scores.detach().cpu().double(), None if valid is None else valid.cpu())  # rows m
+    exact = scores.detach().cpu().double()
+    valid = None if valid is None else valid.cpu()
+    if type(normalizer) is Softmax:  # whose gradient is known, too
+        weights = softmax_over_valid(exact, valid)
+        gradient = weights * (values - (weights * values).sum(-1, keepdim=True))
+        return weights, gradient, normalizer.jacobian_norm(weights, valid)
+    known = getattr(normalizer, "jacobian_norm", None)
+    with torch.enable_grad():
+        weights = normalizer(exact.requires_grad_(), valid)
+        pooled = (weights * values).sum()
+    (gradient,) = torch.autograd.grad(pooled, exact, retain_graph=known is None)
+    norms = jacobian_norm(weights, exact) if known is None else known(weights.detach(), valid)
+    return weights.detach(), gradient, norms
+
+
+def jacobian_norm(weights: Tensor, scores: Tensor) -> Tensor:
+    """Frobenius norm (rows,) of the Jacobian of each row of weights (rows, m) with respect to its scores, by autograd.
+
+    One row of all Jacobians at a time, so that there is no m x m matrix.
+    """
+    squares = scores.new_zeros(scores.shape[:-1])
+    for column in range(weights.shape[-1]):
+        (row,) = torch.autograd.grad(weights[..., column].sum(), scores, retain_graph=True)
+        squares += row.square().sum(-1)
+    return squares.sqrt()
 
 
 def relative_entropy(weights: Tensor, keys: Tensor) -> tuple[Tensor, Tensor]:
@@ -30,16 +58,14 @@ def relative_entropy(weights: Tensor, keys: Tensor) -> tuple[Tensor, Tensor]:
     return (nats / keys.double().log()).clamp(0.0, 1.0), nats.exp()
 
 
-def query_gradient(scores: Tensor, weights: Tensor, queries: Tensor, values: Tensor) -> Tensor | None:
-    """Norm (rows,) of the gradient that a pooled value sum_j p_j v_j sends back to the query of its row.
+def query_gradient(scores: Tensor, sent: Tensor, queries: Tensor) -> Tensor | None:
+    """Norm (rows,) of the gradient that reaches the query of a row, of the gradient `sent` to its scores (rows, m).
 
-    `values` (rows, m) has one number per key, so that the gradient of the scores is p_j (v_j - sum_i p_i v_i). None
-    where the scores do not depend on `queries` in a way that torch can follow.
+    None where the scores do not depend on `queries` in a way that torch can follow.
     """
     if not scores.requires_grad:
         return None
-    pooled = (weights * values).sum(-1, keepdim=True)
-    upstream = (weights * (values - pooled)).to(scores.device, scores.dtype).reshape(scores.shape)
+    upstream = sent.to(scores.device, scores.dtype).reshape(scores.shape)
     (gradient,) = torch.autograd.grad(scores, queries, upstream, allow_unused=True)
     if gradient is None:
         return None
@@ -47,19 +73,30 @@ def query_gradient(scores: Tensor, weights: Tensor, queries: Tensor, values: Ten
     return lengths
 
 
-def row_figures(scores: Tensor, valid: Tensor | None, queries: Tensor, values: Tensor) -> Figures:
-    """The figures (rows,) by name, of the rows with two valid keys at least: less have nothing to share out."""
-    weights = row_weights(scores, valid)
-    gradient = query_gradient(scores, weights, queries, values)
+def row_figures(
+    scores: Tensor, valid: Tensor | None, queries: Tensor, values: Tensor, normalizer: nn.Module
+) -> Figures:
+    """The figures (rows,) by name, of the rows with two valid keys at least: less have nothing to share out.
+
+    Entropy is that of weights divided by their sum. Rows whose weights are all 0 have none, and are left out of it.
+    """
+    weights, sent, norms = row_weights(scores, valid, values, normalizer)
+    gradient = query_gradient(scores, sent, queries)
     keys = torch.full(weights.shape[:-1], weights.shape[-1]) if valid is None else valid.cpu().sum(-1)
     enough = keys >= 2
-    weights = weights[enough]
-    entropy, effective = relative_entropy(weights, keys[enough])
+    weights, keys, norms = weights[enough], keys[enough], norms[enough]
+    total = weights.sum(-1)
+    shares = weights
+    if type(normalizer) is not Softmax:  # whose weights sum to 1 but for rounding
+        attends = total != 0
+        shares, keys = weights[attends] / total[attends, None], keys[attends]
+    entropy, effective = relative_entropy(shares, keys)
     figures = {
         "entropy": entropy,
         "effective_keys": effective,
         "max_weight": weights.amax(-1),
-        "jacobian": norm_of_softmax(weights),
+        "weight_sum": total,
+        "jacobian": norms.masked_fill(total.isnan(), torch.nan),  # which sparse normalisers' norms leave out
     }
     return figures if gradient is None else figures | {"query_gradient": gradient[enough]}
 

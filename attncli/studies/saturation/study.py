@@ -1,4 +1,4 @@
-"""How far the softmax saturates as d grows: entropy, largest weight, its Jacobian, and the gradient of the query."""
+"""How far weights saturate as d grows: entropy, largest weight, their Jacobian, and the gradient of the query."""
 
 import math
 from collections import defaultdict
@@ -7,7 +7,9 @@ from dataclasses import replace
 from functools import partial
 
 import torch
+from torch import nn
 
+from attncli.config.normalizer_entries import DEFAULT_NORMALIZER
 from attncli.inputs.seeding import generator
 from attncli.show.numbers import counted, figure, finite, short, significant
 from attncli.studies.pairs.parts import Pairs
@@ -24,12 +26,13 @@ from attncli.studies.pairs.study import (
 )
 from attncli.studies.progress import Progress
 from attncli.studies.saturation.options import SaturationOptions
-from attncli.studies.saturation.rows import Figures, Stream, row_figures
-from attncli.studies.study import Column, Finding, Record, Result, by_label
+from attncli.studies.saturation.rows import Figures, Stream, row_figures, row_weights
+from attncli.studies.study import LABEL, NORMALIZER, SCORER, Column, Finding, Record, Result, by_label
 
 TOGETHER = 4  # parts, for Python to take less time than torch
 NORM = "jacobian_median"
 SATURATED = 0.5  # mean largest weight from which saturation is worth an explanation
+FAR = 1e3  # from 0: a score that no normaliser tells from an infinite one
 HIDES = 1.5  # how many times the median a mean must be to hide it
 
 
@@ -42,17 +45,26 @@ def _quartiles(key: str, heading: str, what: str) -> tuple[Column, ...]:
 
 
 COLUMNS = (
+    SCORER,
+    LABEL,
+    NORMALIZER,
     *PLACE,
     Column("keys", "keys", "Keys of each row.", format=counted),
     Column("rows", "rows", "Rows measured: queries with at least two valid keys.", format=counted),
-    Column("entropy", "entropy\n/ ln m", "Mean entropy / ln m, the entropy of uniform weights.", format=figure),
+    Column(
+        "entropy",
+        "entropy\n/ ln m",
+        "Mean entropy of weights / their sum, relative to that of uniform weights, ln m.",
+        format=figure,
+    ),
     Column("max_weight", "largest\nweight", "Mean of the largest weight.", format=short),
+    Column("weight_sum", "sum of\nweights", "Mean of the sum of a row's weights.", format=short),
     Column("effective_keys", "effective\nkeys", "Mean of exp(entropy): how many keys share the weight.", format=short),
-    *_quartiles("jacobian", "Jacobian\nmedian", "the Frobenius norm of the softmax's Jacobian diag(p) - p p^T"),
+    *_quartiles("jacobian", "Jacobian\nmedian", "the Frobenius norm of the Jacobian of weights by scores"),
     *_quartiles("query_gradient", "query\ngradient", "the norm of the output's gradient with respect to the query"),
     *_quartiles("entropy", "entropy\nmedian", "entropy / ln m, relative to uniform weights"),
     *_quartiles("max_weight", "largest\nmedian", "the largest weight"),
-    Column("jacobian_mean", "\nmean", "Mean of the norm of the softmax's Jacobian.", format=short),
+    Column("jacobian_mean", "\nmean", "Mean of the norm of the Jacobian.", format=short),
 )
 expected_rows = partial(expected_rows_of, columns=COLUMNS)
 
@@ -67,7 +79,7 @@ def run(prepared: Prepared, progress: Progress) -> Result:
 
     Memory does not grow with the number of rows; numbers do not depend on the number of threads.
     """
-    figures, keys = [], prepared.points[0].pairs.keys
+    options, figures, keys = prepared.options, [], prepared.points[0].pairs.keys
     with at_work(prepared, progress) as parts_of:
         for point in prepared.points:
             streams = [defaultdict[str, Stream](Stream) for _ in point.scorers]
@@ -78,7 +90,8 @@ def run(prepared: Prepared, progress: Progress) -> Result:
             figures.append([{"keys": keys, **_row(stream)} for stream in streams])
     result = result_of(prepared, COLUMNS, figures, "entropy", progress)
     uniform = {"entropy": 1.0, "max_weight": 1 / keys, "jacobian": math.sqrt(keys - 1) / keys}
-    findings = findings_of(result.records, uniform["jacobian"])
+    norms = {entry.label: _norms(each, keys) for entry, each in zip(options.scorers, prepared.normalizers, strict=True)}
+    findings = findings_of(result.records, {label: equal for label, (equal, peaked) in norms.items() if not peaked})
     return replace(result, settings={**result.settings, "uniform": uniform}, findings=findings)
 
 
@@ -95,33 +108,58 @@ def _measure(prepared: Prepared, point: Point, pairs: Pairs) -> list[Figures]:
         with torch.enable_grad():
             queries = some.queries.detach().requires_grad_()
             scores = scores_of(prepared, point, replace(some, queries=queries))
-        found.append([row_figures(each, some.valid, queries, values[place]) for each in scores])
+        each_with = zip(scores, prepared.normalizers, strict=True)
+        found.append([row_figures(each, some.valid, queries, values[place], its) for each, its in each_with])
     return [{name: torch.cat([part[name] for part in each]) for name in each[0]} for each in zip(*found, strict=True)]
+
+
+def of_softmax(records: Sequence[Record]) -> bool:
+    """Whether all weights are those of a softmax, as they were before there were other normalisers."""
+    return {record.get(NORMALIZER.key, DEFAULT_NORMALIZER) for record in records} == {DEFAULT_NORMALIZER}
 
 
 def _row(streams: Mapping[str, Stream]) -> Record:
     """How many `rows` there are, and of each figure mean (under its name, too) and quartiles if there are any."""
-    row: Record = {"rows": streams["entropy"].count}
-    for name, stream in streams.items() if row["rows"] else ():
+    row: Record = {"rows": streams["max_weight"].count}
+    for name, stream in streams.items():
+        if not stream.count:
+            continue
         row |= zip((f"{name}_q25", f"{name}_median", f"{name}_q75"), stream.at([0.25, 0.5, 0.75]), strict=True)
         row[name] = row[f"{name}_mean"] = stream.mean
     return row
 
 
-def findings_of(records: Sequence[Record], uniform: float) -> list[Finding]:
-    """One finding for each label, and why a norm is small where that is so; `uniform` is that of uniform weights."""
+def _norms(normalizer: nn.Module, keys: int) -> tuple[float, float]:
+    """The norms of the Jacobian where all scores are 0, and where one key has all the weight."""
+    rows = torch.zeros(2, keys)
+    rows[1], rows[1, 0] = -FAR, FAR
+    equal, peaked = row_weights(rows, None, rows, normalizer)[-1].tolist()
+    return equal, peaked
+
+
+def findings_of(records: Sequence[Record], uniform: Mapping[str, float]) -> list[Finding]:
+    """One finding for each label, and why a norm is small where that is so.
+
+    `uniform` has the norm of uniform weights, of the labels whose weights pass no gradient with all on one key.
+    """
     found = [_of_label(label, rows) for label, rows in by_label(records).items()]
-    peaked = [record for record in records if finite([record["max_weight"]]) and record["max_weight"] >= SATURATED]
+    peaked = [
+        record
+        for record in records
+        if record["label"] in uniform and finite([record["max_weight"]]) and record["max_weight"] >= SATURATED
+    ]
     if peaked:
-        text = (
-            f"Why: a softmax with all weight on one key passes no gradient; uniform weights have norm {short(uniform)}"
-        )
         most = max(peaked, key=lambda record: record["jacobian_mean"] / max(record[NORM], 1e-300))
+        norm = uniform[most["label"]]
+        text = (
+            f"Why: {_with_article(most['normalizer'])} with all weight on one key passes no gradient; "
+            f"uniform weights have norm {short(norm)}"
+        )
         if most["jacobian_mean"] > HIDES * most[NORM]:
             head = "" if most["head"] is None else f"head {most['head']} of "
             mean, place = short(most["jacobian_mean"]), f"{head}{most['label']} at d = {most['d']}"
             text += f"; the mean hides this: {mean} for {place}, with median {short(most[NORM])}"
-        found.append(Finding(f"{text}.", None, {"uniform_norm": uniform}))
+        found.append(Finding(f"{text}.", None, {"uniform_norm": norm}))
     return found
 
 
@@ -131,5 +169,9 @@ def _of_label(label: str, rows: Sequence[Record]) -> Finding:
         return Finding(f"{label}: there are no finite weights.", label)
     found, numbers = change(known, NORM, ("d", NORM, "max_weight", "query_gradient_median"))
     weights = " to ".join(dict.fromkeys(significant(weight, 2) for weight in numbers["max_weight"]))
-    text = f"{label}: median norm of the softmax Jacobian {found}; largest weight {weights} on average."
+    text = f"{label}: median norm of the {rows[0]['normalizer']} Jacobian {found}; largest weight {weights} on average."
     return Finding(text, label, numbers)
+
+
+def _with_article(name: str) -> str:
+    return f"{'an' if name[0] in 'aeiou' else 'a'} {name}"

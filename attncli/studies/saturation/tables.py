@@ -1,4 +1,4 @@
-"""The tables of the study `saturation`: how peaked the weights are, and what gets through the softmax's gradient."""
+"""The tables of the study `saturation`: how peaked the weights are, and what gets through their gradient."""
 
 from collections.abc import Iterator
 
@@ -8,14 +8,18 @@ from rich.text import Text
 from attncli.show.numbers import entries, sizes
 from attncli.show.tables import formulas, heading, pick, remark
 from attncli.show.tables import tables as blocks
-from attncli.studies.saturation.study import COLUMNS
+from attncli.studies.saturation.study import COLUMNS, of_softmax
 from attncli.studies.study import Result, by_label
 
 LEGEND = (
     "entropy, largest weight and effective keys are means over the rows; Jacobian is the Frobenius norm of the "
-    "softmax's Jacobian diag(p) - p p^T; query gradient is the median norm of the output's gradient with respect to "
+    "{}; query gradient is the median norm of the output's gradient with respect to "
     "the query, with one standard normal value per key"
 )
+OF_SOFTMAX = "softmax's Jacobian diag(p) - p p^T"
+OF_ANY = "Jacobian of the weights with respect to the scores"
+SHARES = "entropy and effective keys are those of weights / their sum; rows whose weights are all 0 have none"
+ROUNDING = 1e-6  # of a sum of weights, at most
 CORRELATED = "rho correlates all keys of a row with the query, not one matching key only"
 FIGURES = (
     "entropy", "max_weight", "effective_keys",
@@ -26,10 +30,15 @@ FIGURES = (
 def tables(result: Result, *, width: int, full: bool, csv: str | None) -> Iterator[RenderableType]:
     """One table a label, one row a d or head; one table for all where each has a single row."""
     records, groups, shared = result.records, by_label(result.records), sizes(result.records)
-    figures = pick(COLUMNS, FIGURES if len(shared) == 2 else ["rows", *FIGURES])
+    sums = [record.get("weight_sum") for record in records]
+    sums_vary = any(abs(each - 1.0) > ROUNDING for each in sums if each is not None)
+    chosen = [*FIGURES[:2], *(["weight_sum"] if sums_vary else []), *FIGURES[2:]]
+    figures = pick(COLUMNS, chosen if len(shared) == 2 else ["rows", *chosen])
     if len({record["d"] for record in records}) == 1:
         shared = [f"d = {records[0]['d']}", *shared]
-    yield Text(f"{entries(result.settings)}; {', '.join(shared)}; {LEGEND}")
+    legend = LEGEND.format(OF_SOFTMAX if of_softmax(records) else OF_ANY)
+    yield Text(f"{entries(result.settings)}; {', '.join(shared)}; {legend}")
+    yield from remark(SHARES if sums_vary else "")
     yield from remark(CORRELATED if result.settings.get("rho") else "")
     if len(groups) == len(records):
         yield Text()

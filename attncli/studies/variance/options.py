@@ -1,6 +1,6 @@
 """What the study `variance` may say."""
 
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
@@ -11,6 +11,8 @@ from attncli.studies.pairs.options import DOTS, PairsOptions
 
 class VarianceOptions(PairsOptions):
     """`study: variance`."""
+
+    refused: ClassVar = {**PairsOptions.refused, "normalizer": "looks at scores, which a normaliser does not change"}
 
     study: Literal["variance"] = "variance"
     scorers: Scorers = DOTS

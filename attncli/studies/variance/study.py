@@ -22,7 +22,7 @@ from attncli.studies.pairs.study import (
 )
 from attncli.studies.progress import Progress
 from attncli.studies.scoring import scale_of
-from attncli.studies.study import Column, Record, Result
+from attncli.studies.study import LABEL, SCORER, Column, Record, Result
 from attncli.studies.variance.findings import findings_of
 from attncli.studies.variance.moments import Edges, Tally
 from attncli.studies.variance.options import VarianceOptions
@@ -31,6 +31,8 @@ from attncli.studies.variance.theory import theory_of
 RELATIVE_ERROR = 0.005  # of a variance, which the default number of samples is chosen for
 MOST_SAMPLES = 10_000_000  # by default
 COLUMNS = (
+    SCORER,
+    LABEL,
     *PLACE,
     Column("samples", "samples", "Query-key pairs that were measured.", format=counted),
     Column("mean", "mean", "Mean of the scores.", format=short),

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from attncli.normalizers._jacobian import norm_of_softmax
+from attncli.normalizers.softmax import Softmax
 from attncli.scorers import SCORERS
 from attncli.studies.saturation.rows import (
     MOST_EXACT,
@@ -29,6 +30,12 @@ SPREADS = [0.0, 0.1, 1.0, 5.0, 30.0]
 
 def scores(m: int, spread: float, rows: int = 6) -> Tensor:
     return normal(rows, m, seed=m, dtype=torch.float64) * spread
+
+
+def softmax_norm(row: Tensor) -> float:
+    """Of the Jacobian of one row of scores (1, m), as the study has it."""
+    *_, norms = row_weights(row, None, torch.zeros_like(row), Softmax())
+    return norms.item()
 
 
 def exact_norm(row: Sequence[float]) -> float:
@@ -55,7 +62,7 @@ def test_jacobian_of_nearly_one_weight(m: int, gap: float) -> None:
     """Down to norms of 1e-100, where diag(p) - p p^T in float64 has no digit left."""
     row = (normal(m, seed=3, dtype=torch.float64) / 4).tolist()
     row[m // 2] = max(row) + gap
-    found = norm_of_softmax(row_weights(torch.tensor([row], dtype=torch.float64), None)).item()
+    found = softmax_norm(torch.tensor([row], dtype=torch.float64))
     assert found == pytest.approx(exact_norm(row), rel=1e-9)
     if gap > 200:
         assert 0 < found < 1e-97
@@ -63,7 +70,7 @@ def test_jacobian_of_nearly_one_weight(m: int, gap: float) -> None:
 
 def test_jacobian_of_two_large_weights() -> None:
     row = [100.0, 100.0, 60.0, 0.0]
-    found = norm_of_softmax(row_weights(torch.tensor([row]), None)).item()
+    found = softmax_norm(torch.tensor([row]))
     assert found == pytest.approx(exact_norm(row), rel=1e-9)
     assert found == pytest.approx(0.5)
 
@@ -81,7 +88,7 @@ def test_entropy(spread: float, masked: bool) -> None:
     rows = scores(5, spread, rows=3).float()
     valid = torch.tensor(VALID) if masked else None
     keys = torch.tensor([5, 3, 2] if masked else [5] * 3)
-    weights = row_weights(rows.clone().requires_grad_(), valid)
+    weights, *_ = row_weights(rows.clone().requires_grad_(), valid, rows, Softmax())
     torch.testing.assert_close(weights, masked_softmax(rows, valid), rtol=1e-12, atol=1e-300)
     relative, effective = relative_entropy(weights, keys)
     nats = [entropy(row) for row in masked_softmax(rows, valid).tolist()]
@@ -123,8 +130,8 @@ def test_query_gradient(name: str, together: bool) -> None:
     values = normal(rows, m, seed=2, dtype=torch.float64)
     queries.requires_grad_()
     found = scorer(queries, keys)
-    weights = row_weights(found.reshape(rows, m), None)
-    lengths = query_gradient(found, weights, queries, values)
+    _, sent, _ = row_weights(found.reshape(rows, m), None, values, Softmax())
+    lengths = query_gradient(found, sent, queries)
     assert lengths is not None
     for row in range(rows):
         query, own = queries.detach().reshape(rows, d)[row], keys if together else keys[row]
@@ -134,10 +141,10 @@ def test_query_gradient(name: str, together: bool) -> None:
 
 def test_no_gradient_where_torch_cannot_follow() -> None:
     queries = normal(2, 3).requires_grad_()
-    weights, values = torch.full((2, 2), 0.5).double(), normal(2, 2, dtype=torch.float64)
-    assert query_gradient(torch.zeros(2, 2), weights, queries, values) is None
+    sent = normal(2, 2, dtype=torch.float64)
+    assert query_gradient(torch.zeros(2, 2), sent, queries) is None
     elsewhere = torch.zeros(2, 2, requires_grad=True) * 2
-    assert query_gradient(elsewhere, weights, queries, values) is None
+    assert query_gradient(elsewhere, sent, queries) is None
 
 
 SHARES = [0.0, 0.001, 0.25, 0.5, 0.75, 0.9, 1.0]

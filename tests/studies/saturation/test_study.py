@@ -19,6 +19,7 @@ from tests.studies.pairs.samples import by_place, prepared, swept
 from tests.studies.saturation.test_rows import exact_norm, slow_gradient
 
 D, KEYS, ROWS = 4, 3, 7
+PLACE = ("scorer", "label", "normalizer", "head", "d", "keys")
 ENTRIES = [{"scorer": name} for name in SCORERS]
 
 
@@ -37,6 +38,7 @@ def slow_figures(rows: list[list[float]]) -> dict[str, list[float]]:
 def slow_record(figures: dict[str, list[float]]) -> Record:
     """Their means and quartiles, by the names of their columns."""
     record: Record = {"rows": len(figures["entropy"]), "jacobian_mean": statistics.fmean(figures["jacobian"])}
+    record["weight_sum"] = 1.0
     record |= {key: statistics.fmean(figures[key]) for key in ("entropy", "effective_keys", "max_weight")}
     for key in figures.keys() - {"effective_keys"}:
         quartiles = statistics.quantiles(figures[key], n=4, method="inclusive")
@@ -57,7 +59,7 @@ def test_records_are_those_of_the_rows(keys: dict[str, Any], dtype: str) -> None
         cases = zip(pairs.queries.double(), pairs.keys.double(), values.tolist(), strict=True)
         gradients = [slow_gradient(name, scorer, q[0], k, v) for q, k, v in cases]
         found, wanted = rows[name, D, None], slow_record({**slow_figures(scores), "query_gradient": gradients})
-        assert [found.pop(key) for key in ("scorer", "label", "head", "d", "keys")] == [name, name, None, D, KEYS]
+        assert [found.pop(key) for key in PLACE] == [name, name, "softmax", None, D, KEYS]
         assert found == pytest.approx(wanted, rel=1e-4 if dtype == "float32" else 1e-6, abs=1e-7)
 
 
