@@ -63,9 +63,8 @@ def _content(given: Tensor, is_padding: bool) -> Reading:
     infinite = is_float and bool((numbers.isneginf() | ~low).all())
     there = {"0": zero, "1": one, "-inf" if infinite else "-10000 or less": low}
     what = f"{kind} of {' and '.join(name for name, each in there.items() if bool(each.any()))}"
-    if bool((zero | low).all()) and (
-        is_float or bool(low.any())
-    ):  # floats of 0 alone mask nothing where they are added
+    # Floats of 0 alone are taken as added, which masks nothing; integers of 0 alone as 0 and 1.
+    if bool((zero | low).all()) and (is_float or bool(low.any())):
         return Reading(zero, what, "0 = may attend")
     if bool((zero | one).all()):
         return Reading(zero, what, "1 = padding") if is_padding else Reading(one, what, "1 = may attend")

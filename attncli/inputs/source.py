@@ -114,7 +114,7 @@ def _from_config(path: Path, check_size: Callable[[Shapes], None], note: Note) -
 
 
 def _from_tensors(path: Path, stored: Mapping[str, Tensor], note: Note) -> Inputs:
-    is_run = path.is_dir() or path.name == TENSORS
+    is_run = path.is_dir() or (path.name == TENSORS and path.with_name("results.json").is_file())
     if is_run and "valid" not in stored and any(name.endswith("/output") for name in stored):
         message = f'got "{path}", a run without weights, whose mask was too large to save'
         folder = path if path.is_dir() else path.parent

@@ -83,6 +83,7 @@ def test_a_size_is_refused_before_anything_is_drawn(tmp_path: Path) -> None:
 QK = {"q": torch.ones(2, 3, 4), "k": torch.ones(2, 5, 4)}
 CAUSAL = torch.ones(3, 5).tril().bool()
 PADDED = torch.tensor([[0, 0, 0, 0, 0], [0, 0, 0, 1, 1]]).bool()  # b m
+LEFT = PADDED.flip(-1)  # padding before the keys
 LENGTHS = torch.tensor([4, 2])
 WITHIN = torch.tensor([[1, 1, 1, 1, 0], [1, 1, 0, 0, 0]]).bool()[:, None]  # LENGTHS as a mask, b 1 m
 TO_ADD = torch.where(CAUSAL, 0.0, -torch.inf)
@@ -112,8 +113,8 @@ READINGS: dict[str, tuple[dict[str, Tensor], Tensor, list[str]]] = {
     "lengths by another name": ({"lengths": LENGTHS}, WITHIN, ["a.pt: lengths: read as valid lengths"]),
     "lengths that are none": ({"lengths": LENGTHS + 2}, torch.ones(1, 1, 1).bool(), ["a.pt: not used: lengths"]),
     "several": (
-        {"valid_lens": LENGTHS, "Mask": CAUSAL, "key_padding_mask": PADDED, "lens": LENGTHS, "labels": LENGTHS},
-        WITHIN & CAUSAL & ~PADDED[:, None],
+        {"valid_lens": LENGTHS, "Mask": CAUSAL, "key_padding_mask": LEFT, "lens": LENGTHS, "labels": LENGTHS},
+        WITHIN & CAUSAL & ~LEFT[:, None],
         [
             "a.pt: key_padding_mask: booleans, read as True = padding; shape [2, 5], read as (batch, keys)",
             "a.pt: not used: lens, labels",
@@ -164,13 +165,20 @@ def test_masks_that_are_none(name: str, tensor: Tensor, message: str, tmp_path: 
 
 
 def test_a_run_needs_no_notes(tmp_path: Path) -> None:
-    """Its `valid` is all masks joined, and stands beside what a run made."""
+    """Its `valid` is all masks joined, and stands beside what a run made; a study without masks has none."""
     notes: list[str] = []
     folder = written("run", tmp_path)
+    (folder / "results.json").write_text("{}")
+    expected = inputs_of(data=DATA, seed=7, mask={"causal": "top_left"}).valid.whole
     for source in (folder, folder / "tensors.safetensors"):
-        assert torch.equal(read_source(source, note=notes.append).valid.whole, inputs_of(
-            data=DATA, seed=7, mask={"causal": "top_left"}).valid.whole)  # fmt: skip
+        assert torch.equal(read_source(source, note=notes.append).valid.whole, expected)
+    save_named(folder / "tensors.safetensors", {**QK, "dot/curve": torch.ones(2)})
+    for source in (folder, folder / "tensors.safetensors"):
+        assert read_source(source, note=notes.append).valid.is_full
     assert notes == []
+    (folder / "results.json").unlink()  # then it is a file that only has the name
+    read_source(folder / "tensors.safetensors", note=notes.append)
+    assert notes == ["tensors.safetensors: not used: dot/curve"]
 
 
 def test_a_bias_is_no_part_of_queries_and_keys(tmp_path: Path) -> None:
