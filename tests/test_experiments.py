@@ -11,11 +11,13 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 from attncli.config.builtin import builtin_names, builtin_path
+from attncli.normalizers import NORMALIZERS
+from tests import reference
 from tests.cli import good
 
 D2L_OUTPUTS = torch.tensor([[[2.0, 3.0, 4.0, 5.0]], [[10.0, 11.0, 12.0, 13.0]]])
 RUN: dict[str, list[str]] = {  # and what makes one smaller, since time is what it takes
-    **{name: [] for name in ("d2l", "d2l_additive", "d2l_dot_product", "multi_head", "own_tensors")},
+    **{name: [] for name in ("d2l", "d2l_additive", "d2l_dot_product", "multi_head", "normalizers", "own_tensors")},
     "saturation": ["d=[8, 128, 512]", "rows=1000"],
     "learning": ["d=[4, 256]", "steps=60"],
 }
@@ -59,6 +61,26 @@ def test_multi_head_is_causal(runs: Path) -> None:
     weights = tensors(runs, "multi_head")["scaled_dot/weights"]
     assert weights.shape == (1, 4, 6, 6)
     assert not weights.triu(1).any()
+
+
+def test_normalizers_of_the_same_scores(runs: Path) -> None:
+    """Each against its oracle, and what the comment says of them."""
+    stored = tensors(runs, "normalizers")
+    scores = stored["softmax/scores"]
+    assert scores[0, 1].tolist() == pytest.approx([2, 1.8, 0.4, 0, -1, -2])
+    zeros, others, above = set(), set(), set()
+    for name in NORMALIZERS:
+        weights = stored[f"{name}/weights"]
+        assert torch.equal(stored[f"{name}/scores"], scores)
+        torch.testing.assert_close(weights[0].double(), reference.weights_of(name, scores[0]), rtol=1e-5, atol=1e-6)
+        sums = weights.sum(-1)
+        zeros |= {name} if bool((weights == 0).any()) else set()
+        others |= {name} if float(sums.min()) < 1e-3 else set()
+        above |= {name} if float(sums.max()) > 1 + 1e-5 else set()
+        assert name in others or torch.allclose(sums, torch.ones(1, 4))
+    assert zeros == {"sparsemax", "entmax", "relu"}
+    assert others == {"softmax_plus_one", "sigmoid", "relu"}
+    assert above == {"sigmoid"}  # by chance, not relu
 
 
 def test_own_tensors_are_those_of_the_file(runs: Path) -> None:

@@ -1,4 +1,4 @@
-"""`attncli scorers`: the catalogue of scoring functions."""
+"""`attncli scorers`: the catalogue of scorers and normalisers."""
 
 import pkgutil
 from pathlib import Path
@@ -8,21 +8,41 @@ import typer
 
 
 def scorer_names() -> list[str]:
-    """Names for shell completion, from the files of the catalogue, since importing them would load torch."""
-    folder = Path(__file__).parents[1] / "scorers"
+    """Names for shell completion."""
+    return _names_in("scorers")
+
+
+def catalogue_names() -> list[str]:
+    """Names of scorers and normalisers, for shell completion."""
+    return [*scorer_names(), *_names_in("normalizers")]
+
+
+def _names_in(catalogue: str) -> list[str]:
+    """From the files, since importing them would load torch."""
+    folder = Path(__file__).parents[1] / catalogue
     return sorted(module.name for module in pkgutil.iter_modules([str(folder)]) if not module.name.startswith("_"))
 
 
-Name = Annotated[str | None, typer.Argument(metavar="NAME", help="One scorer, in detail.", autocompletion=scorer_names)]
+Name = Annotated[
+    str | None,
+    typer.Argument(metavar="NAME", help="One scorer or normaliser, in detail.", autocompletion=catalogue_names),
+]
 
 
 def scorers(name: Name = None) -> None:
-    """List the scoring functions: formula, options, parameters, source."""
+    """List the scorers and normalisers: formula, options, parameters, source."""
     from attncli.commands.progress import Terminal
     from attncli.errors import InputError, did_you_mean
+    from attncli.normalizers import NORMALIZERS
     from attncli.scorers import SCORERS
     from attncli.show.catalogue import catalogue, details
 
-    if name is not None and name not in SCORERS:
-        raise InputError.of(f'got "{name}"; unknown scorer; {did_you_mean(name, SCORERS)}', where="attncli scorers")
-    Terminal().print(catalogue(SCORERS) if name is None else details(name, SCORERS[name]))
+    known = {**SCORERS, **NORMALIZERS}
+    if name is not None and name not in known:
+        message = f'got "{name}"; unknown scorer or normaliser; {did_you_mean(name, known)}'
+        raise InputError.of(message, where="attncli scorers")
+    parts = {
+        "Scorers: queries and keys to scores": SCORERS,
+        "Normalisers: scores to weights (normalizer: NAME)": NORMALIZERS,
+    }
+    Terminal().print(catalogue(parts) if name is None else details(name, known[name]))

@@ -16,6 +16,7 @@ from typer.testing import CliRunner
 
 from attncli.cli import app
 from attncli.config.builtin import builtin_names, builtin_path
+from attncli.normalizers import NORMALIZERS
 from attncli.scorers import SCORERS
 from attncli.studies import STUDIES, options_model, part_of
 
@@ -24,6 +25,7 @@ PROJECT = {"changelog": "CHANGELOG.md", "contributing": "CONTRIBUTING.md", "secu
 INSTALL = "The project's README says how to install it."
 OWN = {"study", "scorers", "dtype"}  # keys that all studies have, but with other values or defaults
 GROUPS: dict[str, Callable[[str], bool]] = {  # of what keys may hold, by the names in the schema
+    "Normalisers": lambda name: name in {f"{cls.__name__}Entry" for cls in NORMALIZERS.values()},
     "Scorers": lambda name: name.endswith("Entry"),
     "Tensors": lambda name: name.endswith("Fill") or name in ("FileTensor", "Rows"),
     "Other mappings": lambda name: True,
@@ -36,7 +38,8 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
         "reference/commands.md": commands(),
         "reference/yaml.md": yaml_keys(),
         "reference/figures.md": figures(),
-        "reference/scorers.md": scorers(),
+        "reference/scorers.md": catalogue("Scorers", "scoring functions", "score", SCORERS),
+        "reference/normalizers.md": catalogue("Normalisers", "normalisers", "weights", NORMALIZERS),
         "reference/experiments.md": experiments(),
         **{f"project/{name}.md": (ROOT / file).read_text(encoding="utf-8") for name, file in PROJECT.items()},
     }
@@ -138,12 +141,12 @@ def yaml_keys() -> str:
 
 def section_of(name: str, definition: Mapping[str, Any]) -> Iterator[str]:
     """What a key may hold."""
-    scorer = definition.get("properties", {}).get("scorer", {})
-    title = f"`scorer: {scorer.get('const', 'module:Class')}`" if scorer else name_in_words(name)
+    properties = definition.get("properties", {})
+    key = next((key for key in ("scorer", "normalizer") if key in properties), None)
+    title = f"`{key}: {properties[key].get('const', 'module:Class')}`" if key else name_in_words(name)
     yield f"### {title} {{ #{name.lower()} }}"
     if definition.get("description"):
         yield one_line(definition["description"])
-    properties = definition.get("properties")
     yield keys_table(properties, definition.get("required", [])) if properties else kind_of(definition)
 
 
@@ -172,7 +175,11 @@ def kind_of(schema: Mapping[str, Any]) -> str:
     """What a value may be, in words."""
     if "$ref" in schema:
         name = schema["$ref"].rpartition("/")[2]
-        whole = {"Scorers": "[a scorer](#scorers)", "Tensors": "[a tensor](#tensors)"}
+        whole = {
+            "Scorers": "[a scorer](#scorers)",
+            "Normalisers": "[with options](#normalisers)",
+            "Tensors": "[a tensor](#tensors)",
+        }
         return whole.get(group_of(name)) or f"[{name_in_words(name)}](#{name.lower()})"
     if "const" in schema:
         return f"`{schema['const']}`"
@@ -208,24 +215,25 @@ def columns_table(columns: Sequence[Any]) -> str:
     return table(["figure", "unit", "what it is"], [(f"`{each.key}`", each.unit, each.about) for each in columns])
 
 
-def scorers() -> str:
-    """Of the catalogue."""
-    about = "The scoring functions, made from their classes. `attncli scorers NAME` says the same in the terminal."
-    parts = [table(["name", "score", "source"], [overview_of(name, scorer) for name, scorer in SCORERS.items()])]
-    for name, scorer in SCORERS.items():
-        formula, _, more = (inspect.getdoc(scorer) or "").partition("\n")
-        parts += [f"## {name}", f"`{formula.partition(' (')[0]}`", more.strip()]
-        options = inspect.signature(scorer).parameters.values()
+def catalogue(title: str, what: str, gives: str, classes: Mapping[str, Any]) -> str:
+    """Of the scorers, or of the normalisers."""
+    about = f"The {what}, made from their classes. `attncli scorers NAME` says the same in the terminal."
+    parts = [table(["name", gives, "source"], [overview_of(name, cls) for name, cls in classes.items()])]
+    for name, cls in classes.items():
+        formula, _, more = (inspect.getdoc(cls) or "").partition("\n")
+        parts += [f"## {name}", f"`{formula.rpartition(' (')[0]}`", more.strip()]
+        options = inspect.signature(cls).parameters.values()
         rows = [(f"`{each.name}`", f"`{each.default}`") for each in options if each.kind is each.KEYWORD_ONLY]
         parts += [table(["option", "default"], rows)] if rows else []
-        shapes = [(f"`{key}`", f"`({shape})`") for key, shape in parameters_of(scorer)]
-        parts += [table(["parameter", "shape"], shapes)] if shapes else ["No parameters."]
-    return page("Scorers", about, parts)
+        if classes is SCORERS:
+            shapes = [(f"`{key}`", f"`({shape})`") for key, shape in parameters_of(cls)]
+            parts += [table(["parameter", "shape"], shapes)] if shapes else ["No parameters."]
+    return page(title, about, parts)
 
 
-def overview_of(name: str, scorer: Any) -> tuple[str, str, str]:
+def overview_of(name: str, cls: Any) -> tuple[str, str, str]:
     """Name, formula and source."""
-    formula, _, source = (scorer.__doc__ or "").partition("\n")[0].rpartition(" (")
+    formula, _, source = (cls.__doc__ or "").partition("\n")[0].rpartition(" (")
     return f"[`{name}`](#{name})", f"`{formula or source}`", source.rstrip(")") if formula else ""
 
 

@@ -11,29 +11,38 @@ import typer
 from typer.testing import CliRunner
 
 from attncli.cli import app
-from attncli.commands.scorers import scorer_names
+from attncli.commands.scorers import catalogue_names, scorer_names
+from attncli.config.signatures import options_of
+from attncli.normalizers import NORMALIZERS
 from attncli.scorers import SCORERS
 from tests.cli import good, refusal
 
 COMMANDS: Any = typer.main.get_command(app)
 
 
-def test_the_catalogue_lists_every_scorer() -> None:
-    stdout = good("scorers")
-    for name in SCORERS:
-        assert name in stdout.split()
+CATALOGUE = {**SCORERS, **NORMALIZERS}
 
 
-@pytest.mark.parametrize("name", SCORERS)
-def test_one_scorer_in_detail(name: str) -> None:
+def test_the_catalogue_lists_every_scorer_and_normalizer(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without the package that some normalisers need, too."""
+    monkeypatch.setitem(sys.modules, "entmax", None)
+    words = good("scorers").split()
+    assert [word for word in words if word in CATALOGUE] == list(CATALOGUE)
+    assert len(CATALOGUE) == len(SCORERS) + len(NORMALIZERS), "a name is of one of them only"
+
+
+@pytest.mark.parametrize("name", CATALOGUE)
+def test_one_in_detail(name: str) -> None:
     text = " ".join(good("scorers", name).split())
-    first, _, more = (SCORERS[name].__doc__ or "").partition("\n")
+    first, _, more = (CATALOGUE[name].__doc__ or "").partition("\n")
+    assert all(f"option {option}: " in text for option in options_of(CATALOGUE[name]))
     assert first.partition(" (")[0] in text
     assert " ".join(more.split())[:40] in text
 
 
-def test_completion_knows_the_scorers() -> None:
+def test_completion_knows_the_catalogue() -> None:
     assert scorer_names() == sorted(SCORERS)
+    assert catalogue_names() == [*sorted(SCORERS), *sorted(NORMALIZERS)]
 
 
 def test_short_for_help() -> None:
