@@ -70,10 +70,13 @@ def _columns(panels: Sequence[Panel], width: float, height: float) -> int:
     return min(range(step, len(panels) + 1, step), key=cost, default=len(panels))
 
 
-def place(figure: Figure, panels: Sequence[Axes], columns: int, bar: Axes | None, lines: int) -> None:
+def place(
+    figure: Figure, panels: Sequence[Axes], columns: int, bar: Axes | None, lines: int, sides: tuple[str, str]
+) -> None:
     """Gives every panel its place and the figure its size, by what ticks and titles take as they are drawn.
 
-    `bar` stands right of all panels; below them is room for so many `lines`.
+    `bar` stands right of all panels; below them is room for so many `lines`. `sides` are the names of what the rows
+    and the columns of a panel are.
     """
     canvas: Any = FigureCanvasAgg(figure)
     renderer = canvas.get_renderer()
@@ -92,8 +95,8 @@ def place(figure: Figure, panels: Sequence[Axes], columns: int, bar: Axes | None
     figure.set_size_inches(width / DPI, height / DPI)
     for axes, (left, top, w, h) in boxes.items():
         axes.set_position((left / width, 1 - (top + h) / height, w / width, h / height))
-    figure.supxlabel("Keys", x=(lefts[0] + lefts[-1] + wide) / 2 / width, y=1 - keys / height, va="top")
-    figure.supylabel("Queries", x=MARGIN / width, y=1 - (tops[0] + tops[-1] + high) / 2 / height)
+    figure.supxlabel(sides[1], x=(lefts[0] + lefts[-1] + wide) / 2 / width, y=1 - keys / height, va="top")
+    figure.supylabel(sides[0], x=MARGIN / width, y=1 - (tops[0] + tops[-1] + high) / 2 / height)
 
 
 def _span(axes: Axes, renderer: RendererAgg) -> tuple[int, int, int, int, int, int]:

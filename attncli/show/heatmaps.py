@@ -82,6 +82,7 @@ def heatmap_figure(
     labels: Sequence[str] | None = None,
     batches: Sequence[int] | None = None,
     heads: Sequence[int] | None = None,
+    places: Sequence[tuple[int, int]] | None = None,
     note: Note = lambda text: None,
 ) -> Figure:
     """A panel for each batch element and head (rows) and label (columns).
@@ -92,12 +93,13 @@ def heatmap_figure(
         labels: which labels, in this order; all where None.
         batches: which batch elements, counted from 0; all where None.
         heads: which heads, counted from 0; all where None.
+        places: which pairs of batch element and head, in this order, in place of `batches` and `heads`.
         note: is called with what the reader should know: what was left out, averaged, cut off or not a number.
 
     Raises:
         InputError: a label, batch element or head that is not there, naming those that are; no stack of matrices.
     """
-    panels = select(matrices, labels, batches, heads, note)
+    panels = select(matrices, labels, batches, heads, places, note)
     style = replace(style, scale=style.scale or ("unit" if matrices.stage == "weights" else "shared"))
     quantity = printable(QUANTITIES.get(matrices.stage, matrices.stage))
     before = {printable(label) for label in matrices.with_dropout if matrices.stage == "weights"}
@@ -109,13 +111,36 @@ def heatmap_figure(
         return _draw(panels, style, quantity, note)
 
 
-def _draw(panels: Sequence[Panel], style: HeatmapStyle, quantity: str, note: Note) -> Figure:
+def by_head_figure(panels: Sequence[Panel], quantity: str, note: Note = lambda text: None) -> Figure:
+    """Panels of one figure by batch element and head, from 0 to the largest of all, with numbers where they have room.
+
+    Args:
+        panels: matrices (batch elements, heads).
+        quantity: what the figure is, which stands above all panels.
+        note: is called with what the reader should know.
+    """
+    known = sum(panel.values.numel() if panel.valid is None else int(panel.valid.sum()) for panel in panels)
+    style = HeatmapStyle(scale="shared", annotate="yes" if known <= MOST_NUMBERS["auto"] else "auto")
+    with drawing([quantity, *(panel.label for panel in panels)], note, LOOK):
+        return _draw(panels, style, quantity, note, least=0.0, sides=("Batch", "Heads"))
+
+
+def _draw(
+    panels: Sequence[Panel],
+    style: HeatmapStyle,
+    quantity: str,
+    note: Note,
+    *,
+    least: float | None = None,
+    sides: tuple[str, str] = ("Queries", "Keys"),
+) -> Figure:
+    """The panels on one page; a scale that all share begins at `least`, or at the smallest number."""
     grid = grid_of(panels, style.annotate == "yes")
     blocks = [_block(panel, grid) for panel in panels]
     shown = [block_means(p.values, p.valid, *block) for p, block in zip(panels, blocks, strict=True)]
     numbers = [np.extract(~np.isnan(found), found) for found in (cells.compressed() for cells in shown)]
     together = np.concatenate(numbers)
-    common = (0.0, 1.0) if style.scale == "unit" else _limits(together)
+    common = (0.0, 1.0) if style.scale == "unit" else _limits(together if least is None else np.append(together, least))
     cmap = matplotlib.colormaps[style.cmap]
     cmap = cmap.with_extremes(bad=_nan_colour(cmap))
     figure = Picture(figsize=(1, 1), dpi=DPI, facecolor="white")  # one inch, until everything has its place
@@ -146,7 +171,7 @@ def _draw(panels: Sequence[Panel], style: HeatmapStyle, quantity: str, note: Not
         bar = figure.add_axes((0, 0, 1, 1), label="bar")
         _draw_bar(bar, image, together, format="%g")
     footnote = _footnote(blocks)
-    place(figure, made, grid.columns, bar, _draw_legend(figure, shown, cmap, footnote))
+    place(figure, made, grid.columns, bar, _draw_legend(figure, shown, cmap, footnote), sides)
     x, y = MARGIN / DPI / figure.get_figwidth(), 1 - MARGIN / DPI / figure.get_figheight()
     figure.suptitle(quantity, x=x, y=y, ha="left", va="top")
     thin = [f"one in {step} of the {side} is shown" for side, step in steps.items() if step > 1]
@@ -247,7 +272,7 @@ def _written(annotate: Annotate, panels: Sequence[Panel], grid: Grid, values: Nu
     if 0 < largest < 0.005 or largest >= 1e4:
         spec = "z.0e"
     else:
-        spec = "z.2f" if largest < 10 else "z.1f" if largest < 100 else "z.0f"
+        spec = "z.3f" if 0 < largest < 0.1 else "z.2f" if largest < 10 else "z.1f" if largest < 100 else "z.0f"
     digits = max(len(_number_text(value, spec)) for value in values.tolist())
     n, m = max(len(panel.queries) for panel in panels), max(len(panel.keys) for panel in panels)
     points = min(NUMBER_POINTS, 72 * grid.width / m / digits / DIGIT / 1.15, 72 * grid.height / n / 1.4)

@@ -36,11 +36,13 @@ def select(
     labels: Sequence[str] | None,
     batches: Sequence[int] | None,
     heads: Sequence[int] | None,
+    places: Sequence[tuple[int, int]] | None,
     note: Note,
 ) -> list[Panel]:
     """The panels asked for, batch element by batch element, head by head and label by label; all where not asked.
 
-    Axes between the first and the last two all count as heads. Of more than MOST_PANELS the last are left out.
+    Axes between the first and the last two all count as heads. `places` are pairs of batch element and head, in place
+    of all pairs of `batches` and `heads`. Of more than MOST_PANELS the last are left out.
 
     Raises:
         InputError: a label, batch element or head that is not there, or a tensor that is no stack of matrices.
@@ -51,7 +53,8 @@ def select(
     stacks = {name: _stack(name, matrices.tensors[name]) for name in labels or matrices.tensors}
     wanted_batches = _indices("batch element", batches, max(stack.shape[0] for stack in stacks.values()))
     wanted_heads = _indices("head", heads, max(stack.shape[1] for stack in stacks.values()))
-    places = [(b, h) for b in wanted_batches for h in wanted_heads]
+    if places is None:
+        places = [(b, h) for b in wanted_batches for h in wanted_heads]
     there = [(name, b, h) for b, h in places for name in stacks if b < len(stacks[name]) and h < stacks[name].shape[1]]
     if not there:
         raise InputError.of(f"no matrix has a batch element of {show(batches)} and a head of {show(heads)}")

@@ -1,24 +1,33 @@
 """What the terminal shows of the study `attention`: every scorer's weights, what sums them up, and how they differ."""
 
 from collections.abc import Iterator, Sequence
-from itertools import islice, product
 from math import isclose, prod
+from pathlib import Path
 
 from rich.console import RenderableType
 from rich.text import Text
 
+from attncli.config.normalizer_entries import DEFAULT_NORMALIZER
+from attncli.config.scorer_entries import default_label
 from attncli.errors import printable
-from attncli.show.numbers import several, significant
-from attncli.show.tables import FAINT, heading, remark, titled
+from attncli.show.numbers import several, significant, statistic
+from attncli.show.tables import FAINT, cells, heading, pick, remark, titled
 from attncli.show.tables import tables as record_tables
-from attncli.show.weights import MASKED, MAXIMUM, Layout, output_table, weight_tables
-from attncli.studies.attention.columns import COLUMNS, COMPARISONS
-from attncli.studies.study import TIE, Record, Result, stage_of, tokens_of
+from attncli.show.weights import MASKED, MAXIMUM, WIDEST_OUTPUT, Layout, output_table, weight_tables
+from attncli.studies.attention.columns import COLUMNS, COMPARISONS, HEAD_COMPARISONS
+from attncli.studies.attention.places import Place, choices, distance_of, leading_sizes, place_of, ranked, shown_places
+from attncli.studies.study import TIE, Column, Record, Result, stage_of, tokens_of
 
 LEGEND = f"{MAXIMUM} row maximum   {MASKED} masked"
 NUMBER_WIDTH = 5  # 0.123, 2e-04; one more in float64, for 1e-120
-LINES_PER_SCORER = 100  # about how long the tables of one scorer may become
-FEWEST_TABLES, MOST_TABLES = 2, 8  # of one scorer, whatever their length
+MOST_LINES = 100  # about how long the weight tables of all scorers together become
+MOST_PLACES = 8  # batch elements and heads, whatever the length of their tables
+MOST_RANKED = 10  # rows of the heads that differ most
+ENTROPIES = [Column(f"entropy_{of}", f"entropy\n{of} (nats)", f"Entropy of {of}.", "nats", statistic) for of in "ab"]
+RANKED_BY = {
+    "js_divergence": ("that differ most", ["js_divergence", "top1_agreement"]),
+    "output_difference": ("whose outputs differ most", ["output_difference"]),
+}
 
 
 def tables(result: Result, *, width: int, full: bool = False, csv: str | None = None) -> Iterator[RenderableType]:
@@ -29,26 +38,25 @@ def tables(result: Result, *, width: int, full: bool = False, csv: str | None = 
     says what is left out and that `--full` and the file `csv` have it.
     """
     weights = stage_of(result, "weights")
-    layout = None
+    layout, places = None, list[Place]()
     if weights:
         first = next(iter(weights.values()))
         n, m = first.shape[-2:]
         layout = Layout(n, m, width, NUMBER_WIDTH + (first.element_size() > 4), tokens_of(result), full)
         yield Text(LEGEND, style=FAINT)
+        shown = shown_places(result, _most_places(result, layout))
+        places = list(shown.places)
+        others = "" if shown.is_chosen else f"; others with {choices(result)} in the YAML, {_elsewhere(csv)}"
+        yield from remark(f"Shown: {shown.note}{others}" if shown.note else "")
     for record in result.records:
         yield from [Text()] if layout else []
         yield from heading(record, result.settings["formulas"][record["label"]], list(_facts(result, record)))
-        yield from _scorer_tables(record["label"], result, layout, csv) if layout else []
-    scorer, label, normalizer, *figures = COLUMNS
-    names = [label, scorer] if any(record["scorer"] != record["label"] for record in result.records) else [label]
-    sums = [record["weight_sum"] for record in result.records]
-    if all(total is None or isclose(total, 1.0, rel_tol=TIE) for total in sums):
-        figures = [column for column in figures if column.key != "weight_sum"]
-    names += [normalizer] * any(record["normalizer"] != "softmax" for record in result.records)
-    yield from titled("Summary", record_tables(names, figures, result.records, width))
+        yield from _scorer_tables(record["label"], result, layout, places, csv) if layout else []
+    yield from titled("Summary", _summary(result.records, width))
     if result.comparisons:
         pairs = record_tables(COMPARISONS[:2], COMPARISONS[2:], result.comparisons, width)
         yield from titled("Pairwise comparison", pairs)
+    yield from _ranking(result, width, full, csv)
 
 
 def _facts(result: Result, record: Record) -> Iterator[str]:
@@ -59,26 +67,90 @@ def _facts(result: Result, record: Record) -> Iterator[str]:
         yield "weights before dropout, output after it"
 
 
-def _scorer_tables(label: str, result: Result, layout: Layout, csv: str | None) -> Iterator[RenderableType]:
-    weights, output = (result.tensors[f"{label}/{stage}"] for stage in ("weights", "output"))
+def _most_places(result: Result, layout: Layout) -> int:
+    """For how many batch elements and heads there is room for the tables of all scorers."""
+    if layout.full:
+        return prod(leading_sizes(result))
+    output = result.tensors.get(f"{result.labels[0]}/output")
+    has_output = output is not None and output.shape[-1] <= WIDEST_OUTPUT
+    lines = layout.lines + has_output * (len(layout.rows) + 1)
+    return max(min(MOST_LINES // (lines * len(result.labels)), MOST_PLACES), 1)
+
+
+def _elsewhere(csv: str | None) -> str:
+    """Where what is left out stands."""
+    return "with --full" + (f" or in {printable(csv)}" if csv else "")
+
+
+def _scorer_tables(
+    label: str, result: Result, layout: Layout, places: Sequence[Place], csv: str | None
+) -> Iterator[RenderableType]:
+    weights, output = result.tensors[f"{label}/weights"], result.tensors.get(f"{label}/output")  # which may not be kept
     valid = result.inputs["valid"].expand(weights.shape)
-    total = prod(weights.shape[:-2])
-    most = max(FEWEST_TABLES, min(MOST_TABLES, LINES_PER_SCORER // layout.lines))
-    shown = total if layout.full else min(total, most)
-    for index in islice(product(*map(range, weights.shape[:-2])), shown):
-        batch = index[0] if index else 0
-        yield from weight_tables(weights[index], valid[index], layout, _title(index) if total > 1 else "", batch)
-        table = output_table(output[index], layout, batch)
+    for batch, head in places:
+        index = _index(batch, head, weights.shape[:-2])
+        title = _title(index) if prod(weights.shape[:-2]) > 1 else ""
+        yield from weight_tables(weights[index], valid[index], layout, title, batch)
+        table = output_table(output[index], layout, batch) if output is not None else None
         yield from [table] if table else []
     gone = [(layout.n - len(layout.rows), layout.n, "queries"), (layout.keys_left_out, layout.m, "keys")]
     cells = " and ".join(f"{count} of {size} {name}" for count, size, name in gone if count)
-    lines = [cells, f"{total - shown} of {total} tables" if shown < total else ""]
-    left_out = "; ".join(f"{line} left out" for line in lines if line)
-    if left_out:
+    if cells:
         yield Text()
-        yield from remark(f"{left_out}; see them with --full" + (f" or in {printable(csv)}" if csv else ""))
+        yield from remark(f"{cells} left out; see them {_elsewhere(csv)}")
+
+
+def _index(batch: int, head: int, shape: Sequence[int]) -> tuple[int, ...]:
+    """The index along every leading axis; a head is counted through all axes after the first, the last one fastest."""
+    index: list[int] = []
+    for size in reversed(shape[1:]):
+        head, last = divmod(head, size)
+        index.insert(0, last)
+    return (batch, *index) if shape else ()
 
 
 def _title(index: Sequence[int]) -> str:
     names = ["batch", "head"] if len(index) <= 2 else ["batch", *(f"axis {axis}:" for axis in range(1, len(index)))]
     return ", ".join(f"{name} {place}" for name, place in zip(names, index, strict=False))
+
+
+def _summary(records: Sequence[Record], width: int) -> Iterator[RenderableType]:
+    """One row per scorer, without the columns that say nothing new: its name, softmax, and weights that sum to 1."""
+    normalizers = [record.get("normalizer", DEFAULT_NORMALIZER) for record in records]  # runs of old have none
+    usual = {
+        "scorer": all(r["label"] == default_label(r["scorer"], of) for r, of in zip(records, normalizers, strict=True)),
+        "normalizer": set(normalizers) == {DEFAULT_NORMALIZER},
+        "weight_sum": all(_is_one(record.get("weight_sum")) for record in records),
+    }
+    names = [key for key in ("label", "scorer", "normalizer") if not usual.get(key)]
+    figures = [column for column in COLUMNS if not column.text and not usual.get(column.key)]
+    yield from record_tables(pick(COLUMNS, names), figures, records, width)
+
+
+def _is_one(weight_sum: float | None) -> bool:
+    return weight_sum is None or isclose(weight_sum, 1.0, rel_tol=TIE)
+
+
+def _ranking(result: Result, width: int, full: bool, csv: str | None) -> Iterator[RenderableType]:
+    """The heads, or batch elements, that differ most, where there are several worth ranking."""
+    batches, heads = leading_sizes(result)
+    key = distance_of(result.head_comparisons)
+    if key is None or (heads == 1 and batches <= 2):
+        return
+    which, figures = RANKED_BY[key]
+    rows = ranked(result.head_comparisons)
+    entropies = {(row["label"], place_of(row)): row["entropy"] for row in result.heads}
+    shown = [
+        {**row, **{f"entropy_{of}": entropies.get((row[of], place_of(row))) for of in "ab"}}
+        for row in (rows if full else rows[:MOST_RANKED])
+    ]
+    names = pick(HEAD_COMPARISONS, ["a", "b", *["batch"] * (batches > 1), *["head"] * (heads > 1)])
+    columns = pick(HEAD_COMPARISONS, figures)
+    wider = [*columns, *ENTROPIES] if key == "js_divergence" else columns
+    if sum(each.width + 1 for each in cells([*names, *wider], shown)) <= width:
+        columns = wider
+    title = f"{'Heads' if heads > 1 else 'Batch elements'} {which}"
+    yield from titled(title, record_tables(names, columns, shown, width))
+    if len(shown) < len(rows):
+        folder = f" or in {printable(str(Path(csv).with_name('results.json')))}" if csv else ""
+        yield from remark(f"{len(rows) - len(shown)} of {len(rows)} rows left out; see them with --full{folder}")

@@ -1,0 +1,99 @@
+"""Which batch elements and heads are shown where they are too many: those in which the scorers differ most."""
+
+import math
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+
+from attncli.studies.attention.findings import SAME
+from attncli.studies.study import STAGES, Record, Result
+
+DISTANCES = {"js_divergence": "JS divergence", "output_difference": "difference of outputs"}
+Place = tuple[int, int]  # batch element and head, 0 where there is no such axis
+
+
+@dataclass(frozen=True)
+class Shown:
+    """The places that are shown, in the order of the tensors."""
+
+    places: Sequence[Place]
+    note: str = ""  # which these are of how many, and why; empty where they are all
+    is_chosen: bool = False  # in the config
+
+
+def place_of(row: Record) -> Place:
+    """The batch element and head of a row."""
+    return row["batch"] or 0, row["head"] or 0
+
+
+def distance_of(rows: Sequence[Record]) -> str | None:
+    """The figure that ranks these comparisons: the first of DISTANCES that tells scorers apart, or None."""
+    return next((key for key in DISTANCES if any(_known(row[key]) and row[key] > SAME for row in rows)), None)
+
+
+def ranked(rows: Sequence[Record]) -> list[Record]:
+    """The comparisons with the largest distance first, in their order where it is equal, and the unknown ones last.
+
+    As they are where nothing tells scorers apart.
+    """
+    key = distance_of(rows)
+    return sorted(rows, key=lambda row: -row[key] if _known(row[key]) else math.inf) if key else list(rows)
+
+
+def shown_places(result: Result, most: int) -> Shown:
+    """The places of a result that are shown: those that its config chooses, all where they are few, else up to `most`.
+
+    These are the places with the largest distance between any two scorers; the first ones where nothing ranks them,
+    as of one scorer.
+    """
+    batches, heads = leading_sizes(result)
+    places = [(batch, head) for batch in range(batches) for head in range(heads)]
+    chosen = sorted(set(map(place_of, result.heads)))
+    if 0 < len(chosen) < len(places):
+        return Shown(chosen, f"{_in_words(chosen, batches, heads)}, as the config says", is_chosen=True)
+    if len(places) <= most:
+        return Shown(places)
+    distance = distance_of(result.head_comparisons)
+    by_rank = dict.fromkeys(map(place_of, ranked(result.head_comparisons))) if distance else places
+    few = sorted(list(by_rank)[:most])
+    why = f"where the scorers differ most ({DISTANCES[distance]})" if distance else "the first"
+    return Shown(few, f"{_in_words(few, batches, heads)}, {why}")
+
+
+def choices(result: Result) -> str:
+    """The keys of a config that choose places, with an example of each."""
+    batches, heads = leading_sizes(result)
+    return " or ".join(["`heads: [0, 3]`"] * (heads > 1) + ["`batch: [0]`"] * (batches > 1))
+
+
+def leading_sizes(result: Result) -> Place:
+    """How many batch elements and heads there are; all axes between the first and the last two count as heads.
+
+    Of a run folder that keeps no tensors, as far as the rows by head tell.
+    """
+    for stage in STAGES:
+        if (name := f"{result.labels[0]}/{stage}") in result.tensors:
+            shape = result.tensors[name].shape[:-2]
+            return math.prod(shape[:1]), math.prod(shape[1:])
+    places = list(map(place_of, result.heads)) or [(0, 0)]
+    return max(batch for batch, _ in places) + 1, max(head for _, head in places) + 1
+
+
+def _in_words(places: Sequence[Place], batches: int, heads: int) -> str:
+    """Such as `heads 2, 5 of 12`, or `head 3 of batch 0; heads 1, 2 of batch 1 (of 2 x 8)`."""
+    by_batch: dict[int, list[int]] = {}
+    for batch, head in places:
+        by_batch.setdefault(batch, []).append(head)
+    if heads == 1:
+        return f"{_several('batch element', by_batch)} of {batches}"
+    if batches == 1:
+        return f"{_several('head', by_batch[0])} of {heads}"
+    each = (f"{_several('head', found)} of batch {batch}" for batch, found in by_batch.items())
+    return f"{'; '.join(each)} (of {batches} x {heads})"
+
+
+def _several(name: str, indices: Collection[int]) -> str:
+    return f"{name}{'s' * (len(indices) > 1)} {', '.join(map(str, indices))}"
+
+
+def _known(value: float | None) -> bool:
+    return value is not None and math.isfinite(value)
