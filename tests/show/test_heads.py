@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -116,7 +115,8 @@ def test_tables_are_those_of_the_heads_that_differ_most() -> None:
     text = shown(result, csv="outputs/x/weights.csv")
     assert shown_tables(text) == [f"batch 0, head {head}" for head in (0, 1, 2, 3, 4, 5, 6, 9)] * 2
     line = re.sub(r"\s+", " ", text)
-    assert f"Shown: heads 0, 1, 2, 3, 4, 5, 6, 9 of 12, {CAUSE}; others with `heads: [0, 3]` in the YAML, with --full or in outputs/x/weights.csv" in line
+    assert f"Shown: heads 0, 1, 2, 3, 4, 5, 6, 9 of 12, {CAUSE}; others with `heads: [0, 3]` in the YAML" in line
+    assert "in the YAML, with --full or in outputs/x/weights.csv" in line
     assert len(shown_tables(shown(result, full=True))) == 2 * 12
     assert "Shown:" not in shown(result, full=True)
 
@@ -124,7 +124,9 @@ def test_tables_are_those_of_the_heads_that_differ_most() -> None:
 @pytest.mark.parametrize("leading", [(1, 12), (2, 8), (1, 32), (12, 12), (40,)])
 @pytest.mark.parametrize("scorers", [1, 2, 4])
 def test_the_tables_of_all_scorers_together_have_a_bound(leading: tuple[int, ...], scorers: int) -> None:
-    result = experiment(*leading, n=6, scorers=[{**SHARP, "label": f"s{scale}", "scale": scale + 1} for scale in range(scorers)])
+    result = experiment(
+        *leading, n=6, scorers=[{**SHARP, "label": f"s{scale}", "scale": scale + 1} for scale in range(scorers)]
+    )
     for width in (80, 120):
         text = shown(result, width)
         before = text.split("Summary")[0]
@@ -173,13 +175,22 @@ def test_chosen_heads_and_batch_elements_are_what_is_shown_and_drawn() -> None:
     assert (labels(axes, "x"), labels(axes, "y")) == (["0", "7"], ["2"])
 
 
+def test_all_heads_may_be_chosen() -> None:
+    result = experiment(1, 16, heads=list(range(16)))
+    assert shown_tables(shown(result)) == [f"batch 0, head {head}" for head in range(16)] * 2
+    assert "Shown:" not in shown(result)
+    assert len(panels(figures(result, pytest.fail)["heatmaps"]())) == 32
+
+
 def test_heatmaps_of_many_heads_are_those_that_differ_most() -> None:
     result = experiment(1, 32)
     notes: list[str] = []
     drawn = figures(result, notes.append)
     assert list(drawn) == ["heatmaps", "heatmap_scaled_dot", "heatmap_sharp", "heads"]
     best = sorted(row["head"] for row in slow_ranking(result.head_comparisons)[:12])
-    assert titles(drawn["heatmaps"]()) == [f"{label}, head {head}" for head in best for label in ("scaled_dot", "sharp")]
+    assert titles(drawn["heatmaps"]()) == [
+        f"{label}, head {head}" for head in best for label in ("scaled_dot", "sharp")
+    ]
     assert titles(drawn["heatmap_sharp"]()) == [f"sharp, head {head}" for head in best]
     (note,) = notes
     listed = ", ".join(map(str, best))
@@ -197,7 +208,9 @@ def test_the_picture_of_heads_has_every_figure() -> None:
     assert figure.get_suptitle() == "JS divergence of the weights (bits)"
     largest = max(row["js_divergence"] for row in result.head_comparisons)
     for axes, pair in zip(panels(figure), [("dot", "cosine"), ("dot", "sharp"), ("cosine", "sharp")], strict=True):
-        rows = {(r["batch"], r["head"]): r["js_divergence"] for r in result.head_comparisons if (r["a"], r["b"]) == pair}
+        rows = {
+            (r["batch"], r["head"]): r["js_divergence"] for r in result.head_comparisons if (r["a"], r["b"]) == pair
+        }
         drawn = values(axes)
         assert drawn.shape == (2, 8)
         for place, value in rows.items():
@@ -225,7 +238,10 @@ def test_of_many_scorers_each_is_compared_with_the_first() -> None:
 
 
 def test_without_weights_outputs_are_ranked() -> None:
-    rows = [row | {"js_divergence": None, "output_difference": row["js_divergence"]} for row in compared(["dot", "cosine"], 1, 12, [0.5, 0.75, 0.25])]
+    rows = [
+        row | {"js_divergence": None, "output_difference": row["js_divergence"]}
+        for row in compared(["dot", "cosine"], 1, 12, [0.5, 0.75, 0.25])
+    ]
     result = result_with(rows, 1, 12, ["dot", "cosine"])
     result = replace(result, tensors={name: each for name, each in result.tensors.items() if "output" in name})
     text = shown(result)

@@ -47,8 +47,10 @@ def shown_places(result: Result, most: int) -> Shown:
     """
     batches, heads = leading_sizes(result)
     places = [(batch, head) for batch in range(batches) for head in range(heads)]
-    chosen = sorted(set(map(place_of, result.heads)))
-    if 0 < len(chosen) < len(places):
+    if {"heads", "batch"} & result.settings.keys():
+        chosen = sorted(set(map(place_of, result.heads)))
+        if chosen == places:
+            return Shown(places, is_chosen=True)
         return Shown(chosen, f"{_in_words(chosen, batches, heads)}, as the config says", is_chosen=True)
     if len(places) <= most:
         return Shown(places)

@@ -41,6 +41,7 @@ from attncli.studies.scoring import (
 from attncli.studies.study import STAGES, Record, Result, Rows
 
 NOTED = 256 * 2**20  # bytes of tensors from which the estimate of the memory is a note
+CHOSEN = ("save", "heads", "batch")  # options that say what is kept and shown: settings where they are given
 CURE = "use fewer queries, keys or batch elements, or fewer scorers"
 MOST_CELLS = 2**24  # of the mask that is saved beside outputs alone
 Stages = Mapping[str, Tensor]
@@ -217,7 +218,7 @@ def run(prepared: Prepared, progress: Progress) -> Result:
                 "queries": _by_batch(options.tokens.queries, elements),
                 "keys": _by_batch(options.tokens.keys, elements),
             },
-            **({"save": options.save} if options.save is not None else {}),
+            **{key: value for key in CHOSEN if (value := getattr(options, key)) is not None},
         },
         records,
         comparisons,
