@@ -18,6 +18,7 @@ from attncli.config.overrides import Override, override_in_python
 from attncli.errors import Collector, InputError, did_you_mean, got
 from attncli.expect.asking import check_expectations
 from attncli.expect.judging import Verdict, judge
+from attncli.inputs.given import given
 from attncli.runs.loading import load_run, reading
 from attncli.runs.run_folder import COMMAND_LINE, IN_PYTHON, Words, new_folder
 from attncli.runs.saving import save_run
@@ -170,10 +171,11 @@ def run(
     collector, overrides = Collector(), list[Override]()
     for key, value in keys.items():
         with collector.under():
-            overrides.append(override_in_python(key, value))
+            overrides.append(override_in_python(key, given(key, value)))
     collector.check()
     if isinstance(config, Mapping):
-        document = document_of_data("attncli.run", config, overrides)
+        data = {key: given(key, value) for key, value in config.items()}
+        document = document_of_data("attncli.run", data, overrides)
     else:
         expected = "expected a YAML file, the name of a built-in experiment, or a mapping with `data` and `scorers`"
         document = read_document(experiment_path(_path(config, "attncli.run", expected)), overrides)

@@ -37,7 +37,7 @@ MAY_IMPORT = {  # besides itself
     "studies.saturation": {*STUDY, "studies.pairs"},
     "expect": {"errors", "config", "show", "studies.study"},
     "runs": {"__init__", "errors", "config", "studies.study", "expect"},
-    "api": {"errors", "config", "studies", "studies.study", "show", "expect", "runs"},
+    "api": {"errors", "config", "inputs", "studies", "studies.study", "show", "expect", "runs"},
     "commands": {
         "errors",
         "scorers",

@@ -12,8 +12,10 @@ from typing import Any
 
 import nbclient
 import nbformat
+import numpy as np
 import pytest
 import torch
+import yaml
 from matplotlib.figure import Figure
 
 import attncli
@@ -80,6 +82,63 @@ def test_tensors_stand_for_lists_and_keywords_replace_keys() -> None:
     result = attncli.run({"data": data, "scorers": ["scaled_dot"]}, **changes)
     expected = (queries @ keys.mT / 2)[..., :4].softmax(-1)
     torch.testing.assert_close(result.tensors["scaled_dot/weights"][..., :4], expected)
+
+
+def variants() -> dict[str, Any]:
+    """The same kind of numbers, (2, 3, 4), in whatever may hold them."""
+    numbers = torch.randn(2, 3, 4, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    read_only = numbers.numpy().copy()
+    read_only.flags.writeable = False
+    with torch.inference_mode():
+        frozen = numbers.clone()
+    return {
+        **{str(dtype): numbers.to(dtype) for dtype in (torch.float64, torch.float32, torch.float16, torch.bfloat16)},
+        "integers": (numbers * 10).long(),
+        "learnable": torch.nn.Parameter(numbers.float()),
+        "transposed": numbers.mT.contiguous().mT,
+        "of inference": frozen,
+        "big-endian": numbers.numpy().astype(">f4"),
+        "backwards": numbers.numpy()[..., ::-1],
+        "unsigned": (numbers.numpy() ** 2 * 100).astype("uint16"),
+        "read only": read_only,
+    }
+
+
+@pytest.mark.parametrize("kind", variants())
+@pytest.mark.parametrize("dtype", ["float64", "bfloat16"])
+def test_a_tensor_is_what_its_lists_are(kind: str, dtype: str, tmp_path: Path) -> None:
+    """And a run folder has it, in place of the lists."""
+    given = variants()[kind]
+    shared: dict[str, Any] = {"scorers": ["dot", "additive"], "dtype": dtype}
+    lists, tensors = ({"queries": each, "values": each, "keys": each} for each in (given.tolist(), given))
+    expected = attncli.run({"data": {**lists, "bias": lists["keys"][0][0][:3]}, **shared})
+    result = attncli.run({"data": {**tensors, "bias": given[0, 0, :3]}, **shared}, out=tmp_path / "run")
+    by_keyword = attncli.run({"data": {**lists, "keys": None, "bias": lists["keys"][0][0][:3]}, **shared}, keys=given)
+    for other in (result, by_keyword, attncli.run(tmp_path / "run" / "config.yaml")):
+        for name, tensor in {**expected.inputs, **expected.tensors}.items():
+            assert torch.equal({**other.inputs, **other.tensors}[name], tensor), name
+    config = yaml.safe_load((tmp_path / "run" / "config.yaml").read_text())
+    for role in ("queries", "keys", "values"):
+        assert config["data"][role] == {"file": "tensors.safetensors", "tensor": role}
+
+
+def test_the_callers_tensor_is_not_touched_and_one_number_of_it_may_be_changed() -> None:
+    given, array = torch.ones(1, 2, 3, dtype=torch.float64), np.ones((1, 2, 3))
+    changes: dict[str, Any] = {"queries[0][1][2]": 5.0}
+    config = {"data": {"queries": given, "keys": array, "values": given}, "scorers": ["dot"], "dtype": "float64"}
+    result = attncli.run(config, **changes)
+    assert result.inputs["queries"].tolist() == [[[1, 1, 1], [1, 1, 5]]]
+    for name in ("keys", "values"):
+        result.inputs[name].zero_()
+    assert (given == 1).all()
+    assert (array == 1).all()
+
+
+def test_tensors_are_given_under_any_default_device() -> None:
+    with torch.device("meta"), torch.inference_mode():
+        data = {"queries": torch.ones(1, 2, 3, device="cpu"), "keys": np.ones((1, 2, 3))}
+        result = attncli.run({"data": data, "scorers": ["dot"], "dtype": "float64"})
+    assert result.tensors["dot/scores"].tolist() == [[[3, 3], [3, 3]]]
 
 
 def test_keys_may_be_as_short_as_on_the_command_line() -> None:
@@ -154,6 +213,14 @@ def test_expectations_are_judged_and_kept(tmp_path: Path) -> None:
         (SMALL, {"": 1, ".": 2}, '= 1: got ""'),
         (SMALL, {"": 1, ".": 2}, '. = 2: got "."'),
         (SMALL, {"data.keys": torch.ones(1, 5, 4, device="meta")}, "device='meta'"),
+        (SMALL, {"data.keys": torch.ones(5)}, "got [1.0, 1.0, 1.0, 1.0, 1.0]; expected lists within lists"),
+        (SMALL, {"data.keys": torch.ones(1, 0, 4)}, "got an empty list; sizes must be at least 1"),
+        (SMALL, {"data.keys": torch.ones(1, 5, 4, dtype=torch.bool)}, "keys[0][0][0]: got true; expected a number"),
+        (SMALL, {"data.keys": np.full((1, 5, 4), "a")}, 'keys[0][0][0]: got "a"; expected a number'),
+        (SMALL, {"data.keys": torch.ones(1, 5, 3)}, "got queries of size 4 and keys of size 3; expected equal sizes"),
+        (SMALL, {"data.values": torch.ones(2, 4, 4)}, "data.values = [[[1.0, 1.0, 1.0, 1.0], [1.0"),
+        (SMALL, {"valid_lens": torch.ones(1, 3)}, "got 1.0; expected an integer of at least 0"),
+        (SMALL, {"tokens.keys": torch.ones(1, 2)}, "got 1.0; expected text"),
         (SMALL, {"data.keys": torch.ones(1, 5, 4).to_sparse()}, "or nested lists of numbers"),
         (SMALL, {"data.keys": torch.ones(1, 5, 4, dtype=torch.complex64)}, "keys[0][0][0]: got (1+0j); expected a num"),
         (SMALL, {"scorers": ["gaussian:sigma=2"], "scorers[0].sigma": 1.0}, 'scorers[0] is "gaussian:sigma=2"'),

@@ -114,7 +114,7 @@ def read_document(path: Path, overrides: Sequence[Override] = ()) -> Document:
 def document_of_data(where: str, data: Mapping[str, Any], overrides: Sequence[Override]) -> Document:
     """The experiment that stands in no file: in a mapping, or in the options of a command; `where` names it in errors.
 
-    Tensors and arrays in the mapping become nested lists.
+    Tensors and arrays in the mapping become nested lists, but for those that are a GivenTensor already.
     """
     named = {"name": data.get("study", DEFAULT_STUDY), **as_yaml(data)}
     source, overrides = Path(where), _from_the_top(overrides, named)

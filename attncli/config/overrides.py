@@ -8,6 +8,7 @@ from pathlib import Path, PurePath
 from typing import Any
 
 from attncli import errors
+from attncli.config.tensors import GivenTensor
 from attncli.config.yaml_loader import parse_yaml
 from attncli.errors import LONGEST_VALUE, Collector, InputError, dotted
 
@@ -158,4 +159,6 @@ def _set(target: Any, change: Override, source: Path) -> None:
             target[key] = {}
         elif change.path[0] == "scorers" and depth == 2 and isinstance(target[key], str) and "=" not in target[key]:
             target[key] = {"scorer": target[key]}
+        if isinstance(target[key], GivenTensor):  # of which one number is changed
+            target[key] = target[key].numbers.tolist()
         target = target[key]

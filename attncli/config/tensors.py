@@ -98,6 +98,20 @@ class FileTensor(Model):
     tensor: str | None = None
 
 
+class GivenTensor(FileTensor):
+    """A tensor in Python, in place of nested lists; a resolved config names the file of the run folder instead.
+
+    `numbers` are a float64 tensor (..., rows, features) on the CPU, which nobody else has.
+    """
+
+    file: Literal["in memory"] = "in memory"
+    numbers: Annotated[Any, Field(exclude=True)]
+
+    def __str__(self) -> str:
+        """As the nested lists."""
+        return str(self.numbers.tolist())
+
+
 Fill = NormalFill | UniformFill | PlainFill | ConstantFill | StudentTFill | CorrelatedFill
 FILLS = {name: model for model in get_args(Fill) for name in get_args(model.model_fields["fill"].annotation)}
 

@@ -15,6 +15,7 @@ from attncli.config.tensors import (
     Data,
     FileTensor,
     Fill,
+    GivenTensor,
     LengthSource,
     Mask,
     NormalFill,
@@ -71,7 +72,9 @@ def build_inputs(
     for role in (*ROLES, "bias"):
         source = getattr(data, role)
         with collector.under("data", role):
-            if isinstance(source, FileTensor):
+            if isinstance(source, GivenTensor):
+                given[role] = source.numbers
+            elif isinstance(source, FileTensor):
                 tensor = read_tensor(Path(source.file), source.tensor)
                 given[role] = checked_numbers(tensor) if role == "bias" else _rows(tensor)
             elif isinstance(source, list):

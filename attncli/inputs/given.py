@@ -1,0 +1,30 @@
+"""Tensors and arrays in a config of Python, kept as they are: nested lists of so many numbers would be slow."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from attncli.config.tensors import GivenTensor
+from attncli.inputs.build import ROLES
+
+
+def given(key: Any, value: Any) -> Any:
+    """What a config has at a key, such as `data` or `data.keys`, with a GivenTensor for every tensor of `data`."""
+    if key == "data" and isinstance(value, Mapping):
+        return {name: given(name, item) for name, item in value.items()}
+    return _given(value) if str(key).removeprefix("data.") in (*ROLES, "bias") else value
+
+
+def _given(value: Any) -> Any:
+    """Real numbers (..., rows, features), copied; anything else as it is, to be judged as YAML."""
+    if type(value) is np.ndarray and value.dtype.kind in "iuf":
+        value = torch.from_numpy(value.astype(np.float64))
+    if not isinstance(value, Tensor) or value.ndim < 2 or value.numel() == 0 or value.layout != torch.strided:
+        return value
+    if value.is_complex() or value.dtype == torch.bool or value.device.type == "meta":
+        return value
+    with torch.inference_mode(False):
+        return GivenTensor(numbers=value.detach().to("cpu", torch.float64, copy=True))
