@@ -22,11 +22,11 @@ Batches = Annotated[
 ]
 Heads = Annotated[list[int] | None, typer.Option("--head", metavar="N", help="Draw this head (repeatable).")]
 Stage = Annotated[
-    Literal["scores", "capped", "weights", "dropped"] | None,
+    Literal["scores", "capped", "biased", "weights", "dropped"] | None,
     typer.Option(
         "--stage",
         metavar="NAME",
-        help="What to draw: scores, capped, weights or dropped; for a tensor file, what it holds.",
+        help="What to draw: scores, capped, biased, weights or dropped; for a tensor file, what it holds.",
     ),
 ]
 Cmap = Annotated[str, typer.Option("--cmap", metavar="NAME", help="Colour map of matplotlib.")]

@@ -89,7 +89,8 @@ def test_a_heatmap_of_what_was_not_kept(here: Path) -> None:
     )
     refused = refusal("heatmap", "run", "--stage", "scores")
     assert refused == message.replace("PATH", "run").replace("STAGE", "scores")
-    good("heatmap", Path("run", "config.yaml"), "--stage", "scores", "--out", "scores.png")
+    for stage in ("scores", "biased"):
+        good("heatmap", Path("run", "config.yaml"), "--stage", stage, "--out", f"{stage}.png")
     good("run", "own.yaml", "--out", "none", "--set", "save=none", "--quiet")
     assert refusal("heatmap", "none") == message.replace("PATH", "none").replace("STAGE", "weights")
 
