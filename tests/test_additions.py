@@ -41,6 +41,37 @@ class Manhattan(nn.Module):
 '''
 ORACLE = "lambda _, q, k: for_each_pair(lambda x, y: -sum(abs(a - b) for a, b in zip(x, y, strict=True)), q, k)"
 
+SQUARED_RELU = '''
+from pydantic import PositiveFloat
+from torch import Tensor, nn
+
+
+class SquaredRelu(nn.Module):
+    """max(s_j, 0)^p / sum_i max(s_i, 0)^p (Hua et al. 2022, arXiv:2202.10447)
+
+    A query whose scores are all negative attends to nothing.
+    """
+
+    def __init__(self, *, p: PositiveFloat = 2.0) -> None:
+        super().__init__()
+        self.p = p
+
+    def forward(self, scores: Tensor, valid: Tensor | None = None) -> Tensor:
+        positive = scores.relu() if valid is None else scores.masked_fill(~valid, 0.0).relu()
+        top = positive.detach().amax(-1, keepdim=True)
+        powers = (positive / top.where(top != 0, 1.0)) ** self.p
+        total = powers.sum(-1, keepdim=True)
+        return powers / total.where(total != 0, 1.0)  # ... n m
+'''
+SQUARED_RELU_ORACLE = """
+def squared_relu(scores: Vector, *, p: float = 2.0) -> Vector:
+    shares = [max(score, 0.0) / (max(scores) if max(scores) > 0 else 1.0) for score in scores]
+    return [share**p / max(math.fsum(each**p for each in shares), 1e-300) for share in shares]
+
+
+NORMALIZERS["squared_relu"] = squared_relu
+"""
+
 
 STUDY = {  # the largest score of random queries and keys against their size
     "__init__": "",
@@ -193,6 +224,42 @@ def test_a_scorer(with_a_scorer: Path) -> None:
 @pytest.mark.slow
 def test_a_scorer_leaves_no_test_failing(with_a_scorer: Path) -> None:
     run(with_a_scorer, "pytest", "-p", "no:cacheprovider", *LEFT_OUT)
+
+
+@pytest.fixture
+def with_a_normalizer(copy: Path) -> Path:
+    """Its file, one line in NORMALIZERS with the import that it needs, and its oracle."""
+    (copy / "attncli" / "normalizers" / "squared_relu.py").write_text(SQUARED_RELU)
+    listed = copy / "attncli" / "normalizers" / "__init__.py"
+    insert(listed, "from attncli", "from attncli.normalizers.squared_relu import SquaredRelu")
+    insert(listed, "}", '    "squared_relu": SquaredRelu,')
+    with (copy / "tests" / "reference.py").open("a") as file:
+        file.write(SQUARED_RELU_ORACLE)
+    return copy
+
+
+def test_a_normalizer(with_a_normalizer: Path) -> None:
+    """The tests of the catalogue hold it to what every normaliser promises, and the studies take it."""
+    tests = [f"tests/{name}" for name in ("normalizers/test_contract.py", "commands/test_small_commands.py")]
+    kept = "squared_relu or every_normalizer or every_scorer or catalogue"
+    assert "passed" in run(with_a_normalizer, "pytest", "-n0", *tests, "-k", kept)
+    cubed = {"normalizer": "squared_relu", "p": 3}
+    scorers = ["dot", "dot:normalizer=squared_relu", {"scorer": "additive", "normalizer": cubed}]
+    shapes = {"queries": {"shape": [2, 3, 4]}, "keys": {"shape": [2, 5, 4]}, "valid_lens": [0, 4]}
+    experiments: dict[str, dict[str, Any]] = {
+        "attention": {"data": shapes},
+        "outputs": {"data": shapes, "weights": False},
+        "saturation": {"study": "saturation", "d": 4, "rows": 10},
+    }
+    for name, keys in experiments.items():
+        (with_a_normalizer / f"{name}.yaml").write_text(json.dumps({"scorers": scorers, **keys}))  # JSON is YAML
+    run(with_a_normalizer, "attncli", "run", *(f"{name}.yaml" for name in experiments), "--quiet")
+    assert "p = 2.0" in run(with_a_normalizer, "attncli", "scorers")
+
+
+@pytest.mark.slow
+def test_a_normalizer_leaves_no_test_failing(with_a_normalizer: Path) -> None:
+    run(with_a_normalizer, "pytest", "-p", "no:cacheprovider", *LEFT_OUT)
 
 
 @pytest.fixture

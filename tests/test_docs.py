@@ -15,6 +15,7 @@ from typer.testing import CliRunner
 from attncli.cli import app
 from attncli.config.document import read_document
 from attncli.config.tensors import FILLS
+from attncli.normalizers import NORMALIZERS
 from attncli.scorers import SCORERS
 from attncli.studies import STUDIES
 from tests.docs import PAGES, ROOT, Block, Shell, assert_same_text, blocks, follow
@@ -125,6 +126,12 @@ def test_table_of_scorers_has_names_of_the_catalogue() -> None:
     named = re.findall(r"^\| \[`(\w+)`\]\(reference/scorers", TEXTS["docs/index.md"], flags=re.M)
     assert len(named) > 6
     assert named == [name for name in SCORERS if name in named]
+
+
+def test_table_of_normalizers_has_names_of_the_catalogue() -> None:
+    named = re.findall(r"^\| \[`(\w+)`\]\(reference/normalizers", TEXTS["docs/normalizers.md"], flags=re.M)
+    assert len(named) > 6
+    assert named == [name for name in NORMALIZERS if name in named]
 
 
 def test_experiments_shown_are_those_shipped() -> None:

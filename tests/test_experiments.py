@@ -69,7 +69,10 @@ def test_normalizers_of_the_same_scores(runs: Path) -> None:
     scores = stored["softmax/scores"]
     assert scores[0, 1].tolist() == pytest.approx([2, 1.8, 0.4, 0, -1, -2])
     zeros, others, above = set(), set(), set()
-    for name in NORMALIZERS:
+    names = [key.partition("/")[0] for key in stored if key.endswith("/weights")]
+    assert sorted(names) == sorted(name for name in NORMALIZERS if name in names)
+    assert len(names) == 7
+    for name in names:
         weights = stored[f"{name}/weights"]
         assert torch.equal(stored[f"{name}/scores"], scores)
         torch.testing.assert_close(weights[0].double(), reference.weights_of(name, scores[0]), rtol=1e-5, atol=1e-6)
