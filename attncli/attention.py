@@ -61,6 +61,11 @@ class Valid:
         below = below_limits(limits, self.shape[-1])
         return below if mask is None else below & mask
 
+    def reach(self, elements: slice = ALL, rows: slice = ALL) -> int:
+        """How many of the first keys hold all that some batch elements and queries may attend to."""
+        limits = _cut(self._limits, self.shape, elements, rows)
+        return self.shape[-1] if limits is None or not limits.numel() else int(limits.max())
+
     @cached_property
     def joined(self) -> Tensor | None:
         """The mask, broadcastable to `shape`; None where nothing is masked."""
@@ -142,12 +147,12 @@ class Bias:
         return given + (abs(self.first) + n + m if self.alibi else 0.0)  # slopes are below 1
 
     def added_to(self, scores: Tensor, elements: slice = ALL, rows: slice = ALL) -> Tensor:
-        """The sum of the bias and the scores of some batch elements and queries."""
+        """The sum of the bias and the scores of some batch elements and queries, and maybe of the first keys alone."""
+        (*_, n, _), heads, m = self.shape, self.shape[1:-2], scores.shape[-1]
         given = _cut(self.given, self.shape, elements, rows)
         if given is not None:
-            scores = scores + given.to(scores.dtype)
+            scores = scores + given[..., :m].to(scores.dtype)
         if self.alibi:
-            (*_, n, m), heads = self.shape, self.shape[1:-2]
             like: Any = {"dtype": scores.dtype, "device": scores.device}
             queries = torch.arange(self.first, self.first + n, **like)[rows, None]  # n 1
             distances = (queries - torch.arange(m, **like)).abs_()  # n m
@@ -178,6 +183,11 @@ class Rules:
     empty_row: EmptyRow = "zero"
     bias: Bias | None = None
     normalizer: Callable[[Tensor, Tensor | None], Tensor] = field(default_factory=lambda: softmax_over_valid)
+
+    def logits(self, scores: Tensor, elements: slice = ALL, rows: slice = ALL) -> Tensor:
+        """The raw scores of some batch elements and queries, and maybe of the first keys alone, before the mask."""
+        scores = scores if self.cap is None else softcap(scores, self.cap)
+        return scores if self.bias is None else self.bias.added_to(scores, elements, rows)
 
     def stages(self, scores: Tensor, elements: slice = ALL, rows: slice = ALL) -> dict[str, Tensor]:
         """What becomes of the raw scores of some batch elements and queries: `capped`, `biased` if so, `weights`."""

@@ -1,5 +1,6 @@
 """Attention where nobody asks for the weights: the output alone, and never a whole (n, m) matrix."""
 
+import math
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
@@ -23,7 +24,7 @@ from attncli.normalizers.softmax import Softmax
 from attncli.scorers import SCORERS
 
 WORKSPACE_BYTES = 16 * 2**20  # beside inputs and output
-MATRICES = 7  # of the size of the scores that most normalisers, with softcap, bias and mask, hold at once
+MATRICES = 8  # of the size of the scores that most normalisers, with softcap, bias and mask, hold at once
 
 Scorer = Callable[[Tensor, Tensor], Tensor]
 Place = tuple[slice, slice]  # some batch elements and some of their queries
@@ -75,7 +76,8 @@ def pool_by_rules(scorer: Scorer, queries: Tensor, keys: Tensor, values: Tensor,
     if dot is not None and rules.bias is None and (rules.valid.is_full or rules.valid.is_causal):
         return _fused(dot, is_causal=rules.valid.is_causal)
     output = values.new_empty((*queries.shape[:-1], values.shape[-1]))  # ... n v
-    for elements, rows in _tiles(queries, keys, getattr(rules.normalizer, "matrices", MATRICES)):
+    matrices = getattr(rules.normalizer, "matrices", MATRICES)
+    for elements, rows in tiles(rules.valid.shape, WORKSPACE_BYTES // (matrices * queries.element_size())):
         batch = (elements, ...) if queries.ndim > 2 else (...,)
         some = queries[*batch, rows, :], keys[*batch, :, :], values[*batch, :, :]
         place = elements, rows
@@ -87,12 +89,15 @@ def pool_by_rules(scorer: Scorer, queries: Tensor, keys: Tensor, values: Tensor,
     return output
 
 
-def _tiles(queries: Tensor, keys: Tensor, matrices: int) -> Iterator[Place]:
-    """Batch elements and some of their queries whose scores fit into the workspace: all queries where they do."""
-    b, n = queries.shape[:-2][:1].numel(), queries.shape[-2]
-    row = matrices * queries.shape[1:-2].numel() * keys.shape[-2] * queries.element_size()  # bytes
-    together = min(max(WORKSPACE_BYTES // max(row * n, 1), 1), b)
-    step = max(WORKSPACE_BYTES // max(row * together, 1), 1)
+def tiles(shape: tuple[int, ...], most: int) -> Iterator[Place]:
+    """Batch elements and some of their queries that have at most so many scores of `shape` = (..., n, m).
+
+    All queries of an element where they do, and a single query where it has more.
+    """
+    *leading, n, m = shape
+    b, row = math.prod(leading[:1]), math.prod(leading[1:]) * m
+    together = min(max(most // max(row * n, 1), 1), b)
+    step = max(most // max(row * together, 1), 1)
     for first in range(0, b, together):
         for start in range(0, n, step):
             yield slice(first, min(first + together, b)), slice(start, min(start + step, n))
@@ -115,7 +120,7 @@ def _kernel_mask(bias: Bias | None, valid: Tensor | None, place: Place, queries:
     """What torch's kernel takes as mask: the bias with -inf at invalid keys, or without a bias the valid keys."""
     if bias is None:
         return valid
-    added = bias.added_to(queries.new_zeros(1, 1), *place)
+    added = bias.added_to(queries.new_zeros(1, 1).expand(1, bias.shape[-1]), *place)
     return added if valid is None else torch.where(valid, added, -torch.inf)
 
 
@@ -137,7 +142,7 @@ def _fused(dot: Dot, mask: Tensor | None = None, is_causal: bool = False) -> Ten
 def _as_dot(scorer: Scorer, queries: Tensor, keys: Tensor, values: Tensor, rules: Rules) -> Dot | None:
     """The dot product that the scores are, if torch's kernel gives what is asked for, and without making the scores."""
     known = type(scorer) in SCORERS.values()  # what is derived from one may have scores of its own
-    usual = rules.cap is None and _is_softmax(rules)
+    usual = rules.cap is None and is_softmax(rules)
     if not known or not hasattr(scorer, "as_dot") or not usual or queries.ndim > 4:
         return None
     queries, keys, scale = scorer.as_dot(queries, keys)
@@ -149,7 +154,8 @@ def _as_dot(scorer: Scorer, queries: Tensor, keys: Tensor, values: Tensor, rules
     return Dot(queries, keys, scale, values) if finite else None
 
 
-def _is_softmax(rules: Rules) -> bool:
+def is_softmax(rules: Rules) -> bool:
+    """Whether these rules have no other normaliser."""
     return rules.normalizer is softmax_over_valid or type(rules.normalizer) is Softmax
 
 

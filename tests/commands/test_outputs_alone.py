@@ -1,4 +1,4 @@
-"""`weights: false` and `compile: true`: the same outputs, and what is not there is not asked for in vain."""
+"""`weights: false` and `compile: true`: outputs and figures are the same, and what is not there is not asked for."""
 
 import os
 import subprocess
@@ -26,6 +26,11 @@ KEYS: dict[str, Any] = {
 }
 
 
+def numbers_of(row: dict[str, Any]) -> dict[str, float]:
+    """All but the time."""
+    return {name: value for name, value in row.items() if isinstance(value, int | float) and name != "seconds"}
+
+
 def test_the_same_outputs_and_nothing_else(tmp_path: Path) -> None:
     config = experiment(tmp_path / "own.yaml", **KEYS)
     whole, alone = tmp_path / "whole", tmp_path / "alone"
@@ -36,8 +41,9 @@ def test_the_same_outputs_and_nothing_else(tmp_path: Path) -> None:
     for name in outputs:
         torch.testing.assert_close(outputs[name], tensors[name], rtol=1e-5, atol=1e-6)
     for row, other in zip(content["records"], with_weights["records"], strict=True):
-        assert (row["empty_rows"], row["parameters"]) == (other["empty_rows"], other["parameters"])
-        assert row["entropy"] is row["score_mean"] is row["max_weight"] is None
+        assert numbers_of(row) == pytest.approx(numbers_of(other), rel=1e-5)
+    for row, other in zip(content["heads"], with_weights["heads"], strict=True):
+        assert numbers_of(row) == pytest.approx(numbers_of(other), rel=1e-5)
     for row, other in zip(content["comparisons"], with_weights["comparisons"], strict=True):
         assert row["output_difference"] == pytest.approx(other["output_difference"], rel=1e-3, abs=1e-5)
         assert row["js_divergence"] is None
@@ -46,6 +52,12 @@ def test_the_same_outputs_and_nothing_else(tmp_path: Path) -> None:
     assert [row["output_difference"] for row in again["comparisons"]] == [
         row["output_difference"] for row in content["comparisons"]
     ]
+
+
+def test_figures_of_weights_may_be_expected(tmp_path: Path) -> None:
+    claim = {"where": {"scorer": "dot"}, "metric": "weight_sum", "between": [0.999, 1.001]}
+    content = run(experiment(tmp_path / "own.yaml", weights=False, expect=[claim]), tmp_path / "run")
+    assert [each["holds"] for each in content["expectations"]] == [True]
 
 
 def test_no_matrix_of_all_pairs(tmp_path: Path) -> None:
@@ -76,8 +88,8 @@ def test_what_needs_weights_is_refused(tmp_path: Path, monkeypatch: pytest.Monke
         tmp_path / "drop.yaml", scorers=[{"scorer": "dot", "dropout": 0.5}], weights=False, train=True
     )
     assert "dot drops weights with `train: true`" in refusal("check", dropping)
-    asking = experiment(tmp_path / "ask.yaml", weights=False, expect=[{"metric": "entropy", "between": [0, 9]}])
-    assert "entropy" in refusal("check", asking)
+    asking = experiment(tmp_path / "ask.yaml", weights=False, expect=[{"metric": "js_divergence", "between": [0, 1]}])
+    assert "js_divergence" in refusal("check", asking)
 
 
 @pytest.mark.slow

@@ -11,7 +11,7 @@ from attncli import pooling
 from attncli.errors import InputError
 from attncli.scorers import additive
 from attncli.studies import memory
-from attncli.studies.attention import statistics
+from attncli.studies.attention import rows
 from attncli.studies.attention import study as attention
 from attncli.studies.memory import available_memory, estimate_attention
 from attncli.studies.progress import Progress
@@ -76,7 +76,7 @@ CASES["outputs alone, half"] = {**CASES["half"], "weights": False}
 def test_the_estimate_holds(case: str, monkeypatch: pytest.MonkeyPatch) -> None:
     estimates: list[dict[str, int]] = []
     monkeypatch.setattr(attention, "require_memory", lambda estimate, *_: estimates.append(estimate))
-    monkeypatch.setattr(statistics, "AT_A_TIME", 2**12)  # what does not grow with the tensors is the program's
+    monkeypatch.setattr(rows, "AT_A_TIME", 2**12)  # what does not grow with the tensors is the program's
     monkeypatch.setattr(additive.Additive, "workspace_bytes", 2**18)
     monkeypatch.setattr(pooling, "WORKSPACE_BYTES", 2**18)
     monkeypatch.setattr(attention, "MOST_CELLS", 2**17)

@@ -8,7 +8,6 @@ from torch import Tensor
 from attncli.studies.attention.rows import OutputRows, PairRows, ScorerRows
 from attncli.studies.study import Record
 
-OF_SCORES = ("score_mean", "score_std", "entropy", "effective_keys", "max_weight", "weight_sum")  # and of weights
 OF_WEIGHTS = ("js_divergence", "top1_agreement", "max_abs_difference")
 Figures = dict[str, list[float | None]]  # of each group
 
@@ -34,25 +33,22 @@ class Groups:
         self._kept = ~self._grouped(empty)
         self._empty_rows = (~self._kept).sum(-1).tolist()
 
-    def of_scorer(self, rows: ScorerRows | None) -> list[Record]:
+    def of_scorer(self, rows: ScorerRows) -> list[Record]:
         """For each group mean and deviation of its scores, and means over its rows; None where there is no row.
 
         `score_std` is divided by the number of scores, not one less. `effective_keys` is the exponential of a row's
-        entropy; both leave out the rows whose weights are all 0. Only `empty_rows` is known without `rows`.
+        entropy; both leave out the rows whose weights are all 0.
         """
-        if rows is None:
-            figures: Figures = {name: [None] * len(self._places) for name in OF_SCORES}
-        else:
-            spread = self._kept & (self._grouped(rows.weight_sum) != 0)
-            mean, deviation = self._moments(rows)
-            figures = {
-                "score_mean": mean,
-                "score_std": deviation,
-                "entropy": self._mean(rows.entropy, spread),
-                "effective_keys": self._mean(rows.entropy.exp(), spread),
-                "max_weight": self._mean(rows.max_weight, self._kept),
-                "weight_sum": self._mean(rows.weight_sum, self._kept),
-            }
+        spread = self._kept & (self._grouped(rows.weight_sum) != 0)
+        mean, deviation = self._moments(rows)
+        figures = {
+            "score_mean": mean,
+            "score_std": deviation,
+            "entropy": self._mean(rows.entropy, spread),
+            "effective_keys": self._mean(rows.entropy.exp(), spread),
+            "max_weight": self._mean(rows.max_weight, self._kept),
+            "weight_sum": self._mean(rows.weight_sum, self._kept),
+        }
         return self._records({**figures, "empty_rows": self._empty_rows})
 
     def of_pair(self, weights: PairRows | None, outputs: OutputRows) -> list[Record]:

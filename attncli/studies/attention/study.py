@@ -18,14 +18,14 @@ from attncli.errors import Collector, InputError, Problem, below, got
 from attncli.inputs.build import Inputs, Shapes, build_inputs
 from attncli.inputs.device import resolve_device
 from attncli.inputs.seeding import generator, seeded
-from attncli.pooling import pool_by_rules
 from attncli.scorers import SCORERS
 from attncli.show.numbers import several
 from attncli.studies.attention.columns import COLUMNS, COMPARISONS, HEAD_COMPARISONS, HEADS
 from attncli.studies.attention.findings import findings_of
 from attncli.studies.attention.options import AttentionOptions
 from attncli.studies.attention.rows import OutputRows, PairRows, ScorerRows, output_rows, pair_rows, scorer_rows
-from attncli.studies.attention.statistics import OF_SCORES, OF_WEIGHTS, Groups, places
+from attncli.studies.attention.statistics import OF_WEIGHTS, Groups, places
+from attncli.studies.attention.tiles import pool_with_rows
 from attncli.studies.memory import PROGRAM, estimate_attention, in_words, require_memory
 from attncli.studies.progress import Progress
 from attncli.studies.scoring import (
@@ -109,7 +109,7 @@ def _is_biased(entry: ScorerEntry, options: AttentionOptions) -> bool:
 def expected_rows(prepared: Prepared) -> Rows:
     """One row per scorer, one per pair, the same by head, and the stages of every scorer."""
     options, entries = prepared.options, prepared.options.scorers
-    unknown = [*OF_SCORES, *OF_WEIGHTS, *STAGES[:-1]] if not options.weights else []
+    unknown = [*OF_WEIGHTS, *STAGES[:-1]] if not options.weights else []
     listed = _chosen(places(prepared.inputs.valid.shape[:-2]), options)
     names = [_names(entry) for entry in entries]
     pairs = [{"a": a.label, "b": b.label} for a, b in itertools.combinations(entries, 2)]
@@ -185,15 +185,15 @@ def run(prepared: Prepared, progress: Progress) -> Result:
     whole, single = Groups(empty, by_head=False), Groups(empty, by_head=True)
     if options.compile:
         _compile(prepared.scorers, progress)
-    stages, rows, parameters = dict[str, Stages](), dict[str, ScorerRows | None](), dict[str, Tensor]()
+    stages, rows, parameters = dict[str, Stages](), dict[str, ScorerRows](), dict[str, Tensor]()
     records, heads, comparisons, head_comparisons = (list[Record]() for _ in range(4))
     for index, (entry, scorer, rules) in enumerate(zip(entries, prepared.scorers, prepared.rules, strict=True)):
         progress.step(index, len(entries), entry.label)
         start = time.perf_counter()
         with below("scorers", index):
-            stages[entry.label] = _run_scorer(options, entry, scorer, rules, inputs)
+            stages[entry.label], found = _run_scorer(options, entry, scorer, rules, inputs)
         seconds = time.perf_counter() - start
-        rows[entry.label] = _rows_of(stages[entry.label], inputs)
+        rows[entry.label] = found or _rows_of(stages[entry.label], inputs)
         count = sum(parameter.numel() for parameter in scorer.parameters())
         figures = whole.of_scorer(rows[entry.label])[0]
         records.append({**_names(entry), "parameters": count, **figures, "seconds": seconds})
@@ -231,28 +231,29 @@ def run(prepared: Prepared, progress: Progress) -> Result:
     )
 
 
-def _rows_of(stages: Stages, inputs: Inputs) -> ScorerRows | None:
-    if "weights" not in stages:
-        return None
+def _rows_of(stages: Stages, inputs: Inputs) -> ScorerRows:
     return scorer_rows(stages["scores"], stages["weights"], inputs.valid.whole.cpu())
 
 
-def _pair_of(
-    stages_a: Stages, stages_b: Stages, a: ScorerRows | None, b: ScorerRows | None
-) -> tuple[PairRows | None, OutputRows]:
-    weights = None if a is None or b is None else pair_rows(stages_a["weights"], stages_b["weights"], a, b)
+def _pair_of(stages_a: Stages, stages_b: Stages, a: ScorerRows, b: ScorerRows) -> tuple[PairRows | None, OutputRows]:
+    known = "weights" in stages_a
+    weights = pair_rows(stages_a["weights"], stages_b["weights"], a, b) if known else None
     return weights, output_rows(stages_a["output"], stages_b["output"])
 
 
 def _run_scorer(
     options: AttentionOptions, entry: ScorerEntry, scorer: nn.Module, rules: Rules, inputs: Inputs
-) -> Stages:
-    """All stages on the CPU, or without weights the output alone; in training mode only where asked."""
+) -> tuple[Stages, ScorerRows | None]:
+    """All stages on the CPU, or without weights the output alone and its rows; in training mode only where asked."""
     scorer.train(options.train)
-    stages_of = _stages if options.weights else _output
     with seeded(options.seed, f"forward.{entry.stream}", inputs.queries.device):  # it may have dropout inside
-        stages = stages_of(options, entry, scorer, rules, inputs)
-    return {name: stage.cpu() for name, stage in stages.items()}  # waits for the device, too
+        if options.weights:
+            stages, rows = _stages(options, entry, scorer, rules, inputs), None
+        else:
+            checked = scorer if entry.scorer in SCORERS else partial(raw_scores, scorer)
+            output, rows = pool_with_rows(checked, inputs.queries, inputs.keys, inputs.values, rules)
+            stages = {"output": output}
+    return {name: stage.cpu() for name, stage in stages.items()}, rows  # waits for the device, too
 
 
 def _stages(options: AttentionOptions, entry: ScorerEntry, scorer: nn.Module, rules: Rules, inputs: Inputs) -> Stages:
@@ -266,11 +267,6 @@ def _stages(options: AttentionOptions, entry: ScorerEntry, scorer: nn.Module, ru
     return stages | {"output": weighted_sum(weights, inputs.values)}
 
 
-def _output(options: AttentionOptions, entry: ScorerEntry, scorer: nn.Module, rules: Rules, inputs: Inputs) -> Stages:
-    checked = scorer if entry.scorer in SCORERS else partial(raw_scores, scorer)
-    return {"output": pool_by_rules(checked, inputs.queries, inputs.keys, inputs.values, rules).detach()}
-
-
 def _warn_of_numbers(record: Record, stages: Stages, empty: Tensor, progress: Progress) -> None:
     """NaN or infinity in padding is nobody's business; at valid keys it is."""
     figures = [record[name] for name in ("score_mean", "entropy")]
@@ -279,7 +275,7 @@ def _warn_of_numbers(record: Record, stages: Stages, empty: Tensor, progress: Pr
     if any(figure is not None and not math.isfinite(figure) for figure in figures):
         where = "scores"
     elif not bool((finite | empty).all()):
-        where = "values" if "scores" in stages else "scores or the values"
+        where = "values"
     else:
         return
     progress.note(f"warning: {record['label']}: NaN or infinite numbers in the {where} of valid keys")

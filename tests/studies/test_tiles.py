@@ -1,0 +1,192 @@
+"""Outputs and the figures of every row without weights: against loops, and the figures with weights."""
+
+import math
+from collections.abc import Callable
+from dataclasses import fields, replace
+from functools import partial
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from attncli import pooling
+from attncli.attention import Bias, Rules, Valid, weighted_sum
+from attncli.normalizers import NORMALIZERS
+from attncli.pooling import pool_by_rules
+from attncli.scorers import SCORERS
+from attncli.studies.attention import rows, tiles
+from attncli.studies.attention.rows import ScorerRows, scorer_rows
+from attncli.studies.attention.tiles import pool_with_rows
+from tests import reference
+from tests.combinations import varied
+from tests.scorers.catalogue import make, normal
+from tests.scorers.peaks import peak_of
+
+N, M, D = 6, 7, 4
+Shape = tuple[int, ...]
+RULES: dict[str, Callable[[Shape], Rules]] = {
+    "none": lambda s: Rules(Valid(s)),
+    "causal": lambda s: Rules(Valid(s, causal="top_left")),
+    "lengths": lambda s: Rules(Valid.of(s, torch.arange(2, 2 + s[0]))),
+    "empty rows": lambda s: Rules(Valid(s, torch.zeros(s[0], dtype=torch.int64), causal="bottom_right")),
+    "some empty rows": lambda s: Rules(Valid(s, causal="bottom_right"), empty_row="uniform"),
+    "mask": lambda s: Rules(Valid.of(s, mask=normal(*s, seed=3) > -0.5)),
+    "softcap": lambda s: Rules(Valid(s), cap=0.7),
+    "bias": lambda s: Rules(Valid(s), bias=Bias(s, normal(s[-1], seed=3)[None], alibi=True)),
+    "everything": lambda s: Rules(
+        Valid.of(s, torch.full((s[0],), 5), normal(s[-2], s[-1], seed=3) > -0.5), 0.7, "nan", Bias(s, alibi=True)
+    ),
+}
+
+
+def tensors(leading: Shape, sizes: tuple[int, int] = (N, M), dtype: torch.dtype = torch.float64) -> Any:
+    """Queries, keys and values."""
+    shapes = (*leading, sizes[0], D), (*leading, sizes[1], D), (*leading, sizes[1], 3)
+    return tuple(normal(*shape, seed=seed, dtype=dtype) for seed, shape in enumerate(shapes))
+
+
+def pooled(scorer: Any, given: Any, rules: Rules) -> tuple[Tensor, ScorerRows]:
+    queries, keys, values = given
+    return pool_with_rows(scorer, queries, keys, values, rules)
+
+
+def slow_row(scores: list[float], weights: list[float], valid: list[bool]) -> list[float]:
+    """The definitions, over Python floats, in the order of the fields."""
+    seen = [score for score, may in zip(scores, valid, strict=True) if may]
+    mean, total = math.fsum(seen) / len(seen), math.fsum(weights)
+    squares = math.fsum((score - mean) ** 2 for score in seen)
+    entropy = reference.entropy([weight / total for weight in weights]) if total else math.nan
+    return [len(seen), mean, squares, entropy, max(weights), total]
+
+
+def assert_rows(found: ScorerRows, wanted: ScorerRows, kept: Tensor, tolerance: float) -> None:
+    """Of the rows that are kept: `entropy` where the weights are not all 0."""
+    for field in fields(ScorerRows):
+        one, other = (getattr(each, field.name)[kept] for each in (found, wanted))
+        if field.name == "entropy":
+            one, other = (each.masked_fill(wanted.weight_sum[kept] == 0, 0.0) for each in (one, other))
+        assert one.dtype == torch.float64
+        torch.testing.assert_close(
+            one, other, rtol=tolerance, atol=tolerance / 10, equal_nan=True, msg=partial("{}: {}".format, field.name)
+        )
+
+
+@varied(
+    mixes=24,
+    scorer=sorted(SCORERS, key="scaled_dot".__ne__),
+    normalizer=sorted(NORMALIZERS, key="softmax".__ne__),
+    kind=list(RULES),
+    leading=[(2,), (), (2, 3), (1, 2, 2)],
+    dtype=[torch.float64, torch.float32, torch.bfloat16],
+    at_a_time=[20, 1, 2**19],
+)
+def test_against_loops(
+    scorer: str,
+    normalizer: str,
+    kind: str,
+    leading: Shape,
+    dtype: torch.dtype,
+    at_a_time: int,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(tiles, "AT_A_TIME", at_a_time)
+    sizes = (9, 7) if "empty" in kind else (N, M)
+    shape, (queries, keys, values) = (*leading, *sizes), tensors(leading, sizes, dtype)
+    if kind in ("lengths", "empty rows", "everything") and not leading:
+        shape, (queries, keys, values) = (1, *sizes), tensors((1,), sizes, dtype)
+    scored, rules = make(scorer, D).to(dtype), replace(RULES[kind](shape), normalizer=NORMALIZERS[normalizer]())
+    output, found = pool_with_rows(scored, queries, keys, values, rules)
+    with torch.no_grad():
+        scores = scored(queries, keys)
+        last = rules.logits(scores)
+    slow = reference.for_each_matrix(
+        lambda s, v: reference.weights_of(normalizer, s, v), last.double(), rules.valid.whole
+    )
+    kept = ~rules.valid.empty_rows
+    cells = [each.double()[kept].tolist() for each in (scores, slow)]
+    wanted = [slow_row(*each) for each in zip(*cells, rules.valid.whole[kept].tolist(), strict=True)]
+    columns = torch.tensor(wanted, dtype=torch.float64).reshape(-1, 6).unbind(-1)
+    tolerance = 1e-9 if dtype == torch.float64 else 2e-5
+    kept_rows = ScorerRows(*(getattr(found, field.name)[kept] for field in fields(found)))
+    assert_rows(kept_rows, ScorerRows(*columns), torch.ones_like(columns[0], dtype=torch.bool), tolerance)
+    usual = weighted_sum(rules.stages(scores)["weights"], values)
+    torch.testing.assert_close(output, usual.detach(), rtol=tolerance, atol=tolerance, equal_nan=True)
+
+
+@varied(
+    mixes=16,
+    where=[1, 0, 2],  # keys, queries, values
+    junk=[math.nan, math.inf, -math.inf, 1e25, 3e38, 1e-30],
+    kind=["lengths", "causal", "mask", "none", "bias", "softcap"],
+    scorer=["dot", "general", "cosine", "gaussian"],
+)
+def test_extreme_numbers_are_as_with_weights(where: int, junk: float, kind: str, scorer: str) -> None:
+    """In padding, or not."""
+    given, rules, scored = tensors((2,), dtype=torch.float32), RULES[kind]((2, N, M)), make(scorer, D)
+    given[where][:, 3:5] *= junk
+    output, found = pooled(scored, given, rules)
+    with torch.no_grad():
+        scores = scored(*given[:2])
+        weights = rules.stages(scores)["weights"]
+        torch.testing.assert_close(output, weighted_sum(weights, given[2]), rtol=1e-5, atol=1e-6, equal_nan=True)
+        assert_rows(found, scorer_rows(scores, weights, rules.valid.whole), ~rules.valid.empty_rows, 1e-5)
+
+
+@varied(kind=["lengths", "none", "causal", "mask"], scorer=["dot", "gaussian"], normalizer=["softmax", "sigmoid"])
+def test_padding_does_not_matter(kind: str, scorer: str, normalizer: str) -> None:
+    given, shape = tensors((2,), dtype=torch.float32), (2, N, M)
+    valid = Valid(shape, torch.tensor([M - 2, M - 2]), RULES[kind](shape).valid.causal, RULES[kind](shape).valid.mask)
+    rules = Rules(valid, normalizer=NORMALIZERS[normalizer]())
+    wanted, wanted_rows = pooled(make(scorer, D), given, rules)
+    given[1][:, M - 2 :], given[2][:, M - 2 :] = math.nan, math.inf
+    output, found = pooled(make(scorer, D), given, rules)
+    torch.testing.assert_close(output, wanted, rtol=1e-5, atol=1e-6)
+    assert_rows(found, wanted_rows, ~valid.empty_rows, 1e-5)
+
+
+@pytest.mark.parametrize("shift", [0.0, 1e3])
+def test_many_keys_in_single_precision(shift: float) -> None:
+    """Within 1e-5 of the figures with weights, scores far from 0 too."""
+    queries, keys, values = normal(50, 2), normal(20_000, 2, seed=1), normal(20_000, 3, seed=2)
+    queries, keys = (torch.cat([each, torch.full_like(each[:, :1], shift**0.5)], -1) for each in (queries, keys))
+    scored, rules = make("dot", 3), Rules(Valid((50, 20_000)))
+    scores = scored(queries, keys)
+    wanted = scorer_rows(scores, rules.stages(scores)["weights"], rules.valid.whole)
+    output, found = pool_with_rows(scored, queries, keys, values, rules)
+    assert_rows(replace(found, mean=found.mean + 1), replace(wanted, mean=wanted.mean + 1), torch.ones(50) > 0, 1e-5)
+    torch.testing.assert_close(output, pool_by_rules(scored, queries, keys, values, rules), rtol=1e-4, atol=1e-5)
+
+
+@varied(
+    mixes=3,
+    kind=["everything", "none", "causal", "bias"],
+    normalizer=["softmax", "relu", "sparsemax", "entmax"],
+    scorer=["dot", "vector_sum"],
+    leading=[(1,), (1, 4)],
+)
+def test_within_the_workspace(
+    kind: str, normalizer: str, scorer: str, leading: Shape, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pooling, "WORKSPACE_BYTES", 2**20)
+    monkeypatch.setattr(rows, "AT_A_TIME", 2**14)
+    n = 512
+    given, shape = tensors(leading, (n, n), torch.float32), (*leading, n, n)
+    rules = replace(RULES[kind](shape), normalizer=NORMALIZERS[normalizer]())
+    peak = peak_of(lambda: pooled(make(scorer, D), given, rules))
+    kept = given[2].nbytes + 6 * 8 * math.prod(shape[:-1])
+    assert peak - kept <= 2**20 + given[0].nbytes, "the workspace, and queries that are scaled"
+
+
+def test_a_scorer_of_the_users_own_sees_all_heads() -> None:
+    seen: list[Shape] = []
+
+    def scored(queries: Tensor, keys: Tensor) -> Tensor:
+        seen.append(tuple(queries.shape[:-2]))
+        return queries @ keys.mT
+
+    given = tensors((2, 3))
+    _, found = pooled(scored, given, Rules(Valid((2, 3, N, M))))
+    _, usual = pooled(make("dot", D).double(), given, Rules(Valid((2, 3, N, M))))
+    assert set(seen) == {(2, 3)}
+    assert_rows(found, usual, torch.ones(2, 3, N) > 0, 1e-12)
