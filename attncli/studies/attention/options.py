@@ -43,7 +43,7 @@ class AttentionOptions(Experiment):
     heads: Annotated[Indices | None, Field(description="heads that are listed and drawn; default: all")] = None
     batch: Annotated[Indices | None, Field(description="batch elements that are listed and drawn; default: all")] = None
     train: bool = False
-    weights: Annotated[bool, Field(description="false: compute outputs only, in bounded memory")] = True
+    weights: Annotated[bool, Field(description="false: outputs and figures alone, in bounded memory")] = True
     save: Annotated[
         SavedStages | None, Field(description="stages that the run folder keeps: a list, one, or none; default: all")
     ] = None
