@@ -13,15 +13,16 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from attncli import textbook
-from attncli.attention import masked_softmax, softcap
+from attncli.attention import softcap
 from attncli.config.scorer_entries import ScorerEntry
 from attncli.errors import InputError
 from attncli.inputs.seeding import derived_seed, seeded
+from attncli.normalizers.softmax import Softmax
 from attncli.scorers import SCORERS
 from attncli.scorers._custom import raised
 from attncli.scorers.additive import Additive
 from attncli.studies.memory import ran_out
-from attncli.studies.scoring import build_scorer, raw_scores
+from attncli.studies.scoring import build_normalizer, build_scorer, raw_scores
 from attncli.studies.train.options import TrainOptions
 from attncli.studies.train.task import Batch, batches, held_out, normal, seeds_of
 
@@ -48,7 +49,7 @@ class Configuration:
 
 
 class Recall(nn.Module):
-    """Queries W_q e and keys W_k e of embedded symbols e, a scorer, softmax, and one-hot values pooled by the weights.
+    """Queries W_q e, keys W_k e of embedded symbols e, a scorer, a normaliser, and one-hot values pooled by weights.
 
     `W_q` and `W_k` (s, d, e) begin with a standard deviation of 1/sqrt(e), so that entries of queries and keys have
     variance 1. Embeddings (s, vocabulary, e) are fixed.
@@ -62,11 +63,12 @@ class Recall(nn.Module):
         self.register_buffer("embeddings", normal(options, "embeddings", options.vocabulary, e))
         self.W_q, self.W_k = (nn.Parameter(normal(options, f"{name}.{d}", d, e) / e**0.5) for name in ("W_q", "W_k"))
         scorers = [build_scorer(entry, d, d, seed, getattr(torch, options.dtype)) for seed in seeds_of(options)]
-        seeds = [derived_seed(seed, f"forward.{entry.label}.{d}") for seed in seeds_of(options)]
+        seeds = [derived_seed(seed, f"forward.{entry.stream}.{d}") for seed in seeds_of(options)]
         if entry.scorer in SCORERS and getattr(scorers[0], "stacks_over_seeds", False):
             self.scorer = _stacked(scorers)
         else:
             self.scorer = OneByOne(scorers, () if entry.scorer in SCORERS else seeds)
+        self.normalizer = build_normalizer(entry)
         self.cap, self.classes = entry.softcap, options.classes
 
     def forward(self) -> Tensor:
@@ -84,7 +86,17 @@ class Recall(nn.Module):
         """The weights (s, b, m) of the keys of every sequence, from the scores of all symbols."""
         symbols = scores.shape[-1]
         pairs = batch.queries[..., None] * symbols + batch.keys  # s b m
-        return masked_softmax(scores.flatten(1).gather(1, pairs.flatten(1)).view(pairs.shape))
+        weights: Tensor = self.normalizer(scores.flatten(1).gather(1, pairs.flatten(1)).view(pairs.shape))
+        return weights
+
+    def entropies(self, weights: Tensor) -> Tensor:
+        """Mean entropy (s,) in nats of weights (s, b, m) divided by their sums, where these are not 0."""
+        if type(self.normalizer) is Softmax:  # whose weights sum to 1 but for rounding
+            means: Tensor = torch.special.entr(weights).sum(-1).mean(-1)
+            return means
+        totals = weights.sum(-1, keepdim=True)  # s b 1
+        sums: Tensor = torch.special.entr(weights / totals.where(totals != 0, 1.0)).sum((-1, -2))
+        return sums / (totals != 0).sum((-1, -2))
 
     def pooled(self, weights: Tensor, batch: Batch) -> Tensor:
         """The output (s, b, classes): the weighted sum of one-hot values, which need not be written out for that."""
@@ -159,9 +171,10 @@ def _stacked(scorers: Sequence[nn.Module]) -> nn.Module:
 def losses(pooled: Tensor, targets: Tensor) -> Tensor:
     """Cross-entropy of the pooled values (s, b, classes) as logits, a mean over the batch for each seed (s,).
 
-    The gradient has to pass the softmax's Jacobian, and next to none does where weights are all or nothing. The
-    logarithm of a weight as the loss would undo that, so that saturation would do no harm. What is pooled lies between
-    0 and 1, so that the loss is at least ln(1 + (classes - 1)/e), 1.27 for 8 classes.
+    The gradient has to pass the normaliser's Jacobian, and next to none passes a softmax whose weights are all or
+    nothing. The logarithm of a weight as the loss would undo that, so that saturation would do no harm. Where weights
+    sum to 1, what is pooled lies between 0 and 1, so that the loss is at least ln(1 + (classes - 1)/e), 1.27 for 8
+    classes.
     """
     return F.cross_entropy(pooled.mT, targets, reduction="none").mean(-1)
 
@@ -223,13 +236,13 @@ def learn(model: Recall, options: TrainOptions, step_done: Callable[[], None]) -
 
 @torch.no_grad()
 def measured(model: Recall, scores: Tensor, batch: Batch) -> dict[str, Tensor]:
-    """Accuracy, loss, and entropy of the weights in nats: means over the sequences, one number a seed (s,).
+    """Accuracy, loss, and entropy of weights / their sums in nats: means over the sequences, one number a seed (s,).
 
     Where a loss is NaN, which it is where anything pooled is, there is no accuracy either: `argmax` would find class 0.
     """
     weights = model.weights(scores, batch)
     pooled = model.pooled(weights, batch)
     right = (pooled.argmax(-1) == batch.targets).sum(-1).cpu()
-    loss, entropy = losses(pooled, batch.targets).cpu(), torch.special.entr(weights).sum(-1).mean(-1).cpu()
+    loss, entropy = losses(pooled, batch.targets).cpu(), model.entropies(weights).cpu()
     accuracy = right.double() / batch.targets.shape[-1]  # the share itself, not float32's next to it
     return {"accuracy": accuracy.where(loss.isfinite(), math.nan), "loss": loss, "entropy": entropy}

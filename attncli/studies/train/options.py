@@ -22,8 +22,7 @@ class TrainOptions(Experiment):
 
     refused: ClassVar = {
         "dropout": "trains without dropout",
-        "bias": "has keys in no order",
-        "normalizer": "trains with softmax",
+        "bias": "has keys in no order, and so without positions",
     }
 
     study: Literal["train"] = "train"

@@ -8,22 +8,28 @@ from statistics import fmean, median, stdev
 import numpy as np
 
 from attncli.show.numbers import counted, finite, several, share, short, significant
-from attncli.studies.study import LABEL, SCORER, Column, Finding, Record, by_label
+from attncli.studies.study import LABEL, NORMALIZER, SCORER, Column, Finding, Record, by_label
 from attncli.studies.train.model import Configuration, Learnt, points_of
 
 LEARNT = 0.9  # the accuracy that is looked for
 SAME = 0.02  # mean accuracies that differ by no more are called alike
 WRONG, STUCK = 0.02, 1e-3  # where more of the answers are wrong, a gradient that is smaller is told
 OPTIMIZERS = {"adam": "Adam", "sgd": "SGD"}
-PLACE = (SCORER, LABEL, Column("d", "d", "Size of queries and keys."))
+PLACE = (SCORER, LABEL, NORMALIZER, Column("d", "d", "Size of queries and keys."))
 GROUP = (*(column.key for column in PLACE), "keys")
 KEYS = Column("keys", "keys", "Keys per test sequence.", format=counted)
 ACCURACY = Column("accuracy", "accuracy", "Share of test sequences with the right answer.", format=share)
 LOSS = Column("loss", "loss", "Cross-entropy on the test sequences.", "nats", short)
-ENTROPY = Column("entropy", "entropy\nat end", "Mean entropy of the weights on the test sequences.", "nats", short)
+ENTROPY = Column(
+    "entropy", "entropy\nat end", "Mean entropy of the weights / their sum on the test sequences.", "nats", short
+)
 GRADIENT = Column("gradient_norm", "gradient", "Norm of the gradient of all parameters after training.", "", short)
 START = Column(
-    "start_entropy", "entropy\nat start", "Mean entropy of the weights before the first step.", "nats", short
+    "start_entropy",
+    "entropy\nat start",
+    "Mean entropy of the weights / their sum before the first step.",
+    "nats",
+    short,
 )
 SUMMARISED = (ACCURACY, LOSS, ENTROPY, GRADIENT, START)
 SPREAD = (("", "Mean"), ("_min", "Minimum"), ("_max", "Maximum"), ("_std", "Standard deviation"))
@@ -70,6 +76,7 @@ def rows_of(job: Configuration, learnt: Learnt, steps: int) -> list[Record]:
                 {
                     "scorer": job.entry.scorer,
                     "label": job.entry.label,
+                    "normalizer": job.entry.normalizer.normalizer,
                     "d": job.d,
                     "seed": seed,
                     "accuracy": float(found["accuracy"][seed]),

@@ -13,10 +13,13 @@ from torch import Tensor
 
 from attncli.errors import Collector, InputError, below
 from attncli.inputs.device import resolve_device
+from attncli.normalizers import NORMALIZERS
+from attncli.normalizers.softmax import Softmax
+from attncli.pooling import MATRICES
 from attncli.scorers import SCORERS
 from attncli.studies.memory import PROGRAM, require_memory
 from attncli.studies.progress import Counter, Progress
-from attncli.studies.scoring import build_scorer, formulas_of, outline
+from attncli.studies.scoring import build_normalizer, build_scorer, formulas_of, outline
 from attncli.studies.study import Record, Result, Rows, by_label
 from attncli.studies.threads import on_threads
 from attncli.studies.train.model import Configuration, Recall, learn, points_of
@@ -59,6 +62,7 @@ def prepare(options: TrainOptions, progress: Progress) -> Prepared:
     configurations, collector = list[Configuration](), Collector()
     for index, entry in enumerate(options.scorers):
         with collector.under("scorers", index):
+            build_normalizer(entry)
             configurations += [Configuration(index, entry, d, outline(entry, d, d)) for d in options.d]
     collector.check()
     own = any(entry.scorer not in SCORERS for entry in options.scorers)  # which may keep something in common
@@ -109,7 +113,9 @@ def _needed(job: Configuration, options: TrainOptions) -> Amounts[str]:
     drawn, tested = options.batch * steps_at_a_time(options), TESTS * max(options.tested)
     sequences = 24 * max(drawn, TESTS) * symbols  # as they are drawn, for one seed at a time
     kept = 64 * max(drawn * options.keys, tested)  # of every seed
-    weights = (16 + 8 * itemsize) * max(options.batch * options.keys, tested)  # of one step, with their gradients
+    normalizer = NORMALIZERS[job.entry.normalizer.normalizer]
+    held = 2 if normalizer is Softmax else getattr(normalizer, "matrices", MATRICES)
+    weights = (16 + (6 + held) * itemsize) * max(options.batch * options.keys, tested)  # of one step, with gradients
     needed = {key: seeds * itemsize * count for key, count in numbers.items()}
     return Amounts(needed | {"batch": sequences + seeds * (kept + weights)})
 
@@ -135,7 +141,13 @@ def expected_rows(prepared: Prepared) -> Rows:
     """One row for each scorer, size, number of keys and seed; and one over the seeds."""
     options = prepared.options
     over_seeds: list[Record] = [
-        {"scorer": job.entry.scorer, "label": job.entry.label, "d": job.d, "keys": keys}
+        {
+            "scorer": job.entry.scorer,
+            "label": job.entry.label,
+            "normalizer": job.entry.normalizer.normalizer,
+            "d": job.d,
+            "keys": keys,
+        }
         for job in prepared.configurations
         for keys in options.tested
     ]

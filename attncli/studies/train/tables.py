@@ -5,16 +5,17 @@ from collections.abc import Iterator, Sequence
 from rich.console import RenderableType
 from rich.text import Text
 
+from attncli.config.normalizer_entries import DEFAULT_NORMALIZER
 from attncli.errors import printable
 from attncli.show import tables as show
 from attncli.show.numbers import MISSING, counted, share, short
-from attncli.studies.study import Record, Result, by_label
+from attncli.studies.study import NORMALIZER, Record, Result, by_label
 from attncli.studies.train.rows import COMPARISONS, described, mean_and_range
 
 COLUMN = {column.key: column for column in COMPARISONS}
 DETAILS = ("d", "steps_to_90", "reached_90", "loss", "start_entropy", "entropy", "gradient_norm")
 RANGE = "mean over the seeds (lowest–highest)"
-LEGEND = "steps: median over the seeds; entropy: of the weights, in nats; gradient: norm after the last step"
+LEGEND = "steps: median over the seeds; entropy: of the weights{}, in nats; gradient: norm after the last step"
 INTERRUPTED = "interrupted: results are incomplete; continue with --resume and this run's folder"
 
 
@@ -36,7 +37,9 @@ def tables(result: Result, *, width: int, full: bool, csv: str | None) -> Iterat
     yield Text.assemble(("learning", show.STRONG), " at each d")
     trained = [row for row in summary if row["keys"] == settings["keys"]]
     yield from show.tables([COLUMN["label"]], [COLUMN[key] for key in DETAILS], trained, width, full)
-    yield from show.remark(f"{LEGEND}; lowest possible loss: {short(settings['least_loss'])}")
+    softmax = {row.get(NORMALIZER.key, DEFAULT_NORMALIZER) for row in summary} == {DEFAULT_NORMALIZER}
+    legend, lowest = LEGEND.format("" if softmax else " / their sum"), "" if softmax else " of weights that sum to 1"
+    yield from show.remark(f"{legend}; lowest possible loss{lowest}: {short(settings['least_loss'])}")
     yield Text()
     yield from show.formulas(result.records, settings)
 

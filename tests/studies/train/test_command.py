@@ -131,6 +131,7 @@ def test_all_is_kept_or_some_beside_more_sizes_and_scorers(first: dict[str, Any]
         ("--seed", 1), ("--seeds", 3), ("--steps", 5), ("--batch", 3), ("--keys", 3), ("--vocabulary", 5),
         ("--classes", 3), ("--embedding", 4), ("--test-keys", 4), ("--optimizer", "sgd"), ("--lr", 0.5),
         ("--dtype", "float64"), ("--scorer", "dot:softcap=2,label=dot"), ("--scorer", "scaled_dot:label=dot"),
+        ("--scorer", "dot:normalizer=relu,label=dot"), ("--scorer", "dot:normalizer=entmax:alpha=1.3,label=dot"),
     ],
 )  # fmt: skip
 def test_with_another_setting_all_is_trained_again(flag: str, value: object, first: dict[str, Any]) -> None:

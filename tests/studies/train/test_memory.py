@@ -17,6 +17,7 @@ LARGE: list[tuple[str, dict[str, Any]]] = [
     ("d", {"d": 2**15, "vocabulary": 60, "embedding": 1}),
     ("vocabulary", {"d": 2, "vocabulary": 800}),
     ("batch", {"d": 2, "batch": 30_000, "vocabulary": 32}),
+    ("batch", {"d": 2, "batch": 30_000, "vocabulary": 32, "scorers": ["dot:normalizer=sparsemax"]}),
     ("classes", {"d": 2, "classes": 2000, "batch": 500}),
     ("vocabulary", {"d": 2, "vocabulary": 800, "scorers": ["gaussian"]}),
     ("vocabulary", {"d": 2, "vocabulary": 200, "scorers": ["additive:num_hiddens=20"]}),

@@ -1,5 +1,7 @@
 """The model of several seeds, against one sequence after the other with the catalogue's scorers; its gradient."""
 
+import math
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
@@ -11,6 +13,8 @@ from attncli.scorers import SCORERS
 from attncli.studies.scoring import build_scorer
 from attncli.studies.train.model import OneByOne, Recall, losses
 from attncli.studies.train.task import Batch, seeds_of
+from tests.normalizers.catalogue import VARIANTS
+from tests.reference import NORMALIZERS, entropy, inner
 from tests.studies.train.small import batch_of, entry_of, loss_by_hand, model_of, options_of
 
 EXACT: dict[str, Any] = {"rtol": 1e-9, "atol": 1e-12}
@@ -69,6 +73,73 @@ def test_gradients_come_through_the_pooled_values_only(name: str) -> None:
     right = alike.keys == alike.queries[..., None]
     model.weights(model(), alike)[right].log().sum().backward()  # type: ignore[no-untyped-call]
     assert float(model.gradient_norms().min()) > 1e-3
+
+
+def slow_weights(
+    model: Recall, normalizer: str, options: Mapping[str, Any], w_q: Tensor, seed: int, batch: Batch
+) -> list[list[float]]:
+    """Of the keys of every sequence of one seed, for dot products."""
+    queries, keys = ((model.embeddings[seed] @ each.mT).tolist() for each in (w_q, model.W_k.detach()[seed]))
+    return [
+        list(NORMALIZERS[normalizer]([inner(queries[query], keys[key]) for key in own], **options))
+        for query, own in zip(batch.queries[seed].tolist(), batch.keys[seed].tolist(), strict=True)
+    ]
+
+
+def slow_loss(weights: list[list[float]], seed: int, batch: Batch, classes: int) -> float:
+    losses = []
+    sequences = zip(weights, batch.values[seed].tolist(), batch.targets[seed].tolist(), strict=True)
+    for row, values, target in sequences:
+        pooled = [math.fsum(w for w, v in zip(row, values, strict=True) if v == each) for each in range(classes)]
+        losses.append(math.log(math.fsum(map(math.exp, pooled))) - pooled[target])
+    return math.fsum(losses) / len(losses)
+
+
+@pytest.mark.parametrize(("name", "its"), VARIANTS)
+def test_losses_entropies_and_gradients_of_every_normalizer(name: str, its: dict[str, Any]) -> None:
+    """Against oracles, and against central differences of the oracles."""
+    options = options_of(
+        scorers=[{"scorer": "dot", "normalizer": {"normalizer": name, **its}}], dtype="float64", seeds=2
+    )
+    model, batch, step = model_of(options), batch_of(options), 1e-4
+    weights = model.weights(model(), batch)
+    found = losses(model.pooled(weights, batch), batch.targets)
+    found.sum().backward()  # type: ignore[no-untyped-call]
+    for seed in range(2):
+        w_q = model.W_q.detach()[seed]
+        rows = slow_weights(model, name, its, w_q, seed, batch)
+        torch.testing.assert_close(
+            weights[seed].detach(), torch.tensor(rows, dtype=torch.float64), rtol=1e-7, atol=1e-9
+        )
+        shares = [[each / math.fsum(row) for each in row] for row in rows if math.fsum(row)]
+        assert float(model.entropies(weights.detach())[seed]) == pytest.approx(
+            math.fsum(map(entropy, shares)) / len(shares), rel=1e-7
+        )
+        assert float(found[seed].detach()) == pytest.approx(slow_loss(rows, seed, batch, options.classes), rel=1e-9)
+        for place in [(0, 0), (3, 4), (1, 2)]:
+            change = torch.zeros_like(w_q)
+            change[place] = step
+            ends = [
+                slow_loss(slow_weights(model, name, its, each, seed, batch), seed, batch, options.classes)
+                for each in (w_q + change, w_q - change)
+            ]
+            assert model.W_q.grad is not None
+            gradient = float(model.W_q.grad[seed][place])
+            assert gradient == pytest.approx((ends[0] - ends[1]) / (2 * step), rel=1e-5, abs=1e-8)
+
+
+def test_rows_without_a_weight_have_no_entropy() -> None:
+    model = model_of(options_of(scorers=["dot:normalizer=relu"]))
+    weights = torch.tensor([[[0.5, 0.5], [0.0, 0.0]], [[0.25, 0.0], [0.1, 0.1]], [[0.0, 0.0], [0.0, 0.0]]])
+    half, all_of_it = math.log(2.0), math.log(2.0) / 2
+    assert model.entropies(weights).tolist() == pytest.approx([half, all_of_it, math.nan], nan_ok=True)
+
+
+def test_a_normalizer_changes_no_parameter() -> None:
+    models = [model_of(options_of(scorers=[name])) for name in ("additive", "additive:normalizer=sparsemax")]
+    states = [model.state_dict() for model in models]
+    assert states[0].keys() == states[1].keys()
+    assert all(torch.equal(each, states[1][name]) for name, each in states[0].items())
 
 
 def test_queries_and_keys_have_unit_variance_at_first() -> None:

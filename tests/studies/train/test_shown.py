@@ -42,8 +42,13 @@ def result_of(
     rows: list[Record] = []
     for label, d, keys, seed in itertools.product(labels, sizes, tested, range(seeds)):
         right = accuracy(label, d, seed) - (0.1 if keys != 8 and label == "dot" else 0.0)
-        row: Record = {"scorer": label, "label": label, "d": d, "seed": seed, "keys": keys, "parameters": 128 * d}
-        row |= {"accuracy": right, "loss": 2.0 - right, "gradient_norm": 1e-6 if right < 1 else 0.125}
+        row: Record = {"scorer": label, "label": label, "normalizer": "softmax", "d": d, "seed": seed, "keys": keys}
+        row |= {
+            "parameters": 128 * d,
+            "accuracy": right,
+            "loss": 2.0 - right,
+            "gradient_norm": 1e-6 if right < 1 else 0.125,
+        }
         row |= {"entropy": 0.25, "start_entropy": 0.0625 if label == "dot" else 2.0}
         rows.append(row | {"steps_to_90": 8 * (seed + 1) if right >= 0.9 else None})
     rise = 1 - torch.exp(-STEPS / 100)

@@ -74,7 +74,7 @@ def test_curves_and_what_rows_take_from_them() -> None:
 
 
 def test_summary_by_hand() -> None:
-    row = {"scorer": "dot", "label": "dot", "d": 2, "keys": 4}
+    row = {"scorer": "dot", "label": "dot", "normalizer": "softmax", "d": 2, "keys": 4}
     figures = dict.fromkeys(("loss", "entropy", "gradient_norm", "start_entropy"), 1.0)
     rows = [
         row | figures | {"seed": s, "accuracy": a, "steps_to_90": n}
