@@ -15,7 +15,6 @@ from attncli.errors import Collector, InputError, below
 from attncli.inputs.device import resolve_device
 from attncli.normalizers import NORMALIZERS
 from attncli.normalizers.softmax import Softmax
-from attncli.pooling import MATRICES
 from attncli.scorers import SCORERS
 from attncli.studies.memory import PROGRAM, require_memory
 from attncli.studies.progress import Counter, Progress
@@ -33,6 +32,7 @@ BUILDING = threading.Lock()  # parameters are drawn from torch's global generato
 
 COPIES = {"adam": 5, "sgd": 3}  # of a parameter: itself, its gradient twice, and the two averages of Adam
 DOT_VECTORS, VECTORS = 5, 14  # as long as a query, for each symbol: of a dot product; of others, at most
+HELD = 7  # numbers of a weight while it is made, where its normaliser does not say
 PAIRS = 4  # numbers of a pair of symbols, or hidden unit of it
 
 
@@ -114,7 +114,7 @@ def _needed(job: Configuration, options: TrainOptions) -> Amounts[str]:
     sequences = 24 * max(drawn, TESTS) * symbols  # as they are drawn, for one seed at a time
     kept = 64 * max(drawn * options.keys, tested)  # of every seed
     normalizer = NORMALIZERS[job.entry.normalizer.normalizer]
-    held = 2 if normalizer is Softmax else getattr(normalizer, "matrices", MATRICES)
+    held = 2 if normalizer is Softmax else getattr(normalizer, "matrices", HELD)
     weights = (16 + (6 + held) * itemsize) * max(options.batch * options.keys, tested)  # of one step, with gradients
     needed = {key: seeds * itemsize * count for key, count in numbers.items()}
     return Amounts(needed | {"batch": sequences + seeds * (kept + weights)})
