@@ -1,0 +1,321 @@
+"""Sees every attention call of the models that run, whatever library they are from, and keeps what entered it.
+
+Three nets; the outer one wins. A function mode sees calls of torch's `scaled_dot_product_attention` under any name. A
+dispatch mode sees its fused kernels where something else calls them, and follows attention that is written out.
+"""
+
+import sys
+import threading
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from dataclasses import dataclass, replace
+from typing import Any, Literal, Self
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import multi_head_attention_forward, scaled_dot_product_attention
+from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
+from torch.overrides import TorchFunctionMode
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from attncli.capturing.reading import Heads, UnreadableError, readings, scale_before
+from attncli.capturing.record import TENSORS, Record, four_axes, settled
+from attncli.capturing.selection import Calls, Selection
+from attncli.capturing.trail import VIEWS, Doubt, Step, Trail, Written
+from attncli.errors import InputError
+
+HEADS = ("num_heads", "num_attention_heads", "n_heads", "n_head", "nhead", "heads")
+ARGUMENTS = ("query", "key", "value", "attn_mask", "dropout_p", "is_causal", "scale", "enable_gqa")
+DROPOUT = "it ran with dropout; call model.eval() before"
+
+
+@dataclass(frozen=True)
+class Missed:
+    """What looks like attention and was not captured: the layer, its class, and why."""
+
+    layer: str
+    kind: str
+    problem: str
+
+
+class Capture(AbstractContextManager["Capture"]):
+    """Records all attention of the models that run inside the `with`, in this thread and without gradients.
+
+    with attncli.Capture() as seen:
+        model(inputs)
+    seen.records  # one for each call, in order; each has been re-scored and compared with the model's own output
+    seen.missed   # what looks like attention and was not captured
+
+    `layers` chooses some: their numbers in the order they are seen, such as `0,5-7`, or a glob of their names, such as
+    `decoder.*`. `heads` chooses heads by number. `calls` is `all`, or `first` for the first call of each layer.
+
+    Raises:
+        InputError: a choice that means nothing.
+    """
+
+    def __init__(self, layers: str | None = None, heads: str | None = None, calls: Calls = "all") -> None:
+        self.records: list[Record] = []
+        self.missed: list[Missed] = []
+        self._chosen = Selection.of(layers, heads, calls)
+        self._trail = Trail(self._place)
+        self._stack: list[nn.Module] = []
+        self._names: dict[int, str] = {}
+        self._calls: dict[str, int] = {}
+        self._ran: dict[str, str] = {}  # class of each module by name
+        self._num_heads: int | None = None
+        self._is_busy = False
+        self._exits = ExitStack()
+
+    def __enter__(self) -> Self:
+        """Begin to watch."""
+        enter, at_end = self._exits.enter_context, self._exits.callback
+        self._thread = threading.get_ident()
+        enter(torch.no_grad())
+        if "torch._dynamo" in sys.modules:  # else nothing is compiled, and loading it takes seconds
+            enter(torch.compiler.set_stance("force_eager"))
+        enter(warnings.catch_warnings())
+        warnings.filterwarnings("ignore", message="Using `torch.compile")  # that our hooks fire once more
+        at_end(torch.backends.mha.set_fastpath_enabled, torch.backends.mha.get_fastpath_enabled())
+        torch.backends.mha.set_fastpath_enabled(False)
+        at_end(register_module_forward_pre_hook(self._enter_module).remove)
+        at_end(register_module_forward_hook(self._leave_module, always_call=True).remove)
+        enter(_Operations(self))
+        enter(_Functions(self))
+        return self
+
+    def __exit__(self, *raised: Any) -> None:
+        """Stop watching."""
+        self._exits.close()
+        for place, shape in self._trail.unused.values():
+            self._miss(f"a softmax of a product, {list(shape)}, whose weights no product takes", place)
+        self._trail = Trail(self._place)
+        known = {record.layer for record in self.records} | {each.layer for each in self.missed} | set(self._calls)
+        named = [name for name, kind in self._ran.items() if "attention" in kind.lower()]
+        unseen = [name for name in named if not any(_are_one_in_other(name, other) for other in known)]
+        for name in unseen:
+            if not any(other.startswith(f"{name}.") for other in unseen):  # the innermost
+                self._miss("it ran, and no attention was recognised in it", (name, self._ran[name]))
+
+    def check(self) -> None:
+        """Raise an InputError unless some attention was captured."""
+        if any(record.problem is None for record in self.records):
+            return
+        unlike = [Missed(each.layer, each.kind, str(each.problem)) for each in self.records]
+        reasons = [f"{each.layer} ({each.kind}): {each.problem}" for each in (*unlike, *self.missed)]
+        if reasons:
+            more = f"; and {len(reasons) - 1} more" if len(reasons) > 1 else ""
+            raise InputError.of(f"attention that cannot be followed; {reasons[0]}{more}")
+        if self._calls:
+            raise InputError.of(f"got no layer of the {len(self._calls)} with attention; {', '.join(self._calls)}")
+        raise InputError.of("no attention ran; expected a model with attention layers")
+
+    def _enter_module(self, module: nn.Module, inputs: Any) -> None:
+        if threading.get_ident() != self._thread:
+            return
+        if not self._stack and id(module) not in self._names:
+            self._names |= {id(each): name for name, each in module.named_modules()}
+            self._trail.parameters |= {each.untyped_storage().data_ptr() for each in module.parameters()}
+        self._stack.append(module)
+        self._trail.enter()
+        name, kind = self._place()
+        self._ran[name] = kind
+
+    def _leave_module(self, module: nn.Module, inputs: Any, output: Any) -> None:
+        if threading.get_ident() == self._thread and self._stack and self._stack[-1] is module:
+            self._stack.pop()
+            self._trail.leave()
+
+    def _place(self) -> tuple[str, str]:
+        """Name and class of the module that runs; one that is not part of its root stands below the nearest that is."""
+        if not self._stack:
+            return "function", "function"
+        module = self._stack[-1]
+        kind = type(module).__name__
+        known = next(each for each in reversed(self._stack) if id(each) in self._names)
+        name = self._names[id(known)].replace("_orig_mod.", "").removesuffix("_orig_mod") or type(known).__name__
+        return name if known is module else f"{name}/{kind}", kind
+
+    def _miss(self, problem: str, place: tuple[str, str] | None = None) -> None:
+        missed = Missed(*(place or self._place()), problem)
+        if missed not in self.missed:
+            self.missed.append(missed)
+
+    @contextmanager
+    def _busy(self) -> Iterator[None]:
+        """What is computed inside is not looked at."""
+        before, self._is_busy = self._is_busy, True
+        try:
+            yield
+        finally:
+            self._is_busy = before
+
+    def _saw(self, read: Callable[[], Record]) -> None:
+        """A call whose record `read` makes, if it is chosen."""
+        layer, kind = self._place()
+        call = self._calls[layer] = self._calls.get(layer, -1) + 1
+        if not self._chosen.takes(layer, list(self._calls).index(layer), call):
+            return
+        with self._busy():
+            try:
+                record = replace(read(), layer=layer, call=call, kind=kind)
+                self.records.append(_owned(self._chosen.of_heads(record)))
+            except (UnreadableError, InputError) as reason:
+                self._miss(str(reason))
+            except RuntimeError as error:  # shapes that nobody thought of
+                self._miss(f"its shapes cannot be read ({str(error).partition(chr(10))[0]})")
+
+    def _saw_fused(self, call: dict[str, Any], output: Tensor, how: Literal["function", "kernel"]) -> None:
+        query, key = self._trail.of(call["query"]), self._trail.of(call["key"])
+
+        def read() -> Record:
+            record = replace(_fused(call, output), how=how, pre_scale=scale_before(query) * scale_before(key))
+            record = settled([_unpacked(record, query)])
+            return replace(record, problem=DROPOUT) if call.get("dropout_p") else record
+
+        self._saw(read)
+
+    def _saw_written(self, written: Written) -> None:
+        module = self._stack[-1] if self._stack else None
+        likely = next((heads for name in HEADS if isinstance(heads := getattr(module, name, None), int)), None)
+
+        def read() -> Record:
+            record = settled(readings(written, Heads(self._num_heads, likely)))
+            changes = [step.op for step in written.after if step.op not in VIEWS]
+            if record.problem is None or not changes:
+                return record
+            is_training = any(module.training for module in self._stack)
+            changed = f"weights are changed after the softmax, by {', '.join(changes)}"
+            return replace(record, problem=DROPOUT if is_training else changed)
+
+        self._saw(read)
+
+
+class _Functions(TorchFunctionMode):
+    """Functions of torch, as models call them."""
+
+    def __init__(self, capture: Capture) -> None:
+        super().__init__()
+        self._capture = capture
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        capture, kwargs = self._capture, kwargs or {}
+        if func is scaled_dot_product_attention and not capture._is_busy:
+            with capture._busy():
+                output = func(*args, **kwargs)
+            capture._saw_fused(dict(zip(ARGUMENTS, args, strict=False)) | kwargs, output, "function")
+            return output
+        if func is multi_head_attention_forward:  # from here on this mode is off: the other one sees the rest
+            before, capture._num_heads = capture._num_heads, args[4] if len(args) > 4 else kwargs.get("num_heads")
+            try:
+                return func(*args, **kwargs)
+            finally:
+                capture._num_heads = before
+        return func(*args, **kwargs)
+
+
+class _Operations(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """The operations that everything consists of."""
+
+    supports_higher_order_operators = True
+
+    def __init__(self, capture: Capture) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self._capture = capture
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        capture, kwargs = self._capture, kwargs or {}
+        output = func(*args, **kwargs)
+        if capture._is_busy:
+            return output
+        if not hasattr(func, "_schema"):
+            capture._miss(f"{func.name()} is not followed")
+            return output
+        op = func._schema.name.partition("::")[2]
+        if op.startswith("_scaled_dot_product") and "backward" not in op:
+            names = ("attn_mask" if each.name == "attn_bias" else each.name for each in func._schema.arguments)
+            capture._saw_fused(dict(zip(names, args, strict=False)) | kwargs, output[0], "kernel")
+            return output
+        found = capture._trail.see(op, args, kwargs, output)
+        if isinstance(found, Written):
+            capture._saw_written(found)
+        elif isinstance(found, Doubt):
+            capture._miss(found.reason)
+        return output
+
+
+def _fused(call: dict[str, Any], output: Tensor) -> Record:
+    """What the arguments of torch's kernel say."""
+    lead, dtype = output.shape[:-2], output.dtype  # in autocast the kernel casts its arguments
+    queries, keys, values = (call[name].to(dtype) for name in ("query", "key", "value"))
+    n, m, scale, mask = queries.shape[-2], keys.shape[-2], call.get("scale"), call.get("attn_mask")
+    queries, keys, values = (
+        four_axes(each.expand(*lead[:-1], *each.shape[-3:]) if each.ndim > 2 else each)
+        for each in (queries, keys, values)
+    )
+    valid = bias = None
+    if call.get("is_causal"):
+        valid = torch.ones(n, m, dtype=torch.bool, device=queries.device).tril()[None, None]  # from the top left
+    elif mask is not None:
+        mask = four_axes(mask.expand(*lead, *mask.shape[-2:]))
+        valid, bias = (mask, None) if mask.dtype == torch.bool else (None, mask)
+    output = four_axes(output)
+    return Record(
+        queries=queries,
+        keys=keys,
+        values=values,
+        output=output,
+        scale=queries.shape[-1] ** -0.5 if scale is None else float(scale),
+        groups=output.shape[1] // keys.shape[1],
+        valid=valid,
+        bias=bias,
+    )
+
+
+def _unpacked(record: Record, step: Step | None) -> Record:
+    """With the heads as heads, where those that share keys were packed as if they were queries, as one decodes."""
+    b, h, n, d = record.queries.shape
+    if step is None or step.before is None or step.before.shape != (b, h * n, 1, d) or n == 1:
+        return record
+
+    def as_heads(tensor: Tensor | None) -> Any:
+        if tensor is None or tensor.shape[1:3] == (1, 1):
+            return tensor
+        return tensor.expand(-1, h, n, -1).reshape(-1, h * n, 1, tensor.shape[-1])
+
+    packed = {name: as_heads(getattr(record, name)) for name in ("queries", "output", "valid", "bias")}
+    return replace(record, groups=record.groups * n, **packed)
+
+
+def _owned(record: Record) -> Record:
+    """With copies, on the CPU: a cache may be written over, and a view would keep the whole of its storage."""
+    tensors = {name: getattr(record, name) for name in TENSORS}
+    copies = {
+        name: tensor.detach().to("cpu", copy=True, memory_format=torch.contiguous_format)
+        for name, tensor in tensors.items()
+        if tensor is not None
+    }
+    return replace(record, **copies)
+
+
+def capture(model: nn.Module | Callable[..., Any], *args: Any, **kwargs: Any) -> Capture:
+    """Run a model once, in evaluation mode and without gradients; what entered each of its attention calls.
+
+    Raises:
+        InputError: no attention ran, or none that could be followed.
+    """
+    training = {module: module.training for module in model.modules()} if isinstance(model, nn.Module) else {}
+    with ExitStack() as stack:
+        for module, mode in training.items():
+            stack.callback(setattr, module, "training", mode)
+            module.training = False
+        with Capture() as seen:
+            model(*args, **kwargs)
+    seen.check()
+    return seen
+
+
+def _are_one_in_other(name: str, other: str) -> bool:
+    """Whether one module is part of the other, by their names, or both are the same."""
+    first, second = (each.replace("/", ".") + "." for each in (name, other))
+    return first.startswith(second) or second.startswith(first)

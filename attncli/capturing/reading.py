@@ -1,0 +1,180 @@
+"""Attention that was written out, read as what one record says: scale, softcap, bias, mask, sinks."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from math import prod
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from attncli.capturing.record import LOW, Record
+from attncli.capturing.trail import VIEWS, Step, Written, number_of
+
+Shape = tuple[int, ...]
+
+
+class Heads(NamedTuple):
+    """How many heads there are, where batch and heads are one axis: what was said, and what the module may mean."""
+
+    said: int | None = None
+    likely: int | None = None
+
+
+class UnreadableError(Exception):
+    """Why this is no attention that a record could say."""
+
+
+@dataclass(frozen=True)
+class Layout:
+    """How the leading axes of scores become batch and heads."""
+
+    lead: Shape  # as the softmax has them
+    b: int
+    h: int
+    n: int
+    m: int
+    is_crossed: bool = False  # scores are (b, n, h, m)
+
+    def matrix(self, tensor: Tensor, shape: Shape) -> Tensor:
+        """Something that was broadcast against scores of this shape, as (b, h, n, its last axis)."""
+        width = tensor.shape[-1] if tensor.ndim else 1
+        if self.is_crossed:
+            return tensor.expand(*shape[:-1], width).reshape(self.b, self.n, self.h, width).transpose(1, 2)
+        return tensor.expand(*shape[:-1], width).reshape(self.b, self.h, self.n, width)
+
+    def rows(self, tensor: Tensor, length: int) -> Tensor:
+        """An operand of a product, of `length` rows for each head, as (b, h, length, d); heads may share one."""
+        b, h, d = self.b, self.h, tensor.shape[-1]
+        shape = tuple(tensor.shape[:-1])
+        if shape in ((b * h, length), (b, h * length), (b * h * length,)):
+            return tensor.reshape(b, h, length, d)
+        if shape == (b, length):
+            return tensor.reshape(b, 1, length, d)
+        if shape == (length,):
+            return tensor.expand(b, 1, length, d)
+        raise UnreadableError(f"a product with {list(tensor.shape)} for scores of {[*self.lead, self.n, self.m]}")
+
+
+def readings(written: Written, heads: Heads) -> Iterator[Record]:
+    """Everything the steps may mean, the likeliest first.
+
+    Raises:
+        UnreadableError: there is nothing that they may mean.
+    """
+    softmax = written.softmax
+    base = softmax.before.base if softmax.before is not None else None
+    if softmax.before is None or softmax.scores is None or base is None or base.operands is None:
+        raise UnreadableError("scores that are no matrix product of queries and keys, as far as they can be followed")
+    left, right = base.operands
+    reasons, found = list[str](), False
+    for layout in _layouts(written, base, softmax.scores, heads):
+        for queries, keys in ((left, right.mT), (right.mT, left)):  # where n = m only the numbers tell them apart
+            try:
+                reading = _read(written, base, layout, queries, keys)
+            except UnreadableError as reason:
+                reasons.append(str(reason))
+                continue
+            found = True
+            yield reading
+            model = layout.matrix(softmax.scores, softmax.shape)[..., : layout.m]
+            valid, bias = model > LOW, reading.bias
+            # A mask may have been written into the scores, past all steps.
+            yield replace(reading, valid=valid, bias=None if bias is None else bias.masked_fill(~valid, 0.0))
+    if not found:
+        raise UnreadableError(reasons[0])
+
+
+def _layouts(written: Written, base: Step, scores: Tensor, heads: Heads) -> Iterator[Layout]:
+    assert base.operands is not None
+    *lead, n, columns = scores.shape
+    assert written.softmax.before is not None
+    m = columns - sum(each.other.shape[-1] for each in written.softmax.before.back() if each.op == "cat")
+    b, h = _split(tuple(lead), base, written.values_step, (n, m), heads)
+    yield Layout(tuple(lead), b, h, n, m)
+    if len(lead) == 2:  # as of einsum("bnhd,bmhd->bnhm")
+        yield Layout(tuple(lead), lead[0], n, lead[1], m, is_crossed=True)
+
+
+def _split(lead: Shape, base: Step, values: Step | None, lengths: Shape, heads: Heads) -> tuple[int, int]:
+    """Batch and heads: joined into one axis, they are what an operand had before they were joined, or the module's."""
+    if len(lead) != 1:
+        return (lead[0], prod(lead[1:])) if lead else (1, 1)
+    if heads.said and lead[0] % heads.said == 0:
+        return lead[0] // heads.said, heads.said
+    for side in (*base.sides, values):
+        shapes = [each.shape for each in _upwards(side)]
+        for b, *rest in (shape for shape in shapes if len(shape) == 4 and prod(shape[:-2]) == lead[0]):
+            if rest[1] in lengths or rest[2] in lengths:
+                return b, rest[0]
+    if heads.likely and lead[0] % heads.likely == 0:
+        return lead[0] // heads.likely, heads.likely
+    return lead[0], 1
+
+
+def _upwards(step: Step | None) -> Iterator[Step]:
+    while step is not None and (step.op in VIEWS or step.op in ("mul", "div", "input")):
+        yield step
+        step = step.before
+
+
+def _read(written: Written, base: Step, layout: Layout, queries: Tensor, keys: Tensor) -> Record:
+    values, output = (each.mT if written.is_transposed else each for each in (written.values, written.output))
+    queries, keys = layout.rows(queries, layout.n), layout.rows(keys, layout.m)
+    values, output = layout.rows(values, layout.m), layout.rows(output, layout.n)
+    heads = max(keys.shape[1], values.shape[1])
+    keys, values = (each.expand(-1, heads, -1, -1) for each in (keys, values))
+    if queries.shape[1] != layout.h:
+        raise UnreadableError("queries that several heads share")
+    plain = Record(queries, keys, values, output, 1.0, how="steps", groups=layout.h // heads)
+    record = _replayed(plain, written.softmax, layout)
+    return replace(record, pre_scale=scale_before(base.sides[0]) * scale_before(base.sides[1]))
+
+
+def _replayed(record: Record, softmax: Step, layout: Layout) -> Record:
+    """The record with what the steps between product and softmax do; a step that is not known does nothing."""
+    assert softmax.before is not None
+    queries, scale, cap, sinks = record.queries, 1.0, None, None
+    bias: Tensor | None = None
+    for step in reversed(list(softmax.before.back())):
+        other, number = step.other, number_of(step.other)
+        if step.op in ("mul", "div"):
+            factor = layout.matrix(other, step.shape) if number is None else torch.tensor(number, dtype=torch.float64)
+            factor = factor if step.op == "mul" else 1 / factor
+            bias = None if bias is None else bias * factor
+            if number is not None:
+                scale, cap = scale * float(factor), None if cap is None else cap * float(factor)
+            elif factor.shape[-1] == 1 and cap is None:
+                queries = queries * factor  # a scale of each head, or of each query
+        elif step.op == "tanh":
+            cap = 1.0
+        elif step.op in ("add", "sub") and number is None:  # a number is the same for all keys
+            term = layout.matrix(other, step.shape)
+            if term.shape[-1] > 1:
+                term = term if step.op == "add" else -term
+                bias = term if bias is None else bias + term
+        elif step.op in ("masked_fill", "where"):
+            condition, value = (each if isinstance(each, Tensor) else torch.tensor(each) for each in other)
+            condition = layout.matrix(condition, step.shape)
+            value = layout.matrix(value, step.shape) if value.ndim else value
+            held = torch.zeros((), dtype=record.output.dtype, device=queries.device) if bias is None else bias
+            value = value.to(held)
+            bias = (
+                torch.where(condition, value, held) if step.op == "masked_fill" else torch.where(condition, held, value)
+            )
+        elif step.op == "cat":
+            sinks = layout.matrix(other, step.shape)
+    m = layout.m
+    bias = None if bias is None else bias.expand(*bias.shape[:-1], m) if bias.shape[-1] == 1 else bias[..., :m]
+    return replace(record, queries=queries, scale=scale, softcap=cap, bias=bias, sinks=sinks)
+
+
+def scale_before(step: Step | None) -> float:
+    """The number that queries or keys had been multiplied by before they came."""
+    scale = 1.0
+    for each in _upwards(step):
+        number = number_of(each.other) if each.op in ("mul", "div") else 1.0
+        if number is None:
+            break
+        scale = scale * number if each.op == "mul" else scale / number
+    return scale

@@ -1,0 +1,71 @@
+"""Which layers, heads and calls of a model are kept."""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from fnmatch import fnmatchcase
+from typing import Literal, Self, get_args
+
+from attncli.capturing.record import Record
+from attncli.errors import InputError, got
+
+Calls = Literal["first", "all"]
+
+
+@dataclass(frozen=True)
+class Selection:
+    """A choice, which `of` reads from what a user writes."""
+
+    layers: Sequence[range] | str | None = None  # numbers in the order they are seen, or a glob
+    heads: Sequence[range] | None = None
+    calls: Calls = "all"
+
+    @classmethod
+    def of(cls, layers: str | None = None, heads: str | None = None, calls: Calls = "all") -> Self:
+        """From `0,5-7` or a glob, `0-3`, and `first` or `all`.
+
+        Raises:
+            InputError: heads that are no numbers, or other calls.
+        """
+        if heads is not None and _ranges(heads) is None:
+            raise InputError.of(got(heads, "expected numbers of heads, such as 0-3 or 0,5-7"), ["heads"])
+        if calls not in get_args(Calls):
+            raise InputError.of(got(calls, "expected first or all"), ["calls"])
+        chosen = None if layers is None else _ranges(layers) or layers
+        return cls(chosen, None if heads is None else _ranges(heads), calls)
+
+    def takes(self, layer: str, number: int, call: int) -> bool:
+        """Whether a call of a layer is kept."""
+        if call and self.calls == "first":
+            return False
+        if self.layers is None:
+            return True
+        if isinstance(self.layers, str):
+            return fnmatchcase(layer, self.layers)
+        return any(number in numbers for numbers in self.layers)
+
+    def of_heads(self, record: Record) -> Record:
+        """The record with the heads that are kept.
+
+        Raises:
+            InputError: the call has none of them.
+        """
+        if self.heads is None:
+            return record
+        h = record.queries.shape[1]
+        kept = [head for head in range(h) if any(head in numbers for numbers in self.heads)]
+        if not kept:
+            raise InputError.of(f"it has {h} heads, and none of those that were asked for")
+        groups = [head // record.groups for head in kept]
+        per_head = {
+            name: tensor if tensor.shape[1] == 1 else tensor[:, kept]
+            for name in ("queries", "output", "valid", "bias", "sinks")
+            if (tensor := getattr(record, name)) is not None
+        }
+        return replace(record, keys=record.keys[:, groups], values=record.values[:, groups], groups=1, **per_head)
+
+
+def _ranges(text: str) -> list[range] | None:
+    """`0,5-7` as ranges; None where it is something else."""
+    parts = [re.fullmatch(r"\s*(\d+)(?:-(\d+))?\s*", part) for part in text.split(",")]
+    return [range(int(part[1]), int(part[2] or part[1]) + 1) for part in parts if part] if all(parts) else None

@@ -1,0 +1,211 @@
+"""How a tensor was made: from a matrix product through simple steps to a softmax, and on to the product with values."""
+
+from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
+from dataclasses import dataclass
+from itertools import count
+from typing import Any
+from weakref import WeakSet
+
+from torch import Tensor
+from torch.utils.weak import WeakIdKeyDictionary
+
+VIEWS = {
+    "view", "_unsafe_view", "reshape", "_reshape_alias", "expand", "unsqueeze", "squeeze", "transpose", "permute", "t",
+    "slice", "select", "split", "split_with_sizes", "unbind", "chunk", "alias", "detach", "clone", "contiguous",
+    "_to_copy", "lift_fresh",
+}  # fmt: skip
+PRODUCTS, SUMS = {"mm", "bmm"}, {"addmm", "baddbmm"}  # the latter are beta * first + alpha * (second @ third)
+SOFTMAXES = {"_softmax", "_safe_softmax"}
+Place = tuple[str, str]  # name and class of a module
+INSTEAD = {"relu", "sigmoid", "exp", "gelu", "silu", "elu", "pow", "square", "softplus", "sin", "threshold"}
+
+
+@dataclass(eq=False, slots=True, weakref_slot=True)
+class Step:
+    """How a tensor was made from another; never that tensor itself, which would then live as long as its step."""
+
+    op: str
+    before: "Step | None"
+    shape: tuple[int, ...]
+    other: Any = None  # what came in beside: a number, a tensor, or a mask with what it puts
+    operands: tuple[Tensor, Tensor] | None = None  # of a matrix product
+    sides: tuple["Step | None", "Step | None"] = (None, None)  # how these were made
+    scores: Tensor | None = None  # what a softmax took
+    base: "Step | None" = None  # the product or the softmax that it goes back to; the step itself where it is one
+    length: int = 0  # steps since the base
+
+    def __post_init__(self) -> None:
+        if self.operands is not None or self.scores is not None:
+            self.base = self
+        elif self.before is not None:
+            self.base, self.length = self.before.base, self.before.length + 1
+
+    def back(self) -> Iterator["Step"]:
+        """The steps back to the base, or to where nothing is known; without the base."""
+        step: Step | None = self
+        while step is not None and step is not self.base:
+            yield step
+            step = step.before
+
+    def forget(self) -> None:
+        """Let go of all tensors."""
+        self.before = self.other = self.base = self.operands = self.scores = None
+        self.sides = (None, None)
+
+
+@dataclass(frozen=True, eq=False)
+class Written:
+    """Attention that was written out: `weights @ values`, where the weights go back to a softmax."""
+
+    softmax: Step
+    after: tuple[Step, ...]  # what became of the weights since, the last first
+    values: Tensor
+    values_step: Step | None
+    output: Tensor
+    is_transposed: bool  # values^T @ weights^T
+
+
+@dataclass(frozen=True)
+class Doubt:
+    """What looks like attention and cannot be followed, in words."""
+
+    reason: str
+
+
+class Trail:
+    """The steps that made the tensors which are alive.
+
+    What is learnt inside a module is forgotten when the module around it ends. No attention goes further than that, and
+    steps hold tensors: those of a residual stream would keep all activations of a model.
+    """
+
+    def __init__(self, place: Callable[[], Place]) -> None:
+        self.unused: dict[int, tuple[Place, tuple[int, ...]]] = {}  # softmaxes of products that no product took
+        self._place = place
+        self.parameters: set[int] = set()  # addresses of storages
+        self._numbers = count()
+        self._steps: MutableMapping[Tensor, Step] = WeakIdKeyDictionary()
+        self._frames = [(WeakSet[Step](), WeakSet[Step]())]  # made by each module that runs; and by those inside it
+
+    def enter(self) -> None:
+        """A module begins."""
+        self._frames.append((WeakSet(), WeakSet()))
+
+    def leave(self) -> None:
+        """A module ends."""
+        own, inner = self._frames.pop()
+        for step in inner:
+            step.forget()
+        self._frames[-1][1].update(own)
+
+    def of(self, tensor: Any) -> Step | None:
+        """How a tensor was made, if that is known."""
+        return self._steps.get(tensor) if isinstance(tensor, Tensor) else None
+
+    def see(self, op: str, args: Sequence[Any], kwargs: Mapping[str, Any], out: Any) -> Written | Doubt | None:
+        """Take note of what an operation gave; what it is, if it ends an attention."""
+        is_in_place = op.endswith("_")
+        op = op.removesuffix("_")
+        if not isinstance(out, Tensor):
+            parent = self.of(args[0]) if args else None
+            if parent is not None and (op in VIEWS or op == "native_dropout"):
+                for each in out:
+                    self._keep(each, Step(op, parent, tuple(each.shape)))
+            return None
+        if op in PRODUCTS or op in SUMS:
+            return self._product(op, args, kwargs, out)
+        if op in SOFTMAXES:
+            return self._softmax(args[0], args[1], out)
+        step = self._cat(args, kwargs, out) if op == "cat" else self._step(op, args, kwargs, out, is_in_place)
+        if step is not None:
+            self._keep(out, step)
+        elif is_in_place:
+            self._steps.pop(out, None)
+        return None
+
+    def _keep(self, tensor: Tensor, step: Step) -> None:
+        if step.other is tensor:
+            step.other = None  # it would never be let go
+        self._steps[tensor] = step
+        self._frames[-1][0].add(step)
+
+    def _product(self, op: str, args: Sequence[Any], kwargs: Mapping[str, Any], out: Tensor) -> Written | Doubt | None:
+        left, right = args[-2:] if op in PRODUCTS else args[1:3]
+        sides = self.of(left), self.of(right)
+        for side, values, other in ((sides[0], right, sides[1]), (sides[1], left, sides[0])):
+            if side is not None and side.base is not None and side.base.scores is not None and op in PRODUCTS:
+                self.unused.pop(side.base.other, None)
+                return Written(side.base, tuple(side.back()), values, other, out, side is not sides[0])
+        shape = tuple(out.shape)
+        step = Step(op, None, shape, operands=(left, right), sides=sides)
+        if op in SUMS:
+            beta, alpha = kwargs.get("beta", 1), kwargs.get("alpha", 1)
+            step = step if alpha == 1 else Step("mul", self._held(step), shape, alpha)
+            step = step if beta == 0 else Step("add", self._held(step), shape, args[0] if beta == 1 else args[0] * beta)
+        self._keep(out, step)
+        doubts = (self._doubt(each) for each in sides if not self._has_parameter(left, right))
+        return next((doubt for doubt in doubts if doubt is not None), None)
+
+    def _held(self, step: Step) -> Step:
+        """A step of whose tensor nothing is left but the next step."""
+        self._frames[-1][0].add(step)
+        return step
+
+    def _doubt(self, step: Step | None) -> Doubt | None:
+        """Whether something else than a softmax is between two products, none of them with a parameter."""
+        if step is None or step.base is None or step.base.operands is None or self._has_parameter(*step.base.operands):
+            return None
+        between = [each.op for each in step.back() if each.op in INSTEAD]
+        return Doubt(f"{between[0]} in place of a softmax between two matrix products") if between else None
+
+    def _has_parameter(self, *tensors: Tensor) -> bool:
+        return any(each.untyped_storage().data_ptr() in self.parameters for each in tensors)
+
+    def _softmax(self, scores: Tensor, axis: int, out: Tensor) -> Doubt | None:
+        before = self.of(scores)
+        base = None if before is None else before.base
+        is_attention = base is not None and base.operands is not None and not self._has_parameter(*base.operands)
+        if axis not in (-1, out.ndim - 1):
+            return Doubt(f"a softmax over axis {axis} of {list(out.shape)}") if is_attention else None
+        number = next(self._numbers)
+        if is_attention:
+            self.unused[number] = self._place(), tuple(out.shape)
+        self._keep(out, Step("softmax", before, tuple(out.shape), number, scores=scores))
+        return None
+
+    def _cat(self, args: Sequence[Any], kwargs: Mapping[str, Any], out: Tensor) -> Step | None:
+        """Scores with more columns on the right, as sinks are."""
+        parts, axis = args[0], args[1] if len(args) > 1 else kwargs.get("dim", 0)
+        parent = self.of(parts[0])
+        if parent is None or parent.base is None or axis not in (-1, out.ndim - 1) or len(parts) != 2:
+            return None
+        return Step("cat", parent, tuple(out.shape), parts[1])
+
+    def _step(
+        self, op: str, args: Sequence[Any], kwargs: Mapping[str, Any], out: Tensor, is_in_place: bool
+    ) -> Step | None:
+        shape, first = tuple(out.shape), args[0] if args else None
+        if op in VIEWS and isinstance(first, Tensor):
+            return Step(op, self.of(first) or Step("input", None, tuple(first.shape)), shape)
+        steps = [(place, self.of(each)) for place, each in enumerate(args)]
+        known = [(each.length, place, each) for place, each in steps if each is not None and each.base is not None]
+        if not known:
+            if op not in ("mul", "div") or not isinstance(first, Tensor) or number_of(args[1]) is None:
+                return None
+            return Step(op, self.of(first) or Step("input", None, tuple(first.shape)), shape, args[1])
+        _, place, parent = min(known, key=lambda each: each[:2])  # the side that is nearest to its product
+        if op == "masked_fill":
+            return Step(op, parent, shape, (args[1], args[2]))
+        if op == "where" and place:
+            return Step(op, parent, shape, (args[0] if place == 1 else ~args[0], args[3 - place]))
+        if op in ("add", "mul") or (op in ("sub", "div") and place == 0 and "rounding_mode" not in kwargs):
+            other, alpha = args[1 - place], kwargs.get("alpha", 1)
+            return Step(op, parent, shape, other if alpha == 1 else other * alpha)
+        return Step(op, parent, shape) if is_in_place or shape == parent.shape else None
+
+
+def number_of(value: Any) -> float | None:
+    """A number, also one that is a tensor; None for all else."""
+    if isinstance(value, Tensor):
+        return float(value) if value.numel() == 1 and not value.is_complex() else None
+    return float(value) if isinstance(value, int | float) else None
