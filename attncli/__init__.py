@@ -2,21 +2,27 @@
 
 result = attncli.run("d2l", seed=1)  # a built-in experiment, a YAML file, or a dict with the same keys
 result = attncli.load("outputs/d2l/latest")  # a run folder
+seen = attncli.capture(model, inputs)  # what entered the attention calls of a PyTorch model
 """
 
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from attncli.api import Result, load, run
+    from attncli.api import Result, load, run, save
+    from attncli.capturing.capture import Capture, capture
 
 __version__ = "0.2.0"
-__all__ = ["Result", "load", "run"]
+__all__ = ["Capture", "Result", "capture", "load", "run", "save"]
 
 
 def __getattr__(name: str) -> Any:
     """What needs torch is loaded when it is first asked for."""
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    if name.lower() == "capture":
+        from attncli.capturing import capture
+
+        return getattr(capture, name)
     from attncli import api
 
     return getattr(api, name)

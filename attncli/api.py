@@ -30,6 +30,8 @@ from attncli.studies.study import Result as StudyResult
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+    from attncli.capturing.capture import Capture
+
 TABLES_OF_ROWS = ("records", "comparisons", "heads", "head_comparisons")
 WIDTH = 100  # characters of the tables in a notebook
 TABLES = '<pre style="line-height: normal; white-space: pre; overflow-x: auto">{code}</pre>'
@@ -201,6 +203,22 @@ def load(folder: str | PathLike[str]) -> Result:
     """
     path = _path(folder, "attncli.load", "expected the folder of a run, as outputs/d2l/latest")
     return _result(*load_run(path, STUDIES), path)
+
+
+def save(seen: "Capture", file: str | PathLike[str], *, overwrite: bool = False, **about: Any) -> None:
+    """Keep what `attncli.capture` saw in a .safetensors file, as the command `attncli capture` does.
+
+    `about` is kept with it: `model="mine"`, `text="..."`, and `tokens={"queries": [...], "keys": [...]}`.
+
+    Raises:
+        InputError: nothing can be re-scored, the file exists and `overwrite` is false, or it cannot be written.
+    """
+    from attncli.runs.captured import check_place, save_captured
+
+    place, words = _path(file, "attncli.save", "expected a file"), Words("attncli.save", "overwrite=True")
+    check_place(place, overwrite, words)
+    seen.check()
+    save_captured(place, seen, about, words)
 
 
 def _path(given: object, where: str, expected: str) -> Path:

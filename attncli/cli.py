@@ -13,6 +13,7 @@ import typer
 from typer.core import TyperGroup
 
 from attncli import __version__
+from attncli.commands.capture import capture
 from attncli.commands.check import check, schema
 from attncli.commands.heatmap import heatmap
 from attncli.commands.init import init
@@ -128,6 +129,7 @@ app.command(cls=Command)(heatmap)
 for study, about in STUDIES.items():
     if study != "attention":  # whose experiments have more to say than flags can
         app.command(study, cls=StudyCommand, help=about)(lambda: None)
+app.command(cls=Command)(capture)
 app.command(cls=Command)(scorers)
 app.command(cls=Command)(check)
 app.command(cls=Command)(init)

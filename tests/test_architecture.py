@@ -16,6 +16,7 @@ MOST_FILES, FAMILY = 25, 4
 
 BOTTOM = {"errors", "attention", "scorers", "normalizers"}
 STUDY = {*BOTTOM, "config", "inputs", "studies", "studies.study", "show"}
+API = {"errors", "capturing", "config", "inputs", "studies", "studies.study", "show", "expect", "runs"}
 MAY_IMPORT = {  # besides itself
     "errors": set[str](),
     "textbook": set[str](),
@@ -24,7 +25,8 @@ MAY_IMPORT = {  # besides itself
     "normalizers": {"errors", "attention"},
     "pooling": BOTTOM,
     "config": {"errors", "scorers", "normalizers"},
-    "inputs": {"errors", "attention", "config"},
+    "capturing": {"errors", "attention", "scorers"},
+    "inputs": {"errors", "attention", "capturing", "config"},
     "studies.study": {"studies"},
     "show": {"errors", "config", "studies.study"},
     "studies": {*BOTTOM, "config", "inputs", "pooling", "studies.study"},  # what all studies share
@@ -36,24 +38,12 @@ MAY_IMPORT = {  # besides itself
     "studies.variance": {*STUDY, "studies.pairs"},
     "studies.saturation": {*STUDY, "studies.pairs"},
     "expect": {"errors", "config", "show", "studies.study"},
-    "runs": {"__init__", "errors", "config", "studies.study", "expect"},
-    "api": {"errors", "config", "inputs", "studies", "studies.study", "show", "expect", "runs"},
-    "commands": {
-        "errors",
-        "scorers",
-        "normalizers",
-        "config",
-        "inputs",
-        "studies",
-        "studies.study",
-        "show",
-        "expect",
-        "runs",
-        "api",
-    },
+    "runs": {"__init__", "errors", "capturing", "config", "studies.study", "expect"},
+    "api": API,
+    "commands": {*API, "scorers", "normalizers", "api"},
     "cli": {"__init__", "errors", "commands", "studies"},
     "__main__": {"cli"},
-    "__init__": {"api"},
+    "__init__": {"api", "capturing"},
 }
 # A library, and the only places that may import it.
 LIBRARIES = {

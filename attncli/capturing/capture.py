@@ -107,7 +107,9 @@ class Capture(AbstractContextManager["Capture"]):
             more = f"; and {len(reasons) - 1} more" if len(reasons) > 1 else ""
             raise InputError.of(f"attention that cannot be followed; {reasons[0]}{more}")
         if self._calls:
-            raise InputError.of(f"got no layer of the {len(self._calls)} with attention; {', '.join(self._calls)}")
+            names = list(self._calls)
+            known = f"{names[0]} to {names[-1]}" if len(names) > 1 else names[0]
+            raise InputError.of(f"no layer was chosen; expected some of the {len(names)} with attention, {known}")
         raise InputError.of("no attention ran; expected a model with attention layers")
 
     def _enter_module(self, module: nn.Module, inputs: Any) -> None:
@@ -304,15 +306,23 @@ def capture(model: nn.Module | Callable[..., Any], *args: Any, **kwargs: Any) ->
     Raises:
         InputError: no attention ran, or none that could be followed.
     """
-    training = {module: module.training for module in model.modules()} if isinstance(model, nn.Module) else {}
-    with ExitStack() as stack:
-        for module, mode in training.items():
-            stack.callback(setattr, module, "training", mode)
-            module.training = False
-        with Capture() as seen:
-            model(*args, **kwargs)
+    with evaluating(model), Capture() as seen:
+        model(*args, **kwargs)
     seen.check()
     return seen
+
+
+@contextmanager
+def evaluating(model: object) -> Iterator[None]:
+    """A model is in evaluation mode inside, and in the end as it was."""
+    modes = [(module, module.training) for module in model.modules()] if isinstance(model, nn.Module) else []
+    try:
+        for module, _ in modes:
+            module.training = False
+        yield
+    finally:
+        for module, mode in modes:
+            module.training = mode
 
 
 def _are_one_in_other(name: str, other: str) -> bool:

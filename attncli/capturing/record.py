@@ -8,11 +8,20 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from attncli.attention import EmptyRow, at_least_float32, softcap, softmax_over_valid, weighted_sum
+from attncli.attention import (
+    EmptyRow,
+    at_least_float32,
+    softcap,
+    softmax_over_valid,
+    weighted_sum,
+    with_empty_rows,
+)
 
 LOW = -1e4  # a score that is at most this was masked: models write -1e4, -1e9, the dtype's least number or -inf
 ALLOWED = 32  # largest error that counts as rounding, in units of the output's dtype and of its largest number
 TENSORS = ("queries", "keys", "values", "output", "valid", "bias", "sinks")
+SHARED = ("valid", "bias")  # of which a file keeps what is the same once
+METADATA, VERSION = "attncli", 1  # the key of what a file says of its calls, and its format
 MaybeTensor = TypeVar("MaybeTensor", Tensor, Tensor | None)
 
 
@@ -40,6 +49,7 @@ class Record:
     bias: Tensor | None = None  # b|1 h|1 n|1 m|1
     sinks: Tensor | None = None  # b|1 h|1 n|1 1: the score of one more key, which has no value
     empty_row: EmptyRow = "zero"
+    heads: tuple[int, ...] | None = None  # their numbers, where only some are kept
     error: float = 0.0  # largest difference between `output` and `rescored()`
     problem: str | None = None  # why it cannot be re-scored
 
@@ -62,7 +72,7 @@ class Record:
         if self.sinks is not None:
             scores = torch.cat([scores, self.sinks.to(scores.dtype).expand(*scores.shape[:-1], 1)], -1)  # b h n m+1
             valid = None if valid is None else pad(valid.expand(*valid.shape[:-1], m), (0, 1), value=True)
-        return softmax_over_valid(scores, valid, self.empty_row)[..., :m]
+        return with_empty_rows(softmax_over_valid(scores, valid), valid, self.empty_row)[..., :m]
 
     def rescored(self) -> Tensor:
         """The output (b, h, n, v) as the project's own code gives it."""

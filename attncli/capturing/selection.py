@@ -55,14 +55,21 @@ class Selection:
         h = record.queries.shape[1]
         kept = [head for head in range(h) if any(head in numbers for numbers in self.heads)]
         if not kept:
-            raise InputError.of(f"it has {h} heads, and none of those that were asked for")
+            raise InputError.of(f"it has {h} head{'s' * (h > 1)}, none of those that were asked for")
         groups = [head // record.groups for head in kept]
         per_head = {
             name: tensor if tensor.shape[1] == 1 else tensor[:, kept]
             for name in ("queries", "output", "valid", "bias", "sinks")
             if (tensor := getattr(record, name)) is not None
         }
-        return replace(record, keys=record.keys[:, groups], values=record.values[:, groups], groups=1, **per_head)
+        return replace(
+            record,
+            keys=record.keys[:, groups],
+            values=record.values[:, groups],
+            groups=1,
+            heads=tuple(kept),
+            **per_head,
+        )
 
 
 def _ranges(text: str) -> list[range] | None:

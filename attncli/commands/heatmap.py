@@ -67,7 +67,7 @@ def heatmap(
 ) -> None:
     """Draw attention weights or scores as heatmaps."""
     from attncli.commands.sources import load_source
-    from attncli.runs.run_folder import check_picture, save_picture
+    from attncli.runs.run_folder import check_file, save_picture
     from attncli.show.figures import picture_ending, save_figure
     from attncli.show.heatmaps import HeatmapStyle, heatmap_figure
 
@@ -77,7 +77,7 @@ def heatmap(
         if out is not None:
             picture_ending(out)
     if out is not None:  # what cannot be written is refused before the work
-        check_picture(out, overwrite)
+        check_file(out, overwrite)
     notes: list[str] = []
     matrices, name = load_source(source, stage, overrides, tensors or [], quiet)
     with naming_options():

@@ -77,6 +77,15 @@ def read_tensors(path: Path) -> dict[str, Tensor]:
     return {name or path.stem: tensor for name, tensor in _read(path, entries, entries).items()}
 
 
+def tensor_names(path: Path) -> list[str]:
+    """The names of the tensors of a file, as `read_tensors` gives them; nothing is read but the header.
+
+    Raises:
+        InputError: below `file`, as `read_tensor`.
+    """
+    return [name or path.stem for name in _entries(path)]
+
+
 def _entries(path: Path) -> Entries:
     """What a file holds, by its ending; nothing is read but headers."""
     with _reading(path):

@@ -154,27 +154,31 @@ def _point_to_latest(place: Path, hidden: Path) -> None:
             (hidden / "latest").replace(latest)
 
 
-def check_picture(out: Path, overwrite: bool) -> None:
-    """Raise an InputError unless a picture can be written there: a new file, or one that may be replaced."""
-    with writing(out, WRITABLE_FILE):
+def check_file(out: Path, overwrite: bool, words: Words = COMMAND_LINE) -> None:
+    """Raise an InputError unless a picture or a capture can be written there: a new file, or one to be replaced."""
+    with writing(out, WRITABLE_FILE, words):
         if out.exists() and (out.is_dir() or not overwrite):
-            message = f'got "{out}", which exists; expected a new file; --overwrite replaces it'
-            raise InputError.of(message, where="--out")
+            message = f'got "{out}", which exists; expected a new file; {words.overwrite} replaces it'
+            raise InputError.of(message, where=words.out)
         above = next(folder for folder in out.absolute().parents if folder.exists())
         if not above.is_dir():
             raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
 
 
 def save_picture(name: str, out: Path | None, draw: Callable[[Path], None]) -> Path:
-    """Draw beside `out`, or outputs/heatmaps/<name>.png with a number added where that is taken, and rename."""
+    """Draw into `out`, or outputs/heatmaps/<name>.png with a number added where that is taken."""
     place = out or OUTPUTS / "heatmaps" / f"{name}.png"
-    with writing(place, WRITABLE_FILE):
-        if out is None:
-            place = next(free for free in _numbered(place, name, ".png") if not free.exists())
-        with hidden_folder(place.absolute()) as hidden:
-            unfinished = hidden / place.name  # the ending says the kind of picture
-            draw(unfinished)
-            return unfinished.replace(place)
+    if out is None:
+        place = next(free for free in _numbered(place, name, ".png") if not free.exists())
+    return save_file_at(place, draw)
+
+
+def save_file_at(place: Path, write: Callable[[Path], None], words: Words = COMMAND_LINE) -> Path:
+    """Write beside the place, and rename."""
+    with writing(place, WRITABLE_FILE, words), hidden_folder(place.absolute()) as hidden:
+        unfinished = hidden / place.name  # the ending says the kind of file
+        write(unfinished)
+        return unfinished.replace(place)
 
 
 @contextmanager

@@ -123,12 +123,12 @@ def fingerprint(tensor: Tensor) -> Record:
     return {"shape": list(tensor.shape), "dtype": str(tensor.dtype).removeprefix("torch."), "sha256": digest}
 
 
-def save_named(path: Path, tensors: Mapping[str, Tensor]) -> None:
+def save_named(path: Path, tensors: Mapping[str, Tensor], metadata: dict[str, str] | None = None) -> None:
     """Tensors by name, as a .safetensors file."""
     path.touch()
     mode = path.stat().st_mode  # as the user's umask wants it: the library makes files that only their owner may read
     try:
-        save_file(_owned(tensors), path)
+        save_file(_owned(tensors), path, metadata)
     except SafetensorError as error:  # its only word for a full disk
         raise OSError(str(error)) from error
     path.chmod(mode)

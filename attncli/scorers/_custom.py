@@ -22,7 +22,7 @@ def load_class(name: str) -> type[nn.Module]:
         InputError: a module that is not there or fails, or an object that is not a scorer.
     """
     module_name, _, class_name = name.partition(":")
-    module = _imported(name, module_name)
+    module = imported(name, module_name)
     found = getattr(module, class_name, None)
     if found is None:
         scorers = [key for key, value in vars(module).items() if _is_module(value)]
@@ -46,7 +46,12 @@ def raised(error: BaseException) -> str:
     return f"{text} (line {own[-1][1]} of {own[-1][0].name})" if own else text
 
 
-def _imported(name: str, module_name: str) -> ModuleType:
+def imported(name: str, module_name: str) -> ModuleType:
+    """The module of what the user named; modules in the working directory are found too.
+
+    Raises:
+        InputError: it is not there, or fails.
+    """
     here = str(Path.cwd())
     if here not in sys.path:
         sys.path.append(here)

@@ -1,0 +1,189 @@
+"""Models to capture: from a folder or the hub, with text or a picture; or a function of the user's own."""
+
+import os
+import re
+import socket
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+from urllib.request import getproxies
+
+import torch
+from torch import Tensor, nn
+
+from attncli.capturing.capture import Capture, evaluating
+from attncli.errors import InputError, printable
+from attncli.scorers._custom import imported, raised
+
+FUNCTION = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
+HUB_NAME = re.compile(r"\w[\w.-]*(/\w[\w.-]*)?")
+LONGEST_REASON = 200  # characters of what a library says
+Make = Callable[[], Capture]
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A model and what to run it on; None where nothing was said."""
+
+    model: str
+    text: str | None = None
+    text2: str | None = None
+    image: Path | None = None
+    generate: int | None = None  # tokens
+    dtype: str | None = None
+    revision: str | None = None
+    attention: str | None = None  # eager or sdpa
+    device: torch.device | None = None
+
+    @property
+    def is_function(self) -> bool:
+        """Whether the model is `module:function`."""
+        return FUNCTION.fullmatch(self.model) is not None and not Path(self.model).exists()
+
+    @property
+    def name(self) -> str:
+        """The last part of the model's name."""
+        return self.model.partition(":")[2] if self.is_function else Path(self.model).resolve().name
+
+
+def run(asked: Asked, make: Make) -> tuple[Capture, dict[str, Any]]:
+    """Load a model and run it once inside what `make` gives; also what is known of it: text, tokens and versions.
+
+    Raises:
+        InputError: the model cannot be loaded, or fails.
+    """
+    return _run_function(asked, make) if asked.is_function else _run_pretrained(asked, make)
+
+
+def _run_function(asked: Asked, make: Make) -> tuple[Capture, dict[str, Any]]:
+    module_name, _, function_name = asked.model.partition(":")
+    function = getattr(imported(asked.model, module_name), function_name, None)
+    if not callable(function):
+        raise InputError.of(f'got "{asked.model}"; {module_name} has no function {function_name}')
+    with _failing(f'got "{asked.model}"; it gave', "fix the function"):
+        with make() as seen:
+            given = function()
+        if isinstance(given, tuple) and len(given) == 2 and isinstance(given[0], nn.Module):
+            model, inputs = given
+            with evaluating(model), make() as seen:  # a new one, for what ran while the model was made
+                _call(model, inputs)
+    return seen, {"model": asked.model}
+
+
+def _call(model: nn.Module, inputs: Any) -> None:
+    if isinstance(inputs, Mapping):
+        model(**inputs)
+    elif isinstance(inputs, tuple | list):
+        model(*inputs)
+    else:
+        model(inputs)
+
+
+def _run_pretrained(asked: Asked, make: Make) -> tuple[Capture, dict[str, Any]]:
+    got = f'got "{asked.model}"'
+    if not Path(asked.model).is_dir() and not HUB_NAME.fullmatch(asked.model):
+        raise InputError.of(f"{got}; no such folder; expected a folder, a name of the hub, or module:function")
+    if asked.text is None and asked.image is None:
+        raise InputError.of(f"{got} and nothing to run it on; expected --text or --image")
+    try:
+        import transformers
+    except ImportError as error:
+        cure = "pip install 'attncli[models]'; a module:function works without it"
+        raise InputError.of(f"{got}, which needs the package transformers; {cure}") from error
+    transformers.logging.set_verbosity(transformers.logging.CRITICAL)
+    transformers.logging.disable_progress_bar()
+    is_offline = not Path(asked.model).is_dir() and not _reaches_hub()
+    where = "; no such folder, and the hub cannot be reached from here" if is_offline else ""
+    cure = "expected a folder with a model of transformers, or a name of the hub"
+    with _failing(f"{got}{where}; loading it gave", cure):
+        source = {"revision": asked.revision or "main", "local_files_only": is_offline}
+        config = transformers.AutoConfig.from_pretrained(asked.model, **source)
+        chosen = {"attn_implementation": asked.attention} if asked.attention else {}
+        kind = _kind(transformers, asked, config)
+        model = kind.from_pretrained(asked.model, dtype=asked.dtype or "auto", **chosen, **source)
+        inputs, tokenizer = _inputs(transformers, asked, config, source)
+    model = model.to(asked.device).eval()
+    inputs = {name: each.to(asked.device) for name, each in inputs.items()}
+    inputs |= {name: each.to(model.dtype) for name, each in inputs.items() if each.is_floating_point()}
+    cure = "a model that needs other inputs can be run by a module:function"
+    with _failing(f"{got}; running it gave", cure), make() as seen:
+        if asked.generate is None:
+            model(**inputs)
+            written = inputs.get("decoder_input_ids", inputs.get("input_ids"))
+        else:
+            written = model.generate(**inputs, max_new_tokens=asked.generate, do_sample=False)
+    about = {
+        "model": asked.model,
+        "revision": getattr(config, "_commit_hash", None) or asked.revision,
+        "text": asked.text,
+        "text2": asked.text2,
+        "tokens": _tokens(tokenizer, written, inputs.get("input_ids") if config.is_encoder_decoder else written),
+        "transformers": transformers.__version__,
+    }
+    return seen, about
+
+
+def _kind(transformers: Any, asked: Asked, config: Any) -> Any:
+    """The class that loads the model: with its head where tokens are to be generated."""
+    if asked.generate is None:
+        return transformers.AutoModel
+    if asked.image is not None:
+        return transformers.AutoModelForImageTextToText
+    return transformers.AutoModelForSeq2SeqLM if config.is_encoder_decoder else transformers.AutoModelForCausalLM
+
+
+def _inputs(transformers: Any, asked: Asked, config: Any, source: dict[str, Any]) -> tuple[dict[str, Tensor], Any]:
+    """The model's inputs, a batch of one, and the tokenizer where there is text."""
+    if asked.image is not None:
+        from PIL import Image
+
+        with Image.open(asked.image) as opened:
+            image = opened.convert("RGB")
+        if asked.text is None:
+            processor = transformers.AutoImageProcessor.from_pretrained(asked.model, **source)
+            return dict(processor(images=image, return_tensors="pt")), None
+        processor = transformers.AutoProcessor.from_pretrained(asked.model, **source)
+        return dict(processor(images=image, text=asked.text, return_tensors="pt")), processor.tokenizer
+    tokenizer = transformers.AutoTokenizer.from_pretrained(asked.model, **source)
+    if not config.is_encoder_decoder:
+        return dict(tokenizer(asked.text, asked.text2, return_tensors="pt")), tokenizer
+    inputs = dict(tokenizer(asked.text, return_tensors="pt"))
+    if asked.text2 is not None:  # what the decoder has written so far
+        inputs["decoder_input_ids"] = tokenizer(asked.text2, return_tensors="pt")["input_ids"]
+    elif asked.generate is None:
+        inputs["decoder_input_ids"] = torch.tensor([[config.decoder_start_token_id or 0]])
+    return inputs, tokenizer
+
+
+def _tokens(tokenizer: Any, queries: Tensor | None, keys: Tensor | None) -> dict[str, list[str]] | None:
+    if tokenizer is None or queries is None or keys is None:
+        return None
+    names = {"queries": queries, "keys": keys}
+    return {name: list(tokenizer.convert_ids_to_tokens(each[0].tolist())) for name, each in names.items()}
+
+
+def _reaches_hub() -> bool:
+    """Whether the hub's name can be looked up; else the library would try for half a minute."""
+    if getproxies():
+        return True
+    try:
+        socket.getaddrinfo(urlsplit(os.environ.get("HF_ENDPOINT", "https://huggingface.co")).hostname, 443)
+    except OSError:
+        return False
+    return True
+
+
+@contextmanager
+def _failing(what: str, cure: str) -> Iterator[None]:
+    """Whatever a library or a model raises inside is said in one line."""
+    try:
+        yield
+    except (KeyboardInterrupt, InputError, MemoryError):
+        raise
+    except BaseException as error:  # nobody knows what a model raises, sys.exit among it
+        reason = printable(raised(error))
+        reason = reason if len(reason) <= LONGEST_REASON else reason[: LONGEST_REASON - 1] + "…"
+        raise InputError.of(f"{what} {reason}; {cure}") from error

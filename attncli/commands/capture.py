@@ -1,0 +1,115 @@
+"""`attncli capture`: what entered every attention call of a real model, in a file."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+
+from attncli.commands.options import Quiet
+from attncli.commands.streams import print_line
+from attncli.errors import InputError
+
+if TYPE_CHECKING:
+    from attncli.capturing.capture import Capture
+
+Model = Annotated[
+    str,
+    typer.Argument(metavar="MODEL", help="A folder or a name of the Hugging Face hub; or module:function of your own."),
+]
+Text = Annotated[str | None, typer.Option("--text", metavar="TEXT", help="What the model reads.")]
+Text2 = Annotated[
+    str | None,
+    typer.Option("--text2", metavar="TEXT", help="A second text; for a decoder, what it has written."),
+]
+Image = Annotated[Path | None, typer.Option("--image", metavar="FILE", help="A picture that the model sees.")]
+Layers = Annotated[
+    str | None,
+    typer.Option("--layers", metavar="LAYERS", help="Keep these: their numbers, as 0,5-7, or a glob of their names."),
+]
+Heads = Annotated[str | None, typer.Option("--heads", metavar="HEADS", help="Keep these heads, as 0-3.")]
+Calls = Annotated[
+    Literal["first", "all"],
+    typer.Option("--calls", metavar="WHICH", help="Keep all calls of a layer, or the first: first or all."),
+]
+Generate = Annotated[
+    int | None, typer.Option("--generate", metavar="N", min=1, help="Let the model write N tokens, greedily.")
+]
+DType = Annotated[
+    Literal["float16", "bfloat16", "float32", "float64"] | None,
+    typer.Option("--dtype", metavar="NAME", help="Dtype: float16, bfloat16, float32 or float64; else the file's."),
+]
+Device = Annotated[str, typer.Option("--device", metavar="NAME", help="Device: auto, cpu, cuda, cuda:N or mps.")]
+Revision = Annotated[
+    str | None, typer.Option("--revision", metavar="NAME", help="Branch, tag or commit of a model of the hub.")
+]
+Attention = Annotated[
+    Literal["auto", "eager", "sdpa"],
+    typer.Option("--attn", metavar="NAME", help="How the model computes attention: auto (its own way), eager or sdpa."),
+]
+Out = Annotated[
+    Path | None, typer.Option("--out", metavar="FILE", help="The file, .safetensors; else it has the model's name.")
+]
+Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace an existing file.")]
+
+
+def capture(
+    model: Model,
+    text: Text = None,
+    text2: Text2 = None,
+    image: Image = None,
+    layers: Layers = None,
+    heads: Heads = None,
+    calls: Calls = "all",
+    generate: Generate = None,
+    dtype: DType = None,
+    device: Device = "auto",
+    revision: Revision = None,
+    attention: Attention = "auto",
+    out: Out = None,
+    overwrite: Overwrite = False,
+    quiet: Quiet = False,
+) -> None:
+    """Run a real model once and keep what every attention call saw."""
+    from attncli.capturing.capture import Capture
+    from attncli.capturing.models import Asked, run
+    from attncli.commands.options import naming_options
+    from attncli.inputs.device import resolve_device
+    from attncli.runs.captured import check_place, save_captured
+
+    with naming_options():
+        Capture(layers, heads, calls)  # a choice that means nothing is refused before the work
+        where = resolve_device(device)
+    way = None if attention == "auto" else attention
+    asked = Asked(model, text, text2, image, generate, dtype, revision, way, where)
+    place = out or Path(f"{asked.name}.safetensors")
+    check_place(place, overwrite)
+    seen, about = run(asked, lambda: Capture(layers, heads, calls))
+    try:
+        seen.check()
+    except InputError as error:
+        raise InputError.of(f'got "{model}"; {error}', where="attncli capture") from error
+    save_captured(place, seen, about)
+    if not quiet:
+        for line in _summary(seen):
+            print_line(line)
+        print_line(str(place))
+
+
+def _summary(seen: "Capture") -> list[str]:
+    """A table of the layers, each as its first call was; the largest error; and what was not captured."""
+    good = [record for record in seen.records if record.problem is None]
+    layers = {record.layer: record for record in reversed(good)}
+    rows = [["layer", "class", "calls", "b", "n", "m", "d", "heads", "groups", "scale"]]
+    for name, first in reversed(layers.items()):
+        b, h, n, d = first.queries.shape
+        calls = sum(record.layer == name for record in good)
+        sizes = map(str, (calls, b, n, first.keys.shape[-2], d, h, first.groups))
+        rows.append([name, first.kind, *sizes, f"{first.scale * first.pre_scale:.4g}"])
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    lines = ["  ".join(f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
+    largest = max(record.error for record in good)
+    count = f"{len(good)} call{'s' * (len(good) > 1)} of {len(layers)} layer{'s' * (len(layers) > 1)}"
+    lines += ["", f"{count}; re-scored, outputs differ by {largest:.1e} at most"]
+    unlike = [(record.name, record.problem) for record in seen.records if record.problem is not None]
+    missed = [*unlike, *((each.layer, each.problem) for each in seen.missed)]
+    return [*lines, *(f"not captured: {name}: {problem}" for name, problem in missed)]

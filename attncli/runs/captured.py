@@ -1,0 +1,66 @@
+"""The file of what a model's attention calls saw: tensors by layer, and one JSON value about them."""
+
+import json
+import math
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from attncli.capturing.capture import Capture
+from attncli.capturing.record import METADATA, SHARED, TENSORS, VERSION, Record
+from attncli.errors import InputError
+from attncli.runs.run_folder import COMMAND_LINE, Words, check_file, save_file_at
+from attncli.runs.saving import fingerprint, save_named
+
+
+def check_place(place: Path, overwrite: bool, words: Words = COMMAND_LINE) -> None:
+    """Raise an InputError unless such a file can be written there."""
+    if place.suffix != ".safetensors":
+        raise InputError.of(f'got "{place}"; expected a name that ends in .safetensors', where=words.out)
+    check_file(place, overwrite, words)
+
+
+def save_captured(place: Path, seen: Capture, about: Mapping[str, Any], words: Words = COMMAND_LINE) -> None:
+    """Write `<layer>[#call].queries`, `.keys` and so on, as .safetensors; it appears complete or not at all.
+
+    A mask or a bias that several calls share is written once: each entry of `layers` names the tensors that it means.
+
+    Raises:
+        InputError: the place cannot be written.
+    """
+    tensors, shared, layers = dict[str, Tensor](), dict[str, str](), dict[str, Any]()
+    for record in seen.records:
+        masks: dict[str, str | None] = dict.fromkeys(SHARED)
+        for part in TENSORS:
+            tensor = getattr(record, part)
+            if tensor is None:
+                continue
+            name = f"{record.name}.{part}"
+            if part in masks:
+                name = masks[part] = shared.setdefault(json.dumps(fingerprint(tensor)), name)
+            tensors.setdefault(name, tensor)
+        layers[record.name] = {**_entry(record), **masks}
+    for missed in seen.missed:
+        layers.setdefault(missed.layer, {"class": missed.kind, "how": None, "problem": missed.problem})
+    known = {"model": None, "revision": None, "text": None, "tokens": None, "transformers": None}
+    metadata = {"version": VERSION, **known, **about, "torch": torch.__version__, "layers": layers}
+    text = json.dumps(metadata, ensure_ascii=False, allow_nan=False)
+    save_file_at(place, lambda path: save_named(path, tensors, {METADATA: text}), words)
+
+
+def _entry(record: Record) -> dict[str, Any]:
+    return {
+        "class": record.kind,
+        "how": record.how,
+        "scale": record.scale,
+        "pre_scale": record.pre_scale,
+        "groups": record.groups,
+        "heads": record.heads,
+        "softcap": record.softcap,
+        "empty_row": record.empty_row,
+        "error": record.error if math.isfinite(record.error) else None,
+        "problem": record.problem,
+    }
