@@ -72,8 +72,8 @@ class Capture(AbstractContextManager["Capture"]):
         enter, at_end = self._exits.enter_context, self._exits.callback
         self._thread = threading.get_ident()
         enter(torch.no_grad())
-        if "torch._dynamo" in sys.modules:  # else nothing is compiled, and loading it takes seconds
-            enter(torch.compiler.set_stance("force_eager"))
+        self._is_eager = False
+        self._stay_eager()
         enter(warnings.catch_warnings())
         warnings.filterwarnings("ignore", message="Using `torch.compile")  # that our hooks fire once more
         at_end(torch.backends.mha.set_fastpath_enabled, torch.backends.mha.get_fastpath_enabled())
@@ -97,6 +97,12 @@ class Capture(AbstractContextManager["Capture"]):
             if not any(other.startswith(f"{name}.") for other in unseen):  # the innermost
                 self._miss("it ran, and no attention was recognised in it", (name, self._ran[name]))
 
+    def take_names(self, model: object) -> None:
+        """Name layers as they are called in this model, whichever part of it is run first."""
+        if isinstance(model, nn.Module):
+            self._names |= {id(each): name for name, each in model.named_modules()}
+            self._trail.parameters |= {each.untyped_storage().data_ptr() for each in model.parameters()}
+
     def check(self) -> None:
         """Raise an InputError unless some attention was captured."""
         if any(record.problem is None for record in self.records):
@@ -112,12 +118,18 @@ class Capture(AbstractContextManager["Capture"]):
             raise InputError.of(f"no layer was chosen; expected some of the {len(names)} with attention, {known}")
         raise InputError.of("no attention ran; expected a model with attention layers")
 
+    def _stay_eager(self) -> None:
+        """Let nothing run compiled. Before the compiler is loaded, which takes seconds, nothing is."""
+        if not self._is_eager and "torch._dynamo" in sys.modules:
+            self._is_eager = True
+            self._exits.enter_context(torch.compiler.set_stance("force_eager"))
+
     def _enter_module(self, module: nn.Module, inputs: Any) -> None:
         if threading.get_ident() != self._thread:
             return
+        self._stay_eager()
         if not self._stack and id(module) not in self._names:
-            self._names |= {id(each): name for name, each in module.named_modules()}
-            self._trail.parameters |= {each.untyped_storage().data_ptr() for each in module.parameters()}
+            self.take_names(module)
         self._stack.append(module)
         self._trail.enter()
         name, kind = self._place()
@@ -221,6 +233,10 @@ class _Operations(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     supports_higher_order_operators = True
 
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        return False  # nothing is compiled inside; to skip it would load it, which takes seconds
+
     def __init__(self, capture: Capture) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self._capture = capture
@@ -307,6 +323,7 @@ def capture(model: nn.Module | Callable[..., Any], *args: Any, **kwargs: Any) ->
         InputError: no attention ran, or none that could be followed.
     """
     with evaluating(model), Capture() as seen:
+        seen.take_names(model)
         model(*args, **kwargs)
     seen.check()
     return seen

@@ -110,6 +110,7 @@ def _run_pretrained(asked: Asked, make: Make) -> tuple[Capture, dict[str, Any]]:
     inputs |= {name: each.to(model.dtype) for name, each in inputs.items() if each.is_floating_point()}
     cure = "a model that needs other inputs can be run by a module:function"
     with _failing(f"{got}; running it gave", cure), make() as seen:
+        seen.take_names(model)
         if asked.generate is None:
             model(**inputs)
             written = inputs.get("decoder_input_ids", inputs.get("input_ids"))

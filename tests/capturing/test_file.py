@@ -1,0 +1,172 @@
+"""The file of a capture: its tensors and its JSON, read again, and refused where something is wrong with it."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors import safe_open
+from safetensors.torch import load_file, save_file
+from torch import nn
+from torch.nn import functional as F
+from torch.testing import assert_close
+
+import attncli
+from attncli.errors import InputError
+from attncli.inputs.captured import is_captured, read_captured
+from tests.capturing.written import BIAS, KEYS, MASK, QUERIES, VALUES, normal
+
+PARTS = ("queries", "keys", "values", "output", "valid", "bias", "sinks")
+
+
+@pytest.fixture
+def file(here: Path) -> Path:
+    """Two layers with the same masks, one of them called twice, and one that cannot be followed."""
+
+    class Masked(nn.Module):
+        def forward(self, queries: torch.Tensor) -> torch.Tensor:
+            mask = BIAS.masked_fill(~MASK, -torch.inf)
+            return F.scaled_dot_product_attention(queries, KEYS, VALUES, mask, scale=0.5)
+
+    class Relu(nn.Module):
+        def forward(self, queries: torch.Tensor) -> torch.Tensor:
+            return torch.relu(queries @ KEYS.mT) @ VALUES
+
+    class Model(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.first, self.second, self.third = Masked(), Masked(), Relu()
+
+        def forward(self, queries: torch.Tensor) -> None:
+            for layer in (self.first, self.second, self.first, self.third):
+                layer(queries)
+
+    attncli.save(attncli.capture(Model(), QUERIES), "seen.safetensors", model="mine", text="a b")
+    return Path("seen.safetensors")
+
+
+def metadata(file: Path) -> dict[str, Any]:
+    with safe_open(file, framework="pt") as opened:
+        (text,) = opened.metadata().values()
+    content: dict[str, Any] = json.loads(text)
+    return content
+
+
+def changed(file: Path, change: Callable[[dict[str, Any], dict[str, torch.Tensor]], None]) -> Path:
+    """The file with something else in it."""
+    content, tensors = metadata(file), load_file(file)
+    change(content, tensors)
+    save_file(tensors, file, {"attncli": json.dumps(content)})
+    return file
+
+
+def test_what_the_file_holds(file: Path) -> None:
+    tensors, content = load_file(file), metadata(file)
+    names = [f"{layer}.{part}" for layer in ("first", "second", "first#1") for part in PARTS[:4]]
+    assert set(tensors) == {*names, "first.valid", "first.bias"}, "masks that are the same once"
+    assert_close(tensors["first#1.queries"], QUERIES)
+    assert tensors["first.valid"].dtype == torch.bool
+    assert {**content, "layers": 0, "torch": 0} == {
+        "version": 1,
+        "model": "mine",
+        "revision": None,
+        "text": "a b",
+        "tokens": None,
+        "torch": 0,
+        "transformers": None,
+        "layers": 0,
+    }
+    layers = content["layers"]
+    assert list(layers) == ["first", "second", "first#1", "third"]
+    assert 0 <= layers["second"].pop("error") < 1e-5
+    assert layers["second"] == {
+        "class": "Masked",
+        "how": "function",
+        "scale": 0.5,
+        "pre_scale": 1.0,
+        "groups": 1,
+        "heads": None,
+        "softcap": None,
+        "empty_row": "zero",
+        "problem": None,
+        "valid": "first.valid",
+        "bias": "first.bias",
+    }
+    assert "relu in place of a softmax" in layers["third"]["problem"]
+
+
+def test_what_is_read_is_what_was_seen(file: Path) -> None:
+    captured = read_captured(file)
+    assert captured.about["text"] == "a b"
+    assert captured.usable == ["first", "second", "first#1"]
+    record = captured.record("first#1")
+    assert (record.name, record.layer, record.call, record.kind, record.scale) == ("first#1", "first", 1, "Masked", 0.5)
+    assert_close(record.valid, MASK)
+    assert_close(record.rescored(), record.output, rtol=0, atol=1e-5)
+    with pytest.raises(InputError, match=r'got "third", which cannot be re-scored: relu'):
+        captured.record("third")
+    with pytest.raises(InputError, match=r"did you mean `first`\?"):
+        captured.record("frist")
+    assert is_captured(file)
+
+
+def test_sinks_and_softcap_are_read(here: Path) -> None:
+    sinks = normal(1, 4, 1, 1).expand(2, 4, 5, 1)
+
+    def attention() -> torch.Tensor:
+        scores = torch.cat([2 * torch.tanh(QUERIES @ KEYS.mT / 2), sinks], -1)
+        return scores.softmax(-1)[..., :-1] @ VALUES
+
+    seen = attncli.capture(attention)
+    attncli.save(seen, "sinks.safetensors")
+    record = read_captured(Path("sinks.safetensors")).record("function")
+    assert (record.softcap, record.bias, record.valid) == (2.0, None, None)
+    assert_close(record.weights(), seen.records[0].weights())
+
+
+def test_nothing_is_replaced_by_accident(file: Path) -> None:
+    seen = attncli.capture(lambda: F.scaled_dot_product_attention(QUERIES, KEYS, VALUES))
+    with pytest.raises(InputError, match=r"which exists; expected a new file; overwrite=True replaces it"):
+        attncli.save(seen, file)
+    with pytest.raises(InputError, match=r"expected a name that ends in .safetensors"):
+        attncli.save(seen, "seen.pt")
+    attncli.save(seen, file, overwrite=True)
+    assert list(read_captured(file).layers) == ["function"]
+    assert [path.name for path in Path().iterdir()] == [file.name]
+
+
+WRONG: dict[str, tuple[Callable[[dict[str, Any], dict[str, torch.Tensor]], object], str]] = {
+    "version": (lambda content, _: content.update(version=2), "its format is 2; this version of attncli reads 1"),
+    "layers": (lambda content, _: content.update(layers=[]), "what it says of its layers cannot be read"),
+    "no layers": (lambda content, _: content.pop("layers"), "what it says of its layers cannot be read"),
+    "groups": (lambda content, _: content["layers"]["first"].update(groups=0), "what it says of its layers"),
+    "scale": (lambda content, _: content["layers"]["first"].update(scale="x"), "what it says of its layers"),
+    "empty rows": (lambda content, _: content["layers"]["first"].update(empty_row="x"), "what it says of its layers"),
+    "an entry": (lambda content, _: content["layers"].update(first=3), "what it says of its layers"),
+    "keys of another size": (lambda _, tensors: tensors.update({"first.keys": normal(2, 4, 3, 8)}), "do not fit"),
+    "a mask of another size": (lambda _, tensors: tensors.update({"first.valid": MASK[..., :3].clone()}), "do not fit"),
+    "no values": (lambda _, tensors: tensors.pop("first.values"), "holds no tensor of this name"),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_files_that_are_wrong(name: str, file: Path) -> None:
+    change, reason = WRONG[name]
+    changed(file, lambda content, tensors: (change(content, tensors), None)[1])
+    with pytest.raises(InputError, match=reason):
+        read_captured(file).record("first")
+
+
+def test_files_of_another_kind(here: Path) -> None:
+    save_file({"queries": QUERIES}, "plain.safetensors")
+    Path("broken.safetensors").write_bytes(b"x" * 9)
+    for name, reason in {
+        "plain": "holds no calls of a model's attention; expected a file of `attncli capture`",
+        "broken": "damaged, or not a .safetensors file",
+        "missing": "no such file",
+    }.items():
+        with pytest.raises(InputError, match=reason):
+            read_captured(Path(f"{name}.safetensors"))
+        assert not is_captured(Path(f"{name}.safetensors"))

@@ -1,0 +1,171 @@
+"""Modules of torch: heads, masks and names, with the modules' own weights as the oracle."""
+
+import threading
+import weakref
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import multi_head_attention_forward
+from torch.testing import assert_close
+
+import attncli
+from tests.capturing.written import normal
+
+X = normal(2, 5, 16)
+PADDING = torch.tensor([[False] * 5, [False] * 3 + [True] * 2])
+FUTURE = torch.ones(5, 5, dtype=torch.bool).triu(1)
+
+
+def attention(**options: bool) -> nn.MultiheadAttention:
+    torch.manual_seed(0)
+    return nn.MultiheadAttention(16, 4, batch_first=True, **options).eval()
+
+
+@pytest.mark.parametrize("masked", [False, True])
+@pytest.mark.parametrize("weights", [True, False])
+def test_multihead_attention(weights: bool, masked: bool) -> None:
+    model = attention()
+    masks = {"key_padding_mask": PADDING, "attn_mask": FUTURE} if masked else {}
+    (record,) = attncli.capture(model, X, X, X, need_weights=weights, **masks).records
+    assert record.how == ("steps" if weights else "kernel")
+    assert (record.layer, record.queries.shape) == ("MultiheadAttention", (2, 4, 5, 4))
+    assert record.scale * record.pre_scale == pytest.approx(0.5)
+    assert record.error <= 1e-6
+    projected = (X @ model.in_proj_weight.T).view(2, 5, 3, 4, 4)  # its bias is 0
+    assert_close(record.queries / record.pre_scale, projected[:, :, 0].transpose(1, 2).detach())
+    _, want = model(X, X, X, average_attn_weights=False, **masks)
+    assert_close(record.weights(), want.detach(), rtol=0, atol=1e-6)
+    if masked:
+        assert record.valid is not None
+        assert_close(record.valid, ~(PADDING[:, None, None] | FUTURE))
+
+
+@pytest.mark.parametrize("options", [{"add_zero_attn": True}, {"add_bias_kv": True}], ids=str)
+def test_multihead_attention_with_more_keys(options: dict[str, bool]) -> None:
+    for weights in (True, False):
+        (record,) = attncli.capture(attention(**options), X, X, X, need_weights=weights).records
+        assert (record.keys.shape, record.problem) == ((2, 4, 6, 4), None)
+
+
+def test_the_function_knows_its_heads_where_no_module_does() -> None:
+    model = attention()
+
+    def call() -> Tensor:
+        x = X.transpose(0, 1)
+        first, last = (model.in_proj_weight, model.in_proj_bias), (model.out_proj.weight, model.out_proj.bias)
+        return multi_head_attention_forward(x, x, x, 16, 4, *first, None, None, False, 0.0, *last)[0]
+
+    (record,) = attncli.capture(call).records
+    assert (record.layer, record.queries.shape) == ("function", (2, 4, 5, 4))
+
+
+def test_encoder_and_decoder() -> None:
+    model = nn.Transformer(16, 4, 2, 1, 32, batch_first=True)
+    mask = nn.Transformer.generate_square_subsequent_mask(3)
+    seen = attncli.capture(model, X, normal(2, 3, 16), tgt_mask=mask, src_key_padding_mask=PADDING)
+    names = ["encoder.layers.0.self_attn", "encoder.layers.1.self_attn", "decoder.layers.0.self_attn"]
+    assert [record.name for record in seen.records] == [*names, "decoder.layers.0.multihead_attn"]
+    assert [record.keys.shape[-2] for record in seen.records] == [5, 5, 3, 5]
+    assert max(record.error for record in seen.records) <= 1e-5
+    first, _, third, _ = seen.records
+    assert_close(first.valid, ~PADDING[:, None, None])
+    assert_close(third.valid, torch.ones(1, 1, 3, 3, dtype=torch.bool).tril())
+
+
+def test_layers_heads_and_calls_can_be_chosen() -> None:
+    model = nn.TransformerEncoder(nn.TransformerEncoderLayer(16, 4, 32, batch_first=True), 3).eval()
+    with attncli.Capture() as everything:
+        model(X)
+    for layers in ("0,2", "*.[02].*"):
+        with attncli.Capture(layers=layers, heads="1-2") as some:
+            model(X)
+        assert [record.layer for record in some.records] == ["layers.0.self_attn", "layers.2.self_attn"]
+        assert some.records[1].heads == (1, 2)
+        for part in ("queries", "keys", "values", "output"):
+            assert_close(getattr(some.records[1], part), getattr(everything.records[2], part)[:, 1:3])
+
+
+def test_one_module_that_runs_again_and_again() -> None:
+    layer = nn.TransformerEncoderLayer(16, 4, 32, batch_first=True)
+    seen = attncli.capture(nn.Sequential(layer, layer), X)
+    assert [record.name for record in seen.records] == ["0.self_attn", "0.self_attn#1"]
+
+
+def test_a_module_that_is_no_part_of_the_model() -> None:
+    class Wrapper(nn.Module):
+        def forward(self, x: Tensor) -> Tensor:
+            output: Tensor = attention()(x, x, x)[0]
+            return output
+
+    (record,) = attncli.capture(nn.Sequential(Wrapper()), X).records
+    assert record.layer == "0/MultiheadAttention"
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_compiled_models_run_as_they_are_written() -> None:
+    model = nn.TransformerEncoder(nn.TransformerEncoderLayer(16, 4, 32, batch_first=True), 1)
+    seen = attncli.capture(torch.compile(model), X)
+    assert [record.name for record in seen.records] == ["layers.0.self_attn"]
+
+
+def test_another_thread_is_not_watched() -> None:
+    model = attention()
+    thread = threading.Thread(target=lambda: model(X, X, X))
+    with attncli.Capture() as seen:
+        thread.start()
+        thread.join()
+    assert seen.records == []
+
+
+def test_what_fails_leaves_nothing_behind() -> None:
+    fast = torch.backends.mha.get_fastpath_enabled()
+    with pytest.raises(RuntimeError, match="shapes"):
+        attncli.capture(nn.Sequential(nn.Linear(3, 4)), X)
+    assert torch.backends.mha.get_fastpath_enabled() == fast
+    assert torch.is_grad_enabled()
+    assert [record.problem for record in attncli.capture(attention(), X, X, X).records] == [None]
+
+
+class Block(nn.Module):
+    """Attention without one of torch's own functions, in a residual stream."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.attention = Written()
+        self.mlp = nn.Linear(16, 16, bias=False)
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = x + self.attention(x)
+        x = x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True))
+        mixed: Tensor = self.mlp(x)
+        return x + mixed
+
+
+class Written(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.query, self.key, self.value = (nn.Linear(16, 16, bias=False) for _ in range(3))
+
+    def forward(self, x: Tensor) -> Tensor:
+        weights: Tensor = (self.query(x) @ self.key(x).mT / 4).softmax(-1)
+        values: Tensor = self.value(x)
+        return weights @ values
+
+
+def test_activations_are_not_kept() -> None:
+    """Of a stream of layers each forgets what it made, though every layer adds to what came before."""
+    made: list[weakref.ref[Tensor]] = []
+    alive: list[int] = []
+
+    def note(module: nn.Module, inputs: object, output: Tensor) -> None:
+        made.append(weakref.ref(output))
+        alive.append(sum(each() is not None for each in made))
+
+    model = nn.Sequential(*(Block() for _ in range(8)))
+    for module in model.modules():
+        if isinstance(module, nn.Linear | Written | Block):
+            module.register_forward_hook(note)
+    seen = attncli.capture(model, X)
+    assert len(seen.records) == 8
+    assert max(alive) <= 12  # of 48: those of two layers

@@ -1,0 +1,106 @@
+"""What is no attention, or none that can be followed, is said and never passed off as captured."""
+
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+import attncli
+from attncli.errors import InputError
+from tests.capturing.written import KEYS, QUERIES, VALUES, H, normal
+
+
+def additive() -> Tensor:
+    return torch.tanh(QUERIES[:, :, :, None] + KEYS[:, :, None]).sum(-1).softmax(-1) @ VALUES
+
+
+def other_axis() -> Tensor:
+    return (QUERIES @ KEYS.mT).softmax(1) @ VALUES
+
+
+def masked_heads() -> Tensor:
+    return ((QUERIES @ KEYS.mT).softmax(-1) * torch.arange(H).view(H, 1, 1)) @ VALUES
+
+
+def multiplied() -> Tensor:
+    """Scores times something of each pair, which neither a scale nor a bias says."""
+    return (QUERIES @ KEYS.mT * normal(QUERIES.shape[-2], KEYS.shape[-2]).exp()).softmax(-1) @ VALUES
+
+
+def squared() -> Tensor:
+    return (QUERIES @ KEYS.mT).abs().softmax(-1) @ VALUES
+
+
+CASES: dict[str, tuple[Callable[[], Tensor], str]] = {
+    "relu": (lambda: torch.relu(QUERIES @ KEYS.mT) @ VALUES, "relu in place of a softmax"),
+    "exp": (lambda: torch.exp(QUERIES @ KEYS.mT) @ VALUES, "exp in place of a softmax"),
+    "additive": (additive, "scores that are no matrix product of queries and keys"),
+    "another axis": (other_axis, "a softmax over axis 1"),
+    "weights that are changed": (masked_heads, "weights are changed after the softmax, by mul"),
+    "weights without values": (lambda: (QUERIES @ KEYS.mT).softmax(-1), "whose weights no product takes"),
+    "scores that are changed by pair": (multiplied, "re-scored, its output differs"),
+    "scores that are changed": (squared, "re-scored, its output differs"),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_attention_that_cannot_be_followed(name: str) -> None:
+    written, reason = CASES[name]
+    with pytest.raises(InputError, match=f"attention that cannot be followed; .*{reason}"):
+        attncli.capture(written)
+    with attncli.Capture() as seen:
+        written()
+        F.scaled_dot_product_attention(QUERIES, KEYS, VALUES)
+    assert [record.problem for record in seen.records][-1] is None
+    problems = [*(str(record.problem) for record in seen.records[:-1]), *(missed.problem for missed in seen.missed)]
+    assert any(reason in problem for problem in problems)
+    seen.check()  # something was captured
+
+
+def test_no_attention() -> None:
+    mlp = nn.Sequential(nn.Linear(5, 4), nn.ReLU(), nn.Linear(4, 3), nn.Softmax(-1), nn.Linear(3, 2))
+    with pytest.raises(InputError, match=r"^no attention ran; expected a model with attention layers$"):
+        attncli.capture(mlp, normal(2, 7, 5))
+
+
+def test_a_module_that_says_it_is_attention() -> None:
+    class LinearAttention(nn.Module):
+        def forward(self, x: Tensor) -> Tensor:
+            return x @ (x.mT @ x)
+
+    with pytest.raises(InputError, match=r"1 \(LinearAttention\): it ran, and no attention was recognised in it"):
+        attncli.capture(nn.Sequential(nn.Linear(5, 5), LinearAttention()), normal(2, 7, 5))
+
+
+@pytest.mark.parametrize("weights", [True, False])
+def test_dropout(weights: bool) -> None:
+    model = nn.MultiheadAttention(16, 4, dropout=0.5, batch_first=True)
+    x = normal(2, 5, 16)
+    with attncli.Capture() as seen:
+        model(x, x, x, need_weights=weights)
+    assert seen.records[0].problem == "it ran with dropout; call model.eval() before"
+    assert attncli.capture(model, x, x, x, need_weights=weights).records[0].problem is None
+    assert model.training
+    with attncli.Capture() as seen:
+        F.scaled_dot_product_attention(QUERIES, KEYS, VALUES, dropout_p=0.5)
+    assert seen.records[0].problem == "it ran with dropout; call model.eval() before"
+
+
+def test_choices() -> None:
+    def calls() -> None:
+        for _ in range(3):
+            F.scaled_dot_product_attention(QUERIES, KEYS, VALUES)
+
+    with attncli.Capture(calls="first") as first:
+        calls()
+    with attncli.Capture(layers="1-2,4") as other:
+        calls()
+    assert len(first.records) == 1
+    assert other.records == []
+    with pytest.raises(InputError, match="no layer was chosen; expected some of the 1 with attention, function"):
+        other.check()
+    for choice in ({"heads": "x"}, {"heads": "3-"}, {"calls": "some"}):
+        with pytest.raises(InputError, match="expected"):
+            attncli.Capture(**choice)  # type: ignore[arg-type]

