@@ -1,0 +1,207 @@
+"""Saturation of every normaliser: slow oracles and their differences, autograd, and closed forms."""
+
+import json
+import math
+import statistics
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from attncli.inputs.seeding import generator
+from attncli.normalizers import NORMALIZERS
+from attncli.studies.progress import Progress
+from attncli.studies.saturation.rows import jacobian_norm, row_figures, row_weights
+from attncli.studies.saturation.study import run
+from tests import reference
+from tests.cli import swept as command
+from tests.normalizers.catalogue import VARIANTS
+from tests.scorers.catalogue import normal
+from tests.studies.pairs.samples import by_place, prepared, swept
+
+D, KEYS, ROWS, STEP = 3, 5, 6, 1e-5
+EVERY = pytest.mark.parametrize(("name", "options"), VARIANTS)
+Row = Sequence[float]
+
+
+def entry(name: str, options: Mapping[str, Any], scorer: str = "dot") -> dict[str, Any]:
+    return {"scorer": scorer, "normalizer": {"normalizer": name, **options}}
+
+
+def slow_jacobian(name: str, options: Mapping[str, Any], row: Row) -> float:
+    """The Frobenius norm, by central differences of the oracle."""
+    squares = []
+    for place in range(len(row)):
+        ends = [[s + sign * STEP * (j == place) for j, s in enumerate(row)] for sign in (1, -1)]
+        above, below = (reference.NORMALIZERS[name](end, **options) for end in ends)
+        squares += [((a - b) / (2 * STEP)) ** 2 for a, b in zip(above, below, strict=True)]
+    return math.sqrt(math.fsum(squares))
+
+
+def slow_gradient(name: str, options: Mapping[str, Any], query: Row, keys: Sequence[Row], values: Row) -> float:
+    """Of sum_j p_j v_j of dot products with respect to the query: its length, by central differences."""
+    slopes = []
+    for place in range(len(query)):
+        ends = [[q + sign * STEP * (i == place) for i, q in enumerate(query)] for sign in (1, -1)]
+        scores = [[reference.inner(end, key) for key in keys] for end in ends]
+        above, below = (reference.inner(reference.NORMALIZERS[name](row, **options), values) for row in scores)
+        slopes.append((above - below) / (2 * STEP))
+    return math.hypot(*slopes)
+
+
+@EVERY
+def test_records_are_those_of_slow_rows(name: str, options: dict[str, Any]) -> None:
+    ready = prepared("saturation", d=[2, D], keys=KEYS, rows=ROWS, scorers=[entry(name, options)], dtype="float64")
+    result, point = run(ready, Progress()), ready.points[1]
+    (pairs,) = (point.pairs.of_job(job) for job in point.pairs.jobs)
+    values = torch.empty(ROWS, KEYS, dtype=torch.float64).normal_(generator=generator(0, f"saturation.values.{D}.0"))
+    found: dict[str, list[float]] = {
+        "jacobian": [],
+        "query_gradient": [],
+        "entropy": [],
+        "weight_sum": [],
+        "max_weight": [],
+    }
+    for query, keys, own in zip(pairs.queries[:, 0].tolist(), pairs.keys.tolist(), values.tolist(), strict=True):
+        row = [reference.inner(query, key) for key in keys]
+        weights = reference.NORMALIZERS[name](row, **options)
+        total = math.fsum(weights)
+        found["jacobian"].append(slow_jacobian(name, options, row))
+        found["query_gradient"].append(slow_gradient(name, options, query, keys, own))
+        found["weight_sum"].append(total)
+        found["max_weight"].append(max(weights))
+        if total:
+            found["entropy"].append(reference.entropy([weight / total for weight in weights]) / math.log(KEYS))
+    record = by_place(result)[result.labels[0], D, None]
+    assert (record["normalizer"], record["rows"]) == (name, ROWS)
+    wanted = {f"{key}_median": statistics.median(numbers) for key, numbers in found.items() if key != "weight_sum"}
+    wanted |= {key: statistics.fmean(found[key]) for key in ("entropy", "weight_sum", "max_weight")}
+    wanted["jacobian_mean"] = statistics.fmean(found["jacobian"])
+    assert {key: record[key] for key in wanted} == pytest.approx(wanted, rel=1e-5, abs=1e-7)
+
+
+class Unknown(nn.Module):
+    """A normaliser that does not know the norm of its Jacobian."""
+
+    def __init__(self, normalizer: nn.Module) -> None:
+        super().__init__()
+        self.normalizer = normalizer
+
+    def forward(self, scores: Tensor, valid: Tensor | None = None) -> Tensor:
+        weights: Tensor = self.normalizer(scores, valid)
+        return weights
+
+
+@EVERY
+def test_closed_forms_are_what_autograd_finds(name: str, options: dict[str, Any]) -> None:
+    """Norms and gradients, with keys that are not valid, and what stands there."""
+    normalizer, scores, values = NORMALIZERS[name](**options), normal(8, 7).double(), normal(8, 7, seed=3).double()
+    valid = torch.rand(8, 7, generator=torch.Generator().manual_seed(1)) < 0.7
+    for mask in (None, valid):
+        known, unknown = (row_weights(scores, mask, values, each) for each in (normalizer, Unknown(normalizer)))
+        for one, other in zip(known, unknown, strict=True):
+            torch.testing.assert_close(one, other, rtol=1e-6, atol=1e-9)
+        exact = scores.clone().requires_grad_()
+        whole = (
+            [
+                torch.func.jacrev(lambda row, m=m: normalizer(row[None], m)[0])(row).norm()  # type: ignore[misc]
+                for row, m in zip(scores, [None] * 8 if mask is None else mask[:, None], strict=True)
+            ]
+            if name not in ("sparsemax", "entmax")
+            else []
+        )  # whose package has functions that torch.func refuses
+        if whole:
+            torch.testing.assert_close(known[2], torch.stack(whole), rtol=1e-9, atol=1e-12)
+        torch.testing.assert_close(jacobian_norm(normalizer(exact, mask), exact).detach(), unknown[2])
+
+
+def norms(name: str, scores: Tensor) -> Tensor:
+    return row_weights(scores, None, scores, NORMALIZERS[name]())[2]
+
+
+def test_norms_by_hand() -> None:
+    """Sigmoids have p (1 - p) on the diagonal, sparsemax has |S| keys that share, relu 1/m at positive scores."""
+    scores, m = normal(9, 12).double() * 2.0, 12
+    p = (scores - math.log(m)).sigmoid()
+    torch.testing.assert_close(norms("sigmoid", scores), (p * (1 - p)).norm(dim=-1))
+    support = (NORMALIZERS["sparsemax"]()(scores) > 0).sum(-1)
+    assert len(set(support.tolist())) > 1
+    torch.testing.assert_close(norms("sparsemax", scores), (support - 1).double().sqrt())
+    torch.testing.assert_close(norms("relu", scores), (scores > 0).sum(-1).double().sqrt() / m)
+
+
+def test_rows_without_a_weight_have_no_entropy() -> None:
+    scores, values = torch.tensor([[1.0, 1.0, -3.0], [-1.0, -2.0, 0.0], [3.0, -1.0, -1.0]]), torch.zeros(3, 3).double()
+    figures = row_figures(scores, None, scores, values, NORMALIZERS["relu"]())
+    assert figures["entropy"].tolist() == pytest.approx([math.log(2) / math.log(3), 0.0])
+    assert figures["effective_keys"].tolist() == pytest.approx([2.0, 1.0])
+    assert figures["weight_sum"].tolist() == pytest.approx([2 / 3, 0.0, 1.0])
+    assert figures["jacobian"].tolist() == pytest.approx([math.sqrt(2) / 3, 0.0, 1 / 3])
+
+
+def test_no_row_has_a_weight() -> None:
+    """Scores of `gaussian` are at most 0."""
+    result = swept("saturation", d=[2], keys=4, rows=20, scorers=[{"scorer": "gaussian", "normalizer": "relu"}])
+    (record,) = result.records
+    assert (record["rows"], record["weight_sum"], record["jacobian_median"], record["query_gradient_median"]) == (
+        20,
+        0,
+        0,
+        0,
+    )
+    assert (record["entropy"], record["entropy_median"], record["effective_keys"]) == (None, None, None)
+
+
+@EVERY
+def test_scores_that_are_not_a_number_are_told(name: str, options: dict[str, Any]) -> None:
+    scores = torch.tensor([[math.nan, 1.0, 2.0], [0.0, 1.0, 2.0]])
+    figures = row_figures(scores, None, scores, torch.zeros(2, 3).double(), NORMALIZERS[name](**options))
+    for key in ("entropy", "weight_sum", "jacobian"):
+        assert figures[key].isnan().tolist() == [True, False], key
+
+
+def test_masks_and_heads_of_real_tensors(tmp_path: Path) -> None:
+    """Two valid keys of the first query and four of the second count, as though there were no others."""
+    valid = torch.tensor([[True, True, False, False], [True] * 4])
+    torch.save({"queries": normal(1, 2, 3), "keys": normal(1, 4, 3, seed=1), "mask": valid[None]}, tmp_path / "x.pt")
+    for name in NORMALIZERS:
+        (record,) = swept("saturation", source=tmp_path / "x.pt", scorers=[entry(name, {})]).records
+        rows = (normal(1, 2, 3)[0].double() @ normal(1, 4, 3, seed=1)[0].double().mT).tolist()
+        weights = [reference.NORMALIZERS[name](row) for row in (rows[0][:2], rows[1])]
+        assert record["weight_sum"] == pytest.approx(statistics.fmean(map(math.fsum, weights)), rel=1e-6)
+        wanted = statistics.fmean(slow_jacobian(name, {}, row) for row in (rows[0][:2], rows[1]))
+        assert record["jacobian_mean"] == pytest.approx(wanted, rel=1e-4)
+
+
+def test_command_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    one, other = "scaled_dot:normalizer=sparsemax", "scaled_dot:normalizer=entmax:alpha=1.3"
+    content = command(
+        "saturation", "--d", 8, "--rows", 40, "--keys", 4, "--scorer", "scaled_dot", "--scorer", one, "--scorer", other
+    )
+    found = [(row["scorer"], row["label"], row["normalizer"]) for row in content["records"]]
+    labels = ["scaled_dot", "scaled_dot_sparsemax", "scaled_dot_entmax_1.3"]
+    assert found == list(zip(["scaled_dot"] * 3, labels, ["softmax", "sparsemax", "entmax"], strict=True))
+    assert list(content["records"][0])[:3] == ["scorer", "label", "normalizer"]
+    formulas = content["settings"]["formulas"]
+    assert formulas[labels[2]].startswith(f"{formulas[labels[0]]}; entmax, alpha = 1.3: argmax_p ")
+    texts = json.dumps(content["findings"])
+    assert all(f"norm of the {name} Jacobian" in texts for name in ("softmax", "sparsemax", "entmax"))
+
+
+def test_why_names_a_normalizer_that_passes_nothing_where_one_key_has_all() -> None:
+    """The weights of relu grow without a bound, and it always passes the same."""
+    findings = {
+        name: swept("saturation", d=[512], keys=16, rows=300, scorers=[entry(name, {})]).findings
+        for name in NORMALIZERS
+    }
+    whys = {name: found[-1].text for name, found in findings.items() if found[-1].label is None}
+    assert whys.keys() == NORMALIZERS.keys() - {"relu"}
+    assert whys["entmax"].startswith(
+        "Why: an entmax with all weight on one key passes no gradient; uniform weights have"
+    )
+    uniform = next(each.numbers["uniform_norm"] for each in findings["sparsemax"] if each.label is None)
+    assert uniform == pytest.approx(math.sqrt(15))
