@@ -176,6 +176,8 @@ def run_folder(folder: Path) -> dict[str, Any]:
         "csv": header,
         "records": table(content["records"], study),
         "comparisons": table(content["comparisons"], study),
+        "heads": table(content.get("heads", []), study),
+        "head_comparisons": table(content.get("head_comparisons", []), study),
         "expectations": [] if study in ("bench", "train") else judged,
         "files": sorted(path.name for path in folder.iterdir()),
         "tensors": tensors(folder / "tensors.safetensors", study),
@@ -300,7 +302,7 @@ def test_experiment(runs: dict[str, Any], name: str) -> None:
     assert [key for key in expected["keys"] if key not in found["keys"]] == []
     for part in ("study", "config", "inputs", "csv", "expectations", "files", "tensors"):
         assert found[part] == expected[part], part
-    for part in ("records", "comparisons"):
+    for part in ("records", "comparisons", "heads", "head_comparisons"):
         assert_same_table(found[part], expected[part])
 
 

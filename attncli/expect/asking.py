@@ -8,10 +8,19 @@ from typing import Any
 from attncli.config.expectations import Expectation
 from attncli.config.values import sizes_of
 from attncli.errors import Collector, InputError, Problem, below, did_you_mean, plain, show
-from attncli.studies.study import INTERVAL, STAGES, Record, Rows
+from attncli.studies.study import INTERVAL, STAGES, Column, Record, Rows
 
 SYMMETRIC = ("js_divergence", "top1_agreement", "max_abs_difference")  # the same for a pair in either order
 MOST_NAMED = 4  # columns, and values of a column, that a message names
+
+
+class Table:
+    """Rows of one kind with the keys that they have, or will have; `places` are keys that ask for another kind."""
+
+    def __init__(self, columns: Sequence[Column], rows: Sequence[Record], places: Sequence[str] = ()) -> None:
+        self.keys = [column.key for column in columns]
+        self.rows = rows
+        self.places = places
 
 
 def check_expectations(expectations: Sequence[Expectation], rows: Rows) -> None:
@@ -65,7 +74,16 @@ def _other_row(expectation: Expectation) -> dict[str, Any]:
     return bound if isinstance(bound, dict) else {}
 
 
-def _table_of(expectation: Expectation, rows: Rows) -> Sequence[Record]:
+def _tables(expectation: Expectation, rows: Rows) -> tuple[Table, Table]:
+    """Records and comparisons; those by head where a column is named that no others have, `batch` or `head`."""
+    known = {column.key for column in (*rows.columns, *rows.comparison_columns)}
+    places = [column.key for column in rows.head_columns if column.key not in known]
+    if set(places) & {*expectation.where, *_other_row(expectation)}:
+        return Table(rows.head_columns, rows.heads), Table(rows.head_comparison_columns, rows.head_comparisons)
+    return Table(rows.columns, rows.records, places), Table(rows.comparison_columns, rows.comparisons, places)
+
+
+def _table_of(expectation: Expectation, rows: Rows) -> Table:
     """The records or the comparisons, whichever have the metric."""
     metric = expectation.metric
     if metric in rows.left_out:
@@ -75,20 +93,24 @@ def _table_of(expectation: Expectation, rows: Rows) -> Sequence[Record]:
         if not isinstance(expectation.equal, list):
             message = f'got "{metric}", a stage with many numbers; expected `equal` with nested lists of numbers'
             raise InputError.of(f"{message}, or a column such as entropy", ["metric"])
-        return rows.records
-    in_records, in_comparisons = metric in rows.record_keys, metric in rows.comparison_keys
+        return Table(rows.columns, rows.records)
+    records, comparisons = _tables(expectation, rows)
+    in_records, in_comparisons = metric in records.keys, metric in comparisons.keys
     if not in_records and not in_comparisons:
+        if metric in (column.key for column in (*rows.columns, *rows.comparison_columns)):
+            message = f'got "{metric}", a figure of whole scorers; expected one that each head has, such as entropy'
+            raise InputError.of(f"{message}, or no batch and head", ["metric"])
         raise InputError.of(f'got "{metric}"; unknown metric; {_meant(metric, rows)}', ["metric"])
     if in_records and in_comparisons:  # such as of seeds and their mean: a column that only records have decides
-        only_records = set(rows.record_keys) - set(rows.comparison_keys)
+        only_records = set(records.keys) - set(comparisons.keys)
         in_records = bool(only_records & {*expectation.where, *_other_row(expectation)})
-    table = rows.records if in_records else rows.comparisons
+    table = records if in_records else comparisons
     if isinstance(expectation.equal, list):
         raise InputError.of(f'got a list for "{metric}", which is not a stage; expected one value', ["equal"])
     if metric.endswith(INTERVAL):
         cure = f"such as {metric.removesuffix(INTERVAL)}"
         raise InputError.of(f'got "{metric}", an interval; expected a metric of one number, {cure}', ["metric"])
-    if not table:
+    if not table.rows:
         raise InputError.of(f'got "{metric}", a column of comparisons; {rows.no_comparisons}', ["metric"])
     return table
 
@@ -113,9 +135,7 @@ def _paired(where: Mapping[str, Any], other: Mapping[str, Any]) -> list[str]:
     return columns
 
 
-def _pick(
-    table: Sequence[Record], where: dict[str, Any], expectation: Expectation, rows: Rows
-) -> Iterator[tuple[Record, Record]]:
+def _pick(table: Table, where: dict[str, Any], expectation: Expectation, rows: Rows) -> Iterator[tuple[Record, Record]]:
     """For every combination of the values in `where`: the combination, and the row that has them.
 
     Before the work a column may not be known yet; then several rows may have them.
@@ -123,18 +143,18 @@ def _pick(
     Raises:
         InputError: columns that do not exist, values that no row has, one row asked for where there are several.
     """
-    columns = rows.record_keys if table is rows.records else rows.comparison_keys
-    known = [column for column in columns if column not in rows.left_out]
+    known = [column for column in table.keys if column not in rows.left_out]
     for column in where:
         if column not in known:
-            raise InputError([Problem(f"no such column; {did_you_mean(column, known)}", (column,), at_key=True)])
+            message = f"no such column; {did_you_mean(column, [*known, *table.places])}"
+            raise InputError([Problem(message, (column,), at_key=True)])
     pair = (where.get("b"), where.get("a"))
-    if expectation.metric in SYMMETRIC and any((row["a"], row["b"]) == pair for row in table):
+    if expectation.metric in SYMMETRIC and any((row["a"], row["b"]) == pair for row in table.rows):
         where = where | {"a": where["b"], "b": where["a"]}
     listed = [value if isinstance(value, list) else [value] for value in where.values()]
     for values in itertools.product(*listed):
         wanted = dict(zip(where, values, strict=True))
-        found, before = table, Record()
+        found, before = table.rows, Record()
         for column, value in wanted.items():
             having = [row for row in found if column not in row or same(row[column], value)]
             if not having:
@@ -153,7 +173,9 @@ def same(value: Any, wanted: Any) -> bool:
 
 def _nothing(rows: Sequence[Record], column: str, value: Any, before: Record) -> str:
     among = f" with {described(before)}" if before else ""
-    known = dict.fromkeys(plain(row[column]) for row in rows if column in row)
+    known = dict.fromkeys(plain(row[column]) for row in rows if row.get(column) is not None)
+    if not known:
+        return f"got {show(value)}; no row{among} has a {column}; leave it out"
     return f"got {show(value)}; no row{among} has this {column}; {did_you_mean(plain(value), known)}"
 
 

@@ -71,7 +71,14 @@ def judge(result: Result, expectations: Sequence[Expectation], expected: Rows) -
     for name, tensor in result.tensors.items() if expected.shapes else ():
         label, _, stage = name.rpartition("/")
         shapes.setdefault(label, {})[stage] = tensor.shape
-    rows = replace(expected, records=result.records, comparisons=result.comparisons, shapes=shapes)
+    rows = replace(
+        expected,
+        records=result.records,
+        comparisons=result.comparisons,
+        heads=result.heads,
+        head_comparisons=result.head_comparisons,
+        shapes=shapes,
+    )
     verdicts = list[Verdict]()
     for index, expectation in enumerate(expectations):
         verdicts += _verdicts(Verdict(index, expectation, expectation.where, expectation.expected), result, rows)

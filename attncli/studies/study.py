@@ -148,8 +148,9 @@ def matrices_of(result: Result, stage: str) -> Matrices:
 class Rows:
     """The rows that a result will have, with what is known of them before the work: what expectations may ask about.
 
-    `shapes` are those of every label's stages. `left_out` has the columns and stages that an option leaves out, each
-    with that option. `no_comparisons` says why there are none.
+    `heads` and `head_comparisons` are the rows by batch element and head, with columns of their own. `shapes` are those
+    of every label's stages. `left_out` has the columns and stages that an option leaves out, each with that option.
+    `no_comparisons` says why there are none.
     """
 
     columns: Sequence[Column]
@@ -163,16 +164,6 @@ class Rows:
     heads: Sequence[Record] = ()
     head_comparison_columns: Sequence[Column] = ()
     head_comparisons: Sequence[Record] = ()
-
-    @property
-    def record_keys(self) -> list[str]:
-        """The keys of the records."""
-        return [column.key for column in self.columns]
-
-    @property
-    def comparison_keys(self) -> list[str]:
-        """The keys of the comparisons."""
-        return [column.key for column in self.comparison_columns]
 
 
 class PreparedStudy(Protocol):

@@ -199,14 +199,17 @@ def kind_of(schema: Mapping[str, Any]) -> str:
 def figures() -> str:
     """Of the columns of every study."""
     about = (
-        "The columns of `records` and `comparisons`: in `results.json`, in `records.csv`, in the tables, and in "
-        "`expect:` as `metric`. An interval `X_ci` is `X_low` and `X_high` in `records.csv`. Made from the code."
+        "The columns of `records` and `comparisons`, and of those by batch element and head: in `results.json`, in "
+        "`records.csv` and `heads.csv`, in the tables, and in `expect:` as `metric`. An interval `X_ci` is `X_low` and "
+        "`X_high` in `records.csv`. Made from the code."
     )
     parts = []
     for study in STUDIES:
         columns = part_of(study, "study")
         parts += [f"## {study.capitalize()}", "Records:", columns_table(columns.COLUMNS)]
-        parts += ["Comparisons:", columns_table(columns.COMPARISONS)] if getattr(columns, "COMPARISONS", ()) else []
+        for name in ("comparisons", "heads", "head_comparisons"):
+            further = getattr(columns, name.upper(), ())
+            parts += [f"{name.replace('_', ' ').capitalize()}:", columns_table(further)] if further else []
     return page("Figures", about, parts)
 
 

@@ -115,6 +115,38 @@ def test_a_study_of_pairs_checks_itself_and_runs_again() -> None:
     assert Path("again/config.yaml").read_text() == Path("out/config.yaml").read_text()
 
 
+def test_heads_and_batch_elements_check_themselves() -> None:
+    shape, pair = {"shape": [2, 3, 4, 5]}, {"a": "dot", "b": "sharp"}
+    asked: list[dict[str, Any]] = [
+        {"where": {"label": "dot", "batch": 1, "head": [0, 2]}, "metric": "entropy", "between": [0, 9]},
+        {"where": {"normalizer": "sigmoid"}, "metric": "weight_sum", "below": {"normalizer": "softmax"}},
+        {"where": {"a": "sharp", "b": "dot", "batch": 0, "head": 1}, "metric": "js_divergence", "above": 0},
+        {"where": {**pair, "batch": 1, "head": [0, 1]}, "metric": "top1_agreement", "above": {**pair, "batch": 0}},
+        {"where": {"label": "dot", "batch": 0, "head": 1}, "metric": "score_std", "above": {"label": "dot"}},
+    ]
+    asked[3]["above"]["head"] = [0, 1]
+    asked[4]["above"] |= {"batch": 1, "head": 2}
+    scorers = [{"scorer": "dot"}, {"scorer": "dot", "label": "sharp", "normalizer": "sigmoid"}]
+    config = experiment(Path("x.yaml"), data={"queries": shape, "keys": shape}, scorers=scorers, expect=asked)
+    attncli("run", config, "--out", "out", "--no-plots", "--quiet")
+    content = kept()
+    heads = {(row["label"], row["batch"], row["head"]): row for row in content["heads"]}
+    pairs = {(row["batch"], row["head"]): row for row in content["head_comparisons"]}
+    records = {row["normalizer"]: row["weight_sum"] for row in content["records"]}
+    agreed = [pairs[batch, head]["top1_agreement"] for head in (0, 1) for batch in (1, 0)]
+    deviations = [heads["dot", *place]["score_std"] for place in ((0, 1), (1, 2))]
+    found = [(each["got"], each["expected"].get("value"), each["holds"]) for each in content["expectations"]]
+    assert found == [
+        (heads["dot", 1, 0]["entropy"], None, True),
+        (heads["dot", 1, 2]["entropy"], None, True),
+        (records["sigmoid"], records["softmax"], records["sigmoid"] < records["softmax"]),
+        (pairs[0, 1]["js_divergence"], None, True),
+        (*agreed[:2], agreed[0] > agreed[1]),
+        (*agreed[2:], agreed[2] > agreed[3]),
+        (*deviations, deviations[0] > deviations[1]),
+    ]
+
+
 def test_what_can_only_be_told_after_the_work_loses_nothing() -> None:
     text = VARIANCE + "  - {where: {label: dot, theory: limit}, metric: variance, above: 0}\n"
     Path("x.yaml").write_text(text + "  - {where: {label: dot, d: 4}, metric: theory, above: 0}\n")

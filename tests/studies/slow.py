@@ -1,5 +1,6 @@
 """The definitions of records and comparisons, over Python floats; and the experiment they are tried on."""
 
+import itertools
 import math
 import statistics
 from collections.abc import Sequence
@@ -7,7 +8,7 @@ from typing import Any
 
 from torch import Tensor
 
-from attncli.studies.study import Record
+from attncli.studies.study import Record, Result
 from tests import reference
 
 ENTRIES: list[dict[str, Any]] = [
@@ -43,16 +44,26 @@ def slow_record(scores: Tensor, weights: Tensor, valid: Tensor) -> Record:
     cells = zip(scores.flatten().tolist(), valid.flatten().tolist(), strict=True)
     seen = [score for score, allowed in cells if allowed]
     rows = [row for row, empty in zip(weights.flatten(0, -2).tolist(), empties(valid), strict=True) if not empty]
-    entropies = [reference.entropy(row) for row in rows]
+    entropies = [reference.entropy(shares(row)) for row in rows if sum(row)]
     return {
-        "score_mean": statistics.fmean(seen),
-        "score_std": statistics.pstdev(seen),
-        "entropy": statistics.fmean(entropies),
-        "effective_keys": statistics.fmean(math.exp(nats) for nats in entropies),
-        "max_weight": statistics.fmean(max(row) for row in rows),
-        "weight_sum": statistics.fmean(math.fsum(row) for row in rows),
+        "score_mean": _mean(seen),
+        "score_std": statistics.pstdev(seen) if seen else None,
+        "entropy": _mean(entropies),
+        "effective_keys": _mean([math.exp(nats) for nats in entropies]),
+        "max_weight": _mean([max(row) for row in rows]),
+        "weight_sum": _mean([math.fsum(row) for row in rows]),
         "empty_rows": sum(empties(valid)),
     }
+
+
+def _mean(numbers: Sequence[float]) -> float | None:
+    return statistics.fmean(numbers) if numbers else None
+
+
+def shares(row: Sequence[float]) -> list[float]:
+    """Weights divided by their sum."""
+    total = math.fsum(row)
+    return [weight / total for weight in row]
 
 
 def empties(valid: Tensor) -> list[bool]:
@@ -69,10 +80,50 @@ def slow_comparison(a: Rows, b: Rows, output_a: Rows, output_b: Rows) -> Record:
     def first(row: Sequence[float]) -> set[int]:
         return {j for j, x in enumerate(row) if math.isclose(x, max(row), rel_tol=1e-5)}
 
+    pairs = list(zip(a, b, strict=True))
+    spread = [(shares(p), shares(q)) for p, q in pairs if sum(p) and sum(q)]
     distance = math.dist([x for row in output_a for x in row], [x for row in output_b for x in row])
+    length = math.hypot(*(x for row in output_a for x in row))
     return {
-        "js_divergence": statistics.fmean(divergence(p, q) for p, q in zip(a, b, strict=True)),
-        "top1_agreement": statistics.fmean(bool(first(p) & first(q)) for p, q in zip(a, b, strict=True)),
-        "max_abs_difference": max(abs(x - y) for p, q in zip(a, b, strict=True) for x, y in zip(p, q, strict=True)),
-        "output_difference": distance / math.hypot(*(x for row in output_a for x in row)),
+        "js_divergence": _mean([divergence(p, q) for p, q in spread]),
+        "top1_agreement": _mean([bool(first(p) & first(q)) for p, q in spread]),
+        "max_abs_difference": max((abs(x - y) for p, q in pairs for x, y in zip(p, q, strict=True)), default=None),
+        "output_difference": distance / length if length else None if distance or not pairs else 0.0,
     }
+
+
+def slow_rows(result: Result) -> tuple[list[Record], list[Record]]:
+    """The rows by batch element and head, over Python floats: of every scorer, and of every pair."""
+    valid = result.inputs["valid"]
+    places = list(itertools.product(*map(range, valid.shape[:-2])))
+    named = [{"batch": place[0], "head": _head(place, valid.shape)} for place in places]
+
+    def stage(label: str, name: str, place: tuple[int, ...]) -> Tensor:
+        return result.tensors[f"{label}/{name}"][place].double()
+
+    def kept(label: str, name: str, place: tuple[int, ...]) -> list[list[float]]:
+        rows = zip(stage(label, name, place).tolist(), empties(valid[place]), strict=True)
+        return [row for row, empty in rows if not empty]
+
+    heads = [
+        {"label": label}
+        | names
+        | slow_record(stage(label, "scores", place), stage(label, "weights", place), valid[place])
+        for label in result.labels
+        for names, place in zip(named, places, strict=True)
+    ]
+    comparisons = [
+        {"a": a, "b": b}
+        | names
+        | slow_comparison(*(kept(label, name, place) for name in ("weights", "output") for label in (a, b)))
+        for a, b in itertools.combinations(result.labels, 2)
+        for names, place in zip(named, places, strict=True)
+    ]
+    return heads, comparisons
+
+
+def _head(place: Sequence[int], shape: Sequence[int]) -> int | None:
+    number = None
+    for index, size in zip(place[1:], shape[1:-2], strict=True):
+        number = (number or 0) * size + index
+    return number

@@ -145,7 +145,9 @@ def _check_places(options: AttentionOptions, inputs: Inputs) -> None:
     if options.heads is not None and not heads:
         shape = list(inputs.queries.shape)
         cure = "expected queries of shape (b, heads, n, q), or no `heads`"
-        collector.problems.append(Problem(f"got heads of queries {shape}, which have no such axis; {cure}", ("heads",)))
+        collector.problems.append(
+            Problem(f"got heads beside queries {shape}, which have no axis of heads; {cure}", ("heads",))
+        )
     sizes = [
         ("batch", options.batch, b, "batch element"),
         ("heads", options.heads if heads else None, math.prod(heads), "head"),

@@ -1,0 +1,179 @@
+"""Figures by batch element and head against their definitions, and which of them are listed."""
+
+import csv
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import attncli
+from attncli.errors import InputError
+from attncli.studies.study import Record, Result
+from tests.experiments import result_of
+from tests.studies.slow import slow_record, slow_rows
+
+SCORERS: list[dict[str, Any]] = [
+    {"scorer": "scaled_dot"},
+    {"scorer": "additive", "normalizer": "sigmoid"},
+    {"scorer": "dot", "normalizer": "relu"},
+    {"scorer": "gaussian", "normalizer": "softmax_plus_one"},
+]
+HEADS: dict[str, Any] = {
+    "queries": {"shape": [2, 3, 4, 5]},
+    "keys": {"shape": [2, 3, 6, 5]},
+    "values": {"shape": [2, 3, 6, 2]},
+}
+
+
+def close(found: Record, expected: Record) -> None:
+    numbers = {name for name, value in expected.items() if isinstance(value, float)}
+    assert {name: found[name] for name in numbers} == pytest.approx(
+        {name: expected[name] for name in numbers}, rel=1e-9, abs=1e-12
+    )
+    others = expected.keys() - numbers
+    assert {name: found[name] for name in others} == {name: expected[name] for name in others}
+
+
+def of_heads(**keys: Any) -> Result:
+    return result_of(**{"data": HEADS, "scorers": SCORERS, "dtype": "float64", **keys})
+
+
+@pytest.mark.parametrize(
+    "keys",
+    [
+        {},
+        {"data": {**HEADS, "valid_lens": [[0, 1, 2, 6], [0, 0, 0, 0]]}},
+        {"data": {**HEADS, "valid_lens": [0, 3]}, "mask": {"empty_row": "uniform"}},
+        {"data": {**HEADS, "valid_lens": [0, 3]}, "mask": {"empty_row": "nan", "causal": "bottom_right"}},
+        {"data": {"queries": {"shape": [2, 1, 5]}, "keys": {"shape": [2, 6, 5]}, "valid_lens": [1, 4]}},
+        {"data": {"queries": {"shape": [3, 5]}, "keys": {"shape": [6, 5]}}},
+        {"data": {"queries": {"shape": [2, 2, 3, 4, 5]}, "keys": {"shape": [2, 2, 3, 6, 5]}}},
+        {"dtype": "float32"},
+    ],
+)
+def test_every_figure_of_every_head(keys: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("attncli.studies.attention.rows.AT_A_TIME", 20)  # several rows at a time, not one head's
+    result = of_heads(**keys)
+    heads, comparisons = slow_rows(result)
+    for found, expected in zip(result.heads, heads, strict=True):
+        close(found, expected)
+    for found, expected in zip(result.head_comparisons, comparisons, strict=True):
+        close(found, expected)
+    normalizers = {record["label"]: (record["scorer"], record["normalizer"]) for record in result.records}
+    assert all((row["scorer"], row["normalizer"]) == normalizers[row["label"]] for row in result.heads)
+
+
+def test_figures_of_all_rows_where_weights_do_not_sum_to_one() -> None:
+    result = of_heads(data={**HEADS, "valid_lens": [[0, 1, 2, 6], [5, 4, 3, 2]]})
+    for record in result.records:
+        scores, weights = (result.tensors[f"{record['label']}/{stage}"] for stage in ("scores", "weights"))
+        close(record, slow_record(scores, weights, result.inputs["valid"]))
+    sums = {record["normalizer"]: record["weight_sum"] for record in result.records}
+    assert sums["softmax"] == pytest.approx(1)
+    assert sums["softmax_plus_one"] < 1
+
+
+def test_rows_of_nothing_but_zeros_have_no_entropy_but_a_sum() -> None:
+    data = {"queries": [[1.0], [-1.0]], "keys": [[1.0], [3.0]], "values": [[1.0], [2.0]]}
+    result = result_of(data=data, scorers=[{"scorer": "dot", "normalizer": "relu"}, {"scorer": "dot", "label": "soft"}])
+    assert result.tensors["dot_relu/weights"].tolist() == [[[0.5, 1.5], [0.0, 0.0]]]
+    record, pair = result.records[0], result.comparisons[0]
+    assert record["entropy"] == pytest.approx(-(0.25 * math.log(0.25) + 0.75 * math.log(0.75)))
+    assert (record["max_weight"], record["weight_sum"], record["empty_rows"]) == (0.75, 1.0, 0)
+    assert pair["top1_agreement"] == 1.0
+    low = 1 / (1 + math.exp(2))
+    assert pair["max_abs_difference"] == pytest.approx(max(1.5 - (1 - low), 1 - low), rel=1e-6)
+
+
+def test_heads_of_nothing_but_zeros() -> None:
+    data = {"queries": [[[[-1.0]], [[1.0]]]], "keys": [[[[1.0]], [[1.0]]]], "values": [[[[1.0]], [[1.0]]]]}
+    result = result_of(data=data, scorers=[{"scorer": "dot", "normalizer": "relu"}, {"scorer": "cosine"}])
+    zero, one = result.heads[:2]
+    assert (zero["entropy"], zero["effective_keys"], zero["max_weight"], zero["weight_sum"]) == (None, None, 0.0, 0.0)
+    assert (one["entropy"], one["effective_keys"], one["max_weight"], one["weight_sum"]) == (0.0, 1.0, 1.0, 1.0)
+    zero, one = result.head_comparisons
+    assert list(zero.values())[2:] == [0, 0, None, None, 1.0, None]
+    assert list(one.values())[2:] == [0, 1, 0.0, 1.0, 0.0, 0.0]
+
+
+@pytest.mark.parametrize("bad", [math.nan, math.inf])
+def test_a_head_with_numbers_that_are_not_finite_spoils_no_other(bad: float) -> None:
+    keys = [[[[bad], [1.0]], [[1.0], [2.0]]]]
+    data = {"queries": [[[[1.0]], [[1.0]]]], "keys": keys, "values": [[[[1.0], [2.0]], [[1.0], [2.0]]]]}
+    result = result_of(data=data, scorers=[{"scorer": "dot"}, {"scorer": "gaussian"}])
+    assert math.isnan(result.head_comparisons[0]["js_divergence"])
+    assert math.isnan(result.head_comparisons[0]["top1_agreement"])
+    assert not math.isfinite(result.heads[0]["score_mean"])
+    assert all(math.isfinite(figure) for figure in list(result.heads[1].values())[3:])
+    assert all(math.isfinite(figure) for figure in list(result.head_comparisons[1].values())[3:])
+
+
+def test_chosen_heads_are_listed_and_records_stay_over_all() -> None:
+    everything, chosen = of_heads(), of_heads(heads=[2, 0], batch=[1])
+    places = [(row["batch"], row["head"]) for row in chosen.heads]
+    assert places == [(1, 0), (1, 2)] * len(SCORERS)
+    assert chosen.heads == [row for row in everything.heads if row["batch"] == 1 and row["head"] != 1]
+    assert chosen.head_comparisons == [
+        row for row in everything.head_comparisons if row["batch"] == 1 and row["head"] != 1
+    ]
+    assert chosen.comparisons == everything.comparisons
+    assert chosen.findings == everything.findings
+
+
+def test_the_head_that_differs_most() -> None:
+    result = of_heads()
+    furthest = max(result.head_comparisons, key=lambda row: float(row["js_divergence"]))
+    finding = result.findings[-1]
+    assert finding.numbers == {key: furthest[key] for key in ("a", "b", "batch", "head", "js_divergence")}
+    where = f"head {furthest['head']} of batch element {furthest['batch']}"
+    assert f"{furthest['a']} and {furthest['b']} differ most in {where}: JS divergence" in finding.text
+    one = result_of(data={"queries": {"shape": [1, 2, 3, 4]}, "keys": {"shape": [1, 2, 3, 4]}}, scorers=SCORERS)
+    assert "batch" not in one.findings[-1].text
+    without = result_of(data={"queries": {"shape": [2, 3, 4]}, "keys": {"shape": [2, 3, 4]}}, scorers=SCORERS)
+    assert len(without.findings) == 1, "there are no heads"
+
+
+def test_without_weights_outputs_are_compared_by_head() -> None:
+    whole, alone = of_heads(), of_heads(weights=False)
+    for row, other in zip(alone.head_comparisons, whole.head_comparisons, strict=True):
+        assert row["output_difference"] == pytest.approx(other["output_difference"], rel=1e-9)
+        assert (row["batch"], row["head"]) == (other["batch"], other["head"])
+
+
+def test_heads_in_the_run_folder_and_loaded(tmp_path: Path) -> None:
+    result = attncli.run({"data": HEADS, "scorers": SCORERS}, out=tmp_path / "run")
+    content = json.loads((tmp_path / "run" / "results.json").read_text())
+    assert (content["heads"], content["head_comparisons"]) == (list(result.heads), list(result.head_comparisons))
+    with (tmp_path / "run" / "heads.csv").open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert [{key: str(value) for key, value in row.items()} for row in result.heads] == rows
+    loaded = attncli.load(tmp_path / "run")
+    assert (list(loaded.heads), list(loaded.head_comparisons)) == (list(result.heads), list(result.head_comparisons))
+
+
+def test_a_run_folder_of_earlier_versions_loads(tmp_path: Path) -> None:
+    attncli.run({"data": HEADS, "scorers": SCORERS[:1]}, out=tmp_path / "run")
+    path = tmp_path / "run" / "results.json"
+    content = json.loads(path.read_text())
+    path.write_text(json.dumps({key: value for key, value in content.items() if not key.startswith("head")}))
+    loaded = attncli.load(tmp_path / "run")
+    assert (list(loaded.heads), list(loaded.head_comparisons)) == ([], [])
+
+
+@pytest.mark.parametrize(
+    ("keys", "message"),
+    [
+        ({"heads": [0, 3]}, r"heads\[1\]: got 3; expected 0 to 2, of 3 heads"),
+        ({"batch": [2]}, r"batch\[0\]: got 2; expected 0 to 1, of 2 batch elements"),
+        (
+            {"heads": [0], "batch": [1], "data": {"queries": {"shape": [3, 5]}, "keys": {"shape": [6, 5]}}},
+            r"heads: got heads beside queries \[1, 3, 5\], which have no axis of heads; .*\n"
+            r"batch\[0\]: got 1; expected 0, of 1 batch element",
+        ),
+    ],
+)
+def test_heads_that_are_not_there(keys: dict[str, Any], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        of_heads(**keys)
