@@ -187,7 +187,7 @@ def test_files_named_in_the_text_exist() -> None:
     """Those of the project, in every page and in the pages that stand beside the README."""
     texts = [*TEXTS.values(), *(path.read_text(encoding="utf-8") for path in ROOT.glob("[CS]*.md"))]
     named = {each for text in texts for each in re.findall(r"`((?:attncli|tests|experiments|docs)/[\w./]*)`", text)}
-    own = {"attncli/scorers/my_scorer.py", "attncli/"}
+    own = {"attncli/scorers/my_scorer.py", "attncli/normalizers/my_normalizer.py", "attncli/"}
     assert {each for each in named - own if not (ROOT / each).exists()} == set()
 
 
