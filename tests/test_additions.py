@@ -250,6 +250,7 @@ def test_a_normalizer(with_a_normalizer: Path) -> None:
         "attention": {"data": shapes},
         "outputs": {"data": shapes, "weights": False},
         "saturation": {"study": "saturation", "d": 4, "rows": 10},
+        "train": {"study": "train", "d": 4, "steps": 2},
     }
     for name, keys in experiments.items():
         (with_a_normalizer / f"{name}.yaml").write_text(json.dumps({"scorers": scorers, **keys}))  # JSON is YAML

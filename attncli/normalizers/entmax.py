@@ -12,6 +12,8 @@ from attncli.normalizers._valid import within_reach
 
 NEAR = 1e-8  # of alpha to 1: below it the weights are nearer to those of softmax than to what bisection finds
 
+TINY = 1e-37  # float32 holds half of it, and its double
+
 
 class Entmax(nn.Module):
     """argmax_p of p . s + H_alpha(p), with Tsallis entropy H_alpha (Peters et al. 2019, arXiv:1905.05702)
@@ -32,7 +34,7 @@ class Entmax(nn.Module):
     def forward(self, scores: Tensor, valid: Tensor | None = None) -> Tensor:
         if self.alpha < 1.0 + NEAR:
             return softmax_over_valid(scores, valid)
-        return within_reach(self._entmax, scores, valid, 1.0 / (self.alpha - 1.0))  # ... n m
+        return within_reach(self._entmax, scores, valid, max(1.0 / (self.alpha - 1.0), TINY))  # ... n m
 
     def jacobian_norm(self, weights: Tensor, valid: Tensor | None = None) -> Tensor:
         """Of diag(g) - g g^T / sum(g), where g = p^(2 - alpha) for keys with a weight and 0 for the others."""

@@ -1,3 +1,4 @@
+import torch
 from pydantic import PositiveFloat
 from torch import Tensor, nn
 
@@ -17,12 +18,14 @@ class Ssmax(nn.Module):
         self.c = float(c)
 
     def forward(self, scores: Tensor, valid: Tensor | None = None) -> Tensor:
-        below = scores - largest_score(scores, valid)  # softmax sees differences only, and a product might overflow
-        return softmax_over_valid(below * self._factor(scores, valid), valid)  # ... n m
+        # Softmax sees differences only, of which the largest is 0: no product overflows to +inf.
+        top, factor = largest_score(scores, valid), self._factor(scores, valid)
+        return softmax_over_valid((scores - top) * factor, valid)  # ... n m
 
     def jacobian_norm(self, weights: Tensor, valid: Tensor | None = None) -> Tensor:
         """Of c ln(m) (diag(p) - p p^T)."""
         return self._factor(weights, valid)[..., 0] * norm_of_softmax(weights)
 
     def _factor(self, scores: Tensor, valid: Tensor | None) -> Tensor:
-        return self.c * number_of_keys(scores, valid).log()  # ... n|1 1
+        factor = self.c * number_of_keys(scores, valid).log()  # ... n|1 1
+        return factor.clamp(max=torch.finfo(scores.dtype).max)
