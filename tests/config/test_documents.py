@@ -10,7 +10,10 @@ from attncli.errors import InputError
 from attncli.studies import STUDIES
 from tests.config.documents import GOOD, options_of, problems_of
 
-KNOWN = "known: name, seed, device, dtype, expect, study, data, mask, scorers, tokens, train, weights, save, compile"
+KNOWN = (
+    "known: name, seed, device, dtype, expect, study, data, mask, scorers, tokens, heads, batch, train, weights, save, "
+    "compile"
+)
 
 
 @pytest.mark.parametrize(

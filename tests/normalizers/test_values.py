@@ -147,12 +147,10 @@ def test_weights_and_gradients_of_the_package_entmax(size: float) -> None:
 def test_options_of_every_size() -> None:
     """The largest score alone has a weight where the others are far below, and equal scores have equal ones."""
     scores = torch.tensor([[1.0, 3.0, 2.0], [1.0, 1.0, 1.0]])
-    for options in (
-        {"name": "entmax", "alpha": 1e10},
-        {"name": "entmax", "alpha": 1e300},
-        {"name": "ssmax", "c": 1e300},
-    ):
-        found = weights(scores=scores, **options)
+    options: list[tuple[str, dict[str, Any]]]
+    options = [("entmax", {"alpha": 1e10}), ("entmax", {"alpha": 1e300}), ("ssmax", {"c": 1e300})]
+    for name, option in options:
+        found = weights(name, scores, **option)
         torch.testing.assert_close(found, torch.tensor([[0.0, 1.0, 0.0], [1 / 3, 1 / 3, 1 / 3]]))
     torch.testing.assert_close(weights("sigmoid", scores, bias=1e300), torch.ones(2, 3))
 
