@@ -13,11 +13,13 @@ from functools import cache
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from pytest import MonkeyPatch  # noqa: PT013
 from torch import Tensor, nn
 
 import attncli
 from attncli import attention, textbook
+from attncli.normalizers import NORMALIZERS
 from attncli.scorers import SCORERS
 from attncli.studies.pairs.entries import Entries
 from attncli.studies.train.task import seeds_of
@@ -46,7 +48,7 @@ def replace(patch: MonkeyPatch, original: Any, substitute: Any) -> None:
 def mask_shifted(patch: MonkeyPatch) -> None:
     """One key too many is valid."""
     below = attention.below_limits
-    replace(patch, below, lambda limits, m, *keys: below(limits + 1, m, *keys))
+    replace(patch, below, lambda limits, m: below(limits + 1, m))
 
 
 def _softmax_of(masked: Callable[[Tensor, Tensor], Tensor], axis: int = -1) -> Mistake:
@@ -78,8 +80,47 @@ root_whatever_was_asked = _forward_of("scaled_dot", lambda self, q, k: k.shape[-
 no_root = _forward_of("scaled_dot", lambda self, q, k: q @ k.mT / k.shape[-1])
 always_a_quarter = _forward_of("scaled_dot", lambda self, q, k: 0.25 * q @ k.mT)
 dot_is_scaled = _forward_of("dot", lambda self, q, k: q @ k.mT / q.shape[-1] ** 0.5)
+no_cosine = _forward_of("cosine", lambda self, q, k: self.scale * q @ k.mT)
+cosine_without_its_scale = _forward_of("cosine", lambda self, q, k: F.cosine_similarity(q[..., None, :], k, dim=-1))
 product_for_sum = _forward_of("vector_sum", lambda self, q, k: q @ k.mT)
 gaussian_without_the_two = _forward_of("gaussian", lambda self, q, k: -2.0 * self.scale * torch.cdist(q, k).square())
+
+
+def _normalizer_of(name: str, forward: Callable[[Any, Tensor, Tensor | None], Tensor]) -> Mistake:
+    """A normaliser that computes something else, without a mask."""
+    return lambda patch: patch.setattr(NORMALIZERS[name], "forward", forward)
+
+
+def _divided(weights: Tensor) -> Tensor:
+    return weights / weights.sum(-1, keepdim=True)
+
+
+def _without_the_number(self: Any, scores: Tensor, valid: Tensor | None) -> Tensor:
+    return attention.softmax_over_valid(scores, valid)
+
+
+def _without_c(self: Any, scores: Tensor, valid: Tensor | None) -> Tensor:
+    number = torch.tensor(scores.shape[-1]) if valid is None else valid.sum(-1, keepdim=True)
+    return attention.softmax_over_valid(scores * number.log(), valid)
+
+
+ssmax_without_the_number = _normalizer_of("ssmax", _without_the_number)
+ssmax_without_c = _normalizer_of("ssmax", _without_c)
+sparsemax_is_softmax = _normalizer_of("sparsemax", lambda self, s, v: s.softmax(-1))
+sparsemax_for_entmax = _normalizer_of("entmax", lambda self, s, v: NORMALIZERS["sparsemax"]()(s, v))
+nothing_left_out = _normalizer_of("softmax_plus_one", lambda self, s, v: s.softmax(-1))
+softmax_plus_one_for_softmax = _normalizer_of("softmax", lambda self, s, v: NORMALIZERS["softmax_plus_one"]()(s, v))
+sigmoid_competes = _normalizer_of("sigmoid", lambda self, s, v: _divided(s.sigmoid()))
+relu_competes = _normalizer_of("relu", lambda self, s, v: _divided(s.relu()))
+
+
+def alibi_alike_in_all_heads(patch: MonkeyPatch) -> None:
+    replace(patch, attention.alibi_slopes, lambda heads: [1 / 256] * heads)
+
+
+def alibi_turned_round(patch: MonkeyPatch) -> None:
+    slopes = attention.alibi_slopes
+    replace(patch, slopes, lambda heads: [-slope for slope in slopes(heads)])
 
 
 def _entries_with(**changes: float) -> Mistake:

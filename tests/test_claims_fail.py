@@ -52,6 +52,22 @@ MISTAKES: dict[str, dict[str, set[int]]] = {  # of each file: which expectations
     "13b_equal_norms": {"gaussian_without_the_two": {0}, "scale_left_out": {0}, "always_a_quarter": {1}},
     "14a_dropout_training": {"dropout_left_out": {1}, "dropout_in_place": {0}},
     "14b_dropout_evaluation": {f"dropout_in_place {TRAIN}": {0, 1}, TRAIN: {1}},
+    "15_many_keys": {
+        "softmax_plus_one_for_softmax": {0, 1},
+        "mask_shifted": {0},
+        "ssmax_without_the_number": {2, 3},
+        "ssmax_without_c": {3},
+    },
+    "16a_sparse_weights": {"sparsemax_is_softmax": {0}, "sparsemax_for_entmax": {1}},
+    "16b_sparse_attention": {
+        "scale_left_out": {0, 1, 2, 3},
+        "sparsemax_is_softmax": {0, 3},
+        "sparsemax_for_entmax": {1},
+    },
+    "17_attending_to_nothing": {"nothing_left_out": {1}, "softmax_plus_one_for_softmax": {0}},
+    "18_no_competition": {"sigmoid_competes": {1}, "relu_competes": {2}, "softmax_plus_one_for_softmax": {0}},
+    "19_alibi": {"alibi_alike_in_all_heads": {0}, "alibi_turned_round": {0}},
+    "20_cosine": {"no_cosine": {0, 1}, "cosine_without_its_scale": {2}},
 }
 
 

@@ -15,6 +15,6 @@ def entmax_package(normalizer: str) -> ModuleType:
         import entmax
     except ImportError as error:
         message = f'got "{normalizer}", which needs the package entmax'
-        raise InputError.of(f"{message}; install it with: pip install 'attncli[normalizers]'") from error
+        raise InputError.of(f"{message}; install it with `pip install entmax`") from error
     package: ModuleType = entmax
     return package
