@@ -92,7 +92,9 @@ class Capture(AbstractContextManager["Capture"]):
         self._trail = Trail(self._place)
         known = {record.layer for record in self.records} | {each.layer for each in self.missed} | set(self._calls)
         named = [name for name, kind in self._ran.items() if "attention" in kind.lower()]
-        unseen = [name for name in named if not any(_are_one_in_other(name, other) for other in known)]
+        named = [name for name in named if not (known and name == self._ran[name])]  # a model as a whole
+        seen = {name for name in named if any(_are_one_in_other(name, other) for other in known)}
+        unseen = [name for name in named if not any(_are_one_in_other(name, other) for other in known | seen)]
         for name in unseen:
             if not any(other.startswith(f"{name}.") for other in unseen):  # the innermost
                 self._miss("it ran, and no attention was recognised in it", (name, self._ran[name]))

@@ -38,10 +38,12 @@ class Layout:
 
     def matrix(self, tensor: Tensor, shape: Shape) -> Tensor:
         """Something that was broadcast against scores of this shape, as (b, h, n, its last axis)."""
-        width = tensor.shape[-1] if tensor.ndim else 1
+        tensor = tensor.expand(*shape[:-1], tensor.shape[-1] if tensor.ndim else 1)
         if self.is_crossed:
-            return tensor.expand(*shape[:-1], width).reshape(self.b, self.n, self.h, width).transpose(1, 2)
-        return tensor.expand(*shape[:-1], width).reshape(self.b, self.h, self.n, width)
+            return tensor.reshape(self.b, self.n, self.h, -1).transpose(1, 2)
+        if prod(shape[:-1]) != self.b * self.h * self.n:  # queries and keys of two axes each, as of a picture
+            tensor = tensor.expand(shape)
+        return tensor.reshape(self.b, self.h, self.n, -1)
 
     def rows(self, tensor: Tensor, length: int) -> Tensor:
         """An operand of a product, of `length` rows for each head, as (b, h, length, d); heads may share one."""

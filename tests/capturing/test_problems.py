@@ -74,6 +74,30 @@ def test_a_module_that_says_it_is_attention() -> None:
         attncli.capture(nn.Sequential(nn.Linear(5, 5), LinearAttention()), normal(2, 7, 5))
 
 
+def test_a_model_that_says_it_is_attention_with_attention_in_it() -> None:
+    class AttentionModel(nn.Sequential):
+        pass
+
+    model = AttentionModel(nn.TransformerEncoderLayer(16, 4, 32, batch_first=True))
+    assert attncli.capture(model, normal(2, 5, 16)).missed == []
+
+
+def test_what_belongs_to_attention_that_was_seen_is_no_attention_of_its_own() -> None:
+    class AttentionOutput(nn.Linear):
+        pass
+
+    class SelfAttention(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.inner, self.output = nn.MultiheadAttention(16, 4, batch_first=True), AttentionOutput(16, 16)
+
+        def forward(self, x: Tensor) -> Tensor:
+            output: Tensor = self.output(self.inner(x, x, x)[0])
+            return output
+
+    assert attncli.capture(nn.Sequential(SelfAttention()), normal(2, 5, 16)).missed == []
+
+
 @pytest.mark.parametrize("weights", [True, False])
 def test_dropout(weights: bool) -> None:
     model = nn.MultiheadAttention(16, 4, dropout=0.5, batch_first=True)

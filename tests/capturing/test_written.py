@@ -140,6 +140,23 @@ def test_a_scale_of_each_head_is_part_of_the_queries() -> None:
     assert record.scale == 1
 
 
+def test_biases_of_rows_and_columns_of_a_picture() -> None:
+    """Queries and keys are a grid of 2 x 3, and the bias is a sum of one for each axis."""
+    queries, keys, values = (normal(B, H, 6, D) for _ in range(3))
+    rows, columns = normal(B, H, 2, 3, 2), normal(B, H, 2, 3, 3)
+
+    def attention() -> Tensor:
+        scores = (queries @ keys.mT * SCALE).view(B, H, 2, 3, 2, 3)
+        scores = scores + rows[..., :, None] + columns[..., None, :]
+        weights: Tensor = scores.view(B, H, 6, 6).softmax(-1)
+        return weights @ values
+
+    record = only(attncli.capture(attention))
+    bias = (rows[..., :, None] + columns[..., None, :]).reshape(B, H, 6, 6)
+    assert_close(record.bias, bias)
+    assert_close(record.output.double(), slow(queries, keys, values, SCALE, bias=bias), rtol=0, atol=1e-6)
+
+
 @pytest.mark.parametrize(
     ("put", "empty_row"), [(-torch.inf, "nan"), (-1e9, "uniform"), (torch.finfo(torch.float32).min, "uniform")]
 )
