@@ -4,16 +4,17 @@ import copy
 from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import cycle
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from attncli import textbook
-from attncli.attention import attend, computing_dtype
+from attncli.attention import Bias, Rules, Valid, alibi_slopes, attend, computing_dtype, weighted_sum
 from attncli.errors import InputError
-from attncli.pooling import pool
+from attncli.normalizers.softmax import Softmax
+from attncli.pooling import pool, pool_by_rules
 from attncli.scorers import SCORERS
 from attncli.studies.bench.options import IMPLEMENTATIONS
 from attncli.studies.scoring import compile_scorer, raw_scores, worth_compiling
@@ -30,6 +31,32 @@ Forward = Callable[..., Results]  # of queries, keys and values
 Call = Callable[[], Results]
 
 
+class Weighing(NamedTuple):
+    """What turns scores into weights: a normaliser, and whether ALiBi comes before it, which depends on the head."""
+
+    normalizer: nn.Module
+    alibi: bool = False
+    heads: int = 1
+
+    @property
+    def is_softmax(self) -> bool:
+        """Whether it is what textbooks and torch's kernel have."""
+        return type(self.normalizer) is Softmax
+
+    def split(self, tensor: Tensor) -> Tensor:
+        """(b, x, y), where b is batch times heads, as (batch, heads, x, y)."""
+        return tensor.reshape(-1, self.heads, *tensor.shape[1:])
+
+    def rules(self, queries: Tensor, keys: Tensor) -> Rules:
+        """For queries and keys with an axis of heads."""
+        shape = (*queries.shape[:-1], keys.shape[-2])
+        bias = Bias(shape, alibi=True) if self.alibi else None
+        return Rules(Valid(shape, device=queries.device), bias=bias, normalizer=self.normalizer)
+
+
+BY_SOFTMAX = Weighing(Softmax())
+
+
 def implementations_of(scorer: nn.Module) -> list[str]:
     """Those that a scorer has, as its class says."""
     there = {
@@ -41,8 +68,10 @@ def implementations_of(scorer: nn.Module) -> list[str]:
     return [name for name in IMPLEMENTATIONS if there[name]]
 
 
-def forward_of(implementation: str, scorer: Any, measure: str) -> Forward:
+def forward_of(implementation: str, scorer: Any, measure: str, weighing: Weighing = BY_SOFTMAX) -> Forward:
     """What an implementation does with queries, keys and values to give what is measured."""
+    if implementation == "fused" and weighing.alibi:
+        return partial(_fused_with_bias, float(scorer.scale), weighing)
     if implementation == "fused":  # of (batch, heads, n, d) only
         kernel = partial(F.scaled_dot_product_attention, scale=float(scorer.scale))
         return lambda *inputs: (kernel(*(each.unsqueeze(1) for each in inputs)).squeeze(1),)
@@ -51,12 +80,41 @@ def forward_of(implementation: str, scorer: Any, measure: str) -> Forward:
         return lambda queries, keys, values: (scores(queries, keys),)
     if implementation == "textbook":
         return lambda queries, keys, values: textbook.attention(scores(queries, keys), values)[: len(RESULTS[measure])]
+    if weighing.alibi or not weighing.is_softmax:
+        return partial(_weights if measure == "weights" else _output, scores, weighing)
     if measure == "weights":
         return lambda queries, keys, values: attend(scores(queries, keys), values)
     return lambda queries, keys, values: (pool(scores, queries, keys, values),)
 
 
-def make_call(implementation: str, scorer: nn.Module, measure: str, copies: Sequence[Inputs], backward: bool) -> Call:
+def _fused_with_bias(scale: float, weighing: Weighing, queries: Tensor, keys: Tensor, values: Tensor) -> Results:
+    """Torch's kernel takes the bias as a mask of numbers, which is made here."""
+    queries, keys, values = (weighing.split(each) for each in (queries, keys, values))  # batch heads ...
+    bias = weighing.rules(queries, keys).bias
+    assert bias is not None
+    mask = bias.added_to(queries.new_zeros(1, keys.shape[-2]))  # heads n m
+    return (F.scaled_dot_product_attention(queries, keys, values, mask, scale=scale).flatten(0, 1),)
+
+
+def _weights(scores: Any, weighing: Weighing, queries: Tensor, keys: Tensor, values: Tensor) -> Results:
+    rules = weighing.rules(weighing.split(queries), weighing.split(keys))
+    weights = rules.stages(weighing.split(scores(queries, keys)))["weights"].flatten(0, 1)  # b n m
+    return weighted_sum(weights, values), weights
+
+
+def _output(scores: Any, weighing: Weighing, queries: Tensor, keys: Tensor, values: Tensor) -> Results:
+    queries, keys, values = (weighing.split(each) for each in (queries, keys, values))
+    return (pool_by_rules(scores, queries, keys, values, weighing.rules(queries, keys)).flatten(0, 1),)
+
+
+def make_call(
+    implementation: str,
+    scorer: nn.Module,
+    measure: str,
+    copies: Sequence[Inputs],
+    backward: bool,
+    weighing: Weighing = BY_SOFTMAX,
+) -> Call:
     """One call of an implementation, each time on the copy whose turn it is, the first one at first.
 
     It has a copy of the scorer of its own, since compiling changes it.
@@ -70,7 +128,7 @@ def make_call(implementation: str, scorer: nn.Module, measure: str, copies: Sequ
     if implementation == "compiled" and (reason := compile_scorer(own)):
         raise InputError.of(reason)
     parameters = [each for each in own.parameters() if each.requires_grad]
-    forward = forward_of(implementation, own, measure)
+    forward = forward_of(implementation, own, measure, weighing)
     turns = cycle([[each.detach().requires_grad_(backward) for each in inputs] for inputs in copies])
     ones: Tensor | None = None  # made by the first call, so no memory of later ones
 
@@ -89,7 +147,9 @@ def make_call(implementation: str, scorer: nn.Module, measure: str, copies: Sequ
     return call
 
 
-def disagreement(implementation: str, scorer: nn.Module, measure: str, inputs: Inputs, results: Results) -> str | None:
+def disagreement(
+    implementation: str, scorer: nn.Module, measure: str, inputs: Inputs, results: Results, weighing: Weighing
+) -> str | None:
     """Why the results for these inputs are wrong; None where they agree with float64, by textbook code if there is any.
 
     Compared are the first, the middle and the last query of the last matrix: no row depends on another.
@@ -100,7 +160,15 @@ def disagreement(implementation: str, scorer: nn.Module, measure: str, inputs: I
     queries, keys, values = (each.cpu().double() for each in (_few_rows(inputs[0]), inputs[1][-1:], inputs[2][-1:]))
     with torch.no_grad():
         scores = score(queries, keys)
-        reference = [scores] if measure == "scores" else textbook.attention(scores, values)
+        if weighing.alibi and measure != "scores":
+            scores = scores - _last_bias(weighing.heads, inputs[0].shape[-2], scores.shape[-1])
+        if measure == "scores":
+            reference: Sequence[Tensor] = [scores]
+        elif weighing.is_softmax:
+            reference = textbook.attention(scores, values)
+        else:
+            weights = weighing.normalizer(scores)
+            reference = weights @ values, weights
     upcast = in_catalogue and implementation in ("attncli", "compiled")  # which compute in float32 at least
     tolerance = TOLERANCE[computing_dtype(inputs[0].dtype) if upcast else inputs[0].dtype]
     if measure != "scores":  # the error of a weight is that of its score, unscaled
@@ -113,8 +181,17 @@ def disagreement(implementation: str, scorer: nn.Module, measure: str, inputs: I
 
 def _few_rows(tensor: Tensor) -> Tensor:
     """First, middle and last row of the last matrix of (b, n, x): (1, 3, x), or fewer where n is."""
-    n = tensor.shape[-2]
-    return tensor.detach()[-1:, sorted({0, n // 2, n - 1})]
+    return tensor.detach()[-1:, _few(tensor.shape[-2])]
+
+
+def _few(n: int) -> list[int]:
+    return sorted({0, n // 2, n - 1})
+
+
+def _last_bias(heads: int, n: int, m: int) -> Tensor:
+    """What ALiBi takes from the scores of these rows: (3, m) in float64, of the last head."""
+    distances = torch.tensor(_few(n))[:, None] - torch.arange(m)
+    return alibi_slopes(heads)[-1] * distances.abs().double()
 
 
 def _difference(name: str, result: Tensor, expected: Tensor, tolerance: float) -> str | None:

@@ -16,7 +16,8 @@ from torch.utils.benchmark import Timer
 
 from attncli.attention import computing_dtype
 from attncli.inputs.seeding import generator
-from attncli.studies.bench.implementations import Inputs
+from attncli.pooling import MATRICES as MATRICES_HELD
+from attncli.studies.bench.implementations import BY_SOFTMAX, Inputs, Weighing
 from attncli.studies.bench.options import BenchOptions
 from attncli.studies.bench.plan import Case
 from attncli.studies.memory import estimate_attention
@@ -56,7 +57,13 @@ def copies_of(inputs: Inputs) -> list[Inputs]:
 
 
 def estimate_call(
-    scorer: nn.Module, implementation: str, num_hiddens: int | None, case: Case, measure: str, options: BenchOptions
+    scorer: nn.Module,
+    implementation: str,
+    num_hiddens: int | None,
+    case: Case,
+    measure: str,
+    options: BenchOptions,
+    weighing: Weighing = BY_SOFTMAX,
 ) -> dict[str, int]:
     """What one call needs; `scorer` may be on the meta device. One of the user's own counts with its scores only."""
     stored, textbook = getattr(torch, options.dtype), implementation == "textbook"
@@ -66,7 +73,12 @@ def estimate_call(
     parts = estimate_attention(shapes, stored, [matrices * (BACKWARD if options.backward else 1)], [scorer])
     pairs = case.matrices * case.n * case.m * (num_hiddens or 0) if textbook else 0
     hidden = pairs * (3 if options.backward else 2) * computing_dtype(stored).itemsize
-    return {**parts, "hidden units of all pairs": hidden}
+    whole = case.matrices * case.n * case.m * computing_dtype(stored).itemsize
+    held = 0  # bytes that a normaliser holds beside what a softmax does
+    if measure == "weights" and not weighing.is_softmax:
+        held = getattr(weighing.normalizer, "matrices", MATRICES_HELD) * whole * (BACKWARD if options.backward else 1)
+    bias = case.heads * case.n * case.m * stored.itemsize if implementation == "fused" and weighing.alibi else 0
+    return {**parts, "hidden units of all pairs": hidden, "normaliser": held, "bias": 3 * bias}
 
 
 def peak_memory(call: AnyCall, device: torch.device) -> int | None:

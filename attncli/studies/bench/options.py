@@ -44,8 +44,6 @@ class BenchOptions(Experiment):
     refused: ClassVar = {
         "dropout": "measures attention without dropout",
         "softcap": "measures scores without a bound",
-        "bias": "measures scores without a bias",
-        "normalizer": "measures softmax",
     }
 
     study: Literal["bench"] = "bench"

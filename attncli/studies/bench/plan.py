@@ -3,17 +3,19 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
-from typing import NamedTuple
+from typing import NamedTuple, get_args
 
 from torch import nn
 
+from attncli.config.normalizer_entries import DEFAULT_NORMALIZER
 from attncli.config.scorer_entries import ScorerEntry, entry_models
 from attncli.errors import Collector, InputError, Problem, did_you_mean, got, show
 from attncli.studies.bench.implementations import implementations_of
-from attncli.studies.bench.options import HIDDEN, BenchOptions
+from attncli.studies.bench.options import HIDDEN, BenchOptions, Measure
 from attncli.studies.scoring import outline
 
-SOFTMAX = 5  # operations for each weight: largest score, difference, exponential, sum, quotient
+# Operations for each weight: largest score, difference, exponential, sum, quotient. Other normalisers count alike.
+SOFTMAX = 5
 BACKWARD = 3  # forward and backward together, as a multiple of forward: each product has two gradients
 
 
@@ -50,8 +52,18 @@ class Contender:
         """What patterns may call it."""
         return self.entry.label, self.implementation, self.name
 
+    @property
+    def is_usual(self) -> bool:
+        """Whether its weights are a softmax of its scores."""
+        return self.entry.normalizer.normalizer == DEFAULT_NORMALIZER and self.entry.bias is None
+
     def gives(self, measure: str) -> bool:
-        """Whether it can be asked for this: the fused kernel has neither scores nor weights."""
+        """Whether it can be asked for this.
+
+        The fused kernel has neither scores nor weights; textbook code knows softmax only, and no bias.
+        """
+        if self.implementation == "textbook":
+            return self.is_usual or measure == "scores"
         return self.implementation != "fused" or measure == "output"
 
 
@@ -104,8 +116,9 @@ def cases_of(options: BenchOptions) -> Iterator[Case]:
 def operations(scorer: nn.Module, case: Case, measure: str, backward: bool) -> int | None:
     """Additions, multiplications and so on of the formula, a tanh, exponential or root as one.
 
-    None where the scorer's class does not say. Implementations that take a shorter way are counted alike, so that more
-    operations per second mean less time. Forward and backward count as three times forward.
+    None where the scorer's class does not say. Implementations that take a shorter way are counted alike, and every
+    normaliser as a softmax, so that more operations per second mean less time. Forward and backward count as three
+    times forward.
     """
     try:
         formula = int(scorer.operations(case.n, case.m, case.d, case.d))  # type: ignore[operator]
@@ -131,8 +144,11 @@ def traffic(case: Case, measure: str, backward: bool, itemsize: int) -> int:
 
 def _contenders(entry: ScorerEntry, options: BenchOptions, *path: str | int) -> list[Contender]:
     """All implementations that an entry has."""
+    absent = set() if options.compile else {"compiled"}
+    if entry.normalizer.normalizer != DEFAULT_NORMALIZER:
+        absent.add("fused")
     names = implementations_of(outline(entry, 1, 1))
-    return [Contender(entry, name, path) for name in names if name != "compiled" or options.compile]
+    return [Contender(entry, name, path) for name in names if name not in absent]
 
 
 def _baseline(options: BenchOptions, offered: Sequence[Contender]) -> Contender:
@@ -148,6 +164,7 @@ def _baseline(options: BenchOptions, offered: Sequence[Contender]) -> Contender:
         raise InputError.of(got(options.baseline, expected, did_you_mean(options.baseline, found)))
     missing = [measure for measure in options.measure if not baseline.gives(measure)]
     if missing:
-        message = f"which gives the output only and no {missing[0]}; choose another, or measure the output only"
+        given = " and ".join(measure for measure in get_args(Measure) if baseline.gives(measure))
+        message = f"which gives the {given} only and no {missing[0]}; choose another, or measure the {given} only"
         raise InputError.of(f"got {show(options.baseline)}, {message}")
     return baseline

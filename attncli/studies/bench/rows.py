@@ -9,7 +9,7 @@ from typing import Any
 from attncli.errors import in_bytes, printable
 from attncli.show.numbers import duration, interval, several, short
 from attncli.studies.bench.options import IMPLEMENTATIONS
-from attncli.studies.study import LABEL, SCORER, Column, Finding, Record, Result, by_label
+from attncli.studies.study import LABEL, NORMALIZER, SCORER, Column, Finding, Record, Result, by_label
 
 AXES = ("n", "m", "d", "batch", "heads")  # what is the same for all implementations that are compared
 SIZES = (*AXES, "num_hiddens")
@@ -43,11 +43,18 @@ COLUMNS = (
     Column("seconds", "time", "Median time per call.", "s", duration),
     Column("seconds_iqr", "IQR", "Interquartile range of the time.", "s", duration),
     Column("peak_bytes", "memory", "Peak memory without the inputs, results included.", "bytes", in_bytes),
-    Column("gflops", "GFLOP\nper s", "Operations of the formula per second.", "10^9/s", short),
+    Column(
+        "gflops",
+        "GFLOP\nper s",
+        "Operations of the formula per second; any normaliser counts as softmax.",
+        "10^9/s",
+        short,
+    ),
     Column("gbytes_per_second", "GB\nper s", "Bytes of inputs and results per second.", "10^9 bytes/s", short),
     Column("ratio", "ratio", "Time / the baseline's time in the same round, geometric mean.", "", short),
     Column("ratio_ci", "95 %\ninterval", "95 % interval of the ratio.", "", interval),
     LABEL,
+    NORMALIZER,
     _word("measure", "What a call computes: scores, weights and output, or output only."),
     Column("backward", "backward", "Whether gradients were computed.", format=_yes, text=True),
     _word("status", "Outcome: timed, disagrees, too large, not available or failed."),
@@ -59,6 +66,7 @@ BY_KEY = {column.key: column for column in COLUMNS}
 COMPARISONS = (
     SCORER,
     LABEL,
+    NORMALIZER,
     BY_KEY["implementation"],
     _word("against", "Other side of the comparison: the textbook's code of the same entry."),
     *(BY_KEY[key] for key in ("measure", *SIZES)),

@@ -17,7 +17,7 @@ from attncli.errors import Collector, InputError
 from attncli.inputs.device import resolve_device
 from attncli.scorers import SCORERS
 from attncli.scorers._custom import raised
-from attncli.studies.bench.implementations import Call, Inputs, disagreement, make_call
+from attncli.studies.bench.implementations import Call, Inputs, Weighing, disagreement, make_call
 from attncli.studies.bench.measure import (
     BLOCK,
     BUDGET,
@@ -37,7 +37,7 @@ from attncli.studies.bench.plan import Case, Contender, cases_of, operations, pl
 from attncli.studies.bench.rows import COLUMNS, COMPARISONS, findings_of, raw_name
 from attncli.studies.memory import ran_out, too_large
 from attncli.studies.progress import Counter, Progress
-from attncli.studies.scoring import build_scorer, formulas_of, outline, raw_scores
+from attncli.studies.scoring import build_normalizer, build_scorer, formulas_of, outline, raw_scores
 from attncli.studies.study import Record, Result, Rows
 from attncli.studies.threads import on_threads
 
@@ -90,6 +90,7 @@ def prepare(options: BenchOptions, progress: Progress) -> Prepared:
             entry = variants_of(contender, options, d)[-1].entry
             with collector.under(*contender.path):
                 outline(entry, d, d)
+                build_normalizer(entry)
                 if entry.scorer in SCORERS and entry.parameters is None:
                     continue  # it can fail for want of memory only
                 scorer = build_scorer(entry, d, d, options.seed, dtype)
@@ -158,6 +159,7 @@ def _groups(prepared: Prepared) -> Iterator[list[Trial]]:
             record = {
                 "scorer": each.entry.scorer,
                 "label": each.entry.label,
+                "normalizer": each.entry.normalizer.normalizer,
                 "implementation": each.implementation,
                 "measure": measure,
                 **case._asdict(),
@@ -182,14 +184,16 @@ def get_ready(group: Sequence[Trial], prepared: Prepared, counter: Counter) -> N
         entry, implementation = trial.contender.entry, trial.contender.implementation
         counter.step(f"n = {case.n}, {measure}: {trial.contender.name}")
         with _failures(trial, device):
-            needed = estimate_call(outline(entry, case.d, case.d), implementation, hidden, case, measure, options)
+            weighing = Weighing(build_normalizer(entry), entry.bias is not None, case.heads)
+            made = outline(entry, case.d, case.d)
+            needed = estimate_call(made, implementation, hidden, case, measure, options, weighing)
             if reason := too_large(needed, device):
                 trial.drop("too large", reason)
                 continue
             copies = copies or copies_of(draw_inputs(options, case, device))
             scorer = build_scorer(entry, case.d, case.d, options.seed, getattr(torch, options.dtype)).to(device)
-            call = make_call(implementation, scorer, measure, copies, options.backward)
-            if reason := disagreement(implementation, scorer, measure, copies[0], call()):
+            call = make_call(implementation, scorer, measure, copies, options.backward, weighing)
+            if reason := disagreement(implementation, scorer, measure, copies[0], call(), weighing):
                 trial.drop("disagrees", reason)
                 continue
             if device.type != "cpu" or case.matrices * case.n * case.m <= MOST_PAIRS:

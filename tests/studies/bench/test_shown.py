@@ -30,7 +30,13 @@ def row_of(label: str, implementation: str, measure: str, n: int) -> Record:
     name = f"{label}/{implementation}"
     ratio, vectors = TIMES.get(name, 1.0), 64 if name == "additive/textbook" else 1
     found = SETTINGS | {
-        **{"scorer": label, "label": label, "implementation": implementation, "measure": measure},
+        **{
+            "scorer": label,
+            "label": label,
+            "normalizer": "softmax",
+            "implementation": implementation,
+            "measure": measure,
+        },
         **{"n": n, "m": n, "d": 64, "batch": 1, "heads": 1, "num_hiddens": 64 if label == "additive" else None},
         **{"status": "timed", "reason": None, "rounds": 5},
         **{"seconds": ratio * n**2 * 1e-9, "seconds_iqr": ratio * n**2 * 1e-10, "peak_bytes": 4 * n * n * vectors},

@@ -1,0 +1,100 @@
+"""Normalisers and ALiBi against the clock: what is timed is right, by slow oracles, and what is wrong is found out."""
+
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from attncli.attention import Bias, alibi_slopes
+from attncli.normalizers import NORMALIZERS
+from attncli.scorers import SCORERS
+from attncli.studies.bench.implementations import Weighing, make_call
+from attncli.studies.bench.plan import plan_of
+from tests.reference import matrix, weighted_sum, weights_of
+from tests.scorers.catalogue import normal
+from tests.studies.bench.small import hurry, options_of, result_of
+
+BATCH, HEADS, N, M, D = 2, 3, 4, 6, 5
+ENTRIES = [
+    *({"scorer": "scaled_dot", "normalizer": name} for name in NORMALIZERS if name != "softmax"),
+    {"scorer": "scaled_dot", "bias": "alibi", "label": "alibi"},
+    {"scorer": "dot", "bias": "alibi", "normalizer": "sigmoid", "label": "both"},
+]
+SMALL: dict[str, Any] = {"n": [N], "m": [M], "d": [D], "batch": [BATCH], "heads": [HEADS], "device": "cpu"}
+
+
+@pytest.fixture(autouse=True)
+def hurried(monkeypatch: pytest.MonkeyPatch) -> None:
+    hurry(monkeypatch)
+
+
+def oracle(queries: Tensor, keys: Tensor, values: Tensor, normalizer: str, alibi: bool) -> tuple[Tensor, Tensor]:
+    """Output (b, n, v) and weights (b, n, m) of scaled dot products, matrix by matrix, in float64."""
+    outputs, weights = [], []
+    for place, (q, k, v) in enumerate(zip(queries.double(), keys.double(), values.double(), strict=True)):
+        slope = alibi_slopes(HEADS)[place % HEADS] if alibi else 0.0
+        bias = matrix([[-slope * abs(i - j) for j in range(M)] for i in range(N)])
+        weights.append(weights_of(normalizer, q @ k.mT / D**0.5 + bias))
+        outputs.append(weighted_sum(weights[-1], v))
+    return torch.stack(outputs), torch.stack(weights)
+
+
+@pytest.mark.parametrize("alibi", [False, True])
+@pytest.mark.parametrize("name", NORMALIZERS)
+def test_calls_give_what_oracles_give(name: str, alibi: bool) -> None:
+    inputs = tuple(normal(BATCH * HEADS, rows, D, seed=rows) for rows in (N, M, M + 1))
+    given = (inputs[0], inputs[1], inputs[2][:, :M])
+    weighing = Weighing(NORMALIZERS[name](), alibi, HEADS)
+    output, weights = oracle(*given, name, alibi)
+    for implementation, measure in [("attncli", "weights"), ("attncli", "output"), ("fused", "output")]:
+        if implementation == "fused" and name != "softmax":
+            continue
+        scorer = SCORERS["scaled_dot"](D, D)
+        found = make_call(implementation, scorer, measure, [given], False, weighing)()
+        assert len(found) == (2 if measure == "weights" else 1)
+        for one, wanted in zip(found, (output, weights), strict=False):
+            torch.testing.assert_close(one.double(), wanted, rtol=1e-4, atol=1e-5)
+        gradients = make_call(implementation, scorer, measure, [given], True, weighing)()[len(found) :]
+        assert [each.shape for each in gradients] == [each.shape for each in given]
+
+
+def test_rows() -> None:
+    """Textbook code and the fused kernel are there where they compute the same."""
+    result = result_of(scorers=ENTRIES, measure=["scores", "weights", "output"], **SMALL)
+    assert {row["status"] for row in result.records} == {"timed"}
+    found: dict[str, set[tuple[str, str]]] = {}
+    for row in result.records:
+        found.setdefault(row["label"], set()).add((row["implementation"], row["measure"]))
+    own = {("attncli", measure) for measure in ("scores", "weights", "output")}
+    assert found["scaled_dot_relu"] == own | {("textbook", "scores")}
+    assert found["alibi"] == own | {("textbook", "scores"), ("fused", "output")}
+    assert found["both"] == own
+    assert {row["label"]: row["normalizer"] for row in result.records}["both"] == "sigmoid"
+
+
+def test_names_are_unique() -> None:
+    names = [each.name for each in plan_of(options_of(scorers=ENTRIES, **SMALL))]
+    assert len(names) == len(set(names))
+
+
+@pytest.mark.parametrize("measure", ["weights", "output"])
+def test_a_bias_that_is_left_out_is_found_out(measure: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Bias, "added_to", lambda self, scores, *place: scores)
+    result = result_of(scorers=ENTRIES[-2:], measure=[measure], only=["attncli"], **SMALL)
+    status = {row["label"]: row["status"] for row in result.records}
+    assert status["alibi"] == status["both"] == "disagrees"
+
+
+@pytest.mark.parametrize("name", ["relu", "sparsemax", "ssmax"])
+def test_weights_that_are_those_of_another_normalizer_are_found_out(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In float32, which is what is timed; float64 stays right."""
+    forward = NORMALIZERS[name].forward
+
+    def wrong(self: Any, scores: Tensor, valid: Tensor | None = None) -> Any:
+        return scores.softmax(-1) if scores.dtype == torch.float32 else forward(self, scores, valid)
+
+    monkeypatch.setattr(NORMALIZERS[name], "forward", wrong)
+    entry = {"scorer": "scaled_dot", "normalizer": name}
+    result = result_of(scorers=[entry], measure=["weights", "output"], only=["attncli"], **SMALL)
+    assert {row["status"] for row in result.records if row["normalizer"] == name} == {"disagrees"}
