@@ -27,6 +27,8 @@ def test_rows_are_as_expected(name: str) -> None:
     expected, result = study.expected_rows(prepared), study.run(prepared, Progress())
     check(expected.columns, expected.records, result.records)
     check(expected.comparison_columns, expected.comparisons, result.comparisons)
+    check(expected.head_columns, expected.heads, result.heads)
+    check(expected.head_comparison_columns, expected.head_comparisons, result.head_comparisons)
 
 
 def check(columns: Any, known: Any, rows: Any) -> None:
