@@ -7,7 +7,7 @@ and (b, heads, n, m) all work, and the first leading axis is the batch. `valid` 
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Literal, get_args
 
@@ -53,18 +53,20 @@ class Valid:
         with below("mask"):
             return cls(full, lengths, None, None if mask is None else checked_mask(mask, full).to(device), device)
 
-    def tile(self, elements: slice = ALL, rows: slice = ALL) -> Tensor | None:
-        """The mask of some batch elements and queries, broadcastable to their scores; None where nothing is masked."""
+    def tile(self, elements: slice = ALL, rows: slice = ALL, keys: slice = ALL) -> Tensor | None:
+        """The mask of some batch elements, queries and keys, broadcastable to their scores; None: nothing is masked."""
         limits, mask = (_cut(each, self.shape, elements, rows) for each in (self._limits, self.mask))
+        mask = mask[..., keys] if mask is not None and mask.shape[-1] > 1 else mask
         if limits is None:
             return mask
-        below = below_limits(limits, self.shape[-1])
+        below = below_limits(limits, self.shape[-1], keys)
         return below if mask is None else below & mask
 
-    def reach(self, elements: slice = ALL, rows: slice = ALL) -> int:
-        """How many of the first keys hold all that some batch elements and queries may attend to."""
-        limits = _cut(self._limits, self.shape, elements, rows)
-        return self.shape[-1] if limits is None or not limits.numel() else int(limits.max())
+    def reach(self, elements: slice = ALL, rows: slice = ALL) -> tuple[int, int]:
+        """How many first keys all of some queries may attend to, and how many hold every key that any may attend to."""
+        limits, m = _cut(self._limits, self.shape, elements, rows), self.shape[-1]
+        least, most = (m, m) if limits is None or not limits.numel() else map(int, limits.aminmax())
+        return (least if self.mask is None else 0), most
 
     @cached_property
     def joined(self) -> Tensor | None:
@@ -124,6 +126,11 @@ def _cut(given: Tensor | None, shape: tuple[int, ...], elements: slice, rows: sl
     return given[..., rows, :] if given.shape[-2] > 1 else given
 
 
+def _of_head(given: Tensor | None, head: int) -> Tensor | None:
+    """What broadcasts to (b, n, m) for one head of what broadcasts to (b, heads, n, m)."""
+    return given if given is None or given.ndim < 3 else given.select(-3, head % given.shape[-3])
+
+
 @dataclass(frozen=True, eq=False)
 class Bias:
     """What is added to scores of `shape` = (..., n, m): a tensor that broadcasts to them, and ALiBi.
@@ -136,6 +143,7 @@ class Bias:
     given: Tensor | None = None  # (..., n or 1, m or 1), on the device of the scores
     alibi: bool = False
     first: int = 0
+    slope: float | None = None  # of ALiBi, where the scores are those of one head of several
 
     @cached_property
     def bound(self) -> float:
@@ -156,7 +164,7 @@ class Bias:
             like: Any = {"dtype": scores.dtype, "device": scores.device}
             queries = torch.arange(self.first, self.first + n, **like)[rows, None]  # n 1
             distances = (queries - torch.arange(m, **like)).abs_()  # n m
-            slopes = torch.tensor(alibi_slopes(math.prod(heads)), **like)
+            slopes = torch.tensor(alibi_slopes(math.prod(heads)) if self.slope is None else [self.slope], **like)
             scores = scores - slopes.view(*heads, 1, 1) * distances  # ... n m
         return scores
 
@@ -183,6 +191,16 @@ class Rules:
     empty_row: EmptyRow = "zero"
     bias: Bias | None = None
     normalizer: Callable[[Tensor, Tensor | None], Tensor] = field(default_factory=lambda: softmax_over_valid)
+
+    def of_head(self, head: int) -> "Rules":
+        """For the scores (b, n, m) of one head of (b, heads, n, m)."""
+        b, heads, n, m = self.valid.shape
+        valid = replace(self.valid, shape=(b, n, m), mask=_of_head(self.valid.mask, head))
+        bias = self.bias
+        if bias is not None:
+            slope = alibi_slopes(heads)[head]
+            bias = replace(bias, shape=(b, n, m), given=_of_head(bias.given, head), slope=slope)
+        return replace(self, valid=valid, bias=bias)
 
     def logits(self, scores: Tensor, elements: slice = ALL, rows: slice = ALL) -> Tensor:
         """The raw scores of some batch elements and queries, and maybe of the first keys alone, before the mask."""
@@ -319,9 +337,9 @@ def all_finite(tensor: Tensor) -> bool:
     return bool(lowest.isfinite() & highest.isfinite())
 
 
-def below_limits(limits: Tensor, m: int) -> Tensor:
-    """The mask (..., n or 1, m) in which keys below the limits (..., n or 1, 1) are valid."""
-    return torch.arange(m, device=limits.device) < limits
+def below_limits(limits: Tensor, m: int, keys: slice = ALL) -> Tensor:
+    """The mask (..., n or 1, m) in which keys below the limits (..., n or 1, 1) are valid; of some keys."""
+    return torch.arange(m, device=limits.device)[keys] < limits
 
 
 def checked_lengths(valid_lens: Any, shape: tuple[int, ...]) -> Tensor:

@@ -48,7 +48,7 @@ def replace(patch: MonkeyPatch, original: Any, substitute: Any) -> None:
 def mask_shifted(patch: MonkeyPatch) -> None:
     """One key too many is valid."""
     below = attention.below_limits
-    replace(patch, below, lambda limits, m: below(limits + 1, m))
+    replace(patch, below, lambda limits, m, *keys: below(limits + 1, m, *keys))
 
 
 def _softmax_of(masked: Callable[[Tensor, Tensor], Tensor], axis: int = -1) -> Mistake:

@@ -12,18 +12,23 @@ from attncli.attention import computing_dtype
 from attncli.errors import InputError, in_bytes
 
 PROGRAM = 384 * 2**20  # Python, torch and matplotlib with their working space, beside the tensors
+FIGURES = 6  # of each row that are kept, in float64
 RESERVE = 0.9  # of the available memory may be used
 REFUSALS = ("can't allocate memory", "not enough memory", "out of memory")
 
 
 def estimate_attention(
-    shapes: Mapping[str, tuple[int, ...]], dtype: torch.dtype, stages: Sequence[int], scorers: Sequence[nn.Module]
+    shapes: Mapping[str, tuple[int, ...]],
+    dtype: torch.dtype,
+    stages: Sequence[int],
+    scorers: Sequence[nn.Module],
+    matrices: int = 0,
 ) -> dict[str, int]:
     """Bytes at the peak of the study, by what they are needed for.
 
     Queries are (..., n, q), keys (..., m, k) and values (..., m, v), leading axes repeated. `stages` has, for each
     scorer, how many (..., n, m) matrices it keeps, none where only outputs are asked for; `scorers` may be on the meta
-    device.
+    device. `matrices` is what normalisers that need more than softmax hold at most, as `attncli.normalizers` has it.
     """
     element = computing_dtype(dtype).itemsize
     (*most, n, q), (*_, m, k), v = shapes["queries"], shapes["keys"], shapes["values"][-1]
@@ -35,17 +40,20 @@ def estimate_attention(
     bound = max((getattr(scorer, "workspace_bytes", 0) for scorer in scorers), default=0)
     width = max((projected(parameter, q, k) for scorer in unbounded for parameter in scorer.parameters()), default=0)
     converted = 0 if dtype == torch.float32 else 4  # parameters are drawn in float32
+    wider = entries.get("bias", 0) * (element - dtype.itemsize)  # which is kept as scores are computed
     # Never at the same time: drawing in float64; scoring and pooling, on copies in the computing dtype.
     drawing = 16 * max(entries.values())
     scoring = element * 3 * max(entries["queries"] + entries["keys"], entries["values"])
     # The scores masked, and the weights before masked ones are set to 0; masks.
-    softmax = pairs * (2 * element + 3) if any(stages) else pooling.WORKSPACE_BYTES
+    weighting = max(pairs * (2 * element + 3), pairs * element * matrices)
+    working = weighting if any(stages) else pooling.WORKSPACE_BYTES
+    rows = FIGURES * 8 * leading * n
     return {
-        "inputs": sum(entries.values()) * dtype.itemsize + (pairs if any(stages) else 0),
-        "scores and weights": (sum(stages) * pairs + len(stages) * output) * element,
+        "inputs": sum(entries.values()) * dtype.itemsize + wider + (pairs if any(stages) else 0),
+        "scores and weights": (sum(stages) * pairs + len(stages) * output) * element + len(stages) * rows,
         "parameters": sum(parameter.numel() for parameter in parameters) * (dtype.itemsize + converted),
         "projections": width * leading * (n + m) * element + bound,
-        "working space": max(drawing, scoring + softmax),
+        "working space": max(drawing, scoring + working),
         "program": PROGRAM,
     }
 

@@ -68,6 +68,14 @@ CASES: dict[str, dict[str, Any]] = {
         "weights": False,
     },
 }
+HEADS = {"queries": {"shape": [2, 3, 256, 8]}, "keys": {"shape": [2, 3, 192, 8]}, "valid_lens": [0, 100]}
+NORMALIZERS = [
+    {"scorer": "dot", "normalizer": "sparsemax"},
+    {"scorer": "gaussian", "normalizer": "entmax", "bias": "alibi"},
+    {"scorer": "dot", "normalizer": "sigmoid", "softcap": 1.0},
+]
+CASES["normalisers"] = {"data": HEADS, "scorers": NORMALIZERS}
+CASES["outputs alone, normalisers"] = {**CASES["normalisers"], "mask": {"causal": "top_left"}, "weights": False}
 CASES["wide, half"] = {**CASES["wide"], "dtype": "bfloat16"}
 CASES["outputs alone, half"] = {**CASES["half"], "weights": False}
 

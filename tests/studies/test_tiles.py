@@ -160,9 +160,9 @@ def test_many_keys_in_single_precision(shift: float) -> None:
 
 @varied(
     mixes=3,
-    kind=["everything", "none", "causal", "bias"],
+    kind=["everything", "none", "causal", "mask", "bias", "softcap"],
     normalizer=["softmax", "relu", "sparsemax", "entmax"],
-    scorer=["dot", "vector_sum"],
+    scorer=["dot", "vector_sum", "gaussian"],
     leading=[(1,), (1, 4)],
 )
 def test_within_the_workspace(

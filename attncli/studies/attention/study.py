@@ -18,6 +18,7 @@ from attncli.errors import Collector, InputError, Problem, below, got
 from attncli.inputs.build import Inputs, Shapes, build_inputs
 from attncli.inputs.device import resolve_device
 from attncli.inputs.seeding import generator, seeded
+from attncli.normalizers import NORMALIZERS
 from attncli.scorers import SCORERS
 from attncli.show.numbers import several
 from attncli.studies.attention.columns import COLUMNS, COMPARISONS, HEAD_COMPARISONS, HEADS
@@ -308,7 +309,9 @@ def _check_size(options: AttentionOptions, shapes: Shapes, device: torch.device,
     ]
     require_memory(estimate_attention(shapes, dtype, stages, []), device, CURE)  # before sizes that torch cannot count
     scorers = _each(options, lambda entry: outline(entry, shapes["queries"][-1], shapes["keys"][-1]))
-    needed = estimate_attention(shapes, dtype, stages, scorers)
+    normalizers = (NORMALIZERS[entry.normalizer.normalizer] for entry in options.scorers)
+    matrices = max(getattr(normalizer, "matrices", 0) for normalizer in normalizers)
+    needed = estimate_attention(shapes, dtype, stages, scorers, matrices)
     require_memory(needed, device, CURE)
     if sum(needed.values()) - PROGRAM > NOTED:
         progress.note(f"memory: about {in_words(needed)}")

@@ -1,5 +1,6 @@
 """Outputs, and the figures of every row, without ever holding the weights of all queries."""
 
+import math
 from collections.abc import Callable
 from dataclasses import fields
 from functools import partial
@@ -13,9 +14,10 @@ from attncli.pooling import Place, is_softmax, tiles
 from attncli.scorers import SCORERS
 from attncli.studies.attention.rows import ScorerRows, scorer_rows
 
-AT_A_TIME = 2**19  # scores of a tile: few enough for a processor's cache, where going over them again costs little
-MATRICES = 10  # of the size of float32 scores that `scorer_rows` holds at once
+AT_A_TIME = 2**20  # scores of a tile: few enough for a processor's cache, where going over them again costs little
+MATRICES = 12  # of the size of float32 scores that `scorer_rows`, or softmax with softcap and bias, holds at once
 LEAST = -1000.0  # whose exponential is 0 in float32 and in float64
+LOG2_E = math.log2(math.e)
 
 Scorer = Callable[[Tensor, Tensor], Tensor]
 Figures = tuple[Tensor, ...]  # of some rows, in the order of the fields of `ScorerRows`
@@ -30,79 +32,111 @@ def pool_with_rows(
     Scores are made once, some queries at a time, in memory that is bounded beside inputs and output.
     """
     queries, keys, values = at_least_float32(queries, keys, values)
-    if type(scorer) in SCORERS.values() and hasattr(scorer, "as_dot"):
-        queries, keys, scale = scorer.as_dot(queries, keys)
-        scorer = partial(_scaled_products, scale)
     output = values.new_empty((*queries.shape[:-1], values.shape[-1]))  # ... n v
-    rows = torch.empty(len(fields(ScorerRows)), *queries.shape[:-1], dtype=torch.float64)
-    _fill(output, rows, scorer, queries, keys, values, rules)
-    return output, ScorerRows(*rows)
+    figures = torch.empty(len(fields(ScorerRows)), *queries.shape[:-1], dtype=torch.float64)
+    known = type(scorer) in SCORERS.values()
+    if known and queries.ndim == 4:  # a tile of one head has more queries than one of all heads
+        for head in range(queries.shape[1]):
+            some, others, theirs = (each[:, head] for each in (queries, keys, values))
+            _fill(output[:, head], figures[:, :, head], scorer, some, others, theirs, rules.of_head(head))
+    else:
+        _fill(output, figures, scorer, queries, keys, values, rules)
+    return output, ScorerRows(*figures)
 
 
-def _scaled_products(scale: float, queries: Tensor, keys: Tensor) -> Tensor:
-    return (queries * scale) @ keys.mT  # ... n m
+class Space:
+    """Matrices that every tile uses again: new ones cost as much time as the work on them."""
+
+    def __init__(self, like: Tensor, most: int) -> None:
+        self._flat = like.new_empty(3, most)
+
+    def __call__(self, index: int, shape: tuple[int, ...]) -> Tensor:
+        size = math.prod(shape)
+        if self._flat.shape[1] < size:  # a single query has more
+            self._flat = self._flat.new_empty(3, size)
+        return self._flat[index, :size].view(shape)
 
 
 def _fill(
     output: Tensor, figures: Tensor, scorer: Scorer, queries: Tensor, keys: Tensor, values: Tensor, rules: Rules
 ) -> None:
+    """Output and figures of all queries, tile by tile."""
+    if type(scorer) in SCORERS.values() and hasattr(scorer, "as_dot"):
+        queries, keys, scale = scorer.as_dot(queries, keys)  # once, not for every tile
+        scorer = partial(_scaled_products, scale)
     is_fast = is_softmax(rules) and all_finite(values)
-    matrices = pooling.MATRICES if is_fast else getattr(rules.normalizer, "matrices", pooling.MATRICES) + MATRICES
+    matrices = MATRICES + getattr(rules.normalizer, "matrices", pooling.MATRICES)
+    if is_fast:
+        matrices = (4 if rules.valid.is_full else 5) if rules.cap is None and rules.bias is None else MATRICES
     most = min(AT_A_TIME, pooling.WORKSPACE_BYTES // (matrices * queries.element_size()))
+    space = Space(queries, min(most, math.prod(rules.valid.shape)) if is_fast else 0)
     for elements, rows in tiles(rules.valid.shape, most):
         batch = (elements, ...) if queries.ndim > 2 else (...,)
         some = queries[*batch, rows, :], keys[*batch, :, :], values[*batch, :, :]
-        pooled = _by_softmax(scorer, *some, rules, (elements, rows)) if is_fast else None
+        pooled = _by_softmax(scorer, *some, rules, (elements, rows), space) if is_fast else None
         pooled = _by_stages(scorer, *some, rules, (elements, rows)) if pooled is None else pooled
         output[*batch, rows, :], found = pooled
         for figure, each in zip(figures, found, strict=True):
             figure[*batch, rows] = each
 
 
+def _scaled_products(scale: float, queries: Tensor, keys: Tensor, out: Tensor | None = None) -> Tensor:
+    return torch.matmul(queries * scale, keys.mT, out=out)  # ... n m
+
+
 def _by_softmax(
-    scorer: Scorer, queries: Tensor, keys: Tensor, values: Tensor, rules: Rules, place: Place
+    scorer: Scorer, queries: Tensor, keys: Tensor, values: Tensor, rules: Rules, place: Place, space: Space
 ) -> tuple[Tensor, Figures] | None:
     """The output of a tile and its figures by softmax, in as few passes over its scores as there can be.
 
     None where a row has no valid key, or numbers that are not finite, or whose squares are not: these need more care.
     """
-    seen = rules.valid.reach(*place)
+    sure, seen = rules.valid.reach(*place)
     if seen == 0:
         return None
-    (scores,) = at_least_float32(scorer(queries, keys[..., :seen, :]))
-    valid = rules.valid.tile(*place)
-    valid = None if valid is None else valid[..., :seen]
-    allowed = None if valid is None else valid.to(scores.dtype)  # products with 0 and 1 are faster than masks
+    keys, values, shape = keys[..., :seen, :], values[..., :seen, :], (*queries.shape[:-1], seen)
+    if isinstance(scorer, partial) and scorer.func is _scaled_products:
+        scores: Tensor = scorer(queries, keys, out=space(0, shape))
+    else:
+        scores = scorer(queries, keys).to(queries.dtype)
     spread = scores.amax(-1) - scores.amin(-1)
-    count = torch.full_like(spread, seen) if allowed is None else allowed.sum(-1).expand(spread.shape)
+    valid = None if rules.valid.is_full else rules.valid.tile(*place, slice(sure, seen))
+    valid = None if valid is None else valid.expand(*valid.shape[:-1], seen - sure)
+    allowed = spread.new_ones(1, 0) if valid is None else valid.to(scores.dtype)  # whose product is faster than a mask
+    count = (sure + allowed.sum(-1)).expand(spread.shape)
     if not bool((spread.isfinite() & (count > 0)).all()):
         return None
-    mean = (scores if allowed is None else scores * allowed).sum(-1) / count
-    below = scores - mean[..., None]
-    if allowed is not None:
-        below *= allowed
+    total = scores[..., :sure].sum(-1) + torch.mul(scores[..., sure:], allowed, out=space(1, shape)[..., sure:]).sum(-1)
+    mean = total / count
+    below = torch.sub(scores, mean[..., None], out=space(1, shape))
+    below[..., sure:] *= allowed
     norm = torch.linalg.vector_norm(below, dim=-1)
     if rules.cap is None and rules.bias is None:
         below -= below.amax(-1, keepdim=True)  # the largest score: that of an invalid key is at the mean by now
     else:
         below = _below_largest(rules.logits(scores, *place), valid)
-    powers = below.exp()  # ... n m
-    if allowed is not None:
-        powers *= allowed
+    below *= LOG2_E
+    powers = torch.exp2(below, out=space(2, shape))  # faster than exp
+    powers[..., sure:] *= allowed
     total = powers.sum(-1)
-    entropy = total.double().log() - below.mul_(powers).sum(-1).double() / total.double()
+    output = (powers @ values).div_(total[..., None])
+    expected = powers.mul_(below).sum(-1).double() / LOG2_E
+    entropy = total.double().log() - expected / total.double()
     if not bool((norm + entropy).isfinite().all()):
         return None
-    output = (powers @ values[..., :seen, :]).div_(total[..., None])
-    figures = count, mean, norm.double().square(), entropy, 1.0 / total.double(), torch.ones_like(total)
-    return output, figures
+    return output, (count, mean, norm.double().square(), entropy, 1.0 / total.double(), torch.ones_like(total))
 
 
 def _below_largest(logits: Tensor, valid: Tensor | None) -> Tensor:
-    """The difference of each logit and the largest valid one of its row, at invalid keys a number."""
-    if valid is None:
-        return (logits - logits.amax(-1, keepdim=True)).clamp_min_(LEAST)
-    largest = logits.masked_fill(~valid, -torch.inf).amax(-1, keepdim=True)
+    """The difference of each logit and the largest valid one of its row, at invalid keys a number.
+
+    `valid` is of the last keys; of those before them all are.
+    """
+    largest = logits.amax(-1, keepdim=True)
+    if valid is not None:
+        sure = logits.shape[-1] - valid.shape[-1]
+        last = logits[..., sure:].masked_fill(~valid, -torch.inf)
+        largest = torch.cat([logits[..., :sure], last], -1).amax(-1, keepdim=True)
     return (logits - largest).clamp_(LEAST, 0.0)
 
 
