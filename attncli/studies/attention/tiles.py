@@ -14,7 +14,7 @@ from attncli.pooling import Place, is_softmax, tiles
 from attncli.scorers import SCORERS
 from attncli.studies.attention.rows import ScorerRows, scorer_rows
 
-AT_A_TIME = 2**20  # scores of a tile: few enough for a processor's cache, where going over them again costs little
+AT_A_TIME = 2**19  # scores of a tile: few enough for a processor's cache, where going over them again costs little
 MATRICES = 12  # of the size of float32 scores that `scorer_rows`, or softmax with softcap and bias, holds at once
 LEAST = -1000.0  # whose exponential is 0 in float32 and in float64
 LOG2_E = math.log2(math.e)
@@ -68,7 +68,8 @@ def _fill(
     matrices = MATRICES + getattr(rules.normalizer, "matrices", pooling.MATRICES)
     if is_fast:
         matrices = (4 if rules.valid.is_full else 5) if rules.cap is None and rules.bias is None else MATRICES
-    most = min(AT_A_TIME, pooling.WORKSPACE_BYTES // (matrices * queries.element_size()))
+    enough = max(AT_A_TIME, min(128 * keys.shape[-2], 2 * AT_A_TIME))  # products of few queries are slow
+    most = min(enough, pooling.WORKSPACE_BYTES // (matrices * queries.element_size()))
     space = Space(queries, min(most, math.prod(rules.valid.shape)) if is_fast else 0)
     for elements, rows in tiles(rules.valid.shape, most):
         batch = (elements, ...) if queries.ndim > 2 else (...,)
