@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from typing import Any, Literal, Self
+from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor, nn
@@ -19,10 +20,10 @@ from torch.nn.modules.module import register_module_forward_hook, register_modul
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from attncli.capturing.reading import Heads, UnreadableError, readings, scale_before
-from attncli.capturing.record import TENSORS, Record, four_axes, settled
+from attncli.capturing.reading import Heads, UnreadableError, fused, readings
+from attncli.capturing.record import TENSORS, Record, settled
 from attncli.capturing.selection import Calls, Selection
-from attncli.capturing.trail import VIEWS, Doubt, Step, Trail, Written
+from attncli.capturing.trail import VIEWS, Doubt, Trail, Written
 from attncli.errors import InputError
 
 HEADS = ("num_heads", "num_attention_heads", "n_heads", "n_head", "nhead", "heads")
@@ -60,7 +61,7 @@ class Capture(AbstractContextManager["Capture"]):
         self._chosen = Selection.of(layers, heads, calls)
         self._trail = Trail(self._place)
         self._stack: list[nn.Module] = []
-        self._names: dict[int, str] = {}
+        self._names = WeakKeyDictionary[nn.Module, str]()
         self._calls: dict[str, int] = {}
         self._ran: dict[str, str] = {}  # class of each module by name
         self._num_heads: int | None = None
@@ -102,7 +103,7 @@ class Capture(AbstractContextManager["Capture"]):
     def take_names(self, model: object) -> None:
         """Name layers as they are called in this model, whichever part of it is run first."""
         if isinstance(model, nn.Module):
-            self._names |= {id(each): name for name, each in model.named_modules()}
+            self._names |= {each: name for name, each in model.named_modules()}
             self._trail.parameters |= {each.untyped_storage().data_ptr() for each in model.parameters()}
 
     def check(self) -> None:
@@ -130,7 +131,7 @@ class Capture(AbstractContextManager["Capture"]):
         if threading.get_ident() != self._thread:
             return
         self._stay_eager()
-        if not self._stack and id(module) not in self._names:
+        if not self._stack and module not in self._names:
             self.take_names(module)
         self._stack.append(module)
         self._trail.enter()
@@ -148,8 +149,8 @@ class Capture(AbstractContextManager["Capture"]):
             return "function", "function"
         module = self._stack[-1]
         kind = type(module).__name__
-        known = next(each for each in reversed(self._stack) if id(each) in self._names)
-        name = self._names[id(known)].replace("_orig_mod.", "").removesuffix("_orig_mod") or type(known).__name__
+        known = next(each for each in reversed(self._stack) if each in self._names)
+        name = self._names[known].replace("_orig_mod.", "").removesuffix("_orig_mod") or type(known).__name__
         return name if known is module else f"{name}/{kind}", kind
 
     def _miss(self, problem: str, place: tuple[str, str] | None = None) -> None:
@@ -185,8 +186,7 @@ class Capture(AbstractContextManager["Capture"]):
         query, key = self._trail.of(call["query"]), self._trail.of(call["key"])
 
         def read() -> Record:
-            record = replace(_fused(call, output), how=how, pre_scale=scale_before(query) * scale_before(key))
-            record = settled([_unpacked(record, query)])
+            record = settled([replace(fused(call, output, query, key), how=how)])
             return replace(record, problem=DROPOUT) if call.get("dropout_p") else record
 
         self._saw(read)
@@ -264,49 +264,6 @@ class _Operations(TorchDispatchMode):  # type: ignore[no-untyped-call]
         return output
 
 
-def _fused(call: dict[str, Any], output: Tensor) -> Record:
-    """What the arguments of torch's kernel say."""
-    lead, dtype = output.shape[:-2], output.dtype  # in autocast the kernel casts its arguments
-    queries, keys, values = (call[name].to(dtype) for name in ("query", "key", "value"))
-    n, m, scale, mask = queries.shape[-2], keys.shape[-2], call.get("scale"), call.get("attn_mask")
-    queries, keys, values = (
-        four_axes(each.expand(*lead[:-1], *each.shape[-3:]) if each.ndim > 2 else each)
-        for each in (queries, keys, values)
-    )
-    valid = bias = None
-    if call.get("is_causal"):
-        valid = torch.ones(n, m, dtype=torch.bool, device=queries.device).tril()[None, None]  # from the top left
-    elif mask is not None:
-        mask = four_axes(mask.expand(*lead, *mask.shape[-2:]))
-        valid, bias = (mask, None) if mask.dtype == torch.bool else (None, mask)
-    output = four_axes(output)
-    return Record(
-        queries=queries,
-        keys=keys,
-        values=values,
-        output=output,
-        scale=queries.shape[-1] ** -0.5 if scale is None else float(scale),
-        groups=output.shape[1] // keys.shape[1],
-        valid=valid,
-        bias=bias,
-    )
-
-
-def _unpacked(record: Record, step: Step | None) -> Record:
-    """With the heads as heads, where those that share keys were packed as if they were queries, as one decodes."""
-    b, h, n, d = record.queries.shape
-    if step is None or step.before is None or step.before.shape != (b, h * n, 1, d) or n == 1:
-        return record
-
-    def as_heads(tensor: Tensor | None) -> Any:
-        if tensor is None or tensor.shape[1:3] == (1, 1):
-            return tensor
-        return tensor.expand(-1, h, n, -1).reshape(-1, h * n, 1, tensor.shape[-1])
-
-    packed = {name: as_heads(getattr(record, name)) for name in ("queries", "output", "valid", "bias")}
-    return replace(record, groups=record.groups * n, **packed)
-
-
 def _owned(record: Record) -> Record:
     """With copies, on the CPU: a cache may be written over, and a view would keep the whole of its storage."""
     tensors = {name: getattr(record, name) for name in TENSORS}
@@ -318,7 +275,7 @@ def _owned(record: Record) -> Record:
     return replace(record, **copies)
 
 
-def capture(model: nn.Module | Callable[..., Any], *args: Any, **kwargs: Any) -> Capture:
+def capture(model: nn.Module | Callable[..., Any], /, *args: Any, **kwargs: Any) -> Capture:
     """Run a model once, in evaluation mode and without gradients; what entered each of its attention calls.
 
     Raises:

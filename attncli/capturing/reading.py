@@ -1,14 +1,14 @@
-"""Attention that was written out, read as what one record says: scale, softcap, bias, mask, sinks."""
+"""Calls of fused kernels, and attention that was written out, read as records: scale, softcap, bias, mask, sinks."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from math import prod
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
-from attncli.capturing.record import LOW, Record
+from attncli.capturing.record import LOW, Record, four_axes
 from attncli.capturing.trail import VIEWS, Step, Written, number_of
 
 Shape = tuple[int, ...]
@@ -56,6 +56,51 @@ class Layout:
         if shape == (length,):
             return tensor.expand(b, 1, length, d)
         raise UnreadableError(f"a product with {list(tensor.shape)} for scores of {[*self.lead, self.n, self.m]}")
+
+
+def fused(call: Mapping[str, Any], output: Tensor, query: Step | None, key: Step | None) -> Record:
+    """What the arguments of torch's kernel say, and how its query and key were made."""
+    lead, dtype = output.shape[:-2], output.dtype  # in autocast the kernel casts its arguments
+    queries, keys, values = (call[name].to(dtype) for name in ("query", "key", "value"))
+    n, m, scale, mask = queries.shape[-2], keys.shape[-2], call.get("scale"), call.get("attn_mask")
+    queries, keys, values = (
+        four_axes(each.expand(*lead[:-1], *each.shape[-3:]) if each.ndim > 2 else each)
+        for each in (queries, keys, values)
+    )
+    valid = bias = None
+    if call.get("is_causal"):
+        valid = torch.ones(n, m, dtype=torch.bool, device=queries.device).tril()[None, None]  # from the top left
+    elif mask is not None:
+        mask = four_axes(mask.expand(*lead, *mask.shape[-2:]))
+        valid, bias = (mask, None) if mask.dtype == torch.bool else (None, mask)
+    output = four_axes(output)
+    record = Record(
+        queries=queries,
+        keys=keys,
+        values=values,
+        output=output,
+        scale=queries.shape[-1] ** -0.5 if scale is None else float(scale),
+        groups=output.shape[1] // keys.shape[1],
+        valid=valid,
+        bias=bias,
+        pre_scale=scale_before(query) * scale_before(key),
+    )
+    return _unpacked(record, query)
+
+
+def _unpacked(record: Record, step: Step | None) -> Record:
+    """With the heads as heads, where those that share keys were packed as if they were queries, as one decodes."""
+    b, h, n, d = record.queries.shape
+    if step is None or step.before is None or step.before.shape != (b, h * n, 1, d) or n == 1:
+        return record
+
+    def as_heads(tensor: Tensor | None) -> Any:
+        if tensor is None or tensor.shape[1:3] == (1, 1):
+            return tensor
+        return tensor.expand(-1, h, n, -1).reshape(-1, h * n, 1, tensor.shape[-1])
+
+    packed = {name: as_heads(getattr(record, name)) for name in ("queries", "output", "valid", "bias")}
+    return replace(record, groups=record.groups * n, **packed)
 
 
 def readings(written: Written, heads: Heads) -> Iterator[Record]:
