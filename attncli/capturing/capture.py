@@ -77,12 +77,10 @@ class Capture(AbstractContextManager["Capture"]):
         self._stay_eager()
         enter(warnings.catch_warnings())
         warnings.filterwarnings("ignore", message="Using `torch.compile")  # that our hooks fire once more
-        at_end(torch.backends.mha.set_fastpath_enabled, torch.backends.mha.get_fastpath_enabled())
-        torch.backends.mha.set_fastpath_enabled(False)
         at_end(register_module_forward_pre_hook(self._enter_module).remove)
         at_end(register_module_forward_hook(self._leave_module, always_call=True).remove)
         enter(_Operations(self))
-        enter(_Functions(self))
+        enter(_Functions(self))  # which also turns off the fast path of torch's modules
         return self
 
     def __exit__(self, *raised: Any) -> None:
@@ -128,7 +126,10 @@ class Capture(AbstractContextManager["Capture"]):
             self._exits.enter_context(torch.compiler.set_stance("force_eager"))
 
     def _enter_module(self, module: nn.Module, inputs: Any) -> None:
+        kind = type(module).__name__
         if threading.get_ident() != self._thread:
+            if "attention" in kind.lower():
+                self._miss("it ran in another thread, which is not watched", (kind, kind))
             return
         self._stay_eager()
         if not self._stack and module not in self._names:

@@ -7,6 +7,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import multi_head_attention_forward
+from torch.nn.modules import module
 from torch.testing import assert_close
 
 import attncli
@@ -104,8 +105,11 @@ def test_a_module_that_is_no_part_of_the_model() -> None:
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
 def test_compiled_models_run_as_they_are_written() -> None:
+    def refuse(graph: object, inputs: object) -> None:
+        raise AssertionError("compiled")
+
     model = nn.TransformerEncoder(nn.TransformerEncoderLayer(16, 4, 32, batch_first=True), 1)
-    seen = attncli.capture(torch.compile(model), X)
+    seen = attncli.capture(torch.compile(model, backend=refuse), X)
     assert [record.name for record in seen.records] == ["layers.0.self_attn"]
 
 
@@ -115,16 +119,52 @@ def test_another_thread_is_not_watched() -> None:
     with attncli.Capture() as seen:
         thread.start()
         thread.join()
-    assert seen.records == []
+        model(X, X, X)
+    assert [record.name for record in seen.records] == ["MultiheadAttention"]
+    assert [missed.problem for missed in seen.missed] == ["it ran in another thread, which is not watched"]
 
 
 def test_what_fails_leaves_nothing_behind() -> None:
-    fast = torch.backends.mha.get_fastpath_enabled()
     with pytest.raises(RuntimeError, match="shapes"):
         attncli.capture(nn.Sequential(nn.Linear(3, 4)), X)
-    assert torch.backends.mha.get_fastpath_enabled() == fast
     assert torch.is_grad_enabled()
+    assert not {**module._global_forward_hooks, **module._global_forward_pre_hooks}
     assert [record.problem for record in attncli.capture(attention(), X, X, X).records] == [None]
+
+
+def test_a_module_says_how_many_heads_are_in_the_batch() -> None:
+    """Heads next to features become heads next to the batch, with queries first: no tensor has all four axes."""
+
+    class Packed(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.num_heads = 4
+
+        def forward(self, x: Tensor) -> Tensor:
+            heads = x.transpose(0, 1).reshape(5, 2 * self.num_heads, 4).transpose(0, 1)
+            weights: Tensor = torch.bmm(heads, heads.transpose(1, 2)).softmax(-1)
+            return torch.bmm(weights, heads)
+
+    (record,) = attncli.capture(Packed(), X).records
+    assert_close(record.queries, X.view(2, 5, 4, 4).transpose(1, 2))
+
+
+def test_scores_and_softmax_in_modules_of_their_own() -> None:
+    class Scores(nn.Module):
+        def forward(self, queries: Tensor, keys: Tensor) -> Tensor:
+            return queries @ keys.mT / 4
+
+    class Parts(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.scores, self.softmax, self.dropout = Scores(), nn.Softmax(dim=-1), nn.Dropout(0.1)
+
+        def forward(self, x: Tensor) -> Tensor:
+            weights: Tensor = self.dropout(self.softmax(self.scores(x, x)))
+            return weights @ x
+
+    (record,) = attncli.capture(nn.Sequential(Parts()), X).records
+    assert (record.layer, record.kind, record.scale, record.problem) == ("0", "Parts", 0.25, None)
 
 
 class Block(nn.Module):
@@ -163,9 +203,9 @@ def test_activations_are_not_kept() -> None:
         alive.append(sum(each() is not None for each in made))
 
     model = nn.Sequential(*(Block() for _ in range(8)))
-    for module in model.modules():
-        if isinstance(module, nn.Linear | Written | Block):
-            module.register_forward_hook(note)
+    for part in model.modules():
+        if isinstance(part, nn.Linear | Written | Block):
+            part.register_forward_hook(note)
     seen = attncli.capture(model, X)
     assert len(seen.records) == 8
     assert max(alive) <= 12  # of 48: those of two layers

@@ -53,6 +53,10 @@ def scaled_before(queries: Tensor, keys: Tensor, values: Tensor) -> Tensor:
     return torch.matmul((queries * SCALE), keys.transpose(-2, -1)).softmax(-1).matmul(values)
 
 
+def divided_before(queries: Tensor, keys: Tensor, values: Tensor) -> Tensor:
+    return F.scaled_dot_product_attention(queries / 2, keys / 4, values, scale=8 * SCALE)
+
+
 def filled(queries: Tensor, keys: Tensor, values: Tensor) -> Tensor:
     scores: Tensor = queries @ keys.mT * SCALE
     return scores.masked_fill(~MASK, -1e9).softmax(-1) @ values
@@ -62,6 +66,11 @@ def added(queries: Tensor, keys: Tensor, values: Tensor) -> Tensor:
     mask = torch.zeros(MASK.shape).masked_fill(~MASK, torch.finfo(torch.float32).min)
     scores: Tensor = queries @ keys.mT * SCALE
     return (scores + BIAS + mask).softmax(-1) @ values
+
+
+def subtracted(queries: Tensor, keys: Tensor, values: Tensor) -> Tensor:
+    scores: Tensor = queries @ keys.mT * SCALE - -BIAS
+    return scores.softmax(-1) @ values
 
 
 def where(queries: Tensor, keys: Tensor, values: Tensor) -> Tensor:
@@ -119,8 +128,10 @@ Written = Callable[[Tensor, Tensor, Tensor], Tensor]
 CASES: dict[str, tuple[Written, Tensor | None, Tensor | None]] = {
     "softmax": (softmax, None, None),
     "scaled before": (scaled_before, None, None),
+    "divided before": (divided_before, None, None),
     "masked_fill": (filled, MASK, None),
     "added bias and mask": (added, MASK, BIAS),
+    "subtracted bias": (subtracted, None, BIAS),
     "where": (where, MASK, None),
     "in place": (in_place, CAUSAL, BIAS),
     "d2l": (as_d2l, CAUSAL, None),
