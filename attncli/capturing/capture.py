@@ -279,11 +279,14 @@ def _owned(record: Record) -> Record:
 def capture(model: nn.Module | Callable[..., Any], /, *args: Any, **kwargs: Any) -> Capture:
     """Run a model once, in evaluation mode and without gradients; what entered each of its attention calls.
 
+    `model` may also be a method of one, such as `model.generate`, or any function that runs one.
+
     Raises:
         InputError: no attention ran, or none that could be followed.
     """
-    with evaluating(model), Capture() as seen:
-        seen.take_names(model)
+    owner = getattr(model, "__self__", model)
+    with evaluating(owner), Capture() as seen:
+        seen.take_names(owner)
         model(*args, **kwargs)
     seen.check()
     return seen

@@ -87,6 +87,21 @@ def test_layers_heads_and_calls_can_be_chosen() -> None:
             assert_close(getattr(some.records[1], part), getattr(everything.records[2], part)[:, 1:3])
 
 
+def test_a_method_that_runs_parts_of_the_model() -> None:
+    class Model(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.encoder = nn.TransformerEncoderLayer(16, 4, 32, batch_first=True)
+
+        def encode(self, x: Tensor) -> Tensor:
+            output: Tensor = self.encoder(x)
+            return output
+
+    model = Model()
+    (record,) = attncli.capture(model.encode, X).records
+    assert (record.layer, record.problem, model.training) == ("encoder.self_attn", None, True)
+
+
 def test_one_module_that_runs_again_and_again() -> None:
     layer = nn.TransformerEncoderLayer(16, 4, 32, batch_first=True)
     seen = attncli.capture(nn.Sequential(layer, layer), X)

@@ -185,17 +185,22 @@ def test_two_texts_and_words_that_the_model_writes(here: Path, minilm: str) -> N
     assert str(load_file("pair.safetensors")["encoder.layer.0.attention.self.keys"].dtype) == "torch.bfloat16"
 
 
-def test_a_model_that_writes(here: Path) -> None:
-    """A small decoder with its tokenizer in a folder."""
+def save_tokenizer(folder: str, words: list[str], **names: str) -> None:
     import transformers
     from tokenizers import Tokenizer
     from tokenizers.models import WordLevel
     from tokenizers.pre_tokenizers import Whitespace
 
-    names = {word: number for number, word in enumerate(["<unk>", "</s>", "the", "cat", "sat", "on"])}
-    tokenizer = Tokenizer(WordLevel(names, unk_token="<unk>"))
+    tokenizer = Tokenizer(WordLevel({word: number for number, word in enumerate(words)}, unk_token=words[0]))
     tokenizer.pre_tokenizer = Whitespace()
-    transformers.PreTrainedTokenizerFast(tokenizer_object=tokenizer, eos_token="</s>").save_pretrained("gpt")
+    transformers.PreTrainedTokenizerFast(tokenizer_object=tokenizer, **names).save_pretrained(folder)
+
+
+def test_a_model_that_writes(here: Path) -> None:
+    """A small decoder with its tokenizer in a folder."""
+    import transformers
+
+    save_tokenizer("gpt", ["<unk>", "</s>", "the", "cat", "sat", "on"], eos_token="</s>")
     config = transformers.GPT2Config(vocab_size=6, n_embd=16, n_layer=2, n_head=2, n_positions=32, eos_token_id=None)
     transformers.set_seed(0)
     transformers.GPT2LMHeadModel(config).save_pretrained("gpt")
@@ -207,3 +212,37 @@ def test_a_model_that_writes(here: Path) -> None:
     assert (tokens[:3], len(tokens)) == (["the", "cat", "sat"], 6)
     good("capture", "gpt", "--text", "the cat sat", "--generate", "3", "--calls", "first", "--out", "one.safetensors")
     assert len(read_captured(Path("one.safetensors")).usable) == 2
+
+
+def test_an_encoder_and_a_decoder(here: Path) -> None:
+    """The second text is what the decoder has written; parts that `generate` calls keep their names."""
+    import transformers
+
+    save_tokenizer("t5", ["<unk>", "</s>", "the", "cat", "sat"], eos_token="</s>")
+    config = transformers.T5Config(
+        vocab_size=5, d_model=16, d_kv=8, d_ff=16, num_layers=1, num_heads=2, decoder_start_token_id=1
+    )
+    transformers.set_seed(0)
+    transformers.T5ForConditionalGeneration(config).save_pretrained("t5")
+    layers = ["encoder.block.0.layer.0.SelfAttention", "decoder.block.0.layer.0.SelfAttention"]
+    layers = [*layers, "decoder.block.0.layer.1.EncDecAttention"]
+    good("capture", "t5", "--text", "the cat sat", "--text2", "the cat")
+    captured = read_captured(Path("t5.safetensors"))
+    assert captured.usable == layers
+    assert captured.record(layers[2]).weights().shape == (1, 2, 2, 3)
+    assert captured.about["tokens"] == {"queries": ["the", "cat"], "keys": ["the", "cat", "sat"]}
+    good("capture", "t5", "--text", "the cat sat", "--generate", "1", "--overwrite")
+    assert read_captured(Path("t5.safetensors")).usable == layers
+
+
+def test_a_picture(here: Path) -> None:
+    import transformers
+    from PIL import Image
+
+    sizes = {"hidden_size": 16, "intermediate_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2}
+    transformers.ViTModel(transformers.ViTConfig(**sizes, image_size=16, patch_size=8)).save_pretrained("vit")
+    transformers.ViTImageProcessor(size={"height": 16, "width": 16}).save_pretrained("vit")
+    Image.new("RGB", (20, 30), "red").save("red.png")
+    good("capture", "vit", "--image", "red.png")
+    (name,) = read_captured(Path("vit.safetensors")).usable
+    assert read_captured(Path("vit.safetensors")).record(name).queries.shape == (1, 2, 5, 8)
