@@ -14,6 +14,7 @@ from typing import Any, Literal, get_args
 import numpy as np
 import torch
 from torch import Tensor
+from torch.nn.functional import pad
 
 from attncli.errors import InputError, below, got
 
@@ -183,7 +184,8 @@ def alibi_slopes(heads: int) -> list[float]:
 class Rules:
     """What turns raw scores into weights, in this order: softcap, bias, mask, normaliser, what empty rows get.
 
-    `normalizer(scores, valid)` gives weights that are 0 at invalid keys and in rows without a valid one.
+    `normalizer(scores, valid)` gives weights that are 0 at invalid keys and in rows without a valid one. `sinks`
+    (b or 1, heads or 1, n or 1, 1) are the score of one more key, which takes weight and has no value (gpt-oss).
     """
 
     valid: Valid
@@ -191,6 +193,7 @@ class Rules:
     empty_row: EmptyRow = "zero"
     bias: Bias | None = None
     normalizer: Callable[[Tensor, Tensor | None], Tensor] = field(default_factory=lambda: softmax_over_valid)
+    sinks: Tensor | None = None
 
     def of_head(self, head: int) -> "Rules":
         """For the scores (b, n, m) of one head of (b, heads, n, m)."""
@@ -200,7 +203,7 @@ class Rules:
         if bias is not None:
             slope = alibi_slopes(heads)[head]
             bias = replace(bias, shape=(b, n, m), given=_of_head(bias.given, head), slope=slope)
-        return replace(self, valid=valid, bias=bias)
+        return replace(self, valid=valid, bias=bias, sinks=_of_head(self.sinks, head))
 
     def logits(self, scores: Tensor, elements: slice = ALL, rows: slice = ALL) -> Tensor:
         """The raw scores of some batch elements and queries, and maybe of the first keys alone, before the mask."""
@@ -215,7 +218,16 @@ class Rules:
         if self.bias is not None:
             scores = stages["biased"] = self.bias.added_to(scores, elements, rows)
         valid = self.valid.tile(elements, rows)
-        return stages | {"weights": with_empty_rows(self.normalizer(scores, valid), valid, self.empty_row)}
+        sinks = _cut(self.sinks, self.valid.shape, elements, rows)
+        weights = self.normalizer(scores, valid) if sinks is None else self._beside(sinks, scores, valid)
+        return stages | {"weights": with_empty_rows(weights, valid, self.empty_row)}
+
+    def _beside(self, sinks: Tensor, scores: Tensor, valid: Tensor | None) -> Tensor:
+        """The weights where the sinks take their part."""
+        m = scores.shape[-1]
+        scores = torch.cat([scores, sinks.to(scores.dtype).expand(*scores.shape[:-1], 1)], -1)  # ... n m+1
+        valid = None if valid is None else pad(valid.expand(*valid.shape[:-1], m), (0, 1), value=True)
+        return self.normalizer(scores, valid)[..., :m]
 
 
 def masked_softmax(scores: Tensor, valid_lens: Any = None, *, mask: Any = None, empty_row: EmptyRow = "zero") -> Tensor:

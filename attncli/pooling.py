@@ -155,8 +155,8 @@ def _as_dot(scorer: Scorer, queries: Tensor, keys: Tensor, values: Tensor, rules
 
 
 def is_softmax(rules: Rules) -> bool:
-    """Whether these rules have no other normaliser."""
-    return rules.normalizer is softmax_over_valid or type(rules.normalizer) is Softmax
+    """Whether these rules have no other normaliser, and no sinks beside the keys."""
+    return rules.sinks is None and (rules.normalizer is softmax_over_valid or type(rules.normalizer) is Softmax)
 
 
 def _may_overflow(queries: Tensor, keys: Tensor, scale: float, bias: Bias | None) -> bool:

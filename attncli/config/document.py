@@ -22,6 +22,7 @@ from attncli.errors import InputError, Problem
 YAML = (".yaml", ".yml")  # endings of configs
 TENSORS = "tensors.safetensors"  # of a run folder, which stands for a config too
 PARAMETERS = "parameters.safetensors"  # beside it
+CAPTURED = "capture.safetensors"  # beside both, what was captured of a real model
 Options = TypeVar("Options", bound=Experiment)
 
 
@@ -101,11 +102,15 @@ class Document:
 
 
 def read_document(path: Path, overrides: Sequence[Override] = ()) -> Document:
-    """Read one YAML file and apply the overrides to it.
+    """Read one YAML file and apply the overrides to it; a .safetensors file stands for a config that captures it.
 
     Raises:
         InputError: an unreadable file, text that is not YAML, or an override that does not fit it.
     """
+    if path.suffix == Path(CAPTURED).suffix:
+        captured = {"data": {"capture": path.name}}
+        overrides = _from_the_top(overrides, captured)
+        return Document(path, apply_overrides(captured, overrides, path), None, overrides, flags_only=True)
     read, root = parse_yaml(_text(path), lambda line, column: f"{path}:{line}:{column}")
     overrides = _from_the_top(overrides, read)
     return Document(path, apply_overrides(read, overrides, path), root, overrides)

@@ -6,7 +6,7 @@ from pydantic import AfterValidator, Field, NonNegativeFloat, WithJsonSchema, mo
 
 from attncli import errors
 from attncli.config.strict import Model, checked_by, chosen, problem, worded
-from attncli.config.values import FileName, Numbers, Row, Rows, check_regular
+from attncli.config.values import FileName, Indices, Numbers, Row, Rows, check_regular
 
 TENSOR = "expected {shape: [...], fill: ...}, {file: ...} or nested lists of numbers"
 LENGTHS = "expected integers such as [2, 6], one list of them per example, {random: [1, 10]} or {file: ...}"
@@ -203,6 +203,39 @@ class Data(Model):
     grouped: Annotated[
         bool, Field(description="true: keys and values have fewer heads than queries, each for a group of these (GQA)")
     ] = False
+
+
+Layer = Annotated[str | Annotated[int, Field(ge=0)], worded("expected the name of a layer, or its number from 0")]
+BESIDE = "which has all tensors; expected one of the two"
+
+
+class CapturedData(Model):
+    """What attention calls of a real model saw, as `attncli capture` keeps it: one layer, some, or all of a file."""
+
+    capture: FileName
+    layer: Annotated[Layer | None, Field(description="one layer: its name, or its number in the file, from 0")] = None
+    layers: Annotated[
+        list[Layer] | None, Field(min_length=1, description="layers, compared head by head; default: all in the file")
+    ] = None
+    heads: Annotated[Indices | None, Field(description="heads that are listed and drawn; default: all")] = None
+
+    @model_validator(mode="after")
+    def _one_or_several(self) -> "CapturedData":
+        if self.layer is not None and self.layers is not None:
+            raise problem("got layer together with layers; expected one of the two", under=["layer"])
+        return self
+
+
+def _kind_of_data(value: Any) -> Any:
+    if not isinstance(value, dict) or "capture" not in value:
+        return Data
+    beside = next((key for key in Data.model_fields if key in value), None)
+    if beside is not None:
+        raise problem(f"got {beside} together with `capture`, {BESIDE}", under=[beside])
+    return CapturedData
+
+
+DataSource = Annotated[Data | CapturedData, chosen(_kind_of_data)]
 
 
 class Mask(Model):

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from attncli.attention import Causal, Valid, checked_lengths, computing_dtype
+from attncli.capturing.record import Record
 from attncli.config.tensors import (
     CorrelatedFill,
     Data,
@@ -39,7 +40,8 @@ class Inputs:
 
     `valid` says which keys of scores (b, ..., n, m) each query may attend to. Values that a source does not have are
     (b, ..., m, 0). `bias` is to be added to the scores: finite numbers, in the dtype that scores are computed in, with
-    as many axes as they have, of which those of size 1 are not repeated.
+    as many axes as they have, of which those of size 1 are not repeated. `call` is the attention call of a real model
+    that all this entered, if it did; the queries are without the model's scale.
     """
 
     queries: Tensor
@@ -47,6 +49,7 @@ class Inputs:
     values: Tensor
     valid: Valid
     bias: Tensor | None = None
+    call: Record | None = None
 
 
 def build_inputs(
@@ -107,7 +110,7 @@ def build_inputs(
         causal, allowed = _causal(mask, scores), _mask(mask, scores, note)
     for role in ("queries", "keys"):
         with collector.under("tokens", role):
-            _check_tokens(getattr(tokens, role), full[role])
+            check_tokens(getattr(tokens, role), full[role])
     collector.check()
     dtypes = {**dict.fromkeys(ROLES, dtype), "bias": computing_dtype(dtype)}
     tensors = {role: tensor.to(dtypes[role]) for role, tensor in given.items()}
@@ -257,7 +260,7 @@ def _mask(mask: Mask, shape: tuple[int, ...], note: Callable[[str], None]) -> Te
         return read_mask(given, shape, f"{path.name}: {called}" if called else path.name, note, called)
 
 
-def _check_tokens(names: Sequence[Any] | None, shape: tuple[int, ...]) -> None:
+def check_tokens(names: Sequence[Any] | None, shape: tuple[int, ...]) -> None:
     """One name per row for every batch element that has a list of its own."""
     if names is None:
         return

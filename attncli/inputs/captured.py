@@ -1,20 +1,33 @@
 """Files of what a model's attention calls saw, as `attncli capture` writes them."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, get_args
 
+import torch
 from safetensors import safe_open
 from torch import Tensor
 
-from attncli.attention import EmptyRow
+from attncli.attention import EmptyRow, Valid, at_least_float32, computing_dtype
 from attncli.capturing.record import METADATA, SHARED, TENSORS, VERSION, Record
-from attncli.errors import InputError, did_you_mean, got
+from attncli.config.tensors import CapturedData
+from attncli.errors import Collector, InputError, did_you_mean, got
+from attncli.inputs.bias import without_infinities
+from attncli.inputs.build import Inputs
 from attncli.inputs.files import broken, problem, read_tensor, tensor_names
 
 CURE = "expected a file of `attncli capture`"
+
+
+@dataclass(frozen=True)
+class Call:
+    """One attention call, as studies take it; `tokens` are the names of `queries` and `keys`, where they are known."""
+
+    layer: str
+    inputs: Inputs
+    tokens: Mapping[str, list[str]]
 
 
 @dataclass(frozen=True)
@@ -37,10 +50,10 @@ class Captured:
             InputError: no such call, or one that cannot be re-scored; or its tensors are damaged.
         """
         if name not in self.layers:
-            raise InputError.of(got(name, "expected the name of a layer", did_you_mean(name, self.layers)), ["layer"])
+            raise InputError.of(got(name, "expected the name of a layer", did_you_mean(name, self.layers)))
         entry = self.layers[name]
         if entry["problem"] is not None:
-            raise InputError.of(f'got "{name}", which cannot be re-scored: {entry["problem"]}', ["layer"])
+            raise InputError.of(f'got "{name}", which cannot be re-scored: {entry["problem"]}')
         there = tensor_names(self.path)
         named = {part: entry[part] if part in SHARED else f"{name}.{part}" for part in TENSORS}
         if named["sinks"] not in there:
@@ -57,6 +70,19 @@ class Captured:
         )
         self._check(name, record)
         return record
+
+    def name_of(self, wanted: str | int) -> str:
+        """The name of a layer that is given by it or by its number in the order of the file.
+
+        Raises:
+            InputError: there is no such number.
+        """
+        if isinstance(wanted, str):
+            return wanted
+        names = list(self.layers)
+        if wanted >= len(names):
+            raise InputError.of(got(wanted, f"expected 0 to {len(names) - 1}, of {len(names)} layers"))
+        return names[wanted]
 
     def _check(self, name: str, record: Record) -> None:
         try:
@@ -77,6 +103,7 @@ class Captured:
             raise broken(self.path, f"the tensors of {name} do not fit each other")
 
 
+SIDES = ("queries", "keys")
 NUMBERS = ("how", "scale", "pre_scale", "groups", "softcap", "empty_row", "error", "problem")
 
 
@@ -98,6 +125,8 @@ def read_captured(path: Path) -> Captured:
         InputError: a file that is missing, damaged or of another kind.
     """
     tensor_names(path)  # all that can be wrong with such a file
+    if path.suffix != ".safetensors":
+        raise problem(path, "holds no calls of a model's attention", CURE)
     with safe_open(path, framework="pt") as file:
         text = (file.metadata() or {}).get(METADATA)
     if text is None:
@@ -113,6 +142,72 @@ def read_captured(path: Path) -> Captured:
     if not is_good:
         raise broken(path, "what it says of its layers cannot be read")
     return Captured(path, content, layers)
+
+
+def read_calls(data: CapturedData, dtype: torch.dtype, device: torch.device) -> tuple[Captured, list[Call]]:
+    """What a config chooses of a file, in the order of the config, or of the file where it chooses nothing.
+
+    Queries, keys and values are rounded to `dtype`; keys and values are repeated where heads share them, and the
+    queries are divided by what the model had multiplied them with.
+
+    Raises:
+        InputError: a file, layers or heads that are not there, or layers that cannot be re-scored; paths below `data`.
+    """
+    try:
+        captured = read_captured(Path(data.capture))
+    except InputError as error:
+        raise InputError.of(error.problems[0].message, ["capture"]) from error
+    collector, calls = Collector(), dict[str, Call]()
+    wanted: list[tuple[Sequence[str | int], str | int]] = [(["capture"], name) for name in captured.usable]
+    if data.layer is not None:
+        wanted = [(["layer"], data.layer)]
+    elif data.layers is not None:
+        wanted = [(["layers", index], name) for index, name in enumerate(data.layers)]
+    elif not wanted:
+        problems = "; ".join(f"{name}: {entry['problem']}" for name, entry in captured.layers.items())
+        raise InputError.of(f'got "{captured.path.name}", of which no layer can be re-scored; {problems}', ["capture"])
+    for place, given in wanted:
+        with collector.under(*place):
+            name = captured.name_of(given)
+            record = captured.record(name)
+            calls[name] = Call(name, _inputs(record, dtype, device), _tokens(captured, record))
+    collector.check()
+    for index, head in enumerate(data.heads or []):
+        for name, call in calls.items():
+            if head >= (heads := call.inputs.queries.shape[1]):
+                expected = f"expected 0 to {heads - 1}, of the {heads} heads of {name}"
+                raise InputError.of(got(head, expected), ["heads", index])
+    return captured, list(calls.values())
+
+
+def _inputs(record: Record, dtype: torch.dtype, device: torch.device) -> Inputs:
+    (queries,), m = at_least_float32(record.queries), record.keys.shape[-2]
+    queries = queries / record.pre_scale
+    keys, values = (each.repeat_interleave(record.groups, -3) for each in (record.keys, record.values))
+    queries, keys, values = (each.to(dtype).to(device) for each in (queries, keys, values))
+    mask = None if record.valid is None else record.valid.expand(*record.valid.shape[:-1], m).to(device)
+    valid = Valid((*queries.shape[:-1], m), mask=mask, device=device)
+    if record.bias is None:
+        return Inputs(queries, keys, values, valid, call=record)
+    bias = record.bias.to(computing_dtype(dtype)).to(device)
+    bias, valid = without_infinities(bias, valid, tuple(bias.shape), lambda message: None)
+    return Inputs(queries, keys, values, valid, bias, record)
+
+
+def _tokens(captured: Captured, record: Record) -> dict[str, list[str]]:
+    """Tokens with their positions, since words repeat; nothing for a side whose tokens cannot be told."""
+    try:
+        known = [[f"{place} {token}" for place, token in enumerate(captured.about["tokens"][side])] for side in SIDES]
+    except (KeyError, TypeError):
+        return {}
+    (n, m), (queries, keys) = (record.queries.shape[-2], record.keys.shape[-2]), known
+    if queries == keys:
+        is_writing = f"{record.layer}#1" in captured.layers and n <= m <= len(keys)  # with those before in a cache
+        return {"queries": queries[m - n : m], "keys": keys[:m]} if is_writing or n == m == len(keys) else {}
+    if n != m:  # what is written looks at what was read
+        return {side: names for side, names, size in zip(SIDES, known, (n, m), strict=True) if len(names) == size}
+    own = [names for names in known if len(names) == n]
+    return {"queries": own[0], "keys": own[0]} if len(own) == 1 else {}
 
 
 def _is_entry(entry: dict[str, Any]) -> bool:

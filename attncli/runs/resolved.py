@@ -2,11 +2,12 @@
 
 import copy
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import yaml
 
-from attncli.config.document import PARAMETERS, TENSORS
+from attncli.config.document import CAPTURED, PARAMETERS, TENSORS
 from attncli.config.yaml_loader import Loader
 from attncli.studies.study import Result
 
@@ -42,9 +43,11 @@ def self_contained(config: Mapping[str, Any], result: Result) -> dict[str, Any]:
     A scorer that bench left out keeps the name of its file of parameters, which is not read again either.
     """
     resolved = copy.deepcopy(dict(config))
-    if "from" in resolved:
+    if captured_file(config, result) is not None:
+        resolved |= {"data": {**resolved["data"], "capture": CAPTURED}} if "data" in resolved else {"from": CAPTURED}
+    elif "from" in resolved:
         resolved["from"] = TENSORS
-    if "data" in resolved:
+    elif "data" in resolved:
         _use_stored_inputs(resolved["data"], resolved["mask"], result)
     for entry in resolved["scorers"]:
         own = [name for name in result.parameters if name.rpartition("/")[0] == entry["label"]]
@@ -52,6 +55,13 @@ def self_contained(config: Mapping[str, Any], result: Result) -> dict[str, Any]:
             names = {name.rpartition("/")[2]: name for name in own}
             entry["parameters"] = {"file": PARAMETERS, "names": names}
     return resolved
+
+
+def captured_file(config: Mapping[str, Any], result: Result) -> Path | None:
+    """The file of a real model's attention calls that was used, if any: the run folder has a copy."""
+    if "capture" not in result.settings:
+        return None
+    return Path(config["data"]["capture"] if "data" in config else config["from"])
 
 
 def _use_stored_inputs(data: dict[str, Any], mask: dict[str, Any], result: Result) -> None:

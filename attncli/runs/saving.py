@@ -6,6 +6,7 @@ import itertools
 import json
 import math
 import platform
+import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
@@ -18,10 +19,10 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from attncli import __version__
-from attncli.config.document import PARAMETERS, TENSORS
+from attncli.config.document import CAPTURED, PARAMETERS, TENSORS
 from attncli.errors import InputError, in_bytes
 from attncli.expect.judging import Verdict
-from attncli.runs.resolved import dump_yaml, self_contained
+from attncli.runs.resolved import captured_file, dump_yaml, self_contained
 from attncli.studies.study import STAGES, Record, Result, is_kept, single_numbers, stage_of, tokens_of
 
 MOST_ROWS = 200_000  # of weights.csv; more than that is left to tensors.safetensors
@@ -57,6 +58,8 @@ def save_run(
         if result.heads:
             _save_rows(folder / "heads.csv", result.heads)
         save_named(folder / TENSORS, kept)
+        if (captured := captured_file(config, result)) is not None:
+            shutil.copyfile(captured, folder / CAPTURED)
         if result.parameters:
             save_named(folder / PARAMETERS, result.parameters)
         if reason := save_weights_csv(folder / "weights.csv", result):

@@ -111,18 +111,28 @@ def heatmap_figure(
         return _draw(panels, style, quantity, note)
 
 
-def by_head_figure(panels: Sequence[Panel], quantity: str, note: Note = lambda text: None) -> Figure:
-    """Panels of one figure by batch element and head, from 0 to the largest of all, with numbers where they have room.
+def panels_figure(
+    panels: Sequence[Panel],
+    quantity: str,
+    note: Note = lambda text: None,
+    *,
+    scale: Scale = "shared",
+    sides: tuple[str, str] = ("Batch", "Heads"),
+) -> Figure:
+    """Panels as they are, with numbers where they have room: of a `shared` scale from 0 to the largest of all.
 
     Args:
-        panels: matrices (batch elements, heads).
+        panels: matrices (batch elements, heads), or of other `sides`: rows and columns.
         quantity: what the figure is, which stands above all panels.
         note: is called with what the reader should know.
+        scale: see `HeatmapStyle`.
+        sides: what rows and columns are.
     """
     known = sum(panel.values.numel() if panel.valid is None else int(panel.valid.sum()) for panel in panels)
-    style = HeatmapStyle(scale="shared", annotate="yes" if known <= MOST_NUMBERS["auto"] else "auto")
-    with drawing([quantity, *(panel.label for panel in panels)], note, LOOK):
-        return _draw(panels, style, quantity, note, least=0.0, sides=("Batch", "Heads"))
+    style = HeatmapStyle(scale=scale, annotate="yes" if known <= MOST_NUMBERS["auto"] else "auto")
+    texts = [quantity, *(str(name) for panel in panels for name in (panel.label, *panel.queries, *panel.keys))]
+    with drawing(texts, note, LOOK):
+        return _draw(panels, style, quantity, note, least=0.0, sides=sides)
 
 
 def _draw(

@@ -1,7 +1,10 @@
 """What lies beside x.yaml where a mistake names it: files that are broken, or hold something else; own scorers."""
 
+import json
+
 import numpy as np
 import torch
+from safetensors.torch import save
 
 from tests.inputs.broken import NPY, NPZ, PT, SAFE, array, call, npy, npy_with, pickled, pt, zipped
 
@@ -85,7 +88,25 @@ class Choosy(Sized):
         raise InputError.of(f"got queries of size {query_size}; expected 5")
 """
 
+CALL = {
+    **{"class": "Attention", "how": "function", "scale": 0.5, "pre_scale": 1.0, "groups": 1, "heads": None},
+    **{"softcap": None, "empty_row": "zero", "error": 0.0, "problem": None, "valid": None, "bias": None},
+}
+LOST = {"class": "Relu", "how": None, "problem": "relu in place of a softmax"}
+PARTS = ("queries", "keys", "values", "output")
+
+
+def seen(*layers: str) -> bytes:
+    """A file of `attncli capture` with these layers, of 2 heads, and one that cannot be followed."""
+    entries = {**dict.fromkeys(layers, CALL), "relu": LOST}
+    tensors = {f"{layer}.{part}": torch.zeros(1, 2, 3, 4) for layer in layers for part in PARTS}
+    tensors["other"] = torch.zeros(1)
+    return save(tensors, {"attncli": json.dumps({"version": 1, "layers": entries})})
+
+
 FILES: dict[str, bytes] = {
+    "seen.safetensors": seen("encoder.0", "encoder.1"),
+    "lost.safetensors": seen(),
     "keys.npy": NPY,
     "table.txt": b"1 2\n",
     "empty.npy": b"",

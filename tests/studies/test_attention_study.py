@@ -27,7 +27,7 @@ def test_stages_and_records_of_every_scorer() -> None:
     valid = torch.tensor([[[j < length for j in range(5)] for length in row] for row in LENGTHS])
     assert torch.equal(result.inputs["valid"], valid)
     assert [run.label for run in runs_of(result)] == [entry["scorer"] for entry in ENTRIES]
-    for entry, scorer, run in zip(ENTRIES, prepared.scorers, runs_of(result), strict=True):
+    for entry, scorer, run in zip(ENTRIES, prepared.parts[0].scorers, runs_of(result), strict=True):
         oracle, given = reference.ORACLES[entry["scorer"]], {k: v for k, v in entry.items() if k != "scorer"}
         pairs = zip(result.inputs["queries"], result.inputs["keys"], strict=True)
         scores = torch.stack([oracle(scorer, queries, keys, **given) for queries, keys in pairs])

@@ -1,5 +1,7 @@
 """The columns of the study `attention`: one row per scorer, and one per pair; the same by batch element and head."""
 
+from collections.abc import Sequence
+
 from attncli.show.numbers import counted, duration, statistic
 from attncli.studies.study import LABEL, NORMALIZER, SCORER, Column
 
@@ -11,6 +13,7 @@ HEAD = Column(
     "the batch and the queries are counted through, the last one fastest.",
     format=counted,
 )
+LAYER = Column("layer", "layer", "Layer of a captured model, by its name there.", text=True)
 PARAMETERS = Column("parameters", "params", "Number of parameters of the scorer.", format=counted)
 SECONDS = Column("seconds", "time", "Wall time of this scorer.", "s", duration)
 
@@ -55,8 +58,25 @@ DIFFERENCES = (
         format=statistic,
     ),
 )
+OF_CALLS = (
+    Column(
+        "entropy_share",
+        "entropy\n/ ln m",
+        "Entropy over ln m for m valid keys, each a mean over queries: 1 where all weights are equal.",
+        format=statistic,
+    ),
+    Column("first_key", "first\nkey", "Weight on the first key, mean over queries.", format=statistic),
+    Column("variance_over_d", "variance\n/ d", "Variance of q . k at valid keys, over d.", format=statistic),
+    Column("unit_scale", "needed\nscale", "Scale that would give q . k the variance 1.", format=statistic),
+)
 
 COLUMNS = (SCORER, LABEL, NORMALIZER, PARAMETERS, *FIGURES, SECONDS)
 COMPARISONS = (*PAIR, *DIFFERENCES)
 HEADS = (SCORER, LABEL, NORMALIZER, BATCH, HEAD, *FIGURES)
 HEAD_COMPARISONS = (*PAIR, BATCH, HEAD, *DIFFERENCES)
+
+
+def in_layers(columns: Sequence[Column]) -> tuple[Column, ...]:
+    """The columns of a run over layers: `layer` comes before the first that is neither a name nor a label."""
+    names = [column for column in columns if column.text]
+    return (*names, LAYER, *columns[len(names) :])

@@ -1,6 +1,7 @@
 """The pictures of a run: `heatmaps` with all scorers side by side, `heatmap_<label>` for each, and `heads`."""
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 
 import torch
@@ -8,8 +9,9 @@ from matplotlib.figure import Figure
 
 from attncli.errors import printable
 from attncli.show.figures import Note
-from attncli.show.heatmaps import by_head_figure, heatmap_figure
-from attncli.show.matrices import Panel
+from attncli.show.heatmaps import heatmap_figure, panels_figure
+from attncli.show.matrices import Panel, select
+from attncli.studies.attention.layers import by_layer, grids, head_numbers, most_changed
 from attncli.studies.attention.places import Place, choices, distance_of, shown_places
 from attncli.studies.study import Matrices, Record, Result, matrices_of
 
@@ -23,6 +25,8 @@ def figures(result: Result, note: Note) -> Mapping[str, Callable[[], Figure]]:
 
     What the first does not show as it is goes to `note`; the others of its kind only say the same again.
     """
+    if "layers" in result.settings:
+        return _of_layers(result, note)
     found: dict[str, Callable[[], Figure]] = {}
     weights = matrices_of(result, "weights")
     if weights.tensors:
@@ -35,6 +39,36 @@ def figures(result: Result, note: Note) -> Mapping[str, Callable[[], Figure]]:
     if len({row["head"] for row in result.head_comparisons}) > 1 and distance_of(result.head_comparisons):
         found["heads"] = partial(heads_figure, result.head_comparisons, note)
     return found
+
+
+def _of_layers(result: Result, note: Note) -> dict[str, Callable[[], Figure]]:
+    """`layers`, a panel for each figure by layer and head; and `heatmaps` of the heads that change most."""
+    found: dict[str, Callable[[], Figure]] = {"layers": partial(layers_figure, result, note)}
+    if any(matrices_of(each, "weights").tensors for each in by_layer(result).values()):
+        found["heatmaps"] = partial(_most_changed, result, note)
+    return found
+
+
+def layers_figure(result: Result, note: Note) -> Figure:
+    """Layers x heads: each figure has a panel and colours of its own; layers are numbers in their order."""
+    heads, layers = head_numbers(result.heads), range(len(result.settings["layers"]))
+    panels = []
+    for grid in grids(result):
+        values = torch.tensor(grid.values, dtype=torch.float64)
+        panels.append(Panel(grid.title, "", (0, 0), values, ~values.isnan(), layers, _names(heads)))
+    return panels_figure(panels, "Layers and heads of a model", note, scale="panel", sides=("Layers", "Heads"))
+
+
+def _most_changed(result: Result, note: Note) -> Figure:
+    """The weights of all scorers in the heads whose outputs they change most, whatever their layer."""
+    panels, layers = list[Panel](), by_layer(result)
+    most = max(MOST_PANELS // len(result.labels), 1)
+    for layer, (batch, head), _ in most_changed(result)[:most]:
+        weights = matrices_of(layers[layer], "weights")
+        number = list(layers).index(layer)
+        for panel in select(weights, None, None, None, [(batch, head)], note) if weights.tensors else []:
+            panels.append(replace(panel, place=f"layer {number}, {panel.place or f'head {head}'}"))
+    return panels_figure(panels, "attention weight", note, scale="unit", sides=("Queries", "Keys"))
 
 
 def _heatmaps(weights: Matrices, places: Sequence[Place], few: str, note: Note) -> Figure:
@@ -55,7 +89,7 @@ def heads_figure(rows: Sequence[Record], note: Note) -> Figure:
         note(f"heads: {len(pairs)} pairs of scorers are too many; each scorer is compared with {printable(first)}")
         pairs = [pair for pair in pairs if pair[0] == first]
     panels = [_panel(pair, [row for row in rows if (row["a"], row["b"]) == pair], key) for pair in pairs]
-    return by_head_figure(panels, QUANTITIES[key], note)
+    return panels_figure(panels, QUANTITIES[key], note)
 
 
 def _panel(pair: tuple[str, str], rows: Sequence[Record], key: str) -> Panel:

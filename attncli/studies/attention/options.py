@@ -1,13 +1,14 @@
 """What an attention experiment may say."""
 
+from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
 from attncli.config.models import Experiment
-from attncli.config.scorer_entries import Scorers
+from attncli.config.scorer_entries import ScorerEntry, Scorers
 from attncli.config.strict import checked_by, problem
-from attncli.config.tensors import Data, Mask, TokenNames
+from attncli.config.tensors import BESIDE, CapturedData, DataSource, Mask, TokenNames
 from attncli.config.values import Indices, each_once
 from attncli.errors import did_you_mean, got
 from attncli.studies.study import STAGES, Stage
@@ -32,11 +33,25 @@ SavedStages = Annotated[
 ]
 
 
+MODEL = "model"  # the label of `scaled_dot` with the scale of the model
+WHAT_IF: list[Any] = [  # what is asked of a captured model where nothing else is
+    {"scorer": "scaled_dot", "label": MODEL},
+    {"scorer": "scaled_dot", "scale": "1/d", "label": "one_over_d"},
+    {"scorer": "cosine"},
+    {"scorer": "dot"},
+]
+
+
+def is_model(entry: ScorerEntry) -> bool:
+    """Whether an entry beside a capture is the model's own score."""
+    return entry.label == MODEL and entry.scorer == "scaled_dot"
+
+
 class AttentionOptions(Experiment):
     """`study: attention`."""
 
     study: Literal["attention"] = "attention"
-    data: Data
+    data: DataSource
     mask: Mask = Mask()
     scorers: Scorers
     tokens: TokenNames = TokenNames()
@@ -64,6 +79,38 @@ class AttentionOptions(Experiment):
             message = f'got "{unknown[0]}", which is not computed with `weights: false`; expected output, or none'
             raise problem(message, under=["save"])
         return self
+
+    @model_validator(mode="after")
+    def _captured_is_whole(self) -> "AttentionOptions":
+        """A capture has a mask and a scale of its own."""
+        if not isinstance(self.data, CapturedData):
+            return self
+        if "mask" in self.model_fields_set:
+            raise problem(f"got mask together with `capture`, {BESIDE}", under=["mask"])
+        if self.heads is not None and self.data.heads is not None:
+            raise problem("got heads here and under data; expected one of the two", under=["heads"])
+        for index, entry in enumerate(self.scorers):
+            if is_model(entry) and "scale" in entry.model_fields_set:
+                message = f"got a scale for the label {MODEL}, which has the scale of the captured model"
+                raise problem(
+                    f"{message}; leave out the scale, or choose another label", under=["scorers", index, "scale"]
+                )
+        return self
+
+    @classmethod
+    def normalised(cls, data: Mapping[str, Any]) -> dict[str, Any]:
+        """As of every study; a capture without scorers has those that a model is asked about."""
+        written = super().normalised(data)
+        if "scorers" not in written and isinstance(written.get("data"), dict) and "capture" in written["data"]:
+            written["scorers"] = [dict(entry) for entry in WHAT_IF]
+        return written
+
+    def unused(self) -> set[str] | dict[str, Any]:
+        """Beside a capture: the mask, and the scale that the model has."""
+        if not isinstance(self.data, CapturedData):
+            return set()
+        of_model = {index: {"scale"} for index, entry in enumerate(self.scorers) if is_model(entry)}
+        return {"mask": True, "scorers": of_model}
 
 
 OPTIONS = AttentionOptions

@@ -3,8 +3,9 @@
 import itertools
 import math
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, TypeVar
 
@@ -13,17 +14,19 @@ from torch import Tensor, nn
 
 from attncli.attention import Bias, Rules, dropped, weighted_sum
 from attncli.config.scorer_entries import ScorerEntry
-from attncli.config.tensors import FileTensor
+from attncli.config.tensors import CapturedData, FileTensor
 from attncli.errors import Collector, InputError, Problem, below, got
-from attncli.inputs.build import Inputs, Shapes, build_inputs
+from attncli.inputs.build import Inputs, Shapes, build_inputs, check_tokens
+from attncli.inputs.captured import Call, Captured, read_calls
 from attncli.inputs.device import resolve_device
 from attncli.inputs.seeding import generator, seeded
 from attncli.normalizers import NORMALIZERS
 from attncli.scorers import SCORERS
 from attncli.show.numbers import several
-from attncli.studies.attention.columns import COLUMNS, COMPARISONS, HEAD_COMPARISONS, HEADS
+from attncli.studies.attention.columns import COLUMNS, COMPARISONS, HEAD_COMPARISONS, HEADS, OF_CALLS, in_layers
 from attncli.studies.attention.findings import findings_of
-from attncli.studies.attention.options import AttentionOptions
+from attncli.studies.attention.layers import HeadFigures, of_model
+from attncli.studies.attention.options import AttentionOptions, is_model
 from attncli.studies.attention.rows import OutputRows, PairRows, ScorerRows, output_rows, pair_rows, scorer_rows
 from attncli.studies.attention.statistics import OF_WEIGHTS, Groups, places
 from attncli.studies.attention.tiles import pool_with_rows
@@ -39,7 +42,7 @@ from attncli.studies.scoring import (
     scale_of,
     worth_compiling,
 )
-from attncli.studies.study import STAGES, Record, Result, Rows
+from attncli.studies.study import STAGES, Column, Record, Result, Rows
 
 NOTED = 256 * 2**20  # bytes of tensors from which the estimate of the memory is a note
 CHOSEN = ("save", "heads", "batch")  # options that say what is kept and shown: settings where they are given
@@ -50,14 +53,25 @@ Made = TypeVar("Made")
 
 
 @dataclass(frozen=True)
-class Prepared:
-    """Everything that `run` works on, known to be good."""
+class Part:
+    """Inputs, and what every entry makes of them; `layer` is in the rows where there are several parts."""
 
-    options: AttentionOptions
     inputs: Inputs
+    tokens: Mapping[str, Sequence[Any] | None]
     scorers: Sequence[nn.Module]
     rules: Sequence[Rules]
+    layer: Record = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """Everything that `run` works on, known to be good: one part, or one for each layer of a real model."""
+
+    options: AttentionOptions
+    parts: Sequence[Part]
     device: torch.device
+    captured: Captured | None = None
+    calls: Sequence[Call] = ()  # of the parts
 
 
 @torch.no_grad()
@@ -73,59 +87,113 @@ def prepare(options: AttentionOptions, progress: Progress) -> Prepared:
     device = torch.device("cpu")
     with collector.under():
         device = resolve_device(options.device, dtype)
+    captured, calls = None, list[Call]()
     with collector.under():
-        inputs = build_inputs(
-            options.data,
-            options.mask,
-            options.tokens,
-            seed=options.seed,
-            dtype=dtype,
-            device=device,
-            check_size=lambda shapes: _check_size(options, shapes, device, progress),
-            note=progress.note,
-        )
+        if isinstance(options.data, CapturedData):
+            with below("data"):
+                captured, calls = read_calls(options.data, dtype, device)
+        else:
+            inputs = build_inputs(
+                options.data,
+                options.mask,
+                options.tokens,
+                seed=options.seed,
+                dtype=dtype,
+                device=device,
+                check_size=lambda shapes: _check_size(options, [shapes], device, progress),
+                note=progress.note,
+            )
     collector.check()
+    given = {"queries": options.tokens.queries, "keys": options.tokens.keys}
+    if captured is None:
+        return Prepared(options, [_part(options, inputs, given, device)], device)
+    _check_size(options, [_shapes_of(call.inputs) for call in calls], device, progress)
+    parts = []
+    for call in calls:
+        tokens: dict[str, Sequence[Any] | None] = {**call.tokens}
+        for side, names in given.items():
+            with below("tokens", side):
+                check_tokens(names, getattr(call.inputs, side).shape)
+            tokens[side] = tokens.get(side) if names is None else names
+        part = _part(options, call.inputs, tokens, device)
+        parts.append(replace(part, layer={} if _is_single(options) else {"layer": call.layer}))
+    return Prepared(options, parts, device, captured, calls)
+
+
+def _is_single(options: AttentionOptions) -> bool:
+    """Whether no row has a layer."""
+    return not isinstance(options.data, CapturedData) or options.data.layer is not None
+
+
+def _shapes_of(inputs: Inputs) -> Shapes:
+    named = {"queries": inputs.queries, "keys": inputs.keys, "values": inputs.values}
+    named |= {} if inputs.bias is None else {"bias": inputs.bias}
+    return {role: tuple(tensor.shape) for role, tensor in named.items()}
+
+
+def _part(
+    options: AttentionOptions, inputs: Inputs, tokens: Mapping[str, Sequence[Any] | None], device: torch.device
+) -> Part:
+    """Refuse what does not fit the inputs; scorers and rules for them."""
     _refuse_empty_rows(options, inputs)
     _check_places(options, inputs)
     q, k = inputs.queries.shape[-1], inputs.keys.shape[-1]
-    scorers = _each(options, lambda entry: build_scorer(entry, q, k, options.seed, inputs.queries.dtype))
-    rules = _each(options, lambda entry: _rules_of(entry, options, inputs))
-    return Prepared(options, inputs, [scorer.to(device) for scorer in scorers], rules, device)
+    entries = [_for_call(entry, inputs.call) for entry in options.scorers]
+    scorers = _each(entries, lambda entry: build_scorer(entry, q, k, options.seed, inputs.queries.dtype))
+    rules = _each(entries, lambda entry: _rules_of(entry, options, inputs))
+    return Part(inputs, tokens, [scorer.to(device) for scorer in scorers], rules)
+
+
+def _for_call(entry: ScorerEntry, call: Any) -> ScorerEntry:
+    """The entry as it is asked of a model's call: with its scale if it is the model's own score, and its softcap."""
+    if call is None:
+        return entry
+    scale = {"scale": call.scale * call.pre_scale} if is_model(entry) else {}
+    return entry.model_copy(update={"softcap": entry.softcap or call.softcap, **scale})
 
 
 def _rules_of(entry: ScorerEntry, options: AttentionOptions, inputs: Inputs) -> Rules:
     """What turns the scores of an entry into weights."""
     n, m = inputs.valid.shape[-2:]
-    bias = None
-    if _is_biased(entry, options):
+    bias, call = None, inputs.call
+    if _is_biased(entry, inputs):
         first = m - n if inputs.valid.causal == "bottom_right" else 0
         bias = Bias(inputs.valid.shape, inputs.bias, entry.bias == "alibi", first)
-    return Rules(inputs.valid, entry.softcap, options.mask.empty_row, bias, build_normalizer(entry))
+    sinks = None if call is None or call.sinks is None else call.sinks.to(inputs.queries.device)
+    empty_row = options.mask.empty_row if call is None else call.empty_row
+    return Rules(inputs.valid, entry.softcap, empty_row, bias, build_normalizer(entry), sinks)
 
 
-def _is_biased(entry: ScorerEntry, options: AttentionOptions) -> bool:
-    return entry.bias is not None or options.data.bias is not None
+def _is_biased(entry: ScorerEntry, inputs: Inputs) -> bool:
+    return entry.bias is not None or inputs.bias is not None
 
 
 def expected_rows(prepared: Prepared) -> Rows:
-    """One row per scorer, one per pair, the same by head, and the stages of every scorer."""
+    """One row per scorer, one per pair, the same by head, and the stages of every scorer; all that for each layer."""
     options, entries = prepared.options, prepared.options.scorers
     unknown = [*OF_WEIGHTS, *STAGES[:-1]] if not options.weights else []
-    listed = _chosen(places(prepared.inputs.valid.shape[:-2]), options)
-    names = [_names(entry) for entry in entries]
-    pairs = [{"a": a.label, "b": b.label} for a, b in itertools.combinations(entries, 2)]
+    names, pairs, heads, head_pairs = (list[Record]() for _ in range(4))
+    for part in prepared.parts:
+        listed = _chosen(places(part.inputs.valid.shape[:-2]), options)
+        own = [_names(entry) | part.layer for entry in entries]
+        own_pairs = [{"a": a.label, "b": b.label} | part.layer for a, b in itertools.combinations(entries, 2)]
+        names, pairs = names + own, pairs + own_pairs
+        heads += [each | place for each in own for place in listed]
+        head_pairs += [each | place for each in own_pairs for place in listed]
+    first = prepared.parts[0]
+    located: Callable[[Sequence[Column]], Sequence[Column]] = in_layers if first.layer else tuple
     return Rows(
-        COLUMNS,
+        located(COLUMNS),
         names,
-        COMPARISONS,
+        located(COMPARISONS),
         pairs,
         "there is only one scorer",
-        {entry.label: _shapes(prepared, entry) for entry in entries},
+        {} if first.layer else {entry.label: _shapes(first, entry, options) for entry in entries},
         dict.fromkeys(unknown, "weights: false"),
-        HEADS,
-        [each | place for each in names for place in listed],
-        HEAD_COMPARISONS,
-        [each | place for each in pairs for place in listed],
+        located(HEADS if first.inputs.call is None else (*HEADS, *OF_CALLS)),
+        heads,
+        located(HEAD_COMPARISONS),
+        head_pairs,
     )
 
 
@@ -135,8 +203,12 @@ def _names(entry: ScorerEntry) -> Record:
 
 def _chosen(rows: Sequence[Record], options: AttentionOptions) -> list[Record]:
     """The rows of the batch elements and heads that the config asks for."""
-    chosen = {"batch": options.batch, "head": options.heads}
+    chosen = {"batch": options.batch, "head": _heads(options)}
     return [row for row in rows if all(wanted is None or row[axis] in wanted for axis, wanted in chosen.items())]
+
+
+def _heads(options: AttentionOptions) -> Sequence[int] | None:
+    return options.data.heads if isinstance(options.data, CapturedData) and options.heads is None else options.heads
 
 
 def _check_places(options: AttentionOptions, inputs: Inputs) -> None:
@@ -161,13 +233,13 @@ def _check_places(options: AttentionOptions, inputs: Inputs) -> None:
     collector.check()
 
 
-def _shapes(prepared: Prepared, entry: ScorerEntry) -> dict[str, tuple[int, ...]]:
-    options, scores = prepared.options, prepared.inputs.valid.shape
-    output = {"output": (*scores[:-1], prepared.inputs.values.shape[-1])}
+def _shapes(part: Part, entry: ScorerEntry, options: AttentionOptions) -> dict[str, tuple[int, ...]]:
+    scores = part.inputs.valid.shape
+    output = {"output": (*scores[:-1], part.inputs.values.shape[-1])}
     if not options.weights:
         return output
-    capped = {"capped": scores} if entry.softcap is not None else {}
-    biased = {"biased": scores} if _is_biased(entry, options) else {}
+    capped = {"capped": scores} if _for_call(entry, part.inputs.call).softcap is not None else {}
+    biased = {"biased": scores} if _is_biased(entry, part.inputs) else {}
     dropped = {"dropped": scores} if options.train and entry.dropout > 0 else {}
     return {"scores": scores, **capped, **biased, "weights": scores, **dropped, **output}
 
@@ -183,24 +255,36 @@ def run(prepared: Prepared, progress: Progress) -> Result:
     Raises:
         InputError: a scorer of the user's own that fails or gives another shape.
     """
-    options, inputs, entries = prepared.options, prepared.inputs, prepared.options.scorers
+    if prepared.options.compile:
+        _compile([scorer for part in prepared.parts for scorer in part.scorers], progress)
+    results = [_run_part(prepared.options, part, progress) for part in prepared.parts]
+    if prepared.captured is None:
+        return results[0]
+    return of_model(prepared.captured, prepared.calls, results)
+
+
+def _run_part(options: AttentionOptions, part: Part, progress: Progress) -> Result:
+    inputs, entries = part.inputs, options.scorers
     empty = inputs.valid.empty_rows.cpu()
     whole, single = Groups(empty, by_head=False), Groups(empty, by_head=True)
-    if options.compile:
-        _compile(prepared.scorers, progress)
+    more = HeadFigures.of(inputs) if inputs.call is not None else None
     stages, rows, parameters = dict[str, Stages](), dict[str, ScorerRows](), dict[str, Tensor]()
     records, heads, comparisons, head_comparisons = (list[Record]() for _ in range(4))
-    for index, (entry, scorer, rules) in enumerate(zip(entries, prepared.scorers, prepared.rules, strict=True)):
-        progress.step(index, len(entries), entry.label)
+    for index, (entry, scorer, rules) in enumerate(zip(entries, part.scorers, part.rules, strict=True)):
+        progress.step(index, len(entries), " ".join([*part.layer.values(), entry.label]))
         start = time.perf_counter()
         with below("scorers", index):
             stages[entry.label], found = _run_scorer(options, entry, scorer, rules, inputs)
         seconds = time.perf_counter() - start
         rows[entry.label] = found or _rows_of(stages[entry.label], inputs)
         count = sum(parameter.numel() for parameter in scorer.parameters())
-        figures = whole.of_scorer(rows[entry.label])[0]
-        records.append({**_names(entry), "parameters": count, **figures, "seconds": seconds})
-        heads += [_names(entry) | each for each in single.of_scorer(rows[entry.label])]
+        figures, names = whole.of_scorer(rows[entry.label])[0], _names(entry) | part.layer
+        records.append({**names, "parameters": count, **figures, "seconds": seconds})
+        by_head = single.of_scorer(rows[entry.label])
+        if more is not None:
+            own = more.of_scorer(stages[entry.label].get("weights"), rows[entry.label])
+            by_head = [each | of_head for each, of_head in zip(by_head, own, strict=True)]
+        heads += [names | each for each in by_head]
         _warn_of_numbers(records[-1], stages[entry.label], empty, progress)
         for name, tensor in scorer.state_dict().items():  # parameters were rounded to the inputs' dtype when made
             dtype = inputs.queries.dtype if tensor.is_floating_point() else tensor.dtype
@@ -208,20 +292,19 @@ def run(prepared: Prepared, progress: Progress) -> Result:
     progress.step(len(entries), len(entries), "comparisons")
     for a, b in itertools.combinations(stages, 2):
         weights, outputs = _pair_of(stages[a], stages[b], rows[a], rows[b])
-        comparisons.append({"a": a, "b": b, **whole.of_pair(weights, outputs)[0]})
-        head_comparisons += [{"a": a, "b": b, **each} for each in single.of_pair(weights, outputs)]
+        pair = {"a": a, "b": b} | part.layer
+        comparisons.append(pair | whole.of_pair(weights, outputs)[0])
+        head_comparisons += [pair | each for each in single.of_pair(weights, outputs)]
     elements = inputs.valid.shape[0]
+    chosen = {key: getattr(options, key) for key in CHOSEN} | {"heads": _heads(options)}
     return Result(
         options.study,
         options.name,
         {
             "formulas": formulas_of(entries),
-            "scales": dict(zip(stages, map(scale_of, prepared.scorers), strict=True)),
-            "tokens": {
-                "queries": _by_batch(options.tokens.queries, elements),
-                "keys": _by_batch(options.tokens.keys, elements),
-            },
-            **{key: value for key in CHOSEN if (value := getattr(options, key)) is not None},
+            "scales": dict(zip(stages, map(scale_of, part.scorers), strict=True)),
+            "tokens": {side: _by_batch(part.tokens.get(side), elements) for side in ("queries", "keys")},
+            **{key: value for key, value in chosen.items() if value is not None},
         },
         records,
         comparisons,
@@ -289,7 +372,7 @@ def _saved_inputs(options: AttentionOptions, inputs: Inputs) -> dict[str, Tensor
     saved = {"queries": inputs.queries, "keys": inputs.keys, "values": inputs.values}
     if options.weights or math.prod(inputs.valid.shape) <= MOST_CELLS:
         saved["valid"] = inputs.valid.whole
-    if isinstance(options.data.valid_lens, FileTensor) and inputs.valid.lengths is not None:
+    if isinstance(getattr(options.data, "valid_lens", None), FileTensor) and inputs.valid.lengths is not None:
         saved["valid_lens"] = inputs.valid.lengths
     if inputs.valid.mask is not None:
         saved["mask"] = inputs.valid.mask
@@ -298,30 +381,37 @@ def _saved_inputs(options: AttentionOptions, inputs: Inputs) -> dict[str, Tensor
     return {name: tensor.cpu() for name, tensor in saved.items()}
 
 
-def _check_size(options: AttentionOptions, shapes: Shapes, device: torch.device, progress: Progress) -> None:
+def _check_size(options: AttentionOptions, parts: Sequence[Shapes], device: torch.device, progress: Progress) -> None:
     """Refuse what the scorers cannot take or the memory cannot hold, before anything is drawn."""
-    dtype = getattr(torch, options.dtype)
-    stages = [
-        sum([2, entry.softcap is not None, _is_biased(entry, options), options.train and entry.dropout > 0])
-        if options.weights
-        else 0
-        for entry in options.scorers
-    ]
-    require_memory(estimate_attention(shapes, dtype, stages, []), device, CURE)  # before sizes that torch cannot count
-    scorers = _each(options, lambda entry: outline(entry, shapes["queries"][-1], shapes["keys"][-1]))
-    normalizers = (NORMALIZERS[entry.normalizer.normalizer] for entry in options.scorers)
-    matrices = max(getattr(normalizer, "matrices", 0) for normalizer in normalizers)
-    needed = estimate_attention(shapes, dtype, stages, scorers, matrices)
+    needed = Counter[str]()
+    for shapes in parts:
+        needed.update(_needed(options, shapes, device))
+    needed["program"] = PROGRAM
     require_memory(needed, device, CURE)
     if sum(needed.values()) - PROGRAM > NOTED:
         progress.note(f"memory: about {in_words(needed)}")
 
 
-def _each(options: AttentionOptions, make: Callable[[ScorerEntry], Made]) -> list[Made]:
+def _needed(options: AttentionOptions, shapes: Shapes, device: torch.device) -> dict[str, int]:
+    dtype = getattr(torch, options.dtype)
+    stages = [
+        sum([2, entry.softcap is not None, bool(entry.bias or "bias" in shapes), options.train and entry.dropout > 0])
+        if options.weights
+        else 0
+        for entry in options.scorers
+    ]
+    require_memory(estimate_attention(shapes, dtype, stages, []), device, CURE)  # before sizes that torch cannot count
+    scorers = _each(options.scorers, lambda entry: outline(entry, shapes["queries"][-1], shapes["keys"][-1]))
+    normalizers = (NORMALIZERS[entry.normalizer.normalizer] for entry in options.scorers)
+    matrices = max(getattr(normalizer, "matrices", 0) for normalizer in normalizers)
+    return estimate_attention(shapes, dtype, stages, scorers, matrices)
+
+
+def _each(entries: Sequence[ScorerEntry], make: Callable[[ScorerEntry], Made]) -> list[Made]:
     """What `make` gives for every entry, or the problems of all of them at once."""
     collector = Collector()
     made = list[Made]()
-    for index, entry in enumerate(options.scorers):
+    for index, entry in enumerate(entries):
         with collector.under("scorers", index):
             made.append(make(entry))
     collector.check()

@@ -1,7 +1,8 @@
 """What the terminal shows of the study `attention`: every scorer's weights, what sums them up, and how they differ."""
 
 from collections.abc import Iterator, Sequence
-from math import isclose, prod
+from functools import partial
+from math import isclose, isnan, prod
 from pathlib import Path
 
 from rich.console import RenderableType
@@ -10,11 +11,12 @@ from rich.text import Text
 from attncli.config.normalizer_entries import DEFAULT_NORMALIZER
 from attncli.config.scorer_entries import default_label
 from attncli.errors import printable
-from attncli.show.numbers import several, significant, statistic
-from attncli.show.tables import FAINT, cells, heading, pick, remark, titled
+from attncli.show.numbers import counted, several, significant, statistic
+from attncli.show.tables import FAINT, STRONG, cells, heading, pick, remark, titled
 from attncli.show.tables import tables as record_tables
 from attncli.show.weights import MASKED, MAXIMUM, WIDEST_OUTPUT, Layout, output_table, weight_tables
-from attncli.studies.attention.columns import COLUMNS, COMPARISONS, HEAD_COMPARISONS
+from attncli.studies.attention.columns import COLUMNS, COMPARISONS, HEAD_COMPARISONS, HEADS, LAYER, OF_CALLS, in_layers
+from attncli.studies.attention.layers import by_layer, changes_of, grids, head_numbers, means, most_changed
 from attncli.studies.attention.places import Place, choices, distance_of, leading_sizes, place_of, ranked, shown_places
 from attncli.studies.study import TIE, Column, Record, Result, stage_of, tokens_of
 
@@ -28,6 +30,18 @@ RANKED_BY = {
     "js_divergence": ("that differ most", ["js_divergence", "top1_agreement"]),
     "output_difference": ("whose outputs differ most", ["output_difference"]),
 }
+CALLS = [
+    Column("number", "", "Number of the layer.", format=counted),
+    LAYER,
+    Column("class", "class", "Class of the module.", text=True),
+    Column("scale", "scale", "Scale of the model.", format=statistic),
+    Column("error", "error", "Largest difference between the model's output and the re-scored one.", format=statistic),
+]
+MEANS = [
+    *pick(COLUMNS, ["label"]),
+    *pick((*HEADS, *OF_CALLS), ["entropy", "entropy_share", "max_weight", "first_key"]),
+    *pick(HEAD_COMPARISONS, ["output_difference"]),
+]
 
 
 def tables(result: Result, *, width: int, full: bool = False, csv: str | None = None) -> Iterator[RenderableType]:
@@ -37,6 +51,9 @@ def tables(result: Result, *, width: int, full: bool = False, csv: str | None = 
     `full` shows every cell of every matrix; else long tables and long series of tables are shortened, with a line that
     says what is left out and that `--full` and the file `csv` have it.
     """
+    if "layers" in result.settings:
+        yield from _of_layers(result, width, full, csv)
+        return
     weights = stage_of(result, "weights")
     layout, places = None, list[Place]()
     if weights:
@@ -154,3 +171,66 @@ def _ranking(result: Result, width: int, full: bool, csv: str | None) -> Iterato
     if len(shown) < len(rows):
         folder = f" or in {printable(str(Path(csv).with_name('results.json')))}" if csv else ""
         yield from remark(f"{len(rows) - len(shown)} of {len(rows)} rows left out; see them with --full{folder}")
+
+
+def _of_layers(result: Result, width: int, full: bool, csv: str | None) -> Iterator[RenderableType]:
+    """What was captured; scorers; layers x heads; the heads that change most, and the weights of the first of these."""
+    known, layers = result.settings["capture"], by_layer(result)
+    text = f', "{known["text"]}"' if known["text"] else ""
+    yield Text(printable(f"{known['file']}: {known['model'] or 'a model'}{text}"))
+    yield from remark(result.findings[0].text)
+    calls = [{"number": number, "layer": name, **known["calls"][name]} for number, name in enumerate(layers)]
+    yield from titled("Layers", record_tables(CALLS[:2], CALLS[2:], calls, width, full))
+    yield Text()
+    for record in next(iter(layers.values())).records:
+        formula = result.settings["formulas"][record["label"]]
+        own_scale = [f"scale {significant(each.settings['scales'][record['label']])}" for each in layers.values()]
+        yield from heading(record, formula, [own_scale[0]] if len(set(own_scale)) == 1 else [])
+    yield from titled("Summary, means over layers and heads", record_tables(MEANS[:1], MEANS[1:], means(result), width))
+    names = [Column("layer", "layer", "Number of the layer.")]
+    heads = [
+        Column(str(head), str(head), f"Head {head}.", format=partial(significant, digits=2))
+        for head in head_numbers(result.heads)
+    ]
+    for grid in grids(result):
+        rows = [
+            {
+                "layer": number,
+                **{head.key: None if isnan(value) else value for head, value in zip(heads, row, strict=True)},
+            }
+            for number, row in enumerate(grid.values)
+        ]
+        yield from titled(f"{grid.title}, by layer and head", record_tables(names, heads, rows, width, full))
+    rows, numbers = changes_of(result), {name: number for number, name in enumerate(layers)}
+    if not rows:
+        return
+    shown = [{**row, "layer": numbers[str(row["layer"])]} for row in (rows if full else rows[:MOST_RANKED])]
+    several_elements = len({row["batch"] for row in rows}) > 1
+    keys = ["a", "b", "layer", *["batch"] * several_elements, "head"]
+    columns = pick(in_layers(HEAD_COMPARISONS), ["output_difference", "js_divergence", "top1_agreement"])
+    picked = [*pick(in_layers(HEAD_COMPARISONS), keys)]
+    yield from titled("Heads whose outputs change most", record_tables(picked, columns, shown, width))
+    if len(shown) < len(rows):
+        folder = f" or in {printable(str(Path(csv).with_name('results.json')))}" if csv else ""
+        yield from remark(f"{len(rows) - len(shown)} of {len(rows)} rows left out; see them with --full{folder}")
+    yield from _changed_weights(result, width, full, csv)
+
+
+def _changed_weights(result: Result, width: int, full: bool, csv: str | None) -> Iterator[RenderableType]:
+    """The weights of the first scorer, and of the one that changes the output most, in as many heads as have room."""
+    layers, lines = by_layer(result), 0
+    for layer, place, label in most_changed(result):
+        weights = stage_of(layers[layer], "weights")
+        if not weights:
+            return
+        n, m = weights[label].shape[-2:]
+        size = NUMBER_WIDTH + (weights[label].element_size() > 4)
+        layout = Layout(n, m, width, size, tokens_of(layers[layer]), full)
+        lines += 2 * layout.lines
+        if lines > MOST_LINES and lines > 2 * layout.lines:
+            return
+        yield Text()
+        yield Text(f"{LEGEND}   layer {list(layers).index(layer)}: {printable(layer)}", style=FAINT)
+        for each in (result.labels[0], label):
+            yield Text(printable(each), style=STRONG)
+            yield from _scorer_tables(each, layers[layer], layout, [place], csv)

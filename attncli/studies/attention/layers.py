@@ -1,0 +1,256 @@
+"""Attention calls of a real model: figures that only they have, and results of several layers as one."""
+
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from statistics import fmean
+
+import torch
+from torch import Tensor
+
+from attncli.errors import printable
+from attncli.inputs.build import Inputs
+from attncli.inputs.captured import Call, Captured
+from attncli.show.numbers import several, significant
+from attncli.studies.attention.options import MODEL
+from attncli.studies.attention.places import Place, place_of
+from attncli.studies.attention.rows import ScorerRows
+from attncli.studies.study import Finding, Record, Result
+
+MEANT = ("entropy", "entropy_share", "max_weight", "first_key")  # figures of heads that are averaged
+SAID = ("class", "how", "scale", "pre_scale", "groups", "softcap", "empty_row", "heads", "error")  # of each call
+
+
+@dataclass(frozen=True)
+class HeadFigures:
+    """What is said of each batch element and head of a call: how far q . k spreads, and how many keys are valid."""
+
+    variances: Sequence[float | None]  # of q . k at valid keys
+    d: int
+    counts: Tensor  # heads n: valid keys
+
+    @classmethod
+    def of(cls, inputs: Inputs) -> "HeadFigures":
+        """Of queries (b, heads, n, d) and keys (b, heads, m, d), one head at a time, in float64."""
+        valid = inputs.valid.whole.flatten(0, 1).cpu()
+        variances: list[float | None] = []
+        for queries, keys, allowed in zip(inputs.queries.flatten(0, 1), inputs.keys.flatten(0, 1), valid, strict=True):
+            products = (queries.cpu().double() @ keys.cpu().double().mT)[allowed]
+            variances.append(float(products.var(correction=0)) if products.numel() else None)
+        return cls(variances, inputs.queries.shape[-1], valid.sum(-1, dtype=torch.float64))
+
+    def of_scorer(self, weights: Tensor | None, rows: ScorerRows) -> list[Record]:
+        """The figures `OF_CALLS` of each head; None for what is not known without weights."""
+        heads, kept = len(self.variances), self.counts > 0
+        spread = kept & (rows.weight_sum.reshape(heads, -1) != 0)
+        entropies = rows.entropy.reshape(heads, -1).masked_fill(~spread, 0.0).sum(-1)
+        most = self.counts.clamp(min=1.0).log().masked_fill(~spread, 0.0).sum(-1)
+        shares = _known(entropies / most)
+        first: list[float | None] = [None] * heads
+        if weights is not None:
+            first = _known(weights[..., 0].double().reshape(heads, -1).masked_fill(~kept, 0.0).sum(-1) / kept.sum(-1))
+        return [
+            {
+                "entropy_share": share,
+                "first_key": weight,
+                "variance_over_d": None if variance is None else variance / self.d,
+                "unit_scale": variance**-0.5 if variance else None,
+            }
+            for share, weight, variance in zip(shares, first, self.variances, strict=True)
+        ]
+
+
+def _known(figures: Tensor) -> list[float | None]:
+    return [figure if math.isfinite(figure) else None for figure in figures.tolist()]
+
+
+def of_model(captured: Captured, called: Sequence[Call], results: Sequence[Result]) -> Result:
+    """The results of several calls as one, with what is known of the model; a call alone stays as it is.
+
+    Rows of several have a `layer`, and their tensors are `<layer>/<name>`.
+    """
+    names, calls = [call.layer for call in called], {}
+    for call, result in zip(called, results, strict=True):
+        name = call.layer
+        calls[name] = {key: captured.layers[name].get(key) for key in SAID}
+        if any(row["label"] == MODEL and row["scorer"] == "scaled_dot" for row in result.records):
+            calls[name]["rescored"] = _difference(result.tensors[f"{MODEL}/output"], call.inputs)
+    about = {key: captured.about.get(key) for key in ("model", "text")}
+    left_out = {name: entry["problem"] for name, entry in captured.layers.items() if entry["problem"] is not None}
+    known: Record = {"file": captured.path.name, **about, "calls": calls, "left_out": left_out}
+    found = [_about_capture(known)]
+    if "layer" not in results[0].records[0]:
+        (result,) = results
+        settings = {**result.settings, "capture": known}
+        return replace(result, settings=settings, findings=[*found, *result.findings])
+    first, layers = results[0], dict(zip(names, results, strict=True))
+    own = ("scales", "tokens")
+    settings = {key: value for key, value in first.settings.items() if key not in own}
+    settings["capture"] = known
+    settings["layers"] = {name: {key: result.settings[key] for key in own} for name, result in layers.items()}
+    changes = [row for result in results for row in result.head_comparisons]
+    return Result(
+        first.study,
+        first.name,
+        settings,
+        [row for result in results for row in result.records],
+        [row for result in results for row in result.comparisons],
+        [*found, *_about_changes(changes, first.labels)],
+        {f"{name}/{key}": tensor for name, result in layers.items() for key, tensor in result.inputs.items()},
+        {f"{name}/{key}": tensor for name, result in layers.items() for key, tensor in result.tensors.items()},
+        first.parameters,
+        heads=[row for result in results for row in result.heads],
+        head_comparisons=changes,
+    )
+
+
+def _difference(output: Tensor, inputs: Inputs) -> float:
+    """The largest between an output and the model's own, leaving out NaN, which both have for the same queries."""
+    assert inputs.call is not None, "of a call"
+    return float((output - inputs.call.output).nan_to_num().abs().max())
+
+
+class Below(Mapping[str, Tensor]):
+    """The tensors whose names begin alike, without that beginning; each is read when it is asked for."""
+
+    def __init__(self, tensors: Mapping[str, Tensor], prefix: str) -> None:
+        self._tensors, self._prefix = tensors, prefix
+
+    def __getitem__(self, name: str) -> Tensor:
+        return self._tensors[self._prefix + name]
+
+    def __iter__(self) -> Iterator[str]:
+        return (name.removeprefix(self._prefix) for name in self._tensors if name.startswith(self._prefix))
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+
+def by_layer(result: Result) -> dict[str, Result]:
+    """The result of each layer alone, as a run without layers has it; none where there are no layers."""
+
+    def own(rows: Sequence[Record], name: str) -> list[Record]:
+        return [row for row in rows if row["layer"] == name]
+
+    return {
+        name: replace(
+            result,
+            settings={**result.settings, **settings},
+            records=own(result.records, name),
+            comparisons=own(result.comparisons, name),
+            inputs=Below(result.inputs, f"{name}/"),
+            tensors=Below(result.tensors, f"{name}/"),
+            heads=own(result.heads, name),
+            head_comparisons=own(result.head_comparisons, name),
+        )
+        for name, settings in result.settings.get("layers", {}).items()
+    }
+
+
+@dataclass(frozen=True)
+class Grid:
+    """One figure of every layer (row) and head (column), a mean over batch elements; NaN where there is no head."""
+
+    title: str
+    values: Sequence[Sequence[float]]
+
+
+def grids(result: Result) -> list[Grid]:
+    """What the heads are like with the first scorer, the model's own by default, and what each other scorer changes."""
+    first, *others = result.labels
+    heads = [row for row in result.heads if row["label"] == first]
+    of = f" of {printable(first)}"
+    found = [
+        ("Entropy over ln m" + of, heads, "entropy_share"),
+        ("Weight on the first key" + of, heads, "first_key"),
+        ("Variance of q . k over d", heads, "variance_over_d"),
+        ("Scale that gives q . k the variance 1", heads, "unit_scale"),
+    ]
+    for label in others:
+        rows = [row for row in result.head_comparisons if (row["a"], row["b"]) == (first, label)]
+        found.append(
+            (f"Change of the output: {printable(label)} in place of {printable(first)}", rows, "output_difference")
+        )
+    layers = list(result.settings["layers"])
+    made = [Grid(title, _values(rows, key, layers)) for title, rows, key in found]
+    return [grid for grid in made if any(math.isfinite(value) for row in grid.values for value in row)]
+
+
+def _values(rows: Sequence[Record], key: str, layers: Sequence[str]) -> list[list[float]]:
+    cells: dict[tuple[str, int], list[float]] = {}
+    for row in rows:
+        value = row[key]
+        cells.setdefault((row["layer"], row["head"]), []).append(math.nan if value is None else value)
+    heads = head_numbers(rows)
+    return [[fmean(cells.get((layer, head), [math.nan])) for head in heads] for layer in layers]
+
+
+def head_numbers(rows: Iterable[Record]) -> list[int]:
+    """The heads that some layer has."""
+    return sorted({row["head"] for row in rows})
+
+
+def means(result: Result) -> list[Record]:
+    """Of each scorer the means over heads of figures, and how much it changes the output of the first."""
+    found = []
+    for label in result.labels:
+        row: Record = {"label": label}
+        pairs = [each for each in result.head_comparisons if (each["a"], each["b"]) == (result.labels[0], label)]
+        for rows, keys in ((own_rows(result.heads, label), MEANT), (pairs, ["output_difference"])):
+            for key in keys:
+                known = [each[key] for each in rows if each[key] is not None]
+                row[key] = fmean(known) if known else None
+        found.append(row)
+    return found
+
+
+def own_rows(rows: Sequence[Record], label: str) -> list[Record]:
+    """The rows of a label."""
+    return [row for row in rows if row["label"] == label]
+
+
+def most_changed(result: Result) -> list[tuple[str, Place, str]]:
+    """Layer, place and label of what changes the first scorer's output most; each place once, the largest first."""
+    first, found = result.labels[0], dict[tuple[str, Place], str]()
+    for row in changes_of(result):
+        if row["a"] == first:
+            found.setdefault((row["layer"], place_of(row)), row["b"])
+    return [(layer, place, label) for (layer, place), label in found.items()]
+
+
+def changes_of(result: Result) -> list[Record]:
+    """The comparisons of heads with the first scorer, the largest change of the output first."""
+    rows = [row for row in result.head_comparisons if row["a"] == result.labels[0]]
+    return sorted(rows, key=lambda row: -_number(row["output_difference"]))
+
+
+def _number(value: float | None) -> float:
+    return value if value is not None and math.isfinite(value) else -1.0
+
+
+def _about_capture(known: Record) -> Finding:
+    calls, left_out = known["calls"], known["left_out"]
+    errors = [call.get("rescored", call["error"]) or 0.0 for call in calls.values()]
+    here = all("rescored" in call for call in calls.values())
+    what = f"re-scored {'here' if here else 'when captured'}, outputs differ from the model's by"
+    text = f"{known['file']}: {several(len(calls), 'attention call')}; {what} {significant(max(errors), 2)} at most."
+    if left_out:
+        why = "; ".join(f"{name}: {problem}" for name, problem in left_out.items())
+        text += f" Not re-scored: {why}."
+    return Finding(text, numbers={"calls": len(calls), "error": max(errors), "left_out": len(left_out)})
+
+
+def _about_changes(rows: Sequence[Record], labels: Sequence[str]) -> Iterator[Finding]:
+    """How much each scorer changes the outputs of the first, and where most."""
+    for label in labels[1:]:
+        own = [
+            row for row in rows if (row["a"], row["b"]) == (labels[0], label) and _number(row["output_difference"]) >= 0
+        ]
+        if own:
+            most = max(own, key=lambda row: float(row["output_difference"]))
+            mean = fmean(row["output_difference"] for row in own)
+            where = f"layer {most['layer']}, head {most['head']}"
+            text = f"{label} changes the outputs of {labels[0]} by {mean:.0%}, mean of {several(len(own), 'head')};"
+            text = f"{text} most in {where}: {most['output_difference']:.0%}."
+            numbers: Record = {"output_difference": mean, **{key: most[key] for key in ("layer", "batch", "head")}}
+            yield Finding(text, label, numbers | {"most": most["output_difference"]})

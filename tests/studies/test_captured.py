@@ -1,0 +1,249 @@
+"""What a real model's attention saw, re-scored: the model's own output again, and what-ifs against slow oracles."""
+
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+from torch.testing import assert_close
+
+import attncli
+from attncli.config.tensors import CapturedData
+from attncli.errors import InputError
+from attncli.inputs.captured import read_calls, read_captured
+from tests.capturing.written import BIAS, CASES, KEYS, MASK, QUERIES, SCALE, VALUES, D, N, Written, normal, slow
+from tests.cli import good
+
+GROUPS, CAP = 2, 1.5
+SINKS = normal(4)
+
+
+def capped(queries: Tensor, keys: Tensor, values: Tensor) -> Tensor:
+    """Softcap, heads in groups, sinks, a mask and a bias, as models write them."""
+    keys, values = (each[:, ::GROUPS].repeat_interleave(GROUPS, 1) for each in (keys, values))
+    scores = CAP * torch.tanh(queries @ keys.mT * SCALE / CAP) + BIAS
+    scores = scores.masked_fill(~MASK, -torch.inf)
+    sinks = SINKS.reshape(1, -1, 1, 1).expand(*scores.shape[:-1], 1)
+    weights: Tensor = torch.cat([scores, sinks], -1).softmax(-1)
+    return weights[..., :-1] @ values
+
+
+class Layer(nn.Module):
+    def __init__(self, written: Written) -> None:
+        super().__init__()
+        self.written = written
+
+    def forward(self, queries: Tensor) -> None:
+        self.written(queries, KEYS, VALUES)
+
+
+class Relu(nn.Module):
+    """What cannot be followed."""
+
+    def forward(self, queries: Tensor) -> None:
+        torch.relu(queries @ KEYS.mT) @ VALUES
+
+
+def saved(path: Path, *layers: nn.Module, **about: Any) -> str:
+    file = path / "seen.safetensors"
+    attncli.save(attncli.capture(nn.Sequential(*map(_Same, layers)), QUERIES), file, **about)
+    return str(file)
+
+
+class _Same(nn.Module):
+    """A layer beside which the queries go on as they are."""
+
+    def __init__(self, layer: nn.Module) -> None:
+        super().__init__()
+        self.layer = layer
+
+    def forward(self, queries: Tensor) -> Tensor:
+        self.layer(queries)
+        return queries
+
+
+def run(file: str, *, scorers: object = None, **keys: Any) -> attncli.Result:
+    names = {"capture", "layer", "layers", "heads"}
+    data = {"capture": file} | {key: value for key, value in keys.items() if key in names}
+    given = {"scorers": scorers} if scorers is not None else {}
+    return attncli.run({"data": data, **given}, **{key: value for key, value in keys.items() if key not in names})
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_the_models_own_output_and_what_if(name: str, tmp_path: Path) -> None:
+    written, valid, bias = CASES[name]
+    result = run(saved(tmp_path, Layer(written)), layer=0)
+    assert result.labels == ["model", "one_over_d", "cosine", "dot"]
+    assert_close(
+        result.tensors["model/output"].double(), slow(QUERIES, KEYS, VALUES, SCALE, valid, bias), rtol=0, atol=1e-5
+    )
+    one_over_d = slow(QUERIES, KEYS, VALUES, 1 / D, valid, bias)
+    assert_close(result.tensors["one_over_d/output"].double(), one_over_d, rtol=0, atol=1e-5)
+    lengths = QUERIES.norm(dim=-1, keepdim=True), KEYS.norm(dim=-1, keepdim=True)
+    cosine = slow(QUERIES / lengths[0], KEYS / lengths[1], VALUES, 1.0, valid, bias)
+    assert_close(result.tensors["cosine/output"].double(), cosine, rtol=0, atol=1e-5)
+    (call,) = result.settings["capture"]["calls"].values()
+    assert call["rescored"] < 1e-5
+
+
+@pytest.mark.parametrize("weights", [True, False])
+def test_softcap_groups_and_sinks_stay_the_models(weights: bool, tmp_path: Path) -> None:
+    file = saved(tmp_path, Layer(capped))
+    assert read_captured(Path(file)).record("0.layer").groups == GROUPS
+    result = run(file, layer="0.layer", weights=weights)
+    assert_close(result.tensors["model/output"], capped(QUERIES, KEYS, VALUES), rtol=0, atol=1e-5)
+    assert_close(result.tensors["one_over_d/output"], capped(QUERIES * D**-0.5, KEYS, VALUES), rtol=0, atol=1e-5)
+    sums = {row["label"]: row["weight_sum"] for row in result.records}
+    assert all(total < 0.99 for total in sums.values()), "sinks take their part"
+
+
+def test_a_scale_before_the_product_is_the_models(tmp_path: Path) -> None:
+    """Whisper and OPT multiply their queries: a what-if begins without that."""
+
+    class Before(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.project = nn.Linear(D, D, bias=False)
+            nn.init.eye_(self.project.weight)
+
+        def forward(self, queries: Tensor) -> None:
+            F.scaled_dot_product_attention(self.project(queries) * 0.25, KEYS, VALUES, scale=1.0)
+
+    result = run(saved(tmp_path, Before()), layer=0, scorers=["scaled_dot:label=model", "dot"])
+    assert result.settings["scales"] == {"model": 0.25, "dot": 1.0}
+    assert_close(result.inputs["queries"], QUERIES)
+    assert_close(result.tensors["dot/output"].double(), slow(QUERIES, KEYS, VALUES, 1.0), rtol=0, atol=1e-5)
+
+
+def test_empty_rows_are_the_models(tmp_path: Path) -> None:
+    mask = MASK.clone()
+    mask[0, 0, 0] = False
+
+    def uniform(queries: Tensor, keys: Tensor, values: Tensor) -> Tensor:
+        weights: Tensor = (queries @ keys.mT * SCALE).masked_fill(~mask, -1e9).softmax(-1)
+        return weights @ values
+
+    result = run(saved(tmp_path, Layer(uniform)), layer=0)
+    assert_close(result.tensors["cosine/output"][0, :, 0], VALUES[0].mean(-2))
+    assert_close(result.tensors["model/output"], uniform(QUERIES, KEYS, VALUES), rtol=0, atol=1e-5)
+
+
+def test_figures_of_heads_against_loops(tmp_path: Path) -> None:
+    result = run(saved(tmp_path, Layer(CASES["added bias and mask"][0])), layer=0, scorers=["scaled_dot:label=model"])
+    weights = result.tensors["model/weights"].double()
+    for row in result.heads:
+        batch, head = row["batch"], row["head"]
+        seen = [[key for key in range(7) if bool(MASK[batch, 0, query, key])] for query in range(N)]
+        pairs = [(query, key) for query in range(N) for key in seen[query]]
+        products = [float(QUERIES[batch, head, i].double() @ KEYS[batch, head, j].double()) for i, j in pairs]
+        mean = math.fsum(products) / len(products)
+        variance = math.fsum((each - mean) ** 2 for each in products) / len(products)
+        entropy = [-math.fsum(w * math.log(w) for w in row if w > 0) for row in weights[batch, head].tolist()]
+        assert row["variance_over_d"] == pytest.approx(variance / D, rel=1e-6)
+        assert row["unit_scale"] == pytest.approx(variance**-0.5, rel=1e-6)
+        assert row["first_key"] == pytest.approx(float(weights[batch, head, :, 0].mean()), rel=1e-6)
+        share = math.fsum(entropy) / math.fsum(math.log(len(keys)) for keys in seen)
+        assert row["entropy_share"] == pytest.approx(share, rel=1e-6)
+
+
+def test_tokens_have_their_positions(tmp_path: Path) -> None:
+    def itself(given: Tensor, keys: Tensor, values: Tensor) -> Tensor:
+        return F.scaled_dot_product_attention(given, given, given)
+
+    words = ["the", "cat", "the", "dog", "."]
+    file = saved(tmp_path, Layer(itself), tokens={"queries": words, "keys": words})
+    named = ["0 the", "1 cat", "2 the", "3 dog", "4 ."]
+    assert run(file, layer=0).settings["tokens"] == {"queries": [named] * 2, "keys": [named] * 2}
+    (call,) = read_calls(CapturedData(capture=file), torch.float32, torch.device("cpu"))[1]
+    assert call.tokens["queries"][2] == "2 the"
+
+
+def test_a_run_folder_can_be_run_again(tmp_path: Path) -> None:
+    file = saved(tmp_path, Layer(capped), Relu())
+    config = tmp_path / "x.yaml"
+    config.write_text(f"data: {{capture: {file}, layer: 0.layer}}")
+    good("run", config, "--out", tmp_path / "first", "--no-plots")
+    Path(file).unlink()
+    good("run", tmp_path / "first" / "config.yaml", "--out", tmp_path / "second", "--no-plots")
+    first, second = (attncli.load(tmp_path / name) for name in ("first", "second"))
+    assert {name: tensor.tolist() for name, tensor in first.tensors.items()} == {
+        name: tensor.tolist() for name, tensor in second.tensors.items()
+    }
+
+
+def test_a_file_of_which_nothing_can_be_scored(tmp_path: Path) -> None:
+    file = saved(tmp_path, Layer(CASES["softmax"][0]), Relu())
+    with pytest.raises(InputError, match="cannot be re-scored: relu in place of a softmax"):
+        run(file, layer="1.layer")
+
+
+class Short(nn.Module):
+    """Cross attention: fewer keys, other heads."""
+
+    def forward(self, queries: Tensor) -> None:
+        keys, values = (each[:, :2, :3] for each in (KEYS, VALUES))
+        F.scaled_dot_product_attention(queries[:, :2], keys, values, scale=0.5)
+
+
+def test_layers_of_different_shapes(tmp_path: Path) -> None:
+    file = saved(tmp_path, Layer(capped), Short(), Relu(), model="mine")
+    result, names = run(file), ["0.layer", "1.layer"]
+    assert list(result.settings["layers"]) == names
+    assert {each: call["rescored"] < 1e-5 for each, call in result.settings["capture"]["calls"].items()} == {
+        "0.layer": True,
+        "1.layer": True,
+    }
+    assert list(result.settings["capture"]["left_out"]) == ["2.layer"]
+    labels = ["model", "one_over_d", "cosine", "dot"]
+    assert [(row["layer"], row["label"]) for row in result.records] == [
+        (name, each) for name in names for each in labels
+    ]
+    assert len(result.heads) == 4 * 2 * (4 + 2)
+    assert len(result.head_comparisons) == 6 * 2 * (4 + 2)
+    assert list(result.records[0])[:4] == ["scorer", "label", "normalizer", "layer"]
+    for name in names:  # as each layer alone
+        alone = run(file, layer=name)
+        for key, tensor in alone.tensors.items():
+            assert torch.equal(result.tensors[f"{name}/{key}"], tensor)
+        for rows in ("records", "comparisons", "heads", "head_comparisons"):
+            own = [row | {"seconds": 0} for row in getattr(result, rows) if row["layer"] == name]
+            assert own == [row | {"seconds": 0, "layer": name} for row in getattr(alone, rows)]
+
+
+def test_a_run_over_layers_is_shown_and_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = saved(tmp_path, Layer(capped), Short(), Relu(), model="mine", text="a b")
+    monkeypatch.chdir(tmp_path)
+    printed = good("run", file, "--out", "first")
+    lines = printed.splitlines()
+    assert lines[0] == 'seen.safetensors: mine, "a b"'
+    assert "Not re-scored: 2.layer: relu" in " ".join(printed.split())
+    assert lines[1].startswith("seen.safetensors: 2 attention calls; re-scored here, outputs differ from the")
+    for title in ("Entropy over ln m of model", "Weight on the first key of model", "Variance of q . k over d"):
+        assert f"{title}, by layer and head" in printed
+    assert "Change of the output: dot in place of model, by layer and head" in printed
+    assert {"layers.png", "heatmaps.png", "capture.safetensors", "heads.csv"} <= {
+        each.name for each in Path("first").iterdir()
+    }
+    Path(file).unlink()
+    good("run", "first/config.yaml", "--out", "second", "--no-plots")
+    first, second = attncli.load("first"), attncli.load("second")
+    assert first.heads == second.heads
+    assert first.pictures == ["layers", "heatmaps"]
+    first.figure("heatmaps")
+    assert "Heads whose outputs change most" in first._repr_mimebundle_()["text/plain"]
+
+
+def test_chosen_layers_and_heads_and_what_is_expected(tmp_path: Path) -> None:
+    file = saved(tmp_path, Layer(capped), Short())
+    expected = {
+        "where": {"layer": "1.layer", "label": "model", "head": 1, "batch": [0, 1]},
+        "metric": "first_key",
+        "between": [0, 1],
+    }
+    result = run(file, layers=[1, "0.layer"], heads=[1], expect=[expected])
+    assert [row["layer"] for row in result.records] == ["1.layer"] * 4 + ["0.layer"] * 4
+    assert {row["head"] for row in [*result.heads, *result.head_comparisons]} == {1}
+    assert [each["holds"] for each in result.expectations] == [True, True]
