@@ -100,14 +100,13 @@ def _by_softmax(
         scores: Tensor = scorer(queries, keys, out=space(0, shape))
     else:
         scores = scorer(queries, keys).to(queries.dtype)
-    spread = scores.amax(-1) - scores.amin(-1)
     valid = None if rules.valid.is_full else rules.valid.tile(*place, slice(sure, seen))
     valid = None if valid is None else valid.expand(*valid.shape[:-1], seen - sure)
-    allowed = spread.new_ones(1, 0) if valid is None else valid.to(scores.dtype)  # whose product is faster than a mask
-    count = (sure + allowed.sum(-1)).expand(spread.shape)
-    if not bool((spread.isfinite() & (count > 0)).all()):
-        return None
+    allowed = scores.new_ones(1, 0) if valid is None else valid.to(scores.dtype)  # whose product is faster than a mask
+    count = (sure + allowed.sum(-1)).expand(shape[:-1])
     total = scores[..., :sure].sum(-1) + torch.mul(scores[..., sure:], allowed, out=space(1, shape)[..., sure:]).sum(-1)
+    if not bool((total.isfinite() & (count > 0)).all()):  # a score that is not finite makes its sum so, valid or not
+        return None
     mean = total / count
     below = torch.sub(scores, mean[..., None], out=space(1, shape))
     below[..., sure:] *= allowed
