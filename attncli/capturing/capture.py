@@ -20,7 +20,7 @@ from torch.nn.modules.module import register_module_forward_hook, register_modul
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from attncli.capturing.reading import Heads, UnreadableError, fused, readings
+from attncli.capturing.reading import Heads, UnreadableError, flexible, fused, readings
 from attncli.capturing.record import TENSORS, Record, settled
 from attncli.capturing.selection import Calls, Selection
 from attncli.capturing.trail import VIEWS, Doubt, Trail, Written
@@ -28,6 +28,7 @@ from attncli.errors import InputError
 
 HEADS = ("num_heads", "num_attention_heads", "n_heads", "n_head", "nhead", "heads")
 ARGUMENTS = ("query", "key", "value", "attn_mask", "dropout_p", "is_causal", "scale", "enable_gqa")
+COMPILERS = ("torch._dynamo", "torch.nn.attention.flex_attention")
 DROPOUT = "it ran with dropout; call model.eval() before"
 
 
@@ -120,8 +121,8 @@ class Capture(AbstractContextManager["Capture"]):
         raise InputError.of("no attention ran; expected a model with attention layers")
 
     def _stay_eager(self) -> None:
-        """Let nothing run compiled. Before the compiler is loaded, which takes seconds, nothing is."""
-        if not self._is_eager and "torch._dynamo" in sys.modules:
+        """Let nothing run compiled. Where there is no compiler, nor what loads it, nothing is; it takes seconds."""
+        if not self._is_eager and any(name in sys.modules for name in COMPILERS):
             self._is_eager = True
             self._exits.enter_context(torch.compiler.set_stance("force_eager"))
 
@@ -250,7 +251,8 @@ class _Operations(TorchDispatchMode):  # type: ignore[no-untyped-call]
         if capture._is_busy:
             return output
         if not hasattr(func, "_schema"):
-            capture._miss(f"{func.name()} is not followed")
+            if func.name() == "flex_attention":
+                capture._saw(lambda: settled([flexible(args, output[0])]))
             return output
         op = func._schema.name.partition("::")[2]
         if op.startswith("_scaled_dot_product") and "backward" not in op:

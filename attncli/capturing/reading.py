@@ -1,6 +1,6 @@
 """Calls of fused kernels, and attention that was written out, read as records: scale, softcap, bias, mask, sinks."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import prod
 from typing import Any, NamedTuple
@@ -86,6 +86,25 @@ def fused(call: Mapping[str, Any], output: Tensor, query: Step | None, key: Step
         pre_scale=scale_before(query) * scale_before(key),
     )
     return _unpacked(record, query)
+
+
+def flexible(args: Sequence[Any], output: Tensor) -> Record:
+    """What the arguments of torch's `flex_attention` say; a `score_mod` is what it makes of scores of 0."""
+    queries, keys, values, score_mod, block_mask, scale = args[:6]
+    (b, h, n, _), m = queries.shape, keys.shape[-2]
+    index = [torch.arange(size, dtype=torch.int, device=queries.device) for size in (b, h, n, m)]
+
+    def at_every_pair(function: Callable[..., Tensor], *scores: Tensor) -> Tensor:
+        for axis in (3, 2, 1, 0):  # the last is mapped over innermost
+            indices = tuple(0 if other == axis else None for other in range(4))
+            function = torch.vmap(function, in_dims=(0,) * len(scores) + indices)
+        return function(*scores, *index).expand(b, h, n, m)
+
+    bias = at_every_pair(score_mod, torch.zeros(b, h, n, m, device=queries.device))
+    valid = at_every_pair(block_mask[-1])
+    heads = keys.shape[1]
+    keys, values = (each.expand(b, -1, -1, -1) for each in (keys, values))
+    return Record(queries, keys, values, output, float(scale), groups=h // heads, valid=valid, bias=bias)
 
 
 def _unpacked(record: Record, step: Step | None) -> Record:

@@ -8,8 +8,10 @@ from torch.testing import assert_close
 
 import attncli
 from attncli.capturing.record import Record
+from attncli.errors import InputError
 from tests.capturing.written import (
     CASES,
+    CAUSAL,
     KEYS,
     MASK,
     QUERIES,
@@ -241,6 +243,33 @@ def test_the_operation_under_no_name_of_a_function(how: str, v: int) -> None:
     assert_close(products, QUERIES @ KEYS.mT)
     assert_close(record.valid, MASK)
     assert_close(record.output.double(), slow(QUERIES, KEYS, values, SCALE, MASK), rtol=0, atol=1e-6)
+
+
+@pytest.mark.filterwarnings("ignore:flex_attention called without torch.compile")
+def test_flex_attention() -> None:
+    from torch.nn.attention.flex_attention import create_block_mask, flex_attention
+
+    keys, values = KEYS[:, :2].contiguous(), VALUES[:, :2].contiguous()
+    scores = torch.arange(M)[None, :] - torch.arange(N)[:, None]
+    bias = 0.1 * scores * torch.arange(H)[:, None, None]
+    causal = create_block_mask(lambda b, h, q, k: q >= k, None, None, N, M, device="cpu")
+
+    def attention() -> Tensor:
+        modified = lambda score, b, h, q, k: score + 0.1 * h * (k - q)  # noqa: E731
+        output = flex_attention(QUERIES, keys, values, modified, causal, scale=0.3, enable_gqa=True)
+        assert isinstance(output, Tensor)
+        return output
+
+    record = only(attncli.capture(attention))
+    assert record.groups == 2
+    assert record.scale == pytest.approx(0.3)
+    assert_close(record.valid, CAUSAL[None, None])
+    assert record.bias is not None
+    assert_close((record.bias * CAUSAL).expand(B, H, N, M), (bias * CAUSAL).expand(B, H, N, M))
+    want = slow(QUERIES, keys, values, 0.3, CAUSAL, bias.float())
+    assert_close(record.output.double(), want, rtol=0, atol=1e-6)
+    with pytest.raises(InputError, match="re-scored, its output differs"):  # what is no bias
+        attncli.capture(lambda: flex_attention(QUERIES, KEYS, VALUES, lambda score, *_: torch.tanh(score)))
 
 
 def test_no_gradients_and_nothing_left_behind() -> None:
