@@ -14,9 +14,10 @@ from torch import Tensor
 from attncli.attention import Valid
 from attncli.config.document import TENSORS, YAML, read_document
 from attncli.config.models import DEFAULT_STUDY, Experiment
-from attncli.config.tensors import Data, Mask, TokenNames
+from attncli.config.tensors import CapturedData, Data, Mask, TokenNames
 from attncli.errors import InputError, got
 from attncli.inputs.build import Inputs, Shapes, build_inputs, common_leading
+from attncli.inputs.captured import is_captured, read_calls
 from attncli.inputs.files import read_tensors
 from attncli.inputs.masks import LOW, marks_padding, read_mask
 
@@ -68,6 +69,27 @@ def read_source(
     if is_config(path):
         return _from_config(path, check_size, note)
     return _from_tensors(path, stored_tensors(path), note)
+
+
+def read_layers(
+    path: Path,
+    check_size: Callable[[Shapes], None] = lambda shapes: None,
+    note: Note = lambda message: None,
+) -> dict[str | None, Inputs]:
+    """The inputs of every layer of a captured model that can be re-scored; of all other sources those of `read_source`.
+
+    Raises:
+        InputError: see `read_source`.
+    """
+    if not is_captured(path):
+        return {None: read_source(path, check_size, note)}
+    try:
+        _, calls = read_calls(CapturedData(capture=str(path)), torch.float32, torch.device("cpu"))
+    except InputError as error:
+        raise InputError.of(error.problems[0].message) from error
+    if any(call.inputs.bias is not None for call in calls):
+        note(f"{path.name}: {NOT_USED}")
+    return {call.layer: call.inputs for call in calls}
 
 
 def stored_tensors(path: Path) -> dict[str, Tensor]:

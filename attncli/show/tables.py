@@ -140,6 +140,15 @@ def formulas(records: Sequence[Record], settings: Record) -> Iterator[Text]:
         yield Text.assemble(name, ": ", formula)
 
 
+def numbered_layers(records: Sequence[Record]) -> tuple[list[Record], str]:
+    """The rows with the numbers of their layers, which are short, and a line that says what these mean, if any."""
+    numbers = {name: str(number) for number, name in enumerate(dict.fromkeys(row.get("layer") for row in records))}
+    if set(numbers) <= {None}:
+        return [*records], ""
+    rows = [{**row, "layer": numbers[row["layer"]]} for row in records]
+    return rows, "layers: " + ", ".join(f"{number} {name}" for name, number in numbers.items())
+
+
 def titled(title: str, parts: Iterable[RenderableType]) -> Iterator[RenderableType]:
     """Parts below a title, after an empty line."""
     yield Text()

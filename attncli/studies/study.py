@@ -36,6 +36,7 @@ class Column:
 
 SCORER = Column("scorer", "scorer", "Name of the scoring function.", text=True)
 LABEL = Column("label", "label", "Name of the entry in the config.", text=True)
+LAYER = Column("layer", "layer", "Layer of a captured model, by its name there.", text=True)
 NORMALIZER = Column("normalizer", "normalizer", "Name of the normaliser.", text=True)
 
 

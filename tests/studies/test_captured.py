@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 import torch
+from safetensors.torch import save_file
 from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.testing import assert_close
@@ -247,3 +248,33 @@ def test_chosen_layers_and_heads_and_what_is_expected(tmp_path: Path) -> None:
     assert [row["layer"] for row in result.records] == ["1.layer"] * 4 + ["0.layer"] * 4
     assert {row["head"] for row in [*result.heads, *result.head_comparisons]} == {1}
     assert [each["holds"] for each in result.expectations] == [True, True]
+
+
+@pytest.mark.parametrize("study", ["variance", "saturation"])
+def test_the_studies_of_scores_take_every_layer(study: str, tmp_path: Path) -> None:
+    """Each as the tensors of that layer alone; a run folder can be run again."""
+    file = saved(tmp_path, Layer(CASES["masked_fill"][0]), Short(), Relu())
+    out = str(tmp_path / "first")
+    good(study, "--from", file, "--scorer", "dot", "--out", out, "--no-plots")
+    rows = attncli.load(out).records
+    assert list(rows[0]).index("layer") == list(rows[0]).index("head") - 1
+    assert [(row["layer"], row["head"]) for row in rows] == [("0.layer", head) for head in range(4)] + [
+        ("1.layer", head) for head in range(2)
+    ]
+    for name, queries, keys, valid in (
+        ("0.layer", QUERIES, KEYS, MASK.expand(2, 4, 5, 7).contiguous()),
+        ("1.layer", QUERIES[:, :2], KEYS[:, :2, :3], torch.ones(2, 2, 5, 3, dtype=torch.bool)),
+    ):
+        alone = tmp_path / f"{name}.safetensors"
+        save_file({"queries": queries.contiguous(), "keys": keys.contiguous(), "valid": valid}, alone)
+        expected = attncli.run({"study": study, "from": str(alone), "scorers": ["dot"]}).records
+        own = [{key: value for key, value in row.items() if key != "layer"} for row in rows if row["layer"] == name]
+        for row, like in zip(own, expected, strict=True):
+            assert list(row) == list(like)
+            for key, figure in like.items():
+                assert row[key] == (pytest.approx(figure, rel=1e-5) if isinstance(figure, float) else figure)
+    Path(file).unlink()
+    good("run", f"{out}/config.yaml", "--out", tmp_path / "second", "--no-plots")
+    assert attncli.load(tmp_path / "second").records == rows
+    assert len(attncli.load(out).pictures) == 1
+    attncli.load(out).figure()

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from attncli.show.numbers import counted, duration, statistic
-from attncli.studies.study import LABEL, NORMALIZER, SCORER, Column
+from attncli.studies.study import LABEL, LAYER, NORMALIZER, SCORER, Column
 
 BATCH = Column("batch", "batch", "Index of the batch element: along the first axis.", format=counted)
 HEAD = Column(
@@ -13,7 +13,6 @@ HEAD = Column(
     "the batch and the queries are counted through, the last one fastest.",
     format=counted,
 )
-LAYER = Column("layer", "layer", "Layer of a captured model, by its name there.", text=True)
 PARAMETERS = Column("parameters", "params", "Number of parameters of the scorer.", format=counted)
 SECONDS = Column("seconds", "time", "Wall time of this scorer.", "s", duration)
 

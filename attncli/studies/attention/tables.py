@@ -15,10 +15,10 @@ from attncli.show.numbers import counted, several, significant, statistic
 from attncli.show.tables import FAINT, STRONG, cells, heading, pick, remark, titled
 from attncli.show.tables import tables as record_tables
 from attncli.show.weights import MASKED, MAXIMUM, WIDEST_OUTPUT, Layout, output_table, weight_tables
-from attncli.studies.attention.columns import COLUMNS, COMPARISONS, HEAD_COMPARISONS, HEADS, LAYER, OF_CALLS, in_layers
+from attncli.studies.attention.columns import COLUMNS, COMPARISONS, HEAD_COMPARISONS, HEADS, OF_CALLS, in_layers
 from attncli.studies.attention.layers import by_layer, changes_of, grids, head_numbers, means, most_changed
 from attncli.studies.attention.places import Place, choices, distance_of, leading_sizes, place_of, ranked, shown_places
-from attncli.studies.study import TIE, Column, Record, Result, stage_of, tokens_of
+from attncli.studies.study import LAYER, TIE, Column, Record, Result, stage_of, tokens_of
 
 LEGEND = f"{MAXIMUM} row maximum   {MASKED} masked"
 NUMBER_WIDTH = 5  # 0.123, 2e-04; one more in float64, for 1e-120

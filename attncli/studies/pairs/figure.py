@@ -19,7 +19,7 @@ class Points:
     """The points of every label in the order of d, side by side at their d, or of real tensors at their head."""
 
     def __init__(self, result: Result, note: Note) -> None:
-        self.real, self.note = "from" in result.settings, note
+        self.real, self.captured, self.note = "from" in result.settings, "capture" in result.settings, note
         self.curves: dict[str, Curve] = {label: {} for label in result.labels}
         for key, tensor in result.tensors.items():
             if key.startswith("curve/"):
@@ -58,7 +58,7 @@ class Points:
             axes.set_xlabel("d")
         elif "head" in curve:
             axes.xaxis.set_major_locator(MaxNLocator(integer=True))
-            axes.set_xlabel("head")
+            axes.set_xlabel("heads of all layers, in their order" if self.captured else "head")
         else:
             axes.set_xlim(-0.5, 0.5)
             axes.set_xticks([0], ["all pairs"])

@@ -9,9 +9,9 @@ from torch import Tensor
 
 from attncli.attention import computing_dtype
 from attncli.errors import InputError
-from attncli.inputs.build import Shapes
+from attncli.inputs.build import Inputs, Shapes
 from attncli.inputs.seeding import generator
-from attncli.inputs.source import read_source
+from attncli.inputs.source import read_layers
 from attncli.studies.memory import estimate_attention, require_memory
 from attncli.studies.pairs.entries import Entries
 from attncli.studies.pairs.options import PairsOptions
@@ -115,10 +115,13 @@ class RealPairs:
         return range(0, self.tensors["queries"].shape[-2], max(SCORES_AT_A_TIME // self.keys, 1))
 
 
-def read_pairs(source: str, dtype: torch.dtype, device: torch.device, progress: Progress) -> dict[str, Tensor]:
+def read_pairs(
+    source: str, dtype: torch.dtype, device: torch.device, progress: Progress
+) -> dict[str | None, dict[str, Tensor]]:
     """`queries` (b, n, q) or (b, heads, n, q), `keys` alike, rounded to the dtype, and `valid` if some pairs are not.
 
-    Several axes of heads become one. `progress` is told how masks are read, and what is not used.
+    Those of each layer of a captured model; of another source there is one layer, None. Several axes of heads become
+    one. `progress` is told how masks are read, and what is not used.
 
     Raises:
         InputError: below `from`, for a source that is not there, has no queries and keys that fit together, or does not
@@ -130,9 +133,13 @@ def read_pairs(source: str, dtype: torch.dtype, device: torch.device, progress: 
         require_memory(estimate_attention(shapes, torch.float32, [], []), torch.device("cpu"), cure)
 
     try:
-        inputs = read_source(Path(source), check_size, progress.note)
+        layers = read_layers(Path(source), check_size, progress.note)
     except InputError as error:
         raise error if error.problems[0].where else error.under("from") from error
+    return {layer: _tensors_of(inputs, dtype, device) for layer, inputs in layers.items()}
+
+
+def _tensors_of(inputs: Inputs, dtype: torch.dtype, device: torch.device) -> dict[str, Tensor]:
     sides = {"queries": inputs.queries, "keys": inputs.keys}
     tensors = {name: side.to(dtype).to(device, computing_dtype(dtype)) for name, side in sides.items()}
     if not inputs.valid.is_full:

@@ -4,6 +4,7 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -23,7 +24,7 @@ from attncli.studies.pairs.options import PairsOptions
 from attncli.studies.pairs.parts import PAIRS_AT_A_TIME, Pairs, RandomPairs, RealPairs, read_pairs
 from attncli.studies.progress import Counter, Progress
 from attncli.studies.scoring import build_normalizer, build_scorer, formulas_of, outline, raw_scores
-from attncli.studies.study import INTERVAL, Column, Record, Result, Rows, by_label
+from attncli.studies.study import INTERVAL, LAYER, Column, Record, Result, Rows, by_label
 from attncli.studies.threads import in_order, on_threads
 
 COPIES = 6  # of a row that is larger than a part: as drawn, rounded, scaled, and gradients
@@ -32,6 +33,7 @@ WORKING_SPACE = 64 * 2**20  # of one thread, beside queries and keys: what score
 LEVEL = 1.25  # a figure whose largest value is at most this times the smallest hardly depends on d
 POWER_LAW = 0.1  # how far from the line, in natural logarithms, any point of a power law may lie
 PLACE = (
+    LAYER,
     Column("head", "head", "Head of real tensors, counted from 0; empty if they have none."),
     Column("d", "d", "Size of a key, and of a query if the scorer needs equal sizes."),
 )
@@ -45,9 +47,11 @@ class Point:
     scorers: Sequence[nn.Module]
     pairs: RandomPairs | RealPairs
     head: int | None = None
+    layer: str | None = None  # of a captured model
 
     def __str__(self) -> str:
-        return f"d = {self.d}" if self.head is None else f"head {self.head}"
+        layer = "" if self.layer is None else f"{self.layer} "
+        return f"d = {self.d}" if self.head is None else f"{layer}head {self.head}"
 
 
 PartsOf = Callable[[Point, Callable[[Point, Pairs], Any]], Iterator[Any]]
@@ -70,6 +74,15 @@ class Prepared:
     def is_real(self) -> bool:
         """Whether queries and keys are read."""
         return bool(self.tensors)
+
+    @property
+    def is_captured(self) -> bool:
+        """Whether they are those of the layers of a model."""
+        return self.points[0].layer is not None
+
+    def columns(self, columns: Sequence[Column]) -> list[Column]:
+        """The columns of a study that its rows have."""
+        return [column for column in columns if column is not LAYER or self.is_captured]
 
 
 def prepare_pairs(
@@ -101,19 +114,22 @@ def prepare_pairs(
             pairs = RandomPairs(options, entries, device, d, rows(entries, d), keys, together)
             points.append(Point(d, _scorers(options, d, d, device), pairs))
         return Prepared(options, entries, options.d, points, {}, device, at_a_time, normalizers)
-    tensors = read_pairs(options.source, dtype, device, progress)
-    (*leading, _, q), (m, k) = tensors["queries"].shape, tensors["keys"].shape[-2:]
-    most = int(tensors["valid"].sum(-1).max()) if "valid" in tensors else m
-    if most < fewest:
-        message = f'got "{options.source}", whose queries have at most {several(most, "valid key")}'
-        raise InputError.of(f"{message}; expected a query with at least {fewest}", ["from"])
-    at_a_time = _check_size(options, q, k, m, device)
-    scorers = _scorers(options, q, k, device)
-    points = []
-    for head in range(leading[1]) if len(leading) > 1 else [None]:
-        own = tensors if head is None else {name: tensor[:, head] for name, tensor in tensors.items()}
-        points.append(Point(k, scorers, RealPairs(own, head or 0), head))
-    return Prepared(options, entries, [k], points, tensors, device, at_a_time, normalizers)
+    points, named, at_once = list[Point](), dict[str, Tensor](), list[int]()
+    for layer, tensors in read_pairs(options.source, dtype, device, progress).items():
+        (*leading, _, q), (m, k) = tensors["queries"].shape, tensors["keys"].shape[-2:]
+        most = int(tensors["valid"].sum(-1).max()) if "valid" in tensors else m
+        if most < fewest:
+            of = "" if layer is None else f" in {layer}"
+            message = f'got "{options.source}", whose queries have at most {several(most, "valid key")}{of}'
+            raise InputError.of(f"{message}; expected a query with at least {fewest}", ["from"])
+        at_once.append(_check_size(options, q, k, m, device))
+        scorers = _scorers(options, q, k, device)
+        for head in range(leading[1]) if len(leading) > 1 else [None]:
+            own = tensors if head is None else {name: tensor[:, head] for name, tensor in tensors.items()}
+            points.append(Point(k, scorers, RealPairs(own, head or 0), head, layer))
+        named |= {name if layer is None else f"{layer}/{name}": tensor for name, tensor in tensors.items()}
+    sizes = sorted({point.d for point in points})
+    return Prepared(options, entries, sizes, points, named, device, min(at_once), normalizers)
 
 
 def _check_size(options: PairsOptions, query_size: int, key_size: int, keys: int, device: torch.device) -> int:
@@ -202,6 +218,7 @@ def scores_of(prepared: Prepared, point: Point, pairs: Pairs) -> list[Tensor]:
 def expected_rows_of(prepared: Prepared, columns: Sequence[Column]) -> Rows:
     """One row per scorer and size that was asked for; of real tensors one per scorer and head."""
     rows = _rows(prepared, [[{}] * len(point.scorers) for point in prepared.points])
+    columns = prepared.columns(columns)
     known = [column.key for column in columns if column.key in rows[0]]
     return Rows(columns, [{key: row[key] for key in known} for row in rows if row["d"] in prepared.sizes])
 
@@ -217,16 +234,17 @@ def result_of(
 
     Its `curve/<label>/<column>` are the points of the picture. A `watched` figure that is no number is noted.
     """
-    options, scorers = prepared.options, prepared.points[-1].scorers
+    options, scorers, columns = prepared.options, prepared.points[-1].scorers, prepared.columns(columns)
     curve = [{column.key: row.get(column.key) for column in columns} for row in _rows(prepared, figures)]
     records = [row for row in curve if row["d"] in prepared.sizes]
     for label, rows in by_label(records).items():
         for row in [each for each in rows if not math.isfinite(each[watched] or 0.0)][:1]:
-            place = f"d = {row['d']}" if row["head"] is None else f"d = {row['d']}, head {row['head']}"
+            place = f"d = {row['d']}" if row["head"] is None else f"d = {row['d']}, {place_of(row)}"
             progress.note(f"warning: {label}: NaN or infinite scores at {place}; float64 has a larger range")
     entries = vars(prepared.entries)
     if prepared.is_real:
         entries = {"from": options.source, "one_over_sqrt_d": prepared.points[0].d ** -0.5}
+        entries |= {"capture": Path(str(options.source)).name} if prepared.is_captured else {}
     return Result(
         study=options.study,
         name=options.name,
@@ -250,6 +268,7 @@ def _rows(prepared: Prepared, figures: Sequence[Sequence[Record]]) -> list[Recor
             "scorer": entry.scorer,
             "label": entry.label,
             "normalizer": entry.normalizer.normalizer,
+            **({} if point.layer is None else {"layer": point.layer}),
             "head": point.head,
             "d": point.d,
             **row,
@@ -268,6 +287,8 @@ def _curve_tensors(columns: Sequence[Column], rows: Sequence[Record]) -> dict[st
             if key.endswith(INTERVAL):
                 ends = np.array([row[key] or (None, None) for row in own], dtype=np.float64)
                 curve[f"curve/{label}/{key}_low"], curve[f"curve/{label}/{key}_high"] = map(torch.tensor, ends.T)
+            elif key == "head" and "layer" in own[0]:  # the heads of all layers in a row
+                curve[f"curve/{label}/{key}"] = torch.arange(len(own), dtype=torch.float64)
             elif key != "head" or own[0]["head"] is not None:
                 curve[f"curve/{label}/{key}"] = torch.tensor(np.array([row[key] for row in own], dtype=np.float64))
     return curve
@@ -282,16 +303,21 @@ def change(rows: Sequence[Record], key: str, columns: Sequence[str]) -> tuple[st
     """
     rows = sorted(rows, key=lambda row: row["d"])
     first, last, power = rows[0], rows[-1], None
-    if first["d"] < last["d"]:
+    if first["d"] < last["d"] and "layer" not in first:
         words, power = _over_sizes([row["d"] for row in rows], [row[key] for row in rows])
     elif len(rows) > 1:
         first, last = (pick(rows, key=lambda row: float(row[key])) for pick in (min, max))
-        words = " to ".join(f"{significant(row[key])} (head {row['head']})" for row in (first, last))
+        words = " to ".join(f"{significant(row[key])} ({place_of(row)})" for row in (first, last))
     else:
         words = f"{significant(first[key])} at d = {first['d']}"
-    places = [*columns, *(["head"] if first["head"] is not None else [])]
+    places = [*columns, *(key for key in ("layer", "head") if first.get(key) is not None)]
     numbers: Record = {column: [first[column], last[column]] for column in places}
     return words, numbers | ({} if power is None else {"power": power})
+
+
+def place_of(row: Record) -> str:
+    """The head of a row, and its layer if it has one."""
+    return f"{row['layer']}, head {row['head']}" if "layer" in row else f"head {row['head']}"
 
 
 def _over_sizes(sizes: Sequence[int], values: Sequence[float]) -> tuple[str, float | None]:

@@ -20,6 +20,7 @@ from attncli.studies.pairs.study import (
     at_work,
     change,
     expected_rows_of,
+    place_of,
     prepare_pairs,
     result_of,
     scores_of,
@@ -87,7 +88,7 @@ def run(prepared: Prepared, progress: Progress) -> Result:
                 for stream, found in zip(streams, part, strict=True):
                     for name, numbers in found.items():
                         stream[name].add(numbers.numpy())
-            figures.append([{"keys": keys, **_row(stream)} for stream in streams])
+            figures.append([{"keys": point.pairs.keys, **_row(stream)} for stream in streams])
     result = result_of(prepared, COLUMNS, figures, "entropy", progress)
     uniform = {"entropy": 1.0, "max_weight": 1 / keys, "jacobian": math.sqrt(keys - 1) / keys}
     norms = {entry.label: _norms(each, keys) for entry, each in zip(options.scorers, prepared.normalizers, strict=True)}
@@ -156,7 +157,7 @@ def findings_of(records: Sequence[Record], uniform: Mapping[str, float]) -> list
             f"uniform weights have norm {short(norm)}"
         )
         if most["jacobian_mean"] > HIDES * most[NORM]:
-            head = "" if most["head"] is None else f"head {most['head']} of "
+            head = "" if most["head"] is None else f"{place_of(most)} of "
             mean, place = short(most["jacobian_mean"]), f"{head}{most['label']} at d = {most['d']}"
             text += f"; the mean hides this: {mean} for {place}, with median {short(most[NORM])}"
         found.append(Finding(f"{text}.", None, {"uniform_norm": norm}))

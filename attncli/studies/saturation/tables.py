@@ -6,7 +6,7 @@ from rich.console import RenderableType
 from rich.text import Text
 
 from attncli.show.numbers import entries, sizes
-from attncli.show.tables import formulas, heading, pick, remark
+from attncli.show.tables import formulas, heading, numbered_layers, pick, remark
 from attncli.show.tables import tables as blocks
 from attncli.studies.saturation.study import COLUMNS, of_softmax
 from attncli.studies.study import Result, by_label
@@ -46,8 +46,10 @@ def tables(result: Result, *, width: int, full: bool, csv: str | None) -> Iterat
         yield Text()
         yield from formulas(records, result.settings)
         return
-    place = pick(COLUMNS, ["d" if records[0]["head"] is None else "head"])
-    for label, rows in groups.items():
+    numbered, layers = numbered_layers(records)
+    yield from remark(layers)
+    place = pick(COLUMNS, [*["layer"] * bool(layers), "d" if records[0]["head"] is None else "head"])
+    for label, rows in by_label(numbered).items():
         yield Text()
         yield from heading(rows[0], result.settings["formulas"][label])
         yield from blocks(place, figures, rows, width, full)

@@ -7,7 +7,7 @@ from rich.console import RenderableType
 from rich.text import Text
 
 from attncli.show.numbers import entries, interval, significant
-from attncli.show.tables import formulas, heading, pick, remark
+from attncli.show.tables import formulas, heading, numbered_layers, pick, remark
 from attncli.show.tables import tables as blocks
 from attncli.studies.study import Column, Record, Result, by_label
 from attncli.studies.variance.study import COLUMNS
@@ -51,11 +51,13 @@ def _blocks(figures: Sequence[Column], records: Sequence[Record], width: int, fu
 
 
 def _real(result: Result, width: int, full: bool) -> Iterator[RenderableType]:
-    records = result.records
+    records, layers = numbered_layers(result.records)
     root = significant(result.settings["one_over_sqrt_d"])
-    yield Text(f"{entries(result.settings)}; d = {records[0]['d']}, so 1/sqrt(d) = {root}. {REAL}")
+    one_d = f"; d = {records[0]['d']}, so 1/sqrt(d) = {root}" if len({row["d"] for row in records}) == 1 else ""
+    yield Text(f"{entries(result.settings)}{one_d}. {REAL}")
+    yield from remark(layers)
     yield Text()
-    names = ["label", *(["head"] if records[0]["head"] is not None else [])]
+    names = ["label", *(key for key in ("layer", "head") if records[0].get(key) is not None)]
     figures = ["samples", "mean", "variance", "row_variance", "scale", "unit_scale"]
     yield from blocks(pick(COLUMNS, names), pick(COLUMNS, figures), records, width, full)
     yield Text()

@@ -40,7 +40,7 @@ def test_records_are_those_of_the_scores() -> None:
     for index, d in enumerate((2, 5)):
         for name, scores in zip(SCORERS, slow_scores(ready, index), strict=True):
             row = rows[name, d, None]
-            assert list(row) == [column.key for column in COLUMNS]
+            assert list(row) == [column.key for column in ready.columns(COLUMNS)]
             assert (row["scorer"], row["samples"]) == (name, 300)
             assert row["mean"] == pytest.approx(scores.mean(), rel=1e-6, abs=1e-9)  # W is float32
             assert row["variance"] == pytest.approx(scores.var(ddof=1), rel=1e-6)
