@@ -181,8 +181,8 @@ class Capture(AbstractContextManager["Capture"]):
                 self.records.append(_owned(self._chosen.of_heads(record)))
             except (UnreadableError, InputError) as reason:
                 self._miss(str(reason))
-            except RuntimeError as error:  # shapes that nobody thought of
-                self._miss(f"its shapes cannot be read ({str(error).partition(chr(10))[0]})")
+            except Exception as error:  # of shapes and kinds of tensors that nobody thought of
+                self._miss(f"its tensors cannot be read ({str(error).partition(chr(10))[0]})")
 
     def _saw_fused(self, call: dict[str, Any], output: Tensor, how: Literal["function", "kernel"]) -> None:
         query, key = self._trail.of(call["query"]), self._trail.of(call["key"])
@@ -247,8 +247,13 @@ class _Operations(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         capture, kwargs = self._capture, kwargs or {}
+        if torch.is_inference_mode_enabled() and not capture._is_busy and hasattr(func, "decompose"):
+            with self:  # there functions such as matmul arrive whole: what they consist of is what is looked at
+                output = func.decompose(*args, **kwargs)
+            if output is not NotImplemented:
+                return output
         output = func(*args, **kwargs)
-        if capture._is_busy:
+        if capture._is_busy or any(isinstance(each, Tensor) and each.is_nested for each in (output, *args)):
             return output
         if not hasattr(func, "_schema"):
             if func.name() == "flex_attention":

@@ -42,6 +42,14 @@ def test_multihead_attention(weights: bool, masked: bool) -> None:
         assert_close(record.valid, ~(PADDING[:, None, None] | FUTURE))
 
 
+@pytest.mark.parametrize("weights", [True, False])
+def test_multihead_attention_in_inference_mode(weights: bool) -> None:
+    with torch.inference_mode():
+        (record,) = attncli.capture(attention(), X, X, X, need_weights=weights).records
+    assert record.how == ("steps" if weights else "kernel")
+    assert (record.queries.shape, record.problem) == ((2, 4, 5, 4), None)
+
+
 @pytest.mark.parametrize("options", [{"add_zero_attn": True}, {"add_bias_kv": True}], ids=str)
 def test_multihead_attention_with_more_keys(options: dict[str, bool]) -> None:
     for weights in (True, False):

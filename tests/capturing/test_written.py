@@ -209,6 +209,35 @@ def test_dtypes(name: str, dtype: torch.dtype) -> None:
         assert_close(record.rescored(), slow(tensors[0], tensors[1], tensors[2], SCALE), rtol=0, atol=1e-12)
 
 
+@pytest.mark.parametrize("outside", [True, False])
+@pytest.mark.parametrize("name", CASES)
+def test_inference_mode(name: str, outside: bool) -> None:
+    """Other operations are seen there; what is captured is the same."""
+
+    def attention() -> None:
+        with torch.inference_mode():
+            CASES[name][0](QUERIES, KEYS, VALUES)
+
+    usual = only(attncli.capture(CASES[name][0], QUERIES, KEYS, VALUES))
+    if outside:
+        with torch.inference_mode():
+            record = only(attncli.capture(CASES[name][0], QUERIES, KEYS, VALUES))
+    else:
+        record = only(attncli.capture(attention))
+    assert (record.how, record.scale, record.pre_scale) == (usual.how, usual.scale, usual.pre_scale)
+    for part in ("queries", "keys", "values", "output", "valid", "bias"):
+        assert_close(getattr(record, part), getattr(usual, part), rtol=0, atol=1e-6)
+
+
+@pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors")
+def test_nested_tensors_are_let_through() -> None:
+    nested = torch.nested.nested_tensor([normal(4, 3, 8), normal(4, 5, 8)])
+    jagged = torch.nested.nested_tensor([normal(3, 4, 8), normal(5, 4, 8)], layout=torch.jagged).transpose(1, 2)
+    for kind in (nested, jagged):
+        with pytest.raises(InputError, match="its tensors cannot be read"):
+            attncli.capture(F.scaled_dot_product_attention, kind, kind, kind)
+
+
 def test_autocast() -> None:
     def attention() -> Tensor:
         with torch.autocast("cpu", torch.bfloat16):
