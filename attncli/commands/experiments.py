@@ -112,7 +112,7 @@ def run_and_show(
             with (
                 redirect_stdout(ErrorStream()),  # scorers of the user's own may print
                 Interrupts() as interrupts,
-                running(name, quiet or json, interrupts.wait) as progress,
+                running(name, quiet, json, interrupts.wait) as progress,
             ):
                 runs.append(experiment.run(progress, out, overwrite, not no_plots, command))
             interrupted = runs[-1].result.interrupted or interrupts.waited

@@ -28,9 +28,11 @@ class Terminal(Console):
 class ProgressOnStderr(Progress):
     """Shows the steps of a study: on the bar of a terminal, in a pipe now and then in a line."""
 
-    def __init__(self, name: str, quiet: bool, finished: Callable[[], None], bar: "Bar | None" = None) -> None:
+    def __init__(
+        self, name: str, quiet: bool, steps: bool, finished: Callable[[], None], bar: "Bar | None" = None
+    ) -> None:
         """`finished` is what to call when the work is done."""
-        self._name, self._quiet, self._finished, self._bar = name, quiet, finished, bar
+        self._name, self._quiet, self._steps, self._finished, self._bar = name, quiet, steps, finished, bar
         self._console = bar.console if bar else Terminal(stderr=True)
         self._last_line = time.monotonic()
 
@@ -39,7 +41,7 @@ class ProgressOnStderr(Progress):
         text = f"{self._name}: {what}"
         if self._bar is not None:
             self._bar.update(self._bar.task_ids[0], completed=done, total=total, description=escape(text))
-        elif not self._quiet and time.monotonic() - self._last_line > PATIENCE:
+        elif self._steps and time.monotonic() - self._last_line > PATIENCE:
             self._last_line = time.monotonic()
             self._console.print(f"{text} ({done} of {total} done)", markup=False, highlight=False)
 
@@ -54,11 +56,16 @@ class ProgressOnStderr(Progress):
 
 
 @contextmanager
-def running(name: str, quiet: bool = False, finished: Callable[[], None] = lambda: None) -> Iterator[ProgressOnStderr]:
-    """Progress of the work of the body: with a bar where a person is looking, of which nothing is left."""
-    console = Terminal(stderr=True)
-    if quiet or not console.is_terminal:
-        yield ProgressOnStderr(name, quiet, finished)
+def running(
+    name: str, quiet: bool = False, json: bool = False, finished: Callable[[], None] = lambda: None
+) -> Iterator[ProgressOnStderr]:
+    """Progress of the work of the body: with a bar where a person is looking, of which nothing is left.
+
+    With `json` notes and warnings alone, with `quiet` warnings alone.
+    """
+    console, steps = Terminal(stderr=True), not (quiet or json)
+    if not (steps and console.is_terminal):
+        yield ProgressOnStderr(name, quiet, steps, finished)
         return
     from rich.progress import BarColumn, MofNCompleteColumn, TimeElapsedColumn, TimeRemainingColumn
     from rich.progress import Progress as Bar
@@ -66,4 +73,4 @@ def running(name: str, quiet: bool = False, finished: Callable[[], None] = lambd
     columns = ("{task.description}", BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TimeRemainingColumn())
     with Bar(*columns, console=console, transient=True) as bar:
         bar.add_task(escape(name), total=None)
-        yield ProgressOnStderr(name, quiet, finished, bar)
+        yield ProgressOnStderr(name, quiet, steps, finished, bar)

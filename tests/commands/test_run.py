@@ -94,6 +94,17 @@ def test_quiet_keeps_warnings(here: Path) -> None:
     assert (latest() / "results.json").exists()
 
 
+def test_json_keeps_notes_and_quiet_does_not(here: Path) -> None:
+    np.save(here / "mask.npy", np.ones((1, 1), int))
+    data = {"queries": [[1.0]], "keys": [[1.0]]}
+    experiment(here / "own.yaml", data=data, mask={"file": "mask.npy"})
+    json_alone = attncli("run", "own.yaml", "--no-plots", "--json")
+    both = attncli("run", "own.yaml", "--no-plots", "--json", "--quiet")
+    assert json.loads(json_alone.stdout)["records"][0]["weight_sum"] == 1.0
+    assert json_alone.stderr == "own: mask.npy: integers of 1, read as 1 = may attend\n"
+    assert both.stderr == ""
+
+
 def test_every_experiment_gets_its_own_folder(here: Path) -> None:
     experiment(here / "a.yaml")
     experiment(here / "b.yaml", name="a")
