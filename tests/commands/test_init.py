@@ -26,11 +26,11 @@ def test_lists_every_experiment_with_its_title(here: Path) -> None:
 def test_copies_one_with_its_files(builtin: str, here: Path) -> None:
     stdout = good("init", builtin)
     name = Path(builtin).name
-    tensors = name in ("own_tensors", "12_perceptron")
-    also = f", with {name}.npz" if tensors else ""
+    tensors = {"own_tensors": ".npz", "12_perceptron": ".npz", "minilm": ".safetensors"}.get(name)
+    also = f", with {name}{tensors}" if tensors else ""
     assert stdout == f"{name}.yaml is yours{also}; next: attncli run {name}.yaml\n"
     files = names_in(here)
-    assert files == ([f"{name}.npz", f"{name}.yaml"] if tensors else [f"{name}.yaml"])
+    assert files == sorted([f"{name}{tensors}", f"{name}.yaml"] if tensors else [f"{name}.yaml"])
     for file in files:
         assert (here / file).read_bytes() == (builtin_path(builtin).parent / file).read_bytes()
     study = read_document(here / f"{name}.yaml").data.get("study", "attention")
