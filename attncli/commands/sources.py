@@ -62,6 +62,9 @@ def _result_of_config(path: Path, overrides: Sequence[Override], quiet: bool) ->
 
 
 def _from_result(result: Result, stage: str, source: Path) -> Matrices:
+    if "layers" in result.settings:
+        cure = "its pictures show the heads that change most; expected one with `layer` in place of several"
+        raise InputError.of(f'got "{source}", a run over layers of a model; {cure}')
     matrices = matrices_of(result, stage)
     if not matrices.tensors and not is_kept(result, stage):
         message = f'got "{source}", a run that did not keep {stage}: see `save` in its config.yaml'

@@ -30,6 +30,9 @@ def _also_singular(schema: dict[str, Any]) -> None:
         if "scorers" in schema.get("required", []):
             schema["required"].remove("scorers")
             schema["anyOf"] = [{"required": ["scorers"]}, {"required": ["scorer"]}]
+            if "data" in properties:  # a captured model has scorers by default
+                captured = {"required": ["capture"], "type": "object"}
+                schema["anyOf"].append({"required": ["data"], "properties": {"data": captured}})
 
 
 class Experiment(Model):

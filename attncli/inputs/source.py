@@ -12,7 +12,7 @@ from pydantic import ConfigDict
 from torch import Tensor
 
 from attncli.attention import Valid
-from attncli.config.document import TENSORS, YAML, read_document
+from attncli.config.document import CAPTURED, TENSORS, YAML, read_document
 from attncli.config.models import DEFAULT_STUDY, Experiment
 from attncli.config.tensors import CapturedData, Data, Mask, TokenNames
 from attncli.errors import InputError, got
@@ -137,9 +137,11 @@ def _from_config(path: Path, check_size: Callable[[Shapes], None], note: Note) -
 
 def _from_tensors(path: Path, stored: Mapping[str, Tensor], note: Note) -> Inputs:
     is_run = path.is_dir() or (path.name == TENSORS and path.with_name("results.json").is_file())
+    folder = path if path.is_dir() else path.parent
+    if is_run and "queries" not in stored and (folder / CAPTURED).is_file():
+        raise InputError.of(f'got "{path}", a run over layers of a model; use {folder / CAPTURED}')
     if is_run and "valid" not in stored and any(name.endswith("/output") for name in stored):
         message = f'got "{path}", a run without weights, whose mask was too large to save'
-        folder = path if path.is_dir() else path.parent
         raise InputError.of(f"{message}; use {folder / 'config.yaml'}")
     tensors = {role: _numbers(role, stored, path) for role in NAMES if role != "values" or _name(role, stored)}
     try:

@@ -48,6 +48,9 @@ def test_the_built_in_experiments_are_valid() -> None:
 
 
 ACCEPTED = [
+    "data: {capture: a.safetensors}",
+    "data: {capture: a.safetensors, layer: 3, heads: [0, 2]}",
+    "data: {capture: a.safetensors, layers: [0, encoder.1]}\nscorers: [{scorer: scaled_dot, label: model}]",
     experiment(),
     *(experiment(more=f"save: {stages}") for stages in ("none", "biased", "[weights, output]", "[]", "null")),
     *map(experiment, (
@@ -98,6 +101,10 @@ ACCEPTED = [
     )),
 ]  # fmt: skip
 REFUSED = [
+    *(f"data: {{capture: a.safetensors, {wrong}}}" for wrong in (
+        "layer: -1", "layer: 1.5", "layers: []", "layers: [[1]]", "heads: [-1]", "queries: [[1]]", "file: b.npy",
+    )),
+    "data: {capture: ''}",
     "[]",
     "{}",
     "seed: 1",

@@ -15,8 +15,9 @@ import attncli
 from attncli.config.tensors import CapturedData
 from attncli.errors import InputError
 from attncli.inputs.captured import read_calls, read_captured
+from tests.capturing.test_families import FAMILIES, built, weights_of
 from tests.capturing.written import BIAS, CASES, KEYS, MASK, QUERIES, SCALE, VALUES, D, N, Written, normal, slow
-from tests.cli import good
+from tests.cli import good, refusal
 
 GROUPS, CAP = 2, 1.5
 SINKS = normal(4)
@@ -88,6 +89,19 @@ def test_the_models_own_output_and_what_if(name: str, tmp_path: Path) -> None:
     assert_close(result.tensors["cosine/output"].double(), cosine, rtol=0, atol=1e-5)
     (call,) = result.settings["capture"]["calls"].values()
     assert call["rescored"] < 1e-5
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_weights_of_all_layers_are_those_that_models_report(family: str, tmp_path: Path) -> None:
+    """Masks, biases, softcap, sinks and scale of real architectures, with the weights that they report as oracle."""
+    config, inputs = FAMILIES[family]
+    attncli.save(attncli.capture(built(config(), "eager"), **inputs), tmp_path / "seen.safetensors")
+    result = run(str(tmp_path / "seen.safetensors"))
+    with torch.no_grad():
+        reported = weights_of(built(config(), "eager")(**inputs, output_attentions=True))
+    for layer, weights in zip(result.settings["layers"], reported, strict=True):
+        assert_close(result.tensors[f"{layer}/model/weights"], weights, rtol=0, atol=1e-5)
+    assert max(call["rescored"] for call in result.settings["capture"]["calls"].values()) <= 1e-5
 
 
 @pytest.mark.parametrize("weights", [True, False])
@@ -234,6 +248,8 @@ def test_a_run_over_layers_is_shown_and_kept(tmp_path: Path, monkeypatch: pytest
     assert first.heads == second.heads
     assert first.pictures == ["layers", "heatmaps"]
     first.figure("heatmaps")
+    assert "a run over layers of a model; use first/capture.safetensors" in refusal("variance", "--from", "first")
+    assert "expected one with `layer` in place of several" in refusal("heatmap", "first")
     assert "Heads whose outputs change most" in first._repr_mimebundle_()["text/plain"]
 
 
