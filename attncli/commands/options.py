@@ -15,7 +15,9 @@ from attncli.errors import Collector, InputError
 if TYPE_CHECKING:
     from attncli.config.overrides import Override
 
-Configs = Annotated[list[Path], typer.Argument(metavar="CONFIG", help="YAML files, or names of built-in experiments.")]
+Configs = Annotated[
+    list[Path], typer.Argument(metavar="CONFIG", help="YAML files, captured models, or names of experiments.")
+]
 Sets = Annotated[
     list[str] | None,
     typer.Option("--set", metavar="KEY=VALUE", help="Change a key of the config, such as scorers[0].scale=1."),

@@ -210,6 +210,9 @@ def figures() -> str:
         for name in ("comparisons", "heads", "head_comparisons"):
             further = getattr(columns, name.upper(), ())
             parts += [f"{name.replace('_', ' ').capitalize()}:", columns_table(further)] if further else []
+        if of_calls := getattr(columns, "OF_CALLS", ()):
+            parts += ["Heads of a captured model have these, too; rows of several layers have `layer`:"]
+            parts += [columns_table(of_calls)]
     return page("Figures", about, parts)
 
 
