@@ -12,9 +12,10 @@ class SoftmaxPlusOne(nn.Module):
     """
 
     def forward(self, scores: Tensor, valid: Tensor | None = None) -> Tensor:
-        if valid is not None:
-            scores = scores.masked_fill(~valid, -float("inf"))
-        return F.pad(scores, (0, 1)).softmax(-1)[..., :-1]  # ... n m
+        if valid is None:
+            return F.pad(scores, (0, 1)).softmax(-1)[..., :-1]
+        weights = F.pad(scores.masked_fill(~valid, -float("inf")), (0, 1)).softmax(-1)[..., :-1]
+        return weights.masked_fill(~valid, 0.0)  # ... n m; NaN at a valid key would be NaN at masked ones, too
 
     def jacobian_norm(self, weights: Tensor, valid: Tensor | None = None) -> Tensor:
         """Of diag(p) - p p^T, where 1 - sum_i p_i is left to no key."""

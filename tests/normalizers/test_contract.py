@@ -111,6 +111,17 @@ def test_what_stands_at_invalid_keys_changes_no_bit_and_nothing_is_written(name:
 
 
 @every_variant
+@pytest.mark.parametrize("broken", [math.nan, math.inf])
+def test_masked_weights_are_zero_beside_a_valid_key_without_a_number(
+    name: str, options: dict[str, Any], broken: float
+) -> None:
+    scores, valid = torch.tensor([[broken, 1.0, 2.0], [1.0, 2.0, 3.0]]), torch.tensor([[True, True, False]])
+    weights = NORMALIZERS[name](**options)(scores, valid)
+    assert torch.equal(weights[:, 2], torch.zeros(2))
+    assert bool(weights[1].isfinite().all())
+
+
+@every_variant
 def test_a_mask_of_true_alone_is_no_mask(name: str, options: dict[str, Any]) -> None:
     normalizer, scores = NORMALIZERS[name](**options), normal(*SHAPE)
     assert same_bits(normalizer(scores), normalizer(scores, torch.ones(1, 1, dtype=torch.bool)))
