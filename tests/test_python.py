@@ -232,6 +232,17 @@ def test_what_is_wrong_is_an_input_error(config: Any, keys: dict[str, Any], mess
     assert isinstance(caught.value, InputError)
 
 
+@pytest.mark.filterwarnings("ignore:The PyTorch API of nested", "ignore:torch.quantize_per_tensor")
+@pytest.mark.parametrize("kind", ["nested", "quantized"])
+def test_tensors_that_are_no_plain_array_are_refused(kind: str) -> None:
+    if kind == "nested":
+        keys = torch.nested.nested_tensor([torch.ones(5, 4)])
+    else:
+        keys = torch.quantize_per_tensor(torch.ones(1, 5, 4), 0.1, 0, torch.qint8)
+    with pytest.raises(InputError, match="or nested lists of numbers"):
+        attncli.run({**SMALL, "data": {**SMALL["data"], "keys": keys}})
+
+
 def test_warnings_are_pythons_own() -> None:
     huge = {"queries": [[[3e38, 3e38]]], "keys": [[[3e38, 3e38]]]}
     with pytest.warns(UserWarning, match="dot"):

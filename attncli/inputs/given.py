@@ -22,9 +22,9 @@ def _given(value: Any) -> Any:
     """Real numbers (..., rows, features), copied; anything else as it is, to be judged as YAML."""
     if type(value) is np.ndarray and value.dtype.kind in "iuf":
         value = torch.from_numpy(value.astype(np.float64))
-    if not isinstance(value, Tensor) or value.ndim < 2 or value.numel() == 0 or value.layout != torch.strided:
+    if not isinstance(value, Tensor) or value.layout != torch.strided or value.is_nested or value.is_quantized:
         return value
-    if value.is_complex() or value.dtype == torch.bool or value.device.type == "meta":
+    if value.ndim < 2 or value.numel() == 0 or value.is_complex() or value.dtype == torch.bool or value.is_meta:
         return value
     with torch.inference_mode(False):
         return GivenTensor(numbers=value.detach().to("cpu", torch.float64, copy=True))
