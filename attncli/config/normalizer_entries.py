@@ -48,7 +48,7 @@ def as_mapping(value: Any) -> Any:
     if not isinstance(value, str):
         return value
     name, options = named_options(value) or (value, {})
-    return {KEY: name, **options}
+    return {KEY: value} if KEY in options else {KEY: name, **options}
 
 
 def _model_of(value: Any) -> type[NormalizerEntry]:
