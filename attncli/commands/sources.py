@@ -55,7 +55,7 @@ def _result_of_config(path: Path, overrides: Sequence[Override], quiet: bool) ->
             message = f'got "{options.study}"; only the study attention has weights to draw'
             raise InputError.of(message, ["study"])
         if not getattr(options, "weights", True):
-            message = "got false; heatmaps are drawn from weights and scores; leave it out"
+            message = "got false; heatmaps are drawn from weights and scores; leave it out, or add --set weights=true"
             raise InputError.of(message, ["weights"])
         with running(options.name, quiet) as progress:
             return experiment.study.run(experiment.study.prepare(options, progress), progress)

@@ -81,7 +81,10 @@ def test_no_matrix_of_all_pairs(tmp_path: Path) -> None:
 def test_what_needs_weights_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     config = experiment(tmp_path / "own.yaml", weights=False)
-    assert "weights: got false; heatmaps are drawn from weights and scores; leave it out" in refusal("heatmap", config)
+    assert (
+        "weights: got false; heatmaps are drawn from weights and scores; leave it out, or add --set weights=true"
+        in refusal("heatmap", config)
+    )
     run(config, tmp_path / "run")
     assert "a run without weights and scores" in refusal("heatmap", tmp_path / "run")
     dropping = experiment(
