@@ -67,7 +67,7 @@ softmax_over_queries = _softmax_of(lambda scores, blocked: scores.masked_fill(bl
 
 def scores_left_out(patch: MonkeyPatch) -> None:
     """Training on weights that are uniform whatever the scores."""
-    replace(patch, attention.masked_softmax, lambda scores: (0.0 * scores).softmax(-1))
+    replace(patch, attention.softmax_over_valid, lambda scores, valid: (0.0 * scores).softmax(-1))
 
 
 def _forward_of(name: str, forward: Callable[[Any, Tensor, Tensor], Tensor]) -> Mistake:
