@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 
+from attncli.config.tensors import Data
 from attncli.inputs.build import Inputs, build_inputs
 from attncli.studies.attention import study as attention
 from attncli.studies.attention.options import AttentionOptions
@@ -27,6 +28,7 @@ def inputs_of(folder: Path | None = None, /, **keys: Any) -> Inputs:
     """The inputs of an experiment."""
     options = options_of(folder, **keys)
     dtype = getattr(torch, options.dtype)
+    assert isinstance(options.data, Data), "and not what a model's attention saw"
     return build_inputs(options.data, options.mask, options.tokens, seed=options.seed, dtype=dtype, device=CPU)
 
 
