@@ -42,6 +42,7 @@ class Manhattan(nn.Module):
 ORACLE = "lambda _, q, k: for_each_pair(lambda x, y: -sum(abs(a - b) for a, b in zip(x, y, strict=True)), q, k)"
 
 SQUARED_RELU = '''
+import torch
 from pydantic import PositiveFloat
 from torch import Tensor, nn
 
@@ -57,11 +58,12 @@ class SquaredRelu(nn.Module):
         self.p = p
 
     def forward(self, scores: Tensor, valid: Tensor | None = None) -> Tensor:
-        positive = scores.relu() if valid is None else scores.masked_fill(~valid, 0.0).relu()
+        valid = torch.ones((), dtype=torch.bool) if valid is None else valid
+        positive = scores.masked_fill(~valid, 0.0).relu()
         top = positive.detach().amax(-1, keepdim=True)
         powers = (positive / top.where(top != 0, 1.0)) ** self.p
         total = powers.sum(-1, keepdim=True)
-        return powers / total.where(total != 0, 1.0)  # ... n m
+        return (powers / total.where(total != 0, 1.0)).masked_fill(~valid, 0.0)  # ... n m
 '''
 SQUARED_RELU_ORACLE = """
 def squared_relu(scores: Vector, *, p: float = 2.0) -> Vector:

@@ -142,7 +142,7 @@ def _text(path: Path) -> str:
     except FileNotFoundError:
         cures = {Path(name).name: f"`attncli init {name}` copies a built-in experiment" for name in builtin_names()}
         cures |= {other.stem: f"did you mean `{other}`?" for other in path.parent.glob("*.y*ml")}
-        near = difflib.get_close_matches(path.stem, cures, n=1)  # by stem: all endings look alike
+        near = difflib.get_close_matches(path.stem, cures, n=1, cutoff=0.65)  # by stem: all endings look alike
         message = f"no such file; {cures[near[0]] if near else '`attncli init` lists experiments to start from'}"
     except IsADirectoryError:
         config = path / "config.yaml"

@@ -46,7 +46,7 @@ def estimate_attention(
     scoring = element * 3 * max(entries["queries"] + entries["keys"], entries["values"])
     # The scores masked, and the weights before masked ones are set to 0; masks.
     weighting = max(pairs * (2 * element + 3), pairs * element * matrices)
-    working = weighting if any(stages) else pooling.WORKSPACE_BYTES
+    working = weighting if any(stages) else pooling.WORKSPACE_BYTES * torch.get_num_threads()
     rows = FIGURES * 8 * leading * n
     return {
         "inputs": sum(entries.values()) * dtype.itemsize + wider + (pairs if any(stages) else 0),

@@ -1,9 +1,12 @@
 """Outputs, and the figures of every row, without ever holding the weights of all queries."""
 
 import math
-from collections.abc import Callable
+import threading
+from collections import deque
+from collections.abc import Callable, Iterator
 from dataclasses import fields
 from functools import partial
+from itertools import chain
 
 import torch
 from torch import Tensor
@@ -13,6 +16,7 @@ from attncli.attention import Rules, all_finite, at_least_float32, weighted_sum
 from attncli.pooling import Place, is_softmax, tiles
 from attncli.scorers import SCORERS
 from attncli.studies.attention.rows import ScorerRows, scorer_rows
+from attncli.studies.threads import in_order, on_threads
 
 AT_A_TIME = 2**19  # scores of a tile: few enough for a processor's cache, where going over them again costs little
 MATRICES = 12  # of the size of float32 scores that `scorer_rows`, or softmax with softcap and bias, holds at once
@@ -29,38 +33,48 @@ def pool_with_rows(
 ) -> tuple[Tensor, ScorerRows]:
     """The output (..., n, v) of `pool_by_rules`, and the rows of the scores and the weights that it comes from.
 
-    Scores are made once, some queries at a time, in memory that is bounded beside inputs and output.
+    Scores are made once, some queries at a time, in memory that is bounded for each thread, beside inputs and output.
+    Every thread has tiles of its own, where the scorer is one of the catalogue: threads that share a tile wait for each
+    other at each of its many small steps, for long if the machine is busy.
     """
     queries, keys, values = at_least_float32(queries, keys, values)
     output = values.new_empty((*queries.shape[:-1], values.shape[-1]))  # ... n v
     figures = torch.empty(len(fields(ScorerRows)), *queries.shape[:-1], dtype=torch.float64)
     known = type(scorer) in SCORERS.values()
+    jobs = _jobs(output, figures, scorer, queries, keys, values, rules)
     if known and queries.ndim == 4:  # a tile of one head has more queries than one of all heads
-        for head in range(queries.shape[1]):
-            some, others, theirs = (each[:, head] for each in (queries, keys, values))
-            _fill(output[:, head], figures[:, :, head], scorer, some, others, theirs, rules.of_head(head))
+
+        def of_head(head: int) -> Iterator[Callable[[], None]]:
+            some, others, theirs = queries[:, head], keys[:, head], values[:, head]
+            return _jobs(output[:, head], figures[:, :, head], scorer, some, others, theirs, rules.of_head(head))
+
+        jobs = chain.from_iterable(map(of_head, range(queries.shape[1])))
+    if known and queries.device.type == "cpu" and getattr(scorer, "_compiled_call_impl", None) is None:
+        with on_threads(1) as threads:
+            deque(in_order(lambda job: job(), jobs, threads), 0)
     else:
-        _fill(output, figures, scorer, queries, keys, values, rules)
+        for job in jobs:
+            job()
     return output, ScorerRows(*figures)
 
 
-class Space:
-    """Matrices that every tile uses again: new ones cost as much time as the work on them."""
+class Space(threading.local):
+    """Matrices that every tile of a thread uses again: new ones cost as much time as the work on them."""
 
-    def __init__(self, like: Tensor, most: int) -> None:
-        self._flat = like.new_empty(3, most)
+    def __init__(self, like: Tensor) -> None:
+        self._flat = like.new_empty(3, 0)
 
     def __call__(self, index: int, shape: tuple[int, ...]) -> Tensor:
         size = math.prod(shape)
-        if self._flat.shape[1] < size:  # a single query has more
+        if self._flat.shape[1] < size:
             self._flat = self._flat.new_empty(3, size)
         return self._flat[index, :size].view(shape)
 
 
-def _fill(
+def _jobs(
     output: Tensor, figures: Tensor, scorer: Scorer, queries: Tensor, keys: Tensor, values: Tensor, rules: Rules
-) -> None:
-    """Output and figures of all queries, tile by tile."""
+) -> Iterator[Callable[[], None]]:
+    """What fills in output and figures, tile by tile, in any order."""
     if type(scorer) in SCORERS.values() and hasattr(scorer, "as_dot"):
         queries, keys, scale = scorer.as_dot(queries, keys)  # once, not for every tile
         scorer = partial(_scaled_products, scale)
@@ -70,15 +84,20 @@ def _fill(
         matrices = (4 if rules.valid.is_full else 5) if rules.cap is None and rules.bias is None else MATRICES
     enough = max(AT_A_TIME, min(128 * keys.shape[-2], 2 * AT_A_TIME))  # products of few queries are slow
     most = min(enough, pooling.WORKSPACE_BYTES // (matrices * queries.element_size()))
-    space = Space(queries, min(most, math.prod(rules.valid.shape)) if is_fast else 0)
-    for elements, rows in tiles(rules.valid.shape, most):
+    space = Space(queries)
+
+    @torch.no_grad()  # which other threads do not know of
+    def fill(place: Place) -> None:
+        elements, rows = place
         batch = (elements, ...) if queries.ndim > 2 else (...,)
         some = queries[*batch, rows, :], keys[*batch, :, :], values[*batch, :, :]
-        pooled = _by_softmax(scorer, *some, rules, (elements, rows), space) if is_fast else None
-        pooled = _by_stages(scorer, *some, rules, (elements, rows)) if pooled is None else pooled
+        pooled = _by_softmax(scorer, *some, rules, place, space) if is_fast else None
+        pooled = _by_stages(scorer, *some, rules, place) if pooled is None else pooled
         output[*batch, rows, :], found = pooled
         for figure, each in zip(figures, found, strict=True):
             figure[*batch, rows] = each
+
+    yield from (partial(fill, place) for place in tiles(rules.valid.shape, most))
 
 
 def _scaled_products(scale: float, queries: Tensor, keys: Tensor, out: Tensor | None = None) -> Tensor:
