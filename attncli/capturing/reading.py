@@ -49,10 +49,11 @@ class Layout:
         """An operand of a product, of `length` rows for each head, as (b, h, length, d); heads may share one."""
         b, h, d = self.b, self.h, tensor.shape[-1]
         shape = tuple(tensor.shape[:-1])
-        if shape in ((b * h, length), (b, h * length), (b * h * length,)):
+        if prod(shape) == b * h * length:
             return tensor.reshape(b, h, length, d)
-        if shape == (b, length):
-            return tensor.reshape(b, 1, length, d)
+        heads, rest = divmod(prod(shape), b * length)
+        if shape[-1] == length and rest == 0 and heads and h % heads == 0:
+            return tensor.reshape(b, heads, length, d)
         if shape == (length,):
             return tensor.expand(b, 1, length, d)
         raise UnreadableError(f"a product with {list(tensor.shape)} for scores of {[*self.lead, self.n, self.m]}")
@@ -111,6 +112,8 @@ def _unpacked(record: Record, step: Step | None) -> Record:
     """With the heads as heads, where those that share keys were packed as if they were queries, as one decodes."""
     b, h, n, d = record.queries.shape
     if step is None or step.before is None or step.before.shape != (b, h * n, 1, d) or n == 1:
+        return record
+    if step.op in ("transpose", "permute"):  # of one head, whose axis follows that of the queries
         return record
 
     def as_heads(tensor: Tensor | None) -> Any:

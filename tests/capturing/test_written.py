@@ -102,6 +102,33 @@ def test_one_head_of_keys_for_all_heads_of_queries() -> None:
     assert_close(record.output.double(), slow(QUERIES, keys[:, None], values[:, None], SCALE), rtol=0, atol=1e-6)
 
 
+def test_groups_of_heads_in_an_axis_of_their_own() -> None:
+    keys, values = KEYS[:, :2], VALUES[:, :2]
+
+    def grouped() -> Tensor:
+        scores = torch.einsum("bkgnd,bkmd->bkgnm", QUERIES.unflatten(1, (2, H // 2)), keys) * SCALE
+        weights = scores.masked_fill(~MASK[:, :, None], -torch.inf).softmax(-1)
+        return torch.einsum("bkgnm,bkmv->bkgnv", weights, values).flatten(1, 2)
+
+    record = only(attncli.capture(grouped))
+    assert record.groups == H // 2
+    assert_close((record.queries, record.keys, record.values), (QUERIES, keys, values))
+    assert_close(record.output.double(), slow(QUERIES, keys, values, SCALE, MASK), rtol=0, atol=1e-6)
+
+
+def test_queries_of_one_head_are_no_heads() -> None:
+    """Before the axes change places, they look like heads that one decodes with."""
+    queries, keys = normal(B, N, D), normal(B, M, D)
+
+    def attention() -> Tensor:
+        split = [each.view(B, -1, 1, D).transpose(1, 2) for each in (queries, keys, keys)]
+        return F.scaled_dot_product_attention(split[0], split[1], split[2])
+
+    record = only(attncli.capture(attention))
+    assert record.groups == 1
+    assert_close(record.queries, queries[:, None])
+
+
 def test_heads_that_one_decodes_with_are_no_queries() -> None:
     """Those that share keys are packed as if they were queries, which saves repeating the keys."""
     query, keys, values = normal(B, H, 1, D), normal(B, 2, M, D), normal(B, 2, M, D)
