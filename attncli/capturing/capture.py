@@ -4,6 +4,7 @@ Three nets; the outer one wins. A function mode sees calls of torch's `scaled_do
 dispatch mode sees its fused kernels where something else calls them, and follows attention that is written out.
 """
 
+import math
 import sys
 import threading
 import warnings
@@ -113,7 +114,7 @@ class Capture(AbstractContextManager["Capture"]):
         reasons = [f"{each.layer} ({each.kind}): {each.problem}" for each in (*unlike, *self.missed)]
         if reasons:
             more = f"; and {len(reasons) - 1} more" if len(reasons) > 1 else ""
-            raise InputError.of(f"attention that cannot be followed; {reasons[0]}{more}")
+            raise InputError.of(f"no attention could be captured; {reasons[0]}{more}")
         if self._calls:
             names = list(self._calls)
             known = f"{names[0]} to {names[-1]}" if len(names) > 1 else names[0]
@@ -177,7 +178,7 @@ class Capture(AbstractContextManager["Capture"]):
             return
         with self._busy():
             try:
-                record = replace(read(), layer=layer, call=call, kind=kind)
+                record = _scorable(replace(read(), layer=layer, call=call, kind=kind))
                 self.records.append(_owned(self._chosen.of_heads(record)))
             except (UnreadableError, InputError) as reason:
                 self._miss(str(reason))
@@ -270,6 +271,14 @@ class _Operations(TorchDispatchMode):  # type: ignore[no-untyped-call]
         elif isinstance(found, Doubt):
             capture._miss(found.reason)
         return output
+
+
+def _scorable(record: Record) -> Record:
+    if not (record.queries.numel() and record.keys.numel() and record.values.numel()):
+        raise UnreadableError("it has no queries, no keys or no values")
+    if not all(math.isfinite(each) for each in (record.scale, record.softcap or 0.0)):
+        raise UnreadableError("its scale or its softcap is not finite")
+    return record
 
 
 def _owned(record: Record) -> Record:

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from math import prod
+from math import isfinite, prod
 from typing import Any, NamedTuple
 
 import torch
@@ -243,7 +243,7 @@ def scale_before(step: Step | None) -> float:
     scale = 1.0
     for each in _upwards(step):
         number = number_of(each.other) if each.op in ("mul", "div") else 1.0
-        if number is None:
+        if number is None or number == 0 or not isfinite(number):
             break
         scale = scale * number if each.op == "mul" else scale / number
     return scale

@@ -73,6 +73,7 @@ class Selection:
 
 
 def _ranges(text: str) -> list[range] | None:
-    """`0,5-7` as ranges; None where it is something else."""
+    """`0,5-7` as ranges; None where it is something else, such as `7-5`."""
     parts = [re.fullmatch(r"\s*(\d+)(?:-(\d+))?\s*", part) for part in text.split(",")]
-    return [range(int(part[1]), int(part[2] or part[1]) + 1) for part in parts if part] if all(parts) else None
+    ranges = [range(int(part[1]), int(part[2] or part[1]) + 1) for part in parts if part]
+    return ranges if all(parts) and all(ranges) else None

@@ -7,7 +7,7 @@ import typer
 
 from attncli.commands.options import Quiet
 from attncli.commands.streams import print_line
-from attncli.errors import InputError
+from attncli.errors import InputError, Problem, got
 
 if TYPE_CHECKING:
     from attncli.capturing.capture import Capture
@@ -81,6 +81,12 @@ def capture(
         where = resolve_device(device)
     way = None if attention == "auto" else attention
     asked = Asked(model, text, text2, image, generate, dtype, revision, way, where)
+    if asked.is_function:
+        where_given = None if device == "auto" else device
+        _refuse_inputs(
+            text=text, text2=text2, image=image, generate=generate, dtype=dtype, device=where_given,
+            revision=revision, attn=way,
+        )  # fmt: skip
     place = out or Path(f"{asked.name}.safetensors")
     check_place(place, overwrite)
     seen, about = run(asked, lambda: Capture(layers, heads, calls))
@@ -93,6 +99,14 @@ def capture(
         for line in _summary(seen):
             print_line(line)
         print_line(str(place))
+
+
+def _refuse_inputs(**options: object) -> None:
+    """Raise an InputError for options that a function of the user's own would not heed."""
+    expected = "module:function brings its own model and inputs; leave out the option, or let the function do it"
+    given = [name for name, value in options.items() if value is not None]
+    if given:
+        raise InputError(Problem(got(options[name], expected), where=f"--{name}") for name in given)
 
 
 def _summary(seen: "Capture") -> list[str]:

@@ -1,6 +1,7 @@
 """Files of what a model's attention calls saw, as `attncli capture` writes them."""
 
 import json
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -94,9 +95,11 @@ class Captured:
                 "output": (b, h, n, v),
             }
             fits = all(getattr(record, part).shape == shape for part, shape in expected.items())
+            fits = fits and min(b, h, n, m, d, v) > 0 and (record.heads is None or len(record.heads) == h)
             for part, width in (("valid", m), ("bias", m), ("sinks", 1)):
                 tensor: Tensor | None = getattr(record, part)
                 fits = fits and (tensor is None or tensor.expand(b, h, n, width).ndim == 4)
+            fits = fits and (record.valid is None or record.valid.dtype == torch.bool)
         except (RuntimeError, ValueError, ZeroDivisionError):
             fits = False
         if not fits:
@@ -165,11 +168,16 @@ def read_calls(data: CapturedData, dtype: torch.dtype, device: torch.device) -> 
         wanted = [(["layers", index], name) for index, name in enumerate(data.layers)]
     elif not wanted:
         problems = "; ".join(f"{name}: {entry['problem']}" for name, entry in captured.layers.items())
-        raise InputError.of(f'got "{captured.path.name}", of which no layer can be re-scored; {problems}', ["capture"])
+        reason = problems or "it has no layers"
+        raise InputError.of(f'got "{captured.path.name}", of which no layer can be re-scored; {reason}', ["capture"])
     for place, given in wanted:
-        with collector.under(*place):
-            name = captured.name_of(given)
-            record = captured.record(name)
+        with collector.under():
+            try:
+                name = captured.name_of(given)
+                record = captured.record(name)
+            except InputError as error:
+                is_damaged = any(each.path for each in error.problems)  # the file or one of its tensors
+                raise InputError.of(error.problems[0].message, ["capture"] if is_damaged else place) from error
             calls[name] = Call(name, _inputs(record, dtype, device), _tokens(captured, record))
     collector.check()
     for index, head in enumerate(data.heads or []):
@@ -215,13 +223,18 @@ def _is_entry(entry: dict[str, Any]) -> bool:
         return isinstance(entry["problem"], str)
     heads, cap = entry["heads"], entry["softcap"]
     return (
-        all(isinstance(entry[key], int | float) and not isinstance(entry[key], bool) for key in ("scale", "pre_scale"))
+        all(_is_number(entry[key]) for key in ("scale", "pre_scale"))
+        and entry["pre_scale"] != 0
         and isinstance(entry["groups"], int)
         and entry["groups"] > 0
-        and (cap is None or (isinstance(cap, int | float) and cap > 0))
+        and (cap is None or (_is_number(cap) and cap > 0))
         and entry["empty_row"] in get_args(EmptyRow)
         and (heads is None or all(isinstance(head, int) for head in heads))
         and all(entry[part] is None or isinstance(entry[part], str) for part in SHARED)
         and all(isinstance(entry[key], str) for key in ("class", "how"))
         and isinstance(entry["error"], int | float)
     )
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= sys.float_info.max

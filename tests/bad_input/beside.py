@@ -1,6 +1,7 @@
 """What lies beside x.yaml where a mistake names it: files that are broken, or hold something else; own scorers."""
 
 import json
+from collections.abc import Mapping
 
 import numpy as np
 import torch
@@ -96,9 +97,9 @@ LOST = {"class": "Relu", "how": None, "problem": "relu in place of a softmax"}
 PARTS = ("queries", "keys", "values", "output")
 
 
-def seen(*layers: str) -> bytes:
+def seen(*layers: str, lost: str | None = "relu", said: Mapping[str, object] = CALL) -> bytes:
     """A file of `attncli capture` with these layers, of 2 heads, and one that cannot be followed."""
-    entries = {**dict.fromkeys(layers, CALL), "relu": LOST}
+    entries = {**dict.fromkeys(layers, said), **({lost: LOST} if lost else {})}
     tensors = {f"{layer}.{part}": torch.zeros(1, 2, 3, 4) for layer in layers for part in PARTS}
     tensors["other"] = torch.zeros(1)
     return save(tensors, {"attncli": json.dumps({"version": 1, "layers": entries})})
@@ -107,6 +108,8 @@ def seen(*layers: str) -> bytes:
 FILES: dict[str, bytes] = {
     "seen.safetensors": seen("encoder.0", "encoder.1"),
     "lost.safetensors": seen(),
+    "layerless.safetensors": seen(lost=None),
+    "misgrouped.safetensors": seen("encoder.0", said={**CALL, "groups": 2}),
     "keys.npy": NPY,
     "table.txt": b"1 2\n",
     "empty.npy": b"",

@@ -143,10 +143,15 @@ WRONG: dict[str, tuple[Callable[[dict[str, Any], dict[str, torch.Tensor]], objec
     "no layers": (lambda content, _: content.pop("layers"), "what it says of its layers cannot be read"),
     "groups": (lambda content, _: content["layers"]["first"].update(groups=0), "what it says of its layers"),
     "scale": (lambda content, _: content["layers"]["first"].update(scale="x"), "what it says of its layers"),
+    "no scale": (lambda content, _: content["layers"]["first"].update(pre_scale=0), "what it says of its layers"),
+    "endless": (lambda content, _: content["layers"]["first"].update(scale=10**400), "what it says of its layers"),
+    "heads": (lambda content, _: content["layers"]["first"].update(heads=[0]), "do not fit"),
     "empty rows": (lambda content, _: content["layers"]["first"].update(empty_row="x"), "what it says of its layers"),
     "an entry": (lambda content, _: content["layers"].update(first=3), "what it says of its layers"),
     "keys of another size": (lambda _, tensors: tensors.update({"first.keys": normal(2, 4, 3, 8)}), "do not fit"),
     "a mask of another size": (lambda _, tensors: tensors.update({"first.valid": MASK[..., :3].clone()}), "do not fit"),
+    "a mask of numbers": (lambda _, tensors: tensors.update({"first.valid": MASK.float()}), "do not fit"),
+    "nothing": (lambda _, tensors: tensors.update({name: each[:0] for name, each in tensors.items()}), "do not fit"),
     "no values": (lambda _, tensors: tensors.pop("first.values"), "holds no tensor of this name"),
 }
 

@@ -1,5 +1,6 @@
 """What is no attention, or none that can be followed, is said and never passed off as captured."""
 
+import math
 from collections.abc import Callable
 
 import pytest
@@ -48,7 +49,7 @@ CASES: dict[str, tuple[Callable[[], Tensor], str]] = {
 @pytest.mark.parametrize("name", CASES)
 def test_attention_that_cannot_be_followed(name: str) -> None:
     written, reason = CASES[name]
-    with pytest.raises(InputError, match=f"attention that cannot be followed; .*{reason}"):
+    with pytest.raises(InputError, match=f"no attention could be captured; .*{reason}"):
         attncli.capture(written)
     with attncli.Capture() as seen:
         written()
@@ -57,6 +58,11 @@ def test_attention_that_cannot_be_followed(name: str) -> None:
     problems = [*(str(record.problem) for record in seen.records[:-1]), *(missed.problem for missed in seen.missed)]
     assert any(reason in problem for problem in problems)
     seen.check()  # something was captured
+
+
+def test_a_scale_that_is_not_finite() -> None:
+    with pytest.raises(InputError, match="its scale or its softcap is not finite"):
+        attncli.capture(lambda: F.scaled_dot_product_attention(QUERIES, KEYS, VALUES, scale=math.inf))
 
 
 def test_no_attention() -> None:

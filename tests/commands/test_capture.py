@@ -39,6 +39,9 @@ def fails():
 
 def ends():
     raise SystemExit(3)
+
+def nothing_to_read():
+    return nn.MultiheadAttention(16, 4, batch_first=True), (x[:0], x[:0], x[:0])
 """
 TEXT = "The cat sat on the mat because it was tired."
 
@@ -100,7 +103,7 @@ def test_choices_and_places(own: Path) -> None:
 
 REFUSED = {
     "own:mlp": 'attncli capture: got "own:mlp"; no attention ran; expected a model with attention layers',
-    "own:relu": 'attncli capture: got "own:relu"; attention that cannot be followed; function (function): relu in '
+    "own:relu": 'attncli capture: got "own:relu"; no attention could be captured; function (function): relu in '
     "place of a softmax between two matrix products",
     "own:fails": 'got "own:fails"; it gave RuntimeError: mat1 and mat2 shapes cannot be multiplied (6x16 and 3x4); fix '
     "the function",
@@ -111,9 +114,15 @@ REFUSED = {
     "./nowhere": 'got "./nowhere"; no such folder; expected a folder, a name of the hub, or module:function',
     "own:module --layers 7": 'attncli capture: got "own:module"; no layer was chosen; expected some of the 3 with '
     "attention, layers.0.self_attn to layers.2.self_attn",
-    "own:module --heads 9": 'attncli capture: got "own:module"; attention that cannot be followed; layers.0.self_attn '
+    "own:module --heads 9": 'attncli capture: got "own:module"; no attention could be captured; layers.0.self_attn '
     "(MultiheadAttention): it has 4 heads, none of those that were asked for; and 2 more",
     "own:module --heads x": '--heads: got "x"; expected numbers of heads, such as 0-3 or 0,5-7',
+    "own:module --heads 3-1": '--heads: got "3-1"; expected numbers of heads, such as 0-3 or 0,5-7',
+    "own:module --text hello": '--text: got "hello"; module:function brings its own model and inputs; leave out the '
+    "option, or let the function do it",
+    "own:module --device cpu": '--device: got "cpu"; module:function brings its own model and inputs',
+    "own:nothing_to_read": 'attncli capture: got "own:nothing_to_read"; no attention could be captured; '
+    "MultiheadAttention (MultiheadAttention): it has no queries, no keys or no values",
     "own:module --out a.pt": '--out: got "a.pt"; expected a name that ends in .safetensors',
     "own:module --device cuda:99": '--device: got "cuda:99"; expected auto or a device of this machine: cpu',
 }

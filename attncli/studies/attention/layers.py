@@ -105,8 +105,10 @@ def of_model(captured: Captured, called: Sequence[Call], results: Sequence[Resul
 
 
 def _difference(output: Tensor, inputs: Inputs) -> float:
-    """The largest between an output and the model's own, leaving out NaN, which both have for the same queries."""
+    """The largest between an output and the model's own; infinite where one alone has NaN."""
     assert inputs.call is not None, "of a call"
+    if bool((output.isnan() != inputs.call.output.isnan()).any()):
+        return math.inf
     return float((output - inputs.call.output).nan_to_num().abs().max())
 
 
