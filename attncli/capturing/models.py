@@ -88,6 +88,8 @@ def _run_pretrained(asked: Asked, make: Make) -> tuple[Capture, dict[str, Any]]:
         raise InputError.of(f"{got}; no such folder; expected a folder, a name of the hub, or module:function")
     if asked.text is None and asked.image is None:
         raise InputError.of(f"{got} and nothing to run it on; expected --text or --image")
+    if asked.image is not None and not asked.image.is_file():
+        raise InputError.of(f'got "{asked.image}"; no such file', where="--image")
     try:
         import transformers
     except ImportError as error:
