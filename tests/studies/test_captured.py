@@ -253,6 +253,15 @@ def test_a_run_over_layers_is_shown_and_kept(tmp_path: Path, monkeypatch: pytest
     assert "Heads whose outputs change most" in first._repr_mimebundle_()["text/plain"]
 
 
+def test_layers_have_the_numbers_of_the_file(tmp_path: Path) -> None:
+    file = saved(tmp_path, Layer(capped), Layer(capped), Layer(capped))
+    (tmp_path / "two.yaml").write_text(f"data: {{capture: {file}, layers: [0, 2]}}\n")
+    good("run", tmp_path / "two.yaml", "--out", tmp_path / "two", "--no-plots")
+    lines = (good("run", tmp_path / "two" / "config.yaml", "--out", tmp_path / "again", "--no-plots")).splitlines()
+    start = next(number for number, line in enumerate(lines) if line.startswith("Entropy over ln m of model"))
+    assert [line.split()[0] for line in lines[start + 3 : start + 5]] == ["0", "2"]
+
+
 def test_chosen_layers_and_heads_and_what_is_expected(tmp_path: Path) -> None:
     file = saved(tmp_path, Layer(capped), Short())
     expected = {

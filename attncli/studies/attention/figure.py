@@ -11,7 +11,7 @@ from attncli.errors import printable
 from attncli.show.figures import Note
 from attncli.show.heatmaps import heatmap_figure, panels_figure
 from attncli.show.matrices import Panel, select
-from attncli.studies.attention.layers import by_layer, grids, head_numbers, most_changed
+from attncli.studies.attention.layers import by_layer, grids, head_numbers, layer_numbers, most_changed
 from attncli.studies.attention.places import Place, choices, distance_of, shown_places
 from attncli.studies.study import Matrices, Record, Result, matrices_of
 
@@ -50,8 +50,8 @@ def _of_layers(result: Result, note: Note) -> dict[str, Callable[[], Figure]]:
 
 
 def layers_figure(result: Result, note: Note) -> Figure:
-    """Layers x heads: each figure has a panel and colours of its own; layers are numbers in their order."""
-    heads, layers = head_numbers(result.heads), range(len(result.settings["layers"]))
+    """Layers x heads: each figure has a panel and colours of its own; layers are numbers."""
+    heads, layers = head_numbers(result.heads), _names(list(layer_numbers(result).values()))
     panels = []
     for grid in grids(result):
         values = torch.tensor(grid.values, dtype=torch.float64)
@@ -65,7 +65,7 @@ def _most_changed(result: Result, note: Note) -> Figure:
     most = max(MOST_PANELS // len(result.labels), 1)
     for layer, (batch, head), _ in most_changed(result)[:most]:
         weights = matrices_of(layers[layer], "weights")
-        number = list(layers).index(layer)
+        number = layer_numbers(result)[layer]
         for panel in select(weights, None, None, None, [(batch, head)], note) if weights.tensors else []:
             panels.append(replace(panel, place=f"layer {number}, {panel.place or f'head {head}'}"))
     return panels_figure(panels, "attention weight", note, scale="unit", sides=("Queries", "Keys"))

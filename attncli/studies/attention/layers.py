@@ -72,7 +72,8 @@ def of_model(captured: Captured, called: Sequence[Call], results: Sequence[Resul
     names, calls = [call.layer for call in called], {}
     for call, result in zip(called, results, strict=True):
         name = call.layer
-        calls[name] = {key: captured.layers[name].get(key) for key in SAID}
+        number = list(captured.layers).index(name)
+        calls[name] = {"number": number, **{key: captured.layers[name].get(key) for key in SAID}}
         if any(row["label"] == MODEL and row["scorer"] == "scaled_dot" for row in result.records):
             calls[name]["rescored"] = _difference(result.tensors[f"{MODEL}/output"], call.inputs)
     about = {key: captured.about.get(key) for key in ("model", "text")}
@@ -185,6 +186,11 @@ def _values(rows: Sequence[Record], key: str, layers: Sequence[str]) -> list[lis
         cells.setdefault((row["layer"], row["head"]), []).append(math.nan if value is None else value)
     heads = head_numbers(rows)
     return [[fmean(cells.get((layer, head), [math.nan])) for head in heads] for layer in layers]
+
+
+def layer_numbers(result: Result) -> dict[str, int]:
+    """The numbers that layers have in the captured file, by name."""
+    return {name: result.settings["capture"]["calls"][name]["number"] for name in result.settings["layers"]}
 
 
 def head_numbers(rows: Iterable[Record]) -> list[int]:

@@ -16,7 +16,15 @@ from attncli.show.tables import FAINT, STRONG, cells, heading, pick, remark, tit
 from attncli.show.tables import tables as record_tables
 from attncli.show.weights import MASKED, MAXIMUM, WIDEST_OUTPUT, Layout, output_table, weight_tables
 from attncli.studies.attention.columns import COLUMNS, COMPARISONS, HEAD_COMPARISONS, HEADS, OF_CALLS, in_layers
-from attncli.studies.attention.layers import by_layer, changes_of, grids, head_numbers, means, most_changed
+from attncli.studies.attention.layers import (
+    by_layer,
+    changes_of,
+    grids,
+    head_numbers,
+    layer_numbers,
+    means,
+    most_changed,
+)
 from attncli.studies.attention.places import Place, choices, distance_of, leading_sizes, place_of, ranked, shown_places
 from attncli.studies.study import LAYER, TIE, Column, Record, Result, stage_of, tokens_of
 
@@ -179,7 +187,8 @@ def _of_layers(result: Result, width: int, full: bool, csv: str | None) -> Itera
     text = f', "{known["text"]}"' if known["text"] else ""
     yield Text(printable(f"{known['file']}: {known['model'] or 'a model'}{text}"))
     yield from remark(result.findings[0].text)
-    calls = [{"number": number, "layer": name, **known["calls"][name]} for number, name in enumerate(layers)]
+    numbers = layer_numbers(result)
+    calls = [{"layer": name, **known["calls"][name]} for name in layers]
     yield from titled("Layers", record_tables(CALLS[:2], CALLS[2:], calls, width, full))
     yield Text()
     for record in next(iter(layers.values())).records:
@@ -198,10 +207,10 @@ def _of_layers(result: Result, width: int, full: bool, csv: str | None) -> Itera
                 "layer": number,
                 **{head.key: None if isnan(value) else value for head, value in zip(heads, row, strict=True)},
             }
-            for number, row in enumerate(grid.values)
+            for number, row in zip(numbers.values(), grid.values, strict=True)
         ]
         yield from titled(f"{grid.title}, by layer and head", record_tables(names, heads, rows, width, full))
-    rows, numbers = changes_of(result), {name: number for number, name in enumerate(layers)}
+    rows = changes_of(result)
     if not rows:
         return
     shown = [{**row, "layer": numbers[str(row["layer"])]} for row in (rows if full else rows[:MOST_RANKED])]
