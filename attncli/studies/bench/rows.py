@@ -143,7 +143,11 @@ def growth(records: Sequence[Record], axis: str) -> float | None:
 
 
 def findings_of(records: Sequence[Record], comparisons: Sequence[Record]) -> list[Finding]:
-    """One sentence for each label: attncli's code if it is there, at the largest size with a time."""
+    """One sentence for each label: attncli's code if it is there, at the largest size with a time.
+
+    It is about the first measure, or about the last where normalisers differ, which scores know nothing of.
+    """
+    main = 0 if len({row["normalizer"] for row in records}) == 1 else -1
 
     def rank(row: Record) -> tuple[Any, ...]:
         order = -IMPLEMENTATIONS.index(row["implementation"])
@@ -151,8 +155,8 @@ def findings_of(records: Sequence[Record], comparisons: Sequence[Record]) -> lis
 
     found = []
     for rows in by_label(records).values():
-        timed = [row for row in rows if row["measure"] == rows[0]["measure"] and row["seconds"]]
-        found.append(_finding(max(timed, key=rank, default=rows[0]), records, comparisons))
+        timed = [row for row in rows if row["measure"] == rows[main]["measure"] and row["seconds"]]
+        found.append(_finding(max(timed, key=rank, default=rows[main]), records, comparisons))
     return found
 
 

@@ -71,6 +71,7 @@ def test_rows() -> None:
     assert found["alibi"] == own | {("textbook", "scores"), ("fused", "output")}
     assert found["both"] == own
     assert {row["label"]: row["normalizer"] for row in result.records}["both"] == "sigmoid"
+    assert {finding.numbers["measure"] for finding in result.findings} == {"output"}
 
 
 def test_names_are_unique() -> None:
