@@ -106,7 +106,7 @@ def test_groups_of_heads_in_an_axis_of_their_own() -> None:
     keys, values = KEYS[:, :2], VALUES[:, :2]
 
     def grouped() -> Tensor:
-        scores = torch.einsum("bkgnd,bkmd->bkgnm", QUERIES.unflatten(1, (2, H // 2)), keys) * SCALE
+        scores = torch.einsum("bkgnd,bkmd->bkgnm", QUERIES.unflatten(1, (2, H // 2)), keys) * SCALE  # type: ignore[no-untyped-call]
         weights = scores.masked_fill(~MASK[:, :, None], -torch.inf).softmax(-1)
         return torch.einsum("bkgnm,bkmv->bkgnv", weights, values).flatten(1, 2)
 
