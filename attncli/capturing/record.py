@@ -6,16 +6,8 @@ from typing import Literal, TypeVar
 
 import torch
 from torch import Tensor
-from torch.nn.functional import pad
 
-from attncli.attention import (
-    EmptyRow,
-    at_least_float32,
-    softcap,
-    softmax_over_valid,
-    weighted_sum,
-    with_empty_rows,
-)
+from attncli.attention import Bias, EmptyRow, Rules, Valid, at_least_float32, weighted_sum
 
 LOW = -1e4  # a score that is at most this was masked: models write -1e4, -1e9, the dtype's least number or -inf
 ALLOWED = 32  # largest error that counts as rounding, in units of the output's dtype and of its largest number
@@ -58,21 +50,13 @@ class Record:
         """The layer, with the number of the call where it is not the first."""
         return f"{self.layer}#{self.call}" if self.call else self.layer
 
-    def scores(self) -> Tensor:
-        """Scores before the mask (b, h, n, m): capped, and with the bias."""
+    def weights(self) -> Tensor:
+        """Weights (b, h, n, m), by the rules that every experiment follows."""
         queries, keys = at_least_float32(self.queries, self.keys)
         scores = (queries @ _repeated(keys, self.groups).mT).mul_(self.scale)  # b h n m
-        scores = scores if self.softcap is None else softcap(scores, self.softcap)
-        return scores if self.bias is None else scores + self.bias
-
-    def weights(self) -> Tensor:
-        """Weights (b, h, n, m)."""
-        scores, valid = self.scores(), self.valid
-        m = scores.shape[-1]
-        if self.sinks is not None:
-            scores = torch.cat([scores, self.sinks.to(scores.dtype).expand(*scores.shape[:-1], 1)], -1)  # b h n m+1
-            valid = None if valid is None else pad(valid.expand(*valid.shape[:-1], m), (0, 1), value=True)
-        return with_empty_rows(softmax_over_valid(scores, valid), valid, self.empty_row)[..., :m]
+        valid = Valid(scores.shape, mask=self.valid, device=scores.device)
+        bias = None if self.bias is None else Bias(scores.shape, self.bias)
+        return Rules(valid, self.softcap, self.empty_row, bias, sinks=self.sinks).stages(scores)["weights"]
 
     def rescored(self) -> Tensor:
         """The output (b, h, n, v) as the project's own code gives it."""
