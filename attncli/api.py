@@ -19,7 +19,7 @@ from attncli.errors import Collector, InputError, did_you_mean, got
 from attncli.expect.asking import check_expectations
 from attncli.expect.judging import Verdict, judge
 from attncli.inputs.given import given
-from attncli.runs.loading import load_run, reading
+from attncli.runs.loading import read_run, reading
 from attncli.runs.run_folder import COMMAND_LINE, IN_PYTHON, Words, new_folder
 from attncli.runs.saving import save_run
 from attncli.studies import STUDIES, load_study, options_model, part_of
@@ -202,7 +202,8 @@ def load(folder: str | PathLike[str]) -> Result:
         InputError: no run folder, or one that cannot be read.
     """
     path = _path(folder, "attncli.load", "expected the folder of a run, as outputs/d2l/latest")
-    return _result(*load_run(path, STUDIES), path)
+    stored = read_run(path, STUDIES)
+    return _result(stored.result, stored.expectations, path if path.is_dir() else None)
 
 
 def save(seen: "Capture", file: str | PathLike[str], *, overwrite: bool = False, **about: Any) -> None:

@@ -13,7 +13,7 @@ from attncli.config.document import read_document
 from attncli.config.overrides import Override
 from attncli.errors import InputError, did_you_mean
 from attncli.inputs.source import is_config, stored_tensors
-from attncli.runs.loading import load_run
+from attncli.runs.loading import read_run
 from attncli.studies import STUDIES
 from attncli.studies.study import STAGES, Matrices, Result, is_kept, matrices_of, stage_of
 
@@ -39,7 +39,7 @@ def load_source(
     try:
         if not from_config and not source.is_dir():
             return _from_file(source, stage, tensors), source.stem
-        result = _result_of_config(source, overrides, quiet) if from_config else load_run(source, STUDIES)[0]
+        result = _result_of_config(source, overrides, quiet) if from_config else read_run(source, STUDIES).result
         return _from_result(result, stage or "weights", source), Path(result.name).name or "run"
     except InputError as error:
         if error.problems[0].where:

@@ -8,6 +8,7 @@ from pydantic.json_schema import GenerateJsonSchema, models_json_schema
 
 from attncli import errors
 from attncli.config.expectations import Expectation
+from attncli.config.looks import Look, is_default
 from attncli.config.scorer_entries import ScorerEntry, written_out
 from attncli.config.strict import Model, problem, worded
 from attncli.config.values import Name
@@ -54,6 +55,7 @@ class Experiment(Model):
         list[Expectation],
         Field(default_factory=list, exclude_if=lambda entries: not entries, description="checks of the result"),
     ]
+    figure: Annotated[Look, Field(exclude_if=is_default, description="how pictures look")] = Look()
 
     @classmethod
     def normalised(cls, data: Mapping[str, Any]) -> dict[str, Any]:

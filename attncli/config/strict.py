@@ -118,6 +118,7 @@ EXAMPLES = {  # of lists and mappings, by key
     "parameters": "{file: trained.safetensors}",
     "expect": "[{where: {scorer: dot}, metric: entropy, between: [0, 1]}]",
     "save": "[weights, output]",
+    "figure": "{theme: dark, size: 6x4}",
     "where": "{scorer: dot, d: 512}",
 }
 LEFT_OUT = ("missing", "invalid-json-value")  # errors of keys that the YAML need not have; the latter of a default

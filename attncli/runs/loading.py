@@ -1,7 +1,9 @@
 """A run folder, read again: the result that it keeps."""
 
+import json
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
@@ -57,26 +59,54 @@ class Stored(BaseModel):
     findings: list[Finding]
     inputs: Record
     expectations: list[Record]
+    created: str
+    command: str
+    environment: Record
     files: list[str]
     interrupted: bool = False
 
 
-def load_run(folder: Path, studies: Collection[str]) -> tuple[Result, Sequence[Record]]:
-    """The result that a run folder keeps, and what became of its expectations.
+@dataclass(frozen=True)
+class StoredRun:
+    """A run as it is kept: what it gave, and what was written down beside it.
+
+    `path` is the run folder, or a results.json alone, which has no tensors and no config. `content` is all of
+    results.json, with `created`, `command`, `environment` and the fingerprints of `inputs`; `config` is the text of
+    config.yaml.
+    """
+
+    path: Path
+    result: Result
+    content: Record
+    config: str | None = None
+
+    @property
+    def expectations(self) -> Sequence[Record]:
+        """What became of its expectations."""
+        found: Sequence[Record] = self.content["expectations"]
+        return found
+
+
+def read_run(path: Path, studies: Collection[str]) -> StoredRun:
+    """A run folder, or a results.json that stands for one.
 
     Raises:
-        InputError: no run folder, or one whose files are damaged.
+        InputError: neither, or files that are damaged.
     """
-    with reading(folder):
-        if not (folder / "results.json").exists():
-            latest = folder / "latest"
+    with reading(path):
+        results = path / "results.json" if path.is_dir() or path.suffix != ".json" else path
+        if not results.exists():
+            latest = path / "latest"
             expected = "expected the folder of a run, as outputs/d2l/latest"
             cure = f"did you mean `{latest}`?" if latest.is_dir() else expected
-            raise InputError.of(f'got "{folder}", which is not a run folder; {cure}')
-        stored = Stored.model_validate_json((folder / "results.json").read_bytes(), strict=True)
+            raise InputError.of(f'got "{path}", which is not a run folder; {cure}')
+        text = results.read_bytes()
+        stored = Stored.model_validate_json(text, strict=True)
         if stored.study not in studies:
             raise ValueError(stored.study)
-        tensors = StoredTensors(folder / TENSORS)
+        is_folder = results != path
+        tensors = StoredTensors(path / TENSORS) if is_folder else {}
+        parameters = is_folder and PARAMETERS in stored.files
         result = Result(
             stored.study,
             stored.name,
@@ -84,14 +114,15 @@ def load_run(folder: Path, studies: Collection[str]) -> tuple[Result, Sequence[R
             stored.records,
             stored.comparisons,
             stored.findings,
-            StoredTensors(folder / TENSORS, list(stored.inputs)),
-            StoredTensors(folder / TENSORS, [name for name in tensors if name not in stored.inputs]),
-            StoredTensors(folder / PARAMETERS) if PARAMETERS in stored.files else {},
+            StoredTensors(path / TENSORS, list(stored.inputs)) if is_folder else {},
+            StoredTensors(path / TENSORS, [name for name in tensors if name not in stored.inputs]) if is_folder else {},
+            StoredTensors(path / PARAMETERS) if parameters else {},
             stored.interrupted,
             stored.heads,
             stored.head_comparisons,
         )
-    return result, stored.expectations
+        config = (path / "config.yaml").read_text(encoding="utf-8") if is_folder else None
+        return StoredRun(path, result, json.loads(text), config)
 
 
 @contextmanager

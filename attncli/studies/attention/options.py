@@ -5,6 +5,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
+from attncli.config.looks import HeatmapLook, is_default
 from attncli.config.models import Experiment
 from attncli.config.scorer_entries import ScorerEntry, Scorers
 from attncli.config.strict import checked_by, problem
@@ -63,6 +64,7 @@ class AttentionOptions(Experiment):
         SavedStages | None, Field(description="stages that the run folder keeps: a list, one, or none; default: all")
     ] = None
     compile: Annotated[bool, Field(description="compile with torch.compile where possible")] = False
+    figure: Annotated[HeatmapLook, Field(exclude_if=is_default, description="how pictures look")] = HeatmapLook()
 
     @model_validator(mode="after")
     def _dropout_needs_weights(self) -> "AttentionOptions":

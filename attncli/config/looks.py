@@ -1,0 +1,96 @@
+"""How pictures look: the key `figure` of every experiment, and the flags of the same names."""
+
+import re
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, BeforeValidator, Field
+
+from attncli.config.strict import Flag, Model, problem
+from attncli.config.values import FileName
+
+SIZE = re.compile(r"\s*([\d.]+)\s*[x×]\s*([\d.]+)\s*")
+SLICE = re.compile(r"\s*(\d*)\s*:\s*(\d*)\s*")
+SMALLEST, LARGEST = 0.5, 100.0  # inches of a side
+Format = Literal["png", "svg", "pdf"]
+Theme = Literal["light", "dark", "print"]
+Colours = Literal["linear", "root", "log"]
+Scale = Literal["unit", "shared", "panel"]
+Annotate = Literal["auto", "yes", "no"]
+
+
+def _inches(value: Any) -> Any:
+    """`6x4` as a list."""
+    if isinstance(value, str) and (found := SIZE.fullmatch(value)):
+        try:
+            return [float(side) for side in found.groups()]
+        except ValueError:
+            pass
+    if not isinstance(value, list) or len(value) != 2:
+        raise problem("expected a width and a height in inches, such as 6x4 or [6, 4]")
+    return value
+
+
+def _plain_slice(value: Any) -> Any:
+    """A slice as Python writes it, without a step; one with no index in it is refused."""
+    found = SLICE.fullmatch(value) if isinstance(value, str) else None
+    if found is None:
+        raise problem("expected a range such as 0:32, the end left out")
+    start, stop = ends_of(value)
+    if stop is not None and stop <= start:
+        raise problem("expected a range such as 0:32, which begins before it ends")
+    return value
+
+
+def ends_of(text: str) -> tuple[int, int | None]:
+    """The first index of a range such as `0:32`, and the one after the last; None where it is left out."""
+    start, _, stop = text.partition(":")
+    return int(start.strip() or 0), int(stop) if stop.strip() else None
+
+
+Side = Annotated[float, Field(ge=SMALLEST, le=LARGEST)]
+Inches = Annotated[
+    list[Side], Field(min_length=2, max_length=2), BeforeValidator(_inches, json_schema_input_type=str | list[Side])
+]
+Range = Annotated[str, AfterValidator(_plain_slice), Field(json_schema_extra={"pattern": r"^\d*:\d*$"})]
+
+
+class Look(Model):
+    """What the pictures of every study share."""
+
+    format: Annotated[Format, Field(description="kind of file"), Flag("NAME")] = "png"
+    title: Annotated[str | None, Field(description="title of the picture, in place of its own"), Flag("TEXT")] = None
+    size: Annotated[Inches | None, Field(description="width and height in inches"), Flag("WxH")] = None
+    font_size: Annotated[
+        float | None, Field(ge=2, le=100, description="size of all text in points"), Flag("POINTS")
+    ] = None
+    dpi: Annotated[int | None, Field(ge=10, le=2000, description="pixels per inch of a PNG"), Flag("N")] = None
+    theme: Annotated[Theme, Field(description="colours for paper, for dark slides, or for print in grey")] = "light"
+    style: Annotated[
+        FileName | None, Field(description="style file of matplotlib (.mplstyle)"), Flag("FILE", is_path=True)
+    ] = None
+
+
+class HeatmapLook(Look):
+    """What heatmaps have beside it."""
+
+    cmap: Annotated[str | None, Field(description="colour map of matplotlib")] = None
+    scale: Annotated[
+        Scale | None, Field(description="colour scale: 0 to 1, one for all panels, or one for each panel")
+    ] = None
+    annotate: Annotated[Annotate, Field(description="write numbers into the cells"), Flag("WHEN")] = "auto"
+    colours: Annotated[
+        Colours | None, Field(description="how values become colours; default: linear, unless that hides them")
+    ] = None
+    vmax: Annotated[
+        float | None, Field(gt=0, description="value at the end of the colours; larger ones have the same"), Flag("X")
+    ] = None
+    minus: Annotated[
+        str | None, Field(description="draw the difference from the scorer with this label"), Flag("LABEL")
+    ] = None
+    queries: Annotated[Range | None, Field(description="queries that are drawn, such as 0:32"), Flag("A:B")] = None
+    keys: Annotated[Range | None, Field(description="keys that are drawn, such as 0:32"), Flag("A:B")] = None
+
+
+def is_default(look: Look) -> bool:
+    """Whether nothing was said of it."""
+    return look == type(look)()
