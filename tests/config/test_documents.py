@@ -11,8 +11,8 @@ from attncli.studies import STUDIES
 from tests.config.documents import GOOD, options_of, problems_of
 
 KNOWN = (
-    "known: name, seed, device, dtype, expect, figure, study, data, mask, scorers, tokens, heads, batch, train, weights, save, "
-    "compile"
+    "known: name, seed, device, dtype, expect, figure, study, data, mask, scorers, tokens, heads, batch, train, "
+    "weights, save, compile"
 )
 
 
