@@ -16,7 +16,8 @@ MOST_FILES, FAMILY = 25, 4
 
 BOTTOM = {"errors", "attention", "scorers", "normalizers"}
 STUDY = {*BOTTOM, "config", "inputs", "studies", "studies.study", "show"}
-API = {"errors", "capturing", "config", "inputs", "studies", "studies.study", "show", "expect", "runs"}
+RUNS = {"errors", "capturing", "config", "studies.study", "expect"}
+API = {*RUNS, "inputs", "studies", "show", "runs", "sweeps"}
 MAY_IMPORT = {  # besides itself
     "errors": set[str](),
     "textbook": set[str](),
@@ -38,7 +39,8 @@ MAY_IMPORT = {  # besides itself
     "studies.variance": {*STUDY, "studies.pairs"},
     "studies.saturation": {*STUDY, "studies.pairs"},
     "expect": {"errors", "config", "show", "studies.study"},
-    "runs": {"__init__", "errors", "capturing", "config", "studies.study", "expect"},
+    "runs": {"__init__", *RUNS},
+    "sweeps": {"__init__", *RUNS, "studies", "show", "runs"},
     "api": API,
     "commands": {*API, "scorers", "normalizers", "api"},
     "cli": {"__init__", "errors", "commands", "studies"},
@@ -47,8 +49,8 @@ MAY_IMPORT = {  # besides itself
 }
 # A library, and the only places that may import it.
 LIBRARIES = {
-    "rich": ("show/", "commands/", "expect/tables.py", "studies/*/tables.py"),
-    "matplotlib": ("show/", "studies/*/figure.py", "api.py"),
+    "rich": ("show/", "commands/", "expect/tables.py", "studies/*/tables.py", "sweeps/tables.py"),
+    "matplotlib": ("show/", "studies/*/figure.py", "sweeps/figure.py", "api.py"),
     "typer": ("cli.py", "commands/"),
 }
 
