@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar, get_args
 
 from attncli.studies.progress import Progress
@@ -82,6 +83,26 @@ class Result:
     def labels(self) -> list[str]:
         """The labels of the scorers, in their order."""
         return list(by_label(self.records))
+
+
+@dataclass(frozen=True)
+class Chart:
+    """One figure of a study's rows drawn against another, stated once: what a page of curves draws.
+
+    All names are keys of the rows, as `single_numbers` has them. `y` is drawn against the first of `x` that changes;
+    each of `facets`, and of `x` beside it, that changes on its own gives a chart for each of its values. `ends` are the
+    low and the high end of an interval, `theory` is a line beside it.
+    """
+
+    title: str
+    y: str
+    x: Sequence[str]
+    ends: tuple[str, str] | None = None
+    theory: str | None = None
+    series: Sequence[str] = ("label",)
+    facets: Sequence[str] = ("layer",)
+    log: bool = False  # the axis of y
+    rows: Callable[[Result], Sequence[Record]] = attrgetter("records")
 
 
 def single_numbers(row: Record) -> Record:
@@ -180,9 +201,9 @@ Prepared = TypeVar("Prepared", bound=PreparedStudy)
 
 
 class Study(Protocol[Options, Prepared]):
-    """The module `study` in the folder of a study, which also has `COLUMNS`, and `COMPARISONS` where it compares.
+    """The module `study` in the folder of a study, which computes; it prints nothing and writes no files.
 
-    A study computes; it prints nothing and writes no files.
+    Beside it `columns` has `COLUMNS` and, where there are such, `COMPARISONS`, `HEADS`, `HEAD_COMPARISONS`, `CHARTS`.
     """
 
     def prepare(self, options: Options, progress: Progress) -> Prepared:

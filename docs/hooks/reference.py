@@ -205,7 +205,7 @@ def figures() -> str:
     )
     parts = []
     for study in STUDIES:
-        columns = part_of(study, "study")
+        columns = part_of(study, "columns")
         parts += [f"## {study.capitalize()}", "Records:", columns_table(columns.COLUMNS)]
         for name in ("comparisons", "heads", "head_comparisons"):
             further = getattr(columns, name.upper(), ())

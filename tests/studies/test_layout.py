@@ -27,8 +27,8 @@ VARIANCE: Study[VarianceOptions, PreparedPairs] = variance
 
 @pytest.mark.parametrize("name", STUDIES)
 def test_a_study_has_its_parts(name: str) -> None:
-    study = part_of(name, "study")
+    study, columns = part_of(name, "study"), part_of(name, "columns")
     assert issubclass(options_model(name), Experiment)
-    assert all(isinstance(column, Column) for column in (*study.COLUMNS, *getattr(study, "COMPARISONS", ())))
+    assert all(isinstance(column, Column) for column in (*columns.COLUMNS, *getattr(columns, "COMPARISONS", ())))
     parts = [study.prepare, study.expected_rows, study.run, part_of(name, "tables").tables]
     assert all(map(callable, [*parts, part_of(name, "figure").figures]))

@@ -1,4 +1,4 @@
-"""The rows of the study `bench`: their columns, the lines that they make over the sizes, and what is found in them."""
+"""The rows of the study `bench`: the lines that they make over the sizes, and what is found in them."""
 
 import math
 import statistics
@@ -8,71 +8,11 @@ from typing import Any
 
 from attncli.errors import in_bytes, printable
 from attncli.show.numbers import duration, interval, several, short
+from attncli.studies.bench.columns import AXES, SIZES
 from attncli.studies.bench.options import IMPLEMENTATIONS
-from attncli.studies.study import LABEL, NORMALIZER, SCORER, Column, Finding, Record, Result, by_label
+from attncli.studies.study import Finding, Record, Result, by_label
 
-AXES = ("n", "m", "d", "batch", "heads")  # what is the same for all implementations that are compared
-SIZES = (*AXES, "num_hiddens")
 Line = tuple[str, str]  # the label, with its hidden units where it has several at one size, and the implementation
-
-
-def _word(key: str, about: str) -> Column:
-    return Column(key, key, about, text=True)
-
-
-def _yes(value: bool) -> str:
-    return "yes" if value else "no"
-
-
-COLUMNS = (
-    SCORER,
-    Column(
-        "implementation",
-        "imple-\nmentation",
-        "Whose code: attncli, compiled, textbook or fused (torch's kernel).",
-        text=True,
-    ),
-    Column("n", "n", "Number of queries."),
-    Column("m", "m", "Number of keys and values."),
-    Column("d", "d", "Size of queries, keys and values."),
-    Column("num_hiddens", "num_hiddens", "Hidden units of the scorer."),
-    Column("batch", "batch", "Batch size."),
-    Column("heads", "heads", "Heads per batch element."),
-    _word("dtype", "Dtype of the inputs."),
-    _word("device", "Device that it was measured on."),
-    Column("seconds", "time", "Median time per call.", "s", duration),
-    Column("seconds_iqr", "IQR", "Interquartile range of the time.", "s", duration),
-    Column("peak_bytes", "memory", "Peak memory without the inputs, results included.", "bytes", in_bytes),
-    Column(
-        "gflops",
-        "GFLOP\nper s",
-        "Operations of the formula per second; any normaliser counts as softmax.",
-        "10^9/s",
-        short,
-    ),
-    Column("gbytes_per_second", "GB\nper s", "Bytes of inputs and results per second.", "10^9 bytes/s", short),
-    Column("ratio", "ratio", "Time / the baseline's time in the same round, geometric mean.", "", short),
-    Column("ratio_ci", "95 %\ninterval", "95 % interval of the ratio.", "", interval),
-    LABEL,
-    NORMALIZER,
-    _word("measure", "What a call computes: scores, weights and output, or output only."),
-    Column("backward", "backward", "Whether gradients were computed.", format=_yes, text=True),
-    _word("status", "Outcome: timed, disagrees, too large, not available or failed."),
-    _word("reason", "Why it was not timed."),
-    Column("rounds", "rounds", "Number of rounds that were timed."),
-    _word("baseline", "Baseline of the ratio, as label/implementation."),
-)
-BY_KEY = {column.key: column for column in COLUMNS}
-COMPARISONS = (
-    SCORER,
-    LABEL,
-    NORMALIZER,
-    BY_KEY["implementation"],
-    _word("against", "Other side of the comparison: the textbook's code of the same entry."),
-    *(BY_KEY[key] for key in ("measure", *SIZES)),
-    Column("times_as_fast", "times\nas fast", "Time of the textbook's code / own time in the same round.", "", short),
-    Column("times_as_fast_ci", "95 %\ninterval", "95 % interval of times_as_fast.", "", interval),
-)
 
 
 def size_of(record: Record) -> tuple[int, ...]:

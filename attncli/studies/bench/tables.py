@@ -9,10 +9,8 @@ from attncli.errors import printable
 from attncli.show.numbers import MISSING, duration
 from attncli.show.tables import Cells, cells, formulas, pick, remark, stacked, titled
 from attncli.show.tables import tables as record_tables
+from attncli.studies.bench.columns import COLUMNS, COMPARISONS, SIZES
 from attncli.studies.bench.rows import (
-    COLUMNS,
-    COMPARISONS,
-    SIZES,
     Line,
     changing,
     conditions,

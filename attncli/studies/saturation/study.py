@@ -11,10 +11,9 @@ from torch import nn
 
 from attncli.config.normalizer_entries import DEFAULT_NORMALIZER
 from attncli.inputs.seeding import generator
-from attncli.show.numbers import counted, figure, finite, short, significant
+from attncli.show.numbers import finite, short, significant
 from attncli.studies.pairs.parts import Pairs
 from attncli.studies.pairs.study import (
-    PLACE,
     Point,
     Prepared,
     at_work,
@@ -26,9 +25,10 @@ from attncli.studies.pairs.study import (
     scores_of,
 )
 from attncli.studies.progress import Progress
+from attncli.studies.saturation.columns import COLUMNS
 from attncli.studies.saturation.options import SaturationOptions
 from attncli.studies.saturation.rows import Figures, Stream, row_figures, row_weights
-from attncli.studies.study import LABEL, NORMALIZER, SCORER, Column, Finding, Record, Result, by_label
+from attncli.studies.study import NORMALIZER, Finding, Record, Result, by_label
 
 TOGETHER = 4  # parts, for Python to take less time than torch
 NORM = "jacobian_median"
@@ -37,36 +37,6 @@ FAR = 1e3  # from 0: a score that no normaliser tells from an infinite one
 HIDES = 1.5  # how many times the median a mean must be to hide it
 
 
-def _quartiles(key: str, heading: str, what: str) -> tuple[Column, ...]:
-    return (
-        Column(f"{key}_median", heading, f"Median over the rows of {what}.", format=short),
-        Column(f"{key}_q25", "\n25 %", f"Lower quartile of {what}.", format=short),
-        Column(f"{key}_q75", "\n75 %", f"Upper quartile of {what}.", format=short),
-    )
-
-
-COLUMNS = (
-    SCORER,
-    LABEL,
-    NORMALIZER,
-    *PLACE,
-    Column("keys", "keys", "Keys of each row.", format=counted),
-    Column("rows", "rows", "Rows measured: queries with at least two valid keys.", format=counted),
-    Column(
-        "entropy",
-        "entropy\n/ ln m",
-        "Mean entropy of weights / their sum, relative to that of uniform weights, ln m.",
-        format=figure,
-    ),
-    Column("max_weight", "largest\nweight", "Mean of the largest weight.", format=short),
-    Column("weight_sum", "sum of\nweights", "Mean of the sum of a row's weights.", format=short),
-    Column("effective_keys", "effective\nkeys", "Mean of exp(entropy): how many keys share the weight.", format=short),
-    *_quartiles("jacobian", "Jacobian\nmedian", "the Frobenius norm of the Jacobian of weights by scores"),
-    *_quartiles("query_gradient", "query\ngradient", "the norm of the output's gradient with respect to the query"),
-    *_quartiles("entropy", "entropy\nmedian", "entropy / ln m, relative to uniform weights"),
-    *_quartiles("max_weight", "largest\nmedian", "the largest weight"),
-    Column("jacobian_mean", "\nmean", "Mean of the norm of the Jacobian.", format=short),
-)
 expected_rows = partial(expected_rows_of, columns=COLUMNS)
 
 

@@ -24,9 +24,9 @@ from attncli.inputs.files import read_tensors
 from attncli.scorers import SCORERS
 from attncli.studies.progress import Progress
 from attncli.studies.study import Record
+from attncli.studies.train.columns import SUMMARISED
 from attncli.studies.train.model import Configuration
 from attncli.studies.train.options import TrainOptions
-from attncli.studies.train.rows import SUMMARISED
 
 FILES = ("results.json", TENSORS, "config.yaml")
 CURE = "expected the folder of a run of attncli train"

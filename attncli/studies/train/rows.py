@@ -7,59 +7,15 @@ from statistics import fmean, median, stdev
 
 import numpy as np
 
-from attncli.show.numbers import counted, finite, several, share, short, significant
-from attncli.studies.study import LABEL, NORMALIZER, SCORER, Column, Finding, Record, by_label
+from attncli.show.numbers import counted, finite, several, share, short
+from attncli.studies.study import Finding, Record, by_label
+from attncli.studies.train.columns import GROUP, SUMMARISED
 from attncli.studies.train.model import Configuration, Learnt, points_of
 
 LEARNT = 0.9  # the accuracy that is looked for
 SAME = 0.02  # mean accuracies that differ by no more are called alike
 WRONG, STUCK = 0.02, 1e-3  # where more of the answers are wrong, a gradient that is smaller is told
 OPTIMIZERS = {"adam": "Adam", "sgd": "SGD"}
-PLACE = (SCORER, LABEL, NORMALIZER, Column("d", "d", "Size of queries and keys."))
-GROUP = (*(column.key for column in PLACE), "keys")
-KEYS = Column("keys", "keys", "Keys per test sequence.", format=counted)
-ACCURACY = Column("accuracy", "accuracy", "Share of test sequences with the right answer.", format=share)
-LOSS = Column("loss", "loss", "Cross-entropy on the test sequences.", "nats", short)
-ENTROPY = Column(
-    "entropy", "entropy\nat end", "Mean entropy of the weights / their sum on the test sequences.", "nats", short
-)
-GRADIENT = Column("gradient_norm", "gradient", "Norm of the gradient of all parameters after training.", "", short)
-START = Column(
-    "start_entropy",
-    "entropy\nat start",
-    "Mean entropy of the weights / their sum before the first step.",
-    "nats",
-    short,
-)
-SUMMARISED = (ACCURACY, LOSS, ENTROPY, GRADIENT, START)
-SPREAD = (("", "Mean"), ("_min", "Minimum"), ("_max", "Maximum"), ("_std", "Standard deviation"))
-
-COLUMNS = (
-    *PLACE,
-    Column("seed", "seed", "Number of the model, counted from 0."),
-    ACCURACY,
-    LOSS,
-    Column(
-        "steps_to_90", "steps to\n90 %", "Steps to the first test with an accuracy of at least 0.9.", "steps", counted
-    ),
-    ENTROPY,
-    GRADIENT,
-    KEYS,
-    START,
-    Column("parameters", "parameters", "Trainable parameters of a model.", format=counted),
-)
-COMPARISONS = (
-    *PLACE,
-    KEYS,
-    Column("seeds", "seeds", "Models that were trained.", format=counted),
-    *(
-        Column(f"{each.key}{end}", each.heading, f"{kind} over the seeds: {each.about}", each.unit, each.format)
-        for each in SUMMARISED
-        for end, kind in SPREAD
-    ),
-    Column("steps_to_90", "steps to\n90 %", "Median over the seeds of the steps to 0.9.", "steps", significant),
-    Column("reached_90", "seeds\nat 90 %", "Number of seeds that reached an accuracy of 0.9.", format=counted),
-)
 
 
 def rows_of(job: Configuration, learnt: Learnt, steps: int) -> list[Record]:

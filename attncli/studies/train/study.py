@@ -21,10 +21,11 @@ from attncli.studies.progress import Counter, Progress
 from attncli.studies.scoring import build_normalizer, build_scorer, formulas_of, outline
 from attncli.studies.study import Record, Result, Rows, by_label
 from attncli.studies.threads import on_threads
+from attncli.studies.train.columns import COLUMNS, COMPARISONS
 from attncli.studies.train.model import Configuration, Recall, learn, points_of
 from attncli.studies.train.options import TrainOptions
 from attncli.studies.train.resume import SETTINGS, Finished, finished_before, hash_of
-from attncli.studies.train.rows import COLUMNS, COMPARISONS, findings_of, rows_of, summary
+from attncli.studies.train.rows import findings_of, rows_of, summary
 from attncli.studies.train.task import TESTS, of_equal_weights, steps_at_a_time
 
 CURE = "use a smaller lr or float64, and check the scorer's options and parameters"

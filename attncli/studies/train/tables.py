@@ -10,7 +10,8 @@ from attncli.errors import printable
 from attncli.show import tables as show
 from attncli.show.numbers import MISSING, counted, share, short
 from attncli.studies.study import NORMALIZER, Record, Result, by_label
-from attncli.studies.train.rows import COMPARISONS, described, mean_and_range
+from attncli.studies.train.columns import COMPARISONS
+from attncli.studies.train.rows import described, mean_and_range
 
 COLUMN = {column.key: column for column in COMPARISONS}
 DETAILS = ("d", "steps_to_90", "reached_90", "loss", "start_entropy", "entropy", "gradient_norm")

@@ -7,11 +7,9 @@ from functools import partial, reduce
 
 import torch
 
-from attncli.show.numbers import counted, figure, interval, margin, short
 from attncli.studies.pairs.entries import Entries
 from attncli.studies.pairs.parts import Pairs
 from attncli.studies.pairs.study import (
-    PLACE,
     Point,
     Prepared,
     at_work,
@@ -22,7 +20,8 @@ from attncli.studies.pairs.study import (
 )
 from attncli.studies.progress import Progress
 from attncli.studies.scoring import scale_of
-from attncli.studies.study import LABEL, SCORER, Column, Record, Result
+from attncli.studies.study import Record, Result
+from attncli.studies.variance.columns import COLUMNS
 from attncli.studies.variance.findings import findings_of
 from attncli.studies.variance.moments import Edges, Tally
 from attncli.studies.variance.options import VarianceOptions
@@ -30,29 +29,6 @@ from attncli.studies.variance.theory import theory_of
 
 RELATIVE_ERROR = 0.005  # of a variance, which the default number of samples is chosen for
 MOST_SAMPLES = 10_000_000  # by default
-COLUMNS = (
-    SCORER,
-    LABEL,
-    *PLACE,
-    Column("samples", "samples", "Query-key pairs that were measured.", format=counted),
-    Column("mean", "mean", "Mean of the scores.", format=short),
-    Column("mean_ci", "±", "95 % interval of the mean; none for real tensors.", format=margin),
-    Column("variance", "variance", "Variance of the scores.", format=figure),
-    Column(
-        "variance_ci",
-        "95 %\ninterval",
-        "95 % interval of the variance (Bonett 2006).",
-        format=partial(interval, digits=4),
-    ),
-    Column("theory_mean", "theory\nmean", "Mean in closed form, where one is known.", format=short),
-    Column("theory_variance", "theory\nvariance", "Variance in closed form, where one is known.", format=figure),
-    Column("z", "z", "Difference of the variance from an exact theory, in standard errors.", format=short),
-    Column("z_mean", "z of\nmean", "Difference of the mean from theory, in standard errors.", format=short),
-    Column("theory", "kind", "Whether the theory of the variance is exact, or a limit for large sizes.", text=True),
-    Column("row_variance", "within\nrows", "Variance over the keys of a query, mean over queries.", format=figure),
-    Column("scale", "scale", "Scale of the scorer.", format=figure),
-    Column("unit_scale", "needed\nscale", "Scale that would give variance 1.", format=figure),
-)
 expected_rows = partial(expected_rows_of, columns=COLUMNS)
 
 

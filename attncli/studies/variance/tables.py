@@ -10,7 +10,7 @@ from attncli.show.numbers import entries, interval, significant
 from attncli.show.tables import formulas, heading, numbered_layers, pick, remark
 from attncli.show.tables import tables as blocks
 from attncli.studies.study import Column, Record, Result, by_label
-from attncli.studies.variance.study import COLUMNS
+from attncli.studies.variance.columns import COLUMNS
 
 LEGEND = (
     "± is the half-width of the mean's 95 % interval; the other interval is the variance's; z is the difference of the "

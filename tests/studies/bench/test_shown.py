@@ -8,8 +8,9 @@ import torch
 from matplotlib.figure import Figure
 
 from attncli.show.numbers import duration
+from attncli.studies.bench.columns import COLUMNS
 from attncli.studies.bench.figure import bench_figure, figures
-from attncli.studies.bench.rows import COLUMNS, findings_of, growth, raw_name
+from attncli.studies.bench.rows import findings_of, growth, raw_name
 from attncli.studies.bench.tables import tables
 from attncli.studies.study import Finding, Record, Result
 from tests.show.samples import printed

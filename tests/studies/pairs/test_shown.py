@@ -61,7 +61,7 @@ def test_tables_have_every_figure_at_any_width(study: str, width: int, tmp_path:
     columns = ["variance", "mean"] if study == "variance" else ["jacobian_median", "max_weight"]
     for keys in ({"d": [2, 64], **FEW[study]}, {"d": [64], **FEW[study]}, {"source": real(tmp_path, 2)}):
         result = swept(study, scorers=[*DOT, {"scorer": "additive", "label": "hidden"}], **keys)
-        text, formats = shown(result, width), {each.key: each.format for each in part_of(study, "study").COLUMNS}
+        text, formats = shown(result, width), {each.key: each.format for each in part_of(study, "columns").COLUMNS}
         assert all(formats[column](record[column]) in text for record in result.records for column in columns)
         assert all(word in text for word in ("dot", "hidden", "additive"))
         assert max(map(len, text.splitlines())) <= width

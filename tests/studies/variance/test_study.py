@@ -10,7 +10,8 @@ from torch import Tensor
 
 from attncli.scorers import SCORERS
 from attncli.studies.progress import Progress
-from attncli.studies.variance.study import COLUMNS, run
+from attncli.studies.variance.columns import COLUMNS
+from attncli.studies.variance.study import run
 from tests.combinations import others_slow
 from tests.reference import ORACLES
 from tests.studies.pairs.samples import DISTRIBUTIONS, Array, by_place, prepared, swept

@@ -1,0 +1,51 @@
+"""The columns of the study `saturation`: one row for each label and d, or head of real tensors; and its charts."""
+
+from attncli.show.numbers import counted, figure, short
+from attncli.studies.pairs.study import PLACE
+from attncli.studies.study import LABEL, NORMALIZER, SCORER, Chart, Column
+
+
+def _quartiles(key: str, heading: str, what: str) -> tuple[Column, ...]:
+    return (
+        Column(f"{key}_median", heading, f"Median over the rows of {what}.", format=short),
+        Column(f"{key}_q25", "\n25 %", f"Lower quartile of {what}.", format=short),
+        Column(f"{key}_q75", "\n75 %", f"Upper quartile of {what}.", format=short),
+    )
+
+
+COLUMNS = (
+    SCORER,
+    LABEL,
+    NORMALIZER,
+    *PLACE,
+    Column("keys", "keys", "Keys of each row.", format=counted),
+    Column("rows", "rows", "Rows measured: queries with at least two valid keys.", format=counted),
+    Column(
+        "entropy",
+        "entropy\n/ ln m",
+        "Mean entropy of weights / their sum, relative to that of uniform weights, ln m.",
+        format=figure,
+    ),
+    Column("max_weight", "largest\nweight", "Mean of the largest weight.", format=short),
+    Column("weight_sum", "sum of\nweights", "Mean of the sum of a row's weights.", format=short),
+    Column("effective_keys", "effective\nkeys", "Mean of exp(entropy): how many keys share the weight.", format=short),
+    *_quartiles("jacobian", "Jacobian\nmedian", "the Frobenius norm of the Jacobian of weights by scores"),
+    *_quartiles("query_gradient", "query\ngradient", "the norm of the output's gradient with respect to the query"),
+    *_quartiles("entropy", "entropy\nmedian", "entropy / ln m, relative to uniform weights"),
+    *_quartiles("max_weight", "largest\nmedian", "the largest weight"),
+    Column("jacobian_mean", "\nmean", "Mean of the norm of the Jacobian.", format=short),
+)
+
+
+def _chart(title: str, key: str, log: bool = False) -> Chart:
+    return Chart(
+        f"{title}, median and quartiles", f"{key}_median", ("head", "d"), (f"{key}_q25", f"{key}_q75"), log=log
+    )
+
+
+CHARTS = (
+    _chart("entropy / ln m", "entropy"),
+    _chart("largest weight", "max_weight"),
+    _chart("norm of the Jacobian", "jacobian", log=True),
+    _chart("gradient of the query", "query_gradient", log=True),
+)
