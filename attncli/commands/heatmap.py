@@ -29,7 +29,7 @@ Stage = Annotated[
         help="What to draw: scores, capped, biased, weights or dropped; for a tensor file, what it holds.",
     ),
 ]
-Cmap = Annotated[str, typer.Option("--cmap", metavar="NAME", help="Colour map of matplotlib.")]
+Cmap = Annotated[str | None, typer.Option("--cmap", metavar="NAME", help="Colour map of matplotlib.")]
 Scale = Annotated[
     Literal["unit", "shared", "panel"] | None,
     typer.Option(
@@ -53,7 +53,7 @@ def heatmap(
     batches: Batches = None,
     heads: Heads = None,
     stage: Stage = None,
-    cmap: Cmap = "Reds",
+    cmap: Cmap = None,
     scale: Scale = None,
     annotate: Annotate = "auto",
     out: Out = None,
@@ -67,13 +67,15 @@ def heatmap(
 ) -> None:
     """Draw attention weights or scores as heatmaps."""
     from attncli.commands.sources import load_source
+    from attncli.config.looks import HeatmapLook
     from attncli.runs.run_folder import check_file, save_picture
     from attncli.show.figures import picture_ending, save_figure
-    from attncli.show.heatmaps import HeatmapStyle, heatmap_figure
+    from attncli.show.heatmaps import colour_map, heatmap_figure
 
     overrides = overrides_of(sets, seed=seed, device=device, dtype=dtype)
     with naming_options():
-        style = HeatmapStyle(cmap, scale, annotate)
+        look = HeatmapLook(cmap=cmap, scale=scale, annotate=annotate)
+        colour_map(look)
         if out is not None:
             picture_ending(out)
     if out is not None:  # what cannot be written is refused before the work
@@ -81,7 +83,7 @@ def heatmap(
     notes: list[str] = []
     matrices, name = load_source(source, stage, overrides, tensors or [], quiet)
     with naming_options():
-        figure = heatmap_figure(matrices, style, labels=scorers, batches=batches, heads=heads, note=notes.append)
+        figure = heatmap_figure(matrices, look, labels=scorers, batches=batches, heads=heads, note=notes.append)
     place = save_picture(name, out, lambda path: save_figure(figure, path))
     if not quiet:
         for note in notes:

@@ -2,31 +2,29 @@
 
 import math
 import textwrap
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
-from typing import Any, Literal
+from collections.abc import Iterator, Sequence, Set
+from dataclasses import replace
+from typing import Any
 
 import matplotlib
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.axis import Axis, XAxis
-from matplotlib.colors import Colormap, Normalize, to_rgb
+from matplotlib.colors import Colormap, LogNorm, Normalize, to_rgb
 from matplotlib.figure import Figure
 from matplotlib.image import AxesImage
 from matplotlib.patches import Patch
 from matplotlib.ticker import MaxNLocator
 
+from attncli.config.looks import Annotate, HeatmapLook, Scale
 from attncli.errors import InputError, did_you_mean, got, printable
+from attncli.show.colours import PALE, ROUNDING, Limits, Numbers, Scaling, scaling_of
 from attncli.show.figures import DPI, Note, Picture, drawing
 from attncli.show.grids import BAR_WIDTH, GAP, LETTER, MARGIN, TOKEN_LINE, Grid, grid_of, place
-from attncli.show.matrices import Panel, block_means, select
+from attncli.show.matrices import Panel, block_means, differences, select, zoom
 from attncli.studies.study import Matrices
 
-Annotate = Literal["auto", "yes", "no"]
-Scale = Literal["unit", "shared", "panel"]
 Cells = np.ma.MaskedArray[Any, Any]
-Numbers = np.ndarray[Any, Any]
-Limits = tuple[float, float]  # the values at the two ends of the colours
 QUANTITIES = {
     "scores": "score",
     "capped": "score after softcap",
@@ -34,8 +32,13 @@ QUANTITIES = {
     "dropped": "attention weight after dropout",
 }
 SHARED = "attncli heatmap --scale shared"
-PALE = 0.05  # weights below this cannot be told apart on the scale from 0 to 1
-ROUNDING = 1e-5  # a weight this little above 1 is a 1
+COLOUR_MAPS = {  # of values and of differences
+    "light": ("Reds", "RdBu_r"),
+    "dark": ("magma", "berlin"),
+    "print": ("Greys", "Greys"),
+}
+GROUND = "white"
+PLAIN = HeatmapLook()
 NAN_COLOURS = ("black", "#00b4d8", "#70e000", "#7b2cbf")
 MASKED: dict[str, Any] = {"facecolor": "0.9", "edgecolor": "0.62", "hatch": "/////", "hatch_linewidth": 0.5}
 
@@ -56,28 +59,9 @@ LOOK: dict[str, Any] = {
 }
 
 
-@dataclass(frozen=True)
-class HeatmapStyle:
-    """How heatmaps look. `scale` None is `unit` for weights and `shared` for every other stage.
-
-    `unit` colours 0 to 1 and `shared` the range of all panels, with one colour bar; `panel` gives each panel its own.
-    """
-
-    cmap: str = "Reds"
-    scale: Scale | None = None
-    annotate: Annotate = "auto"
-
-    def __post_init__(self) -> None:
-        """Refuses an unknown colour map."""
-        if self.cmap not in matplotlib.colormaps:
-            question = did_you_mean(self.cmap, matplotlib.colormaps)
-            near = question if question.startswith("did") else "such as Reds, viridis or Greys"
-            raise InputError.of(got(self.cmap, "expected a colour map of matplotlib", near), ["cmap"])
-
-
 def heatmap_figure(
     matrices: Matrices,
-    style: HeatmapStyle = HeatmapStyle(),
+    look: HeatmapLook = PLAIN,
     *,
     labels: Sequence[str] | None = None,
     batches: Sequence[int] | None = None,
@@ -89,7 +73,7 @@ def heatmap_figure(
 
     Args:
         matrices: tensors (n, m), (b, n, m), (b, heads, n, m), or with more axes, all of which count as heads.
-        style: colours, limits and numbers.
+        look: colours, limits and numbers, which queries and keys, and what is subtracted.
         labels: which labels, in this order; all where None.
         batches: which batch elements, counted from 0; all where None.
         heads: which heads, counted from 0; all where None.
@@ -97,18 +81,32 @@ def heatmap_figure(
         note: is called with what the reader should know: what was left out, averaged, cut off or not a number.
 
     Raises:
-        InputError: a label, batch element or head that is not there, naming those that are; no stack of matrices.
+        InputError: a label, batch element or head that is not there, naming those that are; no stack of matrices; a
+            look that does not fit them.
     """
+    if look.minus is not None:
+        if look.minus not in matrices.tensors:
+            raise InputError.of(got(look.minus, "unknown label", did_you_mean(look.minus, matrices.tensors)), ["minus"])
+        labels = None if labels is None else list(dict.fromkeys([*labels, look.minus]))
     panels = select(matrices, labels, batches, heads, places, note)
-    style = replace(style, scale=style.scale or ("unit" if matrices.stage == "weights" else "shared"))
-    quantity = printable(QUANTITIES.get(matrices.stage, matrices.stage))
     before = {printable(label) for label in matrices.with_dropout if matrices.stage == "weights"}
-    if {panel.label for panel in panels} <= before:
-        quantity, before = f"{quantity} before dropout", set()
-    panels = [replace(p, label=f"{p.label} before dropout") if p.label in before else p for p in panels]
-    texts = [quantity, *(str(name) for p in panels for name in (p.label, *p.queries, *p.keys))]
-    with drawing(texts, note, LOOK):
-        return _draw(panels, style, quantity, note)
+    return stage_figure(panels, matrices.stage, look, note, before_dropout=before)
+
+
+def stage_figure(
+    panels: Sequence[Panel], stage: str, look: HeatmapLook, note: Note, *, before_dropout: Set[str] = frozenset()
+) -> Figure:
+    """Panels of a stage, in the look asked for. The weights of some labels are those before dropout."""
+    quantity = printable(QUANTITIES.get(stage, stage))
+    panels = zoom(panels, look.queries, look.keys)
+    if {panel.label for panel in panels} <= before_dropout:
+        quantity, before_dropout = f"{quantity} before dropout", frozenset()
+    if look.minus is not None:
+        panels = differences(panels, look.minus, note)
+        quantity = f"{quantity} − that of {printable(look.minus)}"
+    panels = [replace(p, label=f"{p.label} before dropout") if p.label in before_dropout else p for p in panels]
+    with drawing(_texts(panels, quantity), note, LOOK):
+        return _draw(panels, look, quantity, note, stage=stage)
 
 
 def panels_figure(
@@ -125,45 +123,63 @@ def panels_figure(
         panels: matrices (batch elements, heads), or of other `sides`: rows and columns.
         quantity: what the figure is, which stands above all panels.
         note: is called with what the reader should know.
-        scale: see `HeatmapStyle`.
+        scale: one for all panels, or one for each.
         sides: what rows and columns are.
     """
     known = sum(panel.values.numel() if panel.valid is None else int(panel.valid.sum()) for panel in panels)
-    style = HeatmapStyle(scale=scale, annotate="yes" if known <= MOST_NUMBERS["auto"] else "auto")
-    texts = [quantity, *(str(name) for panel in panels for name in (panel.label, *panel.queries, *panel.keys))]
-    with drawing(texts, note, LOOK):
-        return _draw(panels, style, quantity, note, least=0.0, sides=sides)
+    look = HeatmapLook(scale=scale, annotate="yes" if known <= MOST_NUMBERS["auto"] else "auto")
+    with drawing(_texts(panels, quantity), note, LOOK):
+        return _draw(panels, look, quantity, note, least=0.0, sides=sides)
+
+
+def colour_map(look: HeatmapLook) -> Colormap:
+    """The colour map asked for, or one that colour-blind readers can read: of differences one with 0 in the middle.
+
+    Raises:
+        InputError: matplotlib has none of this name.
+    """
+    name = look.cmap or COLOUR_MAPS[look.theme][look.minus is not None]
+    if name not in matplotlib.colormaps:
+        question = did_you_mean(name, matplotlib.colormaps)
+        near = question if question.startswith("did") else "such as Reds, viridis or Greys"
+        raise InputError.of(got(name, "expected a colour map of matplotlib", near), ["cmap"])
+    return matplotlib.colormaps[name]
+
+
+def _texts(panels: Sequence[Panel], quantity: str) -> list[str]:
+    return [quantity, *(str(name) for panel in panels for name in (panel.label, *panel.queries, *panel.keys))]
 
 
 def _draw(
     panels: Sequence[Panel],
-    style: HeatmapStyle,
+    look: HeatmapLook,
     quantity: str,
     note: Note,
     *,
+    stage: str = "",
     least: float | None = None,
     sides: tuple[str, str] = ("Queries", "Keys"),
 ) -> Figure:
     """The panels on one page; a scale that all share begins at `least`, or at the smallest number."""
-    grid = grid_of(panels, style.annotate == "yes")
+    grid = grid_of(panels, look.annotate == "yes")
     blocks = [_block(panel, grid) for panel in panels]
-    shown = [block_means(p.values, p.valid, *block) for p, block in zip(panels, blocks, strict=True)]
+    shown = [block_means(panel, *block) for panel, block in zip(panels, blocks, strict=True)]
     numbers = [np.extract(~np.isnan(found), found) for found in (cells.compressed() for cells in shown)]
     together = np.concatenate(numbers)
-    common = (0.0, 1.0) if style.scale == "unit" else _limits(together if least is None else np.append(together, least))
-    cmap = matplotlib.colormaps[style.cmap]
-    cmap = cmap.with_extremes(bad=_nan_colour(cmap))
+    scaling = scaling_of(numbers, look, stage, least)
+    cmap = colour_map(look)
+    cmap = cmap.with_extremes(bad=_nan_colour(cmap), under=GROUND if scaling.colours == "log" else None)
     figure = Picture(figsize=(1, 1), dpi=DPI, facecolor="white")  # one inch, until everything has its place
     figure.suppressComposite = True  # every panel stays an image of its own in SVG and PDF
-    written = _written(style.annotate, panels, grid, together) if max(blocks) == (1, 1) else None
-    if style.annotate == "yes" and not written:
+    is_signed = look.minus is not None
+    written = _written(look.annotate, panels, grid, together, is_signed) if max(blocks) == (1, 1) else None
+    if look.annotate == "yes" and not written:
         note("no numbers in the cells: too many cells, or too small ones")
     made, steps = [], {"queries": 1, "keys": 1}
     for i, (panel, cells, block) in enumerate(zip(panels, shown, blocks, strict=True)):
-        ends = _limits(numbers[i]) if style.scale == "panel" else common
         axes = figure.add_axes((0, 0, grid.width, grid.height), label=f"panel {i}")
         made.append(axes)
-        image = _draw_cells(axes, panel, cells, block, cmap, ends)
+        image = _draw_cells(axes, panel, cells, block, cmap, scaling.norm(i), scaling.ends[i])
         if written:
             _write_numbers(axes, image, cells, *written)
         letters = int(max(grid.width, NARROWEST_TITLE) / LETTER)
@@ -173,21 +189,26 @@ def _draw(
             steps["queries"] = max(steps["queries"], _set_ticks(axes.yaxis, panel.queries, grid.height))
         if i + grid.columns >= len(panels) or panels[i + grid.columns].keys != panel.keys:
             steps["keys"] = max(steps["keys"], _set_ticks(axes.xaxis, panel.keys, grid.width))
-        if style.scale == "panel":
+        if look.scale == "panel":
             beside = axes.inset_axes((1 + GAP / 2 / DPI / grid.width, 0, BAR_WIDTH / DPI / grid.width, 1))
-            _draw_bar(beside, image, numbers[i], ticks=ends, format="%.3g")
-    bar = None
-    if style.scale != "panel":
+            ends = image.get_clim()
+            _draw_bar(beside, image, numbers[i], ticks=(ends[0], 0, ends[1]) if is_signed else ends, format="%.3g")
+    bar, footnotes = None, [_footnote(blocks)]
+    if look.scale == "panel":
+        footnotes.append(scaling.words)
+    else:
         bar = figure.add_axes((0, 0, 1, 1), label="bar")
-        _draw_bar(bar, image, together, format="%g")
-    footnote = _footnote(blocks)
-    place(figure, made, grid.columns, bar, _draw_legend(figure, shown, cmap, footnote), sides)
+        _draw_bar(bar, image, together, ticks=scaling.ticks, format="%g")
+        if scaling.words or is_signed:
+            bar.set_ylabel("\n".join(filter(None, (quantity, scaling.words))))
+    footnote = "\n".join(filter(None, footnotes))
+    place(figure, made, grid.columns, bar, _draw_legend(figure, shown, image, footnote), sides)
     x, y = MARGIN / DPI / figure.get_figwidth(), 1 - MARGIN / DPI / figure.get_figheight()
     figure.suptitle(quantity, x=x, y=y, ha="left", va="top")
     thin = [f"one in {step} of the {side} is shown" for side, step in steps.items() if step > 1]
     if thin:
         note(f"too many tokens: {', '.join(thin)}")
-    for line in _unseen(panels, shown, together, style, footnote):
+    for line in _unseen(panels, shown, together, scaling, look, footnotes[0]):
         note(line)
     return figure
 
@@ -197,34 +218,34 @@ def _block(panel: Panel, grid: Grid) -> tuple[int, int]:
     return math.ceil(len(panel.queries) / (grid.height * DPI)), math.ceil(len(panel.keys) / (grid.width * DPI))
 
 
-def _limits(values: Numbers) -> Limits:
-    """The range of values, infinities aside; equal values have the colour in the middle."""
-    finite = values[np.isfinite(values)]
-    low, high = (float(finite.min()), float(finite.max())) if finite.size else (0.0, 1.0)
-    around = 0.0 if low < high else 0.5 * abs(low) or 0.5
-    return low - around, high + around
-
-
 def _draw_cells(
-    axes: Axes, panel: Panel, cells: Cells, block: tuple[int, int], cmap: Colormap, ends: Limits
+    axes: Axes,
+    panel: Panel,
+    cells: Cells,
+    block: tuple[int, int],
+    cmap: Colormap,
+    norm: Normalize,
+    ends: Limits,
 ) -> AxesImage:
     """The matrix in colours, over a hatched ground where it is masked. Blocks of cells stand where the cells would.
 
-    Infinities become values just beyond the ends, since matplotlib takes them for NaN.
+    Infinities, and zeros of logarithmic colours, become values just beyond the ends: matplotlib takes them for NaN.
     """
     (down, across), (rows, columns), (low, high) = block, cells.shape, ends
+    top, left = (names.start if isinstance(names, range) else 0 for names in (panel.queries, panel.keys))
     if cells.mask.any():
         axes.patch.set(linewidth=0.0, **MASKED)
     image = axes.imshow(
-        np.clip(cells.data, 2 * low - high, 2 * high - low),
+        np.clip(cells.data, low / 2 if isinstance(norm, LogNorm) else 2 * low - high, 2 * high - low),
         cmap=cmap,
-        norm=Normalize(*ends),
+        norm=norm,
         alpha=(~cells.mask).astype(float),
         aspect="auto",
         interpolation="nearest",
-        extent=(-0.5, columns * across - 0.5, rows * down - 0.5, -0.5),
+        extent=(left - 0.5, left + columns * across - 0.5, top + rows * down - 0.5, top - 0.5),
     )
-    axes.set(xlim=(-0.5, len(panel.keys) - 0.5), ylim=(len(panel.queries) - 0.5, -0.5), xticks=[], yticks=[])
+    axes.set(xlim=(left - 0.5, left + len(panel.keys) - 0.5), ylim=(top + len(panel.queries) - 0.5, top - 0.5))
+    axes.set(xticks=[], yticks=[])
     return image
 
 
@@ -240,7 +261,7 @@ def _set_ticks(axis: Axis, names: tuple[str, ...] | range, length: float) -> int
     Gives every how many of the tokens one is labelled.
     """
     if isinstance(names, range):
-        apart = LETTER * (len(str(len(names))) + (4 if len(names) > FEW else 1))
+        apart = LETTER * (len(str(names.stop)) + (4 if len(names) > FEW else 1))
         most = max(1, int(length / apart))
         axis.set_major_locator(MaxNLocator(most, steps=[1, 2, 5, 10], integer=True, min_n_ticks=1))
         return 1
@@ -254,27 +275,33 @@ def _set_ticks(axis: Axis, names: tuple[str, ...] | range, length: float) -> int
 
 
 def _draw_bar(axes: Axes, image: AxesImage, values: Numbers, **ticks: Any) -> None:
-    """A colour bar, with arrows where values lie beyond its ends."""
+    """A colour bar, with arrows where values lie beyond its ends; zeros below logarithmic colours are in the legend."""
     low, high = image.get_clim()
-    below, above = (values < low - ROUNDING).any(), (values > high + ROUNDING).any()
+    slack = ROUNDING * (high - low)
+    is_below = values < low * (1 - ROUNDING) if isinstance(image.norm, LogNorm) else values < low - slack
+    below, above = (is_below & ((values != 0) | (low <= 0))).any(), (values > high + slack).any()
     extend = "both" if below and above else "min" if below else "max" if above else "neither"
     image.figure.colorbar(image, cax=axes, extend=extend, **ticks)
 
 
-def _draw_legend(figure: Figure, shown: Sequence[Cells], cmap: Colormap, footnote: str) -> int:
-    """What hatching and the colour of NaN mean, and the footnote; how many lines that takes."""
+def _draw_legend(figure: Figure, shown: Sequence[Cells], image: AxesImage, footnote: str) -> int:
+    """What hatching, NaN's colour and that of 0 beside a logarithm mean, and the footnote; how many lines it takes."""
     handles = []
     if any(cells.mask.any() for cells in shown):
         handles.append(Patch(label="masked", linewidth=0.6, **MASKED))
+    if isinstance(image.norm, LogNorm) and any((cells.compressed() == 0).any() for cells in shown):
+        handles.append(Patch(label="0", facecolor=GROUND, edgecolor="0.15", linewidth=0.6))
     if any(np.isnan(cells.compressed()).any() for cells in shown):
-        handles.append(Patch(label="NaN", facecolor=_nan_colour(cmap), edgecolor="0.15", linewidth=0.6))
+        handles.append(Patch(label="NaN", facecolor=_nan_colour(image.cmap), edgecolor="0.15", linewidth=0.6))
     if handles or footnote:
         look: dict[str, Any] = {"loc": "lower left", "frameon": False, "borderpad": 0, "borderaxespad": 0.9}
-        figure.legend(handles=handles, title=footnote or None, alignment="left", ncols=2, **look)
-    return bool(handles) + bool(footnote)
+        figure.legend(handles=handles, title=footnote or None, alignment="left", ncols=3, **look)
+    return bool(handles) + len(footnote.splitlines())
 
 
-def _written(annotate: Annotate, panels: Sequence[Panel], grid: Grid, values: Numbers) -> tuple[str, float] | None:
+def _written(
+    annotate: Annotate, panels: Sequence[Panel], grid: Grid, values: Numbers, is_signed: bool
+) -> tuple[str, float] | None:
     """Format and font size of the numbers in all cells; None where none are wanted, or where they have no room."""
     if annotate == "no" or not 0 < values.size <= MOST_NUMBERS[annotate]:
         return None
@@ -283,6 +310,7 @@ def _written(annotate: Annotate, panels: Sequence[Panel], grid: Grid, values: Nu
         spec = "z.0e"
     else:
         spec = "z.3f" if 0 < largest < 0.1 else "z.2f" if largest < 10 else "z.1f" if largest < 100 else "z.0f"
+    spec = "+" * is_signed + spec
     digits = max(len(_number_text(value, spec)) for value in values.tolist())
     n, m = max(len(panel.queries) for panel in panels), max(len(panel.keys) for panel in panels)
     points = min(NUMBER_POINTS, 72 * grid.width / m / digits / DIGIT / 1.15, 72 * grid.height / n / 1.4)
@@ -314,7 +342,12 @@ def _footnote(blocks: Sequence[tuple[int, int]]) -> str:
 
 
 def _unseen(
-    panels: Sequence[Panel], shown: Sequence[Cells], values: Numbers, style: HeatmapStyle, footnote: str
+    panels: Sequence[Panel],
+    shown: Sequence[Cells],
+    values: Numbers,
+    scaling: Scaling,
+    look: HeatmapLook,
+    footnote: str,
 ) -> Iterator[str]:
     """What is no number, what lies beyond the colours, weights that are all pale, and cells that share a pixel."""
     lost = {i: int(np.isnan(cells.compressed()).sum()) for i, cells in enumerate(shown)}
@@ -324,11 +357,11 @@ def _unseen(
     finite = values[np.isfinite(values)]
     if finite.size < values.size:
         yield f"{values.size - finite.size} infinite values have the colours of the ends of the scale"
-    if style.scale == "unit" and finite.size:
+    if set(scaling.ends) == {(0.0, 1.0)} and look.vmax is None and finite.size:
         low, high = finite.min(), finite.max()
         if low < -ROUNDING or high > 1 + ROUNDING:
             yield f"values from {low:.3g} to {high:.3g} go beyond the scale 0..1; {SHARED} shows them all"
-        elif high < PALE:
+        elif high < PALE and scaling.colours == "linear":
             yield f"the largest value shown is {high:.2g}, pale on the scale 0..1; {SHARED} makes differences visible"
     if footnote:
         n, m = max((panel.values.shape for panel in panels), key=lambda shape: shape[0] * shape[1])

@@ -1,7 +1,8 @@
 """Which matrices of a stage a heatmap shows, with the names of their axes, and the cells that are drawn of each."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from statistics import fmean
 from typing import Any
 
 import numpy as np
@@ -9,6 +10,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import avg_pool2d
 
+from attncli.config.looks import ends_of
 from attncli.errors import InputError, did_you_mean, got, printable, show
 from attncli.show.figures import Note
 from attncli.studies.study import Matrices, Names
@@ -20,7 +22,10 @@ BAND_CELLS = 2**21  # cells averaged at a time: the memory taken beside the matr
 
 @dataclass(frozen=True)
 class Panel:
-    """One matrix (n, m); `valid` (n, m), True = may attend; tokens of queries and keys, or their indices."""
+    """One matrix (n, m); `valid` (n, m), True = may attend; tokens of queries and keys, or their indices.
+
+    Where there is a matrix `minus`, the panel shows the difference from it.
+    """
 
     label: str
     place: str  # such as "batch 1, head 0"; empty where there is but one
@@ -29,6 +34,7 @@ class Panel:
     valid: Tensor | None
     queries: tuple[str, ...] | range
     keys: tuple[str, ...] | range
+    minus: Tensor | None = None
 
 
 def select(
@@ -106,19 +112,103 @@ def _names(names: Names | None, batch: int, count: int) -> tuple[str, ...] | ran
     return tuple(token if len(token) <= LONGEST_TOKEN else f"{token[: LONGEST_TOKEN - 1]}…" for token in tokens)
 
 
-def block_means(values: Tensor, valid: Tensor | None, down: int, across: int) -> np.ma.MaskedArray[Any, Any]:
-    """The means of a matrix (n, m) over blocks of `down` x `across` cells, fewer at the lower and right edges.
+def zoom(panels: Sequence[Panel], queries: str | None, keys: str | None) -> list[Panel]:
+    """The panels with only these queries and keys: ranges such as `0:32`, whose end may lie beyond the last one.
+
+    Raises:
+        InputError: a range that begins beyond the last one.
+    """
+    if queries is None and keys is None:
+        return list(panels)
+    found = []
+    for panel in panels:
+        check_zoom(queries, keys, panel.values.shape)
+        rows, columns = (slice(*ends_of(text or ":")) for text in (queries, keys))
+        valid = None if panel.valid is None else panel.valid[rows, columns]
+        values = panel.values[rows, columns]
+        found.append(replace(panel, values=values, valid=valid, queries=panel.queries[rows], keys=panel.keys[columns]))
+    return found
+
+
+def check_zoom(queries: str | None, keys: str | None, shape: Sequence[int]) -> None:
+    """Refuses ranges that begin beyond the last query or key of matrices (..., n, m)."""
+    n, m = shape[-2:]
+    for side, text, count in (("queries", queries, n), ("keys", keys, m)):
+        if text is not None and ends_of(text)[0] >= count:
+            message = f"the scores have n = {n} queries and m = {m} keys; expected a range that begins below {count}"
+            raise InputError.of(got(text, message), [side])
+
+
+def differences(panels: Sequence[Panel], label: str, note: Note) -> list[Panel]:
+    """Every panel but those of `label`, less the panel of `label` in its place.
+
+    Places, and labels in a place, stand in the order of the mean size of their differences, the largest first.
+
+    Raises:
+        InputError: there is no other label, or none of this label in a place, or one of another shape.
+    """
+    shown = printable(label)
+    base = {panel.place: panel for panel in panels if panel.label == shown}
+    found, sizes = [], {}
+    for panel in panels:
+        other = base.get(panel.place)
+        if other is None or other.values.shape != panel.values.shape:
+            there = f"a matrix {list(other.values.shape)}" if other else "none"
+            expected = f"expected one of shape {list(panel.values.shape)} to subtract from {panel.label}"
+            raise InputError.of(got(label, f"has {there}{panel.place and f' at {panel.place}'}; {expected}"), ["minus"])
+        if panel is not other:
+            valid = None if panel.valid is None or other.valid is None else panel.valid | other.valid
+            found.append(replace(panel, valid=valid, minus=other.values))
+            sizes[panel.label, panel.place] = _mean_size(found[-1])
+    if not found:
+        raise InputError.of(got(label, "is the only scorer; expected one beside it, to subtract from"), ["minus"])
+    by_label, by_place = (_means(sizes, axis) for axis in (0, 1))
+    if len(found) > 1:
+        (first, largest), *_, (last, least) = (by_label if len(by_label) > 1 else by_place).items()
+        means = f"from {first}, {largest:.2g}, to {last}, {least:.2g}"
+        note(f"panels are ordered by their mean difference from {shown}: {means}")
+    labels, places = list(by_label), list(by_place)
+    return sorted(found, key=lambda panel: (places.index(panel.place), labels.index(panel.label)))
+
+
+def _means(sizes: Mapping[tuple[str, str], float], axis: int) -> dict[str, float]:
+    """The mean of each label (axis 0) or place (1), the largest first."""
+    names = dict.fromkeys(key[axis] for key in sizes)
+    means = {name: fmean(size for key, size in sizes.items() if key[axis] == name) for name in names}
+    return dict(sorted(means.items(), key=lambda item: -item[1]))
+
+
+def _mean_size(panel: Panel) -> float:
+    """The mean size of the finite numbers of a panel at valid cells; 0 where there are none."""
+    total, count = 0.0, 0
+    for cells, inside in _bands(panel, max(1, BAND_CELLS // panel.values.shape[1])):
+        known = inside & cells.isfinite()
+        total, count = total + float(cells[known].abs().sum()), count + int(known.sum())
+    return total / max(count, 1)
+
+
+def _bands(panel: Panel, height: int) -> Iterator[tuple[Tensor, Tensor]]:
+    """So many rows at a time of what a panel shows, in float64, and which of them are valid."""
+    n, m = panel.values.shape
+    valid = panel.valid
+    if valid is None:
+        valid = torch.ones(1, 1, dtype=torch.bool, device=panel.values.device).expand(n, m)
+    for start in range(0, n, height):
+        rows = slice(start, start + height)
+        cells = panel.values[rows].cpu().double()
+        yield cells if panel.minus is None else cells - panel.minus[rows].cpu().double(), valid[rows].cpu()
+
+
+def block_means(panel: Panel, down: int, across: int) -> np.ma.MaskedArray[Any, Any]:
+    """The means of what a panel shows over blocks of `down` x `across` cells, fewer at the lower and right edges.
 
     Only valid cells count: a block without any is masked, a block with a valid NaN is NaN. Computed in float64.
     """
-    n, m = values.shape
-    if valid is None:
-        valid = torch.ones(1, 1, dtype=torch.bool, device=values.device).expand(n, m)
-    height = down * max(1, BAND_CELLS // (m * down))  # whole blocks
+    height = down * max(1, BAND_CELLS // (panel.values.shape[1] * down))  # whole blocks
     means, covered = [], []
-    for band, inside in zip(torch.split(values, height), torch.split(valid, height), strict=True):
+    for band, inside in _bands(panel, height):
         sums, shares = (
-            avg_pool2d(cells.cpu().double()[None], (down, across), ceil_mode=True)[0]
+            avg_pool2d(cells.double()[None], (down, across), ceil_mode=True)[0]
             for cells in (band.where(inside, 0), inside)
         )
         means.append(sums / shares)

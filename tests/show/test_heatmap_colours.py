@@ -10,11 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
+from torch import Tensor
 
 from attncli.attention import masked_softmax, valid_mask
+from attncli.config.looks import HeatmapLook
 from attncli.show import matrices
-from attncli.show.heatmaps import HeatmapStyle
-from attncli.show.matrices import block_means
+from attncli.show.matrices import Panel, block_means
 from tests.show.drawn import bars, check_texts, heatmap, labels, legend, panels, titles, values, weights
 
 NAN, INF = torch.nan, torch.inf
@@ -37,6 +38,11 @@ def arrows(figure: Figure) -> int:
     return sum(len(axes.patches) for axes in bars(figure))
 
 
+def panel_of(values: Tensor, valid: Tensor | None = None) -> Panel:
+    n, m = values.shape
+    return Panel("a", "", (0, 0), values, valid, range(n), range(m))
+
+
 def test_one_bar_from_0_to_1_is_true_of_every_panel() -> None:
     figure = heatmap(weights(2, 3, 4) / 2, weights(2, 3, 4)).figure
     assert limits(figure) == [(0.0, 1.0)] * 4
@@ -55,7 +61,7 @@ def test_shared_limits_are_those_of_all_valid_cells() -> None:
 
 def test_panel_limits_have_a_bar_each() -> None:
     scores = torch.tensor([[[-3.0, 2.0]], [[0.5, 4.0]]])
-    figure = heatmap(scores, style=HeatmapStyle(scale="panel")).figure
+    figure = heatmap(scores, look=HeatmapLook(scale="panel")).figure
     assert limits(figure) == bar_limits(figure) == [(-3.0, 2.0), (0.5, 4.0)]
     assert figure.get_suptitle() == "attention weight"
     check_texts(figure)
@@ -122,7 +128,7 @@ def test_nan_at_valid_cells_is_not_taken_for_masked() -> None:
 
 @pytest.mark.parametrize("name", ["Reds", "Greys", "viridis", "cool", "jet"])
 def test_nan_has_a_colour_of_its_own(name: str) -> None:
-    figure = heatmap(torch.tensor([[NAN, 1.0]]), style=HeatmapStyle(cmap=name)).figure
+    figure = heatmap(torch.tensor([[NAN, 1.0]]), look=HeatmapLook(cmap=name)).figure
     colour = panels(figure)[0].images[0].get_cmap().get_bad()
     assert np.abs(matplotlib.colormaps[name](np.arange(256))[:, :3] - colour[:3]).sum(axis=1).min() > 0.4
 
@@ -147,9 +153,9 @@ def test_values_beyond_the_unit_scale_are_told(low: float, ends: int) -> None:
 
 
 def test_pale_weights_are_told() -> None:
-    (note,) = heatmap(torch.full((2, 30, 30), 1 / 30)).notes
+    (note,) = heatmap(torch.full((2, 30, 30), 1 / 30), look=HeatmapLook(colours="linear")).notes
     assert note.startswith("the largest value shown is 0.033, pale on the scale 0..1; ")
-    assert heatmap(torch.full((2, 30, 30), 1 / 30), style=HeatmapStyle(scale="shared")).notes == []
+    assert heatmap(torch.full((2, 30, 30), 1 / 30), look=HeatmapLook(scale="shared")).notes == []
     assert heatmap(torch.tensor([[0.0, 1.0000001]])).notes == []  # rounding is not beyond the scale
 
 
@@ -158,7 +164,7 @@ def test_few_cells_show_their_numbers() -> None:
     valid = torch.tensor([[True, True, False], [True, True, True]])
     figure = heatmap(tensor, valid=valid).figure
     assert numbers(figure) == ["0.12", "0.88", "0.50", "0.25", "0.25"]
-    assert numbers(heatmap(tensor, style=HeatmapStyle(annotate="no")).figure) == []
+    assert numbers(heatmap(tensor, look=HeatmapLook(annotate="no")).figure) == []
     assert numbers(heatmap(weights(19, 19)).figure) == []
 
 
@@ -180,7 +186,7 @@ def test_numbers_are_short_and_have_no_negative_zero(largest: float, texts: list
 @pytest.mark.parametrize("name", ["Reds", "viridis", "Greys", "Greys_r"])
 def test_numbers_contrast_with_their_cell(name: str) -> None:
     tensor = torch.linspace(0, 1, 12).reshape(3, 4)
-    figure = heatmap(tensor, style=HeatmapStyle(cmap=name, annotate="yes")).figure
+    figure = heatmap(tensor, look=HeatmapLook(cmap=name, annotate="yes")).figure
     for value, text in zip(tensor.flatten().tolist(), panels(figure)[0].texts, strict=True):
         contrast = {ink: contrast_of(matplotlib.colormaps[name](value)[:3], to_rgb(ink)) for ink in ("black", "white")}
         assert text.get_color() == max(contrast, key=lambda ink: contrast[ink])
@@ -198,11 +204,11 @@ def contrast_of(one: tuple[float, ...], two: tuple[float, ...]) -> float:
 
 
 def test_numbers_that_have_no_room_are_told_where_they_were_asked_for() -> None:
-    yes = HeatmapStyle(annotate="yes", scale="shared")
-    figure = heatmap(weights(30, 30), style=yes).figure
+    yes = HeatmapLook(annotate="yes", scale="shared")
+    figure = heatmap(weights(30, 30), look=yes).figure
     assert len(numbers(figure)) == 900
     check_texts(figure)
-    heat = heatmap(weights(100, 100), style=yes)
+    heat = heatmap(weights(100, 100), look=yes)
     assert numbers(heat.figure) == []
     assert heat.notes == ["no numbers in the cells: too many cells, or too small ones"]
 
@@ -219,7 +225,7 @@ def test_blocks_are_means_over_their_valid_cells(
     valid = torch.rand(n, m, generator=generator) < share
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(matrices, "BAND_CELLS", band)
-        means = block_means(matrix.masked_fill(~valid, NAN), valid, down, across)
+        means = block_means(panel_of(matrix.masked_fill(~valid, NAN), valid), down, across)
     assert means.shape == (-(-n // down), -(-m // across))
     for (i, j), mean in np.ndenumerate(means.data):
         block = slice(i * down, (i + 1) * down), slice(j * across, (j + 1) * across)
@@ -230,7 +236,7 @@ def test_blocks_are_means_over_their_valid_cells(
 
 @pytest.mark.parametrize(("dtype", "large"), [(torch.float16, 6e4), (torch.bfloat16, 3e38), (torch.float32, 3e38)])
 def test_means_of_blocks_do_not_overflow(dtype: torch.dtype, large: float) -> None:
-    np.testing.assert_allclose(block_means(torch.full((90, 90), large, dtype=dtype), None, 7, 7), large, rtol=0.01)
+    np.testing.assert_allclose(block_means(panel_of(torch.full((90, 90), large, dtype=dtype)), 7, 7), large, rtol=0.01)
 
 
 def test_a_large_matrix_is_shown_as_its_means() -> None:
@@ -238,13 +244,13 @@ def test_a_large_matrix_is_shown_as_its_means() -> None:
     matrix = weights(1, n, m) * 500
     valid = valid_mask((1, n, m), [1400])
     assert valid is not None
-    heat = heatmap(matrix, valid=valid, style=HeatmapStyle(scale="shared"))
+    heat = heatmap(matrix, valid=valid, look=HeatmapLook(scale="shared"))
     (axes,) = panels(heat.figure)
     rows, columns = values(axes).shape
     assert axes.get_window_extent().height >= rows  # no mean without a pixel
     assert axes.get_window_extent().width >= columns
     down, across = -(-n // rows), -(-m // columns)
-    wanted = block_means(matrix[0], valid[0].expand(n, m), down, across)
+    wanted = block_means(panel_of(matrix[0], valid[0].expand(n, m)), down, across)
     np.testing.assert_array_equal(values(axes).mask, wanted.mask)
     np.testing.assert_array_equal(values(axes).filled(0), wanted.filled(0))
     extent = (-0.5, columns * across - 0.5, rows * down - 0.5, -0.5)  # true indices

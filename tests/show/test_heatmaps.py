@@ -9,8 +9,9 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from attncli.config.looks import HeatmapLook
 from attncli.errors import InputError
-from attncli.show.heatmaps import HeatmapStyle, heatmap_figure
+from attncli.show.heatmaps import heatmap_figure
 from attncli.studies.study import Matrices, Tokens
 from tests.show.drawn import bars, check_texts, heatmap, labels, panels, ticks, titles, values, weights
 
@@ -112,7 +113,7 @@ TOKEN = st.text("aW我$_\\\n 0", max_size=9)
 def test_no_text_leaves_the_page_or_covers_another(b: int, n: int, m: int, scale: Any, data: Any) -> None:
     names = [data.draw(st.none() | st.lists(TOKEN, min_size=size, max_size=size)) for size in (n, m)]
     tokens = Tokens(*(None if name is None else [name] * b for name in names))
-    heat = heatmap(weights(b, n, m), weights(b, n, m) * 1000, tokens=tokens, style=HeatmapStyle(scale=scale))
+    heat = heatmap(weights(b, n, m), weights(b, n, m) * 1000, tokens=tokens, look=HeatmapLook(scale=scale))
     check_texts(heat.figure)
 
 
