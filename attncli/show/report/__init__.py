@@ -1,0 +1,1 @@
+"""The HTML report: pages of runs that a browser shows by itself."""

@@ -1,0 +1,76 @@
+// What a reader has chosen is kept in the address, after its #, so that a view can be sent, and gone back to.
+
+/** Kinds of choices: the value at first, how texts of the address are read (undefined: not at all) and written. */
+const oneOf = (options, initial) => ({
+  initial,
+  read: ([text]) => options.find((option) => String(option) === text),
+  write: (value) => [String(value)],
+});
+const severalOf = (options) => ({
+  initial: [],
+  read: (texts) => options.filter((option) => texts.includes(option)),
+  write: (values) => values,
+});
+const anyText = () => ({ initial: "", read: ([text]) => text, write: (value) => [value] });
+
+/** The choices of one run. What is as it was at first is not in the address. */
+class Choices {
+  static #all = [];
+  static #hasSeveral = false;
+  #kinds;
+  #prefix;
+  #apply;
+
+  /** `apply` shows choices that came by the address. */
+  constructor(number, kinds, apply) {
+    this.#kinds = new Map(Object.entries(kinds));
+    this.#prefix = number;
+    this.#apply = apply;
+    Choices.#all.push(this);
+    this.#read(Choices.#told());
+  }
+
+  /** Several runs in a page have addresses such as #0.stage=scores&1.d=64. */
+  static begin(runs) {
+    Choices.#hasSeveral = runs > 1;
+    addEventListener("hashchange", () => {
+      const told = Choices.#told();
+      for (const choices of Choices.#all) {
+        choices.#read(told);
+        choices.#apply();
+      }
+    });
+  }
+
+  /** Keep all choices in the address: as a step that one can go back from, or in place of the last. */
+  static keep({ isStep }) {
+    const address = `#${new URLSearchParams(Choices.#all.flatMap((choices) => choices.#written()))}`;
+    if (address === (location.hash || "#")) return;
+    try {
+      history[isStep ? "pushState" : "replaceState"](null, "", address);
+    } catch {
+      // a frame that may not change its address
+    }
+  }
+
+  static #told() {
+    return new URLSearchParams(location.hash.slice(1));
+  }
+
+  #key(name) {
+    return Choices.#hasSeveral ? `${this.#prefix}.${name}` : name;
+  }
+
+  #read(told) {
+    for (const [name, { initial, read }] of this.#kinds) {
+      const texts = told.getAll(this.#key(name));
+      this[name] = (texts.length ? read(texts) : undefined) ?? initial;
+    }
+  }
+
+  #written() {
+    return [...this.#kinds].flatMap(([name, { initial, write }]) =>
+      this[name] === initial ? [] : write(this[name]).map((text) => [this.#key(name), text]),
+    );
+  }
+}

@@ -1,0 +1,81 @@
+// The curves of a study: which figure and facet, with which axes and scorers.
+
+class CurvesView {
+  #data;
+  #choices;
+  #titles;
+  #figure;
+  #facet;
+  #logX;
+  #logY;
+  #chart;
+
+  constructor(data, place, number) {
+    this.#data = data;
+    this.#titles = [...new Set(data.charts.map((chart) => chart.title))];
+    const facets = [...new Set(data.charts.map((chart) => chart.facet))];
+    const names = [...new Set(data.charts.flatMap((chart) => chart.series.map((line) => line.name)))];
+    const yesOrNo = oneOf(["yes", "no"], null);
+    const kinds = {
+      figure: oneOf(this.#titles, this.#titles[0]),
+      facet: oneOf(facets, null),
+      logx: yesOrNo,
+      logy: yesOrNo,
+      hidden: severalOf(names),
+    };
+    this.#choices = new Choices(number, kinds, () => this.show());
+    place.append(this.#toolbar(facets), this.#drawing(), make("p", { className: "note" }, ...this.#command()));
+    place.hidden = false;
+    this.show();
+    place.dataset.ready = "true";
+  }
+
+  #toolbar(facets) {
+    const figure = (value) => this.#choose({ figure: value, logx: null, logy: null });
+    this.#figure = selection(this.#titles, figure);
+    this.#facet = selection(facets, (value) => this.#choose({ facet: value }));
+    this.#logX = tickBox("log x", (isChecked) => this.#choose({ logx: isChecked ? "yes" : "no" }));
+    this.#logY = tickBox("log y", (isChecked) => this.#choose({ logy: isChecked ? "yes" : "no" }));
+    const controls = [labelled("figure", this.#figure), labelled("of", this.#facet)];
+    const name = { className: "bar", role: "toolbar", "aria-label": "What is drawn" };
+    return make("div", name, ...controls, this.#logX.element, this.#logY.element);
+  }
+
+  #drawing() {
+    const toggle = (name) => {
+      const { hidden } = this.#choices;
+      this.#choose({ hidden: hidden.includes(name) ? hidden.filter((each) => each !== name) : [...hidden, name] });
+    };
+    this.#chart = new Chart({ toggle });
+    return this.#chart.element;
+  }
+
+  #command() {
+    return ["As a picture: ", make("code", {}, "attncli figure RUN_FOLDER")];
+  }
+
+  #choose(changes) {
+    Object.assign(this.#choices, changes);
+    this.show();
+    Choices.keep({ isStep: true });
+  }
+
+  show() {
+    const { figure, facet, logx, logy, hidden } = this.#choices;
+    const charts = this.#data.charts.filter((chart) => chart.title === figure);
+    const chart = charts.find((each) => each.facet === facet) ?? charts[0];
+    const x = { ...chart.x, log: logx ? logx === "yes" : chart.x.log };
+    const y = { ...chart.y, log: logy ? logy === "yes" : chart.y.log };
+    this.#figure.value = figure;
+    this.#showFacets(charts.map((each) => each.facet), chart.facet);
+    this.#logX.box.checked = x.log;
+    this.#logY.box.checked = y.log;
+    this.#chart.draw({ x, y, series: chart.series, off: hidden, hasBars: false });
+  }
+
+  #showFacets(facets, shown) {
+    for (const option of this.#facet.options) option.hidden = option.disabled = !facets.includes(option.value);
+    this.#facet.value = shown;
+    this.#facet.parentElement.hidden = facets.length < 2;
+  }
+}

@@ -1,0 +1,373 @@
+// The matrices of all scorers side by side, with one crosshair: what is chosen, loaded and shown.
+
+const SCALES = ["unit", "shared", "panel"];
+const MOST_THUMBNAIL_CELLS = 250_000; // beyond them, all heads are drawn when they are asked for
+const LABEL_ROOM = 12; // pixels that the name of a row or column takes
+const [LEAST_CELL, LARGEST_CELL] = [1, 40]; // pixels of a side
+
+class MatricesView {
+  #matrices;
+  #controls = {};
+  #drawings = 0; // how often something else was chosen, for what is decoded comes later
+
+  constructor(data, place, number) {
+    this.data = data;
+    this.#matrices = new Matrices(data);
+    this.number = number;
+    this.looks = data.labels.map((label) => data.looks[label]);
+    this.choices = new Choices(number, this.#kinds(), () => this.show());
+    this.panels = data.labels.map((label, index) => new Panel(this, label, index));
+    this.row = new RowView(this);
+    this.heads = data.axes.length > 1 ? new HeadsView(this) : null;
+    this.group = this.#groupOfPanels();
+    this.command = make("code");
+    this.caption = make("p", { className: "caption" });
+    const asPicture = make("p", { className: "note" }, "As a picture: ", this.command);
+    place.append(this.#toolbar(), this.#help(), this.caption, this.group, asPicture, this.row.element);
+    if (this.heads) place.append(this.heads.element);
+    place.hidden = false;
+    addEventListener("resize", afterPause(100, () => this.fit()));
+    this.ready = this.show().then(() => (place.dataset.ready = "true"));
+  }
+
+  // ---- what can be chosen
+
+  #kinds() {
+    const { stages, labels, axes, n, m } = this.data;
+    return {
+      stage: oneOf(stages, stages.includes("weights") ? "weights" : stages[0]),
+      ...Object.fromEntries(axes.map(({ name, size }) => [name, oneOf(range(size), 0)])),
+      minus: oneOf(labels, null),
+      scale: oneOf(SCALES, null),
+      colours: oneOf(COLOURS, null),
+      query: oneOf(range(n), null),
+      key: oneOf(range(m), null),
+      held: oneOf(["yes"], null),
+      hidden: severalOf(labels),
+      search: anyText(),
+      cell: oneOf(range(2 * LARGEST_CELL + 1).map((i) => i / 2).filter((size) => size >= LEAST_CELL), null),
+    };
+  }
+
+  choose(changes) {
+    Object.assign(this.choices, changes);
+    Choices.keep({ isStep: true });
+    return this.show();
+  }
+
+  #toolbar() {
+    const { stages, labels, axes } = this.data;
+    const controls = {
+      stage: selection(stages, (stage) => this.choose({ stage })),
+      minus: selection([["", "nothing"], ...labels], (label) => this.choose({ minus: label || null })),
+      scale: selection(SCALES, (scale) => this.choose({ scale })),
+      colours: selection(COLOURS, (colours) => this.choose({ colours })),
+      cell: make("input", { type: "range", min: LEAST_CELL, max: LARGEST_CELL, step: 0.5 }),
+      search: make("input", { type: "search", placeholder: "token" }),
+      found: make("span", { className: "note", role: "status" }),
+    };
+    controls.cell.oninput = () => {
+      this.choices.cell = Number(controls.cell.value);
+      this.fit();
+      this.keepSoon();
+    };
+    controls.search.oninput = () => {
+      this.choices.search = controls.search.value;
+      this.fit();
+      this.keepSoon();
+    };
+    controls.search.onkeydown = (event) => event.key === "Enter" && this.#pointNextFound();
+    this.#controls = controls;
+    this.axisControls = axes.map(({ name, size }) => selection(range(size), (i) => this.choose({ [name]: Number(i) })));
+    const largest = button("largest difference", () => this.choose({ query: null, key: null }));
+    const several = labels.length > 1 ? [labelled("minus", controls.minus)] : [];
+    return make(
+      "div",
+      { className: "bar", role: "toolbar", "aria-label": "What is shown" },
+      labelled("stage", controls.stage),
+      ...axes.map(({ name }, i) => labelled(name, this.axisControls[i])),
+      ...several,
+      labelled("scale", controls.scale),
+      labelled("colours", controls.colours),
+      ...(labels.length > 1 ? [largest] : []),
+      labelled("cell size", controls.cell),
+      labelled("search", controls.search),
+      controls.found,
+    );
+  }
+
+  #showControls() {
+    const { stage, minus, search } = this.choices;
+    const controls = this.#controls;
+    controls.stage.value = stage;
+    controls.minus.value = minus ?? "";
+    controls.scale.value = this.scale;
+    controls.colours.value = this.scalings[0].colours;
+    controls.search.value = search;
+    this.axisControls.forEach((control, axis) => (control.value = this.place[axis]));
+  }
+
+  #help() {
+    const { n, m, whole, bits } = this.data;
+    const isBlocks = n < whole[0] || m < whole[1];
+    const blocks = `These are ${n} by ${m} blocks of ${whole[0]} by ${whole[1]} cells; each is the mean of its cells. `;
+    const rounded = ` Numbers are rounded to ${bits} bits (${showNumber(100 * 2 ** -(bits + 1))} %).`;
+    const pointer = "Point at a cell; a click holds it.";
+    const keys = "Or focus a matrix and use arrow keys, Page Up and Down, Home and End; Enter holds, Escape releases.";
+    const marks = "The same cell is outlined in all. Hatched cells are masked.";
+    const all = `${isBlocks ? blocks : ""}${pointer} ${keys} ${marks}${bits < 23 ? rounded : ""}`;
+    return make("p", { className: "note", id: `help-${this.number}` }, all);
+  }
+
+  get place() {
+    return this.data.axes.map(({ name }) => this.choices[name]);
+  }
+
+  get placeText() {
+    return this.data.axes.map(({ name }) => `${name} ${this.choices[name]}`).join(", ");
+  }
+
+  get isOfWeights() {
+    return ["weights", "dropped"].includes(this.choices.stage);
+  }
+
+  /** As the colours of heatmaps have it where nothing is chosen. */
+  get scale() {
+    return this.choices.scale ?? (this.isOfWeights && this.choices.minus === null ? "unit" : "shared");
+  }
+
+  // ---- what is shown
+
+  async show() {
+    const drawing = ++this.#drawings;
+    const { stages, labels } = this.data;
+    const place = this.place;
+    const mask = await this.#matrices.mask(place);
+    const ofStage = (stage) => Promise.all(labels.map((_, label) => this.#matrices.values(stage, label, place)));
+    const values = new Map(await Promise.all(stages.map(async (stage) => [stage, await ofStage(stage)])));
+    if (drawing !== this.#drawings) return;
+    this.mask = mask;
+    this.values = values; // by stage, then by label
+    this.views = this.viewsOf(values.get(this.choices.stage));
+    this.scalings = this.scalingsOf(this.views, mask);
+    this.paint();
+    this.#showControls();
+    this.caption.textContent = `${this.choices.stage}, ${this.placeText}, scale ${this.scale}`;
+    this.command.textContent = this.#asCommand();
+    this.fit();
+    const { query, key } = this.choices;
+    this.#moveTo(...(query === null || key === null ? this.#mostDifferent() : [query, key]));
+    this.row.show();
+    await this.heads?.show();
+  }
+
+  /** What the panels show of one place: the stage of every scorer, or its difference from one of them. */
+  viewsOf(values) {
+    const from = this.data.labels.indexOf(this.choices.minus);
+    return values.map((own, label) => {
+      const other = from < 0 || label === from ? null : values[from];
+      if (!own || !other) return { values: own, isDifference: false };
+      return { values: own.map((value, i) => value - other[i]), isDifference: true };
+    });
+  }
+
+  /** The views of another place, and their mask, for the small pictures of all heads. */
+  async viewsAt(place) {
+    const all = this.data.labels.map((_, label) => this.#matrices.values(this.choices.stage, label, place));
+    return { views: this.viewsOf(await Promise.all(all)), mask: await this.#matrices.mask(place) };
+  }
+
+  /** How the values of each view become colours; differences have colours of their own. */
+  scalingsOf(views, mask) {
+    const scalings = [];
+    for (const isDifference of [false, true]) {
+      const alike = range(views.length).filter((i) => views[i].values && views[i].isDifference === isDifference);
+      const numbers = alike.map((i) => shownNumbers(views[i].values, mask));
+      const choice = { ...this.choices, isDifference, isOfWeights: this.isOfWeights };
+      scalingsOf(numbers, choice).forEach((scaling, k) => (scalings[alike[k]] = scaling));
+    }
+    return scalings;
+  }
+
+  /** Without waiting for anything, for print does not wait. */
+  paint() {
+    if (!this.views) return;
+    this.panels.forEach((panel, i) => panel.paint(this.views[i], this.scalings[i]));
+    this.heads?.paint();
+  }
+
+  /** The cells' size, and the names of rows and columns: as many as there is room for, or those that were searched. */
+  fit() {
+    const { n, m, labels } = this.data;
+    const perPanel = (this.group.clientWidth - 24) / Math.min(labels.length, 3) - 125;
+    const room = clamp(perPanel, 180, 544);
+    const size = this.choices.cell ?? clamp(Math.floor((2 * room) / Math.max(n, m)) / 2, LEAST_CELL, 26);
+    this.#controls.cell.value = size;
+    this.group.style.setProperty("--cell", `${size}px`);
+    this.group.style.setProperty("--printed", `${Math.min(size, 200 / m)}px`);
+    const every = Math.ceil(LABEL_ROOM / size);
+    const found = { queries: this.#found("queries"), keys: this.#found("keys") };
+    for (const panel of this.panels) {
+      panel.name("queries", found.queries, every);
+      panel.name("keys", found.keys, every);
+    }
+    const { search } = this.choices;
+    this.#controls.found.textContent = search ? `${found.queries.length} queries, ${found.keys.length} keys` : "";
+  }
+
+  // ---- tokens
+
+  token(side, index) {
+    const names = this.data.tokens[side];
+    if (!names) return String(index);
+    return names[names.length > 1 ? this.choices.batch : 0][index];
+  }
+
+  /** Such as `query 3: brown`, as children of an element. */
+  named(side, index) {
+    const text = `${side === "queries" ? "query" : "key"} ${index}`;
+    return this.data.tokens[side] ? [`${text}: `, make("bdi", {}, this.token(side, index))] : [text];
+  }
+
+  #found(side) {
+    const wanted = this.choices.search.toLocaleLowerCase();
+    if (!wanted) return [];
+    const count = side === "queries" ? this.data.n : this.data.m;
+    return range(count).filter((i) => this.token(side, i).toLocaleLowerCase().includes(wanted));
+  }
+
+  /** The next query that was searched; where there is none, the next key. */
+  #pointNextFound() {
+    const [queries, keys] = [this.#found("queries"), this.#found("keys")];
+    const next = (found, from) => found.find((i) => i > from) ?? found[0];
+    if (queries.length) this.point(next(queries, this.query), this.key);
+    else if (keys.length) this.point(this.query, next(keys, this.key));
+  }
+
+  // ---- the cell that is pointed at
+
+  get isHeld() {
+    return this.choices.held === "yes";
+  }
+
+  point(query, key) {
+    if (query === this.query && key === this.key) return;
+    const isNewRow = query !== this.query;
+    Object.assign(this.choices, { query, key });
+    this.#moveTo(query, key);
+    if (isNewRow) this.row.show();
+    this.keepSoon();
+  }
+
+  /** Hold a cell against the pointer, or let it go. */
+  hold(isHeld, query = this.query, key = this.key) {
+    const isNewRow = query !== this.query;
+    Object.assign(this.choices, { query, key, held: isHeld ? "yes" : null });
+    this.#moveTo(query, key);
+    if (isNewRow) this.row.show();
+    Choices.keep({ isStep: true });
+  }
+
+  keepSoon = afterPause(300, () => Choices.keep({ isStep: false }));
+
+  #moveTo(query, key) {
+    this.query = query;
+    this.key = key;
+    this.group.classList.add("pointed");
+    this.group.classList.toggle("held", this.isHeld);
+    this.group.style.setProperty("--row", query);
+    this.group.style.setProperty("--column", key);
+    this.row.showHeld();
+    const index = query * this.data.m + key;
+    const shown = this.values.get(this.choices.stage);
+    const all = this.data.labels.map((label, i) => `${label} ${showNumber(shown[i]?.[index])}`);
+    say(`${this.token("queries", query)}, ${this.token("keys", key)}: ${this.mask[index] ? all.join(", ") : "masked"}`);
+  }
+
+  /** The cell in which scorers are farthest apart; of a single scorer that of its largest value. */
+  #mostDifferent() {
+    const all = this.values.get(this.choices.stage).filter(Boolean);
+    let [most, where] = [-Infinity, 0];
+    for (let i = 0; i < this.mask.length; i++) {
+      if (!this.mask[i]) continue;
+      let [low, high] = all.length > 1 ? [Infinity, -Infinity] : [0, -Infinity];
+      for (const values of all) {
+        if (values[i] < low) low = values[i];
+        if (values[i] > high) high = values[i];
+      }
+      if (high - low > most) [most, where] = [high - low, i];
+    }
+    return [Math.floor(where / this.data.m), where % this.data.m];
+  }
+
+  /** What the box beside a cell says: every stage of every scorer. */
+  tipOf(query, key) {
+    const index = query * this.data.m + key;
+    const heading = [...this.named("queries", query), make("br"), ...this.named("keys", key)];
+    if (!this.mask[index]) return [make("div", { className: "head" }, ...heading), make("em", {}, "masked")];
+    const { stages, labels } = this.data;
+    const cellsOf = (label) => stages.map((stage) => numberCell(this.values.get(stage)[label]?.[index]));
+    return tipTable(heading, stages, labels.map((name, label) => [name, ...cellsOf(label)]));
+  }
+
+  // ---- the panels as one
+
+  #groupOfPanels() {
+    const group = make("div", { className: "panels" }, ...this.panels.map((panel) => panel.element));
+    group.style.setProperty("--n", this.data.n);
+    group.style.setProperty("--m", this.data.m);
+    group.onpointermove = group.onclick = (event) => this.#pointAt(event);
+    group.onpointerleave = hideTip;
+    return group;
+  }
+
+  #pointAt(event) {
+    const isClick = event.type === "click";
+    const cells = event.target.closest(".cells");
+    const name = event.target.closest(".names bdi");
+    if (cells) {
+      const [query, key] = this.#cellAt(cells, event);
+      const isSame = query === this.query && key === this.key;
+      if (isClick) this.hold(!(this.isHeld && isSame), query, key);
+      else if (!this.isHeld) this.point(query, key);
+      showTip(this.tipOf(query, key), event.clientX, event.clientY);
+    } else if (name) {
+      const { side, index } = name.dataset;
+      const place = side === "queries" ? [Number(index), this.key] : [this.query, Number(index)];
+      if (isClick) this.hold(true, ...place);
+      else if (!this.isHeld) this.point(...place);
+      const heading = make("div", { className: "head" }, ...this.named(side, Number(index)));
+      showTip([heading], event.clientX, event.clientY);
+    } else hideTip();
+  }
+
+  #cellAt(cells, { clientX, clientY }) {
+    const { n, m } = this.data;
+    const box = cells.getBoundingClientRect();
+    const query = Math.floor(((clientY - box.top) / box.height) * n);
+    const key = Math.floor(((clientX - box.left) / box.width) * m);
+    return [clamp(query, 0, n - 1), clamp(key, 0, m - 1)];
+  }
+
+  scrollTogether(from) {
+    for (const { scroll } of this.panels) {
+      if (scroll !== from) scroll.scrollTo(from.scrollLeft, from.scrollTop);
+    }
+  }
+
+  /** The command that draws this view. */
+  #asCommand() {
+    const { stage, minus, scale, colours } = this.choices;
+    const words = ["attncli heatmap RUN_FOLDER", `--stage ${stage}`];
+    for (const { name } of this.data.axes) words.push(`--${name} ${this.choices[name]}`);
+    if (minus !== null) words.push(`--minus ${quoted(minus)}`);
+    if (scale !== null) words.push(`--scale ${scale}`);
+    if (colours !== null) words.push(`--colours ${colours}`);
+    return words.join(" ");
+  }
+}
+
+/** A word of a command, as a shell reads it. */
+function quoted(word) {
+  return /^[\w./-]+$/.test(word) ? word : `'${word.replaceAll("'", "'\\''")}'`;
+}

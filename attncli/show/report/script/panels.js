@@ -1,0 +1,105 @@
+// One scorer's matrix: its picture, the names of its rows and columns, its colour bar, and its keys.
+
+const MOVES = {
+  ArrowUp: [-1, 0],
+  ArrowDown: [1, 0],
+  ArrowLeft: [0, -1],
+  ArrowRight: [0, 1],
+  PageUp: [-10, 0],
+  PageDown: [10, 0],
+  Home: [0, -Infinity],
+  End: [0, Infinity],
+};
+
+class Panel {
+  #view;
+  #label;
+  #canvas;
+  #cells;
+  #names;
+  #title;
+  #bar;
+  #ends;
+
+  constructor(view, label) {
+    this.#view = view;
+    this.#label = label;
+    const { n, m } = view.data;
+    this.#canvas = make("canvas", { width: m, height: n });
+    const marks = ["row", "column", "cell"].map((kind) => make("span", { className: `mark ${kind}` }));
+    const role = { role: "application", "aria-roledescription": "heat map", "aria-describedby": `help-${view.number}` };
+    this.#cells = make("div", { className: "cells", tabIndex: 0, ...role }, this.#canvas, ...marks);
+    this.#cells.onkeydown = (event) => this.#press(event);
+    this.#names = {
+      queries: make("div", { className: "names rows", "aria-hidden": "true" }),
+      keys: make("div", { className: "names columns", "aria-hidden": "true" }),
+    };
+    const corner = make("div", { className: "corner" });
+    const parts = [corner, this.#names.keys, this.#names.queries, this.#cells];
+    this.scroll = make("div", { className: "scroll" }, ...parts);
+    this.scroll.onscroll = () => view.scrollTogether(this.scroll);
+    this.#title = make("figcaption");
+    this.#bar = make("canvas", { width: 256, height: 1 });
+    this.#ends = range(3).map(() => make("span"));
+    const scale = make("div", { className: "scale", "aria-hidden": "true" }, this.#bar, ...this.#ends);
+    this.element = make("figure", {}, this.#title, this.scroll, scale);
+  }
+
+  paint({ values, isDifference }, scaling) {
+    this.element.hidden = !values;
+    if (!values) return;
+    const { mask, choices, data, placeText } = this.#view;
+    paint(this.#canvas, values, mask, isDifference, scaling);
+    paintBar(this.#bar, isDifference);
+    const [low, high] = scaling.ends;
+    const ends = [low, scaling.middle, high].map(showNumber);
+    this.#ends.forEach((element, i) => (element.textContent = ends[i]));
+    const what = isDifference ? `${this.#label} − ${choices.minus}` : this.#label;
+    const words = scaling.words ? [make("small", {}, ` ${scaling.words}`)] : [];
+    this.#title.replaceChildren(make("bdi", {}, what), ...words);
+    const colours = `colours from ${ends[0]} to ${ends[2]}`;
+    const about = `${what}, ${choices.stage}, ${placeText}: ${data.n} queries by ${data.m} keys, ${colours}`;
+    this.#cells.setAttribute("aria-label", about);
+  }
+
+  /** Name rows or columns: those that were found, or every so many. */
+  name(side, found, every) {
+    const { n, m } = this.#view.data;
+    const all = range(side === "queries" ? n : m);
+    const wanted = found.length ? found : all.filter((i) => i % every === 0);
+    const isFound = found.length ? "found" : "";
+    const names = wanted.map((index) => {
+      const data = { "data-side": side, "data-index": index };
+      const name = make("bdi", { className: isFound, ...data }, this.#view.token(side, index));
+      name.style.setProperty("--i", index);
+      return name;
+    });
+    this.#names[side].replaceChildren(...names);
+  }
+
+  #press(event) {
+    const view = this.#view;
+    if (event.key === "Escape") {
+      view.hold(false);
+    } else if (event.key === "Enter" || event.key === " ") {
+      event.preventDefault();
+      view.hold(true);
+    } else if (event.key in MOVES) {
+      event.preventDefault();
+      const [down, across] = MOVES[event.key];
+      const { n, m } = view.data;
+      view.point(clamp(view.query + down, 0, n - 1), clamp(view.key + across, 0, m - 1));
+      this.#showTip();
+    }
+  }
+
+  /** Beside the cell that the keys have moved to, which is scrolled into sight. */
+  #showTip() {
+    const { query, key, data } = this.#view;
+    this.#cells.querySelector(".mark.cell").scrollIntoView({ block: "nearest", inline: "nearest" });
+    const box = this.#cells.getBoundingClientRect();
+    const x = box.left + ((key + 1) / data.m) * box.width;
+    const y = box.top + ((query + 1) / data.n) * box.height;
+    showTip(this.#view.tipOf(query, key), x, y);
+  }
+}
