@@ -1,4 +1,5 @@
-// The matrices of a run: base64 of zlib of float32, with the first bytes of all numbers first, then the second ones.
+// The matrices of a run: base64 of zlib of float32 whose sign comes last, with the first bytes of
+// all numbers first, then the second ones.
 
 function bytesOf(base64) {
   return Uint8Array.from(atob(base64), (character) => character.charCodeAt(0));
@@ -16,7 +17,8 @@ async function floatsOf(base64) {
   for (let i = 0; i < count; i++) {
     for (let plane = 0; plane < 4; plane++) bytes[4 * i + plane] = planes[plane * count + i];
   }
-  return new Float32Array(bytes.buffer);
+  const rotated = new Uint32Array(bytes.buffer);
+  return new Float32Array(rotated.map((word) => (word >>> 1) | (word << 31)).buffer);
 }
 
 /** One byte, 1 or 0, for each bit, the highest bit of a byte first. */
