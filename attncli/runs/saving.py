@@ -66,7 +66,7 @@ def save_run(
             note(f"weights.csv is left out: {reason}")
         for name, draw in pictures.items():
             draw(folder / name)
-        content: Record = _plain(
+        content: Record = plain(
             {
                 **_provenance(config, device, started, command),
                 "settings": result.settings,
@@ -187,9 +187,10 @@ def _digits(matrix: Tensor) -> Iterator[str]:
     return (f"{number:.{precision}g}" for number in matrix.flatten().tolist())
 
 
-def _plain(value: Any) -> Any:
+def plain(value: Any) -> Any:
+    """The value as strict JSON can have it: NaN and infinity are null."""
     if isinstance(value, Mapping):
-        return {key: _plain(item) for key, item in value.items()}
+        return {key: plain(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [_plain(item) for item in value]
+        return [plain(item) for item in value]
     return None if isinstance(value, float) and not math.isfinite(value) else value

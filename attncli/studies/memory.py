@@ -1,7 +1,9 @@
 """How much memory a study will take, known before anything is made."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 
 import psutil
 import torch
@@ -15,6 +17,7 @@ PROGRAM = 384 * 2**20  # Python, torch and matplotlib with their working space, 
 FIGURES = 6  # of each row that are kept, in float64
 RESERVE = 0.9  # of the available memory may be used
 REFUSALS = ("can't allocate memory", "not enough memory", "out of memory")
+_PROCESSES = ContextVar("_PROCESSES", default=1)
 
 
 def estimate_attention(
@@ -81,7 +84,8 @@ def too_large(needed: Mapping[str, int], device: torch.device) -> str | None:
     loaded = min(psutil.Process().memory_info().rss, PROGRAM) if device.type == "cpu" else PROGRAM
     if sum(needed.values()) - loaded <= RESERVE * available:
         return None
-    return f"needs about {in_words(needed)}; {in_bytes(available)} of memory is available"
+    each = f" to each of {_PROCESSES.get()} processes" if _PROCESSES.get() > 1 else ""
+    return f"needs about {in_words(needed)}; {in_bytes(available)} of memory is available{each}"
 
 
 def in_words(needed: Mapping[str, int]) -> str:
@@ -97,7 +101,20 @@ def ran_out(error: BaseException) -> bool:
 
 
 def available_memory(device: torch.device) -> int:
-    """Free bytes on the device."""
+    """Free bytes on the device, and no more than this process's part where several work side by side."""
     if device.type == "cuda":
-        return torch.cuda.mem_get_info(device)[0]
-    return psutil.virtual_memory().available
+        free, total = torch.cuda.mem_get_info(device)
+    else:
+        memory = psutil.virtual_memory()
+        free, total = memory.available, memory.total
+    return min(free, total // _PROCESSES.get())
+
+
+@contextmanager
+def shared_by(processes: int) -> Iterator[None]:
+    """So many processes work side by side on this machine, and each may have its part of the memory."""
+    token = _PROCESSES.set(processes)
+    try:
+        yield
+    finally:
+        _PROCESSES.reset(token)

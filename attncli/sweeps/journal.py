@@ -1,0 +1,132 @@
+"""points.jsonl, the journal of a sweep: one line a point, written by one process as each finishes."""
+
+import json
+import os
+from collections.abc import Iterator, Mapping
+from datetime import datetime
+from pathlib import Path
+from typing import Any, Self
+
+from attncli.errors import InputError, got, plain
+from attncli.studies.study import Record
+from attncli.sweeps.tally import Tally
+
+NAME = "points.jsonl"
+STATES = ("done", "failed", "died")
+KEYS = {"key", "sweep", "status", "error", "seconds", "host", "finished", "records"}
+
+
+def rows_of(folder: Path) -> Iterator[Record]:
+    """The rows of a journal in the order of finishing; of a point that was tried again the last one counts.
+
+    A last line that is not whole is left out: the sweep was killed, or is writing it at this moment.
+
+    Raises:
+        InputError: a journal that cannot be read, or a line that no sweep has written.
+    """
+    path = folder / NAME
+    try:
+        with path.open("rb") as file:
+            for number, line in enumerate(file, 1):
+                if line.endswith(b"\n"):
+                    yield _row(line, f"{path}:{number}")
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        raise InputError.of(f"cannot be read: {error.strerror}", where=str(path)) from error
+
+
+def _row(line: bytes, where: str) -> Record:
+    try:
+        row: Any = json.loads(line)
+    except ValueError:
+        row = line[:100].decode(errors="replace").rstrip()
+    if not (isinstance(row, dict) and row.keys() >= KEYS and row["status"] in STATES):
+        cure = "remove the line, and the sweep runs its point again"
+        raise InputError.of(got(row, "expected a finished point of a sweep", cure), where=where)
+    return row
+
+
+class Journal:
+    """Writes the rows of a sweep, and knows which of its points are done. Only one process may have it open."""
+
+    def __init__(self, folder: Path, swept: Mapping[str, Record]) -> None:
+        """Open the journal in the folder, or begin one. `swept` has the swept values of every point, by its key.
+
+        Raises:
+            InputError: another sweep writes into the folder; the journal is damaged, or cannot be written.
+        """
+        self._swept, self._path = swept, folder / NAME
+        self.tally = Tally(swept.values())
+        self.done = set[str]()
+        try:
+            self._file = self._path.open("ab+", buffering=0)  # a line is one call of the system: Ctrl-C cannot cut it
+            try:
+                _lock(self._file.fileno(), folder)
+                self._cut_torn_line()
+                for row in rows_of(folder):
+                    self._count(row)
+            except BaseException:
+                self._file.close()
+                raise
+        except OSError as error:
+            raise InputError.of(f"cannot be written: {error.strerror}", where=str(self._path)) from error
+
+    def _cut_torn_line(self) -> None:
+        """Remove what a killed sweep has begun to write."""
+        self._file.seek(0)
+        whole = size = 0
+        for line in self._file:
+            size += len(line)
+            whole = size if line.endswith(b"\n") else whole
+        self._file.truncate(whole)
+
+    def _count(self, row: Record) -> None:
+        key = row["key"]
+        if key not in self._swept:  # of another version, or of values that are not asked for any more
+            return
+        (self.done.add if row["status"] == "done" else self.done.discard)(key)
+        self.tally.add({**row, "sweep": self._swept[key]})
+
+    def add(self, row: Record) -> None:
+        """Append the row of a point, with its swept values and the time.
+
+        Raises:
+            InputError: it cannot be written, as on a full disk; the sweep can go on later.
+        """
+        key, now = row["key"], datetime.now().astimezone().isoformat(timespec="milliseconds")
+        full = {"key": key, "sweep": self._swept[key], **row, "finished": now}
+        line = json.dumps(full, ensure_ascii=False, allow_nan=False).encode("utf-8", "backslashreplace") + b"\n"
+        try:
+            written = self._file.write(line)
+        except OSError as error:
+            raise InputError.of(f"cannot be written: {error.strerror}", where=str(self._path)) from error
+        if written != len(line):
+            raise InputError.of("cannot be written: there is no room", where=str(self._path))
+        self._count(full)
+
+    def named(self, row: Record) -> str:
+        """A point in words: `seed = 0, d = 16`."""
+        return ", ".join(f"{key} = {plain(value)}" for key, value in self._swept[row["key"]].items())
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._file.close()  # which gives the lock back
+
+
+def _lock(descriptor: int, folder: Path) -> None:
+    """Let no other sweep write, as long as this process lives; nothing where the system has no such locks."""
+    if os.name == "nt":
+        return
+    import fcntl
+
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        message = f'got "{folder}", into which another sweep writes; expected a folder that nobody uses'
+        cure = f"`attncli sweep --status {folder}` says how far it is"
+        raise InputError.of(f"{message}; {cure}") from None
+    except OSError:
+        return  # a file system without locks

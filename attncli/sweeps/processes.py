@@ -1,0 +1,165 @@
+"""The points of a sweep on the cores of this machine: processes that may die, each at the cost of its own point."""
+
+import multiprocessing
+import os
+import signal
+import sys
+import threading
+import time
+from collections import deque
+from collections.abc import Generator, Iterable, Mapping
+from concurrent.futures import FIRST_COMPLETED, Future, wait
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import suppress
+from dataclasses import dataclass
+from multiprocessing import connection
+from typing import Any
+
+from pebble import ProcessExpired, ProcessPool
+
+from attncli.studies.study import Record
+from attncli.sweeps.work import in_one_line, row_of, run_point
+
+TRIES = 2  # of a point whose process dies
+PATIENCE = 1.0  # seconds between looks for processes that have ended without a word
+PRELOADED = ("torch", "attncli.sweeps.work")
+
+
+@dataclass(frozen=True)
+class Begun:
+    """A point on its process."""
+
+    job: Mapping[str, Any]
+    worker: "Worker"
+    tries: int
+    since: float
+
+
+class Worker:
+    """One process and its pool, which share no lock with others: a process that is killed can hold up nobody."""
+
+    def __init__(self, context: Any, sharing: int) -> None:
+        self._starts = context.Value("i", 0)
+        self._sharing = sharing
+        self._pool = ProcessPool(1, initializer=_begin, initargs=(self._starts,), context=context)
+
+    def submit(self, job: Mapping[str, Any], timeout: float | None) -> "Future[Record]":
+        """Run a point, and end the process where that takes longer than `timeout` seconds."""
+        try:
+            future: Future[Record] = self._pool.schedule(run_point, (job, self._sharing), timeout=timeout)
+        except RuntimeError as error:  # it died while it had nothing to do
+            future = Future()
+            future.set_exception(BrokenProcessPool(str(error)))
+        return future
+
+    @property
+    def was_replaced(self) -> bool:
+        """Whether the pool has a second process, as of a first that ended with exit code 0 and took its point along."""
+        return bool(self._starts.value > 1)
+
+    def stop(self) -> None:
+        """Begin to end the process."""
+        self._pool.stop()  # type: ignore[no-untyped-call]
+
+    def join(self) -> None:
+        """Wait for its end."""
+        self._pool.join()
+
+
+def on_processes(jobs: Iterable[Mapping[str, Any]], processes: int, timeout: float | None = None) -> Generator[Record]:
+    """The rows of points in the order of finishing, of so many at a time; `timeout` in seconds for each.
+
+    A point whose process dies is tried once more in the end, with the machine to itself, and then has the status
+    `died`. Whoever leaves the iterator ends all processes.
+    """
+    context = _context()
+    waiting, again = iter(jobs), deque[Mapping[str, Any]]()
+    idle, begun = list[Worker](), dict[Future[Record], Begun]()
+
+    def begin(job: Mapping[str, Any], tries: int) -> None:
+        worker = idle.pop() if idle else Worker(context, processes)
+        begun[worker.submit(job, timeout)] = Begun(job, worker, tries, time.monotonic())
+
+    try:
+        while True:
+            while len(begun) < processes and (job := next(waiting, None)) is not None:
+                begin(job, 1)
+            if not begun and again:
+                begin(again.popleft(), TRIES)
+            if not begun:
+                return
+            done, _ = wait(begun, PATIENCE, FIRST_COMPLETED)
+            gone = {future for future, each in begun.items() if each.worker.was_replaced}
+            for future in done | gone:
+                each = begun.pop(future)
+                row = _row(future, each, timeout)
+                if future in gone or future.exception() is not None:
+                    end([each.worker])
+                else:
+                    idle.append(each.worker)
+                if row["status"] == "died" and each.tries < TRIES:
+                    again.append(each.job)
+                else:
+                    yield row
+    finally:
+        end([*idle, *(each.worker for each in begun.values())])
+
+
+def end(workers: Iterable[Worker]) -> None:
+    """End these processes, whatever they do."""
+    workers = list(workers)
+    for worker in workers:
+        worker.stop()
+    for worker in workers:
+        worker.join()
+
+
+def _row(future: "Future[Record]", begun: Begun, timeout: float | None) -> Record:
+    seconds = time.monotonic() - begun.since
+    error = future.exception() if future.done() else BrokenProcessPool()
+    if error is None:
+        return future.result()
+    if isinstance(error, ProcessExpired):
+        return row_of(begun.job, "died", f"its process ended with {_reason(error.exitcode)}", seconds)
+    if isinstance(error, BrokenProcessPool):
+        return row_of(begun.job, "died", "its process ended without a word", seconds)
+    if isinstance(error, TimeoutError):
+        return row_of(begun.job, "failed", f"took longer than {timeout:g} s, the --timeout", seconds)
+    return row_of(begun.job, "failed", in_one_line(error), seconds)
+
+
+def _reason(exit_code: int) -> str:
+    """The exit code, or the signal; Linux ends a process with SIGKILL when memory runs out."""
+    if exit_code >= 0:
+        return f"exit code {exit_code}"
+    with suppress(ValueError):
+        name = signal.Signals(-exit_code).name
+        return f"{name}, as when memory runs out" if name == "SIGKILL" else name
+    return f"signal {-exit_code}"
+
+
+def _context() -> Any:
+    """Processes that begin as copies of one that has torch loaded, where the system can do that."""
+    if "forkserver" not in multiprocessing.get_all_start_methods():
+        return multiprocessing.get_context("spawn")
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(list(PRELOADED))
+    return context
+
+
+def _begin(starts: Any) -> None:
+    """What a process does first."""
+    starts.value += 1
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)  # it ends at once, also in the middle of a long operation of torch
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+    threading.Thread(target=_end_with, args=(parent.sentinel,), daemon=True).start()
+    with suppress(OSError):  # there is no stderr
+        os.dup2(2, 1)  # scorers of the user's own may print, and stdout is for results
+    sys.stdout = sys.stderr
+
+
+def _end_with(parent: int) -> None:
+    """End this process when the parent has ended, killed ones too."""
+    connection.wait([parent])
+    os._exit(1)

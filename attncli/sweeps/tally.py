@@ -1,0 +1,69 @@
+"""How far a sweep is, counted from the rows of its journal: while it runs, and from a second terminal."""
+
+import json
+from collections import Counter
+from collections.abc import Iterable
+from datetime import datetime
+
+from attncli.studies.study import Record
+
+
+class Tally:
+    """Counts the points of a sweep by their state, and foresees how long the others take."""
+
+    def __init__(self, points: Iterable[Record]) -> None:
+        """The swept values of every point."""
+        self._open = {_name(point) for point in points}
+        self.total = len(self._open)
+        self._states = dict[str, str]()
+        self._busy = 0.0  # seconds in which points were computed, pauses between a sweep and its resumption left out
+        self._until = float("-inf")
+
+    def add(self, row: Record) -> None:
+        """Count a row; of a point that was tried again the last one counts."""
+        name = _name(row["sweep"])
+        if name not in self._open and name not in self._states:
+            return
+        self._open.discard(name)
+        self._states[name] = row["status"]
+        finished = datetime.fromisoformat(row["finished"]).timestamp()
+        begun = max(self._until, finished - row["seconds"])
+        self._busy += max(0.0, finished - begun)
+        self._until = max(self._until, finished)
+
+    @property
+    def finished(self) -> int:
+        """How many points are done, have failed or died."""
+        return len(self._states)
+
+    @property
+    def seconds_left(self) -> float:
+        """As long as the points so far have taken, however many were computed at a time."""
+        return self._busy / max(self.finished, 1) * len(self._open)
+
+    @property
+    def words(self) -> str:
+        """`1 failed, 1 died, about 3 min left`."""
+        counts = Counter(self._states.values())
+        parts = [f"{counts[state]} {state}" for state in ("failed", "died") if counts[state]]
+        if self._open and self._states:
+            parts.append(f"about {_duration(self.seconds_left)} left")
+        return ", ".join(parts)
+
+    @property
+    def line(self) -> str:
+        """`12 of 40 points done, 27 left: 1 failed, about 3 min left`."""
+        done = Counter(self._states.values())["done"]
+        return ", ".join(part for part in (f"{done} of {self.total} points done", self.words) if part)
+
+
+def _name(swept: Record) -> str:
+    return json.dumps(swept, sort_keys=True)
+
+
+def _duration(seconds: float) -> str:
+    """In the unit that people would use."""
+    for unit, size in (("d", 86400), ("h", 3600), ("min", 60)):
+        if seconds >= 1.5 * size:
+            return f"{seconds / size:.0f} {unit}"
+    return f"{seconds:.0f} s"

@@ -1,0 +1,77 @@
+"""One point of a sweep, on any machine: a resolved config to records. An error is a value, as a result is."""
+
+import platform
+import threading
+import time
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from attncli.config.document import document_of_data
+from attncli.errors import InputError, printable
+from attncli.runs.saving import plain
+from attncli.studies import STUDIES, load_study, options_model
+from attncli.studies.memory import ran_out, shared_by
+from attncli.studies.progress import Progress
+from attncli.studies.study import Record
+from attncli.studies.threads import on_threads
+from attncli.sweeps.identity import code_version
+
+MEASURING = ("bench",)  # studies of time: their points run alone, on as many threads as without a sweep
+LONGEST_ERROR = 500  # characters
+POINT = "point"  # what errors call its config, which stands in no file
+_TURN = threading.Lock()  # torch keeps its generators and the number of its threads once for the whole process
+
+
+def run_point(job: Mapping[str, Any], sharing: int = 1) -> Record:
+    """The row of a point, with `records` as results.json has them; `status` is `done` or `failed`.
+
+    `job` has the `key` of the point, its resolved `config`, and the `code` version that must compute it. `sharing` is
+    how many processes share the memory of the machine.
+    """
+    with _TURN:
+        begun = time.perf_counter()
+        status, error, records = "done", None, list[Record]()
+        try:
+            records = _records(job, sharing)
+        except BaseException as reason:  # the user's own scorer may raise anything
+            status, error = "failed", in_one_line(reason)
+        seconds = time.perf_counter() - begun
+        return row_of(job, status, error, seconds, records)
+
+
+def row_of(
+    job: Mapping[str, Any], status: str, error: str | None, seconds: float, records: list[Record] | None = None
+) -> Record:
+    """What an engine tells of a point."""
+    return {
+        "key": job["key"],
+        "status": status,
+        "error": error,
+        "seconds": round(seconds, 4),
+        "host": platform.node(),
+        "records": records or [],
+    }
+
+
+def _records(job: Mapping[str, Any], sharing: int) -> list[Record]:
+    if job["code"] != (own := code_version()):
+        raise InputError.of(f"got attncli {own} on this worker; expected {job['code']}, as where the sweep was started")
+    document, progress = document_of_data(POINT, job["config"], ()), Progress()
+    name = document.study(STUDIES)
+    with shared_by(sharing), on_threads(None if name in MEASURING else 1), document.locating():
+        study, options = load_study(name), document.validate(options_model(name))
+        result = study.run(study.prepare(options, progress), progress)
+    records: list[Record] = plain(result.records)
+    return records
+
+
+def in_one_line(error: BaseException) -> str:
+    """What is wrong, in words of the point's config where that is what is wrong."""
+    if isinstance(error, InputError):
+        problems = (replace(each, where="") if each.where == POINT else each for each in error.problems)
+        text = "; ".join(str(each) for each in problems)
+    else:
+        told = f"{type(error).__name__}: {error}".removesuffix(": ")
+        text = printable(f"out of memory: {told}" if ran_out(error) else told)
+    return text if len(text) <= LONGEST_ERROR else text[: LONGEST_ERROR - 1] + "…"

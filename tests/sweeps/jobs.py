@@ -1,0 +1,101 @@
+"""Points for engines: small studies of attention, and scorers that misbehave."""
+
+import os
+import signal
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from attncli.scorers.dot import Dot
+from attncli.studies.study import Record
+from attncli.sweeps.identity import code_version
+from attncli.sweeps.journal import rows_of
+
+
+def config(seed: int, scorer: str = "additive", **keys: Any) -> dict[str, Any]:
+    """A resolved config, as far as a point needs it."""
+    data = {"queries": {"shape": [2, 3, 4]}, "keys": {"shape": [2, 5, 4]}}
+    return {"study": "attention", "seed": seed, "data": data, "scorers": [{"scorer": scorer}], **keys}
+
+
+def job(key: str, config: dict[str, Any]) -> dict[str, Any]:
+    return {"key": key, "config": config, "code": code_version()}
+
+
+def jobs(count: int, scorer: str = "additive") -> list[dict[str, Any]]:
+    """Points that differ by their seed."""
+    return [job(f"{scorer}-{seed}", config(seed, scorer)) for seed in range(count)]
+
+
+def bad(name: str) -> dict[str, Any]:
+    """A point with one of the scorers below."""
+    return job(name, config(0, f"{__name__}:{name}"))
+
+
+def swept(points: Sequence[dict[str, Any]]) -> dict[str, Record]:
+    """What a journal wants to know of points."""
+    return {each["key"]: {"seed": index} for index, each in enumerate(points)}
+
+
+def figures(rows: Sequence[Record]) -> dict[str, Any]:
+    """What does not depend on time and place, by key; no key may come twice."""
+    found = {row["key"]: [row["status"], [_without_time(record) for record in row["records"]]] for row in rows}
+    assert len(found) == len(rows)
+    return found
+
+
+def kept(folder: Path) -> dict[str, Any]:
+    """The same, of a journal."""
+    return figures(list(rows_of(folder)))
+
+
+def _without_time(record: Record) -> Record:
+    return {key: value for key, value in record.items() if key != "seconds"}
+
+
+class Raises(Dot):
+    def forward(self, queries: Tensor, keys: Tensor) -> Tensor:
+        raise ArithmeticError("three\nlines\nof text")
+
+
+class Leaves(Dot):
+    def forward(self, queries: Tensor, keys: Tensor) -> Tensor:
+        raise SystemExit(3)
+
+
+class EndsWell(Dot):
+    def forward(self, queries: Tensor, keys: Tensor) -> Tensor:
+        os._exit(0)
+
+
+class EndsBadly(Dot):
+    def forward(self, queries: Tensor, keys: Tensor) -> Tensor:
+        os._exit(5)
+
+
+class IsKilled(Dot):
+    def forward(self, queries: Tensor, keys: Tensor) -> Tensor:
+        os.kill(os.getpid(), signal.SIGKILL)
+        raise AssertionError
+
+
+class EatsMemory(Dot):
+    def forward(self, queries: Tensor, keys: Tensor) -> Tensor:
+        return torch.empty(2**50)
+
+
+class NeverEnds(Dot):
+    def forward(self, queries: Tensor, keys: Tensor) -> Tensor:
+        while True:
+            time.sleep(60)
+
+
+class Prints(Dot):
+    def forward(self, queries: Tensor, keys: Tensor) -> Tensor:
+        sys.stdout.write("from the scorer\n")
+        return super().forward(queries, keys)

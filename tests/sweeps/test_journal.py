@@ -1,0 +1,141 @@
+"""The journal: one writer, whole lines, strict JSON; and what a second terminal reads in it."""
+
+import json
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from attncli.errors import InputError
+from attncli.studies.study import Record
+from attncli.sweeps.journal import NAME, Journal, rows_of
+from attncli.sweeps.tally import Tally
+
+SWEPT: dict[str, Record] = {"a": {"seed": 0}, "b": {"seed": 1}, "c": {"seed": 2}}
+
+
+def row(key: str, status: str = "done", seconds: float = 1.0) -> Record:
+    error = None if status == "done" else "wrong"
+    return {"key": key, "status": status, "error": error, "seconds": seconds, "host": "here", "records": [{"x": None}]}
+
+
+def written(folder: Path, *rows: Record) -> bytes:
+    with Journal(folder, SWEPT) as journal:
+        for each in rows:
+            journal.add(each)
+    return (folder / NAME).read_bytes()
+
+
+def test_a_line_is_there_as_soon_as_it_is_added(tmp_path: Path) -> None:
+    with Journal(tmp_path, SWEPT) as journal:
+        journal.add(row("b"))
+        (line,) = (tmp_path / NAME).read_text().splitlines()
+        assert list(rows_of(tmp_path)) == [json.loads(line)]
+    content = json.loads(line)
+    assert datetime.fromisoformat(content.pop("finished")).tzinfo is not None
+    assert content == {**row("b"), "sweep": {"seed": 1}}
+    assert next(iter(content)) == "key"
+
+
+def test_it_goes_on_where_it_was(tmp_path: Path) -> None:
+    before = written(tmp_path, row("a"), row("b", "failed"))
+    with Journal(tmp_path, SWEPT) as journal:
+        assert journal.done == {"a"}
+    assert written(tmp_path, row("b")).startswith(before)
+    with Journal(tmp_path, SWEPT) as journal:
+        assert journal.done == {"a", "b"}
+        assert journal.tally.line == "2 of 3 points done, about 1 s left"
+
+
+def test_points_that_are_not_asked_for_do_not_count(tmp_path: Path) -> None:
+    written(tmp_path, row("a"), row("b"))
+    with Journal(tmp_path, {"b": {"seed": 1}, "new": {"seed": 7}}) as journal:
+        assert (journal.done, journal.tally.line) == ({"b"}, "1 of 2 points done, about 1 s left")
+
+
+@pytest.mark.parametrize("torn", [b'{"key": "b", "sta', b"{", b"\0\0\0"])
+def test_a_torn_last_line_is_cut_off(tmp_path: Path, torn: bytes) -> None:
+    before = written(tmp_path, row("a"))
+    with (tmp_path / NAME).open("ab") as file:
+        file.write(torn)
+    assert [each["key"] for each in rows_of(tmp_path)] == ["a"]
+    assert (tmp_path / NAME).read_bytes() == before + torn, "readers change nothing"
+    written(tmp_path, row("b"))
+    assert [each["key"] for each in rows_of(tmp_path)] == ["a", "b"]
+
+
+@pytest.mark.parametrize("line", ["", "nonsense", "[1]", '{"key": "b"}', json.dumps({**row("b"), "status": "well"})])
+def test_other_lines_are_named(tmp_path: Path, line: str) -> None:
+    first = written(tmp_path, row("a"))
+    damaged = first + line.encode() + b"\n" + first
+    (tmp_path / NAME).write_bytes(damaged)
+    expected = rf"{NAME}:2: got .*; expected a finished point of a sweep; remove the line, and the sweep runs its point"
+    for read in (lambda: list(rows_of(tmp_path)), lambda: Journal(tmp_path, SWEPT)):
+        with pytest.raises(InputError, match=expected):
+            read()
+    assert (tmp_path / NAME).read_bytes() == damaged
+
+
+def test_a_second_sweep_is_refused(tmp_path: Path) -> None:
+    with Journal(tmp_path, SWEPT) as journal:
+        with pytest.raises(InputError, match=rf'got "{tmp_path}", into which another sweep writes; .* --status'):
+            Journal(tmp_path, SWEPT)
+        journal.add(row("a"))
+        assert len(list(rows_of(tmp_path))) == 1, "readers need no lock"
+    Journal(tmp_path, SWEPT).__exit__()
+
+
+def test_a_folder_without_a_journal_has_no_rows(tmp_path: Path) -> None:
+    assert list(rows_of(tmp_path)) == []
+
+
+def test_what_cannot_be_written(tmp_path: Path) -> None:
+    (tmp_path / NAME).mkdir()
+    with pytest.raises(InputError, match=f"{NAME}: cannot be written: Is a directory"):
+        Journal(tmp_path, SWEPT)
+    with pytest.raises(InputError, match=f"{NAME}: cannot be read: Is a directory"):
+        list(rows_of(tmp_path))
+
+
+def test_a_full_disk_is_told() -> None:
+    journal = Journal.__new__(Journal)
+    journal._swept, journal._path = SWEPT, Path("/dev/full")
+    with Path("/dev/full").open("wb", buffering=0) as journal._file, pytest.raises(InputError, match="No space left"):
+        journal.add(row("a"))
+
+
+NOON = datetime.fromisoformat("2026-01-01T12:00:00+00:00")
+
+
+def told(*rows: tuple[int, float, float, str], points: int = 10) -> Tally:
+    """A tally of (seed, seconds, finished at, status)."""
+    tally = Tally({"seed": seed} for seed in range(points))
+    for seed, seconds, at, status in rows:
+        finished = (NOON + timedelta(seconds=at)).isoformat()
+        tally.add({"sweep": {"seed": seed}, "seconds": seconds, "finished": finished, "status": status})
+    return tally
+
+
+@pytest.mark.parametrize(
+    ("rows", "left"),
+    [
+        ([(0, 4.0, 4.0, "done"), (1, 4.0, 8.0, "done")], 8 * 4.0),  # one at a time
+        ([(0, 4.0, 4.0, "done"), (1, 4.0, 4.0, "done")], 8 * 2.0),  # two at a time
+        ([(0, 4.0, 4.0, "done"), (1, 4.0, 9004.0, "done")], 8 * 4.0),  # resumed after a pause
+        ([(0, 4.0, 4.0, "failed"), (0, 4.0, 8.0, "done")], 9 * 8.0),  # tried again
+        ([], 0.0),
+    ],
+)
+def test_time_left(rows: Any, left: float) -> None:
+    assert told(*rows).seconds_left == pytest.approx(left)
+
+
+def test_states_and_time_in_words() -> None:
+    assert told().line == "0 of 10 points done"
+    assert told((0, 1.0, 1.0, "done")).line == "1 of 10 points done, about 9 s left"
+    rows = [(0, 90.0, 90.0, "failed"), (1, 90.0, 180.0, "died"), (2, 90.0, 270.0, "done"), (2, 1.0, 271.0, "done")]
+    assert told(*rows).line == "1 of 10 points done, 1 failed, 1 died, about 11 min left"
+    assert told((0, 9000.0, 9000.0, "done")).words == "about 22 h left"
+    assert told((0, 90000.0, 90000.0, "done")).words == "about 9 d left"
+    assert told((0, 1.0, 1.0, "done"), points=1).line == "1 of 1 points done"

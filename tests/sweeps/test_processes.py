@@ -1,0 +1,96 @@
+"""Points on processes of this machine: the same figures on any number, and a death costs one point."""
+
+import os
+import signal
+
+import psutil
+import pytest
+
+from attncli.sweeps.processes import on_processes
+from tests.sweeps.jobs import bad, config, figures, job, jobs
+
+DEATHS = {
+    "EndsWell": "its process ended without a word",
+    "EndsBadly": "its process ended with exit code 5",
+    "IsKilled": "its process ended with SIGKILL, as when memory runs out",
+}
+ERRORS = {
+    "Raises": "scorers[0]: the scorer gave ArithmeticError: three (line ",
+    "Leaves": "scorers[0]: the scorer gave SystemExit: 3 (line ",
+    "EatsMemory": "out of memory: RuntimeError: ",
+}
+
+
+def test_the_number_of_processes_changes_no_figure() -> None:
+    points = jobs(6)
+    one, two = (list(on_processes(points, count)) for count in (1, 2))
+    assert [row["key"] for row in one] == [each["key"] for each in points]
+    assert figures(one) == figures(two)
+    assert len({str(figure) for figure in figures(one).values()}) == 6
+
+
+def test_what_is_wrong_with_points_is_theirs_alone() -> None:
+    points = [bad(name) for name in (*DEATHS, *ERRORS)]
+    mixed = [each for pair in zip(points, jobs(6), strict=True) for each in pair]
+    rows = {row["key"]: row for row in on_processes(mixed, 2)}
+    assert len(rows) == 12
+    assert figures([row for key, row in rows.items() if "-" in key]) == figures(list(on_processes(jobs(6), 1)))
+    assert {name: rows[name]["error"] for name in DEATHS} == DEATHS
+    assert {rows[name]["status"] for name in DEATHS} == {"died"}
+    for name, error in ERRORS.items():
+        assert rows[name]["status"] == "failed"
+        assert rows[name]["error"].startswith(error)
+        assert "\n" not in rows[name]["error"]
+
+
+def test_a_point_that_never_ends() -> None:
+    never, good = on_processes([bad("NeverEnds")], 1, 0.5), on_processes(jobs(1), 1, 1e6)
+    (row,) = never
+    assert (row["status"], row["error"]) == ("failed", "took longer than 0.5 s, the --timeout")
+    assert row["seconds"] >= 0.5
+    assert [row["status"] for row in good] == ["done"]
+
+
+def test_killed_processes_cost_no_point() -> None:
+    """Whether one is at work or waits for it."""
+    rows = []
+    for row in on_processes(jobs(12), 2):
+        rows.append(row)
+        if len(rows) in (2, 5, 6):
+            os.kill(_workers()[0].pid, signal.SIGKILL)
+    assert figures(rows) == figures(list(on_processes(jobs(12), 1)))
+
+
+def test_processes_end_with_the_iterator() -> None:
+    rows = on_processes([*jobs(1), bad("NeverEnds")], 1)
+    next(rows)
+    begun = _workers()
+    assert begun
+    rows.close()
+    assert [process for process in begun if process.is_running() and process.status() != psutil.STATUS_ZOMBIE] == []
+
+
+def test_stdout_is_left_clean(capfd: pytest.CaptureFixture[str]) -> None:
+    (row,) = on_processes([bad("Prints")], 1)
+    assert row["status"] == "done"
+    assert "from the scorer" not in capfd.readouterr().out
+
+
+def test_the_memory_is_divided() -> None:
+    need = psutil.virtual_memory().total // 3  # bytes, in three matrices of float32
+    side = int((need / 4 / 3) ** 0.5)
+    shapes = {"queries": {"shape": [1, side, 4]}, "keys": {"shape": [1, side, 4]}}
+    (row,) = on_processes([job("large", config(0, data=shapes))], 8)
+    assert row["status"] == "failed"
+    assert row["error"].startswith("data: needs about ")
+    assert "of memory is available to each of 8 processes" in row["error"]
+
+
+def _workers() -> list[psutil.Process]:
+    """The processes that compute: children of the one that they are copies of."""
+    return [
+        process
+        for child in psutil.Process().children()
+        for process in child.children()
+        if process.name() != "resource_tracker"
+    ]
