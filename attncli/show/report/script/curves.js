@@ -10,7 +10,8 @@ class CurvesView {
   #logY;
   #chart;
 
-  constructor(data, place, number) {
+  /** `number` counts what has choices of its own in the page. */
+  constructor(data, number) {
     this.#data = data;
     this.#titles = [...new Set(data.charts.map((chart) => chart.title))];
     const facets = [...new Set(data.charts.map((chart) => chart.facet))];
@@ -24,10 +25,8 @@ class CurvesView {
       hidden: severalOf(names),
     };
     this.#choices = new Choices(number, kinds, () => this.show());
-    place.append(this.#toolbar(facets), this.#drawing(), make("p", { className: "note" }, ...this.#command()));
-    place.hidden = false;
-    this.show();
-    place.dataset.ready = "true";
+    const command = data.command ? [asPicture(make("code", {}, data.command))] : [];
+    this.element = make("div", {}, this.#toolbar(facets), this.#drawing(), ...command);
   }
 
   #toolbar(facets) {
@@ -48,10 +47,6 @@ class CurvesView {
     };
     this.#chart = new Chart({ toggle });
     return this.#chart.element;
-  }
-
-  #command() {
-    return ["As a picture: ", make("code", {}, "attncli figure RUN_FOLDER")];
   }
 
   #choose(changes) {

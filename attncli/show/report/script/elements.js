@@ -53,6 +53,11 @@ function numberCell(value) {
 /** Tell a screen reader, once the pointer or the keys rest. */
 const say = afterPause(200, (text) => (document.getElementById("said").textContent = text));
 
+/** The line that says by which command a picture is made. */
+function asPicture(code) {
+  return make("p", { className: "note" }, "As a picture: ", code);
+}
+
 // ---- controls
 
 function button(text, press) {

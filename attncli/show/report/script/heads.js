@@ -23,16 +23,16 @@ class HeadsView {
     const middle = axes.slice(1, -1).at(0); // layers, where there are any
     this.#perRow = columns.size;
     this.#grid.style.gridTemplateColumns = `max-content repeat(${columns.size}, max-content)`;
-    this.#grid.append(make("span"), ...range(columns.size).map((i) => make("span", {}, `${columns.name} ${i}`)));
+    this.#grid.append(make("span"), ...columns.names.map((name) => make("span", {}, `${columns.name} ${name}`)));
     for (const [label, name] of labels.entries()) {
       for (const layer of middle ? range(middle.size) : [null]) {
         const of = layer === null ? {} : { [middle.name]: layer };
-        const row = layer === null ? name : `${name}, ${middle.name} ${layer}`;
+        const row = layer === null ? name : `${name}, ${middle.names[layer]}`;
         this.#grid.append(make("bdi", {}, row));
         for (const head of range(columns.size)) {
           const canvas = make("canvas", { width: m, height: n });
           const choice = { ...of, [columns.name]: head };
-          const about = { type: "button", "aria-label": `${row}, ${columns.name} ${head}` };
+          const about = { type: "button", "aria-label": `${row}, ${columns.name} ${columns.names[head]}` };
           const element = make("button", { ...about, onclick: () => this.#view.choose(choice) }, canvas);
           this.#grid.append(element);
           this.#thumbnails.push({ label, choice, canvas, element });

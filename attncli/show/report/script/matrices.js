@@ -2,7 +2,7 @@
 
 const SCALES = ["unit", "shared", "panel"];
 const MOST_THUMBNAIL_CELLS = 250_000; // beyond them, all heads are drawn when they are asked for
-const LABEL_ROOM = 12; // pixels that the name of a row or column takes
+const LABEL_ROOM = 11; // pixels that the name of a row or column takes
 const [LEAST_CELL, LARGEST_CELL] = [1, 40]; // pixels of a side
 
 class MatricesView {
@@ -10,7 +10,8 @@ class MatricesView {
   #controls = {};
   #drawings = 0; // how often something else was chosen, for what is decoded comes later
 
-  constructor(data, place, number) {
+  /** `number` counts what has choices of its own in the page. */
+  constructor(data, number) {
     this.data = data;
     this.#matrices = new Matrices(data);
     this.number = number;
@@ -22,12 +23,10 @@ class MatricesView {
     this.group = this.#groupOfPanels();
     this.command = make("code");
     this.caption = make("p", { className: "caption" });
-    const asPicture = make("p", { className: "note" }, "As a picture: ", this.command);
-    place.append(this.#toolbar(), this.#help(), this.caption, this.group, asPicture, this.row.element);
-    if (this.heads) place.append(this.heads.element);
-    place.hidden = false;
+    const command = data.command ? [asPicture(this.command)] : [];
+    const parts = [this.#toolbar(), this.#help(), this.caption, this.group, ...command, this.row.element];
+    this.element = make("div", {}, ...parts, ...(this.heads ? [this.heads.element] : []));
     addEventListener("resize", afterPause(100, () => this.fit()));
-    this.ready = this.show().then(() => (place.dataset.ready = "true"));
   }
 
   // ---- what can be chosen
@@ -78,7 +77,9 @@ class MatricesView {
     };
     controls.search.onkeydown = (event) => event.key === "Enter" && this.#pointNextFound();
     this.#controls = controls;
-    this.axisControls = axes.map(({ name, size }) => selection(range(size), (i) => this.choose({ [name]: Number(i) })));
+    this.axisControls = axes.map(({ name, names }) =>
+      selection([...names.entries()], (index) => this.choose({ [name]: Number(index) })),
+    );
     const largest = button("largest difference", () => this.choose({ query: null, key: null }));
     const several = labels.length > 1 ? [labelled("minus", controls.minus)] : [];
     return make(
@@ -108,15 +109,11 @@ class MatricesView {
   }
 
   #help() {
-    const { n, m, whole, bits } = this.data;
-    const isBlocks = n < whole[0] || m < whole[1];
-    const blocks = `These are ${n} by ${m} blocks of ${whole[0]} by ${whole[1]} cells; each is the mean of its cells. `;
-    const rounded = ` Numbers are rounded to ${bits} bits (${showNumber(100 * 2 ** -(bits + 1))} %).`;
     const pointer = "Point at a cell; a click holds it.";
     const keys = "Or focus a matrix and use arrow keys, Page Up and Down, Home and End; Enter holds, Escape releases.";
     const marks = "The same cell is outlined in all. Hatched cells are masked.";
-    const all = `${isBlocks ? blocks : ""}${pointer} ${keys} ${marks}${bits < 23 ? rounded : ""}`;
-    return make("p", { className: "note", id: `help-${this.number}` }, all);
+    const sentences = [...this.data.notes, pointer, keys, marks];
+    return make("p", { className: "note", id: `help-${this.number}` }, sentences.join(" "));
   }
 
   get place() {
@@ -124,16 +121,12 @@ class MatricesView {
   }
 
   get placeText() {
-    return this.data.axes.map(({ name }) => `${name} ${this.choices[name]}`).join(", ");
+    return this.data.axes.map(({ name, names }) => `${name} ${names[this.choices[name]]}`).join(", ");
   }
 
-  get isOfWeights() {
-    return ["weights", "dropped"].includes(this.choices.stage);
-  }
-
-  /** As the colours of heatmaps have it where nothing is chosen. */
   get scale() {
-    return this.choices.scale ?? (this.isOfWeights && this.choices.minus === null ? "unit" : "shared");
+    const { stage, scale, minus } = this.choices;
+    return scale ?? scaleOfStage(stage, minus !== null);
   }
 
   // ---- what is shown
@@ -183,8 +176,7 @@ class MatricesView {
     for (const isDifference of [false, true]) {
       const alike = range(views.length).filter((i) => views[i].values && views[i].isDifference === isDifference);
       const numbers = alike.map((i) => shownNumbers(views[i].values, mask));
-      const choice = { ...this.choices, isDifference, isOfWeights: this.isOfWeights };
-      scalingsOf(numbers, choice).forEach((scaling, k) => (scalings[alike[k]] = scaling));
+      scalingsOf(numbers, { ...this.choices, isDifference }).forEach((scaling, k) => (scalings[alike[k]] = scaling));
     }
     return scalings;
   }
@@ -205,11 +197,10 @@ class MatricesView {
     this.#controls.cell.value = size;
     this.group.style.setProperty("--cell", `${size}px`);
     this.group.style.setProperty("--printed", `${Math.min(size, 200 / m)}px`);
-    const every = Math.ceil(LABEL_ROOM / size);
     const found = { queries: this.#found("queries"), keys: this.#found("keys") };
     for (const panel of this.panels) {
-      panel.name("queries", found.queries, every);
-      panel.name("keys", found.keys, every);
+      panel.name("queries", found.queries, size);
+      panel.name("keys", found.keys, size);
     }
     const { search } = this.choices;
     this.#controls.found.textContent = search ? `${found.queries.length} queries, ${found.keys.length} keys` : "";
@@ -358,7 +349,7 @@ class MatricesView {
   /** The command that draws this view. */
   #asCommand() {
     const { stage, minus, scale, colours } = this.choices;
-    const words = ["attncli heatmap RUN_FOLDER", `--stage ${stage}`];
+    const words = [this.data.command, `--stage ${stage}`];
     for (const { name } of this.data.axes) words.push(`--${name} ${this.choices[name]}`);
     if (minus !== null) words.push(`--minus ${quoted(minus)}`);
     if (scale !== null) words.push(`--scale ${scale}`);

@@ -62,11 +62,12 @@ class Panel {
     this.#cells.setAttribute("aria-label", about);
   }
 
-  /** Name rows or columns: those that were found, or every so many. */
-  name(side, found, every) {
+  /** Name rows or columns, cells being of this size: those that were found, or as many as there is room for. */
+  name(side, found, size) {
     const { n, m } = this.#view.data;
-    const all = range(side === "queries" ? n : m);
-    const wanted = found.length ? found : all.filter((i) => i % every === 0);
+    const every = Math.ceil(LABEL_ROOM / size);
+    const hasRoom = (i) => i === 0 || (i % every === 0 && (i + 0.5) * size > 1.6 * LABEL_ROOM);
+    const wanted = found.length ? found : range(side === "queries" ? n : m).filter(hasRoom);
     const isFound = found.length ? "found" : "";
     const names = wanted.map((index) => {
       const data = { "data-side": side, "data-index": index };

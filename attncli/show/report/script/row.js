@@ -49,13 +49,14 @@ class RowView {
   }
 
   #draw() {
-    const { data, choices, looks, isOfWeights } = this.#view;
+    const { data, choices, looks } = this.#view;
     const keys = range(data.m);
     const hasBars = data.m <= MOST_BARS;
+    const text = (key) => this.#view.token("keys", key);
     const all = data.labels.map((name, i) => ({ name, look: looks[i], x: keys, y: this.#valuesOf(i) }));
     this.#chart.draw({
-      x: { name: "key", ticks: hasBars ? keys : null, text: (key) => this.#view.token("keys", key) },
-      y: { name: choices.stage, hasZero: hasBars || isOfWeights },
+      x: { name: "key", ticks: hasBars ? keys : null, text: data.tokens.keys ? text : null },
+      y: { name: choices.stage, hasZero: hasBars || choices.stage === "weights" },
       series: all.filter((line) => line.y),
       off: choices.hidden,
       hasBars,

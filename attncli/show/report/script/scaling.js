@@ -13,16 +13,17 @@ function shownNumbers(values, mask) {
   return values.filter((value, i) => mask[i] && Number.isFinite(value));
 }
 
-/** The scaling of each panel, given its numbers, and what is chosen: scale, colours, isDifference, isOfWeights. */
+/** The scaling of each panel, given its numbers, and what is chosen: stage, scale, colours; isDifference. */
 function scalingsOf(numbers, choice) {
   const linear = linearEnds(numbers, choice);
-  const masses = choice.isOfWeights || choice.colours === "root" ? numbers.map((each) => new Mass(each)) : [];
-  const isHidden = choice.isOfWeights && masses.some((mass, i) => mass.below(PALE * linear[i][1]) > HIDDEN);
+  const isOfWeights = ["weights", "dropped"].includes(choice.stage);
+  const masses = isOfWeights || choice.colours === "root" ? numbers.map((each) => new Mass(each)) : [];
+  const isHidden = isOfWeights && masses.some((mass, i) => mass.below(PALE * linear[i][1]) > HIDDEN);
   const colours = choice.colours ?? (isHidden ? "root" : "linear");
   if (colours === "linear") return linear.map((ends) => new Scaling(colours, ends));
   const nonZero = masses.filter((mass) => mass.total > 0);
   let ends = linear;
-  if (choice.isOfWeights && choice.scale === null) {
+  if (isOfWeights && choice.scale === null) {
     const end = Math.max(...nonZero.map((mass) => roundUp(mass.quantile(1 - BEYOND))));
     if (nonZero.length) ends = linear.map(() => [choice.isDifference ? -end : 0, end]);
   }
@@ -83,9 +84,14 @@ function logarithmFromBothSides(threshold) {
   };
 }
 
+/** The scale where none is chosen. */
+function scaleOfStage(stage, isDifference) {
+  return stage === "weights" && !isDifference ? "unit" : "shared";
+}
+
 /** Where linear colours end, in each panel. */
-function linearEnds(numbers, { scale, isDifference, isOfWeights }) {
-  const chosen = scale ?? (isOfWeights && !isDifference ? "unit" : "shared");
+function linearEnds(numbers, { stage, scale, isDifference }) {
+  const chosen = scale ?? scaleOfStage(stage, isDifference);
   const own = numbers.map(limitsOf);
   const lows = own.map(([low]) => low);
   const highs = own.map(([, high]) => high);

@@ -1,15 +1,22 @@
-// The page comes to life: every run's section has its data and a place for what is interactive.
+// The page comes to life: every view of a run has its data, and a stage for what is interactive.
 
-const sections = [...document.querySelectorAll("section.run")];
-Choices.begin(sections.length);
+const elements = [...document.querySelectorAll(".view")];
+Choices.begin(elements.length);
 
-const views = sections.map((section, number) => {
-  const data = JSON.parse(section.querySelector(".data").textContent);
-  const place = section.querySelector(".stage");
-  return data.study === "attention" ? new MatricesView(data, place, number) : new CurvesView(data, place, number);
+const views = elements.map((element, number) => {
+  const stage = element.querySelector(".stage");
+  const data = JSON.parse(element.querySelector(".data").textContent);
+  const view = data.charts ? new CurvesView(data, number) : new MatricesView(data, number);
+  stage.append(view.element);
+  stage.hidden = false;
+  Promise.resolve(view.show()).then(
+    () => (stage.dataset.ready = "yes"),
+    (error) => stage.replaceChildren(make("p", { className: "note" }, `This browser cannot show it: ${error.message}`)),
+  );
+  return view;
 });
 
-for (const table of document.querySelectorAll("main details > .wide > table.sortable")) makeSortable(table);
+for (const table of document.querySelectorAll("section.run > details table.sortable")) makeSortable(table);
 theme.begin(() => views.forEach((view) => view.paint?.()));
 
 // The address has what is chosen, so that links within the page must not replace it.
