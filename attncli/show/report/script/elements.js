@@ -1,5 +1,6 @@
 // Elements of the page, and what the pointer and a screen reader are told. Text goes in as text, never as HTML.
 const SVG = "http://www.w3.org/2000/svg";
+const MISSING = "-"; // as tables write what is not there
 
 /** An element with properties (or attributes, where it has no such property) and children. */
 function make(tag, properties = {}, ...children) {
@@ -39,7 +40,7 @@ function afterPause(milliseconds, call) {
 
 /** A number for people: four digits. */
 function showNumber(value) {
-  if (value === null || value === undefined) return "–";
+  if (value === null || value === undefined) return MISSING;
   const size = Math.abs(value);
   return size >= 1e5 || (size > 0 && size < 1e-4) ? value.toExponential(2) : String(Number(value.toPrecision(4)));
 }

@@ -29,7 +29,7 @@ function makeSortable(table) {
 /** A number, a text, or null for a cell without a value, which comes last either way. */
 function sortingKey(cell) {
   if (cell.dataset.value !== undefined) return Number(cell.dataset.value);
-  return cell.textContent === "–" ? null : cell.textContent;
+  return cell.textContent === MISSING ? null : cell.textContent;
 }
 
 function compare(a, b) {
