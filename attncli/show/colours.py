@@ -43,12 +43,12 @@ class Scaling:
 
     @property
     def ticks(self) -> list[float] | None:
-        """Round values at about the same distance on a bar for all panels, by a root; matplotlib's own where None."""
-        if self.colours != "root":
-            return None
+        """Round values at about the same distance on a bar for all panels; None where matplotlib's own are as good."""
         low, high = self.ends[0]
+        if self.colours == "linear" or (self.colours == "log" and low > 0):
+            return None
         values = self.norm(0).inverse(np.linspace(0, 1, TICKS)).tolist()
-        rounded = {math.copysign(_round_up(abs(value) / 2), value) if value else 0.0 for value in values}
+        rounded = {math.copysign(_round_up(abs(value) / 1.5), value) if value else 0.0 for value in values}
         return sorted({min(max(value, low), high) for value in rounded})
 
     def norm(self, panel: int) -> Normalize:

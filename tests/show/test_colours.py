@@ -1,0 +1,308 @@
+"""How values become colours: by pixels, against formulas written out here; where the colours end; differences."""
+
+import math
+from typing import Any
+
+import matplotlib
+import numpy as np
+import pytest
+import torch
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+from torch import Tensor
+
+from attncli.attention import masked_softmax, valid_mask
+from attncli.config.looks import HeatmapLook
+from attncli.errors import InputError
+from attncli.show.colours import scaling_of
+from attncli.show.figures import default_settings
+from tests.show.drawn import bars, check_texts, heatmap, labels, legend, panels, titles, values, weights
+
+NAN, INF = math.nan, math.inf
+
+
+def pixels(figure: Figure, panel: int = 0) -> Any:
+    """The colours in the middle of every cell, from 0 to 1."""
+    canvas: Any = FigureCanvasAgg(figure)
+    with default_settings():
+        canvas.draw()
+    page, axes = np.asarray(canvas.buffer_rgba()), panels(figure)[panel]
+    (n, m), left, top = values(axes).shape, axes.get_xlim()[0], axes.get_ylim()[1]
+    found = np.empty((n, m, 3))
+    for i, j in np.ndindex(n, m):
+        x, y = axes.transData.transform((left + 0.5 + j, top + 0.5 + i))
+        found[i, j] = page[int(page.shape[0] - y), int(x), :3] / 255
+    return found
+
+
+def check_colours(found: Any, places: Tensor, cmap: str) -> None:
+    """Every pixel has the colour at its place, 0 to 1, on the map; a step of the map aside."""
+    colours = matplotlib.colormaps[cmap]
+    for index, place in np.ndenumerate(places.clamp(0, 1).numpy()):
+        near = [colours(min(max(place + step, 0.0), 1.0))[:3] for step in (-1 / 256, 0.0, 1 / 256)]
+        assert min(np.abs(found[index] - colour).max() for colour in near) < 0.005, index
+
+
+def uniform(n: int, *, causal: bool = False) -> tuple[Tensor, Tensor]:
+    """Equal weights at valid keys, and which those are."""
+    valid = torch.ones(n, n, dtype=torch.bool)
+    valid = valid.tril() if causal else valid
+    return valid / valid.sum(-1, keepdim=True), valid
+
+
+@pytest.mark.parametrize(
+    ("n", "causal", "colours"), [(20, False, "linear"), (21, False, "root"), (40, True, "linear"), (42, True, "root")]
+)
+def test_a_root_where_most_of_the_mass_would_be_pale(n: int, causal: bool, colours: str) -> None:
+    """Equal weights are below 0.05 at 21 keys; of a causal mask, those of all queries but the first 20 are."""
+    matrix, valid = uniform(n, causal=causal)
+    figure = heatmap(matrix, valid=valid).figure
+    assert (bars(figure)[0].get_ylabel() != "") == (colours == "root")
+    assert (panels(figure)[0].images[0].get_clim() == (0.0, 1.0)) == (colours == "linear")
+
+
+@pytest.mark.parametrize(("n", "end", "root"), [(100, 0.2, 2), (400, 0.05, 2), (1000, 0.02, 2)])
+def test_the_first_causal_rows_do_not_decide_the_end(n: int, end: float, root: int) -> None:
+    """Of n rows that sum to 1, less than 5% of the mass lies above 1 in n/20 queries; the median of the mass is 2/n."""
+    matrix, valid = uniform(n, causal=True)
+    scaling = scaling_of([matrix[valid].double().numpy()], HeatmapLook(), "weights")
+    assert (scaling.colours, scaling.root) == ("root", root)
+    assert scaling.ends == [(0.0, end)]
+
+
+def test_one_pale_scorer_of_several_is_enough() -> None:
+    sharp, flat = torch.eye(100), torch.full((100, 100), 0.01)
+    figure = heatmap(sharp, flat).figure
+    assert panels(figure)[0].images[0].get_clim() == (0.0, 1.0)  # of the sharp one
+    assert bars(figure)[0].get_ylabel() == "attention weight\ncolours by the 5th root"  # ln 100 = 4.6
+    check_colours(pixels(figure, 1)[:2, :2], torch.full((2, 2), 0.01**0.2), "Reds")
+    assert bars(heatmap(sharp).figure)[0].get_ylabel() == ""
+    check_texts(figure)
+
+
+def test_scores_are_linear_unless_asked() -> None:
+    figure = heatmap(torch.randn(60, 60) ** 5, stage="scores").figure
+    assert bars(figure)[0].get_ylabel() == ""
+
+
+@pytest.mark.parametrize("stage", ["weights", "scores"])
+def test_roots_by_hand(stage: str) -> None:
+    matrix = weights(6, 7).double()
+    figure = heatmap(matrix, stage=stage, look=HeatmapLook(colours="root", vmax=0.25, annotate="no")).figure
+    low = 0.0 if stage == "weights" else float(matrix.min())
+    words = bars(figure)[0].get_ylabel()
+    root = 2 if "square" in words else 3 if "cube" in words else int(words[-9])
+    places = (matrix ** (1 / root) - low ** (1 / root)) / (0.25 ** (1 / root) - low ** (1 / root))
+    assert int((places > 1).sum()) > 0
+    check_colours(pixels(figure), places, "Reds")
+
+
+def test_roots_of_negative_scores_by_hand() -> None:
+    matrix = torch.tensor([[-9.0, -4.0, -0.25, 0.0], [0.01, 1.0, 4.0, 16.0]], dtype=torch.float64)
+    figure = heatmap(matrix, stage="scores", look=HeatmapLook(colours="root", annotate="no")).figure
+    assert bars(figure)[0].get_ylabel() == "score\ncolours by the square root"
+    check_colours(pixels(figure), (matrix.sign() * matrix.abs().sqrt() + 3) / 7, "Reds")
+
+
+def test_logarithms_by_hand() -> None:
+    matrix = torch.tensor([[1e-5, 1e-4, 0.01], [0.1, 0.2, 0.5]], dtype=torch.float64)
+    figure = heatmap(matrix, look=HeatmapLook(colours="log", scale="unit", annotate="no")).figure
+    assert bars(figure)[0].get_ylabel() == "attention weight\ncolours by the logarithm"
+    check_colours(pixels(figure), matrix.log10() / 5 + 1, "Reds")
+    assert legend(figure) == []
+    assert len(bars(figure)[0].patches) == 0
+
+
+def test_logarithms_of_both_signs_by_hand() -> None:
+    matrix = torch.tensor([[-10.0, -1.0, -0.005, 0.0], [0.002, 0.01, 0.3, 100.0]], dtype=torch.float64)
+    figure = heatmap(matrix, stage="scores", look=HeatmapLook(colours="log", cmap="PuOr", annotate="no")).figure
+    start, decade = 0.1, 10 / 9  # a thousandth of the end; linear colours take as much room as a decade and a ninth
+    sizes = matrix.abs()
+    there = torch.where(sizes <= start, sizes / start * decade, decade + (sizes / start).log10())
+    places = matrix.sign() * there
+    check_colours(pixels(figure), (places - places.min()) / (places.max() - places.min()), "PuOr")
+
+
+def test_zeros_beside_a_logarithm_have_a_colour_of_their_own() -> None:
+    matrix = torch.tensor([[0.0, 1e-3, 0.999], [0.0, 0.0, 1.0]])
+    heat = heatmap(matrix, look=HeatmapLook(colours="log", annotate="no"))
+    found = pixels(heat.figure)
+    zeros = (matrix == 0).numpy()
+    assert (found[zeros] == 1).all()
+    assert (np.abs(found[~zeros] - 1).max(axis=-1) > 0.1).all()
+    assert legend(heat.figure) == ["0"]
+    assert len(bars(heat.figure)[0].patches) == 0  # no arrow for them
+    assert heat.notes == []
+
+
+def test_what_is_too_small_for_a_logarithm_has_an_arrow() -> None:
+    figure = heatmap(torch.tensor([[1e-20, 0.4, 0.6]]), look=HeatmapLook(colours="log")).figure
+    assert legend(figure) == []
+    assert len(bars(figure)[0].patches) == 1
+    assert panels(figure)[0].images[0].get_clim() == (1e-6, 1.0)
+
+
+@pytest.mark.parametrize("colours", ["linear", "root", "log"])
+@pytest.mark.parametrize("scale", ["unit", "shared", "panel"])
+def test_masks_nan_and_infinities_have_their_looks_in_all_colours(colours: Any, scale: Any) -> None:
+    matrix = torch.tensor([[NAN, 0.25, INF, 0.0], [0.5, 0.125, 0.125, 7.0]])
+    valid, look = valid_mask((1, 2, 4), [[4, 3]]), HeatmapLook(colours=colours, scale=scale, annotate="no")
+    heat = heatmap(matrix[None], matrix[None] / 9, valid=valid, look=look)
+    found, bad = pixels(heat.figure), panels(heat.figure)[0].images[0].get_cmap().get_bad()
+    np.testing.assert_allclose(found[0, 0], bad[:3], atol=0.005)
+    np.testing.assert_allclose(found[0, 2], matplotlib.colormaps["Reds"](1.0)[:3], atol=0.005)
+    assert np.abs(found[0, 3] - bad[:3]).max() > 0.3
+    assert set(legend(heat.figure)) >= {"masked", "NaN"}
+    check_texts(heat.figure)
+
+
+@pytest.mark.parametrize("colours", ["linear", "root", "log"])
+def test_panels_with_nothing_to_show_are_drawn(colours: Any) -> None:
+    look = HeatmapLook(colours=colours)
+    for matrix in (torch.zeros(3, 3), torch.full((3, 3), NAN), torch.full((3, 3), INF)):
+        check_texts(heatmap(matrix, matrix, look=look).figure)
+        check_texts(heatmap(matrix, matrix, stage="scores", look=look.model_copy(update={"minus": "a"})).figure)
+
+
+def test_vmax_ends_the_colours_with_an_arrow() -> None:
+    matrix = torch.tensor([[0.1, 0.2, 0.7]], dtype=torch.float64)
+    figure = heatmap(matrix, look=HeatmapLook(vmax=0.4, annotate="no")).figure
+    check_colours(pixels(figure), matrix / 0.4, "Reds")
+    assert len(bars(figure)[0].patches) == 1
+    assert heatmap(matrix, look=HeatmapLook(vmax=0.4)).notes == []
+    assert len(bars(heatmap(matrix, look=HeatmapLook(vmax=0.8)).figure)[0].patches) == 0
+    with pytest.raises(InputError) as error:
+        heatmap(matrix + 5, stage="scores", look=HeatmapLook(vmax=2))
+    assert str(error.value) == "vmax: got 2.0; expected more than the smallest value, 5.1"
+
+
+def test_every_panel_of_its_own_scale_says_how_it_is_coloured() -> None:
+    figure = heatmap(
+        weights(50, 50), weights(50, 50, seed=1) / 9, look=HeatmapLook(scale="panel", colours="root")
+    ).figure
+    assert figure.legends[0].get_title().get_text().startswith("colours by the ")
+    check_texts(figure)
+
+
+def test_ticks_are_round_values_in_order() -> None:
+    matrix, valid = uniform(1000, causal=True)
+    (bar,) = bars(heatmap(matrix, valid=valid).figure)
+    ticks = [float(text) for text in labels(bar, "y")]
+    assert ticks == sorted(set(ticks))
+    assert ticks[0] == 0
+    assert ticks[-1] == bar.get_ylim()[1] == 0.02
+    assert {f"{tick:e}"[0] for tick in ticks[1:]} <= set("125")
+
+
+def test_differences_are_those_of_slow_loops() -> None:
+    a, b, c = (weights(2, 3, 4, seed=seed) for seed in range(3))
+    valid = valid_mask((2, 3, 4), [2, 4])
+    stack = [masked_softmax(torch.log(each), [2, 4]).double() for each in (a, b, c)]
+    heat = heatmap(*stack, valid=valid, look=HeatmapLook(minus="b", annotate="no"))
+    assert valid is not None
+    largest, shown = 0.0, dict(zip(titles(heat.figure), panels(heat.figure), strict=True))
+    assert sorted(shown) == ["a, batch 0", "a, batch 1", "c, batch 0", "c, batch 1"]
+    for batch in range(2):
+        for label, tensor in (("a", stack[0]), ("c", stack[2])):
+            found = values(shown[f"{label}, batch {batch}"])
+            for i in range(3):
+                for j in range(4):
+                    is_valid = bool(valid.expand(2, 3, 4)[batch, i, j])
+                    assert np.ma.getmaskarray(found)[i, j] != is_valid
+                    difference = tensor[batch, i, j].item() - stack[1][batch, i, j].item()
+                    assert not is_valid or found[i, j] == difference
+                    largest = max(largest, abs(difference) * is_valid)
+    assert {axes.images[0].get_clim() for axes in shown.values()} == {(-largest, largest)}
+    index = list(shown).index("c, batch 1")
+    check_colours(pixels(heat.figure, index), ((stack[2] - stack[1])[1] / largest + 1) / 2, "RdBu_r")
+    quantity = "attention weight − that of b"
+    assert (heat.figure.get_suptitle(), bars(heat.figure)[0].get_ylabel()) == (quantity, quantity)
+    check_texts(heat.figure)
+
+
+def test_differences_are_ordered_by_their_size() -> None:
+    b = torch.full((2, 2, 2), 0.5)
+    step = torch.tensor([[[1.0, -1.0]], [[2.0, -2.0]]])
+    heat = heatmap(b + 0.01 * step, b, b + 0.1 * step, b - 0.05 * step, look=HeatmapLook(minus="b"))
+    order = [f"{label}, batch {batch}" for batch in (1, 0) for label in "cda"]
+    assert titles(heat.figure) == order
+    assert heat.notes == ["panels are ordered by their mean difference from b: from c, 0.15, to a, 0.015"]
+    one = heatmap(b + 0.01 * step, b, labels=["a"], look=HeatmapLook(minus="b", annotate="yes"))
+    assert titles(one.figure) == ["a, batch 1", "a, batch 0"]
+    assert one.notes == ["panels are ordered by their mean difference from b: from batch 1, 0.02, to batch 0, 0.01"]
+    texts = [text.get_text() for text in panels(one.figure)[0].texts]
+    assert texts == ["+0.020", "−0.020"] * 2
+
+
+def test_small_differences_of_many_keys_are_seen() -> None:
+    _, valid = uniform(300, causal=True)
+    a, b = (softmax_of(torch.randn(300, 300, generator=torch.Generator().manual_seed(seed)), valid) for seed in (0, 1))
+    figure = heatmap(a, b, valid=valid, look=HeatmapLook(minus="b")).figure
+    low, high = panels(figure)[0].images[0].get_clim()
+    assert -low == high < 0.3
+    assert "colours by the" in bars(figure)[0].get_ylabel()
+    check_texts(figure)
+
+
+def softmax_of(scores: Tensor, valid: Tensor) -> Tensor:
+    return scores.masked_fill(~valid, -INF).softmax(-1)
+
+
+@pytest.mark.parametrize(
+    ("stack", "label", "message"),
+    [
+        ([(2, 3), (2, 3)], "c", 'minus: got "c"; unknown label; known: a, b'),
+        ([(2, 3)], "a", 'minus: got "a"; is the only scorer; expected one beside it, to subtract from'),
+        (
+            [(2, 3), (3, 3)],
+            "b",
+            'minus: got "b"; has a matrix [3, 3]; expected one of shape [2, 3] to subtract from a',
+        ),
+        (
+            [(2, 2, 3), (1, 2, 3)],
+            "b",
+            'minus: got "b"; has none at batch 0; expected one of shape [2, 3] to subtract from a',
+        ),
+    ],
+)
+def test_what_cannot_be_subtracted_is_refused(stack: Any, label: str, message: str) -> None:
+    with pytest.raises(InputError) as error:
+        heatmap(*(weights(*shape) for shape in stack), look=HeatmapLook(minus=label))
+    assert str(error.value) == message
+
+
+@pytest.mark.parametrize("minus", [None, "b"])
+@pytest.mark.parametrize("annotate", ["no", "yes"])
+def test_a_zoom_is_a_heatmap_of_the_slice(minus: str | None, annotate: Any) -> None:
+    a, b, valid = weights(30, 40, seed=1), weights(30, 40, seed=2), torch.ones(30, 40, dtype=torch.bool).tril(8)
+    look = HeatmapLook(minus=minus, annotate=annotate, scale="shared")
+    zoomed = heatmap(a, b, valid=valid, look=look.model_copy(update={"queries": "3:12", "keys": "5:"})).figure
+    sliced = heatmap(a[3:12, 5:], b[3:12, 5:], valid=valid[3:12, 5:], look=look).figure
+    inside = valid[3:12, 5:].numpy()  # hatching goes through the page
+    for panel in range(len(panels(sliced)) * (annotate == "no")):
+        np.testing.assert_array_equal(pixels(zoomed, panel)[inside], pixels(sliced, panel)[inside])
+    assert panels(zoomed)[0].get_xlim() == (4.5, 39.5)
+    assert panels(zoomed)[0].get_ylim() == (11.5, 2.5)
+    assert int(labels(panels(zoomed)[-1], "x")[0]) >= 5
+    texts = [[text.get_text() for text in panels(figure)[0].texts] for figure in (zoomed, sliced)]
+    assert texts[0] == texts[1]
+    assert len(texts[0]) == int(inside.sum()) * (annotate == "yes")
+
+
+def test_a_zoom_keeps_tokens_and_goes_as_far_as_there_is_something() -> None:
+    from attncli.studies.study import Tokens
+
+    names = [f"t{i}" for i in range(9)]
+    heat = heatmap(weights(1, 9, 9), tokens=Tokens([names], [names]), look=HeatmapLook(queries="7:99", keys=":3"))
+    (axes,) = panels(heat.figure)
+    assert (labels(axes, "y"), labels(axes, "x")) == (["t7", "t8"], ["t0", "t1", "t2"])
+    assert values(axes).shape == (2, 3)
+
+
+@pytest.mark.parametrize("side", ["queries", "keys"])
+def test_a_zoom_beyond_the_last_is_refused(side: str) -> None:
+    count = {"queries": 3, "keys": 4}[side]
+    with pytest.raises(InputError) as error:
+        heatmap(weights(3, 4), look=HeatmapLook.model_validate({side: f"{count}:9"}))
+    cure = f"the scores have n = 3 queries and m = 4 keys; expected a range that begins below {count}"
+    assert str(error.value) == f'{side}: got "{count}:9"; {cure}'
