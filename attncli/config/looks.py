@@ -7,6 +7,7 @@ from pydantic import AfterValidator, BeforeValidator, Field
 
 from attncli.config.strict import Flag, Model, problem
 from attncli.config.values import FileName
+from attncli.errors import InputError, got
 
 SIZE = re.compile(r"\s*([\d.]+)\s*[x×]\s*([\d.]+)\s*")
 SLICE = re.compile(r"\s*(\d*)\s*:\s*(\d*)\s*")
@@ -89,6 +90,14 @@ class HeatmapLook(Look):
     ] = None
     queries: Annotated[Range | None, Field(description="queries that are drawn, such as 0:32"), Flag("A:B")] = None
     keys: Annotated[Range | None, Field(description="keys that are drawn, such as 0:32"), Flag("A:B")] = None
+
+
+def check_ranges(look: HeatmapLook, n: int, m: int) -> None:
+    """Refuse ranges that begin beyond the last of n queries and m keys; as in Python they may end beyond it."""
+    for side, text, count in (("queries", look.queries, n), ("keys", look.keys, m)):
+        if text is not None and ends_of(text)[0] >= count:
+            there = f"there are n = {n} queries and m = {m} keys"
+            raise InputError.of(got(text, there, f"expected a range that begins below {count}"), [side])
 
 
 def is_default(look: Look) -> bool:

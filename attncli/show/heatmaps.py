@@ -98,7 +98,7 @@ def stage_figure(
 ) -> Figure:
     """Panels of a stage, in the look asked for. The weights of some labels are those before dropout."""
     quantity = printable(QUANTITIES.get(stage, stage))
-    panels = zoom(panels, look.queries, look.keys)
+    panels = zoom(panels, look)
     if {panel.label for panel in panels} <= before_dropout:
         quantity, before_dropout = f"{quantity} before dropout", frozenset()
     if look.minus is not None:

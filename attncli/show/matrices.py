@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import avg_pool2d
 
-from attncli.config.looks import ends_of
+from attncli.config.looks import HeatmapLook, check_ranges, ends_of
 from attncli.errors import InputError, did_you_mean, got, printable, show
 from attncli.show.figures import Note
 from attncli.studies.study import Matrices, Names
@@ -112,31 +112,22 @@ def _names(names: Names | None, batch: int, count: int) -> tuple[str, ...] | ran
     return tuple(token if len(token) <= LONGEST_TOKEN else f"{token[: LONGEST_TOKEN - 1]}…" for token in tokens)
 
 
-def zoom(panels: Sequence[Panel], queries: str | None, keys: str | None) -> list[Panel]:
-    """The panels with only these queries and keys: ranges such as `0:32`, whose end may lie beyond the last one.
+def zoom(panels: Sequence[Panel], look: HeatmapLook) -> list[Panel]:
+    """The panels with only the queries and keys of the look: of its ranges, what there is.
 
     Raises:
         InputError: a range that begins beyond the last one.
     """
-    if queries is None and keys is None:
+    if look.queries is None and look.keys is None:
         return list(panels)
+    rows, columns = (slice(*ends_of(text or ":")) for text in (look.queries, look.keys))
     found = []
     for panel in panels:
-        check_zoom(queries, keys, panel.values.shape)
-        rows, columns = (slice(*ends_of(text or ":")) for text in (queries, keys))
+        check_ranges(look, *panel.values.shape)
         valid = None if panel.valid is None else panel.valid[rows, columns]
         values = panel.values[rows, columns]
         found.append(replace(panel, values=values, valid=valid, queries=panel.queries[rows], keys=panel.keys[columns]))
     return found
-
-
-def check_zoom(queries: str | None, keys: str | None, shape: Sequence[int]) -> None:
-    """Refuses ranges that begin beyond the last query or key of matrices (..., n, m)."""
-    n, m = shape[-2:]
-    for side, text, count in (("queries", queries, n), ("keys", keys, m)):
-        if text is not None and ends_of(text)[0] >= count:
-            message = f"the scores have n = {n} queries and m = {m} keys; expected a range that begins below {count}"
-            raise InputError.of(got(text, message), [side])
 
 
 def differences(panels: Sequence[Panel], label: str, note: Note) -> list[Panel]:
@@ -161,7 +152,7 @@ def differences(panels: Sequence[Panel], label: str, note: Note) -> list[Panel]:
             found.append(replace(panel, valid=valid, minus=other.values))
             sizes[panel.label, panel.place] = _mean_size(found[-1])
     if not found:
-        raise InputError.of(got(label, "is the only scorer; expected one beside it, to subtract from"), ["minus"])
+        raise InputError.of(got(label, "the only scorer; expected one beside it, to subtract from"), ["minus"])
     by_label, by_place = (_means(sizes, axis) for axis in (0, 1))
     if len(found) > 1:
         (first, largest), *_, (last, least) = (by_label if len(by_label) > 1 else by_place).items()

@@ -252,7 +252,7 @@ def softmax_of(scores: Tensor, valid: Tensor) -> Tensor:
     ("stack", "label", "message"),
     [
         ([(2, 3), (2, 3)], "c", 'minus: got "c"; unknown label; known: a, b'),
-        ([(2, 3)], "a", 'minus: got "a"; is the only scorer; expected one beside it, to subtract from'),
+        ([(2, 3)], "a", 'minus: got "a"; the only scorer; expected one beside it, to subtract from'),
         (
             [(2, 3), (3, 3)],
             "b",
@@ -304,5 +304,5 @@ def test_a_zoom_beyond_the_last_is_refused(side: str) -> None:
     count = {"queries": 3, "keys": 4}[side]
     with pytest.raises(InputError) as error:
         heatmap(weights(3, 4), look=HeatmapLook.model_validate({side: f"{count}:9"}))
-    cure = f"the scores have n = 3 queries and m = 4 keys; expected a range that begins below {count}"
+    cure = f"there are n = 3 queries and m = 4 keys; expected a range that begins below {count}"
     assert str(error.value) == f'{side}: got "{count}:9"; {cure}'

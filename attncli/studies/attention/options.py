@@ -99,6 +99,16 @@ class AttentionOptions(Experiment):
                 )
         return self
 
+    @model_validator(mode="after")
+    def _subtracts_a_scorer(self) -> "AttentionOptions":
+        label, labels = self.figure.minus, [entry.label for entry in self.scorers]
+        if label is not None and label not in labels:
+            raise problem(got(label, "unknown label", did_you_mean(label, labels)), under=["figure", "minus"])
+        if label is not None and len(labels) == 1:
+            expected = "the only scorer; expected one beside it, to subtract from"
+            raise problem(got(label, expected), under=["figure", "minus"])
+        return self
+
     @classmethod
     def normalised(cls, data: Mapping[str, Any]) -> dict[str, Any]:
         """As of every study; a capture without scorers has those that a model is asked about."""

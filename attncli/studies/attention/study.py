@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from attncli.attention import Bias, Rules, dropped, weighted_sum
+from attncli.config.looks import check_ranges
 from attncli.config.scorer_entries import ScorerEntry
 from attncli.config.tensors import CapturedData, FileTensor
 from attncli.errors import Collector, InputError, Problem, below, got
@@ -137,6 +138,8 @@ def _part(
     """Refuse what does not fit the inputs; scorers and rules for them."""
     _refuse_empty_rows(options, inputs)
     _check_places(options, inputs)
+    with below("figure"):
+        check_ranges(options.figure, *inputs.valid.shape[-2:])
     q, k = inputs.queries.shape[-1], inputs.keys.shape[-1]
     entries = [_for_call(entry, inputs.call) for entry in options.scorers]
     scorers = _each(entries, lambda entry: build_scorer(entry, q, k, options.seed, inputs.queries.dtype))
