@@ -167,10 +167,15 @@ def check_file(out: Path, overwrite: bool, words: Words = COMMAND_LINE) -> None:
 
 def save_picture(name: str, out: Path | None, draw: Callable[[Path], None]) -> Path:
     """Draw into `out`, or outputs/heatmaps/<name>.png with a number added where that is taken."""
-    place = out or OUTPUTS / "heatmaps" / f"{name}.png"
-    if out is None:
-        place = next(free for free in _numbered(place, name, ".png") if not free.exists())
-    return save_file_at(place, draw)
+    if out is not None:
+        return save_file_at(out, draw)
+    return save_numbered(OUTPUTS / "heatmaps" / f"{name}.png", draw)
+
+
+def save_numbered(place: Path, write: Callable[[Path], None]) -> Path:
+    """Write a file to this place, with a number added where that is taken."""
+    free = next(free for free in _numbered(place, place.stem, place.suffix) if not free.exists())
+    return save_file_at(free, write)
 
 
 def save_file_at(place: Path, write: Callable[[Path], None], words: Words = COMMAND_LINE) -> Path:

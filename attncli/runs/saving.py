@@ -23,6 +23,7 @@ from attncli.config.document import CAPTURED, PARAMETERS, TENSORS
 from attncli.errors import InputError, in_bytes
 from attncli.expect.judging import Verdict
 from attncli.runs.resolved import captured_file, dump_yaml, self_contained
+from attncli.runs.run_folder import WRITABLE, hidden_folder, writing
 from attncli.studies.study import STAGES, Record, Result, is_kept, single_numbers, stage_of, tokens_of
 
 MOST_ROWS = 200_000  # of weights.csv; more than that is left to tensors.safetensors
@@ -84,6 +85,26 @@ def save_run(
     except OSError as error:
         raise InputError.of(f"cannot write the run: {error.strerror or error}", where=str(folder.parents[1])) from error
     return content
+
+
+def add_files(folder: Path, files: Mapping[str, Callable[[Path], None]]) -> list[Path]:
+    """Write files into a run folder, over those of the same names; results.json, which lists them, comes last.
+
+    `files` maps names to functions that write into the path they are given.
+
+    Raises:
+        InputError: the folder cannot be written.
+    """
+    results = folder / "results.json"
+    with writing(folder, WRITABLE), hidden_folder(results.absolute()) as hidden:
+        for name, write in files.items():
+            write(hidden / name)
+        content = json.loads(results.read_text(encoding="utf-8"))
+        listed = {**content, "files": sorted({*content["files"], *files})}
+        (hidden / results.name).write_text(to_json(listed), encoding="utf-8")
+        for name in (*files, results.name):
+            (hidden / name).replace(folder / name)
+    return [folder / name for name in files]
 
 
 def _save_rows(path: Path, records: Sequence[Record]) -> None:
