@@ -15,11 +15,12 @@ from attncli.config.builtin import experiment_path
 from attncli.config.document import Document, document_of_data, read_document
 from attncli.config.models import Experiment
 from attncli.config.overrides import Override, override_in_python
-from attncli.errors import Collector, InputError, did_you_mean, got
+from attncli.errors import Collector, InputError, Problem, did_you_mean, got
 from attncli.expect.asking import check_expectations
 from attncli.expect.judging import Verdict, judge
 from attncli.inputs.given import given
 from attncli.runs.loading import read_run, reading
+from attncli.runs.resolved import config_of
 from attncli.runs.run_folder import COMMAND_LINE, IN_PYTHON, Words, new_folder
 from attncli.runs.saving import save_run
 from attncli.studies import STUDIES, load_study, options_model, part_of
@@ -329,15 +330,13 @@ def _pictures(result: StudyResult, progress: Progress) -> dict[str, Callable[[Pa
 
 
 def load_experiment(document: Document) -> Loaded:
-    """Validate the YAML of one experiment, or the flags that say the same."""
+    """Validate the YAML of one experiment, or the flags that say the same.
+
+    Raises:
+        InputError: everything that is wrong with it; a sweep, which is many experiments.
+    """
     name = document.study(STUDIES)
+    if document.data.get("sweep") is not None:
+        cure = f"`attncli sweep {document.path}` runs it, `--set sweep=null` the experiment without it"
+        raise document.located(InputError([Problem(f"got a sweep; expected one experiment; {cure}", ("sweep",))]))
     return Loaded(document, load_study(name), document.validate(options_model(name)))
-
-
-def config_of(options: Experiment) -> dict[str, Any]:
-    """The options as YAML data, everything that was left out written down."""
-    unused = options.unused()
-    data = options.model_dump(mode="json", by_alias=True, exclude_none=True, serialize_as_any=True, exclude=unused)
-    for entry, written in zip(options.scorers, data["scorers"], strict=True):
-        written |= {name: value for name, value in entry.options.items() if value is None}  # which is a value there
-    return {"study": options.study, **data}

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from attncli.config.document import Document
     from attncli.config.overrides import Override
 
-NO_FLAGS = ("study", "name", "expect", "figure")
+NO_FLAGS = ("study", "name", "expect", "figure", "sweep")
 OF_RUN = (
     "sets",
     "out",

@@ -60,7 +60,7 @@ class Document:
         for index, override in reversed([*enumerate(self.overrides)]):
             made = depth < len(problem.path) and override.path[: len(problem.path)] == problem.path
             if override.decides(problem.path) or made:
-                found = replace(problem, where=f"{self.path}: {override.text}")
+                found = replace(problem, where=override.place(self.path))
                 return (sys.maxsize, index), self._in_flag(found, override) if self.flags_only else found
             if there and override.path[:depth] == there:
                 where = f"{self.path}:{line}:{column}, with {override.text}"
@@ -90,15 +90,25 @@ class Document:
             raise self.located(InputError.of(message, ["study"]))
         return study
 
-    def validate(self, model: type[Options]) -> Options:
-        """The options of its study; file paths become relative to the working directory.
+    def validate(self, model: type[Options], *, absolute: bool = False) -> Options:
+        """The options of its study; file paths become relative to the working directory, or absolute.
 
         Raises:
             InputError: every problem of the document at once, located.
         """
         data = model.normalised({"study": DEFAULT_STUDY, "name": default_name(self.path), **self.data})
         with self.locating():
-            return validated(model, data, {"folder": self.path.parent})
+            return validated(model, data, {"folder": self.path.absolute().parent if absolute else self.path.parent})
+
+    def changed(self, overrides: Sequence[Override]) -> "Document":
+        """The document with more overrides.
+
+        Raises:
+            InputError: all overrides that do not fit.
+        """
+        overrides = _from_the_top(overrides, self.data)
+        data = apply_overrides(self.data, overrides, self.path)
+        return replace(self, data=data, overrides=[*self.overrides, *overrides])
 
 
 def read_document(path: Path, overrides: Sequence[Override] = ()) -> Document:

@@ -11,6 +11,7 @@ from attncli.config.expectations import Expectation
 from attncli.config.looks import Look, is_default
 from attncli.config.scorer_entries import ScorerEntry, written_out
 from attncli.config.strict import Model, problem, worded
+from attncli.config.sweep import Sweep
 from attncli.config.values import Name
 
 DEFAULT_STUDY = "attention"
@@ -56,6 +57,7 @@ class Experiment(Model):
         Field(default_factory=list, exclude_if=lambda entries: not entries, description="checks of the result"),
     ]
     figure: Annotated[Look, Field(exclude_if=is_default, description="how pictures look")] = Look()
+    sweep: Annotated[Sweep | None, Field(exclude=True, description="values of keys for `attncli sweep`")] = None
 
     @classmethod
     def normalised(cls, data: Mapping[str, Any]) -> dict[str, Any]:

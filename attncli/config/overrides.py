@@ -19,7 +19,8 @@ KEY = re.compile(r"([^.\[\]=]+)((?:\[\d{1,9}\])*)")
 class Override:
     """`text` is what the user typed, for errors; `texts` of a flag that was repeated each time it was.
 
-    `may_be_short`: the path may begin inside `data`, `mask` or a scorer.
+    `may_be_short`: the path may begin inside `data`, `mask` or a scorer. `where` is its line and column, where it
+    stands in the file.
     """
 
     path: errors.Path
@@ -27,6 +28,11 @@ class Override:
     text: str
     texts: tuple[str, ...] = ()
     may_be_short: bool = False
+    where: str = ""
+
+    def place(self, source: Path) -> str:
+        """Where a message says that it is: in the file, or on the command line beside the name of the file."""
+        return self.where or f"{source}: {self.text}"
 
     def decides(self, path: errors.Path) -> bool:
         """Whether this path is the value that was given, below it, or the list that it is an entry of."""
@@ -57,14 +63,14 @@ def parse_override(assignment: str) -> Override:
     target, equals, value = assignment.partition("=")
     if not equals:
         raise InputError.of(errors.got(assignment, "expected KEY=VALUE, for instance seed=1"), where=text)
-    return replace(override(_path_of(target.strip(), text), value, text), may_be_short=True)
+    return replace(override(path_of(target.strip(), text), value, text), may_be_short=True)
 
 
 def override_in_python(key: str, value: Any) -> Override:
     """`seed=1` as an argument in Python; `key` may be a path, as in `parse_override`."""
     plain = as_yaml(value)
     text = typed(f"{key} =", errors.show(plain))
-    return Override(_path_of(key, text), plain, text, may_be_short=True)
+    return Override(path_of(key, text), plain, text, may_be_short=True)
 
 
 def as_yaml(value: Any) -> Any:
@@ -81,7 +87,8 @@ def as_yaml(value: Any) -> Any:
     return str(value) if isinstance(value, PurePath) else value
 
 
-def _path_of(target: str, text: str) -> errors.Path:
+def path_of(target: str, text: str) -> errors.Path:
+    """`scorers[0].num_hiddens` as a path; `text` is what the user typed, for errors."""
     path = list[str | int]()
     for part in target.split("."):
         match = KEY.fullmatch(part)
@@ -108,7 +115,7 @@ def from_the_top(change: Override, data: Any) -> Override:
     found = [place for place, there in places.items() if isinstance(there, dict) and key in there]
     if len(found) > 1:
         known = ", ".join(dotted((*place, *change.path)) for place in found)
-        raise InputError.of(f"got {dotted(change.path)}; expected one of {known}", where=change.text)
+        raise InputError.of(f"got {dotted(change.path)}; expected one of {known}", where=change.where or change.text)
     return replace(change, path=(*found[0], *change.path)) if found else change
 
 
@@ -148,14 +155,14 @@ def _set(target: Any, change: Override, source: Path) -> None:
             place = dotted(change.path[: depth - 1]) or "the config"
             expected = "expected a key of a mapping, or an index of a list, counted from 0"
             message = f"got {dotted(change.path[:depth])}; {place} is {there}; {expected}"
-            raise InputError.of(message, where=f"{source}: {change.text}")
+            raise InputError.of(message, where=change.place(source))
         if depth == len(change.path):
             target[key] = _copy(change.value)
         elif isinstance(target, dict) and target.get(key) is None:
             if isinstance(change.path[depth], int):
                 place = dotted(change.path[:depth])
                 message = f"got {dotted(change.path)}; there is no list `{place}` to change; give `{place}` first"
-                raise InputError.of(message, where=f"{source}: {change.text}")
+                raise InputError.of(message, where=change.place(source))
             target[key] = {}
         elif change.path[0] == "scorers" and depth == 2 and isinstance(target[key], str) and "=" not in target[key]:
             target[key] = {"scorer": target[key]}

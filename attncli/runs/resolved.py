@@ -8,6 +8,7 @@ from typing import Any
 import yaml
 
 from attncli.config.document import CAPTURED, PARAMETERS, TENSORS
+from attncli.config.models import Experiment
 from attncli.config.yaml_loader import Loader
 from attncli.studies.study import Result
 
@@ -35,6 +36,15 @@ def dump_yaml(config: Mapping[str, Any]) -> str:
     return yaml.dump(
         dict(config), Dumper=Dumper, sort_keys=False, default_flow_style=None, allow_unicode=True, width=120
     )
+
+
+def config_of(options: Experiment) -> dict[str, Any]:
+    """The options as YAML data, everything that was left out written down."""
+    unused = options.unused()
+    data = options.model_dump(mode="json", by_alias=True, exclude_none=True, serialize_as_any=True, exclude=unused)
+    for entry, written in zip(options.scorers, data["scorers"], strict=True):
+        written |= {name: value for name, value in entry.options.items() if value is None}  # which is a value there
+    return {"study": options.study, **data}
 
 
 def self_contained(config: Mapping[str, Any], result: Result) -> dict[str, Any]:

@@ -16,6 +16,7 @@ from attncli.errors import InputError, in_bytes
 PROGRAM = 384 * 2**20  # Python, torch and matplotlib with their working space, beside the tensors
 FIGURES = 6  # of each row that are kept, in float64
 RESERVE = 0.9  # of the available memory may be used
+_NEEDS: ContextVar[list[int] | None] = ContextVar("_NEEDS", default=None)
 REFUSALS = ("can't allocate memory", "not enough memory", "out of memory")
 _PROCESSES = ContextVar("_PROCESSES", default=1)
 
@@ -73,8 +74,20 @@ def require_memory(
     needed: Mapping[str, int], device: torch.device, cure: str, path: Sequence[str | int] = ("data",)
 ) -> None:
     """Raise an InputError with the figures and the cure where these bytes do not fit into the memory of the device."""
+    if (needs := _NEEDS.get()) is not None:
+        needs.append(sum(needed.values()))
     if reason := too_large(needed, device):
         raise InputError.of(f"{reason}; {cure}", path)
+
+
+@contextmanager
+def noting_needs() -> Iterator[list[int]]:
+    """Notes the bytes of every check inside that asks for them."""
+    token = _NEEDS.set(needs := list[int]())
+    try:
+        yield needs
+    finally:
+        _NEEDS.reset(token)
 
 
 def too_large(needed: Mapping[str, int], device: torch.device) -> str | None:

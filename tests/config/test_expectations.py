@@ -8,9 +8,8 @@ import pytest
 import yaml
 from pydantic import ValidationError
 
-from attncli.api import config_of
 from attncli.config.expectations import KINDS, Expectation, factor_of, share_of
-from attncli.runs.resolved import dump_yaml
+from attncli.runs.resolved import config_of, dump_yaml
 from tests.config.documents import GOOD, options_of
 
 SAID: dict[str, dict[str, Any]] = {

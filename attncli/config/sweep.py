@@ -1,0 +1,225 @@
+"""The grammar of sweeps: `KEY=VALUES` on the command line, and the key `sweep` in YAML."""
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Annotated, Any
+
+import yaml
+from pydantic import AfterValidator, BeforeValidator, Field, model_validator
+
+from attncli import errors
+from attncli.config.overrides import Override, path_of, typed
+from attncli.config.strict import Model, problem, validated
+from attncli.config.yaml_loader import parse_yaml, position
+from attncli.errors import Collector, InputError, Problem
+
+NUMBER = r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d{1,3})?"
+RANGE = re.compile(rf"({NUMBER})\.\.({NUMBER})(?::(x|lin|log)?({NUMBER}))?")
+LIKE_A_RANGE = re.compile(rf"{NUMBER}\.\.")
+FORMS = "A..B, A..B:STEP, A..B:xFACTOR, A..B:linN or A..B:logN"
+MOST_VALUES = 100_000
+
+
+def values_of(text: str) -> list[Any]:
+    """The values of a YAML list without its brackets, with its ranges written out.
+
+    Raises:
+        InputError: text that is no such list, or a range that makes no sense.
+    """
+    try:
+        terms = parse_yaml(f"[{text}]", lambda line, column: "")[0]
+    except InputError:
+        raise InputError.of(errors.got(text, "expected a YAML list without its brackets, such as 16, 64")) from None
+    return _spread(terms)
+
+
+def _spread(terms: Sequence[Any]) -> list[Any]:
+    """The terms with numbers in place of ranges, both ends included.
+
+    Raises:
+        InputError: a range that makes no sense; its path is the index of the term.
+    """
+    collector, values = Collector(), list[Any]()
+    for index, term in enumerate(terms):
+        with collector.under(index):
+            values += _numbers(term.strip()) if isinstance(term, str) and LIKE_A_RANGE.match(term.strip()) else [term]
+    if not terms:
+        raise InputError.of("got no values; expected at least one")
+    collector.check()
+    return values
+
+
+def _numbers(term: str) -> list[int | float]:
+    match = RANGE.fullmatch(term)
+    if match is None:
+        raise InputError.of(errors.got(term, f"expected a range {FORMS}"))
+    first, last, (kind, amount) = Decimal(match[1]), Decimal(match[2]), match.group(3, 4)
+    by = Decimal(amount or 1)
+    numbers = _sequence(term, first, last, kind, by, amount is None)
+    is_whole = all(re.fullmatch(r"[-+]?\d+", end) for end in match.group(1, 2))
+    return [int(each) if is_whole and float(each).is_integer() else float(each) for each in numbers]
+
+
+def _sequence(term: str, first: Decimal, last: Decimal, kind: str | None, by: Decimal, plain: bool) -> list[Decimal]:
+    """The numbers of a range, in decimal digits, so that 0.1..0.5:0.1 has 0.3."""
+    if kind is None:
+        if plain and not (first == int(first) and last == int(last)):
+            raise InputError.of(errors.got(term, "expected whole numbers, or a step", f"for instance {term}:0.1"))
+        if by == 0 or (last - first) * by < 0:
+            raise InputError.of(errors.got(term, "expected a step that leads from the first number to the last"))
+        count = int((last - first) / by) + 1
+    elif kind == "x":
+        if not (first > 0 < by and last > 0 and by != 1 and (last == first or (last > first) == (by > 1))):
+            expected = "expected numbers above 0, and a factor that leads from the first to the last"
+            raise InputError.of(errors.got(term, expected, "for instance 16..1024:x2"))
+        count = int((last / first).ln() / by.ln() + Decimal("1e-12")) + 1
+    else:
+        if by != int(by) or by < 2 or first == last:
+            raise InputError.of(errors.got(term, "expected two different numbers, and how many values, 2 at least"))
+        if kind == "log" and min(first, last) <= 0:
+            raise InputError.of(errors.got(term, "expected numbers above 0"))
+        count = int(by)
+    if count > MOST_VALUES:
+        raise InputError.of(errors.got(term, f"which are {count:,} values; expected at most {MOST_VALUES:,}"))
+    if kind is None:
+        return [first + index * by for index in range(count)]
+    if kind == "x":
+        return [first * by**index for index in range(count)]
+    shares = [Decimal(index) / (count - 1) for index in range(1, count - 1)]
+    inner = [first + (last - first) * share if kind == "lin" else first * (last / first) ** share for share in shares]
+    return [first, *inner, last]
+
+
+def _listed(value: Any) -> Any:
+    """The values as a list."""
+    try:
+        if isinstance(value, str):
+            return values_of(value)
+        return _spread(value if isinstance(value, list) else [value])
+    except InputError as error:
+        first = error.problems[0]
+        raise problem(first.message, under=first.path if isinstance(value, list) else ()) from None
+
+
+def _path(key: str) -> str:
+    try:
+        path_of(key, "")
+    except InputError as error:
+        raise problem(error.problems[0].message) from None
+    return key
+
+
+Values = Annotated[
+    list[Any], BeforeValidator(_listed, json_schema_input_type=Annotated[list[Any], Field(min_length=1)] | str | float)
+]
+Key = Annotated[str, AfterValidator(_path)]
+KeysTogether = Annotated[dict[Key, Values], Field(min_length=1)]
+
+
+class Sweep(Model):
+    """A grid of points: axes are multiplied, and the keys of one axis go together, value by value."""
+
+    over: Annotated[
+        list[KeysTogether], Field(min_length=1, description="axes: keys with their values, such as {seed: 0..4}")
+    ]
+
+    @model_validator(mode="after")
+    def _fit_together(self) -> "Sweep":
+        first = dict[str, int]()
+        for index, axis in enumerate(self.over):
+            counts = {key: len(values) for key, values in axis.items()}
+            for key, count in counts.items():
+                if first.setdefault(key, index) != index:
+                    raise problem(f"got `{key}` on two axes; expected each key once", under=["over", index, key])
+                if count != (other := next(iter(counts.values()))):
+                    message = f"got {count} values of {key} beside {other} of {next(iter(counts))}; expected as many"
+                    raise problem(message, under=["over", index, key])
+        return self
+
+
+@dataclass(frozen=True)
+class Axis:
+    """Keys that go together, and one override for each at every place of the axis."""
+
+    keys: Sequence[str]
+    places: Sequence[Sequence[Override]]
+
+    @property
+    def values(self) -> dict[str, list[Any]]:
+        """The values by key, as the key `sweep` has them."""
+        return {key: [place[index].value for place in self.places] for index, key in enumerate(self.keys)}
+
+
+def axes_of(sweep: Sweep, path: str, root: yaml.Node | None) -> list[Axis]:
+    """The axes of a file, each value with its line and column."""
+
+    def override(index: int, key: str, number: int, value: Any) -> Override:
+        line, column, depth = position(root, ("sweep", "over", index, key, number))
+        where = f"{path}:{line}:{column}" if depth else path
+        return Override(path_of(key, ""), value, f"{key}={errors.show(value)}", may_be_short=True, where=where)
+
+    return _axes(sweep, override)
+
+
+def typed_axes(options: Sequence[tuple[str, str]]) -> list[Axis]:
+    """The axes of `("over", "KEY=VALUES")` and `("with", "KEY=VALUES")`, in their order on the command line.
+
+    Raises:
+        InputError: all that is wrong with them.
+    """
+    collector, axes, texts = Collector(), list[dict[str, str]](), list[dict[str, str]]()
+    for option, assignment in options:
+        text = typed(f"--{option}", assignment)
+        key, equals, values = (part.strip() for part in assignment.partition("="))
+        with collector.under():
+            if not equals:
+                message = errors.got(assignment, "expected KEY=VALUES, for instance seed=0..4 or d=16,64")
+                raise InputError.of(message, where=text)
+            if option == "with" and (not axes or key in axes[-1]):
+                raise InputError.of("expected an --over before it, of another key, to go along with", where=text)
+            if option == "over":
+                axes.append({})
+                texts.append({})
+            axes[-1][key], texts[-1][key] = values, text
+    collector.check()
+    if not axes:
+        return []
+    try:
+        sweep = validated(Sweep, {"over": axes}, {})
+    except InputError as error:
+        raise InputError(_of_option(each, texts) for each in error.problems) from None
+
+    def override(index: int, key: str, number: int, value: Any) -> Override:
+        option = texts[index][key].partition(" ")[0]
+        return Override(path_of(key, ""), value, f"{option} {key}={errors.show(value)}", may_be_short=True)
+
+    return _axes(sweep, override)
+
+
+def _of_option(problem: Problem, texts: Sequence[Mapping[str, str]]) -> Problem:
+    _, index, key, *_ = problem.path
+    return Problem(problem.message, where=texts[int(index)][str(key)])
+
+
+def _axes(sweep: Sweep, override: Callable[[int, str, int, Any], Override]) -> list[Axis]:
+    axes = list[Axis]()
+    for index, together in enumerate(sweep.over):
+        columns = [
+            [override(index, key, number, value) for number, value in enumerate(values)]
+            for key, values in together.items()
+        ]
+        axes.append(Axis(tuple(together), list(zip(*columns, strict=True))))
+    return axes
+
+
+def replaced(axes: Sequence[Axis], by: Sequence[Axis]) -> list[Axis]:
+    """The axes with others after them; an axis that shares a key with one of the others gives way to it."""
+    taken = {key for axis in by for key in axis.keys}
+    return [*(axis for axis in axes if not taken & {*axis.keys}), *by]
+
+
+def as_data(axes: Sequence[Axis]) -> dict[str, Any]:
+    """The axes as the key `sweep` of a config."""
+    return {"over": [axis.values for axis in axes]}

@@ -1,0 +1,151 @@
+"""The grammar of sweeps: ranges against NumPy, axes as they are typed and as a file has them, and mistakes in both."""
+
+import itertools
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from attncli.config.document import read_document
+from attncli.config.models import Experiment
+from attncli.config.sweep import typed_axes, values_of
+from attncli.errors import InputError
+from attncli.sweeps.points import axes_in
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("0..4", [0, 1, 2, 3, 4]),
+        ("5..1:-2", [5, 3, 1]),
+        ("0.1..0.5:0.1", [0.1, 0.2, 0.3, 0.4, 0.5]),
+        ("0..10:4", [0, 4, 8]),
+        ("16..1024:x2", [16, 32, 64, 128, 256, 512, 1024]),
+        ("8..1:x0.5", [8, 4, 2, 1]),
+        ("1..1000:x10", [1, 10, 100, 1000]),
+        ("1..1024:log11", [2**power for power in range(11)]),
+        ("0..1:lin5", [0, 0.25, 0.5, 0.75, 1]),
+        ("3..3", [3]),
+        ("16, 64", [16, 64]),
+        ("1, 8..32:x2, 100", [1, 8, 16, 32, 100]),
+        ("softmax, {normalizer: entmax, alpha: 1.3}", ["softmax", {"normalizer": "entmax", "alpha": 1.3}]),
+        ("[2, 3], [4, 5]", [[2, 3], [4, 5]]),
+        ("../a.npy, 1/d, true, null", ["../a.npy", "1/d", True, None]),
+    ],
+)
+def test_values(text: str, expected: list[Any]) -> None:
+    found = values_of(text)
+    assert found == expected
+    assert [type(value) for value in found] == [type(value) for value in expected] or "lin" in text
+
+
+FIRST = st.integers(-50, 50)
+
+
+@given(FIRST, st.integers(1, 40), st.integers(1, 7))
+def test_steps_are_those_of_numpy(first: int, length: int, step: int) -> None:
+    assert values_of(f"{first}..{first + length}:{step}") == np.arange(first, first + length + 1, step).tolist()
+    assert values_of(f"{first}..{first + length}") == np.arange(first, first + length + 1).tolist()
+
+
+@given(st.floats(-100, 100), st.floats(0.125, 100), st.integers(2, 40))
+def test_equal_distances_are_those_of_numpy(first: float, length: float, count: int) -> None:
+    found = values_of(f"{first:.6f}..{first + length:.6f}:lin{count}")
+    np.testing.assert_allclose(
+        found, np.linspace(float(f"{first:.6f}"), float(f"{first + length:.6f}"), count), atol=1e-13
+    )
+
+
+@given(st.floats(1e-6, 1e3), st.floats(1.01, 1e4), st.integers(2, 40))
+def test_equal_ratios_are_those_of_numpy(first: float, ratio: float, count: int) -> None:
+    last = first * ratio
+    found = values_of(f"{first:e}..{last:e}:log{count}")
+    np.testing.assert_allclose(found, np.geomspace(float(f"{first:e}"), float(f"{last:e}"), count), rtol=1e-13)
+    assert (found[0], found[-1]) == (float(f"{first:e}"), float(f"{last:e}"))
+
+
+@given(st.integers(1, 20), st.integers(2, 5), st.integers(0, 8), st.integers(0, 3))
+def test_factors(first: int, factor: int, power: int, more: int) -> None:
+    last = first * factor**power + more * (first * factor**power * (factor - 1) - 1) // 3
+    assert values_of(f"{first}..{last}:x{factor}") == [first * factor**each for each in range(power + 1)]
+
+
+def test_axes_as_typed() -> None:
+    axes = typed_axes([("over", "seed=0..1"), ("over", "d = 16,64"), ("with", "steps=100, 400")])
+    assert [axis.values for axis in axes] == [{"seed": [0, 1]}, {"d": [16, 64], "steps": [100, 400]}]
+    assert [change.text for change in axes[1].places[0]] == ["--over d=16", "--with steps=100"]
+
+
+def experiment(folder: Path, sweep: str) -> Path:
+    path = folder / "x.yaml"
+    path.write_text(f"data: {{queries: {{shape: [1, 2, 4]}}, keys: {{shape: [1, 3, 4]}}}}\nscorers: [dot]\n{sweep}")
+    return path
+
+
+def test_axes_of_a_file(tmp_path: Path) -> None:
+    path = experiment(tmp_path, "sweep:\n  over:\n    - seed: 0..1\n    - {batch: [[0], [1]], train: [true, false]}\n")
+    axes = axes_in(read_document(path))
+    assert [axis.values for axis in axes] == [{"seed": [0, 1]}, {"batch": [[0], [1]], "train": [True, False]}]
+    assert [change.where for place in axes[0].places for change in place] == [f"{path}:5:13"] * 2
+    assert [change.where for change in axes[1].places[1]] == [f"{path}:6:21", f"{path}:6:41"]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["over seed"], '--over seed: got "seed"; expected KEY=VALUES, for instance seed=0..4 or d=16,64'),
+        (["with seed=1"], "--with seed=1: expected an --over before it, of another key, to go along with"),
+        (["over a=1", "with a=2"], "--with a=2: expected an --over before it, of another key, to go along with"),
+        (["over a=1,2", "with b=1"], "--with b=1: got 1 values of b beside 2 of a; expected as many"),
+        (["over a=1", "over a=2"], "--over a=2: got `a` on two axes; expected each key once"),
+        (["over a="], "--over a=: got no values; expected at least one"),
+        (["over a[=1"], '--over a[=1: got "a["; expected names and indices such as scorers[0].num_hiddens'),
+        (["over a=0..x"], '--over a=0..x: got "0..x"; expected a range A..B, A..B:STEP, A..B:xFACTOR, A..B:linN'),
+        (["over a=0.5..2"], '--over a=0.5..2: got "0.5..2"; expected whole numbers, or a step; for instance 0.5..2:'),
+        (["over a=2..1"], '--over a=2..1: got "2..1"; expected a step that leads from the first number to the last'),
+        (["over a=1..2:0"], '--over a=1..2:0: got "1..2:0"; expected a step that leads from the first number to'),
+        (["over a=0..8:x2"], '--over a=0..8:x2: got "0..8:x2"; expected numbers above 0, and a factor that leads'),
+        (["over a=1..8:x1"], '--over a=1..8:x1: got "1..8:x1"; expected numbers above 0, and a factor that leads'),
+        (["over a=1..8:lin1"], '--over a=1..8:lin1: got "1..8:lin1"; expected two different numbers, and how many'),
+        (["over a=-1..8:log3"], '--over a=-1..8:log3: got "-1..8:log3"; expected numbers above 0'),
+        (["over a=0..1000000"], '--over a=0..1000000: got "0..1000000"; which are 1,000,001 values; expected at most'),
+        (["over a={"], "--over a={: got \"{\"; expected a YAML list without its brackets"),
+    ],
+)  # fmt: skip
+def test_mistakes_on_the_command_line(options: list[str], message: str) -> None:
+    pairs = [(option, assignment) for option, _, assignment in (each.partition(" ") for each in options)]
+    with pytest.raises(InputError) as caught:
+        typed_axes(pairs)
+    assert str(caught.value).startswith(message)
+
+
+@pytest.mark.parametrize(
+    ("sweep", "message"),
+    [
+        ("sweep: {over: []}", "3:15: sweep.over: got []; expected at least 1 entry"),
+        ("sweep: {ovr: []}", "3:8: sweep.over: this key is missing"),
+        ("sweep: {over: [seed]}", '3:16: sweep.over[0]: got "seed"; expected a mapping'),
+        ("sweep: {over: [{}]}", "3:16: sweep.over[0]: got {}; expected at least 1 entry"),
+        ("sweep: {over: [{seed: 2..1}]}", '3:23: sweep.over[0].seed: got "2..1"; expected a step'),
+        ("sweep: {over: [{seed: [1, 2..1]}]}", '3:27: sweep.over[0].seed[1]: got "2..1"; expected a step'),
+        ("sweep: {over: [{seed: []}]}", "3:23: sweep.over[0].seed: got no values; expected at least one"),
+        ("sweep: {over: [{seed: 1}, {seed: 2}]}", "3:34: sweep.over[1].seed: got `seed` on two axes"),
+        ("sweep: {over: [{a: [1, 2], b: 3}]}", "3:31: sweep.over[0].b: got 1 values of b beside 2 of a"),
+    ],
+)
+def test_mistakes_in_a_file(tmp_path: Path, sweep: str, message: str) -> None:
+    path = experiment(tmp_path, sweep)
+    with pytest.raises(InputError) as caught:
+        axes_in(read_document(path))
+    assert str(caught.value).startswith(f"{path}:{message}")
+
+
+def test_the_schema_has_sweeps() -> None:
+    definition = Experiment.model_json_schema()["$defs"]["Sweep"]
+    assert list(definition["properties"]) == ["over"]
+    assert "seed: 0..4" in json.dumps(definition)
+    assert list(itertools.chain(definition["required"])) == ["over"]

@@ -1,0 +1,146 @@
+"""The plan of a sweep: its points by hand, their identity, and everything that is refused before the work."""
+
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from attncli.config.document import read_document
+from attncli.config.overrides import parse_override
+from attncli.config.sweep import typed_axes
+from attncli.errors import InputError
+from attncli.runs.resolved import config_of, dump_yaml
+from attncli.studies import options_model
+from attncli.sweeps.identity import code_version, key_of
+from attncli.sweeps.points import MOST_TOLD, Plan, plan_of
+from tests.cli import experiment
+
+TWO = [{"scorer": "scaled_dot"}, {"scorer": "additive", "num_hiddens": 4}]
+
+
+def planned(path: Path, *over: str, sets: tuple[str, ...] = (), **more: Any) -> Plan:
+    pairs = [(option, text) for option, _, text in (each.partition(" ") for each in over)]
+    return plan_of(read_document(path, [parse_override(each) for each in sets]), typed_axes(pairs), **more)
+
+
+def refused(path: Path, *over: str) -> list[str]:
+    with pytest.raises(InputError) as caught:
+        planned(path, *over)
+    return [str(problem).replace(str(path), "x.yaml") for problem in caught.value.problems]
+
+
+def test_points_by_hand(tmp_path: Path) -> None:
+    """The product of the axes, the last going fastest; each has the config that --set would have made."""
+    path = experiment(tmp_path / "x.yaml", scorers=TWO)
+    plan = planned(path, "over seed=3..4", "over scorers[0].scale=0.5,2", "with num_hiddens=2,8")
+    keys = ["seed", "scorers[0].scale", "num_hiddens"]
+    assert plan.keys == keys
+    expected = [dict(zip(keys, (seed, *pair), strict=True)) for seed, pair in product((3, 4), ((0.5, 2), (2, 8)))]
+    assert [point.sweep for point in plan.points] == expected
+    for point in plan.points:
+        sets = [parse_override(f"{key}={value}") for key, value in point.sweep.items()]
+        options = read_document(path, sets).validate(options_model("attention"))
+        own = {key: value for key, value in config_of(options).items() if key != "name"}
+        assert point.config == own
+        assert point.key == key_of(own, code_version())
+    assert plan.points[3].text == "seed = 4, scorers[0].scale = 2, num_hiddens = 8"
+    assert plan.memory > 2**20
+
+
+def test_identity_is_of_what_changes_numbers() -> None:
+    config = {"study": "attention", "name": "a", "seed": 1, "expect": [1], "figure": {"dpi": 9}}
+    assert key_of(config, "1") == key_of({"study": "attention", "seed": 1}, "1")
+    assert len({key_of(config, "1"), key_of(config, "2"), key_of({**config, "seed": 2}, "1")}) == 3
+
+
+def test_the_command_line_replaces_axes_of_the_file(tmp_path: Path) -> None:
+    path = experiment(tmp_path / "x.yaml", sweep={"over": [{"seed": "0..1"}, {"keys.shape[1]": [5, 6]}]})
+    assert len(planned(path).points) == 4
+    plan = planned(path, "over seed=7", "over dtype=float32,float64")
+    assert plan.keys == ["keys.shape[1]", "seed", "dtype"]
+    assert [point.sweep["keys.shape[1]"] for point in plan.points] == [5, 5, 6, 6]
+
+
+def test_config_of_the_folder_plans_the_same_points_anywhere(tmp_path: Path) -> None:
+    """Files are named by whole paths, and the axes with their overrides are in it."""
+    (tmp_path / "bias.csv").write_text("0,1,2,3,4\n" * 3)
+    path = experiment(tmp_path / "x.yaml", data={"bias": {"file": "bias.csv"}}, scorers="dot")
+    plan = planned(path, "over seed=0..2", "over data.keys.fill=normal,ones", sets=("device=cpu",))
+    assert plan.points[0].config["data"]["bias"]["file"] == str(tmp_path / "bias.csv")
+    again = tmp_path / "elsewhere" / "config.yaml"
+    again.parent.mkdir()
+    again.write_text(dump_yaml(plan.config))
+    assert [(point.key, point.sweep) for point in planned(again).points] == [
+        (point.key, point.sweep) for point in plan.points
+    ]
+    assert planned(again).options.name == "x"
+
+
+def test_problems_are_told_once_with_their_place(tmp_path: Path) -> None:
+    path = experiment(tmp_path / "x.yaml", scorers=TWO)
+    wrong = refused(path, "over seed=0..99", "over scorers[0].scale=1,-1", "over scorers[1].num_hidden=1")
+    assert [problem.partition("; ")[0] for problem in wrong] == [
+        "x.yaml: --over scorers[1].num_hidden=1: scorers[1].num_hidden: unknown key",
+        "x.yaml: --over scorers[0].scale=-1: scorers[0].scale: got -1",
+    ]
+    several = refused(path, "over seed=-50..-1")
+    assert several[0].startswith("x.yaml: --over seed=-50: seed: got -50; expected an integer of at least 0")
+    assert several[-1] == "x.yaml: --over seed=-1: and 30 more problems of points"
+    assert len(several) == MOST_TOLD + 1
+
+
+def test_problems_in_a_file_have_line_and_column(tmp_path: Path) -> None:
+    path = tmp_path / "x.yaml"
+    path.write_text(
+        "data: {queries: {shape: [1, 2, 4]}, keys: {shape: [1, 3, 4]}}\nscorers: [dot]\n"
+        "sweep:\n  over:\n    - {seed: [0, -1]}\n    - {dtype: [float32, float8], train: [1, true]}\n"
+    )
+    assert [problem.partition("; ")[0] for problem in refused(path)] == [
+        "x.yaml:6:42: train: got 1",
+        'x.yaml:6:25: dtype: got "float8"',
+        "x.yaml:5:18: seed: got -1",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("over", "message"),
+    [
+        (["over seed=1,1"], "x.yaml: got seed = 1, the same experiment as seed = 1; expected each once"),
+        (["over dtype=float32", "over seed=1,1.0"], "x.yaml: --over seed=1.0: seed: got 1.0; expected an integer"),
+        (["over study=attention"], "x.yaml: got `study` as a key to sweep over, which changes no number"),
+        (["over name=a,b"], "x.yaml: got `name` as a key to sweep over, which changes no number"),
+        ([], "x.yaml: got nothing to sweep over; expected --over KEY=VALUES, or the key `sweep` in the file"),
+        (["over seed=0..999", "over scale=1..1000"], "x.yaml: got a sweep of 1,000,000 points; expected at most"),
+        (["over scorers[7].scale=1"], "x.yaml: --over scorers[7].scale=1: got scorers[7]; scorers is a list of 2"),
+    ],
+)
+def test_sweeps_that_make_no_sense(tmp_path: Path, over: list[str], message: str) -> None:
+    path = experiment(tmp_path / "x.yaml", scorers=TWO)
+    assert refused(path, *over)[0].startswith(message)
+
+
+def test_what_studies_refuse_is_refused_before_the_work(tmp_path: Path) -> None:
+    """Sizes that do not fit together, and expectations about rows that will not come."""
+    path = experiment(tmp_path / "x.yaml")
+    (problem,) = refused(path, "over seed=0..50", "over keys.shape[2]=4,5")
+    assert problem.startswith("x.yaml:1:87, at seed = 0, keys.shape[2] = 5: scorers[0]: got queries of size 4 and keys")
+    expect = [{"where": {"seed": [0, 3]}, "metric": "entropy", "above": 0}]
+    path = experiment(tmp_path / "y.yaml", expect=expect)
+    with pytest.raises(InputError, match=r"expect\[0\].where.seed\[1\].*got 3; no row has this seed; known: 0, 1"):
+        planned(path, "over seed=0..1")
+
+
+def test_rows_have_the_swept_columns_first(tmp_path: Path) -> None:
+    path = tmp_path / "x.yaml"
+    path.write_text("study: train\nscorers: [dot]\n")
+    columns = [column.key for column in planned(path, "over seed=0..1", "with d=8,16").rows.columns]
+    assert columns[:6] == ["seed", "d", "scorer", "label", "normalizer", "record.d"]
+    assert "record.seed" in columns
+
+
+def test_memory_of_other_machines_is_not_asked_for(tmp_path: Path) -> None:
+    path = experiment(tmp_path / "x.yaml")
+    huge = "over keys.shape[1]=5,1000000000000"
+    assert "of memory is available" in refused(path, huge)[0]
+    assert len(planned(path, huge, elsewhere=True).points) == 2
