@@ -1,0 +1,167 @@
+"""The points of a sweep on the workers of a Dask scheduler that is there already."""
+
+import logging
+import time
+from collections import Counter, deque
+from collections.abc import Callable, Generator, Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from attncli.errors import InputError, got, printable
+from attncli.studies.study import Record
+from attncli.sweeps.identity import code_version
+from attncli.sweeps.running import EngineLostError
+from attncli.sweeps.work import in_one_line, row_of, run_point
+
+if TYPE_CHECKING:
+    from distributed import Client, Future
+
+PATIENCE = 30.0  # seconds to wait for a scheduler, for a worker, and for a result that is ready
+TURN = 1.0  # seconds between looks for workers
+AHEAD = 2  # points begun per worker: one computes, and the next is there when it ends
+TRIES = 2  # of a point whose workers die: Dask blames it for points that waited behind it, too
+OPTION = "--cluster"
+EXPECTED = "expected the address of a Dask scheduler, or its scheduler file"
+
+
+@dataclass(frozen=True)
+class Begun:
+    """A point that a worker has."""
+
+    job: Mapping[str, Any]
+    tries: int
+    since: float
+
+
+def on_cluster(
+    jobs: Iterable[Mapping[str, Any]],
+    address: str,
+    one_at_a_time: bool = False,
+    note: Callable[[str], None] = lambda message: None,
+) -> Generator[Record]:
+    """The rows of points in the order of finishing, from the scheduler of this address or scheduler file.
+
+    Every worker is asked first for its version of attncli, since a task that a worker cannot read would wait for ever.
+    A worker that dies costs the points it computes at that moment, which Dask tries on others. A point that Dask gives
+    up, since worker after worker has died, is tried once more in the end, alone, and then has the status `died`.
+    Whoever leaves the iterator leaves no point behind that has not begun.
+
+    Raises:
+        InputError: no Dask, no such scheduler, no workers, or workers with another attncli, each by its name.
+        EngineLostError: the scheduler or all workers are gone.
+    """
+    try:
+        from distributed import CancelledError
+    except ImportError as error:
+        message = f'got "{address}", which needs the packages dask and distributed'
+        raise InputError.of(f"{message}; install them with `pip install dask distributed`", where=OPTION) from error
+    for name in ("distributed", "distributed.client"):
+        logging.getLogger(name).setLevel(logging.CRITICAL)  # what it would say of a lost scheduler, we do
+    with _connected(address) as client:
+        try:
+            sharing = _checked(client, address, note)
+            yield from _results(client, iter(jobs), sharing, 1 if one_at_a_time else None)
+        except (CancelledError, OSError) as error:
+            raise EngineLostError(f"the Dask scheduler at {address} is gone") from error
+
+
+def _connected(address: str) -> "Client":
+    from distributed import Client
+
+    if _is_file(address) and not Path(address).is_file():
+        raise InputError.of(got(address, "no such file", EXPECTED), where=OPTION)
+    place = {"scheduler_file" if _is_file(address) else "address": address}
+    try:
+        return Client(**place, timeout=PATIENCE, name="attncli")  # type: ignore[no-untyped-call]
+    except (OSError, ValueError, RuntimeError) as error:
+        reason = " ".join(str(error).split())
+        raise InputError.of(got(address, f"{EXPECTED}, that answers", reason), where=OPTION) from error
+
+
+def _is_file(address: str) -> bool:
+    return address.endswith(".json")
+
+
+def _checked(client: "Client", address: str, note: Callable[[str], None]) -> int:
+    """The largest number of workers on one machine, once all of them have the same attncli."""
+    try:
+        client.wait_for_workers(1, PATIENCE)
+    except TimeoutError as error:
+        start = f"dask worker {'--scheduler-file ' * _is_file(address)}{address}"
+        message = f'got "{address}", a scheduler without workers; expected one worker at least; `{start}` starts one'
+        raise InputError.of(message, where=OPTION) from error
+    own = code_version()
+    versions = client.run(code_version, on_error="return")  # asks beside the tasks, and so gets errors back
+    wrong = {worker: version for worker, version in versions.items() if version != own}
+    if wrong:
+        told = "; ".join(f"{worker} has {_in_words(version)}" for worker, version in sorted(wrong.items()))
+        raise InputError.of(f"got workers with another attncli: {told}; expected {own} on all of them", where=OPTION)
+    threads = client.nthreads()  # type: ignore[no-untyped-call]
+    if idle := sum(threads.values()) - len(threads):
+        note(f"{idle} threads of workers stay idle: a sweep uses one of each; `dask worker --nthreads 1 --nworkers N`")
+    return max(Counter(worker.rpartition(":")[0] for worker in threads).values())
+
+
+def _in_words(version: Any) -> str:
+    return f"none ({printable(str(version))})" if isinstance(version, BaseException) else str(version)
+
+
+def _results(client: "Client", jobs: Iterable[Mapping[str, Any]], sharing: int, most: int | None) -> Generator[Record]:
+    from distributed import wait
+
+    waiting, again = iter(jobs), deque[Mapping[str, Any]]()
+    begun = dict["Future[Record]", Begun]()
+    workers, looked, seen = 0, float("-inf"), time.monotonic()
+
+    def begin(job: Mapping[str, Any], tries: int) -> None:
+        # A key of its own: Dask would take an earlier sweep's result of the same point, its failures too.
+        key = f"attncli-{job['key']}-{time.time_ns()}"
+        begun[client.submit(run_point, job, sharing, key=key, pure=False)] = Begun(job, tries, time.monotonic())
+
+    while True:
+        if client.status != "running":  # what asks it now would wait
+            raise ConnectionError
+        if (now := time.monotonic()) - looked > TURN:
+            workers, looked = len(client.nthreads()), now  # type: ignore[no-untyped-call]
+            seen = now if workers else seen
+            if now - seen > PATIENCE:
+                raise EngineLostError(f"there have been no Dask workers for {PATIENCE:g} s")
+        while len(begun) < (most or AHEAD * max(workers, 1)) and (job := next(waiting, None)) is not None:
+            begin(job, 1)
+        if not begun and again:
+            begin(again.popleft(), TRIES)
+        if not begun:
+            return
+        try:
+            done = wait(list(begun), TURN, "FIRST_COMPLETED").done  # type: ignore[no-untyped-call]
+        except TimeoutError:
+            continue
+        for future in done:
+            each = begun[future]
+            try:
+                row = _row(future, each)
+            except TimeoutError:
+                continue  # it was ready, but its worker has died: Dask computes it again
+            # Released, or Dask would compute it again when its worker dies.
+            del begun[future]
+            future.release()
+            if row["status"] == "died" and each.tries < TRIES:
+                again.append(each.job)
+            else:
+                yield row
+
+
+def _row(future: "Future[Record]", begun: Begun) -> Record:
+    from distributed import CancelledError, KilledWorker
+
+    seconds = time.monotonic() - begun.since
+    try:
+        row: Record = future.result(PATIENCE)
+    except (CancelledError, TimeoutError, OSError):
+        raise
+    except KilledWorker as error:
+        return row_of(begun.job, "died", f"{error.allowed_failures + 1} workers died of it in a row", seconds)
+    except Exception as error:  # it cannot be sent, or read there
+        return row_of(begun.job, "failed", in_one_line(error), seconds)
+    return row
