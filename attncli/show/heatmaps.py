@@ -163,7 +163,7 @@ def _draw(
     """The panels on one page; a scale that all share begins at `least`, or at the smallest number."""
     grid = grid_of(panels, look.annotate == "yes")
     blocks = [_block(panel, grid) for panel in panels]
-    shown = [block_means(panel, *block) for panel, block in zip(panels, blocks, strict=True)]
+    shown = [block_means(p.values, p.valid, *block, p.minus) for p, block in zip(panels, blocks, strict=True)]
     numbers = [np.extract(~np.isnan(found), found) for found in (cells.compressed() for cells in shown)]
     together = np.concatenate(numbers)
     scaling = scaling_of(numbers, look, stage, least)

@@ -172,32 +172,33 @@ def _means(sizes: Mapping[tuple[str, str], float], axis: int) -> dict[str, float
 def _mean_size(panel: Panel) -> float:
     """The mean size of the finite numbers of a panel at valid cells; 0 where there are none."""
     total, count = 0.0, 0
-    for cells, inside in _bands(panel, max(1, BAND_CELLS // panel.values.shape[1])):
+    for cells, inside in _bands(panel.values, panel.valid, panel.minus, max(1, BAND_CELLS // panel.values.shape[1])):
         known = inside & cells.isfinite()
         total, count = total + float(cells[known].abs().sum()), count + int(known.sum())
     return total / max(count, 1)
 
 
-def _bands(panel: Panel, height: int) -> Iterator[tuple[Tensor, Tensor]]:
-    """So many rows at a time of what a panel shows, in float64, and which of them are valid."""
-    n, m = panel.values.shape
-    valid = panel.valid
+def _bands(values: Tensor, valid: Tensor | None, minus: Tensor | None, height: int) -> Iterator[tuple[Tensor, Tensor]]:
+    """So many rows at a time of a matrix less another, in float64, and which of their cells are valid."""
     if valid is None:
-        valid = torch.ones(1, 1, dtype=torch.bool, device=panel.values.device).expand(n, m)
-    for start in range(0, n, height):
+        valid = torch.ones(1, 1, dtype=torch.bool, device=values.device).expand(values.shape)
+    for start in range(0, len(values), height):
         rows = slice(start, start + height)
-        cells = panel.values[rows].cpu().double()
-        yield cells if panel.minus is None else cells - panel.minus[rows].cpu().double(), valid[rows].cpu()
+        cells = values[rows].cpu().double()
+        yield cells if minus is None else cells - minus[rows].cpu().double(), valid[rows].cpu()
 
 
-def block_means(panel: Panel, down: int, across: int) -> np.ma.MaskedArray[Any, Any]:
-    """The means of what a panel shows over blocks of `down` x `across` cells, fewer at the lower and right edges.
+def block_means(
+    values: Tensor, valid: Tensor | None, down: int, across: int, minus: Tensor | None = None
+) -> np.ma.MaskedArray[Any, Any]:
+    """The means of a matrix (n, m) over blocks of `down` x `across` cells, fewer at the lower and right edges.
 
-    Only valid cells count: a block without any is masked, a block with a valid NaN is NaN. Computed in float64.
+    Those of its differences from the matrix `minus`, if there is one. Only valid cells count: a block without any is
+    masked, a block with a valid NaN is NaN. Computed in float64.
     """
-    height = down * max(1, BAND_CELLS // (panel.values.shape[1] * down))  # whole blocks
+    height = down * max(1, BAND_CELLS // (values.shape[1] * down))  # whole blocks
     means, covered = [], []
-    for band, inside in _bands(panel, height):
+    for band, inside in _bands(values, valid, minus, height):
         sums, shares = (
             avg_pool2d(cells.double()[None], (down, across), ceil_mode=True)[0]
             for cells in (band.where(inside, 0), inside)

@@ -10,12 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
-from torch import Tensor
 
 from attncli.attention import masked_softmax, valid_mask
 from attncli.config.looks import HeatmapLook
 from attncli.show import matrices
-from attncli.show.matrices import Panel, block_means
+from attncli.show.matrices import block_means
 from tests.show.drawn import bars, check_texts, heatmap, labels, legend, panels, titles, values, weights
 
 NAN, INF = torch.nan, torch.inf
@@ -36,11 +35,6 @@ def numbers(figure: Figure) -> list[str]:
 def arrows(figure: Figure) -> int:
     """How many ends of the colour bars have arrows."""
     return sum(len(axes.patches) for axes in bars(figure))
-
-
-def panel_of(values: Tensor, valid: Tensor | None = None) -> Panel:
-    n, m = values.shape
-    return Panel("a", "", (0, 0), values, valid, range(n), range(m))
 
 
 def test_one_bar_from_0_to_1_is_true_of_every_panel() -> None:
@@ -225,7 +219,7 @@ def test_blocks_are_means_over_their_valid_cells(
     valid = torch.rand(n, m, generator=generator) < share
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(matrices, "BAND_CELLS", band)
-        means = block_means(panel_of(matrix.masked_fill(~valid, NAN), valid), down, across)
+        means = block_means(matrix.masked_fill(~valid, NAN), valid, down, across)
     assert means.shape == (-(-n // down), -(-m // across))
     for (i, j), mean in np.ndenumerate(means.data):
         block = slice(i * down, (i + 1) * down), slice(j * across, (j + 1) * across)
@@ -236,7 +230,7 @@ def test_blocks_are_means_over_their_valid_cells(
 
 @pytest.mark.parametrize(("dtype", "large"), [(torch.float16, 6e4), (torch.bfloat16, 3e38), (torch.float32, 3e38)])
 def test_means_of_blocks_do_not_overflow(dtype: torch.dtype, large: float) -> None:
-    np.testing.assert_allclose(block_means(panel_of(torch.full((90, 90), large, dtype=dtype)), 7, 7), large, rtol=0.01)
+    np.testing.assert_allclose(block_means(torch.full((90, 90), large, dtype=dtype), None, 7, 7), large, rtol=0.01)
 
 
 def test_a_large_matrix_is_shown_as_its_means() -> None:
@@ -250,7 +244,7 @@ def test_a_large_matrix_is_shown_as_its_means() -> None:
     assert axes.get_window_extent().height >= rows  # no mean without a pixel
     assert axes.get_window_extent().width >= columns
     down, across = -(-n // rows), -(-m // columns)
-    wanted = block_means(panel_of(matrix[0], valid[0].expand(n, m)), down, across)
+    wanted = block_means(matrix[0], valid[0].expand(n, m), down, across)
     np.testing.assert_array_equal(values(axes).mask, wanted.mask)
     np.testing.assert_array_equal(values(axes).filled(0), wanted.filled(0))
     extent = (-0.5, columns * across - 0.5, rows * down - 0.5, -0.5)  # true indices
