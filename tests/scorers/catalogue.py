@@ -19,8 +19,8 @@ VARIANTS = [(name, options) for name in SCORERS for options in OPTIONS.get(name,
 
 def make(name: str, query_size: int, key_size: int | None = None, **options: Any) -> nn.Module:
     """The scorer with parameters that are always the same."""
-    with torch.random.fork_rng():
-        torch.manual_seed(7)
+    with torch.random.fork_rng(devices=[]):
+        torch.default_generator.manual_seed(7)  # torch.manual_seed keeps a trace of the stack for each kind of device
         return SCORERS[name](query_size, query_size if key_size is None else key_size, **options)
 
 
