@@ -15,6 +15,7 @@ from attncli.expect.tables import lines_of
 from attncli.studies.progress import Progress
 
 PATHS = {path.stem: path for path in sorted((builtin_folder() / "claims").glob("*.yaml"))}
+LONG = ["04_variance", "08_learning", "09_cost"]  # which take seconds each
 HEADER = "| experiment | claim | source | expected | measured | holds |"
 MARKS = {"NO": "**no**"}
 

@@ -7,10 +7,9 @@ import pytest
 import yaml
 
 from tests import mistakes
+from tests.claims import LONG, PATHS
 from tests.cli import attncli
 
-FOLDER = Path(__file__).parents[1] / "experiments" / "claims"
-PATHS = {path.stem: path for path in sorted(FOLDER.glob("*.yaml"))}
 SMALLER = {"04_variance": ["samples=40000"]}  # what takes long; what is claimed stays the same
 TRAIN = "train=true"  # beside a mistake: dropout, although the experiment is about its absence
 MISTAKES: dict[str, dict[str, set[int]]] = {  # of each file: which expectations a mistake must make fail
@@ -72,9 +71,11 @@ MISTAKES: dict[str, dict[str, set[int]]] = {  # of each file: which expectations
 
 
 def cases() -> list[object]:
-    """The first mistake of each file in every run, the others where everything is asked for."""
+    """The first mistake of each file that is quick, in every run; the others where everything is asked for."""
     return [
-        pytest.param(name, mistake, failing, marks=[pytest.mark.slow] if number else [], id=f"{name}-{mistake}")
+        pytest.param(
+            name, mistake, failing, marks=[pytest.mark.slow] if number or name in LONG else [], id=f"{name}-{mistake}"
+        )
         for name, planted in MISTAKES.items()
         for number, (mistake, failing) in enumerate(planted.items())
     ]

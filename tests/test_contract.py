@@ -19,6 +19,7 @@ from safetensors import safe_open
 
 from attncli.cli import app
 from tests.cli import attncli, good
+from tests.studies.bench.small import hurry
 
 FILE = Path(__file__).with_name("contract.json")
 EXPERIMENTS = Path(__file__).parents[1] / "experiments"
@@ -288,7 +289,9 @@ EXPECTED = json.loads(FILE.read_text()) if FILE.exists() else {}
 
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    return run_all(tmp_path_factory.mktemp("contract"))
+    with pytest.MonkeyPatch.context() as patch:
+        hurry(patch)
+        return run_all(tmp_path_factory.mktemp("contract"))
 
 
 def test_the_list_of_experiments() -> None:

@@ -19,6 +19,7 @@ from attncli.normalizers import NORMALIZERS
 from attncli.scorers import SCORERS
 from attncli.studies import STUDIES
 from tests.docs import PAGES, ROOT, Block, Shell, assert_same_text, blocks, follow
+from tests.studies.bench.small import hurry
 
 TEXTS = {name: path.read_text(encoding="utf-8") for name, path in PAGES.items()}
 READMES = sorted(name for name in PAGES if name.startswith("README"))
@@ -42,6 +43,7 @@ def assert_page_holds(name: str, folder: Path, monkeypatch: pytest.MonkeyPatch, 
         if "differs" not in block.flags:
             assert_same_text(shown, printed)
 
+    hurry(monkeypatch)
     monkeypatch.chdir(folder)
     monkeypatch.syspath_prepend(str(folder))
     follow(TEXTS[name], folder, check, slow)

@@ -28,6 +28,16 @@ STAGES = {
 INPUTS = {"queries", "keys", "values", "valid"}
 
 
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, Path]:
+    """What a run that keeps all prints, and its folder."""
+    folder = tmp_path_factory.mktemp("whole")
+    experiment(folder / "own.yaml", **KEYS)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        return good("run", "own.yaml", "--out", "whole"), folder / "whole"
+
+
 @pytest.fixture(autouse=True)
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
@@ -45,29 +55,29 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         ("[weights, scores]", ["weights", "scores"], None),
     ],
 )
-def test_only_these_stages_are_kept(save: str, kept: list[str], reason: str | None, here: Path) -> None:
+def test_only_these_stages_are_kept(
+    save: str, kept: list[str], reason: str | None, here: Path, whole: tuple[str, Path]
+) -> None:
     """Tables, pictures and figures are those of a run that keeps all."""
-    whole, part = (command("run", "own.yaml", "--out", out, "--set", f"save={each}")
-                   for out, each in (("whole", "null"), ("part", save)))  # fmt: skip
+    part = command("run", "own.yaml", "--out", "part", "--set", f"save={save}")
     assert part.stderr == ("" if reason is None else f"own: weights.csv is left out: {reason}\n")
-    tables = (each.stdout.partition(f"{name}/\n")[0] for each, name in ((part, "part"), (whole, "whole")))
+    printed, folders = (part.stdout, whole[0]), (Path("part"), whole[1])
+    tables = (text.partition(f"{folder.name}/\n")[0] for text, folder in zip(printed, folders, strict=True))
     of_part, of_whole = (re.sub(r"─+|[\d.]+ [mµ]?s *$", "", each, flags=re.M).split() for each in tables)  # but times
     assert of_part == of_whole
     left_out = {"weights.csv"} if reason else set()
-    assert set(names_in(here / "part")) == set(names_in(here / "whole")) - left_out
-    assert (here / "part/heatmaps.png").read_bytes() == (here / "whole/heatmaps.png").read_bytes()
-    stored, all_stages = (load_file(f"{name}/tensors.safetensors") for name in ("part", "whole"))
+    assert set(names_in(folders[0])) == set(names_in(folders[1])) - left_out
+    assert len({(folder / "heatmaps.png").read_bytes() for folder in folders}) == 1
+    stored, all_stages = (load_file(folder / "tensors.safetensors") for folder in folders)
     assert {*all_stages} == INPUTS | {f"{label}/{stage}" for label, stages in STAGES.items() for stage in stages}
     assert {*stored} == INPUTS | {name for name in all_stages if name.partition("/")[2] in kept}
     assert all(torch.equal(tensor, all_stages[name]) for name, tensor in stored.items())
-    contents = [json.loads((here / name / "results.json").read_text()) for name in ("part", "whole")]
+    contents = [json.loads((folder / "results.json").read_text()) for folder in folders]
     assert len({json.dumps(content["comparisons"]) for content in contents}) == 1
-    assert yaml.safe_load((here / "part/config.yaml").read_text())["save"] == kept
-    again = run(here / "part/config.yaml", here / "again")
-    assert (again["comparisons"], set(load_file("again/tensors.safetensors"))) == (
-        contents[0]["comparisons"],
-        {*stored},
-    )
+    assert yaml.safe_load(Path("part/config.yaml").read_text())["save"] == kept
+    again = run(Path("part/config.yaml"), here / "again")
+    assert again["comparisons"] == contents[0]["comparisons"]
+    assert set(load_file("again/tensors.safetensors")) == {*stored}
 
 
 def test_a_run_in_python_has_all_tensors_in_memory() -> None:

@@ -24,6 +24,7 @@ from attncli.runs.saving import fingerprint, save_named, save_weights_csv
 from attncli.studies.study import Result
 from tests.cli import experiment, names_in, refusal, run
 from tests.experiments import result_of, runs_of
+from tests.studies.bench.small import hurry
 
 CONFIG: dict[str, Any] = {
     "seed": 3,
@@ -100,8 +101,9 @@ def test_records_csv(folder: Path) -> None:
     ],
 )
 def test_an_interval_is_two_columns_in_csv_and_in_frames(
-    study: str, keys: dict[str, Any], intervals: list[str], tmp_path: Path
+    study: str, keys: dict[str, Any], intervals: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    hurry(monkeypatch)
     frame = attncli.run({"study": study, **keys}, out=tmp_path / "run").to_frame()
     content = strict((tmp_path / "run" / "results.json").read_text(encoding="utf-8"))
     header, *rows = rows_of(tmp_path / "run" / "records.csv")

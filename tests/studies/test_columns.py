@@ -7,6 +7,7 @@ import pytest
 from attncli.studies import STUDIES, load_study, options_model
 from attncli.studies.progress import Progress
 from attncli.studies.study import Column, Record
+from tests.studies.bench.small import hurry
 
 SMALL: dict[str, dict[str, Any]] = {
     "attention": {"data": {"queries": {"shape": [2, 3, 4]}, "keys": {"shape": [1, 5, 4]}}},
@@ -19,7 +20,8 @@ ENTRIES = [{"scorer": "dot"}, {"scorer": "additive", "label": "mine"}]
 
 
 @pytest.mark.parametrize("name", STUDIES)
-def test_rows_are_as_expected(name: str) -> None:
+def test_rows_are_as_expected(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    hurry(monkeypatch)
     study = load_study(name)
     model = options_model(name)
     keys = {"name": "test", "device": "cpu", "scorers": ENTRIES, **SMALL.get(name, {})}
