@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from attncli.config.builtin import experiment_path
 from attncli.config.document import Document, document_of_data, read_document
+from attncli.config.looks import Look
 from attncli.config.models import Experiment
 from attncli.config.overrides import Override, override_in_python
 from attncli.errors import Collector, InputError, Problem, did_you_mean, got
@@ -29,9 +30,8 @@ from attncli.studies.study import PreparedStudy, Record, Study, single_numbers
 from attncli.studies.study import Result as StudyResult
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
     from attncli.capturing.capture import Capture
+    from attncli.show.figures import Picture
 
 TABLES_OF_ROWS = ("records", "comparisons", "heads", "head_comparisons")
 WIDTH = 100  # characters of the tables in a notebook
@@ -55,9 +55,9 @@ class Result(StudyResult):
     def pictures(self) -> list[str]:
         """The names of its pictures, such as `heatmaps`, the main one first."""
         with self._shown():
-            return list(part_of(self.study, "figure").figures(self, _ignore))
+            return list(part_of(self.study, "figure").figures(self, _ignore, self._look()))
 
-    def figure(self, name: str | None = None) -> "Figure":
+    def figure(self, name: str | None = None) -> "Picture":
         """A picture as a matplotlib Figure; without a name the main one. What it cannot show becomes a warning.
 
         Raises:
@@ -65,14 +65,18 @@ class Result(StudyResult):
         """
         return self._figure(name, lambda message: warnings.warn(message, stacklevel=3))
 
-    def _figure(self, name: str | None, note: Any) -> "Figure":
+    def _look(self) -> Look:
+        look: Look = options_model(self.study).model_fields["figure"].default
+        return look
+
+    def _figure(self, name: str | None, note: Any) -> "Picture":
         with self._shown():
-            figures = part_of(self.study, "figure").figures(self, note)
+            figures = part_of(self.study, "figure").figures(self, note, self._look())
             if not figures:
                 raise InputError.of(f"this run of the study {self.study} has nothing to draw")
             if name is not None and name not in figures:
                 raise InputError.of(got(name, "expected the name of a picture", did_you_mean(name, figures)))
-            figure: Figure = figures[name or next(iter(figures))]()
+            figure: Picture = figures[name or next(iter(figures))]()
             return figure
 
     def to_frame(self, rows: str = "records") -> Any:
@@ -300,7 +304,7 @@ class Loaded:
             with new_folder(options.name, out, overwrite, started, words) as folder:
                 result, verdicts = self.work(prepared, progress)
                 progress.step(0, 1, "writing the run folder")
-                drawn = _pictures(result, progress) if pictures else {}
+                drawn = _pictures(result, progress, options.figure) if pictures else {}
                 config, device, command = config_of(options), prepared.device, command or "attncli.run"
                 content = save_run(
                     folder.path, result, config, device, started, command, drawn, verdicts, progress.note
@@ -321,12 +325,12 @@ class Loaded:
             raise InputError.of(message, where=words.out)
 
 
-def _pictures(result: StudyResult, progress: Progress) -> dict[str, Callable[[Path], None]]:
+def _pictures(result: StudyResult, progress: Progress, look: Look) -> dict[str, Callable[[Path], None]]:
     """What draws each picture, by its file's name."""
     from attncli.show.figures import drawn_by
 
-    figures = part_of(result.study, "figure").figures(result, progress.note)
-    return {f"{name}.png": drawn_by(make) for name, make in figures.items()}
+    figures = part_of(result.study, "figure").figures(result, progress.note, look)
+    return {f"{name}.{look.format}": drawn_by(make) for name, make in figures.items()}
 
 
 def load_experiment(document: Document) -> Loaded:

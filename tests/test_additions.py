@@ -153,7 +153,7 @@ def tables(result, *, width, full, csv):
 from functools import partial
 from attncli.show.panels import panels
 
-def figures(result, note):
+def figures(result, note, look):
     return {"peak": partial(_draw, result)}
 
 def _draw(result):

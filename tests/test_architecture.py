@@ -29,7 +29,7 @@ MAY_IMPORT = {  # besides itself
     "capturing": {"errors", "attention", "scorers"},
     "inputs": {"errors", "attention", "capturing", "config"},
     "studies.study": {"studies"},
-    "show": {"errors", "config", "studies.study"},
+    "show": {"errors", "scorers", "config", "studies.study"},
     "studies": {*BOTTOM, "config", "inputs", "pooling", "studies.study"},  # what all studies share
     "studies.pairs": STUDY,  # what variance and saturation share
     **{f"studies.{name}": STUDY for name in STUDIES},

@@ -71,11 +71,12 @@ def heatmap(
     from attncli.runs.run_folder import check_file, save_picture
     from attncli.show.figures import picture_ending, save_figure
     from attncli.show.heatmaps import colour_map, heatmap_figure
+    from attncli.show.themes import sheet_of
 
     overrides = overrides_of(sets, seed=seed, device=device, dtype=dtype)
     with naming_options():
         look = HeatmapLook(cmap=cmap, scale=scale, annotate=annotate)
-        colour_map(look)
+        colour_map(sheet_of(look), look)
         if out is not None:
             picture_ending(out)
     if out is not None:  # what cannot be written is refused before the work

@@ -1,4 +1,4 @@
-"""Figures as files: the same figure gives the same bytes, in fonts that can draw its text."""
+"""Figures as files: the same figure gives the same bytes, in its own theme, and in fonts that can draw its text."""
 
 import io
 import logging
@@ -15,10 +15,11 @@ from matplotlib.figure import Figure
 from matplotlib.font_manager import FontProperties, findfont, fontManager, get_font
 from matplotlib.text import Text
 
+from attncli.config.looks import Look
 from attncli.errors import InputError, got, printable
+from attncli.show.themes import Settings, Sheet, sheet_of
 
 Note = Callable[[str], None]  # takes what the reader of a figure should know
-DPI = 200
 # What is left out of each kind of file: it must not depend on the day or on matplotlib's version.
 METADATA: dict[str, dict[str, Any]] = {
     ".png": {"Software": None},
@@ -26,12 +27,6 @@ METADATA: dict[str, dict[str, Any]] = {
     ".pdf": {"CreationDate": None, "Producer": None, "Creator": None},
 }
 OPTIONS: dict[str, Any] = {".png": {"pil_kwargs": {"compress_level": 1}}}  # flat colours: quick, and small all the same
-SETTINGS: dict[str, Any] = {
-    "svg.hashsalt": "attncli",
-    "svg.fonttype": "path",  # looks the same everywhere, whatever fonts there are
-    "text.hinting": "no_hinting",  # of no use at this resolution, and slow
-    "text.parse_math": False,  # dollar signs are no formulas
-}
 DEFAULT_FONT = "DejaVu Sans"  # comes with matplotlib
 CJK = ("Noto Sans CJK", "Source Han Sans", "PingFang", "Microsoft YaHei", "WenQuanYi", "Hiragino", "Malgun")
 CURE = "one that can, such as Noto Sans CJK (Debian, Ubuntu: fonts-noto-cjk) or the Noto font of its script"
@@ -42,34 +37,65 @@ logging.getLogger("matplotlib.font_manager").addFilter(lambda record: "find font
 
 
 class Picture(Figure):
-    """A figure that shows itself in a notebook, whether pyplot is loaded there or not."""
+    """A figure on a sheet, of its size if it has one, which shows itself in a notebook even without pyplot."""
+
+    def __init__(self, sheet: Sheet, width: float, height: float, **options: Any) -> None:
+        self.sheet = sheet
+        width, height = sheet.size or (width, height)
+        super().__init__(figsize=(width, height), dpi=sheet.dpi, **options)
+
+    def draw(self, renderer: Any) -> None:
+        """Draw it in its own settings, as ticks are made only now."""
+        with applied(self.sheet.settings):
+            super().draw(renderer)
 
     def _repr_png_(self) -> bytes:
         return as_png(self)
 
 
 @contextmanager
-def default_settings(changes: dict[str, Any] | None = None) -> Iterator[None]:
-    """A context in which the user's matplotlibrc does not count: pictures are the same everywhere."""
-    defaults: dict[Any, Any] = dict(matplotlib.rcParamsDefault)
-    settings = {key: value for key, value in defaults.items() if not key.startswith("backend")}
-    with matplotlib.rc_context(settings | SETTINGS | (changes or {})), warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message="Glyph")  # which the note of `fonts_for` says already
+def applied(settings: Settings) -> Iterator[None]:
+    """A context with these settings of matplotlib, in which it is silent on what the notes say already."""
+    with matplotlib.rc_context(settings), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="Glyph")
         warnings.filterwarnings("ignore", message="The label")  # of a legend may begin with an underscore
         yield
 
 
 @contextmanager
-def drawing(texts: Iterable[str], note: Note, changes: dict[str, Any] | None = None) -> Iterator[None]:
-    """For the making and saving of a figure with these texts; `note` is told what no font can draw."""
-    families, lost = fonts_for(map(printable, texts))
-    if lost:
-        note(lost)
-    with default_settings({"font.family": families, **(changes or {})}):
-        yield
+def drawing(texts: Iterable[str], note: Note, look: Look) -> Iterator[Sheet]:
+    """For the making of a figure with these texts; `note` is told what no font can draw.
+
+    The user's matplotlibrc does not count: pictures are the same everywhere.
+
+    Raises:
+        InputError: a style file that cannot be read, or with what matplotlib does not know.
+    """
+    sheet = sheet_of(look)
+    with applied(sheet.settings):
+        families, lost = fonts_for(map(printable, texts))
+        own, missing = _installed(sheet.settings["font.family"]) if look.style else ([], [])
+    for each in (lost, *(f"no font {name} is installed, which the style file asks for" for name in missing)):
+        if each:
+            note(each)
+    sheet.settings["font.family"] = [*own, *families]
+    with applied(sheet.settings):
+        yield sheet
 
 
-def save_figure(figure: Figure, path: Path) -> None:
+def _installed(families: Iterable[str]) -> tuple[list[str], list[str]]:
+    """The families that there are, and those that there are not."""
+    found, missing = list[str](), list[str]()
+    for family in families:
+        try:
+            findfont(FontProperties(family=[family]), fallback_to_default=False)
+            found.append(family)
+        except ValueError:
+            missing.append(family)
+    return found, missing
+
+
+def save_figure(figure: Picture, path: Path) -> None:
     """Writes a figure as `.png`, `.svg` or `.pdf`, by the ending of the path.
 
     Raises:
@@ -79,21 +105,21 @@ def save_figure(figure: Figure, path: Path) -> None:
     ending = picture_ending(path)
     texts: list[Any] = figure.findobj(Text)
     families = {family for text in texts for family in text.get_fontfamily()}
-    # TrueType (42), as publishers refuse Type 3; but many CJK fonts have outlines that it cannot hold.
-    font_type = 42 if families <= {DEFAULT_FONT, "sans-serif"} else 3
-    with default_settings({"pdf.fonttype": font_type}):
+    with applied(figure.sheet.settings):
+        # TrueType (42), as publishers refuse Type 3; but many CJK fonts have outlines that it cannot hold.
+        matplotlib.rcParams["pdf.fonttype"] = 42 if families <= {DEFAULT_FONT, "sans-serif"} else 3
         figure.savefig(path, format=ending[1:], metadata=METADATA[ending], **OPTIONS.get(ending, {}))
 
 
-def drawn_by(make: Callable[[], Figure]) -> Callable[[Path], None]:
+def drawn_by(make: Callable[[], Picture]) -> Callable[[Path], None]:
     """What makes a figure and saves it in a file."""
     return lambda path: save_figure(make(), path)
 
 
-def as_png(figure: Figure) -> bytes:
+def as_png(figure: Picture) -> bytes:
     """The figure as the bytes of a PNG."""
     file = io.BytesIO()
-    with default_settings():
+    with applied(figure.sheet.settings):
         figure.savefig(file, format="png", metadata=METADATA[".png"], **OPTIONS[".png"])
     return file.getvalue()
 

@@ -9,8 +9,8 @@ from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg, RendererAgg
 from matplotlib.figure import Figure
 
-from attncli.show.figures import DPI
 from attncli.show.matrices import Panel
+from attncli.show.themes import DPI
 
 LARGEST = 18.0  # inches a side for all panels with their labels
 CELL, LONG_SIDE, LONGEST_SIDE = 0.34, 3.0, 5.0  # inches: of a cell, of a panel with few cells, and with many

@@ -11,17 +11,17 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.axis import Axis, XAxis
 from matplotlib.colors import Colormap, LogNorm, Normalize, to_rgb
-from matplotlib.figure import Figure
 from matplotlib.image import AxesImage
 from matplotlib.patches import Patch
 from matplotlib.ticker import MaxNLocator
 
-from attncli.config.looks import Annotate, HeatmapLook, Scale
+from attncli.config.looks import Annotate, HeatmapLook, Look, Scale
 from attncli.errors import InputError, did_you_mean, got, printable
 from attncli.show.colours import PALE, ROUNDING, Limits, Numbers, Scaling, scaling_of
-from attncli.show.figures import DPI, Note, Picture, drawing
+from attncli.show.figures import Note, Picture, drawing
 from attncli.show.grids import BAR_WIDTH, GAP, LETTER, MARGIN, TOKEN_LINE, Grid, grid_of, place
 from attncli.show.matrices import Panel, block_means, differences, select, zoom
+from attncli.show.themes import DPI, Sheet
 from attncli.studies.study import Matrices
 
 Cells = np.ma.MaskedArray[Any, Any]
@@ -32,15 +32,8 @@ QUANTITIES = {
     "dropped": "attention weight after dropout",
 }
 SHARED = "attncli heatmap --scale shared"
-COLOUR_MAPS = {  # of values and of differences
-    "light": ("Reds", "RdBu_r"),
-    "dark": ("magma", "berlin"),
-    "print": ("Greys", "Greys"),
-}
-GROUND = "white"
 PLAIN = HeatmapLook()
 NAN_COLOURS = ("black", "#00b4d8", "#70e000", "#7b2cbf")
-MASKED: dict[str, Any] = {"facecolor": "0.9", "edgecolor": "0.62", "hatch": "/////", "hatch_linewidth": 0.5}
 
 NUMBER_POINTS = 7.0
 LEAST_POINTS = {"auto": 6.0, "yes": 3.5}
@@ -48,15 +41,6 @@ MOST_NUMBERS = {"auto": 400, "yes": 5000}  # in a picture: each takes a millisec
 DIGIT = 0.64  # width of a digit as a part of the font size
 FEW = 4  # indices that are labelled however close they are; ticks take their time to draw
 NARROWEST_TITLE = 2.0  # inches, however narrow the panel
-
-TITLES = ("axes.labelsize", "axes.titlesize", "figure.labelsize", "figure.titlesize")
-LOOK: dict[str, Any] = {
-    **dict.fromkeys(TITLES, 9),
-    **dict.fromkeys(("xtick.labelsize", "ytick.labelsize", "legend.fontsize"), 8),
-    **dict.fromkeys(("axes.linewidth", "xtick.major.width", "ytick.major.width"), 0.6),
-    **dict.fromkeys(("xtick.major.size", "ytick.major.size"), 3),
-    "axes.titlepad": 4,
-}
 
 
 def heatmap_figure(
@@ -68,7 +52,7 @@ def heatmap_figure(
     heads: Sequence[int] | None = None,
     places: Sequence[tuple[int, int]] | None = None,
     note: Note = lambda text: None,
-) -> Figure:
+) -> Picture:
     """A panel for each batch element and head (rows) and label (columns).
 
     Args:
@@ -95,7 +79,7 @@ def heatmap_figure(
 
 def stage_figure(
     panels: Sequence[Panel], stage: str, look: HeatmapLook, note: Note, *, before_dropout: Set[str] = frozenset()
-) -> Figure:
+) -> Picture:
     """Panels of a stage, in the look asked for. The weights of some labels are those before dropout."""
     quantity = printable(QUANTITIES.get(stage, stage))
     panels = zoom(panels, look)
@@ -105,8 +89,8 @@ def stage_figure(
         panels = differences(panels, look.minus, note)
         quantity = f"{quantity} − that of {printable(look.minus)}"
     panels = [replace(p, label=f"{p.label} before dropout") if p.label in before_dropout else p for p in panels]
-    with drawing(_texts(panels, quantity), note, LOOK):
-        return _draw(panels, look, quantity, note, stage=stage)
+    with drawing(_texts(panels, look.title or quantity), note, look) as sheet:
+        return _draw(sheet, panels, look, quantity, note, stage=stage)
 
 
 def panels_figure(
@@ -116,7 +100,8 @@ def panels_figure(
     *,
     scale: Scale = "shared",
     sides: tuple[str, str] = ("Batch", "Heads"),
-) -> Figure:
+    look: HeatmapLook = PLAIN,
+) -> Picture:
     """Panels as they are, with numbers where they have room: of a `shared` scale from 0 to the largest of all.
 
     Args:
@@ -125,20 +110,22 @@ def panels_figure(
         note: is called with what the reader should know.
         scale: one for all panels, or one for each.
         sides: what rows and columns are.
+        look: theme, sizes and title; colours and ranges are not for these.
     """
     known = sum(panel.values.numel() if panel.valid is None else int(panel.valid.sum()) for panel in panels)
-    look = HeatmapLook(scale=scale, annotate="yes" if known <= MOST_NUMBERS["auto"] else "auto")
-    with drawing(_texts(panels, quantity), note, LOOK):
-        return _draw(panels, look, quantity, note, least=0.0, sides=sides)
+    annotate: Annotate = "yes" if known <= MOST_NUMBERS["auto"] else "auto"
+    plain = HeatmapLook(**{name: getattr(look, name) for name in Look.model_fields}, scale=scale, annotate=annotate)
+    with drawing(_texts(panels, look.title or quantity), note, plain) as sheet:
+        return _draw(sheet, panels, plain, quantity, note, least=0.0, sides=sides)
 
 
-def colour_map(look: HeatmapLook) -> Colormap:
+def colour_map(sheet: Sheet, look: HeatmapLook) -> Colormap:
     """The colour map asked for, or one that colour-blind readers can read: of differences one with 0 in the middle.
 
     Raises:
         InputError: matplotlib has none of this name.
     """
-    name = look.cmap or COLOUR_MAPS[look.theme][look.minus is not None]
+    name = look.cmap or (sheet.settings["image.cmap"] if look.minus is None else sheet.diverging)
     if name not in matplotlib.colormaps:
         question = did_you_mean(name, matplotlib.colormaps)
         near = question if question.startswith("did") else "such as Reds, viridis or Greys"
@@ -151,6 +138,7 @@ def _texts(panels: Sequence[Panel], quantity: str) -> list[str]:
 
 
 def _draw(
+    sheet: Sheet,
     panels: Sequence[Panel],
     look: HeatmapLook,
     quantity: str,
@@ -159,7 +147,7 @@ def _draw(
     stage: str = "",
     least: float | None = None,
     sides: tuple[str, str] = ("Queries", "Keys"),
-) -> Figure:
+) -> Picture:
     """The panels on one page; a scale that all share begins at `least`, or at the smallest number."""
     grid = grid_of(panels, look.annotate == "yes")
     blocks = [_block(panel, grid) for panel in panels]
@@ -167,9 +155,9 @@ def _draw(
     numbers = [np.extract(~np.isnan(found), found) for found in (cells.compressed() for cells in shown)]
     together = np.concatenate(numbers)
     scaling = scaling_of(numbers, look, stage, least)
-    cmap = colour_map(look)
-    cmap = cmap.with_extremes(bad=_nan_colour(cmap), under=GROUND if scaling.colours == "log" else None)
-    figure = Picture(figsize=(1, 1), dpi=DPI, facecolor="white")  # one inch, until everything has its place
+    cmap = colour_map(sheet, look)
+    cmap = cmap.with_extremes(bad=_nan_colour(cmap), under=sheet.ground if scaling.colours == "log" else None)
+    figure = Picture(sheet, 1, 1)  # one inch, until everything has its place
     figure.suppressComposite = True  # every panel stays an image of its own in SVG and PDF
     is_signed = look.minus is not None
     written = _written(look.annotate, panels, grid, together, is_signed) if max(blocks) == (1, 1) else None
@@ -178,8 +166,10 @@ def _draw(
     made, steps = [], {"queries": 1, "keys": 1}
     for i, (panel, cells, block) in enumerate(zip(panels, shown, blocks, strict=True)):
         axes = figure.add_axes((0, 0, grid.width, grid.height), label=f"panel {i}")
+        axes.grid(False)
+        axes.spines[:].set_visible(True)
         made.append(axes)
-        image = _draw_cells(axes, panel, cells, block, cmap, scaling.norm(i), scaling.ends[i])
+        image = _draw_cells(sheet, axes, panel, cells, block, cmap, scaling.norm(i), scaling.ends[i])
         if written:
             _write_numbers(axes, image, cells, *written)
         letters = int(max(grid.width, NARROWEST_TITLE) / LETTER)
@@ -204,7 +194,7 @@ def _draw(
     footnote = "\n".join(filter(None, footnotes))
     place(figure, made, grid.columns, bar, _draw_legend(figure, shown, image, footnote), sides)
     x, y = MARGIN / DPI / figure.get_figwidth(), 1 - MARGIN / DPI / figure.get_figheight()
-    figure.suptitle(quantity, x=x, y=y, ha="left", va="top")
+    figure.suptitle(look.title or quantity, x=x, y=y, ha="left", va="top")
     thin = [f"one in {step} of the {side} is shown" for side, step in steps.items() if step > 1]
     if thin:
         note(f"too many tokens: {', '.join(thin)}")
@@ -219,6 +209,7 @@ def _block(panel: Panel, grid: Grid) -> tuple[int, int]:
 
 
 def _draw_cells(
+    sheet: Sheet,
     axes: Axes,
     panel: Panel,
     cells: Cells,
@@ -234,7 +225,7 @@ def _draw_cells(
     (down, across), (rows, columns), (low, high) = block, cells.shape, ends
     top, left = (names.start if isinstance(names, range) else 0 for names in (panel.queries, panel.keys))
     if cells.mask.any():
-        axes.patch.set(linewidth=0.0, **MASKED)
+        axes.patch.set(linewidth=0.0, **_masked(sheet))
     image = axes.imshow(
         np.clip(cells.data, low / 2 if isinstance(norm, LogNorm) else 2 * low - high, 2 * high - low),
         cmap=cmap,
@@ -247,6 +238,11 @@ def _draw_cells(
     axes.set(xlim=(left - 0.5, left + len(panel.keys) - 0.5), ylim=(top + len(panel.queries) - 0.5, top - 0.5))
     axes.set(xticks=[], yticks=[])
     return image
+
+
+def _masked(sheet: Sheet) -> dict[str, Any]:
+    """Hatching where a cell is masked."""
+    return {"facecolor": sheet.ink(0.1), "edgecolor": sheet.ink(0.38), "hatch": "/////"}
 
 
 def _nan_colour(cmap: Colormap) -> str:
@@ -284,15 +280,15 @@ def _draw_bar(axes: Axes, image: AxesImage, values: Numbers, **ticks: Any) -> No
     image.figure.colorbar(image, cax=axes, extend=extend, **ticks)
 
 
-def _draw_legend(figure: Figure, shown: Sequence[Cells], image: AxesImage, footnote: str) -> int:
+def _draw_legend(figure: Picture, shown: Sequence[Cells], image: AxesImage, footnote: str) -> int:
     """What hatching, NaN's colour and that of 0 beside a logarithm mean, and the footnote; how many lines it takes."""
-    handles = []
+    handles, ink = [], figure.sheet.ink(0.85)
     if any(cells.mask.any() for cells in shown):
-        handles.append(Patch(label="masked", linewidth=0.6, **MASKED))
+        handles.append(Patch(label="masked", linewidth=0.6, **_masked(figure.sheet)))
     if isinstance(image.norm, LogNorm) and any((cells.compressed() == 0).any() for cells in shown):
-        handles.append(Patch(label="0", facecolor=GROUND, edgecolor="0.15", linewidth=0.6))
+        handles.append(Patch(label="0", facecolor=figure.sheet.ground, edgecolor=ink, linewidth=0.6))
     if any(np.isnan(cells.compressed()).any() for cells in shown):
-        handles.append(Patch(label="NaN", facecolor=_nan_colour(image.cmap), edgecolor="0.15", linewidth=0.6))
+        handles.append(Patch(label="NaN", facecolor=_nan_colour(image.cmap), edgecolor=ink, linewidth=0.6))
     if handles or footnote:
         look: dict[str, Any] = {"loc": "lower left", "frameon": False, "borderpad": 0, "borderaxespad": 0.9}
         figure.legend(handles=handles, title=footnote or None, alignment="left", ncols=3, **look)

@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 from matplotlib.text import Text
 from torch import Tensor
 
-from attncli.show.figures import default_settings
+from attncli.show.figures import Picture
 from attncli.show.heatmaps import heatmap_figure
 from attncli.studies.study import Matrices, Tokens
 
@@ -21,7 +21,7 @@ ONLY_STIX = "𝒳"  # matplotlib brings a font that has it, and it is not the de
 class Heatmap(NamedTuple):
     """A figure with its notes."""
 
-    figure: Figure
+    figure: Picture
     notes: list[str]
 
 
@@ -114,5 +114,4 @@ def check_texts(figure: Figure) -> None:
 def draw(figure: Any) -> None:
     """Draws the figure in memory."""
     canvas: Any = FigureCanvasAgg(figure)
-    with default_settings():
-        canvas.draw()
+    canvas.draw()

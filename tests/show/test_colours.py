@@ -15,7 +15,6 @@ from attncli.attention import masked_softmax, valid_mask
 from attncli.config.looks import HeatmapLook
 from attncli.errors import InputError
 from attncli.show.colours import scaling_of
-from attncli.show.figures import default_settings
 from tests.show.drawn import bars, check_texts, heatmap, labels, legend, panels, titles, values, weights
 
 NAN, INF = math.nan, math.inf
@@ -24,8 +23,7 @@ NAN, INF = math.nan, math.inf
 def pixels(figure: Figure, panel: int = 0) -> Any:
     """The colours in the middle of every cell, from 0 to 1."""
     canvas: Any = FigureCanvasAgg(figure)
-    with default_settings():
-        canvas.draw()
+    canvas.draw()
     page, axes = np.asarray(canvas.buffer_rgba()), panels(figure)[panel]
     (n, m), left, top = values(axes).shape, axes.get_xlim()[0], axes.get_ylim()[1]
     found = np.empty((n, m, 3))

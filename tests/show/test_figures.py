@@ -6,17 +6,16 @@ from typing import Any
 import matplotlib
 import pytest
 import torch
-from matplotlib.figure import Figure
 
 from attncli.attention import valid_mask
 from attncli.errors import InputError
 from attncli.show import figures
-from attncli.show.figures import fonts_for, picture_ending, save_figure
+from attncli.show.figures import Picture, fonts_for, picture_ending, save_figure
 from attncli.studies.study import Tokens
 from tests.show.drawn import ONLY_STIX, draw, heatmap, labels, panels, ticks, weights
 
 
-def figure() -> Figure:
+def figure() -> Picture:
     """A heatmap with some of everything."""
     matrix = weights(2, 3, 4)
     matrix[0, 0, 0] = torch.nan

@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import attncli
+from attncli.config.looks import HeatmapLook
 from attncli.studies.attention.figure import figures, heads_figure
 from attncli.studies.study import Record, Result
 from tests.show.drawn import check_texts, labels, panels, titles, values
@@ -165,7 +166,7 @@ def test_chosen_heads_and_batch_elements_are_what_is_shown_and_drawn() -> None:
     assert "Shown: heads 0, 7 of batch 2 (of 3 x 12), as the config says\n" in text
     assert {row[2:4] for row in section(text)} == {("2", "0"), ("2", "7")}
     notes: list[str] = []
-    drawn = figures(result, notes.append)
+    drawn = figures(result, notes.append, HeatmapLook())
     assert titles(drawn["heatmaps"]()) == [
         f"{label}, batch 2, head {head}" for head in (0, 7) for label in ("scaled_dot", "sharp")
     ]
@@ -179,13 +180,13 @@ def test_all_heads_may_be_chosen() -> None:
     result = experiment(1, 16, heads=list(range(16)))
     assert shown_tables(shown(result)) == [f"batch 0, head {head}" for head in range(16)] * 2
     assert "Shown:" not in shown(result)
-    assert len(panels(figures(result, pytest.fail)["heatmaps"]())) == 32
+    assert len(panels(figures(result, pytest.fail, HeatmapLook())["heatmaps"]())) == 32
 
 
 def test_heatmaps_of_many_heads_are_those_that_differ_most() -> None:
     result = experiment(1, 32)
     notes: list[str] = []
-    drawn = figures(result, notes.append)
+    drawn = figures(result, notes.append, HeatmapLook())
     assert list(drawn) == ["heatmaps", "heatmap_scaled_dot", "heatmap_sharp", "heads"]
     best = sorted(row["head"] for row in slow_ranking(result.head_comparisons)[:12])
     assert titles(drawn["heatmaps"]()) == [
@@ -195,14 +196,14 @@ def test_heatmaps_of_many_heads_are_those_that_differ_most() -> None:
     (note,) = notes
     listed = ", ".join(map(str, best))
     assert note.startswith(f"the heatmaps show heads {listed} of 32, {CAUSE}; others with `heads: [0, 3]` in the YAML")
-    assert len(panels(figures(experiment(1, 12), notes.append)["heatmaps"]())) == 24
+    assert len(panels(figures(experiment(1, 12), notes.append, HeatmapLook())["heatmaps"]())) == 24
     assert len(notes) == 1
 
 
 def test_the_picture_of_heads_has_every_figure() -> None:
     result = experiment(2, 8, scorers=["dot", "cosine", SHARP])
     notes: list[str] = []
-    figure = figures(result, notes.append)["heads"]()
+    figure = figures(result, notes.append, HeatmapLook())["heads"]()
     assert titles(figure) == ["dot and cosine", "dot and sharp", "cosine and sharp"]
     assert (figure.get_supxlabel(), figure.get_supylabel()) == ("Heads", "Batch")
     assert figure.get_suptitle() == "JS divergence of the weights (bits)"
@@ -223,7 +224,7 @@ def test_the_picture_of_heads_has_every_figure() -> None:
 @pytest.mark.parametrize(("batches", "heads", "names"), [(1, 12, 2), (2, 8, 4), (1, 32, 2), (12, 12, 4), (1, 2, 2)])
 def test_the_picture_of_heads_can_be_read(batches: int, heads: int, names: int) -> None:
     rows = compared([f"scorer_{index}" for index in range(names)], batches, heads, [0.25, 0.02, 0.5, None])
-    figure = heads_figure(rows, pytest.fail)
+    figure = heads_figure(rows, pytest.fail, HeatmapLook())
     check_texts(figure)
     known = sum(int(np.ma.count(values(axes))) for axes in panels(figure))
     written = sum(len(axes.texts) for axes in panels(figure))
@@ -232,7 +233,7 @@ def test_the_picture_of_heads_can_be_read(batches: int, heads: int, names: int) 
 
 def test_of_many_scorers_each_is_compared_with_the_first() -> None:
     notes: list[str] = []
-    figure = heads_figure(compared(["a", "b", "c", "d", "e"], 1, 4, [0.25, 0.5]), notes.append)
+    figure = heads_figure(compared(["a", "b", "c", "d", "e"], 1, 4, [0.25, 0.5]), notes.append, HeatmapLook())
     assert titles(figure) == ["a and b", "a and c", "a and d", "a and e"]
     assert notes == ["heads: 10 pairs of scorers are too many; each scorer is compared with a"]
 
@@ -247,7 +248,7 @@ def test_without_weights_outputs_are_ranked() -> None:
     text = shown(result)
     ranks = text.split("Heads whose outputs differ most\n")[1]
     assert [int(head) for head in re.findall(r"^dot +cosine +(\d+) ", ranks, re.M)] == [1, 4, 7, 10, 0, 3, 6, 9, 2, 5]
-    assert figures(result, pytest.fail)["heads"]().get_suptitle() == "Difference of the outputs"
+    assert figures(result, pytest.fail, HeatmapLook())["heads"]().get_suptitle() == "Difference of the outputs"
 
 
 def test_heads_of_several_axes_are_counted_through() -> None:

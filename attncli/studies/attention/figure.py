@@ -5,10 +5,10 @@ from dataclasses import replace
 from functools import partial
 
 import torch
-from matplotlib.figure import Figure
 
+from attncli.config.looks import HeatmapLook
 from attncli.errors import printable
-from attncli.show.figures import Note
+from attncli.show.figures import Note, Picture
 from attncli.show.heatmaps import heatmap_figure, panels_figure
 from attncli.show.matrices import Panel, select
 from attncli.studies.attention.layers import by_layer, grids, head_numbers, layer_numbers, most_changed
@@ -20,46 +20,48 @@ MOST_PAIRS = 6  # of scorers; where there are more, each is compared with the fi
 QUANTITIES = {"js_divergence": "JS divergence of the weights (bits)", "output_difference": "Difference of the outputs"}
 
 
-def figures(result: Result, note: Note) -> Mapping[str, Callable[[], Figure]]:
+def figures(result: Result, note: Note, look: HeatmapLook) -> Mapping[str, Callable[[], Picture]]:
     """What makes each figure: heatmaps where there are weights, and `heads` where scorers differ in several heads.
 
     What the first does not show as it is goes to `note`; the others of its kind only say the same again.
     """
     if "layers" in result.settings:
-        return _of_layers(result, note)
-    found: dict[str, Callable[[], Figure]] = {}
+        return _of_layers(result, note, look)
+    found: dict[str, Callable[[], Picture]] = {}
     weights = matrices_of(result, "weights")
     if weights.tensors:
         shown = shown_places(result, max(MOST_PANELS // len(weights.tensors), 1))
         others = f"others with {choices(result)} in the YAML, or with attncli heatmap --batch N --head N"
         few = f"the heatmaps show {shown.note}; {others}" if shown.note and not shown.is_chosen else ""
-        found["heatmaps"] = partial(_heatmaps, weights, shown.places, few, note)
+        found["heatmaps"] = partial(_heatmaps, weights, shown.places, few, note, look)
         for label in weights.tensors:
-            found[f"heatmap_{label}"] = partial(heatmap_figure, weights, labels=[label], places=shown.places)
+            found[f"heatmap_{label}"] = partial(heatmap_figure, weights, labels=[label], places=shown.places, look=look)
     if len({row["head"] for row in result.head_comparisons}) > 1 and distance_of(result.head_comparisons):
-        found["heads"] = partial(heads_figure, result.head_comparisons, note)
+        found["heads"] = partial(heads_figure, result.head_comparisons, note, look)
     return found
 
 
-def _of_layers(result: Result, note: Note) -> dict[str, Callable[[], Figure]]:
+def _of_layers(result: Result, note: Note, look: HeatmapLook) -> dict[str, Callable[[], Picture]]:
     """`layers`, a panel for each figure by layer and head; and `heatmaps` of the heads that change most."""
-    found: dict[str, Callable[[], Figure]] = {"layers": partial(layers_figure, result, note)}
+    found: dict[str, Callable[[], Picture]] = {"layers": partial(layers_figure, result, note, look)}
     if any(matrices_of(each, "weights").tensors for each in by_layer(result).values()):
-        found["heatmaps"] = partial(_most_changed, result, note)
+        found["heatmaps"] = partial(_most_changed, result, note, look)
     return found
 
 
-def layers_figure(result: Result, note: Note) -> Figure:
+def layers_figure(result: Result, note: Note, look: HeatmapLook) -> Picture:
     """Layers x heads: each figure has a panel and colours of its own; layers are numbers."""
     heads, layers = head_numbers(result.heads), _names(list(layer_numbers(result).values()))
     panels = []
     for grid in grids(result):
         values = torch.tensor(grid.values, dtype=torch.float64)
         panels.append(Panel(grid.title, "", (0, 0), values, ~values.isnan(), layers, _names(heads)))
-    return panels_figure(panels, "Layers and heads of a model", note, scale="panel", sides=("Layers", "Heads"))
+    return panels_figure(
+        panels, "Layers and heads of a model", note, scale="panel", sides=("Layers", "Heads"), look=look
+    )
 
 
-def _most_changed(result: Result, note: Note) -> Figure:
+def _most_changed(result: Result, note: Note, look: HeatmapLook) -> Picture:
     """The weights of all scorers in the heads whose outputs they change most, whatever their layer."""
     panels, layers = list[Panel](), by_layer(result)
     most = max(MOST_PANELS // len(result.labels), 1)
@@ -68,16 +70,16 @@ def _most_changed(result: Result, note: Note) -> Figure:
         number = layer_numbers(result)[layer]
         for panel in select(weights, None, None, None, [(batch, head)], note) if weights.tensors else []:
             panels.append(replace(panel, place=f"layer {number}, {panel.place or f'head {head}'}"))
-    return panels_figure(panels, "attention weight", note, scale="unit", sides=("Queries", "Keys"))
+    return panels_figure(panels, "attention weight", note, scale="unit", sides=("Queries", "Keys"), look=look)
 
 
-def _heatmaps(weights: Matrices, places: Sequence[Place], few: str, note: Note) -> Figure:
+def _heatmaps(weights: Matrices, places: Sequence[Place], few: str, note: Note, look: HeatmapLook) -> Picture:
     if few:
         note(few)
-    return heatmap_figure(weights, places=places, note=note)
+    return heatmap_figure(weights, places=places, note=note, look=look)
 
 
-def heads_figure(rows: Sequence[Record], note: Note) -> Figure:
+def heads_figure(rows: Sequence[Record], note: Note, look: HeatmapLook) -> Picture:
     """How far scorers are apart in every batch element and head: a panel for each pair, with one colour bar.
 
     Of many scorers every other one is compared with the first.
@@ -89,7 +91,7 @@ def heads_figure(rows: Sequence[Record], note: Note) -> Figure:
         note(f"heads: {len(pairs)} pairs of scorers are too many; each scorer is compared with {printable(first)}")
         pairs = [pair for pair in pairs if pair[0] == first]
     panels = [_panel(pair, [row for row in rows if (row["a"], row["b"]) == pair], key) for pair in pairs]
-    return panels_figure(panels, QUANTITIES[key], note)
+    return panels_figure(panels, QUANTITIES[key], note, look=look)
 
 
 def _panel(pair: tuple[str, str], rows: Sequence[Record], key: str) -> Panel:

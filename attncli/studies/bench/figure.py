@@ -6,40 +6,39 @@ from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, NullLocator
 
+from attncli.config.looks import Look
 from attncli.errors import in_bytes
-from attncli.show.figures import Note
+from attncli.show.figures import Note, Picture
 from attncli.show.numbers import duration, several
 from attncli.show.panels import (
-    COLOURS,
-    MARKERS,
     decades_axis,
     draw_line,
-    figure_in_fonts,
+    drawn,
     legend,
-    look_of,
     name,
     panels,
     sizes_axis,
 )
+from attncli.show.themes import Sheet
 from attncli.studies.bench.options import IMPLEMENTATIONS
 from attncli.studies.bench.rows import Line, changing, conditions, lines_of, raw_name, size_of
 from attncli.studies.study import Record, Result
 
 PANELS = {"seconds": "time per call", "peak_bytes": "peak memory without the inputs"}
 STROKES: tuple[Any, ...] = ("-", (0, (5, 1.5)), (0, (1, 1.3)), (0, (4, 1.3, 1, 1.3)))  # of IMPLEMENTATIONS, in order
+FILLS = ("full", "left", "none", "bottom")  # of their markers
 WIDTH, HEIGHT = 3.9, 2.6  # of a panel, in inches
 
 
-def figures(result: Result, note: Note) -> Mapping[str, Callable[[], Figure]]:
+def figures(result: Result, note: Note, look: Look) -> Mapping[str, Callable[[], Picture]]:
     """bench.png, where anything was timed; what it cannot show goes to `note`."""
     timed = any(record["seconds"] for record in result.records)
-    return {"bench": partial(figure_in_fonts, bench_figure, result, note)} if timed else {}
+    return {"bench": partial(drawn, bench_figure, result, note, look)} if timed else {}
 
 
-def bench_figure(result: Result, note: Note) -> Figure:
+def bench_figure(result: Result, note: Note, sheet: Sheet) -> Picture:
     """Of sizes beside the one that is drawn along, those of the largest row with a time."""
     axes = changing(result.records)
     axis = axes[0] if axes else "n"
@@ -51,10 +50,10 @@ def bench_figure(result: Result, note: Note) -> Figure:
     lost = sum(1 for record in shown if record["seconds"] and not record["peak_bytes"])
     if lost:
         note(f"bench.png: memory of {several(lost, 'row')} is not drawn: it is 0 or unknown")
-    looks = _looks(list(lines_of(result.records)))
+    looks = _looks(list(lines_of(result.records)), sheet)
     measures = list(dict.fromkeys(record["measure"] for record in shown))
     heading = f"{', '.join(conditions(result, shown))}; bars: lower to upper quartile"
-    figure, drawn = panels([WIDTH, WIDTH], HEIGHT, heading, rows=len(measures))
+    figure, drawn = panels(sheet, [WIDTH, WIDTH], HEIGHT, heading, rows=len(measures))
     places = iter(drawn)
     for measure in measures:
         lines = lines_of([record for record in shown if record["measure"] == measure and record["seconds"]])
@@ -96,15 +95,14 @@ def _draw_panel(
         panel.yaxis.set_major_formatter(lambda size, _: in_bytes(size).replace(".0 ", " "))
 
 
-def _looks(lines: Sequence[Line]) -> dict[Line, dict[str, Any]]:
-    """A colour for each label, a marker and a stroke for each implementation; only attncli's markers are filled."""
-    subjects: dict[str, int] = {}
-    found = {}
-    for index, line in enumerate(lines):
-        title, implementation = line
-        subject, kind = subjects.setdefault(title, len(subjects)), IMPLEMENTATIONS.index(implementation)
-        marker = MARKERS[(len(IMPLEMENTATIONS) * (subject // len(COLOURS)) + kind) % len(MARKERS)]
-        colour = COLOURS[subject % len(COLOURS)]
-        open_ = {"markerfacecolor": "white", "markeredgecolor": colour, "markeredgewidth": 1.0} if kind else {}
-        found[line] = look_of(index) | {"color": colour, "marker": marker, "linestyle": STROKES[kind]} | open_
+def _looks(lines: Sequence[Line], sheet: Sheet) -> dict[Line, dict[str, Any]]:
+    """Colour and marker of each label; how the marker is filled, and the stroke, are the implementation's."""
+    looks, found = sheet.lines(title for title, _ in lines), {}
+    for title, implementation in lines:
+        kind, own = IMPLEMENTATIONS.index(implementation), looks[title]
+        fill = {"fillstyle": FILLS[kind], "markerfacecoloralt": sheet.ground}
+        if FILLS[kind] == "none":  # no line is seen through it
+            fill = {"markerfacecolor": sheet.ground}
+        edge = {"markeredgecolor": own["color"], "markeredgewidth": 1.6 * own["markeredgewidth"]} if kind else {}
+        found[title, implementation] = own | fill | edge | {"linestyle": STROKES[kind]}
     return found

@@ -1,12 +1,15 @@
 """What the pictures of the studies against d share: points at sizes or heads, and their bars or bands."""
 
+from collections.abc import Mapping
+from typing import Any
+
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator
 
 from attncli.errors import printable
 from attncli.show.figures import Note
-from attncli.show.panels import Numbers, decades_axis, draw_line, look_of, name, sizes_axis, unit_axis
+from attncli.show.panels import Numbers, decades_axis, draw_line, name, sizes_axis, unit_axis
 from attncli.studies.study import Result
 
 Curve = dict[str, Numbers]  # columns of numbers, one per point
@@ -18,8 +21,10 @@ BELOW = 100.0  # how far below the lowest point a bar may reach; a logarithmic p
 class Points:
     """The points of every label in the order of d, side by side at their d, or of real tensors at their head."""
 
-    def __init__(self, result: Result, note: Note) -> None:
+    def __init__(self, result: Result, note: Note, lines: Mapping[str, Mapping[str, Any]]) -> None:
+        """`lines` has the options of each label's line."""
         self.real, self.captured, self.note = "from" in result.settings, "capture" in result.settings, note
+        self.lines = lines
         self.curves: dict[str, Curve] = {label: {} for label in result.labels}
         for key, tensor in result.tensors.items():
             if key.startswith("curve/"):
@@ -39,16 +44,16 @@ class Points:
         name(axes, title, "")
         axes.set_yscale("log" if decades else "linear")
         lowest, highest, lost = 1.0, 1.0, []
-        for index, (label, curve) in enumerate(self.curves.items()):
+        for label, curve in self.curves.items():
             shown = np.isfinite(curve[columns[0]]) & ((curve[columns[0]] > 0) | (not decades))
             if not shown.all():
                 lost.append(printable(label))
             points = [curve[column][shown] for column in columns]
             lowest, highest = min([lowest, *points[0]]), max([highest, *points[2]])
             if bands and not self.real and shown.sum() > 1:
-                draw_line(axes, curve["place"][shown], points, look_of(index), bands=len(self.curves))
+                draw_line(axes, curve["place"][shown], points, self.lines[label], bands=len(self.curves))
             else:
-                draw_line(axes, curve["place"][shown], points, look_of(index), linestyle="none")
+                draw_line(axes, curve["place"][shown], points, self.lines[label], linestyle="none")
         if decades:
             axes.set_ylim(bottom=max(axes.get_ylim()[0], lowest / BELOW))
         if decades or highest <= 1.0:

@@ -3,11 +3,11 @@
 from collections.abc import Callable, Mapping
 from functools import partial
 
-from matplotlib.figure import Figure
-
-from attncli.show.figures import Note
+from attncli.config.looks import Look
+from attncli.show.figures import Note, Picture
 from attncli.show.numbers import entries, sizes
-from attncli.show.panels import REFERENCE, figure_in_fonts, legend, look_of, panels
+from attncli.show.panels import drawn, legend, panels, reference
+from attncli.show.themes import Sheet
 from attncli.studies.pairs.figure import Points
 from attncli.studies.saturation.study import of_softmax
 from attncli.studies.study import Result
@@ -16,23 +16,24 @@ WIDTHS, HEIGHT = (3.3, 3.3, 3.3), 3.6
 TITLES = {"entropy": "entropy / ln m", "max_weight": "largest weight", "jacobian": "norm of the {}Jacobian"}
 
 
-def figures(result: Result, note: Note) -> Mapping[str, Callable[[], Figure]]:
+def figures(result: Result, note: Note, look: Look) -> Mapping[str, Callable[[], Picture]]:
     """saturation.png; what it cannot show goes to `note`."""
-    return {"saturation": partial(figure_in_fonts, figure_of, result, note)}
+    return {"saturation": partial(drawn, figure_of, result, note, look)}
 
 
-def figure_of(result: Result, note: Note) -> Figure:
+def figure_of(result: Result, note: Note, sheet: Sheet) -> Picture:
     """Three panels over the same sizes or heads; dotted lines where all weights are equal."""
-    points = Points(result, note)
+    lines, uniform = sheet.lines(result.labels), reference(sheet)
+    points = Points(result, note, lines)
     facts = [*sizes(result.records), "median and quartiles over the rows"]
-    figure, axes = panels(WIDTHS, HEIGHT, f"{entries(result.settings)}; {', '.join(facts)}")
+    figure, axes = panels(sheet, WIDTHS, HEIGHT, f"{entries(result.settings)}; {', '.join(facts)}")
     softmax = "softmax " if of_softmax(result.records) else ""
     for each, (column, title) in zip(axes, TITLES.items(), strict=True):
-        each.axhline(result.settings["uniform"][column], zorder=1, **REFERENCE)
+        each.axhline(result.settings["uniform"][column], zorder=1, **uniform)
         quartiles = (f"{column}_median", f"{column}_q25", f"{column}_q75")
         points.draw(each, title.format(softmax), quartiles, decades=column == "jacobian", bands=True)
     line = {"linestyle": "none"} if points.real else {}
-    looks = {label: {**look_of(index), **line} for index, label in enumerate(points.curves)}
+    looks = {label: {**lines[label], **line} for label in points.curves}
     whose = "" if softmax else "softmax: "
-    legend(figure, looks | {f"{whose}uniform weights over {result.records[0]['keys']} keys": REFERENCE})
+    legend(figure, looks | {f"{whose}uniform weights over {result.records[0]['keys']} keys": uniform})
     return figure

@@ -4,22 +4,22 @@ from collections.abc import Callable, Mapping
 from functools import partial
 
 import numpy as np
-from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from attncli.show.figures import Note
+from attncli.config.looks import Look
+from attncli.show.figures import Note, Picture
 from attncli.show.numbers import several
 from attncli.show.panels import (
-    REFERENCE,
     draw_line,
-    figure_in_fonts,
+    drawn,
     legend,
-    look_of,
     name,
     panels,
+    reference,
     sizes_axis,
     unit_axis,
 )
+from attncli.show.themes import Sheet
 from attncli.studies.study import Result
 from attncli.studies.train.rows import described
 
@@ -27,36 +27,36 @@ WIDTHS, HEIGHT = (3.8, 3.8), 3.4  # inches
 BESIDE = 1.04  # labels stand side by side where there is a single d: each so many times as far right
 
 
-def figures(result: Result, note: Note) -> Mapping[str, Callable[[], Figure]]:
+def figures(result: Result, note: Note, look: Look) -> Mapping[str, Callable[[], Picture]]:
     """train.png."""
-    return {"train": partial(figure_in_fonts, train_figure, result, note)}
+    return {"train": partial(drawn, train_figure, result, note, look)}
 
 
-def train_figure(result: Result, note: Note) -> Figure:
+def train_figure(result: Result, note: Note, sheet: Sheet) -> Picture:
     """Accuracies with as many keys as the models were trained with."""
-    settings, labels = result.settings, result.labels
+    settings, lines, chance = result.settings, sheet.lines(result.labels), reference(sheet)
     rows = [row for row in result.comparisons if row["keys"] == settings["keys"]]
     largest = max(row["d"] for row in rows)
     seeds = "lines: means over the seeds; bands: range" if settings["seeds"] > 1 else "one seed only"
     ended = "; interrupted" if result.interrupted else ""
-    figure, (sizes, learning) = panels(WIDTHS, HEIGHT, f"{described(settings)}; {seeds}{ended}")
+    figure, (sizes, learning) = panels(sheet, WIDTHS, HEIGHT, f"{described(settings)}; {seeds}{ended}")
     name(sizes, f"accuracy after {several(settings['steps'], 'step')}", "d")
     name(learning, f"accuracy while learning, d = {largest}", "steps")
     sizes_axis(sizes, (row["d"] for row in rows))
     learning.xaxis.set_major_locator(MaxNLocator(5, steps=[1, 2, 5, 10], integer=True))
     for axes in (sizes, learning):
         unit_axis(axes)
-        axes.axhline(settings["equal_weights"][str(settings["keys"])], zorder=1.5, gid="equal-weights", **REFERENCE)
-    for index, label in enumerate(labels):
-        look, many = look_of(index), {"bands": len(labels)}
+        axes.axhline(settings["equal_weights"][str(settings["keys"])], zorder=1.5, gid="equal-weights", **chance)
+    for index, (label, line) in enumerate(lines.items()):
+        many = {"bands": len(lines)}
         own = sorted((row for row in rows if row["label"] == label), key=lambda row: int(row["d"]))
-        shift = BESIDE ** (index - (len(labels) - 1) / 2) if largest == min(row["d"] for row in rows) else 1
+        shift = BESIDE ** (index - (len(lines) - 1) / 2) if largest == min(row["d"] for row in rows) else 1
         x = shift * np.array([row["d"] for row in own])
         accuracies = [np.array([row[f"accuracy{end}"] for row in own]) for end in ("", "_min", "_max")]
-        draw_line(sizes, x, accuracies, look, gid=f"accuracy-{label}", **many)
+        draw_line(sizes, x, accuracies, line, gid=f"accuracy-{label}", **many)
         if (found := result.tensors.get(f"{label}/{largest}/accuracy")) is not None:
             curve = found.numpy()  # seeds steps
             means = [curve.mean(0), curve.min(0), curve.max(0)]
-            draw_line(learning, result.tensors["steps"].numpy(), means, look, marker="", gid=f"curve-{label}", **many)
-    legend(figure, {label: look_of(index) for index, label in enumerate(labels)} | {"chance level": REFERENCE})
+            draw_line(learning, result.tensors["steps"].numpy(), means, line, marker="", gid=f"curve-{label}", **many)
+    legend(figure, lines | {"chance level": chance})
     return figure

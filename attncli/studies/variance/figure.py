@@ -7,11 +7,12 @@ from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 
-from attncli.show.figures import Note
+from attncli.config.looks import Look
+from attncli.show.figures import Note, Picture
 from attncli.show.numbers import counted, entries
-from attncli.show.panels import REFERENCE, Numbers, figure_in_fonts, legend, look_of, name, panels
+from attncli.show.panels import Numbers, drawn, legend, name, panels, reference
+from attncli.show.themes import Sheet
 from attncli.studies.pairs.figure import Curve, Points
 from attncli.studies.study import Result
 
@@ -20,55 +21,59 @@ THEORY = {"exact": ("theory", "-"), "limit": ("theory for large sizes", (0, (5, 
 REACH = 4.5  # how many standard deviations the histogram shows to either side
 ENOUGH = 625  # samples in the fullest bin: its standard error is 1/25 of it
 TOGETHER = (1, 2, 4, 5, 10)  # numbers of bins that may be merged into one
-THICKEST, THINNEST = 3.9, 1.2  # histograms that lie upon each other show around those above
+THICKEST = 3.25  # times a line is the first histogram, the last one is once: they show around those above
 
 
-def figures(result: Result, note: Note) -> Mapping[str, Callable[[], Figure]]:
+def figures(result: Result, note: Note, look: Look) -> Mapping[str, Callable[[], Picture]]:
     """variance.png; what it cannot show goes to `note`."""
-    return {"variance": partial(figure_in_fonts, figure_of, result, note)}
+    return {"variance": partial(drawn, figure_of, result, note, look)}
 
 
-def figure_of(result: Result, note: Note) -> Figure:
+def figure_of(result: Result, note: Note, sheet: Sheet) -> Picture:
     """Measured points with 95 % intervals on their theory, and histograms with the normal density."""
-    points = Points(result, note)
+    lines, standard = sheet.lines(result.labels), reference(sheet)
+    points = Points(result, note, lines)
     samples = [int(count) for curve in points.curves.values() for count in curve["samples"]]
     many = " to ".join(dict.fromkeys([counted(min(samples)), counted(max(samples))]))
     title = f"{entries(result.settings)}; {many} {'pairs' if points.real else 'samples'} for each point"
-    figure, (left, right) = panels(WIDTHS, HEIGHT, title)
-    left.axhline(1.0, zorder=1, **REFERENCE)
-    looks: dict[str, dict[str, Any]] = {label: look_of(index) for index, label in enumerate(points.curves)}
+    figure, (left, right) = panels(sheet, WIDTHS, HEIGHT, title)
+    left.axhline(1.0, zorder=1, **standard)
+    looks = {label: {**line, "linestyle": "none"} for label, line in lines.items()}
     kinds = {row["label"]: row["theory"] for row in result.records}
     for label, kind in kinds.items():
         if kind is not None and (points.curves[label]["theory_variance"] > 0).any():
-            _draw_theory(left, points.curves[label], looks[label]["color"], THEORY[kind][1])
+            _draw_theory(left, points.curves[label], lines[label], THEORY[kind][1])
     columns = ("variance", "variance_ci_low", "variance_ci_high")
     points.draw(left, "variance of the scores", columns, decades=True, bands=False)
-    _draw_histograms(right, result, points)
+    _draw_histograms(right, result, lines, standard)
     for kind, (text, style) in THEORY.items():
         if kind in kinds.values():
-            looks[text] = {"color": "0.4", "linewidth": 0.9, "linestyle": style}
-    legend(figure, looks | {"variance 1, standard normal": REFERENCE})
+            looks[text] = {**standard, "color": sheet.ink(0.6), "linestyle": style}
+    legend(figure, looks | {"variance 1, standard normal": standard})
     return figure
 
 
-def _draw_theory(axes: Axes, curve: Curve, colour: str, style: Any) -> None:
+def _draw_theory(axes: Axes, curve: Curve, line: Mapping[str, Any], style: Any) -> None:
     sizes, values = curve["d"], curve["theory_variance"]
     if len(sizes) == 1:
         sizes, values = sizes * np.array([1 / 1.25, 1.25]), values.repeat(2)
-    axes.plot(sizes, values, color=colour, linewidth=0.9, linestyle=style, zorder=2)
+    axes.plot(sizes, values, color=line["color"], linewidth=0.75 * line["linewidth"], linestyle=style, zorder=2)
 
 
-def _draw_histograms(axes: Axes, result: Result, points: Points) -> None:
+def _draw_histograms(
+    axes: Axes, result: Result, lines: Mapping[str, Mapping[str, Any]], standard: Mapping[str, Any]
+) -> None:
     largest = max(record["d"] for record in result.records)
     name(axes, f"standardised scores at d = {largest}", "(score - mean) / std", "density")
     x = np.linspace(-REACH, REACH, 181)
-    axes.plot(x, np.exp(-(x**2) / 2) / math.sqrt(2 * math.pi), zorder=3, **REFERENCE)
+    axes.plot(x, np.exp(-(x**2) / 2) / math.sqrt(2 * math.pi), zorder=3, **standard)
     axes.set_xlim(-REACH, REACH)
-    widths = np.linspace(THICKEST, THINNEST, len(points.curves))
-    for index, label in enumerate(points.curves):
+    widths = np.linspace(THICKEST, 1.0, len(lines))
+    for width, (label, line) in zip(widths, lines.items(), strict=True):
         if label in result.settings["histograms"]:
             edges, heights = density(result, label)
-            axes.stairs(heights, edges, color=look_of(index)["color"], linewidth=widths[index], zorder=2)
+            look = {"color": line["color"], "linewidth": width * line["linewidth"], "linestyle": line["linestyle"]}
+            axes.stairs(heights, edges, zorder=2, **look)
     axes.set_ylim(bottom=0)
 
 

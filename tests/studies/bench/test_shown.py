@@ -7,7 +7,9 @@ import pytest
 import torch
 from matplotlib.figure import Figure
 
+from attncli.config.looks import Look
 from attncli.show.numbers import duration
+from attncli.show.themes import sheet_of
 from attncli.studies.bench.columns import COLUMNS
 from attncli.studies.bench.figure import bench_figure, figures
 from attncli.studies.bench.rows import findings_of, growth, raw_name
@@ -181,7 +183,7 @@ def test_several_numbers_of_hidden_units_are_several_lines() -> None:
 
 def figure_of(result: Result) -> tuple[Figure, list[str]]:
     notes: list[str] = []
-    return bench_figure(result, notes.append), notes
+    return bench_figure(result, notes.append, sheet_of(Look())), notes
 
 
 def drawn(figure: Figure, key: str) -> list[list[tuple[float, float]]]:
@@ -224,7 +226,7 @@ def test_what_has_no_figure_is_not_drawn() -> None:
     result = sample(SIZES, FEW, ["scores"])
     figure, _ = figure_of(not_timed(result, textbook_additive))
     assert "additive, textbook" not in texts_of(figure)
-    assert figures(not_timed(result, lambda _: True), print) == {}
+    assert figures(not_timed(result, lambda _: True), print, Look()) == {}
     for value in (None, 0):
         _, notes = figure_of(changed(result, textbook_additive, peak_bytes=value))
         assert notes == ["bench.png: memory of 4 rows is not drawn: it is 0 or unknown"]

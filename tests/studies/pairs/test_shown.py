@@ -8,10 +8,11 @@ import pytest
 import torch
 from matplotlib.figure import Figure
 
+from attncli.config.looks import Look
 from attncli.runs.saving import save_named
 from attncli.scorers import SCORERS
 from attncli.show.figures import drawn_by
-from attncli.show.panels import look_of
+from attncli.show.themes import sheet_of
 from attncli.studies import part_of
 from attncli.studies.study import Result
 from attncli.studies.variance.figure import density
@@ -35,13 +36,13 @@ def said(result: Result) -> dict[str | None, str]:
 
 
 def drawn(result: Result) -> Figure:
-    figure: Figure = part_of(result.study, "figure").figure_of(result, print)
+    figure: Figure = part_of(result.study, "figure").figure_of(result, print, sheet_of(Look()))
     return figure
 
 
-def points(figure: Figure, index: int) -> list[list[float]]:
-    """Those of the label with this index, in the left panel."""
-    look = look_of(index)
+def points(figure: Figure, label: str) -> list[list[float]]:
+    """Those of a label, in the left panel."""
+    look = sheet_of(Look()).lines([label])[label]
     lines: Any = figure.axes[0].lines
     (line,) = (each for each in lines if (each.get_color(), each.get_marker()) == (look["color"], look["marker"]))
     found: list[list[float]] = line.get_xydata().tolist()
@@ -133,7 +134,7 @@ def test_sentences_and_points_of_real_pairs(study: str, heads: int, tmp_path: Pa
         records = [record for record in result.records if record["label"] == scorers[index]["scorer"]]
         places = [head + (-0.125, 0.125)[index] for head in range(heads)]
         wanted = [[place, record[MIDDLE[study]]] for place, record in zip(places, records, strict=True)]
-        assert points(drawn(result), index) == pytest.approx(np.array(wanted))
+        assert points(drawn(result), str(scorers[index]["scorer"])) == pytest.approx(np.array(wanted))
 
 
 def test_real_pairs_that_do_not_vary(tmp_path: Path) -> None:
@@ -148,7 +149,7 @@ def test_points_and_their_ends_at_every_size(study: str) -> None:
     figure = drawn(result)
     for index, label in enumerate(result.labels):
         records = sorted((each for each in result.records if each["label"] == label), key=lambda record: record["d"])
-        assert points(figure, index) == [[record["d"], record[MIDDLE[study]]] for record in records]
+        assert points(figure, label) == [[record["d"], record[MIDDLE[study]]] for record in records]
         bars: Any = figure.axes[0].collections[index]
         ends = {y for path in bars.get_paths() for _, y in path.vertices}
         assert set(np.ravel([[record[key] for key in ENDS[study]] for record in records])) <= ends
@@ -186,6 +187,6 @@ def test_what_cannot_be_drawn_is_noted(study: str, keys: dict[str, Any], figure:
     notes: list[str] = []
     result = swept(study, scorers=DOT, **FEW[study], **keys)
     for name in "ab":
-        drawn_by(part_of(study, "figure").figures(result, notes.append)[study])(tmp_path / f"{name}.png")
+        drawn_by(part_of(study, "figure").figures(result, notes.append, Look())[study])(tmp_path / f"{name}.png")
     assert notes == [f"not drawn where it is not positive: {figure} of dot"] * 2
     assert (tmp_path / "a.png").read_bytes() == (tmp_path / "b.png").read_bytes()

@@ -11,7 +11,9 @@ import pytest
 import torch
 from rich.cells import cell_len
 
+from attncli.config.looks import Look
 from attncli.show.figures import drawn_by
+from attncli.show.themes import sheet_of
 from attncli.studies.study import Record, Result
 from attncli.studies.train.figure import figures, train_figure
 from attncli.studies.train.rows import findings_of, summary
@@ -108,12 +110,12 @@ def test_findings() -> None:
 )
 def test_all_is_shown_whatever_was_found(result: Result, tmp_path: Path) -> None:
     assert max(map(cell_len, shown(result, width=60).splitlines())) <= 60
-    drawn_by(figures(result, lambda note: None)["train"])(tmp_path / "train.png")
+    drawn_by(figures(result, lambda note: None, Look())["train"])(tmp_path / "train.png")
 
 
 def test_what_is_drawn() -> None:
     result = result_of()
-    figure = train_figure(result, print)
+    figure = train_figure(result, print, sheet_of(Look()))
     lines: dict[Any, Any] = {line.get_gid(): line for axes in figure.axes for line in axes.lines}
     for label in LABELS:
         rows = [row for row in result.comparisons if row["label"] == label]
@@ -123,4 +125,4 @@ def test_what_is_drawn() -> None:
         torch.testing.assert_close(curve, result.tensors[f"{label}/1024/accuracy"].mean(0))
     assert list(lines["equal-weights"].get_ydata()) == [2.5 / 8] * 2
     without_curves = replace(result, tensors={"steps": torch.tensor([0, 1])})
-    assert len(train_figure(without_curves, print).axes[1].lines) == 1, "the level of equal weights"
+    assert len(train_figure(without_curves, print, sheet_of(Look())).axes[1].lines) == 1, "the level of equal weights"
