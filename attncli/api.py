@@ -20,13 +20,14 @@ from attncli.errors import Collector, InputError, Problem, did_you_mean, got
 from attncli.expect.asking import check_expectations
 from attncli.expect.judging import Verdict, judge
 from attncli.inputs.given import given
-from attncli.runs.loading import read_run, reading
+from attncli.runs.comparing import compare_runs
+from attncli.runs.loading import StoredRun, read_run, reading
 from attncli.runs.resolved import config_of
 from attncli.runs.run_folder import COMMAND_LINE, IN_PYTHON, Words, new_folder
-from attncli.runs.saving import save_run
+from attncli.runs.saving import fingerprint, save_run
 from attncli.studies import STUDIES, load_study, options_model, part_of
 from attncli.studies.progress import Progress
-from attncli.studies.study import PreparedStudy, Record, Study, single_numbers
+from attncli.studies.study import Comparison, PreparedStudy, Record, Study, single_numbers
 from attncli.studies.study import Result as StudyResult
 
 if TYPE_CHECKING:
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from attncli.show.figures import Picture
 
 TABLES_OF_ROWS = ("records", "comparisons", "heads", "head_comparisons")
+COLUMNS_OF = dict(zip(TABLES_OF_ROWS, ("COLUMNS", "COMPARISONS", "HEADS", "HEAD_COMPARISONS"), strict=True))
 WIDTH = 100  # characters of the tables in a notebook
 TABLES = '<pre style="line-height: normal; white-space: pre; overflow-x: auto">{code}</pre>'
 
@@ -209,6 +211,33 @@ def load(folder: str | PathLike[str]) -> Result:
     path = _path(folder, "attncli.load", "expected the folder of a run, as outputs/d2l/latest")
     stored = read_run(path, STUDIES)
     return _result(stored.result, stored.expectations, path if path.is_dir() else None)
+
+
+def compare(a: str | PathLike[str] | StudyResult, b: str | PathLike[str] | StudyResult) -> Comparison:
+    """What differs between two runs, each a run folder, its results.json alone, or a result.
+
+    Raises:
+        InputError: no run folder, or one that cannot be read.
+    """
+    first, second = _stored(a), _stored(b)
+    with alone():
+        return compare_stored(first, second)
+
+
+def _stored(run: str | PathLike[str] | StudyResult) -> StoredRun:
+    if not isinstance(run, StudyResult):
+        path = _path(run, "attncli.compare", "expected a result, or the folder of a run, as outputs/d2l/latest")
+        return read_run(path, STUDIES)
+    prints = {name: fingerprint(tensor) for name, tensor in run.inputs.items()}
+    return StoredRun(Path(run.name), run, {"inputs": prints, "environment": {}})
+
+
+def compare_stored(a: StoredRun, b: StoredRun) -> Comparison:
+    """What differs between two runs that are kept, by the columns of their study."""
+    part = part_of(a.result.study, "columns")
+    columns = {rows: getattr(part, name, ()) for rows, name in COLUMNS_OF.items()}
+    between = part_of("attention", "between").between if a.result.study == "attention" else None
+    return compare_runs(a, b, columns, between)
 
 
 def save(seen: "Capture", file: str | PathLike[str], *, overwrite: bool = False, **about: Any) -> None:
