@@ -7,12 +7,14 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
+from html import escape
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from attncli.config.builtin import experiment_path
-from attncli.config.document import Document, document_of_data, read_document
+from attncli.config.document import REPORT, Document, document_of_data, read_document
 from attncli.config.looks import Look
 from attncli.config.models import Experiment
 from attncli.config.overrides import Override, override_in_python
@@ -36,8 +38,13 @@ if TYPE_CHECKING:
 
 TABLES_OF_ROWS = ("records", "comparisons", "heads", "head_comparisons")
 COLUMNS_OF = dict(zip(TABLES_OF_ROWS, ("COLUMNS", "COMPARISONS", "HEADS", "HEAD_COMPARISONS"), strict=True))
-WIDTH = 100  # characters of the tables in a notebook
-TABLES = '<pre style="line-height: normal; white-space: pre; overflow-x: auto">{code}</pre>'
+WIDTH = 100  # characters of the tables in a notebook, as text
+MOST_IN_NOTEBOOK = 1_000_000  # bytes of the matrices of a report there
+PICTURE = '<img style="max-width: 100%" src="data:image/png;base64,{png}">'  # for viewers that leave out frames
+FRAME = (
+    '<iframe sandbox="allow-scripts" loading="lazy" style="width: 100%; height: 45em; border: 0" title="report" '
+    'srcdoc="{page}"></iframe>'
+)
 
 
 @dataclass(frozen=True, repr=False)
@@ -104,7 +111,7 @@ class Result(StudyResult):
         return f"<attncli.Result {self.name}: study {self.study}, {', '.join(self.labels)}, {rows}>"
 
     def _repr_html_(self) -> str:
-        """The tables, the findings and the main picture, for a notebook."""
+        """The main picture, and the report in a frame that can do nothing else, for a notebook."""
         html: str = self._repr_mimebundle_()["text/html"]
         return html
 
@@ -115,14 +122,23 @@ class Result(StudyResult):
 
         with self._shown():
             tables = part_of(self.study, "tables").tables(self, width=WIDTH, full=False, csv=None)
-            console = recorded([*tables, *findings(self.findings)], WIDTH)
-        text = console.export_text(clear=False)
-        html = console.export_html(code_format=TABLES, inline_styles=True)
-        if not self.pictures:
-            return {"text/plain": text, "text/html": html}
-        png = b64encode(as_png(self._figure(None, _ignore))).decode()
-        picture = f'<img style="max-width: 100%" src="data:image/png;base64,{png}">'
-        return {"text/plain": text, "text/html": picture + html, "image/png": png}
+            text = recorded([*tables, *findings(self.findings)], WIDTH).export_text()
+        shown: dict[str, Any] = {"text/plain": text}
+        picture = ""
+        if self.pictures:
+            shown["image/png"] = b64encode(as_png(self._figure(None, _ignore))).decode()
+            picture = PICTURE.format(png=shown["image/png"])
+        return {**shown, "text/html": picture + FRAME.format(page=escape(self._page()))}
+
+    def _page(self) -> str:
+        """The report, with fewer cells than as a file, since a notebook keeps it."""
+        from attncli.reports import report
+
+        with self._shown():
+            if self.folder is not None:
+                return report([read_run(self.folder, STUDIES)], MOST_IN_NOTEBOOK)
+            content = {"study": self.study, "expectations": self.expectations}
+            return report([StoredRun(Path(), self, content)], MOST_IN_NOTEBOOK)
 
     @contextmanager
     def _shown(self) -> Iterator[None]:
@@ -280,7 +296,7 @@ class Warnings(Progress):
 
 @dataclass(frozen=True)
 class Finished:
-    """A run in its folder; `content` is that of its results.json, `picture` the one to look at first, if any."""
+    """A run in its folder; `content` is that of its results.json, `picture` what to look at first, if anything."""
 
     result: StudyResult
     content: Record
@@ -317,10 +333,12 @@ class Loaded:
         overwrite: bool = False,
         pictures: bool = True,
         command: str | None = None,
+        report: bool = False,
     ) -> Finished:
         """Run the study, judge what is expected of it, and keep all that in `out`, or in outputs/<name>/.
 
-        `command` is what was typed; without it the run is one of `attncli.run`, and errors speak of its arguments.
+        With `report` there is a page to explore it. `command` is what was typed; without it the run is one of
+        `attncli.run`, and errors speak of its arguments.
 
         Raises:
             InputError: whatever is wrong with the experiment or with its folder.
@@ -335,10 +353,12 @@ class Loaded:
                 progress.step(0, 1, "writing the run folder")
                 drawn = _pictures(result, progress, options.figure) if pictures else {}
                 config, device, command = config_of(options), prepared.device, command or "attncli.run"
+                pages = {REPORT: partial(_page_of, folder.place, result)} if report else {}
                 content = save_run(
-                    folder.path, result, config, device, started, command, drawn, verdicts, progress.note
+                    folder.path, result, config, device, started, command, drawn, verdicts, progress.note, pages
                 )
-        picture = folder.place / next(iter(drawn)) if drawn else None
+        first = next(iter((*pages, *drawn)), None)
+        picture = folder.place / first if first else None
         return Finished(result, content, folder.place, self.document, verdicts, picture)
 
     def work(self, prepared: PreparedStudy, progress: Progress) -> tuple[StudyResult, list[Verdict]]:
@@ -360,6 +380,12 @@ def _pictures(result: StudyResult, progress: Progress, look: Look) -> dict[str, 
 
     figures = part_of(result.study, "figure").figures(result, progress.note, look)
     return {f"{name}.{look.format}": drawn_by(make) for name, make in figures.items()}
+
+
+def _page_of(place: Path, result: StudyResult, content: Record, config: str) -> str:
+    from attncli.reports import report
+
+    return report([StoredRun(place, result, content, config)])
 
 
 def load_experiment(document: Document) -> Loaded:

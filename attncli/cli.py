@@ -18,6 +18,7 @@ from attncli.commands.check import check, schema
 from attncli.commands.heatmap import heatmap
 from attncli.commands.init import init
 from attncli.commands.options import Command, PlainHelp
+from attncli.commands.report import report
 from attncli.commands.run import run
 from attncli.commands.scorers import scorers
 from attncli.commands.streams import INTERRUPTED, WRONG_INPUT, discard, print_error
@@ -126,6 +127,7 @@ def main(
 
 app.command(cls=Command)(run)
 app.command(cls=Command)(heatmap)
+app.command(cls=Command)(report)
 for study, about in STUDIES.items():
     if study != "attention":  # whose experiments have more to say than flags can
         app.command(study, cls=StudyCommand, help=about)(lambda: None)

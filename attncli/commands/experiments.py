@@ -87,6 +87,7 @@ def run_and_show(
     out: Path | None,
     overwrite: bool,
     no_plots: bool,
+    report: bool,
     open_: bool,
     json: bool,
     quiet: bool,
@@ -114,7 +115,7 @@ def run_and_show(
                 Interrupts() as interrupts,
                 running(name, quiet, json, interrupts.wait) as progress,
             ):
-                runs.append(experiment.run(progress, out, overwrite, not no_plots, command))
+                runs.append(experiment.run(progress, out, overwrite, not no_plots, command, report))
             interrupted = runs[-1].result.interrupted or interrupts.waited
             if not (quiet or json):
                 _show(runs[-1], full, titled=len(experiments) > 1)

@@ -27,6 +27,7 @@ OF_RUN = (
     "out",
     "overwrite",
     "no_plots",
+    "report",
     "open_",
     "json",
     "quiet",

@@ -23,6 +23,7 @@ YAML = (".yaml", ".yml")  # endings of configs
 TENSORS = "tensors.safetensors"  # of a run folder, which stands for a config too
 PARAMETERS = "parameters.safetensors"  # beside it
 CAPTURED = "capture.safetensors"  # beside both, what was captured of a real model
+REPORT = "report.html"  # of a run folder, a page to explore the run
 Options = TypeVar("Options", bound=Experiment)
 
 

@@ -40,11 +40,13 @@ def save_run(
     pictures: Mapping[str, Callable[[Path], None]],
     verdicts: Sequence[Verdict],
     note: Callable[[str], None],
+    pages: Mapping[str, Callable[[Record, str], str]],
 ) -> Record:
     """Write a run into an empty folder inside a hidden one beside its place; returns the content of results.json.
 
-    `pictures` maps file names to functions that draw into the path they are given. results.json comes last and lists
-    all files, itself too. NaN and infinity, which JSON does not have, become null in it. `interrupted` stands in it
+    `pictures` maps file names to functions that draw into the path they are given, `pages` to functions that make a
+    text of what results.json (without its list of files) and config.yaml say. results.json comes last and lists all
+    files, itself too. NaN and infinity, which JSON does not have, become null in it. `interrupted` stands in it
     only where the user ended the work, and rows are missing. `note` takes what the user should know of the files.
     """
     left_out = [stage for stage in STAGES if not is_kept(result, stage)]
@@ -77,10 +79,14 @@ def save_run(
                 **({"heads": result.heads, "head_comparisons": result.head_comparisons} if result.heads else {}),
                 "findings": [finding.record for finding in result.findings],
                 "expectations": [verdict.record for verdict in verdicts],
-                "files": sorted([*(path.name for path in folder.iterdir()), "results.json"]),
+                "files": [],
                 **({"interrupted": True} if result.interrupted else {}),
             }
         )
+        for name, page in pages.items():
+            text = page(content, (folder / "config.yaml").read_text(encoding="utf-8"))
+            (folder / name).write_text(text, encoding="utf-8")
+        content["files"] = sorted([*(path.name for path in folder.iterdir()), "results.json"])
         (folder / "results.json").write_text(to_json(content), encoding="utf-8")
     except OSError as error:
         raise InputError.of(f"cannot write the run: {error.strerror or error}", where=str(folder.parents[1])) from error
