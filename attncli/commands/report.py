@@ -27,7 +27,7 @@ def report(
     from attncli.config.document import REPORT
     from attncli.reports import report as page_of
     from attncli.runs.loading import read_run
-    from attncli.runs.run_folder import OUTPUTS, check_file, save_file_at, save_numbered
+    from attncli.runs.run_folder import OUTPUTS, check_file, save_file_at, save_numbered, writer_of
     from attncli.runs.saving import add_files
     from attncli.studies import STUDIES
 
@@ -44,11 +44,7 @@ def report(
         with collector.under():
             stored.append(read_run(path, STUDIES))
     collector.check()
-    page = page_of(stored)
-
-    def write(place: Path) -> None:
-        place.write_text(page, encoding="utf-8")
-
+    write = writer_of(page_of(stored))
     if out is not None:
         place = save_file_at(out, write)
     elif len(stored) == 1 and stored[0].config is not None:

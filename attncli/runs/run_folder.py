@@ -172,6 +172,15 @@ def save_picture(name: str, out: Path | None, draw: Callable[[Path], None]) -> P
     return save_numbered(OUTPUTS / "heatmaps" / f"{name}.png", draw)
 
 
+def writer_of(text: str) -> Callable[[Path], None]:
+    """What writes a text into the path it is given."""
+
+    def write(path: Path) -> None:
+        path.write_text(text, encoding="utf-8")
+
+    return write
+
+
 def save_numbered(place: Path, write: Callable[[Path], None]) -> Path:
     """Write a file to this place, with a number added where that is taken."""
     free = next(free for free in _numbered(place, place.stem, place.suffix) if not free.exists())
