@@ -27,7 +27,7 @@ from attncli.runs.loading import StoredRun, read_run, reading
 from attncli.runs.resolved import config_of
 from attncli.runs.run_folder import COMMAND_LINE, IN_PYTHON, Words, new_folder
 from attncli.runs.saving import fingerprint, save_run
-from attncli.studies import STUDIES, load_study, options_model, part_of
+from attncli.studies import ROWS, STUDIES, columns_of, load_study, options_model, part_of
 from attncli.studies.progress import Progress
 from attncli.studies.study import Comparison, PreparedStudy, Record, Study, single_numbers
 from attncli.studies.study import Result as StudyResult
@@ -36,8 +36,6 @@ if TYPE_CHECKING:
     from attncli.capturing.capture import Capture
     from attncli.show.figures import Picture
 
-TABLES_OF_ROWS = ("records", "comparisons", "heads", "head_comparisons")
-COLUMNS_OF = dict(zip(TABLES_OF_ROWS, ("COLUMNS", "COMPARISONS", "HEADS", "HEAD_COMPARISONS"), strict=True))
 WIDTH = 100  # characters of the tables in a notebook, as text
 MOST_IN_NOTEBOOK = 1_000_000  # bytes of the matrices of a report there
 PICTURE = '<img style="max-width: 100%" src="data:image/png;base64,{png}">'  # for viewers that leave out frames
@@ -97,8 +95,8 @@ class Result(StudyResult):
             InputError: other rows.
             ImportError: pandas is not installed.
         """
-        if rows not in TABLES_OF_ROWS:
-            raise InputError.of(got(rows, f"expected one of {', '.join(TABLES_OF_ROWS)}"))
+        if rows not in ROWS:
+            raise InputError.of(got(rows, f"expected one of {', '.join(ROWS)}"))
         try:
             import pandas
         except ImportError as error:
@@ -250,10 +248,8 @@ def _stored(run: str | PathLike[str] | StudyResult) -> StoredRun:
 
 def compare_stored(a: StoredRun, b: StoredRun) -> Comparison:
     """What differs between two runs that are kept, by the columns of their study."""
-    part = part_of(a.result.study, "columns")
-    columns = {rows: getattr(part, name, ()) for rows, name in COLUMNS_OF.items()}
     between = part_of("attention", "between").between if a.result.study == "attention" else None
-    return compare_runs(a, b, columns, between)
+    return compare_runs(a, b, columns_of(a.result.study), between)
 
 
 def save(seen: "Capture", file: str | PathLike[str], *, overwrite: bool = False, **about: Any) -> None:

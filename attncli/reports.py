@@ -5,9 +5,7 @@ from pathlib import Path
 
 from attncli.runs.loading import StoredRun, reading
 from attncli.show.report.page import BUDGET, Shown, page, prepared
-from attncli.studies import part_of
-
-ROWS = {"records": "COLUMNS", "comparisons": "COMPARISONS", "heads": "HEADS", "head_comparisons": "HEAD_COMPARISONS"}
+from attncli.studies import columns_of, part_of
 
 
 def report(runs: Sequence[StoredRun], budget: int = BUDGET) -> str:
@@ -25,7 +23,7 @@ def report(runs: Sequence[StoredRun], budget: int = BUDGET) -> str:
 
 def _shown(run: StoredRun) -> Shown:
     stated = part_of(run.result.study, "columns")
-    columns = {rows: getattr(stated, name, ()) for rows, name in ROWS.items()}
+    columns = columns_of(run.result.study)
     columns["heads"] = (*columns["heads"], *getattr(stated, "OF_CALLS", ()))
     here = Path.cwd()
     path = run.path.relative_to(here) if run.path.is_relative_to(here) else run.path
