@@ -15,7 +15,7 @@ from typer.core import TyperGroup
 from attncli import __version__
 from attncli.commands.capture import capture
 from attncli.commands.check import check, schema
-from attncli.commands.heatmap import heatmap
+from attncli.commands.heatmap import HeatmapCommand
 from attncli.commands.init import init
 from attncli.commands.options import Command, PlainHelp
 from attncli.commands.report import report
@@ -126,7 +126,7 @@ def main(
 
 
 app.command(cls=Command)(run)
-app.command(cls=Command)(heatmap)
+app.command("heatmap", cls=HeatmapCommand, help="Draw attention weights or scores as heatmaps.")(lambda: None)
 app.command(cls=Command)(report)
 for study, about in STUDIES.items():
     if study != "attention":  # whose experiments have more to say than flags can
