@@ -41,9 +41,8 @@ MAY_IMPORT = {  # besides itself
     "expect": {"errors", "config", "show", "studies.study"},
     "runs": {"__init__", *RUNS},
     "sweeps": {"__init__", *RUNS, "studies", "show", "runs"},
-    "reports": {"runs", "show", "studies"},
-    "api": {*API, "reports"},
-    "commands": {*API, "scorers", "normalizers", "reports", "api"},
+    "api": API,
+    "commands": {*API, "scorers", "normalizers", "api"},
     "cli": {"__init__", "errors", "commands", "studies"},
     "__main__": {"cli"},
     "__init__": {"api", "capturing"},
@@ -53,7 +52,6 @@ LIBRARIES = {
     "rich": ("show/", "commands/", "expect/tables.py", "studies/*/tables.py", "sweeps/tables.py"),
     "matplotlib": ("show/", "studies/*/figure.py", "sweeps/figure.py", "api.py"),
     "typer": ("cli.py", "commands/"),
-    "jinja2": ("show/report/",),
 }
 
 
