@@ -11,7 +11,6 @@ from torch.profiler import ProfilerActivity, profile
 def peak_of(call: Callable[[], object]) -> int:
     """Bytes taken on the CPU at once by all tensors that the call makes, seen by Python or not; its result included."""
     os.environ.setdefault("KINETO_LOG_LEVEL", "99")  # or it tells on stderr that it starts
-    gc.collect()
     gc.disable()  # garbage that is found meanwhile would count as given back
     try:
         with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as record:

@@ -93,7 +93,7 @@ def test_gradients_count() -> None:
 def test_the_estimate_is_no_less_than_the_measured_peak(
     implementation: str, entry: dict[str, Any], measure: str, backward: bool
 ) -> None:
-    options, case = options_of(scorers=[entry], backward=backward), Case(600, 500, 32, 2)
+    options, case = options_of(scorers=[entry], backward=backward), Case(300, 250, 32, 2)
     outlined = outline(options.scorers[0], 32, 32)
     estimate = estimate_call(outlined, implementation, entry.get("num_hiddens"), case, measure, options)
     scorer = build_scorer(options.scorers[0], 32, 32, 0, torch.float32)
