@@ -8,11 +8,11 @@ seen = attncli.capture(model, inputs)  # what entered the attention calls of a P
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from attncli.api import Result, load, run, save
+    from attncli.api import Result, compare, load, run, save
     from attncli.capturing.capture import Capture, capture
 
 __version__ = "0.2.0"
-__all__ = ["Capture", "Result", "capture", "load", "run", "save"]
+__all__ = ["Capture", "Result", "capture", "compare", "load", "run", "save"]
 
 
 def __getattr__(name: str) -> Any:

@@ -7,12 +7,14 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
+from html import escape
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from attncli.config.builtin import experiment_path
-from attncli.config.document import Document, document_of_data, read_document
+from attncli.config.document import REPORT, Document, document_of_data, read_document
 from attncli.config.looks import Look
 from attncli.config.models import Experiment
 from attncli.config.overrides import Override, override_in_python
@@ -20,23 +22,27 @@ from attncli.errors import Collector, InputError, Problem, did_you_mean, got
 from attncli.expect.asking import check_expectations
 from attncli.expect.judging import Verdict, judge
 from attncli.inputs.given import given
-from attncli.runs.loading import read_run, reading
+from attncli.runs.comparing import compare_runs
+from attncli.runs.loading import StoredRun, read_run, reading
 from attncli.runs.resolved import config_of
 from attncli.runs.run_folder import COMMAND_LINE, IN_PYTHON, Words, new_folder
-from attncli.runs.saving import save_run
-from attncli.studies import STUDIES, load_study, options_model
+from attncli.runs.saving import fingerprint, save_run
+from attncli.studies import ROWS, STUDIES, columns_of, load_study, options_model, part_of
 from attncli.studies.progress import Progress
-from attncli.studies.study import PreparedStudy, Record, Study, single_numbers
+from attncli.studies.study import Comparison, PreparedStudy, Record, Study, single_numbers
 from attncli.studies.study import Result as StudyResult
-from attncli.sweeps.views import part_of
 
 if TYPE_CHECKING:
     from attncli.capturing.capture import Capture
     from attncli.show.figures import Picture
 
-TABLES_OF_ROWS = ("records", "comparisons", "heads", "head_comparisons")
-WIDTH = 100  # characters of the tables in a notebook
-TABLES = '<pre style="line-height: normal; white-space: pre; overflow-x: auto">{code}</pre>'
+WIDTH = 100  # characters of the tables in a notebook, as text
+MOST_IN_NOTEBOOK = 1_000_000  # bytes of the matrices of a report there
+PICTURE = '<img style="max-width: 100%" src="data:image/png;base64,{png}">'  # for viewers that leave out frames
+FRAME = (
+    '<iframe sandbox="allow-scripts" loading="lazy" style="width: 100%; height: 45em; border: 0" title="report" '
+    'srcdoc="{page}"></iframe>'
+)
 
 
 @dataclass(frozen=True, repr=False)
@@ -56,7 +62,7 @@ class Result(StudyResult):
     def pictures(self) -> list[str]:
         """The names of its pictures, such as `heatmaps`, the main one first."""
         with self._shown():
-            return list(part_of(self, "figure").figures(self, _ignore, self._look()))
+            return list(part_of(self.study, "figure").figures(self, _ignore, self._look()))
 
     def figure(self, name: str | None = None) -> "Picture":
         """A picture as a matplotlib Figure; without a name the main one. What it cannot show becomes a warning.
@@ -72,7 +78,7 @@ class Result(StudyResult):
 
     def _figure(self, name: str | None, note: Any) -> "Picture":
         with self._shown():
-            figures = part_of(self, "figure").figures(self, note, self._look())
+            figures = part_of(self.study, "figure").figures(self, note, self._look())
             if not figures:
                 raise InputError.of(f"this run of the study {self.study} has nothing to draw")
             if name is not None and name not in figures:
@@ -89,8 +95,8 @@ class Result(StudyResult):
             InputError: other rows.
             ImportError: pandas is not installed.
         """
-        if rows not in TABLES_OF_ROWS:
-            raise InputError.of(got(rows, f"expected one of {', '.join(TABLES_OF_ROWS)}"))
+        if rows not in ROWS:
+            raise InputError.of(got(rows, f"expected one of {', '.join(ROWS)}"))
         try:
             import pandas
         except ImportError as error:
@@ -103,7 +109,7 @@ class Result(StudyResult):
         return f"<attncli.Result {self.name}: study {self.study}, {', '.join(self.labels)}, {rows}>"
 
     def _repr_html_(self) -> str:
-        """The tables, the findings and the main picture, for a notebook."""
+        """The main picture, and the report in a frame that can do nothing else, for a notebook."""
         html: str = self._repr_mimebundle_()["text/html"]
         return html
 
@@ -113,15 +119,24 @@ class Result(StudyResult):
         from attncli.show.tables import findings, recorded
 
         with self._shown():
-            tables = part_of(self, "tables").tables(self, width=WIDTH, full=False, csv=None)
-            console = recorded([*tables, *findings(self.findings)], WIDTH)
-        text = console.export_text(clear=False)
-        html = console.export_html(code_format=TABLES, inline_styles=True)
-        if not self.pictures:
-            return {"text/plain": text, "text/html": html}
-        png = b64encode(as_png(self._figure(None, _ignore))).decode()
-        picture = f'<img style="max-width: 100%" src="data:image/png;base64,{png}">'
-        return {"text/plain": text, "text/html": picture + html, "image/png": png}
+            tables = part_of(self.study, "tables").tables(self, width=WIDTH, full=False, csv=None)
+            text = recorded([*tables, *findings(self.findings)], WIDTH).export_text()
+        shown: dict[str, Any] = {"text/plain": text}
+        picture = ""
+        if self.pictures:
+            shown["image/png"] = b64encode(as_png(self._figure(None, _ignore))).decode()
+            picture = PICTURE.format(png=shown["image/png"])
+        return {**shown, "text/html": picture + FRAME.format(page=escape(self._page()))}
+
+    def _page(self) -> str:
+        """The report, with fewer cells than as a file, since a notebook keeps it."""
+        from attncli.reports import report
+
+        with self._shown():
+            if self.folder is not None:
+                return report([read_run(self.folder, STUDIES)], MOST_IN_NOTEBOOK)
+            content = {"study": self.study, "expectations": self.expectations}
+            return report([StoredRun(Path(), self, content)], MOST_IN_NOTEBOOK)
 
     @contextmanager
     def _shown(self) -> Iterator[None]:
@@ -212,6 +227,31 @@ def load(folder: str | PathLike[str]) -> Result:
     return _result(stored.result, stored.expectations, path if path.is_dir() else None)
 
 
+def compare(a: str | PathLike[str] | StudyResult, b: str | PathLike[str] | StudyResult) -> Comparison:
+    """What differs between two runs, each a run folder, its results.json alone, or a result.
+
+    Raises:
+        InputError: no run folder, or one that cannot be read.
+    """
+    first, second = _stored(a), _stored(b)
+    with alone():
+        return compare_stored(first, second)
+
+
+def _stored(run: str | PathLike[str] | StudyResult) -> StoredRun:
+    if not isinstance(run, StudyResult):
+        path = _path(run, "attncli.compare", "expected a result, or the folder of a run, as outputs/d2l/latest")
+        return read_run(path, STUDIES)
+    prints = {name: fingerprint(tensor) for name, tensor in run.inputs.items()}
+    return StoredRun(Path(run.name), run, {"inputs": prints, "environment": {}})
+
+
+def compare_stored(a: StoredRun, b: StoredRun) -> Comparison:
+    """What differs between two runs that are kept, by the columns of their study."""
+    between = part_of("attention", "between").between if a.result.study == "attention" else None
+    return compare_runs(a, b, columns_of(a.result.study), between)
+
+
 def save(seen: "Capture", file: str | PathLike[str], *, overwrite: bool = False, **about: Any) -> None:
     """Keep what `attncli.capture` saw in a .safetensors file, as the command `attncli capture` does.
 
@@ -252,7 +292,7 @@ class Warnings(Progress):
 
 @dataclass(frozen=True)
 class Finished:
-    """A run in its folder; `content` is that of its results.json, `picture` the one to look at first, if any."""
+    """A run in its folder; `content` is that of its results.json, `picture` what to look at first, if anything."""
 
     result: StudyResult
     content: Record
@@ -289,10 +329,12 @@ class Loaded:
         overwrite: bool = False,
         pictures: bool = True,
         command: str | None = None,
+        report: bool = False,
     ) -> Finished:
         """Run the study, judge what is expected of it, and keep all that in `out`, or in outputs/<name>/.
 
-        `command` is what was typed; without it the run is one of `attncli.run`, and errors speak of its arguments.
+        With `report` there is a page to explore it. `command` is what was typed; without it the run is one of
+        `attncli.run`, and errors speak of its arguments.
 
         Raises:
             InputError: whatever is wrong with the experiment or with its folder.
@@ -305,12 +347,14 @@ class Loaded:
             with new_folder(options.name, out, overwrite, started, words) as folder:
                 result, verdicts = self.work(prepared, progress)
                 progress.step(0, 1, "writing the run folder")
-                drawn = pictures_of(result, progress, options.figure) if pictures else {}
+                drawn = _pictures(result, progress, options.figure) if pictures else {}
                 config, device, command = config_of(options), prepared.device, command or "attncli.run"
+                pages = {REPORT: partial(_page_of, folder.place, result)} if report else {}
                 content = save_run(
-                    folder.path, result, config, device, started, command, drawn, verdicts, progress.note
+                    folder.path, result, config, device, started, command, drawn, verdicts, progress.note, pages
                 )
-        picture = folder.place / next(iter(drawn)) if drawn else None
+        first = next(iter((*pages, *drawn)), None)
+        picture = folder.place / first if first else None
         return Finished(result, content, folder.place, self.document, verdicts, picture)
 
     def work(self, prepared: PreparedStudy, progress: Progress) -> tuple[StudyResult, list[Verdict]]:
@@ -326,12 +370,18 @@ class Loaded:
             raise InputError.of(message, where=words.out)
 
 
-def pictures_of(result: StudyResult, progress: Progress, look: Look) -> dict[str, Callable[[Path], None]]:
+def _pictures(result: StudyResult, progress: Progress, look: Look) -> dict[str, Callable[[Path], None]]:
     """What draws each picture, by its file's name."""
     from attncli.show.figures import drawn_by
 
-    figures = part_of(result, "figure").figures(result, progress.note, look)
+    figures = part_of(result.study, "figure").figures(result, progress.note, look)
     return {f"{name}.{look.format}": drawn_by(make) for name, make in figures.items()}
+
+
+def _page_of(place: Path, result: StudyResult, content: Record, config: str) -> str:
+    from attncli.reports import report
+
+    return report([StoredRun(place, result, content, config)])
 
 
 def load_experiment(document: Document) -> Loaded:

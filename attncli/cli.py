@@ -15,14 +15,14 @@ from typer.core import TyperGroup
 from attncli import __version__
 from attncli.commands.capture import capture
 from attncli.commands.check import check, schema
-from attncli.commands.heatmap import heatmap
+from attncli.commands.heatmap import HeatmapCommand
 from attncli.commands.init import init
 from attncli.commands.options import Command, PlainHelp
+from attncli.commands.report import report
 from attncli.commands.run import run
 from attncli.commands.scorers import scorers
 from attncli.commands.streams import INTERRUPTED, WRONG_INPUT, discard, print_error
 from attncli.commands.study_flags import StudyCommand
-from attncli.commands.sweep import SweepCommand, sweep
 from attncli.errors import InputError, got
 from attncli.studies import STUDIES
 
@@ -126,11 +126,11 @@ def main(
 
 
 app.command(cls=Command)(run)
-app.command(cls=Command)(heatmap)
+app.command("heatmap", cls=HeatmapCommand, help="Draw attention weights or scores as heatmaps.")(lambda: None)
+app.command(cls=Command)(report)
 for study, about in STUDIES.items():
     if study != "attention":  # whose experiments have more to say than flags can
         app.command(study, cls=StudyCommand, help=about)(lambda: None)
-app.command(cls=SweepCommand)(sweep)
 app.command(cls=Command)(capture)
 app.command(cls=Command)(scorers)
 app.command(cls=Command)(check)

@@ -41,8 +41,9 @@ MAY_IMPORT = {  # besides itself
     "expect": {"errors", "config", "show", "studies.study"},
     "runs": {"__init__", *RUNS},
     "sweeps": {"__init__", *RUNS, "studies", "show", "runs"},
-    "api": API,
-    "commands": {*API, "scorers", "normalizers", "api"},
+    "reports": {"runs", "show", "studies"},
+    "api": {*API, "reports"},
+    "commands": {*API, "scorers", "normalizers", "reports", "api"},
     "cli": {"__init__", "errors", "commands", "studies"},
     "__main__": {"cli"},
     "__init__": {"api", "capturing"},
@@ -52,6 +53,7 @@ LIBRARIES = {
     "rich": ("show/", "commands/", "expect/tables.py", "studies/*/tables.py", "sweeps/tables.py"),
     "matplotlib": ("show/", "studies/*/figure.py", "sweeps/figure.py", "api.py"),
     "typer": ("cli.py", "commands/"),
+    "jinja2": ("show/report/",),
 }
 
 

@@ -9,7 +9,7 @@ import pytest
 
 import attncli
 
-HEAVY = {"torch", "matplotlib", "numpy", "safetensors", "psutil"}
+HEAVY = {"torch", "matplotlib", "numpy", "safetensors", "psutil", "jinja2"}
 
 # Runs the command line as the entry point does, then tells what was loaded.
 SCRIPT = """

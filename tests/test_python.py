@@ -54,7 +54,7 @@ def test_every_study_runs_is_kept_loads_and_shows_itself(study: str, tmp_path: P
         shown = each._repr_mimebundle_()
         assert base64.b64decode(shown["image/png"]).startswith(b"\x89PNG")
         assert "dot" in shown["text/plain"]
-        assert "<pre" in shown["text/html"]
+        assert '<iframe sandbox="allow-scripts"' in shown["text/html"]
         assert str(each.records[0]["label"]) in repr(each)
 
 

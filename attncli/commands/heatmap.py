@@ -1,12 +1,15 @@
 """`attncli heatmap`: weights or scores as a grid of panels."""
 
+import functools
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import typer
 
 from attncli.commands.options import Device, DType, Open, Quiet, Seed, Sets, naming_options, overrides_of
 from attncli.commands.scorers import scorer_names
+from attncli.commands.study_flags import StudyCommand, StudyFlag, values_of, with_flags
 
 Source = Annotated[
     Path | None,
@@ -29,33 +32,31 @@ Stage = Annotated[
         help="What to draw: scores, capped, biased, weights or dropped; for a tensor file, what it holds.",
     ),
 ]
-Cmap = Annotated[str | None, typer.Option("--cmap", metavar="NAME", help="Colour map of matplotlib.")]
-Scale = Annotated[
-    Literal["unit", "shared", "panel"] | None,
-    typer.Option(
-        "--scale",
-        metavar="NAME",
-        help="Colour scale: unit (0 to 1), shared (one for all panels) or panel (one per panel).",
-    ),
-]
-Annotate = Annotated[
-    Literal["auto", "yes", "no"],
-    typer.Option("--annotate", metavar="WHEN", help="Write numbers into the cells: auto, yes or no."),
-]
 Out = Annotated[Path | None, typer.Option("--out", metavar="FILE", help="The picture's file: .png, .svg or .pdf.")]
 Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace an existing file.")]
 
 
+class HeatmapCommand(StudyCommand):
+    """The command, whose flags of looks are the keys of `figure`, by the same names."""
+
+    @functools.cached_property
+    def _command(self) -> Any:
+        from attncli.config.looks import HeatmapLook, Look
+
+        fields = HeatmapLook.model_fields
+        return with_flags(
+            "heatmap", heatmap, [StudyFlag(name, fields[name]) for name in fields if name not in Look.model_fields]
+        )
+
+
 def heatmap(
+    given: Mapping[StudyFlag, Any],
     source: Source = None,
     scorers: Scorers = None,
     tensors: Tensors = None,
     batches: Batches = None,
     heads: Heads = None,
     stage: Stage = None,
-    cmap: Cmap = None,
-    scale: Scale = None,
-    annotate: Annotate = "auto",
     out: Out = None,
     overwrite: Overwrite = False,
     open_: Open = False,
@@ -65,27 +66,31 @@ def heatmap(
     dtype: DType = None,
     quiet: Quiet = False,
 ) -> None:
-    """Draw attention weights or scores as heatmaps."""
+    """Draw attention weights or scores; flags of looks win over `figure` of a config or run."""
     from attncli.commands.sources import load_source
     from attncli.config.looks import HeatmapLook
+    from attncli.config.strict import validated
     from attncli.runs.run_folder import check_file, save_picture
     from attncli.show.figures import picture_ending, save_figure
     from attncli.show.heatmaps import colour_map, heatmap_figure
     from attncli.show.themes import sheet_of
 
-    overrides = overrides_of(sets, seed=seed, device=device, dtype=dtype)
+    overrides, flags = overrides_of(sets, seed=seed, device=device, dtype=dtype), values_of(given)
     with naming_options():
-        look = HeatmapLook(cmap=cmap, scale=scale, annotate=annotate)
+        look = validated(HeatmapLook, flags, {})
         colour_map(sheet_of(look), look)
         if out is not None:
             picture_ending(out)
     if out is not None:  # what cannot be written is refused before the work
         check_file(out, overwrite)
     notes: list[str] = []
-    matrices, name = load_source(source, stage, overrides, tensors or [], quiet)
+    drawn = load_source(source, stage, overrides, tensors or [], quiet)
     with naming_options():
-        figure = heatmap_figure(matrices, look, labels=scorers, batches=batches, heads=heads, note=notes.append)
-    place = save_picture(name, out, lambda path: save_figure(figure, path))
+        look = validated(HeatmapLook, {**drawn.look, **flags}, {})
+        places = None if batches or heads else drawn.places(scorers, look.minus, notes.append)
+        chosen: dict[str, Any] = {"labels": scorers, "batches": batches, "heads": heads, "places": places}
+        figure = heatmap_figure(drawn.matrices, look, **chosen, note=notes.append)
+    place = save_picture(drawn.name, out, lambda path: save_figure(figure, path))
     if not quiet:
         for note in notes:
             typer.echo(note, err=True)

@@ -1,7 +1,9 @@
 """What `attncli heatmap` can draw: a config, a run folder, a tensor file. Imported inside functions only."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -11,17 +13,38 @@ from attncli.commands.progress import running
 from attncli.config.builtin import builtin_path, experiment_path
 from attncli.config.document import read_document
 from attncli.config.overrides import Override
+from attncli.config.yaml_loader import parse_yaml
 from attncli.errors import InputError, did_you_mean
 from attncli.inputs.source import is_config, stored_tensors
 from attncli.runs.loading import read_run
-from attncli.studies import STUDIES
+from attncli.studies import STUDIES, part_of
 from attncli.studies.study import STAGES, Matrices, Result, is_kept, matrices_of, stage_of
+
+
+@dataclass(frozen=True)
+class Drawable:
+    """The matrices of a source, a name for their picture, what the source says of its look, and the result of a run."""
+
+    matrices: Matrices
+    name: str
+    look: Mapping[str, Any] = field(default_factory=dict)
+    result: Result | None = None
+
+    def places(
+        self, labels: Sequence[str] | None, minus: str | None, note: Callable[[str], None]
+    ) -> Sequence[tuple[int, int]] | None:
+        """The batch elements and heads that the pictures of a run show; None for all of a tensor file."""
+        if self.result is None:
+            return None
+        drawn = len(labels or self.matrices.tensors)
+        places: Sequence[tuple[int, int]] = part_of("attention", "figure").places_drawn(self.result, drawn, minus, note)
+        return places
 
 
 def load_source(
     source: Path | None, stage: str | None, overrides: Sequence[Override], tensors: Sequence[str], quiet: bool
-) -> tuple[Matrices, str]:
-    """The matrices of a source, and a name for their picture; without a source, those of the D2L example.
+) -> Drawable:
+    """What a source has to draw; without a source, that of the D2L example.
 
     Raises:
         InputError: a source that is not there or of no known kind, or options that it cannot use.
@@ -38,16 +61,21 @@ def load_source(
         raise InputError.of("only a tensor file has named tensors; leave it out", where=f"--tensor {tensors[0]}")
     try:
         if not from_config and not source.is_dir():
-            return _from_file(source, stage, tensors), source.stem
-        result = _result_of_config(source, overrides, quiet) if from_config else read_run(source, STUDIES).result
-        return _from_result(result, stage or "weights", source), Path(result.name).name or "run"
+            return Drawable(_from_file(source, stage, tensors), source.stem)
+        if from_config:
+            result, look = _result_of_config(source, overrides, quiet)
+        else:
+            run = read_run(source, STUDIES)
+            config = parse_yaml(run.config or "{}", lambda line, column: f"{source}/config.yaml:{line}:{column}")[0]
+            result, look = run.result, config.get("figure", {})
+        return Drawable(_from_result(result, stage or "weights", source), Path(result.name).name or "run", look, result)
     except InputError as error:
         if error.problems[0].where:
             raise
         raise InputError.of(error.problems[0].message, where="SOURCE") from error
 
 
-def _result_of_config(path: Path, overrides: Sequence[Override], quiet: bool) -> Result:
+def _result_of_config(path: Path, overrides: Sequence[Override], quiet: bool) -> tuple[Result, dict[str, Any]]:
     experiment = load_experiment(read_document(path, overrides))
     options = experiment.options
     with experiment.document.locating():
@@ -58,7 +86,8 @@ def _result_of_config(path: Path, overrides: Sequence[Override], quiet: bool) ->
             message = "got false; heatmaps are drawn from weights and scores; leave it out, or add --set weights=true"
             raise InputError.of(message, ["weights"])
         with running(options.name, quiet) as progress:
-            return experiment.study.run(experiment.study.prepare(options, progress), progress)
+            result = experiment.study.run(experiment.study.prepare(options, progress), progress)
+    return result, options.figure.model_dump(exclude_unset=True)
 
 
 def _from_result(result: Result, stage: str, source: Path) -> Matrices:

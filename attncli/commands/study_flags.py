@@ -27,6 +27,7 @@ OF_RUN = (
     "out",
     "overwrite",
     "no_plots",
+    "report",
     "open_",
     "json",
     "quiet",
@@ -122,6 +123,33 @@ class StudyFlag:
         return Override((self.key,), read[0] if len(read) == 1 and not self.is_scorers else read, whole, texts)
 
 
+def values_of(given: Mapping[StudyFlag, Any]) -> dict[str, Any]:
+    """What flags say, by key; those that say nothing are left out.
+
+    Raises:
+        InputError: values that are not YAML.
+    """
+    collector, values = Collector(), {}
+    for flag, value in given.items():
+        with collector.under():
+            if value is not None:
+                values[flag.key] = flag.override(value).value
+    collector.check()
+    return values
+
+
+def with_flags(name: str, function: Any, flags: list[StudyFlag]) -> Any:
+    """The command of a function, with flags beside its own options; they come as `given`, a mapping."""
+
+    def command(**options: Any) -> None:
+        given = {flag: options.pop(flag.name) for flag in flags}
+        function(given=given, **options)
+
+    own = [each for each in inspect.signature(function).parameters.values() if each.name != "given"]
+    parameters = [each.replace(kind=inspect.Parameter.KEYWORD_ONLY) for each in own]
+    return _typer_command(name, command, [*parameters, *(flag.parameter() for flag in flags)])
+
+
 def flags_of(study: str) -> list[StudyFlag]:
     """The flags of a study's own keys, then of those that all studies have."""
     from attncli.config.models import Experiment
@@ -153,9 +181,13 @@ def command_of(study: str) -> Any:
         _keyword("configs", Annotated[list[str] | None, typer.Argument(hidden=True)], None),
         *(_keyword(name, of_run[name].annotation, of_run[name].default) for name in OF_RUN),
     ]
-    command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    return _typer_command(study, command, parameters)
+
+
+def _typer_command(name: str, command: Any, parameters: list[inspect.Parameter]) -> Any:
+    command.__signature__ = inspect.Signature(parameters)
     app = typer.Typer(add_completion=False)
-    app.command(study)(command)
+    app.command(name)(command)
     return typer.main.get_command(app)
 
 

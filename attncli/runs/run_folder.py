@@ -25,7 +25,6 @@ from attncli.errors import InputError
 OUTPUTS = Path("outputs")
 WRITABLE, WRITABLE_FILE = "a writable folder", "a writable place"
 OLD, NEW = "old", "new"  # in a hidden folder: where what is replaced waits, under its name; what replaces it
-JOURNAL = "points.jsonl"  # of a sweep, which is there before its results are
 LONGEST_MACHINE = 100  # characters of its name
 CLOCK_SHIFT = 60  # seconds that the start of one and the same process may seem to move by, as clocks are set
 
@@ -116,8 +115,7 @@ def _files_of_run(folder: Path) -> set[str]:
         content = json.loads((folder / "results.json").read_text(encoding="utf-8"))
         return set(content["files"]) if "attncli" in content else set()
     except (OSError, ValueError, LookupError, TypeError):
-        unfinished = {JOURNAL, "config.yaml"}  # of a sweep
-        return unfinished if (folder / JOURNAL).is_file() else set()
+        return set()
 
 
 def _replace(place: Path, new: Path, aside: Path) -> None:
@@ -172,6 +170,15 @@ def save_picture(name: str, out: Path | None, draw: Callable[[Path], None]) -> P
     if out is not None:
         return save_file_at(out, draw)
     return save_numbered(OUTPUTS / "heatmaps" / f"{name}.png", draw)
+
+
+def writer_of(text: str) -> Callable[[Path], None]:
+    """What writes a text into the path it is given."""
+
+    def write(path: Path) -> None:
+        path.write_text(text, encoding="utf-8")
+
+    return write
 
 
 def save_numbered(place: Path, write: Callable[[Path], None]) -> Path:

@@ -110,26 +110,24 @@ def scaling_of(numbers: Sequence[Numbers], look: HeatmapLook, stage: str = "", l
 def _ends(numbers: Sequence[Numbers], look: HeatmapLook, stage: str, least: float | None) -> list[Limits]:
     """Where linear colours end, in each panel."""
     scale = look.scale or ("unit" if stage == "weights" and not look.minus else "shared")
-    together = np.concatenate(numbers)
-    if scale == "unit":
-        ends = [(0.0, 1.0)] * len(numbers)
-    elif scale == "shared":
-        ends = [_limits(together if least is None else np.append(together, least))] * len(numbers)
+    together = np.concatenate(numbers if least is None else [*numbers, [least]])
+    if look.minus and look.vmax is not None:
+        ends = [(-look.vmax, look.vmax)] * len(numbers)
+    elif scale == "unit":
+        ends = [(0.0, look.vmax or 1.0)] * len(numbers)
     else:
-        ends = [_limits(each) for each in numbers]
-    if look.minus:
-        ends = [(-max(-low, high), max(-low, high)) for low, high in ends]
-    if look.vmax is not None:
-        ends = [(-look.vmax if look.minus else low, look.vmax) for low, _ in ends]
-    for low, high in ends:
-        if low >= high:
-            raise InputError.of(got(look.vmax, f"expected more than the smallest value, {low:.3g}"), ["vmax"])
-    return ends
+        shown = numbers if scale == "panel" else [together] * len(numbers)
+        ends = [_limits(each, look.vmax) for each in shown]
+    return [(-max(-low, high), max(-low, high)) if look.minus else (low, high) for low, high in ends]
 
 
-def _limits(values: Numbers) -> Limits:
+def _limits(values: Numbers, vmax: float | None) -> Limits:
     """The range of values; equal ones have the colour in the middle."""
     low, high = (float(values.min()), float(values.max())) if values.size else (0.0, 1.0)
+    if vmax is not None:
+        if low >= vmax:
+            raise InputError.of(got(vmax, f"expected more than the smallest value, {low:.3g}"), ["vmax"])
+        return low, vmax
     around = 0.0 if low < high else 0.5 * abs(low) or 0.5
     return low - around, high + around
 

@@ -189,7 +189,7 @@ def _draw(
     else:
         bar = figure.add_axes((0, 0, 1, 1), label="bar")
         _draw_bar(bar, image, together, ticks=scaling.ticks, format="%g")
-        if scaling.words or is_signed:
+        if scaling.words or is_signed or look.title:
             bar.set_ylabel("\n".join(filter(None, (quantity, scaling.words))))
     footnote = "\n".join(filter(None, footnotes))
     place(figure, made, grid.columns, bar, _draw_legend(figure, shown, image, footnote), sides)

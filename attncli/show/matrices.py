@@ -154,8 +154,8 @@ def differences(panels: Sequence[Panel], label: str, note: Note) -> list[Panel]:
     if not found:
         raise InputError.of(got(label, "the only scorer; expected one beside it, to subtract from"), ["minus"])
     by_label, by_place = (_means(sizes, axis) for axis in (0, 1))
-    if len(found) > 1:
-        (first, largest), *_, (last, least) = (by_label if len(by_label) > 1 else by_place).items()
+    (first, largest), *_, (last, least) = 2 * list((by_label if len(by_label) > 1 else by_place).items())
+    if largest > least:
         means = f"from {first}, {largest:.2g}, to {last}, {least:.2g}"
         note(f"panels are ordered by their mean difference from {shown}: {means}")
     labels, places = list(by_label), list(by_place)

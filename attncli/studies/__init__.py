@@ -1,17 +1,18 @@
 """The studies: one folder each, with everything that belongs to it.
 
 A study computes; it prints nothing and writes no files. Its folder has `options` (the model of its YAML and flags),
-`study` (the work, with columns and findings where they have no file of their own), `tables` and `figure`. Nothing is
-loaded before it is asked for, since most of it loads torch.
+`columns` (of its rows, and the charts that they make), `study` (the work), `tables` and `figure`. Nothing is loaded
+before it is asked for, since most of it loads torch.
 """
 
 import importlib
+from collections.abc import Sequence
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, cast
 
 if TYPE_CHECKING:
     from attncli.config.models import Experiment
-    from attncli.studies.study import Study
+    from attncli.studies.study import Column, Study
 
 STUDIES = {  # each with the help of its command
     "attention": "Run several scorers on the same queries, keys, values and mask.",
@@ -20,6 +21,8 @@ STUDIES = {  # each with the help of its command
     "bench": "Compare time and memory of scorers with the textbook's code and torch's fused kernel.",
     "train": "Train models to recall the value of a key, with each scorer, size d and seed.",
 }
+# The kinds of rows, each with the name that its columns have in `columns`.
+ROWS = {"records": "COLUMNS", "comparisons": "COMPARISONS", "heads": "HEADS", "head_comparisons": "HEAD_COMPARISONS"}
 
 
 def load_study(name: str) -> "Study[Any, Any]":
@@ -30,6 +33,12 @@ def load_study(name: str) -> "Study[Any, Any]":
 def options_model(name: str) -> "type[Experiment]":
     """The model of a study's YAML."""
     return cast("type[Experiment]", part_of(name, "options").OPTIONS)
+
+
+def columns_of(name: str) -> "dict[str, Sequence[Column]]":
+    """The columns of each kind of rows of a study."""
+    stated = part_of(name, "columns")
+    return {rows: getattr(stated, names, ()) for rows, names in ROWS.items()}
 
 
 def part_of(name: str, part: str) -> ModuleType:

@@ -17,6 +17,7 @@ INTERVAL = "_ci"  # the end of the names of columns that are intervals, [low, hi
 Stage = Literal["scores", "capped", "biased", "weights", "dropped", "output"]  # of attention, in their order
 STAGES = get_args(Stage)
 Names = Sequence[Sequence[str]]  # tokens, one list per batch element
+Kind = Literal["figure", "place", "measured", "learnt"]  # of a column
 
 
 @dataclass(frozen=True)
@@ -24,7 +25,9 @@ class Column:
     r"""One column of a study's rows, stated once: CSV, JSON, tables and expectations follow from it.
 
     `key` is its name in records, `heading` that in tables (with `\n` where it may break), `format` writes a value for
-    people, and `about` says what it is, with a capital and a full stop.
+    people, and `about` says what it is, with a capital and a full stop. `kind` says what runs have in common: a `place`
+    tells rows apart, what is `measured` by a clock is never the same twice, and what is `learnt` amplifies rounding.
+    Figures that are smaller than `least` are compared as if they were as large, since rounding is absolute there.
     """
 
     key: str
@@ -33,11 +36,13 @@ class Column:
     unit: str = ""
     format: Callable[[Any], str] = str
     text: bool = False  # its values are words, or true and false
+    kind: Kind = "figure"
+    least: float = 1e-3
 
 
 SCORER = Column("scorer", "scorer", "Name of the scoring function.", text=True)
-LABEL = Column("label", "label", "Name of the entry in the config.", text=True)
-LAYER = Column("layer", "layer", "Layer of a captured model, by its name there.", text=True)
+LABEL = Column("label", "label", "Name of the entry in the config.", text=True, kind="place")
+LAYER = Column("layer", "layer", "Layer of a captured model, by its name there.", text=True, kind="place")
 NORMALIZER = Column("normalizer", "normalizer", "Name of the normaliser.", text=True)
 
 
@@ -103,6 +108,39 @@ class Chart:
     facets: Sequence[str] = ("layer",)
     log: bool = False  # the axis of y
     rows: Callable[[Result], Sequence[Record]] = attrgetter("records")
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """What differs between two runs, `a` and `b`, as plain rows; what both have alike is left out.
+
+    `verdict` is identical, rounding (equal up to it) or different; `sentence` says so, and where first. `settings` and
+    `environment` have `key, a, b`; `inputs` all have `name, same, a, b`, with fingerprints. `only` has `rows, where,
+    run`: rows that one run alone has. `figures` have `rows, where, figure, kind, a, b, difference, ratio, relative,
+    verdict`, with intervals `a_ci, b_ci, overlap`, too; the verdict of a time is `measured`. `tensors` have `name,
+    verdict, max_abs_difference, relative, batch, head`: the first place that is not equal up to rounding. `weights` say
+    by label, batch element and head how far the runs' weights and outputs are apart. `counted` says how many figures
+    and tensors were compared. `rounding` is the relative difference that rounding may cause; `largest` the largest that
+    there is, which `largest_of` has, infinite for what cannot be subtracted.
+    """
+
+    study: str
+    a: str
+    b: str
+    verdict: str
+    sentence: str
+    settings: Sequence[Record] = ()
+    environment: Sequence[Record] = ()
+    inputs: Sequence[Record] = ()
+    only: Sequence[Record] = ()
+    figures: Sequence[Record] = ()
+    tensors: Sequence[Record] = ()
+    weights: Sequence[Record] = ()
+    counted: Record = field(default_factory=dict)
+    rounding: float = 0.0
+    largest: float = 0.0
+    largest_of: str = ""
+    notes: Sequence[str] = ()
 
 
 def single_numbers(row: Record) -> Record:

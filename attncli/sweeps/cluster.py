@@ -99,7 +99,7 @@ def _checked(client: "Client", address: str, note: Callable[[str], None]) -> int
         raise InputError.of(f"got workers with another attncli: {told}; expected {own} on all of them", where=OPTION)
     threads = client.nthreads()  # type: ignore[no-untyped-call]
     if idle := sum(threads.values()) - len(threads):
-        note(f"{idle} threads of workers stay idle: a sweep uses one of each; `dask worker --nthreads 1 --nworkers N`")
+        note(f"{idle} threads of workers stay idle; `dask worker --nworkers -1` starts a worker for every core")
     return max(Counter(worker.rpartition(":")[0] for worker in threads).values())
 
 

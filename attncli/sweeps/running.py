@@ -31,7 +31,7 @@ def keep(rows: Generator[Record], journal: Journal, progress: Progress, fail_fas
                 if fail_fast and row["error"]:
                     return f"{journal.named(row)}: {row['error']}; --fail-fast ends the sweep"
                 if len(first) < ALIKE:
-                    first.append(row["error"] and re.sub(r"\d+", "0", row["error"]))
+                    first.append(row["error"] and re.sub(r"[\d.]+", "0", row["error"]))
                     if len(first) == ALIKE and first[0] and len(set(first)) == 1 and tally.finished < tally.total:
                         return f"the first {ALIKE} points fail alike: {row['error']}"
     except EngineLostError as error:

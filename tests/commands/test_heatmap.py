@@ -117,3 +117,44 @@ def test_weights_of_a_query_without_keys_are_drawn(folder: Path) -> None:
     assert titles(folder / "uniform.svg", "0.20", "masked") == ["0.20"]
     assert heatmap("small.yaml", "--out", "zero.svg", "--set", "data.valid_lens=[0, 5]").exit_code == 0
     assert titles(folder / "zero.svg", "masked") == ["masked"]
+
+
+def test_looks_of_a_config_are_those_of_its_pictures_and_flags_win(folder: Path) -> None:
+    figure = "figure: {colours: root, minus: dot, keys: '1:4', annotate: yes}\n"
+    (folder / "looks.yaml").write_text(CONFIG + figure)
+    good("run", "looks.yaml", "--quiet")
+    run = folder / "outputs/looks/latest"
+    assert (run / "heatmap_additive.png").exists()
+    assert not (run / "heatmap_dot.png").exists()  # it would be the difference from itself
+    flags = ["--colours", "root", "--minus", "dot", "--keys", "1:4", "--annotate", "yes"]
+    for name, arguments in {"config": ["looks.yaml"], "folder": [str(run)], "flags": ["small.yaml", *flags]}.items():
+        assert heatmap(*arguments, "--out", f"{name}.png").exit_code == 0
+        assert (folder / f"{name}.png").read_bytes() == (run / "heatmaps.png").read_bytes(), name
+    assert heatmap(str(run), "--colours", "log", "--minus", "additive", "--out", "other.svg").exit_code == 0
+    words = ["attention weight − that of additive", "colours by the logarithm", "dot, batch 1", "b", "e"]
+    assert titles(folder / "other.svg", *words) == words[:-1]
+
+
+def test_of_many_heads_those_that_differ_most_stand_first(folder: Path) -> None:
+    queries, keys = torch.randn(2, 1, 30, 4, 8, generator=torch.Generator().manual_seed(0))
+    queries *= torch.rand(30, 1, 1, generator=torch.Generator().manual_seed(1)) * 3
+    save_file({"queries": queries.contiguous(), "keys": keys.contiguous(), "values": keys.clone()}, "many.safetensors")
+    data = ", ".join(f"{name}: {{file: many.safetensors, tensor: {name}}}" for name in ("queries", "keys", "values"))
+    (folder / "many.yaml").write_text(f"data: {{{data}}}\nscorers: [{{scorer: scaled_dot}}, {{scorer: dot}}]\n")
+    scores = queries @ keys.mT
+    weights = [(scores * scale).double().softmax(-1) for scale in (8**-0.5, 1.0)]
+    middle = (weights[0] + weights[1]) / 2
+    divergence = sum((each * (each / middle).log2()).sum(-1) / 2 for each in weights)
+    assert isinstance(divergence, torch.Tensor)
+    order = divergence.mean(-1)[0].argsort(descending=True).tolist()[:12]
+    result = heatmap("many.yaml", "--out", "many.svg")
+    assert result.stderr.startswith(f"the heatmaps show heads {', '.join(map(str, sorted(order)))} of 30, where the ")
+    assert "differ most (JS divergence), the largest difference first; others with `heads: [0, 3]`" in result.stderr
+    text = (folder / "many.svg").read_text(encoding="utf-8")
+    places = [text.index(SVG_TEXT.format(f"dot, head {head}")) for head in order]
+    assert places == sorted(places)
+    good("run", "many.yaml", "--quiet")
+    assert heatmap("outputs/many/latest", "--out", "many.png").exit_code == 0
+    assert (folder / "many.png").read_bytes() == (folder / "outputs/many/latest/heatmaps.png").read_bytes()
+    chosen = heatmap("many.yaml", "--head", "3", "--head", "1", "--minus", "dot", "--out", "two.svg")
+    assert chosen.stderr.startswith("panels are ordered by their mean difference from dot: from head ")

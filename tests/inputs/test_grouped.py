@@ -9,9 +9,10 @@ import torch
 from torch.nn.functional import scaled_dot_product_attention
 from torch.testing import assert_close
 
-from attncli.api import run
+import attncli
 from attncli.errors import InputError
 from attncli.inputs.source import read_source
+from tests.cli import experiment, run
 from tests.experiments import inputs_of, result_of
 
 B, H, N, M, D = 2, 6, 3, 5, 4
@@ -93,8 +94,8 @@ def test_a_run_keeps_every_head_and_runs_again(tmp_path: Path) -> None:
     from_file = data(2) | {"keys": {"file": str(tmp_path / "keys.npy")}}
     for number, given in enumerate((data(2), from_file)):
         folder = tmp_path / str(number)
-        first = run({"data": given, "scorers": ["dot", "additive"]}, out=folder)
-        again = run(folder / "config.yaml")
+        run(experiment(tmp_path / "own.yaml", data=given, scorers=["dot", "additive"]), folder)
+        first, again = attncli.load(folder), attncli.run(folder / "config.yaml")
         assert first.inputs["keys"].shape == (B, H, M, D)
         assert torch.equal(first.tensors["additive/weights"], again.tensors["additive/weights"])
         assert torch.equal(read_source(folder).keys, first.inputs["keys"])

@@ -188,14 +188,15 @@ def test_heatmaps_of_many_heads_are_those_that_differ_most() -> None:
     notes: list[str] = []
     drawn = figures(result, notes.append, HeatmapLook())
     assert list(drawn) == ["heatmaps", "heatmap_scaled_dot", "heatmap_sharp", "heads"]
-    best = sorted(row["head"] for row in slow_ranking(result.head_comparisons)[:12])
+    best = [row["head"] for row in slow_ranking(result.head_comparisons)[:12]]
+    assert best != sorted(best)
     assert titles(drawn["heatmaps"]()) == [
         f"{label}, head {head}" for head in best for label in ("scaled_dot", "sharp")
     ]
     assert titles(drawn["heatmap_sharp"]()) == [f"sharp, head {head}" for head in best]
     (note,) = notes
-    listed = ", ".join(map(str, best))
-    assert note.startswith(f"the heatmaps show heads {listed} of 32, {CAUSE}; others with `heads: [0, 3]` in the YAML")
+    order = f"{', '.join(map(str, sorted(best)))} of 32, {CAUSE}, the largest difference first"
+    assert note.startswith(f"the heatmaps show heads {order}; others with `heads: [0, 3]` in the YAML")
     assert len(panels(figures(experiment(1, 12), notes.append, HeatmapLook())["heatmaps"]())) == 24
     assert len(notes) == 1
 

@@ -11,6 +11,7 @@ import pytest
 import attncli
 from attncli.errors import InputError
 from attncli.studies.study import Record, Result
+from tests.cli import experiment, run
 from tests.experiments import result_of
 from tests.studies.slow import slow_record, slow_rows
 
@@ -143,8 +144,8 @@ def test_without_weights_outputs_are_compared_by_head() -> None:
 
 
 def test_heads_in_the_run_folder_and_loaded(tmp_path: Path) -> None:
-    result = attncli.run({"data": HEADS, "scorers": SCORERS}, out=tmp_path / "run")
-    content = json.loads((tmp_path / "run" / "results.json").read_text())
+    result = attncli.run({"data": HEADS, "scorers": SCORERS})
+    content = run(experiment(tmp_path / "own.yaml", data=HEADS, scorers=SCORERS), tmp_path / "run")
     assert (content["heads"], content["head_comparisons"]) == (list(result.heads), list(result.head_comparisons))
     with (tmp_path / "run" / "heads.csv").open(newline="") as file:
         rows = list(csv.DictReader(file))
@@ -154,10 +155,9 @@ def test_heads_in_the_run_folder_and_loaded(tmp_path: Path) -> None:
 
 
 def test_a_run_folder_of_earlier_versions_loads(tmp_path: Path) -> None:
-    attncli.run({"data": HEADS, "scorers": SCORERS[:1]}, out=tmp_path / "run")
-    path = tmp_path / "run" / "results.json"
-    content = json.loads(path.read_text())
-    path.write_text(json.dumps({key: value for key, value in content.items() if not key.startswith("head")}))
+    content = run(experiment(tmp_path / "own.yaml", data=HEADS, scorers=SCORERS[:1]), tmp_path / "run")
+    content = {key: value for key, value in content.items() if not key.startswith("head")}
+    (tmp_path / "run" / "results.json").write_text(json.dumps(content))
     loaded = attncli.load(tmp_path / "run")
     assert (list(loaded.heads), list(loaded.head_comparisons)) == ([], [])
 

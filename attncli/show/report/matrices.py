@@ -34,7 +34,7 @@ from torch import Tensor
 from attncli.errors import printable
 from attncli.show.matrices import block_means
 from attncli.show.numbers import significant
-from attncli.studies.study import STAGES, Record, Result
+from attncli.studies.study import STAGES, Record, Result, is_kept
 
 DRAWN = STAGES[:-1]  # matrices of queries and keys
 EXACT = 23  # bits of a float32's mantissa
@@ -76,6 +76,7 @@ class _Stack:
         there = {
             stage: [label for label in result.labels if _named(layers[0], label, stage) in result.tensors]
             for stage in DRAWN
+            if is_kept(result, stage)
         }
         self.stages = {stage: labels for stage, labels in there.items() if labels}
 

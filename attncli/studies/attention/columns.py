@@ -5,19 +5,20 @@ from collections.abc import Sequence
 from attncli.show.numbers import counted, duration, statistic
 from attncli.studies.study import LABEL, LAYER, NORMALIZER, SCORER, Column
 
-BATCH = Column("batch", "batch", "Index of the batch element: along the first axis.", format=counted)
+BATCH = Column("batch", "batch", "Index of the batch element: along the first axis.", format=counted, kind="place")
 HEAD = Column(
     "head",
     "head",
     "Index of the head: along the second axis of (b, heads, n, m), null where there is no such axis. More axes between "
     "the batch and the queries are counted through, the last one fastest.",
     format=counted,
+    kind="place",
 )
 PARAMETERS = Column("parameters", "params", "Number of parameters of the scorer.", format=counted)
-SECONDS = Column("seconds", "time", "Wall time of this scorer.", "s", duration)
+SECONDS = Column("seconds", "time", "Wall time of this scorer.", "s", duration, kind="measured")
 
 FIGURES = (
-    Column("score_mean", "score\nmean", "Mean of the scores at valid keys.", format=statistic),
+    Column("score_mean", "score\nmean", "Mean of the scores at valid keys.", format=statistic, least=0.1),
     Column("score_std", "score\nstd", "Standard deviation of the scores at valid keys.", format=statistic),
     Column(
         "entropy",
@@ -32,8 +33,8 @@ FIGURES = (
     Column("empty_rows", "empty\nrows", "Queries with no valid key.", "queries", counted),
 )
 PAIR = (
-    Column("a", "a", "Label of one scorer.", text=True),
-    Column("b", "b", "Label of the other scorer.", text=True),
+    Column("a", "a", "Label of one scorer.", text=True, kind="place"),
+    Column("b", "b", "Label of the other scorer.", text=True, kind="place"),
 )
 DIFFERENCES = (
     Column(

@@ -9,7 +9,7 @@ import torch
 from attncli.config.looks import HeatmapLook
 from attncli.errors import printable
 from attncli.show.figures import Note, Picture
-from attncli.show.heatmaps import heatmap_figure, panels_figure
+from attncli.show.heatmaps import heatmap_figure, panels_figure, stage_figure
 from attncli.show.matrices import Panel, select
 from attncli.studies.attention.layers import by_layer, grids, head_numbers, layer_numbers, most_changed
 from attncli.studies.attention.places import Place, choices, distance_of, shown_places
@@ -30,15 +30,28 @@ def figures(result: Result, note: Note, look: HeatmapLook) -> Mapping[str, Calla
     found: dict[str, Callable[[], Picture]] = {}
     weights = matrices_of(result, "weights")
     if weights.tensors:
-        shown = shown_places(result, max(MOST_PANELS // len(weights.tensors), 1))
-        others = f"others with {choices(result)} in the YAML, or with attncli heatmap --batch N --head N"
-        few = f"the heatmaps show {shown.note}; {others}" if shown.note and not shown.is_chosen else ""
-        found["heatmaps"] = partial(_heatmaps, weights, shown.places, few, note, look)
+        notes = list[str]()
+        places = places_drawn(result, len(weights.tensors), look.minus, notes.append)
+        found["heatmaps"] = partial(_heatmaps, weights, places, notes, note, look)
         for label in weights.tensors:
-            found[f"heatmap_{label}"] = partial(heatmap_figure, weights, labels=[label], places=shown.places, look=look)
+            if label != look.minus:
+                found[f"heatmap_{label}"] = partial(heatmap_figure, weights, look, labels=[label], places=places)
     if len({row["head"] for row in result.head_comparisons}) > 1 and distance_of(result.head_comparisons):
         found["heads"] = partial(heads_figure, result.head_comparisons, note, look)
     return found
+
+
+def places_drawn(result: Result, scorers: int, minus: str | None, note: Note) -> Sequence[Place]:
+    """The batch elements and heads that are drawn of so many scorers; `note` is told where others are left out.
+
+    Where they are too many, those in which scorers differ most stand first: from the scorer `minus`, if there is one.
+    """
+    shown = shown_places(result, max(MOST_PANELS // scorers, 1), minus)
+    if shown.note and not shown.is_chosen:
+        order = ", the largest difference first" if shown.ranked else ""
+        others = f"others with {choices(result)} in the YAML, or with attncli heatmap --batch N --head N"
+        note(f"the heatmaps show {shown.note}{order}; {others}")
+    return shown.ranked or shown.places
 
 
 def _of_layers(result: Result, note: Note, look: HeatmapLook) -> dict[str, Callable[[], Picture]]:
@@ -70,13 +83,15 @@ def _most_changed(result: Result, note: Note, look: HeatmapLook) -> Picture:
         number = layer_numbers(result)[layer]
         for panel in select(weights, None, None, None, [(batch, head)], note) if weights.tensors else []:
             panels.append(replace(panel, place=f"layer {number}, {panel.place or f'head {head}'}"))
-    return panels_figure(panels, "attention weight", note, scale="unit", sides=("Queries", "Keys"), look=look)
+    return stage_figure(panels, "weights", look, note)
 
 
-def _heatmaps(weights: Matrices, places: Sequence[Place], few: str, note: Note, look: HeatmapLook) -> Picture:
-    if few:
-        note(few)
-    return heatmap_figure(weights, places=places, note=note, look=look)
+def _heatmaps(
+    weights: Matrices, places: Sequence[Place], notes: Sequence[str], note: Note, look: HeatmapLook
+) -> Picture:
+    for each in notes:
+        note(each)
+    return heatmap_figure(weights, look, places=places, note=note)
 
 
 def heads_figure(rows: Sequence[Record], note: Note, look: HeatmapLook) -> Picture:

@@ -18,6 +18,7 @@ class Shown:
     places: Sequence[Place]
     note: str = ""  # which these are of how many, and why; empty where they are all
     is_chosen: bool = False  # in the config
+    ranked: Sequence[Place] = ()  # where these are chosen by their distance: with the largest first
 
 
 def place_of(row: Record) -> Place:
@@ -39,11 +40,11 @@ def ranked(rows: Sequence[Record]) -> list[Record]:
     return sorted(rows, key=lambda row: -row[key] if _known(row[key]) else math.inf) if key else list(rows)
 
 
-def shown_places(result: Result, most: int) -> Shown:
+def shown_places(result: Result, most: int, label: str | None = None) -> Shown:
     """The places of a result that are shown: those that its config chooses, all where they are few, else up to `most`.
 
-    These are the places with the largest distance between any two scorers; the first ones where nothing ranks them,
-    as of one scorer.
+    These are the places with the largest distance between any two scorers, or between this one and any other; the
+    first ones where nothing ranks them, as of one scorer.
     """
     batches, heads = leading_sizes(result)
     places = [(batch, head) for batch in range(batches) for head in range(heads)]
@@ -54,11 +55,12 @@ def shown_places(result: Result, most: int) -> Shown:
         return Shown(chosen, f"{_in_words(chosen, batches, heads)}, as the config says", is_chosen=True)
     if len(places) <= most:
         return Shown(places)
-    distance = distance_of(result.head_comparisons)
-    by_rank = dict.fromkeys(map(place_of, ranked(result.head_comparisons))) if distance else places
-    few = sorted(list(by_rank)[:most])
+    rows = [row for row in result.head_comparisons if label in (None, row["a"], row["b"])]
+    distance = distance_of(rows)
+    by_rank = list(dict.fromkeys(map(place_of, ranked(rows))))[:most] if distance else places[:most]
+    few = sorted(by_rank)
     why = f"where the scorers differ most ({DISTANCES[distance]})" if distance else "the first"
-    return Shown(few, f"{_in_words(few, batches, heads)}, {why}")
+    return Shown(few, f"{_in_words(few, batches, heads)}, {why}", ranked=by_rank if distance else ())
 
 
 def choices(result: Result) -> str:

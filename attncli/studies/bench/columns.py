@@ -1,15 +1,21 @@
 """The columns of the study `bench`: one row for each label, implementation, measure and size; and its charts."""
 
+from functools import partial
+
 from attncli.errors import in_bytes
 from attncli.show.numbers import duration, interval, short
-from attncli.studies.study import LABEL, NORMALIZER, SCORER, Chart, Column
+from attncli.studies.study import LABEL, NORMALIZER, SCORER, Chart, Column, Kind
 
 AXES = ("n", "m", "d", "batch", "heads")  # what is the same for all implementations that are compared
 SIZES = (*AXES, "num_hiddens")
 
 
-def _word(key: str, about: str) -> Column:
-    return Column(key, key, about, text=True)
+place = partial(Column, kind="place")
+measured = partial(Column, kind="measured")
+
+
+def _word(key: str, about: str, kind: Kind = "figure") -> Column:
+    return Column(key, key, about, text=True, kind=kind)
 
 
 def _yes(value: bool) -> str:
@@ -18,40 +24,40 @@ def _yes(value: bool) -> str:
 
 COLUMNS = (
     SCORER,
-    Column(
+    place(
         "implementation",
         "imple-\nmentation",
         "Whose code: attncli, compiled, textbook or fused (torch's kernel).",
         text=True,
     ),
-    Column("n", "n", "Number of queries."),
-    Column("m", "m", "Number of keys and values."),
-    Column("d", "d", "Size of queries, keys and values."),
-    Column("num_hiddens", "num_hiddens", "Hidden units of the scorer."),
-    Column("batch", "batch", "Batch size."),
-    Column("heads", "heads", "Heads per batch element."),
+    place("n", "n", "Number of queries."),
+    place("m", "m", "Number of keys and values."),
+    place("d", "d", "Size of queries, keys and values."),
+    place("num_hiddens", "num_hiddens", "Hidden units of the scorer."),
+    place("batch", "batch", "Batch size."),
+    place("heads", "heads", "Heads per batch element."),
     _word("dtype", "Dtype of the inputs."),
     _word("device", "Device that it was measured on."),
-    Column("seconds", "time", "Median time per call.", "s", duration),
-    Column("seconds_iqr", "IQR", "Interquartile range of the time.", "s", duration),
-    Column("peak_bytes", "memory", "Peak memory without the inputs, results included.", "bytes", in_bytes),
-    Column(
+    measured("seconds", "time", "Median time per call.", "s", duration),
+    measured("seconds_iqr", "IQR", "Interquartile range of the time.", "s", duration),
+    measured("peak_bytes", "memory", "Peak memory without the inputs, results included.", "bytes", in_bytes),
+    measured(
         "gflops",
         "GFLOP\nper s",
         "Operations of the formula per second; any normaliser counts as softmax.",
         "10^9/s",
         short,
     ),
-    Column("gbytes_per_second", "GB\nper s", "Bytes of inputs and results per second.", "10^9 bytes/s", short),
-    Column("ratio", "ratio", "Time / the baseline's time in the same round, geometric mean.", "", short),
-    Column("ratio_ci", "95 %\ninterval", "95 % interval of the ratio.", "", interval),
+    measured("gbytes_per_second", "GB\nper s", "Bytes of inputs and results per second.", "10^9 bytes/s", short),
+    measured("ratio", "ratio", "Time / the baseline's time in the same round, geometric mean.", "", short),
+    measured("ratio_ci", "95 %\ninterval", "95 % interval of the ratio.", "", interval),
     LABEL,
     NORMALIZER,
-    _word("measure", "What a call computes: scores, weights and output, or output only."),
+    _word("measure", "What a call computes: scores, weights and output, or output only.", "place"),
     Column("backward", "backward", "Whether gradients were computed.", format=_yes, text=True),
     _word("status", "Outcome: timed, disagrees, too large, not available or failed."),
-    _word("reason", "Why it was not timed."),
-    Column("rounds", "rounds", "Number of rounds that were timed."),
+    _word("reason", "Why it was not timed.", "measured"),
+    measured("rounds", "rounds", "Number of rounds that were timed."),
     _word("baseline", "Baseline of the ratio, as label/implementation."),
 )
 BY_KEY = {column.key: column for column in COLUMNS}
@@ -60,10 +66,10 @@ COMPARISONS = (
     LABEL,
     NORMALIZER,
     BY_KEY["implementation"],
-    _word("against", "Other side of the comparison: the textbook's code of the same entry."),
+    _word("against", "Other side of the comparison: the textbook's code of the same entry.", "place"),
     *(BY_KEY[key] for key in ("measure", *SIZES)),
-    Column("times_as_fast", "times\nas fast", "Time of the textbook's code / own time in the same round.", "", short),
-    Column("times_as_fast_ci", "95 %\ninterval", "95 % interval of times_as_fast.", "", interval),
+    measured("times_as_fast", "times\nas fast", "Time of the textbook's code / own time in the same round.", "", short),
+    measured("times_as_fast_ci", "95 %\ninterval", "95 % interval of times_as_fast.", "", interval),
 )
 
 

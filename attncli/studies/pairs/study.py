@@ -34,8 +34,8 @@ LEVEL = 1.25  # a figure whose largest value is at most this times the smallest 
 POWER_LAW = 0.1  # how far from the line, in natural logarithms, any point of a power law may lie
 PLACE = (
     LAYER,
-    Column("head", "head", "Head of real tensors, counted from 0; empty if they have none."),
-    Column("d", "d", "Size of a key, and of a query if the scorer needs equal sizes."),
+    Column("head", "head", "Head of real tensors, counted from 0; empty if they have none.", kind="place"),
+    Column("d", "d", "Size of a key, and of a query if the scorer needs equal sizes.", kind="place"),
 )
 
 

@@ -5,11 +5,11 @@ from attncli.studies.pairs.study import PLACE
 from attncli.studies.study import LABEL, NORMALIZER, SCORER, Chart, Column
 
 
-def _quartiles(key: str, heading: str, what: str) -> tuple[Column, ...]:
+def _quartiles(key: str, heading: str, what: str, least: float = 1e-3) -> tuple[Column, ...]:
     return (
-        Column(f"{key}_median", heading, f"Median over the rows of {what}.", format=short),
-        Column(f"{key}_q25", "\n25 %", f"Lower quartile of {what}.", format=short),
-        Column(f"{key}_q75", "\n75 %", f"Upper quartile of {what}.", format=short),
+        Column(f"{key}_median", heading, f"Median over the rows of {what}.", format=short, least=least),
+        Column(f"{key}_q25", "\n25 %", f"Lower quartile of {what}.", format=short, least=least),
+        Column(f"{key}_q75", "\n75 %", f"Upper quartile of {what}.", format=short, least=least),
     )
 
 
@@ -29,11 +29,13 @@ COLUMNS = (
     Column("max_weight", "largest\nweight", "Mean of the largest weight.", format=short),
     Column("weight_sum", "sum of\nweights", "Mean of the sum of a row's weights.", format=short),
     Column("effective_keys", "effective\nkeys", "Mean of exp(entropy): how many keys share the weight.", format=short),
-    *_quartiles("jacobian", "Jacobian\nmedian", "the Frobenius norm of the Jacobian of weights by scores"),
-    *_quartiles("query_gradient", "query\ngradient", "the norm of the output's gradient with respect to the query"),
+    *_quartiles("jacobian", "Jacobian\nmedian", "the Frobenius norm of the Jacobian of weights by scores", 0.1),
+    *_quartiles(
+        "query_gradient", "query\ngradient", "the norm of the output's gradient with respect to the query", 0.1
+    ),
     *_quartiles("entropy", "entropy\nmedian", "entropy / ln m, relative to uniform weights"),
     *_quartiles("max_weight", "largest\nmedian", "the largest weight"),
-    Column("jacobian_mean", "\nmean", "Mean of the norm of the Jacobian.", format=short),
+    Column("jacobian_mean", "\nmean", "Mean of the norm of the Jacobian.", format=short, least=0.1),
 )
 
 

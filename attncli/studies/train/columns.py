@@ -1,21 +1,23 @@
 """The columns of the study `train`: a row for each seed and number of keys in the test, and one over the seeds."""
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from operator import attrgetter
 
 from attncli.show.numbers import counted, share, short, significant
 from attncli.studies.study import LABEL, NORMALIZER, SCORER, Chart, Column, Record, Result
 
-PLACE = (SCORER, LABEL, NORMALIZER, Column("d", "d", "Size of queries and keys."))
+PLACE = (SCORER, LABEL, NORMALIZER, Column("d", "d", "Size of queries and keys.", kind="place"))
+learnt = partial(Column, kind="learnt")
 GROUP = (*(column.key for column in PLACE), "keys")
-KEYS = Column("keys", "keys", "Keys per test sequence.", format=counted)
-ACCURACY = Column("accuracy", "accuracy", "Share of test sequences with the right answer.", format=share)
-LOSS = Column("loss", "loss", "Cross-entropy on the test sequences.", "nats", short)
-ENTROPY = Column(
+KEYS = Column("keys", "keys", "Keys per test sequence.", format=counted, kind="place")
+ACCURACY = learnt("accuracy", "accuracy", "Share of test sequences with the right answer.", format=share)
+LOSS = learnt("loss", "loss", "Cross-entropy on the test sequences.", "nats", short)
+ENTROPY = learnt(
     "entropy", "entropy\nat end", "Mean entropy of the weights / their sum on the test sequences.", "nats", short
 )
-GRADIENT = Column("gradient_norm", "gradient", "Norm of the gradient of all parameters after training.", "", short)
-START = Column(
+GRADIENT = learnt("gradient_norm", "gradient", "Norm of the gradient of all parameters after training.", "", short)
+START = learnt(
     "start_entropy",
     "entropy\nat start",
     "Mean entropy of the weights / their sum before the first step.",
@@ -27,10 +29,10 @@ SPREAD = (("", "Mean"), ("_min", "Minimum"), ("_max", "Maximum"), ("_std", "Stan
 
 COLUMNS = (
     *PLACE,
-    Column("seed", "seed", "Number of the model, counted from 0."),
+    Column("seed", "seed", "Number of the model, counted from 0.", kind="place"),
     ACCURACY,
     LOSS,
-    Column(
+    learnt(
         "steps_to_90", "steps to\n90 %", "Steps to the first test with an accuracy of at least 0.9.", "steps", counted
     ),
     ENTROPY,
@@ -44,12 +46,12 @@ COMPARISONS = (
     KEYS,
     Column("seeds", "seeds", "Models that were trained.", format=counted),
     *(
-        Column(f"{each.key}{end}", each.heading, f"{kind} over the seeds: {each.about}", each.unit, each.format)
+        learnt(f"{each.key}{end}", each.heading, f"{kind} over the seeds: {each.about}", each.unit, each.format)
         for each in SUMMARISED
         for end, kind in SPREAD
     ),
-    Column("steps_to_90", "steps to\n90 %", "Median over the seeds of the steps to 0.9.", "steps", significant),
-    Column("reached_90", "seeds\nat 90 %", "Number of seeds that reached an accuracy of 0.9.", format=counted),
+    learnt("steps_to_90", "steps to\n90 %", "Median over the seeds of the steps to 0.9.", "steps", significant),
+    learnt("reached_90", "seeds\nat 90 %", "Number of seeds that reached an accuracy of 0.9.", format=counted),
 )
 
 

@@ -28,6 +28,7 @@ from attncli.studies.bench.measure import (
 from attncli.studies.bench.plan import Case, plan_of
 from attncli.studies.bench.study import Trial, time_all
 from attncli.studies.scoring import build_scorer, outline
+from tests.combinations import varied
 from tests.studies.bench.small import CPU, options_of
 
 MIB = 2**20
@@ -86,10 +87,13 @@ def test_gradients_count() -> None:
     assert 2 * 4 * MIB <= found <= 4 * 4 * MIB
 
 
-@pytest.mark.parametrize("backward", [False, True])
-@pytest.mark.parametrize("measure", ["scores", "weights", "output"])
-@pytest.mark.parametrize("entry", [{"scorer": "additive", "num_hiddens": 48}, {"scorer": "scaled_dot"}])
-@pytest.mark.parametrize("implementation", ["attncli", "textbook"])
+@varied(
+    mixes=4,
+    implementation=["textbook", "attncli"],
+    entry=[{"scorer": "additive", "num_hiddens": 48}, {"scorer": "scaled_dot"}],
+    measure=["output", "scores", "weights"],
+    backward=[True, False],
+)
 def test_the_estimate_is_no_less_than_the_measured_peak(
     implementation: str, entry: dict[str, Any], measure: str, backward: bool
 ) -> None:

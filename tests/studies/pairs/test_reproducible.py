@@ -52,7 +52,7 @@ def test_any_number_of_threads(real: bool, study: str, tmp_path: Path) -> None:
         randomness = torch.Generator().manual_seed(0)
         tensors = {name: torch.randn(2, 2, 700, 8, generator=randomness) for name in ("queries", "keys")}
         torch.save(tensors, tmp_path / "qk.pt")
-        keys = {"source": tmp_path / "qk.pt", "scorers": ALL}
+        keys = {"source": tmp_path / "qk.pt", "scorers": ALL[:2]}
     found = []
     for threads in (1, 4):
         torch.set_num_threads(threads)

@@ -2,7 +2,8 @@
 
 const SCALES = ["unit", "shared", "panel"];
 const MOST_THUMBNAIL_CELLS = 250_000; // beyond them, all heads are drawn when they are asked for
-const LABEL_ROOM = 11; // pixels that the name of a row or column takes
+const LABEL_ROOM = 11; // pixels that the name of a row or column takes, and the most along it
+const LONGEST_NAME = 90;
 const [LEAST_CELL, LARGEST_CELL] = [1, 40]; // pixels of a side
 
 class MatricesView {
@@ -75,7 +76,9 @@ class MatricesView {
       this.fit();
       this.keepSoon();
     };
-    controls.search.onkeydown = (event) => event.key === "Enter" && this.#pointNextFound();
+    controls.search.onkeydown = (event) => {
+      if (event.key === "Enter") this.#pointNextFound();
+    };
     this.#controls = controls;
     this.axisControls = axes.map(({ name, names }) =>
       selection([...names.entries()], (index) => this.choose({ [name]: Number(index) })),
@@ -227,6 +230,13 @@ class MatricesView {
     return range(count).filter((i) => this.token(side, i).toLocaleLowerCase().includes(wanted));
   }
 
+  /** Pixels that the names of rows and columns take: of the longest, up to a limit. */
+  #roomOfNames() {
+    const all = ["queries", "keys"].flatMap((side) => this.data.tokens[side]?.flat() ?? []);
+    const longest = all.reduce((most, name) => Math.max(most, name.length), 3);
+    return Math.min(LONGEST_NAME, 12 + CHARACTER * longest);
+  }
+
   /** The next query that was searched; where there is none, the next key. */
   #pointNextFound() {
     const [queries, keys] = [this.#found("queries"), this.#found("keys")];
@@ -307,6 +317,7 @@ class MatricesView {
     const group = make("div", { className: "panels" }, ...this.panels.map((panel) => panel.element));
     group.style.setProperty("--n", this.data.n);
     group.style.setProperty("--m", this.data.m);
+    group.style.setProperty("--names", `${this.#roomOfNames()}px`);
     group.onpointermove = group.onclick = (event) => this.#pointAt(event);
     group.onpointerleave = hideTip;
     return group;

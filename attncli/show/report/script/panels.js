@@ -66,7 +66,7 @@ class Panel {
   name(side, found, size) {
     const { n, m } = this.#view.data;
     const every = Math.ceil(LABEL_ROOM / size);
-    const hasRoom = (i) => i === 0 || (i % every === 0 && (i + 0.5) * size > 1.6 * LABEL_ROOM);
+    const hasRoom = (i) => i === 0 || (i % every === 0 && (i + 0.5) * size > 1.45 * LABEL_ROOM);
     const wanted = found.length ? found : range(side === "queries" ? n : m).filter(hasRoom);
     const isFound = found.length ? "found" : "";
     const names = wanted.map((index) => {

@@ -1,0 +1,60 @@
+"""`attncli report`: one HTML page of runs, to explore and to send."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from attncli.commands.options import Quiet
+from attncli.errors import Collector, InputError, got
+
+ENDINGS = (".html", ".htm")
+LONGEST_NAME = 100  # characters of a page's name
+
+Runs = Annotated[list[Path], typer.Argument(metavar="RUN", help="Run folders, or files results.json alone.")]
+Out = Annotated[
+    Path | None,
+    typer.Option("--out", metavar="FILE", help="The page; default: report.html in the run folder, or a new file."),
+]
+Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace an existing file.")]
+Open = Annotated[bool, typer.Option("--open", help="Open the page in a browser when done.")]
+
+
+def report(
+    runs: Runs, out: Out = None, overwrite: Overwrite = False, open_: Open = False, quiet: Quiet = False
+) -> None:
+    """Make one self-contained HTML page to explore runs."""
+    from attncli.config.document import REPORT
+    from attncli.reports import report as page_of
+    from attncli.runs.loading import read_run
+    from attncli.runs.run_folder import OUTPUTS, check_file, save_file_at, save_numbered, writer_of
+    from attncli.runs.saving import add_files
+    from attncli.studies import STUDIES
+
+    if out is not None:  # what cannot be written is refused before the work
+        if out.suffix.lower() not in ENDINGS:
+            raise InputError.of(got(out.name, f"expected a name ending in {' or '.join(ENDINGS)}"), where="--out")
+        check_file(out, overwrite)
+    collector, stored, notes = Collector(), [], []
+    places: dict[Path, Path] = {}
+    for path in runs:
+        if (first := places.setdefault(path.resolve(), path)) is not path:
+            notes.append(f"{path} is {first}, and is shown once")
+            continue
+        with collector.under():
+            stored.append(read_run(path, STUDIES))
+    collector.check()
+    write = writer_of(page_of(stored))
+    if out is not None:
+        place = save_file_at(out, write)
+    elif len(stored) == 1 and stored[0].config is not None:
+        place = add_files(stored[0].path, {REPORT: write})[0]
+    else:
+        names = "-".join(dict.fromkeys(Path(run.result.name).name or "run" for run in stored))
+        place = save_numbered(OUTPUTS / "reports" / f"{names[:LONGEST_NAME]}.html", write)
+    if not quiet:
+        for note in notes:
+            typer.echo(note, err=True)
+        typer.echo(place)
+    if open_:
+        typer.launch(str(place))

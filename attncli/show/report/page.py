@@ -1,0 +1,225 @@
+"""The report: one self-contained HTML page of runs, safe to open, mail or publish, whatever stands in their tensors."""
+
+import base64
+import hashlib
+import json
+import math
+import shlex
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from matplotlib import colormaps
+
+from attncli.errors import plain, printable
+from attncli.show.numbers import MISSING
+from attncli.show.report.assets import HERE, script, style
+from attncli.show.report.charts import charts, looks, on_one_line
+from attncli.show.report.matrices import views
+from attncli.studies.study import Chart, Column, Record, Result
+
+BUDGET = 5_500_000  # bytes of all matrices of a page
+MOST_ROWS = 2000  # of a table
+MOST_NAMES = 3  # of runs, in the title
+POLICY = "default-src 'none'; script-src '{script}'; style-src '{style}'; base-uri 'none'; form-action 'none'"
+COLOUR_MAPS = {"light": ("Reds", "RdBu_r"), "dark": ("inferno", "berlin")}  # of values, and of differences
+TITLES = {
+    "records": "Summary",
+    "comparisons": "Pairwise comparison",
+    "heads": "Heads",
+    "head_comparisons": "Pairwise comparison of heads",
+}
+EXPECTATIONS = [
+    Column("claim", "claim", "What is claimed.", text=True),
+    Column("where", "of", "The row that is looked at.", format=lambda value: _words(value), text=True),
+    Column("metric", "metric", "The column that is looked at.", text=True),
+    Column("expected", "expected", "What is expected of it.", format=lambda value: _words(value), text=True),
+    Column("got", "measured", "What it is.", format=plain),
+    Column("holds", "holds", "Whether it is as expected.", format=lambda value: "yes" if value else "no", text=True),
+    Column("reason", "reason", "Why it is not.", text=True),
+    Column("source", "source", "Who claims it.", text=True),
+]
+INPUTS = [
+    Column("name", "tensor", "Name of the tensor.", text=True),
+    Column("shape", "shape", "Its shape.", format=lambda shape: " x ".join(map(str, shape)), text=True),
+    Column("dtype", "dtype", "Its dtype.", text=True),
+    Column("sha256", "SHA-256", "Digest of its numbers in row order.", text=True),
+]
+
+
+@dataclass(frozen=True)
+class Shown:
+    """A run as the page shows it.
+
+    `columns` are those of each kind of rows, `charts` what its study draws. `content` is that of results.json, as far
+    as it is known; `config` the text of config.yaml. `source` is what commands call the run, if they can read it.
+    """
+
+    result: Result
+    columns: Mapping[str, Sequence[Column]]
+    charts: Sequence[Chart] = ()
+    content: Record = field(default_factory=dict)
+    config: str | None = None
+    source: str | None = None
+
+
+@dataclass(frozen=True)
+class Cell:
+    """What a table shows, and the number that it is sorted by, if it is one."""
+
+    text: str
+    number: float | None = None
+
+
+@dataclass(frozen=True)
+class Heading:
+    """The heading of a column, and what it means, if that is known."""
+
+    text: str
+    about: str
+    is_of_numbers: bool
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table of the page; `note` says what is left out."""
+
+    title: str
+    columns: Sequence[Heading]
+    rows: Sequence[Sequence[Cell]]
+    note: str = ""
+
+
+def page(runs: Sequence[Record]) -> str:
+    """The page of runs that are `prepared`."""
+    css, javascript = style(), script()
+    environment = Environment(
+        loader=FileSystemLoader(HERE), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
+    )
+    environment.filters["embedded"] = embedded
+    names = _names(runs)
+    return environment.get_template("report.html.j2").render(
+        title=", ".join(names) if len(names) <= MOST_NAMES else f"{names[0]} and {len(names) - 1} more runs",
+        runs=[{**run, "name": name} for run, name in zip(runs, names, strict=True)],
+        css=css,
+        javascript=javascript,
+        policy=POLICY.format(script=sha256(javascript), style=sha256(css)),
+        colours=_colours(),
+    )
+
+
+def sha256(text: str) -> str:
+    """What a Content-Security-Policy calls an inline script or style."""
+    return f"sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}"
+
+
+def embedded(value: Any) -> str:
+    """JSON in a script element that nothing can end: it has no `<`, `>` and `&`. NaN and infinity are null."""
+    text = json.dumps(_finite(value), separators=(",", ":"), allow_nan=False)
+    return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {key: _finite(part) for key, part in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(part) for part in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def _names(runs: Sequence[Record]) -> list[str]:
+    """What tells the runs apart: the name, and where several share it, when they began, and a number."""
+    names = [str(run["name"]) for run in runs]
+    for more in ("created", "number"):
+        counts = Counter(names)
+        added = [str(number) if more == "number" else run[more] for number, run in enumerate(runs, 1)]
+        names = [f"{name}, {also}" if counts[name] > 1 else name for name, also in zip(names, added, strict=True)]
+    return names
+
+
+def prepared(run: Shown, budget: int = BUDGET) -> Record:
+    """What the template shows of a run, whose matrices take about `budget` bytes."""
+    result, content = run.result, run.content
+    tables = [_table(title, run.columns.get(kind, ()), getattr(result, kind)) for kind, title in TITLES.items()]
+    tables.append(_table("Expectations", EXPECTATIONS, content.get("expectations", ())))
+    formulas = result.settings.get("formulas", {})
+    inputs = [{"name": name, **about} for name, about in content.get("inputs", {}).items()]
+    return {
+        "name": printable(result.name),
+        "created": _text(content.get("created", "")[:19].replace("T", " ")),
+        "facts": [f"{key} {printable(str(content[key]))}" for key in ("study", "seed", "attncli") if key in content],
+        "is_interrupted": result.interrupted,
+        "views": list(_views(run, budget)),
+        "findings": [printable(finding.text) for finding in result.findings],
+        "tables": [table for table in tables if table.rows],
+        "command": _text(content.get("command", "")),
+        "formulas": {printable(label): printable(text) for label, text in formulas.items()},
+        "config": "\n".join(map(_text, (run.config or "").splitlines())),
+        "inputs": _table("Inputs", INPUTS, inputs),
+        "environment": {key: printable(str(value)) for key, value in content.get("environment", {}).items()},
+    }
+
+
+def _text(text: str) -> str:
+    """Printable, and empty where it is."""
+    return printable(text) if text.strip() else text
+
+
+def _views(run: Shown, budget: int) -> Iterator[Record]:
+    """What is interactive: matrices, or charts."""
+    result, source = run.result, run.source and shlex.quote(run.source)
+    about: Record = {"study": result.study, "notes": [], "title": ""}
+    stated = {column.key: column for columns in run.columns.values() for column in columns}
+    if drawn := charts(result, run.charts, stated):
+        yield {**about, "charts": drawn, "command": source and f"attncli figure {source}"}
+    shared = {printable(label): look for label, look in looks(result.labels).items()}
+    for view in views(result, budget, source and f"attncli heatmap {source}"):
+        yield {**about, "looks": shared, **view}
+
+
+def _table(title: str, columns: Sequence[Column], records: Sequence[Record]) -> Table:
+    """The rows with the columns that any of them has a value in."""
+    stated = {column.key: column for column in columns}
+    keys = dict.fromkeys(key for record in records for key, value in record.items() if value is not None)
+    shown = [stated.get(key) or Column(key, key, "") for key in dict.fromkeys(key for row in records for key in row)]
+    shown = [column for column in shown if column.key in keys]
+    rows = [[_cell(column, record.get(column.key)) for column in shown] for record in records[:MOST_ROWS]]
+    more = f"The first {len(rows):,} of {len(records):,} rows; results.json has all." if rows[MOST_ROWS - 1 :] else ""
+    of_numbers = [any(cell.number is not None for cell in cells) for cells in zip(*rows, strict=True)]
+    headings = [_heading(*each) for each in zip(shown, of_numbers, strict=False)]
+    return Table(title, headings, rows, more)
+
+
+def _heading(column: Column, is_of_numbers: bool) -> Heading:
+    about = f"{column.about} ({column.unit})" if column.unit else column.about
+    return Heading(printable(on_one_line(column)), about, is_of_numbers)
+
+
+def _cell(column: Column, value: Any) -> Cell:
+    if value is None:
+        return Cell(MISSING)
+    ends = value if isinstance(value, list) else [value]
+    is_number = not column.text and ends and isinstance(ends[0], int | float) and math.isfinite(ends[0])
+    return Cell(printable(column.format(value)), ends[0] if is_number else None)
+
+
+def _words(value: Mapping[str, Any]) -> str:
+    """Such as `label dot, d 64` or `between 0.9 to 1.1`."""
+    return ", ".join(f"{key} {_plain(part)}" for key, part in value.items())
+
+
+def _plain(value: Any) -> str:
+    is_pair = isinstance(value, list) and len(value) == 2 and not isinstance(value[0], list)
+    return " to ".join(map(plain, value)) if is_pair else _words(value) if isinstance(value, dict) else plain(value)
+
+
+def _colours() -> dict[str, list[str]]:
+    """256 colours of each colour map, as red, green and blue bytes."""
+
+    def bytes_of(name: str) -> str:
+        return base64.b64encode(colormaps[name](np.arange(256), bytes=True)[:, :3].tobytes()).decode()
+
+    return {theme: list(map(bytes_of, names)) for theme, names in COLOUR_MAPS.items()}

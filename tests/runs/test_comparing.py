@@ -1,0 +1,343 @@
+"""Comparing runs: verdicts on planted changes, and every difference computed again by slow loops over the files."""
+
+import json
+import math
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+
+import attncli
+from attncli.runs.comparing import content_of
+from attncli.studies.study import Comparison
+from tests.cli import good
+
+TENSORS = {
+    "queries": {"shape": [2, 3, 4, 8]},
+    "keys": {"shape": [2, 3, 6, 8], "fill": "student_t", "df": 5},
+    "values": {"shape": [2, 3, 6, 5], "fill": "uniform", "low": -1, "high": 1},
+    "valid_lens": {"random": [0, 6]},
+}
+SCORERS = [{"scorer": "additive"}, {"scorer": "scaled_dot"}, {"scorer": "gaussian"}]
+STUDIES: dict[str, dict[str, Any]] = {
+    "attention": {"data": TENSORS, "scorers": SCORERS},
+    "variance": {"study": "variance", "d": [4, 64], "samples": 4000, "scorers": SCORERS},
+    "saturation": {"study": "saturation", "d": [4, 64], "rows": 100, "scorers": SCORERS},
+    "bench": {"study": "bench", "n": [4], "d": [4], "scorers": SCORERS[1:2]},
+    "train": {"study": "train", "d": [4], "steps": 3, "seeds": 2, "scorers": SCORERS[1:2]},
+}
+OF_TABLES = ("records", "comparisons", "heads", "head_comparisons")
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a run of each study, and one of the study attention with another seed."""
+    folder = tmp_path_factory.mktemp("runs")
+    for study, config in STUDIES.items():
+        stored(config, folder / study)
+    stored({**STUDIES["attention"], "seed": 1}, folder / "other")
+    return folder
+
+
+def stored(config: dict[str, Any], place: Path, /, **more: Any) -> None:
+    """A run in its folder, without pictures."""
+    file = place.with_suffix(".yaml")
+    file.write_text(json.dumps({**config, **more}), encoding="utf-8")
+    good("run", file, "--out", place, "--no-plots", "--quiet")
+
+
+def content(folder: Path) -> Any:
+    return json.loads((folder / "results.json").read_text(encoding="utf-8"))
+
+
+@pytest.mark.parametrize("study", STUDIES)
+def test_two_runs_of_a_config_are_identical(runs: Path, study: str) -> None:
+    """Times are not: intervals decide over these, and what is drawn and asked for is no setting."""
+    again = attncli.run({**STUDIES[study], "name": "again", "figure": {"theme": "dark"}})
+    found = attncli.compare(runs / study, again)
+    assert found.settings == []
+    if study == "bench":
+        assert {row["kind"] for row in found.figures} == {"measured"}
+        assert found.tensors == []
+    else:
+        assert (found.verdict, found.figures, found.tensors, found.largest) == ("identical", [], [], 0.0)
+        assert found.sentence.startswith("identical, bit for bit: ")
+    assert attncli.compare(runs / study, runs / study).verdict == "identical"
+
+
+CHANGES: dict[str, tuple[str, dict[str, Any], str, str]] = {
+    "seed": ("attention", {"seed": 1}, "different: the input queries differs", "seed"),
+    "scale": (
+        "attention",
+        {"scorers": [SCORERS[0], {"scorer": "scaled_dot", "scale": "1/d"}, SCORERS[2]]},
+        "different: scores of scaled_dot differ, the first of ",
+        "scorers.scaled_dot.scale",
+    ),
+    "values": (
+        "attention",
+        {"data": {**TENSORS, "values": {"shape": [2, 3, 6, 5], "fill": "ones"}}},
+        "different: the input values differs",
+        "data.values.fill",
+    ),
+    "normaliser": (
+        "attention",
+        {"scorers": [*SCORERS[:2], {"scorer": "gaussian", "label": "gaussian", "normalizer": "relu"}]},
+        "different: weights of gaussian differ",
+        "scorers.gaussian.normalizer",
+    ),
+    "variance": ("variance", {"seed": 1}, "different: mean (label = additive, d = 4) differs by ", "seed"),
+    "saturation": ("saturation", {"keys": 32}, "different: keys (label = additive, d = 4) differs by ", "keys"),
+    "train": ("train", {"lr": 0.5}, "different: accuracy (label = scaled_dot, seed = 0) differs by ", "lr"),
+    "bench": ("bench", {"n": [8]}, "different: label = scaled_dot, implementation = ", "n"),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_another_config_is_different_and_what_was_changed_is_named(runs: Path, tmp_path: Path, change: str) -> None:
+    study, keys, sentence, key = CHANGES[change]
+    stored(STUDIES[study], tmp_path / "changed", **keys)
+    found = attncli.compare(runs / study, tmp_path / "changed")
+    assert found.verdict == "different"
+    assert found.sentence.startswith(sentence)
+    assert key in [row["key"] for row in found.settings]
+    assert len(found.settings) == 1 or change == "values"
+    assert ("the inputs are the same" in found.sentence) == (change in ("scale", "normaliser"))
+
+
+def flipped(folder: Path, name: str, place: tuple[int, ...] = (1, 2, 0, 0), times: float | None = None) -> None:
+    """One number of a tensor is the next that the dtype has, or `times` as large."""
+    tensors = load_file(folder / "tensors.safetensors")
+    number = tensors[name][place]
+    tensors[name][place] = torch.nextafter(number, torch.tensor(torch.inf)) if times is None else times * number
+    save_file(tensors, folder / "tensors.safetensors")
+
+
+def changed(folder: Path, change: Callable[[Any], Any]) -> None:
+    """Another results.json."""
+    kept = content(folder)
+    change(kept)
+    (folder / "results.json").write_text(json.dumps(kept), encoding="utf-8")
+
+
+def times(kind: str, index: int, key: str, factor: float) -> Callable[[Path], None]:
+    def change(kept: Any) -> None:
+        kept[kind][index][key] *= factor
+
+    return lambda folder: changed(folder, change)
+
+
+PLANTED: dict[str, tuple[str, Callable[[Path], None], str, str]] = {
+    "nothing": ("attention", lambda folder: None, "identical", "identical, bit for bit: the inputs, "),
+    "a time": ("attention", times("records", 0, "seconds", 9.0), "identical", "identical, bit for bit"),
+    "an ulp of a tensor": (
+        "attention",
+        lambda folder: flipped(folder, "gaussian/output"),
+        "rounding",
+        "equal up to rounding, at most ",
+    ),
+    "a weight": (
+        "attention",
+        lambda folder: flipped(folder, "scaled_dot/scores", times=1.01),
+        "different",
+        "different: scores of scaled_dot differ from batch 1, head 2 on; the inputs are the same",
+    ),
+    "NaN": (
+        "attention",
+        lambda folder: flipped(folder, "scaled_dot/output", (0, 1, 2, 3), math.nan),
+        "different",
+        "different: output of scaled_dot differs from head 1 on; the inputs are the same",
+    ),
+    "an ulp of a figure": (
+        "attention",
+        times("records", 1, "entropy", 1 + 1e-15),
+        "rounding",
+        "equal up to rounding, at most ",
+    ),
+    "a figure": (
+        "attention",
+        times("heads", 4, "entropy", 1.001),
+        "different",
+        "different: entropy (label = additive, batch = 1, head = 1) differs by 1.0e-03 of itself; the inputs are",
+    ),
+    "a pair": (
+        "attention",
+        times("comparisons", 1, "output_difference", 1.001),
+        "different",
+        "different: output_difference (a = additive, b = gaussian) differs by 1.0e-03 of itself",
+    ),
+    "no figure": (
+        "attention",
+        lambda folder: changed(folder, lambda kept: kept["records"][0].update(entropy=None)),
+        "different",
+        "different: entropy (label = additive) is ",
+    ),
+    "a row less": (
+        "attention",
+        lambda folder: changed(folder, lambda kept: kept["records"].pop()),
+        "different",
+        "different: label = gaussian is a row of A alone; the inputs are the same",
+    ),
+    "rows in another order": (
+        "variance",
+        lambda folder: changed(folder, lambda kept: kept["records"].reverse()),
+        "identical",
+        "identical",
+    ),
+    "a curve": ("variance", lambda folder: flipped(folder, "curve/gaussian/variance", (1,), 1.01), "different", ""),
+    "an interval": (
+        "variance",
+        lambda folder: changed(folder, lambda kept: kept["records"][0].update(variance_ci=[1e3, 2e3])),
+        "different",
+        "different: variance (label = additive, d = 4) differs by ",
+    ),
+    "learnt": (
+        "train",
+        times("records", 1, "loss", 1 + 1e-15),
+        "different",
+        "different: loss (label = scaled_dot, seed = 1) differs by 1.1e-15 of itself",
+    ),
+    "a time beyond its interval": (
+        "bench",
+        lambda folder: changed(folder, lambda kept: kept["records"][-1].update(ratio=1e4, ratio_ci=[9e3, 2e4])),
+        "different",
+        "different: ratio (label = scaled_dot, implementation = ",
+    ),
+    "a time within its interval": (
+        "bench",
+        lambda folder: changed(folder, lambda kept: kept["records"][-1].update(ratio=1e4, ratio_ci=[0, 2e4])),
+        "identical",
+        "identical but for times, whose intervals overlap",
+    ),
+}
+
+
+@pytest.mark.parametrize("change", PLANTED)
+def test_planted_changes_get_the_right_verdict(runs: Path, tmp_path: Path, change: str) -> None:
+    study, plant, verdict, sentence = PLANTED[change]
+    copy = Path(shutil.copytree(runs / study, tmp_path / "copy"))
+    plant(copy)
+    found = attncli.compare(runs / study, copy)
+    assert found.verdict == verdict
+    assert found.sentence.startswith(sentence)
+
+
+def test_other_digests_are_judged_by_numbers_where_both_runs_have_them(runs: Path, tmp_path: Path) -> None:
+    copy = Path(shutil.copytree(runs / "attention", tmp_path / "copy"))
+    flipped(copy, "keys")
+    changed(copy, lambda kept: kept["inputs"]["keys"].update(sha256="another"))
+    assert attncli.compare(runs / "attention", copy).verdict == "rounding"
+    alone = attncli.compare(runs / "attention" / "results.json", copy / "results.json")
+    assert alone.sentence.startswith("different: the input keys has another digest")
+    assert [row["name"] for row in alone.inputs if not row["same"]] == ["keys"]
+
+
+def test_results_alone_have_settings_and_figures(runs: Path, tmp_path: Path) -> None:
+    found = attncli.compare(runs / "attention", runs / "other" / "results.json")
+    assert found.verdict == "different"
+    assert [row["key"] for row in found.settings] == ["seed"]
+    assert list(found.notes) == ["B is results.json alone, without tensors"]
+    assert (found.tensors, found.weights) == ([], [])
+    assert (
+        attncli.compare(runs / "train", runs / "variance").sentence
+        == "different: runs of the studies train and variance"
+    )
+
+
+def test_figures_are_those_of_a_loop_over_the_files(runs: Path) -> None:
+    found = attncli.compare(runs / "attention", runs / "other")
+    a, b = content(runs / "attention"), content(runs / "other")
+    names = {"scorer", "label", "normalizer", "batch", "head", "a", "b", "seconds"}
+    slow = []
+    for kind in OF_TABLES:
+        for row, other in zip(a[kind], b[kind], strict=True):
+            for key in row:
+                if key not in names and row[key] != other[key]:
+                    x, y = row[key], other[key]
+                    known = x is not None and y is not None
+                    ratio = y / x if known and x else None
+                    slow.append((kind, key, x, y, y - x if known else None, ratio))
+    keys = ("rows", "figure", "a", "b", "difference", "ratio")
+    assert [tuple(row[key] for key in keys) for row in found.figures] == slow
+    assert len(slow) > 100
+
+
+def js_divergence(p: list[float], q: list[float]) -> float:
+    """In bits, of weights divided by their sums."""
+    p, q = ([each / math.fsum(of) for each in of] for of in (p, q))
+    total = 0.0
+    for x, y in zip(p, q, strict=True):
+        middle = (x + y) / 2
+        total += sum(each * math.log2(each / middle) / 2 for each in (x, y) if each > 0)
+    return total
+
+
+def test_weights_are_those_of_slow_loops_over_the_tensors(runs: Path) -> None:
+    found = attncli.compare(runs / "attention", runs / "other")
+    a, b = (load_file(runs / name / "tensors.safetensors") for name in ("attention", "other"))
+    assert len(found.weights) == 3 * 2 * 3
+    for row in found.weights:
+        of = (row["batch"], row["head"])
+        x, y = (each[f"{row['label']}/weights"][of].double().tolist() for each in (a, b))
+        divergences = [js_divergence(p, q) for p, q in zip(x, y, strict=True) if sum(p) and sum(q)]
+        mean = math.fsum(divergences) / len(divergences) if divergences else None
+        assert row["js_divergence"] == (None if mean is None else pytest.approx(mean, rel=1e-9, abs=1e-12))
+        largest = max(abs(p - q) for one, other in zip(x, y, strict=True) for p, q in zip(one, other, strict=True))
+        assert row["max_abs_difference"] in (largest, None)
+        outputs = [each[f"{row['label']}/output"][of].double().flatten().tolist() for each in (a, b)]
+        distance = math.fsum((p - q) ** 2 for p, q in zip(*outputs, strict=True))
+        length = math.fsum(p**2 for p in outputs[0])
+        if length:
+            assert row["output_difference"] == pytest.approx(math.sqrt(distance / length), rel=1e-9)
+
+
+def test_tensors_are_those_of_slow_loops(runs: Path) -> None:
+    found = attncli.compare(runs / "attention", runs / "other")
+    a, b = (load_file(runs / name / "tensors.safetensors") for name in ("attention", "other"))
+    rows = [row for row in found.tensors if row["name"] in a]
+    assert [row["name"].rpartition("/")[2] for row in rows] == ["scores", "weights", "output"] * 3
+    for row in rows:
+        x, y = a[row["name"]].double().flatten().tolist(), b[row["name"]].double().flatten().tolist()
+        apart = max(abs(p - q) for p, q in zip(x, y, strict=True))
+        assert row["max_abs_difference"] == apart
+        assert row["relative"] == apart / max(map(abs, [*x, *y]))
+
+
+SMALL = {"attention", "variance", "saturation"}
+
+
+def test_another_way_to_compute_differs_by_rounding(runs: Path, tmp_path: Path) -> None:
+    """Other instructions and one thread; on a processor that has no others, nothing differs."""
+    for study in sorted(SMALL):
+        (tmp_path / f"{study}.yaml").write_text(json.dumps(STUDIES[study]), encoding="utf-8")
+    setting = {"ATEN_CPU_CAPABILITY": "default", "MKL_CBWR": "COMPATIBLE", "OMP_NUM_THREADS": "1"}
+    files = [f"{study}.yaml" for study in SMALL]
+    command = [sys.executable, "-m", "attncli", "run", *files, "--no-plots", "--quiet"]
+    subprocess.run(command, cwd=tmp_path, env=os.environ | setting, check=True)
+    for study in SMALL:
+        found = attncli.compare(runs / study, tmp_path / "outputs" / study / "latest")
+        assert found.verdict in ("identical", "rounding"), (study, found.sentence)
+        assert found.largest < found.rounding == 1000 * 2**-23
+        assert all(row["same"] for row in found.inputs)
+
+
+@pytest.mark.parametrize(("dtype", "rounding"), [("float64", 1000 * 2**-52), ("bfloat16", 2 * 2**-7)])
+def test_what_rounding_may_cause_depends_on_the_dtype(dtype: str, rounding: float) -> None:
+    result = attncli.run(STUDIES["attention"], dtype=dtype)
+    assert attncli.compare(result, result).rounding == rounding
+
+
+def test_a_comparison_is_json(runs: Path, tmp_path: Path) -> None:
+    copy = Path(shutil.copytree(runs / "attention", tmp_path / "copy"))
+    flipped(copy, "scaled_dot/output", (0, 1, 2, 3), math.inf)
+    found: Comparison = attncli.compare(runs / "attention", copy)
+    assert found.largest == math.inf
+    kept = json.loads(json.dumps(content_of(found), allow_nan=False))
+    assert kept["largest"] is None
+    assert kept["largest_of"] == "output of scaled_dot"

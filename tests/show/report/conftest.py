@@ -1,0 +1,67 @@
+"""A browser, and pages of runs opened in it; each page must have made one request and left the console silent."""
+
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from playwright.sync_api import Browser, Page, expect, sync_playwright
+
+from tests.cli import good
+
+CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+FLAGS = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-background-networking", "--no-first-run"]
+PATIENCE = 30_000  # milliseconds: how long something takes says nothing about whether it is right
+
+Open = Callable[..., Page]
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Browser]:
+    if CHROMIUM is None:
+        if os.environ.get("CI"):
+            pytest.fail("got no browser; expected chromium: apt-get install chromium")
+        pytest.skip("no browser; on Debian: apt-get install chromium")
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
+        yield browser
+        browser.close()
+
+
+def report(out: Path, *folders: Path) -> Path:
+    """The page of these runs."""
+    good("report", *folders, "--out", out, "--quiet")
+    return out
+
+
+@pytest.fixture
+def open_page(browser: Browser) -> Iterator[Open]:
+    """Opens the page of a file, with options of a browser context; `address` is what stands after #."""
+    opened: list[tuple[Page, list[str], list[str]]] = []
+
+    def open_(file: Path, address: str = "", **options: Any) -> Page:
+        options = {"viewport": {"width": 1280, "height": 900}, "offline": True, **options}
+        context = browser.new_context(**options)
+        context.set_default_timeout(PATIENCE)
+        page = context.new_page()
+        requests, complaints = list[str](), list[str]()
+        page.on("request", lambda request: requests.append(request.url))
+        page.on("console", lambda message: complaints.append(message.text))
+        page.on("pageerror", lambda error: complaints.append(str(error)))
+        opened.append((page, requests, complaints))
+        page.goto(f"{file.as_uri()}#{address}" if address else file.as_uri())
+        if options.get("java_script_enabled", True):
+            ready(page)
+        return page
+
+    yield open_
+    for page, requests, complaints in opened:
+        page.context.close()
+        assert (len(set(requests)), complaints) == (1, [])
+
+
+def ready(page: Page) -> None:
+    """Wait until all of the page has been drawn."""
+    expect(page.locator(".stage:not([data-ready])")).to_have_count(0, timeout=PATIENCE)

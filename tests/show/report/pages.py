@@ -1,0 +1,90 @@
+"""Small runs, and hands and eyes for their pages."""
+
+import json
+import math
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from playwright.sync_api import Locator, Page
+
+from tests.cli import run
+
+TOKENS = ["the", "quick", "brown", "fox", "jumps", "over", "the", "lazy", "dog", "and", "then", "it"]
+HOSTILE = [
+    "<script>window.attacked=1</script>",
+    "</script><script>window.attacked=1</script>",
+    "<img src=x onerror=window.attacked=1>",
+    "\u202eevil",
+    "x" * 10_000,
+    "{{ 7 * 7 }}",
+    "]]>",
+    "&lt;b&gt;",
+    "\u2028line",
+    "'\"`",
+    "",
+    "שלום",
+]
+
+
+def _kept(out: Path, config: dict[str, Any]) -> None:
+    file = out.parent / f"{out.name}.yaml"
+    file.write_text(json.dumps({"name": out.name, **config}), encoding="utf-8")  # JSON is YAML
+    run(file, out)
+
+
+def attention(out: Path, **keys: Any) -> None:
+    """Three scorers, two batch elements and four heads of twelve causal tokens."""
+    shape = {"shape": [2, 4, 12, 8]}
+    data = {"queries": shape, "keys": shape, "values": shape, "valid_lens": [10, 12]}
+    config = {
+        "data": data,
+        "mask": {"causal": "top_left"},
+        "scorers": ["additive", "scaled_dot", "dot"],
+        "tokens": {"queries": TOKENS, "keys": TOKENS},
+    }
+    _kept(out, config | keys)
+
+
+def study(out: Path, study: str) -> None:
+    """A small run of another study."""
+    options: dict[str, dict[str, Any]] = {
+        "variance": {"d": [4, 32, 128], "samples": 2000},
+        "saturation": {"d": [4, 32, 128], "rows": 50},
+        "train": {"d": [8, 16], "seeds": 2, "steps": 20},
+        "bench": {"n": [8, 16], "measure": ["scores"], "only": ["attncli"], "scorers": ["dot"]},
+    }
+    _kept(out, {"study": study, **options[study]})
+
+
+def choose(page: Page, name: str, value: str) -> None:
+    """Choose from a list by the name of its control."""
+    label = page.locator(".bar label").filter(has_text=re.compile(f"^{name} "))
+    label.locator("select").first.select_option(label=value)
+
+
+def point(page: Page, panel: int, row: int, column: int, size: int = 12) -> None:
+    """Move the pointer to the middle of a cell."""
+    cells = page.locator(".cells").nth(panel)
+    cells.scroll_into_view_if_needed()
+    box = cells.bounding_box()
+    assert box is not None
+    cells.hover(position={"x": (column + 0.5) / size * box["width"], "y": (row + 0.5) / size * box["height"]})
+
+
+def open_all(page: Page) -> None:
+    """Open everything that is folded."""
+    page.evaluate("document.querySelectorAll('details').forEach((details) => (details.open = true))")
+
+
+def numbers(cells: Locator) -> list[float]:
+    """The numbers of cells of a table, with all of their digits."""
+    found: list[float | None] = cells.evaluate_all("cells => cells.map((cell) => cell.dataset.value ?? null)")
+    return [math.nan if value is None else float(value) for value in found]
+
+
+def state(page: Page) -> Mapping[str, str]:
+    """What the address says."""
+    found: dict[str, str] = page.evaluate("Object.fromEntries(new URLSearchParams(location.hash.slice(1)))")
+    return found

@@ -1,0 +1,120 @@
+"""Everybody can use a page: in light and dark, by keyboard, on paper, on a narrow screen, in colours of their own."""
+
+from pathlib import Path
+
+import axe_playwright_python
+import pytest
+from playwright.sync_api import Page, expect
+
+from tests.show.report.conftest import Open, report
+from tests.show.report.pages import attention, open_all, point, study
+
+AXE = (Path(axe_playwright_python.__file__).parent / "axe.min.js").read_text(encoding="utf-8")
+STUDIES = ("variance", "train", "bench")
+
+
+@pytest.fixture(scope="module")
+def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Runs of several studies in one page."""
+    base = tmp_path_factory.mktemp("runs")
+    attention(base / "attention")
+    for name in STUDIES:
+        study(base / name, name)
+    return report(base / "report.html", *(base / name for name in ("attention", *STUDIES)))
+
+
+def violations(page: Page) -> list[str]:
+    page.evaluate(AXE)
+    found: list[str] = page.evaluate(
+        """async () => {
+            const { violations } = await axe.run();
+            return violations.flatMap(({ id, nodes }) => nodes.map(({ html }) => `${id}: ${html}`));
+        }"""
+    )
+    return found
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_axe_finds_nothing(open_page: Open, file: Path, scheme: str) -> None:
+    page = open_page(file, "0.minus=dot&0.held=yes&1.hidden=dot", color_scheme=scheme, bypass_csp=True)
+    open_all(page)
+    point(page, 0, 8, 3)
+    expect(page.locator("#tip")).to_be_visible()
+    assert violations(page) == []
+
+
+@pytest.mark.parametrize("width", [320, 390, 1280])
+def test_a_page_is_no_wider_than_its_window(open_page: Open, file: Path, width: int) -> None:
+    page = open_page(file, viewport={"width": width, "height": 800})
+    assert page.evaluate("document.documentElement.scrollWidth") == width
+    open_all(page)
+    assert page.evaluate("document.documentElement.scrollWidth") == width
+
+
+KINDS = (
+    *("#theme", "nav a", ".cells", ".heads button", ".legend button", "th button", ".chart > svg", "summary"),
+    *("select", "input[type=search]", "input[type=range]", "input[type=checkbox]"),
+)
+
+
+def test_all_is_reached_by_tab_and_seen_there(open_page: Open, file: Path) -> None:
+    page = open_page(file)
+    reached = set()
+    for _ in range(400):
+        page.keyboard.press("Tab")
+        kind, is_seen = page.evaluate(
+            """(kinds) => {
+                const element = document.activeElement;
+                const { outlineStyle, outlineWidth } = getComputedStyle(element);
+                const kind = kinds.find((selector) => element.matches(selector)) ?? element.tagName;
+                return [kind, outlineStyle !== "none" && parseFloat(outlineWidth) >= 1];
+            }""",
+            list(KINDS),
+        )
+        if kind == "BODY":
+            break
+        assert is_seen, kind
+        reached.add(kind)
+    assert reached >= set(KINDS)
+
+
+def background(page: Page) -> str:
+    found: str = page.evaluate("getComputedStyle(document.body).backgroundColor")
+    return found
+
+
+def first_pixel(page: Page) -> list[int]:
+    script = """(canvas) => {
+        const copy = new OffscreenCanvas(1, 1).getContext("2d", { willReadFrequently: true });
+        copy.drawImage(canvas, 0, 0);
+        return [...copy.getImageData(0, 0, 1, 1).data];
+    }"""
+    found: list[int] = page.locator(".cells canvas").first.evaluate(script)
+    return found
+
+
+def test_light_dark_and_paper(open_page: Open, file: Path) -> None:
+    page = open_page(file, color_scheme="light")
+    light = background(page), first_pixel(page)
+    page.locator("#theme").click()
+    assert (background(page), first_pixel(page)) == light
+    page.locator("#theme").click()
+    dark = background(page), first_pixel(page)
+    assert (dark[0] != light[0], dark[1] != light[1]) == (True, True)
+    page.emulate_media(media="print")
+    assert (background(page), first_pixel(page)) == light
+    expect(page.locator(".bar").first).to_be_hidden()
+    page.emulate_media(media="screen")
+    assert (background(page), first_pixel(page)) == dark
+    assert len(page.pdf(print_background=False)) > 20_000
+    page.locator("#theme").click()
+    page.emulate_media(color_scheme="dark")
+    assert (background(page), first_pixel(page)) == dark
+
+
+def test_colours_of_the_readers_own(open_page: Open, file: Path) -> None:
+    page = open_page(file, forced_colors="active", reduced_motion="reduce")
+    point(page, 0, 8, 3)
+    expect(page.locator("#tip")).to_be_visible()
+    assert page.locator(".mark.cell").first.evaluate("(mark) => getComputedStyle(mark).transitionDuration") == "0s"
+    assert page.locator(".cells").first.evaluate("(cells) => getComputedStyle(cells).forcedColorAdjust") == "none"

@@ -1,0 +1,275 @@
+"""Matrices in a browser: what is read there is what the run has."""
+
+import itertools
+import re
+from pathlib import Path
+from urllib.parse import urlencode
+
+import numpy as np
+import pytest
+from matplotlib import colormaps
+from playwright.sync_api import Page, expect
+from safetensors.numpy import load_file
+
+from attncli.config.looks import HeatmapLook
+from attncli.show.colours import scaling_of
+from tests.show.report.conftest import Open, ready, report
+from tests.show.report.pages import TOKENS, attention, choose, numbers, point, state
+
+STAGES = ("scores", "weights")
+LABELS = ("additive", "scaled_dot", "dot")
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("attention") / "small"
+    attention(out)
+    return out
+
+
+@pytest.fixture(scope="module")
+def file(folder: Path) -> Path:
+    return report(folder.parent / "report.html", folder)
+
+
+@pytest.fixture
+def page(open_page: Open, file: Path) -> Page:
+    return open_page(file)
+
+
+@pytest.mark.parametrize("stage", STAGES)
+def test_values_under_the_pointer_are_those_of_the_run(page: Page, folder: Path, stage: str) -> None:
+    tensors = load_file(folder / "tensors.safetensors")
+    for name, value in {"stage": stage, "batch": "1", "head": "2"}.items():
+        choose(page, name, value)
+    expect(page.locator(".cells").first).to_have_attribute("aria-label", re.compile(f"{stage}, batch 1, head 2"))
+    for row, column in ((0, 0), (7, 3), (11, 11)):
+        point(page, 1, row, column)
+        expect(page.locator("#tip .head")).to_contain_text(f"query {row}: {TOKENS[row]}")
+        shown = numbers(page.locator("#tip td.number"))
+        expected = [tensors[f"{label}/{kind}"][1, 2, row, column].item() for label in LABELS for kind in STAGES]
+        assert shown == expected
+
+
+def test_the_row_is_a_table_that_sorts(page: Page, folder: Path) -> None:
+    tensors = load_file(folder / "tensors.safetensors")
+    page.get_by_text("This row as a table").click()
+    point(page, 0, 9, 2)
+    expect(page.locator(".stage h3").first).to_contain_text("query 9")
+    valid = tensors["valid"][0, 0, 9]
+    rows = page.locator(".stage details").first.locator("tbody tr")
+    expect(rows).to_have_count(int(valid.sum()))
+    for index, label in enumerate(LABELS):
+        expected = tensors[f"{label}/weights"][0, 0, 9][valid]
+        assert numbers(rows.locator(f"td:nth-child({3 + index})")) == expected.tolist()
+    page.locator(".stage details th button", has_text="scaled_dot").click()
+    largest_first = sorted(tensors["scaled_dot/weights"][0, 0, 9][valid].tolist(), reverse=True)
+    assert numbers(rows.locator("td:nth-child(4)")) == largest_first
+    point(page, 0, 10, 2)
+    expect(page.locator(".stage h3").first).to_contain_text("query 10")
+    sums = numbers(rows.locator("td:nth-child(4)"))
+    assert sums == sorted(sums, reverse=True)
+
+
+def test_a_masked_cell_says_so(page: Page) -> None:
+    point(page, 0, 2, 7)
+    expect(page.locator("#tip")).to_contain_text("masked")
+    assert page.locator("#tip td").count() == 0
+
+
+def test_the_same_cell_is_outlined_in_all_panels(page: Page) -> None:
+    point(page, 2, 11, 2)
+    expect(page.locator(".stage h3").first).to_contain_text("query 11")
+    page.wait_for_timeout(100)  # the outline moves
+    marks, cells = page.locator(".mark.cell").all(), page.locator(".cells").all()
+    boxes = [(mark.bounding_box(), cell.bounding_box()) for mark, cell in zip(marks, cells, strict=True)]
+    places = {(round(mark["x"] - cell["x"]), round(mark["y"] - cell["y"])) for mark, cell in boxes if mark and cell}
+    assert len(boxes) == 3
+    assert len(places) == 1
+
+
+def test_it_opens_on_the_largest_difference(page: Page, folder: Path) -> None:
+    tensors = load_file(folder / "tensors.safetensors")
+    weights = np.stack([tensors[f"{label}/weights"][0, 0] for label in LABELS])
+    row = int(np.argmax(np.ptp(weights, axis=0))) // 12
+    expect(page.locator(".stage h3").first).to_contain_text(f"query {row}")
+    point(page, 0, (row + 1) % 12, 0)
+    expect(page.locator(".stage h3").first).not_to_contain_text(f"query {row}:")
+    page.get_by_role("button", name="largest difference").click()
+    expect(page.locator(".stage h3").first).to_contain_text(f"query {row}")
+
+
+def test_a_click_holds_a_cell(page: Page) -> None:
+    point(page, 0, 5, 3)
+    page.mouse.down()
+    page.mouse.up()
+    expect(page.get_by_role("button", name="release")).to_be_visible()
+    point(page, 0, 9, 1)
+    expect(page.locator("#tip .head")).to_contain_text("query 9")  # values are read nonetheless
+    expect(page.locator(".stage h3").first).to_contain_text("query 5")
+    page.get_by_role("button", name="release").click()
+    point(page, 0, 9, 1)
+    expect(page.locator(".stage h3").first).to_contain_text("query 9")
+
+
+def pixels(page: Page, panel: int) -> list[list[int]]:
+    """Red, green, blue and opacity of each cell of a panel."""
+    found: list[list[int]] = (
+        page.locator(".cells canvas")
+        .nth(panel)
+        .evaluate(
+            """(canvas) => {
+            const { width, height } = canvas;
+            const copy = new OffscreenCanvas(width, height).getContext("2d", { willReadFrequently: true });
+            copy.drawImage(canvas, 0, 0);
+            const { data } = copy.getImageData(0, 0, width, height);
+            return Array.from({ length: data.length / 4 }, (_, i) => [...data.subarray(4 * i, 4 * i + 4)]);
+        }"""
+        )
+    )
+    return found
+
+
+def test_masked_cells_are_transparent(page: Page, folder: Path) -> None:
+    valid = load_file(folder / "tensors.safetensors")["valid"][0, 0]
+    assert [pixel[3] for pixel in pixels(page, 0)] == [255 if each else 0 for each in valid.ravel()]
+
+
+def test_colours_are_those_of_heatmaps(page: Page, folder: Path) -> None:
+    tensors = load_file(folder / "tensors.safetensors")
+    valid = tensors["valid"][0, 1]
+    for stage, colours, minus in itertools.product(STAGES, (None, "root", "log"), (None, "scaled_dot")):
+        chosen = {"stage": stage, "head": "1", "minus": minus, "colours": colours}
+        page.evaluate(
+            "(text) => (location.hash = text)", urlencode({key: each for key, each in chosen.items() if each})
+        )
+        words = " ".join(f"--{key} {each}" for key, each in chosen.items() if each and key != "stage")
+        expect(page.locator("code")).to_contain_text(f"--stage {stage} --batch 0 {words}")
+        values = {label: tensors[f"{label}/{stage}"][0, 1] for label in LABELS}
+        if minus:
+            values = {label: each - values[minus] for label, each in values.items() if label != minus}
+        look = HeatmapLook.model_validate({"colours": colours, "minus": minus})
+        scaling = scaling_of([each[valid] for each in values.values()], look, stage)
+        for panel, (label, each) in enumerate(values.items()):
+            share = scaling.norm(panel)(each[valid])
+            expected = colormaps["RdBu_r" if minus else "Reds"](share, bytes=True)[:, :3].astype(int)
+            shown = np.array([pixel[:3] for pixel in pixels(page, LABELS.index(label)) if pixel[3]])
+            assert np.abs(shown - expected).max() <= 8, chosen  # of 255: a neighbour among the 256 colours
+
+
+def test_a_view_is_sent_by_its_address(open_page: Open, file: Path) -> None:
+    page = open_page(file)
+    for name, value in {"stage": "scores", "head": "3", "minus": "dot", "colours": "log", "scale": "panel"}.items():
+        choose(page, name, value)
+    page.get_by_role("button", name="additive", exact=True).click()
+    page.locator("input[type=search]").fill("ju")
+    point(page, 1, 8, 4)
+    page.mouse.down()
+    page.mouse.up()
+    expect(page).to_have_url(re.compile("held=yes"))
+    sent = state(page)
+    about = page.locator(".cells").nth(1).get_attribute("aria-label")
+    assert sent == {
+        "stage": "scores", "head": "3", "minus": "dot", "colours": "log", "scale": "panel",
+        "query": "8", "key": "4", "held": "yes", "hidden": "additive", "search": "ju",
+    }  # fmt: skip
+    received = open_page(file, page.url.partition("#")[2])
+    assert state(received) == sent
+    assert received.locator(".cells").nth(1).get_attribute("aria-label") == about
+    expect(received.locator(".stage h3").first).to_contain_text("scores of query 8")
+    expect(received.get_by_role("button", name="release")).to_be_visible()
+    expect(received.get_by_role("button", name="additive", exact=True)).to_have_attribute("aria-pressed", "false")
+    expect(received.locator(".rows").first.locator(".found")).to_have_text(["jumps"])
+    assert pixels(received, 1) == pixels(page, 1)
+
+
+def test_back_and_forward(page: Page) -> None:
+    cells = page.locator(".cells").first
+    choose(page, "head", "2")
+    choose(page, "stage", "scores")
+    expect(cells).to_have_attribute("aria-label", re.compile("scores, batch 0, head 2"))
+    page.go_back()
+    expect(cells).to_have_attribute("aria-label", re.compile("weights, batch 0, head 2"))
+    page.go_back()
+    expect(cells).to_have_attribute("aria-label", re.compile("weights, batch 0, head 0"))
+    page.go_forward()
+    expect(cells).to_have_attribute("aria-label", re.compile("weights, batch 0, head 2"))
+    page.evaluate("location.hash = 'head=1&stage=no&batch=99&query=-1&hidden=nobody'")
+    expect(cells).to_have_attribute("aria-label", re.compile("weights, batch 0, head 1"))
+
+
+def test_the_command_draws_the_view(open_page: Open, file: Path, folder: Path) -> None:
+    page = open_page(file, "stage=scores&head=3&minus=scaled_dot&colours=log")
+    command = page.locator("code").inner_text()
+    assert command.startswith("attncli heatmap ")
+    assert command.endswith(" --stage scores --batch 0 --head 3 --minus scaled_dot --colours log")
+
+
+def test_keyboard_alone(page: Page) -> None:
+    page.locator(".cells").first.focus()
+    for key in ("Home", "PageUp", "ArrowDown", "ArrowDown", "ArrowRight"):
+        page.keyboard.press(key)
+    expect(page.locator("#tip .head")).to_contain_text("query 2: brown")
+    expect(page.locator("#tip .head")).to_contain_text("key 1: quick")
+    expect(page.locator("#said")).to_contain_text(re.compile("brown, quick: additive .*scaled_dot .*dot "))
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("button", name="release")).to_be_visible()
+    page.keyboard.press("Escape")
+    expect(page.get_by_role("button", name="hold")).to_be_visible()
+    expect(page.locator("#tip")).to_be_hidden()
+
+
+def test_thumbnails_by_keyboard(page: Page) -> None:
+    heads = page.locator(".heads button")
+    assert heads.count() == 12
+    page.locator(".heads button[tabindex='0']").focus()
+    for key in ("ArrowRight", "ArrowDown", "ArrowRight", "Enter"):
+        page.keyboard.press(key)
+    expect(page.locator(".cells").first).to_have_attribute("aria-label", re.compile("head 2"))
+    expect(page.locator(".heads button:focus")).to_have_attribute("aria-label", "scaled_dot, head 2")
+    expect(page.locator(".heads button[aria-pressed=true]")).to_have_count(3)
+
+
+def test_search_steps_through_what_it_finds(page: Page) -> None:
+    page.locator("input[type=search]").press_sequentially("the")
+    expect(page.locator(".rows").first.locator(".found")).to_have_text(["the", "the", "then"])
+    expect(page.get_by_text("3 queries, 3 keys")).to_be_visible()
+    page.locator("input[type=search]").press("Enter")
+    rows = set()
+    for _ in range(3):
+        page.locator("input[type=search]").press("Enter")
+        rows.add(page.locator(".stage h3").first.inner_text())
+    assert rows == {f"weights of query {index}: {TOKENS[index]}" for index in (0, 6, 10)}
+
+
+@pytest.fixture(scope="module")
+def big(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("big") / "big"
+    shape = {"shape": [1, 12, 256, 16]}
+    data = {"queries": shape, "keys": shape, "values": shape}
+    attention(folder, data=data, mask={}, tokens={}, scorers=["scaled_dot", "cosine"])
+    return report(folder.parent / "big.html", folder)
+
+
+def test_many_heads_fit_into_a_page(open_page: Open, big: Path) -> None:
+    assert big.stat().st_size < 6e6
+    page = open_page(big)
+    expect(page.locator(".cells").first).to_have_attribute("aria-label", re.compile("256 queries by 256 keys"))
+    page.get_by_role("heading", name="All heads").click()
+    assert page.locator(".heads button").count() == 24
+    expect(page.locator(".heads button[aria-pressed=true]")).to_have_count(2)
+
+
+def test_each_of_several_runs_has_its_own_state(open_page: Open, folder: Path) -> None:
+    attention(folder.parent / "other")
+    page = open_page(report(folder.parent / "both.html", folder, folder.parent / "other"))
+    sections = page.locator("section.run")
+    sections.nth(1).locator("select").first.select_option("scores")
+    sections.nth(0).locator(".legend button").first.click()
+    assert state(page) == {"1.stage": "scores", "0.hidden": "additive"}
+    page.locator("nav a").nth(1).click()
+    assert state(page) == {"1.stage": "scores", "0.hidden": "additive"}
+    page.reload()
+    ready(page)
+    expect(sections.nth(1).locator(".cells").first).to_have_attribute("aria-label", re.compile("scores"))
+    expect(sections.nth(0).locator(".cells").first).to_have_attribute("aria-label", re.compile("weights"))

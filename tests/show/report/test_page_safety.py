@@ -1,0 +1,101 @@
+"""Whatever stands in a run is text on its page, which fetches nothing and needs nothing of where it is shown."""
+
+import re
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser, Page, expect
+
+from tests.show.report.conftest import Open, ready, report
+from tests.show.report.pages import HOSTILE, attention, choose, numbers, point
+
+LABELS = ["__proto__", "constructor", "ü ✓ 'quoted' (é)", "hasOwnProperty"]
+
+
+@pytest.fixture(scope="module")
+def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("hostile") / "run"
+    scorers = [{"scorer": "dot", "label": label, "softcap": 1.0 + i} for i, label in enumerate(LABELS)]
+    attention(folder, scorers=scorers, tokens={"queries": HOSTILE, "keys": HOSTILE[::-1]})
+    return report(folder.parent / "report.html", folder)
+
+
+def is_attacked(page: Page) -> bool:
+    found: bool = page.evaluate("window.attacked !== undefined || {}.attacked !== undefined")
+    return found
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_hostile_tokens_are_text(open_page: Open, file: Path, scheme: str) -> None:
+    page = open_page(file, color_scheme=scheme)
+    names = page.locator(".rows").first.locator("bdi").all_inner_texts()
+    assert names[:4] == [HOSTILE[0], HOSTILE[1], HOSTILE[2], "\\u202eevil"]
+    assert names[4] == "x" * 199 + "…"
+    assert names[5:8] == HOSTILE[5:8]
+    assert names[8] == "\\u2028line"
+    assert names[11] == HOSTILE[11]
+    for index in range(12):
+        point(page, 0, index, 0)
+    page.get_by_text("This row as a table").click()
+    page.locator("input[type=search]").fill("<img")
+    expect(page.locator(".rows").first.locator(".found")).to_have_text([HOSTILE[2]])
+    assert page.locator("img, iframe, b").count() == 0
+    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    assert not is_attacked(page)
+
+
+def test_labels_may_be_names_that_scripts_know(open_page: Open, file: Path) -> None:
+    page = open_page(file)
+    assert page.locator("figcaption bdi").all_inner_texts() == LABELS
+    choose(page, "minus", "__proto__")
+    titles = [LABELS[0], *(f"{label} − __proto__" for label in LABELS[1:])]
+    expect(page.locator("figcaption bdi")).to_have_text(titles)
+    choose(page, "minus", LABELS[2])
+    expect(page.locator("code")).to_contain_text("--minus 'ü ✓ '\\''quoted'\\'' (é)'")
+    page.locator(".legend button").nth(1).click()
+    expect(page.locator(".legend button").nth(1)).to_have_attribute("aria-pressed", "false")
+    point(page, 3, 11, 0)
+    assert page.locator("#tip tr th[scope=row]").all_inner_texts() == LABELS
+    assert len(set(numbers(page.locator("#tip td.number")))) > 4
+    page.evaluate("location.hash = '__proto__=1&constructor=2&minus=toString&hidden=valueOf&stage=__proto__'")
+    expect(page.locator("figcaption bdi")).to_have_text(LABELS)
+
+
+def test_without_scripts_the_tables_are_there(open_page: Open, file: Path) -> None:
+    page = open_page(file, java_script_enabled=False)
+    assert page.locator("section > details table").first.locator("tbody tr").count() == len(LABELS)
+    assert page.locator("section > details table").first.locator("td:nth-child(2)").all_inner_texts() == LABELS
+    expect(page.locator("noscript p")).to_be_visible()
+    expect(page.locator(".stage").first).to_be_hidden()
+
+
+def test_no_script_but_its_own_may_run(browser: Browser, file: Path, tmp_path: Path) -> None:
+    """What an attacker would have to get into the page is refused by its policy."""
+    text = file.read_text(encoding="utf-8")
+    assert len(re.findall("<script", text)) == 3  # two with data, one with code
+    attacked = tmp_path / "attacked.html"
+    attacks = '<script>window.attacked=1</script><img src="data:," onerror="window.attacked=1">'
+    attacked.write_text(text.replace("<main>", f"<main>{attacks}"), encoding="utf-8")
+    page = browser.new_page()
+    page.goto(attacked.as_uri())
+    ready(page)
+    assert not is_attacked(page)
+    page.close()
+
+
+def test_a_frame_without_rights_shows_it(browser: Browser, file: Path) -> None:
+    """As a notebook does: scripts, but no storage, no origin and no address of its own."""
+    page = browser.new_page()
+    complaints = list[str]()
+    page.on("console", lambda message: complaints.append(message.text))
+    page.on("pageerror", lambda error: complaints.append(str(error)))
+    page.set_content("<iframe sandbox='allow-scripts' width='1000' height='800'></iframe>")
+    page.locator("iframe").evaluate("(frame, text) => (frame.srcdoc = text)", file.read_text(encoding="utf-8"))
+    frame = page.frame_locator("iframe")
+    expect(frame.locator(".stage[data-ready]")).to_have_count(1)
+    frame.locator(".bar select").first.select_option("scores")
+    expect(frame.locator(".cells").first).to_have_attribute("aria-label", re.compile("scores"))
+    frame.locator(".cells").first.click()
+    expect(frame.get_by_role("button", name="release")).to_be_visible()
+    assert complaints == []
+    page.close()
