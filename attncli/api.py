@@ -31,6 +31,7 @@ from attncli.studies import ROWS, STUDIES, columns_of, load_study, options_model
 from attncli.studies.progress import Progress
 from attncli.studies.study import Comparison, PreparedStudy, Record, Study, single_numbers
 from attncli.studies.study import Result as StudyResult
+from attncli.sweeps.views import view_of
 
 if TYPE_CHECKING:
     from attncli.capturing.capture import Capture
@@ -62,7 +63,7 @@ class Result(StudyResult):
     def pictures(self) -> list[str]:
         """The names of its pictures, such as `heatmaps`, the main one first."""
         with self._shown():
-            return list(part_of(self.study, "figure").figures(self, _ignore, self._look()))
+            return list(view_of(self, "figure").figures(self, _ignore, self._look()))
 
     def figure(self, name: str | None = None) -> "Picture":
         """A picture as a matplotlib Figure; without a name the main one. What it cannot show becomes a warning.
@@ -78,7 +79,7 @@ class Result(StudyResult):
 
     def _figure(self, name: str | None, note: Any) -> "Picture":
         with self._shown():
-            figures = part_of(self.study, "figure").figures(self, note, self._look())
+            figures = view_of(self, "figure").figures(self, note, self._look())
             if not figures:
                 raise InputError.of(f"this run of the study {self.study} has nothing to draw")
             if name is not None and name not in figures:
@@ -119,7 +120,7 @@ class Result(StudyResult):
         from attncli.show.tables import findings, recorded
 
         with self._shown():
-            tables = part_of(self.study, "tables").tables(self, width=WIDTH, full=False, csv=None)
+            tables = view_of(self, "tables").tables(self, width=WIDTH, full=False, csv=None)
             text = recorded([*tables, *findings(self.findings)], WIDTH).export_text()
         shown: dict[str, Any] = {"text/plain": text}
         picture = ""
@@ -347,7 +348,7 @@ class Loaded:
             with new_folder(options.name, out, overwrite, started, words) as folder:
                 result, verdicts = self.work(prepared, progress)
                 progress.step(0, 1, "writing the run folder")
-                drawn = _pictures(result, progress, options.figure) if pictures else {}
+                drawn = pictures_of(result, progress, options.figure) if pictures else {}
                 config, device, command = config_of(options), prepared.device, command or "attncli.run"
                 pages = {REPORT: partial(_page_of, folder.place, result)} if report else {}
                 content = save_run(
@@ -370,11 +371,11 @@ class Loaded:
             raise InputError.of(message, where=words.out)
 
 
-def _pictures(result: StudyResult, progress: Progress, look: Look) -> dict[str, Callable[[Path], None]]:
+def pictures_of(result: StudyResult, progress: Progress, look: Look) -> dict[str, Callable[[Path], None]]:
     """What draws each picture, by its file's name."""
     from attncli.show.figures import drawn_by
 
-    figures = part_of(result.study, "figure").figures(result, progress.note, look)
+    figures = view_of(result, "figure").figures(result, progress.note, look)
     return {f"{name}.{look.format}": drawn_by(make) for name, make in figures.items()}
 
 

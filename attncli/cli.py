@@ -23,6 +23,7 @@ from attncli.commands.run import run
 from attncli.commands.scorers import scorers
 from attncli.commands.streams import INTERRUPTED, WRONG_INPUT, discard, print_error
 from attncli.commands.study_flags import StudyCommand
+from attncli.commands.sweep import SweepCommand, sweep
 from attncli.errors import InputError, got
 from attncli.studies import STUDIES
 
@@ -131,6 +132,7 @@ app.command(cls=Command)(report)
 for study, about in STUDIES.items():
     if study != "attention":  # whose experiments have more to say than flags can
         app.command(study, cls=StudyCommand, help=about)(lambda: None)
+app.command(cls=SweepCommand)(sweep)
 app.command(cls=Command)(capture)
 app.command(cls=Command)(scorers)
 app.command(cls=Command)(check)

@@ -13,12 +13,19 @@ def check(configs: Configs, sets: Sets = None, seed: Seed = None, device: Device
     from attncli.config.builtin import experiment_path
     from attncli.config.document import read_document
     from attncli.errors import Collector
+    from attncli.show.numbers import several
+    from attncli.sweeps.points import plan_of
 
     overrides = overrides_of(sets, seed=seed, device=device, dtype=dtype)
     collector = Collector()
     for path in configs:
         with collector.under():
-            experiment = load_experiment(read_document(experiment_path(path), overrides))
+            document = read_document(experiment_path(path), overrides)
+            if document.axes():
+                plan = plan_of(document)
+                print_line(f"{path}: good, study {plan.options.study}, a sweep of {several(len(plan.points), 'point')}")
+                continue
+            experiment = load_experiment(document)
             with running(experiment.options.name) as progress:
                 experiment.check(progress)
             print_line(f"{path}: good, study {experiment.options.study}")

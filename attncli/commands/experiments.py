@@ -28,8 +28,8 @@ from attncli.errors import Collector, InputError, Problem
 from attncli.expect.tables import failure, verdict_tables
 from attncli.runs.saving import to_json
 from attncli.show.tables import findings
-from attncli.studies import part_of
 from attncli.studies.study import is_kept
+from attncli.sweeps.views import view_of
 
 
 def load_experiments(configs: Sequence[Path], overrides: Sequence[Override]) -> list[Loaded]:
@@ -118,45 +118,45 @@ def run_and_show(
                 runs.append(experiment.run(progress, out, overwrite, not no_plots, command, report))
             interrupted = runs[-1].result.interrupted or interrupts.waited
             if not (quiet or json):
-                _show(runs[-1], full, titled=len(experiments) > 1)
+                show_run(runs[-1], full, titled=len(experiments) > 1)
             if open_:
-                typer.launch(str(_shortest(runs[-1].picture or runs[-1].folder)))
+                typer.launch(str(shortest(runs[-1].picture or runs[-1].folder)))
             shown = replace(runs[-1].result, inputs={}, tensors={}, parameters={})  # which need no memory any more
             runs[-1] = replace(runs[-1], result=shown)
     finally:
-        _show_verdicts(runs, table=not (quiet or json))
-        contents = [{"folder": str(_shortest(finished.folder)), **finished.content} for finished in runs]
+        show_verdicts(runs, table=not (quiet or json))
+        contents = [{"folder": str(shortest(finished.folder)), **finished.content} for finished in runs]
         if json and (len(experiments) > 1 or contents):
-            _print_json(contents if len(experiments) > 1 else contents[0])
+            print_json(contents if len(experiments) > 1 else contents[0])
         if waiting:
             print_error(f"not run: {', '.join(str(experiment.document.path) for experiment in waiting)}")
     if interrupted:
-        print_error(f"interrupted; what was finished is in {_shortest(runs[-1].folder)}/")
+        print_error(f"interrupted; what was finished is in {shortest(runs[-1].folder)}/")
         raise typer.Exit(INTERRUPTED)
-    if unjudged := [problem for finished in runs for problem in _unjudged(finished)]:
+    if unjudged := [problem for finished in runs for problem in unjudged_problems(finished)]:
         raise InputError(unjudged)
     if any(verdict.holds is False for finished in runs for verdict in finished.verdicts):
         raise typer.Exit(EXPECTATION_FAILED)
 
 
-def _show(finished: Finished, full: bool, titled: bool) -> None:
+def show_run(finished: Finished, full: bool, titled: bool) -> None:
     """Print the tables, and where everything is; `titled` where several experiments follow each other."""
     console, files, result = Terminal(), finished.content["files"], finished.result
     if titled:
         console.rule(Text(finished.content["name"]), characters="=")
-    folder = _shortest(finished.folder)
+    folder = shortest(finished.folder)
     whole = "weights.csv" if "weights.csv" in files else TENSORS if is_kept(result, "weights") else None
     csv = str(folder / whole) if whole else None
-    tables = part_of(result.study, "tables").tables(result, width=console.width, full=full, csv=csv)
+    tables = view_of(result, "tables").tables(result, width=console.width, full=full, csv=csv)
     for part in (*tables, *findings(result.findings)):
         console.print(part)
     console.print(f"{folder}/", markup=False, highlight=False, soft_wrap=True)
     console.print(Padding(Text(" ".join(files)), (0, 0, 0, 2), expand=False))
     if finished.picture is not None:
-        console.print(f"open {_shortest(finished.picture)}", markup=False, highlight=False, soft_wrap=True)
+        console.print(f"open {shortest(finished.picture)}", markup=False, highlight=False, soft_wrap=True)
 
 
-def _print_json(content: dict[str, Any] | list[dict[str, Any]]) -> None:
+def print_json(content: dict[str, Any] | list[dict[str, Any]]) -> None:
     """To stdout, and nothing else there."""
     text = to_json(content)
     encoding = getattr(sys.stdout, "encoding", None) or ""
@@ -166,12 +166,12 @@ def _print_json(content: dict[str, Any] | list[dict[str, Any]]) -> None:
     print_line(text.removesuffix("\n"))
 
 
-def _shortest(path: Path) -> Path:
+def shortest(path: Path) -> Path:
     """Relative to the working directory where it is inside."""
     return path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path
 
 
-def _show_verdicts(runs: Sequence[Finished], *, table: bool) -> None:
+def show_verdicts(runs: Sequence[Finished], *, table: bool) -> None:
     """Show what became of all expectations: in a table, and on stderr what fails, also where stdout cannot be written.
 
     Where experiments share a name, their files stand in the table.
@@ -189,7 +189,7 @@ def _show_verdicts(runs: Sequence[Finished], *, table: bool) -> None:
                 print_error(problem)
 
 
-def _unjudged(finished: Finished) -> Sequence[Problem]:
+def unjudged_problems(finished: Finished) -> Sequence[Problem]:
     """Why expectations could not be judged, with their places in the file."""
     problems = list[Problem]()
     for verdict in finished.verdicts:

@@ -15,9 +15,10 @@ from attncli.config.builtin import builtin_names
 from attncli.config.models import DEFAULT_STUDY, Experiment
 from attncli.config.overrides import Override, apply_overrides, as_yaml, from_the_top
 from attncli.config.strict import validated
+from attncli.config.sweep import Axis, Sweep, axes_of
 from attncli.config.values import LONGEST_NAME
 from attncli.config.yaml_loader import parse_yaml, position
-from attncli.errors import InputError, Problem
+from attncli.errors import InputError, Problem, below
 
 YAML = (".yaml", ".yml")  # endings of configs
 TENSORS = "tensors.safetensors"  # of a run folder, which stands for a config too
@@ -100,6 +101,18 @@ class Document:
         data = model.normalised({"study": DEFAULT_STUDY, "name": default_name(self.path), **self.data})
         with self.locating():
             return validated(model, data, {"folder": self.path.absolute().parent if absolute else self.path.parent})
+
+    def axes(self) -> list[Axis]:
+        """The axes of the key `sweep`; none where it is not there.
+
+        Raises:
+            InputError: all that is wrong with it.
+        """
+        written = self.data.get("sweep") if isinstance(self.data, dict) else None
+        if written is None:
+            return []
+        with self.locating(), below("sweep"):
+            return axes_of(validated(Sweep, written, {}), str(self.path), self.root)
 
     def changed(self, overrides: Sequence[Override]) -> "Document":
         """The document with more overrides.

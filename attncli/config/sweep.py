@@ -215,9 +215,13 @@ def _axes(sweep: Sweep, override: Callable[[int, str, int, Any], Override]) -> l
 
 
 def replaced(axes: Sequence[Axis], by: Sequence[Axis]) -> list[Axis]:
-    """The axes with others after them; an axis that shares a key with one of the others gives way to it."""
-    taken = {key for axis in by for key in axis.keys}
-    return [*(axis for axis in axes if not taken & {*axis.keys}), *by]
+    """The axes, each that shares a key with one of the others replaced by it, and then the rest of the others."""
+    others, merged = list(by), list[Axis]()
+    for axis in axes:
+        same = [each for each in others if {*each.keys} & {*axis.keys}]
+        merged += same or ([] if {*axis.keys} & {key for each in by for key in each.keys} else [axis])
+        others = [each for each in others if each not in same]
+    return [*merged, *others]
 
 
 def as_data(axes: Sequence[Axis]) -> dict[str, Any]:

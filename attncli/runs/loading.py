@@ -105,7 +105,8 @@ def read_run(path: Path, studies: Collection[str]) -> StoredRun:
         if stored.study not in studies:
             raise ValueError(stored.study)
         is_folder = results != path
-        tensors = StoredTensors(path / TENSORS) if is_folder else {}
+        has_tensors = is_folder and "sweep" not in stored.settings
+        tensors = StoredTensors(path / TENSORS) if has_tensors else {}
         parameters = is_folder and PARAMETERS in stored.files
         result = Result(
             stored.study,
@@ -114,8 +115,10 @@ def read_run(path: Path, studies: Collection[str]) -> StoredRun:
             stored.records,
             stored.comparisons,
             stored.findings,
-            StoredTensors(path / TENSORS, list(stored.inputs)) if is_folder else {},
-            StoredTensors(path / TENSORS, [name for name in tensors if name not in stored.inputs]) if is_folder else {},
+            StoredTensors(path / TENSORS, list(stored.inputs)) if has_tensors else {},
+            StoredTensors(path / TENSORS, [name for name in tensors if name not in stored.inputs])
+            if has_tensors
+            else {},
             StoredTensors(path / PARAMETERS) if parameters else {},
             stored.interrupted,
             stored.heads,

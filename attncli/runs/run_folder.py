@@ -25,6 +25,7 @@ from attncli.errors import InputError
 OUTPUTS = Path("outputs")
 WRITABLE, WRITABLE_FILE = "a writable folder", "a writable place"
 OLD, NEW = "old", "new"  # in a hidden folder: where what is replaced waits, under its name; what replaces it
+JOURNAL = "points.jsonl"  # of a sweep, which is there before its results are
 LONGEST_MACHINE = 100  # characters of its name
 CLOCK_SHIFT = 60  # seconds that the start of one and the same process may seem to move by, as clocks are set
 
@@ -115,7 +116,8 @@ def _files_of_run(folder: Path) -> set[str]:
         content = json.loads((folder / "results.json").read_text(encoding="utf-8"))
         return set(content["files"]) if "attncli" in content else set()
     except (OSError, ValueError, LookupError, TypeError):
-        return set()
+        unfinished = {JOURNAL, "config.yaml"}  # of a sweep
+        return unfinished if (folder / JOURNAL).is_file() else set()
 
 
 def _replace(place: Path, new: Path, aside: Path) -> None:

@@ -23,7 +23,7 @@ from attncli.config.document import CAPTURED, PARAMETERS, TENSORS
 from attncli.errors import InputError, in_bytes
 from attncli.expect.judging import Verdict
 from attncli.runs.resolved import captured_file, dump_yaml, self_contained
-from attncli.runs.run_folder import WRITABLE, hidden_folder, writing
+from attncli.runs.run_folder import WRITABLE, hidden_folder, new_folder, save_file_at, writing
 from attncli.studies.study import STAGES, Record, Result, is_kept, single_numbers, stage_of, tokens_of
 
 MOST_ROWS = 200_000  # of weights.csv; more than that is left to tensors.safetensors
@@ -69,20 +69,7 @@ def save_run(
             note(f"weights.csv is left out: {reason}")
         for name, draw in pictures.items():
             draw(folder / name)
-        content: Record = plain(
-            {
-                **_provenance(config, device, started, command),
-                "settings": result.settings,
-                "inputs": {name: fingerprint(tensor) for name, tensor in result.inputs.items()},
-                "records": result.records,
-                "comparisons": result.comparisons,
-                **({"heads": result.heads, "head_comparisons": result.head_comparisons} if result.heads else {}),
-                "findings": [finding.record for finding in result.findings],
-                "expectations": [verdict.record for verdict in verdicts],
-                "files": [],
-                **({"interrupted": True} if result.interrupted else {}),
-            }
-        )
+        content = _content(_provenance(config, device, started, command), result, verdicts)
         for name, page in pages.items():
             text = page(content, (folder / "config.yaml").read_text(encoding="utf-8"))
             (folder / name).write_text(text, encoding="utf-8")
@@ -90,6 +77,84 @@ def save_run(
         (folder / "results.json").write_text(to_json(content), encoding="utf-8")
     except OSError as error:
         raise InputError.of(f"cannot write the run: {error.strerror or error}", where=str(folder.parents[1])) from error
+    return content
+
+
+def _content(head: Record, result: Result, verdicts: Sequence[Verdict]) -> Record:
+    """All of results.json but for the names of the files."""
+    content: Record = plain(
+        {
+            **head,
+            "settings": result.settings,
+            "inputs": {name: fingerprint(tensor) for name, tensor in result.inputs.items()},
+            "records": result.records,
+            "comparisons": result.comparisons,
+            **({"heads": result.heads, "head_comparisons": result.head_comparisons} if result.heads else {}),
+            "findings": [finding.record for finding in result.findings],
+            "expectations": [verdict.record for verdict in verdicts],
+            "files": [],
+            **({"interrupted": True} if result.interrupted else {}),
+        }
+    )
+    return content
+
+
+def begin_sweep(name: str, out: Path | None, overwrite: bool, started: datetime, config: Mapping[str, Any]) -> Path:
+    """The new folder of a sweep, as `new_folder` has it, with config.yaml; it is there while the sweep runs.
+
+    Raises:
+        InputError: `out` is taken, or the place cannot be written.
+    """
+    with new_folder(name, out, overwrite, started) as folder:
+        (folder.path / "config.yaml").write_text(dump_yaml(config), encoding="utf-8")
+    return folder.place
+
+
+def save_config(folder: Path, config: Mapping[str, Any]) -> None:
+    """Write config.yaml into the folder of a sweep, over that which stood there."""
+
+    def write(path: Path) -> None:
+        path.write_text(dump_yaml(config), encoding="utf-8")
+
+    save_file_at(folder / "config.yaml", write)
+
+
+def save_sweep(
+    folder: Path,
+    result: Result,
+    points: Sequence[Record],
+    summary: Sequence[Record],
+    seed: int,
+    device: torch.device,
+    started: datetime,
+    command: str,
+    pictures: Mapping[str, Callable[[Path], None]],
+    verdicts: Sequence[Verdict],
+) -> Record:
+    """Write what a sweep has given into its folder, beside its config and its journal, over what stood there.
+
+    `points` are the state of every point, and `summary` the rows of summary.csv. Returns the content of results.json.
+
+    Raises:
+        InputError: the folder cannot be written.
+    """
+    results = folder / "results.json"
+    with writing(folder, WRITABLE), hidden_folder(results.absolute()) as hidden:
+        if result.records:
+            _save_rows(hidden / "records.csv", result.records)
+            _save_rows(hidden / "summary.csv", summary)
+            _save_parquet(hidden / "records.parquet", result.records)
+        for name, draw in pictures.items():
+            draw(hidden / name)
+        new = [path.name for path in hidden.iterdir()]
+        kept = [path.name for path in folder.iterdir() if not path.name.startswith(".")]
+        head = _provenance({"study": result.study, "name": result.name, "seed": seed}, device, started, command)
+        content = _content(head, result, verdicts)
+        content["files"] = sorted({*new, *kept, results.name})
+        content["sweep"] = plain({"axes": result.settings["sweep"]["over"], "points": points})
+        (hidden / results.name).write_text(to_json(content), encoding="utf-8")
+        for name in (*new, results.name):
+            (hidden / name).replace(folder / name)
     return content
 
 
@@ -116,9 +181,25 @@ def add_files(folder: Path, files: Mapping[str, Callable[[Path], None]]) -> list
 def _save_rows(path: Path, records: Sequence[Record]) -> None:
     with path.open("w", encoding="utf-8", newline="") as file:
         rows = [single_numbers(record) for record in records]
-        writer = csv.DictWriter(file, list(rows[0]))
+        writer = csv.DictWriter(file, list(dict.fromkeys(key for row in rows for key in row)))
         writer.writeheader()
         writer.writerows(rows)
+
+
+def _save_parquet(path: Path, records: Sequence[Record]) -> None:
+    """The rows with types, where pyarrow is installed; a column of several kinds of values is text."""
+    try:
+        import pyarrow
+        import pyarrow.parquet
+    except ImportError:
+        return
+    rows = [single_numbers(record) for record in records]
+    columns = {key: [row.get(key) for row in rows] for key in dict.fromkeys(key for row in rows for key in row)}
+    for key, values in columns.items():
+        kinds = {type(value) for value in values if value is not None}
+        if len(kinds) > 1 and kinds != {int, float}:
+            columns[key] = [None if value is None else str(value) for value in values]
+    pyarrow.parquet.write_table(pyarrow.table(columns), path)
 
 
 def _provenance(config: Mapping[str, Any], device: torch.device, started: datetime, command: str) -> Record:

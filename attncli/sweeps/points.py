@@ -12,8 +12,7 @@ import torch
 
 from attncli.config.document import Document
 from attncli.config.models import Experiment
-from attncli.config.strict import validated
-from attncli.config.sweep import Axis, Sweep, as_data, axes_of, replaced
+from attncli.config.sweep import Axis, as_data, replaced
 from attncli.errors import InputError, Problem, show
 from attncli.expect.asking import check_expectations
 from attncli.runs.resolved import config_of
@@ -48,7 +47,8 @@ class Plan:
     """A sweep whose points are all valid.
 
     `document` is the config without its sweep, `options` those of the first point. `memory` has the bytes of the point
-    that needs most, 0 where that is not known. `rows` are those of the result, as far as they are known.
+    that needs most, 0 where that is not known; `device` is that of the first point. `rows` has the columns of the
+    result.
     """
 
     document: Document
@@ -56,6 +56,7 @@ class Plan:
     options: Experiment
     points: Sequence[Point]
     memory: int
+    device: torch.device
     rows: Rows
 
     @property
@@ -80,24 +81,7 @@ def keys_of(axes: Sequence[Axis]) -> list[str]:
 
 def shown(value: Any) -> str:
     """A swept value in a cell or a sentence."""
-    return f"{value:g}" if isinstance(value, float) else value if isinstance(value, str) else show(value)
-
-
-def axes_in(document: Document) -> list[Axis]:
-    """The axes of the key `sweep`, if it is there.
-
-    Raises:
-        InputError: all that is wrong with it.
-    """
-    written = document.data.get("sweep") if isinstance(document.data, dict) else None
-    if written is None:
-        return []
-    with document.locating():
-        try:
-            sweep = validated(Sweep, written, {})
-        except InputError as error:
-            raise error.under("sweep") from None
-    return axes_of(sweep, str(document.path), document.root)
+    return f"{value:.4g}" if isinstance(value, float) else value if isinstance(value, str) else show(value)
 
 
 def plan_of(document: Document, typed: Sequence[Axis] = (), *, elsewhere: bool = False) -> Plan:
@@ -109,7 +93,7 @@ def plan_of(document: Document, typed: Sequence[Axis] = (), *, elsewhere: bool =
         InputError: everything that is wrong with the points, once each, with its place.
     """
     document.study(STUDIES)
-    axes = replaced(axes_in(document), typed)
+    axes = replaced(document.axes(), typed)
     base = replace(document, data={key: value for key, value in document.data.items() if key != "sweep"})
     if not axes:
         raise InputError.of("got nothing to sweep over; expected --over KEY=VALUES, or the key `sweep` in the file",
@@ -143,12 +127,12 @@ def plan_of(document: Document, typed: Sequence[Axis] = (), *, elsewhere: bool =
     if found:
         raise InputError(_not_too_many(list(found)))
     assert options is not None, "every point is valid, and there is one"
-    memory, tried = _tried(base, axes, points, elsewhere)
+    memory, device, tried = _tried(base, axes, points, elsewhere)
     rows = _rows(options.study, keys_of(axes), tried)
     if options.expect:
         with document.locating():
             check_expectations(options.expect, replace(rows, records=_records(points, tried)))
-    return Plan(base, axes, options, points, memory, rows)
+    return Plan(base, axes, options, points, memory, device, rows)
 
 
 def _not_too_many(found: Sequence[Problem]) -> Iterator[Problem]:
@@ -159,8 +143,8 @@ def _not_too_many(found: Sequence[Problem]) -> Iterator[Problem]:
 
 def _tried(
     base: Document, axes: Sequence[Axis], points: Sequence[Point], elsewhere: bool
-) -> tuple[int, dict[str, Rows]]:
-    """Memory of the largest point, and the rows to come of those that were tried, by identity without the seed.
+) -> tuple[int, torch.device, dict[str, Rows]]:
+    """Memory of the largest point, a device, and the rows to come of what was tried, by identity without the seed.
 
     It finds what studies refuse beyond the config, such as tensors that do not fit together.
 
@@ -174,7 +158,7 @@ def _tried(
     corners = {place for place in places if sum(map(bool, place)) <= 1} | {max(places)}
     model, study = options_model(base.study(STUDIES)), load_study(base.study(STUDIES))
     tried, found, largest = dict[str, Rows](), dict[Problem, Point](), 0
-    began = time.monotonic()
+    began, device = time.monotonic(), torch.device("cpu")
     for place in sorted(places, key=lambda place: place not in corners):
         if place not in corners and time.monotonic() - began > PATIENCE:
             break
@@ -190,8 +174,9 @@ def _tried(
             with noting_needs() as needs, document.locating():
                 prepared: PreparedStudy = study.prepare(options, Progress())
                 tried[seedless] = study.expected_rows(prepared)
+                device = prepared.device
         except InputError as error:
-            too_large_here = elsewhere and needs and too_large({"point": needs[-1]}, torch.device("cpu"))
+            too_large_here = elsewhere and needs and too_large({"point": needs[-1]}, device)
             for problem in () if too_large_here else error.problems:
                 found.setdefault(problem, places[place])
             continue
@@ -199,7 +184,7 @@ def _tried(
     if found:
         problems = [replace(each, where=f"{each.where}, at {point.text}") for each, point in found.items()]
         raise InputError(_not_too_many(problems))
-    return largest, tried
+    return largest, device, tried
 
 
 def _seedless(point: Point) -> str:

@@ -14,7 +14,6 @@ from attncli.config.document import read_document
 from attncli.config.models import Experiment
 from attncli.config.sweep import typed_axes, values_of
 from attncli.errors import InputError
-from attncli.sweeps.points import axes_in
 
 
 @pytest.mark.parametrize(
@@ -88,7 +87,7 @@ def experiment(folder: Path, sweep: str) -> Path:
 
 def test_axes_of_a_file(tmp_path: Path) -> None:
     path = experiment(tmp_path, "sweep:\n  over:\n    - seed: 0..1\n    - {batch: [[0], [1]], train: [true, false]}\n")
-    axes = axes_in(read_document(path))
+    axes = read_document(path).axes()
     assert [axis.values for axis in axes] == [{"seed": [0, 1]}, {"batch": [[0], [1]], "train": [True, False]}]
     assert [change.where for place in axes[0].places for change in place] == [f"{path}:5:13"] * 2
     assert [change.where for change in axes[1].places[1]] == [f"{path}:6:21", f"{path}:6:41"]
@@ -140,7 +139,7 @@ def test_mistakes_on_the_command_line(options: list[str], message: str) -> None:
 def test_mistakes_in_a_file(tmp_path: Path, sweep: str, message: str) -> None:
     path = experiment(tmp_path, sweep)
     with pytest.raises(InputError) as caught:
-        axes_in(read_document(path))
+        read_document(path).axes()
     assert str(caught.value).startswith(f"{path}:{message}")
 
 

@@ -1,0 +1,196 @@
+"""sweep.png: the metric against what is swept, as lines over one key, heatmaps over two, small multiples over more."""
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from itertools import pairwise, product
+from typing import Any
+
+import matplotlib
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.colors import LogNorm, Normalize
+
+from attncli.config.looks import Look
+from attncli.errors import printable
+from attncli.show.figures import Note, Picture
+from attncli.show.numbers import short
+from attncli.show.panels import Numbers, decades_axis, draw_line, drawn, legend, name, panels
+from attncli.show.themes import Sheet
+from attncli.studies import part_of
+from attncli.studies.study import Record, Result
+from attncli.sweeps.points import renamed, shown
+from attncli.sweeps.records import axes_of, swept_keys
+from attncli.sweeps.summary import FIGURES, summary
+
+WIDTH, HEIGHT = 5.2, 3.6  # inches of a single panel
+SMALL = (2.6, 2.2)  # of one among several
+CELL, LABELS = 0.5, 1.2  # inches: of a cell of a heatmap, and of the labels beside it
+MOST_PANELS = 16
+MOST_NUMBERED = 150  # cells of a heatmap with numbers in them
+UNEVEN = 1.6  # ratios of neighbours in a geometric row of numbers differ by less
+Axis = tuple[str, list[Any]]
+
+
+def figures(result: Result, note: Note, look: Look) -> Mapping[str, Callable[[], Picture]]:
+    """sweep.png, where there is something to draw."""
+    there = result.settings["metric"] is not None and bool(result.records)
+    return {"sweep": partial(drawn, sweep_figure, result, note, look)} if there else {}
+
+
+def sweep_figure(result: Result, note: Note, sheet: Sheet) -> Picture:
+    """Means over the seeds; bands are their 95 % intervals."""
+    metric, axes = result.settings["metric"], list(axes_of(result).items())
+    keys = swept_keys(result)
+    mean, low, high, count = (renamed(key, keys) for key in FIGURES if key != "std")
+    rows = [row for row in summary(result, [metric]) if row[mean] is not None]
+    most = max((row[count] for row in rows), default=0)
+    seeds = f"; means of {most} runs" if most > 1 else ""
+    ends = (mean, low, high)
+    if not axes:  # nothing but the seed
+        axes = [("label", result.labels)]
+    if len(axes) == 2:
+        return _heatmaps(result, sheet, rows, axes, mean, f"{metric}{seeds}")
+    axes.sort(key=lambda axis: (not _is_numeric(axis[1]), -len(axis[1])))
+    bands = f"{seeds}, with 95 % intervals" if seeds else ""
+    return _lines(result, note, sheet, rows, axes, ends, f"{metric}{bands}")
+
+
+def _lines(
+    result: Result,
+    note: Note,
+    sheet: Sheet,
+    rows: Sequence[Record],
+    axes: Sequence[Axis],
+    ends: tuple[str, str, str],
+    title: str,
+) -> Picture:
+    """One panel for each combination of the values of all axes but the first, which goes to the right."""
+    (x, values), *others = axes
+    facets = list(product(*(of for _, of in others)))
+    if len(facets) > MOST_PANELS:
+        note(f"sweep.png has {MOST_PANELS} of {len(facets)} combinations of {', '.join(key for key, _ in others)}")
+        facets = facets[-MOST_PANELS:]
+    columns = len(others[-1][1]) if others and len(facets) % len(others[-1][1]) == 0 else min(4, len(facets))
+    columns = min(columns, MOST_PANELS)
+    width, height = SMALL if others else (WIDTH, HEIGHT)
+    figure, places = panels(sheet, [width] * columns, height, title, rows=-(-len(facets) // columns))
+    lines, metric = sheet.lines(result.labels), result.settings["metric"]
+    for index, (axes_, facet) in enumerate(zip(places, facets, strict=False)):
+        here = [row for row in rows if all(row[key] == value for (key, _), value in zip(others, facet, strict=True))]
+        about = [f"{_brief(key)} = {shown(value)}" for (key, _), value in zip(others, facet, strict=True)]
+        if about:
+            axes_.set_title("\n".join(map(printable, about)))
+        is_lowest = index + columns >= len(facets)
+        axes_.set(xlabel=x if is_lowest else "", ylabel=metric if index % columns == 0 else "")
+        for label, line in lines.items():
+            own = [row for row in here if row["label"] == label]
+            points = sorted(own, key=lambda row: _position(row[x], values))
+            where = np.array([_position(row[x], values) for row in points], dtype=float)
+            drawn_ends = [np.array([_end(row, end, ends[0]) for row in points], dtype=float) for end in ends]
+            draw_line(axes_, where, drawn_ends, line, bands=len(lines), gid=f"{metric}-{label}")
+        _x_axis(axes_, values)
+        if _has_log_axis(result):
+            decades_axis(axes_)
+    for spare in places[len(facets) :]:
+        spare.set_axis_off()
+    if x != "label":
+        legend(figure, lines)
+    return figure
+
+
+def _brief(key: str) -> str:
+    """`scale` for `scorers[0].scale`."""
+    return key.rpartition(".")[2]
+
+
+def _end(row: Record, key: str, mean: str) -> float:
+    return float(row[mean] if row[key] is None else row[key])
+
+
+def _position(value: Any, values: Sequence[Any]) -> float:
+    return float(value) if _is_numeric(values) else float(list(values).index(value))
+
+
+def _is_numeric(values: Sequence[Any]) -> bool:
+    return all(isinstance(value, int | float) and not isinstance(value, bool) for value in values)
+
+
+def is_geometric(values: Sequence[Any]) -> bool:
+    """Whether numbers grow by about the same factor from one to the next, and not by about the same amount."""
+    if len(values) < 3 or not _is_numeric(values) or min(values) <= 0:
+        return False
+    pairs = list(pairwise(sorted(values)))
+    ratios, steps = [b / a for a, b in pairs], [b - a for a, b in pairs]
+    return bool(max(ratios) / min(ratios) < min(UNEVEN, max(steps) / min(steps)))
+
+
+def _x_axis(axes: Axes, values: Sequence[Any]) -> None:
+    if not _is_numeric(values):
+        axes.set_xticks(range(len(values)), [shown(value) for value in values])
+        axes.margins(x=0.15)
+    elif is_geometric(values):
+        axes.set_xscale("log")
+        axes.set_xticks([float(value) for value in values], [shown(value) for value in values])
+        axes.minorticks_off()
+    if sum(len(shown(value)) + 1 for value in values) > 40:
+        axes.tick_params(axis="x", rotation=45)
+
+
+def _has_log_axis(result: Result) -> bool:
+    charts = getattr(part_of(result.study, "columns"), "CHARTS", ())
+    metric = result.settings["metric"]
+    numbers = [row.get(metric) for row in result.records]
+    return any(chart.y == metric and chart.log for chart in charts) and all(n is not None and n > 0 for n in numbers)
+
+
+def _heatmaps(
+    result: Result, sheet: Sheet, rows: Sequence[Record], axes: Sequence[Axis], mean: str, title: str
+) -> Picture:
+    """A panel for each label, with one scale of colours."""
+    (y, down), (x, across) = (_in_order(axis) for axis in axes)
+    labels = result.labels
+    width, height = (max(SMALL[0], CELL * len(across)), max(SMALL[1], CELL * len(down) * 0.8))
+    figure, places = panels(
+        sheet, [width + (LABELS if index == 0 else 0) for index, _ in enumerate(labels)], height, title
+    )
+    tables = {
+        label: _matrix([row for row in rows if row["label"] == label], (y, down), (x, across), mean) for label in labels
+    }
+    every = np.concatenate([table[np.isfinite(table)] for table in tables.values()])
+    ends = (float(every.min()), float(every.max())) if every.size else (0.0, 1.0)
+    norm = LogNorm(*ends) if _has_log_axis(result) and ends[0] > 0 else Normalize(*ends)
+    colours = matplotlib.colormaps[matplotlib.rcParams["image.cmap"]]
+    image = None
+    for place, (label, table) in zip(places, tables.items(), strict=True):
+        image = place.imshow(table, norm=norm, cmap=colours, aspect="auto", origin="lower", gid=f"{mean}-{label}")
+        name(place, label, x, y if place is places[0] else "")
+        place.set_xticks(range(len(across)), [shown(value) for value in across])
+        place.set_yticks(range(len(down)), [shown(value) for value in down] if place is places[0] else [])
+        place.grid(False)
+        if table.size <= MOST_NUMBERED:
+            _write_numbers(place, table, norm, colours)
+        if sum(len(shown(value)) + 1 for value in across) > 6 * width:
+            place.tick_params(axis="x", rotation=45)
+    assert image is not None, "a sweep with records has labels"
+    figure.colorbar(image, ax=places, label=result.settings["metric"])
+    return figure
+
+
+def _in_order(axis: Axis) -> Axis:
+    return (axis[0], sorted(axis[1]) if _is_numeric(axis[1]) else axis[1])
+
+
+def _matrix(rows: Sequence[Record], down: Axis, across: Axis, mean: str) -> Numbers:
+    matrix = np.full((len(down[1]), len(across[1])), np.nan)
+    for row in rows:
+        matrix[down[1].index(row[down[0]]), across[1].index(row[across[0]])] = row[mean]
+    return matrix
+
+
+def _write_numbers(axes: Axes, table: Numbers, norm: Any, colours: Any) -> None:
+    for (row, column), value in np.ndenumerate(table):
+        if np.isfinite(value):
+            red, green, blue, _ = colours(norm(value))
+            dark = 0.3 * red + 0.6 * green + 0.1 * blue < 0.5
+            ink = "white" if dark else "black"
+            axes.text(column, row, short(float(value)), ha="center", va="center", color=ink, fontsize="x-small")

@@ -1,0 +1,198 @@
+"""`attncli sweep`: its folder, its tables and pictures, resuming, expectations, mistakes and exit codes."""
+
+import csv
+import itertools
+import json
+from pathlib import Path
+from typing import Any
+
+import pandas
+import pytest
+import yaml
+
+import attncli as package
+from tests.cli import attncli, experiment, good, refusal
+
+FILES = ["config.yaml", "points.jsonl", "records.csv", "records.parquet", "results.json", "summary.csv"]
+TWO = [{"scorer": "scaled_dot"}, {"scorer": "cosine"}]
+OVER = ["--over", "seed=0..1", "--over", "scorers[0].scale=0.5,2", "--with", "scorers[1].scale=1,3"]
+FAILING = """\
+import torch
+class Failing(torch.nn.Module):
+    '''Fails where it is told to.'''
+    def __init__(self, query_size, key_size, *, when: float = 0.0):
+        super().__init__()
+        self.when = when
+    def forward(self, queries, keys):
+        if self.when > 1 and queries.shape[-2] > 1:
+            raise ArithmeticError(f"no more than 1: {self.when}")
+        return queries @ keys.mT
+"""
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def rows_of(name: str, folder: Path = Path("out")) -> list[dict[str, str]]:
+    with (folder / name).open(encoding="utf-8", newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def content_of(folder: Path = Path("out")) -> dict[str, Any]:
+    content: dict[str, Any] = json.loads((folder / "results.json").read_text(encoding="utf-8"))
+    return content
+
+
+def without_time(records: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    return [{key: value for key, value in record.items() if key != "seconds"} for record in records]
+
+
+def test_a_sweep_is_the_runs_of_its_points(here: Path) -> None:
+    """The records of each point are those of `attncli.run` with the same keys; everything is kept in one folder."""
+    path = experiment(here / "x.yaml", scorers=TWO)
+    printed = good("sweep", path, *OVER, "--out", "out", "--jobs", "1")
+    assert "4 points over seed (2) and scorers[0].scale with scorers[1].scale (2): 4 done" in printed
+    assert "scaled_dot: entropy falls from" in printed.replace("\n", " ")
+    assert sorted(each.name for each in Path("out").iterdir()) == [*FILES, "sweep.png"]
+    content = content_of()
+    assert content["files"] == [*FILES, "sweep.png"]
+    places = list(itertools.product((0, 1), ((0.5, 1), (2, 3))))
+    keys = ("seed", "scorers[0].scale", "scorers[1].scale")
+    assert [point["sweep"] for point in content["sweep"]["points"]] == [
+        dict(zip(keys, (seed, *pair), strict=True)) for seed, pair in places
+    ]
+    assert {point["status"] for point in content["sweep"]["points"]} == {"done"}
+    expected = list[dict[str, Any]]()
+    for seed, (first, second) in places:
+        changes: dict[str, Any] = {keys[0]: seed, keys[1]: first, keys[2]: second}
+        result = package.run(path, **changes)
+        expected += [dict(zip(keys, (seed, first, second), strict=True)) | row for row in result.records]
+    for mine, theirs in zip(without_time(content["records"]), without_time(expected), strict=True):
+        assert list(mine)[:6] == [*keys, "scorer", "label", "normalizer"]
+        for key, value in theirs.items():
+            assert mine[key] == (value if isinstance(value, str) else pytest.approx(value, rel=1e-6, abs=1e-9))
+    assert [row["entropy"] for row in rows_of("records.csv")] == [str(row["entropy"]) for row in content["records"]]
+    frame = pandas.read_parquet("out/records.parquet")
+    assert frame["entropy"].tolist() == [row["entropy"] for row in content["records"]]
+    entropies = [row for row in rows_of("summary.csv") if row["metric"] == "entropy"]
+    assert [row["count"] for row in entropies] == ["2"] * 4
+    same = [row["entropy"] for row in content["records"] if (row[keys[1]], row["label"]) == (0.5, "scaled_dot")]
+    assert float(entropies[0]["mean"]) == pytest.approx(sum(same) / 2)
+
+
+def test_it_is_taken_like_any_run(here: Path) -> None:
+    experiment(here / "x.yaml", scorers=TWO)
+    good("sweep", "x.yaml", *OVER, "--out", "out", "--no-plots", "--quiet")
+    result = package.load("out")
+    assert result.settings["sweep"] == {
+        "over": [{"seed": [0, 1]}, {"scorers[0].scale": [0.5, 2], "scorers[1].scale": [1, 3]}]
+    }
+    assert result.pictures == ["sweep"]
+    assert "4 points" in result._repr_html_()
+    assert list(result.to_frame()["seed"]) == [0] * 4 + [1] * 4
+
+
+def test_the_folder_goes_on_with_what_is_missing_and_with_more_values(here: Path) -> None:
+    experiment(here / "x.yaml", sweep={"over": [{"seed": "0..2"}]})
+    good("sweep", "x.yaml", "--quiet", "--no-plots", "--jobs", "1")
+    folder = Path("outputs/x/latest")
+    undisturbed = content_of(folder)
+    journal = (folder / "points.jsonl").read_text().splitlines(keepends=True)
+    (folder / "points.jsonl").write_text(journal[0] + journal[2] + journal[1][:40])
+    assert good("sweep", "--status", folder) == "2 of 3 points done, about 0 s left\n"
+    good("sweep", "--resume", folder, "--quiet", "--no-plots", "--jobs", "1")
+    assert without_time(content_of(folder)["records"]) == without_time(undisturbed["records"])
+    assert len((folder / "points.jsonl").read_text().splitlines()) == 3
+    good("sweep", "--resume", folder, "--over", "seed=0..4", "--quiet", "--no-plots", "--jobs", "1")
+    assert len((folder / "points.jsonl").read_text().splitlines()) == 5
+    assert yaml.safe_load((folder / "config.yaml").read_text())["sweep"] == {"over": [{"seed": [0, 1, 2, 3, 4]}]}
+    assert len(content_of(folder)["records"]) == 5
+
+
+def test_points_are_listed_and_none_runs(here: Path) -> None:
+    experiment(here / "x.yaml")
+    printed = good("sweep", "x.yaml", "--over", "seed=0..1", "--over", "keys.fill=normal,ones", "--dry-run")
+    assert printed.splitlines()[:2] == ["seed = 0, keys.fill = normal", "seed = 0, keys.fill = ones"]
+    assert printed.splitlines()[-1].startswith("4 points; one needs about ")
+    rows = json.loads(good("sweep", "x.yaml", "--over", "seed=0..1", "--dry-run", "--json"))
+    assert [row["sweep"] for row in rows] == [{"seed": 0}, {"seed": 1}]
+    assert not Path("outputs").exists()
+
+
+def test_points_that_fail_are_told_and_the_others_kept(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (here / "failing.py").write_text(FAILING)
+    monkeypatch.setenv("PYTHONPATH", str(here), prepend=":")
+    monkeypatch.syspath_prepend(here)
+    experiment(here / "x.yaml", scorers=[{"scorer": "failing:Failing"}])
+    args = ["x.yaml", "--over", "scorers[0].when=0,1,2,3", "--out", "out", "--no-plots", "--jobs", "1"]
+    result = attncli("sweep", *args, "--quiet")
+    assert result.exit_code == 1
+    assert "failed: scorers[0].when = 2: " in result.stderr
+    assert "no more than 1: 2" in result.stderr
+    points = content_of()["sweep"]["points"]
+    assert [point["status"] for point in points] == ["done", "done", "failed", "failed"]
+    assert [row["scorers[0].when"] for row in content_of()["records"]] == [0, 1]
+    stopped = attncli("sweep", *args, "--overwrite", "--fail-fast", "--json")
+    assert stopped.exit_code == 1
+    assert [point["status"] for point in json.loads(stopped.stdout)["sweep"]["points"]].count("missing") == 1
+    assert "--fail-fast ends the sweep; `attncli sweep --resume out` goes on" in stopped.stderr
+
+
+def test_expectations_of_swept_columns(here: Path) -> None:
+    claim = {"where": {"seed": [0, 1], "scorers[0].scale": 8}, "metric": "entropy"}
+    other = {"seed": [0, 1], "scorers[0].scale": 0.125}
+    experiment(here / "x.yaml", scorers=TWO[:1], expect=[{**claim, "below": other}])
+    args = ["x.yaml", "--over", "seed=0,1", "--over", "scorers[0].scale=0.125,8", "--no-plots", "--jobs", "1"]
+    assert "The expectation holds" in good("sweep", *args, "--out", "good")
+    experiment(here / "x.yaml", scorers=TWO[:1], expect=[{**claim, "above": other}])
+    failed = attncli("sweep", *args, "--out", "bad", "--quiet")
+    assert failed.exit_code == 1
+    assert failed.stderr.count("scorers[0].scale = 8") == 2
+    assert [each["holds"] for each in content_of(Path("bad"))["expectations"]] == [False, False]
+
+
+def test_check_and_run_know_sweeps(here: Path) -> None:
+    path = experiment(here / "x.yaml", sweep={"over": [{"seed": "0..2"}]})
+    assert good("check", path) == f"{path}: good, study attention, a sweep of 3 points\n"
+    assert refusal("run", path).startswith(f"{path}:1:")
+    assert "got a sweep; expected one experiment; `attncli sweep" in refusal("run", path)
+    good("run", path, "--set", "sweep=null", "--quiet", "--no-plots")
+    with pytest.raises(ValueError, match="got a sweep"):
+        package.run(path)
+    wrong = experiment(here / "y.yaml", sweep={"over": [{"dtype": ["float32", "float8"]}]})
+    assert 'dtype: got "float8"' in refusal("check", wrong)
+
+
+@pytest.mark.parametrize(
+    ("args", "message"),
+    [
+        ([], "attncli sweep: got no config; expected a YAML file, or --resume FOLDER"),
+        (["x.yaml"], "x.yaml: got nothing to sweep over; expected --over KEY=VALUES, or the key `sweep` in the file"),
+        (["x.yaml", "--over", "seed=2..1"], '--over seed=2..1: got "2..1"; expected a step that leads'),
+        (["x.yaml", "--with", "seed=1"], "--with seed=1: expected an --over before it"),
+        (["x.yaml", "--over", "seed=1", "--metric", "entropie"], '--metric: got "entropie"; unknown metric; did you'),
+        (["x.yaml", "--over", "seed=1", "--metric", "label"], '--metric: got "label"; unknown metric; known: '),
+        (["--resume", "nowhere"], '--resume: got "nowhere", which is not the folder of a sweep; expected one, as'),
+        (["--status", "nowhere"], '--status: got "nowhere", which is not the folder of a sweep'),
+        (["x.yaml", "--over", "seed=1", "--out", "."], '--out: got ".", which is in use and cannot be replaced'),
+        (["x.yaml", "--resume", "a", "--out", "b"], '--out: got "b" beside --resume, which has a folder; leave one'),
+        (["x.yaml", "--over", "seed=0,0"], "x.yaml: got seed = 0, the same experiment as seed = 0; expected each"),
+    ],
+)
+def test_mistakes(here: Path, args: list[str], message: str) -> None:
+    experiment(here / "x.yaml")
+    assert refusal("sweep", *args).startswith(message)
+    assert sorted(each.name for each in here.iterdir()) == ["x.yaml"]
+
+
+def test_the_order_of_axes_is_that_of_the_command_line(here: Path) -> None:
+    experiment(here / "x.yaml", scorers=TWO)
+    args = ["--over=seed=0,1", "--with", "dtype=float32,float64", "--over", "train=true", "--with=weights=true"]
+    rows = json.loads(good("sweep", "x.yaml", *args, "--dry-run", "--json"))
+    assert [row["sweep"] for row in rows] == [
+        {"seed": 0, "dtype": "float32", "train": True, "weights": True},
+        {"seed": 1, "dtype": "float64", "train": True, "weights": True},
+    ]

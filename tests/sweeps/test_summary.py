@@ -1,0 +1,117 @@
+"""Means and intervals over seeds, against SciPy and slow loops; which columns name a row, and which are figures."""
+
+import math
+from itertools import product
+from typing import Any
+
+import pytest
+from scipy import stats
+
+from attncli.studies.study import Record, Result
+from attncli.sweeps.findings import findings_of
+from attncli.sweeps.records import axes_of, default_metric, figures_of, names_of
+from attncli.sweeps.summary import FIGURES, spread, student_t, summary
+
+NOISE = {0: 0.0, 1: 0.3, 2: -0.6}
+
+
+def swept(study: str, over: list[dict[str, list[Any]]], records: list[Record], metric: str = "entropy") -> Result:
+    settings = {"sweep": {"over": over}, "metric": metric, "points": {"done": 1, "failed": 0, "died": 0, "missing": 0}}
+    return Result(study, "x", settings, records)
+
+
+def attention(over: list[dict[str, list[Any]]], *names: str) -> list[Record]:
+    """Rows of two scorers whose entropy is a known function of the swept values."""
+    keys = [key for axis in over for key in axis]
+    places = product(*(list(zip(*axis.values(), strict=True)) for axis in over))
+    rows = []
+    for place in places:
+        values = dict(zip(keys, [value for part in place for value in part], strict=True))
+        scale = next((value for key, value in values.items() if "scale" in key), 1.0)
+        for number, label in enumerate(names or ("dot", "cosine")):
+            head = {"scorer": label, "label": label, "normalizer": "softmax"}
+            rows.append({**values, **head, "entropy": number + scale + NOISE[values.get("seed", 0)], "empty_rows": 0})
+    return rows
+
+
+@pytest.mark.parametrize("freedom", [*range(1, 40), 99, 100, 2001])
+def test_quantiles_of_student_are_those_of_scipy(freedom: int) -> None:
+    assert student_t(freedom) == pytest.approx(stats.t.ppf(0.975, freedom), rel=1e-10)
+
+
+@pytest.mark.parametrize("numbers", [[1.0, 2.0], [0.5, 0.7, 0.9, -3.0], [2.0] * 5])
+def test_intervals_are_those_of_scipy(numbers: list[float]) -> None:
+    found = spread(numbers, is_share=False)
+    n, mean = len(numbers), sum(numbers) / len(numbers)
+    std = math.sqrt(sum((each - mean) ** 2 for each in numbers) / (n - 1))
+    assert [found[key] for key in ("mean", "std", "count")] == pytest.approx([mean, std, n])
+    low, high = stats.t.interval(0.95, n - 1, mean, std / math.sqrt(n)) if std else (mean, mean)
+    assert (found["low"], found["high"]) == pytest.approx((low, high))
+
+
+def test_shares_do_not_leave_0_to_1() -> None:
+    near = [0.9, 1.0, 1.0]
+    assert spread(near, is_share=True)["high"] == 1.0
+    assert spread(near, is_share=True)["low"] == 0.9
+    assert spread(near, is_share=False)["high"] > 1
+    inside = [0.50, 0.52, 0.51]
+    assert spread(inside, is_share=True) == spread(inside, is_share=False)
+
+
+def test_one_value_and_none_have_no_spread() -> None:
+    assert spread([3.0], False) == dict(zip(FIGURES, (3.0, None, None, None, 1), strict=True))
+    assert spread([], False) == dict(zip(FIGURES, (None, None, None, None, 0), strict=True))
+
+
+def test_summary_by_slow_loops() -> None:
+    over: list[dict[str, list[Any]]] = [{"seed": [0, 1, 2]}, {"scorers[0].scale": [0.5, 2.0], "d": ["a", "b"]}]
+    rows = attention(over)
+    found = summary(swept("attention", over, rows))
+    assert len(found) == 2 * 2 * 2
+    for scale, label in product((0.5, 2.0), ("dot", "cosine")):
+        numbers = [row["entropy"] for row in rows if (row["scorers[0].scale"], row["label"]) == (scale, label)]
+        (row,) = (
+            each
+            for each in found
+            if (each["scorers[0].scale"], each["label"], each["metric"]) == (scale, label, "entropy")
+        )
+        assert row["mean"] == pytest.approx(sum(numbers) / 3)
+        assert (row["low"], row["high"]) == pytest.approx(
+            stats.t.interval(0.95, 2, sum(numbers) / 3, stats.sem(numbers))
+        )
+        assert (row["d"], row["count"], "seed" in row) == ({0.5: "a", 2.0: "b"}[scale], 3, False)
+
+
+def test_names_that_clash_have_a_prefix() -> None:
+    over: list[dict[str, list[Any]]] = [{"mean": [0, 1]}, {"seed": [0, 1]}]
+    (row, *_) = summary(swept("attention", over, attention(over)))
+    assert list(row)[:3] == ["mean", "scorer", "label"]
+    assert row["record.mean"] == 0.65 + 0.5
+
+
+def test_columns_of_a_study_of_sizes() -> None:
+    """Rows of several d in each point: d names a row, as do swept keys; what the swept d decides is no axis."""
+    over: list[dict[str, list[Any]]] = [{"seed": [0, 1]}, {"lr": [0.1, 1.0]}, {"d": [8, 16]}]
+    rows: list[Record] = []
+    for seed, lr, d, model in product((0, 1), (0.1, 1.0), (8, 16), (0, 1)):
+        own = {"scorer": "dot", "label": "dot", "normalizer": "softmax", "record.d": d, "record.seed": model, "keys": 4}
+        rows.append({"seed": seed, "lr": lr, "d": d, **own, "accuracy": 0.9, "loss": lr})
+    result = swept("train", over, rows, "accuracy")
+    keys = ["seed", "lr", "d"]
+    assert names_of("train", keys, rows) == ["lr", "d", "scorer", "label", "normalizer", "record.d", "keys"]
+    assert figures_of("train", keys, rows) == ["accuracy", "loss"]
+    assert axes_of(result) == {"lr": [0.1, 1.0], "d": [8, 16]}
+    assert default_metric("train", keys, rows) == "accuracy"
+    assert [row["count"] for row in summary(result, ["loss"])] == [4] * 4
+
+
+def test_findings_say_where_the_metric_is_small_and_large() -> None:
+    over: list[dict[str, list[Any]]] = [{"scale": [0.5, 1.0, 4.0]}]
+    texts = [finding.text for finding in findings_of(swept("attention", over, attention(over, "dot")))]
+    assert texts == ["dot: entropy rises from 0.500 at scale = 0.5 to 4.00 at scale = 4"]
+    over = [{"scale": [1.0, 4.0, 0.5]}]
+    (finding,) = findings_of(swept("attention", over, attention(over, "dot")))
+    assert finding.text == "dot: entropy is lowest, 0.500 at scale = 0.5, and highest, 4.00 at scale = 4"
+    assert finding.numbers == {"lowest": 0.5, "highest": 4.0}
+    over = [{"seed": [0, 1]}]
+    assert findings_of(swept("attention", over, attention(over))) == []
