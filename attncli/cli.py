@@ -15,6 +15,7 @@ from typer.core import TyperGroup
 from attncli import __version__
 from attncli.commands.capture import capture
 from attncli.commands.check import check, schema
+from attncli.commands.compare import compare
 from attncli.commands.heatmap import HeatmapCommand
 from attncli.commands.init import init
 from attncli.commands.options import Command, PlainHelp
@@ -134,6 +135,7 @@ for study, about in STUDIES.items():
         app.command(study, cls=StudyCommand, help=about)(lambda: None)
 app.command(cls=SweepCommand)(sweep)
 app.command(cls=Command)(capture)
+app.command(cls=Command)(compare)
 app.command(cls=Command)(scorers)
 app.command(cls=Command)(check)
 app.command(cls=Command)(init)

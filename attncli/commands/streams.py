@@ -6,7 +6,8 @@ from typing import IO, Any
 
 import typer
 
-EXPECTATION_FAILED, WRONG_INPUT, INTERRUPTED = 1, 2, 130  # exit codes
+EXPECTATION_FAILED = DIFFERENT = 1  # exit codes
+WRONG_INPUT, INTERRUPTED = 2, 130
 
 
 def print_line(text: str) -> None:

@@ -93,6 +93,29 @@ def stage_figure(
         return _draw(sheet, panels, look, quantity, note, stage=stage)
 
 
+def runs_figure(
+    a: Matrices,
+    b: Matrices,
+    labels: Sequence[str],
+    places: Sequence[tuple[int, int]],
+    look: HeatmapLook = PLAIN,
+    note: Note = lambda text: None,
+) -> Picture:
+    """Matrices of two runs, `b` - `a`, for labels that both have in one shape, at these batch elements and heads."""
+    ours, theirs = (select(each, labels, None, None, places, told) for each, told in ((a, _ignore), (b, note)))
+    panels = [
+        replace(q, valid=None if p.valid is None or q.valid is None else p.valid | q.valid, minus=p.values)
+        for p, q in zip(ours, theirs, strict=True)
+    ]
+    quantity, look = f"{QUANTITIES[b.stage]}, B − A", look.model_copy(update={"minus": "A"})
+    with drawing(_texts(panels, look.title or quantity), note, look) as sheet:
+        return _draw(sheet, panels, look, quantity, note, stage=b.stage)
+
+
+def _ignore(text: str) -> None:
+    """Takes a note that was made already."""
+
+
 def panels_figure(
     panels: Sequence[Panel],
     quantity: str,

@@ -1,0 +1,140 @@
+"""`attncli compare`: what differs between runs, and whether it does."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+
+from attncli.commands.options import Full, Quiet
+
+if TYPE_CHECKING:
+    from attncli.runs.loading import StoredRun
+    from attncli.studies.study import Comparison
+
+MOST_PLACES = 8  # batch elements and heads in the picture
+
+Runs = Annotated[
+    list[Path],
+    typer.Argument(metavar="RUN", help="Run folders, or results.json alone; each is compared with the first."),
+]
+Fail = Annotated[bool, typer.Option("--fail", help="End with exit code 1 where a run differs by more than rounding.")]
+Tolerance = Annotated[
+    float | None,
+    typer.Option("--tolerance", metavar="X", help="Relative difference that --fail accepts, in place of rounding."),
+]
+Format = Annotated[
+    Literal["text", "md"], typer.Option("--format", metavar="NAME", help="Tables as text, or md for pull requests.")
+]
+Json = Annotated[
+    bool, typer.Option("--json", help="Print the comparison as JSON, a list of several, and nothing else.")
+]
+Out = Annotated[
+    Path | None,
+    typer.Option("--out", metavar="FILE", help="Draw the difference of the weights: .png, .svg or .pdf."),
+]
+Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace an existing file.")]
+
+
+def compare(
+    runs: Runs,
+    tolerance: Tolerance = None,
+    fail: Fail = False,
+    format_: Format = "text",
+    json: Json = False,
+    out: Out = None,
+    overwrite: Overwrite = False,
+    full: Full = False,
+    quiet: Quiet = False,
+) -> None:
+    """Say what differs between runs: settings, inputs, figures and weights."""
+    from attncli.api import compare_stored
+    from attncli.commands.experiments import print_json
+    from attncli.commands.progress import Terminal
+    from attncli.commands.streams import DIFFERENT, print_error, print_line
+    from attncli.errors import Collector, printable
+    from attncli.runs.comparing import content_of, exceeds
+    from attncli.runs.loading import read_run
+    from attncli.show.comparison import markdown, tables
+    from attncli.studies import STUDIES
+
+    _check(runs, tolerance, fail, json and format_ == "md", out, overwrite)
+    collector, stored = Collector(), []
+    for path in runs:
+        with collector.under():
+            stored.append(read_run(path, STUDIES))
+    collector.check()
+    found = [compare_stored(stored[0], other) for other in stored[1:]]
+    if out is not None:
+        _draw(stored, found[0], out, quiet)
+    if json:
+        contents = [content_of(each) for each in found]
+        print_json(contents if len(contents) > 1 else contents[0])
+    elif not quiet:
+        console = Terminal()
+        for index, each in enumerate(found):
+            if format_ == "md":
+                print_line("\n" * bool(index) + markdown(each, full).rstrip("\n"))
+                continue
+            if index:
+                console.rule(characters="=")
+            for part in tables(each, console.width, full):
+                console.print(part)
+    refused = [each for each in found if fail and exceeds(each, tolerance)]
+    for each in refused:
+        print_error(printable(f"{each.b}: {each.sentence}"))
+        if tolerance is not None:
+            print_error(
+                f"the largest relative difference is {each.largest:.2g} ({each.largest_of}), beyond {tolerance:g}"
+            )
+    if refused:
+        raise typer.Exit(DIFFERENT)
+
+
+def _check(
+    runs: list[Path], tolerance: float | None, fail: bool, both_forms: bool, out: Path | None, overwrite: bool
+) -> None:
+    """Refuse what makes no sense, before any run is read."""
+    from attncli.commands.options import naming_options
+    from attncli.errors import InputError
+    from attncli.runs.run_folder import check_file
+    from attncli.show.figures import picture_ending
+
+    if len(runs) < 2:
+        raise InputError.of(f'got one run, "{runs[0]}"; expected two or more', where="attncli compare")
+    if tolerance is not None and not 0 <= tolerance < float("inf"):
+        raise InputError.of(f"got {tolerance}; expected a relative difference, such as 0.01", where="--tolerance")
+    if tolerance is not None and not fail:
+        raise InputError.of(f"got {tolerance} without --fail; expected both", where="--tolerance")
+    if both_forms:
+        raise InputError.of("got md beside --json; expected one of them", where="--format")
+    if out is None:
+        return
+    if len(runs) > 2:
+        raise InputError.of(f'got "{out}" for {len(runs)} runs; a picture is of two', where="--out")
+    with naming_options():
+        picture_ending(out)
+    check_file(out, overwrite)
+
+
+def _draw(runs: Sequence["StoredRun"], found: "Comparison", out: Path, quiet: bool) -> None:
+    """Draw the difference of the weights, of the places that differ most, of two runs."""
+    from attncli.errors import InputError
+    from attncli.runs.run_folder import save_picture
+    from attncli.show.figures import save_figure
+    from attncli.show.heatmaps import runs_figure
+    from attncli.studies.study import matrices_of
+
+    rows = [row for row in found.weights if row["js_divergence"] is not None and row.get("layer") is None]
+    if not rows:
+        raise InputError.of(f'got "{out}"; the runs share no weights to draw the difference of', where="--out")
+    rows = [row for row in rows if row["max_abs_difference"]] or rows
+    labels = list(dict.fromkeys(row["label"] for row in rows))
+    rows.sort(key=lambda row: -row["js_divergence"])
+    places = list(dict.fromkeys((row["batch"] or 0, row["head"] or 0) for row in rows))[:MOST_PLACES]
+    notes: list[str] = []
+    a, b = (matrices_of(run.result, "weights") for run in runs)
+    figure = runs_figure(a, b, labels, sorted(places), note=notes.append)
+    save_picture("", out, lambda path: save_figure(figure, path))
+    for note in notes * (not quiet):
+        typer.echo(note, err=True)

@@ -1,0 +1,159 @@
+"""`attncli compare`: what it prints and draws, and how it ends."""
+
+import json
+import shutil
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from markdown_it import MarkdownIt
+from rich.cells import cell_len
+
+import attncli
+from attncli.show.comparison import markdown, tables, told_apart
+from attncli.show.tables import recorded
+from tests.cli import attncli as command
+from tests.cli import experiment, good, refusal, run
+
+HOSTILE = "a|b`<img src=x onerror=alert(1)>*c*_d_[e](f)"
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Runs `a`, `same`, another `seed`, another `scale`, and one of the study `variance`."""
+    folder = tmp_path_factory.mktemp("runs")
+    scorers: list[dict[str, Any]] = [{"scorer": "scaled_dot"}, {"scorer": "gaussian", "label": "near"}]
+    own = experiment(folder / "own.yaml", scorers=scorers)
+    run(own, folder / "a")
+    run(own, folder / "same")
+    run(own, folder / "seed", "--seed", 1)
+    run(own, folder / "scale", "--set", "scorers[0].scale=1")
+    small = {"study": "variance", "d": [2, 4], "samples": 1000, "scorers": scorers}
+    variance = folder / "variance.yaml"
+    variance.write_text(json.dumps(small), encoding="utf-8")
+    run(variance, folder / "variance")
+    return folder
+
+
+def test_the_verdict_stands_above_what_differs(runs: Path) -> None:
+    shown = good("compare", runs / "a", runs / "scale").split("\n")
+    assert "different: scores of scaled_dot differ" in " ".join(shown)
+    assert "scorers.scaled_dot.scale" in "".join(shown)
+    assert [each for each in ("Settings", "Figures", "Weights and outputs of A and B") if each not in shown] == []
+    assert "Inputs" not in shown
+    assert "identical, bit for bit: the inputs" in good("compare", runs / "a", runs / "same")
+
+
+def test_each_run_is_compared_with_the_first(runs: Path) -> None:
+    names = ["a", "same", "seed"]
+    found = json.loads(good("compare", *(runs / name for name in names), "--json"))
+    assert [(Path(each["a"]).name, Path(each["b"]).name, each["verdict"]) for each in found] == [
+        ("a", "same", "identical"),
+        ("a", "seed", "different"),
+    ]
+    alone = json.loads(good("compare", runs / "a", runs / "seed" / "results.json", "--json"))
+    assert [row["key"] for row in alone["settings"]] == ["seed"]
+    assert alone["figures"] == found[1]["figures"]
+
+
+@pytest.mark.parametrize(
+    ("other", "options", "code"),
+    [
+        ("seed", [], 0),
+        ("seed", ["--fail"], 1),
+        ("same", ["--fail"], 0),
+        ("same", ["--fail", "--tolerance", "0"], 0),
+        ("scale", ["--fail", "--tolerance", "0.01"], 1),
+        ("scale", ["--fail", "--tolerance", "1000"], 0),
+        ("variance", ["--fail", "--tolerance", "1000"], 1),
+    ],
+)
+def test_fail_ends_with_code_1_beyond_the_tolerance(runs: Path, other: str, options: list[str], code: int) -> None:
+    found = command("compare", runs / "a", runs / other, "--quiet", *options)
+    assert (found.exit_code, found.stdout) == (code, "")
+    assert ("different: " in found.stderr) == (code == 1)
+    assert ("beyond" in found.stderr) == (code == 1 and len(options) > 1)
+
+
+def test_a_tolerance_is_that_of_the_largest_difference(runs: Path) -> None:
+    """The oracle: 1 - B / A of a figure that was changed by 1 %."""
+    copy = Path(shutil.copytree(runs / "variance", runs / "changed"))
+    kept = json.loads((copy / "results.json").read_text(encoding="utf-8"))
+    kept["records"][0]["unit_scale"] *= 0.99
+    (copy / "results.json").write_text(json.dumps(kept), encoding="utf-8")
+    for tolerance, code in (("0.0099", 1), ("0.0101", 0)):
+        assert command("compare", runs / "variance", copy, "--fail", "--tolerance", tolerance).exit_code == code
+
+
+def test_labels_are_text_in_markdown(runs: Path) -> None:
+    """The oracle is another reader of Markdown."""
+    found = attncli.compare(runs / "a", runs / "scale")
+    figures = [{**row, "where": {"label": HOSTILE}} for row in found.figures]
+    text = markdown(replace(found, a=HOSTILE, figures=figures, notes=[HOSTILE]))
+    html = MarkdownIt("commonmark").enable("table").render(text)
+    label = HOSTILE.replace("<", "&lt;").replace(">", "&gt;")
+    assert html.count(f"<td>{label}</td>") > 5
+    assert html.count(label) == html.count(f"<td>{label}</td>") + 2
+    assert "<img" not in html
+    assert "<em>" not in html
+    assert html.count("<table>") == text.count("#### ")
+
+
+@pytest.mark.parametrize("width", [20, 40, 80, 200])
+def test_tables_fit_every_width(runs: Path, width: int) -> None:
+    found = attncli.compare(runs / "a", runs / "scale")
+    lines = recorded(tables(found, width, full=True), width).export_text().split("\n")
+    assert max(map(cell_len, lines)) <= width
+    for row in found.figures:
+        assert any(told_apart(row["a"], row["b"])[1] in line for line in lines)
+
+
+def test_numbers_have_the_digits_that_tell_them_apart() -> None:
+    assert told_apart(0.123456789, 0.123456) == ("0.123457", "0.123456")
+    assert told_apart(1.0, 2.0) == ("1", "2")
+    assert told_apart(1.0, 1.0 + 2**-52) == ("1", "1.0000000000000002")
+    assert told_apart(None, 7) == ("-", "7")
+
+
+@pytest.mark.parametrize("ending", ["png", "svg"])
+def test_the_difference_of_weights_is_drawn_where_asked(runs: Path, tmp_path: Path, ending: str) -> None:
+    place = tmp_path / f"apart.{ending}"
+    assert good("compare", runs / "a", runs / "scale", "--out", place, "--quiet") == ""
+    assert place.stat().st_size > 1000
+    assert "exists; expected a new file" in refusal("compare", runs / "a", runs / "scale", "--out", place)
+    good("compare", runs / "a", runs / "scale", "--out", place, "--overwrite", "--quiet")
+    assert list(tmp_path.iterdir()) == [place]
+
+
+@pytest.mark.parametrize(
+    ("args", "message"),
+    [
+        (["a"], 'attncli compare: got one run, "a"; expected two or more'),
+        (
+            ["a", "nothere"],
+            'got "nothere", which is not a run folder; expected the folder of a run, as outputs/d2l/latest',
+        ),
+        (
+            ["a", "same", "--fail", "--tolerance", "-1"],
+            "--tolerance: got -1.0; expected a relative difference, such as 0.01",
+        ),
+        (
+            ["a", "same", "--fail", "--tolerance", "nan"],
+            "--tolerance: got nan; expected a relative difference, such as 0.01",
+        ),
+        (["a", "same", "--tolerance", "1"], "--tolerance: got 1.0 without --fail; expected both"),
+        (["a", "same", "--json", "--format", "md"], "--format: got md beside --json; expected one of them"),
+        (["a", "same", "--out", "x.gif"], '--out: got "x.gif"; expected a name ending in .png, .svg, .pdf'),
+        (["a", "same", "seed", "--out", "x.png"], '--out: got "x.png" for 3 runs; a picture is of two'),
+        (
+            ["a", "variance", "--out", "x.png"],
+            '--out: got "x.png"; the runs share no weights to draw the difference of',
+        ),
+    ],
+)
+def test_wrong_input_is_refused(runs: Path, monkeypatch: pytest.MonkeyPatch, args: list[str], message: str) -> None:
+    monkeypatch.chdir(runs)
+    before = sorted(runs.iterdir())
+    assert refusal("compare", *args) == message
+    assert sorted(runs.iterdir()) == before
