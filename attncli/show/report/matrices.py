@@ -247,5 +247,7 @@ def _text(matrix: Matrix, mask: Mask, bits: int) -> str:
 
 
 def _base64(array: npt.NDArray[Any]) -> str:
+    """The rows of an array of bytes; each has a code of its own, for what is likely in one is not in another."""
     packer = zlib.compressobj(strategy=zlib.Z_RLE)  # digits do not repeat, runs of masked cells do
-    return base64.b64encode(packer.compress(np.ascontiguousarray(array).tobytes()) + packer.flush()).decode()
+    packed = [packer.compress(row.tobytes()) + packer.flush(zlib.Z_SYNC_FLUSH) for row in np.atleast_2d(array)]
+    return base64.b64encode(b"".join([*packed, packer.flush()])).decode()

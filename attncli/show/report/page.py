@@ -15,7 +15,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from matplotlib import colormaps
 
 from attncli.errors import plain, printable
-from attncli.show.numbers import MISSING
+from attncli.show.numbers import MISSING, significant
 from attncli.show.report.assets import HERE, script, style
 from attncli.show.report.charts import charts, looks, on_one_line
 from attncli.show.report.matrices import views
@@ -23,21 +23,23 @@ from attncli.studies.study import Chart, Column, Record, Result
 
 BUDGET = 5_500_000  # bytes of all matrices of a page
 MOST_ROWS = 2000  # of a table
+MANY_ROWS = 100  # of a table that is closed at first
+DIGITS = 6  # of what an expectation is about
 MOST_NAMES = 3  # of runs, in the title
 POLICY = "default-src 'none'; script-src '{script}'; style-src '{style}'; base-uri 'none'; form-action 'none'"
 COLOUR_MAPS = {"light": ("Reds", "RdBu_r"), "dark": ("inferno", "berlin")}  # of values, and of differences
 TITLES = {
     "records": "Summary",
-    "comparisons": "Pairwise comparison",
-    "heads": "Heads",
-    "head_comparisons": "Pairwise comparison of heads",
+    "comparisons": "Comparisons",
+    "heads": "By batch element and head",
+    "head_comparisons": "Comparisons by batch element and head",
 }
 EXPECTATIONS = [
     Column("claim", "claim", "What is claimed.", text=True),
     Column("where", "of", "The row that is looked at.", format=lambda value: _words(value), text=True),
     Column("metric", "metric", "The column that is looked at.", text=True),
     Column("expected", "expected", "What is expected of it.", format=lambda value: _words(value), text=True),
-    Column("got", "measured", "What it is.", format=plain),
+    Column("got", "measured", "What it is.", format=lambda value: _measured(value)),
     Column("holds", "holds", "Whether it is as expected.", format=lambda value: "yes" if value else "no", text=True),
     Column("reason", "reason", "Why it is not.", text=True),
     Column("source", "source", "Who claims it.", text=True),
@@ -91,6 +93,11 @@ class Table:
     columns: Sequence[Heading]
     rows: Sequence[Sequence[Cell]]
     note: str = ""
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it is short enough to be seen at first."""
+        return len(self.rows) <= MANY_ROWS
 
 
 def page(runs: Sequence[Record]) -> str:
@@ -189,13 +196,16 @@ def _table(title: str, columns: Sequence[Column], records: Sequence[Record]) -> 
     rows = [[_cell(column, record.get(column.key)) for column in shown] for record in records[:MOST_ROWS]]
     more = f"The first {len(rows):,} of {len(records):,} rows; results.json has all." if rows[MOST_ROWS - 1 :] else ""
     of_numbers = [any(cell.number is not None for cell in cells) for cells in zip(*rows, strict=True)]
-    headings = [_heading(*each) for each in zip(shown, of_numbers, strict=False)]
+    texts = list(map(on_one_line, shown))
+    headings = [
+        Heading(
+            printable(text if texts.count(text) == 1 else column.key.replace("_", " ")),
+            f"{column.about} ({column.unit})" if column.unit else column.about,
+            is_of_numbers,
+        )
+        for column, text, is_of_numbers in zip(shown, texts, of_numbers, strict=False)  # none where there are no rows
+    ]
     return Table(title, headings, rows, more)
-
-
-def _heading(column: Column, is_of_numbers: bool) -> Heading:
-    about = f"{column.about} ({column.unit})" if column.unit else column.about
-    return Heading(printable(on_one_line(column)), about, is_of_numbers)
 
 
 def _cell(column: Column, value: Any) -> Cell:
@@ -214,6 +224,10 @@ def _words(value: Mapping[str, Any]) -> str:
 def _plain(value: Any) -> str:
     is_pair = isinstance(value, list) and len(value) == 2 and not isinstance(value[0], list)
     return " to ".join(map(plain, value)) if is_pair else _words(value) if isinstance(value, dict) else plain(value)
+
+
+def _measured(value: Any) -> str:
+    return significant(value, DIGITS) if isinstance(value, float) else plain(value)
 
 
 def _colours() -> dict[str, list[str]]:

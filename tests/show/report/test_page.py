@@ -1,0 +1,203 @@
+"""A page as text: tables and curves have the figures of the run, and nothing that stands in a run can act."""
+
+import base64
+import hashlib
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+import attncli
+from attncli.errors import printable
+from attncli.reports import report
+from attncli.runs.loading import StoredRun, read_run
+from attncli.show.numbers import MISSING
+from attncli.show.report.page import embedded
+from attncli.studies import STUDIES, columns_of
+from attncli.studies.study import Result, single_numbers
+from tests.show.report.reading import Read, numbers
+from tests.test_python import STUDIES as SMALL
+
+HOSTILE = [
+    "</script><script>alert(1)</script>",
+    "<!--<script>",
+    "<img src=x onerror=alert(1)>",
+    "\u202eevil",
+    "]]>\u2028\u2029",
+    "'\"&amp;{{ 7 * 7 }}{% raw %}",
+    "x" * 10_000,
+]
+CONFIG: dict[str, Any] = {
+    "name": "small",
+    "data": {"queries": {"shape": [1, 7, 4]}, "keys": {"shape": [1, 7, 4]}},
+    "scorers": ["dot", "scaled_dot"],
+}
+
+
+def page_of(config: dict[str, Any], folder: Path) -> Read:
+    attncli.run(config, out=folder)
+    return Read(report([read_run(folder, STUDIES)]))
+
+
+@pytest.fixture(scope="module")
+def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[StoredRun, Read]]:
+    """A run of every study, with its page."""
+    found = {}
+    for study, keys in SMALL.items():
+        folder = tmp_path_factory.mktemp(study) / "run"
+        page = page_of({"study": study, "name": "small", **keys}, folder)
+        found[study] = (read_run(folder, STUDIES), page)
+    return found
+
+
+@pytest.mark.parametrize("study", STUDIES)
+def test_tables_have_the_figures_of_the_rows(study: str, pages: dict[str, tuple[StoredRun, Read]]) -> None:
+    run, page = pages[study]
+    tables = page.tables()
+    kinds = {"records": "Summary", "comparisons": "Comparisons", "heads": "By batch element and head"}
+    for rows, title in kinds.items():
+        records = getattr(run.result, rows)
+        if not records:
+            assert title not in tables
+            continue
+        stated = {column.key: column for column in columns_of(study)[rows]}
+        shown = [key for key in records[0] if any(record[key] is not None for record in records)]
+        head, *body = tables[title]
+        assert len(head) == len(shown)
+        assert len({cell.text for cell in head}) == len(head)
+        for record, cells in zip(records, body, strict=True):
+            for key, cell in zip(shown, cells, strict=True):
+                value = record[key]
+                assert cell.text == (MISSING if value is None else printable(stated[key].format(value)))
+                if isinstance(value, float):
+                    assert float(str(cell.attributes["data-value"])) == value
+
+
+@pytest.mark.parametrize("study", ["variance", "saturation", "bench", "train"])
+def test_curves_have_the_figures_of_the_rows(study: str, pages: dict[str, tuple[StoredRun, Read]]) -> None:
+    """Every point of a curve is a figure of a row of its label; and every label has a curve."""
+    run, page = pages[study]
+    (view,) = page.views()
+    figures = {
+        (row["label"], value)
+        for rows in (run.result.records, run.result.comparisons)
+        for row in map(single_numbers, rows)
+        for value in row.values()
+        if isinstance(value, float)
+    }
+    charts = [chart for chart in view["charts"] if "while learning" not in chart["title"]]
+    assert {line["name"].split(", ")[0] for chart in charts for line in chart["series"]} == set(run.result.labels)
+    for chart in charts:
+        for line in chart["series"]:
+            points = [x for key in ("y", "low", "high", "theory") for x in line[key] if isinstance(x, float)]
+            assert {(line["name"].split(", ")[0], x) for x in points} <= figures
+            assert line["x"] == sorted(line["x"])
+
+
+def test_learning_curves_are_means_and_ranges_of_the_seeds(pages: dict[str, tuple[StoredRun, Read]]) -> None:
+    run, page = pages["train"]
+    (view,) = page.views()
+    charts = [chart for chart in view["charts"] if chart["title"].startswith("loss while learning")]
+    d, label = run.result.records[0]["d"], run.result.records[0]["label"]
+    chart = next(each for each in charts if each["facet"] in ("", f"d {d}"))
+    line = next(each for each in chart["series"] if each["name"] == label)
+    curve = run.result.tensors[f"{label}/{d}/loss"]
+    assert line["x"] == run.result.tensors["steps"].tolist()
+    assert line["y"] == pytest.approx(curve.mean(0).tolist())
+    assert (line["low"], line["high"]) == (curve.amin(0).tolist(), curve.amax(0).tolist())
+
+
+def test_how_it_was_made_and_what_holds(pages: dict[str, tuple[StoredRun, Read]]) -> None:
+    run, page = pages["attention"]
+    whole = page.elements[0].text
+    assert run.config is not None
+    for text in (run.config.strip(), run.content["command"], run.content["environment"]["torch"]):
+        assert text in whole
+    assert all(about["sha256"] in whole for about in run.content["inputs"].values())
+    assert [each.text for each in page.all("li")] == [finding.text for finding in run.result.findings]
+
+
+def test_the_policy_allows_this_script_and_this_style_alone(pages: dict[str, tuple[StoredRun, Read]]) -> None:
+    for _, page in pages.values():
+        (policy,) = page.all("meta", **{"http-equiv": "Content-Security-Policy"})
+        (style,), (script,) = page.all("style"), page.all("script", type="module")
+        rules = dict(rule.split(" ", 1) for rule in str(policy.attributes["content"]).split("; "))
+        assert rules == {
+            "default-src": "'none'",
+            "script-src": f"'{digest(script.text)}'",
+            "style-src": f"'{digest(style.text)}'",
+            "base-uri": "'none'",
+            "form-action": "'none'",
+        }
+        names = {name for each in page.elements for name in each.attributes}
+        assert not {name for name in names if name.startswith("on") or name in ("src", "style", "srcdoc")}
+        assert all(str(link.attributes["href"]).startswith("#") for link in page.all("a"))
+
+
+def digest(text: str) -> str:
+    return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+
+
+@pytest.mark.parametrize("text", HOSTILE, ids=range(len(HOSTILE)))
+def test_text_of_a_run_is_text(text: str, tmp_path: Path) -> None:
+    """As tokens, claims and sources, with the page of the same run without it beside."""
+    tokens = [[text, "b", "c", "d", "e", "f", "g"]]
+    expect = [{"claim": text, "where": {"label": "dot"}, "metric": "entropy", "between": [0, 9], "source": text}]
+    plain = [{**expect[0], "claim": "x", "source": "y"}]
+    page = page_of({**CONFIG, "tokens": {"queries": tokens}, "expect": expect}, tmp_path / "hostile")
+    usual = page_of({**CONFIG, "tokens": {"queries": [list("abcdefg")]}, "expect": plain}, tmp_path / "plain")
+    assert [each.tag for each in page.elements] == [each.tag for each in usual.elements]
+    names = page.views()[0]["tokens"]["queries"][0]
+    shown = printable(text)
+    assert names[0] == shown if len(text) <= 200 else len(names[0]) == 200
+    assert page.tables()["Expectations"][1][0].text == shown
+    assert "\u202e" not in page.page
+
+
+def test_json_that_is_embedded_has_nothing_that_ends_it() -> None:
+    value = {"a": [*HOSTILE, float("nan"), float("inf"), 1.5, None, True], "</script>": "é"}
+    text = embedded(value)
+    assert not set("<>&") & set(text)
+    assert text.isascii()
+    assert json.loads(text) == {"a": [*HOSTILE, None, None, 1.5, None, True], "</script>": "é"}
+
+
+def test_two_scorers_of_twelve_heads_with_256_keys_stay_below_six_megabytes() -> None:
+    scores = torch.randn(2, 1, 12, 256, 256, generator=torch.Generator().manual_seed(0))
+    tensors = {f"{label}/scores": scores[i] for i, label in enumerate(("dot", "additive"))}
+    tensors |= {name.replace("scores", "weights"): each.softmax(-1) for name, each in tensors.items()}
+    records = [{"label": label, "scorer": label} for label in ("dot", "additive")]
+    inputs = {"valid": torch.ones(1, 12, 256, 256, dtype=torch.bool)}
+    page = report([StoredRun(Path(), Result("attention", "x", {}, records, inputs=inputs, tensors=tensors), {})])
+    assert len(page.encode()) < 6_000_000
+    (view,) = Read(page).views()
+    assert (view["n"], view["m"]) == (256, 256), "every cell is there"
+    got = numbers(view, "weights", "additive", 11)[: 2 * 256]
+    assert got == pytest.approx(tensors["additive/weights"][0, 11, :2].flatten().tolist(), rel=0.004)
+
+
+def test_runs_share_a_page(tmp_path: Path) -> None:
+    """Also where they have one name, or one result many times."""
+    folders = [tmp_path / "one", tmp_path / "two", tmp_path / "results.json"]
+    for folder in folders[:2]:
+        attncli.run(CONFIG, out=folder)
+    folders[2].write_bytes((folders[0] / "results.json").read_bytes())
+    page = Read(report([read_run(folder, STUDIES) for folder in folders]))
+    names = [each.text for each in page.all("a")]
+    assert len(set(names)) == 3
+    assert all(name.startswith("small, 2") for name in names)
+    assert len(page.views()) == 2, "a results.json alone has no matrices"
+    assert "no matrices and no curves" in page.elements[0].text
+    assert [view["command"] for view in page.views()] == [f"attncli heatmap {folder}" for folder in folders[:2]]
+
+
+def test_a_hundred_runs_are_bounded() -> None:
+    scores = torch.randn(1, 4, 64, 64, generator=torch.Generator().manual_seed(0))
+    inputs = {"valid": torch.ones(1, 4, 64, 64, dtype=torch.bool)}
+    records = [{"label": "dot", "scorer": "dot"}]
+    run = StoredRun(Path(), Result("attention", "x", {}, records, inputs=inputs, tensors={"dot/scores": scores}), {})
+    page = report([run] * 100)
+    assert len(page.encode()) < 6_000_000
+    assert len(Read(page).views()) == 100
