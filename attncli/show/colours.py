@@ -9,7 +9,6 @@ import numpy as np
 from matplotlib.colors import FuncNorm, LogNorm, Normalize, SymLogNorm
 
 from attncli.config.looks import Colours, HeatmapLook
-from attncli.errors import InputError, got
 
 Numbers = np.ndarray[Any, Any]
 Limits = tuple[float, float]  # the values at the two ends of the colours
@@ -74,16 +73,14 @@ def scaling_of(numbers: Sequence[Numbers], look: HeatmapLook, stage: str = "", l
     they follow a root: the one that puts the median of the mass of the palest panel closest to 1/e of the colours,
     where small values differ most; the square root at least and the 8th at most.
 
-    Linear colours of weights before dropout end at 0 and 1. Others end at the least of 1, 2 or 5 times a power of
-    ten beyond which less than 5% of any panel's mass lies: the first row of a causal mask, whose only weight is 1, is
-    less than that of 20 rows and more. Everything else ends at its smallest and largest value, or at `least` if that
-    is smaller; differences at the same distance on both sides of 0. `look.scale` and `look.vmax` say otherwise.
+    Linear colours of weights before dropout end at 0 and 1. Other colours of weights end at the least of 1, 2 or 5
+    times a power of ten beyond which less than 5% of any panel's mass lies, or of each panel's with `scale: panel`:
+    the first row of a causal mask, whose only weight is 1, is less than that of 20 rows and more. Everything else ends
+    at its smallest and largest value, or at `least` if that is smaller; differences at the same distance on both sides
+    of 0. `look.scale` and `look.vmax` say otherwise; where all values are above `vmax`, colours begin at 0.
 
     Logarithmic colours of values from 0 begin six decades below the end at most; of values on both sides of 0, those
     up to a thousandth of the end are linear.
-
-    Raises:
-        InputError: `vmax` is not above the smallest value.
     """
     numbers = [each[np.isfinite(each)] for each in numbers]
     linear, is_weights = _ends(numbers, look, stage, least), stage in WEIGHTS
@@ -94,9 +91,10 @@ def scaling_of(numbers: Sequence[Numbers], look: HeatmapLook, stage: str = "", l
     if colours == "linear":
         return Scaling(colours, linear)
     ends = linear
-    if is_weights and look.scale is None and look.vmax is None:
-        end = max((_round_up(_quantile(each, 1 - BEYOND)) for each in numbers if each.any()), default=1.0)
-        ends = [(-end if look.minus else 0.0, end)] * len(numbers)
+    if is_weights and look.scale in (None, "panel") and look.vmax is None:
+        own = [_round_up(_quantile(each, 1 - BEYOND)) if each.any() else 0.0 for each in numbers]
+        highs = [(each if look.scale == "panel" else max(own)) or 1.0 for each in own]
+        ends = [(-high if look.minus else 0.0, high) for high in highs]
     if colours == "log":
         shown = numbers if look.scale == "panel" else [np.concatenate(numbers)] * len(numbers)
         return Scaling(colours, [_from_above_0(each, end) for each, end in zip(shown, ends, strict=True)])
@@ -125,9 +123,7 @@ def _limits(values: Numbers, vmax: float | None) -> Limits:
     """The range of values; equal ones have the colour in the middle."""
     low, high = (float(values.min()), float(values.max())) if values.size else (0.0, 1.0)
     if vmax is not None:
-        if low >= vmax:
-            raise InputError.of(got(vmax, f"expected more than the smallest value, {low:.3g}"), ["vmax"])
-        return low, vmax
+        return (low if low < vmax else 0.0), vmax
     around = 0.0 if low < high else 0.5 * abs(low) or 0.5
     return low - around, high + around
 

@@ -169,9 +169,9 @@ def test_vmax_ends_the_colours_with_an_arrow() -> None:
     assert len(bars(figure)[0].patches) == 1
     assert heatmap(matrix, look=HeatmapLook(vmax=0.4)).notes == []
     assert len(bars(heatmap(matrix, look=HeatmapLook(vmax=0.8)).figure)[0].patches) == 0
-    with pytest.raises(InputError) as error:
-        heatmap(matrix + 5, stage="scores", look=HeatmapLook(vmax=2))
-    assert str(error.value) == "vmax: got 2.0; expected more than the smallest value, 5.1"
+    beyond = heatmap(matrix + 5, stage="scores", look=HeatmapLook(vmax=2)).figure
+    assert panels(beyond)[0].images[0].get_clim() == (0.0, 2.0)
+    assert len(bars(beyond)[0].patches) == 1
 
 
 def test_every_panel_of_its_own_scale_says_how_it_is_coloured() -> None:
@@ -180,6 +180,12 @@ def test_every_panel_of_its_own_scale_says_how_it_is_coloured() -> None:
     ).figure
     assert figure.legends[0].get_title().get_text().startswith("colours by the ")
     check_texts(figure)
+
+
+def test_panels_of_their_own_scale_end_where_their_own_mass_does() -> None:
+    small, valid = uniform(400, causal=True)
+    figure = heatmap(small, small / 50, valid=valid, look=HeatmapLook(scale="panel")).figure
+    assert [axes.images[0].get_clim() for axes in panels(figure)] == [(0.0, 0.05), (0.0, 0.001)]
 
 
 def test_ticks_are_round_values_in_order() -> None:
