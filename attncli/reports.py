@@ -6,10 +6,11 @@ from pathlib import Path
 from attncli.runs.loading import StoredRun, reading
 from attncli.show.report.page import BUDGET, Shown, page, prepared
 from attncli.studies import columns_of, part_of
+from attncli.studies.study import Comparison
 
 
-def report(runs: Sequence[StoredRun], budget: int = BUDGET) -> str:
-    """The page of these runs, whose matrices take about `budget` bytes.
+def report(runs: Sequence[StoredRun], budget: int = BUDGET, comparisons: Sequence[Comparison] = ()) -> str:
+    """The page of these runs, whose matrices take about `budget` bytes, and of what differs between them.
 
     Raises:
         InputError: files of a run are damaged, which is seen where its tensors are read.
@@ -18,7 +19,7 @@ def report(runs: Sequence[StoredRun], budget: int = BUDGET) -> str:
     for run in runs:
         with reading(run.path):
             found.append(prepared(_shown(run), budget // len(runs)))
-    return page(found)
+    return page(found, comparisons)
 
 
 def _shown(run: StoredRun) -> Shown:

@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -51,3 +52,12 @@ def test_starts_without_anything_heavy(arguments: list[str], environment: dict[s
     assert HEAVY & set(modules) == set()
     assert "pydantic" not in modules or arguments not in (["--help"], ["--version"])
     assert {"typer", "rich", "yaml", *HEAVY} & set(alone) == set(), "`import attncli` loads nothing at all"
+
+
+def test_runs_without_a_report_do_without_jinja2(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", SCRIPT, "run", "d2l", "--quiet", "--out", str(tmp_path / "run")]
+    process = subprocess.run(command, capture_output=True, text=True, check=True, timeout=300)
+    code, _, modules = json.loads(process.stdout.splitlines()[-1])
+    assert code == 0
+    assert "torch" in modules
+    assert "jinja2" not in modules

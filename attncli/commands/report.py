@@ -9,6 +9,7 @@ from attncli.commands.options import Quiet
 from attncli.errors import Collector, InputError, got
 
 ENDINGS = (".html", ".htm")
+MOST_COMPARED = 10  # runs, with the first of the same study
 LONGEST_NAME = 100  # characters of a page's name
 
 Runs = Annotated[list[Path], typer.Argument(metavar="RUN", help="Run folders, or files results.json alone.")]
@@ -23,7 +24,8 @@ Open = Annotated[bool, typer.Option("--open", help="Open the page in a browser w
 def report(
     runs: Runs, out: Out = None, overwrite: Overwrite = False, open_: Open = False, quiet: Quiet = False
 ) -> None:
-    """Make one self-contained HTML page to explore runs."""
+    """Make one self-contained HTML page to explore runs, and to see what differs between them."""
+    from attncli.api import compare_stored
     from attncli.config.document import REPORT
     from attncli.reports import report as page_of
     from attncli.runs.loading import read_run
@@ -44,7 +46,11 @@ def report(
         with collector.under():
             stored.append(read_run(path, STUDIES))
     collector.check()
-    write = writer_of(page_of(stored))
+    others = [run for run in stored[1:] if run.result.study == stored[0].result.study]
+    if others[MOST_COMPARED:]:
+        notes.append(f"{MOST_COMPARED} of {len(others)} runs are compared with {stored[0].path}; see attncli compare")
+    compared = [compare_stored(stored[0], other) for other in others[:MOST_COMPARED]]
+    write = writer_of(page_of(stored, comparisons=compared))
     if out is not None:
         place = save_file_at(out, write)
     elif len(stored) == 1 and stored[0].config is not None:

@@ -15,11 +15,12 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from matplotlib import colormaps
 
 from attncli.errors import plain, printable
+from attncli.show.comparison import Section, by_rounding, sections
 from attncli.show.numbers import MISSING, significant
 from attncli.show.report.assets import HERE, script, style
 from attncli.show.report.charts import charts, looks, on_one_line
 from attncli.show.report.matrices import views
-from attncli.studies.study import Chart, Column, Record, Result
+from attncli.studies.study import Chart, Column, Comparison, Record, Result
 
 BUDGET = 5_500_000  # bytes of all matrices of a page
 MOST_ROWS = 2000  # of a table
@@ -100,8 +101,8 @@ class Table:
         return len(self.rows) <= MANY_ROWS
 
 
-def page(runs: Sequence[Record]) -> str:
-    """The page of runs that are `prepared`."""
+def page(runs: Sequence[Record], comparisons: Sequence[Comparison] = ()) -> str:
+    """The page of runs that are `prepared`, and of what differs between some of them."""
     css, javascript = style(), script()
     environment = Environment(
         loader=FileSystemLoader(HERE), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
@@ -111,6 +112,7 @@ def page(runs: Sequence[Record]) -> str:
     return environment.get_template("report.html.j2").render(
         title=", ".join(names) if len(names) <= MOST_NAMES else f"{names[0]} and {len(names) - 1} more runs",
         runs=[{**run, "name": name} for run, name in zip(runs, names, strict=True)],
+        comparisons=list(map(_compared, comparisons)),
         css=css,
         javascript=javascript,
         policy=POLICY.format(script=sha256(javascript), style=sha256(css)),
@@ -168,6 +170,33 @@ def prepared(run: Shown, budget: int = BUDGET) -> Record:
         "inputs": _table("Inputs", INPUTS, inputs),
         "environment": {key: printable(str(value)) for key, value in content.get("environment", {}).items()},
     }
+
+
+def _compared(found: Comparison) -> Record:
+    """What the template shows of a comparison."""
+    notes = [printable(note) for note in (*found.notes, by_rounding(found, full=False)) if note]
+    return {
+        "names": [printable(found.a), printable(found.b)],
+        "sentence": printable(found.sentence),
+        "notes": notes,
+        "tables": list(map(_table_of, sections(found))),
+    }
+
+
+def _table_of(section: Section) -> Table:
+    """Numbers are sorted as such, where they are written so."""
+    words, numbers = ([" ".join(each.heading.split("\n")) for each in of] for of in (section.words, section.numbers))
+    headings = [*(Heading(text, "", False) for text in words), *(Heading(text, "", True) for text in numbers)]
+    columns = [*([Cell(text) for text in each.cells] for each in section.words)]
+    columns += [[Cell(text, _number(text)) for text in each.cells] for each in section.numbers]
+    return Table(section.title, headings, list(zip(*columns, strict=True)), section.left_out)
+
+
+def _number(text: str) -> float | None:
+    try:
+        return float(text)
+    except ValueError:
+        return None
 
 
 def _text(text: str) -> str:

@@ -16,7 +16,7 @@ const views = elements.map((element, number) => {
   return view;
 });
 
-for (const table of document.querySelectorAll("section.run > details table.sortable")) makeSortable(table);
+for (const table of document.querySelectorAll("main > section > details table.sortable")) makeSortable(table);
 theme.begin(() => views.forEach((view) => view.paint?.()));
 
 // The address has what is chosen, so that links within the page must not replace it.

@@ -1,0 +1,110 @@
+"""`attncli report` and `--report`: where the page goes, what it is of, and what is refused."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+import attncli
+from attncli.commands import report as command
+from tests.cli import attncli as run_command
+from tests.cli import experiment, good, names_in, refusal, run
+from tests.show.report.reading import Read
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A working directory with the runs one and two."""
+    monkeypatch.chdir(tmp_path)
+    for seed, name in enumerate(("one", "two")):
+        run(experiment(tmp_path / "small.yaml"), tmp_path / name, "--seed", seed)
+    return tmp_path
+
+
+def test_the_page_of_a_run_goes_into_its_folder_and_is_listed(folder: Path) -> None:
+    before = json.loads((folder / "one/results.json").read_text())
+    assert good("report", "one") == "one/report.html\n"
+    after = json.loads((folder / "one/results.json").read_text())
+    assert after == {**before, "files": sorted([*before["files"], "report.html"])}
+    assert names_in(folder / "one") == after["files"]
+    page = (folder / "one/report.html").read_bytes()
+    assert good("report", "one", "--quiet") == ""
+    assert (folder / "one/report.html").read_bytes() == page, "a view is made again"
+    good("run", "small.yaml", "--out", "one", "--overwrite", "--no-plots", "--quiet")
+
+
+@pytest.mark.parametrize(
+    "study", [["run", "small.yaml"], ["variance", "--d", 4, "--samples", 99]], ids=["run", "study"]
+)
+def test_a_run_with_report_has_the_page_that_the_command_makes(study: list[object], folder: Path) -> None:
+    shown = good(*study, "--report", "--no-plots", "--out", "three")
+    assert shown.splitlines()[-1] == "open three/report.html"
+    files = json.loads((folder / "three/results.json").read_text())["files"]
+    assert files == names_in(folder / "three")
+    page = (folder / "three/report.html").read_text(encoding="utf-8")
+    good("report", "three")
+    assert (folder / "three/report.html").read_text(encoding="utf-8") == page
+
+
+def test_the_page_of_several_runs_says_what_differs(folder: Path) -> None:
+    """A run that is named twice is there once; its own folder stays as it is."""
+    (folder / "again").symlink_to("one")
+    result = run_command("report", "one", "two", "again")
+    assert (result.stdout, result.stderr) == ("outputs/reports/small.html\n", "again is one, and is shown once\n")
+    assert good("report", "one", "two") == "outputs/reports/small-2.html\n"
+    assert not (folder / "one/report.html").exists()
+    page = Read((folder / "outputs/reports/small.html").read_text(encoding="utf-8"))
+    assert len(page.views()) == 2
+    (section,) = page.all("section", id="comparison")
+    assert attncli.compare("one", "two").sentence in section.text
+    assert [[cell.text for cell in row] for row in page.tables()["Settings"]] == [["key", "A", "B"], ["seed", "0", "1"]]
+
+
+def test_runs_of_other_studies_and_many_runs_are_not_all_compared(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    good("variance", "--d", 4, "--samples", 99, "--no-plots", "--quiet", "--out", "three")
+    monkeypatch.setattr(command, "MOST_COMPARED", 0)
+    result = run_command("report", "one", "two", "three", "--out", "page.html")
+    assert result.stderr == "0 of 1 runs are compared with one; see attncli compare\n"
+    page = Read((folder / "page.html").read_text(encoding="utf-8"))
+    assert page.all("section", id="comparison") == []
+    assert [view["study"] for view in page.views()] == ["attention", "attention", "variance"]
+
+
+def test_a_results_json_alone_has_tables(folder: Path) -> None:
+    good("report", "one/results.json", "--out", "page.html")
+    page = Read((folder / "page.html").read_text(encoding="utf-8"))
+    assert page.views() == []
+    assert "Summary" in page.tables()
+
+
+def test_a_file_that_is_there_is_replaced_when_told_so(folder: Path) -> None:
+    (folder / "page.html").write_text("mine")
+    assert refusal("report", "one", "--out", "page.html") == (
+        '--out: got "page.html", which exists; expected a new file; --overwrite replaces it'
+    )
+    assert good("report", "one", "--out", "page.html", "--overwrite") == "page.html\n"
+    assert (folder / "page.html").read_text(encoding="utf-8").startswith("<!doctype html>")
+
+
+def test_damaged_runs_are_refused_and_nothing_is_written(folder: Path) -> None:
+    tensors = folder / "one/tensors.safetensors"
+    whole = tensors.read_bytes()
+    for damaged in (whole[:-100], whole[: len(whole) // 2], b"", whole.replace(b'"dot/weights"', b'"dot/weighty"')):
+        tensors.write_bytes(damaged)
+        before = names_in(folder)
+        if damaged[:100] == whole[:100] and len(damaged) == len(whole):
+            good("report", "one", "--out", "page.html", "--overwrite")  # it has scores
+            (folder / "page.html").unlink()
+        else:
+            assert refusal("report", "two", "one", "--out", "page.html") == 'got "one", whose files are damaged'
+        assert names_in(folder) == before
+
+
+def test_where_a_page_cannot_be_written_the_run_stays_as_it_is(folder: Path) -> None:
+    (folder / "one/report.html").mkdir()
+    results = (folder / "one/results.json").read_bytes()
+    assert "cannot write there" in refusal("report", "one")
+    assert (folder / "one/results.json").read_bytes() == results
+    assert "small-2" not in refusal("report", "one", "--out", "small.yaml/page.html")
