@@ -1,6 +1,7 @@
 // The matrices of all scorers side by side, with one crosshair: what is chosen, loaded and shown.
 
 const SCALES = ["unit", "shared", "panel"];
+const AUTO = ["", "auto"]; // what heatmaps choose by themselves
 const MOST_THUMBNAIL_CELLS = 250_000; // beyond them, all heads are drawn when they are asked for
 const LABEL_ROOM = 11; // pixels that the name of a row or column takes, and the most along it
 const LONGEST_NAME = 90;
@@ -60,8 +61,8 @@ class MatricesView {
     const controls = {
       stage: selection(stages, (stage) => this.choose({ stage })),
       minus: selection([["", "nothing"], ...labels], (label) => this.choose({ minus: label || null })),
-      scale: selection(SCALES, (scale) => this.choose({ scale })),
-      colours: selection(COLOURS, (colours) => this.choose({ colours })),
+      scale: selection([AUTO, ...SCALES], (scale) => this.choose({ scale: scale || null })),
+      colours: selection([AUTO, ...COLOURS], (colours) => this.choose({ colours: colours || null })),
       cell: make("input", { type: "range", min: LEAST_CELL, max: LARGEST_CELL, step: 0.5 }),
       search: make("input", { type: "search", placeholder: "token" }),
       found: make("span", { className: "note", role: "status" }),
@@ -101,12 +102,12 @@ class MatricesView {
   }
 
   #showControls() {
-    const { stage, minus, search } = this.choices;
+    const { stage, minus, scale, colours, search } = this.choices;
     const controls = this.#controls;
     controls.stage.value = stage;
     controls.minus.value = minus ?? "";
-    controls.scale.value = this.scale;
-    controls.colours.value = this.scalings[0].colours;
+    controls.scale.value = scale ?? "";
+    controls.colours.value = colours ?? "";
     controls.search.value = search;
     this.axisControls.forEach((control, axis) => (control.value = this.place[axis]));
   }
@@ -127,11 +128,6 @@ class MatricesView {
     return this.data.axes.map(({ name, names }) => `${name} ${names[this.choices[name]]}`).join(", ");
   }
 
-  get scale() {
-    const { stage, scale, minus } = this.choices;
-    return scale ?? scaleOfStage(stage, minus !== null);
-  }
-
   // ---- what is shown
 
   async show() {
@@ -148,7 +144,7 @@ class MatricesView {
     this.scalings = this.scalingsOf(this.views, mask);
     this.paint();
     this.#showControls();
-    this.caption.textContent = `${this.choices.stage}, ${this.placeText}, scale ${this.scale}`;
+    this.caption.textContent = `${this.choices.stage}, ${this.placeText}`;
     this.command.textContent = this.#asCommand();
     this.fit();
     const { query, key } = this.choices;

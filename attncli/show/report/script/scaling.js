@@ -60,6 +60,7 @@ class Scaling {
   /** The value in the middle of the colours, by halving: every scaling rises. */
   get middle() {
     let [low, high] = this.ends;
+    if (low === -high) return 0;
     for (let step = 0; step < 50; step++) {
       const middle = (low + high) / 2;
       if (this.at(middle) < 0.5) low = middle;
@@ -84,14 +85,9 @@ function logarithmFromBothSides(threshold) {
   };
 }
 
-/** The scale where none is chosen. */
-function scaleOfStage(stage, isDifference) {
-  return stage === "weights" && !isDifference ? "unit" : "shared";
-}
-
 /** Where linear colours end, in each panel. */
 function linearEnds(numbers, { stage, scale, isDifference }) {
-  const chosen = scale ?? scaleOfStage(stage, isDifference);
+  const chosen = scale ?? (stage === "weights" && !isDifference ? "unit" : "shared");
   const own = numbers.map(limitsOf);
   const lows = own.map(([low]) => low);
   const highs = own.map(([, high]) => high);
