@@ -1,5 +1,8 @@
 // Small pictures of all heads (and layers), each a button that shows its head.
 
+const MOST_THUMBNAILS = 96; // and cells in them; beyond that they are drawn when they are asked for
+const MOST_THUMBNAIL_CELLS = 250_000;
+
 class HeadsView {
   #view;
   #grid = make("div", { className: "heads", role: "group", "aria-label": "All heads" });
@@ -9,9 +12,11 @@ class HeadsView {
   constructor(view) {
     this.#view = view;
     const { n, m, mask, labels } = view.data;
-    const isOpen = n * m * mask.length * labels.length <= MOST_THUMBNAIL_CELLS;
+    const count = mask.length * labels.length;
+    const isOpen = count <= MOST_THUMBNAILS && count * n * m <= MOST_THUMBNAIL_CELLS;
     const summary = make("summary", {}, make("h3", {}, "All heads"));
-    this.element = make("details", { open: isOpen, ontoggle: () => this.show() }, summary, this.#grid);
+    const opening = { className: "overview", open: isOpen, ontoggle: () => this.show() };
+    this.element = make("details", opening, summary, this.#grid);
     this.#build();
     this.#grid.onkeydown = (event) => this.#press(event);
   }

@@ -2,7 +2,6 @@
 
 const SCALES = ["unit", "shared", "panel"];
 const AUTO = ["", "auto"]; // what heatmaps choose by themselves
-const MOST_THUMBNAIL_CELLS = 250_000; // beyond them, all heads are drawn when they are asked for
 const LABEL_ROOM = 11; // pixels that the name of a row or column takes, and the most along it
 const LONGEST_NAME = 90;
 const [LEAST_CELL, LARGEST_CELL] = [1, 40]; // pixels of a side
