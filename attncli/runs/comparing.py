@@ -54,13 +54,13 @@ def compare_runs(a: StoredRun, b: StoredRun, columns: Columns, between: Between 
     if b.result.study != study:
         sentence = f"different: runs of the studies {study} and {b.result.study}"
         return Comparison(study, *names, "different", sentence, largest=math.inf, largest_of="the study")
-    rounding = max(_rounding(a), _rounding(b))
-    inputs = _inputs(a, b)
-    with reading(Path(f"{a.path} or {b.path}")):  # tensors are read when they are asked for
+    with reading(Path(f"{a.path} or {b.path}")):  # what is wrong inside is seen only now
+        rounding, inputs = max(_rounding(a), _rounding(b)), _inputs(a, b)
         first = [_found_input(each, a, b, rounding) for each in inputs]
         stages, arrays = _tensors(a.result, b.result, columns, rounding)
         weights = [] if between is None else between(a.result, b.result)
-    only, figures, count = _rows(a.result, b.result, columns, rounding)
+        only, figures, count = _rows(a.result, b.result, columns, rounding)
+        settings = list(_changes(*_settings(a, b)))
     judged = [_found_tensor(each) for each in stages]
     judged += [
         Found("different", described(each["where"]), f"is a row of {each['run']} alone", math.inf) for each in only
@@ -73,7 +73,7 @@ def compare_runs(a: StoredRun, b: StoredRun, columns: Columns, between: Between 
         *names,
         max((each.verdict for each in found), key=VERDICTS.index, default="identical"),
         "",
-        list(_changes(*_settings(a, b))),
+        settings,
         list(_changes(_environment(a), _environment(b))) if _environment(a) and _environment(b) else [],
         inputs,
         only,
@@ -83,7 +83,7 @@ def compare_runs(a: StoredRun, b: StoredRun, columns: Columns, between: Between 
         {"figures": count, "tensors": len(stages) + len(arrays)},
         rounding,
         largest.relative,
-        largest.what,
+        largest.what if largest.relative else "",
     )
     notes = list(_notes(a, b, comparison))
     return replace(comparison, sentence=_sentence(comparison, found), notes=notes)
@@ -195,7 +195,7 @@ def _found_input(row: Record, a: StoredRun, b: StoredRun, rounding: float) -> Fo
     name = row["name"]
     if row["same"]:
         return Found("identical", name, "", 0.0)
-    if name in a.result.inputs and name in b.result.inputs:
+    if name in set(a.result.inputs) & set(b.result.inputs):
         return _found_tensor(_tensor(name, a.result.inputs[name], b.result.inputs[name], rounding), "the input ")
     said = "has another digest" if row["a"] and row["b"] else "is in one run only"
     return Found("different", f"the input {name}", said, math.inf)
@@ -208,7 +208,8 @@ def _tensors(a: Result, b: Result, columns: Columns, rounding: float) -> tuple[l
         return [], []
     layers = [f"{layer}/" for layer in a.settings.get("layers", {})] or [""]
     names = [f"{layer}{label}/{stage}" for layer in layers for label in a.labels for stage in STAGES]
-    stages = [name for name in names if name in a.tensors and name in b.tensors]
+    both = set(a.tensors) & set(b.tensors)  # asking a file for one name reads the tensor
+    stages = [name for name in names if name in both]
     exact = 0.0 if any(column.kind == "learnt" for column in figures) else rounding
     known = {column.key + end: column.least for column in figures for end in ("", "_low", "_high")}
 
@@ -220,7 +221,7 @@ def _tensors(a: Result, b: Result, columns: Columns, rounding: float) -> tuple[l
         _tensor(name, ours[name], theirs[name], exact, least(name, ours[name]))
         for ours, theirs in ((a.tensors, b.tensors), (a.parameters, b.parameters))
         for name in ours
-        if name in theirs and name not in stages
+        if name in set(theirs) - set(stages)
     ]
     return [_tensor(name, a.tensors[name], b.tensors[name], rounding) for name in stages], arrays
 
@@ -281,9 +282,11 @@ def _found_tensor(row: Record, before: str = "") -> Found:
 def _rows(a: Result, b: Result, columns: Columns, rounding: float) -> tuple[list[Record], list[Record], int]:
     """The rows that one run alone has, the figures that differ in the others, and how many figures were compared."""
     only, figures, count = list[Record](), list[Record](), 0
+    axes = [axis for result in (a, b) for axis in result.settings.get("sweep", {}).get("over", ())]
+    swept = [Column(key, key, "", kind="place") for axis in axes for key in axis]
     for kind in ROWS:
         ours, theirs = getattr(a, kind), getattr(b, kind)
-        listed = _columns([*ours, *theirs], [LAYER, *columns[kind]])
+        listed = _columns([*ours, *theirs], [LAYER, *columns[kind], *swept])
         places = sorted((column.key for column in listed if column.kind == "place"), key=lambda key: key not in NAMES)
         has_times = any(column.kind == "measured" and column.key.endswith(INTERVAL) for column in listed)
         judged = [each for each in listed if each.kind not in ("place", *["measured"] * (not has_times))]

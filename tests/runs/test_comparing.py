@@ -15,10 +15,12 @@ import torch
 from safetensors.torch import load_file, save_file
 
 import attncli
+from attncli.errors import InputError
 from attncli.runs.comparing import content_of
 from attncli.studies.study import Comparison
 from tests.cli import good
 
+ROOT = Path(__file__).parents[2]
 TENSORS = {
     "queries": {"shape": [2, 3, 4, 8]},
     "keys": {"shape": [2, 3, 6, 8], "fill": "student_t", "df": 5},
@@ -244,10 +246,45 @@ def test_results_alone_have_settings_and_figures(runs: Path, tmp_path: Path) -> 
     assert [row["key"] for row in found.settings] == ["seed"]
     assert list(found.notes) == ["B is results.json alone, without tensors"]
     assert (found.tensors, found.weights) == ([], [])
+    stopped = Path(shutil.copytree(runs / "attention", tmp_path / "stopped"))
+    changed(stopped, lambda kept: kept.update(interrupted=True))
+    assert list(attncli.compare(runs / "attention", stopped).notes) == ["B was interrupted: rows are missing"]
     assert (
         attncli.compare(runs / "train", runs / "variance").sentence
         == "different: runs of the studies train and variance"
     )
+
+
+def test_rows_of_sweeps_are_paired_by_what_was_swept(tmp_path: Path) -> None:
+    """Another order of the values changes nothing, and rows with a value of one sweep alone are named."""
+    config = tmp_path / "small.yaml"
+    config.write_text(json.dumps({**STUDIES["variance"], "samples": 100}), encoding="utf-8")
+    for name, seeds in (("a", "0,1"), ("b", "1,0"), ("c", "0,1,2")):
+        good("sweep", config, "--over", f"seed={seeds}", "--out", tmp_path / name, "--no-plots", "--quiet")
+    assert attncli.compare(tmp_path / "a", tmp_path / "b").verdict == "identical"
+    found = attncli.compare(tmp_path / "a", tmp_path / "c")
+    assert {(row["run"], row["where"]["seed"]) for row in found.only if row["rows"] == "records"} == {("B", 2)}
+    assert [row for row in found.figures if row["rows"] == "records"] == []
+
+
+def test_files_that_no_run_has_written_are_damaged(runs: Path, tmp_path: Path) -> None:
+    copy = Path(shutil.copytree(runs / "attention", tmp_path / "copy"))
+    changed(copy, lambda kept: kept["settings"].update(dtype="float31"))
+    (tmp_path / "alone.json").write_bytes((copy / "results.json").read_bytes())
+    with pytest.raises(InputError, match="whose files are damaged"):
+        attncli.compare(tmp_path / "alone.json", tmp_path / "alone.json")
+
+
+def test_layers_of_a_captured_model_are_told_apart(tmp_path: Path) -> None:
+    """A number of one head of one layer is planted; the sentence names the layer and the head."""
+    data = {"capture": str(ROOT / "experiments" / "minilm.safetensors"), "layers": [1, 2]}
+    stored({"data": data, "scorers": [{"scorer": "dot"}, {"scorer": "cosine"}]}, tmp_path / "a")
+    copy, layer = Path(shutil.copytree(tmp_path / "a", tmp_path / "b")), "encoder.layer.2.attention.self"
+    flipped(copy, f"{layer}/dot/output", (0, 7, 1, 1), 2.0)
+    found = attncli.compare(tmp_path / "a", copy)
+    assert found.sentence == f"different: output of {layer}/dot differs from head 7 on; the inputs are the same"
+    rows = [row for row in found.weights if row["output_difference"]]
+    assert [(row["layer"], row["label"], row["head"]) for row in rows] == [(layer, "dot", 7)]
 
 
 def test_figures_are_those_of_a_loop_over_the_files(runs: Path) -> None:
