@@ -5,7 +5,7 @@ import warnings
 from base64 import b64encode
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import partial
 from html import escape
@@ -15,10 +15,11 @@ from typing import TYPE_CHECKING, Any
 
 from attncli.config.builtin import experiment_path
 from attncli.config.document import REPORT, Document, document_of_data, read_document
-from attncli.config.looks import Look
+from attncli.config.looks import PLAIN, Look
 from attncli.config.models import Experiment
-from attncli.config.overrides import Override, override_in_python
-from attncli.errors import Collector, InputError, Problem, did_you_mean, got
+from attncli.config.overrides import Override, as_yaml, override_in_python
+from attncli.config.strict import validated
+from attncli.errors import Collector, InputError, Problem, below, did_you_mean, got
 from attncli.expect.asking import check_expectations
 from attncli.expect.judging import Verdict, judge
 from attncli.inputs.given import given
@@ -53,33 +54,39 @@ class Result(StudyResult):
     `records` and `comparisons` are lists of dicts; so are `heads` and `head_comparisons`, which the study `attention`
     has, too: the same figures by `batch` and `head`. `findings` are sentences with their numbers. `tensors`,
     `parameters` and `inputs` hold torch tensors by name, such as `tensors["additive/weights"]`. `expectations` says of
-    every row that the experiment expects something of whether it holds. `folder` is the run folder, if there is one.
+    every row that the experiment expects something of whether it holds. `folder` is the run folder, if there is one;
+    `look` is how its pictures look.
     """
 
     expectations: Sequence[Record] = ()
     folder: Path | None = None
+    look: Look = PLAIN
 
     @property
     def pictures(self) -> list[str]:
         """The names of its pictures, such as `heatmaps`, the main one first."""
         with self._shown():
-            return list(view_of(self, "figure").figures(self, _ignore, self._look()))
+            return list(view_of(self, "figure").figures(self, _ignore, self.look))
 
-    def figure(self, name: str | None = None) -> "Picture":
+    def figure(self, name: str | None = None, **looks: Any) -> "Picture":
         """A picture as a matplotlib Figure; without a name the main one. What it cannot show becomes a warning.
 
+        `looks` are keys of `figure` in YAML, such as `theme="dark"` and `size=(6, 4)`, which replace those of the run.
+
         Raises:
-            InputError: there is no picture of this name, or none at all, as of weights that were not computed.
+            InputError: there is no picture of this name, or none at all, as of weights that were not computed; looks
+                that there are not.
         """
-        return self._figure(name, lambda message: warnings.warn(message, stacklevel=3))
+        data = {**self.look.model_dump(exclude_unset=True), **as_yaml(looks)}
+        try:
+            look = validated(type(self.look), data, {})
+            return self._figure(name, lambda message: warnings.warn(message, stacklevel=3), look)
+        except InputError as error:
+            raise InputError(replace(each, where=each.where or "result.figure") for each in error.problems) from error
 
-    def _look(self) -> Look:
-        look: Look = options_model(self.study).model_fields["figure"].default
-        return look
-
-    def _figure(self, name: str | None, note: Any) -> "Picture":
+    def _figure(self, name: str | None, note: Any, look: Look) -> "Picture":
         with self._shown():
-            figures = view_of(self, "figure").figures(self, note, self._look())
+            figures = view_of(self, "figure").figures(self, note, look)
             if not figures:
                 raise InputError.of(f"this run of the study {self.study} has nothing to draw")
             if name is not None and name not in figures:
@@ -125,7 +132,7 @@ class Result(StudyResult):
         shown: dict[str, Any] = {"text/plain": text}
         picture = ""
         if self.pictures:
-            shown["image/png"] = b64encode(as_png(self._figure(None, _ignore))).decode()
+            shown["image/png"] = b64encode(as_png(self._figure(None, _ignore, self.look))).decode()
             picture = PICTURE.format(png=shown["image/png"])
         return {**shown, "text/html": picture + FRAME.format(page=escape(self._page()))}
 
@@ -212,7 +219,7 @@ def run(
         else:
             with document.locating():
                 result, verdicts = experiment.work(experiment.prepare(progress), progress)
-    return _result(result, [verdict.record for verdict in verdicts], folder)
+    return _result(result, [verdict.record for verdict in verdicts], folder, experiment.options.figure)
 
 
 def load(folder: str | PathLike[str]) -> Result:
@@ -225,7 +232,7 @@ def load(folder: str | PathLike[str]) -> Result:
     """
     path = _path(folder, "attncli.load", "expected the folder of a run, as outputs/d2l/latest")
     stored = read_run(path, STUDIES)
-    return _result(stored.result, stored.expectations, path if path.is_dir() else None)
+    return _result(stored.result, stored.expectations, path if path.is_dir() else None, look_of(stored))
 
 
 def compare(a: str | PathLike[str] | StudyResult, b: str | PathLike[str] | StudyResult) -> Comparison:
@@ -278,8 +285,22 @@ def _path(given: object, where: str, expected: str) -> Path:
     return path
 
 
-def _result(plain: StudyResult, expectations: Sequence[Record], folder: Path | None) -> Result:
-    return Result(**vars(plain), expectations=expectations, folder=folder)
+def _result(plain: StudyResult, expectations: Sequence[Record], folder: Path | None, look: Look) -> Result:
+    return Result(**vars(plain), expectations=expectations, folder=folder, look=look)
+
+
+def look_of(stored: StoredRun, overrides: Sequence[Override] = ()) -> Look:
+    """How the pictures of a run look: as its config says, and as the overrides change that.
+
+    Raises:
+        InputError: looks that there are not.
+    """
+    model: type[Look] = options_model(stored.result.study).model_fields["figure"].annotation  # type: ignore[assignment]
+    if stored.config is None:
+        return model()
+    document = read_document(stored.path / "config.yaml", overrides)
+    with document.locating(), below("figure"):
+        return validated(model, document.data.get("figure", {}), {"folder": stored.path})
 
 
 class Warnings(Progress):
@@ -318,6 +339,11 @@ class Loaded:
 
     def prepare(self, progress: Progress) -> PreparedStudy:
         """What the study works on; also whether its result will have what the experiment expects something of."""
+        if self.options.figure.style is not None:
+            from attncli.show.themes import sheet_of
+
+            with below("figure"):
+                sheet_of(self.options.figure)
         prepared: PreparedStudy = self.study.prepare(self.options, progress)
         if self.options.expect:
             check_expectations(self.options.expect, self.study.expected_rows(prepared))
@@ -348,7 +374,7 @@ class Loaded:
             with new_folder(options.name, out, overwrite, started, words) as folder:
                 result, verdicts = self.work(prepared, progress)
                 progress.step(0, 1, "writing the run folder")
-                drawn = pictures_of(result, progress, options.figure) if pictures else {}
+                drawn = pictures_of(result, options.figure, progress.note) if pictures else {}
                 config, device, command = config_of(options), prepared.device, command or "attncli.run"
                 pages = {REPORT: partial(_page_of, folder.place, result)} if report else {}
                 content = save_run(
@@ -371,11 +397,11 @@ class Loaded:
             raise InputError.of(message, where=words.out)
 
 
-def pictures_of(result: StudyResult, progress: Progress, look: Look) -> dict[str, Callable[[Path], None]]:
-    """What draws each picture, by its file's name."""
+def pictures_of(result: StudyResult, look: Look, note: Callable[[str], None]) -> dict[str, Callable[[Path], None]]:
+    """What draws each picture, by its file's name; what it cannot show goes to `note`."""
     from attncli.show.figures import drawn_by
 
-    figures = view_of(result, "figure").figures(result, progress.note, look)
+    figures = view_of(result, "figure").figures(result, note, look)
     return {f"{name}.{look.format}": drawn_by(make) for name, make in figures.items()}
 
 

@@ -16,17 +16,19 @@ from attncli import __version__
 from attncli.commands.capture import capture
 from attncli.commands.check import check, schema
 from attncli.commands.compare import compare
+from attncli.commands.figure import FigureCommand
 from attncli.commands.heatmap import HeatmapCommand
 from attncli.commands.init import init
 from attncli.commands.options import Command, PlainHelp
 from attncli.commands.report import report
-from attncli.commands.run import run
 from attncli.commands.scorers import scorers
 from attncli.commands.streams import INTERRUPTED, WRONG_INPUT, discard, print_error
-from attncli.commands.study_flags import StudyCommand
+from attncli.commands.study_flags import RunCommand, StudyCommand
 from attncli.commands.sweep import SweepCommand, sweep
 from attncli.errors import InputError, got
 from attncli.studies import STUDIES
+
+RUN = "Run experiments: print tables, draw pictures and save a run folder."
 
 
 class Cli(PlainHelp, TyperGroup):
@@ -127,8 +129,9 @@ def main(
             stream.reconfigure(errors="replace")  # a token that the terminal cannot show must not end a run
 
 
-app.command(cls=Command)(run)
+app.command("run", cls=RunCommand, help=RUN)(lambda: None)
 app.command("heatmap", cls=HeatmapCommand, help="Draw attention weights or scores as heatmaps.")(lambda: None)
+app.command("figure", cls=FigureCommand, help="Draw the pictures of a run again, with other looks.")(lambda: None)
 app.command(cls=Command)(report)
 for study, about in STUDIES.items():
     if study != "attention":  # whose experiments have more to say than flags can

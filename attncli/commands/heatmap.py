@@ -9,7 +9,7 @@ import typer
 
 from attncli.commands.options import Device, DType, Open, Quiet, Seed, Sets, naming_options, overrides_of
 from attncli.commands.scorers import scorer_names
-from attncli.commands.study_flags import StudyCommand, StudyFlag, values_of, with_flags
+from attncli.commands.study_flags import StudyCommand, StudyFlag, look_flags, values_of, with_flags
 
 Source = Annotated[
     Path | None,
@@ -41,12 +41,9 @@ class HeatmapCommand(StudyCommand):
 
     @functools.cached_property
     def _command(self) -> Any:
-        from attncli.config.looks import HeatmapLook, Look
+        from attncli.config.looks import HeatmapLook
 
-        fields = HeatmapLook.model_fields
-        return with_flags(
-            "heatmap", heatmap, [StudyFlag(name, fields[name]) for name in fields if name not in Look.model_fields]
-        )
+        return with_flags("heatmap", heatmap, look_flags(HeatmapLook))
 
 
 def heatmap(
@@ -70,6 +67,7 @@ def heatmap(
     from attncli.commands.sources import load_source
     from attncli.config.looks import HeatmapLook
     from attncli.config.strict import validated
+    from attncli.errors import InputError, got
     from attncli.runs.run_folder import check_file, save_picture
     from attncli.show.figures import picture_ending, save_figure
     from attncli.show.heatmaps import colour_map, heatmap_figure
@@ -79,8 +77,8 @@ def heatmap(
     with naming_options():
         look = validated(HeatmapLook, flags, {})
         colour_map(sheet_of(look), look)
-        if out is not None:
-            picture_ending(out)
+        if out is not None and picture_ending(out) != f".{look.format}" and "format" in flags:
+            raise InputError.of(got(look.format, f'expected the ending of --out, "{out}"', "leave it out"), ["format"])
     if out is not None:  # what cannot be written is refused before the work
         check_file(out, overwrite)
     notes: list[str] = []
@@ -90,7 +88,7 @@ def heatmap(
         places = None if batches or heads else drawn.places(scorers, look.minus, notes.append)
         chosen: dict[str, Any] = {"labels": scorers, "batches": batches, "heads": heads, "places": places}
         figure = heatmap_figure(drawn.matrices, look, **chosen, note=notes.append)
-    place = save_picture(drawn.name, out, lambda path: save_figure(figure, path))
+    place = save_picture(f"{drawn.name}.{look.format}", out, lambda path: save_figure(figure, path))
     if not quiet:
         for note in notes:
             typer.echo(note, err=True)

@@ -88,7 +88,8 @@ def naming_options() -> Iterator[None]:
     try:
         yield
     except InputError as error:
-        problems = [replace(each, where=f"--{each.path[0]}", path=()) if each.path else each for each in error.problems]
+        named = ((each, f"--{each.path[0]}".replace("_", "-") if each.path else "") for each in error.problems)
+        problems = [replace(each, where=option, path=()) if option else each for each, option in named]
         raise InputError(problems) from error
 
 

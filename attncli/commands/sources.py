@@ -8,12 +8,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from attncli.api import load_experiment
+from attncli.api import load_experiment, look_of
 from attncli.commands.progress import running
 from attncli.config.builtin import builtin_path, experiment_path
 from attncli.config.document import read_document
 from attncli.config.overrides import Override
-from attncli.config.yaml_loader import parse_yaml
 from attncli.errors import InputError, did_you_mean
 from attncli.inputs.source import is_config, stored_tensors
 from attncli.runs.loading import read_run
@@ -66,8 +65,7 @@ def load_source(
             result, look = _result_of_config(source, overrides, quiet)
         else:
             run = read_run(source, STUDIES)
-            config = parse_yaml(run.config or "{}", lambda line, column: f"{source}/config.yaml:{line}:{column}")[0]
-            result, look = run.result, config.get("figure", {})
+            result, look = run.result, look_of(run).model_dump(exclude_unset=True)
         return Drawable(_from_result(result, stage or "weights", source), Path(result.name).name or "run", look, result)
     except InputError as error:
         if error.problems[0].where:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from pydantic.fields import FieldInfo
 
     from attncli.config.document import Document
+    from attncli.config.looks import Look
     from attncli.config.overrides import Override
 
 NO_FLAGS = ("study", "name", "expect", "figure", "sweep")
@@ -34,6 +35,7 @@ OF_RUN = (
     "full",
 )  # options, as `attncli run` has them
 LONGEST_LIST = 4  # of a default that is written out
+PICTURES = "Pictures"  # the heading above flags of looks
 METAVARS = {int: "N", float: "X"}
 
 
@@ -58,17 +60,25 @@ class StudyCommand(Command):
         return self._command.invoke(ctx)
 
 
+class RunCommand(StudyCommand):
+    """The command `run`, which has the flags of looks, too."""
+
+    @functools.cached_property
+    def _command(self) -> Any:
+        return with_flags("run", run, look_flags())
+
+
 class StudyFlag:
     """One key of a study's options on the command line.
 
-    `name` is that of the field, `key` that in YAML. `kind` is the type of one value: of text the flag takes the words
-    as they are, of everything else it reads them as YAML.
+    `name` is that of the field, `key` that in YAML, and `above` the keys that it stands under there. `kind` is the type
+    of one value: of text the flag takes the words as they are, of everything else it reads them as YAML.
     """
 
-    def __init__(self, name: str, field: "FieldInfo") -> None:
+    def __init__(self, name: str, field: "FieldInfo", above: tuple[str, ...] = ()) -> None:
         from attncli.config.strict import Flag
 
-        self.name, self.key, self.field = name, field.alias or name, field
+        self.name, self.key, self.field, self.above = name, field.alias or name, field, above
         self.is_scorers = self.key == "scorers"
         self.option = "--scorer" if self.is_scorers else f"--{self.key.replace('_', '-')}"
         self.kind = _plain_type(field.annotation)
@@ -76,6 +86,8 @@ class StudyFlag:
         if self.is_list:
             self.kind = _plain_type(typing.get_args(self.kind)[0])
         self.mark = next((each for each in field.metadata if isinstance(each, Flag)), Flag())
+        if self.mark.is_text:
+            self.kind, self.is_list = str, False
 
     @property
     def help(self) -> str:
@@ -98,7 +110,7 @@ class StudyFlag:
             self.option,
             help=self.help,
             metavar=None if is_switch else self.mark.metavar or METAVARS.get(self.kind, "NAME"),
-            rich_help_panel=self.mark.panel,
+            rich_help_panel=self.mark.panel or (PICTURES if self.above else None),
             autocompletion=scorer_names if self.is_scorers else None,
         )
         value: Any = Path if self.mark.is_path else str
@@ -113,14 +125,17 @@ class StudyFlag:
         """
         from attncli.config.overrides import Override, override, typed
 
+        path = (*self.above, self.key)
         if value is True:
-            return Override((self.key,), True, self.option)
+            return Override(path, True, self.option)
         given = [str(each) for each in (value if isinstance(value, list) else [value])]
         texts = tuple(typed(self.option, each) for each in given)
         whole = " ".join(texts)
         is_text = self.is_scorers or (self.kind is str and self.name != "device")
-        read = given if is_text else [override((self.key,), each, whole).value for each in given]
-        return Override((self.key,), read[0] if len(read) == 1 and not self.is_scorers else read, whole, texts)
+        read = given if is_text else [override(path, each, whole).value for each in given]
+        if self.above and self.mark.is_path:  # a path in a config is relative to the config
+            read = [str(Path(each).absolute()) for each in read]
+        return Override(path, read[0] if len(read) == 1 and not self.is_scorers else read, whole, texts)
 
 
 def values_of(given: Mapping[StudyFlag, Any]) -> dict[str, Any]:
@@ -129,13 +144,7 @@ def values_of(given: Mapping[StudyFlag, Any]) -> dict[str, Any]:
     Raises:
         InputError: values that are not YAML.
     """
-    collector, values = Collector(), {}
-    for flag, value in given.items():
-        with collector.under():
-            if value is not None:
-                values[flag.key] = flag.override(value).value
-    collector.check()
-    return values
+    return {str(each.path[-1]): each.value for each in look_overrides(given)}
 
 
 def with_flags(name: str, function: Any, flags: list[StudyFlag]) -> Any:
@@ -150,14 +159,37 @@ def with_flags(name: str, function: Any, flags: list[StudyFlag]) -> Any:
     return _typer_command(name, command, [*parameters, *(flag.parameter() for flag in flags)])
 
 
+def look_flags(model: "type[Look] | None" = None) -> list[StudyFlag]:
+    """The flags of the keys below `figure`: of those that every study has, or of a model with more."""
+    from attncli.config.looks import Look
+
+    fields = (model or Look).model_fields
+    return [StudyFlag(name, fields[name], ("figure",)) for name in fields]
+
+
+def look_overrides(given: Mapping[StudyFlag, Any]) -> "list[Override]":
+    """What the flags of looks change in a config.
+
+    Raises:
+        InputError: values that are not YAML.
+    """
+    collector, overrides = Collector(), []
+    for flag, value in given.items():
+        with collector.under():
+            if value is not None:
+                overrides.append(flag.override(value))
+    collector.check()
+    return overrides
+
+
 def flags_of(study: str) -> list[StudyFlag]:
-    """The flags of a study's own keys, then of those that all studies have."""
+    """The flags of a study's own keys, then of those that all studies have, at last of looks."""
     from attncli.config.models import Experiment
     from attncli.studies import options_model
 
     fields = options_model(study).model_fields
     ordered = sorted(fields, key=lambda name: name in Experiment.model_fields)  # stable
-    return [StudyFlag(name, fields[name]) for name in ordered if name not in NO_FLAGS]
+    return [*(StudyFlag(name, fields[name]) for name in ordered if name not in NO_FLAGS), *look_flags()]
 
 
 def command_of(study: str) -> Any:

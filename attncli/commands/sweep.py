@@ -311,7 +311,7 @@ def _end(
     result, points = result_of(plan, folder, metric, interrupted)
     result = replace(result, findings=findings_of(result))
     verdicts = judge(result, plan.options.expect, plan.rows)
-    drawn = pictures_of(result, progress, plan.options.figure) if pictures and result.records else {}
+    drawn = pictures_of(result, plan.options.figure, progress.note) if pictures and result.records else {}
     content = save_sweep(
         folder, result, points, summary(result), plan.options.seed, plan.device, started, command, drawn, verdicts
     )

@@ -23,6 +23,7 @@ from attncli.errors import InputError, Problem, below
 YAML = (".yaml", ".yml")  # endings of configs
 TENSORS = "tensors.safetensors"  # of a run folder, which stands for a config too
 PARAMETERS = "parameters.safetensors"  # beside it
+STYLE = "style.mplstyle"  # beside them, how pictures look
 CAPTURED = "capture.safetensors"  # beside both, what was captured of a real model
 REPORT = "report.html"  # of a run folder, a page to explore the run
 Options = TypeVar("Options", bound=Experiment)
@@ -40,10 +41,11 @@ class Document:
 
     def _in_flag(self, problem: Problem, override: Override) -> Problem:
         """The problem without the key that the flag names already; of a repeated flag the one that is meant."""
-        index = problem.path[1] if len(problem.path) > 1 else None
+        depth = len(override.path) if override.texts else 1
+        index = problem.path[depth] if len(problem.path) > depth else None
         if isinstance(index, int) and index < len(override.texts):
-            return replace(problem, where=f"{self.path}: {override.texts[index]}", path=problem.path[2:])
-        return replace(problem, path=problem.path[1:])
+            return replace(problem, where=f"{self.path}: {override.texts[index]}", path=problem.path[depth + 1 :])
+        return replace(problem, path=problem.path[depth:])
 
     def located(self, error: InputError) -> InputError:
         """The error with all its problems located, in the order of the file and then of the overrides."""

@@ -60,7 +60,7 @@ class Look(Model):
 
     format: Annotated[Format, Field(description="kind of file"), Flag("NAME")] = "png"
     title: Annotated[str | None, Field(description="title of the picture, in place of its own"), Flag("TEXT")] = None
-    size: Annotated[Inches | None, Field(description="width and height in inches"), Flag("WxH")] = None
+    size: Annotated[Inches | None, Field(description="width and height in inches"), Flag("WxH", is_text=True)] = None
     font_size: Annotated[
         float | None, Field(ge=2, le=100, description="size of all text in points"), Flag("POINTS")
     ] = None
@@ -69,6 +69,9 @@ class Look(Model):
     style: Annotated[
         FileName | None, Field(description="style file of matplotlib (.mplstyle)"), Flag("FILE", is_path=True)
     ] = None
+
+
+PLAIN = Look()
 
 
 class HeatmapLook(Look):

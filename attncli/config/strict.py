@@ -46,6 +46,7 @@ class Flag:
     metavar: str = ""
     panel: str | None = None
     is_path: bool = False
+    is_text: bool = False  # a list, too, is typed as one text
 
 
 def problem(message: str, *, under: Sequence[str | int] = ()) -> PydanticCustomError:

@@ -7,7 +7,7 @@ from typing import Any
 
 import yaml
 
-from attncli.config.document import CAPTURED, PARAMETERS, TENSORS
+from attncli.config.document import CAPTURED, PARAMETERS, STYLE, TENSORS
 from attncli.config.models import Experiment
 from attncli.config.yaml_loader import Loader
 from attncli.studies.study import Result
@@ -59,6 +59,8 @@ def self_contained(config: Mapping[str, Any], result: Result) -> dict[str, Any]:
         resolved["from"] = TENSORS
     elif "data" in resolved:
         _use_stored_inputs(resolved["data"], resolved["mask"], result)
+    if "style" in resolved.get("figure", {}):
+        resolved["figure"]["style"] = STYLE
     for entry in resolved["scorers"]:
         own = [name for name in result.parameters if name.rpartition("/")[0] == entry["label"]]
         if "parameters" in entry and own:

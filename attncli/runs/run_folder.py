@@ -168,10 +168,10 @@ def check_file(out: Path, overwrite: bool, words: Words = COMMAND_LINE) -> None:
 
 
 def save_picture(name: str, out: Path | None, draw: Callable[[Path], None]) -> Path:
-    """Draw into `out`, or outputs/heatmaps/<name>.png with a number added where that is taken."""
+    """Draw into `out`, or outputs/heatmaps/<name> with a number added where that is taken."""
     if out is not None:
         return save_file_at(out, draw)
-    return save_numbered(OUTPUTS / "heatmaps" / f"{name}.png", draw)
+    return save_numbered(OUTPUTS / "heatmaps" / name, draw)
 
 
 def writer_of(text: str) -> Callable[[Path], None]:

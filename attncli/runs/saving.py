@@ -19,7 +19,7 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from attncli import __version__
-from attncli.config.document import CAPTURED, PARAMETERS, TENSORS
+from attncli.config.document import CAPTURED, PARAMETERS, STYLE, TENSORS
 from attncli.errors import InputError, in_bytes
 from attncli.expect.judging import Verdict
 from attncli.runs.resolved import captured_file, dump_yaml, self_contained
@@ -63,6 +63,8 @@ def save_run(
         save_named(folder / TENSORS, kept)
         if (captured := captured_file(config, result)) is not None:
             shutil.copyfile(captured, folder / CAPTURED)
+        if (style := config.get("figure", {}).get("style")) is not None:
+            shutil.copyfile(style, folder / STYLE)
         if result.parameters:
             save_named(folder / PARAMETERS, result.parameters)
         if reason := save_weights_csv(folder / "weights.csv", result):

@@ -211,7 +211,7 @@ def _listening(problems: list[str]) -> Iterator[None]:
             problems.append(f"line {args['line_no']}: {_unknown(args['key'])}")
         elif args:
             reason = f": {args[-1]}" if isinstance(args[-1], Exception) else ""
-            problems.append(f"line {args[1]}{reason}")
+            problems.append(f"line {args[1]}, {show(str(args[2]).strip())}{reason}")
         return False
 
     log = logging.getLogger(matplotlib.__name__)

@@ -9,6 +9,7 @@ import typer
 import yaml
 
 from attncli.cli import app
+from attncli.config.looks import Look
 from attncli.studies import STUDIES, options_model
 from tests.cli import experiment, good
 
@@ -19,7 +20,9 @@ COMMANDS: Any = typer.main.get_command(app)
 @pytest.mark.parametrize("study", STUDY_COMMANDS)
 def test_every_key_is_a_flag_with_its_description(study: str) -> None:
     fields = options_model(study).model_fields
-    keys = {field.alias or name: field for name, field in fields.items() if name not in ("study", "name", "expect")}
+    others = ("study", "name", "expect", "figure", "sweep")
+    keys = {field.alias or name: field for name, field in (*fields.items(), *Look.model_fields.items())}
+    keys = {key: field for key, field in keys.items() if key not in others}
     options = {param.opts[0]: param for param in COMMANDS.commands[study].params}
     for key, field in keys.items():
         option = options["--scorer" if key == "scorers" else f"--{key.replace('_', '-')}"]

@@ -1,0 +1,75 @@
+"""`attncli figure`: the pictures of a run again, with other looks."""
+
+import functools
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from attncli.commands.options import Open, Quiet, import_quickly
+from attncli.commands.study_flags import StudyCommand, StudyFlag, look_flags, look_overrides, with_flags
+
+Run = Annotated[Path, typer.Argument(metavar="RUN", help="A run folder, such as outputs/d2l/latest.")]
+Only = Annotated[
+    list[str] | None, typer.Option("--only", metavar="NAME", help="Draw this picture, such as heatmaps (repeatable).")
+]
+Out = Annotated[
+    Path | None, typer.Option("--out", metavar="DIR", help="Folder of the pictures, in place of the run folder.")
+]
+Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace pictures in --out.")]
+
+
+class FigureCommand(StudyCommand):
+    """The command, whose flags are those of all looks."""
+
+    @functools.cached_property
+    def _command(self) -> Any:
+        from attncli.config.looks import HeatmapLook
+
+        return with_flags("figure", figure, look_flags(HeatmapLook))
+
+
+def figure(
+    given: Mapping[StudyFlag, Any],
+    run: Run,
+    only: Only = None,
+    out: Out = None,
+    overwrite: Overwrite = False,
+    open_: Open = False,
+    quiet: Quiet = False,
+) -> None:
+    """Draw the pictures of a run again, without running it."""
+    import_quickly(pictures=True)
+    from attncli.api import look_of, pictures_of
+    from attncli.errors import InputError, did_you_mean, got
+    from attncli.runs.loading import read_run, reading
+    from attncli.runs.run_folder import check_file, save_file_at
+    from attncli.runs.saving import add_files
+    from attncli.studies import STUDIES
+
+    stored = read_run(run, STUDIES)
+    if not run.is_dir():
+        raise InputError.of(f'got "{run}", which has no tensors to draw; expected the folder of a run', where="RUN")
+    look, notes = look_of(stored, look_overrides(given)), list[str]()
+    with reading(run):
+        files = pictures_of(stored.result, look, notes.append)
+        there = [Path(name).stem for name in files]
+        for name in only or ():
+            if name not in there:
+                message = got(name, "expected the name of a picture", did_you_mean(name, there))
+                raise InputError.of(message, where="--only")
+        files = {name: draw for name, draw in files.items() if not only or Path(name).stem in only}
+        if out is None:
+            places = add_files(run, files)
+        else:
+            for name in files:  # what cannot be written is refused before the work
+                check_file(out / name, overwrite)
+            places = [save_file_at(out / name, draw) for name, draw in files.items()]
+    if not quiet:
+        for text in dict.fromkeys(notes):
+            typer.echo(text, err=True)
+        for place in places:
+            typer.echo(place)
+    if open_:
+        typer.launch(str(places[0]))
