@@ -51,14 +51,9 @@ def on_cluster(
         InputError: no Dask, no such scheduler, no workers, or workers with another attncli, each by its name.
         EngineLostError: the scheduler or all workers are gone.
     """
-    try:
-        from distributed import CancelledError
-    except ImportError as error:
-        message = f'got "{address}", which needs the packages dask and distributed'
-        raise InputError.of(f"{message}; install them with `pip install dask distributed`", where=OPTION) from error
-    for name in ("distributed", "distributed.client"):
-        logging.getLogger(name).setLevel(logging.CRITICAL)  # what it would say of a lost scheduler, we do
     with _connected(address) as client:
+        from distributed import CancelledError
+
         try:
             sharing = _checked(client, address, note)
             yield from _results(client, iter(jobs), sharing, 1 if one_at_a_time else None)
@@ -66,15 +61,26 @@ def on_cluster(
             raise EngineLostError(f"the Dask scheduler at {address} is gone") from error
 
 
-def _connected(address: str) -> "Client":
-    from distributed import Client
+def check_cluster(address: str) -> None:
+    """Raise the errors that `on_cluster` would raise at once, before anything is written."""
+    with _connected(address) as client:
+        _checked(client, address, lambda message: None)
 
+
+def _connected(address: str) -> "Client":
+    try:
+        from distributed import Client
+    except ImportError as error:
+        message = f'got "{address}", which needs the packages dask and distributed'
+        raise InputError.of(f"{message}; install them with `pip install dask distributed`", where=OPTION) from error
+    for name in ("distributed", "distributed.client"):
+        logging.getLogger(name).setLevel(logging.CRITICAL)  # what it would say of a lost scheduler, we do
     if _is_file(address) and not Path(address).is_file():
         raise InputError.of(got(address, "no such file", EXPECTED), where=OPTION)
     place = {"scheduler_file" if _is_file(address) else "address": address}
     try:
         return Client(**place, timeout=PATIENCE, name="attncli")  # type: ignore[no-untyped-call]
-    except (OSError, ValueError, RuntimeError) as error:
+    except (OSError, ValueError, RuntimeError, TypeError) as error:  # the last of tls:// without certificates
         reason = " ".join(str(error).split())
         raise InputError.of(got(address, f"{EXPECTED}, that answers", reason), where=OPTION) from error
 

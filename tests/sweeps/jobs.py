@@ -99,3 +99,9 @@ class Prints(Dot):
     def forward(self, queries: Tensor, keys: Tensor) -> Tensor:
         sys.stdout.write("from the scorer\n")
         return super().forward(queries, keys)
+
+
+class Slow(Dot):
+    def forward(self, queries: Tensor, keys: Tensor) -> Tensor:
+        time.sleep(0.1)
+        return super().forward(queries, keys)

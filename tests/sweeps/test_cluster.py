@@ -16,7 +16,7 @@ import pytest
 import attncli
 from attncli.errors import InputError
 from attncli.sweeps import cluster as engine
-from attncli.sweeps.cluster import on_cluster
+from attncli.sweeps.cluster import check_cluster, on_cluster
 from attncli.sweeps.processes import on_processes
 from attncli.sweeps.running import EngineLostError
 from tests.sweeps.jobs import bad, figures, jobs
@@ -155,6 +155,10 @@ def test_points_that_kill_workers_die_in_the_end(cluster: Cluster) -> None:
     [
         ("none.json", "no such file; expected the address of a Dask scheduler, or its scheduler file"),
         ("tcp://127.0.0.1:1", "expected the address of a Dask scheduler, or its scheduler file, that answers; "),
+        (
+            "tls://127.0.0.1:1",
+            "expected the address of a Dask scheduler, or its scheduler file, that answers; TLS expects",
+        ),
         ("nonsense://x", "expected the address of a Dask scheduler, or its scheduler file, that answers; "),
     ],
 )
@@ -162,6 +166,8 @@ def test_schedulers_that_are_not_there(here: Path, monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(engine, "PATIENCE", 0.5)
     with pytest.raises(InputError, match=re.escape(f'--cluster: got "{address}"; {reason}')):
         next(on_cluster(jobs(1), address))
+    with pytest.raises(InputError, match=re.escape(address)):
+        check_cluster(address)
 
 
 def test_dask_is_an_extra(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,122 @@
+"""The command may end at any moment: nothing finished is lost or computed again, and what goes on comes to the same."""
+
+import csv
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+import attncli
+from attncli.sweeps.journal import NAME
+from tests.cli import attncli as command
+from tests.cli import experiment, good
+from tests.sweeps.jobs import kept
+
+ROOT = Path(attncli.__file__).parents[1]
+LONG = 120.0  # seconds; nothing takes so long, unless it is broken
+POINTS = 24
+SLOW, NEVER = "tests.sweeps.jobs:Slow", "tests.sweeps.jobs:NeverEnds"
+
+
+def until(check: Callable[[], object]) -> None:
+    end = time.monotonic() + LONG
+    while not check():
+        assert time.monotonic() < end
+        time.sleep(0.01)
+
+
+def start(*args: object) -> "subprocess.Popen[str]":
+    """The command in a process group of its own, as in a terminal."""
+    line = [sys.executable, "-m", "attncli", "sweep", *map(str, args), "--jobs", "2", "--no-plots", "--quiet"]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    return subprocess.Popen(line, env=environment, stderr=subprocess.PIPE, text=True, start_new_session=True)
+
+
+def ended(process: "subprocess.Popen[str]") -> tuple[int, str]:
+    """The exit code, and what was said."""
+    _, told = process.communicate(timeout=LONG)
+    return process.returncode, told
+
+
+def lines(folder: Path) -> list[bytes]:
+    """The whole lines of the journal."""
+    path = folder / NAME
+    return path.read_bytes().splitlines(keepends=True) if path.exists() else []
+
+
+def table(folder: Path) -> list[dict[str, str]]:
+    """records.csv, without times."""
+    with (folder / "records.csv").open(newline="") as file:
+        return [{key: value for key, value in row.items() if key != "seconds"} for row in csv.DictReader(file)]
+
+
+def killed(*args: object, folder: Path, rows: int) -> None:
+    """Start it, and kill it with no warning when so many points are finished; no process of it may be left."""
+    process = start(*args)
+    until(lambda: len(lines(folder)) >= rows or process.poll() is not None)
+    family = psutil.Process(process.pid).children(recursive=True)
+    process.kill()
+    ended(process)
+    until(lambda: not any(each.is_running() and each.status() != psutil.STATUS_ZOMBIE for each in family))
+
+
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """A config, and the folder of a sweep of it that nothing happened to."""
+    folder = tmp_path_factory.mktemp("undisturbed")
+    config = experiment(folder / "slow.yaml", scorers=[{"scorer": SLOW}])
+    assert ended(start(config, "--over", f"seed=0..{POINTS - 1}", "--out", folder / "out")) == (0, "")
+    assert len(table(folder / "out")) == POINTS
+    return config, folder / "out"
+
+
+def killed_and_resumed(undisturbed: tuple[Path, Path], out: Path, moments: Sequence[int]) -> None:
+    config, alone = undisturbed
+    what: Sequence[object] = [config, "--over", f"seed=0..{POINTS - 1}", "--out", out]
+    for rows in moments:
+        before = lines(out)
+        killed(*what, folder=out, rows=rows)
+        assert lines(out)[: len(before)] == before
+        what = ["--resume", out]
+    with (out / NAME).open("ab") as journal:
+        journal.write(b'{"key": "torn')
+    assert ended(start("--resume", out)) == (0, "")
+    assert kept(out) == kept(alone)  # which refuses a point that is there twice
+    assert table(out) == table(alone)
+    assert not [path for path in out.iterdir() if path.name.startswith(".")]
+
+
+def test_killed_at_three_moments(undisturbed: tuple[Path, Path], tmp_path: Path) -> None:
+    killed_and_resumed(undisturbed, tmp_path / "out", [1, 9, 17])
+
+
+@pytest.mark.slow
+def test_killed_at_twenty_moments(undisturbed: tuple[Path, Path], tmp_path: Path) -> None:
+    killed_and_resumed(undisturbed, tmp_path / "out", range(1, 21))
+
+
+def test_ctrl_c_keeps_what_is_finished(tmp_path: Path) -> None:
+    config, out = experiment(tmp_path / "some_never_end.yaml"), tmp_path / "out"
+    scorers = f"scorers[0].scorer=dot,'{NEVER}'"
+    process = start(config, "--over", scorers, "--over", "seed=0..5", "--out", out)
+    until(lambda: len(lines(out)) == 6 or process.poll() is not None)
+    refused = command("sweep", "--resume", out)
+    assert (refused.exit_code, "into which another sweep writes" in refused.stderr) == (2, True)
+    assert good("sweep", "--status", out).startswith("6 of 12 points done, about ")
+    family = psutil.Process(process.pid).children(recursive=True)
+    os.killpg(process.pid, signal.SIGINT)  # as a terminal does, to all of them
+    code, told = ended(process)
+    assert (code, told.count("\n")) == (130, 1)
+    assert told.startswith(f"interrupted; what was finished is in {out}/; `attncli sweep --resume ")
+    until(lambda: not any(each.is_running() and each.status() != psutil.STATUS_ZOMBIE for each in family))
+    assert len(table(out)) == len(lines(out)) == 6
+    content: dict[str, Any] = json.loads((out / "results.json").read_text())
+    assert content["interrupted"] is True
