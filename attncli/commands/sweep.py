@@ -111,6 +111,8 @@ def sweep(
         raise InputError.of(f'got "{out}" beside --resume, which has a folder; leave one out', where="--out")
     if config is None and resume is None:
         raise InputError.of("got no config; expected a YAML file, or --resume FOLDER", where="attncli sweep")
+    if cluster is not None:
+        _check_without_processes(jobs=jobs, timeout=timeout)
     from attncli.config.builtin import experiment_path
     from attncli.config.document import read_document
     from attncli.config.sweep import typed_axes
@@ -128,6 +130,10 @@ def sweep(
     if dry_run:
         _list_points(plan, json)
         return
+    if cluster is not None:
+        from attncli.sweeps.cluster import check_cluster
+
+        check_cluster(cluster)  # before there is a folder
     finished, problem = _run(
         plan,
         resume=resume,
@@ -143,6 +149,16 @@ def sweep(
         json=json,
     )
     _tell(finished, problem, open_=open_, json=json, quiet=quiet, full=full)
+
+
+def _check_without_processes(**options: float | None) -> None:
+    """Refuse what only processes of this machine can do: Dask's workers are there, and none can end what it began."""
+    for name, value in options.items():
+        if value is not None:
+            message = (
+                f"got {value:g} beside --cluster; expected one of the two; the option is for processes of this machine"
+            )
+            raise InputError.of(message, where=f"--{name}")
 
 
 def _config_of(folder: Path | None) -> Path:
