@@ -1,3 +1,4 @@
+import gc
 import os
 from pathlib import Path
 
@@ -8,6 +9,9 @@ import pytest
 from hypothesis import settings
 
 from attncli.commands import progress
+
+# Nothing that is loaded until the tests begin is garbage, and looking for some takes seconds.
+gc.disable()
 
 # The same examples on every machine and every run; how long one takes says nothing about whether it is right.
 settings.register_profile("attncli", derandomize=True, database=None, deadline=None, max_examples=25)
@@ -40,6 +44,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         slow = item.get_closest_marker("slow") is not None or any(word in place[-1] for word in NOT_QUICK)
         if place[0] in QUICK and not slow:
             item.add_marker("quick")
+
+
+def pytest_collection_finish() -> None:
+    gc.freeze()
+    gc.enable()
 
 
 @pytest.fixture
