@@ -49,7 +49,7 @@ FRAME = (
 
 @dataclass(frozen=True, repr=False)
 class Result(StudyResult):
-    """What a study gave, which shows itself in a notebook: its tables and its main picture.
+    """What a study gave, which shows itself in a notebook: its main picture, and a page to explore it.
 
     `records` and `comparisons` are lists of dicts; so are `heads` and `head_comparisons`, which the study `attention`
     has, too: the same figures by `batch` and `head`. `findings` are sentences with their numbers. `tensors`,
