@@ -62,16 +62,27 @@ def test_every_flag_is_the_key_of_its_name(study: str, own: dict[str, int], here
     assert config("again") == config()
 
 
+SMALL: dict[str, dict[str, Any]] = {
+    study: {"study": study, "d": 4, "dtype": "float64", "distribution": "student_t", **keys}
+    for study, keys in {"variance": {"samples": 100}, "saturation": {"rows": 10, "keys": 3}}.items()
+}
+
+
+@pytest.fixture(scope="module")
+def records(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """The rows of each small study."""
+    folder = tmp_path_factory.mktemp("small")
+    for study, keys in SMALL.items():
+        (folder / f"{study}.yaml").write_text(json.dumps(keys))
+    return {study: run(folder / f"{study}.yaml", folder / study)["records"] for study in SMALL}
+
+
 @STUDIES
 @pytest.mark.parametrize("key", SETTINGS)
-def test_every_key_changes_the_numbers(study: str, key: str, here: Path) -> None:
-    keys: dict[str, Any] = {"study": study, "d": 4, "dtype": "float64", "distribution": "student_t"}
-    keys |= {"samples": 100} if study == "variance" else {"rows": 10, "keys": 3}
+def test_every_key_changes_the_numbers(study: str, key: str, here: Path, records: dict[str, Any]) -> None:
     other = {"dtype": "float32", "distribution": "uniform"}.get(key, SETTINGS[key])
-    (here / "a.yaml").write_text(json.dumps(keys))
-    (here / "b.yaml").write_text(json.dumps(keys | {key: other}))
-    before, after = (run(here / f"{name}.yaml", here / name)["records"] for name in "ab")
-    assert (before == after) == (key == "device")
+    (here / "other.yaml").write_text(json.dumps(SMALL[study] | {key: other}))
+    assert (run(here / "other.yaml", here / "other")["records"] == records[study]) == (key == "device")
 
 
 @STUDIES
