@@ -28,11 +28,11 @@ from attncli.runs.loading import StoredRun, read_run, reading
 from attncli.runs.resolved import config_of
 from attncli.runs.run_folder import COMMAND_LINE, IN_PYTHON, Words, new_folder
 from attncli.runs.saving import fingerprint, save_run
-from attncli.studies import ROWS, STUDIES, columns_of, load_study, options_model, part_of
+from attncli.studies import ROWS, STUDIES, load_study, options_model, part_of
 from attncli.studies.progress import Progress
 from attncli.studies.study import Comparison, PreparedStudy, Record, Study, single_numbers
 from attncli.studies.study import Result as StudyResult
-from attncli.sweeps.views import view_of
+from attncli.sweeps.views import columns_of, view_of
 
 if TYPE_CHECKING:
     from attncli.capturing.capture import Capture
@@ -257,7 +257,7 @@ def _stored(run: str | PathLike[str] | StudyResult) -> StoredRun:
 def compare_stored(a: StoredRun, b: StoredRun) -> Comparison:
     """What differs between two runs that are kept, by the columns of their study."""
     between = part_of("attention", "between").between if a.result.study == "attention" else None
-    return compare_runs(a, b, columns_of(a.result.study), between)
+    return compare_runs(a, b, columns_of(a.result), between)
 
 
 def save(seen: "Capture", file: str | PathLike[str], *, overwrite: bool = False, **about: Any) -> None:

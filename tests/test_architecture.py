@@ -41,7 +41,7 @@ MAY_IMPORT = {  # besides itself
     "expect": {"errors", "config", "show", "studies.study"},
     "runs": {"__init__", *RUNS},
     "sweeps": {"__init__", *RUNS, "studies", "show", "runs"},
-    "reports": {"runs", "show", "studies", "studies.study"},
+    "reports": {"runs", "show", "studies", "studies.study", "sweeps"},
     "api": {*API, "reports"},
     "commands": {*API, "scorers", "normalizers", "reports", "api"},
     "cli": {"__init__", "errors", "commands", "studies"},

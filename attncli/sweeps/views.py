@@ -1,15 +1,51 @@
-"""Where a result is shown: by the modules of its study, or by those of sweeps."""
+"""Where a result is shown, and what its rows have: by the modules of its study, or by those of sweeps."""
 
+import importlib
+from collections.abc import Sequence
 from types import ModuleType
 
 from attncli import studies
-from attncli.studies.study import Result
+from attncli.studies.study import Chart, Column, Record, Result
 
 
 def view_of(result: Result, part: str) -> ModuleType:
-    """The module `tables`, `figure` or `columns` that shows a result."""
-    if "sweep" not in result.settings:
-        return studies.part_of(result.study, part)
-    from importlib import import_module
+    """The module `tables` or `figure` that shows a result."""
+    if is_sweep(result):
+        return importlib.import_module(f"attncli.sweeps.{part}")
+    return studies.part_of(result.study, part)
 
-    return import_module(f"attncli.sweeps.{part}")
+
+def columns_of(result: Result) -> dict[str, Sequence[Column]]:
+    """The columns of each kind of its rows."""
+    if not is_sweep(result):
+        return studies.columns_of(result.study)
+    from attncli.sweeps.records import columns_of, swept_keys
+
+    own = columns_of(result.study, swept_keys(result), result.records)
+    return {**dict.fromkeys(studies.ROWS, ()), "records": own}
+
+
+def charts_of(result: Result) -> Sequence[Chart]:
+    """The charts that its rows make: of a sweep its metric over the swept keys."""
+    if not is_sweep(result):
+        found: Sequence[Chart] = getattr(studies.part_of(result.study, "columns"), "CHARTS", ())
+        return found
+    from attncli.sweeps.points import renamed
+    from attncli.sweeps.records import axes_of, swept_keys
+    from attncli.sweeps.summary import summary
+
+    metric, keys = result.settings["metric"], swept_keys(result)
+    mean, low, high = (renamed(key, keys) for key in ("mean", "low", "high"))
+    axes = [*axes_of(result)]
+    if metric is None or not axes:
+        return ()
+
+    def rows(result: Result) -> list[Record]:
+        return [{**row, metric: row[mean]} for row in summary(result, [metric])]
+
+    return (Chart(metric, metric, axes, (low, high), facets=(), rows=rows),)
+
+
+def is_sweep(result: Result) -> bool:
+    """Whether it is that of a sweep."""
+    return "sweep" in result.settings

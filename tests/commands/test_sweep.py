@@ -91,7 +91,10 @@ def test_it_is_taken_like_any_run(here: Path) -> None:
         "over": [{"seed": [0, 1]}, {"scorers[0].scale": [0.5, 2], "scorers[1].scale": [1, 3]}]
     }
     assert result.pictures == ["sweep"]
-    assert "4 points" in result._repr_html_()
+    assert "4 points" in result._repr_mimebundle_()["text/plain"]
+    good("report", "out", "--out", "page.html")
+    assert "scorers[1].scale" in Path("page.html").read_text(encoding="utf-8")
+    assert package.compare("out", "out").verdict == "identical"
     assert list(result.to_frame()["seed"]) == [0] * 4 + [1] * 4
 
 

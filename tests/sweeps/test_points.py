@@ -58,7 +58,7 @@ def test_the_command_line_replaces_axes_of_the_file(tmp_path: Path) -> None:
     path = experiment(tmp_path / "x.yaml", sweep={"over": [{"seed": "0..1"}, {"keys.shape[1]": [5, 6]}]})
     assert len(planned(path).points) == 4
     plan = planned(path, "over seed=7", "over dtype=float32,float64")
-    assert plan.keys == ["keys.shape[1]", "seed", "dtype"]
+    assert plan.keys == ["seed", "keys.shape[1]", "dtype"]
     assert [point.sweep["keys.shape[1]"] for point in plan.points] == [5, 5, 6, 6]
 
 

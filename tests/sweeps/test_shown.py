@@ -1,0 +1,120 @@
+"""sweep.png and the charts of a report: what is drawn, by matplotlib's own artists, against the means by hand."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+from matplotlib.collections import PolyCollection
+from matplotlib.figure import Figure
+
+from attncli.config.looks import Look
+from attncli.show.looks import looks_of
+from attncli.studies.study import Result
+from attncli.sweeps.figure import MOST_PANELS, figures, is_geometric
+from attncli.sweeps.tables import heading
+from attncli.sweeps.views import charts_of, columns_of
+from tests.sweeps.test_summary import NOISE, attention, swept
+
+Over = list[dict[str, list[Any]]]
+SEEDS = {"seed": [0, 1, 2]}
+MEAN = sum(NOISE.values()) / 3
+
+
+def numbers(line: Any) -> tuple[list[float], list[float]]:
+    """The ends of a line's pieces."""
+    x, y = line.get_data()
+    return [float(each) for each in x], [float(each) for each in y]
+
+
+def drawn(over: Over, *labels: str, notes: list[str] | None = None) -> tuple[Figure, Result]:
+    result = swept("attention", over, attention(over, *labels))
+    note = notes.append if notes is not None else pytest.fail
+    return figures(result, note, Look())["sweep"](), result
+
+
+def test_one_key_is_a_line_for_each_scorer_with_a_band_over_seeds() -> None:
+    figure, _ = drawn([SEEDS, {"scorers[0].scale": [0.1, 1.0, 10.0]}])
+    (axes,) = figure.axes
+    lines = {line.get_gid(): line for line in axes.lines}
+    assert set(lines) == {"entropy-dot", "entropy-cosine"}
+    assert numbers(lines["entropy-dot"])[0] == pytest.approx([0.1, 1, 10])
+    assert numbers(lines["entropy-cosine"])[1] == pytest.approx([each + 1 + MEAN for each in (0.1, 1, 10)])
+    assert lines["entropy-dot"].get_color() == looks_of(["dot"])["dot"].light
+    assert sum(isinstance(each, PolyCollection) for each in axes.collections) == 2
+    assert (axes.get_xscale(), axes.get_xlabel(), axes.get_ylabel()) == ("log", "scorers[0].scale", "entropy")
+
+
+def test_values_out_of_order_and_words() -> None:
+    figure, _ = drawn([{"scale": [3, 1, 2]}], "dot")
+    assert numbers(figure.axes[0].lines[0])[0] == [1, 2, 3]
+    assert figure.axes[0].get_xscale() == "linear"
+    figure, _ = drawn([{"dtype": ["float64", "float32"]}], "dot")
+    assert [text.get_text() for text in figure.axes[0].get_xticklabels()] == ["float64", "float32"]
+
+
+def test_two_keys_are_heatmaps_on_one_scale() -> None:
+    figure, _ = drawn([SEEDS, {"scale": [2.0, 1.0]}, {"d": [8, 16, 32]}])
+    images = [axes.images[0] for axes in figure.axes if axes.images]
+    assert len(images) == 2
+    expected = np.array([[1.0] * 3, [2.0] * 3]) + MEAN
+    np.testing.assert_allclose(np.asarray(images[0].get_array()), expected)
+    np.testing.assert_allclose(np.asarray(images[1].get_array()), expected + 1)
+    assert {image.get_clim() for image in images} == {(1 + MEAN, 3 + MEAN)}
+    assert [text.get_text() for text in figure.axes[0].texts] == ["0.900"] * 3 + ["1.90"] * 3
+
+
+def test_three_keys_are_small_multiples() -> None:
+    figure, _ = drawn([{"scale": [1.0, 2.0]}, {"d": [8, 16, 32]}, {"dtype": ["float32", "float64"]}])
+    titles = [axes.get_title() for axes in figure.axes]
+    assert titles == [f"scale = {scale}\ndtype = {dtype}" for scale in (1, 2) for dtype in ("float32", "float64")]
+    assert [len(axes.lines) for axes in figure.axes] == [2] * 4
+    assert numbers(figure.axes[0].lines[0])[0] == [8, 16, 32]
+    notes = list[str]()
+    many, _ = drawn([{"scale": [*range(1, 9)]}, {"d": [*range(20)]}, {"m": [1, 2, 3]}], notes=notes)
+    assert len(many.axes) <= MOST_PANELS + 2
+    assert notes == ["sweep.png has 16 of 24 combinations of scale, m"]
+
+
+def test_nothing_but_seeds_is_one_point_a_scorer() -> None:
+    figure, result = drawn([SEEDS])
+    assert [numbers(line)[1] for line in figure.axes[0].lines] == [[pytest.approx(1 + MEAN)], [pytest.approx(2 + MEAN)]]
+    assert heading(result) == "1 point over seed (3): 1 done"
+    assert charts_of(result) == ()
+
+
+def test_a_value_that_is_missing_leaves_a_gap() -> None:
+    over: Over = [{"scale": [1.0, 2.0]}, {"d": [8, 16]}]
+    result = swept("attention", over, attention(over, "dot")[:3])
+    image = figures(result, pytest.fail, Look())["sweep"]().axes[0].images[0]
+    cells: Any = image.get_array()
+    assert np.ma.getmaskarray(np.ma.masked_invalid(cells)).tolist() == [[False, False], [False, True]]
+    empty = swept("attention", over, [])
+    assert figures(empty, pytest.fail, Look()) == {}
+
+
+@pytest.mark.parametrize(
+    ("values", "expected"),
+    [
+        ([1, 2, 4, 8], True),
+        ([0.01, 0.1, 1], True),
+        ([1, 2, 5, 10, 20, 50, 100], True),
+        ([1, 2, 3, 4], False),
+        ([0, 1, 10], False),
+        ([-1, 1, 10], False),
+        ([1, 100], False),
+        (["a", "b", "c"], False),
+        ([True, False, True], False),
+    ],
+)
+def test_geometric_values(values: list[Any], expected: bool) -> None:
+    assert is_geometric(values) == expected
+
+
+def test_charts_of_a_report_are_the_means() -> None:
+    over: Over = [SEEDS, {"scale": [1.0, 2.0]}, {"d": [8, 16]}]
+    result = swept("attention", over, attention(over, "dot"))
+    (chart,) = charts_of(result)
+    assert (chart.y, list(chart.x), chart.ends) == ("entropy", ["scale", "d"], ("low", "high"))
+    assert [row["entropy"] for row in chart.rows(result)] == pytest.approx([1 + MEAN] * 2 + [2 + MEAN] * 2)
+    columns = [column.key for column in columns_of(result)["records"]]
+    assert columns == ["seed", "scale", "d", "scorer", "label", "normalizer", "entropy", "empty_rows"]
