@@ -151,13 +151,13 @@ def tables(result, *, width, full, csv):
 """,
     "figure": """
 from functools import partial
-from attncli.show.panels import panels
+from attncli.show.panels import drawn, panels
 
 def figures(result, note, look):
-    return {"peak": partial(_draw, result)}
+    return {"peak": partial(drawn, _draw, result, note, look)}
 
-def _draw(result):
-    figure, (axes,) = panels((3.0,), 3.0, "the largest score")
+def _draw(result, note, sheet):
+    figure, (axes,) = panels(sheet, (3.0,), 3.0, "the largest score")
     axes.plot([row["d"] for row in result.records], [row["peak"] for row in result.records])
     return figure
 """,
