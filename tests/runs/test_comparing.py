@@ -111,6 +111,10 @@ def test_another_config_is_different_and_what_was_changed_is_named(runs: Path, t
     assert key in [row["key"] for row in found.settings]
     assert len(found.settings) == 1 or change == "values"
     assert ("the inputs are the same" in found.sentence) == (change in ("scale", "normaliser"))
+    back = attncli.compare(tmp_path / "changed", runs / study)
+    swapped = {row["key"]: (row["b"], row["a"]) for row in back.settings}
+    assert {row["key"]: (row["a"], row["b"]) for row in found.settings} == swapped
+    assert (back.verdict, back.largest) == (found.verdict, found.largest)
 
 
 def flipped(folder: Path, name: str, place: tuple[int, ...] = (1, 2, 0, 0), times: float | None = None) -> None:
