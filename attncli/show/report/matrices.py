@@ -8,6 +8,7 @@ A view is a mapping with these keys. Its numbers are those of the tensors bit fo
 - `labels`, `stages`: in their order.
 - `axes`: mappings with `name` (batch, layer, head), `size` and `names`, one for each index: the names of layers, the
   numbers of batch elements and heads.
+- `start`: the index of each axis at which scorers differ most.
 - `n`, `m`: rows and columns of every matrix; `whole`: [n, m] of the run, more where cells are joined to blocks.
 - `bits`: of a number's mantissa that are kept; 23 are all.
 - `tokens`: `queries` and `keys`, each null or lists of names; one list for each batch element, or one for all.
@@ -92,7 +93,8 @@ class _Stack:
             side = self._side(budget / CELL / count / max(sum(shares), 1.0))
         while True:
             shown = {place: _blocks(mask, mask, side)[1] for place, mask in masks.items()}
-            matrices, bits = _packed(self._numbers(masks, side), shown, budget)
+            numbers = self._numbers(masks, side)
+            matrices, bits = _packed(numbers, shown, budget)
             size = sum(len(text) for of in matrices.values() for texts in of.values() for text in texts)
             if size <= budget or side <= LEAST_SIDE:
                 break
@@ -104,6 +106,7 @@ class _Stack:
             "labels": list(map(printable, self.result.labels)),
             "stages": list(self.stages),
             "axes": self._axes(places),
+            "start": self._on_axes(_most_different(numbers, shown)),
             "n": n,
             "m": m,
             "whole": [self.n, self.m],
@@ -167,6 +170,10 @@ class _Stack:
             *([{"name": "head", "size": len(heads), "names": list(map(str, heads))}] if self.has_heads else []),
         ]
 
+    def _on_axes(self, place: Place) -> list[int]:
+        batch, layer, head = place
+        return [batch, *([layer] if self.layers != [""] else []), *([head] if self.has_heads else [])]
+
     def _layers(self, layers: range) -> Record:
         return {"name": "layer", "size": len(layers), "names": [printable(self.layers[index]) for index in layers]}
 
@@ -201,6 +208,17 @@ class _Stack:
             for label in labels[:1]
         ):
             yield "The run has float64; these numbers are rounded to float32."
+
+
+def _most_different(numbers: Mapping[str, Mapping[str, Sequence[Matrix]]], shown: Mapping[Place, Mask]) -> Place:
+    """The place with the cell in which scorers are farthest apart: in their weights, where there are any."""
+    of_labels = numbers.get("weights") or next(iter(numbers.values()))
+    with np.errstate(invalid="ignore", over="ignore"):
+        spreads = [
+            np.nan_to_num(np.where(mask, np.ptp(matrices, axis=0), 0)).max()
+            for mask, *matrices in zip(shown.values(), *of_labels.values(), strict=True)
+        ]
+    return list(shown)[int(np.argmax(spreads))]
 
 
 def _clipped(token: str) -> str:

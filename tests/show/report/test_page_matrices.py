@@ -17,6 +17,7 @@ from tests.show.report.conftest import Open, ready, report
 from tests.show.report.pages import TOKENS, attention, choose, numbers, point, state
 
 STAGES = ("scores", "weights")
+FIRST = "batch=0&head=0"
 LABELS = ("additive", "scaled_dot", "dot")
 
 
@@ -34,7 +35,7 @@ def file(folder: Path) -> Path:
 
 @pytest.fixture
 def page(open_page: Open, file: Path) -> Page:
-    return open_page(file)
+    return open_page(file, FIRST)
 
 
 @pytest.mark.parametrize("stage", STAGES)
@@ -88,15 +89,17 @@ def test_the_same_cell_is_outlined_in_all_panels(page: Page) -> None:
     assert len(places) == 1
 
 
-def test_it_opens_on_the_largest_difference(page: Page, folder: Path) -> None:
+def test_it_opens_on_the_largest_difference(open_page: Open, file: Path, folder: Path) -> None:
+    page = open_page(file)
     tensors = load_file(folder / "tensors.safetensors")
-    weights = np.stack([tensors[f"{label}/weights"][0, 0] for label in LABELS])
-    row = int(np.argmax(np.ptp(weights, axis=0))) // 12
-    expect(page.locator(".stage h3").first).to_contain_text(f"query {row}")
+    spread = np.ptp(np.stack([tensors[f"{label}/weights"] for label in LABELS]), axis=0)
+    batch, head, row, _ = map(int, np.unravel_index(np.argmax(spread), spread.shape))
+    expect(page.locator(".cells").first).to_have_attribute("aria-label", re.compile(f"batch {batch}, head {head}"))
+    expect(page.locator(".stage h3").first).to_contain_text(f"query {row}:")
     point(page, 0, (row + 1) % 12, 0)
     expect(page.locator(".stage h3").first).not_to_contain_text(f"query {row}:")
     page.get_by_role("button", name="largest difference").click()
-    expect(page.locator(".stage h3").first).to_contain_text(f"query {row}")
+    expect(page.locator(".stage h3").first).to_contain_text(f"query {row}:")
 
 
 def test_a_click_holds_a_cell(page: Page) -> None:
@@ -138,17 +141,18 @@ def test_masked_cells_are_transparent(page: Page, folder: Path) -> None:
 def test_colours_are_those_of_heatmaps(page: Page, folder: Path) -> None:
     tensors = load_file(folder / "tensors.safetensors")
     valid = tensors["valid"][0, 1]
-    for stage, colours, minus in itertools.product(STAGES, (None, "root", "log"), (None, "scaled_dot")):
-        chosen = {"stage": stage, "head": "1", "minus": minus, "colours": colours}
+    options = (STAGES, (None, "root", "log"), (None, "panel"), (None, "scaled_dot"))
+    for stage, colours, scale, minus in itertools.product(*options):
+        chosen = {"stage": stage, "batch": "0", "head": "1", "minus": minus, "scale": scale, "colours": colours}
         page.evaluate(
             "(text) => (location.hash = text)", urlencode({key: each for key, each in chosen.items() if each})
         )
         words = " ".join(f"--{key} {each}" for key, each in chosen.items() if each and key != "stage")
-        expect(page.locator("code")).to_contain_text(f"--stage {stage} --batch 0 {words}")
+        expect(page.locator("code")).to_have_text(re.compile(f"--stage {stage} {words}$"))
         values = {label: tensors[f"{label}/{stage}"][0, 1] for label in LABELS}
         if minus:
             values = {label: each - values[minus] for label, each in values.items() if label != minus}
-        look = HeatmapLook.model_validate({"colours": colours, "minus": minus})
+        look = HeatmapLook.model_validate({"colours": colours, "scale": scale, "minus": minus})
         scaling = scaling_of([each[valid] for each in values.values()], look, stage)
         for panel, (label, each) in enumerate(values.items()):
             share = scaling.norm(panel)(each[valid])
@@ -158,7 +162,7 @@ def test_colours_are_those_of_heatmaps(page: Page, folder: Path) -> None:
 
 
 def test_a_view_is_sent_by_its_address(open_page: Open, file: Path) -> None:
-    page = open_page(file)
+    page = open_page(file, FIRST)
     for name, value in {"stage": "scores", "head": "3", "minus": "dot", "colours": "log", "scale": "panel"}.items():
         choose(page, name, value)
     page.get_by_role("button", name="additive", exact=True).click()
@@ -169,7 +173,7 @@ def test_a_view_is_sent_by_its_address(open_page: Open, file: Path) -> None:
     expect(page).to_have_url(re.compile("held=yes"))
     sent = state(page)
     about = page.locator(".cells").nth(1).get_attribute("aria-label")
-    assert sent == {
+    assert {key: value for key, value in sent.items() if key != "batch"} == {
         "stage": "scores", "head": "3", "minus": "dot", "colours": "log", "scale": "panel",
         "query": "8", "key": "4", "held": "yes", "hidden": "additive", "search": "ju",
     }  # fmt: skip
@@ -195,11 +199,11 @@ def test_back_and_forward(page: Page) -> None:
     page.go_forward()
     expect(cells).to_have_attribute("aria-label", re.compile("weights, batch 0, head 2"))
     page.evaluate("location.hash = 'head=1&stage=no&batch=99&query=-1&hidden=nobody'")
-    expect(cells).to_have_attribute("aria-label", re.compile("weights, batch 0, head 1"))
+    expect(cells).to_have_attribute("aria-label", re.compile(r"weights, batch \d, head 1"))
 
 
 def test_the_command_draws_the_view(open_page: Open, file: Path, folder: Path) -> None:
-    page = open_page(file, "stage=scores&head=3&minus=scaled_dot&colours=log")
+    page = open_page(file, "stage=scores&batch=0&head=3&minus=scaled_dot&colours=log")
     command = page.locator("code").inner_text()
     assert command.startswith("attncli heatmap ")
     assert command.endswith(" --stage scores --batch 0 --head 3 --minus scaled_dot --colours log")

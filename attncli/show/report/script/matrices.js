@@ -33,10 +33,10 @@ class MatricesView {
   // ---- what can be chosen
 
   #kinds() {
-    const { stages, labels, axes, n, m } = this.data;
+    const { stages, labels, axes, start, n, m } = this.data;
     return {
       stage: oneOf(stages, stages.includes("weights") ? "weights" : stages[0]),
-      ...Object.fromEntries(axes.map(({ name, size }) => [name, oneOf(range(size), 0)])),
+      ...Object.fromEntries(axes.map(({ name, size }, axis) => [name, oneOf(range(size), start[axis])])),
       minus: oneOf(labels, null),
       scale: oneOf(SCALES, null),
       colours: oneOf(COLOURS, null),

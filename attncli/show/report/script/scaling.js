@@ -21,11 +21,12 @@ function scalingsOf(numbers, choice) {
   const isHidden = isOfWeights && masses.some((mass, i) => mass.below(PALE * linear[i][1]) > HIDDEN);
   const colours = choice.colours ?? (isHidden ? "root" : "linear");
   if (colours === "linear") return linear.map((ends) => new Scaling(colours, ends));
-  const nonZero = masses.filter((mass) => mass.total > 0);
+  const isOfEach = choice.scale === "panel";
   let ends = linear;
-  if (isOfWeights && choice.scale === null) {
-    const end = Math.max(...nonZero.map((mass) => roundUp(mass.quantile(1 - BEYOND))));
-    if (nonZero.length) ends = linear.map(() => [choice.isDifference ? -end : 0, end]);
+  if (isOfWeights && (isOfEach || choice.scale === null)) {
+    const own = masses.map((mass) => (mass.total > 0 ? roundUp(mass.quantile(1 - BEYOND)) : 0));
+    const highs = own.map((high) => (isOfEach ? high : Math.max(...own)) || 1);
+    ends = highs.map((high) => [choice.isDifference ? -high : 0, high]);
   }
   if (colours === "log") return ends.map((each, i) => new Scaling(colours, endsAbove0(numbers, each, i, choice)));
   const ratios = masses.map((mass, i) => (mass.total > 0 && ends[i][1] > 0 ? ends[i][1] / mass.quantile(0.5) : 1));
