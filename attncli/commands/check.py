@@ -21,7 +21,7 @@ def check(configs: Configs, sets: Sets = None, seed: Seed = None, device: Device
     for path in configs:
         with collector.under():
             document = read_document(experiment_path(path), overrides)
-            if document.axes():
+            if document.sweep()[0]:
                 plan = plan_of(document)
                 print_line(f"{path}: good, study {plan.options.study}, a sweep of {several(len(plan.points), 'point')}")
                 continue

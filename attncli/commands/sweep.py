@@ -25,7 +25,7 @@ from attncli.commands.options import (
     import_quickly,
     overrides_of,
 )
-from attncli.errors import InputError, did_you_mean, got
+from attncli.errors import InputError
 
 if TYPE_CHECKING:
     from attncli.api import Finished
@@ -125,8 +125,7 @@ def sweep(
     import_quickly(pictures=not (no_plots or dry_run))
     from attncli.sweeps.points import plan_of
 
-    plan = plan_of(document, axes, elsewhere=cluster is not None)
-    _check_metric(metric, plan)
+    plan = plan_of(document, axes, metric, elsewhere=cluster is not None)
     if dry_run:
         _list_points(plan, json)
         return
@@ -143,7 +142,6 @@ def sweep(
         cluster=cluster,
         timeout=timeout,
         fail_fast=fail_fast,
-        metric=metric,
         pictures=not no_plots,
         quiet=quiet,
         json=json,
@@ -181,7 +179,7 @@ def _print_status(folder: Path) -> None:
 
     if not (folder / "points.jsonl").is_file():
         raise InputError.of(f'got "{folder}", which is not the folder of a sweep', where="--status")
-    axes = read_document(folder / "config.yaml").axes()
+    axes, _ = read_document(folder / "config.yaml").sweep()
     keys = [key for axis in axes for key in axis.keys]
     places = product(*(axis.places for axis in axes))
     values = ([change.value for place in each for change in place] for each in places)
@@ -189,13 +187,6 @@ def _print_status(folder: Path) -> None:
     for row in rows_of(folder):
         tally.add(row)
     print_line(tally.line)
-
-
-def _check_metric(metric: str | None, plan: "Plan") -> None:
-    known = [column.key for column in plan.rows.columns if not column.text and column.key not in plan.keys]
-    known = [key for key in known if not key.endswith("_ci")]
-    if metric is not None and metric not in known:
-        raise InputError.of(got(metric, "unknown metric", did_you_mean(metric, known)), where="--metric")
 
 
 def _list_points(plan: "Plan", json: bool) -> None:
@@ -229,7 +220,6 @@ def _run(
     cluster: str | None,
     timeout: float | None,
     fail_fast: bool,
-    metric: str | None,
     pictures: bool,
     quiet: bool,
     json: bool,
@@ -263,7 +253,7 @@ def _run(
             interrupted = True
         interrupts.wait()
         progress.step(0, 1, "writing the results")
-        finished = _end(plan, folder, metric, interrupted, started, command, progress, pictures)
+        finished = _end(plan, folder, interrupted, started, command, progress, pictures)
     return finished, problem
 
 
@@ -307,7 +297,6 @@ def _cores() -> int:
 def _end(
     plan: "Plan",
     folder: Path,
-    metric: str | None,
     interrupted: bool,
     started: Any,
     command: str,
@@ -324,7 +313,7 @@ def _end(
     from attncli.sweeps.records import result_of
     from attncli.sweeps.summary import summary
 
-    result, points = result_of(plan, folder, metric, interrupted)
+    result, points = result_of(plan, folder, interrupted)
     result = replace(result, findings=findings_of(result))
     verdicts = judge(result, plan.options.expect, plan.rows)
     drawn = pictures_of(result, plan.options.figure, progress.note) if pictures and result.records else {}

@@ -104,17 +104,18 @@ class Document:
         with self.locating():
             return validated(model, data, {"folder": self.path.absolute().parent if absolute else self.path.parent})
 
-    def axes(self) -> list[Axis]:
-        """The axes of the key `sweep`; none where it is not there.
+    def sweep(self) -> tuple[list[Axis], str | None]:
+        """The axes and the metric of the key `sweep`; none where it is not there.
 
         Raises:
             InputError: all that is wrong with it.
         """
         written = self.data.get("sweep") if isinstance(self.data, dict) else None
         if written is None:
-            return []
+            return [], None
         with self.locating(), below("sweep"):
-            return axes_of(validated(Sweep, written, {}), str(self.path), self.root)
+            sweep = validated(Sweep, written, {})
+            return axes_of(sweep, str(self.path), self.root), sweep.metric
 
     def changed(self, overrides: Sequence[Override]) -> "Document":
         """The document with more overrides.

@@ -124,6 +124,7 @@ class Sweep(Model):
     over: Annotated[
         list[KeysTogether], Field(min_length=1, description="axes: keys with their values, such as {seed: 0..4}")
     ]
+    metric: Annotated[str | None, Field(min_length=1, description="the column that is drawn and told")] = None
 
     @model_validator(mode="after")
     def _fit_together(self) -> "Sweep":
@@ -224,6 +225,6 @@ def replaced(axes: Sequence[Axis], by: Sequence[Axis]) -> list[Axis]:
     return [*merged, *others]
 
 
-def as_data(axes: Sequence[Axis]) -> dict[str, Any]:
-    """The axes as the key `sweep` of a config."""
-    return {"over": [axis.values for axis in axes]}
+def as_data(axes: Sequence[Axis], metric: str | None) -> dict[str, Any]:
+    """The key `sweep` of a config."""
+    return {"over": [axis.values for axis in axes], **({"metric": metric} if metric else {})}

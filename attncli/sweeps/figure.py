@@ -9,6 +9,7 @@ import matplotlib
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.colors import LogNorm, Normalize
+from matplotlib.ticker import MaxNLocator
 
 from attncli.config.looks import Look
 from attncli.errors import printable
@@ -25,6 +26,7 @@ from attncli.sweeps.summary import FIGURES, summary
 WIDTH, HEIGHT = 5.2, 3.6  # inches of a single panel
 SMALL = (2.6, 2.2)  # of one among several
 CELL, LABELS = 0.5, 1.2  # inches: of a cell of a heatmap, and of the labels beside it
+LETTERS = 7  # of ticks that an inch has room for
 MOST_PANELS = 16
 MOST_NUMBERED = 150  # cells of a heatmap with numbers in them
 UNEVEN = 1.6  # ratios of neighbours in a geometric row of numbers differ by less
@@ -77,7 +79,7 @@ def _lines(
     lines, metric = sheet.lines(result.labels), result.settings["metric"]
     for index, (axes_, facet) in enumerate(zip(places, facets, strict=False)):
         here = [row for row in rows if all(row[key] == value for (key, _), value in zip(others, facet, strict=True))]
-        about = [f"{_brief(key)} = {shown(value)}" for (key, _), value in zip(others, facet, strict=True)]
+        about = [f"{_brief(key)} = {_tick(key, value, of)}" for (key, of), value in zip(others, facet, strict=True)]
         if about:
             axes_.set_title("\n".join(map(printable, about)))
         is_lowest = index + columns >= len(facets)
@@ -88,7 +90,7 @@ def _lines(
             where = np.array([_position(row[x], values) for row in points], dtype=float)
             drawn_ends = [np.array([_end(row, end, ends[0]) for row in points], dtype=float) for end in ends]
             draw_line(axes_, where, drawn_ends, line, bands=len(lines), gid=f"{metric}-{label}")
-        _x_axis(axes_, values)
+        _x_axis(axes_, x, values)
         if _has_log_axis(result):
             decades_axis(axes_)
     for spare in places[len(facets) :]:
@@ -124,16 +126,30 @@ def is_geometric(values: Sequence[Any]) -> bool:
     return bool(max(ratios) / min(ratios) < min(UNEVEN, max(steps) / min(steps)))
 
 
-def _x_axis(axes: Axes, values: Sequence[Any]) -> None:
+def _x_axis(axes: Axes, key: str, values: Sequence[Any]) -> None:
+    ticks = [_tick(key, value, values) for value in values]
     if not _is_numeric(values):
-        axes.set_xticks(range(len(values)), [shown(value) for value in values])
+        axes.set_xticks(range(len(values)), ticks)
         axes.margins(x=0.15)
     elif is_geometric(values):
         axes.set_xscale("log")
-        axes.set_xticks([float(value) for value in values], [shown(value) for value in values])
+        axes.set_xticks([float(value) for value in values], ticks)
         axes.minorticks_off()
-    if sum(len(shown(value)) + 1 for value in values) > 40:
+    elif all(isinstance(value, int) for value in values):
+        axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+        return
+    _turn(axes, ticks, WIDTH)
+
+
+def _turn(axes: Axes, ticks: Sequence[str], width: float) -> None:
+    """Let many letters below an axis stand aslant."""
+    if sum(len(tick) + 1 for tick in ticks) > LETTERS * width:
         axes.tick_params(axis="x", rotation=45)
+
+
+def _tick(key: str, value: Any, values: Sequence[Any]) -> str:
+    """A value beside an axis; layers have numbers, as in tables."""
+    return str(list(values).index(value)) if key == "layer" else shown(value)
 
 
 def _has_log_axis(result: Result) -> bool:
@@ -164,13 +180,13 @@ def _heatmaps(
     for place, (label, table) in zip(places, tables.items(), strict=True):
         image = place.imshow(table, norm=norm, cmap=colours, aspect="auto", origin="lower", gid=f"{mean}-{label}")
         name(place, label, x, y if place is places[0] else "")
-        place.set_xticks(range(len(across)), [shown(value) for value in across])
-        place.set_yticks(range(len(down)), [shown(value) for value in down] if place is places[0] else [])
+        ticks = [_tick(x, value, across) for value in across]
+        place.set_xticks(range(len(across)), ticks)
+        place.set_yticks(range(len(down)), [_tick(y, value, down) for value in down] if place is places[0] else [])
         place.grid(False)
         if table.size <= MOST_NUMBERED:
             _write_numbers(place, table, norm, colours)
-        if sum(len(shown(value)) + 1 for value in across) > 6 * width:
-            place.tick_params(axis="x", rotation=45)
+        _turn(place, ticks, width)
     assert image is not None, "a sweep with records has labels"
     figure.colorbar(image, ax=places, label=result.settings["metric"])
     return figure

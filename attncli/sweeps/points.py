@@ -13,13 +13,13 @@ import torch
 from attncli.config.document import Document
 from attncli.config.models import Experiment
 from attncli.config.sweep import Axis, as_data, replaced
-from attncli.errors import InputError, Problem, show
+from attncli.errors import InputError, Problem, did_you_mean, got, show
 from attncli.expect.asking import check_expectations
 from attncli.runs.resolved import config_of
 from attncli.studies import STUDIES, load_study, options_model, part_of
 from attncli.studies.memory import noting_needs, too_large
 from attncli.studies.progress import Progress
-from attncli.studies.study import Column, PreparedStudy, Record, Rows
+from attncli.studies.study import INTERVAL, Column, PreparedStudy, Record, Rows
 from attncli.sweeps.identity import NO_PART, code_version, key_of
 
 MOST_POINTS = 100_000
@@ -58,6 +58,7 @@ class Plan:
     memory: int
     device: torch.device
     rows: Rows
+    metric: str | None
 
     @property
     def keys(self) -> list[str]:
@@ -71,7 +72,7 @@ class Plan:
         folder = self.document.path.absolute().parent
         whole: Record = _with_whole_paths(data, self.points[0].config, folder)
         head = {"study": self.options.study, "name": self.options.name}
-        return {**head, **whole, "sweep": as_data(self.axes)}
+        return {**head, **whole, "sweep": as_data(self.axes, self.metric)}
 
 
 def keys_of(axes: Sequence[Axis]) -> list[str]:
@@ -84,8 +85,10 @@ def shown(value: Any) -> str:
     return f"{value:.4g}" if isinstance(value, float) else value if isinstance(value, str) else show(value)
 
 
-def plan_of(document: Document, typed: Sequence[Axis] = (), *, elsewhere: bool = False) -> Plan:
-    """The points of a config: those of its key `sweep`, and of the axes of the command line.
+def plan_of(
+    document: Document, typed: Sequence[Axis] = (), metric: str | None = None, *, elsewhere: bool = False
+) -> Plan:
+    """The points of a config: those of its key `sweep`, and of the axes and the metric of the command line.
 
     `elsewhere`: it will run on other machines, whose devices and memory are not known.
 
@@ -93,7 +96,8 @@ def plan_of(document: Document, typed: Sequence[Axis] = (), *, elsewhere: bool =
         InputError: everything that is wrong with the points, once each, with its place.
     """
     document.study(STUDIES)
-    axes = replaced(document.axes(), typed)
+    written, metric_written = document.sweep()
+    axes = replaced(written, typed)
     base = replace(document, data={key: value for key, value in document.data.items() if key != "sweep"})
     if not axes:
         raise InputError.of("got nothing to sweep over; expected --over KEY=VALUES, or the key `sweep` in the file",
@@ -132,7 +136,18 @@ def plan_of(document: Document, typed: Sequence[Axis] = (), *, elsewhere: bool =
     if options.expect:
         with document.locating():
             check_expectations(options.expect, replace(rows, records=_records(points, tried)))
-    return Plan(base, axes, options, points, memory, device, rows)
+    _check_metric(metric, rows, "--metric")
+    with document.locating():
+        _check_metric(metric_written, rows)
+    return Plan(base, axes, options, points, memory, device, rows, metric or metric_written)
+
+
+def _check_metric(metric: str | None, rows: Rows, where: str = "") -> None:
+    known = [column.key for column in rows.columns if not column.text and not column.key.endswith(INTERVAL)]
+    known = [key for key in known if key not in rows.left_out]
+    if metric is not None and metric not in known:
+        message = got(metric, "unknown metric", did_you_mean(metric, known))
+        raise InputError.of(message, () if where else ("sweep", "metric"), where)
 
 
 def _not_too_many(found: Sequence[Problem]) -> Iterator[Problem]:

@@ -18,7 +18,7 @@ REPLICATES = ("seed", "record.seed")  # columns of runs that differ by chance al
 NAMES = ("head", "layer", "batch")  # columns that say what a row is about, whatever the study
 
 
-def result_of(plan: Plan, folder: Path, metric: str | None, interrupted: bool = False) -> tuple[Result, list[Record]]:
+def result_of(plan: Plan, folder: Path, interrupted: bool = False) -> tuple[Result, list[Record]]:
     """The result of the points that are in the journal of a folder, in the order of the plan, and the state of all."""
     wanted = {point.key for point in plan.points}
     finished = {row["key"]: row for row in rows_of(folder) if row["key"] in wanted}
@@ -29,9 +29,9 @@ def result_of(plan: Plan, folder: Path, metric: str | None, interrupted: bool = 
         records += [with_sweep(point.sweep, record) for record in row["records"]]
     study, states = plan.options.study, Counter(point["status"] for point in points)
     settings = {
-        "sweep": as_data(plan.axes),
+        "sweep": as_data(plan.axes, plan.metric),
         "points": {state: states[state] for state in (*STATES, MISSING)},
-        "metric": metric or default_metric(study, plan.keys, records),
+        "metric": plan.metric or default_metric(study, plan.keys, records),
     }
     return Result(study, plan.options.name, settings, records, interrupted=interrupted), points
 

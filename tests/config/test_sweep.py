@@ -87,7 +87,7 @@ def experiment(folder: Path, sweep: str) -> Path:
 
 def test_axes_of_a_file(tmp_path: Path) -> None:
     path = experiment(tmp_path, "sweep:\n  over:\n    - seed: 0..1\n    - {batch: [[0], [1]], train: [true, false]}\n")
-    axes = read_document(path).axes()
+    axes = read_document(path).sweep()[0]
     assert [axis.values for axis in axes] == [{"seed": [0, 1]}, {"batch": [[0], [1]], "train": [True, False]}]
     assert [change.where for place in axes[0].places for change in place] == [f"{path}:5:13"] * 2
     assert [change.where for change in axes[1].places[1]] == [f"{path}:6:21", f"{path}:6:41"]
@@ -139,12 +139,12 @@ def test_mistakes_on_the_command_line(options: list[str], message: str) -> None:
 def test_mistakes_in_a_file(tmp_path: Path, sweep: str, message: str) -> None:
     path = experiment(tmp_path, sweep)
     with pytest.raises(InputError) as caught:
-        read_document(path).axes()
+        read_document(path).sweep()[0]
     assert str(caught.value).startswith(f"{path}:{message}")
 
 
 def test_the_schema_has_sweeps() -> None:
     definition = Experiment.model_json_schema()["$defs"]["Sweep"]
-    assert list(definition["properties"]) == ["over"]
+    assert list(definition["properties"]) == ["over", "metric"]
     assert "seed: 0..4" in json.dumps(definition)
     assert list(itertools.chain(definition["required"])) == ["over"]
