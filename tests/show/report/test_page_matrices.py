@@ -13,6 +13,7 @@ from safetensors.numpy import load_file
 
 from attncli.config.looks import HeatmapLook
 from attncli.show.colours import scaling_of
+from tests.cli import good
 from tests.show.report.conftest import Open, ready, report
 from tests.show.report.pages import TOKENS, attention, choose, numbers, point, state
 
@@ -277,3 +278,17 @@ def test_each_of_several_runs_has_its_own_state(open_page: Open, folder: Path) -
     ready(page)
     expect(sections.nth(1).locator(".cells").first).to_have_attribute("aria-label", re.compile("scores"))
     expect(sections.nth(0).locator(".cells").first).to_have_attribute("aria-label", re.compile("weights"))
+
+
+def test_layers_have_their_names(open_page: Open, tmp_path: Path) -> None:
+    good("run", "minilm", "--no-plots", "--quiet", "--out", tmp_path / "minilm")
+    page = open_page(report(tmp_path / "report.html", tmp_path / "minilm"))
+    layer = "encoder.layer.{}.attention.self"
+    choose(page, "layer", layer.format(3))
+    expect(page.locator(".cells").first).to_have_attribute("aria-label", re.compile(f"layer {layer.format(3)}, head"))
+    page.get_by_role("heading", name="All heads").click()
+    expect(page.locator(".heads button")).to_have_count(4 * 6 * 12)
+    expect(page.locator(".heads button[aria-pressed=true]")).to_have_count(4)
+    page.get_by_role("button", name=f"cosine, {layer.format(5)}, head 7").click()
+    expect(page.locator(".cells").first).to_have_attribute("aria-label", re.compile(f"{layer.format(5)}, head 7"))
+    assert {"layer": "5", "head": "7"}.items() <= state(page).items()
