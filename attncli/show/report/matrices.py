@@ -88,9 +88,10 @@ class _Stack:
         places = self._places(math.floor(budget / CELL / count / least))
         masks = self._masks(places)
         shares = [mask.sum().item() / mask.numel() for mask in masks.values()]
-        side, cells = max(self.n, self.m), self.n * self.m
+        side = longest = max(self.n, self.m)
+        cells = self.n * self.m
         if sum(shares) * count * cells * CELL > budget:
-            side = self._side(budget / CELL / count / max(sum(shares), 1.0))
+            side = self._side(budget / CELL / count / sum(shares))
         while True:
             shown = {place: _blocks(mask, mask, side)[1] for place, mask in masks.items()}
             numbers = self._numbers(masks, side)
@@ -98,7 +99,8 @@ class _Stack:
             size = sum(len(text) for of in matrices.values() for texts in of.values() for text in texts)
             if size <= budget or side <= LEAST_SIDE:
                 break
-            side = max(LEAST_SIDE, min(side - 1, math.floor(side * math.sqrt(budget / size))))
+            step = math.ceil(longest / side)
+            side = max(LEAST_SIDE, math.ceil(longest / max(step + 1, math.ceil(step * math.sqrt(size / budget)))))
         texts = [_base64(np.packbits(mask)) for mask in shown.values()]
         distinct = list(dict.fromkeys(texts))
         n, m = next(iter(shown.values())).shape

@@ -24,6 +24,7 @@ from attncli.studies.study import Chart, Column, Comparison, Record, Result
 
 BUDGET = 5_500_000  # bytes of all matrices of a page
 MOST_ROWS = 2000  # of a table
+LONGEST_CONFIG = 100_000  # characters
 MANY_ROWS = 100  # of a table that is closed at first
 DIGITS = 6  # of what an expectation is about
 MOST_NAMES = 3  # of runs, in the title
@@ -166,9 +167,10 @@ def prepared(run: Shown, budget: int = BUDGET) -> Record:
         "tables": [table for table in tables if table.rows],
         "command": _text(content.get("command", "")),
         "formulas": {printable(label): printable(text) for label, text in formulas.items()},
-        "config": "\n".join(map(_text, (run.config or "").splitlines())),
+        "config": "\n".join(map(_text, (run.config or "")[:LONGEST_CONFIG].splitlines())),
+        "is_cut": len(run.config or "") > LONGEST_CONFIG,
         "inputs": _table("Inputs", INPUTS, inputs),
-        "environment": {key: printable(str(value)) for key, value in content.get("environment", {}).items()},
+        "environment": {printable(key): printable(str(value)) for key, value in content.get("environment", {}).items()},
     }
 
 

@@ -193,6 +193,17 @@ def test_runs_share_a_page(tmp_path: Path) -> None:
     assert [view["command"] for view in page.views()] == [f"attncli heatmap {folder}" for folder in folders[:2]]
 
 
+def test_what_is_long_is_cut_and_what_cannot_be_written_is_spelt_out() -> None:
+    records = [{"label": "dot", "scorer": "dot", "d": d, "variance": 0.1} for d in range(3000)]
+    content = {"environment": {"\ud800": "\udfff"}, "command": "attncli \ud800"}
+    page = report([StoredRun(Path(), Result("variance", "\ud800", {}, records), content, "a: 1\n" * 50_000)])
+    assert len(page.encode()) < 1_500_000
+    read = Read(page)
+    notes = {each.text for each in read.all("p", **{"class": "note"})}
+    assert {"The first 2,000 of 3,000 rows; results.json has all.", "This is the beginning of config.yaml."} <= notes
+    assert len(read.tables()["Summary"]) == 1 + 2000
+
+
 def test_a_hundred_runs_are_bounded() -> None:
     scores = torch.randn(1, 4, 64, 64, generator=torch.Generator().manual_seed(0))
     inputs = {"valid": torch.ones(1, 4, 64, 64, dtype=torch.bool)}
