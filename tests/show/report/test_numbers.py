@@ -70,6 +70,7 @@ def test_numbers_that_are_none_are_kept() -> None:
 def test_numbers_are_rounded_to_the_nearest_where_there_is_no_room() -> None:
     scores = torch.randn(1, 40, 40, generator=torch.Generator().manual_seed(1)) * 100
     scores[0, 0, :4] = torch.tensor([3.4028234e38, math.inf, math.nan, -3.4028234e38])
+    scores[0, 1, :8] = torch.tensor([1 + k * 2.0**-bits for bits in (9, 11, 13, 17) for k in (1, 3)])  # halfway
     view = view_of(result_of(scores), 8000)
     bits = view["bits"]
     room = sum(len(text) for of in view["matrices"].values() for texts in of.values() for text in texts)
