@@ -201,6 +201,18 @@ def test_heatmaps_of_many_heads_are_those_that_differ_most() -> None:
     assert len(notes) == 1
 
 
+def test_of_differences_the_heads_that_differ_most_from_their_scorer_are_drawn() -> None:
+    result = experiment(1, 32, scorers=["dot", "cosine", SHARP])
+    rows = [row for row in result.head_comparisons if "cosine" in (row["a"], row["b"])]
+    best = list(dict.fromkeys(row["head"] for row in slow_ranking(rows)))[:8]
+    notes: list[str] = []
+    drawn = figures(result, notes.append, HeatmapLook(minus="cosine"))
+    assert list(drawn) == ["heatmaps", "heatmap_dot", "heatmap_sharp", "heads"]
+    found = {title.partition(", ")[2] for title in titles(drawn["heatmaps"]())}
+    assert found == {f"head {head}" for head in best}
+    assert any("panels are ordered by their mean difference from cosine" in note for note in notes)
+
+
 def test_the_picture_of_heads_has_every_figure() -> None:
     result = experiment(2, 8, scorers=["dot", "cosine", SHARP])
     notes: list[str] = []
