@@ -20,6 +20,7 @@ from attncli.show.numbers import MISSING, significant
 from attncli.show.report.assets import HERE, script, style
 from attncli.show.report.charts import charts, looks, on_one_line
 from attncli.show.report.matrices import views
+from attncli.show.themes import THEMES
 from attncli.studies.study import Chart, Column, Comparison, Record, Result
 
 BUDGET = 5_500_000  # bytes of all matrices of a page
@@ -29,7 +30,6 @@ MANY_ROWS = 100  # of a table that is closed at first
 DIGITS = 6  # of what an expectation is about
 MOST_NAMES = 3  # of runs, in the title
 POLICY = "default-src 'none'; script-src '{script}'; style-src '{style}'; base-uri 'none'; form-action 'none'"
-COLOUR_MAPS = {"light": ("Reds", "RdBu_r"), "dark": ("inferno", "berlin")}  # of values, and of differences
 TITLES = {
     "records": "Summary",
     "comparisons": "Comparisons",
@@ -262,9 +262,10 @@ def _measured(value: Any) -> str:
 
 
 def _colours() -> dict[str, list[str]]:
-    """256 colours of each colour map, as red, green and blue bytes."""
+    """256 colours of values and of differences by theme, as red, green and blue bytes."""
 
     def bytes_of(name: str) -> str:
         return base64.b64encode(colormaps[name](np.arange(256), bytes=True)[:, :3].tobytes()).decode()
 
-    return {theme: list(map(bytes_of, names)) for theme, names in COLOUR_MAPS.items()}
+    themes = {name: THEMES[name] for name in ("light", "dark")}
+    return {name: [bytes_of(theme.colour_map), bytes_of(theme.diverging)] for name, theme in themes.items()}
