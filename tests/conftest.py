@@ -24,7 +24,7 @@ progress.PATIENCE = 1e6
 QUICK = {"config", "expect", "inputs", "scorers", "normalizers", "test_attention.py", "test_masks.py", "pooling"}
 NOT_QUICK = ("compiled", "memory")
 # These take longest; begun last, they would leave all processors but one idle.
-FIRST = {"test_additions.py", "test_contract.py", "test_docs.py", "test_page_access.py"}
+FIRST = {"test_additions.py", "test_contract.py", "test_docs.py", "test_access.py"}
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
