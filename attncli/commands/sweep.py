@@ -122,6 +122,10 @@ def sweep(
     overrides = overrides_of(sets, seed=seed, device=device, dtype=dtype)
     path = experiment_path(config) if config is not None else _config_of(resume)
     document = read_document(path, overrides)
+    if cluster is None and not dry_run:
+        from attncli.sweeps.starting import load_ahead
+
+        load_ahead()
     import_quickly(pictures=not (no_plots or dry_run))
     from attncli.sweeps.points import plan_of
 

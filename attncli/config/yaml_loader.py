@@ -94,7 +94,10 @@ def position(node: yaml.Node | None, path: errors.Path, at_key: bool = False) ->
     """Line and column, from 1, of the deepest part of `path` that the file has, or of its key; and how deep that is."""
     mark, depth = node.start_mark if node is not None else None, 0
     for step in path:
-        found = [(key, child) for name, key, child in _children(node) if name == step]
+        if isinstance(node, yaml.SequenceNode) and isinstance(step, int):
+            found = [(child, child) for child in node.value[step : step + 1]]  # at once: a list may be long
+        else:
+            found = [(key, child) for name, key, child in _children(node) if name == step]
         if not found:
             break
         key, node = found[-1]  # a merged key comes before the one that wins over it

@@ -60,7 +60,7 @@ class Journal:
         self.tally = Tally(swept.values())
         self.done = set[str]()
         try:
-            self._file = self._path.open("ab+", buffering=0)  # a line is one call of the system: Ctrl-C cannot cut it
+            self._file = self._path.open("ab", buffering=0)  # a line is one call of the system: Ctrl-C cannot cut it
             try:
                 _lock(self._file.fileno(), folder)
                 self._cut_torn_line()
@@ -74,11 +74,8 @@ class Journal:
 
     def _cut_torn_line(self) -> None:
         """Remove what a killed sweep has begun to write."""
-        self._file.seek(0)
-        whole = size = 0
-        for line in self._file:
-            size += len(line)
-            whole = size if line.endswith(b"\n") else whole
+        with self._path.open("rb") as file:
+            whole = sum(len(line) for line in file if line.endswith(b"\n"))
         self._file.truncate(whole)
 
     def _count(self, row: Record) -> None:

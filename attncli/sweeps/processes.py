@@ -18,11 +18,11 @@ from typing import Any
 from pebble import ProcessExpired, ProcessPool
 
 from attncli.studies.study import Record
+from attncli.sweeps.starting import process_context
 from attncli.sweeps.work import in_one_line, row_of, run_point
 
 TRIES = 2  # of a point whose process dies
 PATIENCE = 1.0  # seconds between looks for processes that have ended without a word
-PRELOADED = ("torch", "attncli.sweeps.work")
 
 
 @dataclass(frozen=True)
@@ -72,7 +72,7 @@ def on_processes(jobs: Iterable[Mapping[str, Any]], processes: int, timeout: flo
     A point whose process dies is tried once more in the end, with the machine to itself, and then has the status
     `died`. Whoever leaves the iterator ends all processes.
     """
-    context = _context()
+    context = process_context()
     waiting, again = iter(jobs), deque[Mapping[str, Any]]()
     idle, begun = list[Worker](), dict[Future[Record], Begun]()
 
@@ -136,15 +136,6 @@ def _reason(exit_code: int) -> str:
         name = signal.Signals(-exit_code).name
         return f"{name}, as when memory runs out" if name == "SIGKILL" else name
     return f"signal {-exit_code}"
-
-
-def _context() -> Any:
-    """Processes that begin as copies of one that has torch loaded, where the system can do that."""
-    if "forkserver" not in multiprocessing.get_all_start_methods():
-        return multiprocessing.get_context("spawn")
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(list(PRELOADED))
-    return context
 
 
 def _begin(starts: Any) -> None:

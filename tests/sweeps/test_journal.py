@@ -45,13 +45,14 @@ def test_it_goes_on_where_it_was(tmp_path: Path) -> None:
     assert written(tmp_path, row("b")).startswith(before)
     with Journal(tmp_path, SWEPT) as journal:
         assert journal.done == {"a", "b"}
-        assert journal.tally.line == "2 of 3 points done, about 1 s left"
+        assert journal.tally.line.startswith("2 of 3 points done, about ")
 
 
 def test_points_that_are_not_asked_for_do_not_count(tmp_path: Path) -> None:
     written(tmp_path, row("a"), row("b"))
     with Journal(tmp_path, {"b": {"seed": 1}, "new": {"seed": 7}}) as journal:
-        assert (journal.done, journal.tally.line) == ({"b"}, "1 of 2 points done, about 1 s left")
+        assert journal.done == {"b"}
+        assert journal.tally.line.startswith("1 of 2 points done, about ")
 
 
 @pytest.mark.parametrize("torn", [b'{"key": "b", "sta', b"{", b"\0\0\0"])

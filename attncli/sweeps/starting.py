@@ -1,0 +1,23 @@
+"""Where processes come from: they are copies of one that has torch loaded, where the system can do that."""
+
+import multiprocessing
+from typing import Any
+
+PRELOADED = ["torch", "attncli.sweeps.work", "attncli.studies.attention.study"]
+
+
+def process_context() -> Any:
+    """What begins processes."""
+    if "forkserver" not in multiprocessing.get_all_start_methods():
+        return multiprocessing.get_context("spawn")
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(PRELOADED)
+    return context
+
+
+def load_ahead() -> None:
+    """Begin to load what processes need, beside whatever this process does next."""
+    if process_context().get_start_method() == "forkserver":
+        from multiprocessing import forkserver
+
+        forkserver.ensure_running()
