@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from attncli.show.figures import Picture
 
 WIDTH = 100  # characters of the tables in a notebook, as text
+NOTEBOOK_DPI = 100
 MOST_IN_NOTEBOOK = 1_000_000  # bytes of the matrices of a report there
 PICTURE = '<img style="max-width: 100%" src="data:image/png;base64,{png}">'  # for viewers that leave out frames
 FRAME = (
@@ -132,7 +133,8 @@ class Result(StudyResult):
         shown: dict[str, Any] = {"text/plain": text}
         picture = ""
         if self.pictures:
-            shown["image/png"] = b64encode(as_png(self._figure(None, _ignore, self.look))).decode()
+            look = self.look.model_copy(update={"dpi": self.look.dpi or NOTEBOOK_DPI})
+            shown["image/png"] = b64encode(as_png(self._figure(None, _ignore, look))).decode()
             picture = PICTURE.format(png=shown["image/png"])
         return {**shown, "text/html": picture + FRAME.format(page=escape(self._page()))}
 
