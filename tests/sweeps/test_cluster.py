@@ -6,8 +6,7 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -19,18 +18,13 @@ from attncli.sweeps import cluster as engine
 from attncli.sweeps.cluster import check_cluster, on_cluster
 from attncli.sweeps.processes import on_processes
 from attncli.sweeps.running import EngineLostError
-from tests.sweeps.jobs import bad, figures, jobs
+from tests.cli import experiment
+from tests.sweeps.jobs import bad, figures, jobs, kept
+from tests.sweeps.test_killed import SLOW, ended, lines, start, table, until
 
 Client = pytest.importorskip("distributed").Client
 ROOT = Path(attncli.__file__).parents[1]
 LONG = 120.0  # seconds; nothing takes so long, unless it is broken
-
-
-def until(check: Callable[[], object]) -> None:
-    end = time.monotonic() + LONG
-    while not check():
-        assert time.monotonic() < end
-        time.sleep(0.02)
 
 
 @dataclass
@@ -124,6 +118,25 @@ def test_a_scheduler_without_workers(cluster: Cluster, monkeypatch: pytest.Monke
     cure = f"`dask worker --scheduler-file {cluster.file}` starts one"
     with pytest.raises(InputError, match=re.escape(f"--cluster: {message}{cure}")):
         next(on_cluster(jobs(1), str(cluster.file)))
+
+
+@pytest.mark.slow
+def test_the_command_goes_on_without_its_cluster(cluster: Cluster, tmp_path: Path) -> None:
+    config = experiment(tmp_path / "slow.yaml", scorers=[{"scorer": SLOW}])
+    lost, alone = tmp_path / "lost", tmp_path / "alone"
+    cluster.worker()
+    sweep = start(config, "--over", "seed=0..23", "--out", lost, engine=("--cluster", cluster.file))
+    until(lambda: len(lines(lost)) >= 3)
+    kill(cluster.processes[0])
+    gone = f"stopped: the Dask scheduler at {cluster.file} is gone; `attncli sweep --resume "
+    code, told = ended(sweep)
+    assert (code, told.startswith(gone)) == (1, True)
+    before = lines(lost)
+    assert 3 <= len(before) < 24
+    assert ended(start("--resume", lost)) == (0, "")
+    assert lines(lost)[: len(before)] == before
+    assert ended(start(config, "--over", "seed=0..23", "--out", alone)) == (0, "")
+    assert (kept(lost), table(lost)) == (kept(alone), table(alone))
 
 
 @pytest.mark.slow

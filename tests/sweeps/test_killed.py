@@ -33,9 +33,9 @@ def until(check: Callable[[], object]) -> None:
         time.sleep(0.01)
 
 
-def start(*args: object) -> "subprocess.Popen[str]":
+def start(*args: object, engine: Sequence[object] = ("--jobs", 2)) -> "subprocess.Popen[str]":
     """The command in a process group of its own, as in a terminal."""
-    line = [sys.executable, "-m", "attncli", "sweep", *map(str, args), "--jobs", "2", "--no-plots", "--quiet"]
+    line = [sys.executable, "-m", "attncli", "sweep", *map(str, (*args, *engine)), "--no-plots", "--quiet"]
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     return subprocess.Popen(line, env=environment, stderr=subprocess.PIPE, text=True, start_new_session=True)
 
