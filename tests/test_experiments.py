@@ -1,4 +1,4 @@
-"""Every built-in experiment is explained, and some show what their comments say; test_contract.py runs them all."""
+"""Every built-in experiment is explained, and some show what they say; test_contract.py runs all but the sweeps."""
 
 import json
 from pathlib import Path
@@ -20,6 +20,13 @@ RUN: dict[str, list[str]] = {  # and what makes one smaller, since time is what 
     **{name: [] for name in ("d2l", "d2l_additive", "d2l_dot_product", "multi_head", "normalizers", "own_tensors")},
     "saturation": ["d=[8, 128, 512]", "rows=1000"],
     "learning": ["d=[4, 256]", "steps=60"],
+}
+
+
+SWEEPS: dict[str, list[str]] = {  # whole ones judge what they expect
+    "captured_scales": [],
+    "temperature": ["--over", "seed=0,4", "--set", "expect=[]"],
+    "learning_rates": ["--over", "d=4", "--over", "lr=0.001,0.01", "--set", "steps=2", "--set", "expect=[]"],
 }
 
 
@@ -109,3 +116,24 @@ def test_unscaled_dot_products_saturate(runs: Path) -> None:
 def test_learning_is_better_with_the_scale(runs: Path) -> None:
     dot, scaled = (rows(runs, "learning", label, "comparisons") for label in ("dot", "scaled_dot"))
     assert scaled[256]["accuracy_min"] > 0.98 > 0.9 > dot[256]["accuracy_max"]
+
+
+def test_sweeps_are_those_that_are_run() -> None:
+    assert {name for name in builtin_names() if "\nsweep:" in builtin_path(name).read_text(encoding="utf-8")} == {
+        *SWEEPS
+    }
+
+
+@pytest.mark.parametrize("name", SWEEPS)
+def test_sweeps(name: str, tmp_path: Path) -> None:
+    good("sweep", name, *SWEEPS[name], "--out", tmp_path / "out", "--quiet", "--jobs", "2")
+    content = json.loads((tmp_path / "out" / "results.json").read_text())
+    assert {point["status"] for point in content["sweep"]["points"]} == {"done"}
+    assert all(each["holds"] for each in content["expectations"])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["temperature", "learning_rates"])
+def test_whole_sweeps(name: str, tmp_path: Path) -> None:
+    good("sweep", name, "--out", tmp_path / "out", "--quiet", "--no-plots")
+    assert all(each["holds"] for each in json.loads((tmp_path / "out" / "results.json").read_text())["expectations"])

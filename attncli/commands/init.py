@@ -34,7 +34,7 @@ def init(name: Name = None, out: Out = Path()) -> None:
         for each in below:
             title = builtin_path(each).read_text(encoding="utf-8").partition("\n")[0].lstrip("# ")
             typer.echo(f"{each:{width}}  {title}")
-        typer.echo("\nattncli run NAME runs one; attncli init NAME copies one into this folder.")
+        typer.echo("\nattncli run NAME (or sweep NAME) runs one; attncli init NAME copies one into this folder.")
 
 
 def _copy(name: str, out: Path) -> None:
@@ -53,4 +53,5 @@ def _copy(name: str, out: Path) -> None:
         for path in [config, *beside]:
             shutil.copyfile(path, out / path.name)
     also = f", with {' and '.join(path.name for path in beside)}" if beside else ""
-    typer.echo(f"{out / config.name} is yours{also}; next: attncli run {out / config.name}")
+    command = "sweep" if "\nsweep:" in text else "run"
+    typer.echo(f"{out / config.name} is yours{also}; next: attncli {command} {out / config.name}")

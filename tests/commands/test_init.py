@@ -26,15 +26,20 @@ def test_lists_every_experiment_with_its_title(here: Path) -> None:
 def test_copies_one_with_its_files(builtin: str, here: Path) -> None:
     stdout = good("init", builtin)
     name = Path(builtin).name
-    tensors = {"own_tensors": ".npz", "12_perceptron": ".npz", "minilm": ".safetensors"}.get(name)
-    also = f", with {name}{tensors}" if tensors else ""
-    assert stdout == f"{name}.yaml is yours{also}; next: attncli run {name}.yaml\n"
+    tensors = {
+        **{same: f"{same}.npz" for same in ("own_tensors", "12_perceptron")},
+        **dict.fromkeys(("minilm", "captured_scales"), "minilm.safetensors"),
+    }.get(name)
+    also = f", with {tensors}" if tensors else ""
+    data = read_document(here / f"{name}.yaml").data
+    assert stdout == f"{name}.yaml is yours{also}; next: attncli {'sweep' if 'sweep' in data else 'run'} {name}.yaml\n"
     files = names_in(here)
-    assert files == sorted([f"{name}{tensors}", f"{name}.yaml"] if tensors else [f"{name}.yaml"])
+    assert files == sorted([tensors, f"{name}.yaml"] if tensors else [f"{name}.yaml"])
     for file in files:
         assert (here / file).read_bytes() == (builtin_path(builtin).parent / file).read_bytes()
-    study = read_document(here / f"{name}.yaml").data.get("study", "attention")
-    assert good("check", f"{name}.yaml") == f"{name}.yaml: good, study {study}\n"
+    told = good("check", f"{name}.yaml")
+    assert told.startswith(f"{name}.yaml: good, study {data.get('study', 'attention')}")
+    assert (", a sweep of " in told) == ("sweep" in data)
 
 
 def test_into_a_folder(here: Path) -> None:
@@ -48,7 +53,10 @@ def test_lists_a_folder_or_what_begins_so(start: str, here: Path) -> None:
     assert 0 < len(names) < len(builtin_names())
     *listed, empty, last = good("init", start).splitlines()
     assert [line.split()[0] for line in listed] == names
-    assert (empty, last) == ("", "attncli run NAME runs one; attncli init NAME copies one into this folder.")
+    assert (empty, last) == (
+        "",
+        "attncli run NAME (or sweep NAME) runs one; attncli init NAME copies one into this folder.",
+    )
     assert names_in(here) == []
 
 
