@@ -46,10 +46,14 @@ def run(command: str, folder: Path) -> None:
 
 
 def draw(picture: Path, command: str, folder: Path, run: Callable[[str, Path], object] = run) -> Path:
-    """Run the command in a folder of its own, in which there are the experiments; the picture of that name."""
+    """Run the command in a folder of its own, in which there are the experiments; the picture that it draws.
+
+    It has the same name, but `sweep_NAME.png` is sweep.png.
+    """
     shutil.copytree(ROOT / "experiments", folder / "experiments")
     run(command, folder)
-    return next(path for path in folder.rglob(picture.name) if "latest" not in path.parts)
+    name = "sweep.png" if picture.name.startswith("sweep_") else picture.name
+    return next(path for path in folder.rglob(name) if "latest" not in path.parts)
 
 
 if __name__ == "__main__":
