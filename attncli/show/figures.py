@@ -58,6 +58,7 @@ def applied(settings: Settings) -> Iterator[None]:
     """A context with these settings of matplotlib, in which it is silent on what the notes say already."""
     with matplotlib.rc_context(settings), warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Glyph")
+        warnings.filterwarnings("ignore", message="constrained_layout not applied")
         warnings.filterwarnings("ignore", message="The label")  # of a legend may begin with an underscore
         yield
 

@@ -21,6 +21,7 @@ from attncli.show.colours import PALE, ROUNDING, Limits, Numbers, Scaling, scali
 from attncli.show.figures import Note, Picture, drawing
 from attncli.show.grids import BAR_WIDTH, GAP, LETTER, MARGIN, TOKEN_LINE, Grid, grid_of, place
 from attncli.show.matrices import Panel, block_means, differences, select, zoom
+from attncli.show.panels import folded
 from attncli.show.themes import DPI, Sheet
 from attncli.studies.study import Matrices
 
@@ -40,6 +41,8 @@ LEAST_POINTS = {"auto": 6.0, "yes": 3.5}
 MOST_NUMBERS = {"auto": 400, "yes": 5000}  # in a picture: each takes a millisecond to draw
 DIGIT = 0.64  # width of a digit as a part of the font size
 FEW = 4  # indices that are labelled however close they are; ticks take their time to draw
+MOST_DRAWINGS = 4  # until panels fill a page of a given size
+NARROWEST_PAGE = 3.5  # inches, however narrow all panels
 NARROWEST_TITLE = 2.0  # inches, however narrow the panel
 
 
@@ -171,16 +174,51 @@ def _draw(
     least: float | None = None,
     sides: tuple[str, str] = ("Queries", "Keys"),
 ) -> Picture:
-    """The panels on one page; a scale that all share begins at `least`, or at the smallest number."""
-    grid = grid_of(panels, look.annotate == "yes")
-    blocks = [_block(panel, grid) for panel in panels]
+    """The panels on one page; a scale that all share begins at `least`, or at the smallest number.
+
+    On a page of a given size they are drawn again until they fill it, since texts take more or less of it.
+    """
+    grid, notes = grid_of(panels, look.annotate == "yes", sheet), list[str]()
+    figure = _draw_on(grid, sheet, panels, look, quantity, notes.append, stage, least, sides)
+    for _ in range(MOST_DRAWINGS if sheet.size is not None else 0):
+        needed, page = figure.get_size_inches().tolist(), list(sheet.size or ())
+        if max(abs(a - b) for a, b in zip(needed, page, strict=True)) * DPI < 1:
+            break
+        grid, notes = grid.fitted(len(panels), page, needed), []
+        figure = _draw_on(grid, sheet, panels, look, quantity, notes.append, stage, least, sides)
+    if sheet.size is not None:
+        wide, high = sheet.size
+        if (figure.get_size_inches() > np.array(sheet.size) + 1.5 / DPI).any():
+            notes.append(f"{wide:g} x {high:g} inches are too small for this picture: its texts do not fit")
+        figure.set_size_inches(wide, high)
+    figure.dpi = sheet.dpi
+    for text in notes:
+        note(text)
+    return figure
+
+
+def _draw_on(
+    grid: Grid,
+    sheet: Sheet,
+    panels: Sequence[Panel],
+    look: HeatmapLook,
+    quantity: str,
+    note: Note,
+    stage: str,
+    least: float | None,
+    sides: tuple[str, str],
+) -> Picture:
+    """The panels in a grid, on a page of the size that they need, which is laid out with DPI pixels per inch."""
+    blocks = [_block(panel, grid, sheet.dpi) for panel in panels]
     shown = [block_means(p.values, p.valid, *block, p.minus) for p, block in zip(panels, blocks, strict=True)]
     numbers = [np.extract(~np.isnan(found), found) for found in (cells.compressed() for cells in shown)]
     together = np.concatenate(numbers)
     scaling = scaling_of(numbers, look, stage, least)
     cmap = colour_map(sheet, look)
     cmap = cmap.with_extremes(bad=_nan_colour(cmap), under=sheet.ground if scaling.colours == "log" else None)
-    figure = Picture(sheet, 1, 1)  # one inch, until everything has its place
+    figure = Picture(sheet, 1, 1)
+    figure.set_size_inches(1, 1)  # until everything has its place
+    figure.dpi = DPI
     figure.suppressComposite = True  # every panel stays an image of its own in SVG and PDF
     is_signed = look.minus is not None
     written = _written(look.annotate, panels, grid, together, is_signed) if max(blocks) == (1, 1) else None
@@ -195,15 +233,17 @@ def _draw(
         image = _draw_cells(sheet, axes, panel, cells, block, cmap, scaling.norm(i), scaling.ends[i])
         if written:
             _write_numbers(axes, image, cells, *written)
-        letters = int(max(grid.width, NARROWEST_TITLE) / LETTER)
+        narrowest = NARROWEST_TITLE if sheet.size is None else 0.0
+        letters = max(8, int(max(grid.width, narrowest) / LETTER / grid.unit))
         whole = f"{panel.label}, {panel.place}" if panel.place else panel.label
         axes.set_title(whole if len(whole) <= letters else f"{textwrap.fill(panel.label, letters)}\n{panel.place}")
         if i % grid.columns == 0 or panels[i - 1].queries != panel.queries:
-            steps["queries"] = max(steps["queries"], _set_ticks(axes.yaxis, panel.queries, grid.height))
+            steps["queries"] = max(steps["queries"], _set_ticks(axes.yaxis, panel.queries, grid.height, grid.unit))
         if i + grid.columns >= len(panels) or panels[i + grid.columns].keys != panel.keys:
-            steps["keys"] = max(steps["keys"], _set_ticks(axes.xaxis, panel.keys, grid.width))
+            steps["keys"] = max(steps["keys"], _set_ticks(axes.xaxis, panel.keys, grid.width, grid.unit))
         if look.scale == "panel":
-            beside = axes.inset_axes((1 + GAP / 2 / DPI / grid.width, 0, BAR_WIDTH / DPI / grid.width, 1))
+            gap, wide = (grid.unit * pixels / DPI / grid.width for pixels in (GAP / 2, BAR_WIDTH))
+            beside = axes.inset_axes((1 + gap, 0, wide, 1))
             ends = image.get_clim()
             _draw_bar(beside, image, numbers[i], ticks=(ends[0], 0, ends[1]) if is_signed else ends, format="%.3g")
     bar, footnotes = None, [_footnote(blocks)]
@@ -215,9 +255,12 @@ def _draw(
         if scaling.words or is_signed or look.title:
             bar.set_ylabel("\n".join(filter(None, (quantity, scaling.words))))
     footnote = "\n".join(filter(None, footnotes))
-    place(figure, made, grid.columns, bar, _draw_legend(figure, shown, image, footnote), sides)
-    x, y = MARGIN / DPI / figure.get_figwidth(), 1 - MARGIN / DPI / figure.get_figheight()
-    figure.suptitle(look.title or quantity, x=x, y=y, ha="left", va="top")
+    length = sheet.size[0] if sheet.size is not None else max(grid.columns * grid.width, NARROWEST_PAGE)
+    title = folded(look.title or quantity, length - MARGIN / DPI, sheet)
+    place(figure, made, grid.columns, bar, _draw_legend(figure, shown, image, footnote), sides, len(title.splitlines()))
+    margin = grid.unit * MARGIN / DPI
+    x, y = margin / figure.get_figwidth(), 1 - margin / figure.get_figheight()
+    figure.suptitle(title, x=x, y=y, ha="left", va="top")
     thin = [f"one in {step} of the {side} is shown" for side, step in steps.items() if step > 1]
     if thin:
         note(f"too many tokens: {', '.join(thin)}")
@@ -226,9 +269,9 @@ def _draw(
     return figure
 
 
-def _block(panel: Panel, grid: Grid) -> tuple[int, int]:
+def _block(panel: Panel, grid: Grid, dpi: float) -> tuple[int, int]:
     """How many rows and columns of cells one pixel has to show."""
-    return math.ceil(len(panel.queries) / (grid.height * DPI)), math.ceil(len(panel.keys) / (grid.width * DPI))
+    return math.ceil(len(panel.queries) / (grid.height * dpi)), math.ceil(len(panel.keys) / (grid.width * dpi))
 
 
 def _draw_cells(
@@ -274,21 +317,21 @@ def _nan_colour(cmap: Colormap) -> str:
     return max(NAN_COLOURS, key=lambda name: float(np.abs(used - to_rgb(name)).sum(axis=1).min()))
 
 
-def _set_ticks(axis: Axis, names: tuple[str, ...] | range, length: float) -> int:
+def _set_ticks(axis: Axis, names: tuple[str, ...] | range, length: float, unit: float) -> int:
     """Tokens or indices along `length` inches; tokens of keys stand upright where they are wider than their cells.
 
     Gives every how many of the tokens one is labelled.
     """
     if isinstance(names, range):
-        apart = LETTER * (len(str(names.stop)) + (4 if len(names) > FEW else 1))
+        apart = unit * LETTER * (len(str(names.stop)) + (4 if len(names) > FEW else 1))
         most = max(1, int(length / apart))
         axis.set_major_locator(MaxNLocator(most, steps=[1, 2, 5, 10], integer=True, min_n_ticks=1))
         return 1
-    step = max(1, math.ceil(TOKEN_LINE * len(names) / length - 0.05))
+    step = max(1, math.ceil(unit * TOKEN_LINE * len(names) / length - 0.05))
     axis.set_ticks(range(0, len(names), step), labels=names[::step])
     if isinstance(axis, XAxis):
         widest = max(label.get_window_extent().width for label in axis.get_ticklabels())
-        if widest / DPI + LETTER > length / len(names):
+        if widest / DPI + unit * LETTER > length / len(names):
             axis.set_tick_params(rotation=90)
     return step
 
@@ -332,7 +375,7 @@ def _written(
     spec = "+" * is_signed + spec
     digits = max(len(_number_text(value, spec)) for value in values.tolist())
     n, m = max(len(panel.queries) for panel in panels), max(len(panel.keys) for panel in panels)
-    points = min(NUMBER_POINTS, 72 * grid.width / m / digits / DIGIT / 1.15, 72 * grid.height / n / 1.4)
+    points = min(NUMBER_POINTS * grid.unit, 72 * grid.width / m / digits / DIGIT / 1.15, 72 * grid.height / n / 1.4)
     return (spec, points) if points >= LEAST_POINTS[annotate] else None
 
 

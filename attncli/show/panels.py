@@ -2,7 +2,9 @@
 
 import math
 import textwrap
+import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from itertools import pairwise
 from typing import Any
 
@@ -26,6 +28,11 @@ Numbers = NDArray[np.float64]
 PAD = 0.08  # inches around everything
 CHARACTER = 0.6  # em that one takes in a title, about
 SAMPLE = 4.8  # em of a legend that the sample of an entry takes, with the gap to the next
+LEAST = 18.0  # em of a panel's sides, with its texts, where the page may be as large as it needs
+AROUND, WIDE = 5.0, 1.3  # em around a panel for its texts; its width to its height where it is well shaped
+NO_ROOM = "axes sizes collapsed to zero"  # what matplotlib says where texts take all of a page
+AS_FIT: Any = "auto"  # ticks of matplotlib's locators
+MOST_TICKS, ROOMY = 8, 6  # upwards; there is room for all of them from so many labels with gaps
 LONGEST = 40  # characters of a line of a legend
 BAND, ALL_BANDS = 0.16, 0.8  # opacity of one, and at most of as many as may lie upon each other
 
@@ -33,7 +40,21 @@ BAND, ALL_BANDS = 0.16, 0.8  # opacity of one, and at most of as many as may lie
 def drawn(figure_of: Callable[[Result, Note, Sheet], Picture], result: Result, note: Note, look: Look) -> Picture:
     """The figure of a result in a look, in fonts that can draw its labels; what it cannot show goes to `note`."""
     with drawing([*result.labels, look.title or ""], note, look) as sheet:
-        return figure_of(result, note, sheet)
+        figure = figure_of(result, note, sheet)
+        if sheet.size is not None:
+            _check_room(figure, note)
+        return figure
+
+
+def _check_room(figure: Picture, note: Note) -> None:
+    """A note where a page is too small for its text."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        figure.draw_without_rendering()
+    (width, height), inked = figure.get_size_inches(), figure.get_tightbbox()
+    is_cut = min(inked.x0, inked.y0, width - inked.x1, height - inked.y1) < 0
+    if is_cut or any(NO_ROOM in str(each.message) for each in caught):
+        note(f"{width:g} x {height:g} inches are too small for this picture; expected a larger size or smaller text")
 
 
 def reference(sheet: Sheet) -> dict[str, Any]:
@@ -47,18 +68,43 @@ def panels(
 ) -> tuple[Picture, list[Axes]]:
     """A figure with panels of these widths and this height in inches side by side, below a title that is folded.
 
-    Panels below each other have the same axis upwards.
+    Panels below each other have the same axis upwards. Large text has larger panels. On a page of a given size they
+    stand as they have most room.
     """
+    least, count, beside = LEAST * sheet.em, rows * len(widths), len(widths)
     layout = ConstrainedLayoutEngine(h_pad=PAD, w_pad=PAD)
-    figure = Picture(sheet, sum(widths), height * rows, layout=layout)
-    lines = textwrap.wrap(printable(sheet.look.title or title), int(figure.get_figwidth() / CHARACTER / sheet.em))
-    figure.suptitle("\n".join(lines))
-    return figure, list(np.ravel(figure.subplots(rows, len(widths), width_ratios=widths, sharey="col", squeeze=False)))
+    figure = Picture(sheet, sum(max(each, least) for each in widths), max(height, least) * rows, layout=layout)
+    if sheet.size is not None:
+        beside = max((each for each in range(1, count + 1) if count % each == 0), key=partial(_room, sheet, count))
+    figure.suptitle(folded(sheet.look.title or title, figure.get_figwidth(), sheet))
+    ratios = widths if beside == len(widths) else [1] * beside
+    axes = list(np.ravel(figure.subplots(count // beside, beside, width_ratios=ratios, squeeze=False)))
+    for index, each in enumerate(axes[len(widths) :]):
+        each.sharey(axes[index % len(widths)])
+    return figure, axes
+
+
+def _room(sheet: Sheet, count: int, beside: int) -> float:
+    """The shorter side of a panel on a page of a given size, where so many of them stand beside each other."""
+    assert sheet.size is not None
+    width, height = sheet.size
+    around = AROUND * sheet.em
+    return min(width / beside - around, WIDE * ((height - around) * beside / count - around))
+
+
+def folded(text: str, inches: float, sheet: Sheet) -> str:
+    """A text in lines of at most this length."""
+    shown = printable(text)
+    width = sheet.em * CHARACTER * max(1.0, cell_len(shown) / max(1, len(shown)))
+    return textwrap.fill(shown, max(8, int(inches / width)))
 
 
 def name(axes: Axes, title: str, x: str, y: str = "") -> None:
     """Titles of a panel and of its sides."""
-    axes.set(title=printable(title), xlabel=x, ylabel=y)
+    figure: Any = axes.figure
+    grid: Any = axes.get_gridspec()
+    room = figure.get_figwidth() / grid.ncols - AROUND * figure.sheet.em / 2
+    axes.set(title=folded(title, room, figure.sheet), xlabel=x, ylabel=y)
 
 
 def draw_line(
@@ -96,25 +142,31 @@ def decades_axis(axes: Axes, text: Callable[[float], str] = "{:g}".format) -> No
     To be called once everything is drawn.
     """
     axes.set_yscale("log", nonpositive="clip")
-    axes.yaxis.set_major_locator(LogLocator(numticks=8))
+    axes.yaxis.set_major_locator(LogLocator(numticks=MOST_TICKS if (roomy := _is_roomy(axes)) else AS_FIT))
     axes.yaxis.set_major_formatter(lambda value, _: text(value))
-    axes.yaxis.set_minor_locator(LogLocator(subs=(2, 5), numticks=8))
+    axes.yaxis.set_minor_locator(LogLocator(subs=(2, 5), numticks=MOST_TICKS if roomy else AS_FIT))
     low, high = axes.get_ylim()
-    few = sum(low <= tick <= high for tick in axes.get_yticks()) < 3
+    few = roomy and sum(low <= tick <= high for tick in axes.get_yticks()) < 3
     axes.yaxis.set_minor_formatter(lambda value, _: text(value) if few else "")
 
 
 def unit_axis(axes: Axes) -> None:
     """0 to 1, with room for a line at either end."""
     axes.set_ylim(-0.03, 1.03)
-    axes.set_yticks([0, 0.25, 0.5, 0.75, 1.0])
+    axes.set_yticks([0, 0.25, 0.5, 0.75, 1.0] if _is_roomy(axes) else [0, 0.5, 1.0])
+
+
+def _is_roomy(axes: Axes) -> bool:
+    """Whether there is room for ticks upwards as many as there may be."""
+    return axes.yaxis.get_tick_space() >= ROOMY
 
 
 def legend(figure: Picture, looks: Mapping[str, Mapping[str, Any]]) -> None:
     """A legend below all panels, in as many columns as fit: what each text stands for, as options of a line."""
     lines = [Line2D([], [], **look) for look in looks.values()]
     em = figure.sheet.em
-    texts = [textwrap.fill(printable(text), LONGEST) for text in looks]
+    room = int((figure.get_figwidth() / em - SAMPLE) / CHARACTER)
+    texts = [textwrap.fill(printable(text), min(LONGEST, max(8, room))) for text in looks]
     widths = [em * (SAMPLE + CHARACTER * max(map(cell_len, text.splitlines()))) for text in texts]
     rows = range(1, len(texts) + 1)
     columns = ([max(widths[start : start + count]) for start in range(0, len(texts), count)] for count in rows)

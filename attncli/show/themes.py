@@ -15,7 +15,7 @@ from matplotlib.font_manager import FontProperties
 from matplotlib.style import _STYLE_BLACKLIST  # type: ignore[attr-defined] # what matplotlib ignores in a style, too
 
 from attncli.config.looks import Look
-from attncli.errors import InputError, did_you_mean, got, show
+from attncli.errors import InputError, did_you_mean, show
 from attncli.show.looks import LabelLook, looks_of
 
 Settings = dict[Any, Any]  # of matplotlib, by its own names
@@ -195,9 +195,9 @@ def style_of(path: Path) -> Settings:
             found = matplotlib.rc_params_from_file(path, use_default_template=False)
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or "it is not text in UTF-8"
-        raise InputError.of(got(str(path), f"cannot be read: {reason}", EXPECTED), ["style"]) from error
+        raise InputError.of(f'got "{path}", which cannot be read: {reason}; {EXPECTED}', ["style"]) from error
     if problems:
-        raise InputError.of(f"got {show(str(path))}, {problems[0]}; {EXPECTED}", ["style"])
+        raise InputError.of(f'got "{path}", {problems[0]}; {EXPECTED}', ["style"])
     return {key: value for key, value in found.items() if key not in _STYLE_BLACKLIST}
 
 
@@ -209,7 +209,7 @@ def _listening(problems: list[str]) -> Iterator[None]:
         args: Any = record.args
         if isinstance(args, dict):
             problems.append(f"line {args['line_no']}: {_unknown(args['key'])}")
-        elif args:
+        elif len(args or ()) > 2:
             reason = f": {args[-1]}" if isinstance(args[-1], Exception) else ""
             problems.append(f"line {args[1]}, {show(str(args[2]).strip())}{reason}")
         return False

@@ -13,6 +13,7 @@ from attncli.errors import in_bytes
 from attncli.show.figures import Note, Picture
 from attncli.show.numbers import duration, several
 from attncli.show.panels import (
+    AS_FIT,
     decades_axis,
     draw_line,
     drawn,
@@ -63,7 +64,8 @@ def bench_figure(result: Result, note: Note, sheet: Sheet) -> Picture:
             name(panel, f"{measure}: {what}", axis if axis in axes else "")
     there = lines_of([record for record in shown if record["seconds"]])
     legend(figure, {", ".join(line): look for line, look in looks.items() if line in there})
-    figure.set_figheight(figure.get_figheight() + figure.legends[0].get_window_extent().height / figure.dpi)
+    if sheet.size is None:
+        figure.set_figheight(figure.get_figheight() + figure.legends[0].get_window_extent().height / figure.dpi)
     return figure
 
 
@@ -90,7 +92,7 @@ def _draw_panel(
         decades_axis(panel, duration)
     else:
         panel.set_yscale("log", base=2)
-        panel.yaxis.set_major_locator(LogLocator(base=2, numticks=7))
+        panel.yaxis.set_major_locator(LogLocator(base=2, numticks=AS_FIT))
         panel.yaxis.set_minor_locator(NullLocator())
         panel.yaxis.set_major_formatter(lambda size, _: in_bytes(size).replace(".0 ", " "))
 

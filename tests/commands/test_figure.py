@@ -1,0 +1,79 @@
+"""`attncli figure`: the pictures of a run folder again; and the flags of looks of other commands."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from matplotlib.colors import to_hex
+from PIL import Image
+
+import attncli
+from attncli.errors import InputError
+from attncli.runs.loading import read_run
+from attncli.studies import STUDIES
+from tests.cli import good, refusal
+
+
+def size(path: Path) -> tuple[int, int]:
+    with Image.open(path) as image:
+        return image.size
+
+
+def files(folder: Path) -> list[str]:
+    found: list[str] = json.loads((folder / "results.json").read_text("utf-8"))["files"]
+    assert found == sorted(path.name for path in folder.iterdir()), "the list is true"
+    return found
+
+
+def test_pictures_are_drawn_again_in_other_looks_or_as_they_were(tmp_path: Path) -> None:
+    (tmp_path / "my.mplstyle").write_text("axes.facecolor: 102030\n", encoding="utf-8")
+    run = tmp_path / "run"
+    flags = ["--size", "4x3", "--dpi", "60", "--style", tmp_path / "my.mplstyle", "--title", "12"]
+    good("variance", "--d", 2, "--d", 4, "--samples", 300, "--out", run, "--quiet", *flags)
+    config = yaml.safe_load((run / "config.yaml").read_text("utf-8"))["figure"]
+    assert {key: config[key] for key in ("size", "dpi", "style", "title")} == {
+        "size": [4.0, 3.0],
+        "dpi": 60,
+        "style": "style.mplstyle",
+        "title": "12",
+    }
+    first, records = (run / "variance.png").read_bytes(), (run / "records.csv").read_bytes()
+    assert size(run / "variance.png") == (240, 180)
+    (tmp_path / "my.mplstyle").unlink()  # the run folder has its own
+    assert good("figure", run).splitlines() == [str(run / "variance.png")]
+    assert (run / "variance.png").read_bytes() == first
+    good("figure", run, "--size", "5x2", "--theme", "dark")
+    assert size(run / "variance.png") == (300, 120)
+    good("figure", run, "--format", "svg")
+    assert {"variance.png", "variance.svg", "style.mplstyle"} <= set(files(run))
+    assert (run / "records.csv").read_bytes() == records
+    assert read_run(run, STUDIES).result.name == "variance"
+
+
+def test_one_picture_elsewhere(tmp_path: Path) -> None:
+    run, out = tmp_path / "run", tmp_path / "out"
+    good("run", "d2l", "--out", run, "--no-plots", "--quiet")
+    good("figure", run, "--only", "heatmaps", "--out", out, "--font-size", 12)
+    assert [path.name for path in out.iterdir()] == ["heatmaps.png"]
+    assert "heatmaps.png" not in files(run)
+    assert "exists; expected a new file; --overwrite replaces it" in refusal("figure", run, "--out", out)
+    good("figure", run, "--out", out, "--overwrite", "--format", "pdf", "--cmap", "viridis")
+    message = refusal("figure", run, "--only", "heatmap")
+    assert message.startswith('--only: got "heatmap"; expected the name of a picture; did you mean `heatmaps`?')
+    message = refusal("figure", run / "results.json")
+    assert message.startswith(f'RUN: got "{run / "results.json"}", which has no tensors to draw')
+    assert 'figure.theme: got "blue"; expected light, dark or print' in refusal("figure", run, "--theme", "blue")
+
+
+def test_looks_in_python() -> None:
+    keys: dict[str, Any] = {"figure.theme": "dark"}
+    result = attncli.run("d2l", **keys)
+    assert to_hex(result.figure().get_facecolor()) == "#161618"
+    figure = result.figure("heatmaps", theme="light", size=(5, 4), title="mine")
+    assert (to_hex(figure.get_facecolor()), figure.get_size_inches().tolist()) == ("#ffffff", [5.0, 4.0])
+    assert figure.get_suptitle() == "mine"
+    wrong: dict[str, Any] = {"sise": (3, 4)}
+    with pytest.raises(InputError, match=r"result\.figure: sise: unknown key; did you mean `size`"):
+        result.figure(**wrong)

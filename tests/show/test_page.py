@@ -1,0 +1,139 @@
+"""Pages of a given size, text of a given size, titles and style files, as they are read back from the files."""
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from matplotlib.colors import to_hex
+from matplotlib.text import Text
+from PIL import Image
+
+from attncli.config.looks import HeatmapLook, Look
+from attncli.errors import InputError
+from attncli.show.figures import Picture, save_figure
+from attncli.show.themes import sheet_of
+from attncli.studies import part_of
+from tests.show.drawn import check_texts, heatmap, weights
+from tests.studies.pairs.samples import swept
+
+PAGES = [(3.3, 4.0, 7.0), (6.0, 4.0, 9.0), (13.33, 7.5, 24.0)]
+
+
+def variance(notes: list[str] | None = None, **looks: Any) -> Picture:
+    """variance.png of two sizes."""
+    result = swept("variance", d=[2, 8], samples=400)
+    note = (lambda text: None) if notes is None else notes.append
+    figure: Picture = part_of("variance", "figure").figures(result, note, Look(**looks))["variance"]()
+    return figure
+
+
+def heat(**looks: Any) -> Picture:
+    """Four panels."""
+    return heatmap(weights(2, 6, 8), weights(2, 6, 8, seed=1), look=HeatmapLook(**looks)).figure
+
+
+@pytest.mark.parametrize("make", [variance, heat])
+def test_files_have_exactly_the_size_that_was_asked_for(make: Any, tmp_path: Path) -> None:
+    for width, height, dpi in [(3.3, 4.1, 100), (6.0, 4.0, 72), (5.8, 2.9, 200)]:
+        save_figure(make(size=[width, height], dpi=dpi), tmp_path / "a.png")
+        with Image.open(tmp_path / "a.png") as image:
+            assert image.size == (round(width * dpi), round(height * dpi))
+    page = make(size=[3.3, 4.1])
+    save_figure(page, tmp_path / "a.pdf")
+    box = re.search(rb"/MediaBox \[ ?0 0 ([\d.]+) ([\d.]+) ?\]", (tmp_path / "a.pdf").read_bytes())
+    assert box is not None
+    assert [float(side) for side in box.groups()] == pytest.approx([3.3 * 72, 4.1 * 72])
+    save_figure(page, tmp_path / "a.svg")
+    size = re.search(r'<svg [^>]*width="([\d.]+)pt" height="([\d.]+)pt"|<svg[^>]*height="([\d.]+)pt"', svg(tmp_path))
+    assert size is not None
+    assert 'viewBox="0 0 237.6 295.2"' in svg(tmp_path)
+
+
+def svg(folder: Path) -> str:
+    return (folder / "a.svg").read_text("utf-8")
+
+
+@pytest.mark.parametrize(("width", "height", "points"), PAGES)
+def test_on_any_page_no_text_is_cut_off_or_overlaps(width: float, height: float, points: float) -> None:
+    looks = {"size": [width, height], "font_size": points, "theme": "dark"}
+    check_texts(heat(**looks))
+    notes = list[str]()
+    figure = variance(notes, **looks)
+    assert notes == []
+    box, page = figure.get_tightbbox(), figure.get_size_inches()
+    assert min(box.x0, box.y0, page[0] - box.x1, page[1] - box.y1) >= 0
+    for axes in figure.axes:
+        assert axes.get_window_extent().height / figure.dpi > 0.5
+
+
+def test_a_page_without_room_is_a_note() -> None:
+    notes = list[str]()
+    variance(notes, size=[1.0, 0.6])
+    assert notes == ["1 x 0.6 inches are too small for this picture; expected a larger size or smaller text"]
+
+
+def test_text_and_title_are_as_asked_for() -> None:
+    for figure in (variance(font_size=13, title="My $title$"), heat(font_size=13, title="My $title$", annotate="no")):
+        texts: list[Any] = figure.findobj(Text)
+        figure.draw_without_rendering()
+        assert {text.get_fontsize() for text in texts if text.get_text()} == {13.0}
+        assert figure.get_suptitle() == "My $title$"
+
+
+@pytest.mark.parametrize("make", [variance, heat])
+def test_a_style_file_is_laid_over_the_theme_and_flags_win(make: Any, tmp_path: Path) -> None:
+    style = tmp_path / "x.mplstyle"
+    style.write_text(
+        "figure.figsize: 5, 3\nsavefig.dpi: 90\naxes.facecolor: 112233\ntext.color: ffeedd\nxtick.labelsize: 11\n"
+        "axes.prop_cycle: cycler('color', ['ff0001', '00fe02'])\nimage.cmap: viridis\nsavefig.bbox: tight\n"
+        "text.usetex: True\n",
+        encoding="utf-8",
+    )
+    figure = make(style=str(style))
+    assert (figure.get_size_inches().tolist(), figure.dpi) == ([5.0, 3.0], 90)
+    assert to_hex(figure.axes[0].get_facecolor()) == "#112233"
+    assert {each.get_fontsize() for each in figure.axes[-2 if make is heat else 0].get_xticklabels()} == {11.0}
+    save_figure(figure, tmp_path / "a.png")
+    with Image.open(tmp_path / "a.png") as image:
+        assert image.size == (450, 270)
+    if make is variance:
+        colours = {to_hex(line.get_color()) for line in figure.axes[0].lines}
+        assert {"#ff0001", "#00fe02"} & colours
+    else:
+        assert figure.axes[0].images[0].get_cmap().name == "viridis"
+    assert make(style=str(style), size=[4, 3], dpi=50).get_size_inches().tolist() == [4.0, 3.0]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (b"axes.colour: red\n", 'line 1: unknown setting "axes.colour"; did you mean `axes.facecolor`?'),
+        (b"\nlines.linewidth: wide\n", 'line 2, "lines.linewidth: wide": Key lines.linewidth: Could not convert'),
+        (b"not a style\n", 'line 1, "not a style"; expected a style file of matplotlib'),
+        (b"\xff\xfe\x00", "cannot be read: it is not text in UTF-8; expected a style file"),
+        (None, "cannot be read: No such file or directory; expected a style file"),
+    ],
+)
+def test_what_is_no_style_file_is_refused(text: bytes | None, message: str, tmp_path: Path) -> None:
+    style = tmp_path / "x.mplstyle"
+    if text is not None:
+        style.write_bytes(text)
+    with pytest.raises(InputError) as error:
+        sheet_of(Look(style=str(style)))
+    assert message in str(error.value)
+    assert "x.mplstyle" in str(error.value)
+    assert error.value.problems[0].path == ("style",)
+
+
+def test_a_dark_ground_of_a_style_file_has_colours_that_can_be_seen_on_it(tmp_path: Path) -> None:
+    (tmp_path / "x.mplstyle").write_text("axes.facecolor: black\nfigure.facecolor: black\ntext.color: white\n")
+    sheet = sheet_of(Look(style=str(tmp_path / "x.mplstyle")))
+    assert sheet.lines(["dot"])["dot"]["color"] == sheet_of(Look(theme="dark")).lines(["dot"])["dot"]["color"]
+
+
+def test_scorers_have_one_colour_in_all_pictures() -> None:
+    sheet = sheet_of(Look())
+    both, other = sheet.lines(["dot", "mine"]), sheet.lines(["cosine", "mine", "additive", "dot"])
+    for label in both:
+        assert [both[label][key] for key in ("color", "marker")] == [other[label][key] for key in ("color", "marker")]
