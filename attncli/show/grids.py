@@ -35,10 +35,15 @@ class Grid:
     height: float
     unit: float = 1.0
 
-    def fitted(self, count: int, page: Sequence[float], needed: Sequence[float]) -> "Grid":
-        """With panels that share what a page has more, or less, than so many of them needed."""
+    def fitted(self, count: int, page: Sequence[float], needed: Sequence[float], may_grow: bool) -> "Grid":
+        """With panels that share what a page has more, or less, than so many of them needed.
+
+        Where they may not grow they only share what it has less: titles that fold now and then would never fit.
+        """
         width = self.width + (page[0] - needed[0]) / self.columns
         height = self.height + (page[1] - needed[1]) / math.ceil(count / self.columns)
+        if not may_grow:
+            width, height = min(width, self.width), min(height, self.height)
         return replace(self, width=max(width, SMALLEST), height=max(height, SMALLEST))
 
 

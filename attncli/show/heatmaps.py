@@ -41,7 +41,7 @@ LEAST_POINTS = {"auto": 6.0, "yes": 3.5}
 MOST_NUMBERS = {"auto": 400, "yes": 5000}  # in a picture: each takes a millisecond to draw
 DIGIT = 0.64  # width of a digit as a part of the font size
 FEW = 4  # indices that are labelled however close they are; ticks take their time to draw
-MOST_DRAWINGS = 4  # until panels fill a page of a given size
+MOST_DRAWINGS = 5  # until panels fill a page of a given size
 NARROWEST_PAGE = 3.5  # inches, however narrow all panels
 NARROWEST_TITLE = 2.0  # inches, however narrow the panel
 
@@ -180,11 +180,11 @@ def _draw(
     """
     grid, notes = grid_of(panels, look.annotate == "yes", sheet), list[str]()
     figure = _draw_on(grid, sheet, panels, look, quantity, notes.append, stage, least, sides)
-    for _ in range(MOST_DRAWINGS if sheet.size is not None else 0):
+    for step in range(MOST_DRAWINGS if sheet.size is not None else 0):
         needed, page = figure.get_size_inches().tolist(), list(sheet.size or ())
         if max(abs(a - b) for a, b in zip(needed, page, strict=True)) * DPI < 1:
             break
-        grid, notes = grid.fitted(len(panels), page, needed), []
+        grid, notes = grid.fitted(len(panels), page, needed, step < MOST_DRAWINGS // 2), []
         figure = _draw_on(grid, sheet, panels, look, quantity, notes.append, stage, least, sides)
     if sheet.size is not None:
         wide, high = sheet.size
