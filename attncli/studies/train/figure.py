@@ -24,6 +24,7 @@ from attncli.studies.study import Result
 from attncli.studies.train.rows import described
 
 WIDTHS, HEIGHT = (3.8, 3.8), 3.4  # inches
+APART = 0.15  # from one marker of a learning curve to the next, as a part of the panel's diagonal
 BESIDE = 1.04  # labels stand side by side where there is a single d: each so many times as far right
 
 
@@ -58,6 +59,8 @@ def train_figure(result: Result, note: Note, sheet: Sheet) -> Picture:
         if (found := result.tensors.get(f"{label}/{largest}/accuracy")) is not None:
             curve = found.numpy()  # seeds steps
             means = [curve.mean(0), curve.min(0), curve.max(0)]
-            draw_line(learning, result.tensors["steps"].numpy(), means, line, marker="", gid=f"curve-{label}", **many)
+            marked = {"markevery": (APART * index / len(lines), APART)}  # no two at the same place
+            steps = result.tensors["steps"].numpy()
+            draw_line(learning, steps, means, line, gid=f"curve-{label}", **marked, **many)
     legend(figure, lines | {"chance level": chance})
     return figure
