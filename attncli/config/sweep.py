@@ -159,7 +159,7 @@ def axes_of(sweep: Sweep, path: str, root: yaml.Node | None) -> list[Axis]:
     def override(index: int, key: str, number: int, value: Any) -> Override:
         line, column, depth = position(root, ("sweep", "over", index, key, number))
         where = f"{path}:{line}:{column}" if depth else path
-        return Override(path_of(key, ""), value, f"{key}={errors.show(value)}", may_be_short=True, where=where)
+        return Override(path_of(key, ""), value, f"{key}={errors.plain(value)}", may_be_short=True, where=where)
 
     return _axes(sweep, override)
 
@@ -194,7 +194,7 @@ def typed_axes(options: Sequence[tuple[str, str]]) -> list[Axis]:
 
     def override(index: int, key: str, number: int, value: Any) -> Override:
         option = texts[index][key].partition(" ")[0]
-        return Override(path_of(key, ""), value, f"{option} {key}={errors.show(value)}", may_be_short=True)
+        return Override(path_of(key, ""), value, f"{option} {key}={errors.plain(value)}", may_be_short=True)
 
     return _axes(sweep, override)
 

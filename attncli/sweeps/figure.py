@@ -68,7 +68,8 @@ def _lines(
 ) -> Picture:
     """One panel for each combination of the values of all axes but the first, which goes to the right."""
     (x, values), *others = axes
-    facets = list(product(*(of for _, of in others)))
+    there = {tuple(row[key] for key, _ in others) for row in rows}
+    facets = [facet for facet in product(*(of for _, of in others)) if facet in there]
     if len(facets) > MOST_PANELS:
         note(f"sweep.png has {MOST_PANELS} of {len(facets)} combinations of {', '.join(key for key, _ in others)}")
         facets = facets[-MOST_PANELS:]

@@ -169,28 +169,6 @@ def test_check_and_run_know_sweeps(here: Path) -> None:
     assert 'dtype: got "float8"' in refusal("check", wrong)
 
 
-@pytest.mark.parametrize(
-    ("args", "message"),
-    [
-        ([], "attncli sweep: got no config; expected a YAML file, or --resume FOLDER"),
-        (["x.yaml"], "x.yaml: got nothing to sweep over; expected --over KEY=VALUES, or the key `sweep` in the file"),
-        (["x.yaml", "--over", "seed=2..1"], '--over seed=2..1: got "2..1"; expected a step that leads'),
-        (["x.yaml", "--with", "seed=1"], "--with seed=1: expected an --over before it"),
-        (["x.yaml", "--over", "seed=1", "--metric", "entropie"], '--metric: got "entropie"; unknown metric; did you'),
-        (["x.yaml", "--over", "seed=1", "--metric", "label"], '--metric: got "label"; unknown metric; known: '),
-        (["--resume", "nowhere"], '--resume: got "nowhere", which is not the folder of a sweep; expected one, as'),
-        (["--status", "nowhere"], '--status: got "nowhere", which is not the folder of a sweep'),
-        (["x.yaml", "--over", "seed=1", "--out", "."], '--out: got ".", which is in use and cannot be replaced'),
-        (["x.yaml", "--resume", "a", "--out", "b"], '--out: got "b" beside --resume, which has a folder; leave one'),
-        (["x.yaml", "--over", "seed=0,0"], "x.yaml: got seed = 0, the same experiment as seed = 0; expected each"),
-    ],
-)
-def test_mistakes(here: Path, args: list[str], message: str) -> None:
-    experiment(here / "x.yaml")
-    assert refusal("sweep", *args).startswith(message)
-    assert sorted(each.name for each in here.iterdir()) == ["x.yaml"]
-
-
 def test_the_order_of_axes_is_that_of_the_command_line(here: Path) -> None:
     experiment(here / "x.yaml", scorers=TWO)
     args = ["--over=seed=0,1", "--with", "dtype=float32,float64", "--over", "train=true", "--with=weights=true"]
