@@ -68,7 +68,9 @@ def _sequence(term: str, first: Decimal, last: Decimal, kind: str | None, by: De
         if plain and not (first == int(first) and last == int(last)):
             raise InputError.of(errors.got(term, "expected whole numbers, or a step", f"for instance {term}:0.1"))
         if by == 0 or (last - first) * by < 0:
-            raise InputError.of(errors.got(term, "expected a step that leads from the first number to the last"))
+            cure = f"for instance {first}..{last}:{-by}" if by else ""
+            expected = "expected a step that leads from the first number to the last"
+            raise InputError.of(errors.got(term, expected, cure))
         count = int((last - first) / by) + 1
     elif kind == "x":
         if not (first > 0 < by and last > 0 and by != 1 and (last == first or (last > first) == (by > 1))):
@@ -82,7 +84,8 @@ def _sequence(term: str, first: Decimal, last: Decimal, kind: str | None, by: De
             raise InputError.of(errors.got(term, "expected numbers above 0"))
         count = int(by)
     if count > MOST_VALUES:
-        raise InputError.of(errors.got(term, f"which are {count:,} values; expected at most {MOST_VALUES:,}"))
+        many = f"{count:,}" if count < 10**30 else "too many"
+        raise InputError.of(errors.got(term, f"which are {many} values; expected at most {MOST_VALUES:,}"))
     if kind is None:
         return [first + index * by for index in range(count)]
     if kind == "x":

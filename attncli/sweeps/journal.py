@@ -5,15 +5,30 @@ import os
 from collections.abc import Iterator, Mapping
 from datetime import datetime
 from pathlib import Path
-from typing import Any, Self
+from typing import Annotated, Any, Literal, Self
 
-from attncli.errors import InputError, got, plain
+from pydantic import BaseModel, Field
+
+from attncli.errors import InputError, plain
 from attncli.studies.study import Record
 from attncli.sweeps.tally import Tally
 
 NAME = "points.jsonl"
 STATES = ("done", "failed", "died")
-KEYS = {"key", "sweep", "status", "error", "seconds", "host", "finished", "records"}
+SHOWN = 60  # bytes of a line that is none of ours
+
+
+class Row(BaseModel):
+    """What every line has."""
+
+    key: str
+    sweep: Record
+    status: Literal["done", "failed", "died"]  # STATES
+    error: str | None
+    seconds: Annotated[float, Field(ge=0, allow_inf_nan=False)]
+    host: str
+    finished: datetime
+    records: list[Record]
 
 
 def rows_of(folder: Path) -> Iterator[Record]:
@@ -38,12 +53,15 @@ def rows_of(folder: Path) -> Iterator[Record]:
 
 def _row(line: bytes, where: str) -> Record:
     try:
-        row: Any = json.loads(line)
+        Row.model_validate_json(line, strict=True)
+        row: Record = json.loads(line)
     except ValueError:
-        row = line[:100].decode(errors="replace").rstrip()
-    if not (isinstance(row, dict) and row.keys() >= KEYS and row["status"] in STATES):
-        cure = "remove the line, and the sweep runs its point again"
-        raise InputError.of(got(row, "expected a finished point of a sweep", cure), where=where)
+        text, cure = (
+            line[:SHOWN].decode(errors="replace").strip(),
+            "remove the line, and the sweep runs its point again",
+        )
+        message = f"got {text or 'nothing'}{'…' * (len(line) > SHOWN)}; expected a finished point of a sweep; {cure}"
+        raise InputError.of(message, where=where) from None
     return row
 
 

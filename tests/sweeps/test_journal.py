@@ -66,7 +66,28 @@ def test_a_torn_last_line_is_cut_off(tmp_path: Path, torn: bytes) -> None:
     assert [each["key"] for each in rows_of(tmp_path)] == ["a", "b"]
 
 
-@pytest.mark.parametrize("line", ["", "nonsense", "[1]", '{"key": "b"}', json.dumps({**row("b"), "status": "well"})])
+WHOLE = {**row("b"), "sweep": {"seed": 1}, "finished": "2026-01-01T00:00:00+00:00"}
+WRONG = {
+    "key": [],
+    "sweep": 1,
+    "status": "well",
+    "error": 1,
+    "seconds": "1",
+    "host": None,
+    "finished": "",
+    "records": [1],
+}
+LINES = [
+    "",
+    "nonsense",
+    "[1]",
+    "[" * 100_000,
+    '{"key": "b"}',
+    *(json.dumps({**WHOLE, key: WRONG[key]}) for key in WRONG),
+]
+
+
+@pytest.mark.parametrize("line", LINES)
 def test_other_lines_are_named(tmp_path: Path, line: str) -> None:
     first = written(tmp_path, row("a"))
     damaged = first + line.encode() + b"\n" + first
