@@ -1,0 +1,50 @@
+"""`attncli sweep`: how many points run at a time, and where."""
+
+from collections.abc import Generator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from attncli.studies import memory
+from attncli.studies.study import Record
+from attncli.sweeps import processes
+from tests.cli import attncli, experiment
+from tests.sweeps.jobs import kept
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """How many processes were asked for, of an engine that computes nothing."""
+    numbers = list[int]()
+
+    def engine(jobs: Sequence[Any], number: int, timeout: float | None) -> Generator[Record]:
+        numbers.append(number)
+        for job in jobs:
+            yield {"key": job["key"], "status": "done", "error": None, "seconds": 1, "host": "", "records": []}
+
+    monkeypatch.setattr(processes, "on_processes", engine)
+    return numbers
+
+
+def test_points_that_measure_time_run_alone(here: Path, asked: list[int]) -> None:
+    bench = here / "bench.yaml"
+    bench.write_text("study: bench\nscorers: [{scorer: dot}]\n")
+    result = attncli("sweep", bench, "--over", "seed=0..3", "--jobs", 4)
+    assert result.exit_code == 0
+    assert asked == [1]
+    assert "bench: points of a study that measures time run one at a time" in result.stderr
+
+
+def test_no_more_processes_than_memory_is_for(here: Path, asked: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(memory, "available_memory", lambda device: 2**30)
+    result = attncli("sweep", experiment(here / "x.yaml"), "--over", "seed=0..7", "--jobs", 8)
+    assert result.exit_code == 0
+    assert asked[0] < 8
+    assert f"x: {asked[0]} at a time in place of 8, since memory is enough for no more" in result.stderr
+
+
+def test_no_more_processes_than_points(here: Path, asked: list[int]) -> None:
+    assert attncli("sweep", experiment(here / "x.yaml"), "--over", "seed=0..1", "--jobs", 8).exit_code == 0
+    assert asked[0] <= 2
+    assert len(kept(here / "outputs/x/latest")) == 2
