@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
-from pydantic import AfterValidator, BaseModel, Field
+from pydantic import AfterValidator, BaseModel, model_validator
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
@@ -52,7 +52,7 @@ class Stored(BaseModel):
     study: str
     name: str
     settings: Record
-    records: Annotated[list[Annotated[Record, AfterValidator(_labelled)]], Field(min_length=1)]
+    records: list[Annotated[Record, AfterValidator(_labelled)]]
     comparisons: list[Record]
     heads: list[Record] = []
     head_comparisons: list[Record] = []
@@ -64,6 +64,12 @@ class Stored(BaseModel):
     environment: Record
     files: list[str]
     interrupted: bool = False
+
+    @model_validator(mode="after")
+    def _has_rows(self) -> "Stored":
+        if not self.records and "sweep" not in self.settings:  # of which all points may have failed
+            raise ValueError(self.records)
+        return self
 
 
 @dataclass(frozen=True)

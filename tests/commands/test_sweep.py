@@ -138,6 +138,8 @@ def test_points_that_fail_are_told_and_the_others_kept(here: Path, monkeypatch: 
     points = content_of()["sweep"]["points"]
     assert [point["status"] for point in points] == ["done", "done", "failed", "failed"]
     assert [row["scorers[0].when"] for row in content_of()["records"]] == [0, 1]
+    none = attncli("sweep", *args[:1], "--over", "scorers[0].when=2,3", "--out", "none", "--no-plots", "--quiet")
+    assert (none.exit_code, package.load("none").records, package.load("none").pictures) == (1, [], [])
     stopped = attncli("sweep", *args, "--overwrite", "--fail-fast", "--json")
     assert stopped.exit_code == 1
     assert [point["status"] for point in json.loads(stopped.stdout)["sweep"]["points"]].count("missing") == 1
