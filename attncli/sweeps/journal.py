@@ -5,7 +5,7 @@ import os
 from collections.abc import Iterator, Mapping
 from datetime import datetime
 from pathlib import Path
-from typing import Annotated, Literal, Self
+from typing import Annotated, Literal, Self, get_args
 
 from pydantic import BaseModel, Field
 
@@ -14,7 +14,8 @@ from attncli.studies.study import Record
 from attncli.sweeps.tally import Tally
 
 NAME = "points.jsonl"
-STATES = ("done", "failed", "died")
+State = Literal["done", "failed", "died"]  # of a point
+STATES = get_args(State)
 SHOWN = 60  # bytes of a line that is none of ours
 
 
@@ -23,7 +24,7 @@ class Row(BaseModel):
 
     key: str
     sweep: Record
-    status: Literal["done", "failed", "died"]  # STATES
+    status: State
     error: str | None
     seconds: Annotated[float, Field(ge=0, allow_inf_nan=False)]
     host: str
@@ -56,12 +57,10 @@ def _row(line: bytes, where: str) -> Record:
         Row.model_validate_json(line, strict=True)
         row: Record = json.loads(line)
     except ValueError:
-        text, cure = (
-            line[:SHOWN].decode(errors="replace").strip(),
-            "remove the line, and the sweep runs its point again",
-        )
-        message = f"got {text or 'nothing'}{'…' * (len(line) > SHOWN)}; expected a finished point of a sweep; {cure}"
-        raise InputError.of(message, where=where) from None
+        text = line[:SHOWN].decode(errors="replace").strip() or "nothing"
+        message = f"got {text}{'…' * (len(line) > SHOWN)}; expected a finished point of a sweep"
+        cure = "remove the line, and the sweep runs its point again"
+        raise InputError.of(f"{message}; {cure}", where=where) from None
     return row
 
 
