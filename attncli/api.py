@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from attncli.config.builtin import experiment_path
 from attncli.config.document import REPORT, Document, document_of_data, read_document
-from attncli.config.looks import PLAIN, HeatmapLook, Look
+from attncli.config.looks import PLAIN, Look, is_default
 from attncli.config.models import Experiment
 from attncli.config.overrides import Override, as_yaml, override_in_python
 from attncli.config.strict import validated
@@ -341,18 +341,11 @@ class Loaded:
 
     def prepare(self, progress: Progress) -> PreparedStudy:
         """What the study works on; also whether its result will have what the experiment expects something of."""
-        if self.options.figure.style is not None:
-            from attncli.show.themes import sheet_of
-
-            with below("figure"):
-                sheet_of(self.options.figure)
         look = self.options.figure
-        if isinstance(look, HeatmapLook) and look.cmap is not None:
-            from attncli.show.heatmaps import colour_map
-            from attncli.show.themes import sheet_of
+        if not is_default(look):
+            from attncli.show.heatmaps import check_look
 
-            with below("figure"):
-                colour_map(sheet_of(look), look)
+            check_look(look)
         prepared: PreparedStudy = self.study.prepare(self.options, progress)
         if self.options.expect:
             check_expectations(self.options.expect, self.study.expected_rows(prepared))

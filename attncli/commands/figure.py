@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from attncli.commands.options import Open, Quiet, import_quickly
+from attncli.commands.options import Open, Quiet, import_quickly, naming_options
 from attncli.commands.study_flags import StudyCommand, StudyFlag, look_flags, look_overrides, with_flags
 
 Run = Annotated[Path, typer.Argument(metavar="RUN", help="A run folder, such as outputs/d2l/latest.")]
@@ -52,7 +52,7 @@ def figure(
     if not run.is_dir():
         raise InputError.of(f'got "{run}", which has no tensors to draw; expected the folder of a run', where="RUN")
     look, notes = look_of(stored, look_overrides(given)), list[str]()
-    with reading(run):
+    with reading(run), naming_options():
         files = pictures_of(stored.result, look, notes.append)
         there = [Path(name).stem for name in files]
         for name in only or ():

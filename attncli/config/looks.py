@@ -12,6 +12,7 @@ from attncli.errors import InputError, got
 SIZE = re.compile(r"\s*([\d.]+)\s*[x×]\s*([\d.]+)\s*")
 SLICE = re.compile(r"\s*(\d*)\s*:\s*(\d*)\s*")
 SMALLEST, LARGEST = 0.5, 100.0  # inches of a side
+FEWEST_DPI, MOST_DPI = 10, 2000
 Format = Literal["png", "svg", "pdf"]
 Theme = Literal["light", "dark", "print"]
 Colours = Literal["linear", "root", "log"]
@@ -64,7 +65,9 @@ class Look(Model):
     font_size: Annotated[
         float | None, Field(ge=2, le=100, description="size of all text in points"), Flag("POINTS")
     ] = None
-    dpi: Annotated[int | None, Field(ge=10, le=2000, description="pixels per inch of a PNG"), Flag("N")] = None
+    dpi: Annotated[int | None, Field(ge=FEWEST_DPI, le=MOST_DPI, description="pixels per inch of a PNG"), Flag("N")] = (
+        None
+    )
     theme: Annotated[Theme, Field(description="colours for paper, for dark slides, or for print in grey")] = "light"
     style: Annotated[
         FileName | None, Field(description="style file of matplotlib (.mplstyle)"), Flag("FILE", is_path=True)

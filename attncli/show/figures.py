@@ -17,7 +17,7 @@ from matplotlib.text import Text
 
 from attncli.config.looks import Look
 from attncli.errors import InputError, got, printable
-from attncli.show.themes import Settings, Sheet, sheet_of
+from attncli.show.themes import Settings, Sheet, most_dpi, sheet_of
 
 Note = Callable[[str], None]  # takes what the reader of a figure should know
 # What is left out of each kind of file: it must not depend on the day or on matplotlib's version.
@@ -37,7 +37,10 @@ logging.getLogger("matplotlib.font_manager").addFilter(lambda record: "find font
 
 
 class Picture(Figure):
-    """A figure on a sheet, of its size if it has one, which shows itself in a notebook even without pyplot."""
+    """A figure on a sheet, of its size if it has one, which shows itself in a notebook even without pyplot.
+
+    One of its own size has fewer dots per inch than asked for where it would not fit into memory.
+    """
 
     def __init__(self, sheet: Sheet, width: float, height: float, **options: Any) -> None:
         self.sheet = sheet
@@ -48,6 +51,10 @@ class Picture(Figure):
         """Draw it in its own settings, as ticks are made only now."""
         with applied(self.sheet.settings):
             super().draw(renderer)
+
+    def savefig(self, *place: Any, **options: Any) -> None:
+        """Write it into a file."""
+        super().savefig(*place, dpi=min(self.sheet.dpi, most_dpi(*self.get_size_inches())), **options)
 
     def _repr_png_(self) -> bytes:
         return as_png(self)

@@ -16,13 +16,13 @@ from matplotlib.patches import Patch
 from matplotlib.ticker import MaxNLocator
 
 from attncli.config.looks import Annotate, HeatmapLook, Look, Scale
-from attncli.errors import InputError, did_you_mean, got, printable
+from attncli.errors import InputError, below, did_you_mean, got, printable
 from attncli.show.colours import PALE, ROUNDING, Limits, Numbers, Scaling, scaling_of
 from attncli.show.figures import Note, Picture, drawing
 from attncli.show.grids import BAR_WIDTH, GAP, LETTER, MARGIN, TOKEN_LINE, Grid, grid_of, place
 from attncli.show.matrices import Panel, block_means, differences, select, zoom
 from attncli.show.panels import folded
-from attncli.show.themes import DPI, Sheet
+from attncli.show.themes import DPI, Sheet, sheet_of
 from attncli.studies.study import Matrices
 
 Cells = np.ma.MaskedArray[Any, Any]
@@ -143,6 +143,18 @@ def panels_figure(
     plain = HeatmapLook(**{name: getattr(look, name) for name in Look.model_fields}, scale=scale, annotate=annotate)
     with drawing(_texts(panels, look.title or quantity), note, plain) as sheet:
         return _draw(sheet, panels, plain, quantity, note, least=0.0, sides=sides)
+
+
+def check_look(look: Look) -> None:
+    """Refuse what cannot be drawn in any study, before the work.
+
+    Raises:
+        InputError: a style file, a size or a colour map that is wrong; its path is that of the key `figure`.
+    """
+    with below("figure"):
+        sheet = sheet_of(look)
+        if isinstance(look, HeatmapLook):
+            colour_map(sheet, look)
 
 
 def colour_map(sheet: Sheet, look: HeatmapLook) -> Colormap:

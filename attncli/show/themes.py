@@ -1,6 +1,7 @@
 """What matplotlib's settings are in each theme, and with a style file of the user's upon it."""
 
 import logging
+import math
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -14,13 +15,14 @@ from matplotlib.colors import to_hex, to_rgb
 from matplotlib.font_manager import FontProperties
 from matplotlib.style import _STYLE_BLACKLIST  # type: ignore[attr-defined] # what matplotlib ignores in a style, too
 
-from attncli.config.looks import Look
+from attncli.config.looks import FEWEST_DPI, LARGEST, MOST_DPI, SMALLEST, Look
 from attncli.errors import InputError, did_you_mean, show
 from attncli.show.looks import LabelLook, looks_of
 
 Settings = dict[Any, Any]  # of matplotlib, by its own names
 DPI = 200
 DOTS = ("savefig.dpi", "figure.dpi")
+MOST_DOTS, MOST_ALONG = 100_000_000, 60_000  # of a picture, which is drawn within 2 GB; along a side, as of matplotlib
 POINTS = 9.0  # of titles and labels; everything else grows with them
 SMALLER = 8.0 / POINTS  # ticks and legends
 SHRINK, STEPS = 0.028, 12  # markers: each is so much smaller than the one before, so many times
@@ -166,8 +168,27 @@ def sheet_of(look: Look) -> Sheet:
         **OURS,
     }
     dpi = next(each for each in (look.dpi, *(styled.get(key) for key in DOTS), DPI) if isinstance(each, int | float))
+    size = look.size or styled.get("figure.figsize")
+    _check_size(look, size or (SMALLEST, SMALLEST), dpi)
     cycle = styled["axes.prop_cycle"].by_key().get("color", ()) if "axes.prop_cycle" in styled else ()
-    return Sheet(look, settings, shown, dpi, ground, look.size or styled.get("figure.figsize"), cycle)
+    return Sheet(look, settings, shown, dpi, ground, size, cycle)
+
+
+def _check_size(look: Look, size: Sequence[float], dpi: float) -> None:
+    """Refuse what a style file may have beyond the bounds of looks, and pictures that would not fit into memory."""
+    width, height = size
+    given = f"{width:g} x {height:g} inches at {dpi:g} dots per inch"
+    if not (all(SMALLEST <= side <= LARGEST for side in size) and FEWEST_DPI <= dpi <= MOST_DPI):
+        expected = f"expected sides of {SMALLEST:g} to {LARGEST:g} inches, and {FEWEST_DPI} to {MOST_DPI} dots per inch"
+        raise InputError.of(f'got "{look.style}", which has {given}; {expected}', ["style"])
+    if dpi > most_dpi(width, height):
+        expected = f"expected at most {MOST_DOTS:,} dots, and {MOST_ALONG:,} along a side"
+        raise InputError.of(f"got {given}; {expected}; make the size or dpi smaller", ["size"])
+
+
+def most_dpi(width: float, height: float) -> float:
+    """As many dots per inch as a picture of so many inches may have."""
+    return min(math.sqrt(MOST_DOTS / (width * height)), MOST_ALONG / max(width, height))
 
 
 def _theme_on(look: Look, ground: Any) -> str:

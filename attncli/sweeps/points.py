@@ -11,6 +11,7 @@ from typing import Any
 import torch
 
 from attncli.config.document import Document
+from attncli.config.looks import is_default
 from attncli.config.models import Experiment
 from attncli.config.sweep import Axis, as_data, replaced
 from attncli.errors import InputError, Problem, did_you_mean, got, show
@@ -131,6 +132,11 @@ def plan_of(
     if found:
         raise InputError(_not_too_many(list(found)))
     assert options is not None, "every point is valid, and there is one"
+    if not is_default(options.figure):
+        from attncli.show.heatmaps import check_look
+
+        with document.locating():
+            check_look(options.figure)
     memory, device, tried = _tried(base, axes, points, elsewhere)
     rows = _rows(options.study, keys_of(axes), tried)
     if options.expect:

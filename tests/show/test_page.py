@@ -1,5 +1,6 @@
 """Pages of a given size, text of a given size, titles and style files, as they are read back from the files."""
 
+import io
 import re
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ from PIL import Image
 
 from attncli.config.looks import HeatmapLook, Look
 from attncli.errors import InputError
-from attncli.show.figures import Picture, save_figure
+from attncli.show.figures import Picture, as_png, save_figure
 from attncli.show.themes import sheet_of
 from attncli.studies import part_of
 from tests.show.drawn import check_texts, heatmap, weights
@@ -112,6 +113,9 @@ def test_a_style_file_is_laid_over_the_theme_and_flags_win(make: Any, tmp_path: 
         (b"\nlines.linewidth: wide\n", 'line 2, "lines.linewidth: wide": Key lines.linewidth: Could not convert'),
         (b"not a style\n", 'line 1, "not a style"; expected a style file of matplotlib'),
         (b"\xff\xfe\x00", "cannot be read: it is not text in UTF-8; expected a style file"),
+        (b"\x89PNG\r\n\x1a\n\0\xd3", "cannot be read: it is not text in UTF-8; expected a style file"),
+        (b"figure.figsize: 0, 4\n", "0 x 4 inches at 200 dots"),
+        (b"figure.dpi: nan\n", "inches at nan dots"),
         (None, "cannot be read: No such file or directory; expected a style file"),
     ],
 )
@@ -124,6 +128,12 @@ def test_what_is_no_style_file_is_refused(text: bytes | None, message: str, tmp_
     assert message in str(error.value)
     assert "x.mplstyle" in str(error.value)
     assert error.value.problems[0].path == ("style",)
+
+
+def test_a_picture_of_its_own_size_has_no_more_dots_than_memory_holds(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("attncli.show.themes.MOST_DOTS", 1_000_000)
+    with Image.open(io.BytesIO(as_png(heat(dpi=2000)))) as image:
+        assert image.width * image.height == pytest.approx(1_000_000, rel=0.01)
 
 
 def test_a_dark_ground_of_a_style_file_has_colours_that_can_be_seen_on_it(tmp_path: Path) -> None:
