@@ -168,10 +168,6 @@ def test_points_that_kill_workers_die_in_the_end(cluster: Cluster) -> None:
     [
         ("none.json", "no such file; expected the address of a Dask scheduler, or its scheduler file"),
         ("tcp://127.0.0.1:1", "expected the address of a Dask scheduler, or its scheduler file, that answers; "),
-        (
-            "tls://127.0.0.1:1",
-            "expected the address of a Dask scheduler, or its scheduler file, that answers; TLS expects",
-        ),
         ("nonsense://x", "expected the address of a Dask scheduler, or its scheduler file, that answers; "),
     ],
 )
