@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from functools import partial
+from typing import Any
 
 import numpy as np
 from matplotlib.ticker import MaxNLocator
@@ -59,7 +60,7 @@ def train_figure(result: Result, note: Note, sheet: Sheet) -> Picture:
         if (found := result.tensors.get(f"{label}/{largest}/accuracy")) is not None:
             curve = found.numpy()  # seeds steps
             means = [curve.mean(0), curve.min(0), curve.max(0)]
-            marked = {"markevery": (APART * index / len(lines), APART)}  # no two at the same place
+            marked: dict[str, Any] = {"markevery": (APART * index / len(lines), APART)}  # no two at the same place
             steps = result.tensors["steps"].numpy()
             draw_line(learning, steps, means, line, gid=f"curve-{label}", **marked, **many)
     legend(figure, lines | {"chance level": chance})
