@@ -1,6 +1,9 @@
 """Options that several commands share, under one name and with one help text each."""
 
 import gc
+import os
+import signal
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -10,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer.core import TyperArgument, TyperCommand
 
+from attncli.commands.streams import INTERRUPTED, print_error
 from attncli.errors import Collector, InputError
 
 if TYPE_CHECKING:
@@ -71,6 +75,8 @@ class Command(PlainHelp, TyperCommand):
 
 def import_quickly(*, pictures: bool) -> None:
     """Load torch, and matplotlib for pictures, without garbage collection: their many objects stay."""
+    is_main = threading.current_thread() is threading.main_thread()
+    before = signal.signal(signal.SIGINT, _end_at_once) if is_main else None
     gc.disable()
     try:
         import attncli.commands.experiments
@@ -78,8 +84,16 @@ def import_quickly(*, pictures: bool) -> None:
         if pictures:
             import attncli.show.heatmaps  # noqa: F401
     finally:
+        if is_main:
+            signal.signal(signal.SIGINT, before)
         gc.freeze()
         gc.enable()
+
+
+def _end_at_once(number: int, frame: object) -> None:
+    """End the process on Ctrl-C: torch swallows the exceptions of Python while it is loaded, and nothing is begun."""
+    print_error("interrupted; no unfinished run folder is left")
+    os._exit(INTERRUPTED)
 
 
 @contextmanager

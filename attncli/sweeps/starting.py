@@ -1,6 +1,7 @@
 """Where processes come from: they are copies of one that has torch loaded, where the system can do that."""
 
 import multiprocessing
+import signal
 from typing import Any
 
 PRELOADED = ["torch", "attncli.sweeps.work", "attncli.studies.attention.study"]
@@ -18,6 +19,11 @@ def process_context() -> Any:
 def load_ahead() -> None:
     """Begin to load what processes need, beside whatever this process does next."""
     if process_context().get_start_method() == "forkserver":
-        from multiprocessing import forkserver
+        from multiprocessing import forkserver, resource_tracker
 
-        forkserver.ensure_running()
+        resource_tracker.ensure_running()  # which lets SIGINT through again
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])  # it inherits this: Ctrl-C is not for it
+        try:
+            forkserver.ensure_running()
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)

@@ -103,6 +103,14 @@ def test_killed_at_twenty_moments(undisturbed: tuple[Path, Path], tmp_path: Path
     killed_and_resumed(undisturbed, tmp_path / "out", range(1, 21))
 
 
+def test_ctrl_c_while_libraries_are_loaded_is_one_line(tmp_path: Path) -> None:
+    process = start(experiment(tmp_path / "some.yaml"), "--over", "seed=0..5", "--out", tmp_path / "out")
+    until(lambda: len(psutil.Process(process.pid).children()) == 2)  # the processes' parent loads torch, too
+    os.killpg(process.pid, signal.SIGINT)
+    assert ended(process) == (130, "interrupted; no unfinished run folder is left\n")
+    assert not (tmp_path / "out").exists()
+
+
 def test_ctrl_c_keeps_what_is_finished(tmp_path: Path) -> None:
     config, out = experiment(tmp_path / "some_never_end.yaml"), tmp_path / "out"
     scorers = f"scorers[0].scorer=dot,'{NEVER}'"
