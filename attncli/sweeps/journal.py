@@ -116,7 +116,7 @@ class Journal:
         except OSError as error:
             raise InputError.of(f"cannot be written: {error.strerror}", where=str(self._path)) from error
         if written != len(line):
-            raise InputError.of("cannot be written: there is no room", where=str(self._path))
+            raise InputError.of("cannot be written: there is no room; make some, and --resume goes on", where=str(self._path))
         self._count(full)
 
     def named(self, row: Record) -> str:
