@@ -116,7 +116,8 @@ class Journal:
         except OSError as error:
             raise InputError.of(f"cannot be written: {error.strerror}", where=str(self._path)) from error
         if written != len(line):
-            raise InputError.of("cannot be written: there is no room; make some, and --resume goes on", where=str(self._path))
+            message = "cannot be written: there is no room; make some, and --resume goes on"
+            raise InputError.of(message, where=str(self._path))
         self._count(full)
 
     def named(self, row: Record) -> str:
