@@ -72,10 +72,11 @@ def figures_of(study: str, keys: Sequence[str], records: Sequence[Record]) -> li
     """The columns that are numbers, and no names: what a metric may be."""
     names = {*names_of(study, keys, records), *keys, *REPLICATES}
     columns = (column.key for column in columns_of(study, keys, records) if column.key not in names)
-    return [key for key in columns if not key.endswith(INTERVAL) and any(_is_number(row.get(key)) for row in records)]
+    return [key for key in columns if not key.endswith(INTERVAL) and any(is_number(row.get(key)) for row in records)]
 
 
-def _is_number(value: Any) -> bool:
+def is_number(value: Any) -> bool:
+    """Whether a value can stand on an axis."""
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 

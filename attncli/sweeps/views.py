@@ -26,24 +26,26 @@ def columns_of(result: Result) -> dict[str, Sequence[Column]]:
 
 
 def charts_of(result: Result) -> Sequence[Chart]:
-    """The charts that its rows make: of a sweep its metric over the swept keys."""
+    """The charts that its rows make: of a sweep its metric over the swept keys, a chart for each text."""
     if not is_sweep(result):
         found: Sequence[Chart] = getattr(studies.part_of(result.study, "columns"), "CHARTS", ())
         return found
     from attncli.sweeps.points import renamed
-    from attncli.sweeps.records import axes_of, swept_keys
+    from attncli.sweeps.records import axes_of, is_number, swept_keys
     from attncli.sweeps.summary import summary
 
     metric, keys = result.settings["metric"], swept_keys(result)
     mean, low, high = (renamed(key, keys) for key in ("mean", "low", "high"))
-    axes = [*axes_of(result)]
-    if metric is None or not axes:
+    axes = axes_of(result)
+    numbers = [name for name, values in axes.items() if all(value is None or is_number(value) for value in values)]
+    if metric is None or not numbers:
         return ()
+    others = [name for name in axes if name not in numbers]
 
     def rows(result: Result) -> list[Record]:
         return [{**row, metric: row[mean]} for row in summary(result, [metric])]
 
-    return (Chart(metric, metric, axes, (low, high), facets=(), rows=rows),)
+    return (Chart(metric, metric, numbers, (low, high), facets=others, rows=rows),)
 
 
 def is_sweep(result: Result) -> bool:

@@ -9,6 +9,7 @@ from matplotlib.figure import Figure
 
 from attncli.config.looks import Look
 from attncli.show.looks import looks_of
+from attncli.show.report.charts import charts
 from attncli.studies.study import Result
 from attncli.sweeps.figure import MOST_PANELS, figures, is_geometric
 from attncli.sweeps.tables import heading
@@ -118,3 +119,12 @@ def test_charts_of_a_report_are_the_means() -> None:
     assert [row["entropy"] for row in chart.rows(result)] == pytest.approx([1 + MEAN] * 2 + [2 + MEAN] * 2)
     columns = [column.key for column in columns_of(result)["records"]]
     assert columns == ["seed", "scale", "d", "scorer", "label", "normalizer", "entropy", "empty_rows"]
+
+
+def test_text_that_was_swept_is_no_axis_of_a_report() -> None:
+    over: Over = [{"scale": [1.0, 2.0]}, {"dtype": ["float32", "float64"]}]
+    result = swept("attention", over, attention(over, "dot"))
+    (chart,) = charts_of(result)
+    assert (list(chart.x), list(chart.facets)) == (["scale"], ["dtype"])
+    assert [each["facet"] for each in charts(result, [chart], {})] == ["dtype float32", "dtype float64"]
+    assert charts_of(swept("attention", over[1:], attention(over[1:], "dot"))) == ()

@@ -67,11 +67,6 @@ def _facets(chart: Chart, result: Result, columns: Mapping[str, Column]) -> Iter
         }
 
 
-def _dash(kind: int | None) -> Record:
-    """That of a kind of series, where a label has several."""
-    return {} if kind is None else {"dash": DASHES[kind % len(DASHES)]}
-
-
 def _changes_within(rows: Sequence[Record], key: str, x: str) -> bool:
     """Whether a size changes on its own, and not only with the one that is drawn along."""
     return len({(row.get(x), row.get(key)) for row in rows}) > len({row.get(x) for row in rows})
