@@ -63,7 +63,8 @@ def compare_runs(a: StoredRun, b: StoredRun, columns: Columns, between: Between 
         settings = list(_changes(*_settings(a, b)))
     judged = [_found_tensor(each) for each in stages]
     judged += [
-        Found("different", described(each["where"]), f"is a row of {each['run']} alone", math.inf) for each in only
+        Found("different", f"the row {described(each['where'])}", f"which {each['run']} alone has", math.inf)
+        for each in only
     ]
     judged += [_found_figure(each) for each in figures if each["verdict"] != "measured"]
     found = [*first, *judged, *map(_found_tensor, arrays)]
@@ -111,17 +112,17 @@ def _sentence(comparison: Comparison, found: Sequence[Found]) -> str:
             sentence = "identical but for times, whose intervals overlap where there are any"
     elif comparison.verdict == "rounding":
         most = max(found, key=lambda each: each.relative)
-        bound = f"rounding may cause {comparison.rounding:.1e}"
-        sentence = f"equal up to rounding, at most {most.relative:.1e} ({most.what}); {bound}"
+        sentence = f"equal up to rounding: the largest relative difference is {most.relative:.1e}, in {most.what}"
+        sentence += f"; up to {comparison.rounding:.1e} counts as rounding"
     else:
         worst = [each for each in found if each.verdict == "different"]
-        sentence = f"different: {worst[0].what} {worst[0].said}"
+        sentence = "different: first in " + ", ".join(filter(None, (worst[0].what, worst[0].said)))
         more = len({each.what for each in worst}) - 1
-        sentence += f", the first of {more + 1} that differ" if more else ""
+        sentence += f", and in {more} more" if more else ""
         sentence += "; the inputs are the same" if known and all(known) else ""
     if comparison.settings:
         keys = [row["key"] for row in comparison.settings]
-        sentence += f"; settings differ: {', '.join(keys[:MOST_NAMED])}{', ...' if len(keys) > MOST_NAMED else ''}"
+        sentence += f"; changed settings: {', '.join(keys[:MOST_NAMED])}{', ...' if len(keys) > MOST_NAMED else ''}"
     return sentence
 
 
@@ -197,7 +198,7 @@ def _found_input(row: Record, a: StoredRun, b: StoredRun, rounding: float) -> Fo
         return Found("identical", name, "", 0.0)
     if name in set(a.result.inputs) & set(b.result.inputs):
         return _found_tensor(_tensor(name, a.result.inputs[name], b.result.inputs[name], rounding), "the input ")
-    said = "has another digest" if row["a"] and row["b"] else "is in one run only"
+    said = "whose digests differ" if row["a"] and row["b"] else "which one run alone has"
     return Found("different", f"the input {name}", said, math.inf)
 
 
@@ -274,9 +275,8 @@ def _found_tensor(row: Record, before: str = "") -> Found:
     owner, _, last = row["name"].rpartition("/")
     what = f"{before}{last} of {owner}" if last in STAGES else before + row["name"]
     place = ", ".join(f"{axis} {row[axis]}" for axis in ("batch", "head") if row[axis])
-    verb = "differ" if last in STAGES and last.endswith("s") else "differs"
-    said = f"{verb} in shape or dtype" if row["max_abs_difference"] is None else verb
-    return Found(row["verdict"], what, said + (f" from {place} on" if place else ""), row["relative"])
+    said = "by shape or dtype" if row["max_abs_difference"] is None else f"from {place} on" if place else ""
+    return Found(row["verdict"], what, said, row["relative"])
 
 
 def _rows(a: Result, b: Result, columns: Columns, rounding: float) -> tuple[list[Record], list[Record], int]:
@@ -351,8 +351,8 @@ def _figure(column: Column, row_a: Record, row_b: Record, rounding: float) -> Re
 
 def _found_figure(row: Record) -> Found:
     what = f"{row['figure']} ({described(row['where'])})"
-    said = f"is {show(row['a'])} in A and {show(row['b'])} in B"
+    said = f"which is {show(row['a'])} in A and {show(row['b'])} in B"
     if row["difference"] is not None:
-        said = f"differs by {row['relative']:.1e} of itself"
-        said += ", and its intervals do not overlap" if row.get("overlap") is False else ""
+        said = f"with a relative difference of {row['relative']:.1e}"
+        said += ", beyond its intervals" if row.get("overlap") is False else ""
     return Found(row["verdict"], what, said, row["relative"])

@@ -38,7 +38,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_the_verdict_stands_above_what_differs(runs: Path) -> None:
     shown = good("compare", runs / "a", runs / "scale").split("\n")
-    assert "different: scores of scaled_dot differ" in " ".join(shown)
+    assert "different: first in scores of scaled_dot" in " ".join(shown)
     assert "scorers.scaled_dot.scale" in "".join(shown)
     assert [each for each in ("Settings", "Figures", "Weights and outputs of A and B") if each not in shown] == []
     assert "Inputs" not in shown

@@ -75,29 +75,44 @@ def test_two_runs_of_a_config_are_identical(runs: Path, study: str) -> None:
 
 
 CHANGES: dict[str, tuple[str, dict[str, Any], str, str]] = {
-    "seed": ("attention", {"seed": 1}, "different: the input queries differs", "seed"),
+    "seed": ("attention", {"seed": 1}, "different: first in the input queries, and in ", "seed"),
     "scale": (
         "attention",
         {"scorers": [SCORERS[0], {"scorer": "scaled_dot", "scale": "1/d"}, SCORERS[2]]},
-        "different: scores of scaled_dot differ, the first of ",
+        "different: first in scores of scaled_dot, and in ",
         "scorers.scaled_dot.scale",
     ),
     "values": (
         "attention",
         {"data": {**TENSORS, "values": {"shape": [2, 3, 6, 5], "fill": "ones"}}},
-        "different: the input values differs",
+        "different: first in the input values, and in ",
         "data.values.fill",
     ),
     "normaliser": (
         "attention",
         {"scorers": [*SCORERS[:2], {"scorer": "gaussian", "label": "gaussian", "normalizer": "relu"}]},
-        "different: weights of gaussian differ",
+        "different: first in weights of gaussian, from batch 1 on, and in ",
         "scorers.gaussian.normalizer",
     ),
-    "variance": ("variance", {"seed": 1}, "different: mean (label = additive, d = 4) differs by ", "seed"),
-    "saturation": ("saturation", {"keys": 32}, "different: keys (label = additive, d = 4) differs by ", "keys"),
-    "train": ("train", {"lr": 0.5}, "different: accuracy (label = scaled_dot, seed = 0) differs by ", "lr"),
-    "bench": ("bench", {"n": [8]}, "different: label = scaled_dot, implementation = ", "n"),
+    "variance": (
+        "variance",
+        {"seed": 1},
+        "different: first in mean (label = additive, d = 4), with a relative difference of ",
+        "seed",
+    ),
+    "saturation": (
+        "saturation",
+        {"keys": 32},
+        "different: first in keys (label = additive, d = 4), with a relative difference of ",
+        "keys",
+    ),
+    "train": (
+        "train",
+        {"lr": 0.5},
+        "different: first in accuracy (label = scaled_dot, seed = 0), with a relative difference of ",
+        "lr",
+    ),
+    "bench": ("bench", {"n": [8]}, "different: first in the row label = scaled_dot, implementation = ", "n"),
 }
 
 
@@ -146,49 +161,49 @@ PLANTED: dict[str, tuple[str, Callable[[Path], None], str, str]] = {
         "attention",
         lambda folder: flipped(folder, "gaussian/output"),
         "rounding",
-        "equal up to rounding, at most ",
+        "equal up to rounding: the largest relative difference is ",
     ),
     "a weight": (
         "attention",
         lambda folder: flipped(folder, "scaled_dot/scores", times=1.01),
         "different",
-        "different: scores of scaled_dot differ from batch 1, head 2 on; the inputs are the same",
+        "different: first in scores of scaled_dot, from batch 1, head 2 on; the inputs are the same",
     ),
     "NaN": (
         "attention",
         lambda folder: flipped(folder, "scaled_dot/output", (0, 1, 2, 3), math.nan),
         "different",
-        "different: output of scaled_dot differs from head 1 on; the inputs are the same",
+        "different: first in output of scaled_dot, from head 1 on; the inputs are the same",
     ),
     "an ulp of a figure": (
         "attention",
         times("records", 1, "entropy", 1 + 1e-15),
         "rounding",
-        "equal up to rounding, at most ",
+        "equal up to rounding: the largest relative difference is ",
     ),
     "a figure": (
         "attention",
         times("heads", 4, "entropy", 1.001),
         "different",
-        "different: entropy (label = additive, batch = 1, head = 1) differs by 1.0e-03 of itself; the inputs are",
+        "different: first in entropy (label = additive, batch = 1, head = 1), with a relative difference of 1.0e-03; the inputs",
     ),
     "a pair": (
         "attention",
         times("comparisons", 1, "output_difference", 1.001),
         "different",
-        "different: output_difference (a = additive, b = gaussian) differs by 1.0e-03 of itself",
+        "different: first in output_difference (a = additive, b = gaussian), with a relative difference of 1.0e-03",
     ),
     "no figure": (
         "attention",
         lambda folder: changed(folder, lambda kept: kept["records"][0].update(entropy=None)),
         "different",
-        "different: entropy (label = additive) is ",
+        "different: first in entropy (label = additive), which is ",
     ),
     "a row less": (
         "attention",
         lambda folder: changed(folder, lambda kept: kept["records"].pop()),
         "different",
-        "different: label = gaussian is a row of A alone; the inputs are the same",
+        "different: first in the row label = gaussian, which A alone has; the inputs are the same",
     ),
     "rows in another order": (
         "variance",
@@ -201,19 +216,19 @@ PLANTED: dict[str, tuple[str, Callable[[Path], None], str, str]] = {
         "variance",
         lambda folder: changed(folder, lambda kept: kept["records"][0].update(variance_ci=[1e3, 2e3])),
         "different",
-        "different: variance (label = additive, d = 4) differs by ",
+        "different: first in variance (label = additive, d = 4), with a relative difference of ",
     ),
     "learnt": (
         "train",
         times("records", 1, "loss", 1 + 1e-15),
         "different",
-        "different: loss (label = scaled_dot, seed = 1) differs by 1.1e-15 of itself",
+        "different: first in loss (label = scaled_dot, seed = 1), with a relative difference of 1.1e-15",
     ),
     "a time beyond its interval": (
         "bench",
         lambda folder: changed(folder, lambda kept: kept["records"][-1].update(ratio=1e4, ratio_ci=[9e3, 2e4])),
         "different",
-        "different: ratio (label = scaled_dot, implementation = ",
+        "different: first in ratio (label = scaled_dot, implementation = ",
     ),
     "a time within its interval": (
         "bench",
@@ -240,7 +255,7 @@ def test_other_digests_are_judged_by_numbers_where_both_runs_have_them(runs: Pat
     changed(copy, lambda kept: kept["inputs"]["keys"].update(sha256="another"))
     assert attncli.compare(runs / "attention", copy).verdict == "rounding"
     alone = attncli.compare(runs / "attention" / "results.json", copy / "results.json")
-    assert alone.sentence.startswith("different: the input keys has another digest")
+    assert alone.sentence.startswith("different: first in the input keys, whose digests differ")
     assert [row["name"] for row in alone.inputs if not row["same"]] == ["keys"]
 
 
@@ -286,7 +301,7 @@ def test_layers_of_a_captured_model_are_told_apart(tmp_path: Path) -> None:
     copy, layer = Path(shutil.copytree(tmp_path / "a", tmp_path / "b")), "encoder.layer.2.attention.self"
     flipped(copy, f"{layer}/dot/output", (0, 7, 1, 1), 2.0)
     found = attncli.compare(tmp_path / "a", copy)
-    assert found.sentence == f"different: output of {layer}/dot differs from head 7 on; the inputs are the same"
+    assert found.sentence == f"different: first in output of {layer}/dot, from head 7 on; the inputs are the same"
     rows = [row for row in found.weights if row["output_difference"]]
     assert [(row["layer"], row["label"], row["head"]) for row in rows] == [(layer, "dot", 7)]
 
