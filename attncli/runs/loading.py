@@ -16,6 +16,9 @@ from attncli.errors import InputError
 from attncli.studies.study import Finding, Record, Result
 
 
+CURE = "expected a run folder as it was written; run the experiment again"
+
+
 class StoredTensors(Mapping[str, Tensor]):
     """Tensors of a .safetensors file by name, each read when it is asked for."""
 
@@ -146,4 +149,4 @@ def reading(folder: Path) -> Iterator[None]:
     except InputError:
         raise
     except (OSError, ValueError, LookupError, TypeError, AttributeError, ArithmeticError, SafetensorError) as error:
-        raise InputError.of(f'got "{folder}", whose files are damaged') from error
+        raise InputError.of(f'got "{folder}", whose files are damaged; {CURE}') from error
