@@ -20,7 +20,8 @@ def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     attention(base / "attention")
     for name in STUDIES:
         study(base / name, name)
-    return report(base / "report.html", *(base / name for name in ("attention", *STUDIES)))
+    attention(base / "again")
+    return report(base / "report.html", *(base / name for name in ("attention", *STUDIES, "again")))
 
 
 def violations(page: Page) -> list[str]:

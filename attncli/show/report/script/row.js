@@ -22,7 +22,8 @@ class RowView {
     const headings = ["index", "key", ...view.data.labels].map((name) => make("th", { scope: "col" }, name));
     const table = make("table", { className: "sortable" }, make("thead", {}, make("tr", {}, ...headings)), this.#body);
     this.#sort = makeSortable(table);
-    const region = { className: "wide", tabIndex: 0, role: "region", "aria-label": "The row as a table" };
+    const name = `The row as a table, view ${view.number + 1}`; // a page of several runs has several
+    const region = { className: "wide", tabIndex: 0, role: "region", "aria-label": name };
     this.#details = make("details", {}, make("summary", {}, "This row as a table"), make("div", region, table));
     this.#details.ontoggle = () => this.#tabulate();
     const heading = make("p", {}, this.#title, " ", this.#hold);
