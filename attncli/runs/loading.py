@@ -15,7 +15,6 @@ from attncli.config.document import PARAMETERS, TENSORS
 from attncli.errors import InputError
 from attncli.studies.study import Finding, Record, Result
 
-
 CURE = "expected a run folder as it was written; run the experiment again"
 
 

@@ -185,7 +185,7 @@ PLANTED: dict[str, tuple[str, Callable[[Path], None], str, str]] = {
         "attention",
         times("heads", 4, "entropy", 1.001),
         "different",
-        "different: first in entropy (label = additive, batch = 1, head = 1), with a relative difference of 1.0e-03; the inputs",
+        "different: first in entropy (label = additive, batch = 1, head = 1), with a relative difference of 1.0e-03; ",
     ),
     "a pair": (
         "attention",
