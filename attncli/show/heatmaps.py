@@ -1,6 +1,7 @@
 """Heatmaps: the matrices of a stage as a grid of panels that can be compared."""
 
 import math
+import re
 import textwrap
 from collections.abc import Iterator, Sequence, Set
 from dataclasses import replace
@@ -44,6 +45,12 @@ FEW = 4  # indices that are labelled however close they are; ticks take their ti
 MOST_DRAWINGS = 5  # until panels fill a page of a given size
 NARROWEST_PAGE = 3.5  # inches, however narrow all panels
 NARROWEST_TITLE = 2.0  # inches, however narrow the panel
+
+
+class LabelWrapper(textwrap.TextWrapper):
+    """Ends lines after spaces and underscores."""
+
+    wordsep_re = re.compile(r"(\s+|[^\s_]*_+)")
 
 
 def heatmap_figure(
@@ -248,7 +255,8 @@ def _draw_on(
         narrowest = NARROWEST_TITLE if sheet.size is None else 0.0
         letters = max(8, int(max(grid.width, narrowest) / LETTER / grid.unit))
         whole = f"{panel.label}, {panel.place}" if panel.place else panel.label
-        axes.set_title(whole if len(whole) <= letters else f"{textwrap.fill(panel.label, letters)}\n{panel.place}")
+        lines = [*LabelWrapper(letters).wrap(panel.label), *filter(None, [panel.place])]
+        axes.set_title(whole if len(whole) <= letters else "\n".join(lines))
         if i % grid.columns == 0 or panels[i - 1].queries != panel.queries:
             steps["queries"] = max(steps["queries"], _set_ticks(axes.yaxis, panel.queries, grid.height, grid.unit))
         if i + grid.columns >= len(panels) or panels[i + grid.columns].keys != panel.keys:

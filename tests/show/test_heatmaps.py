@@ -47,6 +47,12 @@ def test_titles_name_batch_element_and_head_where_there_is_more_than_one(shape: 
         np.testing.assert_array_equal(values(axes), matrix)
 
 
+def test_long_titles_end_their_lines_after_underscores() -> None:
+    stack = Matrices("weights", {"scaled_dot": weights(4, 4), "dot": weights(4, 4)})
+    figure = heatmap_figure(stack, HeatmapLook(size="3x2", font_size=14))
+    assert titles(figure) == ["scaled_, dot", "dot"]  # `titles` joins lines by commas
+
+
 def test_selections_keep_the_order_asked_for() -> None:
     tensor = weights(3, 2, 4, 4)
     figure = heatmap(tensor, tensor + 1, labels=["b", "a"], batches=[2, 0], heads=[1]).figure
