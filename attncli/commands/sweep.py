@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
 FAILED = 1  # the exit code where a point failed
 MOST_TOLD = 3  # kinds of failures
+NO_SWEEP = "which is not the folder of a sweep; expected one, as outputs/NAME/latest"
 ORDER = "attncli.sweep.order"  # in the context of the command: what --over and --with were, in their order
 Config = Annotated[
     Path | None, typer.Argument(metavar="CONFIG", help="A YAML file, a captured model, or a name of an experiment.")
@@ -167,8 +168,7 @@ def _config_of(folder: Path | None) -> Path:
     assert folder is not None
     config = folder / "config.yaml"
     if not (folder / "points.jsonl").is_file() or not config.is_file():
-        message = f'got "{folder}", which is not the folder of a sweep; expected one, as outputs/NAME/latest'
-        raise InputError.of(message, where="--resume")
+        raise InputError.of(f'got "{folder}", {NO_SWEEP}', where="--resume")
     return config
 
 
@@ -182,7 +182,7 @@ def _print_status(folder: Path) -> None:
     from attncli.sweeps.tally import Tally
 
     if not (folder / "points.jsonl").is_file():
-        raise InputError.of(f'got "{folder}", which is not the folder of a sweep', where="--status")
+        raise InputError.of(f'got "{folder}", {NO_SWEEP}', where="--status")
     axes, _ = read_document(folder / "config.yaml").sweep()
     keys = [key for axis in axes for key in axis.keys]
     places = product(*(axis.places for axis in axes))
