@@ -236,10 +236,12 @@ def _run(
     from attncli.commands.progress import running
     from attncli.commands.streams import ErrorStream
     from attncli.runs.saving import begin_sweep, save_config
-    from attncli.sweeps.journal import Journal
+    from attncli.sweeps.journal import Journal, check_unused
     from attncli.sweeps.running import keep
 
     started, command, name = datetime.now().astimezone(), shlex.join(["attncli", *sys.argv[1:]]), plan.options.name
+    if out is not None:
+        check_unused(out)  # --overwrite would take it away
     with redirect_stdout(ErrorStream()), Interrupts() as interrupts, running(name, quiet, json) as progress:
         folder = resume.absolute() if resume else begin_sweep(name, out, overwrite, started, plan.config)
         problem, interrupted = None, False

@@ -3,6 +3,7 @@
 import json
 import os
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
 from typing import Annotated, Literal, Self, get_args
@@ -129,6 +130,16 @@ class Journal:
 
     def __exit__(self, *error: object) -> None:
         self._file.close()  # which gives the lock back
+
+
+def check_unused(folder: Path) -> None:
+    """Refuse a folder into which another sweep writes at this moment.
+
+    Raises:
+        InputError: there is one.
+    """
+    with suppress(OSError), (folder / NAME).open("rb") as file:
+        _lock(file.fileno(), folder)
 
 
 def _lock(descriptor: int, folder: Path) -> None:
