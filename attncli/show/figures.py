@@ -13,7 +13,6 @@ from typing import Any
 import matplotlib
 from matplotlib.figure import Figure
 from matplotlib.font_manager import FontProperties, findfont, fontManager, get_font
-from matplotlib.text import Text
 
 from attncli.config.looks import Look
 from attncli.errors import InputError, got, printable
@@ -86,7 +85,9 @@ def drawing(texts: Iterable[str], note: Note, look: Look) -> Iterator[Sheet]:
     for each in (lost, *(f"no font {name} is installed, which the style file asks for" for name in missing)):
         if each:
             note(each)
-    sheet.settings["font.family"] = [*own, *families]
+    sheet.settings["font.family"] = found = [*own, *families]
+    # TrueType (42), as publishers refuse Type 3; but many CJK fonts have outlines that it cannot hold.
+    sheet.settings["pdf.fonttype"] = 42 if found == [DEFAULT_FONT] else 3
     with applied(sheet.settings):
         yield sheet
 
@@ -111,11 +112,7 @@ def save_figure(figure: Picture, path: Path) -> None:
         OSError: a place that cannot be written to.
     """
     ending = picture_ending(path)
-    texts: list[Any] = figure.findobj(Text)
-    families = {family for text in texts for family in text.get_fontfamily()}
     with applied(figure.sheet.settings):
-        # TrueType (42), as publishers refuse Type 3; but many CJK fonts have outlines that it cannot hold.
-        matplotlib.rcParams["pdf.fonttype"] = 42 if families <= {DEFAULT_FONT, "sans-serif"} else 3
         figure.savefig(path, format=ending[1:], metadata=METADATA[ending], **OPTIONS.get(ending, {}))
 
 

@@ -6,6 +6,7 @@ from typing import Any
 import matplotlib
 import pytest
 import torch
+from pypdf import PdfReader
 
 from attncli.attention import valid_mask
 from attncli.errors import InputError
@@ -48,6 +49,8 @@ def test_pdfs_have_no_date_and_true_type_fonts(tmp_path: Path) -> None:
     assert b"CreationDate" not in content
     assert b"/CIDFontType2" in content
     assert b"/Type3" not in content
+    read = PdfReader(tmp_path / "a.pdf").pages[0].extract_text()
+    assert all(text in read for text in ("attention weight", "$a_b$", "ж", "Keys", "masked"))
 
 
 def test_fonts_that_true_type_may_not_hold_are_embedded_otherwise(tmp_path: Path) -> None:

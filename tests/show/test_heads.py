@@ -197,7 +197,17 @@ def test_heatmaps_of_many_heads_are_those_that_differ_most() -> None:
     (note,) = notes
     order = f"{', '.join(map(str, sorted(best)))} of 32, {CAUSE}, the largest difference first"
     assert note.startswith(f"the heatmaps show heads {order}; others with `heads: [0, 3]` in the YAML")
-    assert len(panels(figures(experiment(1, 12), notes.append, HeatmapLook())["heatmaps"]())) == 24
+
+
+def test_all_of_many_heads_are_drawn_in_the_order_of_their_difference() -> None:
+    result, notes = experiment(1, 12), list[str]()
+    best = [row["head"] for row in slow_ranking(result.head_comparisons)]
+    assert best != sorted(best)
+    drawn = titles(figures(result, notes.append, HeatmapLook())["heatmaps"]())
+    assert drawn == [f"{label}, head {head}" for head in best for label in ("scaled_dot", "sharp")]
+    assert notes == ["the heatmaps show the largest difference first"]
+    few = titles(figures(experiment(2, 2), notes.append, HeatmapLook())["heatmap_sharp"]())
+    assert few == [f"sharp, batch {batch}, head {head}" for batch in range(2) for head in range(2)]
     assert len(notes) == 1
 
 

@@ -42,12 +42,14 @@ def figures(result: Result, note: Note, look: HeatmapLook) -> Mapping[str, Calla
 
 
 def places_drawn(result: Result, scorers: int, minus: str | None, note: Note) -> Sequence[Place]:
-    """The batch elements and heads that are drawn of so many scorers; `note` is told where others are left out.
+    """The batch elements and heads that are drawn of so many scorers; `note` is told of order and gaps.
 
-    Where they are too many, those in which scorers differ most stand first: from the scorer `minus`, if there is one.
+    Where they are many, those in which scorers differ most stand first: from the scorer `minus`, if there is one.
     """
     shown = shown_places(result, max(MOST_PANELS // scorers, 1), minus)
-    if shown.note and not shown.is_chosen:
+    if shown.ranked and not shown.note:
+        note("the heatmaps show the largest difference first")
+    elif shown.note and not shown.is_chosen:
         order = ", the largest difference first" if shown.ranked else ""
         others = f"others with {choices(result)} in the YAML, or with attncli heatmap --batch N --head N"
         note(f"the heatmaps show {shown.note}{order}; {others}")

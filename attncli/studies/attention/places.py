@@ -8,6 +8,7 @@ from attncli.studies.attention.findings import SAME
 from attncli.studies.study import STAGES, Record, Result
 
 DISTANCES = {"js_divergence": "JS divergence", "output_difference": "difference of outputs"}
+READ_IN_ORDER = 4  # places that a reader expects in their order; of more, those that differ most come first
 Place = tuple[int, int]  # batch element and head, 0 where there is no such axis
 
 
@@ -18,7 +19,7 @@ class Shown:
     places: Sequence[Place]
     note: str = ""  # which these are of how many, and why; empty where they are all
     is_chosen: bool = False  # in the config
-    ranked: Sequence[Place] = ()  # where these are chosen by their distance: with the largest first
+    ranked: Sequence[Place] = ()  # where they are many: those with the largest distance first
 
 
 def place_of(row: Record) -> Place:
@@ -53,11 +54,13 @@ def shown_places(result: Result, most: int, label: str | None = None) -> Shown:
         if chosen == places:
             return Shown(places, is_chosen=True)
         return Shown(chosen, f"{_in_words(chosen, batches, heads)}, as the config says", is_chosen=True)
-    if len(places) <= most:
+    if len(places) <= min(most, READ_IN_ORDER):
         return Shown(places)
     rows = [row for row in result.head_comparisons if label in (None, row["a"], row["b"])]
     distance = distance_of(rows)
     by_rank = list(dict.fromkeys(map(place_of, ranked(rows))))[:most] if distance else places[:most]
+    if len(places) <= most:
+        return Shown(places, ranked=by_rank if distance else ())
     few = sorted(by_rank)
     why = f"where the scorers differ most ({DISTANCES[distance]})" if distance else "the first"
     return Shown(few, f"{_in_words(few, batches, heads)}, {why}", ranked=by_rank if distance else ())

@@ -61,6 +61,8 @@ def train_figure(result: Result, note: Note, sheet: Sheet) -> Picture:
             curve = found.numpy()  # seeds steps
             means = [curve.mean(0), curve.min(0), curve.max(0)]
             marked: dict[str, Any] = {"markevery": (APART * index / len(lines), APART)}  # no two at the same place
+            if not np.isfinite(means[0]).any():  # which matplotlib finds no places on
+                marked = {}
             steps = result.tensors["steps"].numpy()
             draw_line(learning, steps, means, line, gid=f"curve-{label}", **marked, **many)
     legend(figure, lines | {"chance level": chance})
