@@ -5,6 +5,7 @@ import os
 import shlex
 import sys
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -134,6 +135,8 @@ def sweep(
     if dry_run:
         _list_points(plan, json)
         return
+    with suppress(ImportError):
+        import pyarrow.parquet  # noqa: F401  # which saves the records: after Ctrl-C nobody waits for it
     if cluster is not None:
         from attncli.sweeps.cluster import check_cluster
 
@@ -322,7 +325,8 @@ def _end(
     result, points = result_of(plan, folder, interrupted)
     result = replace(result, findings=findings_of(result))
     verdicts = judge(result, plan.options.expect, plan.rows)
-    drawn = pictures_of(result, plan.options.figure, progress.note) if pictures and result.records else {}
+    pictures = pictures and bool(result.records) and not interrupted  # who presses Ctrl-C waits for no drawing
+    drawn = pictures_of(result, plan.options.figure, progress.note) if pictures else {}
     content = save_sweep(
         folder, result, points, summary(result), plan.options.seed, plan.device, started, command, drawn, verdicts
     )
@@ -347,7 +351,8 @@ def _tell(finished: "Finished", problem: str | None, *, open_: bool, json: bool,
         print_error(line)
     again = f"`attncli sweep --resume {folder}` goes on"
     if finished.result.interrupted:
-        print_error(f"interrupted; what was finished is in {folder}/; {again}")
+        drawing = f"; `attncli figure {folder}` draws it" if finished.result.records else ""
+        print_error(f"interrupted; what was finished is in {folder}/; {again}{drawing}")
         raise typer.Exit(INTERRUPTED)
     if problem is not None:
         print_error(f"stopped: {problem}; {again}")

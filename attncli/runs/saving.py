@@ -27,6 +27,7 @@ from attncli.runs.run_folder import WRITABLE, hidden_folder, new_folder, save_fi
 from attncli.studies.study import STAGES, Record, Result, is_kept, single_numbers, stage_of, tokens_of
 
 MOST_ROWS = 200_000  # of weights.csv; more than that is left to tensors.safetensors
+SWEPT = ("records", "summary", "sweep")  # files of a sweep's results, whatever their endings
 LARGE = 2**30  # bytes of a run's tensors from which they are a note
 
 
@@ -133,9 +134,10 @@ def save_sweep(
     pictures: Mapping[str, Callable[[Path], None]],
     verdicts: Sequence[Verdict],
 ) -> Record:
-    """Write what a sweep has given into its folder, beside its config and its journal, over what stood there.
+    """Write what a sweep has given into its folder, beside its config and its journal, in place of what stood there.
 
-    `points` are the state of every point, and `summary` the rows of summary.csv. Returns the content of results.json.
+    A picture that is not drawn again is removed, since it shows fewer points. `points` are the state of every point,
+    and `summary` the rows of summary.csv. Returns the content of results.json.
 
     Raises:
         InputError: the folder cannot be written.
@@ -149,7 +151,8 @@ def save_sweep(
         for name, draw in pictures.items():
             draw(hidden / name)
         new = [path.name for path in hidden.iterdir()]
-        kept = [path.name for path in folder.iterdir() if not path.name.startswith(".")]
+        stale = [path for path in folder.iterdir() if path.stem in SWEPT and path.name not in new]
+        kept = [path.name for path in folder.iterdir() if not path.name.startswith(".") and path not in stale]
         head = _provenance({"study": result.study, "name": result.name, "seed": seed}, device, started, command)
         content = _content(head, result, verdicts)
         content["files"] = sorted({*new, *kept, results.name})
@@ -157,6 +160,8 @@ def save_sweep(
         (hidden / results.name).write_text(to_json(content), encoding="utf-8")
         for name in (*new, results.name):
             (hidden / name).replace(folder / name)
+        for path in stale:
+            path.unlink()
     return content
 
 

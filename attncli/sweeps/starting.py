@@ -4,7 +4,7 @@ import multiprocessing
 import signal
 from typing import Any
 
-PRELOADED = ["torch", "attncli.sweeps.work", "attncli.studies.attention.study"]
+PRELOADED = ["torch", "attncli.sweeps.work", "attncli.studies.attention.study", "attncli.sweeps.ending"]
 
 
 def process_context() -> Any:

@@ -100,8 +100,9 @@ def test_it_is_taken_like_any_run(here: Path) -> None:
 
 def test_the_folder_goes_on_with_what_is_missing_and_with_more_values(here: Path) -> None:
     experiment(here / "x.yaml", sweep={"over": [{"seed": "0..2"}]})
-    good("sweep", "x.yaml", "--quiet", "--no-plots", "--jobs", "1")
+    good("sweep", "x.yaml", "--quiet", "--jobs", "1")
     folder = Path("outputs/x/latest")
+    assert (folder / "sweep.png").exists()
     undisturbed = content_of(folder)
     journal = (folder / "points.jsonl").read_text().splitlines(keepends=True)
     (folder / "points.jsonl").write_text(journal[0] + journal[2] + journal[1][:40])
@@ -113,6 +114,8 @@ def test_the_folder_goes_on_with_what_is_missing_and_with_more_values(here: Path
     assert len((folder / "points.jsonl").read_text().splitlines()) == 5
     assert yaml.safe_load((folder / "config.yaml").read_text())["sweep"] == {"over": [{"seed": [0, 1, 2, 3, 4]}]}
     assert len(content_of(folder)["records"]) == 5
+    there = sorted(path.name for path in folder.iterdir())
+    assert content_of(folder)["files"] == there == FILES, "the picture of three points is gone"
 
 
 def test_points_are_listed_and_none_runs(here: Path) -> None:

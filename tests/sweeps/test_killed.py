@@ -33,9 +33,10 @@ def until(check: Callable[[], object]) -> None:
         time.sleep(0.01)
 
 
-def start(*args: object, engine: Sequence[object] = ("--jobs", 2)) -> "subprocess.Popen[str]":
+def start(*args: object, engine: Sequence[object] = ("--jobs", 2), pictures: bool = False) -> "subprocess.Popen[str]":
     """The command in a process group of its own, as in a terminal."""
-    line = [sys.executable, "-m", "attncli", "sweep", *map(str, (*args, *engine)), "--no-plots", "--quiet"]
+    line = [sys.executable, "-m", "attncli", "sweep", *map(str, (*args, *engine)), "--quiet"]
+    line += [] if pictures else ["--no-plots"]
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     return subprocess.Popen(line, env=environment, stderr=subprocess.PIPE, text=True, start_new_session=True)
 
@@ -114,7 +115,7 @@ def test_ctrl_c_while_libraries_are_loaded_is_one_line(tmp_path: Path) -> None:
 def test_ctrl_c_keeps_what_is_finished(tmp_path: Path) -> None:
     config, out = experiment(tmp_path / "some_never_end.yaml"), tmp_path / "out"
     scorers = f"scorers[0].scorer=dot,'{NEVER}'"
-    process = start(config, "--over", scorers, "--over", "seed=0..5", "--out", out)
+    process = start(config, "--over", scorers, "--over", "seed=0..5", "--out", out, pictures=True)
     until(lambda: len(lines(out)) == 6 or process.poll() is not None)
     for place in (["--resume", out], [config, "--over", "seed=0..5", "--out", out, "--overwrite"]):
         refused = command("sweep", *place)
@@ -125,6 +126,8 @@ def test_ctrl_c_keeps_what_is_finished(tmp_path: Path) -> None:
     code, told = ended(process)
     assert (code, told.count("\n")) == (130, 1)
     assert told.startswith(f"interrupted; what was finished is in {out}/; `attncli sweep --resume ")
+    assert told.endswith(f"; `attncli figure {out}` draws it\n")
+    assert not (out / "sweep.png").exists(), "who ends a sweep waits for no picture"
     until(lambda: not any(each.is_running() and each.status() != psutil.STATUS_ZOMBIE for each in family))
     assert len(table(out)) == len(lines(out)) == 6
     content: dict[str, Any] = json.loads((out / "results.json").read_text())
