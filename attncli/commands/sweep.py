@@ -129,9 +129,11 @@ def sweep(
 
         load_ahead()
     import_quickly(pictures=not (no_plots or dry_run))
-    from attncli.sweeps.points import plan_of
+    from attncli.sweeps.points import check_same, plan_of
 
     plan = plan_of(document, axes, metric, elsewhere=cluster is not None)
+    if resume is not None:
+        check_same(plan, read_document(_config_of(resume)))
     if dry_run:
         _list_points(plan, json)
         return
@@ -181,6 +183,7 @@ def _print_status(folder: Path) -> None:
 
     from attncli.commands.streams import print_line
     from attncli.config.document import read_document
+    from attncli.runs.run_folder import is_written
     from attncli.sweeps.journal import rows_of
     from attncli.sweeps.tally import Tally
 
@@ -193,7 +196,7 @@ def _print_status(folder: Path) -> None:
     tally = Tally(dict(zip(keys, each, strict=True)) for each in values)
     for row in rows_of(folder):
         tally.add(row)
-    print_line(tally.line)
+    print_line(tally.line(is_written(folder), f"attncli sweep --resume {folder}"))
 
 
 def _list_points(plan: "Plan", json: bool) -> None:
@@ -239,12 +242,10 @@ def _run(
     from attncli.commands.progress import running
     from attncli.commands.streams import ErrorStream
     from attncli.runs.saving import begin_sweep, save_config
-    from attncli.sweeps.journal import Journal, check_unused
+    from attncli.sweeps.journal import Journal
     from attncli.sweeps.running import keep
 
     started, command, name = datetime.now().astimezone(), shlex.join(["attncli", *sys.argv[1:]]), plan.options.name
-    if out is not None:
-        check_unused(out)  # --overwrite would take it away
     with redirect_stdout(ErrorStream()), Interrupts() as interrupts, running(name, quiet, json) as progress:
         folder = resume.absolute() if resume else begin_sweep(name, out, overwrite, started, plan.config)
         problem, interrupted = None, False

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from attncli.config.document import PARAMETERS, TENSORS
 from attncli.errors import InputError
+from attncli.runs.run_folder import JOURNAL
 from attncli.studies.study import Finding, Record, Result
 
 CURE = "expected a run folder as it was written; run the experiment again"
@@ -104,6 +105,9 @@ def read_run(path: Path, studies: Collection[str]) -> StoredRun:
     with reading(path):
         results = path / "results.json" if path.is_dir() or path.suffix != ".json" else path
         if not results.exists():
+            if (path / JOURNAL).is_file():
+                looks = f"`attncli sweep --resume {path}` goes on, `--status {path}` says how far it is"
+                raise InputError.of(f'got "{path}", an unfinished sweep; expected one with results; {looks}')
             latest = path / "latest"
             expected = "expected the folder of a run, as outputs/d2l/latest"
             cure = f"did you mean `{latest}`?" if latest.is_dir() else expected

@@ -27,6 +27,7 @@ WRITABLE, WRITABLE_FILE = "a writable folder", "a writable place"
 OLD, NEW = "old", "new"  # in a hidden folder: where what is replaced waits, under its name; what replaces it
 JOURNAL = "points.jsonl"  # of a sweep, which is there before its results are
 LONGEST_MACHINE = 100  # characters of its name
+IN_USE = "into which a sweep writes; expected a folder that nobody uses; `attncli sweep --status {}` says how far it is"
 CLOCK_SHIFT = 60  # seconds that the start of one and the same process may seem to move by, as clocks are set
 
 
@@ -100,6 +101,8 @@ def _refusal(place: Path, overwrite: bool, words: Words) -> str | None:
         return None
     if not place.is_dir():
         return "a file; expected a folder that is new or empty"
+    if is_written(place):
+        return IN_USE.format(place)
     if os.path.ismount(place) or Path.cwd().is_relative_to(place.resolve()):
         return "which is in use and cannot be replaced as a whole; expected a new folder inside it"
     names = {path.name for path in place.iterdir()}
@@ -108,6 +111,36 @@ def _refusal(place: Path, overwrite: bool, words: Words) -> str | None:
     if names and not overwrite:
         return f"which holds a run; expected a new or empty folder; {words.overwrite} replaces this run"
     return None
+
+
+def is_written(folder: Path) -> bool | None:
+    """Whether a sweep writes into a folder at this moment; None where nobody can tell."""
+    try:
+        with (folder / JOURNAL).open("rb") as file:
+            taken = lock(file.fileno())
+    except FileNotFoundError:
+        return False
+    except OSError:
+        return None
+    return None if taken is None else not taken
+
+
+def lock(descriptor: int) -> bool | None:
+    """Let no other process write into a file, as long as this one lives: False where another one does already.
+
+    None where the system or the file system has no such locks.
+    """
+    if os.name == "nt":
+        return None
+    import fcntl
+
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError:
+        return None
+    return True
 
 
 def _files_of_run(folder: Path) -> set[str]:

@@ -1,9 +1,7 @@
 """points.jsonl, the journal of a sweep: one line a point, written by one process as each finishes."""
 
 import json
-import os
 from collections.abc import Iterator, Mapping
-from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
 from typing import Annotated, Literal, Self, get_args
@@ -11,10 +9,11 @@ from typing import Annotated, Literal, Self, get_args
 from pydantic import BaseModel, Field
 
 from attncli.errors import InputError, plain
+from attncli.runs.run_folder import IN_USE, lock
+from attncli.runs.run_folder import JOURNAL as NAME
 from attncli.studies.study import Record
 from attncli.sweeps.tally import Tally
 
-NAME = "points.jsonl"
 State = Literal["done", "failed", "died"]  # of a point
 STATES = get_args(State)
 SHOWN = 60  # bytes of a line that is none of ours
@@ -80,7 +79,8 @@ class Journal:
         try:
             self._file = self._path.open("ab", buffering=0)  # a line is one call of the system: Ctrl-C cannot cut it
             try:
-                _lock(self._file.fileno(), folder)
+                if lock(self._file.fileno()) is False:
+                    raise InputError.of(f'got "{folder}", {IN_USE.format(folder)}')
                 self._cut_torn_line()
                 for row in rows_of(folder):
                     self._count(row)
@@ -130,29 +130,3 @@ class Journal:
 
     def __exit__(self, *error: object) -> None:
         self._file.close()  # which gives the lock back
-
-
-def check_unused(folder: Path) -> None:
-    """Refuse a folder into which another sweep writes at this moment.
-
-    Raises:
-        InputError: there is one.
-    """
-    with suppress(OSError), (folder / NAME).open("rb") as file:
-        _lock(file.fileno(), folder)
-
-
-def _lock(descriptor: int, folder: Path) -> None:
-    """Let no other sweep write, as long as this process lives; nothing where the system has no such locks."""
-    if os.name == "nt":
-        return
-    import fcntl
-
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        message = f'got "{folder}", into which another sweep writes; expected a folder that nobody uses'
-        cure = f"`attncli sweep --status {folder}` says how far it is"
-        raise InputError.of(f"{message}; {cure}") from None
-    except OSError:
-        return  # a file system without locks

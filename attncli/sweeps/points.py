@@ -148,6 +148,40 @@ def plan_of(
     return Plan(base, axes, options, points, memory, device, rows, metric or metric_written)
 
 
+def check_same(plan: Plan, before: Document) -> None:
+    """Refuse to go on with a sweep by a plan that differs from its config in more than what is swept.
+
+    Raises:
+        InputError: it does; with the first key that differs.
+    """
+    first = [change for axis in plan.axes for change in axis.places[0]]
+    unswept = replace(before, data={key: value for key, value in before.data.items() if key != "sweep"})
+    study, where = before.study(STUDIES), str(plan.document.path)
+    if study != plan.options.study:
+        raise _another("study", plan.options.study, study, before.path, where)
+    options = unswept.changed(first).validate(options_model(study), absolute=True)
+    old, new = _leaves(config_of(options)), _leaves(plan.points[0].config)
+    for key in dict.fromkeys((*new, *old)):
+        if key.partition(".")[0] not in NO_PART and old.get(key) != new.get(key):
+            raise _another(key, new.get(key), old.get(key), before.path, where)
+
+
+def _another(key: str, new: Any, old: Any, path: Path, where: str) -> InputError:
+    message = f"got {show(new)} for {key}, which is {show(old)} in {path}; expected the experiment of that sweep"
+    return InputError.of(f"{message}; leave out --resume for another one", where=where)
+
+
+def _leaves(value: Any, key: str = "") -> dict[str, Any]:
+    """What stands in a config, by its key as `--set` writes it."""
+    if isinstance(value, dict) and value:
+        parts = ((f"{key}.{name}" if key else name, each) for name, each in value.items())
+    elif isinstance(value, list) and value:
+        parts = ((f"{key}[{index}]", each) for index, each in enumerate(value))
+    else:
+        return {key: value}
+    return {leaf: found for name, each in parts for leaf, found in _leaves(each, name).items()}
+
+
 def _check_metric(metric: str | None, rows: Rows, where: str = "") -> None:
     known = [column.key for column in rows.columns if not column.text and not column.key.endswith(INTERVAL)]
     known = [key for key in known if key not in rows.left_out]

@@ -44,17 +44,22 @@ class Tally:
     @property
     def words(self) -> str:
         """`1 failed, 1 died, about 3 min left`."""
-        counts = Counter(self._states.values())
-        parts = [f"{counts[state]} {state}" for state in ("failed", "died") if counts[state]]
-        if self._open and self._states:
-            parts.append(f"about {_duration(self.seconds_left)} left")
-        return ", ".join(parts)
+        left = [f"about {_duration(self.seconds_left)} left"] if self._open and self._states else []
+        return ", ".join([*self._failed, *left])
 
     @property
-    def line(self) -> str:
-        """`12 of 40 points done, 27 left: 1 failed, about 3 min left`."""
-        done = Counter(self._states.values())["done"]
-        return ", ".join(part for part in (f"{done} of {self.total} points done", self.words) if part)
+    def _failed(self) -> list[str]:
+        counts = Counter(self._states.values())
+        return [f"{counts[state]} {state}" for state in ("failed", "died") if counts[state]]
+
+    def line(self, running: bool | None, again: str) -> str:
+        """`12 of 40 points done, 1 failed, about 3 min left`, and no time where it does not run or nobody can tell.
+
+        `again` is the command by which a sweep that does not run goes on.
+        """
+        done = f"{Counter(self._states.values())['done']} of {self.total} points done"
+        line = ", ".join(part for part in (done, *([self.words] if running else self._failed)) if part)
+        return f"{line}; stopped; `{again}` goes on" if running is False and self._open else line
 
 
 def _name(swept: Record) -> str:

@@ -106,7 +106,8 @@ def test_the_folder_goes_on_with_what_is_missing_and_with_more_values(here: Path
     undisturbed = content_of(folder)
     journal = (folder / "points.jsonl").read_text().splitlines(keepends=True)
     (folder / "points.jsonl").write_text(journal[0] + journal[2] + journal[1][:40])
-    assert good("sweep", "--status", folder) == "2 of 3 points done, about 0 s left\n"
+    stopped = f"2 of 3 points done; stopped; `attncli sweep --resume {folder}` goes on\n"
+    assert good("sweep", "--status", folder) == stopped
     good("sweep", "--resume", folder, "--quiet", "--no-plots", "--jobs", "1")
     assert without_time(content_of(folder)["records"]) == without_time(undisturbed["records"])
     assert len((folder / "points.jsonl").read_text().splitlines()) == 3
@@ -116,6 +117,24 @@ def test_the_folder_goes_on_with_what_is_missing_and_with_more_values(here: Path
     assert len(content_of(folder)["records"]) == 5
     there = sorted(path.name for path in folder.iterdir())
     assert content_of(folder)["files"] == there == FILES, "the picture of three points is gone"
+    before = (folder / "config.yaml").read_text()
+    other = experiment(here / "y.yaml", scorers=TWO, sweep={"over": [{"seed": [0]}]})
+    told = refusal("sweep", other, "--resume", folder)
+    assert f'got "scaled_dot" for scorers[0].scorer, which is "dot" in {folder / "config.yaml"}; expected' in told
+    assert "for dtype, which is" in refusal("sweep", "--resume", folder, "--dtype", "float64")
+    assert (folder / "config.yaml").read_text() == before
+
+
+def test_an_unfinished_sweep_is_named(here: Path) -> None:
+    """A folder that has a journal and no results yet, as while a sweep runs or after `kill -9`."""
+    experiment(here / "x.yaml", sweep={"over": [{"seed": [0]}]})
+    good("sweep", "x.yaml", "--quiet", "--no-plots", "--out", "out")
+    Path("out/results.json").unlink()
+    expected = 'got "out", an unfinished sweep; expected one with results; `attncli sweep --resume out` goes on'
+    for command in (["report", "out", "--out", "page.html"], ["figure", "out"], ["compare", "out", "out"]):
+        assert expected in refusal(*command)
+    with pytest.raises(ValueError, match="an unfinished sweep"):
+        package.load("out")
 
 
 def test_points_are_listed_and_none_runs(here: Path) -> None:

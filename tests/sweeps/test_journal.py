@@ -45,14 +45,14 @@ def test_it_goes_on_where_it_was(tmp_path: Path) -> None:
     assert written(tmp_path, row("b")).startswith(before)
     with Journal(tmp_path, SWEPT) as journal:
         assert journal.done == {"a", "b"}
-        assert journal.tally.line.startswith("2 of 3 points done, about ")
+        assert journal.tally.line(True, "").startswith("2 of 3 points done, about ")
 
 
 def test_points_that_are_not_asked_for_do_not_count(tmp_path: Path) -> None:
     written(tmp_path, row("a"), row("b"))
     with Journal(tmp_path, {"b": {"seed": 1}, "new": {"seed": 7}}) as journal:
         assert journal.done == {"b"}
-        assert journal.tally.line.startswith("1 of 2 points done, about ")
+        assert journal.tally.line(True, "").startswith("1 of 2 points done, about ")
 
 
 @pytest.mark.parametrize("torn", [b'{"key": "b", "sta', b"{", b"\0\0\0"])
@@ -101,7 +101,7 @@ def test_other_lines_are_named(tmp_path: Path, line: str) -> None:
 
 def test_a_second_sweep_is_refused(tmp_path: Path) -> None:
     with Journal(tmp_path, SWEPT) as journal:
-        with pytest.raises(InputError, match=rf'got "{tmp_path}", into which another sweep writes; .* --status'):
+        with pytest.raises(InputError, match=rf'got "{tmp_path}", into which a sweep writes; .* --status'):
             Journal(tmp_path, SWEPT)
         journal.add(row("a"))
         assert len(list(rows_of(tmp_path))) == 1, "readers need no lock"
@@ -154,10 +154,12 @@ def test_time_left(rows: Any, left: float) -> None:
 
 
 def test_states_and_time_in_words() -> None:
-    assert told().line == "0 of 10 points done"
-    assert told((0, 1.0, 1.0, "done")).line == "1 of 10 points done, about 9 s left"
+    assert told().line(True, "") == "0 of 10 points done"
+    assert told((0, 1.0, 1.0, "done")).line(True, "") == "1 of 10 points done, about 9 s left"
     rows = [(0, 90.0, 90.0, "failed"), (1, 90.0, 180.0, "died"), (2, 90.0, 270.0, "done"), (2, 1.0, 271.0, "done")]
-    assert told(*rows).line == "1 of 10 points done, 1 failed, 1 died, about 11 min left"
+    assert told(*rows).line(True, "") == "1 of 10 points done, 1 failed, 1 died, about 11 min left"
+    assert told(*rows).line(None, "") == "1 of 10 points done, 1 failed, 1 died"
+    assert told(*rows).line(False, "this") == "1 of 10 points done, 1 failed, 1 died; stopped; `this` goes on"
     assert told((0, 9000.0, 9000.0, "done")).words == "about 22 h left"
     assert told((0, 90000.0, 90000.0, "done")).words == "about 9 d left"
-    assert told((0, 1.0, 1.0, "done"), points=1).line == "1 of 1 points done"
+    assert told((0, 1.0, 1.0, "done"), points=1).line(False, "") == "1 of 1 points done"

@@ -117,9 +117,10 @@ def test_ctrl_c_keeps_what_is_finished(tmp_path: Path) -> None:
     scorers = f"scorers[0].scorer=dot,'{NEVER}'"
     process = start(config, "--over", scorers, "--over", "seed=0..5", "--out", out, pictures=True)
     until(lambda: len(lines(out)) == 6 or process.poll() is not None)
-    for place in (["--resume", out], [config, "--over", "seed=0..5", "--out", out, "--overwrite"]):
-        refused = command("sweep", *place)
-        assert (refused.exit_code, "into which another sweep writes" in refused.stderr) == (2, True)
+    into = ["--out", out, "--overwrite"]
+    for args in (["sweep", "--resume", out], ["sweep", config, "--over", "seed=0..5", *into], ["run", config, *into]):
+        refused = command(*args)
+        assert (refused.exit_code, "into which a sweep writes" in refused.stderr) == (2, True)
     assert good("sweep", "--status", out).startswith("6 of 12 points done, about ")
     family = psutil.Process(process.pid).children(recursive=True)
     os.killpg(process.pid, signal.SIGINT)  # as a terminal does, to all of them
