@@ -142,9 +142,9 @@ def plan_of(
     if options.expect:
         with document.locating():
             check_expectations(options.expect, replace(rows, records=_records(points, tried)))
-    _check_metric(metric, rows, "--metric")
+    _check_metric(metric, rows, keys_of(axes), "--metric")
     with document.locating():
-        _check_metric(metric_written, rows)
+        _check_metric(metric_written, rows, keys_of(axes))
     return Plan(base, axes, options, points, memory, device, rows, metric or metric_written)
 
 
@@ -182,9 +182,9 @@ def _leaves(value: Any, key: str = "") -> dict[str, Any]:
     return {leaf: found for name, each in parts for leaf, found in _leaves(each, name).items()}
 
 
-def _check_metric(metric: str | None, rows: Rows, where: str = "") -> None:
+def _check_metric(metric: str | None, rows: Rows, keys: Sequence[str], where: str = "") -> None:
     known = [column.key for column in rows.columns if not column.text and not column.key.endswith(INTERVAL)]
-    known = [key for key in known if key not in rows.left_out]
+    known = [key for key in known if key not in (*keys, *rows.left_out)]
     if metric is not None and metric not in known:
         message = got(metric, "unknown metric", did_you_mean(metric, known))
         raise InputError.of(message, () if where else ("sweep", "metric"), where)
