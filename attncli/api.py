@@ -32,7 +32,7 @@ from attncli.studies import ROWS, STUDIES, load_study, options_model, part_of
 from attncli.studies.progress import Progress
 from attncli.studies.study import Comparison, PreparedStudy, Record, Study, single_numbers
 from attncli.studies.study import Result as StudyResult
-from attncli.sweeps.views import columns_of, view_of
+from attncli.sweeps.views import columns_of, is_sweep, view_of
 
 if TYPE_CHECKING:
     from attncli.capturing.capture import Capture
@@ -213,7 +213,7 @@ def run(
         expected = "expected a YAML file, the name of a built-in experiment, or a mapping with `data` and `scorers`"
         document = read_document(experiment_path(_path(config, "attncli.run", expected)), overrides)
     place = None if out is None else _path(out, "attncli.run: out", "expected a folder")
-    experiment, progress, folder = load_experiment(document), Warnings(), None
+    experiment, progress, folder = load_experiment(document, in_python=True), Warnings(), None
     with alone():
         if place is not None:
             finished = experiment.run(progress, place, overwrite)
@@ -301,8 +301,12 @@ def look_of(stored: StoredRun, overrides: Sequence[Override] = ()) -> Look:
     if stored.config is None:
         return model()
     document = read_document(stored.path / "config.yaml", overrides)
+    look = document.data.get("figure", {})
+    if is_sweep(stored.result):  # its picture has no heatmaps of weights, which its points may have
+        model, asked = Look, [each.path[1] for each in overrides if len(each.path) > 1]
+        look = {key: value for key, value in look.items() if key in Look.model_fields or key in asked}
     with document.locating(), below("figure"):
-        return validated(model, document.data.get("figure", {}), {"folder": stored.path})
+        return validated(model, look, {"folder": stored.path})
 
 
 class Warnings(Progress):
@@ -413,7 +417,7 @@ def _page_of(place: Path, result: StudyResult, content: Record, config: str) -> 
     return report([StoredRun(place, result, content, config)])
 
 
-def load_experiment(document: Document) -> Loaded:
+def load_experiment(document: Document, *, in_python: bool = False) -> Loaded:
     """Validate the YAML of one experiment, or the flags that say the same.
 
     Raises:
@@ -422,5 +426,7 @@ def load_experiment(document: Document) -> Loaded:
     name = document.study(STUDIES)
     if document.data.get("sweep") is not None:
         cure = f"`attncli sweep {document.path}` runs it, `--set sweep=null` the experiment without it"
+        if in_python:
+            cure = "the command `attncli sweep` runs it, and `sweep=None` drops it"
         raise document.located(InputError([Problem(f"got a sweep; expected one experiment; {cure}", ("sweep",))]))
     return Loaded(document, load_study(name), document.validate(options_model(name)))

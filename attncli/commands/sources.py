@@ -89,6 +89,9 @@ def _result_of_config(path: Path, overrides: Sequence[Override], quiet: bool) ->
 
 
 def _from_result(result: Result, stage: str, source: Path) -> Matrices:
+    if "sweep" in result.settings:
+        message = f'got "{source}", a sweep, which keeps no weights; expected the folder of a run, or a config'
+        raise InputError.of(f"{message}; `attncli figure {source}` draws its picture")
     if "layers" in result.settings:
         cure = "its pictures show the heads that change most; expected one with `layer` in place of several"
         raise InputError.of(f'got "{source}", a run over layers of a model; {cure}')

@@ -140,9 +140,10 @@ def sweep(
     with suppress(ImportError):
         import pyarrow.parquet  # noqa: F401  # which saves the records: after Ctrl-C nobody waits for it
     if cluster is not None:
+        from attncli.commands.streams import print_error
         from attncli.sweeps.cluster import check_cluster
 
-        check_cluster(cluster)  # before there is a folder
+        check_cluster(cluster, lambda message: None if quiet else print_error(message))  # before there is a folder
     finished, problem = _run(
         plan,
         resume=resume,
@@ -212,11 +213,11 @@ def _list_points(plan: "Plan", json: bool) -> None:
 
 
 def _size(plan: "Plan") -> str:
-    """`12 points; one needs about 400 MiB of memory`."""
+    """`12 points; each point needs about 400 MiB of memory`."""
     from attncli.errors import in_bytes
     from attncli.show.numbers import several
 
-    memory = f"; one needs about {in_bytes(plan.memory)} of memory" if plan.memory else ""
+    memory = f"; each point needs about {in_bytes(plan.memory).replace('.0 ', ' ')} of memory" if plan.memory else ""
     return f"{several(len(plan.points), 'point')}{memory}"
 
 
@@ -254,7 +255,7 @@ def _run(
                 if resume is not None:
                     save_config(folder, plan.config)
                 waiting = [point for point in plan.points if point.key not in journal.done]
-                done = f", {len(journal.done)} done already" if journal.done else ""
+                done = f"; {len(journal.done)} done already" if journal.done else ""
                 progress.note(f"{_size(plan)}{done}")
                 if waiting:
                     rows = _engine(plan, waiting, jobs, cluster, timeout, progress)

@@ -27,7 +27,8 @@ class Column:
     `key` is its name in records, `heading` that in tables (with `\n` where it may break), `format` writes a value for
     people, and `about` says what it is, with a capital and a full stop. `kind` says what runs have in common: a `place`
     tells rows apart, what is `measured` by a clock is never the same twice, and what is `learnt` amplifies rounding.
-    Figures that are smaller than `least` are compared as if they were as large, since rounding is absolute there.
+    Figures that are smaller than `least` are compared as if they were as large, since rounding is absolute there. Only
+    a figure that is `signed` can be below 0.
     """
 
     key: str
@@ -38,6 +39,7 @@ class Column:
     text: bool = False  # its values are words, or true and false
     kind: Kind = "figure"
     least: float = 1e-3
+    signed: bool = False
 
 
 SCORER = Column("scorer", "scorer", "Name of the scoring function.", text=True)

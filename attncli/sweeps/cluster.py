@@ -61,9 +61,11 @@ def on_cluster(
             raise EngineLostError(f"the Dask scheduler at {address} is gone") from error
 
 
-def check_cluster(address: str) -> None:
+def check_cluster(address: str, note: Callable[[str], None] = lambda message: None) -> None:
     """Raise the errors that `on_cluster` would raise at once, before anything is written."""
     with _connected(address) as client:
+        if not client.nthreads():
+            note(f"waiting for workers, up to {PATIENCE:g} s")
         _checked(client, address, lambda message: None)
 
 

@@ -112,14 +112,15 @@ def plan_of(
         message = f"got a sweep of {count:,} points; expected at most {MOST_POINTS:,}"
         raise InputError.of(message, where=str(document.path))
     model, code = options_model(document.study(STUDIES)), code_version()
-    points, found, first = list[Point](), dict[Problem, None](), dict[str, Point]()
+    points, found, first = list[Point](), dict[object, Problem](), dict[str, Point]()
     options = None
     for places in product(*(axis.places for axis in axes)):
         changes = [change for place in places for change in place]
         try:
             valid = base.changed(changes).validate(model, absolute=True)
         except InputError as error:
-            found |= dict.fromkeys(error.problems)
+            for each in error.problems:
+                found.setdefault((each.message, each.path), each)  # once for all values of a key
             continue
         options = options or valid
         config = {key: value for key, value in config_of(valid).items() if key not in NO_PART}
@@ -127,10 +128,10 @@ def plan_of(
         point = Point(key_of(config, code), sweep, config)
         if (other := first.setdefault(point.key, point)) is not point:
             message = f"got {point.text}, the same experiment as {other.text}; expected each once"
-            found[Problem(message, where=str(document.path))] = None
+            found[message] = Problem(message, where=str(document.path))
         points.append(point)
     if found:
-        raise InputError(_not_too_many(list(found)))
+        raise InputError(_not_too_many([*found.values()]))
     assert options is not None, "every point is valid, and there is one"
     if not is_default(options.figure):
         from attncli.show.heatmaps import check_look
@@ -183,8 +184,8 @@ def _leaves(value: Any, key: str = "") -> dict[str, Any]:
 
 
 def _check_metric(metric: str | None, rows: Rows, keys: Sequence[str], where: str = "") -> None:
-    known = [column.key for column in rows.columns if not column.text and not column.key.endswith(INTERVAL)]
-    known = [key for key in known if key not in (*keys, *rows.left_out)]
+    figures = (column.key for column in rows.columns if not column.text and column.kind != "place")
+    known = [key for key in figures if key not in (*keys, *rows.left_out) and not key.endswith(INTERVAL)]
     if metric is not None and metric not in known:
         message = got(metric, "unknown metric", did_you_mean(metric, known))
         raise InputError.of(message, () if where else ("sweep", "metric"), where)

@@ -54,7 +54,8 @@ def columns_of(study: str, keys: Sequence[str], records: Sequence[Record]) -> li
     """The columns of the rows of a sweep: the swept ones, then those of the study as `single_numbers` has them."""
     stated = {renamed(column.key, keys): column for column in (*part_of(study, "columns").COLUMNS, LAYER)}
     found = dict.fromkeys(key for row in records for key in row if key not in keys)
-    own = (replace(stated[key], key=key) if key in stated else Column(key, key, "", format=str) for key in found)
+    unknown = Column("", "", "", format=str, signed=True)
+    own = (replace(stated[key] if key in stated else replace(unknown, heading=key), key=key) for key in found)
     return [*map(swept_column, keys), *own]
 
 

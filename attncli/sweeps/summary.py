@@ -6,7 +6,7 @@ from functools import cache
 from statistics import fmean, stdev
 
 from attncli.show.numbers import share
-from attncli.studies.study import Record, Result
+from attncli.studies.study import Column, Record, Result
 from attncli.sweeps.points import renamed
 from attncli.sweeps.records import columns_of, figures_of, names_of, swept_keys
 
@@ -17,12 +17,12 @@ FIGURES = ("mean", "std", "low", "high", "count")
 def summary(result: Result, metrics: Sequence[str] | None = None) -> list[Record]:
     """One row for each metric of each group of rows that differ by their seed alone; all figures by default.
 
-    It has the columns that name the group, `metric`, and `mean`, `std`, `low`, `high` and `count`. A share, such as an
-    accuracy, whose interval would leave 0 to 1 has the range of its values instead.
+    It has the columns that name the group, `metric`, and `mean`, `std`, `low`, `high` and `count`. Where the
+    interval would leave what a figure can be, below 0 or beyond 1 for a share, it has the range of its values instead.
     """
     keys, records = swept_keys(result), result.records
     names = names_of(result.study, keys, records)
-    shares = {column.key for column in columns_of(result.study, keys, records) if column.format is share}
+    bounds = {column.key: _bounds(column) for column in columns_of(result.study, keys, records)}
     metrics = figures_of(result.study, keys, records) if metrics is None else metrics
     groups = dict[tuple[object, ...], list[Record]]()
     for row in records:
@@ -31,12 +31,16 @@ def summary(result: Result, metrics: Sequence[str] | None = None) -> list[Record
     for values, group in groups.items():
         for metric in metrics:
             numbers = [row[metric] for row in group if row.get(metric) is not None]
-            figures = {renamed(key, keys): value for key, value in spread(numbers, metric in shares).items()}
+            figures = {renamed(key, keys): value for key, value in spread(numbers, *bounds[metric]).items()}
             rows.append({**dict(zip(names, values, strict=True)), renamed("metric", keys): metric, **figures})
     return rows
 
 
-def spread(numbers: Sequence[float], is_share: bool) -> Record:
+def _bounds(column: Column) -> tuple[float, float]:
+    return (-math.inf if column.signed else 0.0, 1.0 if column.format is share else math.inf)
+
+
+def spread(numbers: Sequence[float], least: float = -math.inf, most: float = math.inf) -> Record:
     """Mean, standard deviation, ends of the 95 % interval of the mean, and count; None where they are unknown."""
     count = len(numbers)
     mean = fmean(numbers) if numbers else None
@@ -45,8 +49,9 @@ def spread(numbers: Sequence[float], is_share: bool) -> Record:
     std = stdev(numbers)
     half = student_t(count - 1) * std / math.sqrt(count)
     low, high = mean - half, mean + half
-    if is_share and not 0 <= low <= high <= 1:
-        low, high = min(numbers), max(numbers)
+    ends = min(numbers), max(numbers)
+    if least <= ends[0] <= ends[1] <= most and not least <= low <= high <= most:
+        low, high = ends
     return dict(zip(FIGURES, (mean, std, low, high, count), strict=True))
 
 

@@ -94,6 +94,8 @@ def test_it_is_taken_like_any_run(here: Path) -> None:
     assert "4 points" in result._repr_mimebundle_()["text/plain"]
     good("report", "out", "--out", "page.html")
     assert "scorers[1].scale" in Path("page.html").read_text(encoding="utf-8")
+    assert 'got "out", a sweep, which keeps no weights' in refusal("heatmap", "out")
+    assert "figure.queries: unknown key" in refusal("figure", "out", "--queries", "0:1")
     assert package.compare("out", "out").verdict == "identical"
     assert list(result.to_frame()["seed"]) == [0] * 4 + [1] * 4
 
@@ -141,7 +143,7 @@ def test_points_are_listed_and_none_runs(here: Path) -> None:
     experiment(here / "x.yaml")
     printed = good("sweep", "x.yaml", "--over", "seed=0..1", "--over", "keys.fill=normal,ones", "--dry-run")
     assert printed.splitlines()[:2] == ["seed = 0, keys.fill = normal", "seed = 0, keys.fill = ones"]
-    assert printed.splitlines()[-1].startswith("4 points; one needs about ")
+    assert printed.splitlines()[-1].startswith("4 points; each point needs about ")
     rows = json.loads(good("sweep", "x.yaml", "--over", "seed=0..1", "--dry-run", "--json"))
     assert [row["sweep"] for row in rows] == [{"seed": 0}, {"seed": 1}]
     assert not Path("outputs").exists()
@@ -187,8 +189,9 @@ def test_check_and_run_know_sweeps(here: Path) -> None:
     assert refusal("run", path).startswith(f"{path}:1:")
     assert "got a sweep; expected one experiment; `attncli sweep" in refusal("run", path)
     good("run", path, "--set", "sweep=null", "--quiet", "--no-plots")
-    with pytest.raises(ValueError, match="got a sweep"):
+    with pytest.raises(ValueError, match=r"got a sweep; .* `sweep=None` drops it"):
         package.run(path)
+    package.run(path, sweep=None)
     wrong = experiment(here / "y.yaml", sweep={"over": [{"dtype": ["float32", "float8"]}]})
     assert 'dtype: got "float8"' in refusal("check", wrong)
 

@@ -41,7 +41,7 @@ def test_quantiles_of_student_are_those_of_scipy(freedom: int) -> None:
 
 @pytest.mark.parametrize("numbers", [[1.0, 2.0], [0.5, 0.7, 0.9, -3.0], [2.0] * 5])
 def test_intervals_are_those_of_scipy(numbers: list[float]) -> None:
-    found = spread(numbers, is_share=False)
+    found = spread(numbers)
     n, mean = len(numbers), sum(numbers) / len(numbers)
     std = math.sqrt(sum((each - mean) ** 2 for each in numbers) / (n - 1))
     assert [found[key] for key in ("mean", "std", "count")] == pytest.approx([mean, std, n])
@@ -51,16 +51,25 @@ def test_intervals_are_those_of_scipy(numbers: list[float]) -> None:
 
 def test_shares_do_not_leave_0_to_1() -> None:
     near = [0.9, 1.0, 1.0]
-    assert spread(near, is_share=True)["high"] == 1.0
-    assert spread(near, is_share=True)["low"] == 0.9
-    assert spread(near, is_share=False)["high"] > 1
+    assert spread(near, 0, 1)["high"] == 1.0
+    assert spread(near, 0, 1)["low"] == 0.9
+    assert spread(near)["high"] > 1
     inside = [0.50, 0.52, 0.51]
-    assert spread(inside, is_share=True) == spread(inside, is_share=False)
+    assert spread(inside, 0, 1) == spread(inside)
+
+
+def test_figures_that_cannot_be_negative_have_no_interval_below_0() -> None:
+    over: list[dict[str, list[Any]]] = [{"seed": [0, 1, 2]}]
+    rows = [{**row, "entropy": row["seed"] + 0.1, "score_mean": row["seed"] + 0.1} for row in attention(over, "dot")]
+    found = {row["metric"]: (row["low"], row["high"]) for row in summary(swept("attention", over, rows))}
+    assert found["entropy"] == (0.1, 2.1)
+    assert found["score_mean"] == pytest.approx(stats.t.interval(0.95, 2, 1.1, stats.sem([0.1, 1.1, 2.1])))
+    assert found["score_mean"][0] < 0
 
 
 def test_one_value_and_none_have_no_spread() -> None:
-    assert spread([3.0], False) == dict(zip(FIGURES, (3.0, None, None, None, 1), strict=True))
-    assert spread([], False) == dict(zip(FIGURES, (None, None, None, None, 0), strict=True))
+    assert spread([3.0]) == dict(zip(FIGURES, (3.0, None, None, None, 1), strict=True))
+    assert spread([]) == dict(zip(FIGURES, (None, None, None, None, 0), strict=True))
 
 
 def test_summary_by_slow_loops() -> None:

@@ -18,7 +18,7 @@ PARAMETERS = Column("parameters", "params", "Number of parameters of the scorer.
 SECONDS = Column("seconds", "time", "Wall time of this scorer.", "s", duration, kind="measured")
 
 FIGURES = (
-    Column("score_mean", "score\nmean", "Mean of the scores at valid keys.", format=statistic, least=0.1),
+    Column("score_mean", "score\nmean", "Mean of the scores at valid keys.", format=statistic, least=0.1, signed=True),
     Column("score_std", "score\nstd", "Standard deviation of the scores at valid keys.", format=statistic),
     Column(
         "entropy",

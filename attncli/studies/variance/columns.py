@@ -6,12 +6,14 @@ from attncli.show.numbers import counted, figure, interval, margin, short
 from attncli.studies.pairs.study import PLACE
 from attncli.studies.study import LABEL, SCORER, Chart, Column
 
+signed = partial(Column, signed=True)
+
 COLUMNS = (
     SCORER,
     LABEL,
     *PLACE,
     Column("samples", "samples", "Query-key pairs that were measured.", format=counted),
-    Column("mean", "mean", "Mean of the scores.", format=short, least=0.1),
+    signed("mean", "mean", "Mean of the scores.", format=short, least=0.1),
     Column("mean_ci", "±", "95 % interval of the mean; none for real tensors.", format=margin, least=0.1),
     Column("variance", "variance", "Variance of the scores.", format=figure),
     Column(
@@ -20,10 +22,10 @@ COLUMNS = (
         "95 % interval of the variance (Bonett 2006).",
         format=partial(interval, digits=4),
     ),
-    Column("theory_mean", "theory\nmean", "Mean in closed form, where one is known.", format=short),
+    signed("theory_mean", "theory\nmean", "Mean in closed form, where one is known.", format=short),
     Column("theory_variance", "theory\nvariance", "Variance in closed form, where one is known.", format=figure),
-    Column("z", "z", "Difference of the variance from an exact theory, in standard errors.", format=short, least=10),
-    Column("z_mean", "z of\nmean", "Difference of the mean from theory, in standard errors.", format=short, least=10),
+    signed("z", "z", "Difference of the variance from an exact theory, in standard errors.", format=short, least=10),
+    signed("z_mean", "z of\nmean", "Difference of the mean from theory, in standard errors.", format=short, least=10),
     Column("theory", "kind", "Whether the theory of the variance is exact, or a limit for large sizes.", text=True),
     Column("row_variance", "within\nrows", "Variance over the keys of a query, mean over queries.", format=figure),
     Column("scale", "scale", "Scale of the scorer.", format=figure),
