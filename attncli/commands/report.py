@@ -41,7 +41,8 @@ def report(
     places: dict[Path, Path] = {}
     for path in runs:
         if (first := places.setdefault(path.resolve(), path)) is not path:
-            notes.append(f"{path} is {first}, and is shown once")
+            is_other = path != first
+            notes.append(f"{path} is {first}, and is shown once" if is_other else f"{path} is shown once")
             continue
         with collector.under():
             stored.append(read_run(path, STUDIES))
@@ -59,7 +60,7 @@ def report(
         names = "-".join(dict.fromkeys(Path(run.result.name).name or "run" for run in stored))
         place = save_numbered(OUTPUTS / "reports" / f"{names[:LONGEST_NAME]}.html", write)
     if not quiet:
-        for note in notes:
+        for note in dict.fromkeys(notes):
             typer.echo(note, err=True)
         typer.echo(place)
     if open_:

@@ -51,12 +51,16 @@ def test_the_page_of_several_runs_says_what_differs(folder: Path) -> None:
     (folder / "again").symlink_to("one")
     result = run_command("report", "one", "two", "again")
     assert (result.stdout, result.stderr) == ("outputs/reports/small.html\n", "again is one, and is shown once\n")
-    assert good("report", "one", "two") == "outputs/reports/small-2.html\n"
+    again = run_command("report", "one", "two", "two", "two")
+    assert (again.stdout, again.stderr) == ("outputs/reports/small-2.html\n", "two is shown once\n")
     assert not (folder / "one/report.html").exists()
     page = Read((folder / "outputs/reports/small.html").read_text(encoding="utf-8"))
     assert len(page.views()) == 2
     (section,) = page.all("section", id="comparison")
     assert attncli.compare("one", "two").sentence in section.text
+    assert "A is one, B is two." in section.text
+    assert [each.text for each in page.all("a")] == ["What differs", "one", "two"]
+    assert page.all("h1")[0].text == "one, two"
     assert [[cell.text for cell in row] for row in page.tables()["Settings"]] == [["key", "A", "B"], ["seed", "0", "1"]]
 
 

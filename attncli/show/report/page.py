@@ -5,7 +5,6 @@ import hashlib
 import json
 import math
 import shlex
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -29,6 +28,7 @@ LONGEST_CONFIG = 100_000  # characters
 MANY_ROWS = 100  # of a table that is closed at first
 DIGITS = 6  # of what an expectation is about
 MOST_NAMES = 3  # of runs, in the title
+FACTS = ("study", "seed", "attncli")  # of results.json
 POLICY = "default-src 'none'; script-src '{script}'; style-src '{style}'; base-uri 'none'; form-action 'none'"
 TITLES = {
     "records": "Summary",
@@ -58,10 +58,12 @@ INPUTS = [
 class Shown:
     """A run as the page shows it.
 
-    `columns` are those of each kind of rows, `charts` what its study draws. `content` is that of results.json, as far
-    as it is known; `config` the text of config.yaml. `source` is what commands call the run, if they can read it.
+    `name` tells it from others, `columns` are those of each kind of rows, `charts` what its study draws. `content` is
+    that of results.json, as far as it is known; `config` the text of config.yaml. `source` is what commands call the
+    run, if they can read it.
     """
 
+    name: str
     result: Result
     columns: Mapping[str, Sequence[Column]]
     charts: Sequence[Chart] = ()
@@ -109,10 +111,10 @@ def page(runs: Sequence[Record], comparisons: Sequence[Comparison] = ()) -> str:
         loader=FileSystemLoader(HERE), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
     environment.filters["embedded"] = embedded
-    names = _names(runs)
+    names = [run["name"] for run in runs]
     return environment.get_template("report.html.j2").render(
         title=", ".join(names) if len(names) <= MOST_NAMES else f"{names[0]} and {len(names) - 1} more runs",
-        runs=[{**run, "name": name} for run, name in zip(runs, names, strict=True)],
+        runs=runs,
         comparisons=list(map(_compared, comparisons)),
         css=css,
         javascript=javascript,
@@ -140,27 +142,18 @@ def _finite(value: Any) -> Any:
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
-def _names(runs: Sequence[Record]) -> list[str]:
-    """What tells the runs apart: the name, and where several share it, when they began, and a number."""
-    names = [str(run["name"]) for run in runs]
-    for more in ("created", "number"):
-        counts = Counter(names)
-        added = [str(number) if more == "number" else run[more] for number, run in enumerate(runs, 1)]
-        names = [f"{name}, {also}" if counts[name] > 1 else name for name, also in zip(names, added, strict=True)]
-    return names
-
-
 def prepared(run: Shown, budget: int = BUDGET) -> Record:
     """What the template shows of a run, whose matrices take about `budget` bytes."""
     result, content = run.result, run.content
     tables = [_table(title, run.columns.get(kind, ()), getattr(result, kind)) for kind, title in TITLES.items()]
     tables.append(_table("Expectations", EXPECTATIONS, content.get("expectations", ())))
     formulas = result.settings.get("formulas", {})
+    own = [] if run.name == result.name else [printable(result.name)]
     inputs = [{"name": name, **about} for name, about in content.get("inputs", {}).items()]
     return {
-        "name": printable(result.name),
+        "name": printable(run.name),
         "created": _text(content.get("created", "")[:19].replace("T", " ")),
-        "facts": [f"{key} {printable(str(content[key]))}" for key in ("study", "seed", "attncli") if key in content],
+        "facts": [*own, *(f"{key} {printable(str(content[key]))}" for key in FACTS if key in content)],
         "is_interrupted": result.interrupted,
         "views": list(_views(run, budget)),
         "findings": [printable(finding.text) for finding in result.findings],

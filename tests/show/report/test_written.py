@@ -11,7 +11,7 @@ import torch
 
 import attncli
 from attncli.errors import printable
-from attncli.reports import report
+from attncli.reports import names_of, report
 from attncli.runs.loading import StoredRun, read_run
 from attncli.show.numbers import MISSING
 from attncli.show.report.page import embedded
@@ -186,11 +186,19 @@ def test_runs_share_a_page(tmp_path: Path) -> None:
     folders[2].write_bytes((folders[0] / "results.json").read_bytes())
     page = Read(report([read_run(folder, STUDIES) for folder in folders]))
     names = [each.text for each in page.all("a")]
-    assert len(set(names)) == 3
-    assert all(name.startswith("small, 2") for name in names)
+    assert names == ["one", "two", f"{tmp_path.name}/results.json"]
+    assert page.all("h1")[0].text == ", ".join(names)
+    assert page.all("h2")[0].text.startswith("one small, study attention")
     assert len(page.views()) == 2, "a results.json alone has no matrices"
     assert "no matrices and no curves" in page.elements[0].text
     assert [view["command"] for view in page.views()] == [f"attncli heatmap {folder}" for folder in folders[:2]]
+
+
+def test_names_of_runs_are_those_of_folders_as_far_as_they_tell_them_apart() -> None:
+    began = "2026-11-22T10-06-10"
+    paths = ["r1", f"outputs/d2l/{began}", "outputs/d2l/latest", "a/x", "b/x", "r3/results.json", "r4/../r5"]
+    expected = ["r1", f"d2l/{began}", "d2l/latest", "a/x", "b/x", "r3/results.json", "r5"]
+    assert names_of([Path(path) for path in paths]) == expected
 
 
 def test_what_is_long_is_cut_and_what_cannot_be_written_is_spelt_out() -> None:
