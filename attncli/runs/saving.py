@@ -19,7 +19,7 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from attncli import __version__
-from attncli.config.document import CAPTURED, PARAMETERS, STYLE, TENSORS
+from attncli.config.document import CAPTURED, PARAMETERS, REPORT, STYLE, TENSORS
 from attncli.errors import InputError, in_bytes
 from attncli.expect.judging import Verdict
 from attncli.runs.resolved import captured_file, dump_yaml, self_contained
@@ -151,7 +151,8 @@ def save_sweep(
         for name, draw in pictures.items():
             draw(hidden / name)
         new = [path.name for path in hidden.iterdir()]
-        stale = [path for path in folder.iterdir() if path.stem in SWEPT and path.name not in new]
+        drawn = [path for path in folder.iterdir() if path.stem in SWEPT or path.name == REPORT]
+        stale = [path for path in drawn if path.name not in new]
         kept = [path.name for path in folder.iterdir() if not path.name.startswith(".") and path not in stale]
         head = _provenance({"study": result.study, "name": result.name, "seed": seed}, device, started, command)
         content = _content(head, result, verdicts)

@@ -113,12 +113,13 @@ def test_the_folder_goes_on_with_what_is_missing_and_with_more_values(here: Path
     good("sweep", "--resume", folder, "--quiet", "--no-plots", "--jobs", "1")
     assert without_time(content_of(folder)["records"]) == without_time(undisturbed["records"])
     assert len((folder / "points.jsonl").read_text().splitlines()) == 3
+    good("report", folder)
     good("sweep", "--resume", folder, "--over", "seed=0..4", "--quiet", "--no-plots", "--jobs", "1")
     assert len((folder / "points.jsonl").read_text().splitlines()) == 5
     assert yaml.safe_load((folder / "config.yaml").read_text())["sweep"] == {"over": [{"seed": [0, 1, 2, 3, 4]}]}
     assert len(content_of(folder)["records"]) == 5
     there = sorted(path.name for path in folder.iterdir())
-    assert content_of(folder)["files"] == there == FILES, "the picture of three points is gone"
+    assert content_of(folder)["files"] == there == FILES, "the picture and the page of three points are gone"
     before = (folder / "config.yaml").read_text()
     other = experiment(here / "y.yaml", scorers=TWO, sweep={"over": [{"seed": [0]}]})
     told = refusal("sweep", other, "--resume", folder)

@@ -117,5 +117,4 @@ def test_colours_of_the_readers_own(open_page: Open, file: Path) -> None:
     page = open_page(file, forced_colors="active", reduced_motion="reduce")
     point(page, 0, 8, 3)
     expect(page.locator("#tip")).to_be_visible()
-    assert page.locator(".mark.cell").first.evaluate("(mark) => getComputedStyle(mark).transitionDuration") == "0s"
     assert page.locator(".cells").first.evaluate("(cells) => getComputedStyle(cells).forcedColorAdjust") == "none"

@@ -82,7 +82,6 @@ def test_a_masked_cell_says_so(page: Page) -> None:
 def test_the_same_cell_is_outlined_in_all_panels(page: Page) -> None:
     point(page, 2, 11, 2)
     expect(page.locator(".stage h3").first).to_contain_text("query 11")
-    page.wait_for_timeout(100)  # the outline moves
     marks, cells = page.locator(".mark.cell").all(), page.locator(".cells").all()
     boxes = [(mark.bounding_box(), cell.bounding_box()) for mark, cell in zip(marks, cells, strict=True)]
     places = {(round(mark["x"] - cell["x"]), round(mark["y"] - cell["y"])) for mark, cell in boxes if mark and cell}
@@ -222,6 +221,67 @@ def test_keyboard_alone(page: Page) -> None:
     page.keyboard.press("Escape")
     expect(page.get_by_role("button", name="hold")).to_be_visible()
     expect(page.locator("#tip")).to_be_hidden()
+
+
+def seen(page: Page, row: int, column: int, size: int) -> bool:
+    """Whether a cell of the first panel is in sight, and nothing lies above it."""
+    found: bool = page.locator(".cells").first.evaluate(
+        """(cells, [row, column, size]) => {
+            const box = cells.getBoundingClientRect();
+            const x = box.left + ((column + 0.5) / size) * box.width;
+            const y = box.top + ((row + 0.5) / size) * box.height;
+            return cells.contains(document.elementFromPoint(x, y));
+        }""",
+        [row, column, size],
+    )
+    return found
+
+
+def test_the_cell_is_in_sight_where_cells_are_large(open_page: Open, big: Path) -> None:
+    """Moved by a button or by keys, held or not; a resting pointer takes nothing away."""
+    page = open_page(big, f"{FIRST}&cell=20", viewport={"width": 1280, "height": 700})
+    row, column = (
+        int(page.locator(".panels").evaluate(f"(panels) => panels.style.getPropertyValue('--{name}')"))
+        for name in ("row", "column")
+    )
+    assert not seen(page, row, column, 256), "or the button has nothing to do"
+    page.get_by_role("button", name="largest difference").click()
+    expect(page.locator(".stage h3").first).to_contain_text(f"query {row}")
+    assert seen(page, row, column, 256)
+    page.locator(".cells").first.focus()
+    for key in ("Home", *["PageUp"] * 26, "Enter", *["PageDown"] * 4, "End"):
+        page.keyboard.press(key)
+    expect(page.locator("#tip .head")).to_contain_text("query 40")
+    assert state(page)["held"] == "yes"
+    assert seen(page, 40, 255, 256)
+    page.keyboard.press("Escape")
+    expect(page.locator("#tip")).to_be_hidden()
+    expect(page.locator(".stage h3").first).to_contain_text("query 40")
+    expect(page.get_by_role("button", name="hold")).to_be_attached()
+    assert seen(page, 40, 255, 256)
+    page.keyboard.press("PageUp")
+    expect(page.locator("#tip .head")).to_contain_text("query 30")
+    page.keyboard.press("Tab")
+    expect(page.locator("#tip")).to_be_hidden()
+
+
+def test_rounded_numbers_have_no_more_digits_than_are_known(open_page: Open, big: Path, page: Page) -> None:
+    rounded = open_page(big, FIRST)
+    bits = rounded.evaluate("JSON.parse(document.querySelector('.data').textContent).bits")
+    for shown, digits, size in ((page, 4, 12), (rounded, 3, 256)):
+        point(shown, 0, 11, 3, size)
+        texts = shown.locator("#tip td.number").all_inner_texts()
+        counts = [len(text.partition("e")[0].lstrip("-0.").replace(".", "")) for text in texts]
+        assert max(counts) == digits
+    assert bits < 10
+
+
+def test_indices_are_named_in_round_steps(open_page: Open, big: Path) -> None:
+    for cell, step in ((2, 10), (1, 20), (6, 2)):
+        page = open_page(big, f"cell={cell}")
+        names = [int(text) for text in page.locator(".rows").first.locator("bdi").all_inner_texts()]
+        assert {index % step for index in names} == {0}
+        assert names[-2:] == [names[-1] - step, names[-1]]
 
 
 def test_thumbnails_by_keyboard(page: Page) -> None:

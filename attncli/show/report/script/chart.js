@@ -275,11 +275,11 @@ class Chart {
     const found = this.visible.map((line) => ({ line, i: line.x.indexOf(at) }));
     const read = found.filter(({ line, i }) => i >= 0 && line.y[i] !== null);
     const intervalOf = ({ line, i }) => {
-      const [low, high] = [line.low?.[i], line.high?.[i]].map(showNumber);
+      const [low, high] = [line.low?.[i], line.high?.[i]].map((value) => showNumber(value));
       return Number.isFinite(line.high?.[i]) ? `${low} to ${high}` : "";
     };
     const columns = [
-      { name: y.name, cell: ({ line, i }) => numberCell(line.y[i]) },
+      { name: y.name, cell: ({ line, i }) => numberCell(line.y[i], y.digits) },
       { name: "interval", cell: (row) => make("td", {}, intervalOf(row)), isUsed: intervalOf },
       {
         name: "theory",
@@ -292,7 +292,7 @@ class Chart {
     const box = this.svg.getBoundingClientRect();
     const beside = box.left + (this.across.at(at) / this.#width) * box.width;
     showTip(tipTable(heading, columns.map(({ name }) => name), rows), clientX ?? beside, clientY ?? box.top + 20);
-    const spoken = read.map((row) => `${row.line.name} ${showNumber(row.line.y[row.i])} ${intervalOf(row)}`);
+    const spoken = read.map((row) => `${row.line.name} ${showNumber(row.line.y[row.i], y.digits)} ${intervalOf(row)}`);
     say(`${x.name} ${x.text ? x.text(at) : showNumber(at)}: ${spoken.join(", ")}`);
     this.point(at);
   }

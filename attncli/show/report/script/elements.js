@@ -1,5 +1,6 @@
 // Elements of the page, and what the pointer and a screen reader are told. Text goes in as text, never as HTML.
 const SVG = "http://www.w3.org/2000/svg";
+const DIGITS = 4; // of numbers
 const MISSING = "-"; // as tables write what is not there
 
 /** An element with properties (or attributes, where it has no such property) and children. */
@@ -29,6 +30,15 @@ function clamp(value, low, high) {
   return Math.max(low, Math.min(high, value));
 }
 
+/** The least of 1, 2 and 5 times a power of ten that is not smaller, and 1 at least. */
+function roundStep(value) {
+  const steps = [1, 2, 5];
+  for (let power = 1; ; power *= 10) {
+    const step = steps.find((digit) => digit * power >= value);
+    if (step) return step * power;
+  }
+}
+
 /** The function, called once its calls have paused for so many milliseconds. */
 function afterPause(milliseconds, call) {
   let timer;
@@ -38,17 +48,17 @@ function afterPause(milliseconds, call) {
   };
 }
 
-/** A number for people: four digits. */
-function showNumber(value) {
+/** A number for people. */
+function showNumber(value, digits = DIGITS) {
   if (value === null || value === undefined) return MISSING;
   const size = Math.abs(value);
-  return size >= 1e5 || (size > 0 && size < 1e-4) ? value.toExponential(2) : String(Number(value.toPrecision(4)));
+  return size >= 1e5 || (size > 0 && size < 1e-4) ? value.toExponential(2) : String(Number(value.toPrecision(digits)));
 }
 
 /** A cell of a table: a number, with all of its digits in `data-value`. */
-function numberCell(value) {
+function numberCell(value, digits) {
   const all = value === null || value === undefined ? {} : { "data-value": value };
-  return make("td", { className: "number", ...all }, showNumber(value));
+  return make("td", { className: "number", ...all }, showNumber(value, digits));
 }
 
 /** Tell a screen reader, once the pointer or the keys rest. */

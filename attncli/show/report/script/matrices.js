@@ -9,6 +9,8 @@ const [LEAST_CELL, LARGEST_CELL] = [1, 40]; // pixels of a side
 class MatricesView {
   #matrices;
   #controls = {};
+  #pointer = ""; // where it was last
+  #ignored = null; // a place where it rests: browsers tell of it anew when what is below it moves
   #drawings = 0; // how often something else was chosen, for what is decoded comes later
 
   /** `number` counts what has choices of its own in the page. */
@@ -16,6 +18,7 @@ class MatricesView {
     this.data = data;
     this.#matrices = new Matrices(data);
     this.number = number;
+    this.digits = Math.min(DIGITS, Math.ceil((data.bits + 1) * Math.log10(2))); // no more than rounded numbers have
     this.looks = data.labels.map((label) => data.looks[label]);
     this.choices = new Choices(number, this.#kinds(), () => this.show());
     this.panels = data.labels.map((label, index) => new Panel(this, label, index));
@@ -83,7 +86,10 @@ class MatricesView {
     this.axisControls = axes.map(({ name, names }) =>
       selection([...names.entries()], (index) => this.choose({ [name]: Number(index) })),
     );
-    const largest = button("largest difference", () => this.choose({ query: null, key: null }));
+    const largest = button("largest difference", async () => {
+      await this.choose({ query: null, key: null });
+      this.reveal();
+    });
     const several = labels.length > 1 ? [labelled("minus", controls.minus)] : [];
     return make(
       "div",
@@ -238,6 +244,7 @@ class MatricesView {
     const next = (found, from) => found.find((i) => i > from) ?? found[0];
     if (queries.length) this.point(next(queries, this.query), this.key);
     else if (keys.length) this.point(this.query, next(keys, this.key));
+    this.reveal();
   }
 
   // ---- the cell that is pointed at
@@ -264,6 +271,12 @@ class MatricesView {
     Choices.keep({ isStep: true });
   }
 
+  /** Scroll the cell that is pointed at into sight. A pointer that rests elsewhere does not take it away. */
+  reveal() {
+    this.#ignored = this.#pointer;
+    this.panels.find((panel) => !panel.element.hidden)?.reveal();
+  }
+
   keepSoon = afterPause(300, () => Choices.keep({ isStep: false }));
 
   #moveTo(query, key) {
@@ -276,7 +289,7 @@ class MatricesView {
     this.row.showHeld();
     const index = query * this.data.m + key;
     const shown = this.values.get(this.choices.stage);
-    const all = this.data.labels.map((label, i) => `${label} ${showNumber(shown[i]?.[index])}`);
+    const all = this.data.labels.map((label, i) => `${label} ${showNumber(shown[i]?.[index], this.digits)}`);
     say(`${this.token("queries", query)}, ${this.token("keys", key)}: ${this.mask[index] ? all.join(", ") : "masked"}`);
   }
 
@@ -302,7 +315,7 @@ class MatricesView {
     const heading = [...this.named("queries", query), make("br"), ...this.named("keys", key)];
     if (!this.mask[index]) return [make("div", { className: "head" }, ...heading), make("em", {}, "masked")];
     const { stages, labels } = this.data;
-    const cellsOf = (label) => stages.map((stage) => numberCell(this.values.get(stage)[label]?.[index]));
+    const cellsOf = (label) => stages.map((stage) => numberCell(this.values.get(stage)[label]?.[index], this.digits));
     return tipTable(heading, stages, labels.map((name, label) => [name, ...cellsOf(label)]));
   }
 
@@ -320,6 +333,9 @@ class MatricesView {
 
   #pointAt(event) {
     const isClick = event.type === "click";
+    this.#pointer = `${event.screenX} ${event.screenY}`;
+    if (!isClick && this.#pointer === this.#ignored) return;
+    this.#ignored = null;
     const cells = event.target.closest(".cells");
     const name = event.target.closest(".names bdi");
     if (cells) {

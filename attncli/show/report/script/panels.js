@@ -30,6 +30,7 @@ class Panel {
     const role = { role: "application", "aria-roledescription": "heat map", "aria-describedby": `help-${view.number}` };
     this.#cells = make("div", { className: "cells", tabIndex: 0, ...role }, this.#canvas, ...marks);
     this.#cells.onkeydown = (event) => this.#press(event);
+    this.#cells.onblur = hideTip;
     this.#names = {
       queries: make("div", { className: "names rows", "aria-hidden": "true" }),
       keys: make("div", { className: "names columns", "aria-hidden": "true" }),
@@ -52,7 +53,7 @@ class Panel {
     paint(this.#canvas, values, mask, isDifference, scaling);
     paintBar(this.#bar, isDifference);
     const [low, high] = scaling.ends;
-    const ends = [low, scaling.middle, high].map(showNumber);
+    const ends = [low, scaling.middle, high].map((value) => showNumber(value));
     this.#ends.forEach((element, i) => (element.textContent = ends[i]));
     const what = isDifference ? `${this.#label} − ${choices.minus}` : this.#label;
     const words = scaling.words ? [make("small", {}, ` ${scaling.words}`)] : [];
@@ -65,7 +66,7 @@ class Panel {
   /** Name rows or columns, cells being of this size: those that were found, or as many as there is room for. */
   name(side, found, size) {
     const { n, m } = this.#view.data;
-    const every = Math.ceil(LABEL_ROOM / size);
+    const every = roundStep(LABEL_ROOM / size);
     const hasRoom = (i) => i === 0 || (i % every === 0 && (i + 0.5) * size > 1.45 * LABEL_ROOM);
     const wanted = found.length ? found : range(side === "queries" ? n : m).filter(hasRoom);
     const isFound = found.length ? "found" : "";
@@ -82,9 +83,11 @@ class Panel {
     const view = this.#view;
     if (event.key === "Escape") {
       view.hold(false);
+      view.reveal();
     } else if (event.key === "Enter" || event.key === " ") {
       event.preventDefault();
       view.hold(true);
+      this.#showTip();
     } else if (event.key in MOVES) {
       event.preventDefault();
       const [down, across] = MOVES[event.key];
@@ -94,10 +97,16 @@ class Panel {
     }
   }
 
+  /** Scroll the cell that is pointed at into sight. */
+  reveal() {
+    this.#cells.querySelector(".mark.cell").scrollIntoView({ block: "nearest", inline: "nearest" });
+  }
+
   /** Beside the cell that the keys have moved to, which is scrolled into sight. */
   #showTip() {
+    this.#view.reveal();
+    this.reveal(); // which need not be the first panel
     const { query, key, data } = this.#view;
-    this.#cells.querySelector(".mark.cell").scrollIntoView({ block: "nearest", inline: "nearest" });
     const box = this.#cells.getBoundingClientRect();
     const x = box.left + ((key + 1) / data.m) * box.width;
     const y = box.top + ((query + 1) / data.n) * box.height;

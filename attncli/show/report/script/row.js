@@ -57,7 +57,7 @@ class RowView {
     const all = data.labels.map((name, i) => ({ name, look: looks[i], x: keys, y: this.#valuesOf(i) }));
     this.#chart.draw({
       x: { name: "key", ticks: hasBars ? keys : null, text: data.tokens.keys ? text : null },
-      y: { name: choices.stage, hasZero: hasBars || choices.stage === "weights" },
+      y: { name: choices.stage, digits: this.#view.digits, hasZero: hasBars || choices.stage === "weights" },
       series: all.filter((line) => line.y),
       off: choices.hidden,
       hasBars,
@@ -71,7 +71,7 @@ class RowView {
     const valid = range(data.m).filter((key) => mask[query * data.m + key]);
     const rows = valid.map((key) => {
       const token = make("td", {}, make("bdi", {}, this.#view.token("keys", key)));
-      return make("tr", {}, numberCell(key), token, ...columns.map((values) => numberCell(values?.[key])));
+      return make("tr", {}, numberCell(key), token, ...columns.map((values) => numberCell(values?.[key], this.#view.digits)));
     });
     this.#body.replaceChildren(...rows);
     this.#sort();
