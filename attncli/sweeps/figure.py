@@ -16,11 +16,12 @@ from attncli.errors import printable
 from attncli.show.figures import Note, Picture
 from attncli.show.numbers import short
 from attncli.show.panels import Numbers, decades_axis, draw_line, drawn, legend, name, panels
+from attncli.show.report.charts import headed
 from attncli.show.themes import Sheet
 from attncli.studies import part_of
 from attncli.studies.study import Record, Result
 from attncli.sweeps.points import renamed, shown
-from attncli.sweeps.records import axes_of, swept_keys
+from attncli.sweeps.records import axes_of, columns_of, companions, swept_keys
 from attncli.sweeps.summary import FIGURES, summary
 
 WIDTH, HEIGHT = 5.2, 3.6  # inches of a single panel
@@ -51,10 +52,21 @@ def sweep_figure(result: Result, note: Note, sheet: Sheet) -> Picture:
     if not axes:  # nothing but the seed
         axes = [("label", result.labels)]
     if len(axes) == 2:
-        return _heatmaps(result, sheet, rows, axes, mean, f"{metric}{seeds}")
+        return _heatmaps(result, sheet, rows, axes, mean, f"{_metric(result)}{seeds}")
     axes.sort(key=lambda axis: (not _is_numeric(axis[1]), -len(axis[1])))
     bands = f"{seeds}, with 95 % intervals" if seeds else ""
-    return _lines(result, note, sheet, rows, axes, ends, f"{metric}{bands}")
+    return _lines(result, note, sheet, rows, axes, ends, f"{_metric(result)}{bands}")
+
+
+def _metric(result: Result) -> str:
+    """The metric as tables head it, with its unit."""
+    columns = columns_of(result.study, swept_keys(result), result.records)
+    return headed(result.settings["metric"], {column.key: column for column in columns})
+
+
+def _axis(result: Result, key: str) -> str:
+    """An axis by its keys: the one whose values stand there, and below it what goes along with it."""
+    return "\nwith ".join([key, *companions(result, key)])
 
 
 def _lines(
@@ -84,7 +96,7 @@ def _lines(
         if about:
             axes_.set_title("\n".join(map(printable, about)))
         is_lowest = index + columns >= len(facets)
-        axes_.set(xlabel=x if is_lowest else "", ylabel=metric if index % columns == 0 else "")
+        axes_.set(xlabel=_axis(result, x) if is_lowest else "", ylabel=_metric(result) if index % columns == 0 else "")
         for label, line in lines.items():
             own = [row for row in here if row["label"] == label]
             points = sorted(own, key=lambda row: _position(row[x], values))
@@ -180,7 +192,7 @@ def _heatmaps(
     image = None
     for place, (label, table) in zip(places, tables.items(), strict=True):
         image = place.imshow(table, norm=norm, cmap=colours, aspect="auto", origin="lower", gid=f"{mean}-{label}")
-        name(place, label, x, y if place is places[0] else "")
+        name(place, label, _axis(result, x), _axis(result, y) if place is places[0] else "")
         ticks = [_tick(x, value, across) for value in across]
         place.set_xticks(range(len(across)), ticks)
         place.set_yticks(range(len(down)), [_tick(y, value, down) for value in down] if place is places[0] else [])
@@ -189,7 +201,7 @@ def _heatmaps(
             _write_numbers(place, table, norm, colours)
         _turn(place, ticks, width)
     assert image is not None, "a sweep with records has labels"
-    figure.colorbar(image, ax=places, label=result.settings["metric"])
+    figure.colorbar(image, ax=places, label=_metric(result))
     return figure
 
 

@@ -96,6 +96,13 @@ def axes_of(result: Result) -> dict[str, list[Any]]:
     return axes
 
 
+def companions(result: Result, name: str) -> list[str]:
+    """The swept keys that change along with an axis, and are none of their own."""
+    (together, *_) = [*(axis for axis in result.settings["sweep"]["over"] if name in axis), ()]
+    axes, changing = axes_of(result), [key for key in together if len({row[key] for row in result.records}) > 1]
+    return [key for key in changing if key not in (*axes, *REPLICATES)]
+
+
 def _decides(a: str, b: str, records: Sequence[Mapping[str, Any]]) -> bool:
     """Whether rows that agree in a agree in b."""
     return len({(row.get(a), row.get(b)) for row in records}) == len({row.get(a) for row in records})

@@ -10,7 +10,7 @@ from attncli.show.tables import remark
 from attncli.show.tables import tables as blocks
 from attncli.studies.study import Column, Result
 from attncli.sweeps.points import renamed
-from attncli.sweeps.records import REPLICATES, axes_of, columns_of, figures_of, names_of, swept_keys
+from attncli.sweeps.records import REPLICATES, axes_of, columns_of, companions, figures_of, names_of, swept_keys
 from attncli.sweeps.summary import FIGURES, summary
 
 INTERVAL = "± is the standard deviation over the seeds; the interval is that of the mean (Student's t, 95 %)"
@@ -25,7 +25,8 @@ def tables(result: Result, *, width: int, full: bool, csv: str | None) -> Iterat
     keys, records = swept_keys(result), result.records
     columns = {column.key: column for column in columns_of(result.study, keys, records)}
     axes = axes_of(result)
-    names = [columns[key] for key in names_of(result.study, keys, records) if key in axes or key == "label"]
+    shown = {*axes, *(each for key in axes for each in companions(result, key)), "label"}
+    names = [columns[key] for key in names_of(result.study, keys, records) if key in shown]
     metrics = [result.settings["metric"]]
     if full:
         metrics += [key for key in _changing(result, figures_of(result.study, keys, records)) if key not in metrics]

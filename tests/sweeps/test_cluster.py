@@ -118,6 +118,10 @@ def test_a_scheduler_without_workers(cluster: Cluster, monkeypatch: pytest.Monke
     cure = f"`dask worker --scheduler-file {cluster.file}` starts one"
     with pytest.raises(InputError, match=re.escape(f"--cluster: {message}{cure}")):
         next(on_cluster(jobs(1), str(cluster.file)))
+    notes = list[str]()
+    with pytest.raises(InputError):
+        check_cluster(str(cluster.file), notes.append)
+    assert notes == ["waiting for workers, up to 0.5 s"]
 
 
 @pytest.mark.slow

@@ -6,13 +6,15 @@ import numpy as np
 import pytest
 from matplotlib.collections import PolyCollection
 from matplotlib.figure import Figure
+from rich.console import Console
 
 from attncli.config.looks import Look
 from attncli.show.looks import looks_of
 from attncli.show.report.charts import charts
 from attncli.studies.study import Result
 from attncli.sweeps.figure import MOST_PANELS, figures, is_geometric
-from attncli.sweeps.tables import heading
+from attncli.sweeps.findings import findings_of
+from attncli.sweeps.tables import heading, tables
 from attncli.sweeps.views import charts_of, columns_of
 from tests.sweeps.test_summary import NOISE, attention, swept
 
@@ -42,7 +44,19 @@ def test_one_key_is_a_line_for_each_scorer_with_a_band_over_seeds() -> None:
     assert numbers(lines["entropy-cosine"])[1] == pytest.approx([each + 1 + MEAN for each in (0.1, 1, 10)])
     assert lines["entropy-dot"].get_color() == looks_of(["dot"])["dot"].light
     assert sum(isinstance(each, PolyCollection) for each in axes.collections) == 2
-    assert (axes.get_xscale(), axes.get_xlabel(), axes.get_ylabel()) == ("log", "scorers[0].scale", "entropy")
+    assert (axes.get_xscale(), axes.get_xlabel(), axes.get_ylabel()) == ("log", "scorers[0].scale", "entropy (nats)")
+
+
+def test_keys_that_go_together_are_named_together() -> None:
+    together = {"scorers[0].scale": [1.0, 2.0, 4.0], "scorers[1].scale": [3.0, 5.0, 7.0]}
+    figure, result = drawn([SEEDS, together])
+    assert figure.axes[0].get_xlabel() == "scorers[0].scale\nwith scorers[1].scale"
+    assert findings_of(result)[1].text.endswith("at scorers[0].scale = 4 with scorers[1].scale = 7")
+    (_, _, table, *_) = tables(result, width=100, full=False, csv=None)
+    console = Console(width=100)
+    with console.capture() as printed:
+        console.print(table)
+    assert "scorers[1].scale" in printed.get()
 
 
 def test_values_out_of_order_and_words() -> None:

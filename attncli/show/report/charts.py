@@ -53,8 +53,8 @@ def _facets(chart: Chart, result: Result, columns: Mapping[str, Column]) -> Iter
         yield {
             "title": chart.title,
             "facet": facet,
-            "x": {"name": _name(x, columns), "log": is_log},
-            "y": {"name": _name(chart.y, columns), "log": chart.log},
+            "x": {"name": headed(x, columns), "log": is_log},
+            "y": {"name": headed(chart.y, columns), "log": chart.log},
             "series": [
                 {
                     "name": printable(", ".join(line)),
@@ -77,7 +77,8 @@ def on_one_line(column: Column) -> str:
     return column.heading.replace("-\n", "").strip().replace("\n", " ")
 
 
-def _name(key: str, columns: Mapping[str, Column]) -> str:
+def headed(key: str, columns: Mapping[str, Column]) -> str:
+    """The heading of a column with its unit, on one line."""
     if key not in columns:
         return key
     heading, unit = on_one_line(columns[key]), columns[key].unit
