@@ -81,9 +81,13 @@ class Result(StudyResult):
         data = {**self.look.model_dump(exclude_unset=True), **as_yaml(looks)}
         try:
             look = validated(type(self.look), data, {})
-            return self._figure(name, lambda message: warnings.warn(message, stacklevel=3), look)
+            notes = list[str]()
+            figure = self._figure(name, notes.append, look)
         except InputError as error:
             raise InputError(replace(each, where=each.where or "result.figure") for each in error.problems) from error
+        for each in notes:
+            warnings.warn(each, stacklevel=2)  # of the caller's line
+        return figure
 
     def _figure(self, name: str | None, note: Any, look: Look) -> "Picture":
         with self._shown():

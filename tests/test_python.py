@@ -249,6 +249,13 @@ def test_warnings_are_pythons_own() -> None:
         attncli.run({"data": huge, "scorers": ["dot"]})
 
 
+def test_warnings_of_a_picture_are_of_the_callers_line() -> None:
+    result = attncli.run(SMALL)
+    with pytest.warns(UserWarning, match="inches") as caught:
+        result.figure(size=(0.6, 0.6))
+    assert {each.filename for each in caught} == {__file__}
+
+
 DAMAGE: dict[str, tuple[str, Any]] = {
     "another study": ("study", "varience"),
     "no records": ("records", []),

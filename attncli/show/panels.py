@@ -4,6 +4,7 @@ import math
 import textwrap
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import pairwise
 from typing import Any
@@ -21,40 +22,132 @@ from rich.cells import cell_len
 from attncli.config.looks import Look
 from attncli.errors import printable
 from attncli.show.figures import Note, Picture, drawing
-from attncli.show.themes import Sheet
+from attncli.show.themes import Arrangement, Sheet
 from attncli.studies.study import Result
 
 Numbers = NDArray[np.float64]
 PAD = 0.08  # inches around everything
 CHARACTER = 0.6  # em that one takes in a title, about
 SAMPLE = 4.8  # em of a legend that the sample of an entry takes, with the gap to the next
+PAD_EM = 0.35  # em, on a page of a given size
+COMPACT: dict[str, Any] = {
+    "handlelength": 1.6,
+    "handletextpad": 0.5,
+    "columnspacing": 1.0,
+    "labelspacing": 0.3,
+    "borderpad": 0.2,
+    "borderaxespad": 0.3,
+}
+COMPACT_SAMPLE = 2.6  # em, as SAMPLE, of a compact legend
 LEAST = 18.0  # em of a panel's sides, with its texts, where the page may be as large as it needs
 AROUND, WIDE = 5.0, 1.3  # em around a panel for its texts; its width to its height where it is well shaped
+BESIDE = 0.4  # part of a page that a legend right of all panels takes at most
+FITS, ROOM = 3.0, 6.0  # em of a panel's shorter side: where it can be read at all, and well
+MOST_TRIED = 2  # numbers of panels beside each other
+TOLERANCE = 0.3  # inches that panels may lose for ticks that fit them
 NO_ROOM = "axes sizes collapsed to zero"  # what matplotlib says where texts take all of a page
 AS_FIT: Any = "auto"  # ticks of matplotlib's locators
 MOST_TICKS, ROOMY = 8, 6  # upwards; there is room for all of them from so many labels with gaps
+TOGETHER = "\N{NO-BREAK SPACE}=\N{NO-BREAK SPACE}"
 LONGEST = 40  # characters of a line of a legend
 BAND, ALL_BANDS = 0.16, 0.8  # opacity of one, and at most of as many as may lie upon each other
 
 
-def drawn(figure_of: Callable[[Result, Note, Sheet], Picture], result: Result, note: Note, look: Look) -> Picture:
-    """The figure of a result in a look, in fonts that can draw its labels; what it cannot show goes to `note`."""
+def drawn(
+    figure_of: Callable[[Result, Note, Sheet], Picture], result: Result, note: Note, look: Look, name: str = ""
+) -> Picture:
+    """The figure of a result in a look, in fonts that can draw its labels; what it cannot show goes to `note`.
+
+    `name` is that of its file, where it is not that of the study.
+    """
     with drawing([*result.labels, look.title or ""], note, look) as sheet:
-        figure = figure_of(result, note, sheet)
-        if sheet.size is not None:
-            _check_room(figure, note)
-        return figure
+        if sheet.size is None:
+            return figure_of(result, note, sheet)
+        found = _fitted(partial(figure_of, result), sheet)
+        for text in found.notes:
+            note(text)
+        file = f"{name or result.study}.{look.format}"
+        if not found.arrangement.titled and not look.title:
+            note(f"{file}: there is no room for the line above the panels; the tables have what it says")
+        if found.room < FITS * sheet.em:
+            width, height = sheet.size
+            enough = _enough(partial(figure_of, result), sheet, found.arrangement)
+            note(f"{file}: the text does not fit into {width:g} x {height:g} inches{enough}")
+        return found.figure
 
 
-def _check_room(figure: Picture, note: Note) -> None:
-    """A note where a page is too small for its text."""
+@dataclass(frozen=True)
+class _Drawing:
+    """A figure in an arrangement, the shorter side of its panels (below 0 where text is cut off), and its notes."""
+
+    figure: Picture
+    arrangement: Arrangement
+    room: float
+    notes: Sequence[str]
+
+
+def _fitted(make: Callable[[Note, Sheet], Picture], sheet: Sheet) -> _Drawing:
+    """The figure in the arrangement that leaves panels most room, with ticks and titles as many as they have room for.
+
+    The subtitle is left out where it would leave panels too small.
+    """
+    grid: Any = make(_ignore, sheet).axes[0].get_gridspec()
+    count = grid.nrows * grid.ncols
+    divisors = [each for each in range(1, count + 1) if count % each == 0]
+    likely = sorted(divisors, key=partial(_room, sheet, count), reverse=True)[:MOST_TRIED]
+    best = _roomiest(make, sheet, [Arrangement(each, beside) for each in likely for beside in (False, True)])
+    if best.room < ROOM * sheet.em:
+        untitled = [Arrangement(each, beside, titled=False) for each in likely for beside in (False, True)]
+        other = _roomiest(make, sheet, untitled)
+        best = other if other.room > best.room else best
+    return best
+
+
+def _roomiest(make: Callable[[Note, Sheet], Picture], sheet: Sheet, arrangements: Sequence[Arrangement]) -> _Drawing:
+    tried = [_drawing(make, sheet, each) for each in arrangements]
+    best = max(tried, key=lambda each: each.room)
+    placed = replace(best.arrangement, boxes=_boxes(best.figure))
+    return max(_drawing(make, sheet, placed), best, key=lambda each: each.room + TOLERANCE * (each is not best))
+
+
+def _drawing(make: Callable[[Note, Sheet], Picture], sheet: Sheet, arrangement: Arrangement) -> _Drawing:
+    notes = list[str]()
+    figure = make(notes.append, replace(sheet, arrangement=arrangement))
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         figure.draw_without_rendering()
     (width, height), inked = figure.get_size_inches(), figure.get_tightbbox()
-    is_cut = min(inked.x0, inked.y0, width - inked.x1, height - inked.y1) < 0
-    if is_cut or any(NO_ROOM in str(each.message) for each in caught):
-        note(f"{width:g} x {height:g} inches are too small for this picture; expected a larger size or smaller text")
+    room = min(inked.x0, inked.y0, width - inked.x1, height - inked.y1)
+    legends: Any = [each.get_window_extent() for each in figure.legends]
+    titles: Any = [text.get_window_extent() for text in figure.texts if text.get_text()]
+    is_over = any(each.overlaps(title) for each in legends for title in titles)
+    if is_over or any(NO_ROOM in str(each.message) for each in caught):
+        room = -max(width, height)
+    if room >= 0:
+        room = min(min(box.width * width, WIDE * box.height * height) for box in _boxes(figure))
+    return _Drawing(figure, arrangement, float(room), notes)
+
+
+def _boxes(figure: Picture) -> list[Any]:
+    """The places of all panels, as parts of the page."""
+    return [axes.get_position() for axes in figure.axes if axes.get_subplotspec() is not None]
+
+
+def _enough(make: Callable[[Note, Sheet], Picture], sheet: Sheet, arrangement: Arrangement) -> str:
+    """The words for a page that would be large enough, as wide as this one if possible; none where there is none."""
+    assert sheet.size is not None
+    width, height = sheet.size
+    for wider in (1.0, 2.0):
+        for higher in (1.25, 1.5, 2.0, 3.0):
+            size = [round(width * wider, 1), round(height * higher, 1)]
+            larger = replace(sheet, size=size)
+            if _drawing(make, larger, replace(arrangement, boxes=())).room >= FITS * sheet.em:
+                return f"; about {size[0]:g} x {size[1]:g} would do"
+    return ""
+
+
+def _ignore(text: str) -> None:
+    """Takes a note of a figure that is drawn again."""
 
 
 def reference(sheet: Sheet) -> dict[str, Any]:
@@ -72,15 +165,20 @@ def panels(
     stand as they have most room.
     """
     least, count, beside = LEAST * sheet.em, rows * len(widths), len(widths)
-    layout = ConstrainedLayoutEngine(h_pad=PAD, w_pad=PAD)
+    arrangement, pad = sheet.arrangement, PAD if sheet.size is None else min(PAD, PAD_EM * sheet.em)
+    layout = ConstrainedLayoutEngine(h_pad=pad, w_pad=pad)
     figure = Picture(sheet, sum(max(each, least) for each in widths), max(height, least) * rows, layout=layout)
-    if sheet.size is not None:
-        beside = max((each for each in range(1, count + 1) if count % each == 0), key=partial(_room, sheet, count))
-    figure.suptitle(folded(sheet.look.title or title, figure.get_figwidth(), sheet))
+    if arrangement is not None:
+        beside = arrangement.columns
+    if sheet.look.title or arrangement is None or arrangement.titled:
+        figure.suptitle(folded(sheet.look.title or title, figure.get_figwidth(), sheet))
     ratios = widths if beside == len(widths) else [1] * beside
     axes = list(np.ravel(figure.subplots(count // beside, beside, width_ratios=ratios, squeeze=False)))
     for index, each in enumerate(axes[len(widths) :]):
         each.sharey(axes[index % len(widths)])
+    for each, box in zip(axes, arrangement.boxes if arrangement is not None else (), strict=False):
+        each.set_position(box)
+        each.set_in_layout(True)  # the place is only what ticks are chosen by
     return figure, axes
 
 
@@ -96,14 +194,19 @@ def folded(text: str, inches: float, sheet: Sheet) -> str:
     """A text in lines of at most this length."""
     shown = printable(text)
     width = sheet.em * CHARACTER * max(1.0, cell_len(shown) / max(1, len(shown)))
-    return textwrap.fill(shown, max(8, int(inches / width)))
+    together = shown.replace(" = ", TOGETHER)  # a name and its value stay in one line
+    return textwrap.fill(together, max(8, int(inches / width))).replace(TOGETHER, " = ")
 
 
 def name(axes: Axes, title: str, x: str, y: str = "") -> None:
     """Titles of a panel and of its sides."""
     figure: Any = axes.figure
     grid: Any = axes.get_gridspec()
-    room = figure.get_figwidth() / grid.ncols - AROUND * figure.sheet.em / 2
+    arrangement, em = figure.sheet.arrangement, figure.sheet.em
+    if arrangement is not None and arrangement.boxes:
+        room = axes.get_position().width * figure.get_figwidth() + em / 2
+    else:
+        room = figure.get_figwidth() / grid.ncols - AROUND * em / 2
     axes.set(title=folded(title, room, figure.sheet), xlabel=x, ylabel=y)
 
 
@@ -129,7 +232,7 @@ def sizes_axis(axes: Axes, sizes: Iterable[int]) -> None:
     inches = axes.get_window_extent().width / axes.figure.dpi / math.log(2.56 * found[-1] / found[0])
     for step in range(1, len(found) + 1):
         shown = found[::-1][::step]
-        if all(math.log(b / a) * inches > em * CHARACTER * (len(str(b)) + 0.5) for b, a in pairwise(shown)):
+        if all(math.log(b / a) * inches > em * CHARACTER * (len(str(b)) + 1) for b, a in pairwise(shown)):
             break
     axes.xaxis.set_major_locator(FixedLocator(shown))
     axes.xaxis.set_major_formatter("{x:.0f}")
@@ -162,13 +265,20 @@ def _is_roomy(axes: Axes) -> bool:
 
 
 def legend(figure: Picture, looks: Mapping[str, Mapping[str, Any]]) -> None:
-    """A legend below all panels, in as many columns as fit: what each text stands for, as options of a line."""
+    """A legend below all panels, in as many columns as fit: what each text stands for, as options of a line.
+
+    On a page of a given size it is compact, and stands right of them where they have more room then.
+    """
     lines = [Line2D([], [], **look) for look in looks.values()]
-    em = figure.sheet.em
-    room = int((figure.get_figwidth() / em - SAMPLE) / CHARACTER)
+    em, arrangement, width = figure.sheet.em, figure.sheet.arrangement, figure.get_figwidth()
+    beside, sample = arrangement is not None and arrangement.beside, SAMPLE if arrangement is None else COMPACT_SAMPLE
+    room = int(((BESIDE if beside else 1) * width / em - sample) / CHARACTER)
     texts = [textwrap.fill(printable(text), min(LONGEST, max(8, room))) for text in looks]
-    widths = [em * (SAMPLE + CHARACTER * max(map(cell_len, text.splitlines()))) for text in texts]
+    widths = [em * (sample + CHARACTER * max(map(cell_len, text.splitlines()))) for text in texts]
     rows = range(1, len(texts) + 1)
     columns = ([max(widths[start : start + count]) for start in range(0, len(texts), count)] for count in rows)
-    fitting = next((each for each in columns if sum(each) <= figure.get_figwidth()), widths[:1])
-    figure.legend(lines, texts, loc="outside lower center", ncols=len(fitting))
+    fitting = widths[:1] if beside else next((each for each in columns if sum(each) <= width), widths[:1])
+    look: dict[str, Any] = {"loc": "outside right center" if beside else "outside lower center", "ncols": len(fitting)}
+    if arrangement is not None:
+        look |= COMPACT
+    figure.legend(lines, texts, **look)

@@ -84,11 +84,26 @@ THEMES = {
 
 
 @dataclass(frozen=True)
+class Arrangement:
+    """How panels stand on a page of a given size.
+
+    So many beside each other, the legend beside or below them, with a subtitle or without one, and the place of each
+    as a part of the page, where it is known already.
+    """
+
+    columns: int
+    beside: bool = False
+    titled: bool = True
+    boxes: Sequence[Any] = ()
+
+
+@dataclass(frozen=True)
 class Sheet:
     """What a figure is drawn on: the user's look, the settings of matplotlib that follow from it, and its colours.
 
     `theme` has the colours that can be seen on the ground. `dpi` is that of the file, `size` that of the page in
-    inches, where it is given; `cycle` has the colours of the style file, if it has any.
+    inches, where it is given; `cycle` has the colours of the style file, if it has any; `arrangement` says how panels
+    stand on the page.
     """
 
     look: Look
@@ -98,6 +113,7 @@ class Sheet:
     ground: Any
     size: Sequence[float] | None
     cycle: Sequence[Any]
+    arrangement: Arrangement | None = None
 
     @property
     def points(self) -> float:

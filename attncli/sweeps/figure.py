@@ -37,7 +37,7 @@ Axis = tuple[str, list[Any]]
 def figures(result: Result, note: Note, look: Look) -> Mapping[str, Callable[[], Picture]]:
     """sweep.png, where there is something to draw."""
     there = result.settings["metric"] is not None and bool(result.records)
-    return {"sweep": partial(drawn, sweep_figure, result, note, look)} if there else {}
+    return {"sweep": partial(drawn, sweep_figure, result, note, look, "sweep")} if there else {}
 
 
 def sweep_figure(result: Result, note: Note, sheet: Sheet) -> Picture:

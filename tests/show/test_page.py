@@ -68,10 +68,25 @@ def test_on_any_page_no_text_is_cut_off_or_overlaps(width: float, height: float,
         assert axes.get_window_extent().height / figure.dpi > 0.5
 
 
-def test_a_page_without_room_is_a_note() -> None:
+def test_a_page_without_room_is_a_note_with_a_size_that_would_do() -> None:
     notes = list[str]()
-    variance(notes, size=[1.0, 0.6])
-    assert notes == ["1 x 0.6 inches are too small for this picture; expected a larger size or smaller text"]
+    variance(notes, size=[2.0, 1.0])
+    first, last = notes
+    assert first == "variance.png: there is no room for the line above the panels; the tables have what it says"
+    found = re.fullmatch(r"variance.png: the text does not fit into 2 x 1 inches; about (.+) x (.+) would do", last)
+    assert found is not None
+    notes.clear()
+    variance(notes, size=[float(side) for side in found.groups()])
+    assert not any("does not fit" in note for note in notes)
+
+
+def test_a_wide_page_has_the_legend_beside_the_panels_and_a_high_one_below_them() -> None:
+    for size, points, is_beside in [([8.0, 2.0], 9.0, True), ([13.33, 9.5], 24.0, False)]:
+        figure = variance(size=size, font_size=points)
+        figure.draw_without_rendering()
+        (legend,), panel = figure.legends, figure.axes[1].get_window_extent()
+        box = legend.get_window_extent()
+        assert (box.x0 >= panel.x1, box.y1 <= panel.y0) == (is_beside, not is_beside)
 
 
 def test_text_and_title_are_as_asked_for() -> None:

@@ -27,7 +27,7 @@ from attncli.studies.bench.options import IMPLEMENTATIONS
 from attncli.studies.bench.rows import Line, changing, conditions, lines_of, raw_name, size_of
 from attncli.studies.study import Record, Result
 
-PANELS = {"seconds": "time per call", "peak_bytes": "peak memory without the inputs"}
+PANELS = {"seconds": "time per call", "peak_bytes": "peak memory"}
 STROKES: tuple[Any, ...] = ("-", (0, (5, 1.5)), (0, (1, 1.3)), (0, (4, 1.3, 1, 1.3)))  # of IMPLEMENTATIONS, in order
 FILLS = ("full", "left", "none", "bottom")  # of their markers
 WIDTH, HEIGHT = 3.9, 2.6  # of a panel, in inches
@@ -53,7 +53,7 @@ def bench_figure(result: Result, note: Note, sheet: Sheet) -> Picture:
         note(f"bench.png: memory of {several(lost, 'row')} is not drawn: it is 0 or unknown")
     looks = _looks(list(lines_of(result.records)), sheet)
     measures = list(dict.fromkeys(record["measure"] for record in shown))
-    heading = f"{', '.join(conditions(result, shown))}; bars: lower to upper quartile"
+    heading = f"{', '.join(conditions(result, shown))}; bars: lower to upper quartile; memory: without the inputs"
     figure, drawn = panels(sheet, [WIDTH, WIDTH], HEIGHT, heading, rows=len(measures))
     places = iter(drawn)
     for measure in measures:

@@ -7,11 +7,12 @@ from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
+from matplotlib.ticker import MaxNLocator
 
 from attncli.config.looks import Look
 from attncli.show.figures import Note, Picture
 from attncli.show.numbers import counted, entries
-from attncli.show.panels import Numbers, drawn, legend, name, panels, reference
+from attncli.show.panels import MOST_TICKS, Numbers, drawn, legend, name, panels, reference
 from attncli.show.themes import Sheet
 from attncli.studies.pairs.figure import Curve, Points
 from attncli.studies.study import Result
@@ -68,6 +69,7 @@ def _draw_histograms(
     x = np.linspace(-REACH, REACH, 181)
     axes.plot(x, np.exp(-(x**2) / 2) / math.sqrt(2 * math.pi), zorder=3, **standard)
     axes.set_xlim(-REACH, REACH)
+    axes.xaxis.set_major_locator(MaxNLocator(max(1, min(MOST_TICKS, axes.xaxis.get_tick_space())), integer=True))
     widths = np.linspace(THICKEST, 1.0, len(lines))
     for width, (label, line) in zip(widths, lines.items(), strict=True):
         if label in result.settings["histograms"]:

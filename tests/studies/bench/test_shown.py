@@ -206,7 +206,7 @@ def test_every_line_has_its_points_and_quartiles() -> None:
     bars = [tuple(bar[:, 1]) for part in figure.axes[0].collections for bar in part.get_segments()]  # type: ignore[attr-defined]
     assert bars[0] == pytest.approx((0.95 * 4 * 128**2 * 1e-9, 6 * 4 * 128**2 * 1e-9))
     titles = [axes.get_title() for axes in figure.axes]
-    assert titles == ["scores: time per call", "scores: peak memory without the inputs"]
+    assert titles == ["scores: time per call", "scores: peak memory"]
     assert texts_of(figure) == [f"{label}, {implementation}" for label, implementation in FEW]
     assert notes == []
 
