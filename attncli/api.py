@@ -23,9 +23,9 @@ from attncli.errors import Collector, InputError, Problem, below, did_you_mean, 
 from attncli.expect.asking import check_expectations
 from attncli.expect.judging import Verdict, judge
 from attncli.inputs.given import given
-from attncli.runs.comparing import compare_runs
+from attncli.runs.comparing import compare_runs, config_in
 from attncli.runs.loading import StoredRun, read_run, reading
-from attncli.runs.resolved import config_of
+from attncli.runs.resolved import config_of, dump_yaml, self_contained
 from attncli.runs.run_folder import COMMAND_LINE, IN_PYTHON, Words, new_folder
 from attncli.runs.saving import fingerprint, save_run
 from attncli.studies import ROWS, STUDIES, load_study, options_model, part_of
@@ -56,12 +56,13 @@ class Result(StudyResult):
     has, too: the same figures by `batch` and `head`. `findings` are sentences with their numbers. `tensors`,
     `parameters` and `inputs` hold torch tensors by name, such as `tensors["additive/weights"]`. `expectations` says of
     every row that the experiment expects something of whether it holds. `folder` is the run folder, if there is one;
-    `look` is how its pictures look.
+    `look` is how its pictures look; `config` is what config.yaml has, and None for a results.json alone.
     """
 
     expectations: Sequence[Record] = ()
     folder: Path | None = None
     look: Look = PLAIN
+    config: Record | None = None
 
     @property
     def pictures(self) -> list[str]:
@@ -225,7 +226,8 @@ def run(
         else:
             with document.locating():
                 result, verdicts = experiment.work(experiment.prepare(progress), progress)
-    return _result(result, [verdict.record for verdict in verdicts], folder, experiment.options.figure)
+    resolved = self_contained(config_of(experiment.options), result)
+    return _result(result, [verdict.record for verdict in verdicts], folder, experiment.options.figure, resolved)
 
 
 def load(folder: str | PathLike[str]) -> Result:
@@ -238,7 +240,9 @@ def load(folder: str | PathLike[str]) -> Result:
     """
     path = _path(folder, "attncli.load", "expected the folder of a run, as outputs/d2l/latest")
     stored = read_run(path, STUDIES)
-    return _result(stored.result, stored.expectations, path if path.is_dir() else None, look_of(stored))
+    config = None if stored.config is None else config_in(stored)
+    place = path if path.is_dir() else None
+    return _result(stored.result, stored.expectations, place, look_of(stored), config)
 
 
 def compare(a: str | PathLike[str] | StudyResult, b: str | PathLike[str] | StudyResult) -> Comparison:
@@ -257,7 +261,8 @@ def _stored(run: str | PathLike[str] | StudyResult) -> StoredRun:
         path = _path(run, "attncli.compare", "expected a result, or the folder of a run, as outputs/d2l/latest")
         return read_run(path, STUDIES)
     prints = {name: fingerprint(tensor) for name, tensor in run.inputs.items()}
-    return StoredRun(Path(run.name), run, {"inputs": prints, "environment": {}})
+    config = dump_yaml(run.config) if isinstance(run, Result) and run.config is not None else None
+    return StoredRun(Path(run.name), run, {"inputs": prints, "environment": {}}, config)
 
 
 def compare_stored(a: StoredRun, b: StoredRun) -> Comparison:
@@ -291,8 +296,10 @@ def _path(given: object, where: str, expected: str) -> Path:
     return path
 
 
-def _result(plain: StudyResult, expectations: Sequence[Record], folder: Path | None, look: Look) -> Result:
-    return Result(**vars(plain), expectations=expectations, folder=folder, look=look)
+def _result(
+    plain: StudyResult, expectations: Sequence[Record], folder: Path | None, look: Look, config: Record | None
+) -> Result:
+    return Result(**vars(plain), expectations=expectations, folder=folder, look=look, config=config)
 
 
 def look_of(stored: StoredRun, overrides: Sequence[Override] = ()) -> Look:

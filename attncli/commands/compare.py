@@ -83,7 +83,9 @@ def compare(
     refused = [each for each in found if fail and exceeds(each, tolerance)]
     for each in refused:
         print_error(printable(f"{each.b}: {each.sentence}"))
-        if tolerance is not None:
+        if tolerance is not None and not each.counted:
+            print_error(f"these runs cannot be compared, which is beyond every tolerance, {tolerance:g} too")
+        elif tolerance is not None:
             print_error(
                 f"the largest relative difference is {each.largest:.2g} ({each.largest_of}), beyond {tolerance:g}"
             )

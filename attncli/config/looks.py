@@ -3,7 +3,7 @@
 import re
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BeforeValidator, Field
+from pydantic import BeforeValidator, Field
 
 from attncli.config.strict import Flag, Model, problem
 from attncli.config.values import FileName
@@ -53,7 +53,7 @@ Side = Annotated[float, Field(ge=SMALLEST, le=LARGEST)]
 Inches = Annotated[
     list[Side], Field(min_length=2, max_length=2), BeforeValidator(_inches, json_schema_input_type=str | list[Side])
 ]
-Range = Annotated[str, AfterValidator(_plain_slice), Field(json_schema_extra={"pattern": r"^\d*:\d*$"})]
+Range = Annotated[str, BeforeValidator(_plain_slice), Field(json_schema_extra={"pattern": r"^\d*:\d*$"})]
 
 
 class Look(Model):

@@ -33,11 +33,11 @@ Between = Callable[[Result, Result], Sequence[Record]]
 
 
 class Found(NamedTuple):
-    """Something that was compared: what it is, what is said of it, and how large the difference is, relative."""
+    """Something that was compared: what it is, how it differs, and how large the difference is, relative."""
 
     verdict: str
     what: str
-    said: str
+    how: str
     relative: float
 
 
@@ -50,10 +50,9 @@ def compare_runs(a: StoredRun, b: StoredRun, columns: Columns, between: Between 
     Raises:
         InputError: files of a run folder are damaged.
     """
-    study, names = a.result.study, (str(a.path), str(b.path))
-    if b.result.study != study:
-        sentence = f"different: runs of the studies {study} and {b.result.study}"
-        return Comparison(study, *names, "different", sentence, largest=math.inf, largest_of="the study")
+    comparison = Comparison(a.result.study, str(a.path), str(b.path), "different", "")
+    if reason := _incomparable(a.result, b.result):
+        return replace(comparison, sentence=f"different: {reason}", largest=math.inf, largest_of="the study")
     with reading(Path(f"{a.path} or {b.path}")):  # what is wrong inside is seen only now
         rounding, inputs = max(_rounding(a), _rounding(b)), _inputs(a, b)
         first = [_found_input(each, a, b, rounding) for each in inputs]
@@ -69,25 +68,34 @@ def compare_runs(a: StoredRun, b: StoredRun, columns: Columns, between: Between 
     judged += [_found_figure(each) for each in figures if each["verdict"] != "measured"]
     found = [*first, *judged, *map(_found_tensor, arrays)]
     largest = max(judged, key=lambda each: each.relative, default=Found("identical", "", "", 0.0))
-    comparison = Comparison(
-        study,
-        *names,
-        max((each.verdict for each in found), key=VERDICTS.index, default="identical"),
-        "",
-        settings,
-        list(_changes(_environment(a), _environment(b))) if _environment(a) and _environment(b) else [],
-        inputs,
-        only,
-        figures,
-        [each for each in (*stages, *arrays) if each["verdict"] != "identical"],
-        weights,
-        {"figures": count, "tensors": len(stages) + len(arrays)},
-        rounding,
-        largest.relative,
-        largest.what if largest.relative else "",
+    comparison = replace(
+        comparison,
+        verdict=max((each.verdict for each in found), key=VERDICTS.index, default="identical"),
+        settings=settings,
+        environment=list(_changes(_environment(a), _environment(b))) if _environment(a) and _environment(b) else [],
+        inputs=inputs,
+        only=only,
+        figures=figures,
+        tensors=[each for each in (*stages, *arrays) if each["verdict"] != "identical"],
+        weights=weights,
+        counted={"figures": count, "tensors": len(stages) + len(arrays)},
+        rounding=rounding,
+        largest=largest.relative,
+        largest_of=largest.what if largest.relative else "",
     )
     notes = list(_notes(a, b, comparison))
     return replace(comparison, sentence=_sentence(comparison, found), notes=notes)
+
+
+def _incomparable(a: Result, b: Result) -> str:
+    """Why the rows of two results have nothing in common; no text where they can be compared."""
+    if a.study != b.study:
+        return f"runs of the studies {a.study} and {b.study}"
+    sweeps = [name for name, result in (("A", a), ("B", b)) if "sweep" in result.settings]
+    if len(sweeps) != 1:
+        return ""
+    other = "A" if sweeps == ["B"] else "B"
+    return f"{sweeps[0]} is a sweep of {a.study}, {other} is no sweep; compare a sweep with a sweep"
 
 
 def content_of(comparison: Comparison) -> Record:
@@ -116,7 +124,7 @@ def _sentence(comparison: Comparison, found: Sequence[Found]) -> str:
         sentence += f"; up to {comparison.rounding:.1e} counts as rounding"
     else:
         worst = [each for each in found if each.verdict == "different"]
-        sentence = "different: first in " + ", ".join(filter(None, (worst[0].what, worst[0].said)))
+        sentence = "different: first in " + ", ".join(filter(None, (worst[0].what, worst[0].how)))
         more = len({each.what for each in worst}) - 1
         sentence += f", and in {more} more" if more else ""
         sentence += "; the inputs are the same" if known and all(known) else ""
@@ -127,7 +135,8 @@ def _sentence(comparison: Comparison, found: Sequence[Found]) -> str:
 
 
 def _notes(a: StoredRun, b: StoredRun, comparison: Comparison) -> Iterator[str]:
-    if a.path.resolve() == b.path.resolve():
+    are_stored = all("files" in run.content for run in (a, b))
+    if a.result is b.result or (are_stored and a.path.resolve() == b.path.resolve()):
         yield "both are the same run"
     for name, run in (("A", a), ("B", b)):
         if run.config is None:
@@ -141,12 +150,13 @@ def _notes(a: StoredRun, b: StoredRun, comparison: Comparison) -> Iterator[str]:
 def _rounding(run: StoredRun) -> float:
     """The relative difference that rounding may cause; scores and weights are in float32 at least."""
     inputs = [each["dtype"] for each in run.content["inputs"].values() if "float" in each["dtype"]]
-    name = _config(run).get("dtype") or run.result.settings.get("dtype") or [*inputs, "float32"][0]
+    name = config_in(run).get("dtype") or run.result.settings.get("dtype") or [*inputs, "float32"][0]
     eps = torch.finfo(getattr(torch, name)).eps
     return max(ULPS * min(eps, torch.finfo(torch.float32).eps), ULPS_STORED * eps)
 
 
-def _config(run: StoredRun) -> Record:
+def config_in(run: StoredRun) -> Record:
+    """What config.yaml has; nothing where there is none."""
     with reading(run.path):
         return dict(parse_yaml(run.config or "{}", lambda line, column: str(run.path))[0])
 
@@ -154,13 +164,20 @@ def _config(run: StoredRun) -> Record:
 def _settings(a: StoredRun, b: StoredRun) -> tuple[Record, Record]:
     """Those of config.yaml; where one run has none, those that results.json has."""
     if a.config is not None and b.config is not None:
-        both = [_config(run) for run in (a, b)]
+        both = [config_in(run) for run in (a, b)]
     else:
-        known = ["seed"] if "seed" in a.content and "seed" in b.content else []
-        both = [{**{key: run.content[key] for key in known}, **run.result.settings} for run in (a, b)]
-        both = [{key: value for key, value in each.items() if key not in OUTCOMES} for each in both]
+        seeds = [run.content.get("seed", config_in(run).get("seed")) for run in (a, b)]
+        known = [{"seed": seed} if None not in seeds else {} for seed in seeds]
+        both = [{**seed, **_recorded(run.result.settings)} for seed, run in zip(known, (a, b), strict=True)]
     first, second = [{key: value for key, value in each.items() if key not in NO_SETTINGS} for each in both]
     return first, second
+
+
+def _recorded(settings: Record) -> Record:
+    """The settings that results.json has, by the names that config.yaml has for them."""
+    scales = {label: {"scale": scale} for label, scale in settings.get("scales", {}).items()}
+    kept = {key: value for key, value in settings.items() if key not in (*OUTCOMES, "scales")}
+    return {**({"scorers": scales} if scales else {}), **kept}
 
 
 def _environment(run: StoredRun) -> Record:
@@ -186,8 +203,8 @@ def _by_label(value: Any) -> Any:
 
 
 def _inputs(a: StoredRun, b: StoredRun) -> list[Record]:
-    ours, theirs = a.content["inputs"], b.content["inputs"]
-    pairs = {name: (ours.get(name), theirs.get(name)) for name in dict.fromkeys([*ours, *theirs])}
+    in_a, in_b = a.content["inputs"], b.content["inputs"]
+    pairs = {name: (in_a.get(name), in_b.get(name)) for name in dict.fromkeys([*in_a, *in_b])}
     return [{"name": name, "same": of_a == of_b, "a": of_a, "b": of_b} for name, (of_a, of_b) in pairs.items()]
 
 
@@ -198,8 +215,8 @@ def _found_input(row: Record, a: StoredRun, b: StoredRun, rounding: float) -> Fo
         return Found("identical", name, "", 0.0)
     if name in set(a.result.inputs) & set(b.result.inputs):
         return _found_tensor(_tensor(name, a.result.inputs[name], b.result.inputs[name], rounding), "the input ")
-    said = "whose digests differ" if row["a"] and row["b"] else "which one run alone has"
-    return Found("different", f"the input {name}", said, math.inf)
+    how = "whose digests differ" if row["a"] and row["b"] else "which one run alone has"
+    return Found("different", f"the input {name}", how, math.inf)
 
 
 def _tensors(a: Result, b: Result, columns: Columns, rounding: float) -> tuple[list[Record], list[Record]]:
@@ -219,10 +236,10 @@ def _tensors(a: Result, b: Result, columns: Columns, rounding: float) -> tuple[l
         return max(float(tensor.sum()), MOVED / rounding) if last == "counts" else known.get(last, 0.0)
 
     arrays = [
-        _tensor(name, ours[name], theirs[name], exact, least(name, ours[name]))
-        for ours, theirs in ((a.tensors, b.tensors), (a.parameters, b.parameters))
-        for name in ours
-        if name in set(theirs) - set(stages)
+        _tensor(name, first[name], second[name], exact, least(name, first[name]))
+        for first, second in ((a.tensors, b.tensors), (a.parameters, b.parameters))
+        for name in first
+        if name in set(second) - set(stages)
     ]
     return [_tensor(name, a.tensors[name], b.tensors[name], rounding) for name in stages], arrays
 
@@ -275,8 +292,8 @@ def _found_tensor(row: Record, before: str = "") -> Found:
     owner, _, last = row["name"].rpartition("/")
     what = f"{before}{last} of {owner}" if last in STAGES else before + row["name"]
     place = ", ".join(f"{axis} {row[axis]}" for axis in ("batch", "head") if row[axis])
-    said = "by shape or dtype" if row["max_abs_difference"] is None else f"from {place} on" if place else ""
-    return Found(row["verdict"], what, said, row["relative"])
+    how = "by shape or dtype" if row["max_abs_difference"] is None else f"from {place} on" if place else ""
+    return Found(row["verdict"], what, how, row["relative"])
 
 
 def _rows(a: Result, b: Result, columns: Columns, rounding: float) -> tuple[list[Record], list[Record], int]:
@@ -285,13 +302,13 @@ def _rows(a: Result, b: Result, columns: Columns, rounding: float) -> tuple[list
     axes = [axis for result in (a, b) for axis in result.settings.get("sweep", {}).get("over", ())]
     swept = [Column(key, key, "", kind="place") for axis in axes for key in axis]
     for kind in ROWS:
-        ours, theirs = getattr(a, kind), getattr(b, kind)
-        listed = _columns([*ours, *theirs], [LAYER, *columns[kind], *swept])
+        first, second = getattr(a, kind), getattr(b, kind)
+        listed = _columns([*first, *second], [LAYER, *columns[kind], *swept])
         places = sorted((column.key for column in listed if column.kind == "place"), key=lambda key: key not in NAMES)
         has_times = any(column.kind == "measured" and column.key.endswith(INTERVAL) for column in listed)
         judged = [each for each in listed if each.kind not in ("place", *["measured"] * (not has_times))]
-        of_a, of_b = _by_place(ours, places), _by_place(theirs, places)
-        named = [key for key in places if key in NAMES or len({row.get(key) for row in (*ours, *theirs)}) > 1]
+        of_a, of_b = _by_place(first, places), _by_place(second, places)
+        named = [key for key in places if key in NAMES or len({row.get(key) for row in (*first, *second)}) > 1]
         for place in dict.fromkeys([*of_a, *of_b]):
             row = (of_a if place in of_a else of_b)[place]
             head = {"rows": kind, "where": {key: row[key] for key in named if row.get(key) is not None}}
@@ -351,8 +368,8 @@ def _figure(column: Column, row_a: Record, row_b: Record, rounding: float) -> Re
 
 def _found_figure(row: Record) -> Found:
     what = f"{row['figure']} ({described(row['where'])})"
-    said = f"which is {show(row['a'])} in A and {show(row['b'])} in B"
+    how = f"which is {show(row['a'])} in A and {show(row['b'])} in B"
     if row["difference"] is not None:
-        said = f"with a relative difference of {row['relative']:.1e}"
-        said += ", beyond its intervals" if row.get("overlap") is False else ""
-    return Found(row["verdict"], what, said, row["relative"])
+        how = f"with a relative difference of {row['relative']:.1e}"
+        how += ", beyond its intervals" if row.get("overlap") is False else ""
+    return Found(row["verdict"], what, how, row["relative"])

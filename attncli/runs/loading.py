@@ -7,16 +7,32 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
-from pydantic import AfterValidator, BaseModel, model_validator
+from pydantic import AfterValidator, BaseModel, ValidationError, model_validator
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
 from attncli.config.document import PARAMETERS, TENSORS
-from attncli.errors import InputError
+from attncli.errors import InputError, dotted
 from attncli.runs.run_folder import JOURNAL
 from attncli.studies.study import Finding, Record, Result
 
 CURE = "expected a run folder as it was written; run the experiment again"
+
+
+class _DamagedError(ValueError):
+    """A file of a run that is damaged: the text says which one, and where in it."""
+
+
+@contextmanager
+def _naming(name: str) -> Iterator[None]:
+    """Errors that a file of this name causes say so, and where in it."""
+    try:
+        yield
+    except ValidationError as error:
+        where = dotted(error.errors(include_url=False, include_context=False, include_input=False)[0]["loc"])
+        raise _DamagedError(f"{name}: {where}" if where else name) from error
+    except (OSError, ValueError, SafetensorError) as error:
+        raise _DamagedError(name) from error
 
 
 class StoredTensors(Mapping[str, Tensor]):
@@ -24,7 +40,7 @@ class StoredTensors(Mapping[str, Tensor]):
 
     def __init__(self, path: Path, names: Sequence[str] | None = None) -> None:
         """All of a file, or those with these names."""
-        with safe_open(path, framework="pt") as file:
+        with _naming(path.name), safe_open(path, framework="pt") as file:
             there = set(file.keys())
         self._path, self._names = path, sorted(there) if names is None else [name for name in names if name in there]
 
@@ -32,7 +48,7 @@ class StoredTensors(Mapping[str, Tensor]):
         """The tensor, which belongs to the caller."""
         if name not in self._names:
             raise KeyError(name)
-        with safe_open(self._path, framework="pt") as file:
+        with _naming(self._path.name), safe_open(self._path, framework="pt") as file:
             tensor: Tensor = file.get_tensor(name)
         return tensor
 
@@ -44,7 +60,7 @@ class StoredTensors(Mapping[str, Tensor]):
 
 
 def _labelled(record: Record) -> Record:
-    if not isinstance(record["label"], str) or not isinstance(record["scorer"], str):
+    if not isinstance(record.get("label"), str) or not isinstance(record.get("scorer"), str):
         raise ValueError(record)
     return record
 
@@ -113,9 +129,10 @@ def read_run(path: Path, studies: Collection[str]) -> StoredRun:
             cure = f"did you mean `{latest}`?" if latest.is_dir() else expected
             raise InputError.of(f'got "{path}", which is not a run folder; {cure}')
         text = results.read_bytes()
-        stored = Stored.model_validate_json(text, strict=True)
+        with _naming(results.name):
+            stored = Stored.model_validate_json(text, strict=True)
         if stored.study not in studies:
-            raise ValueError(stored.study)
+            raise _DamagedError(f"{results.name}: study")
         is_folder = results != path
         has_tensors = is_folder and "sweep" not in stored.settings
         tensors = StoredTensors(path / TENSORS) if has_tensors else {}
@@ -136,13 +153,14 @@ def read_run(path: Path, studies: Collection[str]) -> StoredRun:
             stored.heads,
             stored.head_comparisons,
         )
-        config = (path / "config.yaml").read_text(encoding="utf-8") if is_folder else None
+        with _naming("config.yaml"):
+            config = (path / "config.yaml").read_text(encoding="utf-8") if is_folder else None
         return StoredRun(path, result, json.loads(text), config)
 
 
 @contextmanager
 def reading(folder: Path) -> Iterator[None]:
-    """Any error inside that damaged files of a run cause becomes an InputError that names the folder.
+    """Any error that damaged files of a run cause becomes an InputError: it names the folder, and the file if known.
 
     Raises:
         InputError: something was not what a run has written.
@@ -152,4 +170,5 @@ def reading(folder: Path) -> Iterator[None]:
     except InputError:
         raise
     except (OSError, ValueError, LookupError, TypeError, AttributeError, ArithmeticError, SafetensorError) as error:
-        raise InputError.of(f'got "{folder}", whose files are damaged; {CURE}') from error
+        which = f" ({error})" if isinstance(error, _DamagedError) else ""
+        raise InputError.of(f'got "{folder}", whose files are damaged{which}; {CURE}') from error

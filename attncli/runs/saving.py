@@ -224,6 +224,7 @@ def _provenance(config: Mapping[str, Any], device: torch.device, started: dateti
             "platform": platform.platform(),
             "device": str(device),
             "device_name": torch.cuda.get_device_name(device) if device.type == "cuda" else platform.machine(),
+            "cpu_capability": torch.backends.cpu.get_cpu_capability(),  # other vectors, other rounding
             "threads": torch.get_num_threads(),
         },
     }

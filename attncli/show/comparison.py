@@ -1,7 +1,7 @@
 """What differs between two runs, as tables for the terminal and as Markdown for a pull request."""
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,11 +13,13 @@ from rich.text import Text
 from attncli.errors import plain, printable
 from attncli.show.numbers import MISSING, several, significant, statistic
 from attncli.show.tables import STRONG, Cells, remark, stacked, titled
+from attncli.studies import columns_of
 from attncli.studies.study import Comparison, Record
 
 DIGITS = (4, 6, 9, 17)  # the first that tell two numbers apart
 FULL = "; see them with --full"
 DIGEST = 8  # of its characters
+MOST_NAMED = 3  # figures that are left out
 TITLES = {
     "records": "Figures",
     "comparisons": "Figures of comparisons",
@@ -60,10 +62,11 @@ def sections(found: Comparison, full: bool = False) -> Iterator[Section]:
     if found.only:
         shown, left_out = _most(found.only, lambda row: 0.0, MOST_OTHERS, full)
         yield Section("Rows of one run alone", [_words("run", shown, "run"), *_places(shown)], [], left_out)
+    headings = {column.key: column.heading for columns in columns_of(found.study).values() for column in columns}
     for kind, title in TITLES.items():
         if rows := [row for row in figures if row["rows"] == kind]:
             shown, left_out = _most(rows, lambda row: row["relative"], MOST.get(kind, MOST_OTHERS), full)
-            yield Section(title, [*_places(shown), _words("figure", shown, "figure")], _figures(shown), left_out)
+            yield Section(title, [*_places(shown), _figure_names(shown, headings)], _figures(shown), left_out)
     differs = full or found.verdict == "different"
     if rows := [
         row for row in found.weights if differs and (row["max_abs_difference"] or row["output_difference"] != 0)
@@ -88,7 +91,10 @@ def by_rounding(found: Comparison, full: bool) -> str:
         for name, rows in (("figure", found.figures), ("tensor", found.tensors))
     }
     named = " and ".join(several(count, name) for name, count in counts.items() if count)
-    return f"{named} left out, which differ by rounding" if named and not full else ""
+    figures = list(dict.fromkeys(row["figure"] for row in found.figures if row["verdict"] == "rounding"))
+    which = f" ({', '.join(figures[:MOST_NAMED])}{', ...' if len(figures) > MOST_NAMED else ''})" if figures else ""
+    verb = "differs" if sum(counts.values()) == 1 else "differ"
+    return f"{named} left out, which {verb} by no more than rounding{which}" if named and not full else ""
 
 
 def tables(found: Comparison, width: int, full: bool = False) -> Iterator[RenderableType]:
@@ -125,7 +131,7 @@ def markdown(found: Comparison, full: bool = False) -> str:
     return "\n".join(lines) + "\n"
 
 
-def told_apart(a: Any, b: Any) -> tuple[str, str]:
+def distinct(a: Any, b: Any) -> tuple[str, str]:
     """Two values with as many digits as tell them apart; `-` for none."""
     if isinstance(a, float) and isinstance(b, float):
         pairs = [(significant(a, digits), significant(b, digits)) for digits in DIGITS]
@@ -142,6 +148,12 @@ def _words(heading: str, rows: Sequence[Record], key: str) -> Cells:
     return Cells(heading, [_word(row.get(key)) for row in rows])
 
 
+def _figure_names(rows: Sequence[Record], headings: Mapping[str, str]) -> Cells:
+    """The figures as other tables name them: words, between which a narrow column breaks."""
+    names = [headings.get(row["figure"], row["figure"].replace("_", " ")) for row in rows]
+    return Cells("figure", [printable(" ".join(name.split())) for name in names])
+
+
 def _places(rows: Sequence[Record]) -> list[Cells]:
     """The columns that say which rows these are."""
     keys = dict.fromkeys(key for row in rows for key in row["where"])
@@ -149,7 +161,7 @@ def _places(rows: Sequence[Record]) -> list[Cells]:
 
 
 def _figures(rows: Sequence[Record]) -> list[Cells]:
-    values = [told_apart(row["a"], row["b"]) for row in rows]
+    values = [distinct(row["a"], row["b"]) for row in rows]
     signed = [MISSING if row["difference"] is None else f"{row['difference']:+.3g}" for row in rows]
     ratios = [MISSING if row["ratio"] is None else significant(row["ratio"]) for row in rows]
     columns = [Cells(side, [pair[index] for pair in values]) for index, side in enumerate("AB")]

@@ -112,7 +112,7 @@ class Chart:
     rows: Callable[[Result], Sequence[Record]] = attrgetter("records")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Comparison:
     """What differs between two runs, `a` and `b`, as plain rows; what both have alike is left out.
 
@@ -143,6 +143,16 @@ class Comparison:
     largest: float = 0.0
     largest_of: str = ""
     notes: Sequence[str] = ()
+
+    def __repr__(self) -> str:
+        """One line."""
+        return f"<attncli.Comparison {self.sentence}>"
+
+    def _repr_markdown_(self) -> str:
+        """The verdict and the tables, for a notebook."""
+        from attncli.show.comparison import markdown
+
+        return markdown(self)
 
 
 def single_numbers(row: Record) -> Record:

@@ -11,7 +11,7 @@ from markdown_it import MarkdownIt
 from rich.cells import cell_len
 
 import attncli
-from attncli.show.comparison import markdown, tables, told_apart
+from attncli.show.comparison import distinct, markdown, tables
 from attncli.show.tables import recorded
 from tests.cli import attncli as command
 from tests.cli import experiment, good, refusal, run
@@ -74,6 +74,8 @@ def test_fail_ends_with_code_1_beyond_the_tolerance(runs: Path, other: str, opti
     assert (found.exit_code, found.stdout) == (code, "")
     assert ("different: " in found.stderr) == (code == 1)
     assert ("beyond" in found.stderr) == (code == 1 and len(options) > 1)
+    assert ("cannot be compared" in found.stderr) == (other == "variance")
+    assert "inf" not in found.stderr
 
 
 def test_a_tolerance_is_that_of_the_largest_difference(runs: Path) -> None:
@@ -106,14 +108,21 @@ def test_tables_fit_every_width(runs: Path, width: int) -> None:
     lines = recorded(tables(found, width, full=True), width).export_text().split("\n")
     assert max(map(cell_len, lines)) <= width
     for row in found.figures:
-        assert any(told_apart(row["a"], row["b"])[1] in line for line in lines)
+        assert any(distinct(row["a"], row["b"])[1] in line for line in lines)
+
+
+def test_names_of_figures_are_broken_between_words(runs: Path) -> None:
+    found = attncli.compare(runs / "a", runs / "scale")
+    text = recorded(tables(found, 80, full=True), 80).export_text()
+    assert {word for line in text.split("\n") for word in line.split()} >= {"max", "abs", "difference", "effective"}
+    assert "max_abs_" not in text
 
 
 def test_numbers_have_the_digits_that_tell_them_apart() -> None:
-    assert told_apart(0.123456789, 0.123456) == ("0.123457", "0.123456")
-    assert told_apart(1.0, 2.0) == ("1", "2")
-    assert told_apart(1.0, 1.0 + 2**-52) == ("1", "1.0000000000000002")
-    assert told_apart(None, 7) == ("-", "7")
+    assert distinct(0.123456789, 0.123456) == ("0.123457", "0.123456")
+    assert distinct(1.0, 2.0) == ("1", "2")
+    assert distinct(1.0, 1.0 + 2**-52) == ("1", "1.0000000000000002")
+    assert distinct(None, 7) == ("-", "7")
 
 
 @pytest.mark.parametrize("ending", ["png", "svg"])

@@ -3,6 +3,7 @@
 import json
 import math
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -274,6 +275,50 @@ def test_results_alone_have_settings_and_figures(runs: Path, tmp_path: Path) -> 
     )
 
 
+def test_results_in_memory_know_their_settings(runs: Path) -> None:
+    a, b = (attncli.run(STUDIES["attention"], seed=seed) for seed in (0, 1))
+    alone = attncli.load(runs / "other" / "results.json")
+    for one, other in ((a, b), (runs / "attention", b), (attncli.load(runs / "attention"), b), (b, b)):
+        found = attncli.compare(one, other)
+        assert [(row["key"], row["a"], row["b"]) for row in found.settings] == [("seed", 0, 1)] * (one is not b)
+        assert found.notes == ["both are the same run"] * (one is b)
+    assert attncli.compare(a, alone).notes == ["B is results.json alone, without tensors"]
+    assert [row["key"] for row in attncli.compare(runs / "other" / "results.json", a).settings] == ["seed"]
+
+
+def test_a_notebook_shows_the_tables(runs: Path) -> None:
+    found = attncli.compare(runs / "attention", runs / "other")
+    assert repr(found) == f"<attncli.Comparison {found.sentence}>"
+    assert "#### Settings" in found._repr_markdown_()
+
+
+def test_results_alone_name_a_scale_as_folders_do(runs: Path, tmp_path: Path) -> None:
+    stored(STUDIES["attention"], tmp_path / "scale", scorers=CHANGES["scale"][1]["scorers"])
+    for file in ("", "results.json"):
+        found = attncli.compare(runs / "attention" / file, tmp_path / "scale" / file)
+        assert [row["key"] for row in found.settings] == ["scorers.scaled_dot.scale"]
+
+
+def test_another_setting_of_the_processor_is_named(runs: Path, tmp_path: Path) -> None:
+    assert content(runs / "attention")["environment"]["cpu_capability"] == torch.backends.cpu.get_cpu_capability()
+    copy = Path(shutil.copytree(runs / "attention", tmp_path / "copy"))
+    changed(copy, lambda kept: kept["environment"].update(cpu_capability="other"))
+    assert [row["key"] for row in attncli.compare(runs / "attention", copy).environment] == ["cpu_capability"]
+
+
+def test_a_sweep_is_not_compared_with_a_run(runs: Path, tmp_path: Path) -> None:
+    config = tmp_path / "small.yaml"
+    config.write_text(json.dumps({**STUDIES["variance"], "samples": 100}), encoding="utf-8")
+    good("sweep", config, "--over", "seed=0,1", "--out", tmp_path / "sweep", "--no-plots", "--quiet")
+    for runs_, sentence in (
+        ((runs / "variance", tmp_path / "sweep"), "B is a sweep of variance, A is no sweep"),
+        ((tmp_path / "sweep", runs / "variance"), "A is a sweep of variance, B is no sweep"),
+    ):
+        found = attncli.compare(*runs_)
+        assert found.sentence == f"different: {sentence}; compare a sweep with a sweep"
+        assert (found.settings, found.figures, found.largest) == ((), (), math.inf)
+
+
 def test_rows_of_sweeps_are_paired_by_what_was_swept(tmp_path: Path) -> None:
     """Another order of the values changes nothing, and rows with a value of one sweep alone are named."""
     config = tmp_path / "small.yaml"
@@ -292,6 +337,15 @@ def test_files_that_no_run_has_written_are_damaged(runs: Path, tmp_path: Path) -
     (tmp_path / "alone.json").write_bytes((copy / "results.json").read_bytes())
     with pytest.raises(InputError, match="whose files are damaged"):
         attncli.compare(tmp_path / "alone.json", tmp_path / "alone.json")
+    for change, place in (
+        (lambda kept: kept["records"][1].pop("label"), "results.json: records[1]"),
+        (lambda kept: kept.pop("findings"), "results.json: findings"),
+        (lambda kept: kept.update(study="nope"), "results.json: study"),
+    ):
+        copy = Path(shutil.copytree(runs / "attention", copy.parent / f"{copy.name}_"))
+        changed(copy, change)
+        with pytest.raises(InputError, match=re.escape(f"whose files are damaged ({place}); expected")):
+            attncli.load(copy)
 
 
 def test_layers_of_a_captured_model_are_told_apart(tmp_path: Path) -> None:
