@@ -30,7 +30,8 @@ from attncli.runs.run_folder import COMMAND_LINE, IN_PYTHON, Words, new_folder
 from attncli.runs.saving import fingerprint, save_run
 from attncli.studies import ROWS, STUDIES, load_study, options_model, part_of
 from attncli.studies.progress import Progress
-from attncli.studies.study import Comparison, PreparedStudy, Record, Study, single_numbers
+from attncli.studies.study import Comparison as StudyComparison
+from attncli.studies.study import PreparedStudy, Record, Study, single_numbers
 from attncli.studies.study import Result as StudyResult
 from attncli.sweeps.views import columns_of, is_sweep, view_of
 
@@ -160,6 +161,16 @@ class Result(StudyResult):
             yield
 
 
+class Comparison(StudyComparison):
+    """What differs between two runs, which a notebook shows as tables."""
+
+    def _repr_markdown_(self) -> str:
+        """The verdict, and all that differs by more than rounding."""
+        from attncli.show.comparison import markdown
+
+        return markdown(self)
+
+
 _ALONE = threading.RLock()
 
 
@@ -253,7 +264,7 @@ def compare(a: str | PathLike[str] | StudyResult, b: str | PathLike[str] | Study
     """
     first, second = _stored(a), _stored(b)
     with alone():
-        return compare_stored(first, second)
+        return Comparison(**vars(compare_stored(first, second)))
 
 
 def _stored(run: str | PathLike[str] | StudyResult) -> StoredRun:
@@ -265,7 +276,7 @@ def _stored(run: str | PathLike[str] | StudyResult) -> StoredRun:
     return StoredRun(Path(run.name), run, {"inputs": prints, "environment": {}}, config)
 
 
-def compare_stored(a: StoredRun, b: StoredRun) -> Comparison:
+def compare_stored(a: StoredRun, b: StoredRun) -> StudyComparison:
     """What differs between two runs that are kept, by the columns of their study."""
     between = part_of("attention", "between").between if a.result.study == "attention" else None
     return compare_runs(a, b, columns_of(a.result), between)

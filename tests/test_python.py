@@ -177,6 +177,8 @@ def test_pictures_have_names() -> None:
     assert any("dot" in title for title in titles)
     with pytest.raises(InputError, match="did you mean `heatmap_dot`"):
         result.figure("heatmap_dots")
+    with pytest.raises(InputError, match="expected a range such as 0:32"):
+        result.figure(queries=(0, 2))
 
 
 def test_outputs_alone_have_tables_and_no_picture() -> None:

@@ -1,7 +1,7 @@
 """What differs between two runs, as tables for the terminal and as Markdown for a pull request."""
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,7 +13,6 @@ from rich.text import Text
 from attncli.errors import plain, printable
 from attncli.show.numbers import MISSING, several, significant, statistic
 from attncli.show.tables import STRONG, Cells, remark, stacked, titled
-from attncli.studies import columns_of
 from attncli.studies.study import Comparison, Record
 
 DIGITS = (4, 6, 9, 17)  # the first that tell two numbers apart
@@ -62,11 +61,10 @@ def sections(found: Comparison, full: bool = False) -> Iterator[Section]:
     if found.only:
         shown, left_out = _most(found.only, lambda row: 0.0, MOST_OTHERS, full)
         yield Section("Rows of one run alone", [_words("run", shown, "run"), *_places(shown)], [], left_out)
-    headings = {column.key: column.heading for columns in columns_of(found.study).values() for column in columns}
     for kind, title in TITLES.items():
         if rows := [row for row in figures if row["rows"] == kind]:
             shown, left_out = _most(rows, lambda row: row["relative"], MOST.get(kind, MOST_OTHERS), full)
-            yield Section(title, [*_places(shown), _figure_names(shown, headings)], _figures(shown), left_out)
+            yield Section(title, [*_places(shown), _figure_names(shown)], _figures(shown), left_out)
     differs = full or found.verdict == "different"
     if rows := [
         row for row in found.weights if differs and (row["max_abs_difference"] or row["output_difference"] != 0)
@@ -148,9 +146,9 @@ def _words(heading: str, rows: Sequence[Record], key: str) -> Cells:
     return Cells(heading, [_word(row.get(key)) for row in rows])
 
 
-def _figure_names(rows: Sequence[Record], headings: Mapping[str, str]) -> Cells:
-    """The figures as other tables name them: words, between which a narrow column breaks."""
-    names = [headings.get(row["figure"], row["figure"].replace("_", " ")) for row in rows]
+def _figure_names(rows: Sequence[Record]) -> Cells:
+    """The figures in words, between which a narrow column breaks."""
+    names = [APART.get(row["figure"], row["figure"].replace("_", " ")) for row in rows]
     return Cells("figure", [printable(" ".join(name.split())) for name in names])
 
 

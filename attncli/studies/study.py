@@ -148,12 +148,6 @@ class Comparison:
         """One line."""
         return f"<attncli.Comparison {self.sentence}>"
 
-    def _repr_markdown_(self) -> str:
-        """The verdict and the tables, for a notebook."""
-        from attncli.show.comparison import markdown
-
-        return markdown(self)
-
 
 def single_numbers(row: Record) -> Record:
     """The row as tables of single numbers have it: `X_low` and `X_high` for an interval `X_ci`."""

@@ -18,7 +18,6 @@ from safetensors.torch import load_file, save_file
 import attncli
 from attncli.errors import InputError
 from attncli.runs.comparing import content_of
-from attncli.studies.study import Comparison
 from tests.cli import good
 
 ROOT = Path(__file__).parents[2]
@@ -277,6 +276,9 @@ def test_results_alone_have_settings_and_figures(runs: Path, tmp_path: Path) -> 
 
 def test_results_in_memory_know_their_settings(runs: Path) -> None:
     a, b = (attncli.run(STUDIES["attention"], seed=seed) for seed in (0, 1))
+    kept = attncli.load(runs / "attention").config
+    assert kept is not None
+    assert a.config == kept | {"name": a.name}
     alone = attncli.load(runs / "other" / "results.json")
     for one, other in ((a, b), (runs / "attention", b), (attncli.load(runs / "attention"), b), (b, b)):
         found = attncli.compare(one, other)
@@ -446,7 +448,7 @@ def test_what_rounding_may_cause_depends_on_the_dtype(dtype: str, rounding: floa
 def test_a_comparison_is_json(runs: Path, tmp_path: Path) -> None:
     copy = Path(shutil.copytree(runs / "attention", tmp_path / "copy"))
     flipped(copy, "scaled_dot/output", (0, 1, 2, 3), math.inf)
-    found: Comparison = attncli.compare(runs / "attention", copy)
+    found = attncli.compare(runs / "attention", copy)
     assert found.largest == math.inf
     kept = json.loads(json.dumps(content_of(found), allow_nan=False))
     assert kept["largest"] is None
