@@ -14,6 +14,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from matplotlib import colormaps
 
 from attncli.errors import plain, printable
+from attncli.show import colours
 from attncli.show.comparison import Section, by_rounding, sections
 from attncli.show.numbers import MISSING, significant
 from attncli.show.report.assets import HERE, script, style
@@ -29,6 +30,9 @@ MANY_ROWS = 100  # of a table that is closed at first
 DIGITS = 6  # of what an expectation is about
 MOST_NAMES = 3  # of runs, in the title
 FACTS = ("study", "seed", "attncli")  # of results.json
+RULE = (
+    *("PALE", "HIDDEN", "BEYOND", "WEIGHTS", "STEEPEST", "DECADES", "DECADES_EACH", "ROUNDING", "TICKS", "ROOTS"),
+)  # constants of the colours of heatmaps
 POLICY = "default-src 'none'; script-src '{script}'; style-src '{style}'; base-uri 'none'; form-action 'none'"
 TITLES = {
     "records": "Summary",
@@ -254,11 +258,12 @@ def _measured(value: Any) -> str:
     return significant(value, DIGITS) if isinstance(value, float) else plain(value)
 
 
-def _colours() -> dict[str, list[str]]:
-    """256 colours of values and of differences by theme, as red, green and blue bytes."""
+def _colours() -> Record:
+    """256 colours of values and of differences by theme, as red, green and blue bytes; and how values get them."""
 
     def bytes_of(name: str) -> str:
         return base64.b64encode(colormaps[name](np.arange(256), bytes=True)[:, :3].tobytes()).decode()
 
     themes = {name: THEMES[name] for name in ("light", "dark")}
-    return {name: [bytes_of(theme.colour_map), bytes_of(theme.diverging)] for name, theme in themes.items()}
+    maps = {name: [bytes_of(theme.colour_map), bytes_of(theme.diverging)] for name, theme in themes.items()}
+    return {"maps": maps, "rule": {name.lower(): getattr(colours, name) for name in RULE}}

@@ -161,6 +161,34 @@ def test_colours_are_those_of_heatmaps(page: Page, folder: Path) -> None:
             assert np.abs(shown - expected).max() <= 8, chosen  # of 255: a neighbour among the 256 colours
 
 
+@pytest.mark.parametrize("colours", ["linear", "root", "log"])
+def test_values_stand_at_the_colour_bar(open_page: Open, file: Path, folder: Path, colours: str) -> None:
+    """Of both ends and of round numbers between; under the root and the logarithm those of heatmaps."""
+    page = open_page(file, f"batch=0&head=1&minus=dot&colours={colours}")
+    tensors = load_file(folder / "tensors.safetensors")
+    valid = tensors["valid"][0, 1]
+    weights = [tensors[f"{label}/weights"][0, 1][valid] for label in LABELS]
+    look = HeatmapLook.model_validate({"colours": colours, "minus": "dot"})
+    scaling = scaling_of([each - weights[-1] for each in weights[:-1]], look, "weights")
+    spans = page.locator(".ticks").first.locator("span").all()
+    values = [float(span.inner_text()) for span in spans]
+    assert values[:2] == pytest.approx(scaling.ends[0], rel=1e-3)
+    assert scaling.ends[0][0] < min(values[2:]) <= max(values[2:]) < scaling.ends[0][1]
+    if scaling.ticks is not None:
+        assert all(any(value == pytest.approx(tick) for tick in scaling.ticks) for value in values[2:])
+    assert len(values) >= (3 if colours == "linear" else 5)
+    boxes = [box for span in spans if (box := span.bounding_box())]
+    sides = sorted((box["x"], box["x"] + box["width"]) for box in boxes)
+    assert all(right < left for (_, right), (left, _) in itertools.pairwise(sides)), "none overlaps another"
+    bar = page.locator(".scale canvas").first.bounding_box()
+    assert bar is not None
+    assert bar["x"] - 1 <= sides[0][0] < sides[-1][1] <= bar["x"] + bar["width"] + 1
+    norm = scaling.norm(0)
+    for box, value in zip(boxes[2:], values[2:], strict=True):
+        at = (box["x"] + box["width"] / 2 - bar["x"]) / bar["width"]
+        assert at == pytest.approx(float(norm(value)), abs=0.01)
+
+
 def test_a_view_is_sent_by_its_address(open_page: Open, file: Path) -> None:
     page = open_page(file, FIRST)
     for name, value in {"stage": "scores", "head": "3", "minus": "dot", "colours": "log", "scale": "panel"}.items():

@@ -47,7 +47,6 @@ function pixelsOf(base64) {
   return Uint32Array.from(range(bytes.length / 3), (i) => pixelOf(bytes.subarray(3 * i, 3 * i + 3)));
 }
 
-const colourMaps = JSON.parse(document.getElementById("colours").textContent);
 for (const name of Object.keys(colourMaps)) colourMaps[name] = colourMaps[name].map(pixelsOf);
 
 function colourMap(isDifference) {

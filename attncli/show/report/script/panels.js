@@ -1,5 +1,7 @@
 // One scorer's matrix: its picture, the names of its rows and columns, its colour bar, and its keys.
 
+const BAR = 216; // pixels along a colour bar
+
 const MOVES = {
   ArrowUp: [-1, 0],
   ArrowDown: [1, 0],
@@ -19,7 +21,7 @@ class Panel {
   #names;
   #title;
   #bar;
-  #ends;
+  #ticks;
 
   constructor(view, label) {
     this.#view = view;
@@ -41,8 +43,8 @@ class Panel {
     this.scroll.onscroll = () => view.scrollTogether(this.scroll);
     this.#title = make("figcaption");
     this.#bar = make("canvas", { width: 256, height: 1 });
-    this.#ends = range(3).map(() => make("span"));
-    const scale = make("div", { className: "scale", "aria-hidden": "true" }, this.#bar, ...this.#ends);
+    this.#ticks = make("div", { className: "ticks" });
+    const scale = make("div", { className: "scale", "aria-hidden": "true" }, this.#bar, this.#ticks);
     this.element = make("figure", {}, this.#title, this.scroll, scale);
   }
 
@@ -52,13 +54,11 @@ class Panel {
     const { mask, choices, data, placeText } = this.#view;
     paint(this.#canvas, values, mask, isDifference, scaling);
     paintBar(this.#bar, isDifference);
-    const [low, high] = scaling.ends;
-    const ends = [low, scaling.middle, high].map((value) => showNumber(value));
-    this.#ends.forEach((element, i) => (element.textContent = ends[i]));
+    this.#ticks.replaceChildren(...ticksWithRoom(scaling));
     const what = isDifference ? `${this.#label} − ${choices.minus}` : this.#label;
     const words = scaling.words ? [make("small", {}, ` ${scaling.words}`)] : [];
     this.#title.replaceChildren(make("bdi", {}, what), ...words);
-    const colours = `colours from ${ends[0]} to ${ends[2]}`;
+    const colours = `colours from ${scaling.ends.map((value) => showNumber(value)).join(" to ")}`;
     const about = `${what}, ${choices.stage}, ${placeText}: ${data.n} queries by ${data.m} keys, ${colours}`;
     this.#cells.setAttribute("aria-label", about);
   }
@@ -112,4 +112,22 @@ class Panel {
     const y = box.top + ((query + 1) / data.n) * box.height;
     showTip(this.#view.tipOf(query, key), x, y);
   }
+}
+
+/** What stands below a colour bar: its ends, and those of its other ticks that have room. */
+function ticksWithRoom(scaling) {
+  const taken = []; // from and to, in pixels
+  const found = [];
+  for (const value of scaling.ticks) {
+    const text = showNumber(value);
+    const share = scaling.at(value);
+    const width = CHARACTER * text.length;
+    const left = clamp(share * BAR - width / 2, 0, BAR - width);
+    if (taken.some(([from, to]) => left < to + CHARACTER && left + width > from - CHARACTER)) continue;
+    taken.push([left, left + width]);
+    const tick = make("span", {}, text);
+    tick.style.setProperty("--at", `${100 * share}%`);
+    found.push(tick);
+  }
+  return found;
 }

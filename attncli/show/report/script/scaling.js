@@ -1,12 +1,7 @@
 // How values become colours, as heatmaps have it: where colours end, and by which root or logarithm, if any.
 
 const COLOURS = ["linear", "root", "log"];
-const PALE = 0.05; // of the end of linear colours: what is smaller cannot be told from 0
-const HIDDEN = 0.5; // of a panel's mass; where more is pale, linear colours hide it
-const BEYOND = 0.05; // of a panel's mass that may lie beyond the end of other colours
-const STEEPEST = 8; // root
-const [DECADES, DECADES_EACH] = [6, 3]; // of logarithmic colours: of values above 0, and on each side of 0
-const ROOTS = { 2: "square root", 3: "cube root" };
+const { maps: colourMaps, rule: RULE } = JSON.parse(document.getElementById("colours").textContent);
 
 /** The finite values that are not masked. */
 function shownNumbers(values, mask) {
@@ -16,21 +11,21 @@ function shownNumbers(values, mask) {
 /** The scaling of each panel, given its numbers, and what is chosen: stage, scale, colours; isDifference. */
 function scalingsOf(numbers, choice) {
   const linear = linearEnds(numbers, choice);
-  const isOfWeights = ["weights", "dropped"].includes(choice.stage);
+  const isOfWeights = RULE.weights.includes(choice.stage);
   const masses = isOfWeights || choice.colours === "root" ? numbers.map((each) => new Mass(each)) : [];
-  const isHidden = isOfWeights && masses.some((mass, i) => mass.below(PALE * linear[i][1]) > HIDDEN);
+  const isHidden = isOfWeights && masses.some((mass, i) => mass.below(RULE.pale * linear[i][1]) > RULE.hidden);
   const colours = choice.colours ?? (isHidden ? "root" : "linear");
   if (colours === "linear") return linear.map((ends) => new Scaling(colours, ends));
   const isOfEach = choice.scale === "panel";
   let ends = linear;
   if (isOfWeights && (isOfEach || choice.scale === null)) {
-    const own = masses.map((mass) => (mass.total > 0 ? roundUp(mass.quantile(1 - BEYOND)) : 0));
+    const own = masses.map((mass) => (mass.total > 0 ? roundUp(mass.quantile(1 - RULE.beyond)) : 0));
     const highs = own.map((high) => (isOfEach ? high : Math.max(...own)) || 1);
     ends = highs.map((high) => [choice.isDifference ? -high : 0, high]);
   }
   if (colours === "log") return ends.map((each, i) => new Scaling(colours, endsAbove0(numbers, each, i, choice)));
   const ratios = masses.map((mass, i) => (mass.total > 0 && ends[i][1] > 0 ? ends[i][1] / mass.quantile(0.5) : 1));
-  const root = clamp(Math.round(Math.log(Math.max(1, ...ratios))), 2, STEEPEST);
+  const root = clamp(Math.round(Math.log(Math.max(1, ...ratios))), 2, RULE.steepest);
   return ends.map((each) => new Scaling(colours, each, root));
 }
 
@@ -48,7 +43,7 @@ class Scaling {
     if (colours === "linear") this.#along = (value) => value;
     else if (colours === "root") this.#along = (value) => Math.sign(value) * Math.abs(value) ** (1 / root);
     else if (low > 0) this.#along = (value) => Math.log(Math.max(value, low));
-    else this.#along = logarithmFromBothSides(Math.max(-low, high) / 10 ** DECADES_EACH);
+    else this.#along = logarithmFromBothSides(Math.max(-low, high) / 10 ** RULE.decades_each);
     this.#first = this.#along(low);
     this.#length = this.#along(high) - this.#first;
   }
@@ -58,13 +53,24 @@ class Scaling {
     return clamp((this.#along(value) - this.#first) / this.#length, 0, 1);
   }
 
-  /** The value in the middle of the colours, by halving: every scaling rises. */
-  get middle() {
+  /** Values to write at the colours: both ends, and round ones between, as colour bars of heatmaps have them. */
+  get ticks() {
+    const [low, high] = this.ends;
+    const rounded = (value) => (value ? Math.sign(value) * roundUp(Math.abs(value) / 1.5) : 0);
+    const between =
+      this.colours === "linear"
+        ? roundSteps(low, high)
+        : range(RULE.ticks).map((i) => rounded(this.#valueAt(i / (RULE.ticks - 1))));
+    return [low, high, ...new Set(between.filter((value) => value > low && value < high))];
+  }
+
+  /** The value that has a colour, by halving: every scaling rises. */
+  #valueAt(share) {
     let [low, high] = this.ends;
-    if (low === -high) return 0;
+    if (low === -high && share === 0.5) return 0;
     for (let step = 0; step < 50; step++) {
       const middle = (low + high) / 2;
-      if (this.at(middle) < 0.5) low = middle;
+      if (this.at(middle) < share) low = middle;
       else high = middle;
     }
     return (low + high) / 2;
@@ -73,7 +79,7 @@ class Scaling {
   get words() {
     if (this.colours === "linear") return "";
     if (this.colours === "log") return "colours by the logarithm";
-    return `colours by the ${ROOTS[this.root] ?? `${this.root}th root`}`;
+    return `colours by the ${RULE.roots[this.root] ?? `${this.root}th root`}`;
   }
 }
 
@@ -152,7 +158,7 @@ function firstIndex(values, test) {
 /** The least of 1, 2 and 5 times a power of ten that is not smaller. */
 function roundUp(value) {
   const power = Math.floor(Math.log10(value));
-  return [1, 2, 5, 10].map((digit) => Number(`${digit}e${power}`)).find((step) => step >= value * (1 - 1e-5));
+  return [1, 2, 5, 10].map((digit) => Number(`${digit}e${power}`)).find((step) => step >= value * (1 - RULE.rounding));
 }
 
 /** The ends of logarithmic colours, which begin above 0 where no value is below it. */
@@ -160,7 +166,7 @@ function endsAbove0(numbers, [low, high], panel, { scale }) {
   const shown = scale === "panel" ? [numbers[panel]] : numbers;
   if (low < 0 || shown.some((values) => values.some((value) => value < 0))) return [low, high];
   const positive = shown.map((values) => values.filter((value) => value > 0));
-  let smallest = Math.max(Math.min(high, ...positive.map((values) => limitsOf(values)[0])), high / 10 ** DECADES);
+  let smallest = Math.max(Math.min(high, ...positive.map((values) => limitsOf(values)[0])), high / 10 ** RULE.decades);
   // zeros lie below the colours: the smallest value has one that can be told from theirs
   if (positive.some((values, i) => values.length < shown[i].length)) smallest *= (smallest / high) ** 0.1;
   return [Math.max(low, Math.min(smallest, high / 10)), high];
