@@ -14,11 +14,16 @@ import typer
 from typer.core import TyperArgument, TyperCommand
 
 from attncli.commands.streams import INTERRUPTED, print_error
-from attncli.errors import Collector, InputError
+from attncli.errors import Collector, InputError, got
 
 if TYPE_CHECKING:
     from attncli.config.overrides import Override
 
+NUMBERS = {  # what is expected, by the name of a mistake
+    "float_parsing": "a number",
+    "int_parsing": "a whole number",
+    "greater_than_equal": "a number of at least {ge}",
+}
 Configs = Annotated[
     list[Path], typer.Argument(metavar="CONFIG", help="YAML files, captured models, or names of experiments.")
 ]
@@ -71,6 +76,20 @@ def _usage_of(param: TyperArgument) -> str:
 
 class Command(PlainHelp, TyperCommand):
     """A command with such a help."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Read the arguments; what is no number is said in our words, not in those of pydantic."""
+        try:
+            rest: list[str] = super().parse_args(ctx, args)
+        except typer.BadParameter as error:
+            from pydantic import ValidationError
+
+            if isinstance(error.__cause__, ValidationError):
+                found = error.__cause__.errors()[0]
+                if expected := NUMBERS.get(found["type"]):
+                    error.message = got(found["input"], f"expected {expected.format(**found.get('ctx', {}))}")
+            raise
+        return rest
 
 
 def import_quickly(*, pictures: bool) -> None:

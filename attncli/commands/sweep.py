@@ -217,7 +217,8 @@ def _size(plan: "Plan") -> str:
     from attncli.errors import in_bytes
     from attncli.show.numbers import several
 
-    memory = f"; each point needs about {in_bytes(plan.memory).replace('.0 ', ' ')} of memory" if plan.memory else ""
+    whole = -(-plan.memory // 2**20) * 2**20
+    memory = f"; each point needs about {in_bytes(whole).replace('.0 ', ' ')} of memory" if whole else ""
     return f"{several(len(plan.points), 'point')}{memory}"
 
 

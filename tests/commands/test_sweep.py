@@ -197,6 +197,19 @@ def test_check_and_run_know_sweeps(here: Path) -> None:
     assert 'dtype: got "float8"' in refusal("check", wrong)
 
 
+@pytest.mark.parametrize(
+    ("option", "value", "expected"),
+    [
+        ("--jobs", "two", 'got "two"; expected a whole number'),
+        ("--jobs", "0", "expected a number of at least 1"),
+        ("--timeout", "5%", 'got "5%"; expected a number'),
+    ],
+)
+def test_what_is_no_number(option: str, value: str, expected: str) -> None:
+    result = attncli("sweep", "x.yaml", option, value)
+    assert (result.exit_code, expected in result.stderr) == (2, True)
+
+
 def test_the_order_of_axes_is_that_of_the_command_line(here: Path) -> None:
     experiment(here / "x.yaml", scorers=TWO)
     args = ["--over=seed=0,1", "--with", "dtype=float32,float64", "--over", "train=true", "--with=weights=true"]
