@@ -207,8 +207,15 @@ def _draw(
         figure = _draw_on(grid, sheet, panels, look, quantity, notes.append, stage, least, sides)
     if sheet.size is not None:
         wide, high = sheet.size
-        if (figure.get_size_inches() > np.array(sheet.size) + 1.5 / DPI).any():
-            notes.append(f"{wide:g} x {high:g} inches are too small for this picture: its texts do not fit")
+        needed = figure.get_size_inches()
+        if (needed > np.array(sheet.size) + 1.5 / DPI).any():
+            enough = " x ".join(
+                f"{max(side, math.ceil(10 * least) / 10 + 0.5):g}"
+                for side, least in zip(sheet.size, needed, strict=True)
+            )
+            notes.append(
+                f"the texts of the heatmaps do not fit into {wide:g} x {high:g} inches; about {enough} would do"
+            )
         figure.set_size_inches(wide, high)
     figure.dpi = sheet.dpi
     for text in notes:
@@ -278,6 +285,8 @@ def _draw_on(
     length = sheet.size[0] if sheet.size is not None else max(grid.columns * grid.width, NARROWEST_PAGE)
     title = folded(look.title or quantity, length - MARGIN / DPI, sheet)
     place(figure, made, grid.columns, bar, _draw_legend(figure, shown, image, footnote), sides, len(title.splitlines()))
+    if bar and scaling.ticks is not None:
+        _thin_ticks(bar, image, TOKEN_LINE * grid.unit * DPI)
     margin = grid.unit * MARGIN / DPI
     x, y = margin / figure.get_figwidth(), 1 - margin / figure.get_figheight()
     figure.suptitle(title, x=x, y=y, ha="left", va="top")
@@ -345,6 +354,10 @@ def _set_ticks(axis: Axis, names: tuple[str, ...] | range, length: float, unit: 
     if isinstance(names, range):
         apart = unit * LETTER * (len(str(names.stop)) + (4 if len(names) > FEW else 1))
         most = max(1, int(length / apart))
+        between = length * (len(names) - 1) / len(names)
+        if most == 1 and len(names) > 1 and between > unit * max(LETTER * (len(str(names.stop)) + 1), TOKEN_LINE):
+            axis.set_ticks([names.start, names.stop - 1])
+            return 1
         axis.set_major_locator(MaxNLocator(most, steps=[1, 2, 5, 10], integer=True, min_n_ticks=1))
         return 1
     step = max(1, math.ceil(unit * TOKEN_LINE * len(names) / length - 0.05))
@@ -364,6 +377,19 @@ def _draw_bar(axes: Axes, image: AxesImage, values: Numbers, **ticks: Any) -> No
     below, above = (is_below & ((values != 0) | (low <= 0))).any(), (values > high + slack).any()
     extend = "both" if below and above else "min" if below else "max" if above else "neither"
     image.figure.colorbar(image, cax=axes, extend=extend, **ticks)
+
+
+def _thin_ticks(bar: Axes, image: AxesImage, apart: float) -> None:
+    """Keep as many ticks of a colour bar as are so many pixels apart, its ends first."""
+    colorbar: Any = image.colorbar
+    ticks = sorted(colorbar.get_ticks())
+    places = dict(zip(ticks, bar.transData.transform([(0, tick) for tick in ticks])[:, 1].tolist(), strict=True))
+    kept = list[float]()
+    for tick in dict.fromkeys([*ticks[:1], *ticks[:0:-1]]):
+        if all(abs(places[tick] - places[other]) >= apart for other in kept):
+            kept.append(tick)
+    if len(kept) < len(ticks):
+        colorbar.set_ticks(sorted(kept))
 
 
 def _draw_legend(figure: Picture, shown: Sequence[Cells], image: AxesImage, footnote: str) -> int:

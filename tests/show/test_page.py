@@ -89,6 +89,15 @@ def test_a_wide_page_has_the_legend_beside_the_panels_and_a_high_one_below_them(
         assert (box.x0 >= panel.x1, box.y1 <= panel.y0) == (is_beside, not is_beside)
 
 
+def test_large_text_has_ticks_at_the_ends_and_a_colour_bar_without_overlaps() -> None:
+    figure = heat(size=[13.33, 7.5], font_size=24, colours="root")
+    figure.draw_without_rendering()
+    boxes = [text.get_window_extent() for text in figure.axes[-1].get_yticklabels()]
+    assert len(boxes) > 2
+    assert not any(a.overlaps(b) for i, a in enumerate(boxes) for b in boxes[:i])
+    assert all(len(axes.get_yticks()) != 1 for axes in figure.axes[:-1])
+
+
 def test_text_and_title_are_as_asked_for() -> None:
     for figure in (variance(font_size=13, title="My $title$"), heat(font_size=13, title="My $title$", annotate="no")):
         texts: list[Any] = figure.findobj(Text)
