@@ -9,7 +9,7 @@ from attncli.runs.loading import StoredRun, reading
 from attncli.show.report.page import BUDGET, Shown, page, prepared
 from attncli.studies import part_of
 from attncli.studies.study import Comparison
-from attncli.sweeps.views import charts_of, columns_of
+from attncli.sweeps.views import charts_of, columns_of, means_of
 
 TELLS_NOTHING = re.compile(r"latest|results\.json|\d{4}-\d\d-\d\dT[\d-]+")  # the end of a path, of many runs
 
@@ -52,4 +52,6 @@ def _shown(run: StoredRun, name: str) -> Shown:
     here = Path.cwd()
     path = run.path.relative_to(here) if run.path.is_relative_to(here) else run.path
     source = None if run.config is None else str(path)  # a results.json alone has nothing to draw
-    return Shown(name, run.result, columns, charts_of(run.result), run.content, run.config, source)
+    return Shown(
+        name, run.result, columns, charts_of(run.result), run.content, run.config, source, means_of(run.result)
+    )

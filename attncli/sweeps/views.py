@@ -48,6 +48,33 @@ def charts_of(result: Result) -> Sequence[Chart]:
     return (Chart(metric, metric, numbers, (low, high), facets=others, rows=rows),)
 
 
+def means_of(result: Result) -> tuple[Sequence[Column], Sequence[Record]] | None:
+    """The rows of summary.csv with their columns, where rows of a sweep differ by their seed alone."""
+    if not is_sweep(result):
+        return None
+    from attncli.show.numbers import counted, short
+    from attncli.sweeps.points import renamed
+    from attncli.sweeps.records import REPLICATES, columns_of, names_of, swept_keys
+    from attncli.sweeps.summary import FIGURES, summary
+
+    keys, records = swept_keys(result), result.records
+    if not any(key in row for key in REPLICATES for row in records):
+        return None
+    names = names_of(result.study, keys, records)
+    named = [column for column in columns_of(result.study, keys, records) if column.key in names]
+    metric = renamed("metric", keys)
+    mean, std, low, high, count = (renamed(key, keys) for key in FIGURES)
+    figures = [
+        Column(metric, "figure", "The column whose mean this is.", text=True),
+        Column(mean, "mean", "Mean over the seeds.", format=short),
+        Column(std, "±", "Standard deviation over the seeds.", format=short),
+        Column(low, "low", "Lower end of the 95 % interval of the mean (Student's t).", format=short),
+        Column(high, "high", "Upper end of the 95 % interval of the mean (Student's t).", format=short),
+        Column(count, "runs", "How many seeds.", format=counted),
+    ]
+    return [*named, *figures], summary(result)
+
+
 def is_sweep(result: Result) -> bool:
     """Whether it is that of a sweep."""
     return "sweep" in result.settings

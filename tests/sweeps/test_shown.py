@@ -1,5 +1,6 @@
 """sweep.png and the charts of a report: what is drawn, by matplotlib's own artists, against the means by hand."""
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -9,6 +10,8 @@ from matplotlib.figure import Figure
 from rich.console import Console
 
 from attncli.config.looks import Look
+from attncli.reports import report
+from attncli.runs.loading import StoredRun
 from attncli.show.looks import looks_of
 from attncli.show.report.charts import charts
 from attncli.studies.study import Result
@@ -16,6 +19,7 @@ from attncli.sweeps.figure import MOST_PANELS, figures, is_geometric
 from attncli.sweeps.findings import findings_of
 from attncli.sweeps.tables import heading, tables
 from attncli.sweeps.views import charts_of, columns_of
+from tests.show.report.reading import Read
 from tests.sweeps.test_summary import NOISE, attention, swept
 
 Over = list[dict[str, list[Any]]]
@@ -133,6 +137,22 @@ def test_charts_of_a_report_are_the_means() -> None:
     assert [row["entropy"] for row in chart.rows(result)] == pytest.approx([1 + MEAN] * 2 + [2 + MEAN] * 2)
     columns = [column.key for column in columns_of(result)["records"]]
     assert columns == ["seed", "scale", "d", "scorer", "label", "normalizer", "entropy", "empty_rows"]
+
+
+def test_a_page_begins_with_the_means_over_seeds() -> None:
+    over: Over = [SEEDS, {"scale": [1.0, 2.0]}]
+    result = swept("attention", over, attention(over))
+    tables = Read(report([StoredRun(Path("x"), result, {})])).tables()
+    assert list(tables)[:2] == ["Summary", "Records"]
+    assert len(tables["Records"]) == 1 + len(result.records)
+    head, *rows = tables["Summary"]
+    places = {cell.text: place for place, cell in enumerate(head)}
+    entropy = [row for row in rows if row[places["figure"]].text == "entropy"]
+    means = [float(str(row[places["mean"]].attributes["data-value"])) for row in entropy]
+    assert means == pytest.approx([scale + number + MEAN for scale in (1, 2) for number in (0, 1)])
+    assert {row[places["runs"]].text for row in entropy} == {"3"}
+    alone = swept("attention", over[1:], attention(over[1:]))
+    assert "Records" not in Read(report([StoredRun(Path("x"), alone, {})])).tables()
 
 
 def test_text_that_was_swept_is_no_axis_of_a_report() -> None:

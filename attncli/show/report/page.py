@@ -6,7 +6,7 @@ import json
 import math
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -64,7 +64,7 @@ class Shown:
 
     `name` tells it from others, `columns` are those of each kind of rows, `charts` what its study draws. `content` is
     that of results.json, as far as it is known; `config` the text of config.yaml. `source` is what commands call the
-    run, if they can read it.
+    run, if they can read it. `means` are columns and rows that sum the records up, where some do.
     """
 
     name: str
@@ -74,6 +74,7 @@ class Shown:
     content: Record = field(default_factory=dict)
     config: str | None = None
     source: str | None = None
+    means: tuple[Sequence[Column], Sequence[Record]] | None = None
 
 
 @dataclass(frozen=True)
@@ -150,6 +151,8 @@ def prepared(run: Shown, budget: int = BUDGET) -> Record:
     """What the template shows of a run, whose matrices take about `budget` bytes."""
     result, content = run.result, run.content
     tables = [_table(title, run.columns.get(kind, ()), getattr(result, kind)) for kind, title in TITLES.items()]
+    if run.means is not None:
+        tables = [_table(TITLES["records"], *run.means), replace(tables[0], title="Records"), *tables[1:]]
     tables.append(_table("Expectations", EXPECTATIONS, content.get("expectations", ())))
     formulas = result.settings.get("formulas", {})
     own = [] if run.name == result.name else [printable(result.name)]
