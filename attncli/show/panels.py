@@ -44,7 +44,7 @@ AROUND, WIDE = 5.0, 1.3  # em around a panel for its texts; its width to its hei
 BESIDE = 0.4  # part of a page that a legend right of all panels takes at most
 FITS, ROOM = 3.0, 6.0  # em of a panel's shorter side: where it can be read at all, and well
 MOST_TRIED = 2  # numbers of panels beside each other
-TOLERANCE = 0.3  # inches that panels may lose for ticks that fit them
+TOLERANCE = 2.0  # em that panels may lose for ticks and titles that fit them
 NO_ROOM = "axes sizes collapsed to zero"  # what matplotlib says where texts take all of a page
 AS_FIT: Any = "auto"  # ticks of matplotlib's locators
 MOST_TICKS, ROOMY = 8, 6  # upwards; there is room for all of them from so many labels with gaps
@@ -107,7 +107,9 @@ def _roomiest(make: Callable[[Note, Sheet], Picture], sheet: Sheet, arrangements
     tried = [_drawing(make, sheet, each) for each in arrangements]
     best = max(tried, key=lambda each: each.room)
     placed = replace(best.arrangement, boxes=_boxes(best.figure))
-    return max(_drawing(make, sheet, placed), best, key=lambda each: each.room + TOLERANCE * (each is not best))
+    return max(
+        _drawing(make, sheet, placed), best, key=lambda each: each.room + TOLERANCE * sheet.em * (each is not best)
+    )
 
 
 def _drawing(make: Callable[[Note, Sheet], Picture], sheet: Sheet, arrangement: Arrangement) -> _Drawing:
