@@ -9,8 +9,7 @@ from typing import Annotated, Literal, Self, get_args
 from pydantic import BaseModel, Field
 
 from attncli.errors import InputError, plain
-from attncli.runs.run_folder import IN_USE, lock
-from attncli.runs.run_folder import JOURNAL as NAME
+from attncli.runs.run_folder import IN_USE, JOURNAL, lock
 from attncli.studies.study import Record
 from attncli.sweeps.tally import Tally
 
@@ -40,7 +39,7 @@ def rows_of(folder: Path) -> Iterator[Record]:
     Raises:
         InputError: a journal that cannot be read, or a line that no sweep has written.
     """
-    path = folder / NAME
+    path = folder / JOURNAL
     try:
         with path.open("rb") as file:
             for number, line in enumerate(file, 1):
@@ -73,7 +72,7 @@ class Journal:
         Raises:
             InputError: another sweep writes into the folder; the journal is damaged, or cannot be written.
         """
-        self._swept, self._path = swept, folder / NAME
+        self._swept, self._path = swept, folder / JOURNAL
         self.tally = Tally(swept.values())
         self.done = set[str]()
         try:

@@ -49,7 +49,7 @@ def test_titles_name_batch_element_and_head_where_there_is_more_than_one(shape: 
 
 def test_long_titles_end_their_lines_after_underscores() -> None:
     stack = Matrices("weights", {"scaled_dot": weights(4, 4), "dot": weights(4, 4)})
-    figure = heatmap_figure(stack, HeatmapLook(size="3x2", font_size=14))
+    figure = heatmap_figure(stack, HeatmapLook(size=[3.0, 2.0], font_size=14))
     assert titles(figure) == ["scaled_, dot", "dot"]  # `titles` joins lines by commas
 
 

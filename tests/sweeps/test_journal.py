@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 
 from attncli.errors import InputError
+from attncli.runs.run_folder import JOURNAL
 from attncli.studies.study import Record
-from attncli.sweeps.journal import NAME, Journal, rows_of
+from attncli.sweeps.journal import Journal, rows_of
 from attncli.sweeps.tally import Tally
 
 SWEPT: dict[str, Record] = {"a": {"seed": 0}, "b": {"seed": 1}, "c": {"seed": 2}}
@@ -24,13 +25,13 @@ def written(folder: Path, *rows: Record) -> bytes:
     with Journal(folder, SWEPT) as journal:
         for each in rows:
             journal.add(each)
-    return (folder / NAME).read_bytes()
+    return (folder / JOURNAL).read_bytes()
 
 
 def test_a_line_is_there_as_soon_as_it_is_added(tmp_path: Path) -> None:
     with Journal(tmp_path, SWEPT) as journal:
         journal.add(row("b"))
-        (line,) = (tmp_path / NAME).read_text().splitlines()
+        (line,) = (tmp_path / JOURNAL).read_text().splitlines()
         assert list(rows_of(tmp_path)) == [json.loads(line)]
     content = json.loads(line)
     assert datetime.fromisoformat(content.pop("finished")).tzinfo is not None
@@ -58,10 +59,10 @@ def test_points_that_are_not_asked_for_do_not_count(tmp_path: Path) -> None:
 @pytest.mark.parametrize("torn", [b'{"key": "b", "sta', b"{", b"\0\0\0"])
 def test_a_torn_last_line_is_cut_off(tmp_path: Path, torn: bytes) -> None:
     before = written(tmp_path, row("a"))
-    with (tmp_path / NAME).open("ab") as file:
+    with (tmp_path / JOURNAL).open("ab") as file:
         file.write(torn)
     assert [each["key"] for each in rows_of(tmp_path)] == ["a"]
-    assert (tmp_path / NAME).read_bytes() == before + torn, "readers change nothing"
+    assert (tmp_path / JOURNAL).read_bytes() == before + torn, "readers change nothing"
     written(tmp_path, row("b"))
     assert [each["key"] for each in rows_of(tmp_path)] == ["a", "b"]
 
@@ -91,12 +92,14 @@ LINES = [
 def test_other_lines_are_named(tmp_path: Path, line: str) -> None:
     first = written(tmp_path, row("a"))
     damaged = first + line.encode() + b"\n" + first
-    (tmp_path / NAME).write_bytes(damaged)
-    expected = rf"{NAME}:2: got .*; expected a finished point of a sweep; remove the line, and the sweep runs its point"
+    (tmp_path / JOURNAL).write_bytes(damaged)
+    expected = (
+        rf"{JOURNAL}:2: got .*; expected a finished point of a sweep; remove the line, and the sweep runs its point"
+    )
     for read in (lambda: list(rows_of(tmp_path)), lambda: Journal(tmp_path, SWEPT)):
         with pytest.raises(InputError, match=expected):
             read()
-    assert (tmp_path / NAME).read_bytes() == damaged
+    assert (tmp_path / JOURNAL).read_bytes() == damaged
 
 
 def test_a_second_sweep_is_refused(tmp_path: Path) -> None:
@@ -113,10 +116,10 @@ def test_a_folder_without_a_journal_has_no_rows(tmp_path: Path) -> None:
 
 
 def test_what_cannot_be_written(tmp_path: Path) -> None:
-    (tmp_path / NAME).mkdir()
-    with pytest.raises(InputError, match=f"{NAME}: cannot be written: Is a directory"):
+    (tmp_path / JOURNAL).mkdir()
+    with pytest.raises(InputError, match=f"{JOURNAL}: cannot be written: Is a directory"):
         Journal(tmp_path, SWEPT)
-    with pytest.raises(InputError, match=f"{NAME}: cannot be read: Is a directory"):
+    with pytest.raises(InputError, match=f"{JOURNAL}: cannot be read: Is a directory"):
         list(rows_of(tmp_path))
 
 

@@ -15,7 +15,7 @@ import psutil
 import pytest
 
 import attncli
-from attncli.sweeps.journal import NAME
+from attncli.runs.run_folder import JOURNAL
 from tests.cli import attncli as command
 from tests.cli import experiment, good
 from tests.sweeps.jobs import kept
@@ -49,7 +49,7 @@ def ended(process: "subprocess.Popen[str]") -> tuple[int, str]:
 
 def lines(folder: Path) -> list[bytes]:
     """The whole lines of the journal."""
-    path = folder / NAME
+    path = folder / JOURNAL
     return path.read_bytes().splitlines(keepends=True) if path.exists() else []
 
 
@@ -87,7 +87,7 @@ def killed_and_resumed(undisturbed: tuple[Path, Path], out: Path, moments: Seque
         killed(*what, folder=out, rows=rows)
         assert lines(out)[: len(before)] == before
         what = ["--resume", out]
-    with (out / NAME).open("ab") as journal:
+    with (out / JOURNAL).open("ab") as journal:
         journal.write(b'{"key": "torn')
     assert ended(start("--resume", out)) == (0, "")
     assert kept(out) == kept(alone)  # which refuses a point that is there twice
