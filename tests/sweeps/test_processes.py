@@ -87,10 +87,12 @@ def test_the_memory_is_divided() -> None:
 
 
 def _workers() -> list[psutil.Process]:
-    """The processes that compute: children of the one that they are copies of."""
+    """The processes that compute: children of the Python that they are copies of, and none of a browser's."""
+    own = psutil.Process()
     return [
         process
-        for child in psutil.Process().children()
+        for child in own.children()
+        if child.name() == own.name()
         for process in child.children()
         if process.name() != "resource_tracker"
     ]
