@@ -369,17 +369,16 @@ def _tell(finished: "Finished", problem: str | None, *, open_: bool, json: bool,
 
 def _failures(points: Sequence[Mapping[str, Any]]) -> list[str]:
     """A line for each way in which points failed, with how many there are and the first of them."""
-    from attncli.sweeps.points import shown
+    from attncli.sweeps.points import in_words
 
-    ways = dict[tuple[str, str], list[Mapping[str, Any]]]()
+    kinds = dict[tuple[str, str], list[Mapping[str, Any]]]()
     for point in points:
         if point["error"]:
-            ways.setdefault((point["status"], point["error"]), []).append(point)
+            kinds.setdefault((point["status"], point["error"]), []).append(point)
     lines = []
-    for (status, error), those in list(ways.items())[:MOST_TOLD]:
-        first = ", ".join(f"{key} = {shown(value)}" for key, value in those[0]["sweep"].items())
-        more = f" and {len(those) - 1} more" if len(those) > 1 else ""
-        lines.append(f"{status}: {first}{more}: {error}")
-    if len(ways) > MOST_TOLD:
-        lines.append(f"and {len(ways) - MOST_TOLD} other errors; points.jsonl has them all")
+    for (status, error), failed in list(kinds.items())[:MOST_TOLD]:
+        more = f" and {len(failed) - 1} more" if len(failed) > 1 else ""
+        lines.append(f"{status}: {in_words(failed[0]['sweep'])}{more}: {error}")
+    if len(kinds) > MOST_TOLD:
+        lines.append(f"and {len(kinds) - MOST_TOLD} other errors; points.jsonl has them all")
     return lines

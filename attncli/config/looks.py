@@ -9,7 +9,8 @@ from attncli.config.strict import Flag, Model, problem
 from attncli.config.values import FileName
 from attncli.errors import InputError, got
 
-SIZE = re.compile(r"\s*([\d.]+)\s*[x×]\s*([\d.]+)\s*")
+NUMBER = r"\s*(\d+\.?\d*|\.\d+)\s*"
+SIZE = re.compile(f"{NUMBER}[x×]{NUMBER}")
 SLICE = re.compile(r"\s*(\d*)\s*:\s*(\d*)\s*")
 SMALLEST, LARGEST = 0.5, 100.0  # inches of a side
 FEWEST_DPI, MOST_DPI = 10, 2000
@@ -23,10 +24,7 @@ Annotate = Literal["auto", "yes", "no"]
 def _inches(value: Any) -> Any:
     """`6x4` as a list."""
     if isinstance(value, str) and (found := SIZE.fullmatch(value)):
-        try:
-            return [float(side) for side in found.groups()]
-        except ValueError:
-            pass
+        return [float(side) for side in found.groups()]
     if not isinstance(value, list) or len(value) != 2:
         raise problem("expected a width and a height in inches, such as 6x4 or [6, 4]")
     return value

@@ -23,11 +23,19 @@ def findings_of(result: Result) -> list[Finding]:
         if len(rows) > 1:
             low, high = (pick(rows, key=lambda row: row[mean]) for pick in (min, max))
             numbers = {"lowest": low[mean], "highest": high[mean]}
-            found.append(Finding(_sentence(label, metric, rows, together, mean), label, numbers))
+            found.append(Finding(_sentence(label, metric, rows, together, mean, low, high), label, numbers))
     return found
 
 
-def _sentence(label: str, metric: str, rows: Sequence[Record], axes: Mapping[str, Sequence[str]], mean: str) -> str:
+def _sentence(
+    label: str,
+    metric: str,
+    rows: Sequence[Record],
+    axes: Mapping[str, Sequence[str]],
+    mean: str,
+    low: Record,
+    high: Record,
+) -> str:
     """`dot: entropy falls from 1.2 at scale = 0.5 to 0.3 at scale = 4`, or where it is lowest and highest."""
     numbers = [row[mean] for row in rows]
     word = "rises" if all(a < b for a, b in pairwise(numbers)) else "falls"
@@ -35,9 +43,8 @@ def _sentence(label: str, metric: str, rows: Sequence[Record], axes: Mapping[str
     if len(axes) == 1 and steady:
         first, last = rows[0], rows[-1]
         return f"{label}: {metric} {word} from {_at(first, axes, mean)} to {_at(last, axes, mean)}"
-    if min(numbers) == max(numbers):
-        return f"{label}: {metric} is {short(numbers[0])} everywhere"
-    low, high = (pick(rows, key=lambda row: row[mean]) for pick in (min, max))
+    if low[mean] == high[mean]:
+        return f"{label}: {metric} is {short(low[mean])} everywhere"
     return f"{label}: {metric} is lowest, {_at(low, axes, mean)}, and highest, {_at(high, axes, mean)}"
 
 

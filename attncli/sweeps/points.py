@@ -40,7 +40,7 @@ class Point:
     @property
     def text(self) -> str:
         """`d = 16, seed = 0`."""
-        return ", ".join(f"{key} = {shown(value)}" for key, value in self.sweep.items())
+        return in_words(self.sweep)
 
 
 @dataclass(frozen=True)
@@ -84,6 +84,11 @@ def keys_of(axes: Sequence[Axis]) -> list[str]:
 def shown(value: Any) -> str:
     """A swept value in a cell or a sentence."""
     return f"{value:.4g}" if isinstance(value, float) else value if isinstance(value, str) else show(value)
+
+
+def in_words(sweep: Mapping[str, Any]) -> str:
+    """A point by its swept values: `d = 16, seed = 0`."""
+    return ", ".join(f"{key} = {shown(value)}" for key, value in sweep.items())
 
 
 def plan_of(
