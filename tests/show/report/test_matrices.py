@@ -293,6 +293,25 @@ def test_the_cell_is_in_sight_where_cells_are_large(open_page: Open, big: Path) 
     expect(page.locator("#tip")).to_be_hidden()
 
 
+def test_panels_scroll_together_and_never_back(open_page: Open, big: Path) -> None:
+    """A panel that has followed says so late, when the one that it followed has moved on."""
+    page = open_page(big, f"{FIRST}&cell=20")
+    still = page.evaluate(
+        """() => {
+            const [first, second] = document.querySelectorAll(".scroll");
+            first.scrollTop = 100;
+            first.dispatchEvent(new Event("scroll"));
+            const followed = second.scrollTop;
+            first.scrollTop = 200;
+            second.dispatchEvent(new Event("scroll"));
+            return [followed, first.scrollTop];
+        }"""
+    )
+    assert still == [100, 200]
+    for scroll in page.locator(".scroll").all():
+        expect(scroll).to_have_js_property("scrollTop", 200)
+
+
 def test_rounded_numbers_have_no_more_digits_than_are_known(open_page: Open, big: Path, page: Page) -> None:
     rounded = open_page(big, FIRST)
     bits = rounded.evaluate("JSON.parse(document.querySelector('.data').textContent).bits")

@@ -11,6 +11,7 @@ class MatricesView {
   #controls = {};
   #pointer = ""; // where it was last
   #ignored = null; // a place where it rests: browsers tell of it anew when what is below it moves
+  #scrolledTo = [0, 0]; // where all panels are
   #drawings = 0; // how often something else was chosen, for what is decoded comes later
 
   /** `number` counts what has choices of its own in the page. */
@@ -362,9 +363,13 @@ class MatricesView {
     return [clamp(query, 0, n - 1), clamp(key, 0, m - 1)];
   }
 
+  /** Panels that were moved here say so later, when the first may be elsewhere: they must not call it back. */
   scrollTogether(from) {
+    const place = [from.scrollLeft, from.scrollTop];
+    if (String(place) === String(this.#scrolledTo)) return;
+    this.#scrolledTo = place;
     for (const { scroll } of this.panels) {
-      if (scroll !== from) scroll.scrollTo(from.scrollLeft, from.scrollTop);
+      if (scroll !== from) scroll.scrollTo(...place);
     }
   }
 
