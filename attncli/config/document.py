@@ -123,9 +123,8 @@ class Document:
         Raises:
             InputError: all overrides that do not fit.
         """
-        overrides = _from_the_top(overrides, self.data)
-        data = apply_overrides(self.data, overrides, self.path)
-        return replace(self, data=data, overrides=[*self.overrides, *overrides])
+        changed = _document(self.path, self.data, self.root, overrides, self.flags_only)
+        return replace(changed, overrides=[*self.overrides, *changed.overrides])
 
 
 def read_document(path: Path, overrides: Sequence[Override] = ()) -> Document:
@@ -135,12 +134,9 @@ def read_document(path: Path, overrides: Sequence[Override] = ()) -> Document:
         InputError: an unreadable file, text that is not YAML, or an override that does not fit it.
     """
     if path.suffix == Path(CAPTURED).suffix:
-        captured = {"data": {"capture": path.name}}
-        overrides = _from_the_top(overrides, captured)
-        return Document(path, apply_overrides(captured, overrides, path), None, overrides, flags_only=True)
-    read, root = parse_yaml(_text(path), lambda line, column: f"{path}:{line}:{column}")
-    overrides = _from_the_top(overrides, read)
-    return Document(path, apply_overrides(read, overrides, path), root, overrides)
+        return _document(path, {"data": {"capture": path.name}}, None, overrides, flags_only=True)
+    data, root = parse_yaml(_text(path), lambda line, column: f"{path}:{line}:{column}")
+    return _document(path, data, root, overrides)
 
 
 def document_of_data(where: str, data: Mapping[str, Any], overrides: Sequence[Override]) -> Document:
@@ -149,12 +145,14 @@ def document_of_data(where: str, data: Mapping[str, Any], overrides: Sequence[Ov
     Tensors and arrays in the mapping become nested lists, but for those that are a GivenTensor already.
     """
     named = {"name": data.get("study", DEFAULT_STUDY), **as_yaml(data)}
-    source, overrides = Path(where), _from_the_top(overrides, named)
-    return Document(source, apply_overrides(named, overrides, source), None, overrides, flags_only=True)
+    return _document(Path(where), named, None, overrides, flags_only=True)
 
 
-def _from_the_top(overrides: Sequence[Override], data: Any) -> list[Override]:
-    return [each if each.path[0] in Experiment.model_fields else from_the_top(each, data) for each in overrides]
+def _document(
+    path: Path, data: Any, root: yaml.Node | None, overrides: Sequence[Override], flags_only: bool = False
+) -> Document:
+    overrides = [each if each.path[0] in Experiment.model_fields else from_the_top(each, data) for each in overrides]
+    return Document(path, apply_overrides(data, overrides, path), root, overrides, flags_only)
 
 
 def default_name(path: Path) -> str:

@@ -3,13 +3,12 @@
 import functools
 from typing import Annotated, Any, Literal, Union
 
-from pydantic import GetJsonSchemaHandler, SerializerFunctionWrapHandler, TypeAdapter, create_model, model_serializer
-from pydantic_core import CoreSchema
+from pydantic import SerializerFunctionWrapHandler, create_model, model_serializer
 
 from attncli import errors
 from attncli.config.one_line import named_options
 from attncli.config.signatures import options_of
-from attncli.config.strict import Model, chosen, problem
+from attncli.config.strict import Model, SchemaOf, chosen, problem
 
 DEFAULT_NORMALIZER = "softmax"
 KEY = "normalizer"
@@ -61,13 +60,8 @@ def _model_of(value: Any) -> type[NormalizerEntry]:
     return known[name]
 
 
-class _AnyNormalizer:
-    """The JSON Schema, made only when it is asked for, since normalisers load torch."""
-
-    def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
-        models = normalizer_models()
-        union: Any = Union[(Literal[tuple(models)], *models.values(), str)]
-        return handler(TypeAdapter(union).core_schema)
+def _any() -> Any:
+    return Union[(Literal[tuple(normalizer_models())], *normalizer_models().values(), str)]
 
 
-Normalizer = Annotated[NormalizerEntry, _AnyNormalizer(), chosen(_model_of, as_mapping)]
+Normalizer = Annotated[NormalizerEntry, SchemaOf(_any), chosen(_model_of, as_mapping)]

@@ -4,14 +4,13 @@ import functools
 import re
 from typing import Annotated, Any, Literal, Union
 
-from pydantic import Field, GetJsonSchemaHandler, PositiveFloat, TypeAdapter, create_model
-from pydantic_core import CoreSchema
+from pydantic import Field, PositiveFloat, create_model
 
 from attncli import errors
 from attncli.config.normalizer_entries import DEFAULT_NORMALIZER, KEY, Normalizer, as_mapping
 from attncli.config.one_line import named_options
 from attncli.config.signatures import options_of
-from attncli.config.strict import Flag, Model, chosen, problem
+from attncli.config.strict import Flag, Model, SchemaOf, chosen, problem
 from attncli.config.values import FileName, Name
 from attncli.errors import InputError
 
@@ -101,14 +100,6 @@ def entry_models() -> dict[str, type[ScorerEntry]]:
     return {name: entry_model(name, scorer) for name, scorer in SCORERS.items()}
 
 
-class _AnyEntry:
-    """The JSON Schema of an entry, made only when it is asked for, since scorers load torch."""
-
-    def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
-        union: Any = Union[(*entry_models().values(), CustomEntry)]
-        return handler(TypeAdapter(union).core_schema)
-
-
 def _model_of(entry: Any) -> type[ScorerEntry]:
     known = entry_models()
     if not isinstance(entry, dict):
@@ -139,7 +130,7 @@ def _custom_model(name: str) -> type[ScorerEntry]:
         raise problem(error.problems[0].message, under=["scorer"]) from error
 
 
-Entry = Annotated[ScorerEntry, _AnyEntry(), chosen(_model_of)]
+Entry = Annotated[ScorerEntry, SchemaOf(lambda: Union[(*entry_models().values(), CustomEntry)]), chosen(_model_of)]
 Scorers = Annotated[
     list[Entry],
     Field(min_length=1, validate_default=True, description="a scorer, such as additive:num_hiddens=64"),

@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 from pydantic import (
     BaseModel,
     ConfigDict,
+    GetJsonSchemaHandler,
     ModelWrapValidatorHandler,
     TypeAdapter,
     ValidationError,
@@ -15,7 +16,7 @@ from pydantic import (
     WrapValidator,
     model_validator,
 )
-from pydantic_core import PydanticCustomError
+from pydantic_core import CoreSchema, PydanticCustomError
 
 from attncli import errors
 from attncli.config.yaml_loader import is_number
@@ -70,6 +71,16 @@ def chosen(choose: Callable[[Any], Any], written: Callable[[Any], Any] = lambda 
         return TypeAdapter(choose(value)).validate_python(value, strict=True, context=info.context)
 
     return WrapValidator(validate)
+
+
+@dataclass(frozen=True)
+class SchemaOf:
+    """The JSON Schema of a type that is made only when it is asked for, since its classes load torch."""
+
+    late: Callable[[], Any]
+
+    def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
+        return handler(TypeAdapter(self.late()).core_schema)
 
 
 def checked_by(check: Callable[[Any], Any]) -> WrapValidator:
