@@ -8,7 +8,7 @@ import math
 import pickle
 import re
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from difflib import get_close_matches
 from functools import partial
@@ -134,18 +134,20 @@ def _reading(path: Path) -> Iterator[None]:
 def _choose(path: Path, entries: Entries, name: str | None) -> str | None:
     """The name of the one tensor that is meant; None where the file's only tensor has none."""
     known = [shortened(each) for each in entries if each is not None]
-    listed = ", ".join(known[:MOST_NAMES]) + (f" and {len(known) - MOST_NAMES} more" if len(known) > MOST_NAMES else "")
     if name is None and len(entries) == 1:
         return next(iter(entries))
     if name in entries:
         return name
     if name is None:
-        what, cure = f"holds {len(known)} tensors ({listed})", "give tensor: NAME"
+        what, cure = f"holds {len(known)} tensors ({listed(known, MOST_NAMES)})", "give tensor: NAME"
     elif None in entries:
         what, cure = "holds one tensor without a name", "leave tensor out"
     else:
         near = get_close_matches(name, known, n=1)
-        what, cure = "holds no tensor of this name", f"did you mean `{near[0]}`?" if near else f"known: {listed}"
+        what, cure = (
+            "holds no tensor of this name",
+            f"did you mean `{near[0]}`?" if near else f"known: {listed(known, MOST_NAMES)}",
+        )
     raise InputError.of(got(name, f"{show(path.name)} {what}", cure), ["tensor"])
 
 
@@ -174,6 +176,11 @@ def shortened(text: str) -> str:
     """Text out of a file, not too long, with its control characters spelt out: a terminal would obey them."""
     text = printable(text)
     return text if len(text) <= LONGEST_TEXT else text[: LONGEST_TEXT - 1] + "…"
+
+
+def listed(names: Sequence[str], most: int) -> str:
+    """The first names, and how many more there are."""
+    return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
 
 
 def _named(path: Path, entries: Iterable[tuple[str | None, Entry]]) -> Entries:

@@ -2,7 +2,7 @@
 
 import functools
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -18,7 +18,7 @@ from attncli.config.tensors import CapturedData, Data, Mask, TokenNames
 from attncli.errors import InputError, got
 from attncli.inputs.build import Inputs, Shapes, build_inputs, common_leading
 from attncli.inputs.captured import is_captured, read_calls
-from attncli.inputs.files import read_tensors
+from attncli.inputs.files import listed, read_tensors
 from attncli.inputs.masks import LOW, marks_padding, read_mask
 
 NAMES = {
@@ -51,14 +51,11 @@ def is_config(path: Path) -> bool:
     return path.suffix.lower() in YAML and not path.is_dir()
 
 
-def read_source(
-    path: Path,
-    check_size: Callable[[Shapes], None] = lambda shapes: None,
-    note: Note = lambda message: None,
-) -> Inputs:
+def read_source(path: Path, check_size: Callable[[Shapes], None], note: Note) -> dict[str | None, Inputs]:
     """Queries, keys, values and mask of a config (drawn with its own seed), a run folder or a tensor file.
 
-    In files they are called `queries` (or query, q, Q), `keys` and `values` alike; integers become float32. Values that
+    Of a captured model those of every layer that can be re-scored, by its name; all else is one layer, None. In tensor
+    files they are called `queries` (or query, q, Q), `keys` and `values` alike; integers become float32. Values that
     a file does not have are (b, ..., m, 0). Masks are called `valid`, `mask`, `attention_mask`, `key_padding_mask` and
     the like, lengths `valid_lens`; they are joined. `check_size` is given the shapes of what a config draws, before it
     is drawn, and may refuse them. `note` is told how masks are read, and what is not used.
@@ -67,22 +64,9 @@ def read_source(
         InputError: of the source itself without path and place; of what stands in a config with its place.
     """
     if is_config(path):
-        return _from_config(path, check_size, note)
-    return _from_tensors(path, stored_tensors(path), note)
-
-
-def read_layers(
-    path: Path,
-    check_size: Callable[[Shapes], None] = lambda shapes: None,
-    note: Note = lambda message: None,
-) -> dict[str | None, Inputs]:
-    """The inputs of every layer of a captured model that can be re-scored; of all other sources those of `read_source`.
-
-    Raises:
-        InputError: see `read_source`.
-    """
+        return {None: _from_config(path, check_size, note)}
     if not is_captured(path):
-        return {None: read_source(path, check_size, note)}
+        return {None: _from_tensors(path, stored_tensors(path), note)}
     try:
         _, calls = read_calls(CapturedData(capture=str(path)), torch.float32, torch.device("cpu"))
     except InputError as error:
@@ -160,7 +144,7 @@ def _from_tensors(path: Path, stored: Mapping[str, Tensor], note: Note) -> Input
     valid, others = _valid(path, stored, shape, note)
     unused = [name for name in others if name not in {_name(role, stored) for role in NAMES}]
     if unused and not is_run:
-        note(f"{path.name}: not used: {_listed(unused)}")
+        note(f"{path.name}: not used: {listed(unused, MOST_NAMES)}")
     return Inputs(queries, keys, values, valid)
 
 
@@ -192,11 +176,6 @@ def _are_lengths(tensor: Tensor, shape: tuple[int, ...]) -> bool:
     return False
 
 
-def _listed(names: Sequence[str]) -> str:
-    more = len(names) - MOST_NAMES
-    return ", ".join(names[:MOST_NAMES]) + (f" and {more} more" if more > 0 else "")
-
-
 def _name(role: str, stored: Mapping[str, Tensor]) -> str | None:
     return next((name for name in NAMES[role] if name in stored), None)
 
@@ -204,9 +183,10 @@ def _name(role: str, stored: Mapping[str, Tensor]) -> str | None:
 def _numbers(role: str, stored: Mapping[str, Tensor], path: Path) -> Tensor:
     name = _name(role, stored)
     if name is None:
-        there = ", ".join(list(stored)[:8])
         expected = f"expected a tensor named {', '.join(NAMES[role][:-1])} or {NAMES[role][-1]}"
-        raise InputError.of(f'got "{path}", which has no {role}; {expected}; the file has {there}')
+        raise InputError.of(
+            f'got "{path}", which has no {role}; {expected}; the file has {listed([*stored], MOST_NAMES)}'
+        )
     tensor = stored[name]
     if tensor.ndim < 2 or tensor.numel() == 0 or tensor.dtype == torch.bool:
         what = f"{tensor.dtype} of shape {list(tensor.shape)}".removeprefix("torch.")

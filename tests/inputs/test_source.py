@@ -11,9 +11,17 @@ from torch import Tensor
 from torch.testing import assert_close
 
 from attncli.errors import InputError
+from attncli.inputs.build import Inputs
 from attncli.inputs.source import read_source
 from attncli.runs.saving import save_named
 from tests.experiments import inputs_of, result_of
+
+
+def read(path: Path, notes: list[str] | None = None, check_size: Any = lambda shapes: None) -> Inputs:
+    """What a source holds that has no layers."""
+    (inputs,) = read_source(path, check_size, ([] if notes is None else notes).append).values()
+    return inputs
+
 
 DATA: dict[str, Any] = {
     "queries": {"shape": [2, 3, 4, 5]},
@@ -48,7 +56,7 @@ def written(kind: str, folder: Path) -> Path:
 
 @pytest.mark.parametrize("kind", ["config", "run", ".npz", ".pt", ".safetensors"])
 def test_every_kind_of_source_gives_the_same(kind: str, tmp_path: Path) -> None:
-    expected, got = inputs_of(data=DATA, seed=7, mask={"causal": "top_left"}), read_source(written(kind, tmp_path))
+    expected, got = inputs_of(data=DATA, seed=7, mask={"causal": "top_left"}), read(written(kind, tmp_path))
     for role in ("queries", "keys", "values"):
         assert_close(getattr(got, role), getattr(expected, role), rtol=0, atol=0)
     assert torch.equal(got.valid.whole, expected.valid.whole)
@@ -60,7 +68,7 @@ def test_every_kind_of_source_gives_the_same(kind: str, tmp_path: Path) -> None:
 )
 def test_values_may_be_left_out(values: dict[str, Tensor], shape: tuple[int, ...], tmp_path: Path) -> None:
     save_named(tmp_path / "a.safetensors", {"q": torch.ones(3, 5), "k": torch.ones(4, 5), **values})
-    inputs = read_source(tmp_path / "a.safetensors")
+    inputs = read(tmp_path / "a.safetensors")
     assert inputs.values.shape == shape
     assert inputs.queries.shape == (shape[0], 3, 5)
     assert inputs.valid.is_full
@@ -69,7 +77,7 @@ def test_values_may_be_left_out(values: dict[str, Tensor], shape: tuple[int, ...
 def test_values_that_do_not_fit(tmp_path: Path) -> None:
     save_named(tmp_path / "a.safetensors", {"q": torch.ones(3, 5), "k": torch.ones(4, 5), "v": torch.ones(3, 5)})
     with pytest.raises(InputError, match=r"whose values have 3 values; expected 4, one for each key"):
-        read_source(tmp_path / "a.safetensors")
+        read(tmp_path / "a.safetensors")
 
 
 def test_a_size_is_refused_before_anything_is_drawn(tmp_path: Path) -> None:
@@ -77,7 +85,7 @@ def test_a_size_is_refused_before_anything_is_drawn(tmp_path: Path) -> None:
         raise InputError.of(f"too large: {shapes['keys']}", ["data"])
 
     with pytest.raises(InputError, match=r"own.yaml:2:3: data: too large: \(2, 3, 6, 5\)"):
-        read_source(written("config", tmp_path), refuse)
+        read(written("config", tmp_path), check_size=refuse)
 
 
 QK = {"q": torch.ones(2, 3, 4), "k": torch.ones(2, 5, 4)}
@@ -143,7 +151,7 @@ def test_masks_lengths_and_whatever_else_a_file_has(name: str, tmp_path: Path) -
     beside, valid, said = READINGS[name]
     torch.save(QK | beside, tmp_path / "a.pt")
     notes: list[str] = []
-    inputs = read_source(tmp_path / "a.pt", note=notes.append)
+    inputs = read(tmp_path / "a.pt", notes)
     assert torch.equal(inputs.valid.whole, valid.expand(2, 3, 5))
     assert notes == said
 
@@ -161,7 +169,7 @@ def test_masks_lengths_and_whatever_else_a_file_has(name: str, tmp_path: Path) -
 def test_masks_that_are_none(name: str, tensor: Tensor, message: str, tmp_path: Path) -> None:
     torch.save(QK | {name: tensor}, tmp_path / "a.pt")
     with pytest.raises(InputError, match=message):
-        read_source(tmp_path / "a.pt")
+        read(tmp_path / "a.pt")
 
 
 def test_a_run_needs_no_notes(tmp_path: Path) -> None:
@@ -171,13 +179,13 @@ def test_a_run_needs_no_notes(tmp_path: Path) -> None:
     (folder / "results.json").write_text("{}")
     expected = inputs_of(data=DATA, seed=7, mask={"causal": "top_left"}).valid.whole
     for source in (folder, folder / "tensors.safetensors"):
-        assert torch.equal(read_source(source, note=notes.append).valid.whole, expected)
+        assert torch.equal(read(source, notes).valid.whole, expected)
     save_named(folder / "tensors.safetensors", {**QK, "dot/curve": torch.ones(2)})
     for source in (folder, folder / "tensors.safetensors"):
-        assert read_source(source, note=notes.append).valid.is_full
+        assert read(source, notes).valid.is_full
     assert notes == []
     (folder / "results.json").unlink()  # then it is a file that only has the name
-    read_source(folder / "tensors.safetensors", note=notes.append)
+    read(folder / "tensors.safetensors", notes)
     assert notes == ["tensors.safetensors: not used: dot/curve"]
 
 
@@ -188,7 +196,7 @@ def test_a_bias_is_no_part_of_queries_and_keys(tmp_path: Path) -> None:
     (tmp_path / "own.yaml").write_text(yaml.safe_dump({"data": DATA | {"bias": bias}}))
     notes: list[str] = []
     for source in (tmp_path, tmp_path / "own.yaml"):
-        valid = read_source(source, note=notes.append).valid.whole
+        valid = read(source, notes).valid.whole
         assert torch.equal(valid, result.inputs["valid"])
         assert not bool(valid[..., 2].any())
     assert notes[:2] == [

@@ -11,7 +11,7 @@ from attncli.attention import computing_dtype
 from attncli.errors import InputError
 from attncli.inputs.build import Inputs, Shapes
 from attncli.inputs.seeding import generator
-from attncli.inputs.source import read_layers
+from attncli.inputs.source import read_source
 from attncli.studies.memory import estimate_attention, require_memory
 from attncli.studies.pairs.entries import Entries
 from attncli.studies.pairs.options import PairsOptions
@@ -133,7 +133,7 @@ def read_pairs(
         require_memory(estimate_attention(shapes, torch.float32, [], []), torch.device("cpu"), cure)
 
     try:
-        layers = read_layers(Path(source), check_size, progress.note)
+        layers = read_source(Path(source), check_size, progress.note)
     except InputError as error:
         raise error if error.problems[0].where else error.under("from") from error
     return {layer: _tensors_of(inputs, dtype, device) for layer, inputs in layers.items()}
