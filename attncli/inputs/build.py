@@ -1,7 +1,7 @@
 """From a config to the tensors of an experiment."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 from typing import Any
@@ -71,6 +71,48 @@ def build_inputs(
     Raises:
         InputError: everything that does not fit, with paths from the top of the YAML.
     """
+    given, fills = _sources(data)
+    found = {role: tuple(tensor.shape) for role, tensor in given.items()}
+    for role, source in fills.items():
+        with below("data", role):
+            found[role] = _shape(source, found)
+    with below("data"):
+        cure = "`grouped: true` lets several heads of queries share one of keys and values"
+        leading = common_leading({role: found[role] for role in ROLES}, data.grouped, cure)
+    full = {role: (*leading, *found[role][-2:]) for role in ROLES}
+    scores = (*full["queries"][:-1], full["keys"][-2])
+    collector = Collector()
+    if "bias" in found:
+        with collector.under("data", "bias"):
+            full["bias"] = bias_shape(found["bias"], scores, note)
+    check_size(full)
+    valid = Valid(scores, device=device)
+    with collector.under("data", "valid_lens"):
+        valid = replace(valid, lengths=_lengths(data.valid_lens, scores, seed))
+    with collector.under("mask"):
+        valid = replace(valid, causal=_causal(mask, scores), mask=_mask(mask, scores, note, device))
+    for role in ("queries", "keys"):
+        with collector.under("tokens", role):
+            check_tokens(getattr(tokens, role), full[role])
+    collector.check()
+    dtypes = {**dict.fromkeys(ROLES, dtype), "bias": computing_dtype(dtype)}
+    tensors = {role: tensor.to(dtypes[role]) for role, tensor in given.items()}
+    for role, source in fills.items():  # what is correlated sees the other tensor as it is used, rounded to `dtype`
+        tensors[role] = fill(source, generator(seed, f"data.{role}"), tensors).to(dtypes[role])
+    for role in ROLES:
+        if data.grouped and len(found[role]) > 3 and found[role][-3] > 1:  # a single head is repeated without a copy
+            tensors[role] = tensors[role].repeat_interleave(leading[-1] // found[role][-3], dim=-3)
+    queries, keys, values = (tensors[role].expand(full[role]).to(device) for role in ROLES)
+    if "bias" not in tensors:
+        return Inputs(queries, keys, values, valid)
+    with below("data", "bias"):
+        bias = tensors["bias"].reshape(full["bias"]).to(device)
+        bias, valid = without_infinities(bias, valid, found["bias"], note)
+    return Inputs(queries, keys, values, valid, bias)
+
+
+def _sources(data: Data) -> tuple[dict[str, Tensor], dict[str, Fill]]:
+    """The tensors that are there, read from files where they stand in some; and the fills of the others, in order."""
     collector, given, fills = Collector(), dict[str, Tensor](), dict[str, Fill]()
     for role in (*ROLES, "bias"):
         source = getattr(data, role)
@@ -87,46 +129,7 @@ def build_inputs(
     collector.check()
     if data.values is None:  # drawn like the keys, or normal where the keys are not drawn
         fills["values"] = fills["keys"] if "keys" in fills else NormalFill(shape=list(given["keys"].shape))
-    fills = _in_order(fills)
-    found = {role: tuple(tensor.shape) for role, tensor in given.items()}
-    for role, source in fills.items():
-        with below("data", role):
-            found[role] = _shape(source, found)
-    shapes = {role: found[role] for role in ROLES}
-    with collector.under("data"):
-        cure = "`grouped: true` lets several heads of queries share one of keys and values"
-        leading = common_leading(shapes, data.grouped, cure)
-    collector.check()
-    full = {role: (*leading, *shapes[role][-2:]) for role in ROLES}
-    scores = (*full["queries"][:-1], full["keys"][-2])
-    if "bias" in found:
-        with collector.under("data", "bias"):
-            full["bias"] = bias_shape(found["bias"], scores, note)
-    check_size(full)
-    lengths = causal = allowed = None
-    with collector.under("data", "valid_lens"):
-        lengths = _lengths(data.valid_lens, scores, seed)
-    with collector.under("mask"):
-        causal, allowed = _causal(mask, scores), _mask(mask, scores, note)
-    for role in ("queries", "keys"):
-        with collector.under("tokens", role):
-            check_tokens(getattr(tokens, role), full[role])
-    collector.check()
-    dtypes = {**dict.fromkeys(ROLES, dtype), "bias": computing_dtype(dtype)}
-    tensors = {role: tensor.to(dtypes[role]) for role, tensor in given.items()}
-    for role, source in fills.items():  # what is correlated sees the other tensor as it is used, rounded to `dtype`
-        tensors[role] = fill(source, generator(seed, f"data.{role}"), tensors).to(dtypes[role])
-    for role in ROLES:
-        if data.grouped and len(found[role]) > 3 and found[role][-3] > 1:  # a single head is repeated without a copy
-            tensors[role] = tensors[role].repeat_interleave(leading[-1] // found[role][-3], dim=-3)
-    queries, keys, values = (tensors[role].expand(full[role]).to(device) for role in ROLES)
-    valid = Valid(scores, lengths, causal, None if allowed is None else allowed.to(device), device)
-    if "bias" not in tensors:
-        return Inputs(queries, keys, values, valid)
-    with below("data", "bias"):
-        bias = tensors["bias"].reshape(full["bias"]).to(device)
-        bias, valid = without_infinities(bias, valid, found["bias"], note)
-    return Inputs(queries, keys, values, valid, bias)
+    return given, _in_order(fills)
 
 
 def common_leading(shapes: Shapes, grouped: bool = False, cure: str = "") -> tuple[int, ...]:
@@ -248,7 +251,7 @@ def _causal(mask: Mask, shape: tuple[int, ...]) -> Causal | None:
     return "top_left" if mask.causal is True else mask.causal or None
 
 
-def _mask(mask: Mask, shape: tuple[int, ...], note: Callable[[str], None]) -> Tensor | None:
+def _mask(mask: Mask, shape: tuple[int, ...], note: Callable[[str], None], device: torch.device) -> Tensor | None:
     """The mask that stands in a file, if any."""
     if mask.file is None:
         return None
@@ -257,7 +260,7 @@ def _mask(mask: Mask, shape: tuple[int, ...], note: Callable[[str], None]) -> Te
     if not called and marks_padding(path.stem):  # a file's name is chosen more freely than a tensor's
         note(f"warning: {path.name}: True is read as may attend; if it is padding, save the opposite")
     with below("file"):
-        return read_mask(given, shape, f"{path.name}: {called}" if called else path.name, note, called)
+        return read_mask(given, shape, f"{path.name}: {called}" if called else path.name, note, called).to(device)
 
 
 def check_tokens(names: Sequence[Any] | None, shape: tuple[int, ...]) -> None:
