@@ -232,7 +232,7 @@ def run(
     experiment, progress, folder = load_experiment(document, in_python=True), Warnings(), None
     with alone():
         if place is not None:
-            finished = experiment.run(progress, place, overwrite)
+            finished = experiment.run(progress, None, place, overwrite)
             result, verdicts, folder = finished.result, finished.verdicts, finished.folder
         else:
             with document.locating():
@@ -380,10 +380,10 @@ class Loaded:
     def run(
         self,
         progress: Progress,
+        command: str | None,
         out: Path | None,
         overwrite: bool = False,
         pictures: bool = True,
-        command: str | None = None,
         report: bool = False,
     ) -> Finished:
         """Run the study, judge what is expected of it, and keep all that in `out`, or in outputs/<name>/.

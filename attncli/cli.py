@@ -13,22 +13,25 @@ import typer
 from typer.core import TyperGroup
 
 from attncli import __version__
-from attncli.commands.capture import capture
-from attncli.commands.check import check, schema
-from attncli.commands.compare import compare
-from attncli.commands.figure import FigureCommand
-from attncli.commands.heatmap import HeatmapCommand
-from attncli.commands.init import init
-from attncli.commands.options import Command, PlainHelp
-from attncli.commands.report import report
-from attncli.commands.scorers import scorers
+from attncli.commands.command import Command, PlainHelp
 from attncli.commands.streams import INTERRUPTED, WRONG_INPUT, discard, print_error
-from attncli.commands.study_flags import RunCommand, StudyCommand
-from attncli.commands.sweep import SweepCommand, sweep
 from attncli.errors import InputError, got
 from attncli.studies import STUDIES
 
-RUN = "Run experiments: print tables, draw pictures and save a run folder."
+COMMANDS = {  # each with its help
+    "run": "Run experiments: print tables, draw pictures and save a run folder.",
+    "heatmap": "Draw attention weights or scores as heatmaps.",
+    "figure": "Draw the pictures of a run again, with other looks.",
+    "report": "Make one self-contained HTML page to explore runs, and to see what differs between them.",
+    **{study: about for study, about in STUDIES.items() if study != "attention"},  # which has more than flags can say
+    "sweep": "Run a grid of experiments: one table, one picture.",
+    "capture": "Run a real model once and keep what every attention call saw.",
+    "compare": "Say what differs between runs: settings, inputs, figures and weights.",
+    "scorers": "List the scorers and normalisers: formula, options, parameters, source.",
+    "check": "Find the mistakes in experiments without running them.",
+    "init": "List the built-in experiments, or copy one to start from.",
+    "schema": "Print the JSON Schema of experiments, for editors.",
+}
 
 
 class Cli(PlainHelp, TyperGroup):
@@ -129,17 +132,5 @@ def main(
             stream.reconfigure(errors="replace")  # a token that the terminal cannot show must not end a run
 
 
-app.command("run", cls=RunCommand, help=RUN)(lambda: None)
-app.command("heatmap", cls=HeatmapCommand, help="Draw attention weights or scores as heatmaps.")(lambda: None)
-app.command("figure", cls=FigureCommand, help="Draw the pictures of a run again, with other looks.")(lambda: None)
-app.command(cls=Command)(report)
-for study, about in STUDIES.items():
-    if study != "attention":  # whose experiments have more to say than flags can
-        app.command(study, cls=StudyCommand, help=about)(lambda: None)
-app.command(cls=SweepCommand)(sweep)
-app.command(cls=Command)(capture)
-app.command(cls=Command)(compare)
-app.command(cls=Command)(scorers)
-app.command(cls=Command)(check)
-app.command(cls=Command)(init)
-app.command(cls=Command)(schema)
+for name, about in COMMANDS.items():
+    app.command(name, cls=Command, help=about)(lambda: None)

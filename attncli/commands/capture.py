@@ -69,7 +69,6 @@ def capture(
     overwrite: Overwrite = False,
     quiet: Quiet = False,
 ) -> None:
-    """Run a real model once and keep what every attention call saw."""
     from attncli.capturing.capture import Capture
     from attncli.capturing.models import Asked, run
     from attncli.commands.options import naming_options

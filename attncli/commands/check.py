@@ -1,12 +1,9 @@
-"""`attncli check` and `attncli schema`: whether experiments are right, and what they may say."""
-
-import typer
+"""`attncli check`: whether experiments are right."""
 
 from attncli.commands.options import Configs, Device, DType, Seed, Sets, overrides_of
 
 
 def check(configs: Configs, sets: Sets = None, seed: Seed = None, device: Device = None, dtype: DType = None) -> None:
-    """Find the mistakes in experiments without running them."""
     from attncli.api import load_experiment
     from attncli.commands.progress import running
     from attncli.commands.streams import print_line
@@ -30,13 +27,3 @@ def check(configs: Configs, sets: Sets = None, seed: Seed = None, device: Device
                 experiment.check(progress)
             print_line(f"{path}: good, study {experiment.options.study}")
     collector.check()
-
-
-def schema() -> None:
-    """Print the JSON Schema of experiments, for editors."""
-    import json
-
-    from attncli.config.models import json_schema
-    from attncli.studies import STUDIES, options_model
-
-    typer.echo(json.dumps(json_schema([options_model(study) for study in STUDIES]), indent=2))

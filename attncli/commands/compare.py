@@ -47,7 +47,6 @@ def compare(
     full: Full = False,
     quiet: Quiet = False,
 ) -> None:
-    """Say what differs between runs: settings, inputs, figures and weights."""
     from attncli.api import compare_stored
     from attncli.commands.experiments import print_json
     from attncli.commands.progress import Terminal

@@ -19,6 +19,7 @@ from rich.padding import Padding
 from rich.text import Text
 
 from attncli.api import Finished, Loaded, load_experiment
+from attncli.commands.options import Output
 from attncli.commands.progress import Terminal, running
 from attncli.commands.streams import EXPECTATION_FAILED, INTERRUPTED, ErrorStream, print_error, print_line
 from attncli.config.builtin import experiment_path
@@ -81,19 +82,8 @@ class Interrupts:
             self._before(number, frame)
 
 
-def run_and_show(
-    experiments: Sequence[Loaded],
-    *,
-    out: Path | None,
-    overwrite: bool,
-    no_plots: bool,
-    report: bool,
-    open_: bool,
-    json: bool,
-    quiet: bool,
-    full: bool,
-) -> None:
-    """Run experiments one after the other, each into its folder, print what is asked for, and open it with `open_`.
+def run_and_show(experiments: Sequence[Loaded], output: Output) -> None:
+    """Run experiments one after the other, each into its folder, print what is asked for, and open it with `--open`.
 
     Where one ends the rest, what is complete is shown all the same.
 
@@ -101,7 +91,8 @@ def run_and_show(
         InputError: one fails, or expectations could not be judged, since no row is what they ask about.
         typer.Exit: with 1 where an expectation fails, 130 after Ctrl-C.
     """
-    if out is not None and len(experiments) > 1:
+    silent = output.quiet or output.json
+    if (out := output.out) is not None and len(experiments) > 1:
         message = f'got "{out}" for {len(experiments)} experiments; expected one experiment; run them one by one'
         raise InputError.of(message, where="--out")
     command = shlex.join(["attncli", *sys.argv[1:]])
@@ -113,20 +104,22 @@ def run_and_show(
             with (
                 redirect_stdout(ErrorStream()),  # scorers of the user's own may print
                 Interrupts() as interrupts,
-                running(name, quiet, json, interrupts.wait) as progress,
+                running(name, output.quiet, output.json, interrupts.wait) as progress,
             ):
-                runs.append(experiment.run(progress, out, overwrite, not no_plots, command, report))
+                runs.append(
+                    experiment.run(progress, command, out, output.overwrite, not output.no_plots, output.report)
+                )
             interrupted = runs[-1].result.interrupted or interrupts.waited
-            if not (quiet or json):
-                show_run(runs[-1], full, titled=len(experiments) > 1)
-            if open_:
+            if not silent:
+                show_run(runs[-1], output.full, titled=len(experiments) > 1)
+            if output.open_:
                 typer.launch(str(shortest(runs[-1].picture or runs[-1].folder)))
             shown = replace(runs[-1].result, inputs={}, tensors={}, parameters={})  # which need no memory any more
             runs[-1] = replace(runs[-1], result=shown)
     finally:
-        show_verdicts(runs, table=not (quiet or json))
+        show_verdicts(runs, table=not silent)
         contents = [{"folder": str(shortest(finished.folder)), **finished.content} for finished in runs]
-        if json and (len(experiments) > 1 or contents):
+        if output.json and (len(experiments) > 1 or contents):
             print_json(contents if len(experiments) > 1 else contents[0])
         if waiting:
             print_error(f"not run: {', '.join(str(experiment.document.path) for experiment in waiting)}")

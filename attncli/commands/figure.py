@@ -1,6 +1,5 @@
 """`attncli figure`: the pictures of a run again, with other looks."""
 
-import functools
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
@@ -8,7 +7,8 @@ from typing import Annotated, Any
 import typer
 
 from attncli.commands.options import Open, Quiet, import_quickly, naming_options
-from attncli.commands.study_flags import StudyCommand, StudyFlag, look_flags, look_overrides, with_flags
+from attncli.commands.study_flags import StudyFlag, look_flags, look_overrides, with_flags
+from attncli.config.looks import HeatmapLook
 
 Run = Annotated[Path, typer.Argument(metavar="RUN", help="A run folder, such as outputs/d2l/latest.")]
 Only = Annotated[
@@ -18,16 +18,6 @@ Out = Annotated[
     Path | None, typer.Option("--out", metavar="DIR", help="Folder of the pictures, in place of the run folder.")
 ]
 Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace pictures in --out.")]
-
-
-class FigureCommand(StudyCommand):
-    """The command, whose flags are those of all looks."""
-
-    @functools.cached_property
-    def _command(self) -> Any:
-        from attncli.config.looks import HeatmapLook
-
-        return with_flags("figure", figure, look_flags(HeatmapLook))
 
 
 def figure(
@@ -73,3 +63,6 @@ def figure(
             typer.echo(place)
     if open_:
         typer.launch(str(places[0]))
+
+
+COMMAND = with_flags("figure", figure, look_flags(HeatmapLook))

@@ -1,6 +1,5 @@
 """`attncli heatmap`: weights or scores as a grid of panels."""
 
-import functools
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -9,7 +8,8 @@ import typer
 
 from attncli.commands.options import Device, DType, Open, Quiet, Seed, Sets, naming_options, overrides_of
 from attncli.commands.scorers import scorer_names
-from attncli.commands.study_flags import StudyCommand, StudyFlag, look_flags, values_of, with_flags
+from attncli.commands.study_flags import StudyFlag, look_flags, values_of, with_flags
+from attncli.config.looks import HeatmapLook
 
 Source = Annotated[
     Path | None,
@@ -36,16 +36,6 @@ Out = Annotated[Path | None, typer.Option("--out", metavar="FILE", help="The pic
 Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace an existing file.")]
 
 
-class HeatmapCommand(StudyCommand):
-    """The command, whose flags of looks are the keys of `figure`, by the same names."""
-
-    @functools.cached_property
-    def _command(self) -> Any:
-        from attncli.config.looks import HeatmapLook
-
-        return with_flags("heatmap", heatmap, look_flags(HeatmapLook))
-
-
 def heatmap(
     given: Mapping[StudyFlag, Any],
     source: Source = None,
@@ -65,7 +55,6 @@ def heatmap(
 ) -> None:
     """Draw attention weights or scores; flags of looks win over `figure` of a config or run."""
     from attncli.commands.sources import load_source
-    from attncli.config.looks import HeatmapLook
     from attncli.config.strict import validated
     from attncli.errors import InputError, got
     from attncli.runs.run_folder import check_file, save_picture
@@ -95,3 +84,6 @@ def heatmap(
         typer.echo(place)
     if open_:
         typer.launch(str(place))
+
+
+COMMAND = with_flags("heatmap", heatmap, look_flags(HeatmapLook))

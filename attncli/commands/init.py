@@ -20,7 +20,6 @@ Out = Annotated[Path, typer.Option("--out", metavar="DIR", help="The folder to c
 
 
 def init(name: Name = None, out: Out = Path()) -> None:
-    """List the built-in experiments, or copy one to start from."""
     names = builtin_names()
     below = names if name is None else [each for each in names if name and "/" in each and each.startswith(name)]
     if name and name in names:

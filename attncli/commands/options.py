@@ -6,24 +6,18 @@ import signal
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
-from typer.core import TyperArgument, TyperCommand
 
 from attncli.commands.streams import INTERRUPTED, print_error
-from attncli.errors import Collector, InputError, got
+from attncli.errors import Collector, InputError
 
 if TYPE_CHECKING:
     from attncli.config.overrides import Override
 
-NUMBERS = {  # what is expected, by the name of a mistake
-    "float_parsing": "a number",
-    "int_parsing": "a whole number",
-    "greater_than_equal": "a number of at least {ge}",
-}
 Configs = Annotated[
     list[Path], typer.Argument(metavar="CONFIG", help="YAML files, captured models, or names of experiments.")
 ]
@@ -47,49 +41,18 @@ Quiet = Annotated[bool, typer.Option("--quiet", help="Print nothing but warnings
 Full = Annotated[bool, typer.Option("--full", help="Print all tables, rows and columns.")]
 
 
-class PlainHelp:
-    """Help without types of Python, such as `<bool>`, that ends quietly where its reader has had enough."""
+@dataclass(frozen=True)
+class Output:
+    """Where a run goes and what is told of it: options of `run` and of the commands of studies."""
 
-    def get_params(self, ctx: Any) -> Any:
-        """The parameters, whose names and metavars say what they are."""
-        params = super().get_params(ctx)  # type: ignore[misc]
-        for param in params:
-            is_argument = isinstance(param, TyperArgument)
-            if is_argument or param.is_flag:
-                param.display_type_rich = lambda ctx: ""
-            if is_argument:
-                param.get_usage_pieces = lambda ctx, param=param: [] if param.hidden else [_usage_of(param)]
-        return params
-
-    def format_help(self, ctx: Any, formatter: Any) -> None:
-        """Print the help: rich ends the process with an error where nobody reads on."""
-        try:
-            super().format_help(ctx, formatter)  # type: ignore[misc]
-        except SystemExit:
-            raise typer.Exit(0) from None
-
-
-def _usage_of(param: TyperArgument) -> str:
-    name = f"{param.metavar}..." if param.nargs != 1 else str(param.metavar)
-    return name if param.required else f"[{name}]"
-
-
-class Command(PlainHelp, TyperCommand):
-    """A command with such a help."""
-
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Read the arguments; what is no number is said in our words, not in those of pydantic."""
-        try:
-            rest: list[str] = super().parse_args(ctx, args)
-        except typer.BadParameter as error:
-            from pydantic import ValidationError
-
-            if isinstance(error.__cause__, ValidationError):
-                found = error.__cause__.errors()[0]
-                if expected := NUMBERS.get(found["type"]):
-                    error.message = got(found["input"], f"expected {expected.format(**found.get('ctx', {}))}")
-            raise
-        return rest
+    out: Out = None
+    overwrite: Overwrite = False
+    no_plots: NoPlots = False
+    report: Report = False
+    open_: Open = False
+    json: Json = False
+    quiet: Quiet = False
+    full: Full = False
 
 
 def import_quickly(*, pictures: bool) -> None:

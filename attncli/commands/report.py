@@ -24,7 +24,6 @@ Open = Annotated[bool, typer.Option("--open", help="Open the page in a browser w
 def report(
     runs: Runs, out: Out = None, overwrite: Overwrite = False, open_: Open = False, quiet: Quiet = False
 ) -> None:
-    """Make one self-contained HTML page to explore runs, and to see what differs between them."""
     from attncli.api import compare_stored
     from attncli.config.document import REPORT
     from attncli.reports import report as page_of

@@ -30,7 +30,6 @@ Name = Annotated[
 
 
 def scorers(name: Name = None) -> None:
-    """List the scorers and normalisers: formula, options, parameters, source."""
     from attncli.commands.progress import Terminal
     from attncli.errors import InputError, did_you_mean
     from attncli.normalizers import NORMALIZERS

@@ -1,6 +1,5 @@
 """The command of a study: its flags are the keys of the study's options, by the same names."""
 
-import functools
 import inspect
 import typing
 from collections.abc import Mapping
@@ -10,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, Union
 
 import typer
 
-from attncli.commands.options import Command, import_quickly, naming_options, overrides_of
-from attncli.commands.run import run
+from attncli.commands.command import typer_command
+from attncli.commands.options import Output, Sets, import_quickly, naming_options, overrides_of
 from attncli.commands.scorers import scorer_names
 from attncli.errors import Collector, InputError, show
 
@@ -23,49 +22,10 @@ if TYPE_CHECKING:
     from attncli.config.overrides import Override
 
 NO_FLAGS = ("study", "name", "expect", "figure", "sweep")
-OF_RUN = (
-    "sets",
-    "out",
-    "overwrite",
-    "no_plots",
-    "report",
-    "open_",
-    "json",
-    "quiet",
-    "full",
-)  # options, as `attncli run` has them
 LONGEST_LIST = 4  # of a default that is written out
 PICTURES = "Pictures"  # the heading above flags of looks
 METAVARS = {int: "N", float: "X"}
-
-
-class StudyCommand(Command):
-    """A study's command, whose flags are made when they are needed, since they load pydantic."""
-
-    @functools.cached_property
-    def _command(self) -> Any:
-        return command_of(str(self.name))
-
-    @property
-    def params(self) -> Any:
-        """The flags."""
-        return self._command.params
-
-    @params.setter
-    def params(self, value: Any) -> None:
-        """Typer sets those of a function, which has none here."""
-
-    def invoke(self, ctx: Any) -> Any:
-        """Run the study."""
-        return self._command.invoke(ctx)
-
-
-class RunCommand(StudyCommand):
-    """The command `run`, which has the flags of looks, too."""
-
-    @functools.cached_property
-    def _command(self) -> Any:
-        return with_flags("run", run, look_flags())
+NoConfigs = Annotated[list[str] | None, typer.Argument(hidden=True)]
 
 
 class StudyFlag:
@@ -115,7 +75,8 @@ class StudyFlag:
         )
         value: Any = Path if self.mark.is_path else str
         kind: Any = bool if is_switch else list[value] | None if self.is_list else value | None
-        return _keyword(self.name, Annotated[kind, option], False if is_switch else None)
+        default, annotation = False if is_switch else None, Annotated[kind, option]
+        return inspect.Parameter(self.name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
 
     def override(self, value: Any) -> "Override":
         """What the flag says, for the config.
@@ -148,15 +109,23 @@ def values_of(given: Mapping[StudyFlag, Any]) -> dict[str, Any]:
 
 
 def with_flags(name: str, function: Any, flags: list[StudyFlag]) -> Any:
-    """The command of a function, with flags beside its own options; they come as `given`, a mapping."""
+    """The command of a function, with flags beside its own options.
+
+    They come as `given`, a mapping; and the options of `Output`, if the function takes one, as `output`.
+    """
+    own = dict(inspect.signature(function).parameters)
+    del own["given"]
+    shared = inspect.signature(Output).parameters if own.pop("output", None) else {}
 
     def command(**options: Any) -> None:
         given = {flag: options.pop(flag.name) for flag in flags}
-        function(given=given, **options)
+        more = {"output": Output(**{key: options.pop(key) for key in shared})} if shared else {}
+        function(given=given, **more, **options)
 
-    own = [each for each in inspect.signature(function).parameters.values() if each.name != "given"]
-    parameters = [each.replace(kind=inspect.Parameter.KEYWORD_ONLY) for each in own]
-    return _typer_command(name, command, [*parameters, *(flag.parameter() for flag in flags)])
+    listed = [each.replace(kind=inspect.Parameter.KEYWORD_ONLY) for each in (*own.values(), *shared.values())]
+    keys, looks = ([flag.parameter() for flag in flags if bool(flag.above) is of_looks] for of_looks in (False, True))
+    command.__signature__ = inspect.Signature([*keys, *listed, *looks])  # type: ignore[attr-defined]
+    return typer_command(name, command)
 
 
 def look_flags(model: "type[Look] | None" = None) -> list[StudyFlag]:
@@ -192,35 +161,20 @@ def flags_of(study: str) -> list[StudyFlag]:
     return [*(StudyFlag(name, fields[name]) for name in ordered if name not in NO_FLAGS), *look_flags()]
 
 
-def command_of(study: str) -> Any:
+def command_of_study(study: str) -> Any:
     """The command `attncli <study>`, which does what `attncli run` does with a YAML file that says the same."""
-    flags = flags_of(study)
 
-    def command(configs: list[str] | None, sets: list[str] | None, no_plots: bool, **given: Any) -> None:
+    def command(given: Mapping[StudyFlag, Any], output: Output, configs: NoConfigs = None, sets: Sets = None) -> None:
         if configs:
             message = f"got {show(configs[0])}; expected flags only; type `attncli run {' '.join(configs)}`"
             raise InputError.of(message, where=f"attncli {study}")
-        import_quickly(pictures=not no_plots)
+        import_quickly(pictures=not output.no_plots)
         from attncli.api import load_experiment
         from attncli.commands.experiments import run_and_show
 
-        document = _document_of(study, {flag: given.pop(flag.name) for flag in flags}, sets)
-        run_and_show([load_experiment(document)], no_plots=no_plots, **given)
+        run_and_show([load_experiment(_document_of(study, given, sets))], output)
 
-    of_run = inspect.signature(run).parameters
-    parameters = [
-        *(flag.parameter() for flag in flags),
-        _keyword("configs", Annotated[list[str] | None, typer.Argument(hidden=True)], None),
-        *(_keyword(name, of_run[name].annotation, of_run[name].default) for name in OF_RUN),
-    ]
-    return _typer_command(study, command, parameters)
-
-
-def _typer_command(name: str, command: Any, parameters: list[inspect.Parameter]) -> Any:
-    command.__signature__ = inspect.Signature(parameters)
-    app = typer.Typer(add_completion=False)
-    app.command(name)(command)
-    return typer.main.get_command(app)
+    return with_flags(study, command, flags_of(study))
 
 
 def _document_of(study: str, given: Mapping[StudyFlag, Any], sets: list[str] | None) -> "Document":
@@ -243,10 +197,6 @@ def _document_of(study: str, given: Mapping[StudyFlag, Any], sets: list[str] | N
     if config is None:
         return document_of_data(f"attncli {study}", {"study": study}, overrides)
     return read_document(config, overrides)
-
-
-def _keyword(name: str, annotation: Any, default: Any) -> inspect.Parameter:
-    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
 
 
 def _plain_type(annotation: Any) -> Any:

@@ -10,9 +10,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from typer.core import TyperCommand
 
+from attncli.commands.command import typer_command
 from attncli.commands.options import (
-    Command,
     Device,
     DType,
     Full,
@@ -69,7 +70,7 @@ Timeout = Annotated[
 Metric = Annotated[str | None, typer.Option("--metric", metavar="NAME", help="What is drawn and told, as entropy.")]
 
 
-class SweepCommand(Command):
+class SweepCommand(TyperCommand):
     """Remembers the order of --over and --with, which belong together by it."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
@@ -105,7 +106,6 @@ def sweep(
     quiet: Quiet = False,
     full: Full = False,
 ) -> None:
-    """Run a grid of experiments: one table, one picture."""
     if status is not None:
         _print_status(status)
         return
@@ -382,3 +382,6 @@ def _failures(points: Sequence[Mapping[str, Any]]) -> list[str]:
     if len(kinds) > MOST_TOLD:
         lines.append(f"and {len(kinds) - MOST_TOLD} other errors; points.jsonl has them all")
     return lines
+
+
+COMMAND = typer_command("sweep", sweep, SweepCommand)

@@ -1,0 +1,12 @@
+"""`attncli schema`: what experiments may say, for editors."""
+
+import json
+
+import typer
+
+
+def schema() -> None:
+    from attncli.config.models import json_schema
+    from attncli.studies import STUDIES, options_model
+
+    typer.echo(json.dumps(json_schema([options_model(study) for study in STUDIES]), indent=2))
