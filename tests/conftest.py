@@ -1,5 +1,7 @@
 import gc
 import os
+import sys
+from collections.abc import Callable
 from pathlib import Path
 
 # Before torch is loaded: tests run side by side, and threads that wait for each other would cost most of the time.
@@ -21,7 +23,8 @@ settings.load_profile("attncli")
 progress.PATIENCE = 1e6
 
 # `pytest -m quick` runs what is here, but for measured memory and compiled code.
-QUICK = {"config", "expect", "inputs", "scorers", "normalizers", "test_attention.py", "test_masks.py", "pooling"}
+QUICK = {"config", "expect", "inputs", "scorers", "normalizers", "pooling"}
+QUICK |= {"test_attention.py", "test_catalogues.py", "test_masks.py"}
 NOT_QUICK = ("compiled", "memory")
 # These take longest; begun last, they would leave all processors but one idle.
 FIRST = {"test_additions.py", "test_contract.py", "test_docs.py", "test_access.py"}
@@ -56,3 +59,16 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """An empty working directory."""
     monkeypatch.chdir(tmp_path)
     return tmp_path
+
+
+@pytest.fixture
+def own_module(here: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str, str], None]:
+    """Writes a module of the user's own into the working directory; a test sees none that another one loaded."""
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
+
+    def write(name: str, text: str) -> None:
+        (here / f"{name}.py").write_text(text)
+        monkeypatch.delitem(sys.modules, name, raising=False)
+
+    return write

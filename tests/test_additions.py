@@ -237,7 +237,7 @@ def add_a_study(folder: Path) -> None:
 
 def test_the_tests_of_the_catalogues_hold_them_to_what_each_promises(copy: Path) -> None:
     tests = [
-        *("scorers/test_contract.py", "scorers/test_oracles.py", "normalizers/test_contract.py"),
+        *("test_catalogues.py", "scorers/test_contract.py", "scorers/test_oracles.py", "normalizers/test_contract.py"),
         *("studies/test_columns.py", "commands/test_small_commands.py", "test_architecture.py", "test_cold_start.py"),
     ]
     kept = "manhattan or squared_relu or peak or every_ or catalogue or test_architecture or heavy[help]"

@@ -1,8 +1,7 @@
 """Mistakes of users: each gives exactly its message on stderr and exit code 2, and leaves nothing behind."""
 
 import re
-import sys
-from collections.abc import Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -53,24 +52,18 @@ MISTAKES = UNPRINTABLE + TOLD
 
 
 @pytest.fixture(autouse=True)
-def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """A working directory with some folders and modules, on a machine without GPU and with 1 GiB of memory."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(sys, "path", [*sys.path])
-    monkeypatch.setattr(sys, "dont_write_bytecode", True)
+def folder(here: Path, own_module: Callable[[str, str], None], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Some folders and modules, on a machine without GPU and with 1 GiB of memory."""
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 0)
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     monkeypatch.setattr(torch.backends.mps, "is_available", lambda: False)
     monkeypatch.setattr(memory, "available_memory", lambda device: 2**30)
     for name in ("folder/notes.txt", "old/config.yaml", "old/results.json"):
-        (tmp_path / name).parent.mkdir(exist_ok=True)
-        (tmp_path / name).write_text('{"attncli": "1", "files": ["config.yaml", "results.json"]}')
-    (tmp_path / "link").symlink_to("folder")
+        (here / name).parent.mkdir(exist_ok=True)
+        (here / name).write_text('{"attncli": "1", "files": ["config.yaml", "results.json"]}')
+    (here / "link").symlink_to("folder")
     for name, text in MODULES.items():
-        (tmp_path / f"{name}.py").write_text(text)
-    yield tmp_path
-    for name in MODULES:
-        sys.modules.pop(name, None)
+        own_module(name, text)
 
 
 @pytest.mark.parametrize("mistake", MISTAKES, ids=lambda mistake: mistake.name)

@@ -1,7 +1,6 @@
 """`scorers:`: a scorer's signature is the schema of its options; and scorers on one line."""
 
-import sys
-from collections.abc import Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -64,13 +63,8 @@ class Filed(Base):
 
 
 @pytest.fixture(autouse=True)
-def mine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    (tmp_path / "mine.py").write_text(MINE)
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(sys, "path", [*sys.path])
-    monkeypatch.setattr(sys, "dont_write_bytecode", True)
-    yield
-    sys.modules.pop("mine", None)
+def mine(own_module: Callable[[str, str], None]) -> None:
+    own_module("mine", MINE)
 
 
 @pytest.mark.parametrize(

@@ -1,60 +1,22 @@
 """What every normaliser of the catalogue promises; a new one is held to it as soon as it is listed."""
 
-import importlib
-import inspect
 import math
-import re
-from typing import Any, get_type_hints
+from typing import Any
 
 import pytest
 import torch
 from torch import Tensor
 
 from attncli.normalizers import NORMALIZERS
-from tests import reference
 from tests.normalizers.catalogue import MASKS, SHAPE, VARIANTS, B, H, M, N, oracle, whole
 from tests.scorers.catalogue import normal
 
-every_normalizer = pytest.mark.parametrize("name", NORMALIZERS)
 every_variant = pytest.mark.parametrize(("name", "options"), VARIANTS)
 JUNK = torch.tensor([math.nan, math.inf, -math.inf, 3e38, -3e38, 1e-40, 0.0])
 
 
 def same_bits(a: Tensor, b: Tensor) -> bool:
     return a.dtype == b.dtype and torch.equal(a.contiguous().view(torch.uint8), b.contiguous().view(torch.uint8))
-
-
-def test_every_normalizer_has_an_oracle_and_every_oracle_a_normalizer() -> None:
-    assert list(reference.NORMALIZERS) == list(NORMALIZERS)
-
-
-@every_normalizer
-def test_lives_in_a_file_of_its_own_name(name: str) -> None:
-    assert NORMALIZERS[name].__module__ == f"attncli.normalizers.{name}"
-    module = importlib.import_module(f"attncli.normalizers.{name}")
-    own = [cls for _, cls in inspect.getmembers(module, inspect.isclass) if cls.__module__ == module.__name__]
-    assert own == [NORMALIZERS[name]]
-
-
-@every_normalizer
-def test_first_docstring_line_is_the_formula_with_its_source(name: str) -> None:
-    first = (NORMALIZERS[name].__doc__ or "").splitlines()[0]
-    found = re.fullmatch(r"(.+?) \(([^()]+)\)", first)
-    assert found is not None
-    formula, source = found.groups()
-    assert re.search(r"\bs(_[ij])?\b", formula), "a formula of the scores s"
-    assert re.search(r"\b(19|20)\d\d\b", source), "a source is a paper with its year"
-
-
-@every_normalizer
-def test_options_are_keyword_only_with_types_and_defaults(name: str) -> None:
-    for option in inspect.signature(NORMALIZERS[name]).parameters.values():
-        if option.kind in (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD):
-            continue  # of `nn.Module`, where the class has no options
-        hints = get_type_hints(NORMALIZERS[name].__init__)
-        assert option.kind is inspect.Parameter.KEYWORD_ONLY
-        assert option.default is not inspect.Parameter.empty
-        assert option.name in hints
 
 
 @every_variant

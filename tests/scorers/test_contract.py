@@ -1,10 +1,6 @@
 """What every scorer of the catalogue promises; a new one is held to it as soon as it is listed."""
 
-import importlib
-import inspect
 import itertools
-import re
-from typing import get_type_hints
 
 import pytest
 import torch
@@ -12,42 +8,10 @@ from torch import Tensor
 
 from attncli.errors import InputError
 from attncli.scorers import SCORERS
-from tests.reference import ORACLES
 from tests.scorers.catalogue import make, normal
 
 every_scorer = pytest.mark.parametrize("name", SCORERS)
 STORED = [torch.float16, torch.bfloat16, torch.float32]
-
-
-def test_every_scorer_has_an_oracle_and_every_oracle_a_scorer() -> None:
-    assert list(ORACLES) == list(SCORERS)
-
-
-@every_scorer
-def test_lives_in_a_file_of_its_own_name(name: str) -> None:
-    assert SCORERS[name].__module__ == f"attncli.scorers.{name}"
-    module = importlib.import_module(f"attncli.scorers.{name}")
-    own = [cls for _, cls in inspect.getmembers(module, inspect.isclass) if cls.__module__ == module.__name__]
-    assert own == [SCORERS[name]]
-
-
-@every_scorer
-def test_first_docstring_line_is_the_formula_with_its_source(name: str) -> None:
-    first = (SCORERS[name].__doc__ or "").splitlines()[0]
-    formula, source = re.fullmatch(r"(.+?) \(((?:[^()]|\([^()]*\))+)\)", first.removesuffix(".")).groups()  # type: ignore[union-attr]
-    assert re.search(r"[qk]", formula)
-    assert re.search(r"\b(19|20)\d\d\b|D2L", source), "a source is a paper with its year, or the D2L book"
-
-
-@every_scorer
-def test_options_are_keyword_only_with_types_and_defaults(name: str) -> None:
-    signature = inspect.signature(SCORERS[name])
-    assert list(signature.parameters)[:2] == ["query_size", "key_size"]
-    hints = get_type_hints(SCORERS[name].__init__)
-    for option in list(signature.parameters.values())[2:]:
-        assert option.kind is inspect.Parameter.KEYWORD_ONLY
-        assert option.default is not inspect.Parameter.empty
-        assert option.name in hints
 
 
 @every_scorer

@@ -1,9 +1,7 @@
 """Scorers of the user's own: `module:Class` in the working directory."""
 
 import math
-import sys
-from collections.abc import Iterator
-from pathlib import Path
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -79,13 +77,8 @@ class Whole(Base):
 
 
 @pytest.fixture(autouse=True)
-def mine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    (tmp_path / "mine.py").write_text(MODULE)
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(sys, "path", [*sys.path])
-    monkeypatch.setattr(sys, "dont_write_bytecode", True)
-    yield
-    sys.modules.pop("mine", None)
+def mine(own_module: Callable[[str, str], None]) -> None:
+    own_module("mine", MODULE)
 
 
 def run(name: str, *, train: bool = False, seed: int = 0, **options: Any) -> Run:

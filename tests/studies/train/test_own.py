@@ -1,7 +1,7 @@
 """The study `train` with scorers of the user's own: each seed for itself, and mistakes that name them."""
 
 import sys
-from pathlib import Path
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -65,12 +65,8 @@ class Counting(Mine):
 
 
 @pytest.fixture
-def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "own_train.py").write_text(OWN)
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(sys, "path", [*sys.path])
-    monkeypatch.setattr(sys, "dont_write_bytecode", True)
-    monkeypatch.delitem(sys.modules, "own_train", raising=False)
+def own(own_module: Callable[[str, str], None]) -> None:
+    own_module("own_train", OWN)
 
 
 def test_own_scorers_learn_in_modules_of_their_own(own: None) -> None:
