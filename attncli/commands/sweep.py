@@ -281,8 +281,7 @@ def _engine(
     import torch
 
     from attncli.studies.memory import RESERVE, available_memory
-    from attncli.sweeps.identity import code_version
-    from attncli.sweeps.work import MEASURING
+    from attncli.sweeps.work import MEASURING, code_version
 
     code = code_version()
     work: Sequence[Mapping[str, Any]] = [{"key": point.key, "config": point.config, "code": code} for point in waiting]

@@ -3,16 +3,16 @@
 import logging
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Generator, Iterable, Mapping
+from collections.abc import Callable, Generator, Iterable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from attncli.errors import InputError, got, printable
 from attncli.studies.study import Record
-from attncli.sweeps.identity import code_version
 from attncli.sweeps.running import EngineLostError
-from attncli.sweeps.work import in_one_line, row_of, run_point
+from attncli.sweeps.work import Job, code_version, in_one_line, row_of, run_point, tried_twice
 
 if TYPE_CHECKING:
     from distributed import Client, Future
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 PATIENCE = 30.0  # seconds to wait for a scheduler, for a worker, and for a result that is ready
 TURN = 1.0  # seconds between looks for workers
 AHEAD = 2  # points begun per worker: one computes, and the next is there when it ends
-TRIES = 2  # of a point whose workers die: Dask blames it for points that waited behind it, too
 OPTION = "--cluster"
 EXPECTED = "expected the address of a Dask scheduler, or its scheduler file"
 
@@ -29,13 +28,12 @@ EXPECTED = "expected the address of a Dask scheduler, or its scheduler file"
 class Begun:
     """A point that a worker has."""
 
-    job: Mapping[str, Any]
-    tries: int
+    job: Job
     since: float
 
 
 def on_cluster(
-    jobs: Iterable[Mapping[str, Any]],
+    jobs: Iterable[Job],
     address: str,
     one_at_a_time: bool = False,
     note: Callable[[str], None] = lambda message: None,
@@ -56,7 +54,9 @@ def on_cluster(
 
         try:
             sharing = _checked(client, address, note)
-            yield from _results(client, iter(jobs), sharing, 1 if one_at_a_time else None)
+            # Dask blames a point that kills its worker for those that waited behind it, too: they have a second try.
+            compute = partial(_tried_once, client=client, sharing=sharing, most=1 if one_at_a_time else None)
+            yield from tried_twice(compute, jobs)
         except (CancelledError, OSError) as error:
             raise EngineLostError(f"the Dask scheduler at {address} is gone") from error
 
@@ -115,19 +115,12 @@ def _in_words(version: Any) -> str:
     return f"none ({printable(str(version))})" if isinstance(version, BaseException) else str(version)
 
 
-def _results(client: "Client", jobs: Iterable[Mapping[str, Any]], sharing: int, most: int | None) -> Generator[Record]:
+def _tried_once(jobs: Iterable[Job], client: "Client", sharing: int, most: int | None) -> Generator[Record]:
     from distributed import wait
 
-    waiting, again = iter(jobs), deque[Mapping[str, Any]]()
-    begun = dict["Future[Record]", Begun]()
+    waiting, begun = deque(jobs), dict["Future[Record]", Begun]()
     workers, looked, seen = 0, float("-inf"), time.monotonic()
-
-    def begin(job: Mapping[str, Any], tries: int) -> None:
-        # A key of its own: Dask would take an earlier sweep's result of the same point, its failures too.
-        key = f"attncli-{job['key']}-{time.time_ns()}"
-        begun[client.submit(run_point, job, sharing, key=key, pure=False)] = Begun(job, tries, time.monotonic())
-
-    while True:
+    while waiting or begun:
         if client.status != "running":  # what asks it now would wait
             raise ConnectionError
         if (now := time.monotonic()) - looked > TURN:
@@ -135,12 +128,11 @@ def _results(client: "Client", jobs: Iterable[Mapping[str, Any]], sharing: int, 
             seen = now if workers else seen
             if now - seen > PATIENCE:
                 raise EngineLostError(f"there have been no Dask workers for {PATIENCE:g} s")
-        while len(begun) < (most or AHEAD * max(workers, 1)) and (job := next(waiting, None)) is not None:
-            begin(job, 1)
-        if not begun and again:
-            begin(again.popleft(), TRIES)
-        if not begun:
-            return
+        while waiting and len(begun) < (most or AHEAD * max(workers, 1)):
+            job = waiting.popleft()
+            # A key of its own: Dask would take an earlier sweep's result of the same point, its failures too.
+            key = f"attncli-{job['key']}-{time.time_ns()}"
+            begun[client.submit(run_point, job, sharing, key=key, pure=False)] = Begun(job, time.monotonic())
         try:
             done = wait(list(begun), TURN, "FIRST_COMPLETED").done  # type: ignore[no-untyped-call]
         except TimeoutError:
@@ -154,10 +146,7 @@ def _results(client: "Client", jobs: Iterable[Mapping[str, Any]], sharing: int, 
             # Released, or Dask would compute it again when its worker dies.
             del begun[future]
             future.release()
-            if row["status"] == "died" and each.tries < TRIES:
-                again.append(each.job)
-            else:
-                yield row
+            yield row
 
 
 def _row(future: "Future[Record]", begun: Begun) -> Record:

@@ -21,7 +21,7 @@ from attncli.studies import STUDIES, load_study, options_model, part_of
 from attncli.studies.memory import noting_needs, too_large
 from attncli.studies.progress import Progress
 from attncli.studies.study import INTERVAL, Column, PreparedStudy, Record, Rows
-from attncli.sweeps.identity import NO_PART, code_version, key_of
+from attncli.sweeps.work import NO_PART, code_version, key_of
 
 MOST_POINTS = 100_000
 MOST_TOLD = 20  # problems; a mistake in a range has many

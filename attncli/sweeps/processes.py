@@ -7,11 +7,12 @@ import sys
 import threading
 import time
 from collections import deque
-from collections.abc import Generator, Iterable, Mapping
+from collections.abc import Generator, Iterable
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from multiprocessing import connection
 from typing import Any
 
@@ -19,9 +20,8 @@ from pebble import ProcessExpired, ProcessPool
 
 from attncli.studies.study import Record
 from attncli.sweeps.starting import process_context
-from attncli.sweeps.work import in_one_line, row_of, run_point
+from attncli.sweeps.work import Job, in_one_line, row_of, run_point, tried_twice
 
-TRIES = 2  # of a point whose process dies
 PATIENCE = 1.0  # seconds between looks for processes that have ended without a word
 
 
@@ -29,9 +29,8 @@ PATIENCE = 1.0  # seconds between looks for processes that have ended without a 
 class Begun:
     """A point on its process."""
 
-    job: Mapping[str, Any]
+    job: Job
     worker: "Worker"
-    tries: int
     since: float
 
 
@@ -43,7 +42,7 @@ class Worker:
         self._sharing = sharing
         self._pool = ProcessPool(1, initializer=_begin, initargs=(self._starts,), context=context)
 
-    def submit(self, job: Mapping[str, Any], timeout: float | None) -> "Future[Record]":
+    def submit(self, job: Job, timeout: float | None) -> "Future[Record]":
         """Run a point, and end the process where that takes longer than `timeout` seconds."""
         try:
             future: Future[Record] = self._pool.schedule(run_point, (job, self._sharing), timeout=timeout)
@@ -66,28 +65,23 @@ class Worker:
         self._pool.join()
 
 
-def on_processes(jobs: Iterable[Mapping[str, Any]], processes: int, timeout: float | None = None) -> Generator[Record]:
+def on_processes(jobs: Iterable[Job], processes: int, timeout: float | None = None) -> Generator[Record]:
     """The rows of points in the order of finishing, of so many at a time; `timeout` in seconds for each.
 
     A point whose process dies is tried once more in the end, with the machine to itself, and then has the status
     `died`. Whoever leaves the iterator ends all processes.
     """
-    context = process_context()
-    waiting, again = iter(jobs), deque[Mapping[str, Any]]()
+    return tried_twice(partial(_tried_once, processes=processes, timeout=timeout), jobs)
+
+
+def _tried_once(jobs: Iterable[Job], processes: int, timeout: float | None) -> Generator[Record]:
+    context, waiting = process_context(), deque(jobs)
     idle, begun = list[Worker](), dict[Future[Record], Begun]()
-
-    def begin(job: Mapping[str, Any], tries: int) -> None:
-        worker = idle.pop() if idle else Worker(context, processes)
-        begun[worker.submit(job, timeout)] = Begun(job, worker, tries, time.monotonic())
-
     try:
-        while True:
-            while len(begun) < processes and (job := next(waiting, None)) is not None:
-                begin(job, 1)
-            if not begun and again:
-                begin(again.popleft(), TRIES)
-            if not begun:
-                return
+        while waiting or begun:
+            while waiting and len(begun) < processes:
+                worker, job = idle.pop() if idle else Worker(context, processes), waiting.popleft()
+                begun[worker.submit(job, timeout)] = Begun(job, worker, time.monotonic())
             done, _ = wait(begun, PATIENCE, FIRST_COMPLETED)
             gone = {future for future, each in begun.items() if each.worker.was_replaced}
             for future in done | gone:
@@ -97,10 +91,7 @@ def on_processes(jobs: Iterable[Mapping[str, Any]], processes: int, timeout: flo
                     end([each.worker])
                 else:
                     idle.append(each.worker)
-                if row["status"] == "died" and each.tries < TRIES:
-                    again.append(each.job)
-                else:
-                    yield row
+                yield row
     finally:
         end([*idle, *(each.worker for each in begun.values())])
 

@@ -1,12 +1,21 @@
-"""One point of a sweep, on any machine: a resolved config to records. An error is a value, as a result is."""
+"""One point of a sweep, on any machine: its identity, and its way from a resolved config to records.
 
+An error is a value, as a result is.
+"""
+
+import hashlib
+import json
 import platform
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Generator, Iterable, Mapping
+from contextlib import closing
 from dataclasses import replace
+from functools import cache
+from pathlib import Path
 from typing import Any
 
+import attncli
 from attncli.config.document import document_of_data
 from attncli.errors import InputError, printable
 from attncli.runs.saving import plain
@@ -15,19 +24,34 @@ from attncli.studies.memory import ran_out, shared_by
 from attncli.studies.progress import Progress
 from attncli.studies.study import Record
 from attncli.studies.threads import on_threads
-from attncli.sweeps.identity import code_version
 
+Job = Mapping[str, Any]  # a point to compute: its `key`, its resolved `config`, the `code` version that must compute it
+NO_PART = ("name", "expect", "figure")  # keys of a config that change no number
 MEASURING = ("bench",)  # studies of time: their points run alone, on as many threads as without a sweep
 LONGEST_ERROR = 500  # characters
 POINT = "point"  # what errors call its config, which stands in no file
 _TURN = threading.Lock()  # torch keeps its generators and the number of its threads once for the whole process
 
 
-def run_point(job: Mapping[str, Any], sharing: int = 1) -> Record:
+@cache
+def code_version() -> str:
+    """The version of the package with a hash of its sources, as `0.9.0+1a2b3c4d5e6f`."""
+    folder, digest = Path(attncli.__file__).parent, hashlib.sha256()
+    for path in sorted(folder.rglob("*.py")):
+        digest.update(path.relative_to(folder).as_posix().encode() + b"\0" + path.read_bytes())
+    return f"{attncli.__version__}+{digest.hexdigest()[:12]}"
+
+
+def key_of(config: Mapping[str, Any], code: str) -> str:
+    """The identity of a point: configs that differ in its name, its pictures or what is expected are the same."""
+    part = {key: value for key, value in config.items() if key not in NO_PART}
+    return hashlib.sha256(json.dumps([part, code], sort_keys=True).encode()).hexdigest()[:16]
+
+
+def run_point(job: Job, sharing: int = 1) -> Record:
     """The row of a point, with `records` as results.json has them; `status` is `done` or `failed`.
 
-    `job` has the `key` of the point, its resolved `config`, and the `code` version that must compute it. `sharing` is
-    how many processes share the memory of the machine.
+    `sharing` is how many processes share the memory of the machine.
     """
     with _TURN:
         begun = time.perf_counter()
@@ -40,9 +64,7 @@ def run_point(job: Mapping[str, Any], sharing: int = 1) -> Record:
         return row_of(job, status, error, seconds, records)
 
 
-def row_of(
-    job: Mapping[str, Any], status: str, error: str | None, seconds: float, records: list[Record] | None = None
-) -> Record:
+def row_of(job: Job, status: str, error: str | None, seconds: float, records: list[Record] | None = None) -> Record:
     """What an engine tells of a point."""
     return {
         "key": job["key"],
@@ -54,7 +76,22 @@ def row_of(
     }
 
 
-def _records(job: Mapping[str, Any], sharing: int) -> list[Record]:
+def tried_twice(compute: Callable[[Iterable[Job]], Generator[Record]], jobs: Iterable[Job]) -> Generator[Record]:
+    """The rows of an engine in the order of finishing. A point that died is tried once more in the end, alone."""
+    jobs = {job["key"]: job for job in jobs}
+    died = list[Job]()
+    with closing(compute(jobs.values())) as rows:
+        for row in rows:
+            if row["status"] == "died":
+                died.append(jobs[row["key"]])
+            else:
+                yield row
+    for job in died:
+        with closing(compute([job])) as rows:
+            yield from rows
+
+
+def _records(job: Job, sharing: int) -> list[Record]:
     if job["code"] != (own := code_version()):
         raise InputError.of(f"got attncli {own} on this worker; expected {job['code']}, as where the sweep was started")
     document, progress = document_of_data(POINT, job["config"], ()), Progress()

@@ -13,8 +13,8 @@ from torch import Tensor
 
 from attncli.scorers.dot import Dot
 from attncli.studies.study import Record
-from attncli.sweeps.identity import code_version
 from attncli.sweeps.journal import rows_of
+from attncli.sweeps.work import code_version
 
 
 def config(seed: int, scorer: str = "additive", **keys: Any) -> dict[str, Any]:

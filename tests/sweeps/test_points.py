@@ -12,8 +12,8 @@ from attncli.config.sweep import typed_axes
 from attncli.errors import InputError
 from attncli.runs.resolved import config_of, dump_yaml
 from attncli.studies import options_model
-from attncli.sweeps.identity import code_version, key_of
 from attncli.sweeps.points import MOST_TOLD, Plan, plan_of
+from attncli.sweeps.work import code_version, key_of
 from tests.cli import experiment
 
 TWO = [{"scorer": "scaled_dot"}, {"scorer": "additive", "num_hiddens": 4}]
