@@ -321,7 +321,7 @@ def _end(
     from attncli.expect.judging import judge
     from attncli.runs.saving import save_sweep
     from attncli.sweeps.findings import findings_of
-    from attncli.sweeps.records import result_of
+    from attncli.sweeps.running import result_of
     from attncli.sweeps.summary import summary
 
     result, points = result_of(plan, folder, interrupted)
@@ -368,7 +368,7 @@ def _tell(finished: "Finished", problem: str | None, *, open_: bool, json: bool,
 
 def _failures(points: Sequence[Mapping[str, Any]]) -> list[str]:
     """A line for each way in which points failed, with how many there are and the first of them."""
-    from attncli.sweeps.points import in_words
+    from attncli.sweeps.columns import in_words
 
     kinds = dict[tuple[str, str], list[Mapping[str, Any]]]()
     for point in points:

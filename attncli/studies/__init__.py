@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 if TYPE_CHECKING:
     from attncli.config.models import Experiment
-    from attncli.studies.study import Column, Study
+    from attncli.studies.study import Chart, Column, Study
 
 STUDIES = {  # each with the help of its command
     "attention": "Run several scorers on the same queries, keys, values and mask.",
@@ -39,6 +39,12 @@ def columns_of(name: str) -> "dict[str, Sequence[Column]]":
     """The columns of each kind of rows of a study."""
     stated = part_of(name, "columns")
     return {rows: getattr(stated, names, ()) for rows, names in ROWS.items()}
+
+
+def charts_of(name: str) -> "Sequence[Chart]":
+    """The charts that the rows of a study make."""
+    charts: Sequence[Chart] = getattr(part_of(name, "columns"), "CHARTS", ())
+    return charts
 
 
 def part_of(name: str, part: str) -> ModuleType:

@@ -18,11 +18,10 @@ from attncli.show.numbers import short
 from attncli.show.panels import Numbers, decades_axis, draw_line, drawn, legend, name, panels
 from attncli.show.report.charts import headed
 from attncli.show.themes import Sheet
-from attncli.studies import part_of
+from attncli.studies import charts_of
 from attncli.studies.study import Record, Result
-from attncli.sweeps.points import renamed, shown
-from attncli.sweeps.records import axes_of, columns_of, companions, swept_keys
-from attncli.sweeps.summary import FIGURES, summary
+from attncli.sweeps.columns import axes_of, columns_of, companions, is_number, shown
+from attncli.sweeps.summary import summary, summary_names
 
 WIDTH, HEIGHT = 5.2, 3.6  # inches of a single panel
 SMALL = (2.6, 2.2)  # of one among several
@@ -42,26 +41,21 @@ def figures(result: Result, note: Note, look: Look) -> Mapping[str, Callable[[],
 
 def sweep_figure(result: Result, note: Note, sheet: Sheet) -> Picture:
     """Means over the seeds; bands are their 95 % intervals."""
-    metric, axes = result.settings["metric"], list(axes_of(result).items())
-    keys = swept_keys(result)
-    mean, low, high, count = (renamed(key, keys) for key in FIGURES if key != "std")
-    rows = [row for row in summary(result, [metric]) if row[mean] is not None]
-    most = max((row[count] for row in rows), default=0)
-    seeds = f"; means of {most} runs" if most > 1 else ""
-    ends = (mean, low, high)
-    if not axes:  # nothing but the seed
-        axes = [("label", result.labels)]
+    metric, names = result.settings["metric"], summary_names(result)
+    axes = [*axes_of(result).items()] or [("label", result.labels)]  # of a sweep over nothing but the seed
+    rows = [row for row in summary(result, [metric]) if row[names["mean"]] is not None]
+    most = max((row[names["count"]] for row in rows), default=0)
+    title = f"{_metric(result)}; means of {most} runs" if most > 1 else _metric(result)
     if len(axes) == 2:
-        return _heatmaps(result, sheet, rows, axes, mean, f"{_metric(result)}{seeds}")
+        return _heatmaps(result, sheet, rows, axes, names["mean"], title)
     axes.sort(key=lambda axis: (not _is_numeric(axis[1]), -len(axis[1])))
-    bands = f"{seeds}, with 95 % intervals" if seeds else ""
-    return _lines(result, note, sheet, rows, axes, ends, f"{_metric(result)}{bands}")
+    bands = ", with 95 % intervals" if most > 1 else ""
+    return _lines(result, note, sheet, rows, axes, names, f"{title}{bands}")
 
 
 def _metric(result: Result) -> str:
     """The metric as tables head it, with its unit."""
-    columns = columns_of(result.study, swept_keys(result), result.records)
-    return headed(result.settings["metric"], {column.key: column for column in columns})
+    return headed(result.settings["metric"], columns_of(result))
 
 
 def _axis(result: Result, key: str) -> str:
@@ -75,7 +69,7 @@ def _lines(
     sheet: Sheet,
     rows: Sequence[Record],
     axes: Sequence[Axis],
-    ends: tuple[str, str, str],
+    names: Mapping[str, str],
     title: str,
 ) -> Picture:
     """One panel for each combination of the values of all axes but the first, which goes to the right."""
@@ -89,10 +83,13 @@ def _lines(
     columns = min(columns, MOST_PANELS)
     width, height = SMALL if others else (WIDTH, HEIGHT)
     figure, places = panels(sheet, [width] * columns, height, title, rows=-(-len(facets) // columns))
-    lines, metric = sheet.lines(result.labels), result.settings["metric"]
+    lines, is_log = sheet.lines(result.labels), _has_log_axis(result)
     for index, (axes_, facet) in enumerate(zip(places, facets, strict=False)):
         here = [row for row in rows if all(row[key] == value for (key, _), value in zip(others, facet, strict=True))]
-        about = [f"{_brief(key)} = {_tick(key, value, of)}" for (key, of), value in zip(others, facet, strict=True)]
+        about = [
+            f"{key.rpartition('.')[2]} = {_tick(key, value, of)}"  # `scale` for `scorers[0].scale`
+            for (key, of), value in zip(others, facet, strict=True)
+        ]
         if about:
             axes_.set_title("\n".join(map(printable, about)))
         is_lowest = index + columns >= len(facets)
@@ -101,10 +98,15 @@ def _lines(
             own = [row for row in here if row["label"] == label]
             points = sorted(own, key=lambda row: _position(row[x], values))
             where = np.array([_position(row[x], values) for row in points], dtype=float)
-            drawn_ends = [np.array([_end(row, end, ends[0]) for row in points], dtype=float) for end in ends]
-            draw_line(axes_, where, drawn_ends, line, bands=len(lines), gid=f"{metric}-{label}")
+            means = [row[names["mean"]] for row in points]
+            ends = [
+                [mean if row[end] is None else row[end] for mean, row in zip(means, points, strict=True)]
+                for end in (names["low"], names["high"])
+            ]
+            numbers = [np.array(each, dtype=float) for each in (means, *ends)]
+            draw_line(axes_, where, numbers, line, bands=len(lines), gid=f"{result.settings['metric']}-{label}")
         _x_axis(axes_, x, values)
-        if _has_log_axis(result):
+        if is_log:
             decades_axis(axes_)
     for spare in places[len(facets) :]:
         spare.set_axis_off()
@@ -113,21 +115,12 @@ def _lines(
     return figure
 
 
-def _brief(key: str) -> str:
-    """`scale` for `scorers[0].scale`."""
-    return key.rpartition(".")[2]
-
-
-def _end(row: Record, key: str, mean: str) -> float:
-    return float(row[mean] if row[key] is None else row[key])
-
-
 def _position(value: Any, values: Sequence[Any]) -> float:
     return float(value) if _is_numeric(values) else float(list(values).index(value))
 
 
 def _is_numeric(values: Sequence[Any]) -> bool:
-    return all(isinstance(value, int | float) and not isinstance(value, bool) for value in values)
+    return all(map(is_number, values))
 
 
 def is_geometric(values: Sequence[Any]) -> bool:
@@ -166,17 +159,17 @@ def _tick(key: str, value: Any, values: Sequence[Any]) -> str:
 
 
 def _has_log_axis(result: Result) -> bool:
-    charts = getattr(part_of(result.study, "columns"), "CHARTS", ())
     metric = result.settings["metric"]
     numbers = [row.get(metric) for row in result.records]
-    return any(chart.y == metric and chart.log for chart in charts) and all(n is not None and n > 0 for n in numbers)
+    is_log = any(chart.y == metric and chart.log for chart in charts_of(result.study))
+    return is_log and all(number is not None and number > 0 for number in numbers)
 
 
 def _heatmaps(
     result: Result, sheet: Sheet, rows: Sequence[Record], axes: Sequence[Axis], mean: str, title: str
 ) -> Picture:
     """A panel for each label, with one scale of colours."""
-    (y, down), (x, across) = (_in_order(axis) for axis in axes)
+    (y, down), (x, across) = ((key, sorted(values) if _is_numeric(values) else values) for key, values in axes)
     labels = result.labels
     width, height = (max(SMALL[0], CELL * len(across)), max(SMALL[1], CELL * len(down) * 0.8))
     figure, places = panels(
@@ -203,10 +196,6 @@ def _heatmaps(
     assert image is not None, "a sweep with records has labels"
     figure.colorbar(image, ax=places, label=_metric(result))
     return figure
-
-
-def _in_order(axis: Axis) -> Axis:
-    return (axis[0], sorted(axis[1]) if _is_numeric(axis[1]) else axis[1])
 
 
 def _matrix(rows: Sequence[Record], down: Axis, across: Axis, mean: str) -> Numbers:

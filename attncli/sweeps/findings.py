@@ -1,53 +1,40 @@
 """What a sweep found, one sentence a scorer: where its metric is smallest and largest."""
 
-from collections.abc import Mapping, Sequence
 from itertools import pairwise
+from operator import itemgetter
 
 from attncli.show.numbers import short
 from attncli.studies.study import Finding, Record, Result, by_label
-from attncli.sweeps.points import renamed, shown
-from attncli.sweeps.records import axes_of, companions, swept_keys
-from attncli.sweeps.summary import summary
+from attncli.sweeps.columns import axes_of, companions, shown
+from attncli.sweeps.summary import summary, summary_names
 
 
 def findings_of(result: Result) -> list[Finding]:
-    """A sentence for each label; none where nothing is swept but the seed."""
-    metric, axes = result.settings["metric"], axes_of(result)
+    """A sentence for each label, such as `dot: entropy falls from 1.2 at scale = 0.5 to 0.3 at scale = 4`.
+
+    There is none where nothing is swept but the seed.
+    """
+    metric, mean = result.settings["metric"], summary_names(result)["mean"]
+    axes = [(key, *companions(result, key)) for key in axes_of(result)]
     if metric is None or not axes:
         return []
-    mean = renamed("mean", swept_keys(result))
-    together = {key: companions(result, key) for key in axes}
+
+    def at(row: Record) -> str:
+        places = (" with ".join(f"{key} = {shown(row[key])}" for key in together) for together in axes)
+        return f"{short(row[mean])} at {', '.join(places)}"
+
     found = list[Finding]()
     for label, group in by_label(summary(result, [metric])).items():
         rows = [row for row in group if row[mean] is not None]
-        if len(rows) > 1:
-            low, high = (pick(rows, key=lambda row: row[mean]) for pick in (min, max))
-            numbers = {"lowest": low[mean], "highest": high[mean]}
-            found.append(Finding(_sentence(label, metric, rows, together, mean, low, high), label, numbers))
+        if len(rows) < 2:
+            continue
+        low, high = min(rows, key=itemgetter(mean)), max(rows, key=itemgetter(mean))
+        steps = [b[mean] - a[mean] for a, b in pairwise(rows)]
+        if len(axes) == 1 and (min(steps) > 0 or max(steps) < 0):
+            text = f"{'rises' if steps[0] > 0 else 'falls'} from {at(rows[0])} to {at(rows[-1])}"
+        elif low[mean] == high[mean]:
+            text = f"is {short(low[mean])} everywhere"
+        else:
+            text = f"is lowest, {at(low)}, and highest, {at(high)}"
+        found.append(Finding(f"{label}: {metric} {text}", label, {"lowest": low[mean], "highest": high[mean]}))
     return found
-
-
-def _sentence(
-    label: str,
-    metric: str,
-    rows: Sequence[Record],
-    axes: Mapping[str, Sequence[str]],
-    mean: str,
-    low: Record,
-    high: Record,
-) -> str:
-    """`dot: entropy falls from 1.2 at scale = 0.5 to 0.3 at scale = 4`, or where it is lowest and highest."""
-    numbers = [row[mean] for row in rows]
-    word = "rises" if all(a < b for a, b in pairwise(numbers)) else "falls"
-    steady = word == "rises" or all(a > b for a, b in pairwise(numbers))
-    if len(axes) == 1 and steady:
-        first, last = rows[0], rows[-1]
-        return f"{label}: {metric} {word} from {_at(first, axes, mean)} to {_at(last, axes, mean)}"
-    if low[mean] == high[mean]:
-        return f"{label}: {metric} is {short(low[mean])} everywhere"
-    return f"{label}: {metric} is lowest, {_at(low, axes, mean)}, and highest, {_at(high, axes, mean)}"
-
-
-def _at(row: Record, axes: Mapping[str, Sequence[str]], mean: str) -> str:
-    places = (" with ".join(f"{each} = {shown(row[each])}" for each in (key, *more)) for key, more in axes.items())
-    return f"{short(row[mean])} at {', '.join(places)}"

@@ -20,13 +20,13 @@ from attncli.runs.resolved import config_of
 from attncli.studies import STUDIES, load_study, options_model, part_of
 from attncli.studies.memory import noting_needs, too_large
 from attncli.studies.progress import Progress
-from attncli.studies.study import INTERVAL, Column, PreparedStudy, Record, Rows
+from attncli.studies.study import INTERVAL, PreparedStudy, Record, Rows
+from attncli.sweeps.columns import in_words, renamed, swept_column, with_sweep
 from attncli.sweeps.work import NO_PART, code_version, key_of
 
 MOST_POINTS = 100_000
 MOST_TOLD = 20  # problems; a mistake in a range has many
 PATIENCE = 5.0  # seconds for trying points before the work, beyond those that have every value once
-OWN = "record."  # before the name of a record's column that is swept, too
 
 
 @dataclass(frozen=True)
@@ -79,16 +79,6 @@ class Plan:
 def keys_of(axes: Sequence[Axis]) -> list[str]:
     """The swept keys of axes."""
     return [key for axis in axes for key in axis.keys]
-
-
-def shown(value: Any) -> str:
-    """A swept value in a cell or a sentence."""
-    return f"{value:.4g}" if isinstance(value, float) else value if isinstance(value, str) else show(value)
-
-
-def in_words(sweep: Mapping[str, Any]) -> str:
-    """A point by its swept values: `d = 16, seed = 0`."""
-    return ", ".join(f"{key} = {shown(value)}" for key, value in sweep.items())
 
 
 def plan_of(
@@ -269,22 +259,6 @@ def _records(points: Sequence[Point], tried: Mapping[str, Rows]) -> list[Record]
         own = tried.get(_seedless(point))
         records += [with_sweep(point.sweep, record) for record in (own.records if own else [{}])]
     return records
-
-
-def swept_column(key: str) -> Column:
-    """The column of a swept key."""
-    return Column(key, key, f"The swept key `{key}`.", format=shown)
-
-
-def renamed(key: str, keys: Sequence[str]) -> str:
-    """The name of a record's own column, which must differ from those of the swept keys."""
-    return f"{OWN}{key}" if key in keys else key
-
-
-def with_sweep(sweep: Mapping[str, Any], record: Record) -> Record:
-    """A row of the sweep: the swept values before the record's own columns. Lists and mappings become text."""
-    swept = {key: show(value) if isinstance(value, list | dict) else value for key, value in sweep.items()}
-    return {**swept, **{renamed(key, [*sweep]): value for key, value in record.items()}}
 
 
 def _with_whole_paths(written: Any, resolved: Any, folder: Path) -> Any:

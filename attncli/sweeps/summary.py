@@ -5,13 +5,32 @@ from collections.abc import Sequence
 from functools import cache
 from statistics import fmean, stdev
 
-from attncli.show.numbers import share
+from attncli.show.numbers import counted, share, short
 from attncli.studies.study import Column, Record, Result
-from attncli.sweeps.points import renamed
-from attncli.sweeps.records import columns_of, figures_of, names_of, swept_keys
+from attncli.sweeps.columns import columns_of, figures_of, names_of, renamed, swept_keys
 
 LEVEL = 0.975  # of the upper end of the interval
 FIGURES = ("mean", "std", "low", "high", "count")
+
+
+def summary_names(result: Result) -> dict[str, str]:
+    """What the columns `metric` and FIGURES of its summary are called, which must differ from the swept keys."""
+    keys = swept_keys(result)
+    return {name: renamed(name, keys) for name in ("metric", *FIGURES)}
+
+
+def summary_columns(result: Result) -> list[Column]:
+    """All columns of a summary."""
+    columns, names = columns_of(result), summary_names(result)
+    return [
+        *(columns[name] for name in names_of(result)),
+        Column(names["metric"], "figure", "The column whose mean this is.", text=True),
+        Column(names["mean"], "mean", "Mean over the seeds.", format=short),
+        Column(names["std"], "±", "Standard deviation over the seeds.", format=short),
+        Column(names["low"], "low", "Lower end of the 95 % interval of the mean (Student's t).", format=short),
+        Column(names["high"], "high", "Upper end of the 95 % interval of the mean (Student's t).", format=short),
+        Column(names["count"], "runs", "How many seeds.", format=counted),
+    ]
 
 
 def summary(result: Result, metrics: Sequence[str] | None = None) -> list[Record]:
@@ -20,28 +39,24 @@ def summary(result: Result, metrics: Sequence[str] | None = None) -> list[Record
     It has the columns that name the group, `metric`, and `mean`, `std`, `low`, `high` and `count`. Where the
     interval would leave what a figure can be, below 0 or beyond 1 for a share, it has the range of its values instead.
     """
-    keys, records = swept_keys(result), result.records
-    names = names_of(result.study, keys, records)
-    bounds = {column.key: _bounds(column) for column in columns_of(result.study, keys, records)}
-    metrics = figures_of(result.study, keys, records) if metrics is None else metrics
+    columns, own, names = columns_of(result), names_of(result), summary_names(result)
+    metrics = figures_of(result) if metrics is None else metrics
     groups = dict[tuple[object, ...], list[Record]]()
-    for row in records:
-        groups.setdefault(tuple(row.get(name) for name in names), []).append(row)
+    for row in result.records:
+        groups.setdefault(tuple(row.get(name) for name in own), []).append(row)
     rows = list[Record]()
     for values, group in groups.items():
         for metric in metrics:
+            least = -math.inf if columns[metric].signed else 0.0
+            most = 1.0 if columns[metric].format is share else math.inf
             numbers = [row[metric] for row in group if row.get(metric) is not None]
-            figures = {renamed(key, keys): value for key, value in spread(numbers, *bounds[metric]).items()}
-            rows.append({**dict(zip(names, values, strict=True)), renamed("metric", keys): metric, **figures})
+            figures = {"metric": metric, **spread(numbers, least, most)}
+            rows.append(dict(zip(own, values, strict=True)) | {names[key]: each for key, each in figures.items()})
     return rows
 
 
-def _bounds(column: Column) -> tuple[float, float]:
-    return (-math.inf if column.signed else 0.0, 1.0 if column.format is share else math.inf)
-
-
 def spread(numbers: Sequence[float], least: float = -math.inf, most: float = math.inf) -> Record:
-    """Mean, standard deviation, ends of the 95 % interval of the mean, and count; None where they are unknown."""
+    """FIGURES of numbers in `least` to `most`: the ends are those of the 95 % interval of the mean; None if unknown."""
     count = len(numbers)
     mean = fmean(numbers) if numbers else None
     if mean is None or count < 2:

@@ -1,6 +1,6 @@
 """The tables of a sweep: the metric by swept key and label, with its interval where there are several seeds."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 from rich.console import RenderableType
 from rich.text import Text
@@ -9,9 +9,8 @@ from attncli.show.numbers import counted, interval, several, short
 from attncli.show.tables import remark
 from attncli.show.tables import tables as blocks
 from attncli.studies.study import Column, Result
-from attncli.sweeps.points import renamed
-from attncli.sweeps.records import REPLICATES, axes_of, columns_of, companions, figures_of, names_of, swept_keys
-from attncli.sweeps.summary import FIGURES, summary
+from attncli.sweeps.columns import axes_of, changing, columns_of, companions, figures_of, is_repeated, names_of
+from attncli.sweeps.summary import summary, summary_names
 
 INTERVAL = "± is the standard deviation over the seeds; the interval is that of the mean (Student's t, 95 %)"
 
@@ -22,19 +21,17 @@ def tables(result: Result, *, width: int, full: bool, csv: str | None) -> Iterat
     if not result.records:
         return
     yield Text()
-    keys, records = swept_keys(result), result.records
-    columns = {column.key: column for column in columns_of(result.study, keys, records)}
-    axes = axes_of(result)
+    columns, axes = columns_of(result), axes_of(result)
     shown = {*axes, *(each for key in axes for each in companions(result, key)), "label"}
-    names = [columns[key] for key in names_of(result.study, keys, records) if key in shown]
+    places = [columns[key] for key in names_of(result) if key in shown]
     metrics = [result.settings["metric"]]
     if full:
-        metrics += [key for key in _changing(result, figures_of(result.study, keys, records)) if key not in metrics]
-    if not any(key in row for key in REPLICATES for row in records):
-        yield from blocks(names, [columns[key] for key in metrics], records, width, full)
+        metrics += [key for key in changing(result, figures_of(result)) if key not in metrics]
+    if not is_repeated(result):
+        yield from blocks(places, [columns[key] for key in metrics], result.records, width, full)
         return
+    _, mean, std, low, high, count = summary_names(result).values()
     for metric in metrics:
-        mean, std, low, high, count = (renamed(key, keys) for key in FIGURES)
         figures = [
             Column(mean, columns[metric].heading, "", format=columns[metric].format),
             Column(std, "±", "", format=short),
@@ -44,7 +41,7 @@ def tables(result: Result, *, width: int, full: bool, csv: str | None) -> Iterat
         rows = summary(result, [metric])
         for row in rows:
             row[low] = None if row[low] is None else [row[low], row[high]]
-        yield from blocks(names, figures, rows, width, full)
+        yield from blocks(places, figures, rows, width, full)
         yield from remark(INTERVAL)
 
 
@@ -55,7 +52,3 @@ def heading(result: Result) -> str:
     over = " and ".join(f"{' with '.join(axis)} ({len(next(iter(axis.values())))})" for axis in axes)
     states = ", ".join(f"{count} {status}" for status, count in counts.items() if count or status == "done")
     return f"{several(sum(counts.values()), 'point')} over {over}: {states}"
-
-
-def _changing(result: Result, figures: Sequence[str]) -> list[str]:
-    return [key for key in figures if len({row.get(key) for row in result.records}) > 1]

@@ -8,8 +8,8 @@ import pytest
 from scipy import stats
 
 from attncli.studies.study import Record, Result
+from attncli.sweeps.columns import axes_of, default_metric, figures_of, names_of
 from attncli.sweeps.findings import findings_of
-from attncli.sweeps.records import axes_of, default_metric, figures_of, names_of
 from attncli.sweeps.summary import FIGURES, spread, student_t, summary
 
 NOISE = {0: 0.0, 1: 0.3, 2: -0.6}
@@ -106,11 +106,10 @@ def test_columns_of_a_study_of_sizes() -> None:
         own = {"scorer": "dot", "label": "dot", "normalizer": "softmax", "record.d": d, "record.seed": model, "keys": 4}
         rows.append({"seed": seed, "lr": lr, "d": d, **own, "accuracy": 0.9, "loss": lr})
     result = swept("train", over, rows, "accuracy")
-    keys = ["seed", "lr", "d"]
-    assert names_of("train", keys, rows) == ["lr", "d", "scorer", "label", "normalizer", "record.d", "keys"]
-    assert figures_of("train", keys, rows) == ["accuracy", "loss"]
+    assert names_of(result) == ["lr", "d", "scorer", "label", "normalizer", "record.d", "keys"]
+    assert figures_of(result) == ["accuracy", "loss"]
     assert axes_of(result) == {"lr": [0.1, 1.0], "d": [8, 16]}
-    assert default_metric("train", keys, rows) == "accuracy"
+    assert default_metric(result) == "accuracy"
     assert [row["count"] for row in summary(result, ["loss"])] == [4] * 4
 
 

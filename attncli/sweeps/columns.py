@@ -1,0 +1,115 @@
+"""The columns of a sweep's rows: the swept keys, then those of the study; which name a row, and which are figures."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from attncli.errors import show
+from attncli.studies import charts_of, part_of
+from attncli.studies.study import INTERVAL, LAYER, Column, Record, Result
+
+OWN = "record."  # before the name of a record's column that is swept, too
+REPLICATES = ("seed", f"{OWN}seed")  # columns of runs that differ by chance alone
+NAMES = ("head", "layer", "batch")  # columns that say what a row is about, whatever the study
+
+
+def shown(value: Any) -> str:
+    """A swept value in a cell or a sentence."""
+    return f"{value:.4g}" if isinstance(value, float) else value if isinstance(value, str) else show(value)
+
+
+def in_words(sweep: Mapping[str, Any]) -> str:
+    """A point by its swept values: `d = 16, seed = 0`."""
+    return ", ".join(f"{key} = {shown(value)}" for key, value in sweep.items())
+
+
+def swept_column(key: str) -> Column:
+    """The column of a swept key."""
+    return Column(key, key, f"The swept key `{key}`.", format=shown)
+
+
+def renamed(key: str, keys: Sequence[str]) -> str:
+    """The name of a record's own column, which must differ from those of the swept keys."""
+    return f"{OWN}{key}" if key in keys else key
+
+
+def with_sweep(sweep: Mapping[str, Any], record: Record) -> Record:
+    """A row of the sweep: the swept values before the record's own columns. Lists and mappings become text."""
+    swept = {key: show(value) if isinstance(value, list | dict) else value for key, value in sweep.items()}
+    return {**swept, **{renamed(key, [*sweep]): value for key, value in record.items()}}
+
+
+def swept_keys(result: Result) -> list[str]:
+    """The swept keys of the result of a sweep."""
+    return [key for axis in result.settings["sweep"]["over"] for key in axis]
+
+
+def columns_of(result: Result) -> dict[str, Column]:
+    """The columns of the rows by key: the swept ones, then those of the study as `single_numbers` has them."""
+    keys = swept_keys(result)
+    stated = {renamed(column.key, keys): column for column in (*part_of(result.study, "columns").COLUMNS, LAYER)}
+    columns = {key: swept_column(key) for key in keys}
+    for key in dict.fromkeys(key for row in result.records for key in row if key not in keys):
+        unknown = Column(key, key, "", format=str, signed=True)
+        columns[key] = replace(stated.get(key, unknown), key=key)
+    return columns
+
+
+def names_of(result: Result) -> list[str]:
+    """The columns that say what a row is about: the swept keys but for the seed, label, head, size and so on."""
+    keys = swept_keys(result)
+    own = {key for chart in charts_of(result.study) for key in (*chart.x, *chart.series, *chart.facets)}
+    names = {*keys, *(renamed(key, keys) for key in (*own, *NAMES))}
+    return [
+        key for key, column in columns_of(result).items() if (key in names or column.text) and key not in REPLICATES
+    ]
+
+
+def figures_of(result: Result) -> list[str]:
+    """The columns that are numbers, and no names: what a metric may be."""
+    others = {*names_of(result), *swept_keys(result), *REPLICATES}
+    columns = [key for key in columns_of(result) if key not in others and not key.endswith(INTERVAL)]
+    return [key for key in columns if any(is_number(row.get(key)) for row in result.records)]
+
+
+def default_metric(result: Result) -> str | None:
+    """What the first chart of the study shows, where rows have it; else their first figure that changes."""
+    keys, there = swept_keys(result), figures_of(result)
+    wanted = [*(renamed(chart.y, keys) for chart in charts_of(result.study)), "entropy"]
+    return next((key for key in (*wanted, *changing(result, there)) if key in there), next(iter(there), None))
+
+
+def changing(result: Result, columns: Sequence[str]) -> list[str]:
+    """Those that are not the same in every row."""
+    return [key for key in columns if len({row.get(key) for row in result.records}) > 1]
+
+
+def is_repeated(result: Result) -> bool:
+    """Whether rows differ by their seed alone."""
+    return any(key in row for key in REPLICATES for row in result.records)
+
+
+def is_number(value: Any) -> bool:
+    """Whether a value can stand on an axis."""
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def axes_of(result: Result) -> dict[str, list[Any]]:
+    """The columns that rows of one label differ in, with their values in order; none that another one decides."""
+    records, axes = result.records, dict[str, list[Any]]()
+    for name in changing(result, [name for name in names_of(result) if name not in ("label", "scorer")]):
+        if not any(_decides(other, name, records) for other in (*axes, "label")):
+            axes[name] = list(dict.fromkeys(row.get(name) for row in records))
+    return axes
+
+
+def companions(result: Result, name: str) -> list[str]:
+    """The swept keys that change along with an axis, and are none of their own."""
+    (together, *_) = [*(axis for axis in result.settings["sweep"]["over"] if name in axis), ()]
+    others = (*axes_of(result), *REPLICATES)
+    return [key for key in changing(result, list(together)) if key not in others]
+
+
+def _decides(a: str, b: str, records: Sequence[Record]) -> bool:
+    """Whether rows that agree in a agree in b."""
+    return len({(row.get(a), row.get(b)) for row in records}) == len({row.get(a) for row in records})
