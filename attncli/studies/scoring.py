@@ -2,8 +2,9 @@
 
 import functools
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
+from typing import TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -20,6 +21,28 @@ from attncli.scorers import SCORERS
 from attncli.scorers._custom import load_class, raised
 from attncli.scorers.additive import Additive
 from attncli.studies.memory import ran_out
+from attncli.studies.study import Record
+
+Made = TypeVar("Made")
+
+
+def names_of(entry: ScorerEntry) -> Record:
+    """What every row of an entry begins with."""
+    return {"scorer": entry.scorer, "label": entry.label, "normalizer": entry.normalizer.normalizer}
+
+
+def of_each(entries: Sequence[ScorerEntry], make: Callable[[ScorerEntry], Made]) -> list[Made]:
+    """What `make` gives for every entry.
+
+    Raises:
+        InputError: the problems of all of them, below `scorers`.
+    """
+    collector, made = Collector(), list[Made]()
+    for index, entry in enumerate(entries):
+        with collector.under("scorers", index):
+            made.append(make(entry))
+    collector.check()
+    return made
 
 
 def build_scorer(entry: ScorerEntry, query_size: int, key_size: int, seed: int, dtype: torch.dtype) -> nn.Module:

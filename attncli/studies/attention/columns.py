@@ -1,6 +1,7 @@
 """The columns of the study `attention`: one row per scorer, and one per pair; the same by batch element and head."""
 
 from collections.abc import Sequence
+from functools import partial
 
 from attncli.show.numbers import counted, duration, statistic
 from attncli.studies.study import LABEL, LAYER, NORMALIZER, SCORER, Column
@@ -17,19 +18,16 @@ HEAD = Column(
 PARAMETERS = Column("parameters", "params", "Number of parameters of the scorer.", format=counted)
 SECONDS = Column("seconds", "time", "Wall time of this scorer.", "s", duration, kind="measured")
 
+figure = partial(Column, format=statistic)
 FIGURES = (
-    Column("score_mean", "score\nmean", "Mean of the scores at valid keys.", format=statistic, least=0.1, signed=True),
-    Column("score_std", "score\nstd", "Standard deviation of the scores at valid keys.", format=statistic),
-    Column(
-        "entropy",
-        "entropy\n(nats)",
-        "Entropy of a query's weights, divided by their sum, mean over queries.",
-        "nats",
-        statistic,
+    figure("score_mean", "score\nmean", "Mean of the scores at valid keys.", least=0.1, signed=True),
+    figure("score_std", "score\nstd", "Standard deviation of the scores at valid keys."),
+    figure(
+        "entropy", "entropy\n(nats)", "Entropy of a query's weights, divided by their sum, mean over queries.", "nats"
     ),
-    Column("effective_keys", "effective\nkeys", "Exp of a query's entropy, mean over queries.", "keys", statistic),
-    Column("max_weight", "max\nweight", "Largest weight of a query, mean over queries.", format=statistic),
-    Column("weight_sum", "weight\nsum", "Sum of a query's weights, mean over queries.", format=statistic),
+    figure("effective_keys", "effective\nkeys", "Exp of a query's entropy, mean over queries.", "keys"),
+    figure("max_weight", "max\nweight", "Largest weight of a query, mean over queries."),
+    figure("weight_sum", "weight\nsum", "Sum of a query's weights, mean over queries."),
     Column("empty_rows", "empty\nrows", "Queries with no valid key.", "queries", counted),
 )
 PAIR = (
@@ -37,37 +35,25 @@ PAIR = (
     Column("b", "b", "Label of the other scorer.", text=True, kind="place"),
 )
 DIFFERENCES = (
-    Column(
+    figure(
         "js_divergence",
         "JS divergence\n(bits)",
         "Jensen-Shannon divergence of the weights, divided by their sums, mean over queries (Lin 1991).",
         "bits",
-        statistic,
     ),
-    Column(
-        "top1_agreement",
-        "top-1\nagreement",
-        "Share of queries with the largest weight at the same key.",
-        format=statistic,
-    ),
-    Column("max_abs_difference", "max abs\ndifference", "Largest difference between their weights.", format=statistic),
-    Column(
-        "output_difference",
-        "output\ndifference",
-        "L2 norm of output_a - output_b, relative to that of output_a.",
-        format=statistic,
-    ),
+    figure("top1_agreement", "top-1\nagreement", "Share of queries with the largest weight at the same key."),
+    figure("max_abs_difference", "max abs\ndifference", "Largest difference between their weights."),
+    figure("output_difference", "output\ndifference", "L2 norm of output_a - output_b, relative to that of output_a."),
 )
 OF_CALLS = (
-    Column(
+    figure(
         "entropy_share",
         "entropy\n/ ln m",
         "Entropy over ln m for m valid keys, each a mean over queries: 1 where all weights are equal.",
-        format=statistic,
     ),
-    Column("first_key", "first\nkey", "Weight on the first key, mean over queries.", format=statistic),
-    Column("variance_over_d", "variance\n/ d", "Variance of q . k at valid keys, over d.", format=statistic),
-    Column("unit_scale", "needed\nscale", "Scale that would give q . k the variance 1.", format=statistic),
+    figure("first_key", "first\nkey", "Weight on the first key, mean over queries."),
+    figure("variance_over_d", "variance\n/ d", "Variance of q . k at valid keys, over d."),
+    figure("unit_scale", "needed\nscale", "Scale that would give q . k the variance 1."),
 )
 
 COLUMNS = (SCORER, LABEL, NORMALIZER, PARAMETERS, *FIGURES, SECONDS)

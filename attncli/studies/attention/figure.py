@@ -68,9 +68,9 @@ def layers_figure(result: Result, note: Note, look: HeatmapLook) -> Picture:
     """Layers x heads: each figure has a panel and colours of its own; layers are numbers."""
     heads, layers = head_numbers(result.heads), _names(list(layer_numbers(result).values()))
     panels = []
-    for grid in grids(result):
-        values = torch.tensor(grid.values, dtype=torch.float64)
-        panels.append(Panel(grid.title, "", (0, 0), values, ~values.isnan(), layers, _names(heads)))
+    for title, grid in grids(result).items():
+        values = torch.tensor(grid, dtype=torch.float64)
+        panels.append(Panel(title, "", (0, 0), values, ~values.isnan(), layers, _names(heads)))
     return panels_figure(
         panels, "Layers and heads of a model", note, scale="panel", sides=("Layers", "Heads"), look=look
     )

@@ -1,9 +1,8 @@
 """What the study `attention` found: which scorers agree, and which differ most."""
 
-import math
 from collections.abc import Sequence
 
-from attncli.show.numbers import significant
+from attncli.show.numbers import finite, significant
 from attncli.studies.study import Finding, Record
 
 SAME = 1e-6  # bits: weights that are apart by less differ by rounding only
@@ -29,7 +28,7 @@ def findings_of(comparisons: Sequence[Record], head_comparisons: Sequence[Record
 
 
 def _furthest(comparisons: Sequence[Record]) -> Record | None:
-    known = [row for row in comparisons if row["js_divergence"] is not None and math.isfinite(row["js_divergence"])]
+    known = [row for row in comparisons if finite([row["js_divergence"]])]
     return max(known, key=lambda row: float(row["js_divergence"]), default=None)
 
 

@@ -1,21 +1,23 @@
 """Attention calls of a real model: figures that only they have, and results of several layers as one."""
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import fmean
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from attncli.errors import printable
 from attncli.inputs.build import Inputs
-from attncli.inputs.captured import Call, Captured
-from attncli.show.numbers import several, significant
+from attncli.inputs.captured import Captured
+from attncli.show.numbers import finite, several, significant
+from attncli.studies import ROWS
 from attncli.studies.attention.options import MODEL
-from attncli.studies.attention.places import Place, place_of
+from attncli.studies.attention.places import Place, largest_first, place_of
 from attncli.studies.attention.rows import ScorerRows
-from attncli.studies.study import Finding, Record, Result
+from attncli.studies.study import Finding, Record, Result, by_label
 
 MEANT = ("entropy", "entropy_share", "max_weight", "first_key")  # figures of heads that are averaged
 SAID = ("class", "how", "scale", "pre_scale", "groups", "softcap", "empty_row", "heads", "error")  # of each call
@@ -64,18 +66,20 @@ def _known(figures: Tensor) -> list[float | None]:
     return [figure if math.isfinite(figure) else None for figure in figures.tolist()]
 
 
-def of_model(captured: Captured, called: Sequence[Call], results: Sequence[Result]) -> Result:
+def of_model(captured: Captured, inputs: Sequence[Inputs], results: Sequence[Result]) -> Result:
     """The results of several calls as one, with what is known of the model; a call alone stays as it is.
 
     Rows of several have a `layer`, and their tensors are `<layer>/<name>`.
     """
-    names, calls = [call.layer for call in called], {}
-    for call, result in zip(called, results, strict=True):
-        name = call.layer
-        number = list(captured.layers).index(name)
-        calls[name] = {"number": number, **{key: captured.layers[name].get(key) for key in SAID}}
+    layers, calls = dict[str, Result](), dict[str, Record]()
+    for own, result in zip(inputs, results, strict=True):
+        assert own.call is not None, "of a model"
+        name = own.call.name
+        layers[name] = result
+        calls[name] = {"number": list(captured.layers).index(name)}
+        calls[name] |= {key: captured.layers[name].get(key) for key in SAID}
         if any(row["label"] == MODEL and row["scorer"] == "scaled_dot" for row in result.records):
-            calls[name]["rescored"] = _difference(result.tensors[f"{MODEL}/output"], call.inputs)
+            calls[name]["rescored"] = _difference(result.tensors[f"{MODEL}/output"], own.call.output)
     about = {key: captured.about.get(key) for key in ("model", "text")}
     left_out = {name: entry["problem"] for name, entry in captured.layers.items() if entry["problem"] is not None}
     known: Record = {"file": captured.path.name, **about, "calls": calls, "left_out": left_out}
@@ -84,33 +88,26 @@ def of_model(captured: Captured, called: Sequence[Call], results: Sequence[Resul
         (result,) = results
         settings = {**result.settings, "capture": known}
         return replace(result, settings=settings, findings=[*found, *result.findings])
-    first, layers = results[0], dict(zip(names, results, strict=True))
-    own = ("scales", "tokens")
-    settings = {key: value for key, value in first.settings.items() if key not in own}
+    first, of_layer = results[0], ("scales", "tokens")
+    settings = {key: value for key, value in first.settings.items() if key not in of_layer}
     settings["capture"] = known
-    settings["layers"] = {name: {key: result.settings[key] for key in own} for name, result in layers.items()}
-    changes = [row for result in results for row in result.head_comparisons]
-    return Result(
-        first.study,
-        first.name,
-        settings,
-        [row for result in results for row in result.records],
-        [row for result in results for row in result.comparisons],
-        [*found, *_about_changes(changes, first.labels)],
-        {f"{name}/{key}": tensor for name, result in layers.items() for key, tensor in result.inputs.items()},
-        {f"{name}/{key}": tensor for name, result in layers.items() for key, tensor in result.tensors.items()},
-        first.parameters,
-        heads=[row for result in results for row in result.heads],
-        head_comparisons=changes,
+    settings["layers"] = {name: {key: result.settings[key] for key in of_layer} for name, result in layers.items()}
+    rows: dict[str, Any] = {kind: [row for result in results for row in getattr(result, kind)] for kind in ROWS}
+    return replace(
+        first,
+        settings=settings,
+        findings=[*found, *_about_changes(changes_by_label(rows["head_comparisons"], first.labels))],
+        inputs={f"{name}/{key}": tensor for name, each in layers.items() for key, tensor in each.inputs.items()},
+        tensors={f"{name}/{key}": tensor for name, each in layers.items() for key, tensor in each.tensors.items()},
+        **rows,
     )
 
 
-def _difference(output: Tensor, inputs: Inputs) -> float:
+def _difference(output: Tensor, models: Tensor) -> float:
     """The largest between an output and the model's own; infinite where one alone has NaN."""
-    assert inputs.call is not None, "of a call"
-    if bool((output.isnan() != inputs.call.output.isnan()).any()):
+    if bool((output.isnan() != models.isnan()).any()):
         return math.inf
-    return float((output - inputs.call.output).nan_to_num().abs().max())
+    return float((output - models).nan_to_num().abs().max())
 
 
 class Below(Mapping[str, Tensor]):
@@ -131,52 +128,33 @@ class Below(Mapping[str, Tensor]):
 
 def by_layer(result: Result) -> dict[str, Result]:
     """The result of each layer alone, as a run without layers has it; none where there are no layers."""
+    found = {}
+    for name, settings in result.settings.get("layers", {}).items():
+        rows: dict[str, Any] = {kind: [row for row in getattr(result, kind) if row["layer"] == name] for kind in ROWS}
+        inputs, tensors = (Below(each, f"{name}/") for each in (result.inputs, result.tensors))
+        found[name] = replace(result, settings=result.settings | settings, inputs=inputs, tensors=tensors, **rows)
+    return found
 
-    def own(rows: Sequence[Record], name: str) -> list[Record]:
-        return [row for row in rows if row["layer"] == name]
 
-    return {
-        name: replace(
-            result,
-            settings={**result.settings, **settings},
-            records=own(result.records, name),
-            comparisons=own(result.comparisons, name),
-            inputs=Below(result.inputs, f"{name}/"),
-            tensors=Below(result.tensors, f"{name}/"),
-            heads=own(result.heads, name),
-            head_comparisons=own(result.head_comparisons, name),
-        )
-        for name, settings in result.settings.get("layers", {}).items()
+def grids(result: Result) -> dict[str, list[list[float]]]:
+    """What the heads are like with the first scorer, the model's own by default, and what each other scorer changes.
+
+    By its title one figure of every layer (row) and head (column), a mean over batch elements; NaN where there is no
+    head.
+    """
+    first = printable(result.labels[0])
+    heads = by_label(result.heads)[result.labels[0]]
+    found = {
+        f"Entropy over ln m of {first}": (heads, "entropy_share"),
+        f"Weight on the first key of {first}": (heads, "first_key"),
+        "Variance of q . k over d": (heads, "variance_over_d"),
+        "Scale that gives q . k the variance 1": (heads, "unit_scale"),
     }
-
-
-@dataclass(frozen=True)
-class Grid:
-    """One figure of every layer (row) and head (column), a mean over batch elements; NaN where there is no head."""
-
-    title: str
-    values: Sequence[Sequence[float]]
-
-
-def grids(result: Result) -> list[Grid]:
-    """What the heads are like with the first scorer, the model's own by default, and what each other scorer changes."""
-    first, *others = result.labels
-    heads = [row for row in result.heads if row["label"] == first]
-    of = f" of {printable(first)}"
-    found = [
-        ("Entropy over ln m" + of, heads, "entropy_share"),
-        ("Weight on the first key" + of, heads, "first_key"),
-        ("Variance of q . k over d", heads, "variance_over_d"),
-        ("Scale that gives q . k the variance 1", heads, "unit_scale"),
-    ]
-    for label in others:
-        rows = [row for row in result.head_comparisons if (row["a"], row["b"]) == (first, label)]
-        found.append(
-            (f"Change of the output: {printable(label)} in place of {printable(first)}", rows, "output_difference")
-        )
+    for label, rows in changes_by_label(result.head_comparisons, result.labels).items():
+        found[f"Change of the output: {printable(label)} in place of {first}"] = (rows, "output_difference")
     layers = list(result.settings["layers"])
-    made = [Grid(title, _values(rows, key, layers)) for title, rows, key in found]
-    return [grid for grid in made if any(math.isfinite(value) for row in grid.values for value in row)]
+    made = {title: _values(rows, key, layers) for title, (rows, key) in found.items()}
+    return {title: grid for title, grid in made.items() if finite(value for row in grid for value in row)}
 
 
 def _values(rows: Sequence[Record], key: str, layers: Sequence[str]) -> list[list[float]]:
@@ -193,18 +171,17 @@ def layer_numbers(result: Result) -> dict[str, int]:
     return {name: result.settings["capture"]["calls"][name]["number"] for name in result.settings["layers"]}
 
 
-def head_numbers(rows: Iterable[Record]) -> list[int]:
+def head_numbers(rows: Sequence[Record]) -> list[int]:
     """The heads that some layer has."""
     return sorted({row["head"] for row in rows})
 
 
 def means(result: Result) -> list[Record]:
     """Of each scorer the means over heads of figures, and how much it changes the output of the first."""
-    found = []
-    for label in result.labels:
+    found, changes = [], changes_by_label(result.head_comparisons, result.labels)
+    for label, heads in by_label(result.heads).items():
         row: Record = {"label": label}
-        pairs = [each for each in result.head_comparisons if (each["a"], each["b"]) == (result.labels[0], label)]
-        for rows, keys in ((own_rows(result.heads, label), MEANT), (pairs, ["output_difference"])):
+        for rows, keys in ((heads, MEANT), (changes.get(label, []), ["output_difference"])):
             for key in keys:
                 known = [each[key] for each in rows if each[key] is not None]
                 row[key] = fmean(known) if known else None
@@ -212,28 +189,22 @@ def means(result: Result) -> list[Record]:
     return found
 
 
-def own_rows(rows: Sequence[Record], label: str) -> list[Record]:
-    """The rows of a label."""
-    return [row for row in rows if row["label"] == label]
-
-
 def most_changed(result: Result) -> list[tuple[str, Place, str]]:
     """Layer, place and label of what changes the first scorer's output most; each place once, the largest first."""
-    first, found = result.labels[0], dict[tuple[str, Place], str]()
+    found = dict[tuple[str, Place], str]()
     for row in changes_of(result):
-        if row["a"] == first:
-            found.setdefault((row["layer"], place_of(row)), row["b"])
+        found.setdefault((row["layer"], place_of(row)), row["b"])
     return [(layer, place, label) for (layer, place), label in found.items()]
 
 
 def changes_of(result: Result) -> list[Record]:
     """The comparisons of heads with the first scorer, the largest change of the output first."""
-    rows = [row for row in result.head_comparisons if row["a"] == result.labels[0]]
-    return sorted(rows, key=lambda row: -_number(row["output_difference"]))
+    return largest_first([row for row in result.head_comparisons if row["a"] == result.labels[0]], "output_difference")
 
 
-def _number(value: float | None) -> float:
-    return value if value is not None and math.isfinite(value) else -1.0
+def changes_by_label(rows: Sequence[Record], labels: Sequence[str]) -> dict[str, list[Record]]:
+    """The comparisons of every other label with the first, in the order of the labels."""
+    return {label: [row for row in rows if (row["a"], row["b"]) == (labels[0], label)] for label in labels[1:]}
 
 
 def _about_capture(known: Record) -> Finding:
@@ -248,17 +219,15 @@ def _about_capture(known: Record) -> Finding:
     return Finding(text, numbers={"calls": len(calls), "error": max(errors), "left_out": len(left_out)})
 
 
-def _about_changes(rows: Sequence[Record], labels: Sequence[str]) -> Iterator[Finding]:
+def _about_changes(changes: Mapping[str, Sequence[Record]]) -> Iterator[Finding]:
     """How much each scorer changes the outputs of the first, and where most."""
-    for label in labels[1:]:
-        own = [
-            row for row in rows if (row["a"], row["b"]) == (labels[0], label) and _number(row["output_difference"]) >= 0
-        ]
-        if own:
-            most = max(own, key=lambda row: float(row["output_difference"]))
-            mean = fmean(row["output_difference"] for row in own)
+    for label, rows in changes.items():
+        differences = finite(row["output_difference"] for row in rows)
+        if differences:
+            most, mean = largest_first(rows, "output_difference")[0], fmean(differences)
             where = f"layer {most['layer']}, head {most['head']}"
-            text = f"{label} changes the outputs of {labels[0]} by {mean:.0%}, mean of {several(len(own), 'head')};"
+            text = f"{label} changes the outputs of {most['a']} by {mean:.0%},"
+            text += f" mean of {several(len(differences), 'head')};"
             text = f"{text} most in {where}: {most['output_difference']:.0%}."
             numbers: Record = {"output_difference": mean, **{key: most[key] for key in ("layer", "batch", "head")}}
             yield Finding(text, label, numbers | {"most": most["output_difference"]})

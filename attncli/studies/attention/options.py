@@ -67,17 +67,13 @@ class AttentionOptions(Experiment):
     figure: Annotated[HeatmapLook, Field(exclude_if=is_default, description="how pictures look")] = HeatmapLook()
 
     @model_validator(mode="after")
-    def _dropout_needs_weights(self) -> "AttentionOptions":
-        active = [entry.label for entry in self.scorers if self.train and entry.dropout > 0]
-        if active and not self.weights:
+    def _without_weights(self) -> "AttentionOptions":
+        if self.weights:
+            return self
+        if active := [entry.label for entry in self.scorers if self.train and entry.dropout > 0]:
             message = f"got false, but {active[0]} drops weights with `train: true`; leave out one of the three"
             raise problem(message, under=["weights"])
-        return self
-
-    @model_validator(mode="after")
-    def _saves_what_there_is(self) -> "AttentionOptions":
-        unknown = [stage for stage in self.save or [] if stage != "output"]
-        if unknown and not self.weights:
+        if unknown := [stage for stage in self.save or [] if stage != "output"]:
             message = f'got "{unknown[0]}", which is not computed with `weights: false`; expected output, or none'
             raise problem(message, under=["save"])
         return self

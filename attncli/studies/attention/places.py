@@ -4,6 +4,7 @@ import math
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
+from attncli.show.numbers import finite
 from attncli.studies.attention.findings import SAME
 from attncli.studies.study import STAGES, Record, Result
 
@@ -29,16 +30,18 @@ def place_of(row: Record) -> Place:
 
 def distance_of(rows: Sequence[Record]) -> str | None:
     """The figure that ranks these comparisons: the first of DISTANCES that tells scorers apart, or None."""
-    return next((key for key in DISTANCES if any(_known(row[key]) and row[key] > SAME for row in rows)), None)
+    return next((key for key in DISTANCES if max(finite(row[key] for row in rows), default=0.0) > SAME), None)
 
 
 def ranked(rows: Sequence[Record]) -> list[Record]:
-    """The comparisons with the largest distance first, in their order where it is equal, and the unknown ones last.
-
-    As they are where nothing tells scorers apart.
-    """
+    """The comparisons with the largest distance first; as they are where nothing tells scorers apart."""
     key = distance_of(rows)
-    return sorted(rows, key=lambda row: -row[key] if _known(row[key]) else math.inf) if key else list(rows)
+    return largest_first(rows, key) if key else list(rows)
+
+
+def largest_first(rows: Sequence[Record], key: str) -> list[Record]:
+    """In their order where the figure `key` is equal, and the unknown ones last."""
+    return sorted(rows, key=lambda row: -row[key] if finite([row[key]]) else math.inf)
 
 
 def shown_places(result: Result, most: int, label: str | None = None) -> Shown:
@@ -100,7 +103,3 @@ def _in_words(places: Sequence[Place], batches: int, heads: int) -> str:
 
 def _several(name: str, indices: Collection[int]) -> str:
     return f"{name}{'s' * (len(indices) > 1)} {', '.join(map(str, indices))}"
-
-
-def _known(value: float | None) -> bool:
-    return value is not None and math.isfinite(value)

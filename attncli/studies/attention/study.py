@@ -5,9 +5,9 @@ import math
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -28,7 +28,7 @@ from attncli.studies.attention.columns import COLUMNS, COMPARISONS, HEAD_COMPARI
 from attncli.studies.attention.findings import findings_of
 from attncli.studies.attention.layers import HeadFigures, of_model
 from attncli.studies.attention.options import AttentionOptions, is_model
-from attncli.studies.attention.rows import OutputRows, PairRows, ScorerRows, output_rows, pair_rows, scorer_rows
+from attncli.studies.attention.rows import ScorerRows, output_rows, pair_rows, scorer_rows
 from attncli.studies.attention.statistics import OF_WEIGHTS, Groups, places
 from attncli.studies.attention.tiles import pool_with_rows
 from attncli.studies.memory import PROGRAM, estimate_attention, in_words, require_memory
@@ -38,6 +38,8 @@ from attncli.studies.scoring import (
     build_scorer,
     compile_scorer,
     formulas_of,
+    names_of,
+    of_each,
     outline,
     raw_scores,
     scale_of,
@@ -50,7 +52,6 @@ CHOSEN = ("save", "heads", "batch")  # options that say what is kept and shown: 
 CURE = "use fewer queries, keys or batch elements, or fewer scorers"
 MOST_CELLS = 2**24  # of the mask that is saved beside outputs alone
 Stages = Mapping[str, Tensor]
-Made = TypeVar("Made")
 
 
 @dataclass(frozen=True)
@@ -58,10 +59,10 @@ class Part:
     """Inputs, and what every entry makes of them; `layer` is in the rows where there are several parts."""
 
     inputs: Inputs
-    tokens: Mapping[str, Sequence[Any] | None]
+    tokens: Mapping[str, Sequence[Any]]
     scorers: Sequence[nn.Module]
     rules: Sequence[Rules]
-    layer: Record = field(default_factory=dict)
+    layer: Record
 
 
 @dataclass(frozen=True)
@@ -72,23 +73,16 @@ class Prepared:
     parts: Sequence[Part]
     device: torch.device
     captured: Captured | None = None
-    calls: Sequence[Call] = ()  # of the parts
 
 
 @torch.no_grad()
 def prepare(options: AttentionOptions, progress: Progress) -> Prepared:
-    """Inputs and scorers; everything that can be refused is refused here, all problems of one stage at once.
-
-    Raises:
-        InputError: inputs or scorers that do not fit together, or that do not fit into memory.
-    """
+    """Inputs and scorers; everything that can be refused is refused here, all problems of one stage at once."""
     progress.step(0, len(options.scorers), "inputs")
-    dtype = getattr(torch, options.dtype)
-    collector = Collector()
-    device = torch.device("cpu")
+    dtype, device, collector = getattr(torch, options.dtype), torch.device("cpu"), Collector()
     with collector.under():
         device = resolve_device(options.device, dtype)
-    captured, calls = None, list[Call]()
+    captured = None
     with collector.under():
         if isinstance(options.data, CapturedData):
             with below("data"):
@@ -104,47 +98,37 @@ def prepare(options: AttentionOptions, progress: Progress) -> Prepared:
                 check_size=lambda shapes: _check_size(options, [shapes], device, progress),
                 note=progress.note,
             )
+            calls = [Call("", inputs, {})]
     collector.check()
-    given = {"queries": options.tokens.queries, "keys": options.tokens.keys}
-    if captured is None:
-        return Prepared(options, [_part(options, inputs, given, device)], device)
-    _check_size(options, [_shapes_of(call.inputs) for call in calls], device, progress)
-    parts = []
-    for call in calls:
-        tokens: dict[str, Sequence[Any] | None] = {**call.tokens}
-        for side, names in given.items():
-            with below("tokens", side):
-                check_tokens(names, getattr(call.inputs, side).shape)
-            tokens[side] = tokens.get(side) if names is None else names
-        part = _part(options, call.inputs, tokens, device)
-        parts.append(replace(part, layer={} if _is_single(options) else {"layer": call.layer}))
-    return Prepared(options, parts, device, captured, calls)
-
-
-def _is_single(options: AttentionOptions) -> bool:
-    """Whether no row has a layer."""
-    return not isinstance(options.data, CapturedData) or options.data.layer is not None
+    if captured is not None:
+        _check_size(options, [_shapes_of(call.inputs) for call in calls], device, progress)
+    return Prepared(options, [_part(options, call, device) for call in calls], device, captured)
 
 
 def _shapes_of(inputs: Inputs) -> Shapes:
-    named = {"queries": inputs.queries, "keys": inputs.keys, "values": inputs.values}
-    named |= {} if inputs.bias is None else {"bias": inputs.bias}
-    return {role: tuple(tensor.shape) for role, tensor in named.items()}
+    named = {role: getattr(inputs, role) for role in ("queries", "keys", "values", "bias")}
+    return {role: tuple(tensor.shape) for role, tensor in named.items() if tensor is not None}
 
 
-def _part(
-    options: AttentionOptions, inputs: Inputs, tokens: Mapping[str, Sequence[Any] | None], device: torch.device
-) -> Part:
+def _part(options: AttentionOptions, call: Call, device: torch.device) -> Part:
     """Refuse what does not fit the inputs; scorers and rules for them."""
+    inputs, tokens = call.inputs, dict[str, Sequence[Any]](call.tokens)
+    for side in ("queries", "keys"):
+        names = getattr(options.tokens, side)
+        with below("tokens", side):
+            check_tokens(names, getattr(inputs, side).shape)
+        if names is not None:
+            tokens[side] = names
     _refuse_empty_rows(options, inputs)
     _check_places(options, inputs)
     with below("figure"):
         check_ranges(options.figure, *inputs.valid.shape[-2:])
     q, k = inputs.queries.shape[-1], inputs.keys.shape[-1]
     entries = [_for_call(entry, inputs.call) for entry in options.scorers]
-    scorers = _each(entries, lambda entry: build_scorer(entry, q, k, options.seed, inputs.queries.dtype))
-    rules = _each(entries, lambda entry: _rules_of(entry, options, inputs))
-    return Part(inputs, tokens, [scorer.to(device) for scorer in scorers], rules)
+    scorers = of_each(entries, lambda entry: build_scorer(entry, q, k, options.seed, inputs.queries.dtype).to(device))
+    rules = of_each(entries, lambda entry: _rules_of(entry, options, inputs))
+    has_layers = isinstance(options.data, CapturedData) and options.data.layer is None
+    return Part(inputs, tokens, scorers, rules, {"layer": call.layer} if has_layers else {})
 
 
 def _for_call(entry: ScorerEntry, call: Any) -> ScorerEntry:
@@ -159,16 +143,12 @@ def _rules_of(entry: ScorerEntry, options: AttentionOptions, inputs: Inputs) -> 
     """What turns the scores of an entry into weights."""
     n, m = inputs.valid.shape[-2:]
     bias, call = None, inputs.call
-    if _is_biased(entry, inputs):
+    if entry.bias is not None or inputs.bias is not None:
         first = m - n if inputs.valid.causal == "bottom_right" else 0
         bias = Bias(inputs.valid.shape, inputs.bias, entry.bias == "alibi", first)
     sinks = None if call is None or call.sinks is None else call.sinks.to(inputs.queries.device)
     empty_row = options.mask.empty_row if call is None else call.empty_row
     return Rules(inputs.valid, entry.softcap, empty_row, bias, build_normalizer(entry), sinks)
-
-
-def _is_biased(entry: ScorerEntry, inputs: Inputs) -> bool:
-    return entry.bias is not None or inputs.bias is not None
 
 
 def expected_rows(prepared: Prepared) -> Rows:
@@ -178,7 +158,7 @@ def expected_rows(prepared: Prepared) -> Rows:
     names, pairs, heads, head_pairs = (list[Record]() for _ in range(4))
     for part in prepared.parts:
         listed = _chosen(places(part.inputs.valid.shape[:-2]), options)
-        own = [_names(entry) | part.layer for entry in entries]
+        own = [names_of(entry) | part.layer for entry in entries]
         own_pairs = [{"a": a.label, "b": b.label} | part.layer for a, b in itertools.combinations(entries, 2)]
         names, pairs = names + own, pairs + own_pairs
         heads += [each | place for each in own for place in listed]
@@ -191,17 +171,13 @@ def expected_rows(prepared: Prepared) -> Rows:
         located(COMPARISONS),
         pairs,
         "there is only one scorer",
-        {} if first.layer else {entry.label: _shapes(first, entry, options) for entry in entries},
+        {} if first.layer else {entry.label: _shapes(first.inputs, entry, options) for entry in entries},
         dict.fromkeys(unknown, "weights: false"),
         located(HEADS if first.inputs.call is None else (*HEADS, *OF_CALLS)),
         heads,
         located(HEAD_COMPARISONS),
         head_pairs,
     )
-
-
-def _names(entry: ScorerEntry) -> Record:
-    return {"scorer": entry.scorer, "label": entry.label, "normalizer": entry.normalizer.normalizer}
 
 
 def _chosen(rows: Sequence[Record], options: AttentionOptions) -> list[Record]:
@@ -236,15 +212,23 @@ def _check_places(options: AttentionOptions, inputs: Inputs) -> None:
     collector.check()
 
 
-def _shapes(part: Part, entry: ScorerEntry, options: AttentionOptions) -> dict[str, tuple[int, ...]]:
-    scores = part.inputs.valid.shape
-    output = {"output": (*scores[:-1], part.inputs.values.shape[-1])}
-    if not options.weights:
-        return output
-    capped = {"capped": scores} if _for_call(entry, part.inputs.call).softcap is not None else {}
-    biased = {"biased": scores} if _is_biased(entry, part.inputs) else {}
-    dropped = {"dropped": scores} if options.train and entry.dropout > 0 else {}
-    return {"scores": scores, **capped, **biased, "weights": scores, **dropped, **output}
+def _shapes(inputs: Inputs, entry: ScorerEntry, options: AttentionOptions) -> dict[str, tuple[int, ...]]:
+    """Of the stages of an entry."""
+    scores = inputs.valid.shape
+    stages = _matrices(_for_call(entry, inputs.call), options, inputs.bias is not None)
+    return {**dict.fromkeys(stages, scores), "output": (*scores[:-1], inputs.values.shape[-1])}
+
+
+def _matrices(entry: ScorerEntry, options: AttentionOptions, has_bias: bool) -> list[str]:
+    """The stages of an entry that are (..., n, m), in their order."""
+    kept = {
+        "scores": True,
+        "capped": entry.softcap is not None,
+        "biased": has_bias or entry.bias is not None,
+        "weights": True,
+        "dropped": options.train and entry.dropout > 0,
+    }
+    return [stage for stage, is_kept in kept.items() if is_kept and options.weights]
 
 
 @torch.no_grad()
@@ -254,16 +238,13 @@ def run(prepared: Prepared, progress: Progress) -> Result:
     The stages of a scorer are, in the order of the work, `scores`, `capped` (with softcap), `biased` (with
     a bias), `weights` (before dropout), `dropped` (the weights after dropout, where it is active) and `output`; each
     (b, n, m) or (b, heads, n, m), `output` with v in place of m. Without weights, `output` is the only one.
-
-    Raises:
-        InputError: a scorer of the user's own that fails or gives another shape.
     """
     if prepared.options.compile:
         _compile([scorer for part in prepared.parts for scorer in part.scorers], progress)
     results = [_run_part(prepared.options, part, progress) for part in prepared.parts]
     if prepared.captured is None:
         return results[0]
-    return of_model(prepared.captured, prepared.calls, results)
+    return of_model(prepared.captured, [part.inputs for part in prepared.parts], results)
 
 
 def _run_part(options: AttentionOptions, part: Part, progress: Progress) -> Result:
@@ -279,13 +260,15 @@ def _run_part(options: AttentionOptions, part: Part, progress: Progress) -> Resu
         with below("scorers", index):
             stages[entry.label], found = _run_scorer(options, entry, scorer, rules, inputs)
         seconds = time.perf_counter() - start
-        rows[entry.label] = found or _rows_of(stages[entry.label], inputs)
+        if found is None:
+            found = scorer_rows(stages[entry.label]["scores"], stages[entry.label]["weights"], inputs.valid.whole.cpu())
+        rows[entry.label] = found
         count = sum(parameter.numel() for parameter in scorer.parameters())
-        figures, names = whole.of_scorer(rows[entry.label])[0], _names(entry) | part.layer
+        figures, names = whole.of_scorer(found)[0], names_of(entry) | part.layer
         records.append({**names, "parameters": count, **figures, "seconds": seconds})
-        by_head = single.of_scorer(rows[entry.label])
+        by_head = single.of_scorer(found)
         if more is not None:
-            own = more.of_scorer(stages[entry.label].get("weights"), rows[entry.label])
+            own = more.of_scorer(stages[entry.label].get("weights"), found)
             by_head = [each | of_head for each, of_head in zip(by_head, own, strict=True)]
         heads += [names | each for each in by_head]
         _warn_of_numbers(records[-1], stages[entry.label], empty, progress)
@@ -294,8 +277,8 @@ def _run_part(options: AttentionOptions, part: Part, progress: Progress) -> Resu
             parameters[f"{entry.label}/{name}"] = tensor.to("cpu", dtype)
     progress.step(len(entries), len(entries), "comparisons")
     for a, b in itertools.combinations(stages, 2):
-        weights, outputs = _pair_of(stages[a], stages[b], rows[a], rows[b])
-        pair = {"a": a, "b": b} | part.layer
+        weights = pair_rows(stages[a]["weights"], stages[b]["weights"], rows[a], rows[b]) if options.weights else None
+        outputs, pair = output_rows(stages[a]["output"], stages[b]["output"]), {"a": a, "b": b} | part.layer
         comparisons.append(pair | whole.of_pair(weights, outputs)[0])
         head_comparisons += [pair | each for each in single.of_pair(weights, outputs)]
     elements = inputs.valid.shape[0]
@@ -318,16 +301,6 @@ def _run_part(options: AttentionOptions, part: Part, progress: Progress) -> Resu
         heads=_chosen(heads, options),
         head_comparisons=_chosen(head_comparisons, options),
     )
-
-
-def _rows_of(stages: Stages, inputs: Inputs) -> ScorerRows:
-    return scorer_rows(stages["scores"], stages["weights"], inputs.valid.whole.cpu())
-
-
-def _pair_of(stages_a: Stages, stages_b: Stages, a: ScorerRows, b: ScorerRows) -> tuple[PairRows | None, OutputRows]:
-    known = "weights" in stages_a
-    weights = pair_rows(stages_a["weights"], stages_b["weights"], a, b) if known else None
-    return weights, output_rows(stages_a["output"], stages_b["output"])
 
 
 def _run_scorer(
@@ -397,28 +370,12 @@ def _check_size(options: AttentionOptions, parts: Sequence[Shapes], device: torc
 
 def _needed(options: AttentionOptions, shapes: Shapes, device: torch.device) -> dict[str, int]:
     dtype = getattr(torch, options.dtype)
-    stages = [
-        sum([2, entry.softcap is not None, bool(entry.bias or "bias" in shapes), options.train and entry.dropout > 0])
-        if options.weights
-        else 0
-        for entry in options.scorers
-    ]
+    stages = [len(_matrices(entry, options, "bias" in shapes)) for entry in options.scorers]
     require_memory(estimate_attention(shapes, dtype, stages, []), device, CURE)  # before sizes that torch cannot count
-    scorers = _each(options.scorers, lambda entry: outline(entry, shapes["queries"][-1], shapes["keys"][-1]))
+    scorers = of_each(options.scorers, lambda entry: outline(entry, shapes["queries"][-1], shapes["keys"][-1]))
     normalizers = (NORMALIZERS[entry.normalizer.normalizer] for entry in options.scorers)
     matrices = max(getattr(normalizer, "matrices", 0) for normalizer in normalizers)
     return estimate_attention(shapes, dtype, stages, scorers, matrices)
-
-
-def _each(entries: Sequence[ScorerEntry], make: Callable[[ScorerEntry], Made]) -> list[Made]:
-    """What `make` gives for every entry, or the problems of all of them at once."""
-    collector = Collector()
-    made = list[Made]()
-    for index, entry in enumerate(entries):
-        with collector.under("scorers", index):
-            made.append(make(entry))
-    collector.check()
-    return made
 
 
 def _refuse_empty_rows(options: AttentionOptions, inputs: Inputs) -> None:

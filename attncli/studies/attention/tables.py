@@ -5,6 +5,7 @@ from functools import partial
 from math import isclose, isnan, prod
 from pathlib import Path
 
+import numpy as np
 from rich.console import RenderableType
 from rich.text import Text
 
@@ -62,12 +63,8 @@ def tables(result: Result, *, width: int, full: bool = False, csv: str | None = 
     if "layers" in result.settings:
         yield from _of_layers(result, width, full, csv)
         return
-    weights = stage_of(result, "weights")
-    layout, places = None, list[Place]()
-    if weights:
-        first = next(iter(weights.values()))
-        n, m = first.shape[-2:]
-        layout = Layout(n, m, width, NUMBER_WIDTH + (first.element_size() > 4), tokens_of(result), full)
+    layout, places = _layout(result, width, full), list[Place]()
+    if layout:
         yield Text(LEGEND, style=FAINT)
         shown = shown_places(result, _most_places(result, layout))
         places = list(shown.places)
@@ -82,6 +79,14 @@ def tables(result: Result, *, width: int, full: bool = False, csv: str | None = 
         pairs = record_tables(COMPARISONS[:2], COMPARISONS[2:], result.comparisons, width)
         yield from titled("Pairwise comparison", pairs)
     yield from _ranking(result, width, full, csv)
+
+
+def _layout(result: Result, width: int, full: bool) -> Layout | None:
+    """Of the weights of every scorer; None where there are none."""
+    for weights in stage_of(result, "weights").values():
+        n, m = weights.shape[-2:]
+        return Layout(n, m, width, NUMBER_WIDTH + (weights.element_size() > 4), tokens_of(result), full)
+    return None
 
 
 def _facts(result: Result, record: Record) -> Iterator[str]:
@@ -113,7 +118,7 @@ def _scorer_tables(
     weights, output = result.tensors[f"{label}/weights"], result.tensors.get(f"{label}/output")  # which may not be kept
     valid = result.inputs["valid"].expand(weights.shape)
     for batch, head in places:
-        index = _index(batch, head, weights.shape[:-2])
+        index = (batch, *map(int, np.unravel_index(head, weights.shape[1:-2]))) if weights.ndim > 2 else ()
         title = _title(index) if prod(weights.shape[:-2]) > 1 else ""
         yield from weight_tables(weights[index], valid[index], layout, title, batch)
         table = output_table(output[index], layout, batch) if output is not None else None
@@ -123,15 +128,6 @@ def _scorer_tables(
     if cells:
         yield Text()
         yield from remark(f"{cells} left out; see them {_elsewhere(csv)}")
-
-
-def _index(batch: int, head: int, shape: Sequence[int]) -> tuple[int, ...]:
-    """The index along every leading axis; a head is counted through all axes after the first, the last one fastest."""
-    index: list[int] = []
-    for size in reversed(shape[1:]):
-        head, last = divmod(head, size)
-        index.insert(0, last)
-    return (batch, *index) if shape else ()
 
 
 def _title(index: Sequence[int]) -> str:
@@ -176,9 +172,12 @@ def _ranking(result: Result, width: int, full: bool, csv: str | None) -> Iterato
         columns = wider
     title = f"{'Heads' if heads > 1 else 'Batch elements'} {which}"
     yield from titled(title, record_tables(names, columns, shown, width))
-    if len(shown) < len(rows):
-        folder = f" or in {printable(str(Path(csv).with_name('results.json')))}" if csv else ""
-        yield from remark(f"{len(rows) - len(shown)} of {len(rows)} rows left out; see them with --full{folder}")
+    yield from _left_out(len(rows) - len(shown), len(rows), csv)
+
+
+def _left_out(rows: int, of: int, csv: str | None) -> Iterator[RenderableType]:
+    folder = f" or in {printable(str(Path(csv).with_name('results.json')))}" if csv else ""
+    yield from remark(f"{rows} of {of} rows left out; see them with --full{folder}" if rows else "")
 
 
 def _of_layers(result: Result, width: int, full: bool, csv: str | None) -> Iterator[RenderableType]:
@@ -201,27 +200,25 @@ def _of_layers(result: Result, width: int, full: bool, csv: str | None) -> Itera
         Column(str(head), str(head), f"Head {head}.", format=partial(significant, digits=2))
         for head in head_numbers(result.heads)
     ]
-    for grid in grids(result):
+    for title, grid in grids(result).items():
         rows = [
             {
                 "layer": number,
                 **{head.key: None if isnan(value) else value for head, value in zip(heads, row, strict=True)},
             }
-            for number, row in zip(numbers.values(), grid.values, strict=True)
+            for number, row in zip(numbers.values(), grid, strict=True)
         ]
-        yield from titled(f"{grid.title}, by layer and head", record_tables(names, heads, rows, width, full))
+        yield from titled(f"{title}, by layer and head", record_tables(names, heads, rows, width, full))
     rows = changes_of(result)
     if not rows:
         return
     shown = [{**row, "layer": numbers[str(row["layer"])]} for row in (rows if full else rows[:MOST_RANKED])]
     several_elements = len({row["batch"] for row in rows}) > 1
     keys = ["a", "b", "layer", *["batch"] * several_elements, "head"]
+    names = pick(in_layers(HEAD_COMPARISONS), keys)
     columns = pick(in_layers(HEAD_COMPARISONS), ["output_difference", "js_divergence", "top1_agreement"])
-    picked = [*pick(in_layers(HEAD_COMPARISONS), keys)]
-    yield from titled("Heads whose outputs change most", record_tables(picked, columns, shown, width))
-    if len(shown) < len(rows):
-        folder = f" or in {printable(str(Path(csv).with_name('results.json')))}" if csv else ""
-        yield from remark(f"{len(rows) - len(shown)} of {len(rows)} rows left out; see them with --full{folder}")
+    yield from titled("Heads whose outputs change most", record_tables(names, columns, shown, width))
+    yield from _left_out(len(rows) - len(shown), len(rows), csv)
     yield from _changed_weights(result, width, full, csv)
 
 
@@ -229,12 +226,9 @@ def _changed_weights(result: Result, width: int, full: bool, csv: str | None) ->
     """The weights of the first scorer, and of the one that changes the output most, in as many heads as have room."""
     layers, lines = by_layer(result), 0
     for layer, place, label in most_changed(result):
-        weights = stage_of(layers[layer], "weights")
-        if not weights:
+        layout = _layout(layers[layer], width, full)
+        if not layout:
             return
-        n, m = weights[label].shape[-2:]
-        size = NUMBER_WIDTH + (weights[label].element_size() > 4)
-        layout = Layout(n, m, width, size, tokens_of(layers[layer]), full)
         lines += 2 * layout.lines
         if lines > MOST_LINES and lines > 2 * layout.lines:
             return

@@ -38,7 +38,7 @@ from attncli.studies.bench.plan import Case, Contender, cases_of, operations, pl
 from attncli.studies.bench.rows import findings_of, raw_name
 from attncli.studies.memory import ran_out, too_large
 from attncli.studies.progress import Counter, Progress
-from attncli.studies.scoring import build_normalizer, build_scorer, formulas_of, outline, raw_scores
+from attncli.studies.scoring import build_normalizer, build_scorer, formulas_of, names_of, outline, raw_scores
 from attncli.studies.study import Record, Result, Rows
 from attncli.studies.threads import on_threads
 
@@ -158,9 +158,7 @@ def _groups(prepared: Prepared) -> Iterator[list[Trial]]:
         for each in [variant for contender in contenders for variant in variants_of(contender, options, case.d)]:
             hidden = each.entry.options.get(HIDDEN)
             record = {
-                "scorer": each.entry.scorer,
-                "label": each.entry.label,
-                "normalizer": each.entry.normalizer.normalizer,
+                **names_of(each.entry),
                 "implementation": each.implementation,
                 "measure": measure,
                 **case._asdict(),

@@ -23,7 +23,15 @@ from attncli.studies.pairs.entries import Entries
 from attncli.studies.pairs.options import PairsOptions
 from attncli.studies.pairs.parts import PAIRS_AT_A_TIME, Pairs, RandomPairs, RealPairs, read_pairs
 from attncli.studies.progress import Counter, Progress
-from attncli.studies.scoring import build_normalizer, build_scorer, formulas_of, outline, raw_scores
+from attncli.studies.scoring import (
+    build_normalizer,
+    build_scorer,
+    formulas_of,
+    names_of,
+    of_each,
+    outline,
+    raw_scores,
+)
 from attncli.studies.study import INTERVAL, LAYER, Column, Record, Result, Rows, by_label
 from attncli.studies.threads import in_order, on_threads
 
@@ -103,7 +111,11 @@ def prepare_pairs(
     """
     dtype, entries = getattr(torch, options.dtype), Entries.of(options)
     device = resolve_device(options.device, dtype)
-    normalizers = _normalizers(options)
+    normalizers = of_each(options.scorers, build_normalizer)
+
+    def scorers_of(q: int, k: int) -> list[nn.Module]:
+        return of_each(options.scorers, lambda entry: build_scorer(entry, q, k, options.seed, dtype).to(device))
+
     if options.source is None:
         at_a_time = min(_check_size(options, d, d, keys, device) for d in options.d)
         sizes = options.d
@@ -112,7 +124,7 @@ def prepare_pairs(
         points = []
         for d in sizes:
             pairs = RandomPairs(options, entries, device, d, rows(entries, d), keys, together)
-            points.append(Point(d, _scorers(options, d, d, device), pairs))
+            points.append(Point(d, scorers_of(d, d), pairs))
         return Prepared(options, entries, options.d, points, {}, device, at_a_time, normalizers)
     points, named, at_once = list[Point](), dict[str, Tensor](), list[int]()
     for layer, tensors in read_pairs(options.source, dtype, device, progress).items():
@@ -123,7 +135,7 @@ def prepare_pairs(
             message = f'got "{options.source}", whose queries have at most {several(most, "valid key")}{of}'
             raise InputError.of(f"{message}; expected a query with at least {fewest}", ["from"])
         at_once.append(_check_size(options, q, k, m, device))
-        scorers = _scorers(options, q, k, device)
+        scorers = scorers_of(q, k)
         for head in range(leading[1]) if len(leading) > 1 else [None]:
             own = tensors if head is None else {name: tensor[:, head] for name, tensor in tensors.items()}
             points.append(Point(k, scorers, RealPairs(own, head or 0), head, layer))
@@ -158,25 +170,6 @@ def _check_size(options: PairsOptions, query_size: int, key_size: int, keys: int
     place, cure = ("d", "a smaller d, fewer keys") if options.source is None else ("from", "fewer keys")
     require_memory(needed, device, f"use {cure}, or scorers with fewer parameters", [place])
     return at_a_time
-
-
-def _scorers(options: PairsOptions, query_size: int, key_size: int, device: torch.device) -> list[nn.Module]:
-    collector, scorers = Collector(), []
-    dtype = getattr(torch, options.dtype)
-    for index, entry in enumerate(options.scorers):
-        with collector.under("scorers", index):
-            scorers.append(build_scorer(entry, query_size, key_size, options.seed, dtype).to(device))
-    collector.check()
-    return scorers
-
-
-def _normalizers(options: PairsOptions) -> list[nn.Module]:
-    collector, normalizers = Collector(), []
-    for index, entry in enumerate(options.scorers):
-        with collector.under("scorers", index):
-            normalizers.append(build_normalizer(entry))
-    collector.check()
-    return normalizers
 
 
 @contextmanager
@@ -265,12 +258,9 @@ def _rows(prepared: Prepared, figures: Sequence[Sequence[Record]]) -> list[Recor
     """The figures below their place: the scorers of one size together, but the heads of one scorer."""
     rows = [
         {
-            "scorer": entry.scorer,
-            "label": entry.label,
-            "normalizer": entry.normalizer.normalizer,
+            **names_of(entry),
             **({} if point.layer is None else {"layer": point.layer}),
-            "head": point.head,
-            "d": point.d,
+            **{"head": point.head, "d": point.d},
             **row,
         }
         for point, found in zip(prepared.points, figures, strict=True)

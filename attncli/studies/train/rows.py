@@ -8,6 +8,7 @@ from statistics import fmean, median, stdev
 import numpy as np
 
 from attncli.show.numbers import counted, finite, several, share, short
+from attncli.studies.scoring import names_of
 from attncli.studies.study import Finding, Record, by_label
 from attncli.studies.train.columns import GROUP, SUMMARISED
 from attncli.studies.train.model import Configuration, Learnt, points_of
@@ -30,9 +31,7 @@ def rows_of(job: Configuration, learnt: Learnt, steps: int) -> list[Record]:
             passed = [step for step, accuracy in zip(points, curve, strict=True) if accuracy >= LEARNT]
             rows.append(
                 {
-                    "scorer": job.entry.scorer,
-                    "label": job.entry.label,
-                    "normalizer": job.entry.normalizer.normalizer,
+                    **names_of(job.entry),
                     "d": job.d,
                     "seed": seed,
                     "accuracy": float(found["accuracy"][seed]),

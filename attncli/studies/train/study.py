@@ -1,5 +1,6 @@
 """What scorers learn: associative recall against d, with several seeds of each configuration as one model."""
 
+import itertools
 import math
 import threading
 from collections import Counter as Amounts
@@ -18,8 +19,8 @@ from attncli.normalizers.softmax import Softmax
 from attncli.scorers import SCORERS
 from attncli.studies.memory import PROGRAM, require_memory
 from attncli.studies.progress import Counter, Progress
-from attncli.studies.scoring import build_normalizer, build_scorer, formulas_of, outline
-from attncli.studies.study import Record, Result, Rows, by_label
+from attncli.studies.scoring import build_normalizer, build_scorer, formulas_of, names_of, outline
+from attncli.studies.study import Result, Rows, by_label
 from attncli.studies.threads import on_threads
 from attncli.studies.train.columns import COLUMNS, COMPARISONS
 from attncli.studies.train.model import Configuration, Recall, learn, points_of
@@ -141,17 +142,8 @@ def _read_parameters(options: TrainOptions) -> dict[str, Tensor]:
 def expected_rows(prepared: Prepared) -> Rows:
     """One row for each scorer, size, number of keys and seed; and one over the seeds."""
     options = prepared.options
-    over_seeds: list[Record] = [
-        {
-            "scorer": job.entry.scorer,
-            "label": job.entry.label,
-            "normalizer": job.entry.normalizer.normalizer,
-            "d": job.d,
-            "keys": keys,
-        }
-        for job in prepared.configurations
-        for keys in options.tested
-    ]
+    places = itertools.product(prepared.configurations, options.tested)
+    over_seeds = [names_of(job.entry) | {"d": job.d, "keys": keys} for job, keys in places]
     rows = [row | {"seed": seed} for row in over_seeds for seed in range(options.seeds)]
     return Rows(COLUMNS, rows, COMPARISONS, over_seeds)
 
