@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
-from functools import partial
 from html import escape
 from os import PathLike
 from pathlib import Path
@@ -26,8 +25,8 @@ from attncli.inputs.given import given
 from attncli.runs.comparing import compare_runs, config_in
 from attncli.runs.loading import StoredRun, read_run, reading
 from attncli.runs.resolved import config_of, dump_yaml, self_contained
-from attncli.runs.run_folder import COMMAND_LINE, IN_PYTHON, Words, new_folder
-from attncli.runs.saving import fingerprint, save_run
+from attncli.runs.run_folder import COMMAND_LINE, IN_PYTHON, Words, new_folder, writer_of
+from attncli.runs.saving import fingerprint, results_of, save_run
 from attncli.studies import ROWS, STUDIES, load_study, options_model, part_of
 from attncli.studies.progress import Progress
 from attncli.studies.study import Comparison as StudyComparison
@@ -69,7 +68,7 @@ class Result(StudyResult):
     def pictures(self) -> list[str]:
         """The names of its pictures, such as `heatmaps`, the main one first."""
         with self._shown():
-            return list(view_of(self, "figure").figures(self, _ignore, self.look))
+            return list(view_of(self, "figure").figures(self, Progress().note, self.look))
 
     def figure(self, name: str | None = None, **looks: Any) -> "Picture":
         """A picture as a matplotlib Figure; without a name the main one. What it cannot show becomes a warning.
@@ -140,7 +139,7 @@ class Result(StudyResult):
         picture = ""
         if self.pictures:
             look = self.look.model_copy(update={"dpi": self.look.dpi or NOTEBOOK_DPI})
-            shown["image/png"] = b64encode(as_png(self._figure(None, _ignore, look))).decode()
+            shown["image/png"] = b64encode(as_png(self._figure(None, Progress().note, look))).decode()
             picture = PICTURE.format(png=shown["image/png"])
         return {**shown, "text/html": picture + FRAME.format(page=escape(self._page()))}
 
@@ -192,10 +191,6 @@ def alone() -> Iterator[None]:
             torch.set_default_dtype(dtype)
 
 
-def _ignore(message: str) -> None:
-    """Takes a note on a picture where nobody asked for it."""
-
-
 def run(
     config: str | PathLike[str] | Mapping[str, Any],
     /,
@@ -238,7 +233,8 @@ def run(
             with document.locating():
                 result, verdicts = experiment.work(experiment.prepare(progress), progress)
     resolved = self_contained(config_of(experiment.options), result)
-    return _result(result, [verdict.record for verdict in verdicts], folder, experiment.options.figure, resolved)
+    expectations, look = [verdict.record for verdict in verdicts], experiment.options.figure
+    return Result(**vars(result), expectations=expectations, folder=folder, look=look, config=resolved)
 
 
 def load(folder: str | PathLike[str]) -> Result:
@@ -253,7 +249,8 @@ def load(folder: str | PathLike[str]) -> Result:
     stored = read_run(path, STUDIES)
     config = None if stored.config is None else config_in(stored)
     place = path if path.is_dir() else None
-    return _result(stored.result, stored.expectations, place, look_of(stored), config)
+    expectations, look = stored.content["expectations"], look_of(stored)
+    return Result(**vars(stored.result), expectations=expectations, folder=place, look=look, config=config)
 
 
 def compare(a: str | PathLike[str] | StudyResult, b: str | PathLike[str] | StudyResult) -> Comparison:
@@ -305,12 +302,6 @@ def _path(given: object, where: str, expected: str) -> Path:
     with suppress(RuntimeError):  # a user whom nobody knows
         path = path.expanduser()
     return path
-
-
-def _result(
-    plain: StudyResult, expectations: Sequence[Record], folder: Path | None, look: Look, config: Record | None
-) -> Result:
-    return Result(**vars(plain), expectations=expectations, folder=folder, look=look, config=config)
 
 
 def look_of(stored: StoredRun, overrides: Sequence[Override] = ()) -> Look:
@@ -402,14 +393,16 @@ class Loaded:
             with new_folder(options.name, out, overwrite, started, words) as folder:
                 result, verdicts = self.work(prepared, progress)
                 progress.step(0, 1, "writing the run folder")
-                drawn = pictures_of(result, options.figure, progress.note) if pictures else {}
-                config, device, command = config_of(options), prepared.device, command or "attncli.run"
-                pages = {REPORT: partial(_page_of, folder.place, result)} if report else {}
-                content = save_run(
-                    folder.path, result, config, device, started, command, drawn, verdicts, progress.note, pages
-                )
-        first = next(iter((*pages, *drawn)), None)
-        picture = folder.place / first if first else None
+                files = pictures_of(result, options.figure, progress.note) if pictures else {}
+                config, command = config_of(options), command or "attncli.run"
+                content = results_of(result, verdicts, options.seed, prepared.device, started, command)
+                if report:
+                    from attncli.reports import report as page_of
+
+                    run = StoredRun(folder.place, result, content, dump_yaml(self_contained(config, result)))
+                    files = {REPORT: writer_of(page_of([run])), **files}
+                save_run(folder.path, result, content, config, files, progress.note)
+        picture = folder.place / next(iter(files)) if files else None
         return Finished(result, content, folder.place, self.document, verdicts, picture)
 
     def work(self, prepared: PreparedStudy, progress: Progress) -> tuple[StudyResult, list[Verdict]]:
@@ -431,12 +424,6 @@ def pictures_of(result: StudyResult, look: Look, note: Callable[[str], None]) ->
 
     figures = view_of(result, "figure").figures(result, note, look)
     return {f"{name}.{look.format}": drawn_by(make) for name, make in figures.items()}
-
-
-def _page_of(place: Path, result: StudyResult, content: Record, config: str) -> str:
-    from attncli.reports import report
-
-    return report([StoredRun(place, result, content, config)])
 
 
 def load_experiment(document: Document, *, in_python: bool = False) -> Loaded:

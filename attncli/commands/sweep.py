@@ -319,7 +319,7 @@ def _end(
 
     from attncli.api import Finished, pictures_of
     from attncli.expect.judging import judge
-    from attncli.runs.saving import save_sweep
+    from attncli.runs.saving import results_of, save_sweep
     from attncli.sweeps.findings import findings_of
     from attncli.sweeps.running import result_of
     from attncli.sweeps.summary import summary
@@ -329,9 +329,8 @@ def _end(
     verdicts = judge(result, plan.options.expect, plan.rows)
     pictures = pictures and bool(result.records) and not interrupted  # who presses Ctrl-C waits for no drawing
     drawn = pictures_of(result, plan.options.figure, progress.note) if pictures else {}
-    content = save_sweep(
-        folder, result, points, summary(result), plan.options.seed, plan.device, started, command, drawn, verdicts
-    )
+    content = results_of(result, verdicts, plan.options.seed, plan.device, started, command)
+    save_sweep(folder, result, content, points, summary(result), drawn)
     picture = folder / next(iter(drawn)) if drawn else None
     return Finished(result, content, folder, plan.document, verdicts, picture)
 

@@ -3,7 +3,7 @@
 import json
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Annotated
 
@@ -16,6 +16,7 @@ from attncli.errors import InputError, dotted
 from attncli.runs.run_folder import JOURNAL
 from attncli.studies.study import Finding, Record, Result
 
+OF_RESULT = {each.name for each in fields(Result)} - {"inputs"}  # of which results.json has fingerprints alone
 CURE = "expected a run folder as it was written; run the experiment again"
 
 
@@ -105,12 +106,6 @@ class StoredRun:
     content: Record
     config: str | None = None
 
-    @property
-    def expectations(self) -> Sequence[Record]:
-        """What became of its expectations."""
-        found: Sequence[Record] = self.content["expectations"]
-        return found
-
 
 def read_run(path: Path, studies: Collection[str]) -> StoredRun:
     """A run folder, or a results.json that stands for one.
@@ -134,25 +129,16 @@ def read_run(path: Path, studies: Collection[str]) -> StoredRun:
         if stored.study not in studies:
             raise _DamagedError(f"{results.name}: study")
         is_folder = results != path
-        has_tensors = is_folder and "sweep" not in stored.settings
-        tensors = StoredTensors(path / TENSORS) if has_tensors else {}
-        parameters = is_folder and PARAMETERS in stored.files
-        result = Result(
-            stored.study,
-            stored.name,
-            stored.settings,
-            stored.records,
-            stored.comparisons,
-            stored.findings,
-            StoredTensors(path / TENSORS, list(stored.inputs)) if has_tensors else {},
-            StoredTensors(path / TENSORS, [name for name in tensors if name not in stored.inputs])
-            if has_tensors
-            else {},
-            StoredTensors(path / PARAMETERS) if parameters else {},
-            stored.interrupted,
-            stored.heads,
-            stored.head_comparisons,
-        )
+        tensors: Mapping[str, Tensor] = {}
+        inputs, parameters = tensors, tensors
+        if is_folder and "sweep" not in stored.settings:
+            inputs = StoredTensors(path / TENSORS, list(stored.inputs))
+            made = [name for name in StoredTensors(path / TENSORS) if name not in inputs]
+            tensors = StoredTensors(path / TENSORS, made)
+        if is_folder and PARAMETERS in stored.files:
+            parameters = StoredTensors(path / PARAMETERS)
+        kept = {name: value for name, value in stored if name in OF_RESULT}
+        result = Result(**kept, inputs=inputs, tensors=tensors, parameters=parameters)
         with _naming("config.yaml"):
             config = (path / "config.yaml").read_text(encoding="utf-8") if is_folder else None
         return StoredRun(path, result, json.loads(text), config)

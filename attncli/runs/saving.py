@@ -8,6 +8,7 @@ import math
 import platform
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -23,71 +24,41 @@ from attncli.config.document import CAPTURED, PARAMETERS, REPORT, STYLE, TENSORS
 from attncli.errors import InputError, in_bytes
 from attncli.expect.judging import Verdict
 from attncli.runs.resolved import captured_file, dump_yaml, self_contained
-from attncli.runs.run_folder import WRITABLE, hidden_folder, new_folder, save_file_at, writing
+from attncli.runs.run_folder import WRITABLE, hidden_folder, new_folder, save_file_at, writer_of, writing
 from attncli.studies.study import STAGES, Record, Result, is_kept, single_numbers, stage_of, tokens_of
 
+RESULTS = "results.json"
 MOST_ROWS = 200_000  # of weights.csv; more than that is left to tensors.safetensors
 SWEPT = ("records", "summary", "sweep")  # files of a sweep's results, whatever their endings
 LARGE = 2**30  # bytes of a run's tensors from which they are a note
 
 
-def save_run(
-    folder: Path,
-    result: Result,
-    config: Mapping[str, Any],
-    device: torch.device,
-    started: datetime,
-    command: str,
-    pictures: Mapping[str, Callable[[Path], None]],
-    verdicts: Sequence[Verdict],
-    note: Callable[[str], None],
-    pages: Mapping[str, Callable[[Record, str], str]],
+def results_of(
+    result: Result, verdicts: Sequence[Verdict], seed: int, device: torch.device, started: datetime, command: str
 ) -> Record:
-    """Write a run into an empty folder inside a hidden one beside its place; returns the content of results.json.
+    """All of results.json but for the names of the files: versions and machine, then what the study gave.
 
-    `pictures` maps file names to functions that draw into the path they are given, `pages` to functions that make a
-    text of what results.json (without its list of files) and config.yaml say. results.json comes last and lists all
-    files, itself too. NaN and infinity, which JSON does not have, become null in it. `interrupted` stands in it
-    only where the user ended the work, and rows are missing. `note` takes what the user should know of the files.
+    NaN and infinity, which JSON does not have, become null. `interrupted` stands in it only where the user ended the
+    work, and rows are missing.
     """
-    left_out = [stage for stage in STAGES if not is_kept(result, stage)]
-    stages = {name: each for name, each in result.tensors.items() if name.rpartition("/")[2] not in left_out}
-    kept = {**result.inputs, **stages}
-    if (size := sum(tensor.nbytes for tensor in (*kept.values(), *result.parameters.values()))) > LARGE:
-        cure = "; `save: [weights, output]` or `save: none` keeps less" if stages and stage_of(result, "output") else ""
-        note(f"the run folder takes {in_bytes(size)} for tensors{cure}")
-    try:
-        (folder / "config.yaml").write_text(dump_yaml(self_contained(config, result)), encoding="utf-8")
-        _save_rows(folder / "records.csv", result.records)
-        if result.heads:
-            _save_rows(folder / "heads.csv", result.heads)
-        save_named(folder / TENSORS, kept)
-        if (captured := captured_file(config, result)) is not None:
-            shutil.copyfile(captured, folder / CAPTURED)
-        if (style := config.get("figure", {}).get("style")) is not None:
-            shutil.copyfile(style, folder / STYLE)
-        if result.parameters:
-            save_named(folder / PARAMETERS, result.parameters)
-        if reason := save_weights_csv(folder / "weights.csv", result):
-            note(f"weights.csv is left out: {reason}")
-        for name, draw in pictures.items():
-            draw(folder / name)
-        content = _content(_provenance(config, device, started, command), result, verdicts)
-        for name, page in pages.items():
-            text = page(content, (folder / "config.yaml").read_text(encoding="utf-8"))
-            (folder / name).write_text(text, encoding="utf-8")
-        content["files"] = sorted([*(path.name for path in folder.iterdir()), "results.json"])
-        (folder / "results.json").write_text(to_json(content), encoding="utf-8")
-    except OSError as error:
-        raise InputError.of(f"cannot write the run: {error.strerror or error}", where=str(folder.parents[1])) from error
-    return content
-
-
-def _content(head: Record, result: Result, verdicts: Sequence[Verdict]) -> Record:
-    """All of results.json but for the names of the files."""
     content: Record = plain(
         {
-            **head,
+            "attncli": __version__,
+            "study": result.study,
+            "name": result.name,
+            "seed": seed,
+            "created": started.isoformat(timespec="seconds"),
+            "command": command.encode("utf-8", "surrogateescape").decode("utf-8", "replace"),  # names not in UTF-8
+            "environment": {
+                "python": platform.python_version(),
+                "torch": torch.__version__,
+                "numpy": numpy.__version__,
+                "platform": platform.platform(),
+                "device": str(device),
+                "device_name": torch.cuda.get_device_name(device) if device.type == "cuda" else platform.machine(),
+                "cpu_capability": torch.backends.cpu.get_cpu_capability(),  # other vectors, other rounding
+                "threads": torch.get_num_threads(),
+            },
             "settings": result.settings,
             "inputs": {name: fingerprint(tensor) for name, tensor in result.inputs.items()},
             "records": result.records,
@@ -102,6 +73,48 @@ def _content(head: Record, result: Result, verdicts: Sequence[Verdict]) -> Recor
     return content
 
 
+def save_run(
+    folder: Path,
+    result: Result,
+    content: Record,
+    config: Mapping[str, Any],
+    files: Mapping[str, Callable[[Path], None]],
+    note: Callable[[str], None],
+) -> None:
+    """Write a run into an empty folder inside a hidden one beside its place.
+
+    `content` is that of results.json, which comes last: the list of all files, itself too, is added to it. `files`
+    maps names of more files, such as pictures, to functions that write into the path they are given. `note` takes what
+    the user should know of the files.
+    """
+    left_out = [stage for stage in STAGES if not is_kept(result, stage)]
+    stages = {name: each for name, each in result.tensors.items() if name.rpartition("/")[2] not in left_out}
+    kept = {**result.inputs, **stages}
+    if (size := sum(tensor.nbytes for tensor in (*kept.values(), *result.parameters.values()))) > LARGE:
+        cure = "; `save: [weights, output]` or `save: none` keeps less" if stages and stage_of(result, "output") else ""
+        note(f"the run folder takes {in_bytes(size)} for tensors{cure}")
+    try:
+        writer_of(dump_yaml(self_contained(config, result)))(folder / "config.yaml")
+        _save_rows(folder / "records.csv", result.records)
+        if result.heads:
+            _save_rows(folder / "heads.csv", result.heads)
+        save_named(folder / TENSORS, kept)
+        if (captured := captured_file(config, result)) is not None:
+            shutil.copyfile(captured, folder / CAPTURED)
+        if (style := config.get("figure", {}).get("style")) is not None:
+            shutil.copyfile(style, folder / STYLE)
+        if result.parameters:
+            save_named(folder / PARAMETERS, result.parameters)
+        if reason := save_weights_csv(folder / "weights.csv", result):
+            note(f"weights.csv is left out: {reason}")
+        for name, write in files.items():
+            write(folder / name)
+        content["files"] = sorted([*(path.name for path in folder.iterdir()), RESULTS])
+        writer_of(to_json(content))(folder / RESULTS)
+    except OSError as error:
+        raise InputError.of(f"cannot write the run: {error.strerror or error}", where=str(folder.parents[1])) from error
+
+
 def begin_sweep(name: str, out: Path | None, overwrite: bool, started: datetime, config: Mapping[str, Any]) -> Path:
     """The new folder of a sweep, as `new_folder` has it, with config.yaml; it is there while the sweep runs.
 
@@ -109,41 +122,33 @@ def begin_sweep(name: str, out: Path | None, overwrite: bool, started: datetime,
         InputError: `out` is taken, or the place cannot be written.
     """
     with new_folder(name, out, overwrite, started) as folder:
-        (folder.path / "config.yaml").write_text(dump_yaml(config), encoding="utf-8")
+        writer_of(dump_yaml(config))(folder.path / "config.yaml")
     return folder.place
 
 
 def save_config(folder: Path, config: Mapping[str, Any]) -> None:
     """Write config.yaml into the folder of a sweep, over that which stood there."""
-
-    def write(path: Path) -> None:
-        path.write_text(dump_yaml(config), encoding="utf-8")
-
-    save_file_at(folder / "config.yaml", write)
+    save_file_at(folder / "config.yaml", writer_of(dump_yaml(config)))
 
 
 def save_sweep(
     folder: Path,
     result: Result,
+    content: Record,
     points: Sequence[Record],
     summary: Sequence[Record],
-    seed: int,
-    device: torch.device,
-    started: datetime,
-    command: str,
     pictures: Mapping[str, Callable[[Path], None]],
-    verdicts: Sequence[Verdict],
-) -> Record:
+) -> None:
     """Write what a sweep has given into its folder, beside its config and its journal, in place of what stood there.
 
     A picture that is not drawn again is removed, since it shows fewer points. `points` are the state of every point,
-    and `summary` the rows of summary.csv. Returns the content of results.json.
+    and `summary` the rows of summary.csv. `content` is that of results.json, to which the points and the list of files
+    are added.
 
     Raises:
         InputError: the folder cannot be written.
     """
-    results = folder / "results.json"
-    with writing(folder, WRITABLE), hidden_folder(results.absolute()) as hidden:
+    with _replacing(folder) as hidden:
         if result.records:
             _save_rows(hidden / "records.csv", result.records)
             _save_rows(hidden / "summary.csv", summary)
@@ -154,16 +159,12 @@ def save_sweep(
         drawn = [path for path in folder.iterdir() if path.stem in SWEPT or path.name == REPORT]
         stale = [path for path in drawn if path.name not in new]
         kept = [path.name for path in folder.iterdir() if not path.name.startswith(".") and path not in stale]
-        head = _provenance({"study": result.study, "name": result.name, "seed": seed}, device, started, command)
-        content = _content(head, result, verdicts)
-        content["files"] = sorted({*new, *kept, results.name})
+        content["files"] = sorted({*new, *kept, RESULTS})
         content["sweep"] = plain({"axes": result.settings["sweep"]["over"], "points": points})
-        (hidden / results.name).write_text(to_json(content), encoding="utf-8")
-        for name in (*new, results.name):
-            (hidden / name).replace(folder / name)
+        writer_of(to_json(content))(hidden / RESULTS)
+    with writing(folder, WRITABLE):
         for path in stale:
             path.unlink()
-    return content
 
 
 def add_files(folder: Path, files: Mapping[str, Callable[[Path], None]]) -> list[Path]:
@@ -174,16 +175,22 @@ def add_files(folder: Path, files: Mapping[str, Callable[[Path], None]]) -> list
     Raises:
         InputError: the folder cannot be written.
     """
-    results = folder / "results.json"
-    with writing(folder, WRITABLE), hidden_folder(results.absolute()) as hidden:
+    with _replacing(folder) as hidden:
         for name, write in files.items():
             write(hidden / name)
-        content = json.loads(results.read_text(encoding="utf-8"))
+        content = json.loads((folder / RESULTS).read_text(encoding="utf-8"))
         listed = {**content, "files": sorted({*content["files"], *files})}
-        (hidden / results.name).write_text(to_json(listed), encoding="utf-8")
-        for name in (*files, results.name):
-            (hidden / name).replace(folder / name)
+        writer_of(to_json(listed))(hidden / RESULTS)
     return [folder / name for name in files]
+
+
+@contextmanager
+def _replacing(folder: Path) -> Iterator[Path]:
+    """A hidden folder, whose files in the end replace those of a run, results.json as the last."""
+    with writing(folder, WRITABLE), hidden_folder((folder / RESULTS).absolute()) as hidden:
+        yield hidden
+        for path in sorted(hidden.iterdir(), key=lambda path: path.name == RESULTS):
+            path.replace(folder / path.name)
 
 
 def _save_rows(path: Path, records: Sequence[Record]) -> None:
@@ -208,26 +215,6 @@ def _save_parquet(path: Path, records: Sequence[Record]) -> None:
         if len(kinds) > 1 and kinds != {int, float}:
             columns[key] = [None if value is None else str(value) for value in values]
     pyarrow.parquet.write_table(pyarrow.table(columns), path)
-
-
-def _provenance(config: Mapping[str, Any], device: torch.device, started: datetime, command: str) -> Record:
-    """The head of results.json: versions, machine, command."""
-    return {
-        "attncli": __version__,
-        **{key: config[key] for key in ("study", "name", "seed")},
-        "created": started.isoformat(timespec="seconds"),
-        "command": command.encode("utf-8", "surrogateescape").decode("utf-8", "replace"),  # names that are not UTF-8
-        "environment": {
-            "python": platform.python_version(),
-            "torch": torch.__version__,
-            "numpy": numpy.__version__,
-            "platform": platform.platform(),
-            "device": str(device),
-            "device_name": torch.cuda.get_device_name(device) if device.type == "cuda" else platform.machine(),
-            "cpu_capability": torch.backends.cpu.get_cpu_capability(),  # other vectors, other rounding
-            "threads": torch.get_num_threads(),
-        },
-    }
 
 
 def to_json(content: Record | list[Record]) -> str:
