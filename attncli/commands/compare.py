@@ -1,6 +1,7 @@
 """`attncli compare`: what differs between runs, and whether it does."""
 
 from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -52,8 +53,8 @@ def compare(
     from attncli.commands.progress import Terminal
     from attncli.commands.streams import DIFFERENT, print_error, print_line
     from attncli.errors import Collector, printable
-    from attncli.runs.comparing import content_of, exceeds
     from attncli.runs.loading import read_run
+    from attncli.runs.saving import plain
     from attncli.show.comparison import markdown, tables
     from attncli.studies import STUDIES
 
@@ -67,7 +68,7 @@ def compare(
     if out is not None:
         _draw(stored, found[0], out, quiet)
     if json:
-        contents = [content_of(each) for each in found]
+        contents = [plain(asdict(each)) for each in found]  # null for what is infinite
         print_json(contents if len(contents) > 1 else contents[0])
     elif not quiet:
         console = Terminal()
@@ -79,7 +80,10 @@ def compare(
                 console.rule(characters="=")
             for part in tables(each, console.width, full):
                 console.print(part)
-    refused = [each for each in found if fail and exceeds(each, tolerance)]
+    if tolerance is None:
+        refused = [each for each in found if fail and each.verdict == "different"]
+    else:
+        refused = [each for each in found if each.largest > tolerance]
     for each in refused:
         print_error(printable(f"{each.b}: {each.sentence}"))
         if tolerance is not None and not each.counted:
@@ -121,7 +125,7 @@ def _check(
 def _draw(runs: Sequence["StoredRun"], found: "Comparison", out: Path, quiet: bool) -> None:
     """Draw the difference of the weights, of the places that differ most, of two runs."""
     from attncli.errors import InputError
-    from attncli.runs.run_folder import save_picture
+    from attncli.runs.run_folder import save_file_at
     from attncli.show.figures import save_figure
     from attncli.show.heatmaps import runs_figure
     from attncli.studies.study import matrices_of
@@ -136,6 +140,6 @@ def _draw(runs: Sequence["StoredRun"], found: "Comparison", out: Path, quiet: bo
     notes: list[str] = []
     a, b = (matrices_of(run.result, "weights") for run in runs)
     figure = runs_figure(a, b, labels, sorted(places), note=notes.append)
-    save_picture("", out, lambda path: save_figure(figure, path))
+    save_file_at(out, lambda path: save_figure(figure, path))
     for note in notes * (not quiet):
         typer.echo(note, err=True)

@@ -8,7 +8,7 @@ import typer
 
 from attncli.commands.options import Device, DType, Open, Quiet, Seed, Sets, naming_options, overrides_of
 from attncli.commands.scorers import scorer_names
-from attncli.commands.study_flags import StudyFlag, look_flags, values_of, with_flags
+from attncli.commands.study_flags import StudyFlag, look_flags, look_overrides, with_flags
 from attncli.config.looks import HeatmapLook
 
 Source = Annotated[
@@ -57,12 +57,13 @@ def heatmap(
     from attncli.commands.sources import load_source
     from attncli.config.strict import validated
     from attncli.errors import InputError, got
-    from attncli.runs.run_folder import check_file, save_picture
+    from attncli.runs.run_folder import OUTPUTS, check_file, save_file_at, save_numbered
     from attncli.show.figures import picture_ending, save_figure
     from attncli.show.heatmaps import colour_map, heatmap_figure
     from attncli.show.themes import sheet_of
 
-    overrides, flags = overrides_of(sets, seed=seed, device=device, dtype=dtype), values_of(given)
+    overrides = overrides_of(sets, seed=seed, device=device, dtype=dtype)
+    flags = {each.path[-1]: each.value for each in look_overrides(given)}
     with naming_options():
         look = validated(HeatmapLook, flags, {})
         colour_map(sheet_of(look), look)
@@ -77,7 +78,8 @@ def heatmap(
         places = None if batches or heads else drawn.places(scorers, look.minus, notes.append)
         chosen: dict[str, Any] = {"labels": scorers, "batches": batches, "heads": heads, "places": places}
         figure = heatmap_figure(drawn.matrices, look, **chosen, note=notes.append)
-    place = save_picture(f"{drawn.name}.{look.format}", out, lambda path: save_figure(figure, path))
+    place = out or OUTPUTS / "heatmaps" / f"{drawn.name}.{look.format}"
+    place = (save_file_at if out else save_numbered)(place, lambda path: save_figure(figure, path))
     if not quiet:
         for note in notes:
             typer.echo(note, err=True)

@@ -99,15 +99,6 @@ class StudyFlag:
         return Override(path, read[0] if len(read) == 1 and not self.is_scorers else read, whole, texts)
 
 
-def values_of(given: Mapping[StudyFlag, Any]) -> dict[str, Any]:
-    """What flags say, by key; those that say nothing are left out.
-
-    Raises:
-        InputError: values that are not YAML.
-    """
-    return {str(each.path[-1]): each.value for each in look_overrides(given)}
-
-
 def with_flags(name: str, function: Any, flags: list[StudyFlag]) -> Any:
     """The command of a function, with flags beside its own options.
 

@@ -3,7 +3,7 @@
 import math
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -96,17 +96,6 @@ def _incomparable(a: Result, b: Result) -> str:
         return ""
     other = "A" if sweeps == ["B"] else "B"
     return f"{sweeps[0]} is a sweep of {a.study}, {other} is no sweep; compare a sweep with a sweep"
-
-
-def content_of(comparison: Comparison) -> Record:
-    """As JSON has it: null for what is infinite."""
-    content: Record = plain(asdict(comparison))
-    return content
-
-
-def exceeds(comparison: Comparison, tolerance: float | None) -> bool:
-    """Whether the largest relative difference is more than `tolerance`; without one, whether the runs differ."""
-    return comparison.verdict == "different" if tolerance is None else comparison.largest > tolerance
 
 
 def _sentence(comparison: Comparison, found: Sequence[Found]) -> str:
@@ -263,16 +252,10 @@ def _tensor(name: str, a: Tensor, b: Tensor, rounding: float, least: float = 0.0
     row |= {"max_abs_difference": most, "relative": relative}
     if relative <= rounding:
         return row | {"verdict": "rounding"}
-    index = 0
-    for pair in pieces:
-        beyond = _apart(*pair) > rounding * size
-        if bool(beyond.any()):
-            index += int(beyond.int().argmax())
-            break
-        index += len(beyond)
     if a.ndim > 2:
-        place = index // math.prod(a.shape[-2:])
-        batch, head = divmod(place, math.prod(a.shape[1:-2]))
+        beyond = torch.cat([_apart(*pair) > rounding * size for pair in pieces])
+        matrix = int(beyond.byte().argmax()) // math.prod(a.shape[-2:])
+        batch, head = divmod(matrix, math.prod(a.shape[1:-2]))
         row |= {"batch": batch, "head": head if a.ndim > 3 else None}
     return row | {"verdict": "different"}
 

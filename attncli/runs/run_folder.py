@@ -200,13 +200,6 @@ def check_file(out: Path, overwrite: bool, words: Words = COMMAND_LINE) -> None:
             raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
 
 
-def save_picture(name: str, out: Path | None, draw: Callable[[Path], None]) -> Path:
-    """Draw into `out`, or outputs/heatmaps/<name> with a number added where that is taken."""
-    if out is not None:
-        return save_file_at(out, draw)
-    return save_numbered(OUTPUTS / "heatmaps" / name, draw)
-
-
 def writer_of(text: str) -> Callable[[Path], None]:
     """What writes a text into the path it is given."""
 

@@ -15,7 +15,7 @@ import psutil
 import pytest
 
 from attncli.errors import InputError
-from attncli.runs.run_folder import new_folder, save_picture
+from attncli.runs.run_folder import new_folder, save_file_at
 from tests.cli import names_in
 
 pytestmark = pytest.mark.usefixtures("here")
@@ -122,7 +122,7 @@ CHILD = """
 import os, signal, sys
 from datetime import datetime
 from pathlib import Path
-from attncli.runs.run_folder import new_folder, save_picture
+from attncli.runs.run_folder import new_folder, save_file_at
 
 def wait(folder):
     print(folder, flush=True)
@@ -158,7 +158,7 @@ def child(code: str) -> Iterator[tuple[subprocess.Popen[str], Path]]:
 WRITERS = [
     ("run(None)", lambda: write_run()),
     ("run(Path('there'))", lambda: write_run(Path("there"), overwrite=True)),
-    ("save_picture('a', Path('a.png'), picture)", lambda: save_picture("b", Path("b.png"), lambda path: path.touch())),
+    ("save_file_at(Path('a.png'), picture)", lambda: save_file_at(Path("b.png"), lambda path: path.touch())),
 ]
 
 
