@@ -133,7 +133,7 @@ def read_document(path: Path, overrides: Sequence[Override] = ()) -> Document:
     Raises:
         InputError: an unreadable file, text that is not YAML, or an override that does not fit it.
     """
-    if path.suffix == Path(CAPTURED).suffix:
+    if path.suffix.lower() == Path(CAPTURED).suffix:
         return _document(path, {"data": {"capture": path.name}}, None, overrides, flags_only=True)
     data, root = parse_yaml(_text(path), lambda line, column: f"{path}:{line}:{column}")
     return _document(path, data, root, overrides)

@@ -19,8 +19,6 @@ from attncli.inputs.bias import without_infinities
 from attncli.inputs.build import Inputs
 from attncli.inputs.files import broken, problem, read_tensor, tensor_names
 
-CURE = "expected a file of `attncli capture`"
-
 
 @dataclass(frozen=True)
 class Call:
@@ -112,13 +110,18 @@ NUMBERS = ("how", "scale", "pre_scale", "groups", "softcap", "empty_row", "error
 
 def is_captured(path: Path) -> bool:
     """Whether this is such a file, by its metadata."""
-    if path.suffix != ".safetensors" or not path.is_file():
-        return False
     try:
-        with safe_open(path, framework="pt") as file:
-            return METADATA in (file.metadata() or {})
+        return path.is_file() and _metadata(path) is not None
     except Exception:  # of a broken file, which another reader says
         return False
+
+
+def _metadata(path: Path) -> str | None:
+    if path.suffix.lower() != ".safetensors":
+        return None
+    with safe_open(path, framework="pt") as file:
+        text: str | None = (file.metadata() or {}).get(METADATA)
+        return text
 
 
 def read_captured(path: Path) -> Captured:
@@ -128,12 +131,9 @@ def read_captured(path: Path) -> Captured:
         InputError: a file that is missing, damaged or of another kind.
     """
     tensor_names(path)  # all that can be wrong with such a file
-    if path.suffix != ".safetensors":
-        raise problem(path, "holds no calls of a model's attention", CURE)
-    with safe_open(path, framework="pt") as file:
-        text = (file.metadata() or {}).get(METADATA)
+    text = _metadata(path)
     if text is None:
-        raise problem(path, "holds no calls of a model's attention", CURE)
+        raise problem(path, "holds no calls of a model's attention", "expected a file of `attncli capture`")
     try:
         content = json.loads(text)
         version, layers = content.pop("version"), content.pop("layers")

@@ -62,6 +62,12 @@ def changed(file: Path, change: Callable[[dict[str, Any], dict[str, torch.Tensor
     return file
 
 
+def test_an_ending_in_capitals(file: Path) -> None:
+    capitals = file.rename("seen.SAFETENSORS")
+    assert is_captured(capitals)
+    assert {row["layer"] for row in attncli.run(capitals).records} == {"first", "second", "first#1"}
+
+
 def test_what_the_file_holds(file: Path) -> None:
     tensors, content = load_file(file), metadata(file)
     names = [f"{layer}.{part}" for layer in ("first", "second", "first#1") for part in PARTS[:4]]
