@@ -10,9 +10,9 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from attncli.capturing.record import LOW
 from attncli.errors import InputError
 
-LOW = -1e4  # numbers up to this one mask a key where they are added to its score; the first code of BERT adds it
 PADDING = re.compile(r"(is_)?pad(s|ding)?(_mask)?|(\w+_)?key_padding_mask")  # names of masks whose True is padding
 TORCH = re.compile(r"(\w+_)?key_padding_mask")  # those of torch, where True is padding beyond doubt
 

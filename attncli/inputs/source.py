@@ -12,6 +12,7 @@ from pydantic import ConfigDict
 from torch import Tensor
 
 from attncli.attention import Valid
+from attncli.capturing.record import LOW
 from attncli.config.document import CAPTURED, TENSORS, YAML, read_document
 from attncli.config.models import DEFAULT_STUDY, Experiment
 from attncli.config.tensors import CapturedData, Data, Mask, TokenNames
@@ -19,14 +20,13 @@ from attncli.errors import InputError, got
 from attncli.inputs.build import Inputs, Shapes, build_inputs, common_leading
 from attncli.inputs.captured import is_captured, read_calls
 from attncli.inputs.files import listed, read_tensors
-from attncli.inputs.masks import LOW, marks_padding, read_mask
+from attncli.inputs.masks import marks_padding, read_mask
 
 NAMES = {
     "queries": ("queries", "query", "q", "Q"),
     "keys": ("keys", "key", "k", "K"),
     "values": ("values", "value", "v", "V"),
 }
-
 MASKS = ("mask", "attention_mask", "attn_mask", "valid_mask", "key_mask", "causal_mask")
 LENGTHS = re.compile(r"((valid|key|seq)_?)?(lens|lengths)")  # other names than `valid_lens`, which is ours
 BIASES = ("bias", "attention_bias", "attn_bias", "position_bias")

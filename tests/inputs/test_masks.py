@@ -106,6 +106,8 @@ SHAPES: dict[tuple[tuple[int, ...], tuple[int, ...]], tuple[Seen, str]] = {  # o
     ((1, N, M), (1, 1, N, M)): (lambda t, i, h, q, k: t[0, 0, q, k], ""),
     ((B, H, N, M), (N, M)): (lambda t, i, h, q, k: t[q, k], ""),
     ((B, H, N, M), (B, H, 1, M)): (lambda t, i, h, q, k: t[i, h, 0, k], ""),
+    ((B, H, N, M), (B, 1, 1, M)): (lambda t, i, h, q, k: t[i, 0, 0, k], ""),
+    ((B, H, N, M), (1, H, N, 1)): (lambda t, i, h, q, k: t[0, h, q, 0], ""),
     ((B, H, N, M), (1, N, M)): (lambda t, i, h, q, k: t[0, q, k], ""),
     ((B, H, N, M), (B, M)): (lambda t, i, h, q, k: t[i, k], "shape [2, 5], read as (batch, keys)"),
     ((B, H, N, M), (B, N, M)): (lambda t, i, h, q, k: t[i, q, k], "shape [2, 3, 5], read as (batch, queries, keys)"),

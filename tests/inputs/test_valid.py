@@ -100,27 +100,8 @@ def test_a_row_or_a_column_of_lengths(text: str, n: int, expected: list[Any], tm
     assert lengths(tmp_path, n=n, data={"valid_lens": {"file": "lens.csv"}}).tolist() == expected
 
 
-def some_mask(*shape: int) -> np.ndarray[Any, Any]:
-    return np.random.default_rng(3).random(shape) < 0.5
-
-
-@pytest.mark.parametrize("shape", [(N, M), (B, 1, 1, M), (B, 4, N, M), (1, 4, N, 1)])
-def test_masks_in_files(shape: tuple[int, ...], tmp_path: Path) -> None:
-    mask = some_mask(*shape)
-    np.savez(tmp_path / "masks.npz", other=~mask, mine=mask)
-    made = valid(tmp_path, leading=(B, 4), mask={"file": "masks.npz", "tensor": "mine"})
-    assert made == np.broadcast_to(mask, (B, 4, N, M)).tolist()
-
-
-@pytest.mark.parametrize(("name", "fmt"), [("mask.csv", "%d"), ("MASK.CSV", "%.1f")])
-def test_masks_of_zeros_and_ones(name: str, fmt: str, tmp_path: Path) -> None:
-    mask = some_mask(N, M)
-    np.savetxt(tmp_path / name, mask, fmt=fmt, delimiter=",")
-    assert valid(tmp_path, mask={"file": name}) == [mask.tolist()] * B
-
-
 def test_lengths_causal_and_file_are_joined(tmp_path: Path) -> None:
-    given, mask = [[1, 2, 3], [5, 0, 4]], some_mask(B, N, M)
+    given, mask = [[1, 2, 3], [5, 0, 4]], np.random.default_rng(3).random((B, N, M)) < 0.5
     np.save(tmp_path / "mask.npy", mask)
     made = valid(tmp_path, data={"valid_lens": given}, mask={"causal": "bottom_right", "file": "mask.npy"})
     joined = [
