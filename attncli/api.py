@@ -3,7 +3,7 @@
 import threading
 import warnings
 from base64 import b64encode
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -26,13 +26,13 @@ from attncli.runs.comparing import compare_runs, config_in
 from attncli.runs.loading import StoredRun, read_run, reading
 from attncli.runs.resolved import config_of, dump_yaml, self_contained
 from attncli.runs.run_folder import COMMAND_LINE, IN_PYTHON, Words, new_folder, writer_of
-from attncli.runs.saving import fingerprint, results_of, save_run
+from attncli.runs.saving import Finished, fingerprint, results_of, save_run
 from attncli.studies import ROWS, STUDIES, load_study, options_model, part_of
 from attncli.studies.progress import Progress
 from attncli.studies.study import Comparison as StudyComparison
 from attncli.studies.study import PreparedStudy, Record, Study, single_numbers
 from attncli.studies.study import Result as StudyResult
-from attncli.sweeps.views import columns_of, is_sweep, view_of
+from attncli.sweeps.views import columns_of, is_sweep, pictures_of, view_of
 
 if TYPE_CHECKING:
     from attncli.capturing.capture import Capture
@@ -332,18 +332,6 @@ class Warnings(Progress):
 
 
 @dataclass(frozen=True)
-class Finished:
-    """A run in its folder; `content` is that of its results.json, `picture` what to look at first, if anything."""
-
-    result: StudyResult
-    content: Record
-    folder: Path
-    document: Document
-    verdicts: Sequence[Verdict]
-    picture: Path | None
-
-
-@dataclass(frozen=True)
 class Loaded:
     """An experiment whose YAML is valid."""
 
@@ -416,14 +404,6 @@ class Loaded:
         if resumed is not None and out is not None and out.resolve() == Path(resumed).resolve():
             message = f'got "{out}", the run to resume, which stays unchanged; expected another folder'
             raise InputError.of(message, where=words.out)
-
-
-def pictures_of(result: StudyResult, look: Look, note: Callable[[str], None]) -> dict[str, Callable[[Path], None]]:
-    """What draws each picture, by its file's name; what it cannot show goes to `note`."""
-    from attncli.show.figures import drawn_by
-
-    figures = view_of(result, "figure").figures(result, note, look)
-    return {f"{name}.{look.format}": drawn_by(make) for name, make in figures.items()}
 
 
 def load_experiment(document: Document, *, in_python: bool = False) -> Loaded:

@@ -8,8 +8,8 @@ import shlex
 import signal
 import sys
 import threading
-from collections.abc import Sequence
-from contextlib import redirect_stdout
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, redirect_stdout
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self
@@ -18,7 +18,7 @@ import typer
 from rich.padding import Padding
 from rich.text import Text
 
-from attncli.api import Finished, Loaded, load_experiment
+from attncli.api import Loaded, load_experiment
 from attncli.commands.options import Output
 from attncli.commands.progress import Terminal, running
 from attncli.commands.streams import EXPECTATION_FAILED, INTERRUPTED, ErrorStream, print_error, print_line
@@ -27,8 +27,9 @@ from attncli.config.document import TENSORS, read_document
 from attncli.config.overrides import Override
 from attncli.errors import Collector, InputError, Problem
 from attncli.expect.tables import failure, verdict_tables
-from attncli.runs.saving import to_json
+from attncli.runs.saving import Finished, to_json
 from attncli.show.tables import findings
+from attncli.studies.progress import Progress
 from attncli.studies.study import is_kept
 from attncli.sweeps.views import view_of
 
@@ -91,7 +92,6 @@ def run_and_show(experiments: Sequence[Loaded], output: Output) -> None:
         InputError: one fails, or expectations could not be judged, since no row is what they ask about.
         typer.Exit: with 1 where an expectation fails, 130 after Ctrl-C.
     """
-    silent = output.quiet or output.json
     if (out := output.out) is not None and len(experiments) > 1:
         message = f'got "{out}" for {len(experiments)} experiments; expected one experiment; run them one by one'
         raise InputError.of(message, where="--out")
@@ -101,39 +101,44 @@ def run_and_show(experiments: Sequence[Loaded], output: Output) -> None:
         while waiting and not interrupted:
             experiment = waiting.pop(0)
             name = experiment.options.name
-            with (
-                redirect_stdout(ErrorStream()),  # scorers of the user's own may print
-                Interrupts() as interrupts,
-                running(name, output.quiet, output.json, interrupts.wait) as progress,
-            ):
+            with working(name, output) as (progress, interrupts):
                 runs.append(
                     experiment.run(progress, command, out, output.overwrite, not output.no_plots, output.report)
                 )
             interrupted = runs[-1].result.interrupted or interrupts.waited
-            if not silent:
-                show_run(runs[-1], output.full, titled=len(experiments) > 1)
-            if output.open_:
-                typer.launch(str(shortest(runs[-1].picture or runs[-1].folder)))
+            show_run(runs[-1], output, titled=len(experiments) > 1)
             shown = replace(runs[-1].result, inputs={}, tensors={}, parameters={})  # which need no memory any more
             runs[-1] = replace(runs[-1], result=shown)
     finally:
-        show_verdicts(runs, table=not silent)
-        contents = [{"folder": str(shortest(finished.folder)), **finished.content} for finished in runs]
-        if output.json and (len(experiments) > 1 or contents):
-            print_json(contents if len(experiments) > 1 else contents[0])
+        show_results(runs, output, as_list=len(experiments) > 1)
         if waiting:
             print_error(f"not run: {', '.join(str(experiment.document.path) for experiment in waiting)}")
     if interrupted:
         print_error(f"interrupted; what was finished is in {shortest(runs[-1].folder)}/")
         raise typer.Exit(INTERRUPTED)
-    if unjudged := [problem for finished in runs for problem in unjudged_problems(finished)]:
-        raise InputError(unjudged)
-    if any(verdict.holds is False for finished in runs for verdict in finished.verdicts):
-        raise typer.Exit(EXPECTATION_FAILED)
+    check_verdicts(runs)
 
 
-def show_run(finished: Finished, full: bool, titled: bool) -> None:
-    """Print the tables, and where everything is; `titled` where several experiments follow each other."""
+@contextmanager
+def working(name: str, output: Output) -> Iterator[tuple[Progress, Interrupts]]:
+    """While the work of the body goes on, Ctrl-C ends it, and stdout is kept clean."""
+    with (
+        redirect_stdout(ErrorStream()),  # scorers of the user's own may print
+        Interrupts() as interrupts,
+        running(name, output.quiet, output.json, interrupts.wait) as progress,
+    ):
+        yield progress, interrupts
+
+
+def show_run(finished: Finished, output: Output, titled: bool = False) -> None:
+    """Show a run as the options say: its tables and where everything is; `titled` where several follow each other."""
+    if not output.silent:
+        _print_run(finished, output.full, titled)
+    if output.open_:
+        typer.launch(str(shortest(finished.picture or finished.folder)))
+
+
+def _print_run(finished: Finished, full: bool, titled: bool) -> None:
     console, files, result = Terminal(), finished.content["files"], finished.result
     if titled:
         console.rule(Text(finished.content["name"]), characters="=")
@@ -164,8 +169,16 @@ def shortest(path: Path) -> Path:
     return path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path
 
 
-def show_verdicts(runs: Sequence[Finished], *, table: bool) -> None:
-    """Show what became of all expectations: in a table, and on stderr what fails, also where stdout cannot be written.
+def show_results(runs: Sequence[Finished], output: Output, as_list: bool = False) -> None:
+    """Show what became of all expectations, and with --json the contents of results.json."""
+    _show_verdicts(runs, table=not output.silent)
+    contents = [{"folder": str(shortest(finished.folder)), **finished.content} for finished in runs]
+    if output.json and (as_list or contents):
+        print_json(contents if as_list else contents[0])
+
+
+def _show_verdicts(runs: Sequence[Finished], *, table: bool) -> None:
+    """In a table, and on stderr what fails, also where stdout cannot be written.
 
     Where experiments share a name, their files stand in the table.
     """
@@ -182,10 +195,21 @@ def show_verdicts(runs: Sequence[Finished], *, table: bool) -> None:
                 print_error(problem)
 
 
-def unjudged_problems(finished: Finished) -> Sequence[Problem]:
-    """Why expectations could not be judged, with their places in the file."""
-    problems = list[Problem]()
-    for verdict in finished.verdicts:
-        if verdict.problem is not None:
-            problems += verdict.problem.under("expect", verdict.index).problems
-    return finished.document.located(InputError(problems)).problems
+def check_verdicts(runs: Sequence[Finished]) -> None:
+    """End as expectations demand.
+
+    Raises:
+        InputError: some could not be judged, each with its place in the file.
+        typer.Exit: with 1, one fails.
+    """
+    unjudged = list[Problem]()
+    for finished in runs:
+        problems = list[Problem]()
+        for verdict in finished.verdicts:
+            if verdict.problem is not None:
+                problems += verdict.problem.under("expect", verdict.index).problems
+        unjudged += finished.document.located(InputError(problems)).problems
+    if unjudged:
+        raise InputError(unjudged)
+    if any(verdict.holds is False for finished in runs for verdict in finished.verdicts):
+        raise typer.Exit(EXPECTATION_FAILED)

@@ -31,12 +31,13 @@ def figure(
 ) -> None:
     """Draw the pictures of a run again, without running it."""
     import_quickly(pictures=True)
-    from attncli.api import look_of, pictures_of
+    from attncli.api import look_of
     from attncli.errors import InputError, did_you_mean, got
     from attncli.runs.loading import read_run, reading
     from attncli.runs.run_folder import check_file, save_file_at
     from attncli.runs.saving import add_files
     from attncli.studies import STUDIES
+    from attncli.sweeps.views import pictures_of
 
     stored = read_run(run, STUDIES)
     if not run.is_dir():

@@ -54,6 +54,11 @@ class Output:
     quiet: Quiet = False
     full: Full = False
 
+    @property
+    def silent(self) -> bool:
+        """Nothing for people stands on stdout."""
+        return self.quiet or self.json
+
 
 def import_quickly(*, pictures: bool) -> None:
     """Load torch, and matplotlib for pictures, without garbage collection: their many objects stay."""

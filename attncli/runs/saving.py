@@ -9,6 +9,7 @@ import platform
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,7 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from attncli import __version__
-from attncli.config.document import CAPTURED, PARAMETERS, REPORT, STYLE, TENSORS
+from attncli.config.document import CAPTURED, PARAMETERS, REPORT, STYLE, TENSORS, Document
 from attncli.errors import InputError, in_bytes
 from attncli.expect.judging import Verdict
 from attncli.runs.resolved import captured_file, dump_yaml, self_contained
@@ -31,6 +32,18 @@ RESULTS = "results.json"
 MOST_ROWS = 200_000  # of weights.csv; more than that is left to tensors.safetensors
 SWEPT = ("records", "summary", "sweep")  # files of a sweep's results, whatever their endings
 LARGE = 2**30  # bytes of a run's tensors from which they are a note
+
+
+@dataclass(frozen=True)
+class Finished:
+    """A run in its folder; `content` is that of its results.json, `picture` what to look at first, if anything."""
+
+    result: Result
+    content: Record
+    folder: Path
+    document: Document
+    verdicts: Sequence[Verdict]
+    picture: Path | None
 
 
 def results_of(

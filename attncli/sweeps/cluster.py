@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from attncli.errors import InputError, got, printable
 from attncli.studies.study import Record
-from attncli.sweeps.running import EngineLostError
-from attncli.sweeps.work import Job, code_version, in_one_line, row_of, run_point, tried_twice
+from attncli.sweeps.work import EngineLostError, Job, code_version, in_one_line, row_of, run_point, tried_twice
 
 if TYPE_CHECKING:
     from distributed import Client, Future

@@ -3,13 +3,15 @@
 import json
 from collections.abc import Iterator, Mapping
 from datetime import datetime
+from itertools import product
 from pathlib import Path
 from typing import Annotated, Literal, Self, get_args
 
 from pydantic import BaseModel, Field
 
-from attncli.errors import InputError, plain
-from attncli.runs.run_folder import IN_USE, JOURNAL, lock
+from attncli.config.document import read_document
+from attncli.errors import InputError
+from attncli.runs.run_folder import IN_USE, JOURNAL, is_written, lock
 from attncli.studies.study import Record
 from attncli.sweeps.tally import Tally
 
@@ -49,6 +51,36 @@ def rows_of(folder: Path) -> Iterator[Record]:
         return
     except OSError as error:
         raise InputError.of(f"cannot be read: {error.strerror}", where=str(path)) from error
+
+
+def config_of(folder: Path, option: str) -> Path:
+    """config.yaml in the folder of a sweep, which an option has named.
+
+    Raises:
+        InputError: it is no such folder.
+    """
+    config = folder / "config.yaml"
+    if not (folder / JOURNAL).is_file() or not config.is_file():
+        message = f'got "{folder}", which is not the folder of a sweep; expected one, as outputs/NAME/latest'
+        raise InputError.of(message, where=option)
+    return config
+
+
+def status_of(folder: Path) -> str:
+    """How far the sweep in a folder is, from its journal alone: `12 of 40 points done, about 3 min left`.
+
+    Raises:
+        InputError: it is the folder of no sweep, or its journal is damaged.
+    """
+    axes, _ = read_document(config_of(folder, "--status")).sweep()
+    keys = [key for axis in axes for key in axis.keys]
+    tally = Tally(
+        dict(zip(keys, (change.value for place in places for change in place), strict=True))
+        for places in product(*(axis.places for axis in axes))
+    )
+    for row in rows_of(folder):
+        tally.add(row)
+    return tally.line(is_written(folder), f"attncli sweep --resume {folder}")
 
 
 def _row(line: bytes, where: str) -> Record:
@@ -102,8 +134,8 @@ class Journal:
         (self.done.add if row["status"] == "done" else self.done.discard)(key)
         self.tally.add({**row, "sweep": self._swept[key]})
 
-    def add(self, row: Record) -> None:
-        """Append the row of a point, with its swept values and the time.
+    def add(self, row: Record) -> Record:
+        """Append the row of a point, with its swept values, which it returns, and the time.
 
         Raises:
             InputError: it cannot be written, as on a full disk; the sweep can go on later.
@@ -119,10 +151,7 @@ class Journal:
             message = "cannot be written: there is no room; make some, and --resume goes on"
             raise InputError.of(message, where=str(self._path))
         self._count(full)
-
-    def named(self, row: Record) -> str:
-        """A point in words: `seed = 0, d = 16`."""
-        return ", ".join(f"{key} = {plain(value)}" for key, value in self._swept[row["key"]].items())
+        return self._swept[key]
 
     def __enter__(self) -> Self:
         return self

@@ -14,9 +14,10 @@ from attncli.config.document import Document
 from attncli.config.looks import is_default
 from attncli.config.models import Experiment
 from attncli.config.sweep import Axis, as_data, replaced
-from attncli.errors import InputError, Problem, did_you_mean, got, show
+from attncli.errors import InputError, Problem, did_you_mean, got, in_bytes, show
 from attncli.expect.asking import check_expectations
 from attncli.runs.resolved import config_of
+from attncli.show.numbers import several
 from attncli.studies import STUDIES, load_study, options_model, part_of
 from attncli.studies.memory import noting_needs, too_large
 from attncli.studies.progress import Progress
@@ -65,6 +66,13 @@ class Plan:
     def keys(self) -> list[str]:
         """The swept keys."""
         return keys_of(self.axes)
+
+    @property
+    def size(self) -> str:
+        """`12 points; each point needs about 400 MiB of memory`."""
+        whole = -(-self.memory // 2**20) * 2**20
+        memory = f"; each point needs about {in_bytes(whole).replace('.0 ', ' ')} of memory" if whole else ""
+        return f"{several(len(self.points), 'point')}{memory}"
 
     @property
     def config(self) -> Record:

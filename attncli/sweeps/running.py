@@ -1,26 +1,105 @@
-"""From jobs to a journal: what an engine gives is kept as it comes, and told."""
+"""A sweep from its plan to its results: what an engine gives is kept as it comes, and all is written in the end."""
 
+import os
 import re
 from collections import Counter
-from collections.abc import Generator
-from contextlib import closing
-from dataclasses import replace
+from collections.abc import Generator, Sequence
+from contextlib import closing, suppress
+from dataclasses import dataclass, replace
+from datetime import datetime
 from pathlib import Path
 
+import torch
+
 from attncli.config.sweep import as_data
+from attncli.expect.judging import judge
+from attncli.runs.saving import Finished, begin_sweep, results_of, save_config, save_sweep
+from attncli.studies.memory import RESERVE, available_memory
 from attncli.studies.progress import Progress
 from attncli.studies.study import Record, Result
-from attncli.sweeps.columns import default_metric, with_sweep
+from attncli.sweeps.cluster import on_cluster
+from attncli.sweeps.columns import default_metric, in_words, with_sweep
+from attncli.sweeps.findings import findings_of
 from attncli.sweeps.journal import STATES, Journal, rows_of
-from attncli.sweeps.points import Plan
+from attncli.sweeps.points import Plan, Point
+from attncli.sweeps.processes import on_processes
+from attncli.sweeps.summary import summary
+from attncli.sweeps.views import pictures_of
+from attncli.sweeps.work import MEASURING, EngineLostError, code_version
 
 MISSING = "missing"  # the status of a point that the sweep did not come to
 POINT = ("key", "sweep", "status", "error", "seconds", "host")
 ALIKE = 3  # points that fail in the same way at the beginning, so that the others need not be tried
 
 
-class EngineLostError(Exception):
-    """What computes the points is gone, as a scheduler that was ended; the sweep can go on later."""
+@dataclass(frozen=True)
+class Task:
+    """What a sweep is to do, as the options of its command say; `command` is what was typed.
+
+    `resume` is the folder of a sweep that goes on, in place of a new one. Without the address of a `cluster` the points
+    run on processes of this machine, `jobs` at a time, each for `timeout` seconds at most.
+    """
+
+    plan: Plan
+    command: str
+    resume: Path | None = None
+    out: Path | None = None
+    overwrite: bool = False
+    jobs: int | None = None
+    cluster: str | None = None
+    timeout: float | None = None
+    fail_fast: bool = False
+    pictures: bool = True
+
+
+def run_sweep(task: Task, progress: Progress) -> tuple[Finished, str | None]:
+    """Run what is not done yet, and write the results of all; also says why it stopped early, if it did.
+
+    Raises:
+        InputError: the folder or the journal cannot be written, or is in use.
+    """
+    with suppress(ImportError):
+        import pyarrow.parquet  # noqa: F401  # which saves the records: after Ctrl-C nobody waits for it
+    plan, started = task.plan, datetime.now().astimezone()
+    folder = task.resume or begin_sweep(plan.options.name, task.out, task.overwrite, started, plan.config)
+    folder, problem, interrupted = folder.absolute(), None, False
+    try:
+        with Journal(folder, {point.key: point.sweep for point in plan.points}) as journal:
+            if task.resume is not None:
+                save_config(folder, plan.config)
+            waiting = [point for point in plan.points if point.key not in journal.done]
+            progress.note(f"{plan.size}; {len(journal.done)} done already" if journal.done else plan.size)
+            if waiting:
+                problem = keep(_rows(task, waiting, progress), journal, progress, task.fail_fast)
+    except KeyboardInterrupt:
+        interrupted = True
+    progress.finished()
+    progress.step(0, 1, "writing the results")
+    result, points = result_of(plan, folder, interrupted)
+    verdicts = judge(result, plan.options.expect, plan.rows)
+    pictures = task.pictures and bool(result.records) and not interrupted  # who presses Ctrl-C waits for no drawing
+    drawn = pictures_of(result, plan.options.figure, progress.note) if pictures else {}
+    content = results_of(result, verdicts, plan.options.seed, plan.device, started, task.command)
+    save_sweep(folder, result, content, points, summary(result), drawn)
+    picture = folder / next(iter(drawn)) if drawn else None
+    return Finished(result, content, folder, plan.document, verdicts, picture), problem
+
+
+def _rows(task: Task, points: Sequence[Point], progress: Progress) -> Generator[Record]:
+    """The rows of points, from processes of this machine or from a cluster."""
+    code, plan = code_version(), task.plan
+    jobs = [{"key": point.key, "config": point.config, "code": code} for point in points]
+    alone = plan.options.study in MEASURING
+    if alone and task.jobs != 1:
+        progress.note("points of a study that measures time run one at a time")
+    if task.cluster is not None:
+        return on_cluster(jobs, task.cluster, alone, progress.note)
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    wanted = 1 if alone else task.jobs or cores or 1
+    fitting = max(1, int(RESERVE * available_memory(torch.device("cpu")) / max(plan.memory, 1)))
+    if fitting < wanted:
+        progress.note(f"{fitting} at a time in place of {wanted}, since memory is enough for no more")
+    return on_processes(jobs, min(wanted, fitting, len(jobs)), task.timeout)
 
 
 def keep(rows: Generator[Record], journal: Journal, progress: Progress, fail_fast: bool = False) -> str | None:
@@ -34,10 +113,10 @@ def keep(rows: Generator[Record], journal: Journal, progress: Progress, fail_fas
     try:
         with closing(rows):
             for row in rows:
-                journal.add(row)
+                sweep = journal.add(row)
                 progress.step(tally.finished, tally.total, tally.words)
                 if fail_fast and row["error"]:
-                    return f"{journal.named(row)}: {row['error']}; --fail-fast ends the sweep"
+                    return f"{in_words(sweep)}: {row['error']}; --fail-fast ends the sweep"
                 if len(first) < ALIKE:
                     first.append(row["error"] and re.sub(r"[\d.]+", "0", row["error"]))
                     if len(first) == ALIKE and first[0] and len(set(first)) == 1 and tally.finished < tally.total:
@@ -62,4 +141,5 @@ def result_of(plan: Plan, folder: Path, interrupted: bool = False) -> tuple[Resu
         "points": {state: states[state] for state in (*STATES, MISSING)},
     }
     result = Result(plan.options.study, plan.options.name, settings, records, interrupted=interrupted)
-    return replace(result, settings={**settings, "metric": plan.metric or default_metric(result)}), points
+    result = replace(result, settings={**settings, "metric": plan.metric or default_metric(result)})
+    return replace(result, findings=findings_of(result)), points

@@ -1,14 +1,20 @@
 """Where a result is shown, and what its rows have: by the modules of its study, or by those of sweeps."""
 
 import importlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from pathlib import Path
 from types import ModuleType
+from typing import TYPE_CHECKING
 
 from attncli import studies
+from attncli.config.looks import Look
 from attncli.studies.study import Chart, Column, Record, Result
 from attncli.sweeps.columns import axes_of, is_number, is_repeated
 from attncli.sweeps.columns import columns_of as swept_columns_of
 from attncli.sweeps.summary import summary, summary_columns, summary_names
+
+if TYPE_CHECKING:
+    from attncli.show.figures import Note
 
 
 def view_of(result: Result, part: str) -> ModuleType:
@@ -44,6 +50,14 @@ def charts_of(result: Result) -> Sequence[Chart]:
 def means_of(result: Result) -> tuple[Sequence[Column], Sequence[Record]] | None:
     """The rows of summary.csv with their columns, where rows of a sweep differ by their seed alone."""
     return (summary_columns(result), summary(result)) if is_sweep(result) and is_repeated(result) else None
+
+
+def pictures_of(result: Result, look: Look, note: "Note") -> dict[str, Callable[[Path], None]]:
+    """What draws each picture, by its file's name; what it cannot show goes to `note`."""
+    from attncli.show.figures import drawn_by
+
+    figures = view_of(result, "figure").figures(result, note, look)
+    return {f"{name}.{look.format}": drawn_by(make) for name, make in figures.items()}
 
 
 def is_sweep(result: Result) -> bool:

@@ -76,6 +76,10 @@ def row_of(job: Job, status: str, error: str | None, seconds: float, records: li
     }
 
 
+class EngineLostError(Exception):
+    """What computes the points is gone, as a scheduler that was ended; the sweep can go on later."""
+
+
 def tried_twice(compute: Callable[[Iterable[Job]], Generator[Record]], jobs: Iterable[Job]) -> Generator[Record]:
     """The rows of an engine in the order of finishing. A point that died is tried once more in the end, alone."""
     jobs = {job["key"]: job for job in jobs}

@@ -6,9 +6,8 @@ from typing import Any
 
 import pytest
 
-from attncli.studies import memory
 from attncli.studies.study import Record
-from attncli.sweeps import processes
+from attncli.sweeps import running
 from tests.cli import attncli, experiment
 from tests.sweeps.jobs import kept
 
@@ -23,7 +22,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[int]:
         for job in jobs:
             yield {"key": job["key"], "status": "done", "error": None, "seconds": 1, "host": "", "records": []}
 
-    monkeypatch.setattr(processes, "on_processes", engine)
+    monkeypatch.setattr(running, "on_processes", engine)
     return numbers
 
 
@@ -37,7 +36,7 @@ def test_points_that_measure_time_run_alone(here: Path, asked: list[int]) -> Non
 
 
 def test_no_more_processes_than_memory_is_for(here: Path, asked: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(memory, "available_memory", lambda device: 2**30)
+    monkeypatch.setattr(running, "available_memory", lambda device: 2**30)
     result = attncli("sweep", experiment(here / "x.yaml"), "--over", "seed=0..7", "--jobs", 8)
     assert result.exit_code == 0
     assert asked[0] < 8

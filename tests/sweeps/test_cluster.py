@@ -17,7 +17,7 @@ from attncli.errors import InputError
 from attncli.sweeps import cluster as engine
 from attncli.sweeps.cluster import check_cluster, on_cluster
 from attncli.sweeps.processes import on_processes
-from attncli.sweeps.running import EngineLostError
+from attncli.sweeps.work import EngineLostError
 from tests.cli import experiment
 from tests.sweeps.jobs import bad, figures, jobs, kept
 from tests.sweeps.test_killed import SLOW, ended, lines, start, table, until

@@ -8,7 +8,8 @@ import pytest
 from attncli.studies.progress import Progress
 from attncli.studies.study import Record
 from attncli.sweeps.journal import Journal, rows_of
-from attncli.sweeps.running import EngineLostError, keep
+from attncli.sweeps.running import keep
+from attncli.sweeps.work import EngineLostError
 
 
 class Told(Progress):
