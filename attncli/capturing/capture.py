@@ -24,7 +24,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from attncli.capturing.reading import Heads, UnreadableError, flexible, fused, readings
 from attncli.capturing.record import TENSORS, Record, settled
 from attncli.capturing.selection import Calls, Selection
-from attncli.capturing.trail import VIEWS, Doubt, Trail, Written
+from attncli.capturing.trail import VIEWS, Trail, Written
 from attncli.errors import InputError
 
 HEADS = ("num_heads", "num_attention_heads", "n_heads", "n_head", "nhead", "heads")
@@ -60,7 +60,7 @@ class Capture(AbstractContextManager["Capture"]):
     def __init__(self, layers: str | None = None, heads: str | None = None, calls: Calls = "all") -> None:
         self.records: list[Record] = []
         self.missed: list[Missed] = []
-        self._chosen = Selection.of(layers, heads, calls)
+        self._chosen = Selection(layers, heads, calls)
         self._trail = Trail(self._place)
         self._stack: list[nn.Module] = []
         self._names = WeakKeyDictionary[nn.Module, str]()
@@ -110,8 +110,8 @@ class Capture(AbstractContextManager["Capture"]):
         """Raise an InputError unless some attention was captured."""
         if any(record.problem is None for record in self.records):
             return
-        unlike = [Missed(each.layer, each.kind, str(each.problem)) for each in self.records]
-        reasons = [f"{each.layer} ({each.kind}): {each.problem}" for each in (*unlike, *self.missed)]
+        found: list[Record | Missed] = [*self.records, *self.missed]
+        reasons = [f"{each.layer} ({each.kind}): {each.problem}" for each in found]
         if reasons:
             more = f"; and {len(reasons) - 1} more" if len(reasons) > 1 else ""
             raise InputError.of(f"no attention could be captured; {reasons[0]}{more}")
@@ -268,8 +268,8 @@ class _Operations(TorchDispatchMode):  # type: ignore[no-untyped-call]
         found = capture._trail.see(op, args, kwargs, output)
         if isinstance(found, Written):
             capture._saw_written(found)
-        elif isinstance(found, Doubt):
-            capture._miss(found.reason)
+        elif found is not None:
+            capture._miss(found)
         return output
 
 

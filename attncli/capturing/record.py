@@ -1,5 +1,6 @@
 """One attention call of a model: what entered it, and whether the project's own code gives the same output."""
 
+import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Literal, TypeVar
@@ -62,6 +63,12 @@ class Record:
         """The output (b, h, n, v) as the project's own code gives it."""
         return weighted_sum(self.weights(), _repeated(self.values, self.groups))
 
+    def difference(self, output: Tensor) -> float:
+        """The largest between this output and the model's own; infinite where one alone has NaN."""
+        if bool((output.isnan() != self.output.isnan()).any()):
+            return math.inf
+        return float((output - self.output).nan_to_num().abs().max()) if output.numel() else 0.0
+
 
 def settled(readings: Iterable[Record]) -> Record:
     """The first reading of a call that gives the model's own output; else the nearest one, which says its problem."""
@@ -116,12 +123,10 @@ def _grouped(record: Record) -> Record:
 
 
 def _checked(record: Record) -> Record:
-    got, want = record.rescored(), record.output
-    (want,) = at_least_float32(want)
-    if bool((got.isnan() != want.isnan()).any()):
-        return replace(record, error=torch.inf, problem="its output has NaN at other places than the re-scored one")
-    largest = float(want.nan_to_num().abs().max()) if want.numel() else 0.0
-    error = float((got - want).nan_to_num().abs().max()) if want.numel() else 0.0
+    error, (output,) = record.difference(record.rescored()), at_least_float32(record.output)
+    if error == math.inf:
+        return replace(record, error=error, problem="its output has NaN at other places than the re-scored one")
+    largest = float(output.nan_to_num().abs().max()) if output.numel() else 0.0
     allowed = ALLOWED * torch.finfo(record.output.dtype).eps * max(largest, 1e-3)
     problem = None if error <= allowed else f"re-scored, its output differs by {error:.2g}"
     return replace(record, error=error, problem=problem)

@@ -1,10 +1,9 @@
 """Which layers, heads and calls of a model are kept."""
 
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fnmatch import fnmatchcase
-from typing import Literal, Self, get_args
+from typing import Literal, get_args
 
 from attncli.capturing.record import Record
 from attncli.errors import InputError, got
@@ -12,27 +11,21 @@ from attncli.errors import InputError, got
 Calls = Literal["first", "all"]
 
 
-@dataclass(frozen=True)
 class Selection:
-    """A choice, which `of` reads from what a user writes."""
+    """Layers by `0,5-7`, numbers in the order they are seen, or by a glob; heads by `0-3`; `first` or `all` calls.
 
-    layers: Sequence[range] | str | None = None  # numbers in the order they are seen, or a glob
-    heads: Sequence[range] | None = None
-    calls: Calls = "all"
+    Raises:
+        InputError: heads that are no numbers, or other calls.
+    """
 
-    @classmethod
-    def of(cls, layers: str | None = None, heads: str | None = None, calls: Calls = "all") -> Self:
-        """From `0,5-7` or a glob, `0-3`, and `first` or `all`.
-
-        Raises:
-            InputError: heads that are no numbers, or other calls.
-        """
-        if heads is not None and _ranges(heads) is None:
+    def __init__(self, layers: str | None, heads: str | None, calls: Calls) -> None:
+        self.layers = None if layers is None else _ranges(layers) or layers
+        self.heads = None if heads is None else _ranges(heads)
+        self.calls = calls
+        if heads is not None and self.heads is None:
             raise InputError.of(got(heads, "expected numbers of heads, such as 0-3 or 0,5-7"), ["heads"])
         if calls not in get_args(Calls):
             raise InputError.of(got(calls, "expected first or all"), ["calls"])
-        chosen = None if layers is None else _ranges(layers) or layers
-        return cls(chosen, None if heads is None else _ranges(heads), calls)
 
     def takes(self, layer: str, number: int, call: int) -> bool:
         """Whether a call of a layer is kept."""
@@ -62,14 +55,8 @@ class Selection:
             for name in ("queries", "output", "valid", "bias", "sinks")
             if (tensor := getattr(record, name)) is not None
         }
-        return replace(
-            record,
-            keys=record.keys[:, groups],
-            values=record.values[:, groups],
-            groups=1,
-            heads=tuple(kept),
-            **per_head,
-        )
+        keys, values = record.keys[:, groups], record.values[:, groups]
+        return replace(record, keys=keys, values=values, groups=1, heads=tuple(kept), **per_head)
 
 
 def _ranges(text: str) -> list[range] | None:

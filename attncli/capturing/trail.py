@@ -65,13 +65,6 @@ class Written:
     is_transposed: bool  # values^T @ weights^T
 
 
-@dataclass(frozen=True)
-class Doubt:
-    """What looks like attention and cannot be followed, in words."""
-
-    reason: str
-
-
 class Trail:
     """The steps that made the tensors which are alive.
 
@@ -102,8 +95,11 @@ class Trail:
         """How a tensor was made, if that is known."""
         return self._steps.get(tensor) if isinstance(tensor, Tensor) else None
 
-    def see(self, op: str, args: Sequence[Any], kwargs: Mapping[str, Any], out: Any) -> Written | Doubt | None:
-        """Take note of what an operation gave; what it is, if it ends an attention."""
+    def see(self, op: str, args: Sequence[Any], kwargs: Mapping[str, Any], out: Any) -> Written | str | None:
+        """Take note of what an operation gave.
+
+        What it is, if it ends an attention; in words where it looks like attention and cannot be followed.
+        """
         is_in_place = op.endswith("_")
         op = op.removesuffix("_")
         if not isinstance(out, Tensor):
@@ -129,7 +125,7 @@ class Trail:
         self._steps[tensor] = step
         self._frames[-1][0].add(step)
 
-    def _product(self, op: str, args: Sequence[Any], kwargs: Mapping[str, Any], out: Tensor) -> Written | Doubt | None:
+    def _product(self, op: str, args: Sequence[Any], kwargs: Mapping[str, Any], out: Tensor) -> Written | str | None:
         left, right = args[-2:] if op in PRODUCTS else args[1:3]
         sides = self.of(left), self.of(right)
         for side, values, other in ((sides[0], right, sides[1]), (sides[1], left, sides[0])):
@@ -151,22 +147,22 @@ class Trail:
         self._frames[-1][0].add(step)
         return step
 
-    def _doubt(self, step: Step | None) -> Doubt | None:
+    def _doubt(self, step: Step | None) -> str | None:
         """Whether something else than a softmax is between two products, none of them with a parameter."""
         if step is None or step.base is None or step.base.operands is None or self._has_parameter(*step.base.operands):
             return None
         between = [each.op for each in step.back() if each.op in INSTEAD]
-        return Doubt(f"{between[0]} in place of a softmax between two matrix products") if between else None
+        return f"{between[0]} in place of a softmax between two matrix products" if between else None
 
     def _has_parameter(self, *tensors: Tensor) -> bool:
         return any(each.untyped_storage().data_ptr() in self.parameters for each in tensors)
 
-    def _softmax(self, scores: Tensor, axis: int, out: Tensor) -> Doubt | None:
+    def _softmax(self, scores: Tensor, axis: int, out: Tensor) -> str | None:
         before = self.of(scores)
         base = None if before is None else before.base
         is_attention = base is not None and base.operands is not None and not self._has_parameter(*base.operands)
         if axis not in (-1, out.ndim - 1):
-            return Doubt(f"a softmax over axis {axis} of {list(out.shape)}") if is_attention else None
+            return f"a softmax over axis {axis} of {list(out.shape)}" if is_attention else None
         number = next(self._numbers)
         if is_attention:
             self.unused[number] = self._place(), tuple(out.shape)

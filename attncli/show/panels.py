@@ -76,6 +76,13 @@ def drawn(
         return found.figure
 
 
+def alone(
+    figure_of: Callable[[Result, Note, Sheet], Picture],
+) -> Callable[[Result, Note, Look], Mapping[str, Callable[[], Picture]]]:
+    """The `figures` of a study that has one, which has the study's name."""
+    return lambda result, note, look: {result.study: partial(drawn, figure_of, result, note, look)}
+
+
 @dataclass(frozen=True)
 class _Drawing:
     """A figure in an arrangement, the shorter side of its panels (below 0 where text is cut off), and its notes."""

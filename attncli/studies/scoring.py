@@ -21,7 +21,7 @@ from attncli.scorers import SCORERS
 from attncli.scorers._custom import load_class, raised
 from attncli.scorers.additive import Additive
 from attncli.studies.memory import ran_out
-from attncli.studies.study import Record
+from attncli.studies.study import NORMALIZER, Record
 
 Made = TypeVar("Made")
 
@@ -190,6 +190,11 @@ def _of_normalizer(entry: ScorerEntry) -> str:
         return ""
     given = "".join(f", {key} = {value}" for key, value in options.items())
     return f"; {name}{given}: {formula_of(NORMALIZERS[name])}"
+
+
+def of_softmax(records: Iterable[Record]) -> bool:
+    """Whether all weights are those of a softmax, as they were before there were other normalisers."""
+    return {record.get(NORMALIZER.key, DEFAULT_NORMALIZER) for record in records} == {DEFAULT_NORMALIZER}
 
 
 def scale_of(scorer: nn.Module) -> float:

@@ -1,4 +1,4 @@
-"""Small random models of well-known families: every call is captured, and gives the weights that the model reports."""
+"""Small random models of well-known families: what is captured of them; their weights are tested where runs are."""
 
 from collections.abc import Callable
 from typing import Any
@@ -86,28 +86,6 @@ def built(config: Any, attention: str, kind: Any = transformers.AutoModel) -> nn
         for parameter in model.parameters():
             parameter.add_(torch.randn_like(parameter), alpha=0.1)
     return model
-
-
-def weights_of(output: Any) -> list[Tensor]:
-    """What a model reports, in the order of its calls; a decoder's own and its look at the encoder take turns."""
-    if "attentions" in output:
-        return list(output["attentions"])
-    pairs = zip(output["decoder_attentions"], output["cross_attentions"], strict=True)
-    return [*output["encoder_attentions"], *(weights for pair in pairs for weights in pair)]
-
-
-@pytest.mark.parametrize("family", FAMILIES)
-def test_weights_are_those_that_the_model_reports(family: str) -> None:
-    config, inputs = FAMILIES[family]
-    seen = attncli.capture(built(config(), "eager"), **inputs)
-    assert [record.problem for record in seen.records] == [None] * len(seen.records)
-    assert seen.missed == []
-    assert max(record.error for record in seen.records) <= 1e-5
-    with torch.no_grad():
-        reported = weights_of(built(config(), "eager")(**inputs, output_attentions=True))
-    assert len(reported) == len(seen.records)
-    for record, weights in zip(seen.records, reported, strict=True):
-        assert_close(record.weights(), weights, rtol=0, atol=1e-5)
 
 
 @pytest.mark.parametrize("family", SDPA)

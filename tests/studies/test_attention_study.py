@@ -1,6 +1,7 @@
 """The stages of the attention study against slow oracles, and what may not change them."""
 
 import math
+from typing import Any
 
 import pytest
 import torch
@@ -20,17 +21,23 @@ def exact() -> Result:
     return result_of(data=DATA, scorers=ENTRIES, dtype="float64")
 
 
-def test_stages_and_records_of_every_scorer() -> None:
-    options = options_of(data=DATA, scorers=ENTRIES, dtype="float64")
+HEADS = {"queries": {"shape": [2, 3, 4, 5]}, "keys": {"shape": [2, 3, 6, 5]}, "valid_lens": [2, 6]}
+OF_HEADS = torch.arange(6).lt(torch.tensor([2, 6]).view(2, 1, 1, 1)).expand(2, 3, 4, 6)
+OF_LENGTHS = torch.tensor([[[j < length for j in range(5)] for length in row] for row in LENGTHS])
+
+
+@pytest.mark.parametrize(("data", "valid"), [(DATA, OF_LENGTHS), (HEADS, OF_HEADS)], ids=["lengths", "heads"])
+def test_stages_and_records_of_every_scorer(data: dict[str, Any], valid: Tensor) -> None:
+    options = options_of(data=data, scorers=ENTRIES, dtype="float64")
     prepared = attention.prepare(options, Progress())
     result = attention.run(prepared, Progress())
-    valid = torch.tensor([[[j < length for j in range(5)] for length in row] for row in LENGTHS])
+    queries, keys = (result.inputs[side].flatten(0, -3) for side in ("queries", "keys"))
     assert torch.equal(result.inputs["valid"], valid)
     assert [run.label for run in runs_of(result)] == [entry["scorer"] for entry in ENTRIES]
     for entry, scorer, run in zip(ENTRIES, prepared.parts[0].scorers, runs_of(result), strict=True):
         oracle, given = reference.ORACLES[entry["scorer"]], {k: v for k, v in entry.items() if k != "scorer"}
-        pairs = zip(result.inputs["queries"], result.inputs["keys"], strict=True)
-        scores = torch.stack([oracle(scorer, queries, keys, **given) for queries, keys in pairs])
+        scores = torch.stack([oracle(scorer, *pair, **given) for pair in zip(queries, keys, strict=True)])
+        scores = scores.view(valid.shape)
         weights = reference.for_each_matrix(reference.masked_softmax, scores, valid)
         assert list(run.stages) == ["scores", "weights", "output"]
         torch.testing.assert_close(run.stages["scores"], scores)
@@ -44,18 +51,6 @@ def test_the_scale_and_formula_of_a_run(exact: Result) -> None:
     runs = {run.label: run for run in runs_of(exact)}
     assert [runs[name].scale for name in ("scaled_dot", "cosine", "gaussian", "dot")] == [0.25, 4.0, 2.0, 1.0]
     assert runs["dot"].formula == (SCORERS["dot"].__doc__ or "").splitlines()[0]
-
-
-def test_heads() -> None:
-    data = {"queries": {"shape": [2, 3, 4, 5]}, "keys": {"shape": [2, 3, 6, 5]}, "valid_lens": [2, 6]}
-    result = result_of(data=data, scorers=[{"scorer": "scaled_dot"}, {"scorer": "additive"}], dtype="float64")
-    valid = result.inputs["valid"]
-    assert valid.shape == (2, 3, 4, 6)
-    for run in runs_of(result):
-        assert run.stages["weights"].shape == (2, 3, 4, 6)
-        weights = reference.for_each_matrix(reference.masked_softmax, run.stages["scores"], valid)
-        expected = slow_record(run.stages["scores"], weights, valid)
-        assert {name: run.record[name] for name in expected} == pytest.approx(expected, rel=1e-9)
 
 
 def test_softcap_comes_before_the_mask() -> None:

@@ -1,13 +1,31 @@
-"""Every study says beforehand which rows it will have, and lists a column for each of their keys."""
+"""Every study is made of the same parts, says which rows it will have, and lists a column for each of their keys."""
 
 from typing import Any
 
 import pytest
 
 from attncli.studies import STUDIES, load_study, options_model
+from attncli.studies.attention import study as attention
+from attncli.studies.attention.options import AttentionOptions
+from attncli.studies.bench import study as bench
+from attncli.studies.bench.options import BenchOptions
+from attncli.studies.pairs.study import Prepared as PreparedPairs
 from attncli.studies.progress import Progress
-from attncli.studies.study import Column, Record
+from attncli.studies.saturation import study as saturation
+from attncli.studies.saturation.options import SaturationOptions
+from attncli.studies.study import Column, Record, Study
+from attncli.studies.train import study as train
+from attncli.studies.train.options import TrainOptions
+from attncli.studies.variance import study as variance
+from attncli.studies.variance.options import VarianceOptions
 from tests.studies.bench.small import hurry
+
+# What mypy compares: each module is a Study, with options and a preparation of its own types.
+ATTENTION: Study[AttentionOptions, attention.Prepared] = attention
+BENCH: Study[BenchOptions, bench.Prepared] = bench
+SATURATION: Study[SaturationOptions, PreparedPairs] = saturation
+TRAIN: Study[TrainOptions, train.Prepared] = train
+VARIANCE: Study[VarianceOptions, PreparedPairs] = variance
 
 SMALL: dict[str, dict[str, Any]] = {
     "attention": {"data": {"queries": {"shape": [2, 3, 4]}, "keys": {"shape": [1, 5, 4]}}},

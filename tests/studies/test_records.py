@@ -9,17 +9,12 @@ import torch
 
 from attncli.studies.attention.columns import FIGURES
 from attncli.studies.attention.rows import pair_rows, scorer_rows
-from attncli.studies.study import Result
 from tests.experiments import Notes, result_of, runs_of
 from tests.studies.slow import DATA, ENTRIES, TINY, empties, slow_comparison, without_time
 
 
-@pytest.fixture(scope="module")
-def exact() -> Result:
-    return result_of(data=DATA, scorers=ENTRIES, dtype="float64")
-
-
-def test_every_pair_is_compared(exact: Result) -> None:
+def test_every_pair_is_compared() -> None:
+    exact = result_of(data=DATA, scorers=ENTRIES, dtype="float64")
     kept = [not empty for empty in empties(exact.inputs["valid"])]
     stages = {
         run.label: {name: run.stages[name].flatten(0, -2)[kept].tolist() for name in ("weights", "output")}
@@ -59,15 +54,6 @@ def test_keys_that_share_the_first_place(a: list[float], b: list[float], agree: 
     assert rows.top1_agreement.tolist() == [agree]
 
 
-def test_rows_are_worked_on_in_pieces(monkeypatch: pytest.MonkeyPatch, exact: Result) -> None:
-    monkeypatch.setattr("attncli.studies.attention.rows.AT_A_TIME", 7)  # weights of one row
-    pieces = result_of(data=DATA, scorers=ENTRIES, dtype="float64")
-    for one, other in zip(exact.records, pieces.records, strict=True):
-        assert list(one.values())[3:-1] == pytest.approx(list(other.values())[3:-1], rel=1e-12)
-    for one, other in zip(exact.comparisons, pieces.comparisons, strict=True):
-        assert list(one.values())[2:] == pytest.approx(list(other.values())[2:], rel=1e-9, abs=1e-15)
-
-
 def test_spread_of_scores_far_from_zero() -> None:
     keys = [[1e8 + x] for x in (-1.0, 0.0, 1.0)]
     data = {"queries": [[1.0]], "keys": keys, "values": keys}
@@ -104,12 +90,7 @@ def test_numbers_in_padding_are_nobodys_business(bad: float, tmp_path: Path) -> 
     keys = np.zeros((1, 3, 2))
     keys[0, 2] = bad
     np.save(tmp_path / "k.npy", keys)
-    data = {
-        "queries": {"shape": [1, 2, 2]},
-        "keys": {"file": "k.npy"},
-        "values": {"file": "k.npy"},
-        "valid_lens": [2],
-    }
+    data = {"queries": {"shape": [1, 2, 2]}, "keys": {"file": "k.npy"}, "values": {"file": "k.npy"}, "valid_lens": [2]}
     scorers = [{"scorer": name} for name in ("dot", "additive", "gaussian")]
     result = result_of(tmp_path, data=data, scorers=scorers, progress=progress)
     assert progress.notes == []

@@ -79,7 +79,7 @@ def of_model(captured: Captured, inputs: Sequence[Inputs], results: Sequence[Res
         calls[name] = {"number": list(captured.layers).index(name)}
         calls[name] |= {key: captured.layers[name].get(key) for key in SAID}
         if any(row["label"] == MODEL and row["scorer"] == "scaled_dot" for row in result.records):
-            calls[name]["rescored"] = _difference(result.tensors[f"{MODEL}/output"], own.call.output)
+            calls[name]["rescored"] = own.call.difference(result.tensors[f"{MODEL}/output"])
     about = {key: captured.about.get(key) for key in ("model", "text")}
     left_out = {name: entry["problem"] for name, entry in captured.layers.items() if entry["problem"] is not None}
     known: Record = {"file": captured.path.name, **about, "calls": calls, "left_out": left_out}
@@ -101,13 +101,6 @@ def of_model(captured: Captured, inputs: Sequence[Inputs], results: Sequence[Res
         tensors={f"{name}/{key}": tensor for name, each in layers.items() for key, tensor in each.tensors.items()},
         **rows,
     )
-
-
-def _difference(output: Tensor, models: Tensor) -> float:
-    """The largest between an output and the model's own; infinite where one alone has NaN."""
-    if bool((output.isnan() != models.isnan()).any()):
-        return math.inf
-    return float((output - models).nan_to_num().abs().max())
 
 
 class Below(Mapping[str, Tensor]):

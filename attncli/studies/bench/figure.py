@@ -12,16 +12,7 @@ from attncli.config.looks import Look
 from attncli.errors import in_bytes
 from attncli.show.figures import Note, Picture
 from attncli.show.numbers import duration, several
-from attncli.show.panels import (
-    AS_FIT,
-    decades_axis,
-    draw_line,
-    drawn,
-    legend,
-    name,
-    panels,
-    sizes_axis,
-)
+from attncli.show.panels import AS_FIT, decades_axis, draw_line, drawn, legend, name, panels, sizes_axis
 from attncli.show.themes import Sheet
 from attncli.studies.bench.options import IMPLEMENTATIONS
 from attncli.studies.bench.rows import Line, changing, conditions, lines_of, raw_name, size_of

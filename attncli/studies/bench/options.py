@@ -41,10 +41,7 @@ def _all_scorers() -> list[Any]:
 class BenchOptions(Experiment):
     """Scorers and their implementations against the clock."""
 
-    refused: ClassVar = {
-        "dropout": "measures attention without dropout",
-        "softcap": "measures scores without a bound",
-    }
+    refused: ClassVar = {"dropout": "measures attention without dropout", "softcap": "measures scores without a bound"}
 
     study: Literal["bench"] = "bench"
     scorers: Scorers = Field(default_factory=_all_scorers)
@@ -54,11 +51,9 @@ class BenchOptions(Experiment):
     d: Annotated[Sizes, Field(description="size of queries, keys and values"), SIZE] = Field(
         default_factory=lambda: [64]
     )
-    num_hiddens: Annotated[
-        Sizes | None,
-        Field(description="hidden units of additive scorers; d if left out"),
-        SIZE,
-    ] = None
+    num_hiddens: Annotated[Sizes | None, Field(description="hidden units of additive scorers; d if left out"), SIZE] = (
+        None
+    )
     batch: Annotated[Sizes, Field(description="batch size"), SIZE] = Field(default_factory=lambda: [1])
     heads: Annotated[Sizes | None, Field(description="number of heads; 1 if left out"), SIZE] = None
     backward: Annotated[bool, Field(description="measure the gradients, too"), WHAT] = False

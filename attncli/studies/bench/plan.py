@@ -52,18 +52,14 @@ class Contender:
         """What patterns may call it."""
         return self.entry.label, self.implementation, self.name
 
-    @property
-    def is_usual(self) -> bool:
-        """Whether its weights are a softmax of its scores."""
-        return self.entry.normalizer.normalizer == DEFAULT_NORMALIZER and self.entry.bias is None
-
     def gives(self, measure: str) -> bool:
         """Whether it can be asked for this.
 
         The fused kernel has neither scores nor weights; textbook code knows softmax only, and no bias.
         """
         if self.implementation == "textbook":
-            return self.is_usual or measure == "scores"
+            is_softmax = self.entry.normalizer.normalizer == DEFAULT_NORMALIZER and self.entry.bias is None
+            return is_softmax or measure == "scores"
         return self.implementation != "fused" or measure == "output"
 
 

@@ -74,9 +74,8 @@ class Trial:
 def prepare(options: BenchOptions, progress: Progress) -> Prepared:
     """What is measured at which sizes; everything that can be refused is refused here.
 
-    Raises:
-        InputError: a device, patterns, a baseline or scorers that make no sense, or a scorer of the user's own that
-            fails for two queries and three keys. Sizes that do not fit into memory are no mistake: their rows say so.
+    A scorer of the user's own is tried on two queries and three keys. Sizes that do not fit into memory are no mistake:
+    their rows say so.
     """
     collector = Collector()
     dtype = getattr(torch, options.dtype)
@@ -114,11 +113,7 @@ def expected_rows(prepared: Prepared) -> Rows:
 
 
 def run(prepared: Prepared, progress: Progress) -> Result:
-    """Measure group by group; where the user ends the work, what is finished stays.
-
-    Raises:
-        KeyboardInterrupt: the user ended the work before anything was finished.
-    """
+    """Measure group by group; where the user ends the work, what is finished stays."""
     options, groups = prepared.options, list(_groups(prepared))
     finished, interrupted = list[list[Trial]](), False
     counter = Counter(sum(map(len, groups)), progress)

@@ -10,15 +10,7 @@ from attncli.show.numbers import MISSING, duration
 from attncli.show.tables import Cells, cells, formulas, pick, remark, stacked, titled
 from attncli.show.tables import tables as record_tables
 from attncli.studies.bench.columns import COLUMNS, COMPARISONS, SIZES
-from attncli.studies.bench.rows import (
-    Line,
-    changing,
-    conditions,
-    growth,
-    lines_of,
-    place,
-    size_of,
-)
+from attncli.studies.bench.rows import Line, changing, conditions, growth, lines_of, place, size_of
 from attncli.studies.study import Record, Result
 
 NAMES = pick(COLUMNS, ["label", "implementation", "measure"])

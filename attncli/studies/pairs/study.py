@@ -23,15 +23,7 @@ from attncli.studies.pairs.entries import Entries
 from attncli.studies.pairs.options import PairsOptions
 from attncli.studies.pairs.parts import PAIRS_AT_A_TIME, Pairs, RandomPairs, RealPairs, read_pairs
 from attncli.studies.progress import Counter, Progress
-from attncli.studies.scoring import (
-    build_normalizer,
-    build_scorer,
-    formulas_of,
-    names_of,
-    of_each,
-    outline,
-    raw_scores,
-)
+from attncli.studies.scoring import build_normalizer, build_scorer, formulas_of, names_of, of_each, outline, raw_scores
 from attncli.studies.study import INTERVAL, LAYER, Column, Record, Result, Rows, by_label
 from attncli.studies.threads import in_order, on_threads
 
@@ -105,9 +97,6 @@ def prepare_pairs(
 
     `rows(entries, d)` says how many random queries there are, of `keys` keys each; `together`: see RandomPairs. Of real
     queries one must have `fewest` valid keys at least.
-
-    Raises:
-        InputError: a device, tensors, scorers or sizes that make no sense together or do not fit into memory.
     """
     dtype, entries = getattr(torch, options.dtype), Entries.of(options)
     device = resolve_device(options.device, dtype)
@@ -217,11 +206,7 @@ def expected_rows_of(prepared: Prepared, columns: Sequence[Column]) -> Rows:
 
 
 def result_of(
-    prepared: Prepared,
-    columns: Sequence[Column],
-    figures: Sequence[Sequence[Record]],
-    watched: str,
-    progress: Progress,
+    prepared: Prepared, columns: Sequence[Column], figures: Sequence[Sequence[Record]], watched: str, progress: Progress
 ) -> Result:
     """The result without its findings, from the figures of every scorer at every point; None for a column without one.
 

@@ -1,24 +1,15 @@
 """saturation.png: entropy, largest weight and the Jacobian's norm against d, medians with quartiles."""
 
-from collections.abc import Callable, Mapping
-from functools import partial
-
-from attncli.config.looks import Look
 from attncli.show.figures import Note, Picture
 from attncli.show.numbers import entries, sizes
-from attncli.show.panels import drawn, legend, panels, reference
+from attncli.show.panels import alone, legend, panels, reference
 from attncli.show.themes import Sheet
 from attncli.studies.pairs.figure import Points
-from attncli.studies.saturation.study import of_softmax
+from attncli.studies.scoring import of_softmax
 from attncli.studies.study import Result
 
 WIDTHS, HEIGHT = (3.3, 3.3, 3.3), 3.6
 TITLES = {"entropy": "entropy / ln m", "max_weight": "largest weight", "jacobian": "norm of the {}Jacobian"}
-
-
-def figures(result: Result, note: Note, look: Look) -> Mapping[str, Callable[[], Picture]]:
-    """saturation.png; what it cannot show goes to `note`."""
-    return {"saturation": partial(drawn, figure_of, result, note, look)}
 
 
 def figure_of(result: Result, note: Note, sheet: Sheet) -> Picture:
@@ -37,3 +28,6 @@ def figure_of(result: Result, note: Note, sheet: Sheet) -> Picture:
     whose = "" if softmax else "softmax: "
     legend(figure, looks | {f"{whose}uniform weights over {result.records[0]['keys']} keys": uniform})
     return figure
+
+
+figures = alone(figure_of)

@@ -9,7 +9,6 @@ from functools import partial
 import torch
 from torch import nn
 
-from attncli.config.normalizer_entries import DEFAULT_NORMALIZER
 from attncli.inputs.seeding import generator
 from attncli.show.numbers import finite, short, significant
 from attncli.studies.pairs.parts import Pairs
@@ -28,7 +27,7 @@ from attncli.studies.progress import Progress
 from attncli.studies.saturation.columns import COLUMNS
 from attncli.studies.saturation.options import SaturationOptions
 from attncli.studies.saturation.rows import Figures, Stream, row_figures, row_weights
-from attncli.studies.study import NORMALIZER, Finding, Record, Result, by_label
+from attncli.studies.study import Finding, Record, Result, by_label
 
 TOGETHER = 4  # parts, for Python to take less time than torch
 NORM = "jacobian_median"
@@ -84,11 +83,6 @@ def _measure(prepared: Prepared, point: Point, pairs: Pairs) -> list[Figures]:
     return [{name: torch.cat([part[name] for part in each]) for name in each[0]} for each in zip(*found, strict=True)]
 
 
-def of_softmax(records: Sequence[Record]) -> bool:
-    """Whether all weights are those of a softmax, as they were before there were other normalisers."""
-    return {record.get(NORMALIZER.key, DEFAULT_NORMALIZER) for record in records} == {DEFAULT_NORMALIZER}
-
-
 def _row(streams: Mapping[str, Stream]) -> Record:
     """How many `rows` there are, and of each figure mean (under its name, too) and quartiles if there are any."""
     row: Record = {"rows": streams["max_weight"].count}
@@ -122,8 +116,9 @@ def findings_of(records: Sequence[Record], uniform: Mapping[str, float]) -> list
     if peaked:
         most = max(peaked, key=lambda record: record["jacobian_mean"] / max(record[NORM], 1e-300))
         norm = uniform[most["label"]]
+        article = "an" if most["normalizer"][0] in "aeiou" else "a"
         text = (
-            f"Why: {_with_article(most['normalizer'])} with all weight on one key passes no gradient; "
+            f"Why: {article} {most['normalizer']} with all weight on one key passes no gradient; "
             f"uniform weights have norm {short(norm)}"
         )
         if most["jacobian_mean"] > HIDES * most[NORM]:
@@ -142,7 +137,3 @@ def _of_label(label: str, rows: Sequence[Record]) -> Finding:
     weights = " to ".join(dict.fromkeys(significant(weight, 2) for weight in numbers["max_weight"]))
     text = f"{label}: median norm of the {rows[0]['normalizer']} Jacobian {found}; largest weight {weights} on average."
     return Finding(text, label, numbers)
-
-
-def _with_article(name: str) -> str:
-    return f"{'an' if name[0] in 'aeiou' else 'a'} {name}"

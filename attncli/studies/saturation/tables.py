@@ -9,7 +9,7 @@ from attncli.show.numbers import entries, sizes
 from attncli.show.tables import formulas, heading, numbered_layers, pick, remark
 from attncli.show.tables import tables as blocks
 from attncli.studies.saturation.columns import COLUMNS
-from attncli.studies.saturation.study import of_softmax
+from attncli.studies.scoring import of_softmax
 from attncli.studies.study import Result, by_label
 
 LEGEND = (

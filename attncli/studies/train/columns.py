@@ -83,7 +83,4 @@ DRAWN = {
     "entropy": "entropy of the weights",
     "gradient_norm": "norm of the gradient",
 }
-CHARTS = (
-    *_charts("", "d", "keys", attrgetter("comparisons")),
-    *_charts(" while learning", "step", "d", _learning),
-)
+CHARTS = (*_charts("", "d", "keys", attrgetter("comparisons")), *_charts(" while learning", "step", "d", _learning))

@@ -1,25 +1,13 @@
 """train.png: accuracy against d, and learning curves at the largest d; means, and the range over the seeds."""
 
-from collections.abc import Callable, Mapping
-from functools import partial
 from typing import Any
 
 import numpy as np
 from matplotlib.ticker import MaxNLocator
 
-from attncli.config.looks import Look
 from attncli.show.figures import Note, Picture
 from attncli.show.numbers import several
-from attncli.show.panels import (
-    draw_line,
-    drawn,
-    legend,
-    name,
-    panels,
-    reference,
-    sizes_axis,
-    unit_axis,
-)
+from attncli.show.panels import alone, draw_line, legend, name, panels, reference, sizes_axis, unit_axis
 from attncli.show.themes import Sheet
 from attncli.studies.study import Result
 from attncli.studies.train.rows import described
@@ -27,11 +15,6 @@ from attncli.studies.train.rows import described
 WIDTHS, HEIGHT = (3.8, 3.8), 3.4  # inches
 APART = 0.15  # from one marker of a learning curve to the next, as a part of the panel's diagonal
 BESIDE = 1.04  # labels stand side by side where there is a single d: each so many times as far right
-
-
-def figures(result: Result, note: Note, look: Look) -> Mapping[str, Callable[[], Picture]]:
-    """train.png."""
-    return {"train": partial(drawn, train_figure, result, note, look)}
 
 
 def train_figure(result: Result, note: Note, sheet: Sheet) -> Picture:
@@ -67,3 +50,6 @@ def train_figure(result: Result, note: Note, sheet: Sheet) -> Picture:
             draw_line(learning, steps, means, line, gid=f"curve-{label}", **marked, **many)
     legend(figure, lines | {"chance level": chance})
     return figure
+
+
+figures = alone(train_figure)

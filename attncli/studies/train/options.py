@@ -20,10 +20,7 @@ DEFAULT_SCORERS: list[Any] = [{"scorer": name} for name in ("dot", "scaled_dot",
 class TrainOptions(Experiment):
     """Associative recall, learnt with each scorer at each size d."""
 
-    refused: ClassVar = {
-        "dropout": "trains without dropout",
-        "bias": "has keys in no order, and so without positions",
-    }
+    refused: ClassVar = {"dropout": "trains without dropout", "bias": "has keys in no order, and so without positions"}
 
     study: Literal["train"] = "train"
     scorers: Scorers = DEFAULT_SCORERS
@@ -44,11 +41,7 @@ class TrainOptions(Experiment):
         float | None, Field(gt=0, le=1e6, description="learning rate; 0.001 for adam, 1 for sgd if left out"), LEARNING
     ] = None
     dtype: Annotated[Literal["float32", "float64"], Field(description="dtype of queries, keys and values")] = "float32"
-    resume: Annotated[
-        FileName | None,
-        Field(description="continue an interrupted run"),
-        Flag("FOLDER"),
-    ] = None
+    resume: Annotated[FileName | None, Field(description="continue an interrupted run"), Flag("FOLDER")] = None
 
     @classmethod
     def normalised(cls, data: Mapping[str, Any]) -> dict[str, Any]:

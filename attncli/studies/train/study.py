@@ -55,11 +55,7 @@ class Prepared:
 
 
 def prepare(options: TrainOptions, progress: Progress) -> Prepared:
-    """What is trained; everything that can be refused is refused here.
-
-    Raises:
-        InputError: a device, scorers, sizes or a run to resume that make no sense together or do not fit into memory.
-    """
+    """What is trained; everything that can be refused is refused here."""
     device = resolve_device(options.device, getattr(torch, options.dtype))
     configurations, collector = list[Configuration](), Collector()
     for index, entry in enumerate(options.scorers):
@@ -70,8 +66,9 @@ def prepare(options: TrainOptions, progress: Progress) -> Prepared:
     own = any(entry.scorer not in SCORERS for entry in options.scorers)  # which may keep something in common
     threads = 1 if own or device.type != "cpu" else torch.get_num_threads()
     needed = estimate_training(configurations, options, threads)
-    if device.type == "cpu":
-        needed += sum((_kept(job, options) for job in configurations), Amounts())
+    if device.type == "cpu":  # what all seeds of all learn is kept until it is written
+        for job in configurations:
+            needed += _bytes(_learnt(job, options), options)
     most = max(needed, key=lambda key: needed[key])
     require_memory(needed | {"program": PROGRAM}, device, "use a smaller number, or fewer seeds", [most])
     parameters = _read_parameters(options)
@@ -84,20 +81,16 @@ def estimate_training(jobs: Iterable[Configuration], options: TrainOptions, thre
     return sum(sorted((_needed(job, options) for job in jobs), key=Amounts.total)[-threads:], Amounts())
 
 
-def _kept(job: Configuration, options: TrainOptions) -> Amounts[str]:
-    """Bytes of what all seeds of one configuration learn, which is kept until it is written."""
+def _learnt(job: Configuration, options: TrainOptions, copies: int = 1) -> Amounts[str]:
+    """Numbers that one seed learns, by the key of the size that decides how many."""
+    numbers = 2 * job.d * options.embedding + sum(map(torch.numel, job.outline.parameters()))
+    return Amounts({"embedding" if options.embedding > job.d else "d": copies * numbers})
+
+
+def _bytes(numbers: Amounts[str], options: TrainOptions) -> Amounts[str]:
+    """Of so many numbers of each seed."""
     itemsize = getattr(torch, options.dtype).itemsize
-    return Amounts({_larger(job, options): options.seeds * itemsize * _learnt(job, options)})
-
-
-def _learnt(job: Configuration, options: TrainOptions) -> int:
-    """Numbers that one seed learns."""
-    return 2 * job.d * options.embedding + sum(map(torch.numel, job.outline.parameters()))
-
-
-def _larger(job: Configuration, options: TrainOptions) -> str:
-    """The key of the size that decides how much is learnt."""
-    return "embedding" if options.embedding > job.d else "d"
+    return Amounts({key: options.seeds * itemsize * count for key, count in numbers.items()})
 
 
 def _needed(job: Configuration, options: TrainOptions) -> Amounts[str]:
@@ -111,15 +104,14 @@ def _needed(job: Configuration, options: TrainOptions) -> Amounts[str]:
         vocabulary=of_pair * symbols**2,
         classes=4 * max(options.batch, TESTS) * options.classes,  # as the loss and its gradient hold the pooled values
     )
-    numbers[_larger(job, options)] += COPIES[options.optimizer] * _learnt(job, options)
+    numbers += _learnt(job, options, COPIES[options.optimizer])
     drawn, tested = options.batch * steps_at_a_time(options), TESTS * max(options.tested)
     sequences = 24 * max(drawn, TESTS) * symbols  # as they are drawn, for one seed at a time
     kept = 64 * max(drawn * options.keys, tested)  # of every seed
     normalizer = NORMALIZERS[job.entry.normalizer.normalizer]
     held = 2 if normalizer is Softmax else getattr(normalizer, "matrices", HELD)
     weights = (16 + (6 + held) * itemsize) * max(options.batch * options.keys, tested)  # of one step, with gradients
-    needed = {key: seeds * itemsize * count for key, count in numbers.items()}
-    return Amounts(needed | {"batch": sequences + seeds * (kept + weights)})
+    return _bytes(numbers, options) + Amounts(batch=sequences + seeds * (kept + weights))
 
 
 def _read_parameters(options: TrainOptions) -> dict[str, Tensor]:
@@ -149,12 +141,7 @@ def expected_rows(prepared: Prepared) -> Rows:
 
 
 def run(prepared: Prepared, progress: Progress) -> Result:
-    """Train all configurations, several at a time; where the user ends the work, what is finished stays.
-
-    Raises:
-        InputError: a scorer of the user's own that fails; the others are stopped.
-        KeyboardInterrupt: the user ended the work before anything was finished.
-    """
+    """Train all configurations, several at a time; where the user ends the work, what is finished stays."""
     options, done, stop = prepared.options, dict(prepared.finished), threading.Event()
     # Small ones first: all scorers get somewhere early.
     jobs = sorted((job for job in prepared.configurations if job.place not in done), key=lambda job: job.d)

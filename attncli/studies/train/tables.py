@@ -5,11 +5,11 @@ from collections.abc import Iterator, Sequence
 from rich.console import RenderableType
 from rich.text import Text
 
-from attncli.config.normalizer_entries import DEFAULT_NORMALIZER
 from attncli.errors import printable
 from attncli.show import tables as show
 from attncli.show.numbers import MISSING, counted, share, short
-from attncli.studies.study import NORMALIZER, Record, Result, by_label
+from attncli.studies.scoring import of_softmax
+from attncli.studies.study import Record, Result, by_label
 from attncli.studies.train.columns import COMPARISONS
 from attncli.studies.train.rows import described, mean_and_range
 
@@ -38,7 +38,7 @@ def tables(result: Result, *, width: int, full: bool, csv: str | None) -> Iterat
     yield Text.assemble(("learning", show.STRONG), " at each d")
     trained = [row for row in summary if row["keys"] == settings["keys"]]
     yield from show.tables([COLUMN["label"]], [COLUMN[key] for key in DETAILS], trained, width, full)
-    softmax = {row.get(NORMALIZER.key, DEFAULT_NORMALIZER) for row in summary} == {DEFAULT_NORMALIZER}
+    softmax = of_softmax(summary)
     legend, lowest = LEGEND.format("" if softmax else " / their sum"), "" if softmax else " of weights that sum to 1"
     yield from show.remark(f"{legend}; lowest possible loss{lowest}: {short(settings['least_loss'])}")
     yield Text()

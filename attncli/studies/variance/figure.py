@@ -1,18 +1,16 @@
 """variance.png: the variance against d (of real tensors by head) beside the histogram of scores at the largest d."""
 
 import math
-from collections.abc import Callable, Mapping
-from functools import partial
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator
 
-from attncli.config.looks import Look
 from attncli.show.figures import Note, Picture
 from attncli.show.numbers import counted, entries
-from attncli.show.panels import MOST_TICKS, Numbers, drawn, legend, name, panels, reference
+from attncli.show.panels import MOST_TICKS, Numbers, alone, legend, name, panels, reference
 from attncli.show.themes import Sheet
 from attncli.studies.pairs.figure import Curve, Points
 from attncli.studies.study import Result
@@ -23,11 +21,6 @@ REACH = 4.5  # how many standard deviations the histogram shows to either side
 ENOUGH = 625  # samples in the fullest bin: its standard error is 1/25 of it
 TOGETHER = (1, 2, 4, 5, 10)  # numbers of bins that may be merged into one
 THICKEST = 3.25  # times a line is the first histogram, the last one is once: they show around those above
-
-
-def figures(result: Result, note: Note, look: Look) -> Mapping[str, Callable[[], Picture]]:
-    """variance.png; what it cannot show goes to `note`."""
-    return {"variance": partial(drawn, figure_of, result, note, look)}
 
 
 def figure_of(result: Result, note: Note, sheet: Sheet) -> Picture:
@@ -52,6 +45,9 @@ def figure_of(result: Result, note: Note, sheet: Sheet) -> Picture:
             looks[text] = {**standard, "color": sheet.ink(0.6), "linestyle": style}
     legend(figure, looks | {"variance 1, standard normal": standard})
     return figure
+
+
+figures = alone(figure_of)
 
 
 def _draw_theory(axes: Axes, curve: Curve, line: Mapping[str, Any], style: Any) -> None:

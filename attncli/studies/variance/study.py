@@ -9,15 +9,7 @@ import torch
 
 from attncli.studies.pairs.entries import Entries
 from attncli.studies.pairs.parts import Pairs
-from attncli.studies.pairs.study import (
-    Point,
-    Prepared,
-    at_work,
-    expected_rows_of,
-    prepare_pairs,
-    result_of,
-    scores_of,
-)
+from attncli.studies.pairs.study import Point, Prepared, at_work, expected_rows_of, prepare_pairs, result_of, scores_of
 from attncli.studies.progress import Progress
 from attncli.studies.scoring import scale_of
 from attncli.studies.study import Record, Result

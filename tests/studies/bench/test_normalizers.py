@@ -10,10 +10,9 @@ from attncli.attention import Bias, alibi_slopes
 from attncli.normalizers import NORMALIZERS
 from attncli.scorers import SCORERS
 from attncli.studies.bench.implementations import Weighing, make_call
-from attncli.studies.bench.plan import plan_of
 from tests.reference import matrix, weighted_sum, weights_of
 from tests.scorers.catalogue import normal
-from tests.studies.bench.small import hurry, options_of, result_of
+from tests.studies.bench.small import hurry, result_of
 
 BATCH, HEADS, N, M, D = 2, 3, 4, 6, 5
 ENTRIES = [
@@ -72,11 +71,6 @@ def test_rows() -> None:
     assert found["both"] == own
     assert {row["label"]: row["normalizer"] for row in result.records}["both"] == "sigmoid"
     assert {finding.numbers["measure"] for finding in result.findings} == {"output"}
-
-
-def test_names_are_unique() -> None:
-    names = [each.name for each in plan_of(options_of(scorers=ENTRIES, **SMALL))]
-    assert len(names) == len(set(names))
 
 
 @pytest.mark.parametrize("measure", ["weights", "output"])

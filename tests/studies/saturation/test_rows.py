@@ -14,13 +14,7 @@ from torch import Tensor
 from attncli.normalizers._jacobian import norm_of_softmax
 from attncli.normalizers.softmax import Softmax
 from attncli.scorers import SCORERS
-from attncli.studies.saturation.rows import (
-    MOST_EXACT,
-    Stream,
-    query_gradient,
-    relative_entropy,
-    row_weights,
-)
+from attncli.studies.saturation.rows import MOST_EXACT, Stream, query_gradient, relative_entropy, row_weights
 from tests.reference import ORACLES, entropy, inner, masked_softmax, softmax
 from tests.scorers.catalogue import make, normal
 from tests.studies.pairs.samples import Array
@@ -120,22 +114,19 @@ def slow_gradient(name: str, scorer: Any, query: Tensor, keys: Tensor, values: S
 
 
 @pytest.mark.parametrize("name", SCORERS)
-@pytest.mark.parametrize("together", [False, True])
-def test_query_gradient(name: str, together: bool) -> None:
-    """Of queries (rows, 1, d) with keys of their own, and of queries (rows, d) with the same keys."""
+def test_query_gradient_of_queries_that_share_their_keys(name: str) -> None:
     rows, m, d = 4, 6, 3
     scorer = make(name, d).double()
-    keys = normal(m, d, seed=1, dtype=torch.float64) if together else normal(rows, m, d, seed=1, dtype=torch.float64)
-    queries = normal(rows, d, dtype=torch.float64) if together else normal(rows, 1, d, dtype=torch.float64)
-    values = normal(rows, m, seed=2, dtype=torch.float64)
+    queries, keys, values = (
+        normal(*shape, seed=seed, dtype=torch.float64) for seed, shape in enumerate([(rows, d), (m, d), (rows, m)])
+    )
     queries.requires_grad_()
     found = scorer(queries, keys)
-    _, sent, _ = row_weights(found.reshape(rows, m), None, values, Softmax())
+    _, sent, _ = row_weights(found, None, values, Softmax())
     lengths = query_gradient(found, sent, queries)
     assert lengths is not None
     for row in range(rows):
-        query, own = queries.detach().reshape(rows, d)[row], keys if together else keys[row]
-        wanted = slow_gradient(name, scorer, query, own, values[row].tolist())
+        wanted = slow_gradient(name, scorer, queries.detach()[row], keys, values[row].tolist())
         assert lengths[row].item() == pytest.approx(wanted, rel=1e-7, abs=1e-9)
 
 
