@@ -10,10 +10,10 @@ import pytest
 from playwright.sync_api import Browser, Page, expect, sync_playwright
 
 from tests.cli import good
+from tests.show.report.pages import PATIENCE
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 FLAGS = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-background-networking", "--no-first-run"]
-PATIENCE = 30_000  # milliseconds: how long something takes says nothing about whether it is right
 
 Open = Callable[..., Page]
 
@@ -24,8 +24,10 @@ def browser() -> Iterator[Browser]:
         if os.environ.get("CI"):
             pytest.fail("got no browser; expected chromium: apt-get install chromium")
         pytest.skip("no browser; on Debian: apt-get install chromium")
+    expect.set_options(timeout=PATIENCE)
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
+        shown = ["--hide-scrollbars"]  # as readers have them
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS, ignore_default_args=shown)
         yield browser
         browser.close()
 
@@ -38,10 +40,13 @@ def report(out: Path, *folders: Path) -> Path:
 
 @pytest.fixture
 def open_page(browser: Browser) -> Iterator[Open]:
-    """Opens the page of a file, with options of a browser context; `address` is what stands after #."""
+    """Opens the page of a file, with options of a browser context, once it is drawn.
+
+    `address` is what stands after #. `before` is a script that runs first, and may have to act before all is drawn.
+    """
     opened: list[tuple[Page, list[str], list[str]]] = []
 
-    def open_(file: Path, address: str = "", **options: Any) -> Page:
+    def open_(file: Path, address: str = "", before: str = "", **options: Any) -> Page:
         options = {"viewport": {"width": 1280, "height": 900}, "offline": True, **options}
         context = browser.new_context(**options)
         context.set_default_timeout(PATIENCE)
@@ -51,8 +56,9 @@ def open_page(browser: Browser) -> Iterator[Open]:
         page.on("console", lambda message: complaints.append(message.text))
         page.on("pageerror", lambda error: complaints.append(str(error)))
         opened.append((page, requests, complaints))
+        page.add_init_script(before)
         page.goto(f"{file.as_uri()}#{address}" if address else file.as_uri())
-        if options.get("java_script_enabled", True):
+        if options.get("java_script_enabled", True) and not before:
             ready(page)
         return page
 
@@ -64,4 +70,4 @@ def open_page(browser: Browser) -> Iterator[Open]:
 
 def ready(page: Page) -> None:
     """Wait until all of the page has been drawn."""
-    expect(page.locator(".stage:not([data-ready])")).to_have_count(0, timeout=PATIENCE)
+    expect(page.locator(".stage:not([data-ready])")).to_have_count(0)

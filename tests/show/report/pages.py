@@ -3,7 +3,7 @@
 import json
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +11,7 @@ from playwright.sync_api import Locator, Page
 
 from tests.cli import run
 
+PATIENCE, EVERY = 30_000, 50  # milliseconds
 TOKENS = ["the", "quick", "brown", "fox", "jumps", "over", "the", "lazy", "dog", "and", "then", "it"]
 HOSTILE = [
     "<script>window.attacked=1</script>",
@@ -73,6 +74,15 @@ def point(page: Page, panel: int, row: int, column: int, size: int = 12) -> None
     cells.hover(position={"x": (column + 0.5) / size * box["width"], "y": (row + 0.5) / size * box["height"]})
 
 
+def settles(page: Page, read: Callable[[], Any], expected: Any) -> None:
+    """Wait until what is read is what is expected; how long that takes says nothing about whether it is right."""
+    for _ in range(PATIENCE // EVERY):
+        if read() == expected:
+            return
+        page.wait_for_timeout(EVERY)
+    assert read() == expected
+
+
 def open_all(page: Page) -> None:
     """Open everything that is folded."""
     page.evaluate("document.querySelectorAll('details').forEach((details) => (details.open = true))")
@@ -82,6 +92,25 @@ def numbers(cells: Locator) -> list[float]:
     """The numbers of cells of a table, with all of their digits."""
     found: list[float | None] = cells.evaluate_all("cells => cells.map((cell) => cell.dataset.value ?? null)")
     return [math.nan if value is None else float(value) for value in found]
+
+
+def pixels(canvas: Locator) -> list[list[int]]:
+    """Red, green, blue and opacity of each cell of a picture."""
+    found: list[list[int]] = canvas.evaluate(
+        """(canvas) => {
+            const { width, height } = canvas;
+            const copy = new OffscreenCanvas(width, height).getContext("2d", { willReadFrequently: true });
+            copy.drawImage(canvas, 0, 0);
+            const { data } = copy.getImageData(0, 0, width, height);
+            return Array.from({ length: data.length / 4 }, (_, i) => [...data.subarray(4 * i, 4 * i + 4)]);
+        }"""
+    )
+    return found
+
+
+def has_numbers(cells: Locator, expected: list[float]) -> None:
+    """Wait until cells have these numbers."""
+    settles(cells.page, lambda: numbers(cells), expected)
 
 
 def state(page: Page) -> Mapping[str, str]:

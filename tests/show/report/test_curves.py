@@ -10,7 +10,7 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from tests.show.report.conftest import Open, report
-from tests.show.report.pages import choose, numbers, state, study
+from tests.show.report.pages import choose, has_numbers, settles, state, study
 
 STUDIES = ("variance", "saturation", "train", "bench")
 
@@ -45,8 +45,8 @@ def test_every_figure_is_drawn(open_page: Open, files: dict[str, Path], name: st
     figures = page.locator(".bar select").first
     for title in figures.locator("option").all_inner_texts():
         figures.select_option(title)
-        assert page.locator(".chart > svg path.line").count() >= 1, title
-        assert page.locator(".chart > svg path.marker").count() >= 1, title
+        expect(page.locator(".chart > svg path.line")).not_to_have_count(0)
+        expect(page.locator(".chart > svg path.marker")).not_to_have_count(0)
         assert not re.search("NaN|Infinity|undefined", page.locator(".chart > svg").inner_html()), title
         read_first(page)
         expect(page.locator("#tip")).to_be_visible()
@@ -61,9 +61,9 @@ def test_values_under_the_pointer_are_those_of_the_run(
     page.keyboard.press("ArrowRight")
     tip = page.locator("#tip")
     expect(tip.locator(".head")).to_have_text("d 32")
-    assert tip.locator("tr th[scope=row]").all_inner_texts() == [row["label"] for row in rows]
-    assert numbers(tip.locator("td:nth-child(2)")) == [row["variance"] for row in rows]
-    assert numbers(tip.locator("td:nth-child(4)")) == [row["theory_variance"] for row in rows]
+    expect(tip.locator("tr th[scope=row]")).to_have_text([row["label"] for row in rows])
+    has_numbers(tip.locator("td:nth-child(2)"), [row["variance"] for row in rows])
+    has_numbers(tip.locator("td:nth-child(4)"), [row["theory_variance"] for row in rows])
     low, high = tip.locator("tr:nth-child(2) td:nth-child(3)").inner_text().split(" to ")
     assert [float(low), float(high)] == pytest.approx(rows[0]["variance_ci"], rel=1e-3)
     expect(page.locator("#said")).to_contain_text(f"d 32: {rows[0]['label']}")
@@ -102,9 +102,9 @@ def test_scorers_are_hidden_and_axes_changed_and_all_that_is_in_the_address(
     page.get_by_label("log x").check()
     page.get_by_label("log y").uncheck()
     page.locator(".legend").get_by_role("button", name="scaled_dot", exact=True).click()
-    assert page.locator(".chart > svg path.line").count() == 2
-    sent = state(page)
-    assert sent == {"figure": title, "facet": "d 16", "logx": "yes", "logy": "no", "hidden": "scaled_dot"}
+    expect(page.locator(".chart > svg path.line")).to_have_count(2)
+    sent = {"figure": title, "facet": "d 16", "logx": "yes", "logy": "no", "hidden": "scaled_dot"}
+    settles(page, lambda: state(page), sent)
     drawn = page.locator(".chart > svg").inner_html()
     received = open_page(files["train"], page.url.partition("#")[2])
     assert received.locator(".chart > svg").inner_html() == drawn
@@ -137,8 +137,8 @@ def test_tables_sort(open_page: Open, files: dict[str, Path], folders: dict[str,
     heading = table.locator("th", has_text="accuracy").locator("button")
     heading.focus()
     page.keyboard.press("Enter")
-    assert numbers(accuracy) == sorted((row["accuracy"] for row in rows), reverse=True)
+    has_numbers(accuracy, sorted((row["accuracy"] for row in rows), reverse=True))
     expect(table.locator("th[aria-sort=descending]")).to_have_count(1)
     page.keyboard.press("Space")
-    assert numbers(accuracy) == sorted(row["accuracy"] for row in rows)
+    has_numbers(accuracy, sorted(row["accuracy"] for row in rows))
     expect(table.locator("th[aria-sort=ascending]")).to_have_count(1)

@@ -7,7 +7,7 @@ import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from tests.show.report.conftest import Open, ready, report
-from tests.show.report.pages import HOSTILE, attention, choose, numbers, point
+from tests.show.report.pages import HOSTILE, attention, choose, numbers, point, settles
 
 LABELS = ["__proto__", "constructor", "ü ✓ 'quoted' (é)", "hasOwnProperty"]
 
@@ -39,8 +39,8 @@ def test_hostile_tokens_are_text(open_page: Open, file: Path, scheme: str) -> No
     page.get_by_text("This row as a table").click()
     page.locator("input[type=search]").fill("<img")
     expect(page.locator(".rows").first.locator(".found")).to_have_text([HOSTILE[2]])
-    assert page.locator("img, iframe, b").count() == 0
-    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    expect(page.locator("img, iframe, b")).to_have_count(0)
+    settles(page, lambda: page.evaluate("document.documentElement.scrollWidth <= innerWidth"), True)
     assert not is_attacked(page)
 
 
@@ -55,7 +55,7 @@ def test_labels_may_be_names_that_scripts_know(open_page: Open, file: Path) -> N
     page.locator(".legend button").nth(1).click()
     expect(page.locator(".legend button").nth(1)).to_have_attribute("aria-pressed", "false")
     point(page, 3, 11, 0)
-    assert page.locator("#tip tr th[scope=row]").all_inner_texts() == LABELS
+    expect(page.locator("#tip tr th[scope=row]")).to_have_text(LABELS)
     assert len(set(numbers(page.locator("#tip td.number")))) > 4
     page.evaluate("location.hash = '__proto__=1&constructor=2&minus=toString&hidden=valueOf&stage=__proto__'")
     expect(page.locator("figcaption bdi")).to_have_text(LABELS)

@@ -42,12 +42,23 @@ class Choices {
     });
   }
 
-  /** Keep all choices in the address: as a step that one can go back from, or in place of the last. */
-  static keep({ isStep }) {
+  /** Keep all choices in the address, in place of those that it has. */
+  static keep() {
+    Choices.#write("replaceState");
+  }
+
+  /** Choose something else, as a step: what was there before it is kept to go back to. */
+  change(changes) {
+    Choices.keep();
+    Object.assign(this, changes);
+    Choices.#write("pushState");
+  }
+
+  static #write(method) {
     const address = `#${new URLSearchParams(Choices.#all.flatMap((choices) => choices.#written()))}`;
     if (address === (location.hash || "#")) return;
     try {
-      history[isStep ? "pushState" : "replaceState"](null, "", address);
+      history[method](null, "", address);
     } catch {
       // a frame that may not change its address
     }

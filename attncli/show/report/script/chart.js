@@ -83,6 +83,7 @@ function roundSteps(low, high) {
 
 class Chart {
   #spec;
+  #width; // in units of the drawing
   #area;
   #hair;
   #index = -1; // of the x that was read last
@@ -97,14 +98,12 @@ class Chart {
     this.svg.onpointermove = this.svg.onpointerdown = (event) => this.#readNearest(event);
     this.svg.onpointerleave = this.svg.onblur = () => this.#leave();
     this.svg.onkeydown = (event) => this.#press(event);
-    let width;
     new ResizeObserver(() => {
-      if (this.#spec && width !== this.#width) this.draw(this.#spec);
-      width = this.#width;
+      if (this.#spec && this.#width !== this.#room) this.draw(this.#spec);
     }).observe(this.element);
   }
 
-  get #width() {
+  get #room() {
     return clamp(this.element.clientWidth || MOST_WIDTH, 260, MOST_WIDTH);
   }
 
@@ -115,6 +114,8 @@ class Chart {
   draw(spec) {
     const { x, y, series, off, hasBars } = spec;
     this.#spec = spec;
+    this.#width = this.#room;
+    hideTip(); // which says what was drawn before
     this.visible = series.filter((line) => !off.includes(line.name));
     this.xs = [...new Set(this.visible.flatMap((line) => line.x))].filter((at) => isDrawable(at, x));
     this.xs.sort((a, b) => a - b);

@@ -12,8 +12,9 @@ const theme = {
     return chosen ? chosen === "dark" : this.prefersDark.matches;
   },
 
-  /** Call `repaint` whenever the colours change; it must have painted when it returns, for print does not wait. */
-  begin(repaint) {
+  /** Paint all pictures again whenever the colours change, without waiting for anything, for print does not wait. */
+  begin() {
+    const repaint = () => pictures.forEach((picture, canvas) => paint(canvas, picture));
     this.button.hidden = false;
     this.button.onclick = () => {
       const style = document.documentElement.style;
@@ -34,6 +35,7 @@ const theme = {
 
 // ---- values become colours
 
+const pictures = new Map(); // what canvases show
 const NOT_A_NUMBER = pixelOf([0, 180, 216]);
 
 /** A colour as one number, as the pixels of a canvas have it. */
@@ -54,21 +56,24 @@ function colourMap(isDifference) {
 }
 
 /** Paint values, one pixel each; what is masked stays transparent, so that the hatching behind shows. */
-function paint(canvas, values, mask, isDifference, scaling) {
+function paint(canvas, picture) {
+  pictures.set(canvas, picture);
+  const { values, mask, isDifference, scaling } = picture;
   const colours = colourMap(isDifference);
   const context = canvas.getContext("2d");
   const image = context.createImageData(canvas.width, canvas.height);
   const pixels = new Uint32Array(image.data.buffer);
-  for (let i = 0; i < values.length; i++) {
-    if (!mask[i]) continue;
-    const share = scaling.at(values[i]);
+  values?.forEach((value, i) => {
+    if (!mask[i]) return;
+    const share = scaling.at(value);
     pixels[i] = Number.isNaN(share) ? NOT_A_NUMBER : colours[Math.round(255 * share)];
-  }
+  });
   context.putImageData(image, 0, 0);
 }
 
 /** Paint all colours, for the bar that says which value has which. */
 function paintBar(canvas, isDifference) {
-  const shares = Float32Array.from(range(canvas.width), (i) => i / (canvas.width - 1));
-  paint(canvas, shares, new Uint8Array(canvas.width).fill(1), isDifference, new Scaling("linear", [0, 1]));
+  const values = Float32Array.from(range(canvas.width), (i) => i / (canvas.width - 1));
+  const mask = new Uint8Array(canvas.width).fill(1);
+  paint(canvas, { values, mask, isDifference, scaling: new Scaling("linear", [0, 1]) });
 }

@@ -50,9 +50,8 @@ class CurvesView {
   }
 
   #choose(changes) {
-    Object.assign(this.#choices, changes);
+    this.#choices.change(changes);
     this.show();
-    Choices.keep({ isStep: true });
   }
 
   show() {

@@ -27,7 +27,7 @@ async function bitsOf(base64, count) {
   return Uint8Array.from({ length: count }, (_, i) => (packed[i >> 3] >> (7 - (i & 7))) & 1);
 }
 
-/** The matrices of a run by stage, label (by its index) and place (indices of batch element, layer, head). */
+/** The matrices of a run by place (indices of batch element, layer, head), each decoded once. */
 class Matrices {
   #data;
   #decoded = new Map();
@@ -36,25 +36,23 @@ class Matrices {
     this.#data = data;
   }
 
-  /** The values (n m) of one matrix; null where the scorer has no such stage. */
-  async values(stage, label, place) {
+  /** Which cells (n m) may be attended to, and the values (n m) by stage and label; null where there are none. */
+  async at(place, stages) {
+    const { axes, labels, mask, masks, n, m } = this.#data;
+    // places are in the order of the axes, the last one fastest
+    const index = place.reduce((sum, each, axis) => sum * axes[axis].size + each, 0);
+    const ofStage = async (stage) => [stage, await Promise.all(labels.map((label) => this.#values(stage, label, index)))];
+    const [valid, ...values] = await Promise.all([
+      this.#once(`mask ${mask[index]}`, () => bitsOf(masks[mask[index]], n * m)),
+      ...stages.map(ofStage),
+    ]);
+    return { mask: valid, values: new Map(values) };
+  }
+
+  #values(stage, label, index) {
     const ofStage = this.#data.matrices[stage];
-    const name = this.#data.labels[label];
-    if (!Object.hasOwn(ofStage, name)) return null;
-    const index = this.#indexOf(place);
-    return this.#once(`${stage} ${label} ${index}`, () => floatsOf(ofStage[name][index]));
-  }
-
-  /** Which cells (n m) may be attended to. */
-  async mask(place) {
-    const { mask, masks, n, m } = this.#data;
-    const index = mask[this.#indexOf(place)];
-    return this.#once(`mask ${index}`, () => bitsOf(masks[index], n * m));
-  }
-
-  /** Places are in the order of the axes, the last one fastest. */
-  #indexOf(place) {
-    return place.reduce((sum, index, axis) => sum * this.#data.axes[axis].size + index, 0);
+    if (!Object.hasOwn(ofStage, label)) return null;
+    return this.#once(`${stage} ${index} ${label}`, () => floatsOf(ofStage[label][index]));
   }
 
   #once(key, decode) {

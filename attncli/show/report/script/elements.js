@@ -91,7 +91,13 @@ function tickBox(name, choose) {
   return { box, element: make("label", {}, box, ` ${name}`) };
 }
 
-// ---- the box beside the pointer
+// ---- the pointer, and the box beside it
+
+/** Where it is on the screen. Browsers tell of it anew, at the same place, when what is below it moves. */
+const pointer = { place: "" };
+for (const kind of ["pointermove", "pointerdown"]) {
+  addEventListener(kind, ({ screenX, screenY }) => (pointer.place = `${screenX} ${screenY}`), true);
+}
 
 const tip = document.getElementById("tip");
 

@@ -6,7 +6,7 @@ const MOST_THUMBNAIL_CELLS = 250_000;
 class HeadsView {
   #view;
   #grid = make("div", { className: "heads", role: "group", "aria-label": "All heads" });
-  #thumbnails = []; // row by row: what is chosen by each, and what it shows
+  #thumbnails = []; // row by row, with what is chosen by each
   #perRow;
 
   constructor(view) {
@@ -48,36 +48,18 @@ class HeadsView {
 
   async show() {
     if (!this.element.open || !this.#view.values) return;
-    const { data, choices } = this.#view;
-    const drawing = (this.drawing = {});
-    const places = new Map(); // by what they are called: each place is shown once for each scorer
-    for (const { choice } of this.#thumbnails) {
-      const place = data.axes.map(({ name }) => choice[name] ?? choices[name]);
-      if (!places.has(String(place))) places.set(String(place), this.#load(place));
-    }
-    const loaded = new Map(await Promise.all([...places].map(async ([name, load]) => [name, await load])));
-    if (drawing !== this.drawing) return;
-    for (const thumbnail of this.#thumbnails) {
-      const place = data.axes.map(({ name }) => thumbnail.choice[name] ?? choices[name]);
-      const { views, mask, scalings } = loaded.get(String(place));
-      Object.assign(thumbnail, { shown: views[thumbnail.label], mask, scaling: scalings[thumbnail.label] });
-      const isShown = String(place) === String(this.#view.place);
-      thumbnail.element.setAttribute("aria-pressed", String(isShown));
-      thumbnail.element.tabIndex = isShown && thumbnail.label === 0 ? 0 : -1; // one stop for Tab; arrows do the rest
-    }
-    this.paint();
-  }
-
-  async #load(place) {
-    const { views, mask } = await this.#view.viewsAt(place);
-    return { views, mask, scalings: this.#view.scalingsOf(views, mask) };
-  }
-
-  paint() {
-    if (!this.element.open) return;
-    for (const { canvas, shown, mask, scaling } of this.#thumbnails) {
-      if (shown?.values) paint(canvas, shown.values, mask, shown.isDifference, scaling);
-    }
+    const { drawing, data, choices } = this.#view;
+    const places = this.#thumbnails.map(({ choice }) => data.axes.map(({ name }) => choice[name] ?? choices[name]));
+    const distinct = new Map(places.map((place) => [String(place), place])); // one for all scorers
+    const load = async ([name, place]) => [name, await this.#view.picturesAt(place)];
+    const pictures = new Map(await Promise.all([...distinct].map(load)));
+    if (drawing !== this.#view.drawing) return;
+    this.#thumbnails.forEach(({ label, canvas, element }, i) => {
+      paint(canvas, pictures.get(String(places[i]))[label]);
+      const isShown = String(places[i]) === String(this.#view.place);
+      element.setAttribute("aria-pressed", String(isShown));
+      element.tabIndex = isShown && label === 0 ? 0 : -1; // one stop for Tab; arrows do the rest
+    });
   }
 
   #press(event) {

@@ -9,20 +9,21 @@ const [LEAST_CELL, LARGEST_CELL] = [1, 40]; // pixels of a side
 class MatricesView {
   #matrices;
   #controls = {};
-  #pointer = ""; // where it was last
-  #ignored = null; // a place where it rests: browsers tell of it anew when what is below it moves
-  #scrolledTo = [0, 0]; // where all panels are
-  #drawings = 0; // how often something else was chosen, for what is decoded comes later
+  #ignored = null; // a place where the pointer rests, and points at nothing
+  #scrolledTo = [0, 0]; // where panels are
+  #shown; // a promise of what was chosen last
+  #isToReveal = false; // once it is shown
 
   /** `number` counts what has choices of its own in the page. */
   constructor(data, number) {
     this.data = data;
     this.#matrices = new Matrices(data);
     this.number = number;
+    this.drawing = 0; // how often something else was chosen, for what is decoded comes later
     this.digits = Math.min(DIGITS, Math.ceil((data.bits + 1) * Math.log10(2))); // no more than rounded numbers have
     this.looks = data.labels.map((label) => data.looks[label]);
     this.choices = new Choices(number, this.#kinds(), () => this.show());
-    this.panels = data.labels.map((label, index) => new Panel(this, label, index));
+    this.panels = data.labels.map((label) => new Panel(this, label));
     this.row = new RowView(this);
     this.heads = data.axes.length > 1 ? new HeadsView(this) : null;
     this.group = this.#groupOfPanels();
@@ -53,10 +54,10 @@ class MatricesView {
     };
   }
 
-  choose(changes) {
-    Object.assign(this.choices, changes);
-    Choices.keep({ isStep: true });
-    return this.show();
+  async choose(changes) {
+    this.choices.change(changes);
+    await this.show();
+    this.#say();
   }
 
   #toolbar() {
@@ -87,9 +88,9 @@ class MatricesView {
     this.axisControls = axes.map(({ name, names }) =>
       selection([...names.entries()], (index) => this.choose({ [name]: Number(index) })),
     );
-    const largest = button("largest difference", async () => {
-      await this.choose({ query: null, key: null });
-      this.reveal();
+    const largest = button("largest difference", () => {
+      this.#isToReveal = true;
+      this.choose({ query: null, key: null });
     });
     const several = labels.length > 1 ? [labelled("minus", controls.minus)] : [];
     return make(
@@ -136,61 +137,52 @@ class MatricesView {
 
   // ---- what is shown
 
-  async show() {
-    const drawing = ++this.#drawings;
-    const { stages, labels } = this.data;
-    const place = this.place;
-    const mask = await this.#matrices.mask(place);
-    const ofStage = (stage) => Promise.all(labels.map((_, label) => this.#matrices.values(stage, label, place)));
-    const values = new Map(await Promise.all(stages.map(async (stage) => [stage, await ofStage(stage)])));
-    if (drawing !== this.#drawings) return;
+  /** Done once what was chosen last is shown. */
+  show() {
+    this.drawing++;
+    return (this.#shown = this.#show());
+  }
+
+  async #show() {
+    const { drawing } = this;
+    const { mask, values } = await this.#matrices.at(this.place, this.data.stages);
+    if (drawing !== this.drawing) return this.#shown;
     this.mask = mask;
     this.values = values; // by stage, then by label
-    this.views = this.viewsOf(values.get(this.choices.stage));
-    this.scalings = this.scalingsOf(this.views, mask);
-    this.paint();
+    const returning = this.panels.filter((panel) => panel.element.hidden); // which have lost their place
+    this.#pictures(values.get(this.choices.stage), mask).forEach((picture, i) => this.panels[i].show(picture));
     this.#showControls();
     this.caption.textContent = `${this.choices.stage}, ${this.placeText}`;
     this.command.textContent = this.#asCommand();
     this.fit();
+    for (const panel of returning) panel.scrollTo(this.#scrolledTo);
     const { query, key } = this.choices;
-    this.#moveTo(...(query === null || key === null ? this.#mostDifferent() : [query, key]));
-    this.row.show();
+    this.#moveTo(...(query === null || key === null ? this.#mostDifferent() : [query, key]), true);
+    if (this.#isToReveal) this.reveal();
     await this.heads?.show();
   }
 
-  /** What the panels show of one place: the stage of every scorer, or its difference from one of them. */
-  viewsOf(values) {
+  /** What the panels show of one place: a stage of every scorer, or its difference from one; with their scalings. */
+  #pictures(values, mask) {
     const from = this.data.labels.indexOf(this.choices.minus);
-    return values.map((own, label) => {
-      const other = from < 0 || label === from ? null : values[from];
-      if (!own || !other) return { values: own, isDifference: false };
-      return { values: own.map((value, i) => value - other[i]), isDifference: true };
+    const pictures = values.map((own, label) => {
+      const other = label === from ? null : values[from];
+      if (!own || !other) return { values: own, mask, isDifference: false };
+      return { values: own.map((value, i) => value - other[i]), mask, isDifference: true };
     });
-  }
-
-  /** The views of another place, and their mask, for the small pictures of all heads. */
-  async viewsAt(place) {
-    const all = this.data.labels.map((_, label) => this.#matrices.values(this.choices.stage, label, place));
-    return { views: this.viewsOf(await Promise.all(all)), mask: await this.#matrices.mask(place) };
-  }
-
-  /** How the values of each view become colours; differences have colours of their own. */
-  scalingsOf(views, mask) {
-    const scalings = [];
     for (const isDifference of [false, true]) {
-      const alike = range(views.length).filter((i) => views[i].values && views[i].isDifference === isDifference);
-      const numbers = alike.map((i) => shownNumbers(views[i].values, mask));
-      scalingsOf(numbers, { ...this.choices, isDifference }).forEach((scaling, k) => (scalings[alike[k]] = scaling));
+      const alike = pictures.filter((picture) => picture.values && picture.isDifference === isDifference);
+      const numbers = alike.map((picture) => shownNumbers(picture.values, mask));
+      scalingsOf(numbers, { ...this.choices, isDifference }).forEach((scaling, i) => (alike[i].scaling = scaling));
     }
-    return scalings;
+    return pictures;
   }
 
-  /** Without waiting for anything, for print does not wait. */
-  paint() {
-    if (!this.views) return;
-    this.panels.forEach((panel, i) => panel.paint(this.views[i], this.scalings[i]));
-    this.heads?.paint();
+  /** The pictures of another place, for the small ones of all heads. */
+  async picturesAt(place) {
+    const { stage } = this.choices;
+    const { mask, values } = await this.#matrices.at(place, [stage]);
+    return this.#pictures(values.get(stage), mask);
   }
 
   /** The cells' size, and the names of rows and columns: as many as there is room for, or those that were searched. */
@@ -256,31 +248,29 @@ class MatricesView {
 
   point(query, key) {
     if (query === this.query && key === this.key) return;
-    const isNewRow = query !== this.query;
     Object.assign(this.choices, { query, key });
     this.#moveTo(query, key);
-    if (isNewRow) this.row.show();
+    this.#say();
     this.keepSoon();
   }
 
   /** Hold a cell against the pointer, or let it go. */
   hold(isHeld, query = this.query, key = this.key) {
-    const isNewRow = query !== this.query;
-    Object.assign(this.choices, { query, key, held: isHeld ? "yes" : null });
+    this.choices.change({ query, key, held: isHeld ? "yes" : null });
     this.#moveTo(query, key);
-    if (isNewRow) this.row.show();
-    Choices.keep({ isStep: true });
+    this.#say();
   }
 
   /** Scroll the cell that is pointed at into sight. A pointer that rests elsewhere does not take it away. */
-  reveal() {
-    this.#ignored = this.#pointer;
-    this.panels.find((panel) => !panel.element.hidden)?.reveal();
+  reveal(panel = this.panels.find((each) => !each.element.hidden)) {
+    this.#isToReveal = false;
+    this.#ignored = pointer.place;
+    panel.reveal();
   }
 
-  keepSoon = afterPause(300, () => Choices.keep({ isStep: false }));
+  keepSoon = afterPause(300, () => Choices.keep());
 
-  #moveTo(query, key) {
+  #moveTo(query, key, isNewRow = query !== this.query) {
     this.query = query;
     this.key = key;
     this.group.classList.add("pointed");
@@ -288,6 +278,11 @@ class MatricesView {
     this.group.style.setProperty("--row", query);
     this.group.style.setProperty("--column", key);
     this.row.showHeld();
+    if (isNewRow) this.row.show();
+  }
+
+  #say() {
+    const { query, key } = this;
     const index = query * this.data.m + key;
     const shown = this.values.get(this.choices.stage);
     const all = this.data.labels.map((label, i) => `${label} ${showNumber(shown[i]?.[index], this.digits)}`);
@@ -334,8 +329,7 @@ class MatricesView {
 
   #pointAt(event) {
     const isClick = event.type === "click";
-    this.#pointer = `${event.screenX} ${event.screenY}`;
-    if (!isClick && this.#pointer === this.#ignored) return;
+    if (!isClick && pointer.place === this.#ignored) return;
     this.#ignored = null;
     const cells = event.target.closest(".cells");
     const name = event.target.closest(".names bdi");
@@ -363,13 +357,11 @@ class MatricesView {
     return [clamp(query, 0, n - 1), clamp(key, 0, m - 1)];
   }
 
-  /** Panels that were moved here say so later, when the first may be elsewhere: they must not call it back. */
-  scrollTogether(from) {
-    const place = [from.scrollLeft, from.scrollTop];
-    if (String(place) === String(this.#scrolledTo)) return;
+  /** All panels scroll together. */
+  scrollOthers(from, place) {
     this.#scrolledTo = place;
-    for (const { scroll } of this.panels) {
-      if (scroll !== from) scroll.scrollTo(...place);
+    for (const panel of this.panels) {
+      if (panel !== from) panel.scrollTo(place);
     }
   }
 

@@ -16,6 +16,8 @@ const MOVES = {
 class Panel {
   #view;
   #label;
+  #scroll;
+  #scrolledTo = "0,0"; // where it is known to be
   #canvas;
   #cells;
   #names;
@@ -39,20 +41,22 @@ class Panel {
     };
     const corner = make("div", { className: "corner" });
     const parts = [corner, this.#names.keys, this.#names.queries, this.#cells];
-    this.scroll = make("div", { className: "scroll" }, ...parts);
-    this.scroll.onscroll = () => view.scrollTogether(this.scroll);
+    this.#scroll = make("div", { className: "scroll" }, ...parts);
+    this.#scroll.onscroll = () => this.#tellScrolled();
     this.#title = make("figcaption");
     this.#bar = make("canvas", { width: 256, height: 1 });
     this.#ticks = make("div", { className: "ticks" });
     const scale = make("div", { className: "scale", "aria-hidden": "true" }, this.#bar, this.#ticks);
-    this.element = make("figure", {}, this.#title, this.scroll, scale);
+    this.element = make("figure", {}, this.#title, this.#scroll, scale);
   }
 
-  paint({ values, isDifference }, scaling) {
+  /** A picture of values with their scaling; without values the panel is hidden. */
+  show(picture) {
+    const { values, isDifference, scaling } = picture;
     this.element.hidden = !values;
     if (!values) return;
-    const { mask, choices, data, placeText } = this.#view;
-    paint(this.#canvas, values, mask, isDifference, scaling);
+    const { choices, data, placeText } = this.#view;
+    paint(this.#canvas, picture);
     paintBar(this.#bar, isDifference);
     this.#ticks.replaceChildren(...ticksWithRoom(scaling));
     const what = isDifference ? `${this.#label} − ${choices.minus}` : this.#label;
@@ -83,7 +87,7 @@ class Panel {
     const view = this.#view;
     if (event.key === "Escape") {
       view.hold(false);
-      view.reveal();
+      view.reveal(this);
     } else if (event.key === "Enter" || event.key === " ") {
       event.preventDefault();
       view.hold(true);
@@ -100,12 +104,28 @@ class Panel {
   /** Scroll the cell that is pointed at into sight. */
   reveal() {
     this.#cells.querySelector(".mark.cell").scrollIntoView({ block: "nearest", inline: "nearest" });
+    this.#tellScrolled();
+  }
+
+  scrollTo(place) {
+    this.#scroll.scrollTo(...place);
+    this.#scrolledTo = String(this.#place); // browsers round
+  }
+
+  get #place() {
+    return [this.#scroll.scrollLeft, this.#scroll.scrollTop];
+  }
+
+  /** Events come late: one that tells where this was put is no news, and what is hidden is nowhere. */
+  #tellScrolled() {
+    if (this.element.hidden || String(this.#place) === this.#scrolledTo) return;
+    this.#scrolledTo = String(this.#place);
+    this.#view.scrollOthers(this, this.#place);
   }
 
   /** Beside the cell that the keys have moved to, which is scrolled into sight. */
   #showTip() {
-    this.#view.reveal();
-    this.reveal(); // which need not be the first panel
+    this.#view.reveal(this);
     const { query, key, data } = this.#view;
     const box = this.#cells.getBoundingClientRect();
     const x = box.left + ((key + 1) / data.m) * box.width;

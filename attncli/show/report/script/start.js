@@ -3,21 +3,22 @@
 const elements = [...document.querySelectorAll(".view")];
 Choices.begin(elements.length);
 
-const views = elements.map((element, number) => {
+elements.forEach((element, number) => {
   const stage = element.querySelector(".stage");
   const data = JSON.parse(element.querySelector(".data").textContent);
   const view = data.charts ? new CurvesView(data, number) : new MatricesView(data, number);
   stage.append(view.element);
   stage.hidden = false;
-  Promise.resolve(view.show()).then(
-    () => (stage.dataset.ready = "yes"),
-    (error) => stage.replaceChildren(make("p", { className: "note" }, `This browser cannot show it: ${error.message}`)),
-  );
-  return view;
+  stage.inert = true; // there is nothing to point at before it is drawn
+  const fail = ({ message }) =>
+    stage.replaceChildren(make("p", { className: "note" }, `This browser cannot show it: ${message}`));
+  Promise.resolve(view.show())
+    .then(() => (stage.dataset.ready = "yes"), fail)
+    .finally(() => (stage.inert = false));
 });
 
 for (const table of document.querySelectorAll("main > section > details table.sortable")) makeSortable(table);
-theme.begin(() => views.forEach((view) => view.paint?.()));
+theme.begin();
 
 // The address has what is chosen, so that links within the page must not replace it.
 for (const link of document.querySelectorAll("nav a")) {
