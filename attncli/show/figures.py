@@ -59,6 +59,10 @@ class Picture(Figure):
         return as_png(self)
 
 
+def unheard(text: str) -> None:
+    """Takes a note that was made already, or that nobody asked for."""
+
+
 @contextmanager
 def applied(settings: Settings) -> Iterator[None]:
     """A context with these settings of matplotlib, in which it is silent on what the notes say already."""

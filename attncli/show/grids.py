@@ -1,17 +1,21 @@
-"""Panels of one size in rows and columns, on a page that is as large as they need."""
+"""Panels of one size in rows and columns, on a page as large as they need, or in what a page of a given size has."""
 
 import math
-from collections.abc import Sequence
+import re
+import textwrap
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg, RendererAgg
 
+from attncli.config.looks import HeatmapLook
 from attncli.show.figures import Picture
 from attncli.show.matrices import Panel
 from attncli.show.themes import DPI, POINTS, Sheet
 
+Size = tuple[float, float]  # in inches
 LARGEST = 18.0  # inches a side for all panels with their labels
 CELL, LONG_SIDE, LONGEST_SIDE = 0.34, 3.0, 5.0  # inches: of a cell, of a panel with few cells, and with many
 LONGEST_NAMED, LONGEST_NUMBERED = 7.5, 15.0  # of a panel whose tokens or numbers should all be readable
@@ -19,11 +23,23 @@ SMALLEST = 0.1  # inches of a panel on a page that is too small for it
 SHORTEST_SIDE = 0.3  # of a panel: a single row or column stays visible, if not square
 FEW_PANELS, SMALL_SIDE = 4, 1.7  # more panels than these are drawn smaller, down to this side
 TOKEN_LINE = 0.14  # from one token to the next
-LETTER = 0.075  # a character is about as wide
+LETTER, NARROW_LETTER = 0.075, 0.065  # a character is about as wide, and at the least in a whole word
 WIDE = 1.4  # width to height of a picture that fits a page
-GAP, MARGIN, LINE = 32, 20, 44  # pixels: between panels, around all, and for a line of text
+GAP, LEAST_GAP = 32, 16  # pixels between panels, and between those of a page of a given size
+MARGIN, LINE = 20, 44  # pixels: around all, and for a line of text
 BAR_WIDTH, SHORTEST_BAR, LONGEST_BAR = 24, 200, 800  # pixels
 NARROWEST = 700  # pixels that a page has for titles
+AROUND = 1.0  # inches around all panels, about, for the titles of the page and of its sides, and the colour bar
+OWN_BAR = 0.85  # of its width and its ticks beside a panel
+TITLE_LINE, TITLE_PAD = 0.15, 0.06  # of a title above a panel
+NARROWEST_TITLE = 2.0  # inches, however narrow the panel, where the page may be as large as it needs
+FEWEST_LETTERS, BESIDE_LETTERS = 8, 12  # of a line above a panel, and of one beside a row
+
+
+class LabelWrapper(textwrap.TextWrapper):
+    """Ends lines after spaces and underscores."""
+
+    wordsep_re = re.compile(r"(\s+|[^\s_]*_+)")
 
 
 @dataclass(frozen=True)
@@ -35,34 +51,79 @@ class Grid:
     height: float
     unit: float = 1.0
 
-    def fitted(self, count: int, page: Sequence[float], needed: Sequence[float], may_grow: bool) -> "Grid":
-        """With panels that share what a page has more, or less, than so many of them needed.
-
-        Where they may not grow they only share what it has less: titles that fold now and then would never fit.
-        """
-        width = self.width + (page[0] - needed[0]) / self.columns
-        height = self.height + (page[1] - needed[1]) / math.ceil(count / self.columns)
-        if not may_grow:
-            width, height = min(width, self.width), min(height, self.height)
-        return replace(self, width=max(width, SMALLEST), height=max(height, SMALLEST))
+    def letters(self, sheet: Sheet) -> int:
+        """How many characters a line above a panel has."""
+        width = self.width if sheet.size is not None else max(self.width, NARROWEST_TITLE)
+        return max(FEWEST_LETTERS, int(width / LETTER / self.unit))
 
 
-def grid_of(panels: Sequence[Panel], numbers: bool, sheet: Sheet) -> Grid:
+@dataclass(frozen=True)
+class Titles:
+    """What is said once for the page, for each column and for each row; and of each panel, what is left."""
+
+    page: Sequence[str]
+    columns: Sequence[Sequence[str]]
+    rows: Sequence[Sequence[str]]
+    panels: Sequence[Sequence[str]]
+
+    @property
+    def beside(self) -> list[str]:
+        """The text left of each row."""
+        return [in_lines(parts, BESIDE_LETTERS) for parts in self.rows]
+
+    def above(self, letters: int) -> list[str]:
+        """The text above each panel, in lines of so many characters: in the first row with the title of its column."""
+        found = []
+        for index, own in enumerate(self.panels):
+            parts = [*(self.columns[index] if index < len(self.columns) else ()), *own]
+            whole = ", ".join(parts)
+            found.append(whole if len(whole) <= letters else in_lines(parts, letters))
+        return found
+
+
+def titles_of(panels: Sequence[Panel], columns: int, sheet: Sheet) -> Titles:
+    """The titles of panels in so many columns: all above their panels, unless the page has a given size."""
+    starts = range(0, len(panels), columns)
+    page, above, beside = list[str](), [list[str]() for _ in range(columns)], [list[str]() for _ in starts]
+    if sheet.size is None:
+        return Titles(page, above, beside, [[panel.label, *filter(None, [panel.place])] for panel in panels])
+    own = [[panel.label, *filter(None, panel.place.split(", "))] for panel in panels]
+    for parts in list(zip(*own, strict=False)):
+        by_column, by_row = [{*parts[c::columns]} for c in range(columns)], [{*parts[r : r + columns]} for r in starts]
+        if len({*parts}) == 1 and not sheet.look.title:
+            page.append(parts[0])
+        elif max(map(len, by_column)) == 1:
+            above = [[*title, *part] for title, part in zip(above, by_column, strict=True)]
+        elif max(map(len, by_row)) == 1:
+            beside = [[*title, *part] for title, part in zip(beside, by_row, strict=True)]
+        else:
+            continue
+        for title, part in zip(own, parts, strict=True):
+            title.remove(part)
+    return Titles(page, above, beside, own)
+
+
+def in_lines(parts: Iterable[str], letters: int) -> str:
+    """A line for each part, or several where it is longer."""
+    return "\n".join(line for part in parts for line in LabelWrapper(letters).wrap(part))
+
+
+def grid_of(panels: Sequence[Panel], look: HeatmapLook, sheet: Sheet) -> Grid:
     """A column for each label or head, or several places side by side where that would be a strip.
 
-    Cells are square unless a side would be too short; with `numbers` they all have room for a number.
+    Cells are square unless a side would be too short; with numbers they all have room for one.
     """
-    n, m = max(len(panel.queries) for panel in panels), max(len(panel.keys) for panel in panels)
-    unit = sheet.points / POINTS
     if sheet.size is not None:
-        return _grid_on(sheet.size, panels, n, m, unit)
+        return _grid_on(sheet.size, panels, look, sheet)
+    n, m = _largest(panels)
+    unit = sheet.points / POINTS
     longest = max(n, m)
     side = min(CELL * longest, LONG_SIDE + 0.012 * longest, LONGEST_SIDE)
     side = max(side * min(1.0, (FEW_PANELS / len(panels)) ** 0.5), min(side, SMALL_SIDE))
     letters = max(len(str(name)) for panel in panels for name in (*panel.queries, *panel.keys))
     if any(isinstance(axis, tuple) for panel in panels for axis in (panel.queries, panel.keys)):
         side = max(side, min(unit * TOKEN_LINE * longest, LONGEST_NAMED))
-    if numbers:
+    if look.annotate == "yes":
         side = max(side, min(CELL * longest, LONGEST_NUMBERED))
     width, height = (max(size * side / longest, SHORTEST_SIDE) for size in (m, n))
     columns = _columns(panels, width + 0.4, height + 0.5)
@@ -73,20 +134,38 @@ def grid_of(panels: Sequence[Panel], numbers: bool, sheet: Sheet) -> Grid:
     return Grid(columns, width, height, unit)
 
 
-def _grid_on(page: Sequence[float], panels: Sequence[Panel], n: int, m: int, unit: float) -> Grid:
+def _largest(panels: Sequence[Panel]) -> tuple[int, int]:
+    return max(len(panel.queries) for panel in panels), max(len(panel.keys) for panel in panels)
+
+
+def _grid_on(page: Sequence[float], panels: Sequence[Panel], look: HeatmapLook, sheet: Sheet) -> Grid:
     """As many columns on a page of a given size as give the largest cells; panels of about the size they will have."""
-    count, labels = len(panels), len({panel.label for panel in panels})
+    unit, count, labels = sheet.points / POINTS, len(panels), len({panel.label for panel in panels})
+    n, m = _largest(panels)
+    ticks = max(len(str(name)) for panel in panels for name in panel.queries)
+    gap, bar = unit * LEAST_GAP / DPI, unit * OWN_BAR * (look.scale == "panel")
 
-    def side(columns: int) -> tuple[float, float]:
-        rows = math.ceil(count / columns)
-        return (page[0] - unit) / columns - 0.5 * unit, (page[1] - unit) / rows - 0.5 * unit
+    def grid(columns: int) -> Grid:
+        titles, rows = titles_of(panels, columns, sheet), math.ceil(count / columns)
+        beside = ticks + max(_longest(each, BESIDE_LETTERS) for each in titles.rows)
+        pitch = (page[0] - unit * (AROUND + LETTER * beside)) / columns - gap
+        longest = (
+            unit * NARROW_LETTER * max(_longest(each, FEWEST_LETTERS) for each in (*titles.panels, *titles.columns))
+        )
+        sized = Grid(columns, pitch - (bar if pitch > longest else longest), 0.0, unit)
+        above = [len(each.splitlines()) for each in titles.above(sized.letters(sheet))]
+        titled = unit * sum(TITLE_LINE * max(above[r : r + columns]) + TITLE_PAD for r in range(0, count, columns))
+        height = (page[1] - unit * AROUND - titled) / rows - gap
+        lowest = unit * TITLE_LINE * max(len(each.splitlines()) for each in titles.beside)
+        return replace(sized, height=height if height > lowest else height - lowest)
 
-    columns = max(
-        (each for each in range(1, count + 1) if each % labels == 0 or labels % each == 0),
-        key=lambda each: min(side(each)[0] / m, side(each)[1] / n),
-    )
-    width, height = side(columns)
-    return Grid(columns, max(width, SMALLEST), max(height, SMALLEST), unit)
+    able = (grid(each) for each in range(1, count + 1) if each % labels == 0 or labels % each == 0)
+    best = max(able, key=lambda each: min(each.width / m, each.height / n))
+    return replace(best, width=max(best.width, SMALLEST), height=max(best.height, SMALLEST))
+
+
+def _longest(parts: Sequence[str], letters: int) -> int:
+    return max(map(len, in_lines(parts, letters).split("\n")))
 
 
 def _columns(panels: Sequence[Panel], width: float, height: float) -> int:
@@ -111,38 +190,45 @@ def place(
     lines: int,
     sides: tuple[str, str],
     above: int,
-) -> None:
+) -> tuple[Size, Size]:
     """Gives every panel its place and the figure its size, by what ticks and titles take as they are drawn.
 
     `bar` stands right of all panels; there is room for so many `lines` below them, and `above` them. `sides` are the
-    names of what the rows and the columns of a panel are.
+    names of what the rows and the columns of a panel are. Gives the size of a panel, and of a page with room for all
+    texts, in inches.
     """
-    unit = figure.sheet.points / POINTS
-    margin, line, gap, bar_width = (round(unit * pixels) for pixels in (MARGIN, LINE, GAP, BAR_WIDTH))
+    unit, page = figure.sheet.points / POINTS, figure.sheet.size or (None, None)
+    margin, line, gap, bar_width = (
+        round(unit * pixels) for pixels in (MARGIN, LINE, GAP if page[0] is None else LEAST_GAP, BAR_WIDTH)
+    )
     canvas: Any = FigureCanvasAgg(figure)
     renderer = canvas.get_renderer()
     spans = [_span(axes, renderer) for axes in panels]
-    lefts, right = _tracks([[span[:3] for span in spans[c::columns]] for c in range(columns)], margin + line, gap)
-    rows = range(0, len(panels), columns)
-    tops, bottom = _tracks([[span[3:] for span in spans[r : r + columns]] for r in rows], margin + above * line, gap)
-    (_, wide, _, _, high, _) = spans[0]
-    boxes = {axes: (lefts[i % columns], tops[i // columns], wide, high) for i, axes in enumerate(panels)}
-    keys, bottom = bottom + margin // 2, bottom + line
+    rows = [[span[3:] for span in spans[r : r + columns]] for r in range(0, len(panels), columns)]
+    below = line + lines * line + margin
+    tops, high, bottom = _tracks(rows, margin + above * line, gap, page[1], below)
+    after, length = margin, tops[-1] + high - tops[0]
     if bar:
-        length = tops[-1] + high - tops[0]
-        if figure.sheet.size is None:
+        if page[1] is None:
             length = max(SHORTEST_BAR, min(LONGEST_BAR, length))
         bar.set_position((0, 0, bar_width / DPI, length / DPI))  # of one inch: how many ticks it has depends on it
+        after += gap + bar_width + _span(bar, renderer)[2]
+    lefts, wide, right = _tracks(
+        [[span[:3] for span in spans[c::columns]] for c in range(columns)], margin + line, gap, page[0], after
+    )
+    boxes = {axes: (lefts[i % columns], tops[i // columns], wide, high) for i, axes in enumerate(panels)}
+    keys = bottom + margin // 2
+    if bar:
         boxes[bar] = right + gap, tops[0], bar_width, length
-        right, bottom = right + gap + bar_width + _span(bar, renderer)[2], max(bottom, tops[0] + length)
-    width, height = right + margin, bottom + lines * line + margin
-    if figure.sheet.size is None:
+    width, height = right + after, max(bottom + line, tops[0] + length) + lines * line + margin
+    if page[0] is None:
         width = max(width, NARROWEST)
     figure.set_size_inches(width / DPI, height / DPI)
     for axes, (left, top, w, h) in boxes.items():
         axes.set_position((left / width, 1 - (top + h) / height, w / width, h / height))
     figure.supxlabel(sides[1], x=(lefts[0] + lefts[-1] + wide) / 2 / width, y=1 - keys / height, va="top")
     figure.supylabel(sides[0], x=margin / width, y=1 - (tops[0] + tops[-1] + high) / 2 / height)
+    return (wide / DPI, high / DPI), (width / DPI, height / DPI)
 
 
 def _span(axes: Axes, renderer: RendererAgg) -> tuple[int, int, int, int, int, int]:
@@ -154,11 +240,20 @@ def _span(axes: Axes, renderer: RendererAgg) -> tuple[int, int, int, int, int, i
     return before, wide, after, above, high, below
 
 
-def _tracks(tracks: Sequence[Sequence[tuple[int, ...]]], position: int, gap: int) -> tuple[list[int], int]:
-    """Where the panels of columns (or rows) beside each other start, and where the last one ends."""
-    starts = []
-    for track in tracks:
-        before, size, after = (max(parts) for parts in zip(*track, strict=True))
+def _tracks(
+    tracks: Sequence[Sequence[tuple[int, ...]]], start: int, gap: int, page: float | None, after: int
+) -> tuple[list[float], float, float]:
+    """Where the panels of columns (or rows) beside each other start, their size, and where the last one ends.
+
+    On a page of so many inches they share what is left of it, where so much of it comes after them.
+    """
+    widest = [[max(parts) for parts in zip(*track, strict=True)] for track in tracks]
+    size: float = tracks[0][0][1]
+    if page is not None:
+        around = start + sum(before + behind + gap for before, _, behind in widest) - gap + after
+        size = max((page * DPI - around) / len(tracks), SMALLEST * DPI)
+    starts, position = list[float](), float(start)
+    for before, _, behind in widest:
         starts.append(position + before)
-        position = starts[-1] + size + after + gap
-    return starts, position - gap
+        position = starts[-1] + size + behind + gap
+    return starts, size, position - gap

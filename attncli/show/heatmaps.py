@@ -1,32 +1,39 @@
 """Heatmaps: the matrices of a stage as a grid of panels that can be compared."""
 
 import math
-import re
-import textwrap
 from collections.abc import Iterator, Sequence, Set
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import matplotlib
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.axis import Axis, XAxis
-from matplotlib.colors import Colormap, LogNorm, Normalize, to_rgb
+from matplotlib.colors import Colormap, LogNorm
 from matplotlib.image import AxesImage
 from matplotlib.patches import Patch
-from matplotlib.ticker import MaxNLocator
 
 from attncli.config.looks import Annotate, HeatmapLook, Look, Scale
 from attncli.errors import InputError, below, did_you_mean, got, printable
-from attncli.show.colours import PALE, ROUNDING, Limits, Numbers, Scaling, scaling_of
-from attncli.show.figures import Note, Picture, drawing
-from attncli.show.grids import BAR_WIDTH, GAP, LETTER, MARGIN, TOKEN_LINE, Grid, grid_of, place
+from attncli.show.cells import (
+    MOST_NUMBERS,
+    Cells,
+    draw_bar,
+    draw_cells,
+    masked,
+    nan_colour,
+    number_format,
+    set_ticks,
+    thin_ticks,
+    write_numbers,
+)
+from attncli.show.colours import PALE, ROUNDING, Numbers, Scaling, scaling_of
+from attncli.show.figures import Note, Picture, drawing, unheard
+from attncli.show.grids import BAR_WIDTH, GAP, MARGIN, TOKEN_LINE, Grid, Size, grid_of, place, titles_of
 from attncli.show.matrices import Panel, block_means, differences, select, zoom
 from attncli.show.panels import folded
-from attncli.show.themes import DPI, Sheet, sheet_of
+from attncli.show.themes import DPI, Settings, Sheet, sheet_of
 from attncli.studies.study import Matrices
 
-Cells = np.ma.MaskedArray[Any, Any]
 QUANTITIES = {
     "scores": "score",
     "capped": "score after softcap",
@@ -35,22 +42,11 @@ QUANTITIES = {
 }
 SHARED = "attncli heatmap --scale shared"
 PLAIN = HeatmapLook()
-NAN_COLOURS = ("black", "#00b4d8", "#70e000", "#7b2cbf")
+FRAMED: Settings = {"axes.grid": False, "axes.spines.top": True, "axes.spines.right": True}
 
-NUMBER_POINTS = 7.0
-LEAST_POINTS = {"auto": 6.0, "yes": 3.5}
-MOST_NUMBERS = {"auto": 400, "yes": 5000}  # in a picture: each takes a millisecond to draw
-DIGIT = 0.64  # width of a digit as a part of the font size
-FEW = 4  # indices that are labelled however close they are; ticks take their time to draw
-MOST_DRAWINGS = 5  # until panels fill a page of a given size
+MOST_DRAWINGS = 5  # until texts fit the panels of a page of a given size
+NEAR, LARGER = 0.02, 1.1  # inches that panels may be smaller than their texts were made for, and how much larger
 NARROWEST_PAGE = 3.5  # inches, however narrow all panels
-NARROWEST_TITLE = 2.0  # inches, however narrow the panel
-
-
-class LabelWrapper(textwrap.TextWrapper):
-    """Ends lines after spaces and underscores."""
-
-    wordsep_re = re.compile(r"(\s+|[^\s_]*_+)")
 
 
 def heatmap_figure(
@@ -61,7 +57,7 @@ def heatmap_figure(
     batches: Sequence[int] | None = None,
     heads: Sequence[int] | None = None,
     places: Sequence[tuple[int, int]] | None = None,
-    note: Note = lambda text: None,
+    note: Note = unheard,
 ) -> Picture:
     """A panel for each batch element and head (rows) and label (columns).
 
@@ -99,8 +95,7 @@ def stage_figure(
         panels = differences(panels, look.minus, note)
         quantity = f"{quantity} − that of {printable(look.minus)}"
     panels = [replace(p, label=f"{p.label} before dropout") if p.label in before_dropout else p for p in panels]
-    with drawing(_texts(panels, look.title or quantity), note, look) as sheet:
-        return _draw(sheet, panels, look, quantity, note, stage=stage)
+    return _draw(_Content(panels, look, quantity, stage), note)
 
 
 def runs_figure(
@@ -109,27 +104,22 @@ def runs_figure(
     labels: Sequence[str],
     places: Sequence[tuple[int, int]],
     look: HeatmapLook = PLAIN,
-    note: Note = lambda text: None,
+    note: Note = unheard,
 ) -> Picture:
     """Matrices of two runs, `b` - `a`, for labels that both have in one shape, at these batch elements and heads."""
-    ours, theirs = (select(each, labels, None, None, places, told) for each, told in ((a, _ignore), (b, note)))
+    ours, theirs = (select(each, labels, None, None, places, told) for each, told in ((a, unheard), (b, note)))
     panels = [
         replace(q, valid=None if p.valid is None or q.valid is None else p.valid | q.valid, minus=p.values)
         for p, q in zip(ours, theirs, strict=True)
     ]
-    quantity, look = f"{QUANTITIES[b.stage]}, B − A", look.model_copy(update={"minus": "A"})
-    with drawing(_texts(panels, look.title or quantity), note, look) as sheet:
-        return _draw(sheet, panels, look, quantity, note, stage=b.stage)
-
-
-def _ignore(text: str) -> None:
-    """Takes a note that was made already."""
+    look = look.model_copy(update={"minus": "A"})
+    return _draw(_Content(panels, look, f"{QUANTITIES[b.stage]}, B − A", b.stage), note)
 
 
 def panels_figure(
     panels: Sequence[Panel],
     quantity: str,
-    note: Note = lambda text: None,
+    note: Note = unheard,
     *,
     scale: Scale = "shared",
     sides: tuple[str, str] = ("Batch", "Heads"),
@@ -148,8 +138,7 @@ def panels_figure(
     known = sum(panel.values.numel() if panel.valid is None else int(panel.valid.sum()) for panel in panels)
     annotate: Annotate = "yes" if known <= MOST_NUMBERS["auto"] else "auto"
     plain = HeatmapLook(**{name: getattr(look, name) for name in Look.model_fields}, scale=scale, annotate=annotate)
-    with drawing(_texts(panels, look.title or quantity), note, plain) as sheet:
-        return _draw(sheet, panels, plain, quantity, note, least=0.0, sides=sides)
+    return _draw(_Content(panels, plain, quantity, least=0.0, sides=sides), note)
 
 
 def check_look(look: Look) -> None:
@@ -178,299 +167,186 @@ def colour_map(sheet: Sheet, look: HeatmapLook) -> Colormap:
     return matplotlib.colormaps[name]
 
 
-def _texts(panels: Sequence[Panel], quantity: str) -> list[str]:
-    return [quantity, *(str(name) for panel in panels for name in (panel.label, *panel.queries, *panel.keys))]
+@dataclass(frozen=True)
+class _Content:
+    """What a picture shows, whatever its page: a scale that all panels share begins at `least`, if there is one."""
+
+    panels: Sequence[Panel]
+    look: HeatmapLook
+    quantity: str
+    stage: str = ""
+    least: float | None = None
+    sides: tuple[str, str] = ("Queries", "Keys")
+
+    @property
+    def texts(self) -> list[str]:
+        """All that is written, numbers aside."""
+        names = (name for panel in self.panels for name in (panel.label, *panel.queries, *panel.keys))
+        return [self.look.title or self.quantity, *map(str, names)]
 
 
-def _draw(
-    sheet: Sheet,
-    panels: Sequence[Panel],
-    look: HeatmapLook,
-    quantity: str,
-    note: Note,
-    *,
-    stage: str = "",
-    least: float | None = None,
-    sides: tuple[str, str] = ("Queries", "Keys"),
-) -> Picture:
-    """The panels on one page; a scale that all share begins at `least`, or at the smallest number.
+@dataclass(frozen=True)
+class _Shown:
+    """The cells that are drawn of each panel, means of `blocks` of its own, their numbers and colours."""
 
-    On a page of a given size they are drawn again until they fill it, since texts take more or less of it.
-    """
-    grid, notes = grid_of(panels, look.annotate == "yes", sheet), list[str]()
-    figure = _draw_on(grid, sheet, panels, look, quantity, notes.append, stage, least, sides)
-    for step in range(MOST_DRAWINGS if sheet.size is not None else 0):
-        needed, page = figure.get_size_inches().tolist(), list(sheet.size or ())
-        if max(abs(a - b) for a, b in zip(needed, page, strict=True)) * DPI < 1:
-            break
-        grid, notes = grid.fitted(len(panels), page, needed, step < MOST_DRAWINGS // 2), []
-        figure = _draw_on(grid, sheet, panels, look, quantity, notes.append, stage, least, sides)
-    if sheet.size is not None:
-        wide, high = sheet.size
-        needed = figure.get_size_inches()
-        if (needed > np.array(sheet.size) + 1.5 / DPI).any():
-            enough = " x ".join(
-                f"{max(side, math.ceil(10 * least) / 10 + 0.5):g}"
-                for side, least in zip(sheet.size, needed, strict=True)
-            )
-            notes.append(
-                f"the texts of the heatmaps do not fit into {wide:g} x {high:g} inches; about {enough} would do"
-            )
-        figure.set_size_inches(wide, high)
-    figure.dpi = sheet.dpi
+    blocks: Sequence[tuple[int, int]]
+    cells: Sequence[Cells]
+    numbers: Sequence[Numbers]
+    together: Numbers  # the numbers of all panels
+    scaling: Scaling
+    cmap: Colormap
+
+    @property
+    def footnote(self) -> str:
+        """What a pixel is, where there are more cells than pixels; else empty."""
+        down, across = (max(sides) for sides in zip(*self.blocks, strict=True))
+        upto = "up to " if len(set(self.blocks)) > 1 else ""
+        return f"each pixel is the mean of {upto}{down} × {across} cells" if down * across > 1 else ""
+
+
+def _draw(content: _Content, note: Note) -> Picture:
+    """The panels on one page. On one of a given size they are drawn again until their texts fit them."""
+    with drawing(content.texts, note, content.look) as sheet, matplotlib.rc_context(FRAMED):
+        grid = grid_of(content.panels, content.look, sheet)
+        for step in range(MOST_DRAWINGS):
+            notes = list[str]()
+            figure, (width, height), needed = _draw_on(grid, sheet, content, notes.append)
+            may_grow = step < MOST_DRAWINGS // 2  # titles that fold now and then would never fit
+            growth = min(width - grid.width, height - grid.height), max(width / grid.width, height / grid.height)
+            if growth[0] > -NEAR and (growth[1] < LARGER or not may_grow):
+                break
+            if not may_grow:
+                width, height = min(width, grid.width), min(height, grid.height)
+            grid = replace(grid, width=width, height=height)
+        if sheet.size is not None:
+            if any(least > side + 1.5 / DPI for least, side in zip(needed, sheet.size, strict=True)):
+                notes.append(_too_small(sheet.size, needed))
+            figure.set_size_inches(sheet.size[0], sheet.size[1])
+        figure.dpi = sheet.dpi
     for text in notes:
         note(text)
     return figure
 
 
-def _draw_on(
-    grid: Grid,
-    sheet: Sheet,
-    panels: Sequence[Panel],
-    look: HeatmapLook,
-    quantity: str,
-    note: Note,
-    stage: str,
-    least: float | None,
-    sides: tuple[str, str],
-) -> Picture:
-    """The panels in a grid, on a page of the size that they need, which is laid out with DPI pixels per inch."""
-    blocks = [_block(panel, grid, sheet.dpi) for panel in panels]
-    shown = [block_means(p.values, p.valid, *block, p.minus) for p, block in zip(panels, blocks, strict=True)]
-    numbers = [np.extract(~np.isnan(found), found) for found in (cells.compressed() for cells in shown)]
-    together = np.concatenate(numbers)
-    scaling = scaling_of(numbers, look, stage, least)
-    cmap = colour_map(sheet, look)
-    cmap = cmap.with_extremes(bad=_nan_colour(cmap), under=sheet.ground if scaling.colours == "log" else None)
+def _too_small(page: Sequence[float], needed: Sequence[float]) -> str:
+    enough = [max(side, math.ceil(10 * least) / 10 + 0.5) for side, least in zip(page, needed, strict=True)]
+    given, would_do = (" x ".join(f"{side:g}" for side in sides) for sides in (page, enough))
+    return f"the texts of the heatmaps do not fit into {given} inches; about {would_do} would do"
+
+
+def _draw_on(grid: Grid, sheet: Sheet, content: _Content, note: Note) -> tuple[Picture, Size, Size]:
+    """The panels in a grid, laid out with DPI pixels per inch; and as `place` says, the sizes of a panel and a page."""
+    panels, look, shown = content.panels, content.look, _shown(grid, sheet, content)
     figure = Picture(sheet, 1, 1)
     figure.set_size_inches(1, 1)  # until everything has its place
     figure.dpi = DPI
     figure.suppressComposite = True  # every panel stays an image of its own in SVG and PDF
-    is_signed = look.minus is not None
-    written = _written(look.annotate, panels, grid, together, is_signed) if max(blocks) == (1, 1) else None
-    if look.annotate == "yes" and not written:
-        note("no numbers in the cells: too many cells, or too small ones")
-    made, steps = [], {"queries": 1, "keys": 1}
-    for i, (panel, cells, block) in enumerate(zip(panels, shown, blocks, strict=True)):
-        axes = figure.add_axes((0, 0, grid.width, grid.height), label=f"panel {i}")
-        axes.grid(False)
-        axes.spines[:].set_visible(True)
-        made.append(axes)
-        image = _draw_cells(sheet, axes, panel, cells, block, cmap, scaling.norm(i), scaling.ends[i])
-        if written:
-            _write_numbers(axes, image, cells, *written)
-        narrowest = NARROWEST_TITLE if sheet.size is None else 0.0
-        letters = max(8, int(max(grid.width, narrowest) / LETTER / grid.unit))
-        whole = f"{panel.label}, {panel.place}" if panel.place else panel.label
-        lines = [*LabelWrapper(letters).wrap(panel.label), *filter(None, [panel.place])]
-        axes.set_title(whole if len(whole) <= letters else "\n".join(lines))
-        if i % grid.columns == 0 or panels[i - 1].queries != panel.queries:
-            steps["queries"] = max(steps["queries"], _set_ticks(axes.yaxis, panel.queries, grid.height, grid.unit))
-        if i + grid.columns >= len(panels) or panels[i + grid.columns].keys != panel.keys:
-            steps["keys"] = max(steps["keys"], _set_ticks(axes.xaxis, panel.keys, grid.width, grid.unit))
-        if look.scale == "panel":
-            gap, wide = (grid.unit * pixels / DPI / grid.width for pixels in (GAP / 2, BAR_WIDTH))
-            beside = axes.inset_axes((1 + gap, 0, wide, 1))
-            ends = image.get_clim()
-            _draw_bar(beside, image, numbers[i], ticks=(ends[0], 0, ends[1]) if is_signed else ends, format="%.3g")
-    bar, footnotes = None, [_footnote(blocks)]
+    titles = titles_of(panels, grid.columns, sheet)
+    made, bar = _draw_panels(figure, grid, content, shown, note), None
+    for axes, title in zip(made, titles.above(grid.letters(sheet)), strict=True):
+        axes.set_title(title)
+    for axes, title in zip(made[:: grid.columns], titles.beside, strict=True):
+        axes.set_ylabel(title, rotation=0, ha="right", va="center", labelpad=sheet.points)
+    thin = _label_ticks(made, grid, panels)
+    image, footnotes = made[-1].images[0], [shown.footnote]
     if look.scale == "panel":
-        footnotes.append(scaling.words)
+        footnotes.append(shown.scaling.words)
     else:
         bar = figure.add_axes((0, 0, 1, 1), label="bar")
-        _draw_bar(bar, image, together, ticks=scaling.ticks, format="%g")
-        if scaling.words or is_signed or look.title:
-            bar.set_ylabel("\n".join(filter(None, (quantity, scaling.words))))
-    footnote = "\n".join(filter(None, footnotes))
+        draw_bar(bar, image, shown.together, ticks=shown.scaling.ticks, format="%g")
+        if shown.scaling.words or look.minus is not None or look.title:
+            bar.set_ylabel("\n".join(filter(None, (content.quantity, shown.scaling.words))))
+    legend = _draw_legend(figure, shown.cells, image, "\n".join(filter(None, footnotes)))
     length = sheet.size[0] if sheet.size is not None else max(grid.columns * grid.width, NARROWEST_PAGE)
-    title = folded(look.title or quantity, length - MARGIN / DPI, sheet)
-    place(figure, made, grid.columns, bar, _draw_legend(figure, shown, image, footnote), sides, len(title.splitlines()))
-    if bar and scaling.ticks is not None:
-        _thin_ticks(bar, image, TOKEN_LINE * grid.unit * DPI)
+    title = folded(look.title or ", ".join([content.quantity, *titles.page]), length - MARGIN / DPI, sheet)
+    sizes = place(figure, made, grid.columns, bar, legend, content.sides, len(title.splitlines()))
+    if bar and shown.scaling.ticks is not None:
+        thin_ticks(bar, image, TOKEN_LINE * grid.unit * DPI)
     margin = grid.unit * MARGIN / DPI
     x, y = margin / figure.get_figwidth(), 1 - margin / figure.get_figheight()
     figure.suptitle(title, x=x, y=y, ha="left", va="top")
-    thin = [f"one in {step} of the {side} is shown" for side, step in steps.items() if step > 1]
     if thin:
-        note(f"too many tokens: {', '.join(thin)}")
-    for line in _unseen(panels, shown, together, scaling, look, footnotes[0]):
+        note(f"too many tokens: {thin}")
+    for line in _unseen(content, shown):
         note(line)
-    return figure
+    return figure, *sizes
 
 
-def _block(panel: Panel, grid: Grid, dpi: float) -> tuple[int, int]:
-    """How many rows and columns of cells one pixel has to show."""
-    return math.ceil(len(panel.queries) / (grid.height * dpi)), math.ceil(len(panel.keys) / (grid.width * dpi))
+def _shown(grid: Grid, sheet: Sheet, content: _Content) -> _Shown:
+    """Of each panel as many means as it has pixels, or all its cells."""
+    down, across = grid.height * sheet.dpi, grid.width * sheet.dpi
+    blocks = [(math.ceil(len(p.queries) / down), math.ceil(len(p.keys) / across)) for p in content.panels]
+    cells = [block_means(p.values, p.valid, *block, p.minus) for p, block in zip(content.panels, blocks, strict=True)]
+    numbers = [np.extract(~np.isnan(found), found) for found in (each.compressed() for each in cells)]
+    scaling, cmap = scaling_of(numbers, content.look, content.stage, content.least), colour_map(sheet, content.look)
+    cmap = cmap.with_extremes(bad=nan_colour(cmap), under=sheet.ground if scaling.colours == "log" else None)
+    return _Shown(blocks, cells, numbers, np.concatenate(numbers), scaling, cmap)
 
 
-def _draw_cells(
-    sheet: Sheet,
-    axes: Axes,
-    panel: Panel,
-    cells: Cells,
-    block: tuple[int, int],
-    cmap: Colormap,
-    norm: Normalize,
-    ends: Limits,
-) -> AxesImage:
-    """The matrix in colours, over a hatched ground where it is masked. Blocks of cells stand where the cells would.
-
-    Infinities, and zeros of logarithmic colours, become values just beyond the ends: matplotlib takes them for NaN.
-    """
-    (down, across), (rows, columns), (low, high) = block, cells.shape, ends
-    top, left = (names.start if isinstance(names, range) else 0 for names in (panel.queries, panel.keys))
-    if cells.mask.any():
-        axes.patch.set(linewidth=0.0, **_masked(sheet))
-    image = axes.imshow(
-        np.clip(cells.data, low / 2 if isinstance(norm, LogNorm) else 2 * low - high, 2 * high - low),
-        cmap=cmap,
-        norm=norm,
-        alpha=(~cells.mask).astype(float),
-        aspect="auto",
-        interpolation="nearest",
-        extent=(left - 0.5, left + columns * across - 0.5, top + rows * down - 0.5, top - 0.5),
-    )
-    axes.set(xlim=(left - 0.5, left + len(panel.keys) - 0.5), ylim=(top + len(panel.queries) - 0.5, top - 0.5))
-    axes.set(xticks=[], yticks=[])
-    return image
+def _draw_panels(figure: Picture, grid: Grid, content: _Content, shown: _Shown, note: Note) -> list[Axes]:
+    """The cells of all panels in colours, with numbers if they have room, and bars of their own if asked for."""
+    look, is_signed, made = content.look, content.look.minus is not None, list[Axes]()
+    written = None
+    if max(shown.blocks) == (1, 1):
+        written = number_format(look.annotate, content.panels, grid, shown.together, is_signed)
+    if look.annotate == "yes" and not written:
+        note("no numbers in the cells: too many cells, or too small ones")
+    for i, (panel, cells, block) in enumerate(zip(content.panels, shown.cells, shown.blocks, strict=True)):
+        made.append(axes := figure.add_axes((0, 0, grid.width, grid.height), label=f"panel {i}"))
+        ends = shown.scaling.ends[i]
+        image = draw_cells(figure.sheet, axes, panel, cells, block, shown.cmap, shown.scaling.norm(i), ends)
+        if written:
+            write_numbers(axes, image, cells, *written)
+        if look.scale == "panel":
+            gap, wide = (grid.unit * pixels / DPI / grid.width for pixels in (GAP / 2, BAR_WIDTH))
+            beside = axes.inset_axes((1 + gap, 0, wide, 1))
+            low, high = image.get_clim()
+            draw_bar(beside, image, shown.numbers[i], ticks=(low, 0, high) if is_signed else (low, high), format="%.3g")
+    return made
 
 
-def _masked(sheet: Sheet) -> dict[str, Any]:
-    """Hatching where a cell is masked."""
-    return {"facecolor": sheet.ink(0.1), "edgecolor": sheet.ink(0.38), "hatch": "/////"}
-
-
-def _nan_colour(cmap: Colormap) -> str:
-    """A colour for NaN that no number has: of a few, the farthest from every colour of the map."""
-    used = cmap(np.linspace(0, 1, 64))[:, :3]
-    return max(NAN_COLOURS, key=lambda name: float(np.abs(used - to_rgb(name)).sum(axis=1).min()))
-
-
-def _set_ticks(axis: Axis, names: tuple[str, ...] | range, length: float, unit: float) -> int:
-    """Tokens or indices along `length` inches; tokens of keys stand upright where they are wider than their cells.
-
-    Gives every how many of the tokens one is labelled.
-    """
-    if isinstance(names, range):
-        apart = unit * LETTER * (len(str(names.stop)) + (4 if len(names) > FEW else 1))
-        most = max(1, int(length / apart))
-        between = length * (len(names) - 1) / len(names)
-        if most == 1 and len(names) > 1 and between > unit * max(LETTER * (len(str(names.stop)) + 1), TOKEN_LINE):
-            axis.set_ticks([names.start, names.stop - 1])
-            return 1
-        axis.set_major_locator(MaxNLocator(most, steps=[1, 2, 5, 10], integer=True, min_n_ticks=1))
-        return 1
-    step = max(1, math.ceil(unit * TOKEN_LINE * len(names) / length - 0.05))
-    axis.set_ticks(range(0, len(names), step), labels=names[::step])
-    if isinstance(axis, XAxis):
-        widest = max(label.get_window_extent().width for label in axis.get_ticklabels())
-        if widest / DPI + unit * LETTER > length / len(names):
-            axis.set_tick_params(rotation=90)
-    return step
-
-
-def _draw_bar(axes: Axes, image: AxesImage, values: Numbers, **ticks: Any) -> None:
-    """A colour bar, with arrows where values lie beyond its ends; zeros below logarithmic colours are in the legend."""
-    low, high = image.get_clim()
-    slack = ROUNDING * (high - low)
-    is_below = values < low * (1 - ROUNDING) if isinstance(image.norm, LogNorm) else values < low - slack
-    below, above = (is_below & ((values != 0) | (low <= 0))).any(), (values > high + slack).any()
-    extend = "both" if below and above else "min" if below else "max" if above else "neither"
-    image.figure.colorbar(image, cax=axes, extend=extend, **ticks)
-
-
-def _thin_ticks(bar: Axes, image: AxesImage, apart: float) -> None:
-    """Keep as many ticks of a colour bar as are so many pixels apart, its ends first."""
-    colorbar: Any = image.colorbar
-    ticks = sorted(colorbar.get_ticks())
-    places = dict(zip(ticks, bar.transData.transform([(0, tick) for tick in ticks])[:, 1].tolist(), strict=True))
-    kept = list[float]()
-    for tick in dict.fromkeys([*ticks[:1], *ticks[:0:-1]]):
-        if all(abs(places[tick] - places[other]) >= apart for other in kept):
-            kept.append(tick)
-    if len(kept) < len(ticks):
-        colorbar.set_ticks(sorted(kept))
+def _label_ticks(made: Sequence[Axes], grid: Grid, panels: Sequence[Panel]) -> str:
+    """Names of queries left of a row, and of keys below a column, or wherever they differ; says what is left out."""
+    steps = {"queries": 1, "keys": 1}
+    for i, (axes, panel) in enumerate(zip(made, panels, strict=True)):
+        if i % grid.columns == 0 or panels[i - 1].queries != panel.queries:
+            steps["queries"] = max(steps["queries"], set_ticks(axes.yaxis, panel.queries, grid.height, grid.unit))
+        if i + grid.columns >= len(panels) or panels[i + grid.columns].keys != panel.keys:
+            steps["keys"] = max(steps["keys"], set_ticks(axes.xaxis, panel.keys, grid.width, grid.unit))
+    return ", ".join(f"one in {step} of the {side} is shown" for side, step in steps.items() if step > 1)
 
 
 def _draw_legend(figure: Picture, shown: Sequence[Cells], image: AxesImage, footnote: str) -> int:
     """What hatching, NaN's colour and that of 0 beside a logarithm mean, and the footnote; how many lines it takes."""
     handles, ink = [], figure.sheet.ink(0.85)
     if any(cells.mask.any() for cells in shown):
-        handles.append(Patch(label="masked", linewidth=0.6, **_masked(figure.sheet)))
+        handles.append(Patch(label="masked", linewidth=0.6, **masked(figure.sheet)))
     if isinstance(image.norm, LogNorm) and any((cells.compressed() == 0).any() for cells in shown):
         handles.append(Patch(label="0", facecolor=figure.sheet.ground, edgecolor=ink, linewidth=0.6))
     if any(np.isnan(cells.compressed()).any() for cells in shown):
-        handles.append(Patch(label="NaN", facecolor=_nan_colour(image.cmap), edgecolor=ink, linewidth=0.6))
+        handles.append(Patch(label="NaN", facecolor=nan_colour(image.cmap), edgecolor=ink, linewidth=0.6))
     if handles or footnote:
         look: dict[str, Any] = {"loc": "lower left", "frameon": False, "borderpad": 0, "borderaxespad": 0.9}
         figure.legend(handles=handles, title=footnote or None, alignment="left", ncols=3, **look)
     return bool(handles) + len(footnote.splitlines())
 
 
-def _written(
-    annotate: Annotate, panels: Sequence[Panel], grid: Grid, values: Numbers, is_signed: bool
-) -> tuple[str, float] | None:
-    """Format and font size of the numbers in all cells; None where none are wanted, or where they have no room."""
-    if annotate == "no" or not 0 < values.size <= MOST_NUMBERS[annotate]:
-        return None
-    largest = float(np.abs(values[np.isfinite(values)]).max(initial=0.0))
-    if 0 < largest < 0.005 or largest >= 1e4:
-        spec = "z.0e"
-    else:
-        spec = "z.3f" if 0 < largest < 0.1 else "z.2f" if largest < 10 else "z.1f" if largest < 100 else "z.0f"
-    spec = "+" * is_signed + spec
-    digits = max(len(_number_text(value, spec)) for value in values.tolist())
-    n, m = max(len(panel.queries) for panel in panels), max(len(panel.keys) for panel in panels)
-    points = min(NUMBER_POINTS * grid.unit, 72 * grid.width / m / digits / DIGIT / 1.15, 72 * grid.height / n / 1.4)
-    return (spec, points) if points >= LEAST_POINTS[annotate] else None
-
-
-def _number_text(value: float, spec: str) -> str:
-    """A number as Python formats it, but with a true minus and a short exponent."""
-    text = f"{value:{spec}}".replace("inf", "∞").replace("e+0", "e").replace("e-0", "e-").replace("e+", "e")
-    return text.replace("-", "−")
-
-
-def _write_numbers(axes: Axes, image: AxesImage, cells: Cells, spec: str, points: float) -> None:
-    """Black or white in every cell, whichever has the higher contrast (WCAG 2.2 luminance)."""
-    array: Any = image.get_array()
-    rgb = np.asarray(image.to_rgba(array))[..., :3]
-    linear = np.where(rgb <= 0.04045, rgb / 12.92, ((rgb + 0.055) / 1.055) ** 2.4)
-    colours = np.where(linear @ (0.2126, 0.7152, 0.0722) > 0.179, "black", "white")
-    look: dict[str, Any] = {"ha": "center", "va": "center_baseline", "fontsize": points}
-    for i, j in np.argwhere(~cells.mask & ~np.isnan(cells.data)).tolist():
-        axes.text(j, i, _number_text(float(cells.data[i, j]), spec), color=str(colours[i, j]), **look)
-
-
-def _footnote(blocks: Sequence[tuple[int, int]]) -> str:
-    """What a pixel is, where there are more cells than pixels; else empty."""
-    down, across = (max(sides) for sides in zip(*blocks, strict=True))
-    upto = "up to " if len(set(blocks)) > 1 else ""
-    return f"each pixel is the mean of {upto}{down} × {across} cells" if down * across > 1 else ""
-
-
-def _unseen(
-    panels: Sequence[Panel],
-    shown: Sequence[Cells],
-    values: Numbers,
-    scaling: Scaling,
-    look: HeatmapLook,
-    footnote: str,
-) -> Iterator[str]:
+def _unseen(content: _Content, shown: _Shown) -> Iterator[str]:
     """What is no number, what lies beyond the colours, weights that are all pale, and cells that share a pixel."""
-    lost = {i: int(np.isnan(cells.compressed()).sum()) for i, cells in enumerate(shown)}
+    panels, values = content.panels, shown.together
+    lost = {i: int(np.isnan(cells.compressed()).sum()) for i, cells in enumerate(shown.cells)}
     labels = dict.fromkeys(panels[i].label for i, count in lost.items() if count)
     if labels:
-        yield f"NaN in {sum(lost.values())} {'pixels' if footnote else 'valid cells'} of {', '.join(labels)}"
+        yield f"NaN in {sum(lost.values())} {'pixels' if shown.footnote else 'valid cells'} of {', '.join(labels)}"
     finite = values[np.isfinite(values)]
     if finite.size < values.size:
         yield f"{values.size - finite.size} infinite values have the colours of the ends of the scale"
-    if set(scaling.ends) == {(0.0, 1.0)} and look.vmax is None and finite.size:
+    if set(shown.scaling.ends) == {(0.0, 1.0)} and content.look.vmax is None and finite.size:
         low, high = finite.min(), finite.max()
         if low < -ROUNDING or high > 1 + ROUNDING:
             yield f"values from {low:.3g} to {high:.3g} go beyond the scale 0..1; {SHARED} shows them all"
-        elif high < PALE and scaling.colours == "linear":
+        elif high < PALE and shown.scaling.colours == "linear":
             yield f"the largest value shown is {high:.2g}, pale on the scale 0..1; {SHARED} makes differences visible"
-    if footnote:
+    if shown.footnote:
         n, m = max((panel.values.shape for panel in panels), key=lambda shape: shape[0] * shape[1])
-        yield f"{n} × {m} cells do not fit: {footnote}"
+        yield f"{n} × {m} cells do not fit: {shown.footnote}"

@@ -21,7 +21,7 @@ from rich.cells import cell_len
 
 from attncli.config.looks import Look
 from attncli.errors import printable
-from attncli.show.figures import Note, Picture, drawing
+from attncli.show.figures import Note, Picture, drawing, unheard
 from attncli.show.themes import Arrangement, Sheet
 from attncli.studies.study import Result
 
@@ -98,7 +98,7 @@ def _fitted(make: Callable[[Note, Sheet], Picture], sheet: Sheet) -> _Drawing:
 
     The subtitle is left out where it would leave panels too small.
     """
-    grid: Any = make(_ignore, sheet).axes[0].get_gridspec()
+    grid: Any = make(unheard, sheet).axes[0].get_gridspec()
     count = grid.nrows * grid.ncols
     divisors = [each for each in range(1, count + 1) if count % each == 0]
     likely = sorted(divisors, key=partial(_room, sheet, count), reverse=True)[:MOST_TRIED]
@@ -153,10 +153,6 @@ def _enough(make: Callable[[Note, Sheet], Picture], sheet: Sheet, arrangement: A
             if _drawing(make, larger, replace(arrangement, boxes=())).room >= FITS * sheet.em:
                 return f"; about {size[0]:g} x {size[1]:g} would do"
     return ""
-
-
-def _ignore(text: str) -> None:
-    """Takes a note of a figure that is drawn again."""
 
 
 def reference(sheet: Sheet) -> dict[str, Any]:

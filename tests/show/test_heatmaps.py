@@ -47,10 +47,41 @@ def test_titles_name_batch_element_and_head_where_there_is_more_than_one(shape: 
         np.testing.assert_array_equal(values(axes), matrix)
 
 
-def test_long_titles_end_their_lines_after_underscores() -> None:
-    stack = Matrices("weights", {"scaled_dot": weights(4, 4), "dot": weights(4, 4)})
-    figure = heatmap_figure(stack, HeatmapLook(size=[3.0, 2.0], font_size=14))
-    assert titles(figure) == ["scaled_, dot", "dot"]  # `titles` joins lines by commas
+@pytest.mark.parametrize(
+    ("shape", "labels", "title", "page", "above", "beside"),
+    [
+        ((2, 6, 8), None, None, "attention weight", ["a", "b", "", ""], ["batch 0", "", "batch 1", ""]),
+        (
+            (1, 2, 3, 40),
+            None,
+            None,
+            "attention weight",
+            ["", ""] * 2,
+            ["a\nhead 0", "b\nhead 0", "a\nhead 1", "b\nhead 1"],
+        ),
+        ((2, 6, 8), None, "Mine", "Mine", ["a", "b", "", ""], ["batch 0", "", "batch 1", ""]),
+        ((1, 2, 9, 4), ["a"], None, "attention weight, a", ["head 0", "head 1"], ["", ""]),
+        ((1, 2, 9, 4), ["a"], "Mine", "Mine", ["a, head 0", "a, head 1"], ["", ""]),
+        ((6, 8), ["b"], None, "attention weight, b", [""], [""]),
+    ],
+)
+def test_on_a_page_of_a_given_size_titles_are_said_once(
+    shape: Any, labels: Any, title: str | None, page: str, above: list[str], beside: list[str]
+) -> None:
+    look = HeatmapLook(size=[6.0, 4.0], title=title)
+    figure = heatmap(weights(*shape), weights(*shape), labels=labels, look=look).figure
+    assert (figure.get_suptitle(), titles(figure)) == (page, above)
+    assert [axes.get_ylabel() for axes in panels(figure)] == beside
+    check_texts(figure)
+
+
+def test_many_panels_on_a_slide_have_room_and_long_titles_end_their_lines_after_underscores() -> None:
+    stack = Matrices("weights", {"scaled_dot": weights(1, 12, 32, 32), "additive": weights(1, 12, 32, 32)})
+    figure = heatmap_figure(stack, HeatmapLook(size=[13.33, 7.5], font_size=24), note=pytest.fail)
+    assert titles(figure)[:2] == ["scaled_, dot, head 0", "additive, head 0"]  # `titles` joins lines by commas
+    assert [title for title in titles(figure) if title in ("head 5", "head 11")] == ["head 5"] * 2 + ["head 11"] * 2
+    assert min(min(axes.get_window_extent().size) for axes in panels(figure)) > 0.4 * figure.dpi
+    check_texts(figure)
 
 
 def test_selections_keep_the_order_asked_for() -> None:
