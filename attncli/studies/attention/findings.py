@@ -23,17 +23,14 @@ def findings_of(comparisons: Sequence[Record], head_comparisons: Sequence[Record
     found = [Finding(f"{text} {agreed:.0%} of the rows.", numbers=numbers)]
     head = _furthest(head_comparisons)
     if head is not None and len({row["head"] for row in head_comparisons}) > 1:
-        found.append(_finding_of_head(head, several=len({row["batch"] for row in head_comparisons}) > 1))
+        several = len({row["batch"] for row in head_comparisons}) > 1
+        where = f"head {head['head']}" + (f" of batch element {head['batch']}" if several else "")
+        text = f"Of all heads {head['a']} and {head['b']} differ most in {where}"
+        numbers = {key: head[key] for key in ("a", "b", "batch", "head", "js_divergence")}
+        found.append(Finding(f"{text}: JS divergence {significant(head['js_divergence'], 3)} bits.", numbers=numbers))
     return found
 
 
 def _furthest(comparisons: Sequence[Record]) -> Record | None:
     known = [row for row in comparisons if finite([row["js_divergence"]])]
     return max(known, key=lambda row: float(row["js_divergence"]), default=None)
-
-
-def _finding_of_head(row: Record, several: bool) -> Finding:
-    where = f"head {row['head']}" + (f" of batch element {row['batch']}" if several else "")
-    text = f"Of all heads {row['a']} and {row['b']} differ most in {where}"
-    numbers = {key: row[key] for key in ("a", "b", "batch", "head", "js_divergence")}
-    return Finding(f"{text}: JS divergence {significant(row['js_divergence'], 3)} bits.", numbers=numbers)

@@ -138,18 +138,15 @@ def _title(index: Sequence[int]) -> str:
 def _summary(records: Sequence[Record], width: int) -> Iterator[RenderableType]:
     """One row per scorer, without the columns that say nothing new: its name, softmax, and weights that sum to 1."""
     normalizers = [record.get("normalizer", DEFAULT_NORMALIZER) for record in records]  # runs of old have none
+    sums = [record.get("weight_sum") for record in records]
     usual = {
         "scorer": all(r["label"] == default_label(r["scorer"], of) for r, of in zip(records, normalizers, strict=True)),
         "normalizer": set(normalizers) == {DEFAULT_NORMALIZER},
-        "weight_sum": all(_is_one(record.get("weight_sum")) for record in records),
+        "weight_sum": all(each is None or isclose(each, 1.0, rel_tol=TIE) for each in sums),
     }
     names = [key for key in ("label", "scorer", "normalizer") if not usual.get(key)]
     figures = [column for column in COLUMNS if not column.text and not usual.get(column.key)]
     yield from record_tables(pick(COLUMNS, names), figures, records, width)
-
-
-def _is_one(weight_sum: float | None) -> bool:
-    return weight_sum is None or isclose(weight_sum, 1.0, rel_tol=TIE)
 
 
 def _ranking(result: Result, width: int, full: bool, csv: str | None) -> Iterator[RenderableType]:

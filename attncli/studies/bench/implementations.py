@@ -2,9 +2,10 @@
 
 import copy
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import cycle
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -31,12 +32,20 @@ Forward = Callable[..., Results]  # of queries, keys and values
 Call = Callable[[], Results]
 
 
-class Weighing(NamedTuple):
-    """What turns scores into weights: a normaliser, and whether ALiBi comes before it, which depends on the head."""
+@dataclass(frozen=True)
+class Task:
+    """What an implementation of a scorer is asked for.
 
+    A `normalizer` turns scores into weights; before it comes ALiBi, where that is wanted, which depends on the head.
+    """
+
+    implementation: str
+    scorer: Any
+    measure: str
     normalizer: nn.Module
     alibi: bool = False
     heads: int = 1
+    backward: bool = False
 
     @property
     def is_softmax(self) -> bool:
@@ -54,9 +63,6 @@ class Weighing(NamedTuple):
         return Rules(Valid(shape, device=queries.device), bias=bias, normalizer=self.normalizer)
 
 
-BY_SOFTMAX = Weighing(Softmax())
-
-
 def implementations_of(scorer: nn.Module) -> list[str]:
     """Those that a scorer has, as its class says."""
     there = {
@@ -68,53 +74,47 @@ def implementations_of(scorer: nn.Module) -> list[str]:
     return [name for name in IMPLEMENTATIONS if there[name]]
 
 
-def forward_of(implementation: str, scorer: Any, measure: str, weighing: Weighing = BY_SOFTMAX) -> Forward:
+def forward_of(task: Task) -> Forward:
     """What an implementation does with queries, keys and values to give what is measured."""
-    if implementation == "fused" and weighing.alibi:
-        return partial(_fused_with_bias, float(scorer.scale), weighing)
-    if implementation == "fused":  # of (batch, heads, n, d) only
-        kernel = partial(F.scaled_dot_product_attention, scale=float(scorer.scale))
+    if task.implementation == "fused" and task.alibi:
+        return partial(_fused_with_bias, task)
+    if task.implementation == "fused":  # of (batch, heads, n, d) only
+        kernel = partial(F.scaled_dot_product_attention, scale=float(task.scorer.scale))
         return lambda *inputs: (kernel(*(each.unsqueeze(1) for each in inputs)).squeeze(1),)
-    scores = scorer.as_in_textbooks if implementation == "textbook" else scorer
-    if measure == "scores":
+    scores = task.scorer.as_in_textbooks if task.implementation == "textbook" else task.scorer
+    if task.measure == "scores":
         return lambda queries, keys, values: (scores(queries, keys),)
-    if implementation == "textbook":
-        return lambda queries, keys, values: textbook.attention(scores(queries, keys), values)[: len(RESULTS[measure])]
-    if weighing.alibi or not weighing.is_softmax:
-        return partial(_weights if measure == "weights" else _output, scores, weighing)
-    if measure == "weights":
+    if task.implementation == "textbook":
+        count = len(RESULTS[task.measure])
+        return lambda queries, keys, values: textbook.attention(scores(queries, keys), values)[:count]
+    if task.alibi or not task.is_softmax:
+        return partial(_weights if task.measure == "weights" else _output, task)
+    if task.measure == "weights":
         return lambda queries, keys, values: attend(scores(queries, keys), values)
     return lambda queries, keys, values: (pool(scores, queries, keys, values),)
 
 
-def _fused_with_bias(scale: float, weighing: Weighing, queries: Tensor, keys: Tensor, values: Tensor) -> Results:
+def _fused_with_bias(task: Task, queries: Tensor, keys: Tensor, values: Tensor) -> Results:
     """Torch's kernel takes the bias as a mask of numbers, which is made here."""
-    queries, keys, values = (weighing.split(each) for each in (queries, keys, values))  # batch heads ...
-    bias = weighing.rules(queries, keys).bias
+    queries, keys, values = (task.split(each) for each in (queries, keys, values))  # batch heads ...
+    bias, scale = task.rules(queries, keys).bias, float(task.scorer.scale)
     assert bias is not None
     mask = bias.added_to(queries.new_zeros(1, keys.shape[-2]))  # heads n m
     return (F.scaled_dot_product_attention(queries, keys, values, mask, scale=scale).flatten(0, 1),)
 
 
-def _weights(scores: Any, weighing: Weighing, queries: Tensor, keys: Tensor, values: Tensor) -> Results:
-    rules = weighing.rules(weighing.split(queries), weighing.split(keys))
-    weights = rules.stages(weighing.split(scores(queries, keys)))["weights"].flatten(0, 1)  # b n m
+def _weights(task: Task, queries: Tensor, keys: Tensor, values: Tensor) -> Results:
+    rules = task.rules(task.split(queries), task.split(keys))
+    weights = rules.stages(task.split(task.scorer(queries, keys)))["weights"].flatten(0, 1)  # b n m
     return weighted_sum(weights, values), weights
 
 
-def _output(scores: Any, weighing: Weighing, queries: Tensor, keys: Tensor, values: Tensor) -> Results:
-    queries, keys, values = (weighing.split(each) for each in (queries, keys, values))
-    return (pool_by_rules(scores, queries, keys, values, weighing.rules(queries, keys)).flatten(0, 1),)
+def _output(task: Task, queries: Tensor, keys: Tensor, values: Tensor) -> Results:
+    queries, keys, values = (task.split(each) for each in (queries, keys, values))
+    return (pool_by_rules(task.scorer, queries, keys, values, task.rules(queries, keys)).flatten(0, 1),)
 
 
-def make_call(
-    implementation: str,
-    scorer: nn.Module,
-    measure: str,
-    copies: Sequence[Inputs],
-    backward: bool,
-    weighing: Weighing = BY_SOFTMAX,
-) -> Call:
+def make_call(task: Task, copies: Sequence[Inputs]) -> Call:
     """One call of an implementation, each time on the copy whose turn it is, the first one at first.
 
     It has a copy of the scorer of its own, since compiling changes it.
@@ -122,54 +122,52 @@ def make_call(
     Raises:
         InputError: this machine cannot compile.
     """
-    own = copy.deepcopy(scorer)
-    if implementation == "textbook":  # which computes in the dtype of its inputs
+    own = copy.deepcopy(task.scorer)
+    if task.implementation == "textbook":  # which computes in the dtype of its inputs
         own = own.to(copies[0][0].dtype)
-    if implementation == "compiled" and (reason := compile_scorer(own)):
+    if task.implementation == "compiled" and (reason := compile_scorer(own)):
         raise InputError.of(reason)
     parameters = [each for each in own.parameters() if each.requires_grad]
-    forward = forward_of(implementation, own, measure, weighing)
-    turns = cycle([[each.detach().requires_grad_(backward) for each in inputs] for inputs in copies])
+    forward = forward_of(replace(task, scorer=own))
+    turns = cycle([[each.detach().requires_grad_(task.backward) for each in inputs] for inputs in copies])
     ones: Tensor | None = None  # made by the first call, so no memory of later ones
 
     def call() -> Results:
         nonlocal ones
         inputs = next(turns)
-        with torch.set_grad_enabled(backward):
+        with torch.set_grad_enabled(task.backward):
             results = forward(*inputs)
-        if not backward:
+        if not task.backward:
             return results
         ones = torch.ones_like(results[0]) if ones is None else ones
-        wanted = [*(inputs[:2] if measure == "scores" else inputs), *parameters]
+        wanted = [*(inputs[:2] if task.measure == "scores" else inputs), *parameters]
         gradients = torch.autograd.grad(results[0], wanted, ones, allow_unused=True)
         return (*results, *gradients)
 
     return call
 
 
-def disagreement(
-    implementation: str, scorer: nn.Module, measure: str, inputs: Inputs, results: Results, weighing: Weighing
-) -> str | None:
+def disagreement(task: Task, inputs: Inputs, results: Results) -> str | None:
     """Why the results for these inputs are wrong; None where they agree with float64, by textbook code if there is any.
 
     Compared are the first, the middle and the last query of the last matrix: no row depends on another.
     """
-    in_catalogue = type(scorer) in SCORERS.values()
-    exact = copy.deepcopy(scorer).cpu().double()
+    in_catalogue, measure = type(task.scorer) in SCORERS.values(), task.measure
+    exact = copy.deepcopy(task.scorer).cpu().double()
     score = (getattr(exact, "as_in_textbooks", None) if in_catalogue else None) or partial(raw_scores, exact)
     queries, keys, values = (each.cpu().double() for each in (_few_rows(inputs[0]), inputs[1][-1:], inputs[2][-1:]))
     with torch.no_grad():
         scores = score(queries, keys)
-        if weighing.alibi and measure != "scores":
-            scores = scores - _last_bias(weighing.heads, inputs[0].shape[-2], scores.shape[-1])
+        if task.alibi and measure != "scores":
+            scores = scores - _last_bias(task.heads, inputs[0].shape[-2], scores.shape[-1])
         if measure == "scores":
             reference: Sequence[Tensor] = [scores]
-        elif weighing.is_softmax:
+        elif task.is_softmax:
             reference = textbook.attention(scores, values)
         else:
-            weights = weighing.normalizer(scores)
+            weights = task.normalizer(scores)
             reference = weights @ values, weights
-    upcast = in_catalogue and implementation in ("attncli", "compiled")  # which compute in float32 at least
+    upcast = in_catalogue and task.implementation in ("attncli", "compiled")  # which compute in float32 at least
     tolerance = TOLERANCE[computing_dtype(inputs[0].dtype) if upcast else inputs[0].dtype]
     if measure != "scores":  # the error of a weight is that of its score, unscaled
         tolerance *= 1.0 + float(scores.abs().max())

@@ -10,14 +10,14 @@ from functools import partial
 from timeit import default_timer
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.profiler import ProfilerActivity, profile
 from torch.utils.benchmark import Timer
 
 from attncli.attention import computing_dtype
 from attncli.inputs.seeding import generator
 from attncli.pooling import MATRICES as MATRICES_HELD
-from attncli.studies.bench.implementations import BY_SOFTMAX, Inputs, Weighing
+from attncli.studies.bench.implementations import Inputs, Task
 from attncli.studies.bench.options import BenchOptions
 from attncli.studies.bench.plan import Case
 from attncli.studies.memory import estimate_attention
@@ -56,28 +56,19 @@ def copies_of(inputs: Inputs) -> list[Inputs]:
     return [inputs, *((q.clone(), k.clone(), v.clone()) for q, k, v in [inputs] * (count - 1))]
 
 
-def estimate_call(
-    scorer: nn.Module,
-    implementation: str,
-    num_hiddens: int | None,
-    case: Case,
-    measure: str,
-    options: BenchOptions,
-    weighing: Weighing = BY_SOFTMAX,
-) -> dict[str, int]:
-    """What one call needs; `scorer` may be on the meta device. One of the user's own counts with its scores only."""
-    stored, textbook = getattr(torch, options.dtype), implementation == "textbook"
-    matrices = 2 if textbook and measure != "scores" else MATRICES[measure]
+def estimate_call(task: Task, num_hiddens: int | None, case: Case, stored: torch.dtype) -> dict[str, int]:
+    """What one call needs; its scorer may be on the meta device. One of the user's own counts with its scores only."""
+    textbook, times = task.implementation == "textbook", BACKWARD if task.backward else 1
+    matrices = 2 if textbook and task.measure != "scores" else MATRICES[task.measure]
     keys = (case.matrices, case.m, case.d)
     shapes = {"queries": (case.matrices, case.n, case.d), "keys": keys, "values": keys}
-    parts = estimate_attention(shapes, stored, [matrices * (BACKWARD if options.backward else 1)], [scorer])
-    pairs = case.matrices * case.n * case.m * (num_hiddens or 0) if textbook else 0
-    hidden = pairs * (3 if options.backward else 2) * computing_dtype(stored).itemsize
+    parts = estimate_attention(shapes, stored, [matrices * times], [task.scorer])
     whole = case.matrices * case.n * case.m * computing_dtype(stored).itemsize
+    hidden = whole * (num_hiddens or 0) * (3 if task.backward else 2) if textbook else 0
     held = 0  # bytes that a normaliser holds beside what a softmax does
-    if measure == "weights" and not weighing.is_softmax:
-        held = getattr(weighing.normalizer, "matrices", MATRICES_HELD) * whole * (BACKWARD if options.backward else 1)
-    bias = case.heads * case.n * case.m * stored.itemsize if implementation == "fused" and weighing.alibi else 0
+    if task.measure == "weights" and not task.is_softmax:
+        held = getattr(task.normalizer, "matrices", MATRICES_HELD) * whole * times
+    bias = case.heads * case.n * case.m * stored.itemsize if task.implementation == "fused" and task.alibi else 0
     return {**parts, "hidden units of all pairs": hidden, "normaliser": held, "bias": 3 * bias}
 
 

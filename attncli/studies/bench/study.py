@@ -6,7 +6,7 @@ import re
 import statistics
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import product
 from pathlib import Path
 
@@ -18,7 +18,7 @@ from attncli.inputs.device import resolve_device
 from attncli.scorers import SCORERS
 from attncli.scorers._custom import raised
 from attncli.studies.bench.columns import COLUMNS, COMPARISONS
-from attncli.studies.bench.implementations import Call, Inputs, Weighing, disagreement, make_call
+from attncli.studies.bench.implementations import Call, Inputs, Task, disagreement, make_call
 from attncli.studies.bench.measure import (
     BLOCK,
     BUDGET,
@@ -173,26 +173,26 @@ def get_ready(group: Sequence[Trial], prepared: Prepared, counter: Counter) -> N
     The first that fits into memory makes the inputs for all.
     """
     options, device, copies = prepared.options, prepared.device, list[Inputs]()
+    dtype = getattr(torch, options.dtype)
     for trial in group:
         case, measure, hidden = trial.case, trial.record["measure"], trial.record["num_hiddens"]
-        entry, implementation = trial.contender.entry, trial.contender.implementation
+        entry = trial.contender.entry
         counter.step(f"n = {case.n}, {measure}: {trial.contender.name}")
         with _failures(trial, device):
-            weighing = Weighing(build_normalizer(entry), entry.bias is not None, case.heads)
-            made = outline(entry, case.d, case.d)
-            needed = estimate_call(made, implementation, hidden, case, measure, options, weighing)
-            if reason := too_large(needed, device):
+            asked = trial.contender.implementation, outline(entry, case.d, case.d), measure, build_normalizer(entry)
+            task = Task(*asked, entry.bias is not None, case.heads, options.backward)
+            if reason := too_large(estimate_call(task, hidden, case, dtype), device):
                 trial.drop("too large", reason)
                 continue
             copies = copies or copies_of(draw_inputs(options, case, device))
-            scorer = build_scorer(entry, case.d, case.d, options.seed, getattr(torch, options.dtype)).to(device)
-            call = make_call(implementation, scorer, measure, copies, options.backward, weighing)
-            if reason := disagreement(implementation, scorer, measure, copies[0], call(), weighing):
+            task = replace(task, scorer=build_scorer(entry, case.d, case.d, options.seed, dtype).to(device))
+            call = make_call(task, copies)
+            if reason := disagreement(task, copies[0], call()):
                 trial.drop("disagrees", reason)
                 continue
             if device.type != "cpu" or case.matrices * case.n * case.m <= MOST_PAIRS:
                 trial.record["peak_bytes"] = peak_memory(call, device)
-            trial.operations = operations(scorer, case, measure, options.backward)
+            trial.operations = operations(task.scorer, case, measure, options.backward)
             trial.call = call
 
 

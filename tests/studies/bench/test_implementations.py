@@ -7,9 +7,10 @@ import torch
 from torch import Tensor, nn
 
 from attncli import textbook
+from attncli.normalizers.softmax import Softmax
 from attncli.scorers import SCORERS
 from attncli.studies.bench import implementations
-from attncli.studies.bench.implementations import make_call
+from attncli.studies.bench.implementations import Task, make_call
 from attncli.studies.bench.measure import draw_inputs
 from attncli.studies.bench.plan import Case
 from attncli.studies.study import Record
@@ -126,7 +127,7 @@ def test_every_copy_has_its_turn() -> None:
             return queries @ keys.mT
 
     copies = [draw_inputs(options_of(), Case(3, 3, 2), CPU) for _ in range(2)]
-    call = make_call("attncli", Noting(), "scores", copies, False)
+    call = make_call(Task("attncli", Noting(), "scores", Softmax()), copies)
     for _ in range(4):
         call()
     assert seen == [queries.data_ptr() for queries, *_ in copies] * 2

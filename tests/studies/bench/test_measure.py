@@ -5,13 +5,15 @@ import math
 import os
 import random
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
 import torch
 
+from attncli.normalizers.softmax import Softmax
 from attncli.studies.bench import measure
-from attncli.studies.bench.implementations import Call, make_call
+from attncli.studies.bench.implementations import Call, Task, make_call
 from attncli.studies.bench.measure import (
     BLOCK,
     BUDGET,
@@ -98,10 +100,10 @@ def test_the_estimate_is_no_less_than_the_measured_peak(
     implementation: str, entry: dict[str, Any], measure: str, backward: bool
 ) -> None:
     options, case = options_of(scorers=[entry], backward=backward), Case(300, 250, 32, 2)
-    outlined = outline(options.scorers[0], 32, 32)
-    estimate = estimate_call(outlined, implementation, entry.get("num_hiddens"), case, measure, options)
+    task = Task(implementation, outline(options.scorers[0], 32, 32), measure, Softmax(), backward=backward)
+    estimate = estimate_call(task, entry.get("num_hiddens"), case, torch.float32)
     scorer = build_scorer(options.scorers[0], 32, 32, 0, torch.float32)
-    call = make_call(implementation, scorer, measure, [draw_inputs(options, case, CPU)], backward)
+    call = make_call(replace(task, scorer=scorer), [draw_inputs(options, case, CPU)])
     call()
     peak = peak_memory(call, CPU)
     assert peak is not None

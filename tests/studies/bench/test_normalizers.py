@@ -1,5 +1,6 @@
 """Normalisers and ALiBi against the clock: what is timed is right, by slow oracles, and what is wrong is found out."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -9,7 +10,7 @@ from torch import Tensor
 from attncli.attention import Bias, alibi_slopes
 from attncli.normalizers import NORMALIZERS
 from attncli.scorers import SCORERS
-from attncli.studies.bench.implementations import Weighing, make_call
+from attncli.studies.bench.implementations import Task, make_call
 from tests.reference import matrix, weighted_sum, weights_of
 from tests.scorers.catalogue import normal
 from tests.studies.bench.small import hurry, result_of
@@ -44,17 +45,16 @@ def oracle(queries: Tensor, keys: Tensor, values: Tensor, normalizer: str, alibi
 def test_calls_give_what_oracles_give(name: str, alibi: bool) -> None:
     inputs = tuple(normal(BATCH * HEADS, rows, D, seed=rows) for rows in (N, M, M + 1))
     given = (inputs[0], inputs[1], inputs[2][:, :M])
-    weighing = Weighing(NORMALIZERS[name](), alibi, HEADS)
     output, weights = oracle(*given, name, alibi)
     for implementation, measure in [("attncli", "weights"), ("attncli", "output"), ("fused", "output")]:
         if implementation == "fused" and name != "softmax":
             continue
-        scorer = SCORERS["scaled_dot"](D, D)
-        found = make_call(implementation, scorer, measure, [given], False, weighing)()
+        task = Task(implementation, SCORERS["scaled_dot"](D, D), measure, NORMALIZERS[name](), alibi, HEADS)
+        found = make_call(task, [given])()
         assert len(found) == (2 if measure == "weights" else 1)
         for one, wanted in zip(found, (output, weights), strict=False):
             torch.testing.assert_close(one.double(), wanted, rtol=1e-4, atol=1e-5)
-        gradients = make_call(implementation, scorer, measure, [given], True, weighing)()[len(found) :]
+        gradients = make_call(replace(task, backward=True), [given])()[len(found) :]
         assert [each.shape for each in gradients] == [each.shape for each in given]
 
 

@@ -126,9 +126,8 @@ def test_too_large_is_known_before(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_without_a_baseline_there_are_no_ratios(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(
-        study, "disagreement", lambda implementation, *_: "no" if implementation == "textbook" else None
-    )
+    wrong = lambda task, *_: "no" if task.implementation == "textbook" else None  # noqa: E731
+    monkeypatch.setattr(study, "disagreement", wrong)
     rows = by_name(result_of(measure=["scores"], scorers=[{"scorer": "dot"}]))
     assert rows["scaled_dot/textbook"]["status"] == "disagrees"
     assert (rows["dot/attncli"]["ratio"], rows["dot/attncli"]["ratio_ci"]) == (None, None)
