@@ -54,9 +54,9 @@ def compare(
     from attncli.commands.streams import DIFFERENT, print_error, print_line
     from attncli.errors import Collector, printable
     from attncli.runs.loading import read_run
-    from attncli.runs.saving import plain
     from attncli.show.comparison import markdown, tables
     from attncli.studies import STUDIES
+    from attncli.studies.study import finite
 
     _check(runs, tolerance, fail, json and format_ == "md", out, overwrite)
     collector, stored = Collector(), []
@@ -68,7 +68,7 @@ def compare(
     if out is not None:
         _draw(stored, found[0], out, quiet)
     if json:
-        contents = [plain(asdict(each)) for each in found]  # null for what is infinite
+        contents = [finite(asdict(each)) for each in found]  # null for what is infinite
         print_json(contents if len(contents) > 1 else contents[0])
     elif not quiet:
         console = Terminal()

@@ -1,5 +1,6 @@
 """What a study is, and what it gives: plain frozen records that tables, pictures, files and expectations only read."""
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from operator import attrgetter
@@ -159,6 +160,15 @@ def single_numbers(row: Record) -> Record:
         else:
             cells[key] = value
     return cells
+
+
+def finite(value: Any) -> Any:
+    """The value as strict JSON can have it: NaN and infinity are null."""
+    if isinstance(value, Mapping):
+        return {key: finite(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [finite(item) for item in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def by_label(records: Sequence[Record]) -> dict[str, list[Record]]:

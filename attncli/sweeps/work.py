@@ -18,11 +18,10 @@ from typing import Any
 import attncli
 from attncli.config.document import document_of_data
 from attncli.errors import InputError, printable
-from attncli.runs.saving import plain
 from attncli.studies import STUDIES, load_study, options_model
 from attncli.studies.memory import ran_out, shared_by
 from attncli.studies.progress import Progress
-from attncli.studies.study import Record
+from attncli.studies.study import Record, finite
 from attncli.studies.threads import on_threads
 
 Job = Mapping[str, Any]  # a point to compute: its `key`, its resolved `config`, the `code` version that must compute it
@@ -103,7 +102,7 @@ def _records(job: Job, sharing: int) -> list[Record]:
     with shared_by(sharing), on_threads(None if name in MEASURING else 1), document.locating():
         study, options = load_study(name), document.validate(options_model(name))
         result = study.run(study.prepare(options, progress), progress)
-    records: list[Record] = plain(result.records)
+    records: list[Record] = finite(result.records)
     return records
 
 

@@ -18,7 +18,7 @@ from safetensors.torch import load_file, save_file
 
 import attncli
 from attncli.errors import InputError
-from attncli.runs.saving import plain
+from attncli.studies.study import finite
 from tests.cli import good
 
 ROOT = Path(__file__).parents[2]
@@ -451,6 +451,6 @@ def test_a_comparison_is_json(runs: Path, tmp_path: Path) -> None:
     flipped(copy, "scaled_dot/output", (0, 1, 2, 3), math.inf)
     found = attncli.compare(runs / "attention", copy)
     assert found.largest == math.inf
-    kept = json.loads(json.dumps(plain(asdict(found)), allow_nan=False))
+    kept = json.loads(json.dumps(finite(asdict(found)), allow_nan=False))
     assert kept["largest"] is None
     assert kept["largest_of"] == "output of scaled_dot"

@@ -21,7 +21,7 @@ from attncli.show.report.assets import HERE, script, style
 from attncli.show.report.charts import charts, looks, on_one_line
 from attncli.show.report.matrices import views
 from attncli.show.themes import THEMES
-from attncli.studies.study import Chart, Column, Comparison, Record, Result
+from attncli.studies.study import Chart, Column, Comparison, Record, Result, finite
 
 BUDGET = 5_500_000  # bytes of all matrices of a page
 MOST_ROWS = 2000  # of a table
@@ -135,16 +135,8 @@ def sha256(text: str) -> str:
 
 def embedded(value: Any) -> str:
     """JSON in a script element that nothing can end: it has no `<`, `>` and `&`. NaN and infinity are null."""
-    text = json.dumps(_finite(value), separators=(",", ":"), allow_nan=False)
+    text = json.dumps(finite(value), separators=(",", ":"), allow_nan=False)
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
-
-
-def _finite(value: Any) -> Any:
-    if isinstance(value, Mapping):
-        return {key: _finite(part) for key, part in value.items()}
-    if isinstance(value, list | tuple):
-        return [_finite(part) for part in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def prepared(run: Shown, budget: int = BUDGET) -> Record:
