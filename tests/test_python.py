@@ -258,34 +258,44 @@ def test_warnings_of_a_picture_are_of_the_callers_line() -> None:
     assert {each.filename for each in caught} == {__file__}
 
 
-DAMAGE: dict[str, tuple[str, Any]] = {
-    "another study": ("study", "varience"),
-    "no records": ("records", []),
-    "records of no scorer": ("records", [{"label": "dot", "scorer": None}]),
-    "settings in a list": ("settings", []),
-    "another finding": ("findings", [{"text": 1}]),
-    "no settings": ("settings", {}),  # which is seen when they are shown
-    "records without figures": ("records", [{"label": "dot", "scorer": "dot", "entropy": "low"}]),
+CHANGED: dict[str, tuple[dict[str, Any], str]] = {  # keys of results.json, and the place that is named
+    "another study": ({"study": "varience"}, " (results.json: study)"),
+    "no records": ({"records": []}, " (results.json)"),
+    "records of no scorer": ({"records": [{"label": "dot", "scorer": None}]}, " (results.json: records[0])"),
+    "settings in a list": ({"settings": []}, " (results.json: settings)"),
+    "no findings": ({"findings": None}, " (results.json: findings)"),
+    "another finding": ({"findings": [{"text": 1}]}, " (results.json: findings[0].text)"),
+    "no settings": ({"settings": {}}, ""),  # which is seen when they are shown
+    "records without figures": ({"records": [{"label": "dot", "scorer": "dot", "entropy": "low"}]}, ""),
 }
 
 
-@pytest.mark.parametrize("damage", ["nothing", "no run", "not json", "no tensors", "other keys", *DAMAGE])
-def test_what_is_no_run_is_an_input_error(damage: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("damage", CHANGED)
+def test_results_that_no_run_has_written_are_an_input_error(damage: str, tmp_path: Path) -> None:
+    keys, place = CHANGED[damage]
     folder = tmp_path / "run"
-    if damage != "nothing":
-        folder.mkdir()
-    if damage == "not json":
-        (folder / "results.json").write_text("{")
-    if damage == "other keys":
-        (folder / "results.json").write_text("{}")
-    if damage == "no tensors":
-        attncli.run(SMALL, out=folder)
-        (folder / "tensors.safetensors").write_bytes(b"damaged")
-    if damage in DAMAGE:
-        content = cli.run(cli.experiment(tmp_path / "e.yaml", **SMALL), folder)
-        (folder / "results.json").write_text(json.dumps(content | dict([DAMAGE[damage]])))
-    with pytest.raises(InputError, match=re.escape(str(folder))):
+    content = cli.run(cli.experiment(tmp_path / "e.yaml", **SMALL), folder)
+    (folder / "results.json").write_text(json.dumps(content | keys))
+    with pytest.raises(InputError, match=re.escape(f'got "{folder}", whose files are damaged{place}; expected')):
         attncli.load(folder)._repr_html_()
+
+
+@pytest.mark.parametrize(
+    ("file", "text", "place"),
+    [
+        ("results.json", "{", "results.json"),
+        ("results.json", "{}", "results.json: study"),
+        ("tensors.safetensors", "damaged", "tensors.safetensors"),
+    ],
+)
+def test_files_that_are_damaged_or_missing_are_an_input_error(file: str, text: str, place: str, tmp_path: Path) -> None:
+    for folder in (tmp_path / "nowhere", tmp_path):
+        with pytest.raises(InputError, match=re.escape(f'got "{folder}", which is not a run folder')):
+            attncli.load(folder)
+    attncli.run(SMALL, out=tmp_path / "run")
+    (tmp_path / "run" / file).write_text(text)
+    with pytest.raises(InputError, match=re.escape(f"whose files are damaged ({place}); expected")):
+        attncli.load(tmp_path / "run")
 
 
 @pytest.mark.parametrize("folder", [None, b"run", 1])

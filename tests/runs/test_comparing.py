@@ -3,7 +3,6 @@
 import json
 import math
 import os
-import re
 import shutil
 import subprocess
 import sys
@@ -300,21 +299,12 @@ def test_rows_of_sweeps_are_paired_by_what_was_swept(tmp_path: Path) -> None:
     assert [row for row in found.figures if row["rows"] == "records"] == []
 
 
-def test_files_that_no_run_has_written_are_damaged(runs: Path, tmp_path: Path) -> None:
+def test_settings_that_no_run_has_written_are_damaged(runs: Path, tmp_path: Path) -> None:
     copy = Path(shutil.copytree(runs / "attention", tmp_path / "copy"))
     changed(copy, lambda kept: kept["settings"].update(dtype="float31"))
     (tmp_path / "alone.json").write_bytes((copy / "results.json").read_bytes())
     with pytest.raises(InputError, match="whose files are damaged"):
         attncli.compare(tmp_path / "alone.json", tmp_path / "alone.json")
-    for change, place in (
-        (lambda kept: kept["records"][1].pop("label"), "results.json: records[1]"),
-        (lambda kept: kept.pop("findings"), "results.json: findings"),
-        (lambda kept: kept.update(study="nope"), "results.json: study"),
-    ):
-        copy = Path(shutil.copytree(runs / "attention", copy.parent / f"{copy.name}_"))
-        changed(copy, change)
-        with pytest.raises(InputError, match=re.escape(f"whose files are damaged ({place}); expected")):
-            attncli.load(copy)
 
 
 def test_layers_of_a_captured_model_are_told_apart(tmp_path: Path) -> None:

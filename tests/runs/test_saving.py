@@ -19,7 +19,6 @@ from torch import Tensor
 
 import attncli
 from attncli import __version__
-from attncli.runs import saving
 from attncli.runs.saving import fingerprint, save_named, save_weights_csv
 from attncli.studies.study import Result
 from tests.cli import experiment, names_in, refusal, run
@@ -180,15 +179,6 @@ def test_axes_of_weights_csv(leading: list[int], axes: str, tmp_path: Path) -> N
     assert [float(row[-1]) for row in rows] == weights.flatten().tolist(), "all digits of float64"
     assert [tuple(map(int, row[1 : weights.ndim + 1])) for row in rows] == list(np.ndindex(*weights.shape))
     assert [row[-4] for row in rows] == ["x", "y"] * (weights.numel() // 2)
-
-
-@pytest.mark.parametrize(("most", "there"), [(60, True), (59, False)])
-def test_weights_csv_is_left_out_when_huge(
-    most: int, there: bool, tmp_path: Path, result: Result, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(saving, "MOST_ROWS", most)
-    save_weights_csv(tmp_path / "w.csv", result)
-    assert (tmp_path / "w.csv").exists() == there
 
 
 @pytest.mark.parametrize("mask", [0o022, 0o027])
