@@ -8,12 +8,15 @@ from typing import Any
 
 import pytest
 import torch
+from matplotlib.figure import Figure
 from rich.console import Console, RenderableType
 from torch import Tensor
 
 from attncli.attention import softmax_over_valid, valid_mask
+from attncli.config.looks import Look
+from attncli.show.themes import sheet_of
+from attncli.studies import part_of
 from attncli.studies.attention.findings import findings_of
-from attncli.studies.attention.tables import tables
 from attncli.studies.study import Record, Result, Tokens
 
 FIELD = re.compile(r"(\d\.\d{3}|\d+e-\d+|0|nan|·)([*·]?)")
@@ -101,7 +104,15 @@ def printed(parts: Sequence[RenderableType], width: int, **console: Any) -> str:
 
 
 def shown(result: Result, width: int = 80, full: bool = False, csv: str | None = None, **console: Any) -> str:
-    return printed(list(tables(result, width=width, full=full, csv=csv)), width, **console)
+    """All tables of a result, of whatever study."""
+    parts = part_of(result.study, "tables").tables(result, width=width, full=full, csv=csv)
+    return printed(list(parts), width, **console)
+
+
+def drawn(result: Result) -> tuple[Figure, list[str]]:
+    """The picture of a study that has one, and what is noted of it."""
+    notes: list[str] = []
+    return part_of(result.study, "figure").figure_of(result, notes.append, sheet_of(Look())), notes
 
 
 def grids(text: str) -> dict[str, Grid]:

@@ -1,6 +1,7 @@
 """What a real model's attention saw, re-scored: the model's own output again, and what-ifs against slow oracles."""
 
 import math
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,8 @@ import attncli
 from attncli.config.tensors import CapturedData
 from attncli.errors import InputError
 from attncli.inputs.captured import read_calls, read_captured
+from attncli.studies.attention import study as attention
+from attncli.studies.memory import estimate_attention
 from tests.capturing.test_families import FAMILIES, built
 from tests.capturing.written import BIAS, CASES, KEYS, MASK, QUERIES, SCALE, VALUES, D, N, Written, normal, slow
 from tests.cli import good, refusal
@@ -127,6 +130,18 @@ def test_softcap_groups_and_sinks_stay_the_models(weights: bool, tmp_path: Path)
     assert_close(result.tensors["one_over_d/output"], capped(QUERIES * D**-0.5, KEYS, VALUES), rtol=0, atol=1e-5)
     sums = {row["label"]: row["weight_sum"] for row in result.records}
     assert all(total < 0.99 for total in sums.values()), "sinks take their part"
+
+
+def test_the_matrices_of_a_models_softcap_count_as_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    stages = list[Sequence[int]]()
+
+    def estimate(shapes: Any, dtype: torch.dtype, kept: Sequence[int], *others: Any) -> dict[str, int]:
+        stages.append(kept)
+        return estimate_attention(shapes, dtype, kept, *others)
+
+    monkeypatch.setattr(attention, "estimate_attention", estimate)
+    result = run(saved(tmp_path, Layer(capped)), layer=0)
+    assert stages[-1] == [len([name for name in result.tensors if name.startswith("model/")]) - 1] * 4 == [4] * 4
 
 
 def test_a_scale_before_the_product_is_the_models(tmp_path: Path) -> None:

@@ -95,13 +95,13 @@ def prepare(options: AttentionOptions, progress: Progress) -> Prepared:
                 seed=options.seed,
                 dtype=dtype,
                 device=device,
-                check_size=lambda shapes: _check_size(options, [shapes], device, progress),
+                check_size=lambda shapes: _check_size(options, [(shapes, None)], device, progress),
                 note=progress.note,
             )
             calls = [Call("", inputs, {})]
     collector.check()
     if captured is not None:
-        _check_size(options, [_shapes_of(call.inputs) for call in calls], device, progress)
+        _check_size(options, [(_shapes_of(call.inputs), call.inputs.call) for call in calls], device, progress)
     return Prepared(options, [_part(options, call, device) for call in calls], device, captured)
 
 
@@ -357,20 +357,22 @@ def _saved_inputs(options: AttentionOptions, inputs: Inputs) -> dict[str, Tensor
     return {name: tensor.cpu() for name, tensor in saved.items()}
 
 
-def _check_size(options: AttentionOptions, parts: Sequence[Shapes], device: torch.device, progress: Progress) -> None:
+def _check_size(
+    options: AttentionOptions, parts: Sequence[tuple[Shapes, Any]], device: torch.device, progress: Progress
+) -> None:
     """Refuse what the scorers cannot take or the memory cannot hold, before anything is drawn."""
     needed = Counter[str]()
-    for shapes in parts:
-        needed.update(_needed(options, shapes, device))
+    for shapes, call in parts:
+        needed.update(_needed(options, shapes, call, device))
     needed["program"] = PROGRAM
     require_memory(needed, device, CURE)
     if sum(needed.values()) - PROGRAM > NOTED:
         progress.note(f"memory: about {in_words(needed)}")
 
 
-def _needed(options: AttentionOptions, shapes: Shapes, device: torch.device) -> dict[str, int]:
+def _needed(options: AttentionOptions, shapes: Shapes, call: Any, device: torch.device) -> dict[str, int]:
     dtype = getattr(torch, options.dtype)
-    stages = [len(_matrices(entry, options, "bias" in shapes)) for entry in options.scorers]
+    stages = [len(_matrices(_for_call(entry, call), options, "bias" in shapes)) for entry in options.scorers]
     require_memory(estimate_attention(shapes, dtype, stages, []), device, CURE)  # before sizes that torch cannot count
     scorers = of_each(options.scorers, lambda entry: outline(entry, shapes["queries"][-1], shapes["keys"][-1]))
     normalizers = (NORMALIZERS[entry.normalizer.normalizer] for entry in options.scorers)

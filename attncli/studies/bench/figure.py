@@ -1,7 +1,6 @@
 """bench.png: time and memory against n, or against the first size that changes, two panels for each measure."""
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -12,7 +11,7 @@ from attncli.config.looks import Look
 from attncli.errors import in_bytes
 from attncli.show.figures import Note, Picture
 from attncli.show.numbers import duration, several
-from attncli.show.panels import AS_FIT, decades_axis, draw_line, drawn, legend, name, panels, sizes_axis
+from attncli.show.panels import AS_FIT, alone, decades_axis, draw_line, legend, name, panels, sizes_axis
 from attncli.show.themes import Sheet
 from attncli.studies.bench.options import IMPLEMENTATIONS
 from attncli.studies.bench.rows import Line, changing, conditions, lines_of, raw_name, size_of
@@ -27,10 +26,10 @@ WIDTH, HEIGHT = 3.9, 2.6  # of a panel, in inches
 def figures(result: Result, note: Note, look: Look) -> Mapping[str, Callable[[], Picture]]:
     """bench.png, where anything was timed; what it cannot show goes to `note`."""
     timed = any(record["seconds"] for record in result.records)
-    return {"bench": partial(drawn, bench_figure, result, note, look)} if timed else {}
+    return alone(figure_of)(result, note, look) if timed else {}
 
 
-def bench_figure(result: Result, note: Note, sheet: Sheet) -> Picture:
+def figure_of(result: Result, note: Note, sheet: Sheet) -> Picture:
     """Of sizes beside the one that is drawn along, those of the largest row with a time."""
     axes = changing(result.records)
     axis = axes[0] if axes else "n"

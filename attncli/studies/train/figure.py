@@ -17,7 +17,7 @@ APART = 0.15  # from one marker of a learning curve to the next, as a part of th
 BESIDE = 1.04  # labels stand side by side where there is a single d: each so many times as far right
 
 
-def train_figure(result: Result, note: Note, sheet: Sheet) -> Picture:
+def figure_of(result: Result, note: Note, sheet: Sheet) -> Picture:
     """Accuracies with as many keys as the models were trained with."""
     settings, lines, chance = result.settings, sheet.lines(result.labels), reference(sheet)
     rows = [row for row in result.comparisons if row["keys"] == settings["keys"]]
@@ -52,4 +52,4 @@ def train_figure(result: Result, note: Note, sheet: Sheet) -> Picture:
     return figure
 
 
-figures = alone(train_figure)
+figures = alone(figure_of)

@@ -9,13 +9,11 @@ from matplotlib.figure import Figure
 
 from attncli.config.looks import Look
 from attncli.show.numbers import duration
-from attncli.show.themes import sheet_of
 from attncli.studies.bench.columns import COLUMNS
-from attncli.studies.bench.figure import bench_figure, figures
+from attncli.studies.bench.figure import figures
 from attncli.studies.bench.rows import findings_of, growth, raw_name
-from attncli.studies.bench.tables import tables
 from attncli.studies.study import Finding, Record, Result
-from tests.show.samples import printed
+from tests.show.samples import drawn, shown
 
 BASELINE = "scaled_dot/textbook"
 SCORERS = ("additive", "scaled_dot", "dot", "general", "cosine", "gaussian", "vector_sum")
@@ -92,10 +90,6 @@ def not_timed(result: Result, where: Callable[[Record], bool]) -> Result:
 def textbook_additive(record: Record) -> bool:
     """The one whose hidden units do not fit into memory."""
     return (record["label"], record["implementation"]) == ("additive", "textbook")
-
-
-def shown(result: Result, width: int = 80, full: bool = False) -> str:
-    return printed(list(tables(result, width=width, full=full, csv=None)), width)
 
 
 def rows(text: str, start: str = "additive") -> list[str]:
@@ -181,12 +175,7 @@ def test_several_numbers_of_hidden_units_are_several_lines() -> None:
     assert (numbers["num_hiddens"], numbers["growth"]) == (256, pytest.approx(2.0))
 
 
-def figure_of(result: Result) -> tuple[Figure, list[str]]:
-    notes: list[str] = []
-    return bench_figure(result, notes.append, sheet_of(Look())), notes
-
-
-def drawn(figure: Figure, key: str) -> list[list[tuple[float, float]]]:
+def points_of(figure: Figure, key: str) -> list[list[tuple[float, float]]]:
     """The points of every line, panel by panel."""
     lines: list[Any] = [line for axes in figure.axes for line in axes.lines if line.get_gid() == key]
     return [list(zip(line.get_xdata(), line.get_ydata(), strict=True)) for line in lines]
@@ -198,9 +187,9 @@ def texts_of(figure: Figure) -> list[str]:
 
 def test_every_line_has_its_points_and_quartiles() -> None:
     result = sample(SIZES, FEW, ["scores"])
-    figure, notes = figure_of(result)
+    figure, notes = drawn(result)
     for key in ("seconds", "peak_bytes"):
-        for pair, points in zip(FEW, drawn(figure, key), strict=True):
+        for pair, points in zip(FEW, points_of(figure, key), strict=True):
             of_pair = [record for record in result.records if (record["label"], record["implementation"]) == pair]
             assert points == [(record["n"], record[key]) for record in of_pair]
     bars = [tuple(bar[:, 1]) for part in figure.axes[0].collections for bar in part.get_segments()]  # type: ignore[attr-defined]
@@ -213,20 +202,20 @@ def test_every_line_has_its_points_and_quartiles() -> None:
 
 def test_of_other_sizes_the_largest_with_a_time_are_drawn_and_a_note_says_so() -> None:
     result = crossed(sample(SIZES, FEW, ["scores"]), "batch", [1, 8])
-    figure, notes = figure_of(changed(result, lambda record: record["batch"] == 8, seconds=1.5))
-    assert {y for points in drawn(figure, "seconds") for _, y in points} == {1.5}
+    figure, notes = drawn(changed(result, lambda record: record["batch"] == 8, seconds=1.5))
+    assert {y for points in points_of(figure, "seconds") for _, y in points} == {1.5}
     assert notes == ["bench.png shows batch = 8 only; the tables and records.csv have all sizes"]
     lost = not_timed(result, lambda record: record["batch"] == 8)
-    assert figure_of(lost)[1][0].startswith("bench.png shows batch = 1 only")
-    keys, _ = figure_of(crossed(sample((1,), FEW, ["scores"]), "m", [1024, 65536]))
-    assert [x for x, _ in drawn(keys, "seconds")[0]] == [1024, 65536]
+    assert drawn(lost)[1][0].startswith("bench.png shows batch = 1 only")
+    keys, _ = drawn(crossed(sample((1,), FEW, ["scores"]), "m", [1024, 65536]))
+    assert [x for x, _ in points_of(keys, "seconds")[0]] == [1024, 65536]
 
 
 def test_what_has_no_figure_is_not_drawn() -> None:
     result = sample(SIZES, FEW, ["scores"])
-    figure, _ = figure_of(not_timed(result, textbook_additive))
+    figure, _ = drawn(not_timed(result, textbook_additive))
     assert "additive, textbook" not in texts_of(figure)
     assert figures(not_timed(result, lambda _: True), print, Look()) == {}
     for value in (None, 0):
-        _, notes = figure_of(changed(result, textbook_additive, peak_bytes=value))
+        _, notes = drawn(changed(result, textbook_additive, peak_bytes=value))
         assert notes == ["bench.png: memory of 4 rows is not drawn: it is 0 or unknown"]

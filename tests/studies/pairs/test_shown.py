@@ -16,7 +16,7 @@ from attncli.show.themes import sheet_of
 from attncli.studies import part_of
 from attncli.studies.study import Result
 from attncli.studies.variance.figure import density
-from tests.show.samples import printed
+from tests.show.samples import drawn, shown
 from tests.studies.pairs.samples import swept
 
 DOT: list[dict[str, Any]] = [{"scorer": "dot"}]
@@ -27,17 +27,8 @@ SAID = {"variance": ("variance", "theory_variance"), "saturation": ("jacobian_me
 STUDIES = pytest.mark.parametrize("study", FEW)
 
 
-def shown(result: Result, width: int = 80, full: bool = False) -> str:
-    return printed(list(part_of(result.study, "tables").tables(result, width=width, full=full, csv=None)), width)
-
-
 def said(result: Result) -> dict[str | None, str]:
     return {finding.label: finding.text for finding in result.findings}
-
-
-def drawn(result: Result) -> Figure:
-    figure: Figure = part_of(result.study, "figure").figure_of(result, print, sheet_of(Look()))
-    return figure
 
 
 def points(figure: Figure, label: str) -> list[list[float]]:
@@ -134,7 +125,7 @@ def test_sentences_and_points_of_real_pairs(study: str, heads: int, tmp_path: Pa
         records = [record for record in result.records if record["label"] == scorers[index]["scorer"]]
         places = [head + (-0.125, 0.125)[index] for head in range(heads)]
         wanted = [[place, record[MIDDLE[study]]] for place, record in zip(places, records, strict=True)]
-        assert points(drawn(result), str(scorers[index]["scorer"])) == pytest.approx(np.array(wanted))
+        assert points(drawn(result)[0], str(scorers[index]["scorer"])) == pytest.approx(np.array(wanted))
 
 
 def test_real_pairs_that_do_not_vary(tmp_path: Path) -> None:
@@ -146,7 +137,7 @@ def test_real_pairs_that_do_not_vary(tmp_path: Path) -> None:
 @STUDIES
 def test_points_and_their_ends_at_every_size(study: str) -> None:
     result = swept(study, d=[8, 2, 32], **FEW[study])
-    figure = drawn(result)
+    figure, _ = drawn(result)
     for index, label in enumerate(result.labels):
         records = sorted((each for each in result.records if each["label"] == label), key=lambda record: record["d"])
         assert points(figure, label) == [[record["d"], record[MIDDLE[study]]] for record in records]
@@ -156,9 +147,9 @@ def test_points_and_their_ends_at_every_size(study: str) -> None:
 
 
 def test_theory_and_uniform_weights_are_lines() -> None:
-    lines: Any = drawn(swept("variance", d=[2, 4], samples=1000, scorers=DOT)).axes[0].lines
+    lines: Any = drawn(swept("variance", d=[2, 4], samples=1000, scorers=DOT))[0].axes[0].lines
     assert [[2.0, 2.0], [4.0, 4.0]] in [line.get_xydata().tolist() for line in lines]
-    figure = drawn(swept("saturation", d=[2, 4], rows=50, keys=4, scorers=DOT))
+    figure, _ = drawn(swept("saturation", d=[2, 4], rows=50, keys=4, scorers=DOT))
     heights = [np.asarray(axes.lines[0].get_ydata()).tolist() for axes in figure.axes]
     assert heights == [pytest.approx([height] * 2) for height in (1.0, 1 / 4, 3**0.5 / 4)]
 

@@ -13,12 +13,10 @@ from rich.cells import cell_len
 
 from attncli.config.looks import Look
 from attncli.show.figures import drawn_by
-from attncli.show.themes import sheet_of
 from attncli.studies.study import Record, Result
-from attncli.studies.train.figure import figures, train_figure
+from attncli.studies.train.figure import figures
 from attncli.studies.train.rows import findings_of, summary
-from attncli.studies.train.tables import tables
-from tests.show.samples import many_scorers, printed
+from tests.show.samples import drawn, many_scorers, shown
 
 SIZES, LABELS, STEPS = (16, 64, 256, 1024), ("dot", "scaled_dot", "additive"), torch.arange(0, 801, 8)
 SETTINGS: Record = {
@@ -61,10 +59,6 @@ def result_of(
     settings = SETTINGS | {"seeds": seeds, "formulas": {label: f"the formula of {label}" for label in labels}}
     found = findings_of(summary(rows), settings)
     return Result("train", "train", settings, rows, summary(rows), found, tensors={"steps": STEPS, **curves})
-
-
-def shown(result: Result, width: int = 80) -> str:
-    return printed(list(tables(result, width=width, full=False, csv=None)), width)
 
 
 def test_tables() -> None:
@@ -115,7 +109,7 @@ def test_all_is_shown_whatever_was_found(result: Result, tmp_path: Path) -> None
 
 def test_what_is_drawn() -> None:
     result = result_of()
-    figure = train_figure(result, print, sheet_of(Look()))
+    figure, _ = drawn(result)
     lines: dict[Any, Any] = {line.get_gid(): line for axes in figure.axes for line in axes.lines}
     for label in LABELS:
         rows = [row for row in result.comparisons if row["label"] == label]
@@ -125,4 +119,4 @@ def test_what_is_drawn() -> None:
         torch.testing.assert_close(curve, result.tensors[f"{label}/1024/accuracy"].mean(0))
     assert list(lines["equal-weights"].get_ydata()) == [2.5 / 8] * 2
     without_curves = replace(result, tensors={"steps": torch.tensor([0, 1])})
-    assert len(train_figure(without_curves, print, sheet_of(Look())).axes[1].lines) == 1, "the level of equal weights"
+    assert len(drawn(without_curves)[0].axes[1].lines) == 1, "the level of equal weights"
