@@ -19,7 +19,7 @@ from attncli.pooling import pool_by_rules
 from attncli.scorers import SCORERS
 from tests import reference
 from tests.normalizers.catalogue import VARIANTS
-from tests.scorers.catalogue import make, normal
+from tests.scorers.catalogue import make, normal, same_bits
 
 every_scorer = pytest.mark.parametrize("name", SCORERS)
 GARBAGE = [math.nan, math.inf, -math.inf, 3e38, -3e38, 1e-40, 0.0, 1.0]
@@ -49,11 +49,6 @@ def cases(draw: st.DrawFn, longest: int = 9) -> Case:
 def scores_of(name: str, case: Case) -> Tensor:
     scores: Tensor = make(name, case.queries.shape[-1])(case.queries, case.keys)
     return scores.detach()
-
-
-def same_bits(a: Tensor, b: Tensor) -> bool:
-    integers = {torch.float32: torch.int32, torch.float64: torch.int64}[a.dtype]
-    return a.dtype == b.dtype and torch.equal(a.view(integers), b.view(integers))
 
 
 @every_scorer

@@ -14,6 +14,7 @@ LOW = -1e4  # up to this a number that is added to scores masks: models write -1
 ALLOWED = 32  # largest error that counts as rounding, in units of the output's dtype and of its largest number
 TENSORS = ("queries", "keys", "values", "output", "valid", "bias", "sinks")
 SHARED = ("valid", "bias")  # of which a file keeps what is the same once
+FACTS = ("how", "scale", "pre_scale", "groups", "heads", "softcap", "empty_row", "error", "problem")  # kept as JSON
 METADATA, VERSION = "attncli", 1  # the key of what a file says of its calls, and its format
 MaybeTensor = TypeVar("MaybeTensor", Tensor, Tensor | None)
 

@@ -12,7 +12,7 @@ from safetensors import safe_open
 from torch import Tensor
 
 from attncli.attention import EmptyRow, Valid, at_least_float32, computing_dtype
-from attncli.capturing.record import METADATA, SHARED, TENSORS, VERSION, Record
+from attncli.capturing.record import FACTS, METADATA, SHARED, TENSORS, VERSION, Record
 from attncli.config.tensors import CapturedData
 from attncli.errors import Collector, InputError, did_you_mean, got
 from attncli.inputs.bias import without_infinities
@@ -58,15 +58,10 @@ class Captured:
         if named["sinks"] not in there:
             del named["sinks"]
         given: dict[str, Any] = {part: read_tensor(self.path, each) for part, each in named.items() if each is not None}
-        given |= {key: entry[key] for key in NUMBERS}
+        given |= {key: entry[key] for key in FACTS}
+        given["heads"] = entry["heads"] and tuple(entry["heads"])
         layer, _, call = name.rpartition("#") if name.rpartition("#")[2].isdigit() else (name, "", "0")
-        record = Record(
-            layer=layer or name,
-            call=int(call),
-            kind=entry["class"],
-            heads=None if entry["heads"] is None else tuple(entry["heads"]),
-            **given,
-        )
+        record = Record(layer=layer or name, call=int(call), kind=entry["class"], **given)
         self._check(name, record)
         return record
 
@@ -105,7 +100,6 @@ class Captured:
 
 
 SIDES = ("queries", "keys")
-NUMBERS = ("how", "scale", "pre_scale", "groups", "softcap", "empty_row", "error", "problem")
 
 
 def is_captured(path: Path) -> bool:

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from attncli.capturing.capture import Capture
-from attncli.capturing.record import METADATA, SHARED, TENSORS, VERSION, Record
+from attncli.capturing.record import FACTS, METADATA, SHARED, TENSORS, VERSION, Record
 from attncli.errors import InputError
 from attncli.runs.run_folder import COMMAND_LINE, Words, check_file, save_file_at
 from attncli.runs.saving import fingerprint, save_named
@@ -52,15 +52,5 @@ def save_captured(place: Path, seen: Capture, about: Mapping[str, Any], words: W
 
 
 def _entry(record: Record) -> dict[str, Any]:
-    return {
-        "class": record.kind,
-        "how": record.how,
-        "scale": record.scale,
-        "pre_scale": record.pre_scale,
-        "groups": record.groups,
-        "heads": record.heads,
-        "softcap": record.softcap,
-        "empty_row": record.empty_row,
-        "error": record.error if math.isfinite(record.error) else None,
-        "problem": record.problem,
-    }
+    facts = {key: getattr(record, key) for key in FACTS}
+    return {"class": record.kind, **facts, "error": record.error if math.isfinite(record.error) else None}

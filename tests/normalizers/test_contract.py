@@ -9,14 +9,10 @@ from torch import Tensor
 
 from attncli.normalizers import NORMALIZERS
 from tests.normalizers.catalogue import MASKS, SHAPE, VARIANTS, B, H, M, N, oracle, whole
-from tests.scorers.catalogue import normal
+from tests.scorers.catalogue import normal, same_bits
 
 every_variant = pytest.mark.parametrize(("name", "options"), VARIANTS)
 JUNK = torch.tensor([math.nan, math.inf, -math.inf, 3e38, -3e38, 1e-40, 0.0])
-
-
-def same_bits(a: Tensor, b: Tensor) -> bool:
-    return a.dtype == b.dtype and torch.equal(a.contiguous().view(torch.uint8), b.contiguous().view(torch.uint8))
 
 
 @every_variant

@@ -27,3 +27,8 @@ def make(name: str, query_size: int, key_size: int | None = None, **options: Any
 def normal(*shape: int, seed: int = 0, dtype: torch.dtype = torch.float32) -> Tensor:
     """Standard normal numbers, drawn in float64 and then stored in `dtype`."""
     return torch.randn(shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64).to(dtype)
+
+
+def same_bits(a: Tensor, b: Tensor) -> bool:
+    """Whether two tensors have the same dtype and the same numbers, of which NaN is one and -0.0 is not 0.0."""
+    return a.dtype == b.dtype and torch.equal(a.contiguous().view(torch.uint8), b.contiguous().view(torch.uint8))

@@ -22,7 +22,7 @@ from tests.scorers.additive.cases import (
     largest_errors,
     scorer_for,
 )
-from tests.scorers.catalogue import make, normal
+from tests.scorers.catalogue import make, normal, same_bits
 
 DTYPES = [torch.float32, torch.float64, torch.float16, torch.bfloat16]
 both_forms = pytest.mark.parametrize("size", [5, 16], ids=["direct", "quotient"])
@@ -85,10 +85,6 @@ def test_projections_beyond_the_largest_number(n: int) -> None:
     assert np.abs(mine - exact_scores(case)).max() <= AT_WORST * half_unit(case.w_v)
     scorer.get_parameter("W_k.weight").mul_(1e9)  # and on the other side too, where only NaN would be wrong
     assert scorer(case.queries, case.keys).isfinite().all()
-
-
-def same_bits(a: Tensor, b: Tensor) -> bool:
-    return a.dtype == b.dtype == torch.float32 and torch.equal(a.view(torch.int32), b.view(torch.int32))
 
 
 @varied(
