@@ -1,7 +1,7 @@
 """From a config to the tensors of an experiment."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 from typing import Any
@@ -41,7 +41,8 @@ class Inputs:
     `valid` says which keys of scores (b, ..., n, m) each query may attend to. Values that a source does not have are
     (b, ..., m, 0). `bias` is to be added to the scores: finite numbers, in the dtype that scores are computed in, with
     as many axes as they have, of which those of size 1 are not repeated. `call` is the attention call of a real model
-    that all this entered, if it did; the queries are without the model's scale.
+    that all this entered, if it did; the queries are without the model's scale, and `tokens` are the names of `queries`
+    and `keys`, where they are known.
     """
 
     queries: Tensor
@@ -50,6 +51,7 @@ class Inputs:
     valid: Valid
     bias: Tensor | None = None
     call: Record | None = None
+    tokens: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
 
 def build_inputs(

@@ -1,13 +1,14 @@
 """Files of what a model's attention calls saw, as `attncli capture` writes them."""
 
 import json
-import sys
+import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, get_args
+from typing import Annotated, Any
 
 import torch
+from pydantic import BaseModel, Field, PositiveFloat, PositiveInt, TypeAdapter
 from safetensors import safe_open
 from torch import Tensor
 
@@ -20,13 +21,28 @@ from attncli.inputs.build import Inputs
 from attncli.inputs.files import broken, problem, read_tensor, tensor_names
 
 
-@dataclass(frozen=True)
-class Call:
-    """One attention call, as studies take it; `tokens` are the names of `queries` and `keys`, where they are known."""
+class _Entry(BaseModel, strict=True, allow_inf_nan=False):
+    """What a file says of a call that can be re-scored."""
 
-    layer: str
-    inputs: Inputs
-    tokens: Mapping[str, list[str]]
+    kind: Annotated[str, Field(alias="class")]
+    how: str
+    scale: float
+    pre_scale: Annotated[float, Field(gt=0)] | Annotated[float, Field(lt=0)]
+    groups: PositiveInt
+    heads: list[int] | None
+    softcap: PositiveFloat | None
+    empty_row: EmptyRow
+    error: float
+    problem: None
+    valid: str | None
+    bias: str | None
+
+
+class _Lost(BaseModel, strict=True):
+    problem: str
+
+
+LAYERS = TypeAdapter(dict[str, _Entry | _Lost])
 
 
 @dataclass(frozen=True)
@@ -42,12 +58,16 @@ class Captured:
         """The calls that can be re-scored."""
         return [name for name, entry in self.layers.items() if entry["problem"] is None]
 
-    def record(self, name: str) -> Record:
-        """What entered one call.
+    def record(self, wanted: str | int) -> Record:
+        """What entered the call of a name, or of a number in the order of the file.
 
         Raises:
             InputError: no such call, or one that cannot be re-scored; or its tensors are damaged.
         """
+        names = list(self.layers)
+        if isinstance(wanted, int) and wanted >= len(names):
+            raise InputError.of(got(wanted, f"expected 0 to {len(names) - 1}, of {len(names)} layers"))
+        name = names[wanted] if isinstance(wanted, int) else wanted
         if name not in self.layers:
             raise InputError.of(got(name, "expected the name of a layer", did_you_mean(name, self.layers)))
         entry = self.layers[name]
@@ -60,43 +80,29 @@ class Captured:
         given: dict[str, Any] = {part: read_tensor(self.path, each) for part, each in named.items() if each is not None}
         given |= {key: entry[key] for key in FACTS}
         given["heads"] = entry["heads"] and tuple(entry["heads"])
-        layer, _, call = name.rpartition("#") if name.rpartition("#")[2].isdigit() else (name, "", "0")
-        record = Record(layer=layer or name, call=int(call), kind=entry["class"], **given)
-        self._check(name, record)
+        later = re.fullmatch("(.*)#([1-9][0-9]{0,8})", name, re.DOTALL)
+        layer, call = (later[1], int(later[2])) if later else (name, 0)
+        record = Record(layer=layer, call=call, kind=entry["class"], **given)
+        self._check(record)
         return record
 
-    def name_of(self, wanted: str | int) -> str:
-        """The name of a layer that is given by it or by its number in the order of the file.
-
-        Raises:
-            InputError: there is no such number.
-        """
-        if isinstance(wanted, str):
-            return wanted
-        names = list(self.layers)
-        if wanted >= len(names):
-            raise InputError.of(got(wanted, f"expected 0 to {len(names) - 1}, of {len(names)} layers"))
-        return names[wanted]
-
-    def _check(self, name: str, record: Record) -> None:
+    def _check(self, record: Record) -> None:
         try:
             b, h, n, d = record.queries.shape
             m, v = record.values.shape[-2:]
-            expected = {
-                "keys": (b, h // record.groups, m, d),
-                "values": (b, h // record.groups, m, v),
-                "output": (b, h, n, v),
-            }
-            fits = all(getattr(record, part).shape == shape for part, shape in expected.items())
-            fits = fits and min(b, h, n, m, d, v) > 0 and (record.heads is None or len(record.heads) == h)
-            for part, width in (("valid", m), ("bias", m), ("sinks", 1)):
-                tensor: Tensor | None = getattr(record, part)
-                fits = fits and (tensor is None or tensor.expand(b, h, n, width).ndim == 4)
+            keys = b, h // record.groups, m
+            shapes = {"queries": (b, h, n, d), "keys": (*keys, d), "values": (*keys, v), "output": (b, h, n, v)}
+            given: dict[str, Tensor] = {part: getattr(record, part) for part in shapes}
+            fits = all(each.shape == shapes[part] and each.is_floating_point() for part, each in given.items())
+            fits = fits and min(b, h, n, m, d, v) > 0 and h % record.groups == 0
+            fits = fits and (record.heads is None or len(record.heads) == h)
+            for mask, width in ((record.valid, m), (record.bias, m), (record.sinks, 1)):
+                fits = fits and (mask is None or mask.expand(b, h, n, width).ndim == mask.ndim)
             fits = fits and (record.valid is None or record.valid.dtype == torch.bool)
-        except (RuntimeError, ValueError, ZeroDivisionError):
+        except (RuntimeError, ValueError):
             fits = False
         if not fits:
-            raise broken(self.path, f"the tensors of {name} do not fit each other")
+            raise broken(self.path, f"the tensors of {record.name} do not fit each other")
 
 
 SIDES = ("queries", "keys")
@@ -130,18 +136,17 @@ def read_captured(path: Path) -> Captured:
         raise problem(path, "holds no calls of a model's attention", "expected a file of `attncli capture`")
     try:
         content = json.loads(text)
-        version, layers = content.pop("version"), content.pop("layers")
-        is_good = isinstance(layers, dict) and all(_is_entry(entry) for entry in layers.values())
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
-        version, is_good = VERSION, False
+        version = content.pop("version")
+        layers = content.pop("layers") if version == VERSION else {}
+        LAYERS.validate_python(layers)
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise broken(path, "what it says of its layers cannot be read") from error
     if version != VERSION:
         raise problem(path, f"its format is {version!r}; this version of attncli reads {VERSION}")
-    if not is_good:
-        raise broken(path, "what it says of its layers cannot be read")
     return Captured(path, content, layers)
 
 
-def read_calls(data: CapturedData, dtype: torch.dtype, device: torch.device) -> tuple[Captured, list[Call]]:
+def read_calls(data: CapturedData, dtype: torch.dtype, device: torch.device) -> tuple[Captured, list[Inputs]]:
     """What a config chooses of a file, in the order of the config, or of the file where it chooses nothing.
 
     Queries, keys and values are rounded to `dtype`; keys and values are repeated where heads share them, and the
@@ -154,7 +159,7 @@ def read_calls(data: CapturedData, dtype: torch.dtype, device: torch.device) -> 
         captured = read_captured(Path(data.capture))
     except InputError as error:
         raise InputError.of(error.problems[0].message, ["capture"]) from error
-    collector, calls = Collector(), dict[str, Call]()
+    collector, calls = Collector(), dict[str, Inputs]()
     wanted: list[tuple[Sequence[str | int], str | int]] = [(["capture"], name) for name in captured.usable]
     if data.layer is not None:
         wanted = [(["layer"], data.layer)]
@@ -167,16 +172,15 @@ def read_calls(data: CapturedData, dtype: torch.dtype, device: torch.device) -> 
     for place, given in wanted:
         with collector.under():
             try:
-                name = captured.name_of(given)
-                record = captured.record(name)
+                record = captured.record(given)
             except InputError as error:
                 is_damaged = any(each.path for each in error.problems)  # the file or one of its tensors
                 raise InputError.of(error.problems[0].message, ["capture"] if is_damaged else place) from error
-            calls[name] = Call(name, _inputs(record, dtype, device), _tokens(captured, record))
+            calls[record.name] = replace(_inputs(record, dtype, device), tokens=_tokens(captured, record))
     collector.check()
     for index, head in enumerate(data.heads or []):
-        for name, call in calls.items():
-            if head >= (heads := call.inputs.queries.shape[1]):
+        for name, inputs in calls.items():
+            if head >= (heads := inputs.queries.shape[1]):
                 expected = f"expected 0 to {heads - 1}, of the {heads} heads of {name}"
                 raise InputError.of(got(head, expected), ["heads", index])
     return captured, list(calls.values())
@@ -210,25 +214,3 @@ def _tokens(captured: Captured, record: Record) -> dict[str, list[str]]:
         return {side: names for side, names, size in zip(SIDES, known, (n, m), strict=True) if len(names) == size}
     own = [names for names in known if len(names) == n]
     return {"queries": own[0], "keys": own[0]} if len(own) == 1 else {}
-
-
-def _is_entry(entry: dict[str, Any]) -> bool:
-    if entry["problem"] is not None:
-        return isinstance(entry["problem"], str)
-    heads, cap = entry["heads"], entry["softcap"]
-    return (
-        all(_is_number(entry[key]) for key in ("scale", "pre_scale"))
-        and entry["pre_scale"] != 0
-        and isinstance(entry["groups"], int)
-        and entry["groups"] > 0
-        and (cap is None or (_is_number(cap) and cap > 0))
-        and entry["empty_row"] in get_args(EmptyRow)
-        and (heads is None or all(isinstance(head, int) for head in heads))
-        and all(entry[part] is None or isinstance(entry[part], str) for part in SHARED)
-        and all(isinstance(entry[key], str) for key in ("class", "how"))
-        and isinstance(entry["error"], int | float)
-    )
-
-
-def _is_number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= sys.float_info.max

@@ -71,9 +71,9 @@ def read_source(path: Path, check_size: Callable[[Shapes], None], note: Note) ->
         _, calls = read_calls(CapturedData(capture=str(path)), torch.float32, torch.device("cpu"))
     except InputError as error:
         raise InputError.of(error.problems[0].message) from error
-    if any(call.inputs.bias is not None for call in calls):
+    if any(inputs.bias is not None for inputs in calls):
         note(f"{path.name}: {NOT_USED}")
-    return {call.layer: call.inputs for call in calls}
+    return {inputs.call.name: inputs for inputs in calls if inputs.call is not None}
 
 
 def stored_tensors(path: Path) -> dict[str, Tensor]:

@@ -118,6 +118,14 @@ def test_what_is_read_is_what_was_seen(file: Path) -> None:
     assert is_captured(file)
 
 
+def test_a_layer_that_is_called_like_a_later_call(file: Path) -> None:
+    def change(content: dict[str, Any], tensors: dict[str, torch.Tensor]) -> None:
+        content["layers"] = {"x#0": content["layers"]["first"]}
+        tensors |= {f"x#0.{part}": tensors[f"first.{part}"].clone() for part in PARTS[:4]}
+
+    assert list(attncli.run(changed(file, change)).settings["layers"]) == ["x#0"]
+
+
 def test_sinks_and_softcap_are_read(here: Path) -> None:
     sinks = normal(1, 4, 1, 1).expand(2, 4, 5, 1)
 
@@ -143,11 +151,17 @@ def test_nothing_is_replaced_by_accident(file: Path) -> None:
     assert [path.name for path in Path().iterdir()] == [file.name]
 
 
+def in_groups_of_three(content: dict[str, Any], tensors: dict[str, torch.Tensor]) -> None:
+    content["layers"]["first"]["groups"] = 3
+    tensors |= {f"first.{part}": tensors[f"first.{part}"][:, :1].clone() for part in ("keys", "values")}
+
+
 WRONG: dict[str, tuple[Callable[[dict[str, Any], dict[str, torch.Tensor]], object], str]] = {
     "version": (lambda content, _: content.update(version=2), "its format is 2; this version of attncli reads 1"),
     "layers": (lambda content, _: content.update(layers=[]), "what it says of its layers cannot be read"),
     "no layers": (lambda content, _: content.pop("layers"), "what it says of its layers cannot be read"),
     "groups": (lambda content, _: content["layers"]["first"].update(groups=0), "what it says of its layers"),
+    "a truth value": (lambda content, _: content["layers"]["first"].update(groups=True), "what it says of its layers"),
     "scale": (lambda content, _: content["layers"]["first"].update(scale="x"), "what it says of its layers"),
     "no scale": (lambda content, _: content["layers"]["first"].update(pre_scale=0), "what it says of its layers"),
     "endless": (lambda content, _: content["layers"]["first"].update(scale=10**400), "what it says of its layers"),
@@ -157,6 +171,9 @@ WRONG: dict[str, tuple[Callable[[dict[str, Any], dict[str, torch.Tensor]], objec
     "keys of another size": (lambda _, tensors: tensors.update({"first.keys": normal(2, 4, 3, 8)}), "do not fit"),
     "a mask of another size": (lambda _, tensors: tensors.update({"first.valid": MASK[..., :3].clone()}), "do not fit"),
     "a mask of numbers": (lambda _, tensors: tensors.update({"first.valid": MASK.float()}), "do not fit"),
+    "a mask of fewer axes": (lambda _, tensors: tensors.update({"first.bias": BIAS[0, 0].clone()}), "do not fit"),
+    "heads that groups do not divide": (in_groups_of_three, "do not fit"),
+    "truth values": (lambda _, tensors: tensors.update({"first.output": tensors["first.output"] > 0}), "do not fit"),
     "nothing": (lambda _, tensors: tensors.update({name: each[:0] for name, each in tensors.items()}), "do not fit"),
     "no values": (lambda _, tensors: tensors.pop("first.values"), "holds no tensor of this name"),
 }

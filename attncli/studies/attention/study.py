@@ -18,7 +18,7 @@ from attncli.config.scorer_entries import ScorerEntry
 from attncli.config.tensors import CapturedData, FileTensor
 from attncli.errors import Collector, InputError, Problem, below, got
 from attncli.inputs.build import Inputs, Shapes, build_inputs, check_tokens
-from attncli.inputs.captured import Call, Captured, read_calls
+from attncli.inputs.captured import Captured, read_calls
 from attncli.inputs.device import resolve_device
 from attncli.inputs.seeding import generator, seeded
 from attncli.normalizers import NORMALIZERS
@@ -98,11 +98,11 @@ def prepare(options: AttentionOptions, progress: Progress) -> Prepared:
                 check_size=lambda shapes: _check_size(options, [(shapes, None)], device, progress),
                 note=progress.note,
             )
-            calls = [Call("", inputs, {})]
+            calls = [inputs]
     collector.check()
     if captured is not None:
-        _check_size(options, [(_shapes_of(call.inputs), call.inputs.call) for call in calls], device, progress)
-    return Prepared(options, [_part(options, call, device) for call in calls], device, captured)
+        _check_size(options, [(_shapes_of(inputs), inputs.call) for inputs in calls], device, progress)
+    return Prepared(options, [_part(options, inputs, device) for inputs in calls], device, captured)
 
 
 def _shapes_of(inputs: Inputs) -> Shapes:
@@ -110,9 +110,9 @@ def _shapes_of(inputs: Inputs) -> Shapes:
     return {role: tuple(tensor.shape) for role, tensor in named.items() if tensor is not None}
 
 
-def _part(options: AttentionOptions, call: Call, device: torch.device) -> Part:
+def _part(options: AttentionOptions, inputs: Inputs, device: torch.device) -> Part:
     """Refuse what does not fit the inputs; scorers and rules for them."""
-    inputs, tokens = call.inputs, dict[str, Sequence[Any]](call.tokens)
+    tokens = dict[str, Sequence[Any]](inputs.tokens)
     for side in ("queries", "keys"):
         names = getattr(options.tokens, side)
         with below("tokens", side):
@@ -128,7 +128,8 @@ def _part(options: AttentionOptions, call: Call, device: torch.device) -> Part:
     scorers = of_each(entries, lambda entry: build_scorer(entry, q, k, options.seed, inputs.queries.dtype).to(device))
     rules = of_each(entries, lambda entry: _rules_of(entry, options, inputs))
     has_layers = isinstance(options.data, CapturedData) and options.data.layer is None
-    return Part(inputs, tokens, scorers, rules, {"layer": call.layer} if has_layers else {})
+    layer: Record = {"layer": inputs.call.name} if has_layers and inputs.call is not None else {}
+    return Part(inputs, tokens, scorers, rules, layer)
 
 
 def _for_call(entry: ScorerEntry, call: Any) -> ScorerEntry:
