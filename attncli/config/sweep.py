@@ -1,9 +1,10 @@
 """The grammar of sweeps: `KEY=VALUES` on the command line, and the key `sweep` in YAML."""
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
+from itertools import product
 from typing import Annotated, Any
 
 import yaml
@@ -154,6 +155,25 @@ class Axis:
     def values(self) -> dict[str, list[Any]]:
         """The values by key, as the key `sweep` has them."""
         return {key: [place[index].value for place in self.places] for index, key in enumerate(self.keys)}
+
+
+Place = tuple[int, ...]  # of a point: its index on every axis
+
+
+def keys_of(axes: Sequence[Axis]) -> list[str]:
+    """The swept keys of axes."""
+    return [key for axis in axes for key in axis.keys]
+
+
+def places_of(axes: Sequence[Axis]) -> Iterator[Place]:
+    """The places of all points; the last axis goes fastest."""
+    return product(*(range(len(axis.places)) for axis in axes))
+
+
+def changes_at(axes: Sequence[Axis], place: Place) -> dict[str, Override]:
+    """The change of every swept key at a point."""
+    changes = (change for axis, index in zip(axes, place, strict=True) for change in axis.places[index])
+    return dict(zip(keys_of(axes), changes, strict=True))
 
 
 def axes_of(sweep: Sweep, path: str, root: yaml.Node | None) -> list[Axis]:

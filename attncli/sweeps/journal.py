@@ -3,13 +3,13 @@
 import json
 from collections.abc import Iterator, Mapping
 from datetime import datetime
-from itertools import product
 from pathlib import Path
 from typing import Annotated, Literal, Self, get_args
 
 from pydantic import BaseModel, Field
 
 from attncli.config.document import read_document
+from attncli.config.sweep import changes_at, places_of
 from attncli.errors import InputError
 from attncli.runs.run_folder import IN_USE, JOURNAL, is_written, lock
 from attncli.studies.study import Record
@@ -73,11 +73,8 @@ def status_of(folder: Path) -> str:
         InputError: it is the folder of no sweep, or its journal is damaged.
     """
     axes, _ = read_document(config_of(folder, "--status")).sweep()
-    keys = [key for axis in axes for key in axis.keys]
-    tally = Tally(
-        dict(zip(keys, (change.value for place in places for change in place), strict=True))
-        for places in product(*(axis.places for axis in axes))
-    )
+    points = (changes_at(axes, place) for place in places_of(axes))
+    tally = Tally({key: change.value for key, change in changes.items()} for changes in points)
     for row in rows_of(folder):
         tally.add(row)
     return tally.line(is_written(folder), f"attncli sweep --resume {folder}")

@@ -1,10 +1,9 @@
 """The plan of a sweep: every point a valid config, no two the same experiment, and what one of them needs."""
 
 import math
-import time
-from collections.abc import Iterator, Mapping, Sequence
+import random
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +12,7 @@ import torch
 from attncli.config.document import Document
 from attncli.config.looks import is_default
 from attncli.config.models import Experiment
-from attncli.config.sweep import Axis, as_data, replaced
+from attncli.config.sweep import Axis, Place, as_data, changes_at, keys_of, places_of, replaced
 from attncli.errors import InputError, Problem, did_you_mean, got, in_bytes, show
 from attncli.expect.asking import check_expectations
 from attncli.runs.resolved import config_of
@@ -27,7 +26,7 @@ from attncli.sweeps.work import NO_PART, code_version, key_of
 
 MOST_POINTS = 100_000
 MOST_TOLD = 20  # problems; a mistake in a range has many
-PATIENCE = 5.0  # seconds for trying points before the work, beyond those that have every value once
+MOST_SINGLE, MOST_SEVERAL = 300, 100  # points that are tried before the work: with one value changed, with several
 
 
 @dataclass(frozen=True)
@@ -42,6 +41,19 @@ class Point:
     def text(self) -> str:
         """`d = 16, seed = 0`."""
         return in_words(self.sweep)
+
+
+@dataclass(frozen=True)
+class Trial:
+    """What studies say of points before the work.
+
+    `rows` are those to come by a point's identity without its seed, as far as points were tried. `memory` has the bytes
+    of the one that needs most, 0 where that is not known; `device` is that of the first.
+    """
+
+    rows: Mapping[str, Rows]
+    memory: int
+    device: torch.device
 
 
 @dataclass(frozen=True)
@@ -84,11 +96,6 @@ class Plan:
         return {**head, **whole, "sweep": as_data(self.axes, self.metric)}
 
 
-def keys_of(axes: Sequence[Axis]) -> list[str]:
-    """The swept keys of axes."""
-    return [key for axis in axes for key in axis.keys]
-
-
 def plan_of(
     document: Document, typed: Sequence[Axis] = (), metric: str | None = None, *, elsewhere: bool = False
 ) -> Plan:
@@ -99,57 +106,73 @@ def plan_of(
     Raises:
         InputError: everything that is wrong with the points, once each, with its place.
     """
-    document.study(STUDIES)
+    study = document.study(STUDIES)
     written, metric_written = document.sweep()
-    axes = replaced(written, typed)
-    base = replace(document, data={key: value for key, value in document.data.items() if key != "sweep"})
-    if not axes:
-        raise InputError.of("got nothing to sweep over; expected --over KEY=VALUES, or the key `sweep` in the file",
-                            where=str(document.path))  # fmt: skip
-    for key in keys_of(axes):
-        if key.partition(".")[0] in ("study", *NO_PART):
-            message = f"got `{key}` as a key to sweep over, which changes no number, or every column"
-            raise InputError.of(f"{message}; expected another key of the config", where=str(document.path))
-    count = math.prod(len(axis.places) for axis in axes)
-    if count > MOST_POINTS:
-        message = f"got a sweep of {count:,} points; expected at most {MOST_POINTS:,}"
-        raise InputError.of(message, where=str(document.path))
-    model, code = options_model(document.study(STUDIES)), code_version()
-    points, found, first = list[Point](), dict[object, Problem](), dict[str, Point]()
-    options = None
-    for places in product(*(axis.places for axis in axes)):
-        changes = [change for place in places for change in place]
-        try:
-            valid = base.changed(changes).validate(model, absolute=True)
-        except InputError as error:
-            for each in error.problems:
-                found.setdefault((each.message, each.path), each)  # once for all values of a key
-            continue
-        options = options or valid
-        config = {key: value for key, value in config_of(valid).items() if key not in NO_PART}
-        sweep = {key: change.value for key, change in zip(keys_of(axes), changes, strict=True)}
-        point = Point(key_of(config, code), sweep, config)
-        if (other := first.setdefault(point.key, point)) is not point:
-            message = f"got {point.text}, the same experiment as {other.text}; expected each once"
-            found[message] = Problem(message, where=str(document.path))
-        points.append(point)
-    if found:
-        raise InputError(_not_too_many([*found.values()]))
-    assert options is not None, "every point is valid, and there is one"
+    axes, base = replaced(written, typed), _unswept(document)
+    _check_axes(axes, str(document.path))
+    points, options = _points(base, axes)
     if not is_default(options.figure):
         from attncli.show.heatmaps import check_look
 
         with document.locating():
             check_look(options.figure)
-    memory, device, tried = _tried(base, axes, points, elsewhere)
-    rows = _rows(options.study, keys_of(axes), tried)
+    trial = _trial(base, axes, points, elsewhere)
+    rows = _rows(study, keys_of(axes), trial)
     if options.expect:
         with document.locating():
-            check_expectations(options.expect, replace(rows, records=_records(points, tried)))
+            check_expectations(options.expect, replace(rows, records=_records(points.values(), trial)))
     _check_metric(metric, rows, keys_of(axes), "--metric")
     with document.locating():
         _check_metric(metric_written, rows, keys_of(axes))
-    return Plan(base, axes, options, points, memory, device, rows, metric or metric_written)
+    needed, device = trial.memory, trial.device
+    return Plan(base, axes, options, [*points.values()], needed, device, rows, metric or metric_written)
+
+
+def _unswept(document: Document) -> Document:
+    return replace(document, data={key: value for key, value in document.data.items() if key != "sweep"})
+
+
+def _check_axes(axes: Sequence[Axis], where: str) -> None:
+    """Raise an InputError unless there is something to sweep over, and not too much."""
+    if not axes:
+        expected = "expected --over KEY=VALUES, or the key `sweep` in the file"
+        raise InputError.of(f"got nothing to sweep over; {expected}", where=where)
+    for key in keys_of(axes):
+        if key.partition(".")[0] in ("study", *NO_PART):
+            message = f"got `{key}` as a key to sweep over, which changes no number, or every column"
+            raise InputError.of(f"{message}; expected another key of the config", where=where)
+    count = math.prod(len(axis.places) for axis in axes)
+    if count > MOST_POINTS:
+        raise InputError.of(f"got a sweep of {count:,} points; expected at most {MOST_POINTS:,}", where=where)
+
+
+def _points(base: Document, axes: Sequence[Axis]) -> tuple[dict[Place, Point], Experiment]:
+    """All points by their places on the axes, and the options of the first.
+
+    Raises:
+        InputError: the problems of their configs, once for all values of a key; points that are the same experiment.
+    """
+    model, code = options_model(base.study(STUDIES)), code_version()
+    points, found, first, options = dict[Place, Point](), dict[object, Problem](), dict[str, Point](), None
+    for place in places_of(axes):
+        changes = changes_at(axes, place)
+        try:
+            valid = base.changed([*changes.values()]).validate(model, absolute=True)
+        except InputError as error:
+            for each in error.problems:
+                found.setdefault((each.message, each.path), each)
+            continue
+        options = options or valid
+        config = {key: value for key, value in config_of(valid).items() if key not in NO_PART}
+        point = Point(key_of(config, code), {key: change.value for key, change in changes.items()}, config)
+        if (other := first.setdefault(point.key, point)) is not point:
+            message = f"got {point.text}, the same experiment as {other.text}; expected each once"
+            found[message] = Problem(message, where=str(base.path))
+        points[place] = point
+    if found:
+        raise InputError(_not_too_many([*found.values()]))
+    assert options is not None, "every point is valid, and there is one"
+    return points, options
 
 
 def check_same(plan: Plan, before: Document) -> None:
@@ -159,11 +182,10 @@ def check_same(plan: Plan, before: Document) -> None:
         InputError: it does; with the first key that differs.
     """
     first = [change for axis in plan.axes for change in axis.places[0]]
-    unswept = replace(before, data={key: value for key, value in before.data.items() if key != "sweep"})
     study, where = before.study(STUDIES), str(plan.document.path)
     if study != plan.options.study:
         raise _another("study", plan.options.study, study, before.path, where)
-    options = unswept.changed(first).validate(options_model(study), absolute=True)
+    options = _unswept(before).changed(first).validate(options_model(study), absolute=True)
     old, new = _leaves(config_of(options)), _leaves(plan.points[0].config)
     for key in dict.fromkeys((*new, *old)):
         if key.partition(".")[0] not in NO_PART and old.get(key) != new.get(key):
@@ -200,71 +222,75 @@ def _not_too_many(found: Sequence[Problem]) -> Iterator[Problem]:
         yield Problem(f"and {len(found) - MOST_TOLD:,} more problems of points", where=found[-1].where)
 
 
-def _tried(
-    base: Document, axes: Sequence[Axis], points: Sequence[Point], elsewhere: bool
-) -> tuple[int, torch.device, dict[str, Rows]]:
-    """Memory of the largest point, a device, and the rows to come of what was tried, by identity without the seed.
-
-    It finds what studies refuse beyond the config, such as tensors that do not fit together.
-
-    Points that differ in the seed alone need one try. Each value of each axis is tried, and the last of all together;
-    other combinations as long as there is patience.
+def _trial(base: Document, axes: Sequence[Axis], points: Mapping[Place, Point], elsewhere: bool) -> Trial:
+    """Try points as far as it goes without the work: it finds tensors that do not fit together, and the like.
 
     Raises:
         InputError: the problems of the points, once each; a point that this machine has not the memory for.
     """
-    places = dict(zip(product(*(range(len(axis.places)) for axis in axes)), points, strict=True))
-    corners = {place for place in places if sum(map(bool, place)) <= 1} | {max(places)}
     model, study = options_model(base.study(STUDIES)), load_study(base.study(STUDIES))
-    tried, found, largest = dict[str, Rows](), dict[Problem, Point](), 0
-    began, device = time.monotonic(), torch.device("cpu")
-    for place in sorted(places, key=lambda place: place not in corners):
-        if place not in corners and time.monotonic() - began > PATIENCE:
-            break
-        seedless = _seedless(places[place])
-        if seedless in tried:
-            continue
-        changes = [change for axis, index in zip(axes, place, strict=True) for change in axis.places[index]]
-        document = base.changed(changes)
+    rows, found, needed, devices = dict[str, Rows](), dict[Problem, Point](), [0], list[torch.device]()
+    for place in _worth_trying(points):
+        document = base.changed([*changes_at(axes, place).values()])
         options = document.validate(model, absolute=True)
         if elsewhere:
             options = options.model_copy(update={"device": "cpu"})
         try:
             with noting_needs() as needs, document.locating():
                 prepared: PreparedStudy = study.prepare(options, Progress())
-                tried[seedless] = study.expected_rows(prepared)
-                device = prepared.device
+                rows[_seedless(points[place])] = study.expected_rows(prepared)
         except InputError as error:
-            too_large_here = elsewhere and needs and too_large({"point": needs[-1]}, device)
+            too_large_here = elsewhere and needs and too_large({"point": needs[-1]}, torch.device("cpu"))
             for problem in () if too_large_here else error.problems:
-                found.setdefault(problem, places[place])
+                found.setdefault(problem, points[place])
             continue
-        largest = max([largest, *needs])
+        needed += needs
+        devices.append(prepared.device)
     if found:
         problems = [replace(each, where=f"{each.where}, at {point.text}") for each, point in found.items()]
         raise InputError(_not_too_many(problems))
-    return largest, device, tried
+    return Trial(rows, max(needed), next(iter(devices), torch.device("cpu")))
+
+
+def _worth_trying(points: Mapping[Place, Point]) -> list[Place]:
+    """The first and the last point, points with another value of one axis alone, and some other combinations.
+
+    Of points that differ in their seed alone it is the first. Where there are many, it is a sample, always the same.
+    """
+    distinct = dict[str, Place]()
+    for place, point in points.items():
+        distinct.setdefault(_seedless(point), place)
+    (first, *others), last = distinct.values(), distinct[_seedless(points[max(points)])]
+    single = [place for place in others if sum(map(bool, place)) == 1]
+    several = [place for place in others if sum(map(bool, place)) > 1]
+    chosen = {first, last, *_sample(single, MOST_SINGLE), *_sample(several, MOST_SEVERAL)}
+    return sorted(chosen)
+
+
+def _sample(places: Sequence[Place], most: int) -> Sequence[Place]:
+    return places if len(places) <= most else random.Random(0).sample(places, most)
 
 
 def _seedless(point: Point) -> str:
     return key_of({**point.config, "seed": 0}, "")
 
 
-def _rows(study: str, keys: Sequence[str], tried: Mapping[str, Rows]) -> Rows:
+def _rows(study: str, keys: Sequence[str], trial: Trial) -> Rows:
     """The columns of the result."""
-    known = list(dict.fromkeys(column for rows in tried.values() for column in rows.columns))
+    tried = trial.rows.values()
+    known = list(dict.fromkeys(column for rows in tried for column in rows.columns))
     known = known or list(part_of(study, "columns").COLUMNS)
     own = (replace(column, key=renamed(column.key, keys)) for column in known)
-    left_out = {key: option for rows in tried.values() for key, option in rows.left_out.items()}
+    left_out = {key: option for rows in tried for key, option in rows.left_out.items()}
     columns = [*map(swept_column, keys), *own]
     return Rows(columns, [], no_comparisons="a sweep compares no rows", left_out=left_out)
 
 
-def _records(points: Sequence[Point], tried: Mapping[str, Rows]) -> list[Record]:
+def _records(points: Iterable[Point], trial: Trial) -> list[Record]:
     """The rows to come, as far as they are known: of a point that was not tried only its swept values."""
     records = list[Record]()
     for point in points:
-        own = tried.get(_seedless(point))
+        own = trial.rows.get(_seedless(point))
         records += [with_sweep(point.sweep, record) for record in (own.records if own else [{}])]
     return records
 

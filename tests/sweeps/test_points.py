@@ -11,7 +11,9 @@ from attncli.config.overrides import parse_override
 from attncli.config.sweep import typed_axes
 from attncli.errors import InputError
 from attncli.runs.resolved import config_of, dump_yaml
-from attncli.studies import options_model
+from attncli.studies import load_study, options_model
+from attncli.studies.progress import Progress
+from attncli.sweeps import points
 from attncli.sweeps.points import MOST_TOLD, Plan, plan_of
 from attncli.sweeps.work import code_version, key_of
 from tests.cli import experiment
@@ -129,6 +131,41 @@ def test_what_studies_refuse_is_refused_before_the_work(tmp_path: Path) -> None:
     path = experiment(tmp_path / "y.yaml", expect=expect)
     with pytest.raises(InputError, match=r"expect\[0\].where.seed\[1\].*got 3; no row has this seed; known: 0, 1"):
         planned(path, "over seed=0..1")
+
+
+def test_combinations_are_tried_before_the_work(tmp_path: Path) -> None:
+    """Fewer keys, and lengths for more of them, are wrong only together."""
+    path = experiment(tmp_path / "x.yaml", data={"valid_lens": [2, 2]})
+    (problem,) = refused(path, "over keys.shape[1]=5,3", "over valid_lens[0]=2,4,3", "over seed=0..9")
+    assert "at keys.shape[1] = 3, valid_lens[0] = 4, seed = 0: " in problem
+
+
+def test_what_is_tried_depends_on_the_sweep_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Points that differ in their seed count once; of many there is a sample, always the same."""
+    study, tried = load_study("attention"), list[tuple[object, ...]]()
+    prepare = study.prepare
+
+    def noted(options: Any, progress: Progress) -> Any:
+        tried.append((options.seed, options.scorers[0].options["scale"], options.data.keys.shape[1]))
+        return prepare(options, progress)
+
+    monkeypatch.setattr(study, "prepare", noted)
+    monkeypatch.setattr(points, "MOST_SINGLE", 8)
+    monkeypatch.setattr(points, "MOST_SEVERAL", 8)
+    path = experiment(tmp_path / "x.yaml", scorers=TWO)
+    for values, singles, several in [("1..3", 2 + 4, 2 * 4), ("1..50", 8, 8)]:
+        over = ("over seed=0..4", f"over scorers[0].scale={values}", "over keys.shape[1]=1..5")
+        plans = []
+        for _ in range(2):
+            tried.clear()
+            planned(path, *over)
+            plans.append([*tried])
+        assert plans[0] == plans[1]
+        assert {seed for seed, *_ in tried} == {0}
+        changed = [sum((scale != 1, keys != 1)) for _, scale, keys in tried]
+        assert changed.count(0) == 1
+        assert singles == changed.count(1)
+        assert several <= changed.count(2) <= several + 1, "and the last"
 
 
 def test_rows_have_the_swept_columns_first(tmp_path: Path) -> None:
