@@ -4,7 +4,7 @@ from functools import partial
 
 from attncli.errors import in_bytes
 from attncli.show.numbers import duration, interval, short
-from attncli.studies.study import LABEL, NORMALIZER, SCORER, Chart, Column, Kind
+from attncli.studies.study import LABEL, NORMALIZER, SCORER, Chart, Column, Kind, Record, Result
 
 AXES = ("n", "m", "d", "batch", "heads")  # what is the same for all implementations that are compared
 SIZES = (*AXES, "num_hiddens")
@@ -73,13 +73,30 @@ COMPARISONS = (
 )
 
 
-def _chart(title: str, key: str, ends: tuple[str, str] | None = None) -> Chart:
-    series = ["label", "implementation", "num_hiddens"]
-    return Chart(title, key, AXES, ends, series=series, facets=["measure"], log=True)
+def raw_name(record: Record) -> str:
+    """`label/implementation/measure/sizes`, as the raw times of a row are called."""
+    sizes = "x".join(str(record[size] or "-") for size in ("n", "m", "d", "num_hiddens", "batch", "heads"))
+    return f"{record['label']}/{record['implementation']}/{record['measure']}/{sizes}"
+
+
+def quartiles(result: Result, record: Record) -> list[float]:
+    """The lower and the upper quartile of the raw times of a row."""
+    times = result.tensors[raw_name(record)]
+    found: list[float] = times.quantile(times.new_tensor([0.25, 0.75])).tolist()
+    return found
+
+
+def _timed(result: Result) -> list[Record]:
+    """The rows with the quartiles of their times, as far as these were kept."""
+    kept = [row for row in result.records if raw_name(row) in result.tensors]
+    return [{**row, "quartiles_ci": quartiles(result, row)} for row in kept] or list(result.records)
+
+
+_chart = partial(Chart, x=AXES, series=["label", "implementation", "num_hiddens"], facets=["measure"], log=True)
 
 
 CHARTS = (
-    _chart("time of a call", "seconds"),
-    _chart("time / the baseline's time, 95 % interval", "ratio", ("ratio_low", "ratio_high")),
+    _chart("time of a call, median and quartiles", "seconds", ends=("quartiles_low", "quartiles_high"), rows=_timed),
+    _chart("time / the baseline's time, 95 % interval", "ratio", ends=("ratio_low", "ratio_high")),
     _chart("peak memory without the inputs", "peak_bytes"),
 )

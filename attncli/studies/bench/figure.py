@@ -13,8 +13,9 @@ from attncli.show.figures import Note, Picture
 from attncli.show.numbers import duration, several
 from attncli.show.panels import AS_FIT, alone, decades_axis, draw_line, legend, name, panels, sizes_axis
 from attncli.show.themes import Sheet
+from attncli.studies.bench.columns import quartiles
 from attncli.studies.bench.options import IMPLEMENTATIONS
-from attncli.studies.bench.rows import Line, changing, conditions, lines_of, raw_name, size_of
+from attncli.studies.bench.rows import Line, changing, conditions, lines_of, size_of
 from attncli.studies.study import Record, Result
 
 PANELS = {"seconds": "time per call", "peak_bytes": "peak memory"}
@@ -70,8 +71,7 @@ def _draw_panel(
         y = np.array([record[key] for record in known])
         points = [y, y, y]
         if key == "seconds":
-            rounds = [result.tensors[raw_name(record)].numpy() for record in known]
-            points[1:] = np.transpose([np.quantile(each, [0.25, 0.75]) for each in rounds])
+            points[1:] = np.transpose([quartiles(result, record) for record in known])
         draw_line(panel, x, points, looks[line], gid=key)
     if single:
         panel.set_xlim(-1, len(lines))

@@ -47,12 +47,6 @@ def lines_of(records: Sequence[Record]) -> dict[Line, list[Record]]:
     return lines
 
 
-def raw_name(record: Record) -> str:
-    """`label/implementation/measure/sizes`, as the raw times of a row are called."""
-    sizes = "x".join(str(record[size] or "-") for size in ("n", "m", "d", "num_hiddens", "batch", "heads"))
-    return f"{record['label']}/{record['implementation']}/{record['measure']}/{sizes}"
-
-
 def conditions(result: Result, records: Sequence[Record]) -> list[str]:
     """Under which these rows were measured, and the sizes that all of them have."""
     settings, axes = result.settings, changing(records, SIZES)

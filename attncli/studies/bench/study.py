@@ -17,7 +17,7 @@ from attncli.errors import Collector, InputError
 from attncli.inputs.device import resolve_device
 from attncli.scorers import SCORERS
 from attncli.scorers._custom import raised
-from attncli.studies.bench.columns import COLUMNS, COMPARISONS
+from attncli.studies.bench.columns import COLUMNS, COMPARISONS, raw_name
 from attncli.studies.bench.implementations import Call, Inputs, Task, disagreement, make_call
 from attncli.studies.bench.measure import (
     BLOCK,
@@ -35,7 +35,7 @@ from attncli.studies.bench.measure import (
 )
 from attncli.studies.bench.options import HIDDEN, BenchOptions
 from attncli.studies.bench.plan import Case, Contender, cases_of, operations, plan_of, traffic, variants_of
-from attncli.studies.bench.rows import findings_of, raw_name
+from attncli.studies.bench.rows import findings_of
 from attncli.studies.memory import ran_out, too_large
 from attncli.studies.progress import Counter, Progress
 from attncli.studies.scoring import build_normalizer, build_scorer, formulas_of, names_of, outline, raw_scores

@@ -56,7 +56,9 @@ COMPARISONS = (
 
 
 def _learning(result: Result) -> list[Record]:
-    """One row for each label, d and test while it learnt: mean and range over the seeds."""
+    """One row for each label, d and test while it learnt: mean and range over the seeds; none where none were kept."""
+    if "steps" not in result.tensors:
+        return []
     rows, steps = [], result.tensors["steps"].tolist()
     for label, d in dict.fromkeys((row["label"], row["d"]) for row in result.records):
         curves = {key: result.tensors[f"{label}/{d}/{key}"] for key in DRAWN}  # seeds steps

@@ -1,12 +1,19 @@
 """The columns of the study `variance`: one row for each label and d, or head of real tensors; and its charts."""
 
+import math
 from functools import partial
+
+import numpy as np
+from numpy.typing import NDArray
 
 from attncli.show.numbers import counted, figure, interval, margin, short
 from attncli.studies.pairs.study import PLACE
-from attncli.studies.study import LABEL, SCORER, Chart, Column
+from attncli.studies.study import LABEL, SCORER, Chart, Column, Record, Result
 
 signed = partial(Column, signed=True)
+STANDARDISED = "(score - mean) / std"
+ENOUGH = 625  # samples in the fullest bin: its standard error is 1/25 of it
+TOGETHER = (1, 2, 4, 5, 10)  # numbers of bins that may be merged into one
 
 COLUMNS = (
     SCORER,
@@ -31,9 +38,48 @@ COLUMNS = (
     Column("scale", "scale", "Scale of the scorer.", format=figure),
     Column("unit_scale", "needed\nscale", "Scale that would give variance 1.", format=figure),
 )
+
+
+def density(result: Result, label: str) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Edges and heights of the density of (score - mean) / std.
+
+    Neighbouring bins are shown as one, so that chance moves the height of the fullest by 4 % at most.
+    """
+    edges, counts = (result.tensors[f"histogram/{label}/{part}"].numpy() for part in ("edges", "counts"))
+    scores = result.settings["histograms"][label]
+    merged = next((n for n in TOGETHER if counts.reshape(-1, n).sum(axis=1).max() >= ENOUGH), TOGETHER[-1])
+    edges, counts = (edges[::merged] - scores["mean"]) / scores["std"], counts.reshape(-1, merged).sum(axis=1)
+    return edges, counts / (scores["samples"] * np.diff(edges))
+
+
+def normal_density(x: NDArray[np.float64]) -> NDArray[np.float64]:
+    """That of the standard normal distribution."""
+    return np.exp(-(x**2) / 2) / math.sqrt(2 * math.pi)
+
+
+def _histograms(result: Result) -> list[Record]:
+    """One row for each label and bin, as far as they were kept."""
+    rows = []
+    for label in result.settings.get("histograms", ()):
+        if f"histogram/{label}/edges" in result.tensors:
+            edges, heights = density(result, label)
+            x = (edges[:-1] + edges[1:]) / 2
+            columns = (x.tolist(), heights.tolist(), normal_density(x).tolist())
+            keys = (STANDARDISED, "density", "normal")
+            rows += [{"label": label, **dict(zip(keys, row, strict=True))} for row in zip(*columns, strict=True)]
+    return rows
+
+
 AXES = ("head", "d")
 CHARTS = (
     Chart("variance of the scores", "variance", AXES, ("variance_low", "variance_high"), "theory_variance", log=True),
     Chart("mean of the scores", "mean", AXES, ("mean_low", "mean_high"), "theory_mean"),
     Chart("distance of the variance from theory, in standard errors", "z", AXES),
+    Chart(
+        "standardised scores at the largest d",
+        "density",
+        [STANDARDISED],
+        theory="normal",
+        rows=_histograms,
+    ),
 )

@@ -1,6 +1,5 @@
 """variance.png: the variance against d (of real tensors by head) beside the histogram of scores at the largest d."""
 
-import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -10,16 +9,15 @@ from matplotlib.ticker import MaxNLocator
 
 from attncli.show.figures import Note, Picture
 from attncli.show.numbers import counted, entries
-from attncli.show.panels import MOST_TICKS, Numbers, alone, legend, name, panels, reference
+from attncli.show.panels import MOST_TICKS, alone, legend, name, panels, reference
 from attncli.show.themes import Sheet
 from attncli.studies.pairs.figure import Curve, Points
 from attncli.studies.study import Result
+from attncli.studies.variance.columns import STANDARDISED, density, normal_density
 
 WIDTHS, HEIGHT = (4.4, 3.9), 4.2
 THEORY = {"exact": ("theory", "-"), "limit": ("theory for large sizes", (0, (5, 2)))}
 REACH = 4.5  # how many standard deviations the histogram shows to either side
-ENOUGH = 625  # samples in the fullest bin: its standard error is 1/25 of it
-TOGETHER = (1, 2, 4, 5, 10)  # numbers of bins that may be merged into one
 THICKEST = 3.25  # times a line is the first histogram, the last one is once: they show around those above
 
 
@@ -61,9 +59,9 @@ def _draw_histograms(
     axes: Axes, result: Result, lines: Mapping[str, Mapping[str, Any]], standard: Mapping[str, Any]
 ) -> None:
     largest = max(record["d"] for record in result.records)
-    name(axes, f"standardised scores at d = {largest}", "(score - mean) / std", "density")
+    name(axes, f"standardised scores at d = {largest}", STANDARDISED, "density")
     x = np.linspace(-REACH, REACH, 181)
-    axes.plot(x, np.exp(-(x**2) / 2) / math.sqrt(2 * math.pi), zorder=3, **standard)
+    axes.plot(x, normal_density(x), zorder=3, **standard)
     axes.set_xlim(-REACH, REACH)
     axes.xaxis.set_major_locator(MaxNLocator(max(1, min(MOST_TICKS, axes.xaxis.get_tick_space())), integer=True))
     widths = np.linspace(THICKEST, 1.0, len(lines))
@@ -73,15 +71,3 @@ def _draw_histograms(
             look = {"color": line["color"], "linewidth": width * line["linewidth"], "linestyle": line["linestyle"]}
             axes.stairs(heights, edges, zorder=2, **look)
     axes.set_ylim(bottom=0)
-
-
-def density(result: Result, label: str) -> tuple[Numbers, Numbers]:
-    """Edges and heights of the density of (score - mean) / std.
-
-    Neighbouring bins are shown as one, so that chance moves the height of the fullest by 4 % at most.
-    """
-    edges, counts = (result.tensors[f"histogram/{label}/{part}"].numpy() for part in ("edges", "counts"))
-    scores = result.settings["histograms"][label]
-    merged = next((n for n in TOGETHER if counts.reshape(-1, n).sum(axis=1).max() >= ENOUGH), TOGETHER[-1])
-    edges, counts = (edges[::merged] - scores["mean"]) / scores["std"], counts.reshape(-1, merged).sum(axis=1)
-    return edges, counts / (scores["samples"] * np.diff(edges))

@@ -45,8 +45,8 @@ def test_every_figure_is_drawn(open_page: Open, files: dict[str, Path], name: st
     figures = page.locator(".bar select").first
     for title in figures.locator("option").all_inner_texts():
         figures.select_option(title)
-        expect(page.locator(".chart > svg path.line")).not_to_have_count(0)
-        expect(page.locator(".chart > svg path.marker")).not_to_have_count(0)
+        for mark in ("line", "marker"):
+            expect(page.locator(f".chart > svg path.{mark}")).not_to_have_count(0)
         assert not re.search("NaN|Infinity|undefined", page.locator(".chart > svg").inner_html()), title
         read_first(page)
         expect(page.locator("#tip")).to_be_visible()

@@ -4,6 +4,7 @@ import base64
 import hashlib
 import json
 from pathlib import Path
+from statistics import NormalDist
 from typing import Any
 
 import pytest
@@ -87,7 +88,8 @@ def test_curves_have_the_figures_of_the_rows(study: str, pages: dict[str, tuple[
         for value in row.values()
         if isinstance(value, float)
     }
-    charts = [chart for chart in view["charts"] if "while learning" not in chart["title"]]
+    others = ("while learning", "standardised scores", "time of a call")  # which are made of tensors
+    charts = [chart for chart in view["charts"] if not any(title in chart["title"] for title in others)]
     assert {line["name"].split(", ")[0] for chart in charts for line in chart["series"]} == set(run.result.labels)
     for chart in charts:
         for line in chart["series"]:
@@ -107,6 +109,49 @@ def test_learning_curves_are_means_and_ranges_of_the_seeds(pages: dict[str, tupl
     assert line["x"] == run.result.tensors["steps"].tolist()
     assert line["y"] == pytest.approx(curve.mean(0).tolist())
     assert (line["low"], line["high"]) == (curve.amin(0).tolist(), curve.amax(0).tolist())
+
+
+def test_histograms_are_those_of_the_run(pages: dict[str, tuple[StoredRun, Read]]) -> None:
+    """As densities of standardised scores: the area of each bar is its share of all scores."""
+    run, page = pages["variance"]
+    (view,) = page.views()
+    (chart,) = (each for each in view["charts"] if each["title"].startswith("standardised scores"))
+    assert [line["name"] for line in chart["series"]] == run.result.labels
+    for line in chart["series"]:
+        scores = run.result.settings["histograms"][line["name"]]
+        edges, counts = (run.result.tensors[f"histogram/{line['name']}/{part}"] for part in ("edges", "counts"))
+        width = line["x"][1] - line["x"][0]
+        bins = round(width * scores["std"] / float(edges[1] - edges[0]))
+        shares = counts.reshape(-1, bins).sum(1) / scores["samples"]
+        assert [y * width for y in line["y"]] == pytest.approx(shares.tolist())
+        middles = edges.unfold(0, bins + 1, bins).mean(-1)
+        assert [x * scores["std"] + scores["mean"] for x in line["x"]] == pytest.approx(middles.tolist(), abs=1e-9)
+        assert line["theory"] == pytest.approx(list(map(NormalDist().pdf, line["x"])))
+
+
+def test_times_have_quartiles(pages: dict[str, tuple[StoredRun, Read]]) -> None:
+    run, page = pages["bench"]
+    (view,) = page.views()
+    charts = [each for each in view["charts"] if each["title"].startswith("time of a call")]
+    lines = [line for chart in charts for line in chart["series"]]
+    medians = {row["seconds"]: row["seconds_iqr"] for row in run.result.records if row["seconds"]}
+    points = [point for line in lines for point in zip(line["y"], line["low"], line["high"], strict=True)]
+    assert {y for y, _, _ in points} == medians.keys()
+    for y, low, high in points:
+        assert low <= y <= high
+        assert high - low == pytest.approx(medians[y])
+
+
+@pytest.mark.parametrize("study", STUDIES)
+def test_a_file_of_results_alone_has_a_page(
+    study: str, pages: dict[str, tuple[StoredRun, Read]], tmp_path: Path
+) -> None:
+    """With all tables, and what can be drawn without tensors."""
+    run, page = pages[study]
+    alone = tmp_path / "results.json"
+    alone.write_bytes((run.path / "results.json").read_bytes())
+    tables = Read(report([read_run(alone, STUDIES)])).tables()
+    assert [len(rows) for rows in tables.values()] == [len(rows) for rows in page.tables().values()]
 
 
 def test_how_it_was_made_and_what_holds(pages: dict[str, tuple[StoredRun, Read]]) -> None:

@@ -9,9 +9,9 @@ from matplotlib.figure import Figure
 
 from attncli.config.looks import Look
 from attncli.show.numbers import duration
-from attncli.studies.bench.columns import COLUMNS
+from attncli.studies.bench.columns import COLUMNS, raw_name
 from attncli.studies.bench.figure import figures
-from attncli.studies.bench.rows import findings_of, growth, raw_name
+from attncli.studies.bench.rows import findings_of, growth
 from attncli.studies.study import Finding, Record, Result
 from tests.show.samples import drawn, shown
 

@@ -12,8 +12,8 @@ from attncli import textbook
 from attncli.errors import InputError
 from attncli.studies import memory
 from attncli.studies.bench import implementations, study
+from attncli.studies.bench.columns import raw_name
 from attncli.studies.bench.measure import ratio_of
-from attncli.studies.bench.rows import raw_name
 from tests.studies.bench.small import TWO, by_name, hurry, result_of
 
 

@@ -15,7 +15,7 @@ from attncli.show.figures import drawn_by
 from attncli.show.themes import sheet_of
 from attncli.studies import part_of
 from attncli.studies.study import Result
-from attncli.studies.variance.figure import density
+from attncli.studies.variance.columns import density
 from tests.show.samples import drawn, shown
 from tests.studies.pairs.samples import swept
 
