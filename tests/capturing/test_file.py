@@ -111,10 +111,6 @@ def test_what_is_read_is_what_was_seen(file: Path) -> None:
     assert (record.name, record.layer, record.call, record.kind, record.scale) == ("first#1", "first", 1, "Masked", 0.5)
     assert_close(record.valid, MASK)
     assert_close(record.rescored(), record.output, rtol=0, atol=1e-5)
-    with pytest.raises(InputError, match=r'got "third", which cannot be re-scored: relu'):
-        captured.record("third")
-    with pytest.raises(InputError, match=r"did you mean `first`\?"):
-        captured.record("frist")
     assert is_captured(file)
 
 
@@ -190,11 +186,4 @@ def test_files_that_are_wrong(name: str, file: Path) -> None:
 def test_files_of_another_kind(here: Path) -> None:
     save_file({"queries": QUERIES}, "plain.safetensors")
     Path("broken.safetensors").write_bytes(b"x" * 9)
-    for name, reason in {
-        "plain": "holds no calls of a model's attention; expected a file of `attncli capture`",
-        "broken": "damaged, or not a .safetensors file",
-        "missing": "no such file",
-    }.items():
-        with pytest.raises(InputError, match=reason):
-            read_captured(Path(f"{name}.safetensors"))
-        assert not is_captured(Path(f"{name}.safetensors"))
+    assert not any(is_captured(Path(f"{name}.safetensors")) for name in ("plain", "broken", "missing"))

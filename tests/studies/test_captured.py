@@ -14,7 +14,6 @@ from torch.testing import assert_close
 
 import attncli
 from attncli.config.tensors import CapturedData
-from attncli.errors import InputError
 from attncli.inputs.captured import read_calls, read_captured
 from attncli.studies.attention import study as attention
 from attncli.studies.memory import estimate_attention
@@ -132,6 +131,19 @@ def test_softcap_groups_and_sinks_stay_the_models(weights: bool, tmp_path: Path)
     assert all(total < 0.99 for total in sums.values()), "sinks take their part"
 
 
+def test_a_layer_whose_name_ends_like_a_call(tmp_path: Path) -> None:
+    class Model(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.add_module("a#0", Layer(CASES["softmax"][0]))
+
+        def forward(self, queries: Tensor) -> None:
+            self.get_submodule("a#0")(queries)
+
+    attncli.save(attncli.capture(Model(), QUERIES), tmp_path / "seen.safetensors")
+    assert list(run(str(tmp_path / "seen.safetensors")).settings["layers"]) == ["a#0"]
+
+
 def test_the_matrices_of_a_models_softcap_count_as_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     stages = list[Sequence[int]]()
 
@@ -216,12 +228,6 @@ def test_a_run_folder_can_be_run_again(tmp_path: Path) -> None:
     assert {name: tensor.tolist() for name, tensor in first.tensors.items()} == {
         name: tensor.tolist() for name, tensor in second.tensors.items()
     }
-
-
-def test_a_file_of_which_nothing_can_be_scored(tmp_path: Path) -> None:
-    file = saved(tmp_path, Layer(CASES["softmax"][0]), Relu())
-    with pytest.raises(InputError, match="cannot be re-scored: relu in place of a softmax"):
-        run(file, layer="1.layer")
 
 
 class Short(nn.Module):

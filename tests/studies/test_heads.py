@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 import attncli
-from attncli.errors import InputError
 from attncli.studies.study import Record, Result
 from tests.cli import experiment, run
 from tests.experiments import result_of
@@ -160,20 +159,3 @@ def test_a_run_folder_of_earlier_versions_loads(tmp_path: Path) -> None:
     (tmp_path / "run" / "results.json").write_text(json.dumps(content))
     loaded = attncli.load(tmp_path / "run")
     assert (list(loaded.heads), list(loaded.head_comparisons)) == ([], [])
-
-
-@pytest.mark.parametrize(
-    ("keys", "message"),
-    [
-        ({"heads": [0, 3]}, r"heads\[1\]: got 3; expected 0 to 2, of 3 heads"),
-        ({"batch": [2]}, r"batch\[0\]: got 2; expected 0 to 1, of 2 batch elements"),
-        (
-            {"heads": [0], "batch": [1], "data": {"queries": {"shape": [3, 5]}, "keys": {"shape": [6, 5]}}},
-            r"heads: got heads beside queries \[1, 3, 5\], which have no axis of heads; .*\n"
-            r"batch\[0\]: got 1; expected 0, of 1 batch element",
-        ),
-    ],
-)
-def test_heads_that_are_not_there(keys: dict[str, Any], message: str) -> None:
-    with pytest.raises(InputError, match=message):
-        of_heads(**keys)

@@ -145,13 +145,6 @@ def test_nothing_large_is_made_before_it_is_refused(shape: list[int], scorer: di
     assert peak_of(refused) < 10_000
 
 
-def test_sizes_that_no_scorer_takes_are_not_a_matter_of_memory() -> None:
-    data = {"queries": {"shape": [1, 2, 3]}, "keys": {"shape": [1, 2, 4]}}
-    with pytest.raises(InputError) as caught:
-        result_of(data=data, scorers=[{"scorer": "dot"}, {"scorer": "general"}, {"scorer": "cosine"}])
-    assert [problem.path for problem in caught.value.problems] == [("scorers", 0), ("scorers", 2)]
-
-
 def test_the_memory_of_the_device_counts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: (123, 456))
     assert available_memory(torch.device("cuda:1")) == 123
