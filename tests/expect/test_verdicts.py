@@ -33,47 +33,30 @@ def shown(*named: tuple[str, list[Verdict]], width: int = 80) -> str:
 
 
 @pytest.mark.parametrize(
-    ("keys", "words"),
+    ("got", "keys", "expected", "measured"),
     [
-        ({"between": [0.95, 1.05]}, "0.95 to 1.05"),
-        ({"between": [None, 1]}, "at most 1"),
-        ({"about": 1, "within": "5 %"}, "1 ± 5 %"),
-        ({"about": 0.1, "within": 0.025}, "0.1 ± 0.025"),
-        ({"below": 3.5}, "below 3.5"),
-        ({"below": 3, "by": 0.5}, "at most 3 - 0.5"),
-        ({"above": 3, "by": "2 x"}, "at least 2 x 3"),
-        ({"above": {"d": 2}}, "above 0.25 (d = 2)"),
-        ({"below": {"d": 2}, "by": "2 x"}, "at most 0.25 (d = 2) / 2"),
-        ({"above": {"d": 4}}, "above the value of d = 4"),
-        ({"equal": "exact"}, '"exact"'),
-        ({"equal": 184}, "184"),
+        (1.0123456, {"between": [0.95, 1.05]}, "0.95 to 1.05", "1.012"),
+        (1.0500001, {"between": [None, 1.05]}, "at most 1.05", "1.0500001"),
+        (512.25, {"about": 1, "within": "5 %"}, "1 ± 5 %", "512.2"),
+        (0.1, {"about": 0.1, "within": 0.025}, "0.1 ± 0.025", "0.1"),
+        (0.9999999999, {"above": 1}, "above 1", "1"),
+        (None, {"below": 3, "by": 0.5}, "at most 3 - 0.5", "no figure"),
+        (1.0, {"above": 3, "by": "2 x"}, "at least 2 x 3", "1"),
+        (1.0, {"above": {"d": 2}}, "above 0.2501 (d = 2)", "1"),
+        (1.0, {"below": {"d": 2}, "by": "2 x"}, "at most 0.2501 (d = 2) / 2", "1"),
+        (1.0, {"above": {"d": 4}}, "above the value of d = 4", "1"),
+        (0.250052, {"above": {"d": 2}}, "above 0.250051 (d = 2)", "0.250052"),
+        (0.250051, {"above": {"d": 2}}, "above 0.250051 (d = 2)", "0.250051"),
+        ("limit", {"equal": "exact"}, '"exact"', '"limit"'),
+        (184, {"equal": 184}, "184", "184"),
+        (0.30000000000000004, {"equal": 0.3}, "0.3", "0.30000000000000004"),
     ],
 )
-def test_what_is_expected(keys: dict[str, Any], words: str) -> None:
-    assert expected_words(one(1.0, 0.25, None, **keys)) == words
-
-
-@pytest.mark.parametrize(
-    ("got", "keys", "words"),
-    [
-        (1.0123456, {"between": [0, 2]}, "1.012"),
-        (1.0500001, {"between": [0, 1.05]}, "1.0500001"),
-        (0.9999999999, {"above": 1}, "1"),
-        (512.25, {"about": 1, "within": 0.1}, "512.2"),
-        (None, {"above": 1}, "no figure"),
-        ("limit", {"equal": "exact"}, '"limit"'),
-        (0.30000000000000004, {"equal": 0.3}, "0.30000000000000004"),
-    ],
-)
-def test_what_was_measured_is_told_from_what_was_expected(got: Any, keys: dict[str, Any], words: str) -> None:
-    assert got_words(one(got, **keys)) == words
-
-
-def test_two_figures_are_told_apart() -> None:
-    verdict = one(1.00001, 1.00002, above={"d": 2})
-    assert (got_words(verdict), expected_words(verdict)) == ("1.00001", "above 1.00002 (d = 2)")
-    same = one(1.15278, 1.15278, above={"d": 2})
-    assert (got_words(same), expected_words(same)) == ("1.15278", "above 1.15278 (d = 2)")
+def test_what_was_measured_is_told_from_what_was_expected(
+    got: Any, keys: dict[str, Any], expected: str, measured: str
+) -> None:
+    verdict = one(got, 0.250051, None, **keys)
+    assert (expected_words(verdict), got_words(verdict)) == (expected, measured)
 
 
 def lines(found: list[Verdict]) -> list[str]:
