@@ -32,7 +32,7 @@ def table_rows(name: str, verdicts: Sequence[Verdict]) -> list[list[str]]:
     """The lines of the closing table that belong to one file."""
     return [
         [f"`{name}`", line.claim, line.source, line.expected, line.measured, MARKS.get(line.holds, line.holds)]
-        for line in lines_of(name, verdicts)
+        for line in lines_of(verdicts)
     ]
 
 

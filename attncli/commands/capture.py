@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from attncli.commands.options import Quiet
+from attncli.commands.options import Quiet, naming_options
 from attncli.commands.streams import print_line
 from attncli.errors import InputError, Problem, got
 
@@ -71,7 +71,6 @@ def capture(
 ) -> None:
     from attncli.capturing.capture import Capture
     from attncli.capturing.models import Asked, run
-    from attncli.commands.options import naming_options
     from attncli.inputs.device import resolve_device
     from attncli.runs.captured import check_place, save_captured
 

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from attncli.commands.options import Full, Quiet
+from attncli.commands.options import Full, Quiet, naming_options
+from attncli.errors import Collector, InputError, printable
 
 if TYPE_CHECKING:
     from attncli.runs.loading import StoredRun
@@ -52,7 +53,6 @@ def compare(
     from attncli.commands.experiments import print_json
     from attncli.commands.progress import Terminal
     from attncli.commands.streams import DIFFERENT, print_error, print_line
-    from attncli.errors import Collector, printable
     from attncli.runs.loading import read_run
     from attncli.show.comparison import markdown, tables
     from attncli.studies import STUDIES
@@ -100,8 +100,6 @@ def _check(
     runs: list[Path], tolerance: float | None, fail: bool, both_forms: bool, out: Path | None, overwrite: bool
 ) -> None:
     """Refuse what makes no sense, before any run is read."""
-    from attncli.commands.options import naming_options
-    from attncli.errors import InputError
     from attncli.runs.run_folder import check_file
     from attncli.show.figures import picture_ending
 
@@ -124,7 +122,6 @@ def _check(
 
 def _draw(runs: Sequence["StoredRun"], found: "Comparison", out: Path, quiet: bool) -> None:
     """Draw the difference of the weights, of the places that differ most, of two runs."""
-    from attncli.errors import InputError
     from attncli.runs.run_folder import save_file_at
     from attncli.show.figures import save_figure
     from attncli.show.heatmaps import runs_figure

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from attncli.commands.options import Open, Quiet, import_quickly, naming_options
-from attncli.commands.study_flags import StudyFlag, look_flags, look_overrides, with_flags
+from attncli.commands.study_flags import StudyFlag, look_flags, overrides_of_flags, with_flags
 from attncli.config.looks import HeatmapLook
 
 Run = Annotated[Path, typer.Argument(metavar="RUN", help="A run folder, such as outputs/d2l/latest.")]
@@ -42,7 +42,7 @@ def figure(
     stored = read_run(run, STUDIES)
     if not run.is_dir():
         raise InputError.of(f'got "{run}", which has no tensors to draw; expected the folder of a run', where="RUN")
-    look, notes = look_of(stored, look_overrides(given)), list[str]()
+    look, notes = look_of(stored, overrides_of_flags(given)), list[str]()
     with reading(run), naming_options():
         files = pictures_of(stored.result, look, notes.append)
         there = [Path(name).stem for name in files]

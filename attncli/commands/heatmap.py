@@ -8,7 +8,7 @@ import typer
 
 from attncli.commands.options import Device, DType, Open, Quiet, Seed, Sets, naming_options, overrides_of
 from attncli.commands.scorers import scorer_names
-from attncli.commands.study_flags import StudyFlag, look_flags, look_overrides, with_flags
+from attncli.commands.study_flags import StudyFlag, look_flags, overrides_of_flags, with_flags
 from attncli.config.looks import HeatmapLook
 
 Source = Annotated[
@@ -63,7 +63,7 @@ def heatmap(
     from attncli.show.themes import sheet_of
 
     overrides = overrides_of(sets, seed=seed, device=device, dtype=dtype)
-    flags = {each.path[-1]: each.value for each in look_overrides(given)}
+    flags = {each.path[-1]: each.value for each in overrides_of_flags(given)}
     with naming_options():
         look = validated(HeatmapLook, flags, {})
         colour_map(sheet_of(look), look)

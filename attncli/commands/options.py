@@ -8,15 +8,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from attncli.commands.streams import INTERRUPTED, print_error
+from attncli.config.overrides import Override, override, parse_override, typed
 from attncli.errors import Collector, InputError
-
-if TYPE_CHECKING:
-    from attncli.config.overrides import Override
 
 Configs = Annotated[
     list[Path], typer.Argument(metavar="CONFIG", help="YAML files, captured models, or names of experiments.")
@@ -94,10 +92,8 @@ def naming_options() -> Iterator[None]:
         raise InputError(problems) from error
 
 
-def overrides_of(sets: list[str] | None, **shortcuts: str | None) -> "list[Override]":
+def overrides_of(sets: list[str] | None, **shortcuts: str | None) -> list[Override]:
     """What --set, and shortcuts such as seed="3" for --seed 3, change; the shortcuts win."""
-    from attncli.config.overrides import Override, override, parse_override, typed
-
     collector = Collector()
     overrides: list[Override] = []
     for assignment in sets or []:

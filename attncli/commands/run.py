@@ -14,7 +14,7 @@ from attncli.commands.options import (
     import_quickly,
     overrides_of,
 )
-from attncli.commands.study_flags import StudyFlag, look_flags, look_overrides, with_flags
+from attncli.commands.study_flags import StudyFlag, look_flags, overrides_of_flags, with_flags
 
 
 def run(
@@ -33,7 +33,7 @@ def run(
 
     compile_ = "true" if compiled else None
     overrides = overrides_of(sets, seed=seed, device=device, dtype=dtype, compile=compile_)
-    run_and_show(load_experiments(configs, [*overrides, *look_overrides(given)]), output)
+    run_and_show(load_experiments(configs, [*overrides, *overrides_of_flags(given)]), output)
 
 
 COMMAND = with_flags("run", run, look_flags())

@@ -5,21 +5,21 @@ import typing
 from collections.abc import Mapping
 from pathlib import Path
 from types import NoneType, UnionType
-from typing import TYPE_CHECKING, Annotated, Any, Literal, Union
+from typing import Annotated, Any, Literal, Union
 
 import typer
+from pydantic.fields import FieldInfo
 
 from attncli.commands.command import typer_command
 from attncli.commands.options import Output, Sets, import_quickly, naming_options, overrides_of
 from attncli.commands.scorers import scorer_names
+from attncli.config.document import Document, document_of_data, read_document
+from attncli.config.looks import Look
+from attncli.config.models import Experiment
+from attncli.config.overrides import Override, override, typed
+from attncli.config.strict import Flag
 from attncli.errors import Collector, InputError, show
-
-if TYPE_CHECKING:
-    from pydantic.fields import FieldInfo
-
-    from attncli.config.document import Document
-    from attncli.config.looks import Look
-    from attncli.config.overrides import Override
+from attncli.studies import options_model, part_of
 
 NO_FLAGS = ("study", "name", "expect", "figure", "sweep")
 LONGEST_LIST = 4  # of a default that is written out
@@ -35,9 +35,7 @@ class StudyFlag:
     of one value: of text the flag takes the words as they are, of everything else it reads them as YAML.
     """
 
-    def __init__(self, name: str, field: "FieldInfo", above: tuple[str, ...] = ()) -> None:
-        from attncli.config.strict import Flag
-
+    def __init__(self, name: str, field: FieldInfo, above: tuple[str, ...] = ()) -> None:
         self.name, self.key, self.field, self.above = name, field.alias or name, field, above
         self.is_scorers = self.key == "scorers"
         self.option = "--scorer" if self.is_scorers else f"--{self.key.replace('_', '-')}"
@@ -78,14 +76,12 @@ class StudyFlag:
         default, annotation = False if is_switch else None, Annotated[kind, option]
         return inspect.Parameter(self.name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
 
-    def override(self, value: Any) -> "Override":
+    def override(self, value: Any) -> Override:
         """What the flag says, for the config.
 
         Raises:
             InputError: a value that is not YAML.
         """
-        from attncli.config.overrides import Override, override, typed
-
         path = (*self.above, self.key)
         if value is True:
             return Override(path, True, self.option)
@@ -94,7 +90,7 @@ class StudyFlag:
         whole = " ".join(texts)
         is_text = self.is_scorers or (self.kind is str and self.name != "device")
         read = given if is_text else [override(path, each, whole).value for each in given]
-        if self.above and self.mark.is_path:  # a path in a config is relative to the config
+        if self.name == "resume" or (self.above and self.mark.is_path):  # paths in a config are relative to it
             read = [str(Path(each).absolute()) for each in read]
         return Override(path, read[0] if len(read) == 1 and not self.is_scorers else read, whole, texts)
 
@@ -119,16 +115,14 @@ def with_flags(name: str, function: Any, flags: list[StudyFlag]) -> Any:
     return typer_command(name, command)
 
 
-def look_flags(model: "type[Look] | None" = None) -> list[StudyFlag]:
+def look_flags(model: type[Look] = Look) -> list[StudyFlag]:
     """The flags of the keys below `figure`: of those that every study has, or of a model with more."""
-    from attncli.config.looks import Look
-
-    fields = (model or Look).model_fields
+    fields = model.model_fields
     return [StudyFlag(name, fields[name], ("figure",)) for name in fields]
 
 
-def look_overrides(given: Mapping[StudyFlag, Any]) -> "list[Override]":
-    """What the flags of looks change in a config.
+def overrides_of_flags(given: Mapping[StudyFlag, Any]) -> list[Override]:
+    """What flags change in a config.
 
     Raises:
         InputError: values that are not YAML.
@@ -136,7 +130,7 @@ def look_overrides(given: Mapping[StudyFlag, Any]) -> "list[Override]":
     collector, overrides = Collector(), []
     for flag, value in given.items():
         with collector.under():
-            if value is not None:
+            if value not in (None, False, []):
                 overrides.append(flag.override(value))
     collector.check()
     return overrides
@@ -144,9 +138,6 @@ def look_overrides(given: Mapping[StudyFlag, Any]) -> "list[Override]":
 
 def flags_of(study: str) -> list[StudyFlag]:
     """The flags of a study's own keys, then of those that all studies have, at last of looks."""
-    from attncli.config.models import Experiment
-    from attncli.studies import options_model
-
     fields = options_model(study).model_fields
     ordered = sorted(fields, key=lambda name: name in Experiment.model_fields)  # stable
     return [*(StudyFlag(name, fields[name]) for name in ordered if name not in NO_FLAGS), *look_flags()]
@@ -168,22 +159,14 @@ def command_of_study(study: str) -> Any:
     return with_flags(study, command, flags_of(study))
 
 
-def _document_of(study: str, given: Mapping[StudyFlag, Any], sets: list[str] | None) -> "Document":
+def _document_of(study: str, given: Mapping[StudyFlag, Any], sets: list[str] | None) -> Document:
     """The experiment that the flags say; of a run that is resumed, its config as they change it."""
-    from attncli.config.document import document_of_data, read_document
-    from attncli.studies import part_of
-
     collector, overrides, config = Collector(), overrides_of(sets), None
-    for flag, value in given.items():
-        if value in (None, False, []):
-            continue
-        with collector.under():
-            if flag.name == "resume":
-                with naming_options():
-                    config = part_of(study, "resume").config_of_run(value)
-                overrides.append(flag.override(Path(value).absolute()))
-            else:
-                overrides.append(flag.override(value))
+    with collector.under():
+        overrides += overrides_of_flags(given)
+    for resumed in [value for flag, value in given.items() if flag.name == "resume" and value is not None]:
+        with collector.under(), naming_options():
+            config = part_of(study, "resume").config_of_run(resumed)
     collector.check()
     if config is None:
         return document_of_data(f"attncli {study}", {"study": study}, overrides)

@@ -105,7 +105,6 @@ def _digits(verdict: Verdict) -> int:
 class Line:
     """What is said of rows of one expectation."""
 
-    experiment: str
     claim: str  # and of several rows which; without a claim what is looked at
     source: str
     expected: str
@@ -113,7 +112,7 @@ class Line:
     holds: str
 
 
-def lines_of(name: str, verdicts: Sequence[Verdict]) -> list[Line]:
+def lines_of(verdicts: Sequence[Verdict]) -> list[Line]:
     """The lines of one experiment: rows that hold share one if the same is expected; each that does not has its own."""
     lines = list[Line]()
     for group in _by_expectation(verdicts):
@@ -127,7 +126,7 @@ def lines_of(name: str, verdicts: Sequence[Verdict]) -> list[Line]:
                 ends = (pick(shared, key=lambda verdict: float(verdict.got)) for pick in (min, max))
                 measured = " to ".join(dict.fromkeys(map(got_words, ends)))
             source = _one_line(asks.source or "") if asks.source else ""
-            lines.append(Line(printable(name), claim, source, expected_words(first), measured, HOLDS[first.holds]))
+            lines.append(Line(claim, source, expected_words(first), measured, HOLDS[first.holds]))
     return lines
 
 
@@ -158,7 +157,7 @@ def verdict_tables(experiments: Sequence[tuple[str, Sequence[Verdict]]]) -> list
     for name, verdicts in experiments:
         if verdicts and len(experiments) > 1:
             table.add_row(Text(), Text(f"{printable(name)}:", style=STRONG))
-        for line in lines_of(name, verdicts):
+        for line in lines_of(verdicts):
             source = f"; {line.source}" if line.source else ""
             rest = Text(f"expected {line.expected}; measured {line.measured}{source}")
             table.add_row(Text(line.holds), Group(Text(line.claim), Padding(rest, (0, 0, 0, 2))))
