@@ -144,24 +144,28 @@ class Sweep(Model):
         return self
 
 
+Place = tuple[int, ...]  # of a point: its index on every axis
+
+
 @dataclass(frozen=True)
 class Axis:
-    """Keys that go together, and one override for each at every place of the axis."""
+    """Keys that go together: at every place of the axis an override for each."""
 
-    keys: Sequence[str]
-    places: Sequence[Sequence[Override]]
+    places: Sequence[Mapping[str, Override]]
+
+    @property
+    def keys(self) -> list[str]:
+        """The swept keys."""
+        return [*self.places[0]]
 
     @property
     def values(self) -> dict[str, list[Any]]:
         """The values by key, as the key `sweep` has them."""
-        return {key: [place[index].value for place in self.places] for index, key in enumerate(self.keys)}
-
-
-Place = tuple[int, ...]  # of a point: its index on every axis
+        return {key: [place[key].value for place in self.places] for key in self.keys}
 
 
 def keys_of(axes: Sequence[Axis]) -> list[str]:
-    """The swept keys of axes."""
+    """The swept keys of all axes."""
     return [key for axis in axes for key in axis.keys]
 
 
@@ -172,8 +176,8 @@ def places_of(axes: Sequence[Axis]) -> Iterator[Place]:
 
 def changes_at(axes: Sequence[Axis], place: Place) -> dict[str, Override]:
     """The change of every swept key at a point."""
-    changes = (change for axis, index in zip(axes, place, strict=True) for change in axis.places[index])
-    return dict(zip(keys_of(axes), changes, strict=True))
+    there = (axis.places[index] for axis, index in zip(axes, place, strict=True))
+    return {key: change for changes in there for key, change in changes.items()}
 
 
 def axes_of(sweep: Sweep, path: str, root: yaml.Node | None) -> list[Axis]:
@@ -230,22 +234,21 @@ def _of_option(problem: Problem, texts: Sequence[Mapping[str, str]]) -> Problem:
 def _axes(sweep: Sweep, override: Callable[[int, str, int, Any], Override]) -> list[Axis]:
     axes = list[Axis]()
     for index, together in enumerate(sweep.over):
-        columns = [
+        changes = (
             [override(index, key, number, value) for number, value in enumerate(values)]
             for key, values in together.items()
-        ]
-        axes.append(Axis(tuple(together), list(zip(*columns, strict=True))))
+        )
+        axes.append(Axis([dict(zip(together, place, strict=True)) for place in zip(*changes, strict=True)]))
     return axes
 
 
 def replaced(axes: Sequence[Axis], by: Sequence[Axis]) -> list[Axis]:
     """The axes, each that shares a key with one of the others replaced by it, and then the rest of the others."""
-    others, merged = list(by), list[Axis]()
+    merged = list[Axis]()
     for axis in axes:
-        same = [each for each in others if {*each.keys} & {*axis.keys}]
-        merged += same or ([] if {*axis.keys} & {key for each in by for key in each.keys} else [axis])
-        others = [each for each in others if each not in same]
-    return [*merged, *others]
+        same = [each for each in by if {*each.keys} & {*axis.keys}] or [axis]
+        merged += [each for each in same if each not in merged]
+    return [*merged, *(each for each in by if each not in merged)]
 
 
 def as_data(axes: Sequence[Axis], metric: str | None) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from attncli.config.document import Document
 from attncli.config.looks import is_default
 from attncli.config.models import Experiment
 from attncli.config.sweep import Axis, Place, as_data, changes_at, keys_of, places_of, replaced
-from attncli.errors import InputError, Problem, did_you_mean, got, in_bytes, show
+from attncli.errors import InputError, Problem, did_you_mean, dotted, got, in_bytes, show
 from attncli.expect.asking import check_expectations
 from attncli.runs.resolved import config_of
 from attncli.show.numbers import several
@@ -22,7 +22,7 @@ from attncli.studies.memory import noting_needs, too_large
 from attncli.studies.progress import Progress
 from attncli.studies.study import INTERVAL, PreparedStudy, Record, Rows
 from attncli.sweeps.columns import in_words, renamed, swept_column, with_sweep
-from attncli.sweeps.work import NO_PART, code_version, key_of
+from attncli.sweeps.work import NO_PART, code_version, deciding, key_of
 
 MOST_POINTS = 100_000
 MOST_TOLD = 20  # problems; a mistake in a range has many
@@ -163,7 +163,7 @@ def _points(base: Document, axes: Sequence[Axis]) -> tuple[dict[Place, Point], E
                 found.setdefault((each.message, each.path), each)
             continue
         options = options or valid
-        config = {key: value for key, value in config_of(valid).items() if key not in NO_PART}
+        config = deciding(config_of(valid))
         point = Point(key_of(config, code), {key: change.value for key, change in changes.items()}, config)
         if (other := first.setdefault(point.key, point)) is not point:
             message = f"got {point.text}, the same experiment as {other.text}; expected each once"
@@ -181,31 +181,24 @@ def check_same(plan: Plan, before: Document) -> None:
     Raises:
         InputError: it does; with the first key that differs.
     """
-    first = [change for axis in plan.axes for change in axis.places[0]]
-    study, where = before.study(STUDIES), str(plan.document.path)
-    if study != plan.options.study:
-        raise _another("study", plan.options.study, study, before.path, where)
-    options = _unswept(before).changed(first).validate(options_model(study), absolute=True)
-    old, new = _leaves(config_of(options)), _leaves(plan.points[0].config)
+    study, first = before.study(STUDIES), changes_at(plan.axes, (0,) * len(plan.axes))
+    old, new = {"study": study}, {"study": plan.options.study}
+    if old == new:
+        options = _unswept(before).changed([*first.values()]).validate(options_model(study), absolute=True)
+        old, new = _leaves(deciding(config_of(options))), _leaves(plan.points[0].config)
     for key in dict.fromkeys((*new, *old)):
-        if key.partition(".")[0] not in NO_PART and old.get(key) != new.get(key):
-            raise _another(key, new.get(key), old.get(key), before.path, where)
+        if old.get(key) != new.get(key):
+            message = f"got {show(new.get(key))} for {key}, which is {show(old.get(key))} in {before.path}"
+            cure = "expected the experiment of that sweep; leave out --resume for another one"
+            raise InputError.of(f"{message}; {cure}", where=str(plan.document.path))
 
 
-def _another(key: str, new: Any, old: Any, path: Path, where: str) -> InputError:
-    message = f"got {show(new)} for {key}, which is {show(old)} in {path}; expected the experiment of that sweep"
-    return InputError.of(f"{message}; leave out --resume for another one", where=where)
-
-
-def _leaves(value: Any, key: str = "") -> dict[str, Any]:
+def _leaves(value: Any, path: tuple[str | int, ...] = ()) -> dict[str, Any]:
     """What stands in a config, by its key as `--set` writes it."""
-    if isinstance(value, dict) and value:
-        parts = ((f"{key}.{name}" if key else name, each) for name, each in value.items())
-    elif isinstance(value, list) and value:
-        parts = ((f"{key}[{index}]", each) for index, each in enumerate(value))
-    else:
-        return {key: value}
-    return {leaf: found for name, each in parts for leaf, found in _leaves(each, name).items()}
+    if not isinstance(value, dict | list) or not value:
+        return {dotted(path): value}
+    parts = value.items() if isinstance(value, dict) else enumerate(value)
+    return {leaf: found for name, each in parts for leaf, found in _leaves(each, (*path, name)).items()}
 
 
 def _check_metric(metric: str | None, rows: Rows, keys: Sequence[str], where: str = "") -> None:

@@ -41,10 +41,14 @@ def code_version() -> str:
     return f"{attncli.__version__}+{digest.hexdigest()[:12]}"
 
 
+def deciding(config: Mapping[str, Any]) -> Record:
+    """What of a resolved config changes numbers: not its name, its pictures or what is expected."""
+    return {key: value for key, value in config.items() if key not in NO_PART}
+
+
 def key_of(config: Mapping[str, Any], code: str) -> str:
-    """The identity of a point: configs that differ in its name, its pictures or what is expected are the same."""
-    part = {key: value for key, value in config.items() if key not in NO_PART}
-    return hashlib.sha256(json.dumps([part, code], sort_keys=True).encode()).hexdigest()[:16]
+    """The identity of a point, by what changes its numbers."""
+    return hashlib.sha256(json.dumps([deciding(config), code], sort_keys=True).encode()).hexdigest()[:16]
 
 
 def run_point(job: Job, sharing: int = 1) -> Record:

@@ -177,6 +177,7 @@ def test_expectations_of_swept_columns(here: Path) -> None:
     experiment(here / "x.yaml", scorers=TWO[:1], expect=[{**claim, "below": other}])
     args = ["x.yaml", "--over", "seed=0,1", "--over", "scorers[0].scale=0.125,8", "--no-plots", "--jobs", "1"]
     assert "The expectation holds" in good("sweep", *args, "--out", "good")
+    assert "The expectation holds" in good("sweep", "--resume", "good", "--no-plots")
     experiment(here / "x.yaml", scorers=TWO[:1], expect=[{**claim, "above": other}])
     failed = attncli("sweep", *args, "--out", "bad", "--quiet")
     assert failed.exit_code == 1
