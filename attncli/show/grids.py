@@ -59,48 +59,41 @@ class Grid:
 
 @dataclass(frozen=True)
 class Titles:
-    """What is said once for the page, for each column and for each row; and of each panel, what is left."""
+    """What is said once for the page, once beside each row in lines, and above each panel in parts."""
 
     page: Sequence[str]
-    columns: Sequence[Sequence[str]]
-    rows: Sequence[Sequence[str]]
+    beside: Sequence[str]
     panels: Sequence[Sequence[str]]
 
-    @property
-    def beside(self) -> list[str]:
-        """The text left of each row."""
-        return [in_lines(parts, BESIDE_LETTERS) for parts in self.rows]
-
     def above(self, letters: int) -> list[str]:
-        """The text above each panel, in lines of so many characters: in the first row with the title of its column."""
-        found = []
-        for index, own in enumerate(self.panels):
-            parts = [*(self.columns[index] if index < len(self.columns) else ()), *own]
-            whole = ", ".join(parts)
-            found.append(whole if len(whole) <= letters else in_lines(parts, letters))
-        return found
+        """The text above each panel, in lines of so many characters."""
+        texts = ((", ".join(parts), parts) for parts in self.panels)
+        return [text if len(text) <= letters else in_lines(parts, letters) for text, parts in texts]
 
 
 def titles_of(panels: Sequence[Panel], columns: int, sheet: Sheet) -> Titles:
-    """The titles of panels in so many columns: all above their panels, unless the page has a given size."""
+    """The titles of panels in so many columns: all above their panels, unless the page has a given size.
+
+    There what all panels have in common stands in the title of the page, what those of a column have above the first
+    of them, and what those of a row have beside it.
+    """
     starts = range(0, len(panels), columns)
-    page, above, beside = list[str](), [list[str]() for _ in range(columns)], [list[str]() for _ in starts]
-    if sheet.size is None:
-        return Titles(page, above, beside, [[panel.label, *filter(None, [panel.place])] for panel in panels])
-    own = [[panel.label, *filter(None, panel.place.split(", "))] for panel in panels]
-    for parts in list(zip(*own, strict=False)):
-        by_column, by_row = [{*parts[c::columns]} for c in range(columns)], [{*parts[r : r + columns]} for r in starts]
+    page, beside = list[str](), [list[str]() for _ in starts]
+    own = [[p.label, *filter(None, [p.place] if sheet.size is None else p.place.split(", "))] for p in panels]
+    for parts in list(zip(*own, strict=False)) if sheet.size is not None else ():
+        kept = 0
         if len({*parts}) == 1 and not sheet.look.title:
             page.append(parts[0])
-        elif max(map(len, by_column)) == 1:
-            above = [[*title, *part] for title, part in zip(above, by_column, strict=True)]
-        elif max(map(len, by_row)) == 1:
-            beside = [[*title, *part] for title, part in zip(beside, by_row, strict=True)]
+        elif all(len({*parts[c::columns]}) == 1 for c in range(columns)):
+            kept = columns
+        elif all(len({*parts[r : r + columns]}) == 1 for r in starts):
+            for row, part in zip(beside, parts[::columns], strict=True):
+                row.append(part)
         else:
             continue
-        for title, part in zip(own, parts, strict=True):
+        for title, part in zip(own[kept:], parts[kept:], strict=True):
             title.remove(part)
-    return Titles(page, above, beside, own)
+    return Titles(page, [in_lines(row, BESIDE_LETTERS) for row in beside], own)
 
 
 def in_lines(parts: Iterable[str], letters: int) -> str:
@@ -147,11 +140,9 @@ def _grid_on(page: Sequence[float], panels: Sequence[Panel], look: HeatmapLook, 
 
     def grid(columns: int) -> Grid:
         titles, rows = titles_of(panels, columns, sheet), math.ceil(count / columns)
-        beside = ticks + max(_longest(each, BESIDE_LETTERS) for each in titles.rows)
+        beside = ticks + _longest(titles.beside)
         pitch = (page[0] - unit * (AROUND + LETTER * beside)) / columns - gap
-        longest = (
-            unit * NARROW_LETTER * max(_longest(each, FEWEST_LETTERS) for each in (*titles.panels, *titles.columns))
-        )
+        longest = unit * NARROW_LETTER * _longest(titles.above(FEWEST_LETTERS))
         sized = Grid(columns, pitch - (bar if pitch > longest else longest), 0.0, unit)
         above = [len(each.splitlines()) for each in titles.above(sized.letters(sheet))]
         titled = unit * sum(TITLE_LINE * max(above[r : r + columns]) + TITLE_PAD for r in range(0, count, columns))
@@ -164,8 +155,8 @@ def _grid_on(page: Sequence[float], panels: Sequence[Panel], look: HeatmapLook, 
     return replace(best, width=max(best.width, SMALLEST), height=max(best.height, SMALLEST))
 
 
-def _longest(parts: Sequence[str], letters: int) -> int:
-    return max(map(len, in_lines(parts, letters).split("\n")))
+def _longest(texts: Iterable[str]) -> int:
+    return max(len(line) for text in texts for line in text.split("\n"))
 
 
 def _columns(panels: Sequence[Panel], width: float, height: float) -> int:

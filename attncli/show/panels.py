@@ -102,29 +102,24 @@ def _fitted(make: Callable[[Note, Sheet], Picture], sheet: Sheet) -> _Drawing:
     count = grid.nrows * grid.ncols
     divisors = [each for each in range(1, count + 1) if count % each == 0]
     likely = sorted(divisors, key=partial(_room, sheet, count), reverse=True)[:MOST_TRIED]
-    best = _roomiest(make, sheet, [Arrangement(each, beside) for each in likely for beside in (False, True)])
-    if best.room < ROOM * sheet.em:
-        untitled = [Arrangement(each, beside, titled=False) for each in likely for beside in (False, True)]
-        other = _roomiest(make, sheet, untitled)
-        best = other if other.room > best.room else best
-    return best
-
-
-def _roomiest(make: Callable[[Note, Sheet], Picture], sheet: Sheet, arrangements: Sequence[Arrangement]) -> _Drawing:
-    tried = [_drawing(make, sheet, each) for each in arrangements]
-    best = max(tried, key=lambda each: each.room)
-    placed = replace(best.arrangement, boxes=_boxes(best.figure))
-    return max(
-        _drawing(make, sheet, placed), best, key=lambda each: each.room + TOLERANCE * sheet.em * (each is not best)
-    )
+    found = list[_Drawing]()
+    for titled in (True, False):
+        arrangements = [Arrangement(each, beside, titled) for each in likely for beside in (False, True)]
+        best = max((_drawing(make, sheet, each) for each in arrangements), key=lambda each: each.room)
+        again = _drawing(make, sheet, replace(best.arrangement, boxes=_boxes(best.figure)))
+        found.append(again if again.room + TOLERANCE * sheet.em >= best.room else best)
+        if found[0].room >= ROOM * sheet.em:
+            break
+    return max(found, key=lambda each: each.room)
 
 
 def _drawing(make: Callable[[Note, Sheet], Picture], sheet: Sheet, arrangement: Arrangement) -> _Drawing:
     notes = list[str]()
     figure = make(notes.append, replace(sheet, arrangement=arrangement))
+    layout: Any = figure.get_layout_engine()
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        figure.draw_without_rendering()
+        layout.execute(figure)
     (width, height), inked = figure.get_size_inches(), figure.get_tightbbox()
     room = min(inked.x0, inked.y0, width - inked.x1, height - inked.y1)
     legends: Any = [each.get_window_extent() for each in figure.legends]

@@ -167,7 +167,8 @@ def sheet_of(look: Look) -> Sheet:
     theme, points = THEMES[look.theme], look.font_size or POINTS
     ink, grounds = styled.get("text.color", theme.ink), (*(styled.get(key) for key in GROUNDS), theme.ground)
     ground = next(each for each in grounds if each not in (None, "none"))
-    shown = _theme_on(look, ground)
+    # the theme whose colours can be seen on the ground, which a style file may have changed from light to dark
+    shown = look.theme if look.theme == "print" else "dark" if sum(to_rgb(ground)) < DARKER else "light"
     all_texts = dict.fromkeys((*TITLES, *SMALL_TEXTS), points)
     settings = {
         **{key: value for key, value in matplotlib.rcParamsDefault.items() if not key.startswith("backend")},
@@ -205,13 +206,6 @@ def _check_size(look: Look, size: Sequence[float], dpi: float) -> None:
 def most_dpi(width: float, height: float) -> float:
     """As many dots per inch as a picture of so many inches may have."""
     return min(math.sqrt(MOST_DOTS / (width * height)), MOST_ALONG / max(width, height))
-
-
-def _theme_on(look: Look, ground: Any) -> str:
-    """The theme whose colours can be seen on a ground, which a style file may have changed from light to dark."""
-    if look.theme == "print":
-        return look.theme
-    return "dark" if sum(to_rgb(ground)) < DARKER else "light"
 
 
 def mixed(ink: Any, ground: Any, share: float) -> str:
