@@ -2,7 +2,6 @@
 
 import math
 import textwrap
-import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -45,7 +44,6 @@ BESIDE = 0.4  # part of a page that a legend right of all panels takes at most
 FITS, ROOM = 3.0, 6.0  # em of a panel's shorter side: where it can be read at all, and well
 MOST_TRIED = 2  # numbers of panels beside each other
 TOLERANCE = 2.0  # em that panels may lose for ticks and titles that fit them
-NO_ROOM = "axes sizes collapsed to zero"  # what matplotlib says where texts take all of a page
 AS_FIT: Any = "auto"  # ticks of matplotlib's locators
 MOST_TICKS, ROOMY = 8, 6  # upwards; there is room for all of them from so many labels with gaps
 TOGETHER = "\N{NO-BREAK SPACE}=\N{NO-BREAK SPACE}"
@@ -117,15 +115,12 @@ def _drawing(make: Callable[[Note, Sheet], Picture], sheet: Sheet, arrangement: 
     notes = list[str]()
     figure = make(notes.append, replace(sheet, arrangement=arrangement))
     layout: Any = figure.get_layout_engine()
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        layout.execute(figure)
+    layout.execute(figure)
     (width, height), inked = figure.get_size_inches(), figure.get_tightbbox()
     room = min(inked.x0, inked.y0, width - inked.x1, height - inked.y1)
     legends: Any = [each.get_window_extent() for each in figure.legends]
     titles: Any = [text.get_window_extent() for text in figure.texts if text.get_text()]
-    is_over = any(each.overlaps(title) for each in legends for title in titles)
-    if is_over or any(NO_ROOM in str(each.message) for each in caught):
+    if any(each.overlaps(title) for each in legends for title in titles):
         room = -max(width, height)
     if room >= 0:
         room = min(min(box.width * width, WIDE * box.height * height) for box in _boxes(figure))

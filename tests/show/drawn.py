@@ -7,6 +7,7 @@ import numpy as np
 import torch
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 from matplotlib.text import Text
 from torch import Tensor
@@ -115,3 +116,15 @@ def draw(figure: Any) -> None:
     """Draws the figure in memory."""
     canvas: Any = FigureCanvasAgg(figure)
     canvas.draw()
+
+
+def linear(colour: Any) -> Any:
+    """A colour in linear RGB."""
+    rgb = np.array(to_rgb(colour))
+    return np.where(rgb <= 0.04045, rgb / 12.92, ((rgb + 0.055) / 1.055) ** 2.4)
+
+
+def contrast(colour: Any, other: Any) -> float:
+    """The contrast ratio of WCAG 2.2."""
+    dark, light = sorted(float(linear(each) @ (0.2126, 0.7152, 0.0722)) for each in (colour, other))
+    return (light + 0.05) / (dark + 0.05)

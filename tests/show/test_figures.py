@@ -9,9 +9,8 @@ import torch
 from pypdf import PdfReader
 
 from attncli.attention import valid_mask
-from attncli.errors import InputError
 from attncli.show import figures
-from attncli.show.figures import Picture, fonts_for, picture_ending, save_figure
+from attncli.show.figures import Picture, fonts_for, save_figure
 from attncli.studies.study import Tokens
 from tests.show.drawn import ONLY_STIX, draw, heatmap, labels, panels, ticks, weights
 
@@ -72,15 +71,6 @@ def test_the_users_settings_do_not_count(tmp_path: Path, settings: dict[Any, Any
         save_figure(figure(), tmp_path / "changed.png")
         assert {name: matplotlib.rcParams[name] for name in settings} == settings
     assert (tmp_path / "usual.png").read_bytes() == (tmp_path / "changed.png").read_bytes()
-
-
-@pytest.mark.parametrize("name", ["a.jpg", "a", "png", "a.png.txt"])
-def test_other_endings_are_refused(tmp_path: Path, name: str) -> None:
-    with pytest.raises(InputError) as error:
-        save_figure(figure(), tmp_path / name)
-    assert str(error.value) == f'out: got "{name}"; expected a name ending in .png, .svg, .pdf'
-    assert list(tmp_path.iterdir()) == []
-    assert picture_ending(Path("a.b.SVG")) == ".svg"
 
 
 def test_another_font_is_used_for_what_the_default_lacks() -> None:

@@ -8,14 +8,13 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 
 from attncli.attention import masked_softmax, valid_mask
 from attncli.config.looks import HeatmapLook
 from attncli.show import matrices
 from attncli.show.matrices import block_means
-from tests.show.drawn import bars, check_texts, heatmap, labels, legend, panels, titles, values, weights
+from tests.show.drawn import bars, check_texts, contrast, heatmap, labels, legend, panels, titles, values, weights
 
 NAN, INF = torch.nan, torch.inf
 
@@ -182,19 +181,8 @@ def test_numbers_contrast_with_their_cell(name: str) -> None:
     tensor = torch.linspace(0, 1, 12).reshape(3, 4)
     figure = heatmap(tensor, look=HeatmapLook(cmap=name, annotate="yes")).figure
     for value, text in zip(tensor.flatten().tolist(), panels(figure)[0].texts, strict=True):
-        contrast = {ink: contrast_of(matplotlib.colormaps[name](value)[:3], to_rgb(ink)) for ink in ("black", "white")}
-        assert text.get_color() == max(contrast, key=lambda ink: contrast[ink])
-
-
-def contrast_of(one: tuple[float, ...], two: tuple[float, ...]) -> float:
-    """The contrast ratio of WCAG 2.2."""
-
-    def luminance(rgb: tuple[float, ...]) -> float:
-        linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in rgb]
-        return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
-
-    dark, bright = sorted((luminance(one), luminance(two)))
-    return (bright + 0.05) / (dark + 0.05)
+        inks = {contrast(matplotlib.colormaps[name](value), ink): ink for ink in ("black", "white")}
+        assert text.get_color() == inks[max(inks)]
 
 
 def test_numbers_that_have_no_room_are_told_where_they_were_asked_for() -> None:

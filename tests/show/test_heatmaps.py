@@ -91,19 +91,11 @@ def test_selections_keep_the_order_asked_for() -> None:
     np.testing.assert_array_equal(values(panels(figure)[0]), tensor[2, 1] + 1)
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"labels": ["xyz"]}, 'scorer: got "xyz"; unknown label; known: additive, dot'),
-        ({"batches": [-1]}, "batch: got -1; expected a batch element in 0..1"),
-        ({"batches": [1], "heads": [3]}, "no matrix has a batch element of [1] and a head of [3]"),
-    ],
-)
-def test_what_is_not_there_cannot_be_selected(options: dict[str, Any], message: str) -> None:
+def test_a_head_that_no_chosen_batch_element_has_cannot_be_drawn() -> None:
     matrices = Matrices("weights", {"additive": weights(2, 3, 3), "dot": weights(1, 4, 3, 3)})
     with pytest.raises(InputError) as error:
-        heatmap_figure(matrices, **options)
-    assert str(error.value) == message
+        heatmap_figure(matrices, batches=[1], heads=[3])
+    assert str(error.value) == "no matrix has a batch element of [1] and a head of [3]"
 
 
 def test_panels_beyond_the_most_are_left_out_with_a_note() -> None:

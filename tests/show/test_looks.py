@@ -1,7 +1,6 @@
 """Colours and markers of labels: the same whatever stands beside them, and told apart by everyone."""
 
 import random
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -11,6 +10,7 @@ from matplotlib.colors import to_rgb
 from attncli.scorers import SCORERS
 from attncli.show.looks import OTHER_MARKERS, OTHERS, looks_of
 from attncli.show.themes import THEMES
+from tests.show.drawn import contrast, linear
 
 LABELS = [*SCORERS, "bilinear", "注意", "scaled_dot_1_over_d", "mine:Negative", "_hidden", "$x$", "\udcff"]
 NORMAL = np.eye(3).tolist()
@@ -25,22 +25,11 @@ Lab = npt.NDArray[np.float64]
 APART = 18.0  # CIELAB units; 2.3 can just be seen
 
 
-def linear(colour: Any) -> Lab:
-    rgb: Lab = np.array(to_rgb(colour))
-    return np.where(rgb <= 0.04045, rgb / 12.92, ((rgb + 0.055) / 1.055) ** 2.4)
-
-
 def lab(rgb: Lab) -> Lab:
     """CIELAB of linear RGB under D65."""
     x, y, z = TO_XYZ @ rgb.clip(0, 1) / (0.95047, 1.0, 1.08883)
     fx, fy, fz = (each ** (1 / 3) if each > 0.008856 else 7.787 * each + 16 / 116 for each in (x, y, z))
     return np.array([116 * fy - 16, 500 * (fx - fy), 200 * (fy - fz)])
-
-
-def contrast(colour: Any, other: Any) -> float:
-    """As WCAG 2.2 has it."""
-    dark, light = sorted(float(TO_XYZ[1] @ linear(each)) for each in (colour, other))
-    return (light + 0.05) / (dark + 0.05)
 
 
 def test_the_same_label_looks_the_same_in_any_order_and_beside_any_other() -> None:
