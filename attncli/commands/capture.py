@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from attncli.commands.options import Quiet, naming_options
+from attncli.commands.options import OverwriteFile, Quiet, naming_options
 from attncli.commands.streams import print_line
 from attncli.errors import InputError, Problem, got
 
@@ -49,7 +49,6 @@ Attention = Annotated[
 Out = Annotated[
     Path | None, typer.Option("--out", metavar="FILE", help="The file, .safetensors; else it has the model's name.")
 ]
-Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace an existing file.")]
 
 
 def capture(
@@ -66,7 +65,7 @@ def capture(
     revision: Revision = None,
     attention: Attention = "auto",
     out: Out = None,
-    overwrite: Overwrite = False,
+    overwrite: OverwriteFile = False,
     quiet: Quiet = False,
 ) -> None:
     from attncli.capturing.capture import Capture

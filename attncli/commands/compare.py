@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from attncli.commands.options import Full, Quiet, naming_options
+from attncli.commands.options import Full, OverwriteFile, Quiet, naming_options
 from attncli.errors import Collector, InputError, printable
 
 if TYPE_CHECKING:
@@ -35,7 +35,6 @@ Out = Annotated[
     Path | None,
     typer.Option("--out", metavar="FILE", help="Draw the difference of the weights: .png, .svg or .pdf."),
 ]
-Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace an existing file.")]
 
 
 def compare(
@@ -45,7 +44,7 @@ def compare(
     format_: Format = "text",
     json: Json = False,
     out: Out = None,
-    overwrite: Overwrite = False,
+    overwrite: OverwriteFile = False,
     full: Full = False,
     quiet: Quiet = False,
 ) -> None:

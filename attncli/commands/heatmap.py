@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from attncli.commands.options import Device, DType, Open, Quiet, Seed, Sets, naming_options, overrides_of
+from attncli.commands.options import Device, DType, Open, OverwriteFile, Quiet, Seed, Sets, naming_options, overrides_of
 from attncli.commands.scorers import scorer_names
 from attncli.commands.study_flags import StudyFlag, look_flags, overrides_of_flags, with_flags
 from attncli.config.looks import HeatmapLook
@@ -33,7 +33,6 @@ Stage = Annotated[
     ),
 ]
 Out = Annotated[Path | None, typer.Option("--out", metavar="FILE", help="The picture's file: .png, .svg or .pdf.")]
-Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace an existing file.")]
 
 
 def heatmap(
@@ -45,7 +44,7 @@ def heatmap(
     heads: Heads = None,
     stage: Stage = None,
     out: Out = None,
-    overwrite: Overwrite = False,
+    overwrite: OverwriteFile = False,
     open_: Open = False,
     sets: Sets = None,
     seed: Seed = None,

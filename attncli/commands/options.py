@@ -25,6 +25,7 @@ Sets = Annotated[
 ]
 Out = Annotated[Path | None, typer.Option("--out", metavar="DIR", help="Run folder; must be new or empty.")]
 Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace an earlier run in --out.")]
+OverwriteFile = Annotated[bool, typer.Option("--overwrite", help="Replace an existing file.")]
 Seed = Annotated[str | None, typer.Option("--seed", metavar="N", help="Change the seed.")]
 Device = Annotated[str | None, typer.Option("--device", metavar="NAME", help="Device: auto, cpu, cuda, cuda:N or mps.")]
 DType = Annotated[

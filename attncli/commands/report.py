@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from attncli.commands.options import Quiet
+from attncli.commands.options import OverwriteFile, Quiet
 from attncli.errors import Collector, InputError, got
 
 ENDINGS = (".html", ".htm")
@@ -17,12 +17,11 @@ Out = Annotated[
     Path | None,
     typer.Option("--out", metavar="FILE", help="The page; default: report.html in the run folder, or a new file."),
 ]
-Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace an existing file.")]
 Open = Annotated[bool, typer.Option("--open", help="Open the page in a browser when done.")]
 
 
 def report(
-    runs: Runs, out: Out = None, overwrite: Overwrite = False, open_: Open = False, quiet: Quiet = False
+    runs: Runs, out: Out = None, overwrite: OverwriteFile = False, open_: Open = False, quiet: Quiet = False
 ) -> None:
     from attncli.api import compare_stored
     from attncli.config.document import REPORT
