@@ -69,17 +69,11 @@ def _run_function(asked: Asked, make: Make) -> tuple[Capture, dict[str, Any]]:
         if isinstance(given, tuple) and len(given) == 2 and isinstance(given[0], nn.Module):
             model, inputs = given
             with evaluating(model), make() as seen:  # a new one, for what ran while the model was made
-                _call(model, inputs)
+                if isinstance(inputs, Mapping):
+                    model(**inputs)
+                else:
+                    model(*(inputs if isinstance(inputs, tuple | list) else [inputs]))
     return seen, {"model": asked.model}
-
-
-def _call(model: nn.Module, inputs: Any) -> None:
-    if isinstance(inputs, Mapping):
-        model(**inputs)
-    elif isinstance(inputs, tuple | list):
-        model(*inputs)
-    else:
-        model(inputs)
 
 
 def _run_pretrained(asked: Asked, make: Make) -> tuple[Capture, dict[str, Any]]:

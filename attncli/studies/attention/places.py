@@ -33,14 +33,8 @@ def distance_of(rows: Sequence[Record]) -> str | None:
     return next((key for key in DISTANCES if max(finite(row[key] for row in rows), default=0.0) > SAME), None)
 
 
-def ranked(rows: Sequence[Record]) -> list[Record]:
-    """The comparisons with the largest distance first; as they are where nothing tells scorers apart."""
-    key = distance_of(rows)
-    return largest_first(rows, key) if key else list(rows)
-
-
 def largest_first(rows: Sequence[Record], key: str) -> list[Record]:
-    """In their order where the figure `key` is equal, and the unknown ones last."""
+    """Rows by a figure, in their order where it is equal, and the unknown ones last."""
     return sorted(rows, key=lambda row: -row[key] if finite([row[key]]) else math.inf)
 
 
@@ -61,12 +55,12 @@ def shown_places(result: Result, most: int, label: str | None = None) -> Shown:
         return Shown(places)
     rows = [row for row in result.head_comparisons if label in (None, row["a"], row["b"])]
     distance = distance_of(rows)
-    by_rank = list(dict.fromkeys(map(place_of, ranked(rows))))[:most] if distance else places[:most]
+    by_rank = list(dict.fromkeys(map(place_of, largest_first(rows, distance))))[:most] if distance else []
     if len(places) <= most:
-        return Shown(places, ranked=by_rank if distance else ())
-    few = sorted(by_rank)
+        return Shown(places, ranked=by_rank)
+    few = sorted(by_rank or places[:most])
     why = f"where the scorers differ most ({DISTANCES[distance]})" if distance else "the first"
-    return Shown(few, f"{_in_words(few, batches, heads)}, {why}", ranked=by_rank if distance else ())
+    return Shown(few, f"{_in_words(few, batches, heads)}, {why}", ranked=by_rank)
 
 
 def choices(result: Result) -> str:

@@ -48,7 +48,6 @@ from attncli.studies.scoring import (
 from attncli.studies.study import STAGES, Column, Record, Result, Rows
 
 NOTED = 256 * 2**20  # bytes of tensors from which the estimate of the memory is a note
-CHOSEN = ("save", "heads", "batch")  # options that say what is kept and shown: settings where they are given
 CURE = "use fewer queries, keys or batch elements, or fewer scorers"
 MOST_CELLS = 2**24  # of the mask that is saved beside outputs alone
 Stages = Mapping[str, Tensor]
@@ -283,7 +282,7 @@ def _run_part(options: AttentionOptions, part: Part, progress: Progress) -> Resu
         comparisons.append(pair | whole.of_pair(weights, outputs)[0])
         head_comparisons += [pair | each for each in single.of_pair(weights, outputs)]
     elements = inputs.valid.shape[0]
-    chosen = {key: getattr(options, key) for key in CHOSEN} | {"heads": _heads(options)}
+    chosen = {"save": options.save, "heads": _heads(options), "batch": options.batch}  # what is kept and shown
     return Result(
         options.study,
         options.name,

@@ -26,7 +26,7 @@ from attncli.studies.attention.layers import (
     means,
     most_changed,
 )
-from attncli.studies.attention.places import Place, choices, distance_of, leading_sizes, place_of, ranked, shown_places
+from attncli.studies.attention.places import Place, choices, distance_of, largest_first, leading_sizes, shown_places
 from attncli.studies.study import LAYER, TIE, Column, Record, Result, stage_of, tokens_of
 
 LEGEND = f"{MAXIMUM} row maximum   {MASKED} masked"
@@ -156,10 +156,10 @@ def _ranking(result: Result, width: int, full: bool, csv: str | None) -> Iterato
     if key is None or (heads == 1 and batches <= 2):
         return
     which, figures = RANKED_BY[key]
-    rows = ranked(result.head_comparisons)
-    entropies = {(row["label"], place_of(row)): row["entropy"] for row in result.heads}
+    rows = largest_first(result.head_comparisons, key)
+    entropies = {(row["label"], row["batch"], row["head"]): row["entropy"] for row in result.heads}
     shown = [
-        {**row, **{f"entropy_{of}": entropies.get((row[of], place_of(row))) for of in "ab"}}
+        {**row, **{f"entropy_{of}": entropies.get((row[of], row["batch"], row["head"])) for of in "ab"}}
         for row in (rows if full else rows[:MOST_RANKED])
     ]
     names = pick(HEAD_COMPARISONS, ["a", "b", *["batch"] * (batches > 1), *["head"] * (heads > 1)])

@@ -7,16 +7,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from attncli.studies import options_model
+from attncli.studies import load_study, options_model
 from attncli.studies.pairs.study import Prepared
 from attncli.studies.progress import Progress
-from attncli.studies.saturation import study as saturation
 from attncli.studies.study import Record, Result
-from attncli.studies.variance import study as variance
 
 Array = NDArray[np.float64]
 DISTRIBUTIONS = ("normal", "uniform", "rademacher", "laplace", "student_t")
-STUDIES: dict[str, Any] = {"variance": variance, "saturation": saturation}
 
 
 def prepared(study: str, folder: Path | None = None, /, **keys: Any) -> Prepared:
@@ -24,15 +21,14 @@ def prepared(study: str, folder: Path | None = None, /, **keys: Any) -> Prepared
     if "source" in keys:
         keys["from"] = str(keys.pop("source"))
     data = {"name": "test", "device": "cpu", **keys}
-    module = STUDIES[study]
-    ready: Prepared = module.prepare(options_model(study).model_validate(data, context={"folder": folder}), Progress())
+    options = options_model(study).model_validate(data, context={"folder": folder})
+    ready: Prepared = load_study(study).prepare(options, Progress())
     return ready
 
 
 def swept(study: str, folder: Path | None = None, /, **keys: Any) -> Result:
     """The result of a study."""
-    result: Result = STUDIES[study].run(prepared(study, folder, **keys), Progress())
-    return result
+    return load_study(study).run(prepared(study, folder, **keys), Progress())
 
 
 def by_place(result: Result) -> dict[tuple[str, int, int | None], Record]:

@@ -5,7 +5,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from attncli.config.scorer_entries import ScorerEntry
 from attncli.studies.progress import Progress
 from attncli.studies.study import Result
 from attncli.studies.train import study as train
@@ -33,14 +32,9 @@ def result_of(progress: Progress | None = None, **keys: Any) -> Result:
     return train.run(prepared(**keys), progress or Progress())
 
 
-def entry_of(options: TrainOptions) -> ScorerEntry:
-    """Its first scorer."""
-    return options.scorers[0]
-
-
 def model_of(options: TrainOptions) -> Recall:
     """The model of the first configuration."""
-    return Recall(entry_of(options), options.d[0], options)
+    return Recall(options.scorers[0], options.d[0], options)
 
 
 def learnt_by(model: Recall, options: TrainOptions) -> Learnt:

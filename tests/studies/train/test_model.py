@@ -15,7 +15,7 @@ from attncli.studies.train.model import OneByOne, Recall, losses
 from attncli.studies.train.task import Batch, seeds_of
 from tests.normalizers.catalogue import VARIANTS
 from tests.reference import NORMALIZERS, entropy, inner
-from tests.studies.train.small import batch_of, entry_of, loss_by_hand, model_of, options_of
+from tests.studies.train.small import batch_of, loss_by_hand, model_of, options_of
 
 EXACT: dict[str, Any] = {"rtol": 1e-9, "atol": 1e-12}
 
@@ -49,7 +49,7 @@ def test_losses_and_gradients_are_those_of_the_catalogue_seed_by_seed(name: str)
     found.sum().backward()  # type: ignore[no-untyped-call]
     norms = model.gradient_norms()
     for seed, of_model in enumerate(seeds_of(options)):
-        scorer = build_scorer(entry_of(options), 4, 4, of_model, torch.float64)
+        scorer = build_scorer(options.scorers[0], 4, 4, of_model, torch.float64)
         loss, gradients = gradients_by_hand(model, seed, batch, scorer)
         torch.testing.assert_close(found[seed].detach(), loss.detach(), **EXACT)
         for gradient, expected in zip(gradients_of(model, seed), gradients, strict=True):
