@@ -23,6 +23,9 @@ Tensors = Annotated[list[str] | None, typer.Option("--tensor", metavar="NAME", h
 Batches = Annotated[
     list[int] | None, typer.Option("--batch", metavar="N", help="Draw this batch element (repeatable).")
 ]
+Layer = Annotated[
+    str | None, typer.Option("--layer", metavar="NAME", help="Draw this layer of a model, by its name or number.")
+]
 Heads = Annotated[list[int] | None, typer.Option("--head", metavar="N", help="Draw this head (repeatable).")]
 Stage = Annotated[
     Literal["scores", "capped", "biased", "weights", "dropped"] | None,
@@ -41,6 +44,7 @@ def heatmap(
     scorers: Scorers = None,
     tensors: Tensors = None,
     batches: Batches = None,
+    layer: Layer = None,
     heads: Heads = None,
     stage: Stage = None,
     out: Out = None,
@@ -71,7 +75,7 @@ def heatmap(
     if out is not None:  # what cannot be written is refused before the work
         check_file(out, overwrite)
     notes: list[str] = []
-    drawn = load_source(source, stage, overrides, tensors or [], quiet)
+    drawn = load_source(source, stage, layer, overrides, tensors or [], quiet)
     with naming_options():
         look = validated(HeatmapLook, {**drawn.look, **flags}, {})
         places = None if batches or heads else drawn.places(scorers, look.minus, notes.append)

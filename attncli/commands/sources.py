@@ -13,7 +13,7 @@ from attncli.commands.progress import running
 from attncli.config.builtin import builtin_path, experiment_path
 from attncli.config.document import read_document
 from attncli.config.overrides import Override
-from attncli.errors import InputError, did_you_mean
+from attncli.errors import InputError, did_you_mean, got
 from attncli.inputs.source import is_config, stored_tensors
 from attncli.runs.loading import read_run
 from attncli.studies import STUDIES, part_of
@@ -41,7 +41,12 @@ class Drawable:
 
 
 def load_source(
-    source: Path | None, stage: str | None, overrides: Sequence[Override], tensors: Sequence[str], quiet: bool
+    source: Path | None,
+    stage: str | None,
+    layer: str | None,
+    overrides: Sequence[Override],
+    tensors: Sequence[str],
+    quiet: bool,
 ) -> Drawable:
     """What a source has to draw; without a source, that of the D2L example.
 
@@ -60,12 +65,15 @@ def load_source(
         raise InputError.of("only a tensor file has named tensors; leave it out", where=f"--tensor {tensors[0]}")
     try:
         if not from_config and not source.is_dir():
+            if layer is not None:
+                raise InputError.of(got(layer, "a tensor file has no layers", "leave it out"), where="--layer")
             return Drawable(_from_file(source, stage, tensors), source.stem)
         if from_config:
             result, look = _result_of_config(source, overrides, quiet)
         else:
             run = read_run(source, STUDIES)
             result, look = run.result, look_of(run).model_dump(exclude_unset=True)
+        result = _of_layer(result, layer, source)
         return Drawable(_from_result(result, stage or "weights", source), Path(result.name).name or "run", look, result)
     except InputError as error:
         if error.problems[0].where:
@@ -88,13 +96,29 @@ def _result_of_config(path: Path, overrides: Sequence[Override], quiet: bool) ->
     return result, options.figure.model_dump(exclude_unset=True)
 
 
+def _of_layer(result: Result, layer: str | None, source: Path) -> Result:
+    """What a run has of one layer, by its name or number; a run without layers as it is."""
+    if "layers" not in result.settings:
+        if layer is not None:
+            raise InputError.of(got(layer, "this run has no layers", "leave it out"), where="--layer")
+        return result
+    if layer is None:
+        cure = "its pictures show the heads that change most; expected one with `layer` in place of several, or --layer"
+        raise InputError.of(f'got "{source}", a run over layers of a model; {cure}')
+    layers = part_of("attention", "layers")
+    found: dict[str, Result] = layers.by_layer(result)
+    named = {str(number): name for name, number in layers.layer_numbers(result).items()}
+    name = named.get(layer, layer)
+    if name not in found:
+        cure = did_you_mean(layer, [*found, *named])
+        raise InputError.of(got(layer, "expected the name or number of a layer of this run", cure), where="--layer")
+    return found[name]
+
+
 def _from_result(result: Result, stage: str, source: Path) -> Matrices:
     if "sweep" in result.settings:
         message = f'got "{source}", a sweep, which keeps no weights; expected the folder of a run, or a config'
         raise InputError.of(f"{message}; `attncli figure {source}` draws its picture")
-    if "layers" in result.settings:
-        cure = "its pictures show the heads that change most; expected one with `layer` in place of several"
-        raise InputError.of(f'got "{source}", a run over layers of a model; {cure}')
     matrices = matrices_of(result, stage)
     if not matrices.tensors and not is_kept(result, stage):
         message = f'got "{source}", a run that did not keep {stage}: see `save` in its config.yaml'

@@ -284,7 +284,16 @@ def test_a_run_over_layers_is_shown_and_kept(tmp_path: Path, monkeypatch: pytest
     assert first.pictures == ["layers", "heatmaps"]
     first.figure("heatmaps")
     assert "a run over layers of a model; use first/capture.safetensors" in refusal("variance", "--from", "first")
-    assert "expected one with `layer` in place of several" in refusal("heatmap", "first")
+    assert "expected one with `layer` in place of several, or --layer" in refusal("heatmap", "first")
+    for layer in ("1.layer", "1"):  # as the layer alone
+        good("heatmap", "first", "--layer", layer, "--head", 0, "--out", f"{layer}.png")
+    one = ("--set", "data.layer=1", "--set", "data.layers=null")
+    good("run", "first/config.yaml", *one, "--out", "alone", "--no-plots")
+    good("heatmap", "alone", "--head", 0, "--out", "alone.png")
+    assert Path("1.layer.png").read_bytes() == Path("1.png").read_bytes() == Path("alone.png").read_bytes()
+    assert "expected the name or number of a layer of this run; did you mean `0.layer`?" in refusal(
+        "heatmap", "first", "--layer", "0.layre"
+    )
     assert "Heads whose outputs change most" in first._repr_mimebundle_()["text/plain"]
 
 

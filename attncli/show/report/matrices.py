@@ -59,7 +59,7 @@ def views(result: Result, budget: int, command: str | None) -> Iterator[Record]:
         stack = _Stack(result, layers)
         if stack.stages:
             title = printable(", ".join(layers)) if len(groups) > 1 else ""
-            yield {"title": title, "command": command if layers == [""] else None, **stack.view(budget // len(groups))}
+            yield {"title": title, "command": command, **stack.view(budget // len(groups))}
 
 
 def _named(layer: str, *name: str) -> str:

@@ -2,6 +2,7 @@
 
 import itertools
 import re
+import shlex
 from pathlib import Path
 from urllib.parse import urlencode
 
@@ -357,6 +358,11 @@ def test_layers_have_their_names(open_page: Open, tmp_path: Path) -> None:
     layer = "encoder.layer.{}.attention.self"
     choose(page, "layer", layer.format(3))
     expect(page.locator(".cells").first).to_have_attribute("aria-label", re.compile(f"layer {layer.format(3)}, head"))
+    expect(page.locator("code")).to_have_text(
+        re.compile(f" --stage weights --batch 0 --layer {layer.format(3)} --head ")
+    )
+    words = shlex.split(page.locator("code").inner_text())[1:]
+    good(*words, "--out", tmp_path / "drawn.png", "--quiet")
     page.get_by_role("heading", name="All heads").click()
     expect(page.locator(".heads button")).to_have_count(4 * 6 * 12)
     expect(page.locator(".heads button[aria-pressed=true]")).to_have_count(4)

@@ -150,6 +150,6 @@ def test_layers_of_one_size_share_a_view() -> None:
     assert [axis["name"] for axis in alike["axes"]] == ["batch", "layer", "head"]
     assert alike["axes"][1]["names"] == ["first", "second"]
     assert other["tokens"]["keys"] == [[f"cross {i}" for i in range(5)]]
-    assert alike["command"] is None, "which draws no layers"
+    assert alike["command"] == "attncli heatmap x"
     for place, (name, head) in enumerate([("first", 0), ("first", 1), ("second", 0), ("second", 1)]):
         assert numbers(alike, "scores", "a", place) == scores[name][0, head].flatten().tolist()

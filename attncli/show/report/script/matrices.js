@@ -369,7 +369,7 @@ class MatricesView {
   #asCommand() {
     const { stage, minus, scale, colours } = this.choices;
     const words = [this.data.command, `--stage ${stage}`];
-    for (const { name } of this.data.axes) words.push(`--${name} ${this.choices[name]}`);
+    for (const { name, names } of this.data.axes) words.push(`--${name} ${quoted(names[this.choices[name]])}`);
     if (minus !== null) words.push(`--minus ${quoted(minus)}`);
     if (scale !== null) words.push(`--scale ${scale}`);
     if (colours !== null) words.push(`--colours ${colours}`);
