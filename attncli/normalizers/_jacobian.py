@@ -18,14 +18,3 @@ def norm_of_softmax(weights: Tensor, left: Tensor | float = 0.0) -> Tensor:
     alone = (largest[..., 0] * (others.sum(-1) + left)).square() + 2.0 * largest[..., 0].square() * r
     among = (others * (1.0 - others)).square().sum(-1) + (r.square() - squares.square().sum(-1)).clamp(min=0.0)
     return (alone + among).sqrt()
-
-
-def norm_of_entmax(weights: Tensor, alpha: float) -> Tensor:
-    """Frobenius norm (..., n) of diag(g) - g g^T / sum(g) with g_i = p_i^(2 - alpha) where p_i > 0, else 0.
-
-    It is sum(g) times the norm of the softmax's Jacobian at g / sum(g) (Peters et al. 2019).
-    """
-    g = weights.clamp(min=0.0).pow(2.0 - alpha).where(weights > 0, 0.0)
-    total = g.sum(-1, keepdim=True)
-    norms: Tensor = total[..., 0] * norm_of_softmax(g / total.where(total > 0, 1.0))
-    return norms

@@ -6,12 +6,9 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from attncli.attention import softmax_over_valid
-from attncli.normalizers._entmax import entmax_package
-from attncli.normalizers._jacobian import norm_of_entmax
-from attncli.normalizers._valid import within_reach
+from attncli.normalizers._entmax import entmax_package, norm_of_entmax, within_reach
 
 NEAR = 1e-8  # of alpha to 1: below it the weights are nearer to those of softmax than to what bisection finds
-
 TINY = 1e-37  # float32 holds half of it, and its double
 
 

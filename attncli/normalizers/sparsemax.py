@@ -1,8 +1,6 @@
 from torch import Tensor, nn
 
-from attncli.normalizers._entmax import entmax_package
-from attncli.normalizers._jacobian import norm_of_entmax
-from attncli.normalizers._valid import within_reach
+from attncli.normalizers._entmax import entmax_package, norm_of_entmax, within_reach
 
 
 class Sparsemax(nn.Module):
