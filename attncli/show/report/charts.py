@@ -1,4 +1,4 @@
-"""The charts of a study as JSON: what report.js shows of studies against sizes, heads or steps.
+"""The charts of a study as JSON: what the script shows of studies against sizes, heads or steps.
 
 A chart is a mapping with `title`; `facet`, in words, which tells it from others of this title; `x` and `y`, each with
 `name` and `log`; and `series`: mappings with `name`, `look`, and as lists of one length `x`, `y`, `low`, `high` and

@@ -1,4 +1,4 @@
-"""The matrices of a run as JSON: what report.js shows of the study `attention`.
+"""The matrices of a run as JSON: what the script shows of the study `attention`.
 
 A view is a mapping with these keys. Its numbers are those of the tensors bit for bit, unless `notes` says otherwise.
 
@@ -9,7 +9,7 @@ A view is a mapping with these keys. Its numbers are those of the tensors bit fo
 - `axes`: mappings with `name` (batch, layer, head), `size` and `names`, one for each index: the names of layers, the
   numbers of batch elements and heads.
 - `start`: the index of each axis at which scorers differ most.
-- `n`, `m`: rows and columns of every matrix; `whole`: [n, m] of the run, more where cells are joined to blocks.
+- `n`, `m`: rows and columns of every matrix, fewer than in the run where cells are joined to blocks.
 - `bits`: of a number's mantissa that are kept; 23 are all.
 - `tokens`: `queries` and `keys`, each null or lists of names; one list for each batch element, or one for all.
 - `masks`: distinct masks, row by row a bit for each cell, 1 where it is shown; `mask`: the index of each place's mask.
@@ -72,7 +72,7 @@ class _Stack:
     def __init__(self, result: Result, layers: Sequence[str]) -> None:
         self.result, self.layers = result, layers
         *leading, self.n, self.m = result.inputs[_named(layers[0], "valid")].shape
-        self.has_heads = len(leading) > 1
+        self.is_axis = (True, layers != [""], len(leading) > 1)  # batch elements, layers, heads
         self.sizes = (leading[0] if leading else 1, len(layers), math.prod(leading[1:]))
         there = {
             stage: [label for label in result.labels if _named(layers[0], label, stage) in result.tensors]
@@ -108,10 +108,9 @@ class _Stack:
             "labels": list(map(printable, self.result.labels)),
             "stages": list(self.stages),
             "axes": self._axes(places),
-            "start": self._on_axes(_most_different(numbers, shown)),
+            "start": list(itertools.compress(_most_different(numbers, shown), self.is_axis)),
             "n": n,
             "m": m,
-            "whole": [self.n, self.m],
             "bits": bits,
             "tokens": {side_: self._tokens(side_, places, side) for side_ in ("queries", "keys")},
             "masks": distinct,
@@ -165,23 +164,18 @@ class _Stack:
         return numbers
 
     def _axes(self, places: Sequence[Place]) -> list[Record]:
-        batches, layers, heads = (range(1 + max(place[axis] for place in places)) for axis in range(3))
-        return [
-            {"name": "batch", "size": len(batches), "names": list(map(str, batches))},
-            *([self._layers(layers)] if self.layers != [""] else []),
-            *([{"name": "head", "size": len(heads), "names": list(map(str, heads))}] if self.has_heads else []),
-        ]
-
-    def _on_axes(self, place: Place) -> list[int]:
-        batch, layer, head = place
-        return [batch, *([layer] if self.layers != [""] else []), *([head] if self.has_heads else [])]
-
-    def _layers(self, layers: range) -> Record:
-        return {"name": "layer", "size": len(layers), "names": [printable(self.layers[index]) for index in layers]}
+        batches, layers, heads = (1 + max(indices) for indices in zip(*places, strict=True))
+        names = {
+            "batch": list(map(str, range(batches))),
+            "layer": list(map(printable, self.layers[:layers])),
+            "head": list(map(str, range(heads))),
+        }
+        axes = [{"name": axis, "size": len(each), "names": each} for axis, each in names.items()]
+        return list(itertools.compress(axes, self.is_axis))
 
     def _tokens(self, of: str, places: Sequence[Place], side: int) -> list[list[str]] | None:
         settings = self.result.settings
-        known = settings["layers"][self.layers[0]] if self.layers != [""] else settings
+        known = settings.get("layers", {}).get(self.layers[0], settings)
         names, size = known.get("tokens", {}).get(of), self.n if of == "queries" else self.m
         batches = 1 + max(batch for batch, *_ in places)
         step = math.ceil(size / side)

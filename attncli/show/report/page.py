@@ -7,6 +7,7 @@ import math
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,6 @@ from attncli.errors import plain, printable
 from attncli.show import colours
 from attncli.show.comparison import Section, by_rounding, sections
 from attncli.show.numbers import MISSING, significant
-from attncli.show.report.assets import HERE, script, style
 from attncli.show.report.charts import charts, looks, on_one_line
 from attncli.show.report.matrices import views
 from attncli.show.themes import THEMES
@@ -30,6 +30,11 @@ MANY_ROWS = 100  # of a table that is closed at first
 DIGITS = 6  # of what an expectation is about
 MOST_NAMES = 3  # of runs, in the title
 FACTS = ("study", "seed", "attncli")  # of results.json
+HERE = Path(__file__).parent
+SCRIPT = (  # a module of several files; a constant must stand before what uses it while the last one starts
+    *("elements", "decode", "scaling", "colours", "address"),
+    *("chart", "curves", "panels", "row", "heads", "matrices", "tables", "start"),
+)
 RULE = (
     *("PALE", "HIDDEN", "BEYOND", "WEIGHTS", "STEEPEST", "DECADES", "DECADES_EACH", "ROUNDING", "TICKS", "ROOTS"),
 )  # constants of the colours of heatmaps
@@ -111,7 +116,8 @@ class Table:
 
 def page(runs: Sequence[Record], comparisons: Sequence[Comparison] = ()) -> str:
     """The page of runs that are `prepared`, and of what differs between some of them."""
-    css, javascript = style(), script()
+    css = (HERE / "report.css").read_text(encoding="utf-8")
+    javascript = "\n".join((HERE / "script" / f"{name}.js").read_text(encoding="utf-8") for name in SCRIPT)
     environment = Environment(
         loader=FileSystemLoader(HERE), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
@@ -179,9 +185,9 @@ def _compared(found: Comparison) -> Record:
 
 def _table_of(section: Section) -> Table:
     """Numbers are sorted as such, where they are written so."""
-    words, numbers = ([" ".join(each.heading.split("\n")) for each in of] for of in (section.words, section.numbers))
-    headings = [*(Heading(text, "", False) for text in words), *(Heading(text, "", True) for text in numbers)]
-    columns = [*([Cell(text) for text in each.cells] for each in section.words)]
+    parts = {False: section.words, True: section.numbers}
+    headings = [Heading(each.heading.replace("\n", " "), "", is_of) for is_of, of in parts.items() for each in of]
+    columns = [[Cell(text) for text in each.cells] for each in section.words]
     columns += [[Cell(text, _number(text)) for text in each.cells] for each in section.numbers]
     return Table(section.title, headings, list(zip(*columns, strict=True)), section.left_out)
 
@@ -201,13 +207,12 @@ def _text(text: str) -> str:
 def _views(run: Shown, budget: int) -> Iterator[Record]:
     """What is interactive: matrices, or charts."""
     result, source = run.result, run.source and shlex.quote(run.source)
-    about: Record = {"study": result.study, "notes": [], "title": ""}
     stated = {column.key: column for columns in run.columns.values() for column in columns}
     if drawn := charts(result, run.charts, stated):
-        yield {**about, "charts": drawn, "command": source and f"attncli figure {source}"}
+        yield {"title": "", "charts": drawn, "command": source and f"attncli figure {source}"}
     shared = {printable(label): look for label, look in looks(result.labels).items()}
     for view in views(result, budget, source and f"attncli heatmap {source}"):
-        yield {**about, "looks": shared, **view}
+        yield {"looks": shared, **view}
 
 
 def _table(title: str, columns: Sequence[Column], records: Sequence[Record]) -> Table:

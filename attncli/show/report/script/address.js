@@ -11,6 +11,9 @@ const severalOf = (options) => ({
   read: (texts) => options.filter((option) => texts.includes(option)),
   write: (values) => values,
 });
+/** The options without this one, or with it where it was not among them. */
+const toggled = (options, option) =>
+  options.includes(option) ? options.filter((each) => each !== option) : [...options, option];
 const anyText = () => ({ initial: "", read: ([text]) => text, write: (value) => [value] });
 
 /** The choices of one run. What is as it was at first is not in the address. */

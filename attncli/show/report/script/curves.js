@@ -3,7 +3,6 @@
 class CurvesView {
   #data;
   #choices;
-  #titles;
   #figure;
   #facet;
   #logX;
@@ -13,40 +12,31 @@ class CurvesView {
   /** `number` counts what has choices of its own in the page. */
   constructor(data, number) {
     this.#data = data;
-    this.#titles = [...new Set(data.charts.map((chart) => chart.title))];
+    const titles = [...new Set(data.charts.map((chart) => chart.title))];
     const facets = [...new Set(data.charts.map((chart) => chart.facet))];
     const names = [...new Set(data.charts.flatMap((chart) => chart.series.map((line) => line.name)))];
     const yesOrNo = oneOf(["yes", "no"], null);
     const kinds = {
-      figure: oneOf(this.#titles, this.#titles[0]),
+      figure: oneOf(titles, titles[0]),
       facet: oneOf(facets, null),
       logx: yesOrNo,
       logy: yesOrNo,
       hidden: severalOf(names),
     };
     this.#choices = new Choices(number, kinds, () => this.show());
+    this.#chart = new Chart({ toggle: (name) => this.#choose({ hidden: toggled(this.#choices.hidden, name) }) });
     const command = data.command ? [asPicture(make("code", {}, data.command))] : [];
-    this.element = make("div", {}, this.#toolbar(facets), this.#drawing(), ...command);
+    this.element = make("div", {}, this.#toolbar(titles, facets), this.#chart.element, ...command);
   }
 
-  #toolbar(facets) {
-    const figure = (value) => this.#choose({ figure: value, logx: null, logy: null });
-    this.#figure = selection(this.#titles, figure);
-    this.#facet = selection(facets, (value) => this.#choose({ facet: value }));
+  #toolbar(titles, facets) {
+    this.#figure = selection(titles, (figure) => this.#choose({ figure, logx: null, logy: null }));
+    this.#facet = selection(facets, (facet) => this.#choose({ facet }));
     this.#logX = tickBox("log x", (isChecked) => this.#choose({ logx: isChecked ? "yes" : "no" }));
     this.#logY = tickBox("log y", (isChecked) => this.#choose({ logy: isChecked ? "yes" : "no" }));
     const controls = [labelled("figure", this.#figure), labelled("of", this.#facet)];
     const name = { className: "bar", role: "toolbar", "aria-label": "What is drawn" };
     return make("div", name, ...controls, this.#logX.element, this.#logY.element);
-  }
-
-  #drawing() {
-    const toggle = (name) => {
-      const { hidden } = this.#choices;
-      this.#choose({ hidden: hidden.includes(name) ? hidden.filter((each) => each !== name) : [...hidden, name] });
-    };
-    this.#chart = new Chart({ toggle });
-    return this.#chart.element;
   }
 
   #choose(changes) {

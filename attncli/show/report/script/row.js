@@ -14,10 +14,7 @@ class RowView {
   constructor(view) {
     this.#view = view;
     this.#hold = button("", () => view.hold(!view.isHeld));
-    const toggle = (label) => {
-      const { hidden } = view.choices;
-      view.choose({ hidden: hidden.includes(label) ? hidden.filter((each) => each !== label) : [...hidden, label] });
-    };
+    const toggle = (label) => view.choose({ hidden: toggled(view.choices.hidden, label) });
     this.#chart = new Chart({ toggle, point: (key) => view.isHeld || view.point(view.query, key) });
     const headings = ["index", "key", ...view.data.labels].map((name) => make("th", { scope: "col" }, name));
     const table = make("table", { className: "sortable" }, make("thead", {}, make("tr", {}, ...headings)), this.#body);
