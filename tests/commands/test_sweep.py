@@ -1,6 +1,5 @@
 """`attncli sweep`: its folder, its tables and pictures, resuming, expectations, mistakes and exit codes."""
 
-import csv
 import itertools
 import json
 from pathlib import Path
@@ -12,6 +11,9 @@ import yaml
 
 import attncli as package
 from tests.cli import attncli, experiment, good, refusal
+from tests.sweeps.jobs import table, without_time
+
+pytestmark = pytest.mark.usefixtures("here")
 
 FILES = ["config.yaml", "points.jsonl", "records.csv", "records.parquet", "results.json", "summary.csv"]
 TWO = [{"scorer": "scaled_dot"}, {"scorer": "cosine"}]
@@ -30,24 +32,9 @@ class Failing(torch.nn.Module):
 """
 
 
-@pytest.fixture(autouse=True)
-def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
-
-
-def rows_of(name: str, folder: Path = Path("out")) -> list[dict[str, str]]:
-    with (folder / name).open(encoding="utf-8", newline="") as file:
-        return list(csv.DictReader(file))
-
-
 def content_of(folder: Path = Path("out")) -> dict[str, Any]:
     content: dict[str, Any] = json.loads((folder / "results.json").read_text(encoding="utf-8"))
     return content
-
-
-def without_time(records: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    return [{key: value for key, value in record.items() if key != "seconds"} for record in records]
 
 
 def test_a_sweep_is_the_runs_of_its_points(here: Path) -> None:
@@ -74,10 +61,10 @@ def test_a_sweep_is_the_runs_of_its_points(here: Path) -> None:
         assert list(mine)[:6] == [*keys, "scorer", "label", "normalizer"]
         for key, value in theirs.items():
             assert mine[key] == (value if isinstance(value, str) else pytest.approx(value, rel=1e-6, abs=1e-9))
-    assert [row["entropy"] for row in rows_of("records.csv")] == [str(row["entropy"]) for row in content["records"]]
+    assert [row["entropy"] for row in table(Path("out"))] == [str(row["entropy"]) for row in content["records"]]
     frame = pandas.read_parquet("out/records.parquet")
     assert frame["entropy"].tolist() == [row["entropy"] for row in content["records"]]
-    entropies = [row for row in rows_of("summary.csv") if row["metric"] == "entropy"]
+    entropies = [row for row in table(Path("out"), "summary.csv") if row["metric"] == "entropy"]
     assert [row["count"] for row in entropies] == ["2"] * 4
     same = [row["entropy"] for row in content["records"] if (row[keys[1]], row["label"]) == (0.5, "scaled_dot")]
     assert float(entropies[0]["mean"]) == pytest.approx(sum(same) / 2)

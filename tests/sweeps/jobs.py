@@ -1,5 +1,6 @@
 """Points for engines: small studies of attention, and scorers that misbehave."""
 
+import csv
 import os
 import signal
 import sys
@@ -44,7 +45,7 @@ def swept(points: Sequence[dict[str, Any]]) -> dict[str, Record]:
 
 def figures(rows: Sequence[Record]) -> dict[str, Any]:
     """What does not depend on time and place, by key; no key may come twice."""
-    found = {row["key"]: [row["status"], [_without_time(record) for record in row["records"]]] for row in rows}
+    found = {row["key"]: [row["status"], without_time(row["records"])] for row in rows}
     assert len(found) == len(rows)
     return found
 
@@ -54,8 +55,14 @@ def kept(folder: Path) -> dict[str, Any]:
     return figures(list(rows_of(folder)))
 
 
-def _without_time(record: Record) -> Record:
-    return {key: value for key, value in record.items() if key != "seconds"}
+def without_time(records: Sequence[Record]) -> list[Record]:
+    return [{key: value for key, value in record.items() if key != "seconds"} for record in records]
+
+
+def table(folder: Path, name: str = "records.csv") -> list[Record]:
+    """The rows of a file of a sweep, without times."""
+    with (folder / name).open(encoding="utf-8", newline="") as file:
+        return without_time(list(csv.DictReader(file)))
 
 
 class Raises(Dot):

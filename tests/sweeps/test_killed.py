@@ -1,6 +1,5 @@
 """The command may end at any moment: nothing finished is lost or computed again, and what goes on comes to the same."""
 
-import csv
 import json
 import os
 import signal
@@ -18,7 +17,7 @@ import attncli
 from attncli.runs.run_folder import JOURNAL
 from tests.cli import attncli as command
 from tests.cli import experiment, good
-from tests.sweeps.jobs import kept
+from tests.sweeps.jobs import kept, table
 
 ROOT = Path(attncli.__file__).parents[1]
 LONG = 120.0  # seconds; nothing takes so long, unless it is broken
@@ -53,12 +52,6 @@ def lines(folder: Path) -> list[bytes]:
     return path.read_bytes().splitlines(keepends=True) if path.exists() else []
 
 
-def table(folder: Path) -> list[dict[str, str]]:
-    """records.csv, without times."""
-    with (folder / "records.csv").open(newline="") as file:
-        return [{key: value for key, value in row.items() if key != "seconds"} for row in csv.DictReader(file)]
-
-
 def killed(*args: object, folder: Path, rows: int) -> None:
     """Start it, and kill it with no warning when so many points are finished; no process of it may be left."""
     process = start(*args)
@@ -79,8 +72,9 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     return config, folder / "out"
 
 
-def killed_and_resumed(undisturbed: tuple[Path, Path], out: Path, moments: Sequence[int]) -> None:
-    config, alone = undisturbed
+@pytest.mark.parametrize("moments", [[1, 9, 17], pytest.param(range(1, 21), marks=pytest.mark.slow)], ids=len)
+def test_killed_at_moments(undisturbed: tuple[Path, Path], tmp_path: Path, moments: Sequence[int]) -> None:
+    (config, alone), out = undisturbed, tmp_path / "out"
     what: Sequence[object] = [config, "--over", f"seed=0..{POINTS - 1}", "--out", out]
     for rows in moments:
         before = lines(out)
@@ -93,15 +87,6 @@ def killed_and_resumed(undisturbed: tuple[Path, Path], out: Path, moments: Seque
     assert kept(out) == kept(alone)  # which refuses a point that is there twice
     assert table(out) == table(alone)
     assert not [path for path in out.iterdir() if path.name.startswith(".")]
-
-
-def test_killed_at_three_moments(undisturbed: tuple[Path, Path], tmp_path: Path) -> None:
-    killed_and_resumed(undisturbed, tmp_path / "out", [1, 9, 17])
-
-
-@pytest.mark.slow
-def test_killed_at_twenty_moments(undisturbed: tuple[Path, Path], tmp_path: Path) -> None:
-    killed_and_resumed(undisturbed, tmp_path / "out", range(1, 21))
 
 
 def test_ctrl_c_while_libraries_are_loaded_is_one_line(tmp_path: Path) -> None:

@@ -108,29 +108,14 @@ def test_problems_in_a_file_have_line_and_column(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("over", "message"),
     [
-        (["over seed=1,1"], "x.yaml: got seed = 1, the same experiment as seed = 1; expected each once"),
         (["over dtype=float32", "over seed=1,1.0"], "x.yaml: --over seed=1.0: seed: got 1.0; expected an integer"),
         (["over study=attention"], "x.yaml: got `study` as a key to sweep over, which changes no number"),
-        (["over name=a,b"], "x.yaml: got `name` as a key to sweep over, which changes no number"),
-        ([], "x.yaml: got nothing to sweep over; expected --over KEY=VALUES, or the key `sweep` in the file"),
-        (["over seed=0..999", "over scale=1..1000"], "x.yaml: got a sweep of 1,000,000 points; expected at most"),
         (["over scorers[7].scale=1"], "x.yaml: --over scorers[7].scale=1: got scorers[7]; scorers is a list of 2"),
     ],
 )
 def test_sweeps_that_make_no_sense(tmp_path: Path, over: list[str], message: str) -> None:
     path = experiment(tmp_path / "x.yaml", scorers=TWO)
     assert refused(path, *over)[0].startswith(message)
-
-
-def test_what_studies_refuse_is_refused_before_the_work(tmp_path: Path) -> None:
-    """Sizes that do not fit together, and expectations about rows that will not come."""
-    path = experiment(tmp_path / "x.yaml")
-    (problem,) = refused(path, "over seed=0..50", "over keys.shape[2]=4,5")
-    assert problem.startswith("x.yaml:1:87, at seed = 0, keys.shape[2] = 5: scorers[0]: got queries of size 4 and keys")
-    expect = [{"where": {"seed": [0, 3]}, "metric": "entropy", "above": 0}]
-    path = experiment(tmp_path / "y.yaml", expect=expect)
-    with pytest.raises(InputError, match=r"expect\[0\].where.seed\[1\].*got 3; no row has this seed; known: 0, 1"):
-        planned(path, "over seed=0..1")
 
 
 def test_combinations_are_tried_before_the_work(tmp_path: Path) -> None:
