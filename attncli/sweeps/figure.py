@@ -74,13 +74,7 @@ def _lines(
 ) -> Picture:
     """One panel for each combination of the values of all axes but the first, which goes to the right."""
     (x, values), *others = axes
-    there = {tuple(row[key] for key, _ in others) for row in rows}
-    facets = [facet for facet in product(*(of for _, of in others)) if facet in there]
-    if len(facets) > MOST_PANELS:
-        note(f"sweep.png has {MOST_PANELS} of {len(facets)} combinations of {', '.join(key for key, _ in others)}")
-        facets = facets[-MOST_PANELS:]
-    columns = len(others[-1][1]) if others and len(facets) % len(others[-1][1]) == 0 else min(4, len(facets))
-    columns = min(columns, MOST_PANELS)
+    facets, columns = _facets(rows, others, note)
     width, height = SMALL if others else (WIDTH, HEIGHT)
     figure, places = panels(sheet, [width] * columns, height, title, rows=-(-len(facets) // columns))
     lines, is_log = sheet.lines(result.labels), _has_log_axis(result)
@@ -98,13 +92,9 @@ def _lines(
             own = [row for row in here if row["label"] == label]
             points = sorted(own, key=lambda row: _position(row[x], values))
             where = np.array([_position(row[x], values) for row in points], dtype=float)
-            means = [row[names["mean"]] for row in points]
-            ends = [
-                [mean if row[end] is None else row[end] for mean, row in zip(means, points, strict=True)]
-                for end in (names["low"], names["high"])
-            ]
-            numbers = [np.array(each, dtype=float) for each in (means, *ends)]
-            draw_line(axes_, where, numbers, line, bands=len(lines), gid=f"{result.settings['metric']}-{label}")
+            mean, low, high = (np.array([row[names[end]] for row in points], float) for end in ("mean", "low", "high"))
+            ends = [np.where(np.isnan(end), mean, end) for end in (low, high)]  # a mean of one run has none
+            draw_line(axes_, where, [mean, *ends], line, bands=len(lines), gid=f"{result.settings['metric']}-{label}")
         _x_axis(axes_, x, values)
         if is_log:
             decades_axis(axes_)
@@ -113,6 +103,18 @@ def _lines(
     if x != "label":
         legend(figure, lines)
     return figure
+
+
+def _facets(rows: Sequence[Record], axes: Sequence[Axis], note: Note) -> tuple[list[tuple[Any, ...]], int]:
+    """The combinations of values that rows have, the last of many, and how many of them stand beside each other."""
+    there = {tuple(row[key] for key, _ in axes) for row in rows}
+    facets = [facet for facet in product(*(values for _, values in axes)) if facet in there]
+    if len(facets) > MOST_PANELS:
+        note(f"sweep.png has {MOST_PANELS} of {len(facets)} combinations of {', '.join(key for key, _ in axes)}")
+        facets = facets[-MOST_PANELS:]
+    values = axes[-1][1] if axes else ()
+    columns = len(values) if values and len(facets) % len(values) == 0 else min(4, len(facets))
+    return facets, min(columns, MOST_PANELS)
 
 
 def _position(value: Any, values: Sequence[Any]) -> float:
@@ -170,14 +172,12 @@ def _heatmaps(
 ) -> Picture:
     """A panel for each label, with one scale of colours."""
     (y, down), (x, across) = ((key, sorted(values) if _is_numeric(values) else values) for key, values in axes)
-    labels = result.labels
-    width, height = (max(SMALL[0], CELL * len(across)), max(SMALL[1], CELL * len(down) * 0.8))
-    figure, places = panels(
-        sheet, [width + (LABELS if index == 0 else 0) for index, _ in enumerate(labels)], height, title
-    )
-    tables = {
-        label: _matrix([row for row in rows if row["label"] == label], (y, down), (x, across), mean) for label in labels
-    }
+    width, height = max(SMALL[0], CELL * len(across)), max(SMALL[1], CELL * len(down) * 0.8)
+    widths = [width + LABELS, *[width] * (len(result.labels) - 1)]
+    figure, places = panels(sheet, widths, height, title)
+    tables = {label: np.full((len(down), len(across)), np.nan) for label in result.labels}
+    for row in rows:
+        tables[row["label"]][down.index(row[y]), across.index(row[x])] = row[mean]
     every = np.concatenate([table[np.isfinite(table)] for table in tables.values()])
     ends = (float(every.min()), float(every.max())) if every.size else (0.0, 1.0)
     norm = LogNorm(*ends) if _has_log_axis(result) and ends[0] > 0 else Normalize(*ends)
@@ -196,13 +196,6 @@ def _heatmaps(
     assert image is not None, "a sweep with records has labels"
     figure.colorbar(image, ax=places, label=_metric(result))
     return figure
-
-
-def _matrix(rows: Sequence[Record], down: Axis, across: Axis, mean: str) -> Numbers:
-    matrix = np.full((len(down[1]), len(across[1])), np.nan)
-    for row in rows:
-        matrix[down[1].index(row[down[0]]), across[1].index(row[across[0]])] = row[mean]
-    return matrix
 
 
 def _write_numbers(axes: Axes, table: Numbers, norm: Any, colours: Any) -> None:

@@ -75,11 +75,6 @@ class Plan:
     metric: str | None
 
     @property
-    def keys(self) -> list[str]:
-        """The swept keys."""
-        return keys_of(self.axes)
-
-    @property
     def size(self) -> str:
         """`12 points; each point needs about 400 MiB of memory`."""
         whole = -(-self.memory // 2**20) * 2**20

@@ -1,6 +1,7 @@
 """One point: what it gives is what a run gives, and what is wrong with it is told in words of its config."""
 
 import json
+from collections.abc import Generator, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -9,7 +10,8 @@ import torch
 
 import attncli
 from attncli.studies import load_study
-from attncli.sweeps.work import run_point
+from attncli.studies.study import Record
+from attncli.sweeps.work import Job, run_point, tried_twice
 from tests.sweeps.jobs import config, figures, job, jobs
 
 
@@ -44,6 +46,21 @@ def test_mistakes_are_told_on_one_line(keys: dict[str, Any], error: str) -> None
     assert (row["status"], row["records"]) == ("failed", [])
     assert row["error"].startswith(error)
     assert "\n" not in row["error"]
+
+
+@pytest.mark.parametrize("deaths", [0, 1, 2])
+def test_a_point_that_died_is_tried_once_more_in_the_end_alone(deaths: int) -> None:
+    points, calls = [job(key, {}) for key in "abc"], list[list[str]]()
+
+    def engine(jobs: Iterable[Job]) -> Generator[Record]:
+        calls.append([each["key"] for each in jobs])
+        for key in calls[-1]:
+            yield {"key": key, "status": "died" if key == "b" and len(calls) <= deaths else "done"}
+
+    rows = [(row["key"], row["status"]) for row in tried_twice(engine, points)]
+    assert sorted(rows) == [("a", "done"), ("b", "died" if deaths == 2 else "done"), ("c", "done")]
+    assert [key for key, _ in rows] == (["a", "c", "b"] if deaths else ["a", "b", "c"])
+    assert calls == [["a", "b", "c"], *[["b"]] * bool(deaths)]
 
 
 def test_other_code_is_refused() -> None:
