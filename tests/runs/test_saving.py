@@ -96,35 +96,27 @@ def test_records_csv(folder: Path) -> None:
     ("study", "keys", "intervals"),
     [
         ("variance", {"d": [4], "samples": 100}, ["mean", "variance"]),
+        ("variance", {"from": "source", "scorers": ["dot"]}, ["mean", "variance"]),  # which are not known
         ("bench", {"n": [4], "d": [4], "scorers": ["dot"]}, ["ratio"]),
     ],
 )
 def test_an_interval_is_two_columns_in_csv_and_in_frames(
-    study: str, keys: dict[str, Any], intervals: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    study: str, keys: dict[str, Any], intervals: list[str], here: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     hurry(monkeypatch)
-    frame = attncli.run({"study": study, **keys}, out=tmp_path / "run").to_frame()
-    content = strict((tmp_path / "run" / "results.json").read_text(encoding="utf-8"))
-    header, *rows = rows_of(tmp_path / "run" / "records.csv")
+    run(experiment(here / "e.yaml"), here / "source")
+    frame = attncli.run({"study": study, **keys}, out=here / "run").to_frame()
+    content = strict((here / "run" / "results.json").read_text(encoding="utf-8"))
+    header, *rows = rows_of(here / "run" / "records.csv")
     assert list(frame.columns) == header
     assert not [name for name in header if name.endswith("_ci")]
-    for row, record in zip(rows, content["records"], strict=True):
+    for index, (row, record) in enumerate(zip(rows, content["records"], strict=True)):
         for figure in intervals:
             place = header.index(f"{figure}_low")
             assert header[place + 1] == f"{figure}_high"
-            ends = row[place : place + 2]
-            expected = record[f"{figure}_ci"] or ["", ""]  # of implementations that were not timed
-            assert ends == [str(end) for end in expected]
-
-
-def test_an_interval_that_is_not_known_is_two_empty_cells(tmp_path: Path) -> None:
-    run(experiment(tmp_path / "e.yaml"), tmp_path / "source")
-    config = {"study": "variance", "from": str(tmp_path / "source"), "scorers": ["dot"]}
-    frame = attncli.run(config, out=tmp_path / "run").to_frame()
-    header, *rows = rows_of(tmp_path / "run" / "records.csv")
-    places = [header.index(f"{figure}_{end}") for figure in ("mean", "variance") for end in ("low", "high")]
-    assert [[row[place] for place in places] for row in rows] == [[""] * 4]
-    assert frame[[header[place] for place in places]].isna().all().all()
+            ends = record[f"{figure}_ci"] or ["", ""]  # of implementations that were not timed
+            assert row[place : place + 2] == [str(end) for end in ends]
+            assert frame.iloc[index, place : place + 2].isna().tolist() == [end == "" for end in ends]
 
 
 def test_tensors(folder: Path, result: Result) -> None:
