@@ -118,7 +118,6 @@ class Result(StudyResult):
         return pandas.DataFrame([single_numbers(row) for row in getattr(self, rows)])
 
     def __repr__(self) -> str:
-        """One line."""
         rows = f"{len(self.records)} record{'s' * (len(self.records) != 1)}"
         return f"<attncli.Result {self.name}: study {self.study}, {', '.join(self.labels)}, {rows}>"
 
@@ -148,10 +147,9 @@ class Result(StudyResult):
         from attncli.reports import report
 
         with self._shown():
-            if self.folder is not None:
-                return report([read_run(self.folder, STUDIES)], MOST_IN_NOTEBOOK)
             content = {"study": self.study, "expectations": self.expectations}
-            return report([StoredRun(Path(), self, content)], MOST_IN_NOTEBOOK)
+            run = StoredRun(Path(), self, content) if self.folder is None else read_run(self.folder, STUDIES)
+            return report([run], MOST_IN_NOTEBOOK)
 
     @contextmanager
     def _shown(self) -> Iterator[None]:
@@ -326,7 +324,6 @@ class Warnings(Progress):
     """Progress of which only warnings are passed on, as Python's own."""
 
     def note(self, message: str) -> None:
-        """A note, which is dropped, or a warning."""
         if message.startswith("warning: "):
             warnings.warn(message.removeprefix("warning: "), stacklevel=2)
 

@@ -45,7 +45,6 @@ class Cli(PlainHelp, TyperGroup):
             return super().make_context(info_name, args, *more, **named)
 
     def invoke(self, ctx: Any) -> Any:
-        """Run a command."""
         with _errors_shown():
             return super().invoke(ctx)
 

@@ -59,7 +59,6 @@ class Command(PlainHelp, TyperCommand):
 
     @property
     def params(self) -> Any:
-        """The arguments and options."""
         return self._loaded.params
 
     @params.setter
@@ -81,7 +80,6 @@ class Command(PlainHelp, TyperCommand):
         return rest
 
     def invoke(self, ctx: Any) -> Any:
-        """Do it."""
         return self._loaded.invoke(ctx)
 
 

@@ -88,9 +88,10 @@ def naming_options() -> Iterator[None]:
     try:
         yield
     except InputError as error:
-        named = ((each, f"--{each.path[0]}".replace("_", "-") if each.path else "") for each in error.problems)
-        problems = [replace(each, where=option, path=()) if option else each for each, option in named]
-        raise InputError(problems) from error
+        raise InputError(
+            replace(each, where=f"--{each.path[0]}".replace("_", "-"), path=()) if each.path else each
+            for each in error.problems
+        ) from error
 
 
 def overrides_of(sets: list[str] | None, **shortcuts: str | None) -> list[Override]:

@@ -21,7 +21,6 @@ class Terminal(Console):
     """Goes on in silence where a reader such as `head` has had enough: files and the exit code are still wanted."""
 
     def on_broken_pipe(self) -> None:
-        """Write the rest to nowhere."""
         discard(self.file)
 
 
@@ -37,7 +36,6 @@ class ProgressOnStderr(Progress):
         self._last_line = time.monotonic()
 
     def step(self, done: int, total: int, what: str) -> None:
-        """Show how far the work is."""
         text = f"{self._name}: {what}"
         if self._bar is not None:
             self._bar.update(self._bar.task_ids[0], completed=done, total=total, description=escape(text))
@@ -51,7 +49,6 @@ class ProgressOnStderr(Progress):
             self._console.print(f"{self._name}: {message}", markup=False, highlight=False, soft_wrap=True)
 
     def finished(self) -> None:
-        """The work is done: nobody waits for it any more."""
         self._finished()
 
 
