@@ -36,9 +36,8 @@ class Scaling:
         """Such as `colours by the square root`; empty for linear colours."""
         if self.colours == "linear":
             return ""
-        return (
-            f"colours by the {ROOTS.get(self.root, f'{self.root}th root') if self.colours == 'root' else 'logarithm'}"
-        )
+        root = ROOTS.get(self.root, f"{self.root}th root")
+        return f"colours by the {root if self.colours == 'root' else 'logarithm'}"
 
     @property
     def ticks(self) -> list[float] | None:

@@ -46,6 +46,17 @@ class LabelLook:
     dash: Dash
 
 
+# Those of one colour follow each other, so that the next place has another marker.
+COLOURED = [
+    *zip(range(len(CATALOGUE)), CATALOGUE, MARKERS, strict=True),
+    *((index, colours, marker) for index, colours in enumerate(OTHERS, len(CATALOGUE)) for marker in OTHER_MARKERS),
+]
+LOOKS = [
+    LabelLook(index, *colours, GREYS[place % len(GREYS)], marker, DASHES[place % len(DASHES)])
+    for place, (index, colours, marker) in enumerate(COLOURED)
+]
+
+
 def looks_of(labels: Iterable[str]) -> dict[str, LabelLook]:
     """The look of each label, in the order of the labels.
 
@@ -57,23 +68,9 @@ def looks_of(labels: Iterable[str]) -> dict[str, LabelLook]:
     places = {label: names.index(label) for label in wanted if label in names}
     taken = set[int]()
     for label in sorted(set(wanted) - set(places)):
-        first, many = _hashed(label), len(OTHERS) * len(OTHER_MARKERS)
+        many = len(LOOKS) - len(CATALOGUE)
+        first = int.from_bytes(hashlib.sha256(label.encode("utf-8", "surrogatepass")).digest()[:8]) % many
         free = (place for step in range(many) if (place := (first + step) % many) not in taken)
         taken.add(place := next(free, first))
         places[label] = len(CATALOGUE) + place
-    return {label: _look(places[label]) for label in wanted}
-
-
-def _hashed(label: str) -> int:
-    digest = hashlib.sha256(label.encode("utf-8", "surrogatepass")).digest()
-    return int.from_bytes(digest[:8]) % (len(OTHERS) * len(OTHER_MARKERS))
-
-
-def _look(place: int) -> LabelLook:
-    """Places of one colour follow each other, so that the next place has another marker."""
-    if place < len(CATALOGUE):
-        index, colours, marker = place, CATALOGUE[place], MARKERS[place]
-    else:
-        colour, shape = divmod(place - len(CATALOGUE), len(OTHER_MARKERS))
-        index, colours, marker = len(CATALOGUE) + colour, OTHERS[colour], OTHER_MARKERS[shape]
-    return LabelLook(index, *colours, GREYS[place % len(GREYS)], marker, DASHES[place % len(DASHES)])
+    return {label: LOOKS[places[label]] for label in wanted}

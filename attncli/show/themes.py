@@ -239,7 +239,9 @@ def _listening(problems: list[str]) -> Iterator[None]:
     def hear(record: logging.LogRecord) -> bool:
         args: Any = record.args
         if isinstance(args, dict):
-            problems.append(f"line {args['line_no']}: {_unknown(args['key'])}")
+            near = did_you_mean(args["key"], matplotlib.rcParamsDefault)
+            cure = f"; {near}" if near.startswith("did") else ""
+            problems.append(f"line {args['line_no']}: unknown setting {show(args['key'])}{cure}")
         elif len(args or ()) > 2:
             reason = f": {args[-1]}" if isinstance(args[-1], Exception) else ""
             problems.append(f"line {args[1]}, {show(str(args[2]).strip())}{reason}")
@@ -252,8 +254,3 @@ def _listening(problems: list[str]) -> Iterator[None]:
             yield
     finally:
         log.removeFilter(hear)
-
-
-def _unknown(key: Any) -> str:
-    near = did_you_mean(key, matplotlib.rcParamsDefault)
-    return f"unknown setting {show(key)}" + (f"; {near}" if near.startswith("did") else "")

@@ -154,6 +154,8 @@ def test_of_many_heads_those_that_differ_most_stand_first(folder: Path) -> None:
     places = [text.index(SVG_TEXT.format(f"dot, head {head}")) for head in order]
     assert places == sorted(places)
     good("run", "many.yaml", "--quiet")
+    pictures = sorted(path.name for path in (folder / "outputs/many/latest").glob("*.png"))
+    assert pictures == ["heads.png", "heatmap_dot.png", "heatmap_scaled_dot.png", "heatmaps.png"]
     assert heatmap("outputs/many/latest", "--out", "many.png").exit_code == 0
     assert (folder / "many.png").read_bytes() == (folder / "outputs/many/latest/heatmaps.png").read_bytes()
     chosen = heatmap("many.yaml", "--head", "3", "--head", "1", "--minus", "dot", "--out", "two.svg")
