@@ -42,7 +42,7 @@ LEAST = 18.0  # em of a panel's sides, with its texts, where the page may be as 
 AROUND, WIDE = 5.0, 1.3  # em around a panel for its texts; its width to its height where it is well shaped
 BESIDE = 0.4  # part of a page that a legend right of all panels takes at most
 FITS, ROOM = 3.0, 6.0  # em of a panel's shorter side: where it can be read at all, and well
-MOST_TRIED = 2  # numbers of panels beside each other
+MOST_TRIED, HOPEFUL = 2, 0.5  # numbers of panels beside each other; and how much room one should promise, of the best
 TOLERANCE = 2.0  # em that panels may lose for ticks and titles that fit them
 AS_FIT: Any = "auto"  # ticks of matplotlib's locators
 MOST_TICKS, ROOMY = 8, 6  # upwards; there is room for all of them from so many labels with gaps
@@ -99,7 +99,9 @@ def _fitted(make: Callable[[Note, Sheet], Picture], sheet: Sheet) -> _Drawing:
     grid: Any = make(unheard, sheet).axes[0].get_gridspec()
     count = grid.nrows * grid.ncols
     divisors = [each for each in range(1, count + 1) if count % each == 0]
-    likely = sorted(divisors, key=partial(_room, sheet, count), reverse=True)[:MOST_TRIED]
+    rooms = {each: _room(sheet, count, each) for each in divisors}
+    first, *others = sorted(divisors, key=lambda each: -rooms[each])
+    likely = [first, *(each for each in others[: MOST_TRIED - 1] if rooms[each] > HOPEFUL * rooms[first])]
     found = list[_Drawing]()
     for titled in (True, False):
         arrangements = [Arrangement(each, beside, titled) for each in likely for beside in (False, True)]
