@@ -74,7 +74,7 @@ def drawn(
         return found.figure
 
 
-def alone(
+def one_figure(
     figure_of: Callable[[Result, Note, Sheet], Picture],
 ) -> Callable[[Result, Note, Look], Mapping[str, Callable[[], Picture]]]:
     """The `figures` of a study that has one, which has the study's name."""

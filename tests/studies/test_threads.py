@@ -1,12 +1,11 @@
-"""Parts of the work on several threads: in order, few at a time, and torch on one thread meanwhile."""
+"""Parts of the work on several threads: in order, and few at a time."""
 
 import random
 import time
 
 import pytest
-import torch
 
-from attncli.studies.threads import in_order, on_threads
+from attncli.studies.threads import in_order
 
 
 @pytest.mark.parametrize("threads", [1, 2, 5])
@@ -33,20 +32,3 @@ def test_an_error_in_a_part_is_raised_in_its_turn() -> None:
     assert [next(parts) for _ in range(7)] == [1 / (7 - job) for job in range(7)]
     with pytest.raises(ZeroDivisionError):
         next(parts)
-
-
-def test_torch_has_one_thread_inside_and_its_own_again_after_an_error() -> None:
-    before = torch.get_num_threads()
-
-    def fails() -> None:
-        with on_threads(1) as threads:
-            assert (threads, torch.get_num_threads()) == (3, 1)
-            raise KeyError
-
-    try:
-        torch.set_num_threads(3)
-        with pytest.raises(KeyError):
-            fails()
-        assert torch.get_num_threads() == 3
-    finally:
-        torch.set_num_threads(before)

@@ -11,7 +11,7 @@ from attncli.config.looks import Look
 from attncli.errors import in_bytes
 from attncli.show.figures import Note, Picture
 from attncli.show.numbers import duration, several
-from attncli.show.panels import AS_FIT, alone, decades_axis, draw_line, legend, name, panels, sizes_axis
+from attncli.show.panels import AS_FIT, decades_axis, draw_line, legend, name, one_figure, panels, sizes_axis
 from attncli.show.themes import Sheet
 from attncli.studies.bench.columns import quartiles
 from attncli.studies.bench.options import IMPLEMENTATIONS
@@ -27,7 +27,7 @@ WIDTH, HEIGHT = 3.9, 2.6  # of a panel, in inches
 def figures(result: Result, note: Note, look: Look) -> Mapping[str, Callable[[], Picture]]:
     """bench.png, where anything was timed; what it cannot show goes to `note`."""
     timed = any(record["seconds"] for record in result.records)
-    return alone(figure_of)(result, note, look) if timed else {}
+    return one_figure(figure_of)(result, note, look) if timed else {}
 
 
 def figure_of(result: Result, note: Note, sheet: Sheet) -> Picture:

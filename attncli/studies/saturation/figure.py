@@ -2,7 +2,7 @@
 
 from attncli.show.figures import Note, Picture
 from attncli.show.numbers import entries, sizes
-from attncli.show.panels import alone, legend, panels, reference
+from attncli.show.panels import legend, one_figure, panels, reference
 from attncli.show.themes import Sheet
 from attncli.studies.pairs.figure import Points
 from attncli.studies.scoring import of_softmax
@@ -30,4 +30,4 @@ def figure_of(result: Result, note: Note, sheet: Sheet) -> Picture:
     return figure
 
 
-figures = alone(figure_of)
+figures = one_figure(figure_of)

@@ -7,7 +7,7 @@ from matplotlib.ticker import MaxNLocator
 
 from attncli.show.figures import Note, Picture
 from attncli.show.numbers import several
-from attncli.show.panels import alone, draw_line, legend, name, panels, reference, sizes_axis, unit_axis
+from attncli.show.panels import draw_line, legend, name, one_figure, panels, reference, sizes_axis, unit_axis
 from attncli.show.themes import Sheet
 from attncli.studies.study import Result
 from attncli.studies.train.rows import described
@@ -52,4 +52,4 @@ def figure_of(result: Result, note: Note, sheet: Sheet) -> Picture:
     return figure
 
 
-figures = alone(figure_of)
+figures = one_figure(figure_of)

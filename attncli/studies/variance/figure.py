@@ -9,7 +9,7 @@ from matplotlib.ticker import MaxNLocator
 
 from attncli.show.figures import Note, Picture
 from attncli.show.numbers import counted, entries
-from attncli.show.panels import MOST_TICKS, alone, legend, name, panels, reference
+from attncli.show.panels import MOST_TICKS, legend, name, one_figure, panels, reference
 from attncli.show.themes import Sheet
 from attncli.studies.pairs.figure import Curve, Points
 from attncli.studies.study import Result
@@ -45,7 +45,7 @@ def figure_of(result: Result, note: Note, sheet: Sheet) -> Picture:
     return figure
 
 
-figures = alone(figure_of)
+figures = one_figure(figure_of)
 
 
 def _draw_theory(axes: Axes, curve: Curve, line: Mapping[str, Any], style: Any) -> None:

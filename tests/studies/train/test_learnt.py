@@ -9,7 +9,7 @@ from safetensors.torch import load_file
 
 import attncli
 from attncli.studies.train.task import held_out, normal
-from tests.studies.train.small import CPU, SMALL, learnt_by, loss_by_hand, model_of, options_of
+from tests.studies.train.small import CPU, SMALL, loss_by_hand, options_of
 
 OWN = """
 import torch
@@ -84,11 +84,3 @@ def test_an_attention_experiment_with_them_scores_as_the_model_did(label: str, t
         ]
         (row,) = (row for row in trained.records if (row["label"], row["seed"]) == (label, seed))
         assert row["loss"] == pytest.approx(float(torch.stack(losses).mean()), rel=1e-5)
-
-
-def test_seeds_learn_what_they_learn_alone() -> None:
-    few, many = (options_of(scorers=["additive"], steps=5, dtype="float64", seeds=seeds) for seeds in (1, 3))
-    alone, together = (learnt_by(model_of(options), options).states for options in (few, many))
-    for name, tensor in alone[0].items():
-        torch.testing.assert_close(together[0][name], tensor)
-        assert not torch.allclose(together[1][name], tensor)
