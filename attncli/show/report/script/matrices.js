@@ -8,7 +8,10 @@ const [LEAST_CELL, LARGEST_CELL] = [1, 40]; // pixels of a side
 
 class MatricesView {
   #matrices;
-  #controls = {};
+  #lists = {}; // to choose from, by the name of the choice
+  #cell = make("input", { type: "range", min: LEAST_CELL, max: LARGEST_CELL, step: 0.5 });
+  #search = make("input", { type: "search", placeholder: "token" });
+  #found = make("span", { className: "note", role: "status" });
   #ignored = null; // a place where the pointer rests, and points at nothing
   #scrolledTo = [0, 0]; // where panels are
   #shown; // a promise of what was chosen last
@@ -62,61 +65,45 @@ class MatricesView {
 
   #toolbar() {
     const { stages, labels, axes } = this.data;
-    const controls = {
-      stage: selection(stages, (stage) => this.choose({ stage })),
-      minus: selection([["", "nothing"], ...labels], (label) => this.choose({ minus: label || null })),
-      scale: selection([AUTO, ...SCALES], (scale) => this.choose({ scale: scale || null })),
-      colours: selection([AUTO, ...COLOURS], (colours) => this.choose({ colours: colours || null })),
-      cell: make("input", { type: "range", min: LEAST_CELL, max: LARGEST_CELL, step: 0.5 }),
-      search: make("input", { type: "search", placeholder: "token" }),
-      found: make("span", { className: "note", role: "status" }),
+    const chosen = (name, options, read = String) => {
+      this.#lists[name] = selection(options, (text) => this.choose({ [name]: text === "" ? null : read(text) }));
+      return labelled(name, this.#lists[name]);
     };
-    controls.cell.oninput = () => {
-      this.choices.cell = Number(controls.cell.value);
-      this.fit();
-      this.keepSoon();
+    const typed = (input, name, read) => {
+      input.oninput = () => {
+        this.choices[name] = read(input.value);
+        this.fit();
+        this.keepSoon();
+      };
     };
-    controls.search.oninput = () => {
-      this.choices.search = controls.search.value;
-      this.fit();
-      this.keepSoon();
-    };
-    controls.search.onkeydown = (event) => {
+    typed(this.#cell, "cell", Number);
+    typed(this.#search, "search", String);
+    this.#search.onkeydown = (event) => {
       if (event.key === "Enter") this.#pointNextFound();
     };
-    this.#controls = controls;
-    this.axisControls = axes.map(({ name, names }) =>
-      selection([...names.entries()], (index) => this.choose({ [name]: Number(index) })),
-    );
     const largest = button("largest difference", () => {
       this.#isToReveal = true;
       this.choose({ query: null, key: null });
     });
-    const several = labels.length > 1 ? [labelled("minus", controls.minus)] : [];
+    const hasSeveral = labels.length > 1;
     return make(
       "div",
       { className: "bar", role: "toolbar", "aria-label": "What is shown" },
-      labelled("stage", controls.stage),
-      ...axes.map(({ name }, i) => labelled(name, this.axisControls[i])),
-      ...several,
-      labelled("scale", controls.scale),
-      labelled("colours", controls.colours),
-      ...(labels.length > 1 ? [largest] : []),
-      labelled("cell size", controls.cell),
-      labelled("search", controls.search),
-      controls.found,
+      chosen("stage", stages),
+      ...axes.map(({ name, names }) => chosen(name, [...names.entries()], Number)),
+      ...(hasSeveral ? [chosen("minus", [["", "nothing"], ...labels])] : []),
+      chosen("scale", [AUTO, ...SCALES]),
+      chosen("colours", [AUTO, ...COLOURS]),
+      ...(hasSeveral ? [largest] : []),
+      labelled("cell size", this.#cell),
+      labelled("search", this.#search),
+      this.#found,
     );
   }
 
   #showControls() {
-    const { stage, minus, scale, colours, search } = this.choices;
-    const controls = this.#controls;
-    controls.stage.value = stage;
-    controls.minus.value = minus ?? "";
-    controls.scale.value = scale ?? "";
-    controls.colours.value = colours ?? "";
-    controls.search.value = search;
-    this.axisControls.forEach((control, axis) => (control.value = this.place[axis]));
+    for (const [name, list] of Object.entries(this.#lists)) list.value = this.choices[name] ?? "";
+    this.#search.value = this.choices.search;
   }
 
   #help() {
@@ -191,16 +178,16 @@ class MatricesView {
     const perPanel = (this.group.clientWidth - 24) / Math.min(labels.length, 3) - 125;
     const room = clamp(perPanel, 180, 544);
     const size = this.choices.cell ?? clamp(Math.floor((2 * room) / Math.max(n, m)) / 2, LEAST_CELL, 26);
-    this.#controls.cell.value = size;
+    this.#cell.value = size;
     this.group.style.setProperty("--cell", `${size}px`);
     this.group.style.setProperty("--printed", `${Math.min(size, 200 / m)}px`);
-    const found = { queries: this.#found("queries"), keys: this.#found("keys") };
+    const found = { queries: this.#searched("queries"), keys: this.#searched("keys") };
     for (const panel of this.panels) {
       panel.name("queries", found.queries, size);
       panel.name("keys", found.keys, size);
     }
     const { search } = this.choices;
-    this.#controls.found.textContent = search ? `${found.queries.length} queries, ${found.keys.length} keys` : "";
+    this.#found.textContent = search ? `${found.queries.length} queries, ${found.keys.length} keys` : "";
   }
 
   // ---- tokens
@@ -217,7 +204,7 @@ class MatricesView {
     return this.data.tokens[side] ? [`${text}: `, make("bdi", {}, this.token(side, index))] : [text];
   }
 
-  #found(side) {
+  #searched(side) {
     const wanted = this.choices.search.toLocaleLowerCase();
     if (!wanted) return [];
     const count = side === "queries" ? this.data.n : this.data.m;
@@ -233,7 +220,7 @@ class MatricesView {
 
   /** The next query that was searched; where there is none, the next key. */
   #pointNextFound() {
-    const [queries, keys] = [this.#found("queries"), this.#found("keys")];
+    const [queries, keys] = [this.#searched("queries"), this.#searched("keys")];
     const next = (found, from) => found.find((i) => i > from) ?? found[0];
     if (queries.length) this.point(next(queries, this.query), this.key);
     else if (keys.length) this.point(this.query, next(keys, this.key));
