@@ -80,7 +80,7 @@ def _connected(address: str) -> "Client":
         raise InputError.of(got(address, "no such file", EXPECTED), where=OPTION)
     place = {"scheduler_file" if _is_file(address) else "address": address}
     try:
-        return Client(**place, timeout=PATIENCE, name="attncli")  # type: ignore[no-untyped-call]
+        return Client(**place, timeout=PATIENCE, name="attncli")
     except (OSError, ValueError, RuntimeError, TypeError) as error:  # the last of tls:// without certificates
         reason = " ".join(str(error).split())
         raise InputError.of(got(address, f"{EXPECTED}, that answers", reason), where=OPTION) from error
@@ -104,7 +104,7 @@ def _checked(client: "Client", address: str, note: Callable[[str], None]) -> int
     if wrong:
         told = "; ".join(f"{worker} has {_in_words(version)}" for worker, version in sorted(wrong.items()))
         raise InputError.of(f"got workers with another attncli: {told}; expected {own} on all of them", where=OPTION)
-    threads = client.nthreads()  # type: ignore[no-untyped-call]
+    threads = client.nthreads()
     if idle := sum(threads.values()) - len(threads):
         note(f"{idle} threads of workers stay idle; `dask worker --nworkers -1` starts a worker for every core")
     return max(Counter(worker.rpartition(":")[0] for worker in threads).values())
@@ -123,7 +123,7 @@ def _tried_once(jobs: Iterable[Job], client: "Client", sharing: int, most: int |
         if client.status != "running":  # what asks it now would wait
             raise ConnectionError
         if (now := time.monotonic()) - looked > TURN:
-            workers, looked = len(client.nthreads()), now  # type: ignore[no-untyped-call]
+            workers, looked = len(client.nthreads()), now
             seen = now if workers else seen
             if now - seen > PATIENCE:
                 raise EngineLostError(f"there have been no Dask workers for {PATIENCE:g} s")
@@ -133,7 +133,7 @@ def _tried_once(jobs: Iterable[Job], client: "Client", sharing: int, most: int |
             key = f"attncli-{job['key']}-{time.time_ns()}"
             begun[client.submit(run_point, job, sharing, key=key, pure=False)] = Begun(job, time.monotonic())
         try:
-            done = wait(list(begun), TURN, "FIRST_COMPLETED").done  # type: ignore[no-untyped-call]
+            done = wait(list(begun), TURN, "FIRST_COMPLETED").done
         except TimeoutError:
             continue
         for future in done:
