@@ -26,8 +26,11 @@ progress.PATIENCE = 1e6
 QUICK = {"config", "expect", "inputs", "scorers", "normalizers", "pooling"}
 QUICK |= {"test_attention.py", "test_catalogues.py", "test_masks.py"}
 NOT_QUICK = ("compiled", "memory")
-# These take longest; begun last, they would leave all processors but one idle.
-FIRST = {"test_additions.py", "test_contract.py", "test_docs.py", "test_access.py"}
+# These take or wait longest; begun last, they would leave all processors but one idle.
+FIRST = {
+    *("test_killed.py", "test_cluster.py", "test_processes.py", "test_access.py", "test_page.py", "test_written.py"),
+    *("test_additions.py", "test_contract.py", "test_docs.py", "test_python.py"),
+}
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

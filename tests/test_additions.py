@@ -168,11 +168,28 @@ HELD = (  # some of the tests that find them by themselves
     "normalizers/test_contract.py::test_weights_against_the_oracle[squared_relu-",
     "studies/test_columns.py::test_rows_are_as_expected[peak]",
 )
-COMMANDS = """
+BOTH = """
 import json, shlex, sys
+import pytest
+tests, commands = json.loads(sys.argv[1])
+if code := pytest.main(tests):
+    sys.exit(code)
 from tests.cli import good
-print(json.dumps([good(*shlex.split(each)) for each in sys.argv[1:]]))
+print(json.dumps([good(*shlex.split(each)) for each in commands]))
 """
+CUBED = {"normalizer": "squared_relu", "p": 3}
+NORMALIZED = ["dot", "manhattan:normalizer=squared_relu", {"scorer": "additive", "normalizer": CUBED}]
+HALVED = [{"scorer": "manhattan", "scale": 0.5}]
+SHAPES = {"queries": {"shape": [2, 3, 4]}, "keys": {"shape": [2, 5, 4]}, "valid_lens": [0, 4]}
+PEAK = {"study": "peak", "d": [2, 3], "expect": [{"where": {"d": 2}, "metric": "peak", "between": [0, 100]}]}
+EXPERIMENTS: dict[str, dict[str, Any]] = {
+    "attention": {"data": SHAPES, "scorers": NORMALIZED},
+    "outputs": {"data": SHAPES, "scorers": NORMALIZED, "weights": False},
+    "variance": {"study": "variance", "scorers": HALVED, "d": 4, "samples": 1000},
+    "saturation": {"study": "saturation", "scorers": NORMALIZED, "d": 4, "rows": 10},
+    "bench": {"study": "bench", "scorers": HALVED, "d": 4, "n": 4, "measure": "scores"},
+    "train": {"study": "train", "scorers": NORMALIZED, "d": 4, "steps": 2},
+}
 
 
 def insert(path: Path, before: str, line: str) -> None:
@@ -235,40 +252,36 @@ def add_a_study(folder: Path) -> None:
     insert(studies / "__init__.py", "}", '    "peak": "Find the largest score against d.",')
 
 
-def test_the_tests_of_the_catalogues_hold_them_to_what_each_promises(copy: Path) -> None:
+@pytest.fixture(scope="module")
+def printed(copy: Path) -> list[str]:
+    """What the tests of the catalogues print in the copy, and some commands after them: torch is loaded once."""
     tests = [
         *("test_catalogues.py", "scorers/test_contract.py", "scorers/test_oracles.py", "normalizers/test_contract.py"),
         *("studies/test_columns.py", "commands/test_small_commands.py", "test_architecture.py", "test_cold_start.py"),
     ]
     kept = "manhattan or squared_relu or peak or every_ or catalogue or test_architecture or heavy[help]"
-    names = [f"tests/{name}" for name in tests]
-    printed = python(copy, "-m", "pytest", "-n0", "-vv", *names, "-k", kept)
-    assert [each for each in HELD if each not in printed] == []
-
-
-def test_studies_take_them(copy: Path) -> None:
-    """The new study has flags, tables, a picture, a run folder, and expectations of its columns, too."""
-    cubed = {"normalizer": "squared_relu", "p": 3}
-    normalized = ["dot", "manhattan:normalizer=squared_relu", {"scorer": "additive", "normalizer": cubed}]
-    scorers = [{"scorer": "manhattan", "scale": 0.5}]
-    shapes = {"queries": {"shape": [2, 3, 4]}, "keys": {"shape": [2, 5, 4]}, "valid_lens": [0, 4]}
-    peak = {"d": [2, 3], "expect": [{"where": {"d": 2}, "metric": "peak", "between": [0, 100]}]}
-    experiments: dict[str, dict[str, Any]] = {
-        "attention": {"data": shapes, "scorers": normalized},
-        "outputs": {"data": shapes, "scorers": normalized, "weights": False},
-        "variance": {"study": "variance", "scorers": scorers, "d": 4, "samples": 1000},
-        "saturation": {"study": "saturation", "scorers": normalized, "d": 4, "rows": 10},
-        "bench": {"study": "bench", "scorers": scorers, "d": 4, "n": 4},
-        "train": {"study": "train", "scorers": normalized, "d": 4, "steps": 2},
-        "peak": {"study": "peak", **peak},
-    }
-    for name, keys in experiments.items():
+    for name, keys in {**EXPERIMENTS, "peak": PEAK}.items():
         (copy / f"{name}.yaml").write_text(json.dumps(keys))  # JSON is YAML
-    all_of_them = " ".join(f"{name}.yaml" for name in experiments)
-    commands = (f"run {all_of_them} --quiet", "scorers", "peak --d 5 --scorer manhattan --no-plots --out flags")
-    _, listed, printed = json.loads(python(copy, "-c", COMMANDS, *commands))
+    commands = [
+        f"run {' '.join(f'{name}.yaml' for name in EXPERIMENTS)} --quiet --no-plots",
+        "run peak.yaml --quiet",
+        "scorers",
+        "peak --d 5 --scorer manhattan --no-plots --out flags",
+    ]
+    pytest_arguments = ["-n0", "-vv", *(f"tests/{name}" for name in tests), "-k", kept]
+    tested, _, listed = python(copy, "-c", BOTH, json.dumps([pytest_arguments, commands])).rstrip("\n").rpartition("\n")
+    return [tested, *json.loads(listed)]
+
+
+def test_the_tests_of_the_catalogues_hold_them_to_what_each_promises(printed: list[str]) -> None:
+    assert [each for each in HELD if each not in printed[0]] == []
+
+
+def test_studies_take_them(copy: Path, printed: list[str]) -> None:
+    """The new study has flags, tables, a picture, a run folder, and expectations of its columns, too."""
+    *_, listed, shown = printed
     assert "p = 2.0" in listed
-    assert "manhattan" in printed
+    assert "manhattan" in shown
     content = json.loads((copy / "outputs" / "peak" / "latest" / "results.json").read_text())
     assert [row["d"] for row in content["records"]] == [2, 3]
     assert content["findings"][0]["label"] == "dot"

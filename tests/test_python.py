@@ -19,8 +19,10 @@ import yaml
 from matplotlib.figure import Figure
 
 import attncli
+from attncli import api
 from attncli.errors import InputError
 from tests import cli
+from tests.studies.bench.small import hurry
 
 SMALL: dict[str, Any] = {
     "data": {"queries": {"shape": [2, 3, 4]}, "keys": {"shape": [2, 5, 4]}, "valid_lens": [2, 5]},
@@ -36,6 +38,12 @@ STUDIES: dict[str, dict[str, Any]] = {
 }
 
 
+@pytest.fixture
+def no_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Run folders have none: they take most of the time of a small run."""
+    monkeypatch.setattr(api, "pictures_of", lambda *_: {})
+
+
 def same(a: attncli.Result, b: attncli.Result) -> None:
     assert json.loads(json.dumps(list(a.records))) == list(b.records)
     assert [finding.text for finding in a.findings] == [finding.text for finding in b.findings]
@@ -45,7 +53,10 @@ def same(a: attncli.Result, b: attncli.Result) -> None:
 
 
 @pytest.mark.parametrize("study", STUDIES)
-def test_every_study_runs_is_kept_loads_and_shows_itself(study: str, tmp_path: Path) -> None:
+def test_every_study_runs_is_kept_loads_and_shows_itself(
+    study: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hurry(monkeypatch)
     result = attncli.run({"study": study, "name": "small", **STUDIES[study]}, out=tmp_path / "run")
     loaded = attncli.load(tmp_path / "run")
     same(result, loaded)
@@ -106,7 +117,7 @@ def variants() -> dict[str, Any]:
 
 @pytest.mark.parametrize("kind", variants())
 @pytest.mark.parametrize("dtype", ["float64", "bfloat16"])
-def test_a_tensor_is_what_its_lists_are(kind: str, dtype: str, tmp_path: Path) -> None:
+def test_a_tensor_is_what_its_lists_are(kind: str, dtype: str, tmp_path: Path, no_pictures: None) -> None:
     """And a run folder has it, in place of the lists."""
     given = variants()[kind]
     shared: dict[str, Any] = {"scorers": ["dot", "additive"], "dtype": dtype}
@@ -147,7 +158,7 @@ def test_keys_may_be_as_short_as_on_the_command_line() -> None:
     assert not torch.equal(short.inputs["keys"], attncli.run("d2l").inputs["keys"])
 
 
-def test_a_run_is_kept_under_its_own_command_and_errors_speak_python(tmp_path: Path) -> None:
+def test_a_run_is_kept_under_its_own_command_and_errors_speak_python(tmp_path: Path, no_pictures: None) -> None:
     attncli.run(SMALL, out=tmp_path / "run")
     assert json.loads((tmp_path / "run" / "results.json").read_text())["command"] == "attncli.run"
     message = "attncli.run: out: got .*; expected a new or empty folder; overwrite=True replaces this run"
@@ -188,7 +199,7 @@ def test_outputs_alone_have_tables_and_no_picture() -> None:
         result.figure()
 
 
-def test_expectations_are_judged_and_kept(tmp_path: Path) -> None:
+def test_expectations_are_judged_and_kept(tmp_path: Path, no_pictures: None) -> None:
     expect = [{"where": {"label": "dot"}, "metric": "entropy", "between": [10, 11]}]
     result = attncli.run({**SMALL, "expect": expect}, out=tmp_path / "run")
     assert [row["holds"] for row in result.expectations] == [False]
@@ -327,6 +338,7 @@ def test_threads_take_turns() -> None:
 
 
 def test_bench_leaves_the_environment_and_runs_in_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    hurry(monkeypatch)
     monkeypatch.delenv("KINETO_LOG_LEVEL", raising=False)
     bench = {"study": "bench", **STUDIES["bench"]}
     attncli.run(bench)
