@@ -74,9 +74,7 @@ function decades(low, high) {
 }
 
 function roundSteps(low, high) {
-  const rough = (high - low) / 6;
-  const power = 10 ** Math.floor(Math.log10(rough));
-  const step = power * [1, 2, 5, 10].find((digit) => digit * power >= rough * 0.999);
+  const step = roundUp((high - low) / 6);
   const first = Math.ceil(low / step);
   return range(Math.floor(high / step) - first + 1).map((i) => Number(((first + i) * step).toPrecision(12)));
 }

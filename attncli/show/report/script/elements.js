@@ -30,15 +30,6 @@ function clamp(value, low, high) {
   return Math.max(low, Math.min(high, value));
 }
 
-/** The least of 1, 2 and 5 times a power of ten that is not smaller, and 1 at least. */
-function roundStep(value) {
-  const steps = [1, 2, 5];
-  for (let power = 1; ; power *= 10) {
-    const step = steps.find((digit) => digit * power >= value);
-    if (step) return step * power;
-  }
-}
-
 /** The function, called once its calls have paused for so many milliseconds. */
 function afterPause(milliseconds, call) {
   let timer;

@@ -70,7 +70,7 @@ class Panel {
   /** Name rows or columns, cells being of this size: those that were found, or as many as there is room for. */
   name(side, found, size) {
     const { n, m } = this.#view.data;
-    const every = roundStep(LABEL_ROOM / size);
+    const every = roundUp(Math.max(1, LABEL_ROOM / size));
     const hasRoom = (i) => i === 0 || (i % every === 0 && (i + 0.5) * size > 1.45 * LABEL_ROOM);
     const wanted = found.length ? found : range(side === "queries" ? n : m).filter(hasRoom);
     const isFound = found.length ? "found" : "";
