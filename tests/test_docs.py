@@ -3,6 +3,7 @@
 import importlib.util
 import json
 import re
+from collections.abc import Iterable
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -11,6 +12,7 @@ import numpy as np
 import pytest
 import torch
 import typer
+import yaml
 from matplotlib.figure import Figure
 from matplotlib.image import imsave
 from typer.testing import CliRunner
@@ -20,7 +22,7 @@ from attncli.config.document import read_document
 from attncli.config.tensors import FILLS
 from attncli.normalizers import NORMALIZERS
 from attncli.scorers import SCORERS
-from attncli.studies import STUDIES
+from attncli.studies import STUDIES, options_model
 from tests.docs import PAGES, ROOT, Block, Shell, assert_same_text, blocks, follow
 from tests.studies.bench.small import hurry
 
@@ -138,28 +140,20 @@ def test_table_of_commands_is_complete() -> None:
         assert set(commands.commands) - set(STUDIES) <= set(named), "a study has a page"
 
 
-def test_table_of_scorers_has_names_of_the_catalogue() -> None:
-    named = re.findall(r"^\| \[`(\w+)`\]\(reference/scorers", TEXTS["docs/index.md"], flags=re.M)
+@pytest.mark.parametrize(
+    ("page", "kind", "catalogue"),
+    [("docs/index.md", "scorers", SCORERS), ("docs/normalizers.md", "normalizers", NORMALIZERS)],
+)
+def test_tables_have_names_of_the_catalogues(page: str, kind: str, catalogue: Iterable[str]) -> None:
+    named = re.findall(rf"^\| \[`(\w+)`\]\(reference/{kind}", TEXTS[page], flags=re.M)
     assert len(named) > 6
-    assert named == [name for name in SCORERS if name in named]
-
-
-def test_table_of_normalizers_has_names_of_the_catalogue() -> None:
-    named = re.findall(r"^\| \[`(\w+)`\]\(reference/normalizers", TEXTS["docs/normalizers.md"], flags=re.M)
-    assert len(named) > 6
-    assert named == [name for name in NORMALIZERS if name in named]
+    assert named == [name for name in catalogue if name in named]
 
 
 def test_experiments_shown_are_those_shipped() -> None:
     shipped = read_document(ROOT / "experiments" / "d2l.yaml").data
     shown = block_with("docs/tutorial.md", "num_hiddens")
-    assert {key: shipped[key] for key in ("data", "scorers")} == yaml_of(shown.text)
-
-
-def yaml_of(text: str) -> Any:
-    import yaml
-
-    return yaml.safe_load(text)
+    assert {key: shipped[key] for key in ("data", "scorers")} == yaml.safe_load(shown.text)
 
 
 def test_figures_of_saturation_in_the_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -192,8 +186,6 @@ def test_reference_is_a_config_that_runs(tmp_path: Path, monkeypatch: pytest.Mon
 
 
 def test_reference_has_every_key() -> None:
-    from attncli.studies import options_model
-
     reference = block_with("docs/how-to/experiments.md", "my_experiment").text
     keys = {line.partition(":")[0] for line in reference.splitlines() if line[0].isalpha()}
     assert keys == set(options_model("attention").model_fields)
