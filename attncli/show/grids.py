@@ -5,6 +5,7 @@ import re
 import textwrap
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from operator import itemgetter
 from typing import Any
 
 from matplotlib.axes import Axes
@@ -138,21 +139,22 @@ def _grid_on(page: Sequence[float], panels: Sequence[Panel], look: HeatmapLook, 
     ticks = max(len(str(name)) for panel in panels for name in panel.queries)
     gap, bar = unit * LEAST_GAP / DPI, unit * OWN_BAR * (look.scale == "panel")
 
-    def grid(columns: int) -> Grid:
+    def tried(columns: int) -> tuple[float, Grid]:
         titles, rows = titles_of(panels, columns, sheet), math.ceil(count / columns)
         beside = ticks + _longest(titles.beside)
         pitch = (page[0] - unit * (AROUND + LETTER * beside)) / columns - gap
         longest = unit * NARROW_LETTER * _longest(titles.above(FEWEST_LETTERS))
-        sized = Grid(columns, pitch - (bar if pitch > longest else longest), 0.0, unit)
+        sized = Grid(columns, max(pitch - bar, SMALLEST), SMALLEST, unit)
         above = [len(each.splitlines()) for each in titles.above(sized.letters(sheet))]
         titled = unit * sum(TITLE_LINE * max(above[r : r + columns]) + TITLE_PAD for r in range(0, count, columns))
         height = (page[1] - unit * AROUND - titled) / rows - gap
         lowest = unit * TITLE_LINE * max(len(each.splitlines()) for each in titles.beside)
-        return replace(sized, height=height if height > lowest else height - lowest)
+        across = pitch - (bar if pitch > longest else longest)
+        down = height - (0.0 if height > lowest else lowest)
+        return min(across / m, down / n), replace(sized, height=max(height, SMALLEST))
 
-    able = (grid(each) for each in range(1, count + 1) if each % labels == 0 or labels % each == 0)
-    best = max(able, key=lambda each: min(each.width / m, each.height / n))
-    return replace(best, width=max(best.width, SMALLEST), height=max(best.height, SMALLEST))
+    able = [each for each in range(1, count + 1) if each % labels == 0 or labels % each == 0]
+    return max(map(tried, able), key=itemgetter(0))[1]
 
 
 def _longest(texts: Iterable[str]) -> int:

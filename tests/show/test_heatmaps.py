@@ -85,6 +85,7 @@ def test_many_panels_on_a_slide_have_room_and_long_titles_end_their_lines_after_
     batches = Matrices("weights", {label: weights(4, 3, 16, 16) for label in ("scaled_dot", "additive")})
     figure = heatmap_figure(batches, HeatmapLook(size=[13.33, 7.5], font_size=24), note=pytest.fail)
     assert [axes.get_ylabel() for axes in panels(figure)[::6]] == [f"batch {batch}" for batch in range(4)]
+    assert min(min(axes.get_window_extent().size) for axes in panels(figure)) > 0.6 * figure.dpi
 
 
 def test_selections_keep_the_order_asked_for() -> None:
