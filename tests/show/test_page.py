@@ -156,10 +156,3 @@ def test_a_dark_ground_of_a_style_file_has_colours_that_can_be_seen_on_it(tmp_pa
     (tmp_path / "x.mplstyle").write_text("axes.facecolor: black\nfigure.facecolor: black\ntext.color: white\n")
     sheet = sheet_of(Look(style=str(tmp_path / "x.mplstyle")))
     assert sheet.lines(["dot"])["dot"]["color"] == sheet_of(Look(theme="dark")).lines(["dot"])["dot"]["color"]
-
-
-def test_scorers_have_one_colour_in_all_pictures() -> None:
-    sheet = sheet_of(Look())
-    both, other = sheet.lines(["dot", "mine"]), sheet.lines(["cosine", "mine", "additive", "dot"])
-    for label in both:
-        assert [both[label][key] for key in ("color", "marker")] == [other[label][key] for key in ("color", "marker")]
