@@ -4,7 +4,6 @@ import logging
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Generator, Iterable
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,14 +20,6 @@ TURN = 1.0  # seconds between looks for workers
 AHEAD = 2  # points begun per worker: one computes, and the next is there when it ends
 OPTION = "--cluster"
 EXPECTED = "expected the address of a Dask scheduler, or its scheduler file"
-
-
-@dataclass(frozen=True)
-class Begun:
-    """A point that a worker has."""
-
-    job: Job
-    since: float
 
 
 def on_cluster(
@@ -117,7 +108,7 @@ def _in_words(version: Any) -> str:
 def _tried_once(jobs: Iterable[Job], client: "Client", sharing: int, most: int | None) -> Generator[Record]:
     from distributed import wait
 
-    waiting, begun = deque(jobs), dict["Future[Record]", Begun]()
+    waiting, begun = deque(jobs), dict["Future[Record]", tuple[Job, float]]()  # with the time when it was begun
     workers, looked, seen = 0, float("-inf"), time.monotonic()
     while waiting or begun:
         if client.status != "running":  # what asks it now would wait
@@ -131,15 +122,14 @@ def _tried_once(jobs: Iterable[Job], client: "Client", sharing: int, most: int |
             job = waiting.popleft()
             # A key of its own: Dask would take an earlier sweep's result of the same point, its failures too.
             key = f"attncli-{job['key']}-{time.time_ns()}"
-            begun[client.submit(run_point, job, sharing, key=key, pure=False)] = Begun(job, time.monotonic())
+            begun[client.submit(run_point, job, sharing, key=key, pure=False)] = job, time.monotonic()
         try:
             done = wait(list(begun), TURN, "FIRST_COMPLETED").done
         except TimeoutError:
             continue
         for future in done:
-            each = begun[future]
             try:
-                row = _row(future, each)
+                row = _row(future, *begun[future])
             except TimeoutError:
                 continue  # it was ready, but its worker has died: Dask computes it again
             # Released, or Dask would compute it again when its worker dies.
@@ -148,16 +138,16 @@ def _tried_once(jobs: Iterable[Job], client: "Client", sharing: int, most: int |
             yield row
 
 
-def _row(future: "Future[Record]", begun: Begun) -> Record:
+def _row(future: "Future[Record]", job: Job, since: float) -> Record:
     from distributed import CancelledError, KilledWorker
 
-    seconds = time.monotonic() - begun.since
+    seconds = time.monotonic() - since
     try:
         row: Record = future.result(PATIENCE)
     except (CancelledError, TimeoutError, OSError):
         raise
     except KilledWorker as error:
-        return row_of(begun.job, "died", f"{error.allowed_failures + 1} workers died of it in a row", seconds)
+        return row_of(job, "died", f"{error.allowed_failures + 1} workers died of it in a row", seconds)
     except Exception as error:  # it cannot be sent, or read there
-        return row_of(begun.job, "failed", in_one_line(error), seconds)
+        return row_of(job, "failed", in_one_line(error), seconds)
     return row

@@ -20,7 +20,7 @@ from attncli.studies.study import Record, Result
 from attncli.sweeps.cluster import on_cluster
 from attncli.sweeps.columns import default_metric, in_words, with_sweep
 from attncli.sweeps.findings import findings_of
-from attncli.sweeps.journal import STATES, Journal, rows_of
+from attncli.sweeps.journal import STATES, Journal, Row, rows_of
 from attncli.sweeps.points import Plan, Point
 from attncli.sweeps.processes import on_processes
 from attncli.sweeps.summary import summary
@@ -28,7 +28,7 @@ from attncli.sweeps.views import pictures_of
 from attncli.sweeps.work import MEASURING, EngineLostError, code_version
 
 MISSING = "missing"  # the status of a point that the sweep did not come to
-POINT = ("key", "sweep", "status", "error", "seconds", "host")
+NOT_LISTED = ("finished", "records")  # of a row of the journal, in what results.json says of its point
 ALIKE = 3  # points that fail in the same way at the beginning, so that the others need not be tried
 
 
@@ -132,8 +132,8 @@ def result_of(plan: Plan, folder: Path, interrupted: bool = False) -> tuple[Resu
     finished = {row["key"]: row for row in rows_of(folder) if row["key"] in wanted}
     records, points = list[Record](), list[Record]()
     for point in plan.points:
-        row = finished.get(point.key, {"key": point.key, "status": MISSING, "records": []})
-        points.append({**{key: row.get(key) for key in POINT}, "sweep": point.sweep})
+        row = finished.get(point.key, {"key": point.key, "status": MISSING, "records": []}) | {"sweep": point.sweep}
+        points.append({key: row.get(key) for key in Row.model_fields if key not in NOT_LISTED})
         records += [with_sweep(point.sweep, record) for record in row["records"]]
     states = Counter(point["status"] for point in points)
     settings = {
