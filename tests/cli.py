@@ -1,6 +1,7 @@
 """The command line in this process: fast, and with stdout and stderr apart."""
 
 import json
+import signal
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -62,3 +63,8 @@ def swept(study: str, *args: object, out: str = "out") -> dict[str, Any]:
 def config(out: str = "out") -> Any:
     """The content of a run's config.yaml."""
     return yaml.safe_load(Path(out, "config.yaml").read_text(encoding="utf-8"))
+
+
+def heed_interrupts() -> None:
+    """For a process at its start: it ignores interrupts where the tests do, as those in the background."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)

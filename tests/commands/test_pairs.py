@@ -13,7 +13,7 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from tests.cli import attncli, config, experiment, good, names_in, refusal, run, swept
+from tests.cli import attncli, config, experiment, good, heed_interrupts, names_in, refusal, run, swept
 
 pytestmark = pytest.mark.usefixtures("here")
 
@@ -147,11 +147,6 @@ def test_only_weights_are_drawn_as_heatmaps() -> None:
     problem = "only the study attention has weights to draw"
     assert refusal("heatmap", "out/config.yaml") == f'out/config.yaml:1:8: study: got "variance"; {problem}'
     assert refusal("heatmap", "out").startswith('SOURCE: got "out", a run without weights and scores; expected one of ')
-
-
-def heed_interrupts() -> None:
-    """Where tests run in the background, the shell has told them to ignore interrupts, and so their children."""
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 def test_control_c(here: Path) -> None:

@@ -16,7 +16,7 @@ import pytest
 import attncli
 from attncli.runs.run_folder import JOURNAL
 from tests.cli import attncli as command
-from tests.cli import experiment, good
+from tests.cli import experiment, good, heed_interrupts
 from tests.sweeps.jobs import kept, table
 
 ROOT = Path(attncli.__file__).parents[1]
@@ -37,7 +37,9 @@ def start(*args: object, engine: Sequence[object] = ("--jobs", 2), pictures: boo
     line = [sys.executable, "-m", "attncli", "sweep", *map(str, (*args, *engine)), "--quiet"]
     line += [] if pictures else ["--no-plots"]
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    return subprocess.Popen(line, env=environment, stderr=subprocess.PIPE, text=True, start_new_session=True)
+    return subprocess.Popen(
+        line, env=environment, stderr=subprocess.PIPE, text=True, start_new_session=True, preexec_fn=heed_interrupts
+    )
 
 
 def ended(process: "subprocess.Popen[str]") -> tuple[int, str]:
