@@ -9,6 +9,7 @@ import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import nbclient
 import nbformat
@@ -21,6 +22,7 @@ from matplotlib.figure import Figure
 import attncli
 from attncli import api
 from attncli.errors import InputError
+from attncli.runs.loading import StoredTensors
 from tests import cli
 from tests.studies.bench.small import hurry
 
@@ -307,6 +309,19 @@ def test_files_that_are_damaged_or_missing_are_an_input_error(file: str, text: s
     (tmp_path / "run" / file).write_text(text)
     with pytest.raises(InputError, match=re.escape(f"whose files are damaged ({place}); expected")):
         attncli.load(tmp_path / "run")
+
+
+def test_a_tensor_is_read_when_it_is_asked_for(tmp_path: Path, no_pictures: None) -> None:
+    attncli.run(SMALL, out=tmp_path / "run")
+    read = list[str]()
+    with patch.object(StoredTensors, "__getitem__", lambda tensors, name: read.append(name)):
+        result = attncli.load(tmp_path / "run")
+        assert "queries" in result.inputs
+        assert "queries" not in result.tensors
+        assert [name in result.tensors for name in ("dot/weights", "dot/nothing")] == [True, False]
+        assert read == []
+        assert result.tensors["dot/weights"] is None
+        assert read == ["dot/weights"]
 
 
 @pytest.mark.parametrize("folder", [None, b"run", 1])

@@ -14,6 +14,7 @@ from attncli.config.yaml_loader import parse_yaml
 from attncli.errors import dotted, show
 from attncli.expect.asking import described
 from attncli.runs.loading import StoredRun, reading
+from attncli.studies import ROWS
 from attncli.studies.study import INTERVAL, LAYER, STAGES, Column, Comparison, Record, Result, finite
 
 ULPS = 1000  # of float32 or float64: a score of a hundred has many of them, and the exponential passes them on
@@ -21,7 +22,6 @@ ULPS_STORED = 2  # of 16 bits, to which is rounded once more
 MOVED = 4  # counts of a histogram that rounding may move from one bin to the next, however few there are
 AT_A_TIME = 2**22  # numbers of a tensor that are in float64 at the same time
 MOST_NAMED = 3  # settings in the sentence
-ROWS = ("records", "comparisons", "heads", "head_comparisons")
 NO_SETTINGS = ("name", "figure", "expect", "from", "resume")  # names, looks, and places of files
 OUTCOMES = ("histograms", "configurations", "capture")  # what `settings` of results.json has beside settings
 NAMES = ("label", "a", "b")
@@ -201,7 +201,7 @@ def _found_input(row: Record, a: StoredRun, b: StoredRun, rounding: float) -> Fo
     name = row["name"]
     if row["same"]:
         return Found("identical", name, "", 0.0)
-    if name in set(a.result.inputs) & set(b.result.inputs):
+    if name in a.result.inputs and name in b.result.inputs:
         return _found_tensor(_tensor(name, a.result.inputs[name], b.result.inputs[name], rounding), "the input ")
     how = "whose digests differ" if row["a"] and row["b"] else "which one run alone has"
     return Found("different", f"the input {name}", how, math.inf)
@@ -214,8 +214,7 @@ def _tensors(a: Result, b: Result, columns: Columns, rounding: float) -> tuple[l
         return [], []
     layers = [f"{layer}/" for layer in a.settings.get("layers", {})] or [""]
     names = [f"{layer}{label}/{stage}" for layer in layers for label in a.labels for stage in STAGES]
-    both = set(a.tensors) & set(b.tensors)  # asking a file for one name reads the tensor
-    stages = [name for name in names if name in both]
+    stages = [name for name in names if name in a.tensors and name in b.tensors]
     exact = 0.0 if any(column.kind == "learnt" for column in figures) else rounding
     known = {column.key + end: column.least for column in figures for end in ("", "_low", "_high")}
 
@@ -227,7 +226,7 @@ def _tensors(a: Result, b: Result, columns: Columns, rounding: float) -> tuple[l
         _tensor(name, first[name], second[name], exact, least(name, first[name]))
         for first, second in ((a.tensors, b.tensors), (a.parameters, b.parameters))
         for name in first
-        if name in set(second) - set(stages)
+        if name in second and name not in stages
     ]
     return [_tensor(name, a.tensors[name], b.tensors[name], rounding) for name in stages], arrays
 

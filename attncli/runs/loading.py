@@ -43,7 +43,8 @@ class StoredTensors(Mapping[str, Tensor]):
         """All of a file, or those with these names."""
         with _naming(path.name), safe_open(path, framework="pt") as file:
             there = set(file.keys())
-        self._path, self._names = path, sorted(there) if names is None else [name for name in names if name in there]
+        self._path = path
+        self._names = dict.fromkeys(sorted(there) if names is None else (name for name in names if name in there))
 
     def __getitem__(self, name: str) -> Tensor:
         """The tensor, which belongs to the caller."""
@@ -52,6 +53,9 @@ class StoredTensors(Mapping[str, Tensor]):
         with _naming(self._path.name), safe_open(self._path, framework="pt") as file:
             tensor: Tensor = file.get_tensor(name)
         return tensor
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._names  # a Mapping would read the tensor
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._names)

@@ -112,6 +112,9 @@ class Below(Mapping[str, Tensor]):
     def __getitem__(self, name: str) -> Tensor:
         return self._tensors[self._prefix + name]
 
+    def __contains__(self, name: object) -> bool:
+        return f"{self._prefix}{name}" in self._tensors  # a Mapping would read the tensor
+
     def __iter__(self) -> Iterator[str]:
         return (name.removeprefix(self._prefix) for name in self._tensors if name.startswith(self._prefix))
 
