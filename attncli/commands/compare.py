@@ -55,7 +55,7 @@ def compare(
     from attncli.runs.loading import read_run
     from attncli.show.comparison import markdown, tables
     from attncli.studies import STUDIES
-    from attncli.studies.study import finite
+    from attncli.studies.study import nan_to_null
 
     _check(runs, tolerance, fail, json and format_ == "md", out, overwrite)
     collector, stored = Collector(), []
@@ -67,7 +67,7 @@ def compare(
     if out is not None:
         _draw(stored, found[0], out, quiet)
     if json:
-        contents = [finite(asdict(each)) for each in found]  # null for what is infinite
+        contents = [nan_to_null(asdict(each)) for each in found]
         print_json(contents if len(contents) > 1 else contents[0])
     elif not quiet:
         console = Terminal()

@@ -15,7 +15,7 @@ from attncli.errors import dotted, show
 from attncli.expect.asking import described
 from attncli.runs.loading import StoredRun, reading
 from attncli.studies import ROWS
-from attncli.studies.study import INTERVAL, LAYER, STAGES, Column, Comparison, Record, Result, finite
+from attncli.studies.study import INTERVAL, LAYER, STAGES, Column, Comparison, Record, Result, nan_to_null
 
 ULPS = 1000  # of float32 or float64: a score of a hundred has many of them, and the exponential passes them on
 ULPS_STORED = 2  # of 16 bits, to which is rounded once more
@@ -326,7 +326,7 @@ def _figure(column: Column, row_a: Record, row_b: Record, rounding: float) -> Re
     A difference is relative to the larger of the two, or to half of the wider interval, or to what is least where
     there is no interval. Intervals decide over times.
     """
-    a, b, *ends = (finite(row.get(key)) for key in (column.key, column.key + INTERVAL) for row in (row_a, row_b))
+    a, b, *ends = (nan_to_null(row.get(key)) for key in (column.key, column.key + INTERVAL) for row in (row_a, row_b))
     if a == b and ends[0] == ends[1]:
         return None
     found: Record = {"figure": column.key, "kind": column.kind, "a": a, "b": b}

@@ -25,7 +25,7 @@ from attncli.errors import InputError, in_bytes
 from attncli.expect.judging import Verdict
 from attncli.runs.resolved import captured_file, dump_yaml, self_contained
 from attncli.runs.run_folder import WRITABLE, hidden_folder, new_folder, save_file_at, writer_of, writing
-from attncli.studies.study import STAGES, Record, Result, finite, is_kept, single_numbers, stage_of, tokens_of
+from attncli.studies.study import STAGES, Record, Result, is_kept, nan_to_null, single_numbers, stage_of, tokens_of
 
 RESULTS = "results.json"
 MOST_ROWS = 200_000  # of weights.csv; more than that is left to tensors.safetensors
@@ -53,7 +53,7 @@ def results_of(
     NaN and infinity, which JSON does not have, become null. `interrupted` stands in it only where the user ended the
     work, and rows are missing.
     """
-    content: Record = finite(
+    content: Record = nan_to_null(
         {
             "attncli": __version__,
             "study": result.study,
@@ -172,7 +172,7 @@ def save_sweep(
         stale = [path for path in drawn if path.name not in new]
         kept = [path.name for path in folder.iterdir() if not path.name.startswith(".") and path not in stale]
         content["files"] = sorted({*new, *kept, RESULTS})
-        content["sweep"] = finite({"axes": result.settings["sweep"]["over"], "points": points})
+        content["sweep"] = nan_to_null({"axes": result.settings["sweep"]["over"], "points": points})
         writer_of(to_json(content))(hidden / RESULTS)
     with writing(folder, WRITABLE):
         for path in stale:

@@ -162,12 +162,12 @@ def single_numbers(row: Record) -> Record:
     return cells
 
 
-def finite(value: Any) -> Any:
-    """The value as strict JSON can have it: NaN and infinity are null."""
+def nan_to_null(value: Any) -> Any:
+    """The value as strict JSON has it: null for NaN and infinity."""
     if isinstance(value, Mapping):
-        return {key: finite(item) for key, item in value.items()}
+        return {key: nan_to_null(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [finite(item) for item in value]
+        return [nan_to_null(item) for item in value]
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 

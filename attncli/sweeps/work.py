@@ -21,7 +21,7 @@ from attncli.errors import InputError, printable
 from attncli.studies import STUDIES, load_study, options_model
 from attncli.studies.memory import ran_out, shared_by
 from attncli.studies.progress import Progress
-from attncli.studies.study import Record, finite
+from attncli.studies.study import Record, nan_to_null
 from attncli.studies.threads import on_threads
 
 Job = Mapping[str, Any]  # a point to compute: its `key`, its resolved `config`, the `code` version that must compute it
@@ -106,7 +106,7 @@ def _records(job: Job, sharing: int) -> list[Record]:
     with shared_by(sharing), on_threads(None if name in MEASURING else 1), document.locating():
         study, options = load_study(name), document.validate(options_model(name))
         result = study.run(study.prepare(options, progress), progress)
-    records: list[Record] = finite(result.records)
+    records: list[Record] = nan_to_null(result.records)
     return records
 
 

@@ -21,7 +21,7 @@ from attncli.show.numbers import MISSING, significant
 from attncli.show.report.charts import charts, looks, on_one_line
 from attncli.show.report.matrices import views
 from attncli.show.themes import THEMES
-from attncli.studies.study import Chart, Column, Comparison, Record, Result, finite
+from attncli.studies.study import Chart, Column, Comparison, Record, Result, nan_to_null
 
 BUDGET = 5_500_000  # bytes of all matrices of a page
 MOST_ROWS = 2000  # of a table
@@ -141,7 +141,7 @@ def sha256(text: str) -> str:
 
 def embedded(value: Any) -> str:
     """JSON in a script element that nothing can end: it has no `<`, `>` and `&`. NaN and infinity are null."""
-    text = json.dumps(finite(value), separators=(",", ":"), allow_nan=False)
+    text = json.dumps(nan_to_null(value), separators=(",", ":"), allow_nan=False)
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 
 
