@@ -14,7 +14,6 @@ from attncli.config.yaml_loader import parse_yaml
 from attncli.errors import dotted, show
 from attncli.expect.asking import described
 from attncli.runs.loading import StoredRun, reading
-from attncli.studies import ROWS
 from attncli.studies.study import INTERVAL, LAYER, STAGES, Column, Comparison, Record, Result, nan_to_null
 
 ULPS = 1000  # of float32 or float64: a score of a hundred has many of them, and the exponential passes them on
@@ -282,9 +281,9 @@ def _rows(a: Result, b: Result, columns: Columns, rounding: float) -> tuple[list
     only, figures, count = list[Record](), list[Record](), 0
     axes = [axis for result in (a, b) for axis in result.settings.get("sweep", {}).get("over", ())]
     swept = [Column(key, key, "", kind="place") for axis in axes for key in axis]
-    for kind in ROWS:
+    for kind, stated in columns.items():
         first, second = getattr(a, kind), getattr(b, kind)
-        listed = _columns([*first, *second], [LAYER, *columns[kind], *swept])
+        listed = _columns([*first, *second], [LAYER, *stated, *swept])
         places = sorted((column.key for column in listed if column.kind == "place"), key=lambda key: key not in NAMES)
         has_times = any(column.kind == "measured" and column.key.endswith(INTERVAL) for column in listed)
         judged = [each for each in listed if each.kind not in ("place", *["measured"] * (not has_times))]

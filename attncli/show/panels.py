@@ -42,7 +42,8 @@ LEAST = 18.0  # em of a panel's sides, with its texts, where the page may be as 
 AROUND, WIDE = 5.0, 1.3  # em around a panel for its texts; its width to its height where it is well shaped
 BESIDE = 0.4  # part of a page that a legend right of all panels takes at most
 FITS, ROOM = 3.0, 6.0  # em of a panel's shorter side: where it can be read at all, and well
-MOST_TRIED, HOPEFUL = 2, 0.5  # numbers of panels beside each other; and how much room one should promise, of the best
+MOST_TRIED = 2  # numbers of panels beside each other
+HOPEFUL = 0.5  # of the room that the best of them promises, where that is much
 TOLERANCE = 2.0  # em that panels may lose for ticks and titles that fit them
 AS_FIT: Any = "auto"  # ticks of matplotlib's locators
 MOST_TICKS, ROOMY = 8, 6  # upwards; there is room for all of them from so many labels with gaps
@@ -100,8 +101,10 @@ def _fitted(make: Callable[[Note, Sheet], Picture], sheet: Sheet) -> _Drawing:
     count = grid.nrows * grid.ncols
     divisors = [each for each in range(1, count + 1) if count % each == 0]
     rooms = {each: _room(sheet, count, each) for each in divisors}
-    first, *others = sorted(divisors, key=lambda each: -rooms[each])
-    likely = [first, *(each for each in others[: MOST_TRIED - 1] if rooms[each] > HOPEFUL * rooms[first])]
+    likely = sorted(divisors, key=lambda each: -rooms[each])[:MOST_TRIED]
+    most = rooms[likely[0]]
+    if most > ROOM * sheet.em:  # with less of it such an estimate says little
+        likely = [each for each in likely if rooms[each] > HOPEFUL * most]
     found = list[_Drawing]()
     for titled in (True, False):
         arrangements = [Arrangement(each, beside, titled) for each in likely for beside in (False, True)]

@@ -74,6 +74,13 @@ def test_a_page_without_room_is_a_note_with_a_size_that_would_do() -> None:
     assert not any("does not fit" in note for note in notes)
 
 
+def test_a_small_page_has_panels_below_each_other_where_only_these_fit() -> None:
+    notes = list[str]()
+    upper, lower = variance(notes, size=[2.5, 2.0]).axes
+    assert upper.get_position().y0 > lower.get_position().y1
+    assert not any("does not fit" in note for note in notes)
+
+
 def test_a_wide_page_has_the_legend_beside_the_panels_and_a_high_one_below_them() -> None:
     for size, points, is_beside in [([8.0, 2.0], 9.0, True), ([13.33, 9.5], 24.0, False)]:
         figure = variance(size=size, font_size=points)
