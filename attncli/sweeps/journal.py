@@ -13,7 +13,7 @@ from attncli.config.sweep import changes_at, places_of
 from attncli.errors import InputError
 from attncli.runs.run_folder import IN_USE, JOURNAL, is_written, lock
 from attncli.studies.study import Record
-from attncli.sweeps.tally import Tally
+from attncli.sweeps.tally import Tally, name_of
 
 State = Literal["done", "failed", "died"]  # of a point
 STATES = get_args(State)
@@ -102,8 +102,10 @@ class Journal:
             InputError: another sweep writes into the folder; the journal is damaged, or cannot be written.
         """
         self._swept, self._path = swept, folder / JOURNAL
+        self._keys = {name_of(values): key for key, values in swept.items()}
         self.tally = Tally(swept.values())
         self.done = set[str]()
+        self._done_before = set[str]()
         try:
             self._file = self._path.open("ab", buffering=0)  # a line is one call of the system: Ctrl-C cannot cut it
             try:
@@ -127,9 +129,16 @@ class Journal:
     def _count(self, row: Record) -> None:
         key = row["key"]
         if key not in self._swept:  # of another version, or of values that are not asked for any more
+            if row["status"] == "done" and (same := self._keys.get(name_of(row["sweep"]))):
+                self._done_before.add(same)
             return
         (self.done.add if row["status"] == "done" else self.done.discard)(key)
         self.tally.add({**row, "sweep": self._swept[key]})
+
+    @property
+    def outdated(self) -> int:
+        """How many points only another version of attncli has done, whose figures need not be those of this one."""
+        return len(self._done_before - self.done)
 
     def add(self, row: Record) -> Record:
         """Append the row of a point, with its swept values, which it returns, and the time.

@@ -68,7 +68,10 @@ def run_sweep(task: Task, progress: Progress) -> tuple[Finished, str | None]:
             if task.resume is not None:
                 save_config(folder, plan.config)
             waiting = [point for point in plan.points if point.key not in journal.done]
-            progress.note(f"{plan.size}; {len(journal.done)} done already" if journal.done else plan.size)
+            done = f"; {len(journal.done)} done already" if journal.done else ""
+            again = journal.outdated
+            other = f"; {again} done by another version of attncli, which run again" if again else ""
+            progress.note(f"{plan.size}{done}{other}")
             if waiting:
                 problem = keep(_rows(task, waiting, progress), journal, progress, task.fail_fast)
     except KeyboardInterrupt:

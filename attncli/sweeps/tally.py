@@ -13,7 +13,7 @@ class Tally:
 
     def __init__(self, points: Iterable[Record]) -> None:
         """The swept values of every point."""
-        self._open = {_name(point) for point in points}
+        self._open = {name_of(point) for point in points}
         self.total = len(self._open)
         self._states = dict[str, str]()
         self._busy = 0.0  # seconds in which points were computed, pauses between a sweep and its resumption left out
@@ -21,7 +21,7 @@ class Tally:
 
     def add(self, row: Record) -> None:
         """Count a row; of a point that was tried again the last one counts."""
-        name = _name(row["sweep"])
+        name = name_of(row["sweep"])
         if name not in self._open and name not in self._states:
             return
         self._open.discard(name)
@@ -62,7 +62,8 @@ class Tally:
         return f"{line}; stopped; `{again}` goes on" if running is False and self._open else line
 
 
-def _name(swept: Record) -> str:
+def name_of(swept: Record) -> str:
+    """Swept values as a key of a dict, the same for the plan and for a line of the journal."""
     return json.dumps(swept, sort_keys=True)
 
 
