@@ -1,6 +1,7 @@
 """The base of all models of YAML, and pydantic's errors in the project's own words: `path: got X; expected Y; cure`."""
 
 import difflib
+import functools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -25,6 +26,7 @@ from attncli.errors import InputError, Problem
 M = TypeVar("M", bound="Model")
 KNOWN_KEYS = "known keys"  # in the context of a validation: of every mapping, by its id
 KnownKeys = dict[int, list[str]]
+_adapter = functools.lru_cache(TypeAdapter)  # a sweep validates thousands of configs; classes of users are made anew
 
 
 class Model(BaseModel):
@@ -68,7 +70,7 @@ def chosen(choose: Callable[[Any], Any], written: Callable[[Any], Any] = lambda 
         if isinstance(value, Model):
             return value
         value = written(value)
-        return TypeAdapter(choose(value)).validate_python(value, strict=True, context=info.context)
+        return _adapter(choose(value)).validate_python(value, strict=True, context=info.context)
 
     return WrapValidator(validate)
 
