@@ -27,12 +27,14 @@ def on_cluster(
     address: str,
     one_at_a_time: bool = False,
     note: Callable[[str], None] = lambda message: None,
+    fail_fast: bool = False,
 ) -> Generator[Record]:
     """The rows of points in the order of finishing, from the scheduler of this address or scheduler file.
 
     Every worker is asked first for its version of attncli, since a task that a worker cannot read would wait for ever.
     A worker that dies costs the points it computes at that moment, which Dask tries on others. A point that Dask gives
-    up, since worker after worker has died, is tried once more in the end, alone, and then has the status `died`.
+    up, since worker after worker has died, is tried once more in the end, alone, and then has the status `died`; with
+    `fail_fast` it is tried at once.
     Whoever leaves the iterator leaves no point behind that has not begun.
 
     Raises:
@@ -46,7 +48,7 @@ def on_cluster(
             sharing = _checked(client, address, note)
             # Dask blames a point that kills its worker for those that waited behind it, too: they have a second try.
             compute = partial(_tried_once, client=client, sharing=sharing, most=1 if one_at_a_time else None)
-            yield from tried_twice(compute, jobs)
+            yield from tried_twice(compute, jobs, fail_fast)
         except (CancelledError, OSError) as error:
             raise EngineLostError(f"the Dask scheduler at {address} is gone") from error
 

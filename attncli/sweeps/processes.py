@@ -65,13 +65,15 @@ class Worker:
         self._pool.join()
 
 
-def on_processes(jobs: Iterable[Job], processes: int, timeout: float | None = None) -> Generator[Record]:
+def on_processes(
+    jobs: Iterable[Job], processes: int, timeout: float | None = None, fail_fast: bool = False
+) -> Generator[Record]:
     """The rows of points in the order of finishing, of so many at a time; `timeout` in seconds for each.
 
     A point whose process dies is tried once more in the end, with the machine to itself, and then has the status
-    `died`. Whoever leaves the iterator ends all processes.
+    `died`; with `fail_fast` it is tried at once. Whoever leaves the iterator ends all processes.
     """
-    return tried_twice(partial(_tried_once, processes=processes, timeout=timeout), jobs)
+    return tried_twice(partial(_tried_once, processes=processes, timeout=timeout), jobs, fail_fast)
 
 
 def _tried_once(jobs: Iterable[Job], processes: int, timeout: float | None) -> Generator[Record]:

@@ -25,11 +25,10 @@ from attncli.sweeps.points import Plan, Point
 from attncli.sweeps.processes import on_processes
 from attncli.sweeps.summary import summary
 from attncli.sweeps.views import pictures_of
-from attncli.sweeps.work import MEASURING, EngineLostError, code_version
+from attncli.sweeps.work import ALIKE, MEASURING, EngineLostError, code_version
 
 MISSING = "missing"  # the status of a point that the sweep did not come to
 NOT_LISTED = ("finished", "records")  # of a row of the journal, in what results.json says of its point
-ALIKE = 3  # points that fail in the same way at the beginning, so that the others need not be tried
 
 
 @dataclass(frozen=True)
@@ -96,13 +95,13 @@ def _rows(task: Task, points: Sequence[Point], progress: Progress) -> Generator[
     if alone and task.jobs != 1:
         progress.note("points of a study that measures time run one at a time")
     if task.cluster is not None:
-        return on_cluster(jobs, task.cluster, alone, progress.note)
+        return on_cluster(jobs, task.cluster, alone, progress.note, task.fail_fast)
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     wanted = 1 if alone else task.jobs or cores or 1
     fitting = max(1, int(RESERVE * available_memory(torch.device("cpu")) / max(plan.memory, 1)))
     if fitting < wanted:
         progress.note(f"{fitting} at a time in place of {wanted}, since memory is enough for no more")
-    return on_processes(jobs, min(wanted, fitting, len(jobs)), task.timeout)
+    return on_processes(jobs, min(wanted, fitting, len(jobs)), task.timeout, task.fail_fast)
 
 
 def keep(rows: Generator[Record], journal: Journal, progress: Progress, fail_fast: bool = False) -> str | None:

@@ -28,6 +28,7 @@ Job = Mapping[str, Any]  # a point to compute: its `key`, its resolved `config`,
 NO_PART = ("name", "expect", "figure")  # keys of a config that change no number
 MEASURING = ("bench",)  # studies of time: their points run alone, on as many threads as without a sweep
 LONGEST_ERROR = 500  # characters
+ALIKE = 3  # points that fail in the same way at the beginning, so that the others need not be tried
 POINT = "point"  # what errors call its config, which stands in no file
 _TURN = threading.Lock()  # torch keeps its generators and the number of its threads once for the whole process
 
@@ -83,19 +84,30 @@ class EngineLostError(Exception):
     """What computes the points is gone, as a scheduler that was ended; the sweep can go on later."""
 
 
-def tried_twice(compute: Callable[[Iterable[Job]], Generator[Record]], jobs: Iterable[Job]) -> Generator[Record]:
-    """The rows of an engine in the order of finishing. A point that died is tried once more in the end, alone."""
-    jobs = {job["key"]: job for job in jobs}
-    died = list[Job]()
-    with closing(compute(jobs.values())) as rows:
-        for row in rows:
-            if row["status"] == "died":
-                died.append(jobs[row["key"]])
-            else:
-                yield row
-    for job in died:
-        with closing(compute([job])) as rows:
-            yield from rows
+def tried_twice(
+    compute: Callable[[Iterable[Job]], Generator[Record]], jobs: Iterable[Job], at_once: bool = False
+) -> Generator[Record]:
+    """The rows of an engine in the order of finishing. A point that died is tried once more in the end, alone.
+
+    Where the first ALIKE points have died, they are tried again before any other; with `at_once` every one is.
+    """
+    waiting, at_the_start = {job["key"]: job for job in jobs}, True
+    while waiting:
+        died = list[Job]()
+        with closing(compute([*waiting.values()])) as rows:
+            for row in rows:
+                job = waiting.pop(row["key"])
+                if row["status"] != "died":
+                    at_the_start = False
+                    yield row
+                    continue
+                died.append(job)
+                if at_once or (at_the_start and len(died) == ALIKE):
+                    break
+        at_the_start = False
+        for job in died:
+            with closing(compute([job])) as rows:
+                yield from rows
 
 
 def _records(job: Job, sharing: int) -> list[Record]:
