@@ -65,9 +65,9 @@ def load_source(
         raise InputError.of("only a tensor file has named tensors; leave it out", where=f"--tensor {tensors[0]}")
     try:
         if not from_config and not source.is_dir():
-            if layer is not None:
-                raise InputError.of(got(layer, "a tensor file has no layers", "leave it out"), where="--layer")
-            return Drawable(_from_file(source, stage, tensors), source.stem)
+            found = _from_file(source, stage, tensors)
+            _refuse_layer(layer)
+            return Drawable(found, source.stem)
         if from_config:
             result, look = _result_of_config(source, overrides, quiet)
         else:
@@ -99,8 +99,7 @@ def _result_of_config(path: Path, overrides: Sequence[Override], quiet: bool) ->
 def _of_layer(result: Result, layer: str | None, source: Path) -> Result:
     """What a run has of one layer, by its name or number; a run without layers as it is."""
     if "layers" not in result.settings:
-        if layer is not None:
-            raise InputError.of(got(layer, "this run has no layers", "leave it out"), where="--layer")
+        _refuse_layer(layer)
         return result
     if layer is None:
         cure = "its pictures show the heads that change most; expected one with `layer` in place of several, or --layer"
@@ -113,6 +112,12 @@ def _of_layer(result: Result, layer: str | None, source: Path) -> Result:
         cure = did_you_mean(layer, [*found, *named])
         raise InputError.of(got(layer, "expected the name or number of a layer of this run", cure), where="--layer")
     return found[name]
+
+
+def _refuse_layer(layer: str | None) -> None:
+    if layer is not None:
+        message = got(layer, "expected a run over layers of a model as SOURCE", "leave it out")
+        raise InputError.of(message, where="--layer")
 
 
 def _from_result(result: Result, stage: str, source: Path) -> Matrices:
