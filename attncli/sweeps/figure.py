@@ -34,8 +34,8 @@ Axis = tuple[str, list[Any]]
 
 
 def figures(result: Result, note: Note, look: Look) -> Mapping[str, Callable[[], Picture]]:
-    """sweep.png, where there is something to draw."""
-    there = result.settings["metric"] is not None and bool(result.records)
+    """sweep.png, where some row has the metric."""
+    there = any(row.get(result.settings["metric"]) is not None for row in result.records)
     return {"sweep": partial(drawn, sweep_figure, result, note, look, "sweep")} if there else {}
 
 

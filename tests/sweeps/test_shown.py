@@ -107,8 +107,10 @@ def test_a_value_that_is_missing_leaves_a_gap() -> None:
     image = figures(result, pytest.fail, Look())["sweep"]().axes[0].images[0]
     cells: Any = image.get_array()
     assert np.ma.getmaskarray(np.ma.masked_invalid(cells)).tolist() == [[False, False], [False, True]]
-    empty = swept("attention", over, [])
-    assert figures(empty, pytest.fail, Look()) == {}
+    unknown = [{**row, "entropy": None} for row in result.records]
+    for keys in (over, over[:1]):
+        for records in ([], unknown):
+            assert figures(swept("attention", keys, records), pytest.fail, Look()) == {}
 
 
 @pytest.mark.parametrize(
