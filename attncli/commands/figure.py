@@ -45,6 +45,9 @@ def figure(
     look, notes = look_of(stored, overrides_of_flags(given)), list[str]()
     with reading(run), naming_options():
         files = pictures_of(stored.result, look, notes.append)
+        if not files:
+            message = f'got "{run}", which has nothing to draw; expected a run with weights or other figures'
+            raise InputError.of(message, where="RUN")
         there = [Path(name).stem for name in files]
         for name in only or ():
             if name not in there:

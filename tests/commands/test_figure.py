@@ -67,6 +67,12 @@ def test_one_picture_elsewhere(tmp_path: Path) -> None:
     assert 'figure.theme: got "blue"; expected light, dark or print' in refusal("figure", run, "--theme", "blue")
 
 
+def test_a_run_without_pictures_is_refused(tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    good("run", "d2l", "--set", "weights=false", "--out", run, "--quiet")
+    assert refusal("figure", run, "--open").startswith(f'RUN: got "{run}", which has nothing to draw; expected a run')
+
+
 def test_looks_in_python() -> None:
     keys: dict[str, Any] = {"figure.theme": "dark"}
     result = attncli.run("d2l", **keys)
