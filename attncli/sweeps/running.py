@@ -116,7 +116,7 @@ def keep(rows: Generator[Record], journal: Journal, progress: Progress, fail_fas
         with closing(rows):
             for row in rows:
                 sweep = journal.add(row)
-                progress.step(tally.finished, tally.total, tally.words)
+                progress.step(tally.finished, tally.total, tally.words or "all points")
                 if fail_fast and row["error"]:
                     return f"{in_words(sweep)}: {row['error']}; --fail-fast ends the sweep"
                 if len(first) < ALIKE:

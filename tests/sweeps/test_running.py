@@ -67,6 +67,10 @@ def test_every_row_is_told(tmp_path: Path) -> None:
     with Journal(tmp_path, {f"p{number}": {"d": number} for number in range(4)}) as journal:
         keep(engine([None, "bad"]), journal, told)
     assert told.steps == [(1, 4, "about 0 s left"), (2, 4, "1 failed, about 0 s left")]
+    told.steps.clear()
+    with Journal(tmp_path, {"p0": {"d": 0}}) as journal:
+        keep(engine([None]), journal, told)
+    assert told.steps == [(1, 1, "all points")]
 
 
 def test_the_engine_ends_whatever_happens(tmp_path: Path) -> None:
