@@ -73,7 +73,7 @@ class Result(StudyResult):
     def figure(self, name: str | None = None, **looks: Any) -> "Picture":
         """A picture as a matplotlib Figure; without a name the main one. What it cannot show becomes a warning.
 
-        `looks` are keys of `figure` in YAML, such as `theme="dark"` and `size=(6, 4)`, which replace those of the run.
+        `looks` are keys of `figure` in YAML, such as `theme="dark"` and `size=(6, 4)`, in place of the run's.
 
         Raises:
             InputError: there is no picture of this name, or none at all, as of weights that were not computed; looks
@@ -205,7 +205,7 @@ def run(
             directory.
         out: a folder to keep the run in, which must be new or empty; nothing is written without it.
         overwrite: let `out` replace an earlier run.
-        keys: keys that replace those of the config: `seed=1`, `**{"data.keys.fill": "ones"}`.
+        keys: keys that replace the config's own: `seed=1`, `**{"data.keys.fill": "ones"}`.
 
     Raises:
         InputError: everything that is wrong with the config, all at once. It is a ValueError.

@@ -173,7 +173,7 @@ class Bias:
 def alibi_slopes(heads: int) -> list[float]:
     """One slope a head: 2^(-8/h), 2^(-16/h), ..., 2^-8 for a power of two h.
 
-    Another number has those of the power of two below, then every other one of the power of two above.
+    Another number has the slopes of the power of two below, then every other slope of the power of two above.
     """
     power = 2 ** (heads.bit_length() - 1)
     slopes = [2.0 ** (-8.0 * place / power) for place in range(1, power + 1)]
@@ -296,7 +296,7 @@ def softmax_over_valid(scores: Tensor, valid: Tensor | None) -> Tensor:
 
 
 def with_empty_rows(weights: Tensor, valid: Tensor | None, empty_row: EmptyRow) -> Tensor:
-    """Weights (..., n, m), in which those of a query without a valid key are 0, as `empty_row` wants them instead.
+    """Weights (..., n, m) whose rows without a valid key, which are 0, become what `empty_row` says.
 
     Raises:
         InputError: there is such a query where `empty_row` is `error`.

@@ -45,7 +45,7 @@ def _usage_of(param: TyperArgument) -> str:
 
 
 class Command(PlainHelp, TyperCommand):
-    """A command by its name: that of a study, or else of the file in this folder, and of the function in the file."""
+    """A study's command, or the one that the file of its name in this folder has: `COMMAND`, or else the function."""
 
     @functools.cached_property
     def _loaded(self) -> Any:
@@ -63,10 +63,10 @@ class Command(PlainHelp, TyperCommand):
 
     @params.setter
     def params(self, value: Any) -> None:
-        """Typer sets those of a function, which has none here."""
+        """Typer sets the parameters of its function, which has none here."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Read the arguments; what is no number is said in our words, not in those of pydantic."""
+        """Read the arguments; what is no number is said in our words, not in pydantic's."""
         try:
             rest: list[str] = self._loaded.parse_args(ctx, args)
         except typer.BadParameter as error:

@@ -48,7 +48,7 @@ def load_source(
     tensors: Sequence[str],
     quiet: bool,
 ) -> Drawable:
-    """What a source has to draw; without a source, that of the D2L example.
+    """What a source has to draw; without one it is the D2L example.
 
     Raises:
         InputError: a source that is not there or of no known kind, or options that it cannot use.

@@ -31,7 +31,7 @@ NoConfigs = Annotated[list[str] | None, typer.Argument(hidden=True)]
 class StudyFlag:
     """One key of a study's options on the command line.
 
-    `name` is that of the field, `key` that in YAML, and `above` the keys that it stands under there. `kind` is the type
+    `name` is the field's, `key` its name in YAML, and `above` the keys that it stands under there. `kind` is the type
     of one value: of text the flag takes the words as they are, of everything else it reads them as YAML.
     """
 

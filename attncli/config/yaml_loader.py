@@ -49,7 +49,7 @@ Loader.add_implicit_resolver(MERGE, re.compile(r"^(?:<<)$"), ["<"])
 if yaml.__with_libyaml__:
 
     class FastLoader(yaml.composer.Composer, yaml.CSafeLoader):
-        """libyaml's parser; the composer is Python's, since that of C crashes where nesting is deep."""
+        """libyaml's parser with Python's composer: the one in C crashes where nesting is deep."""
 
         yaml_implicit_resolvers = Loader.yaml_implicit_resolvers
 
@@ -188,6 +188,6 @@ def _scalar(node: yaml.ScalarNode) -> Any:
 
 
 def _unknown_tag(node: yaml.Node) -> yaml.YAMLError:
-    """No object but those of JSON's kinds."""
+    """Objects of JSON's kinds alone."""
     tag = f"!!{node.tag.removeprefix(STANDARD)}" if node.tag.startswith(STANDARD) else node.tag
     return _refuse(node, f"the tag `{tag}` is unknown; leave it out, or put text that begins with ! in quotes")

@@ -75,7 +75,7 @@ def _other_row(expectation: Expectation) -> dict[str, Any]:
 
 
 def _tables(expectation: Expectation, rows: Rows) -> tuple[Table, Table]:
-    """Records and comparisons; those by head where a column is named that no others have, `batch` or `head`."""
+    """Records and comparisons; by head where a column is named that no others have, `batch` or `head`."""
     known = {column.key for column in (*rows.columns, *rows.comparison_columns)}
     places = [column.key for column in rows.head_columns if column.key not in known]
     if set(places) & {*expectation.where, *_other_row(expectation)}:

@@ -54,7 +54,7 @@ def is_config(path: Path) -> bool:
 def read_source(path: Path, check_size: Callable[[Shapes], None], note: Note) -> dict[str | None, Inputs]:
     """Queries, keys, values and mask of a config (drawn with its own seed), a run folder or a tensor file.
 
-    Of a captured model those of every layer that can be re-scored, by its name; all else is one layer, None. In tensor
+    A captured model has every layer that can be re-scored, by its name; all else is one layer, None. In tensor
     files they are called `queries` (or query, q, Q), `keys` and `values` alike; integers become float32. Values that
     a file does not have are (b, ..., m, 0). Masks are called `valid`, `mask`, `attention_mask`, `key_padding_mask` and
     the like, lengths `valid_lens`; they are joined. `check_size` is given the shapes of what a config draws, before it

@@ -42,7 +42,7 @@ class Found(NamedTuple):
 def compare_runs(a: StoredRun, b: StoredRun, columns: Columns, between: Between | None = None) -> Comparison:
     """What differs between two runs.
 
-    `columns` are those of the study of `a`; `between` says how far weights and outputs of two results are apart, in a
+    `columns` are what the study of `a` has; `between` says how far weights and outputs of two results are apart, in a
     study that has some. Names, looks, expectations and places of files are no settings.
 
     Raises:
@@ -149,7 +149,7 @@ def config_in(run: StoredRun) -> Record:
 
 
 def _settings(a: StoredRun, b: StoredRun) -> tuple[Record, Record]:
-    """Those of config.yaml; where one run has none, those that results.json has."""
+    """As config.yaml has them; where one run has none, as results.json has them."""
     if a.config is not None and b.config is not None:
         both = [config_in(run) for run in (a, b)]
     else:
@@ -233,7 +233,7 @@ def _tensors(a: Result, b: Result, columns: Columns, rounding: float) -> tuple[l
 def _tensor(name: str, a: Tensor, b: Tensor, rounding: float, least: float = 0.0) -> Record:
     """The largest difference of two tensors, relative to the largest number in either, or to what is `least`.
 
-    The place is that of the first number that differs by more than rounding, in (b, n, m) or (b, heads, n, m).
+    The place is where the first number differs by more than rounding, in (b, n, m) or (b, heads, n, m).
     """
     row: Record = {"name": name, "verdict": "identical", "max_abs_difference": 0.0, "relative": 0.0}
     row |= {"batch": None, "head": None}

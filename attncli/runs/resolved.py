@@ -48,7 +48,7 @@ def config_of(options: Experiment) -> dict[str, Any]:
 
 
 def self_contained(config: Mapping[str, Any], result: Result) -> dict[str, Any]:
-    """The config of a run, complete, and with the files it names replaced by those of the run folder.
+    """The config of a run, complete, with the run folder's own files in place of the ones that it names.
 
     A scorer that bench left out keeps the name of its file of parameters, which is not read again either.
     """

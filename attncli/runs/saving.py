@@ -35,7 +35,7 @@ LARGE = 2**30  # bytes of a run's tensors from which they are a note
 
 @dataclass(frozen=True)
 class Finished:
-    """A run in its folder; `content` is that of its results.json, `picture` what to look at first, if anything."""
+    """A run in its folder; `content` is what its results.json has, `picture` what to look at first, if anything."""
 
     result: Result
     content: Record
@@ -95,7 +95,7 @@ def save_run(
 ) -> None:
     """Write a run into an empty folder inside a hidden one beside its place.
 
-    `content` is that of results.json, which comes last: the list of all files, itself too, is added to it. `files`
+    `content` is what results.json has, which comes last: the list of all files, itself too, is added to it. `files`
     maps names of more files, such as pictures, to functions that write into the path they are given. `note` takes what
     the user should know of the files.
     """
@@ -154,8 +154,8 @@ def save_sweep(
     """Write what a sweep has given into its folder, beside its config and its journal, in place of what stood there.
 
     A picture that is not drawn again is removed, since it shows fewer points. `points` are the state of every point,
-    and `summary` the rows of summary.csv. `content` is that of results.json, to which the points and the list of files
-    are added.
+    and `summary` the rows of summary.csv. `content` is what results.json has; the points and the list of files are
+    added to it.
 
     Raises:
         InputError: the folder cannot be written.
@@ -180,7 +180,7 @@ def save_sweep(
 
 
 def add_files(folder: Path, files: Mapping[str, Callable[[Path], None]]) -> list[Path]:
-    """Write files into a run folder, over those of the same names; results.json, which lists them, comes last.
+    """Write files into a run folder, over others of their names; results.json, which lists them, comes last.
 
     `files` maps names to functions that write into the path they are given.
 
@@ -198,7 +198,7 @@ def add_files(folder: Path, files: Mapping[str, Callable[[Path], None]]) -> list
 
 @contextmanager
 def _replacing(folder: Path) -> Iterator[Path]:
-    """A hidden folder, whose files in the end replace those of a run, results.json as the last."""
+    """A hidden folder, whose files take the place of a run's in the end, results.json as the last."""
     with writing(folder, WRITABLE), hidden_folder((folder / RESULTS).absolute()) as hidden:
         yield hidden
         for path in sorted(hidden.iterdir(), key=lambda path: path.name == RESULTS):

@@ -75,8 +75,8 @@ class Titles:
 def titles_of(panels: Sequence[Panel], columns: int, sheet: Sheet) -> Titles:
     """The titles of panels in so many columns: all above their panels, unless the page has a given size.
 
-    There what all panels have in common stands in the title of the page, what those of a column have above the first
-    of them, and what those of a row have beside it.
+    There what all panels have in common stands in the title of the page, what a column has in common above its first
+    panel, and what a row has in common beside it.
     """
     starts = range(0, len(panels), columns)
     page, beside = list[str](), [list[str]() for _ in starts]

@@ -317,7 +317,7 @@ def _label_ticks(made: Sequence[Axes], grid: Grid, panels: Sequence[Panel]) -> s
 
 
 def _draw_legend(figure: Picture, shown: Sequence[Cells], image: AxesImage, footnote: str) -> int:
-    """What hatching, NaN's colour and that of 0 beside a logarithm mean, and the footnote; how many lines it takes."""
+    """The footnote, and what hatching and the colours of NaN and of 0 below a logarithm mean; gives their lines."""
     handles, ink = [], figure.sheet.ink(0.85)
     if any(cells.mask.any() for cells in shown):
         handles.append(Patch(label="masked", linewidth=0.6, **masked(figure.sheet)))

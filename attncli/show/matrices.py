@@ -131,7 +131,7 @@ def zoom(panels: Sequence[Panel], look: HeatmapLook) -> list[Panel]:
 
 
 def differences(panels: Sequence[Panel], label: str, note: Note) -> list[Panel]:
-    """Every panel but those of `label`, less the panel of `label` in its place.
+    """Every panel of another label, less the panel of `label` at its place.
 
     Places, and labels in a place, stand in the order of the mean size of their differences, the largest first.
 

@@ -57,7 +57,7 @@ def drawn(
 ) -> Picture:
     """The figure of a result in a look, in fonts that can draw its labels; what it cannot show goes to `note`.
 
-    `name` is that of its file, where it is not that of the study.
+    `name` is its file's, where it is not the study's.
     """
     with drawing([*result.labels, look.title or ""], note, look) as sheet:
         if sheet.size is None:

@@ -101,8 +101,8 @@ class Arrangement:
 class Sheet:
     """What a figure is drawn on: the user's look, the settings of matplotlib that follow from it, and its colours.
 
-    `theme` has the colours that can be seen on the ground. `dpi` is that of the file, `size` that of the page in
-    inches, where it is given; `cycle` has the colours of the style file, if it has any; `arrangement` says how panels
+    `theme` has the colours that can be seen on the ground. `dpi` is the file's, `size` the page's in inches,
+    where it is given; `cycle` has the colours of the style file, if it has any; `arrangement` says how panels
     stand on the page.
     """
 
@@ -158,7 +158,7 @@ class Sheet:
 
 
 def sheet_of(look: Look) -> Sheet:
-    """The settings of a look: those of its theme, of its style file upon them, and then what it says itself.
+    """The settings of a look: its theme, its style file over that, and then what it says itself.
 
     Raises:
         InputError: a style file that cannot be read, or with what matplotlib does not know.

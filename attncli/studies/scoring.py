@@ -193,7 +193,7 @@ def _of_normalizer(entry: ScorerEntry) -> str:
 
 
 def of_softmax(records: Iterable[Record]) -> bool:
-    """Whether all weights are those of a softmax, as they were before there were other normalisers."""
+    """Whether softmax made all weights, as it did before there were other normalisers."""
     return {record.get(NORMALIZER.key, DEFAULT_NORMALIZER) for record in records} == {DEFAULT_NORMALIZER}
 
 

@@ -1,4 +1,4 @@
-"""The columns of a sweep's rows: the swept keys, then those of the study; which name a row, and which are figures."""
+"""The columns of a sweep's rows: the swept keys, then the study's own; which name a row, and which are figures."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -29,7 +29,7 @@ def swept_column(key: str) -> Column:
 
 
 def renamed(key: str, keys: Sequence[str]) -> str:
-    """The name of a record's own column, which must differ from those of the swept keys."""
+    """The name of a record's own column, which must differ from the swept keys."""
     return f"{OWN}{key}" if key in keys else key
 
 
@@ -45,7 +45,7 @@ def swept_keys(result: Result) -> list[str]:
 
 
 def columns_of(result: Result) -> dict[str, Column]:
-    """The columns of the rows by key: the swept ones, then those of the study as `single_numbers` has them."""
+    """The columns of the rows by key: the swept ones, then the study's own as `single_numbers` has them."""
     keys = swept_keys(result)
     stated = {renamed(column.key, keys): column for column in (*part_of(result.study, "columns").COLUMNS, LAYER)}
     columns = {key: swept_column(key) for key in keys}

@@ -47,8 +47,8 @@ class Point:
 class Trial:
     """What studies say of points before the work.
 
-    `rows` are those to come by a point's identity without its seed, as far as points were tried. `memory` has the bytes
-    of the one that needs most, 0 where that is not known; `device` is that of the first.
+    `rows` has the rows to come, by a point's identity without its seed, as far as points were tried. `memory` is how
+    many bytes a point needs at most, 0 where that is not known; `device` is where the first one computes.
     """
 
     rows: Mapping[str, Rows]
@@ -60,9 +60,9 @@ class Trial:
 class Plan:
     """A sweep whose points are all valid.
 
-    `document` is the config without its sweep, `options` those of the first point. `memory` has the bytes of the point
-    that needs most, 0 where that is not known; `device` is that of the first point. `rows` has the columns of the
-    result.
+    `document` is the config without its sweep, `options` is what the first point says. `memory` is how many bytes a
+    point needs at most, 0 where that is not known; `device` is where the first one computes. `rows` has the columns of
+    the result.
     """
 
     document: Document
@@ -94,7 +94,7 @@ class Plan:
 def plan_of(
     document: Document, typed: Sequence[Axis] = (), metric: str | None = None, *, elsewhere: bool = False
 ) -> Plan:
-    """The points of a config: those of its key `sweep`, and of the axes and the metric of the command line.
+    """The points of a config, by its key `sweep`, and by the axes and the metric of the command line.
 
     `elsewhere`: it will run on other machines, whose devices and memory are not known.
 

@@ -56,7 +56,7 @@ def summary(result: Result, metrics: Sequence[str] | None = None) -> list[Record
 
 
 def spread(numbers: Sequence[float], least: float = -math.inf, most: float = math.inf) -> Record:
-    """FIGURES of numbers in `least` to `most`: the ends are those of the 95 % interval of the mean; None if unknown."""
+    """FIGURES of numbers in `least` to `most`; the 95 % interval of the mean is `low` to `high`; None if unknown."""
     count = len(numbers)
     mean = fmean(numbers) if numbers else None
     if mean is None or count < 2:

@@ -1,4 +1,4 @@
-"""Where a result is shown, and what its rows have: by the modules of its study, or by those of sweeps."""
+"""Where a result is shown, and what its rows have: by the modules of its study, or of sweeps."""
 
 import importlib
 from collections.abc import Callable, Sequence
@@ -61,5 +61,5 @@ def pictures_of(result: Result, look: Look, note: "Note") -> dict[str, Callable[
 
 
 def is_sweep(result: Result) -> bool:
-    """Whether it is that of a sweep."""
+    """Whether it is the result of a sweep."""
     return "sweep" in result.settings

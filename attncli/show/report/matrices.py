@@ -120,7 +120,7 @@ class _Stack:
         }
 
     def _places(self, most: int) -> list[Place]:
-        """At most so many places: those of the first batch elements, or the first layers and heads of one."""
+        """At most so many places: the first batch elements, or the first layers and heads of one."""
         batches, layers, heads = self.sizes
         batches = min(batches, max(1, most // (layers * heads)))
         layers = min(layers, max(1, most // (batches * heads)))

@@ -67,9 +67,9 @@ INPUTS = [
 class Shown:
     """A run as the page shows it.
 
-    `name` tells it from others, `columns` are those of each kind of rows, `charts` what its study draws. `content` is
-    that of results.json, as far as it is known; `config` the text of config.yaml. `source` is what commands call the
-    run, if they can read it. `means` are columns and rows that sum the records up, where some do.
+    `name` tells it from others, `columns` has the columns of each kind of rows, `charts` what its study draws.
+    `content` is what results.json has, as far as it is known; `config` the text of config.yaml. `source` is what
+    commands call the run, if they can read it. `means` are columns and rows that sum the records up, where some do.
     """
 
     name: str

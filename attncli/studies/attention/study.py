@@ -170,13 +170,13 @@ def expected_rows(prepared: Prepared) -> Rows:
         names,
         located(COMPARISONS),
         pairs,
-        "there is only one scorer",
-        {} if first.layer else {entry.label: _shapes(first.inputs, entry, options) for entry in entries},
-        dict.fromkeys(unknown, "weights: false"),
-        located(HEADS if first.inputs.call is None else (*HEADS, *OF_CALLS)),
-        heads,
-        located(HEAD_COMPARISONS),
-        head_pairs,
+        no_comparisons="there is only one scorer",
+        shapes={} if first.layer else {entry.label: _shapes(first.inputs, entry, options) for entry in entries},
+        left_out=dict.fromkeys(unknown, "weights: false"),
+        head_columns=located(HEADS if first.inputs.call is None else (*HEADS, *OF_CALLS)),
+        heads=heads,
+        head_comparison_columns=located(HEAD_COMPARISONS),
+        head_comparisons=head_pairs,
     )
 
 
@@ -295,9 +295,9 @@ def _run_part(options: AttentionOptions, part: Part, progress: Progress) -> Resu
         records,
         comparisons,
         findings_of(comparisons, head_comparisons),
-        _saved_inputs(options, inputs),
-        {f"{label}/{name}": tensor for label, each in stages.items() for name, tensor in each.items()},
-        parameters,
+        inputs=_saved_inputs(options, inputs),
+        tensors={f"{label}/{name}": tensor for label, each in stages.items() for name, tensor in each.items()},
+        parameters=parameters,
         heads=_chosen(heads, options),
         head_comparisons=_chosen(head_comparisons, options),
     )

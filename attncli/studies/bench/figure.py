@@ -31,7 +31,7 @@ def figures(result: Result, note: Note, look: Look) -> Mapping[str, Callable[[],
 
 
 def figure_of(result: Result, note: Note, sheet: Sheet) -> Picture:
-    """Of sizes beside the one that is drawn along, those of the largest row with a time."""
+    """Sizes that are no axis are as in the largest row with a time."""
     axes = changing(result.records)
     axis = axes[0] if axes else "n"
     last = max((record for record in result.records if record["seconds"]), key=size_of)
@@ -63,7 +63,7 @@ def figure_of(result: Result, note: Note, sheet: Sheet) -> Picture:
 def _draw_panel(
     panel: Axes, key: str, axis: str, lines: Mapping[Line, Sequence[Record]], looks: Mapping[Line, Any], result: Result
 ) -> None:
-    """One figure of all lines; those of a single size stand side by side."""
+    """One figure of all lines; lines of a single size stand side by side."""
     single = axis not in changing(result.records)
     for index, (line, records) in enumerate(lines.items()):
         known = [record for record in records if record[key]]

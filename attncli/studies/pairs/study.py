@@ -77,7 +77,7 @@ class Prepared:
 
     @property
     def is_captured(self) -> bool:
-        """Whether they are those of the layers of a model."""
+        """Whether they are of the layers of a model."""
         return self.points[0].layer is not None
 
     def columns(self, columns: Sequence[Column]) -> list[Column]:

@@ -131,7 +131,7 @@ class Recall(nn.Module):
 
 
 class OneByOne(nn.Module):
-    """Scorers that see their own seed alone: those of the user's own, and those that do not say that they stack.
+    """Scorers that see their own seed alone: the user's own, and any that does not say that it stacks.
 
     The user's own may draw from torch's global generators. With `seeds` each finds them seeded with its own number and
     how often has been scored, and with nothing else.

@@ -76,7 +76,7 @@ def steps_at_a_time(options: TrainOptions) -> int:
 
 
 def _draw(options: TrainOptions, randomness: list[Generator], device: torch.device, keys: int, *shape: int) -> Batch:
-    """Sequences of so many keys (s, *shape), those of each seed from its own generator."""
+    """Sequences of so many keys (s, *shape); each seed draws from its own generator."""
     drawn = list[Batch]()
     for source in randomness:
         order = torch.rand(*shape, options.vocabulary, generator=source).argsort(-1)

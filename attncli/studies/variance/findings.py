@@ -1,4 +1,4 @@
-"""What the variance of each scorer is, in one sentence, and why that of q . k is so."""
+"""What the variance of each scorer is, in one sentence, and why the variance of q . k is so."""
 
 import math
 from collections.abc import Sequence
