@@ -29,7 +29,7 @@ class Column:
     people, and `about` says what it is, with a capital and a full stop. `kind` says what runs have in common: a `place`
     tells rows apart, what is `measured` by a clock is never the same twice, and what is `learnt` amplifies rounding.
     Figures that are smaller than `least` are compared as if they were as large, since rounding is absolute there. Only
-    a figure that is `signed` can be below 0.
+    a figure that is `signed` can be below 0, and none can be above its `most`.
     """
 
     key: str
@@ -41,6 +41,7 @@ class Column:
     kind: Kind = "figure"
     least: float = 1e-3
     signed: bool = False
+    most: float = math.inf
 
 
 SCORER = Column("scorer", "scorer", "Name of the scoring function.", text=True)

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from functools import cache
 from statistics import fmean, stdev
 
-from attncli.show.numbers import counted, share, short
+from attncli.show.numbers import counted, short
 from attncli.studies.study import Column, Record, Result
 from attncli.sweeps.columns import columns_of, figures_of, names_of, renamed, swept_keys
 
@@ -48,9 +48,8 @@ def summary(result: Result, metrics: Sequence[str] | None = None) -> list[Record
     for values, group in groups.items():
         for metric in metrics:
             least = -math.inf if columns[metric].signed else 0.0
-            most = 1.0 if columns[metric].format is share else math.inf
             numbers = [row[metric] for row in group if row.get(metric) is not None]
-            figures = {"metric": metric, **spread(numbers, least, most)}
+            figures = {"metric": metric, **spread(numbers, least, columns[metric].most)}
             rows.append(dict(zip(own, values, strict=True)) | {names[key]: each for key, each in figures.items()})
     return rows
 

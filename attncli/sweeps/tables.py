@@ -12,7 +12,10 @@ from attncli.studies.study import Column, Result
 from attncli.sweeps.columns import axes_of, changing, columns_of, companions, figures_of, is_repeated, names_of
 from attncli.sweeps.summary import summary, summary_names
 
-INTERVAL = "± is the standard deviation over the seeds; the interval is that of the mean (Student's t, 95 %)"
+INTERVAL = (
+    "± is the standard deviation over the seeds; the interval is that of the mean (Student's t, 95 %), "
+    "or the range of the seeds where that would have impossible values"
+)
 
 
 def tables(result: Result, *, width: int, full: bool, csv: str | None) -> Iterator[RenderableType]:

@@ -58,6 +58,13 @@ def test_shares_do_not_leave_0_to_1() -> None:
     assert spread(inside, 0, 1) == spread(inside)
 
 
+def test_weights_have_no_interval_beyond_1() -> None:
+    over: list[dict[str, list[Any]]] = [{"seed": [0, 1]}]
+    rows = [{**row, "max_weight": 0.7 + 0.2 * row["seed"]} for row in attention(over, "dot")]
+    (found,) = summary(swept("attention", over, rows), ["max_weight"])
+    assert (found["low"], found["high"]) == (0.7, pytest.approx(0.9))
+
+
 def test_figures_that_cannot_be_negative_have_no_interval_below_0() -> None:
     over: list[dict[str, list[Any]]] = [{"seed": [0, 1, 2]}]
     rows = [{**row, "entropy": row["seed"] + 0.1, "score_mean": row["seed"] + 0.1} for row in attention(over, "dot")]

@@ -26,7 +26,7 @@ FIGURES = (
         "entropy", "entropy\n(nats)", "Entropy of a query's weights, divided by their sum, mean over queries.", "nats"
     ),
     figure("effective_keys", "effective\nkeys", "Exp of a query's entropy, mean over queries.", "keys"),
-    figure("max_weight", "max\nweight", "Largest weight of a query, mean over queries."),
+    figure("max_weight", "max\nweight", "Largest weight of a query, mean over queries.", most=1),
     figure("weight_sum", "weight\nsum", "Sum of a query's weights, mean over queries."),
     Column("empty_rows", "empty\nrows", "Queries with no valid key.", "queries", counted),
 )
@@ -50,8 +50,9 @@ OF_CALLS = (
         "entropy_share",
         "entropy\n/ ln m",
         "Entropy over ln m for m valid keys, each a mean over queries: 1 where all weights are equal.",
+        most=1,
     ),
-    figure("first_key", "first\nkey", "Weight on the first key, mean over queries."),
+    figure("first_key", "first\nkey", "Weight on the first key, mean over queries.", most=1),
     figure("variance_over_d", "variance\n/ d", "Variance of q . k at valid keys, over d."),
     figure("unit_scale", "needed\nscale", "Scale that would give q . k the variance 1."),
 )

@@ -1,15 +1,19 @@
 """The columns of the study `saturation`: one row for each label and d, or head of real tensors; and its charts."""
 
+import math
+from functools import partial
+
 from attncli.show.numbers import counted, figure, short
 from attncli.studies.pairs.study import PLACE
 from attncli.studies.study import LABEL, NORMALIZER, SCORER, Chart, Column
 
 
-def _quartiles(key: str, heading: str, what: str, least: float = 1e-3) -> tuple[Column, ...]:
+def _quartiles(key: str, heading: str, what: str, least: float = 1e-3, most: float = math.inf) -> tuple[Column, ...]:
+    column = partial(Column, format=short, least=least, most=most)
     return (
-        Column(f"{key}_median", heading, f"Median over the rows of {what}.", format=short, least=least),
-        Column(f"{key}_q25", "\n25 %", f"Lower quartile of {what}.", format=short, least=least),
-        Column(f"{key}_q75", "\n75 %", f"Upper quartile of {what}.", format=short, least=least),
+        column(f"{key}_median", heading, f"Median over the rows of {what}."),
+        column(f"{key}_q25", "\n25 %", f"Lower quartile of {what}."),
+        column(f"{key}_q75", "\n75 %", f"Upper quartile of {what}."),
     )
 
 
@@ -25,16 +29,17 @@ COLUMNS = (
         "entropy\n/ ln m",
         "Mean entropy of weights / their sum, relative to that of uniform weights, ln m.",
         format=figure,
+        most=1,
     ),
-    Column("max_weight", "largest\nweight", "Mean of the largest weight.", format=short),
+    Column("max_weight", "largest\nweight", "Mean of the largest weight.", format=short, most=1),
     Column("weight_sum", "sum of\nweights", "Mean of the sum of a row's weights.", format=short),
     Column("effective_keys", "effective\nkeys", "Mean of exp(entropy): how many keys share the weight.", format=short),
     *_quartiles("jacobian", "Jacobian\nmedian", "the Frobenius norm of the Jacobian of weights by scores", 0.1),
     *_quartiles(
         "query_gradient", "query\ngradient", "the norm of the output's gradient with respect to the query", 0.1
     ),
-    *_quartiles("entropy", "entropy\nmedian", "entropy / ln m, relative to uniform weights"),
-    *_quartiles("max_weight", "largest\nmedian", "the largest weight"),
+    *_quartiles("entropy", "entropy\nmedian", "entropy / ln m, relative to uniform weights", most=1),
+    *_quartiles("max_weight", "largest\nmedian", "the largest weight", most=1),
     Column("jacobian_mean", "\nmean", "Mean of the norm of the Jacobian.", format=short, least=0.1),
 )
 

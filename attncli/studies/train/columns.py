@@ -11,7 +11,7 @@ PLACE = (SCORER, LABEL, NORMALIZER, Column("d", "d", "Size of queries and keys."
 learnt = partial(Column, kind="learnt")
 GROUP = (*(column.key for column in PLACE), "keys")
 KEYS = Column("keys", "keys", "Keys per test sequence.", format=counted, kind="place")
-ACCURACY = learnt("accuracy", "accuracy", "Share of test sequences with the right answer.", format=share)
+ACCURACY = learnt("accuracy", "accuracy", "Share of test sequences with the right answer.", format=share, most=1)
 LOSS = learnt("loss", "loss", "Cross-entropy on the test sequences.", "nats", short)
 ENTROPY = learnt(
     "entropy", "entropy\nat end", "Mean entropy of the weights / their sum on the test sequences.", "nats", short
