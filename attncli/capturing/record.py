@@ -10,7 +10,7 @@ from torch import Tensor
 
 from attncli.attention import Bias, EmptyRow, Rules, Valid, at_least_float32, weighted_sum
 
-LOW = -1e4  # up to this a number that is added to scores masks: models write -1e4, -1e9, the dtype's least or -inf
+LOW = -1e4  # a number added to a score masks if it is at most this: models write -1e4, -1e9, the dtype's least or -inf
 ALLOWED = 32  # largest error that counts as rounding, in units of the output's dtype and of its largest number
 TENSORS = ("queries", "keys", "values", "output", "valid", "bias", "sinks")
 SHARED = ("valid", "bias")  # of which a file keeps what is the same once

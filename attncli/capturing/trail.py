@@ -98,7 +98,7 @@ class Trail:
     def see(self, op: str, args: Sequence[Any], kwargs: Mapping[str, Any], out: Any) -> Written | str | None:
         """Take note of what an operation gave.
 
-        What it is, if it ends an attention; in words where it looks like attention and cannot be followed.
+        Gives what it is, if it ends an attention; a text where it looks like attention and cannot be followed.
         """
         is_in_place = op.endswith("_")
         op = op.removesuffix("_")

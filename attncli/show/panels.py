@@ -78,7 +78,7 @@ def drawn(
 def one_figure(
     figure_of: Callable[[Result, Note, Sheet], Picture],
 ) -> Callable[[Result, Note, Look], Mapping[str, Callable[[], Picture]]]:
-    """The `figures` of a study that has one, which has the study's name."""
+    """The `figures` of a study with one picture, which has the study's name."""
     return lambda result, note, look: {result.study: partial(drawn, figure_of, result, note, look)}
 
 
