@@ -30,10 +30,10 @@ def findings_of(result: Result) -> list[Finding]:
             continue
         low, high = min(rows, key=itemgetter(mean)), max(rows, key=itemgetter(mean))
         steps = [b[mean] - a[mean] for a, b in pairwise(rows)]
-        if len(axes) == 1 and (min(steps) > 0 or max(steps) < 0):
-            text = f"{'rises' if steps[0] > 0 else 'falls'} from {at(rows[0])} to {at(rows[-1])}"
-        elif low[mean] == high[mean]:
+        if short(low[mean]) == short(high[mean]):
             text = f"is {short(low[mean])} everywhere"
+        elif len(axes) == 1 and (min(steps) > 0 or max(steps) < 0):
+            text = f"{'rises' if steps[0] > 0 else 'falls'} from {at(rows[0])} to {at(rows[-1])}"
         else:
             text = f"is lowest, {at(low)}, and highest, {at(high)}"
         found.append(Finding(f"{label}: {metric} {text}", label, {"lowest": low[mean], "highest": high[mean]}))

@@ -128,5 +128,8 @@ def test_findings_say_where_the_metric_is_small_and_large() -> None:
     (finding,) = findings_of(swept("attention", over, attention(over, "dot")))
     assert finding.text == "dot: entropy is lowest, 0.500 at scale = 0.5, and highest, 4.00 at scale = 4"
     assert finding.numbers == {"lowest": 0.5, "highest": 4.0}
+    over = [{"scale": [1.0, 1.00001]}]
+    (finding,) = findings_of(swept("attention", over, attention(over, "dot")))
+    assert finding.text == "dot: entropy is 1.00 everywhere", "as far as it is told"
     over = [{"seed": [0, 1]}]
     assert findings_of(swept("attention", over, attention(over))) == []
