@@ -61,8 +61,10 @@ class Output:
 
 def import_quickly(*, pictures: bool) -> None:
     """Load torch, and matplotlib for pictures, without garbage collection: their many objects stay."""
-    is_main = threading.current_thread() is threading.main_thread()
-    before = signal.signal(signal.SIGINT, _end_at_once) if is_main else None
+    before = signal.getsignal(signal.SIGINT)
+    heeds = threading.current_thread() is threading.main_thread() and callable(before)  # else the caller ignores Ctrl-C
+    if heeds:
+        signal.signal(signal.SIGINT, _end_at_once)
     gc.disable()
     try:
         import attncli.commands.experiments
@@ -70,7 +72,7 @@ def import_quickly(*, pictures: bool) -> None:
         if pictures:
             import attncli.show.heatmaps  # noqa: F401
     finally:
-        if is_main:
+        if heeds:
             signal.signal(signal.SIGINT, before)
         gc.freeze()
         gc.enable()

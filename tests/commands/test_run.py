@@ -16,7 +16,7 @@ import pytest
 import torch
 import yaml
 
-from attncli.commands import progress
+from attncli.commands import options, progress
 from attncli.errors import InputError
 from attncli.studies.attention import study as attention
 from tests.cli import attncli, experiment, good, names_in, refusal
@@ -248,6 +248,19 @@ def test_a_third_control_c_is_meant(here: Path, monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(attention, "run", stubborn)
     assert attncli("run", "own.yaml", "--no-plots").exit_code == 130
     assert names_in(here) == ["own.yaml"]
+
+
+def test_control_c_that_the_caller_ignores_is_ignored_while_libraries_are_loaded(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    press_before("gc.disable", monkeypatch)
+    monkeypatch.setattr(options, "_end_at_once", lambda *_: pytest.fail("it is heard"))
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        options.import_quickly(pictures=False)
+        assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 @pytest.mark.parametrize(
