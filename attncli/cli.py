@@ -73,7 +73,7 @@ def _errors_shown() -> Iterator[None]:
         discard(sys.stdout)
         raise typer.Exit(0) from None
     except KeyboardInterrupt:
-        print_error("interrupted; no unfinished run folder is left")
+        print_error("interrupted; what was finished is kept, nothing else")
         raise typer.Exit(INTERRUPTED) from None
     except OSError as error:
         if error.errno not in (errno.ENOSPC, errno.EBADF):

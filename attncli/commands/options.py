@@ -80,7 +80,7 @@ def import_quickly(*, pictures: bool) -> None:
 
 def _end_at_once(number: int, frame: object) -> None:
     """End the process on Ctrl-C: torch swallows the exceptions of Python while it is loaded, and nothing is begun."""
-    print_error("interrupted; no unfinished run folder is left")
+    print_error("interrupted; what was finished is kept, nothing else")
     os._exit(INTERRUPTED)
 
 

@@ -10,7 +10,7 @@ from attncli.sweeps.summary import summary, summary_names
 
 
 def findings_of(result: Result) -> list[Finding]:
-    """A sentence for each label, such as `dot: entropy falls from 1.2 at scale = 0.5 to 0.3 at scale = 4`.
+    """A sentence for each label, such as `dot: entropy falls from 1.2 at scale = 0.5 to 0.3 at scale = 4.`
 
     There is none where nothing is swept but the seed.
     """
@@ -36,5 +36,5 @@ def findings_of(result: Result) -> list[Finding]:
             text = f"{'rises' if steps[0] > 0 else 'falls'} from {at(rows[0])} to {at(rows[-1])}"
         else:
             text = f"is lowest, {at(low)}, and highest, {at(high)}"
-        found.append(Finding(f"{label}: {metric} {text}", label, {"lowest": low[mean], "highest": high[mean]}))
+        found.append(Finding(f"{label}: {metric} {text}.", label, {"lowest": low[mean], "highest": high[mean]}))
     return found

@@ -53,5 +53,5 @@ def heading(result: Result) -> str:
     counts = result.settings["points"]
     axes = result.settings["sweep"]["over"]
     over = " and ".join(f"{' with '.join(axis)} ({len(next(iter(axis.values())))})" for axis in axes)
-    states = ", ".join(f"{count} {status}" for status, count in counts.items() if count or status == "done")
+    states = ", ".join(f"{count:,} {status}" for status, count in counts.items() if count or status == "done")
     return f"{several(sum(counts.values()), 'point')} over {over}: {states}"

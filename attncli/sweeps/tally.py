@@ -50,14 +50,14 @@ class Tally:
     @property
     def _failed(self) -> list[str]:
         counts = Counter(self._states.values())
-        return [f"{counts[state]} {state}" for state in ("failed", "died") if counts[state]]
+        return [f"{counts[state]:,} {state}" for state in ("failed", "died") if counts[state]]
 
     def line(self, running: bool | None, again: str) -> str:
         """`12 of 40 points done, 1 failed, about 3 min left`, and no time where it does not run or nobody can tell.
 
         `again` is the command by which a sweep that does not run goes on.
         """
-        done = f"{Counter(self._states.values())['done']} of {self.total} points done"
+        done = f"{Counter(self._states.values())['done']:,} of {self.total:,} points done"
         line = ", ".join(part for part in (done, *([self.words] if running else self._failed)) if part)
         return f"{line}; stopped; `{again}` goes on" if running is False and self._open else line
 

@@ -164,5 +164,5 @@ def test_control_c(here: Path) -> None:
     process.send_signal(signal.SIGINT)
     stdout, stderr = process.communicate(timeout=300)
     assert (process.returncode, stdout) == (130, "")
-    assert stderr.splitlines()[-1] == "interrupted; no unfinished run folder is left"
+    assert stderr.splitlines()[-1] == "interrupted; what was finished is kept, nothing else"
     assert names_in(here) == []

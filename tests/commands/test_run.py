@@ -169,7 +169,7 @@ def test_control_c(out: list[str], here: Path, monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(attention, "run", interrupted)
     result = attncli("run", "own.yaml", "--no-plots", *out)
     assert (result.exit_code, result.stdout) == (130, "")
-    assert result.stderr == "interrupted; no unfinished run folder is left\n"
+    assert result.stderr == "interrupted; what was finished is kept, nothing else\n"
     assert names_in(here) == ["own.yaml"]
 
 
@@ -294,7 +294,7 @@ def raised(error: BaseException) -> None:
 @pytest.mark.parametrize(
     ("error", "code", "last"),
     [
-        (KeyboardInterrupt(), 130, "interrupted; no unfinished run folder is left"),
+        (KeyboardInterrupt(), 130, "interrupted; what was finished is kept, nothing else"),
         (InputError.of("no"), 2, "b.yaml:1:1: no"),
         (MemoryError(), 2, ENOUGH),
     ],

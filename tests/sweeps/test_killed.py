@@ -95,7 +95,7 @@ def test_ctrl_c_while_libraries_are_loaded_is_one_line(tmp_path: Path) -> None:
     process = start(experiment(tmp_path / "some.yaml"), "--over", "seed=0..5", "--out", tmp_path / "out")
     until(lambda: len(psutil.Process(process.pid).children()) == 2)  # the processes' parent loads torch, too
     os.killpg(process.pid, signal.SIGINT)
-    assert ended(process) == (130, "interrupted; no unfinished run folder is left\n")
+    assert ended(process) == (130, "interrupted; what was finished is kept, nothing else\n")
     assert not (tmp_path / "out").exists()
 
 

@@ -123,10 +123,10 @@ def test_columns_of_a_study_of_sizes() -> None:
 def test_findings_say_where_the_metric_is_small_and_large() -> None:
     over: list[dict[str, list[Any]]] = [{"scale": [0.5, 1.0, 4.0]}]
     texts = [finding.text for finding in findings_of(swept("attention", over, attention(over, "dot")))]
-    assert texts == ["dot: entropy rises from 0.500 at scale = 0.5 to 4.00 at scale = 4"]
+    assert texts == ["dot: entropy rises from 0.500 at scale = 0.5 to 4.00 at scale = 4."]
     over = [{"scale": [1.0, 4.0, 0.5]}]
     (finding,) = findings_of(swept("attention", over, attention(over, "dot")))
-    assert finding.text == "dot: entropy is lowest, 0.500 at scale = 0.5, and highest, 4.00 at scale = 4"
+    assert finding.text == "dot: entropy is lowest, 0.500 at scale = 0.5, and highest, 4.00 at scale = 4."
     assert finding.numbers == {"lowest": 0.5, "highest": 4.0}
     over = [{"scale": [1.0, 1.00001]}]
     (finding,) = findings_of(swept("attention", over, attention(over, "dot")))

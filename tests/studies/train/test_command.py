@@ -93,7 +93,7 @@ def test_control_c_before_anything_is_finished(here: Path, monkeypatch: pytest.M
     interrupt_after(0, monkeypatch)
     result = attncli("train", *TWO)
     assert (result.exit_code, result.stdout) == (130, "")
-    assert result.stderr == "interrupted; no unfinished run folder is left\n"
+    assert result.stderr == "interrupted; what was finished is kept, nothing else\n"
     assert names_in(here) == []
 
 
