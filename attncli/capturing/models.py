@@ -1,5 +1,6 @@
 """Models to capture: from a folder or the hub, with text or a picture; or a function of the user's own."""
 
+import inspect
 import os
 import re
 import socket
@@ -15,7 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from attncli.capturing.capture import Capture, evaluating
-from attncli.errors import InputError, printable
+from attncli.errors import InputError, did_you_mean, printable
 from attncli.scorers._custom import imported, raised
 
 FUNCTION = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
@@ -60,9 +61,12 @@ def run(asked: Asked, make: Make) -> tuple[Capture, dict[str, Any]]:
 
 def _run_function(asked: Asked, make: Make) -> tuple[Capture, dict[str, Any]]:
     module_name, _, function_name = asked.model.partition(":")
-    function = getattr(imported(asked.model, module_name), function_name, None)
+    module = imported(asked.model, module_name)
+    function = getattr(module, function_name, None)
     if not callable(function):
-        raise InputError.of(f'got "{asked.model}"; {module_name} has no function {function_name}')
+        known = [name for name, value in vars(module).items() if inspect.isfunction(value)]
+        cure = did_you_mean(function_name, known) if known else "write one that gives the model and its inputs"
+        raise InputError.of(f'got "{asked.model}"; {module_name} has no function {function_name}; {cure}')
     with _failing(f'got "{asked.model}"; it gave', "fix the function"):
         with make() as seen:
             given = function()
@@ -183,4 +187,4 @@ def _failing(what: str, cure: str) -> Iterator[None]:
     except BaseException as error:  # nobody knows what a model raises, sys.exit among it
         reason = printable(raised(error))
         reason = reason if len(reason) <= LONGEST_REASON else reason[: LONGEST_REASON - 1] + "…"
-        raise InputError.of(f"{what} {reason}; {cure}") from error
+        raise InputError.of(f"{what} {reason.removesuffix('.')}; {cure}") from error

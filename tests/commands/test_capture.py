@@ -108,7 +108,8 @@ REFUSED = {
     "own:fails": 'got "own:fails"; it gave RuntimeError: mat1 and mat2 shapes cannot be multiplied (6x16 and 3x4); fix '
     "the function",
     "own:ends": 'got "own:ends"; it gave SystemExit: 3 (line 26 of own.py); fix the function',
-    "own:missing": 'got "own:missing"; own has no function missing',
+    "own:missing": 'got "own:missing"; own has no function missing; known: ',
+    "own:modul": 'got "own:modul"; own has no function modul; did you mean `module`?',
     "nowhere:module": "got \"nowhere:module\"; importing nowhere gave ModuleNotFoundError: No module named 'nowhere'; "
     "expected a module in the working directory or an installed one",
     "./nowhere": 'got "./nowhere"; no such folder; expected a folder, a name of the hub, or module:function',

@@ -3,6 +3,7 @@
 import os
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from attncli.config.document import default_name, read_document
@@ -106,3 +107,10 @@ def test_a_file_that_may_not_be_read(tmp_path: Path) -> None:
     with pytest.raises(InputError) as caught:
         read_document(path)
     assert str(caught.value) == f"{path}: cannot be read: Permission denied; expected a YAML file"
+
+
+def test_tensors_in_place_of_an_experiment(tmp_path: Path) -> None:
+    path = tmp_path / "mine.npz"
+    np.savez(path, queries=np.ones((2, 3)))
+    with pytest.raises(InputError, match=r"expected a YAML file in UTF-8, with `data: {queries: {file: mine.npz, .*`"):
+        read_document(path)

@@ -55,7 +55,7 @@ def test_keys_that_go_together_are_named_together() -> None:
     together = {"scorers[0].scale": [1.0, 2.0, 4.0], "scorers[1].scale": [3.0, 5.0, 7.0]}
     figure, result = drawn([SEEDS, together])
     assert figure.axes[0].get_xlabel() == "scorers[0].scale\nwith scorers[1].scale"
-    assert findings_of(result)[1].text.endswith("at scorers[0].scale = 4 with scorers[1].scale = 7")
+    assert findings_of(result)[1].text.endswith("at scorers[0].scale = 4 with scorers[1].scale = 7.")
     (_, _, table, *_) = tables(result, width=100, full=False, csv=None)
     console = Console(width=100)
     with console.capture() as printed:
@@ -144,7 +144,9 @@ def test_charts_of_a_report_are_the_means() -> None:
 def test_a_page_begins_with_the_means_over_seeds() -> None:
     over: Over = [SEEDS, {"scale": [1.0, 2.0]}]
     result = swept("attention", over, attention(over))
-    tables = Read(report([StoredRun(Path("x"), result, {})])).tables()
+    page = Read(report([StoredRun(Path("x"), result, {"study": "attention", "seed": 0})]))
+    assert page.all("h2")[0].text.endswith("study attention"), "the seed is swept: none of them is the sweep's"
+    tables = page.tables()
     assert list(tables)[:2] == ["Summary", "Records"]
     assert len(tables["Records"]) == 1 + len(result.records)
     head, *rows = tables["Summary"]

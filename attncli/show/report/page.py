@@ -154,11 +154,12 @@ def prepared(run: Shown, budget: int = BUDGET) -> Record:
     tables.append(_table("Expectations", EXPECTATIONS, content.get("expectations", ())))
     formulas = result.settings.get("formulas", {})
     own = [] if run.name == result.name else [printable(result.name)]
+    facts = [key for key in FACTS if key in content and not (key == "seed" and run.means is not None)]  # it is swept
     inputs = [{"name": name, **about} for name, about in content.get("inputs", {}).items()]
     return {
         "name": printable(run.name),
         "created": _text(content.get("created", "")[:19].replace("T", " ")),
-        "facts": [*own, *(f"{key} {printable(str(content[key]))}" for key in FACTS if key in content)],
+        "facts": [*own, *(f"{key} {printable(str(content[key]))}" for key in facts)],
         "is_interrupted": result.interrupted,
         "views": list(_views(run, budget)),
         "findings": [printable(finding.text) for finding in result.findings],
