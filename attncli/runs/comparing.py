@@ -24,6 +24,7 @@ MOST_NAMED = 3  # settings in the sentence
 NO_SETTINGS = ("name", "figure", "expect", "from", "resume")  # names, looks, and places of files
 OUTCOMES = ("histograms", "configurations", "capture")  # what `settings` of results.json has beside settings
 NAMES = ("label", "a", "b")
+ONE_WAY = "output_difference"  # of a pair, relative to the first of the two
 VERDICTS = ("identical", "rounding", "different")
 
 Columns = Mapping[str, Sequence[Column]]  # of a study, by the kind of row
@@ -282,7 +283,9 @@ def _rows(a: Result, b: Result, columns: Columns, rounding: float) -> tuple[list
     axes = [axis for result in (a, b) for axis in result.settings.get("sweep", {}).get("over", ())]
     swept = [Column(key, key, "", kind="place") for axis in axes for key in axis]
     for kind, stated in columns.items():
-        first, second = getattr(a, kind), getattr(b, kind)
+        first = getattr(a, kind)
+        pairs = {(row["a"], row["b"]) for row in first if "a" in row}
+        second = [_turned(row) if (row.get("b"), row.get("a")) in pairs else row for row in getattr(b, kind)]
         listed = _columns([*first, *second], [LAYER, *stated, *swept])
         places = sorted((column.key for column in listed if column.kind == "place"), key=lambda key: key not in NAMES)
         has_times = any(column.kind == "measured" and column.key.endswith(INTERVAL) for column in listed)
@@ -296,10 +299,17 @@ def _rows(a: Result, b: Result, columns: Columns, rounding: float) -> tuple[list
                 only.append({**head, "run": "A" if place in of_a else "B"})
                 continue
             for column in [each for each in judged if not each.key.endswith(INTERVAL)]:
+                if column.key == ONE_WAY and ONE_WAY not in of_b[place]:
+                    continue
                 count += 1
                 if found := _figure(column, of_a[place], of_b[place], rounding):
                     figures.append(head | found)
     return only, figures, count
+
+
+def _turned(row: Record) -> Record:
+    """The row of a pair with its scorers in the other order, without what depends on the order."""
+    return {**{key: value for key, value in row.items() if key != ONE_WAY}, "a": row["b"], "b": row["a"]}
 
 
 def _columns(rows: Sequence[Record], known: Sequence[Column]) -> list[Column]:

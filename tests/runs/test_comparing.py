@@ -72,6 +72,15 @@ def test_two_runs_of_a_config_are_identical(runs: Path, study: str) -> None:
     assert attncli.compare(runs / study, runs / study).verdict == "identical"
 
 
+def test_the_order_of_scorers_changes_nothing(runs: Path) -> None:
+    """Pairs stand the other way round, and the difference of outputs is relative to the other one of them."""
+    found = attncli.compare(runs / "attention", attncli.run({**STUDIES["attention"], "scorers": SCORERS[::-1]}))
+    assert (found.verdict, found.only, found.figures) == ("identical", [], [])
+    pairs = len(content(runs / "attention")["comparisons"]) * (1 + 2 * 3)
+    again = attncli.compare(runs / "attention", runs / "attention")
+    assert again.counted["figures"] - found.counted["figures"] == pairs
+
+
 SCALED = [SCORERS[0], {"scorer": "scaled_dot", "scale": "1/d"}, SCORERS[2]]
 NORMALISED = [*SCORERS[:2], {"scorer": "gaussian", "label": "gaussian", "normalizer": "relu"}]
 ONES = {**TENSORS, "values": {"shape": [2, 3, 6, 5], "fill": "ones"}}
