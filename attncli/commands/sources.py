@@ -1,7 +1,7 @@
 """What `attncli heatmap` can draw: a config, a run folder, a tensor file. Imported inside functions only."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -73,8 +73,9 @@ def load_source(
         else:
             run = read_run(source, STUDIES)
             result, look = run.result, look_of(run).model_dump(exclude_unset=True)
-        result = _of_layer(result, layer, source)
-        return Drawable(_from_result(result, stage or "weights", source), Path(result.name).name or "run", look, result)
+        result, title = _of_layer(result, layer, source)
+        matrices = replace(_from_result(result, stage or "weights", source), layer=title)
+        return Drawable(matrices, Path(result.name).name or "run", look, result)
     except InputError as error:
         if error.problems[0].where:
             raise
@@ -96,22 +97,23 @@ def _result_of_config(path: Path, overrides: Sequence[Override], quiet: bool) ->
     return result, options.figure.model_dump(exclude_unset=True)
 
 
-def _of_layer(result: Result, layer: str | None, source: Path) -> Result:
-    """What a run has of one layer, by its name or number; a run without layers as it is."""
+def _of_layer(result: Result, layer: str | None, source: Path) -> tuple[Result, str]:
+    """What a run has of one layer, by its name or number, and a title; a run without layers as it is."""
     if "layers" not in result.settings:
         _refuse_layer(layer)
-        return result
+        return result, ""
     if layer is None:
         cure = "its pictures show the heads that change most; expected one with `layer` in place of several, or --layer"
         raise InputError.of(f'got "{source}", a run over layers of a model; {cure}')
     layers = part_of("attention", "layers")
     found: dict[str, Result] = layers.by_layer(result)
-    named = {str(number): name for name, number in layers.layer_numbers(result).items()}
+    numbers: dict[str, int] = layers.layer_numbers(result)
+    named = {str(number): name for name, number in numbers.items()}
     name = named.get(layer, layer)
     if name not in found:
         cure = did_you_mean(layer, [*found, *named])
         raise InputError.of(got(layer, "expected the name or number of a layer of this run", cure), where="--layer")
-    return found[name]
+    return found[name], f"layer {numbers[name]}"
 
 
 def _refuse_layer(layer: str | None) -> None:

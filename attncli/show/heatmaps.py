@@ -80,11 +80,17 @@ def heatmap_figure(
         labels = None if labels is None else list(dict.fromkeys([*labels, look.minus]))
     panels = select(matrices, labels, batches, heads, places, note)
     before = {printable(label) for label in matrices.with_dropout if matrices.stage == "weights"}
-    return stage_figure(panels, matrices.stage, look, note, before_dropout=before)
+    return stage_figure(panels, matrices.stage, look, note, before_dropout=before, layer=matrices.layer)
 
 
 def stage_figure(
-    panels: Sequence[Panel], stage: str, look: HeatmapLook, note: Note, *, before_dropout: Set[str] = frozenset()
+    panels: Sequence[Panel],
+    stage: str,
+    look: HeatmapLook,
+    note: Note,
+    *,
+    before_dropout: Set[str] = frozenset(),
+    layer: str = "",
 ) -> Picture:
     """Panels of a stage, in the look asked for. The weights of some labels are those before dropout."""
     quantity = printable(QUANTITIES.get(stage, stage))
@@ -95,7 +101,7 @@ def stage_figure(
         panels = differences(panels, look.minus, note)
         quantity = f"{quantity} − that of {printable(look.minus)}"
     panels = [replace(p, label=f"{p.label} before dropout") if p.label in before_dropout else p for p in panels]
-    return _draw(_Content(panels, look, quantity, stage), note)
+    return _draw(_Content(panels, look, ", ".join(filter(None, (quantity, layer))), stage), note)
 
 
 def runs_figure(

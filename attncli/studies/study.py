@@ -197,6 +197,7 @@ class Matrices:
     valid: "Tensor | None" = None  # boolean, broadcastable to every tensor; True = may attend
     tokens: Tokens = field(default_factory=Tokens)
     with_dropout: Sequence[str] = ()  # labels whose weights went through dropout before they were used
+    layer: str = ""  # of a model, as a title says it
 
 
 def stage_of(result: Result, stage: str) -> "dict[str, Tensor]":

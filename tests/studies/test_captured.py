@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import torch
+from matplotlib.image import imread
 from safetensors.torch import save_file
 from torch import Tensor, nn
 from torch.nn import functional as F
@@ -285,12 +286,16 @@ def test_a_run_over_layers_is_shown_and_kept(tmp_path: Path, monkeypatch: pytest
     first.figure("heatmaps")
     assert "a run over layers of a model; use first/capture.safetensors" in refusal("variance", "--from", "first")
     assert "expected one with `layer` in place of several, or --layer" in refusal("heatmap", "first")
-    for layer in ("1.layer", "1"):  # as the layer alone
+    for layer in ("1.layer", "1"):  # as the layer alone, but for the title
         good("heatmap", "first", "--layer", layer, "--head", 0, "--out", f"{layer}.png")
     one = ("--set", "data.layer=1", "--set", "data.layers=null")
     good("run", "first/config.yaml", *one, "--out", "alone", "--no-plots")
     good("heatmap", "alone", "--head", 0, "--out", "alone.png")
-    assert Path("1.layer.png").read_bytes() == Path("1.png").read_bytes() == Path("alone.png").read_bytes()
+    assert Path("1.layer.png").read_bytes() == Path("1.png").read_bytes()
+    apart = (imread("1.png") != imread("alone.png")).any(axis=-1).nonzero()[0]  # the pixels' rows
+    assert 0 < apart.max() < 50
+    good("heatmap", "first", "--layer", 1, "--head", 0, "--out", "1.svg")
+    assert "<!-- attention weight, layer 1 -->" in Path("1.svg").read_text(encoding="utf-8")
     assert "expected the name or number of a layer of this run; did you mean `0.layer`?" in refusal(
         "heatmap", "first", "--layer", "0.layre"
     )
