@@ -11,6 +11,7 @@ import pytest
 import torch
 
 import attncli
+from attncli.api import compare_stored
 from attncli.errors import printable
 from attncli.reports import names_of, report
 from attncli.runs.loading import StoredRun, read_run
@@ -237,6 +238,17 @@ def test_runs_share_a_page(tmp_path: Path) -> None:
     assert len(page.views()) == 2, "a results.json alone has no matrices"
     assert "no matrices and no curves" in page.elements[0].text
     assert [view["command"] for view in page.views()] == [f"attncli heatmap {folder}" for folder in folders[:2]]
+
+
+def test_every_table_of_a_page_has_a_name_of_its_own(tmp_path: Path) -> None:
+    """Runs and what differs between them both have inputs and figures."""
+    for seed in (0, 1):
+        attncli.run(CONFIG, out=tmp_path / str(seed), seed=seed)
+    stored = [read_run(tmp_path / str(seed), STUDIES) for seed in (0, 1)]
+    page = Read(report(stored, comparisons=[compare_stored(*stored)]))
+    names = [str(each.attributes["aria-label"]) for each in page.all("div") if "aria-label" in each.attributes]
+    assert "Inputs of 0 and 1" in names
+    assert len(names) == len(set(names))
 
 
 def test_names_of_runs_are_those_of_folders_as_far_as_they_tell_them_apart() -> None:
