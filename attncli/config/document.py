@@ -23,7 +23,7 @@ from attncli.errors import InputError, Problem, below
 YAML = (".yaml", ".yml")  # endings of configs
 TENSORS = "tensors.safetensors"  # of a run folder, which stands for a config too
 PARAMETERS = "parameters.safetensors"  # beside it
-TENSOR_FILES = (".npy", ".npz", ".pt", ".pth", ".safetensors")  # endings that a beginner may give for a config's
+TENSOR_FILES = (".npy", ".npz", ".pt", ".pth")  # endings that a beginner may give for a config's
 STYLE = "style.mplstyle"  # beside them, how pictures look
 CAPTURED = "capture.safetensors"  # beside both, what was captured of a real model
 REPORT = "report.html"  # of a run folder, a page to explore the run
@@ -175,7 +175,7 @@ def _text(path: Path) -> str:
         message = "got a folder; expected a YAML file" + (f"; did you mean `{config}`?" if config.is_file() else "")
     except UnicodeDecodeError as error:
         message = f"got bytes that are not UTF-8 text, the first at byte {error.start}; expected a YAML file in UTF-8"
-        if path.suffix in TENSOR_FILES:
+        if path.suffix.lower() in TENSOR_FILES:
             message += f", with `data: {{queries: {{file: {path.name}, tensor: NAME}}, ...}}` for tensors of this file"
     except (OSError, ValueError) as error:
         message = f"cannot be read: {getattr(error, 'strerror', None) or error}; expected a YAML file"

@@ -18,7 +18,7 @@ from attncli.runs.saving import fingerprint, save_named
 
 def check_place(place: Path, overwrite: bool, words: Words = COMMAND_LINE) -> None:
     """Raise an InputError unless such a file can be written there."""
-    if place.suffix != ".safetensors":
+    if place.suffix.lower() != ".safetensors":
         raise InputError.of(f'got "{place}"; expected a name that ends in .safetensors', where=words.out)
     check_file(place, overwrite, words)
 
