@@ -17,7 +17,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """How many processes were asked for, of an engine that computes nothing."""
     numbers = list[int]()
 
-    def engine(jobs: Sequence[Any], number: int, timeout: float | None) -> Generator[Record]:
+    def engine(jobs: Sequence[Any], number: int, *_: object) -> Generator[Record]:
         numbers.append(number)
         for job in jobs:
             yield {"key": job["key"], "status": "done", "error": None, "seconds": 1, "host": "", "records": []}

@@ -130,6 +130,6 @@ def test_findings_say_where_the_metric_is_small_and_large() -> None:
     assert finding.numbers == {"lowest": 0.5, "highest": 4.0}
     over = [{"scale": [1.0, 1.00001]}]
     (finding,) = findings_of(swept("attention", over, attention(over, "dot")))
-    assert finding.text == "dot: entropy is 1.00 everywhere", "as far as it is told"
+    assert finding.text == "dot: entropy is 1.00 everywhere.", "as far as it is told"
     over = [{"seed": [0, 1]}]
     assert findings_of(swept("attention", over, attention(over))) == []
