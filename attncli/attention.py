@@ -331,14 +331,15 @@ def weighted_sum(weights: Tensor, values: Tensor) -> Tensor:
     values = values.contiguous()  # as both products below: on another layout sums may be rounded in another order
     if all_finite(values):
         return (weights @ values).add_(0.0)  # ... n v; -0.0, whose sign padding would decide, becomes 0.0
-    finite = values.isfinite()
-    output = weights @ values.masked_fill(~finite, 0.0) + 0.0
-    sees = (weights != 0).to(weights.dtype)
-    nan, plus, minus = (
-        sees @ kind.to(weights.dtype) > 0 for kind in (values.isnan(), values.isposinf(), values.isneginf())
-    )
-    output = output.masked_fill(plus, torch.inf).masked_fill(minus, -torch.inf)
-    return output.masked_fill(nan | (plus & minus), torch.nan)
+    # Infinite values act by the signs of their weights, NaN by any weight but 0. In the product 1 and -1 stand for
+    # infinite values, so that weights that are infinite or NaN themselves act on them as on finite ones.
+    output = weights @ values.nan_to_num(nan=0.0, posinf=1.0, neginf=-1.0)
+    dtype, high, low = weights.dtype, values.isposinf(), values.isneginf()
+    signs = torch.cat([weights > 0, weights < 0], -1).to(dtype)  # ... n 2m
+    plus = signs @ torch.cat([high, low], -2).to(dtype) > 0
+    minus = signs @ torch.cat([low, high], -2).to(dtype) > 0
+    nan = (weights != 0).to(dtype) @ values.isnan().to(dtype) > 0
+    return output + sum(torch.where(*each, 0.0) for each in ((plus, torch.inf), (minus, -torch.inf), (nan, torch.nan)))
 
 
 def all_finite(tensor: Tensor) -> bool:

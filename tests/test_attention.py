@@ -1,5 +1,6 @@
 """Masked softmax and attention pooling against published numbers, torch's own attention and the slow oracles."""
 
+import itertools
 import math
 
 import pytest
@@ -124,6 +125,27 @@ def test_values_that_are_seen_act_as_ieee_says(a: float, b: float, wanted: float
     output = weighted_sum(weights, values)
     torch.testing.assert_close(output, torch.tensor([[wanted, 2.0], [0.0, 0.0]]), equal_nan=True)
     torch.testing.assert_close(output[:1], weights[:1, :2] @ values[:2], equal_nan=True)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_weights_and_values_that_are_not_finite_act_as_ieee_says(dtype: torch.dtype) -> None:
+    """Every combination of two weights and two values, against sums of Python floats."""
+    numbers = [0.0, -0.0, 0.5, -2.0, INF, -INF, NAN]
+    pairs = list(itertools.product(numbers, numbers))
+    weights, values = torch.tensor(pairs, dtype=dtype), torch.tensor(pairs, dtype=dtype).T
+    wanted = [[sum(w * v for w, v in zip(ws, vs, strict=True) if w != 0) for vs in pairs] for ws in pairs]
+    torch.testing.assert_close(weighted_sum(weights, values), torch.tensor(wanted, dtype=dtype), equal_nan=True)
+    finite = [vs for vs in pairs if all(map(math.isfinite, vs))]  # which another path takes
+    values = torch.tensor(finite, dtype=dtype).T
+    wanted = [[sum(w * v for w, v in zip(ws, vs, strict=True) if w != 0) for vs in finite] for ws in pairs]
+    torch.testing.assert_close(weighted_sum(weights, values), torch.tensor(wanted, dtype=dtype), equal_nan=True)
+
+
+def test_padding_changes_nothing_in_a_row_of_nan() -> None:
+    scores, clean = torch.zeros(1, 1, 2), torch.ones(1, 2, 2)
+    dirty = torch.tensor([[[1.0, 1.0], [INF, 1.0]]])
+    for values in (clean, dirty):
+        assert attend(scores, values, [0], empty_row="nan")[0].isnan().all()
 
 
 @pytest.mark.parametrize("layout", ["transposed", "expanded", "strided"])
