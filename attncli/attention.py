@@ -316,7 +316,9 @@ def with_empty_rows(weights: Tensor, valid: Tensor | None, empty_row: EmptyRow) 
 
 def softcap(scores: Tensor, cap: float) -> Tensor:
     """Scores bounded by +-cap: cap * tanh(scores / cap). Comes before the mask, or masked keys would leak."""
-    return cap * (scores / cap).tanh()
+    # float32 may not hold an extreme cap, nor the quotient by it.
+    wide = scores if 1e-30 <= cap <= 1e30 else scores.double()
+    return (cap * (wide / cap).tanh()).to(scores.dtype)
 
 
 def dropped(weights: Tensor, probability: float, generator: torch.Generator) -> Tensor:

@@ -12,6 +12,7 @@ from attncli.attention import (
     attend,
     dropped,
     masked_softmax,
+    softcap,
     weighted_sum,
 )
 from attncli.errors import InputError
@@ -159,6 +160,14 @@ def test_padding_changes_no_bit_in_any_memory_layout(layout: str) -> None:
     dirty = values.clone()  # of the same strides where they leave no gaps
     dirty[:, 9:] = NAN
     assert torch.equal(weighted_sum(weights, dirty), weighted_sum(weights, values))
+
+
+@pytest.mark.parametrize("cap", [1e-300, 1e-45, 1e-39, 1e-30, 0.5, 30.0, 1e30, 1e38, 1e39, 1e300])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_softcap_of_any_size(cap: float, dtype: torch.dtype) -> None:
+    scores = torch.tensor([0.0, 1e-3, 1.0, -2.0, 700.0, 1e20, -INF], dtype=dtype)
+    wanted = [cap * math.tanh(score / cap) for score in scores.tolist()]
+    torch.testing.assert_close(softcap(scores, cap), torch.tensor(wanted, dtype=torch.float64).to(dtype))
 
 
 def test_dropout_draws_from_its_own_generator_and_keeps_the_mean() -> None:
