@@ -57,12 +57,16 @@ class ScorerEntry(Model, validate_default=True):  # a default, too, must be what
 
     @property
     def stream(self) -> str:
-        """The name that the entry's random numbers depend on: the label up to the name of the normaliser.
+        """The name that the entry's random numbers depend on: the label without the normaliser's name at its end.
 
-        So a scorer with another normaliser has the same parameters, and the same scores.
+        So a scorer has the same parameters, and the same scores, with every normaliser. Options of the normaliser may
+        follow its name, as in the default label `additive_entmax_1.3`.
         """
-        name = self.normalizer.normalizer
-        return self.label if name == DEFAULT_NORMALIZER else self.label.partition(f"_{name}")[0]
+        name, options = self.normalizer.normalizer, self.normalizer.options
+        values = {f"_{text}" for value in options.values() for text in (str(value), str(value).removesuffix(".0"))}
+        rest, found, tail = self.label.rpartition(f"_{name}")
+        is_at_end = bool(found) and tail in {"", *values}
+        return rest if name != DEFAULT_NORMALIZER and is_at_end else self.label
 
 
 ENTRY_KEYS = tuple(ScorerEntry.model_fields)

@@ -160,3 +160,28 @@ def test_entries_on_one_line(text: str, entry: dict[str, Any]) -> None:
                                   "dot:a=1,a=2", "dot:a=1,scorer=cosine", "a:b:c:d=1"])  # fmt: skip
 def test_no_entry_on_one_line(text: str) -> None:
     assert scorer_of(text) == text
+
+
+@pytest.mark.parametrize(
+    ("entry", "stream"),
+    [
+        ("{scorer: additive}", "additive"),
+        ("{scorer: additive, normalizer: relu}", "additive"),
+        ("{scorer: additive, normalizer: relu, label: a_relu_x}", "a_relu_x"),
+        ("{scorer: additive, normalizer: relu, label: a_relu_x_relu}", "a_relu_x"),
+        ("{scorer: additive, normalizer: relu, label: a_relu_relu}", "a_relu"),
+        ("{scorer: additive, normalizer: relu, label: a_relux}", "a_relux"),
+        ("{scorer: additive, normalizer: softmax, label: a_softmax}", "a_softmax"),
+        ("{scorer: additive, normalizer: softmax_plus_one}", "additive"),
+        ("{scorer: additive, normalizer: {normalizer: entmax, alpha: 1.3}}", "additive"),
+        ("'additive:normalizer=entmax:alpha=1.3'", "additive"),
+        ("'additive:normalizer=entmax:alpha=2'", "additive"),
+        ("'additive:num_hiddens=4,normalizer=entmax:alpha=1.3'", "additive_4"),
+        ("{scorer: additive, normalizer: {normalizer: entmax, alpha: 1.3}, label: a_entmax_1.5}", "a_entmax_1.5"),
+    ],
+)
+def test_random_numbers_depend_on_the_label_without_the_normaliser_at_its_end(
+    tmp_path: Path, entry: str, stream: str
+) -> None:
+    (read,) = read_options(tmp_path, f"{DATA}scorers: [{entry}]").scorers
+    assert read.stream == stream
