@@ -1,6 +1,5 @@
 """Experiments in Python: load, run and keep one. The command line is a thin user of this module."""
 
-import threading
 import warnings
 from base64 import b64encode
 from collections.abc import Iterator, Mapping, Sequence
@@ -154,7 +153,9 @@ class Result(StudyResult):
     @contextmanager
     def _shown(self) -> Iterator[None]:
         """For whatever draws or prints the result. Only then is it seen that files of a run folder are damaged."""
-        with alone(), reading(self.folder) if self.folder is not None else nullcontext():
+        from attncli.modes import torch_isolated
+
+        with torch_isolated(), reading(self.folder) if self.folder is not None else nullcontext():
             yield
 
 
@@ -166,27 +167,6 @@ class Comparison(StudyComparison):
         from attncli.show.comparison import markdown
 
         return markdown(self)
-
-
-_ALONE = threading.RLock()
-
-
-@contextmanager
-def alone() -> Iterator[None]:
-    """One thread at a time is inside, and torch has its own default dtype and device there, not the caller's.
-
-    Threads take turns because torch and matplotlib keep their generators and defaults once for the whole process.
-    """
-    import torch
-
-    with _ALONE, torch.inference_mode(False):
-        dtype, device = torch.get_default_dtype(), torch.get_default_device()
-        torch.set_default_dtype(torch.float32)
-        try:
-            with nullcontext() if device == torch.device("cpu") else torch.device("cpu"):
-                yield
-        finally:
-            torch.set_default_dtype(dtype)
 
 
 def run(
@@ -223,13 +203,12 @@ def run(
         document = read_document(experiment_path(_path(config, "attncli.run", expected)), overrides)
     place = None if out is None else _path(out, "attncli.run: out", "expected a folder")
     experiment, progress, folder = load_experiment(document, in_python=True), Warnings(), None
-    with alone():
-        if place is not None:
-            finished = experiment.run(progress, None, place, overwrite)
-            result, verdicts, folder = finished.result, finished.verdicts, finished.folder
-        else:
-            with document.locating():
-                result, verdicts = experiment.work(experiment.prepare(progress), progress)
+    if place is not None:
+        finished = experiment.run(progress, None, place, overwrite)
+        result, verdicts, folder = finished.result, finished.verdicts, finished.folder
+    else:
+        with isolated(document):
+            result, verdicts = experiment.work(experiment.prepare(progress), progress)
     resolved = self_contained(config_of(experiment.options), result)
     expectations, look = [verdict.record for verdict in verdicts], experiment.options.figure
     return Result(**vars(result), expectations=expectations, folder=folder, look=look, config=resolved)
@@ -257,8 +236,10 @@ def compare(a: str | PathLike[str] | StudyResult, b: str | PathLike[str] | Study
     Raises:
         InputError: no run folder, or one that cannot be read.
     """
+    from attncli.modes import torch_isolated
+
     first, second = _stored(a), _stored(b)
-    with alone():
+    with torch_isolated():
         return Comparison(**vars(compare_stored(first, second)))
 
 
@@ -328,6 +309,15 @@ class Warnings(Progress):
             warnings.warn(message.removeprefix("warning: "), stacklevel=2)
 
 
+@contextmanager
+def isolated(document: Document) -> Iterator[None]:
+    """For the work on an experiment: outside of the caller's modes of torch, and with the place of every error."""
+    from attncli.modes import torch_isolated
+
+    with torch_isolated(), document.locating():
+        yield
+
+
 @dataclass(frozen=True)
 class Loaded:
     """An experiment whose YAML is valid."""
@@ -338,7 +328,7 @@ class Loaded:
 
     def check(self, progress: Progress) -> None:
         """Everything that a run would refuse, with its place in the file."""
-        with self.document.locating():
+        with isolated(self.document):
             self.prepare(progress)
 
     def prepare(self, progress: Progress) -> PreparedStudy:
@@ -373,7 +363,7 @@ class Loaded:
         options, started = self.options, datetime.now().astimezone()
         words = COMMAND_LINE if command else IN_PYTHON
         self._check_resumed(out, words)
-        with self.document.locating():
+        with isolated(self.document):
             prepared = self.prepare(progress)
             with new_folder(options.name, out, overwrite, started, words) as folder:
                 result, verdicts = self.work(prepared, progress)

@@ -17,6 +17,7 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from attncli.errors import InputError, below, got
+from attncli.modes import outside_autocast
 
 EmptyRow = Literal["zero", "uniform", "nan", "error"]
 Causal = Literal["top_left", "bottom_right"]  # the corner of the (n, m) matrix at which the diagonal begins or ends
@@ -230,6 +231,7 @@ class Rules:
         return self.normalizer(scores, valid)[..., :m]
 
 
+@outside_autocast
 def masked_softmax(scores: Tensor, valid_lens: Any = None, *, mask: Any = None, empty_row: EmptyRow = "zero") -> Tensor:
     """Softmax over the keys that each query may attend to; every other weight is exactly 0.
 
@@ -252,6 +254,7 @@ def masked_softmax(scores: Tensor, valid_lens: Any = None, *, mask: Any = None, 
     return with_empty_rows(softmax_over_valid(scores, valid), valid, empty_row)
 
 
+@outside_autocast
 def attend(
     scores: Tensor,
     values: Tensor,

@@ -20,6 +20,7 @@ from attncli.attention import (
     weighted_sum,
 )
 from attncli.errors import InputError
+from attncli.modes import outside_autocast
 from attncli.normalizers.softmax import Softmax
 from attncli.scorers import SCORERS
 
@@ -39,6 +40,7 @@ class Dot(NamedTuple):
     values: Tensor
 
 
+@outside_autocast
 def pool(
     scorer: Scorer,
     queries: Tensor,

@@ -23,8 +23,8 @@ settings.load_profile("attncli")
 progress.PATIENCE = 1e6
 
 # `pytest -m quick` runs what is here, but for measured memory and compiled code.
-QUICK = {"config", "expect", "inputs", "scorers", "normalizers", "pooling"}
-QUICK |= {"test_attention.py", "test_catalogues.py", "test_masks.py"}
+QUICK = {"attention", "config", "expect", "inputs", "scorers", "normalizers", "pooling"}
+QUICK |= {"test_catalogues.py"}
 NOT_QUICK = ("compiled", "memory")
 # These take or wait longest; begun last, they would leave all processors but one idle.
 FIRST = {

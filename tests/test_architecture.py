@@ -14,19 +14,20 @@ PACKAGE = Path(attncli.__file__).parent
 TESTS = Path(__file__).parent
 MOST_FILES, FAMILY = 25, 4
 
-BOTTOM = {"errors", "attention", "scorers", "normalizers"}
+BOTTOM = {"errors", "modes", "attention", "scorers", "normalizers"}
 STUDY = {*BOTTOM, "config", "inputs", "studies", "studies.study", "show"}
-RUNS = {"errors", "capturing", "config", "studies.study", "expect"}
+RUNS = {"errors", "modes", "capturing", "config", "studies.study", "expect"}
 API = {*RUNS, "inputs", "studies", "show", "runs", "sweeps"}
 MAY_IMPORT = {  # besides itself
     "errors": set[str](),
+    "modes": set[str](),
     "textbook": set[str](),
-    "attention": {"errors"},
-    "scorers": {"errors", "attention", "textbook"},
+    "attention": {"errors", "modes"},
+    "scorers": {"errors", "modes", "attention", "textbook"},
     "normalizers": {"errors", "attention"},
     "pooling": BOTTOM,
     "config": {"errors", "scorers", "normalizers"},
-    "capturing": {"errors", "attention", "scorers"},
+    "capturing": {"errors", "modes", "attention", "scorers"},
     "inputs": {"errors", "attention", "capturing", "config"},
     "studies.study": {"studies"},
     "show": {"errors", "scorers", "config", "studies.study"},

@@ -26,6 +26,7 @@ from attncli.capturing.record import TENSORS, Record, settled
 from attncli.capturing.selection import Calls, Selection
 from attncli.capturing.trail import VIEWS, Trail, Written
 from attncli.errors import InputError
+from attncli.modes import outside_autocast
 
 HEADS = ("num_heads", "num_attention_heads", "n_heads", "n_head", "nhead", "heads")
 ARGUMENTS = ("query", "key", "value", "attn_mask", "dropout_p", "is_causal", "scale", "enable_gqa")
@@ -170,6 +171,7 @@ class Capture(AbstractContextManager["Capture"]):
         finally:
             self._is_busy = before
 
+    @outside_autocast  # which is the model's own
     def _saw(self, read: Callable[[], Record]) -> None:
         """A call whose record `read` makes, if it is chosen."""
         layer, kind = self._place()

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from attncli.attention import Bias, EmptyRow, Rules, Valid, at_least_float32, weighted_sum
+from attncli.modes import outside_autocast
 
 LOW = -1e4  # a number added to a score masks if it is at most this: models write -1e4, -1e9, the dtype's least or -inf
 ALLOWED = 32  # largest error that counts as rounding, in units of the output's dtype and of its largest number
@@ -52,6 +53,7 @@ class Record:
         """The layer, with the number of the call where it is not the first."""
         return f"{self.layer}#{self.call}" if self.call else self.layer
 
+    @outside_autocast
     def weights(self) -> Tensor:
         """Weights (b, h, n, m), by the rules that every experiment follows."""
         queries, keys = at_least_float32(self.queries, self.keys)
@@ -60,6 +62,7 @@ class Record:
         bias = None if self.bias is None else Bias(scores.shape, self.bias)
         return Rules(valid, self.softcap, self.empty_row, bias, sinks=self.sinks).stages(scores)["weights"]
 
+    @outside_autocast
     def rescored(self) -> Tensor:
         """The output (b, h, n, v) as the project's own code gives it."""
         return weighted_sum(self.weights(), _repeated(self.values, self.groups))

@@ -22,6 +22,7 @@ A class may say more of itself, and what it does not say is not assumed:
 
 from torch import nn
 
+from attncli.modes import outside_autocast
 from attncli.scorers.additive import Additive
 from attncli.scorers.cosine import Cosine
 from attncli.scorers.dot import Dot
@@ -39,3 +40,5 @@ SCORERS: dict[str, type[nn.Module]] = {
     "gaussian": Gaussian,
     "vector_sum": VectorSum,
 }
+for _scorer in SCORERS.values():
+    _scorer.forward = outside_autocast(_scorer.forward)

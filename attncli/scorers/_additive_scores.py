@@ -83,8 +83,7 @@ def additive_scores(
     of_queries, of_keys = (t[..., :0, :0].sum((-2, -1)) for t in (queries, keys))
     leading = (of_queries + of_keys).shape  # torch.broadcast_shapes would load sympy
     queries, keys = (t.expand(*(leading or (1,)), *t.shape[-2:]) for t in (queries, keys))
-    with torch.autocast(queries.device.type, enabled=False):  # scores are float32 at least
-        scores: Tensor = _Scores.apply(queries, keys, w_q, w_k, w_v, Plan(workspace, fused))  # type: ignore[no-untyped-call]
+    scores: Tensor = _Scores.apply(queries, keys, w_q, w_k, w_v, Plan(workspace, fused))  # type: ignore[no-untyped-call]
     return scores if leading else scores.squeeze(0)  # selecting would copy the gradient
 
 

@@ -6,7 +6,6 @@ An error is a value, as a result is.
 import hashlib
 import json
 import platform
-import threading
 import time
 from collections.abc import Callable, Generator, Iterable, Mapping
 from contextlib import closing
@@ -18,6 +17,7 @@ from typing import Any
 import attncli
 from attncli.config.document import document_of_data
 from attncli.errors import InputError, printable
+from attncli.modes import torch_isolated
 from attncli.studies import STUDIES, load_study, options_model
 from attncli.studies.memory import ran_out, shared_by
 from attncli.studies.progress import Progress
@@ -30,7 +30,6 @@ MEASURING = ("bench",)  # studies of time: their points run alone, on as many th
 LONGEST_ERROR = 500  # characters
 ALIKE = 3  # points that fail in the same way at the beginning, so that the others need not be tried
 POINT = "point"  # what errors call its config, which stands in no file
-_TURN = threading.Lock()  # torch keeps its generators and the number of its threads once for the whole process
 
 
 @cache
@@ -57,7 +56,7 @@ def run_point(job: Job, sharing: int = 1) -> Record:
 
     `sharing` is how many processes share the memory of the machine.
     """
-    with _TURN:
+    with torch_isolated():
         begun = time.perf_counter()
         status, error, records = "done", None, list[Record]()
         try:

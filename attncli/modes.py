@@ -1,0 +1,71 @@
+"""torch's global modes: the caller's own, such as autocast, change no number that is computed in here."""
+
+import functools
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from typing import Any, TypeVar
+
+import torch
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+DEVICE_TYPES = ("cpu", "cuda", "mps", "xpu")
+_TORCH_LOCK = threading.RLock()  # torch keeps its generators and most of its modes once for the whole process
+
+
+@contextmanager
+def torch_isolated() -> Iterator[None]:
+    """Serialise access to torch, and reset the modes of the caller that would change a number, as long as it is open.
+
+    These are autocast, the default dtype and device, inference mode, gradients that are turned off, NaN in memory that
+    is not initialised (deterministic algorithms), and float32 products of less precision.
+    """
+    with _TORCH_LOCK, ExitStack() as stack:
+        stack.enter_context(torch.inference_mode(False))  # turns gradients on, too
+        stack.enter_context(_without_autocast())
+        stack.callback(torch.set_default_dtype, torch.get_default_dtype())
+        torch.set_default_dtype(torch.float32)
+        if torch.get_default_device() != torch.device("cpu"):
+            stack.enter_context(torch.device("cpu"))
+        memory: Any = torch.utils.deterministic
+        stack.callback(setattr, memory, "fill_uninitialized_memory", memory.fill_uninitialized_memory)
+        memory.fill_uninitialized_memory = False
+        _reset_precision(stack)
+        yield
+
+
+def outside_autocast(function: Function) -> Function:
+    """Let a function compute in the dtypes of its arguments, also inside of the caller's `torch.autocast`."""
+
+    @functools.wraps(function)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        if not any(map(torch.is_autocast_enabled, DEVICE_TYPES)):
+            return function(*args, **kwargs)
+        with _without_autocast():
+            return function(*args, **kwargs)
+
+    return call  # type: ignore[return-value]
+
+
+@contextmanager
+def _without_autocast() -> Iterator[None]:
+    with ExitStack() as stack:
+        for kind in filter(torch.is_autocast_enabled, DEVICE_TYPES):
+            stack.enter_context(torch.autocast(kind, enabled=False))
+        yield
+
+
+def _reset_precision(stack: ExitStack) -> None:
+    """Let float32 products have the precision of float32 until the stack is closed.
+
+    Torch has a setting for all backends, and in later versions one for each, beside which the former may not be read.
+    """
+    backends: Any = torch.backends
+    for backend in (backends.mkldnn.matmul, backends.cuda.matmul):
+        if hasattr(backend, "fp32_precision"):
+            stack.callback(setattr, backend, "fp32_precision", backend.fp32_precision)
+    try:
+        stack.callback(torch.set_float32_matmul_precision, torch.get_float32_matmul_precision())
+    except RuntimeError:
+        stack.callback(torch.set_float32_matmul_precision, "highest")
+    torch.set_float32_matmul_precision("highest")

@@ -1,0 +1,160 @@
+"""torch's global modes, which the caller may have set for a model: they change no number of ours."""
+
+import contextlib
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+import attncli
+from attncli.attention import attend, masked_softmax
+from attncli.modes import torch_isolated
+from attncli.normalizers import NORMALIZERS
+from attncli.pooling import pool
+from attncli.scorers import SCORERS
+from tests import cli
+from tests.scorers.catalogue import make, normal
+
+BACKENDS: Any = torch.backends
+SIZES = {"queries": {"shape": [2, 3, 8]}, "keys": {"shape": [2, 5, 8]}, "valid_lens": [2, 5]}
+EXPERIMENTS: dict[str, dict[str, Any]] = {
+    "attention": {"data": SIZES, "scorers": [*SCORERS, "dot:normalizer=sparsemax"]},
+    "outputs alone": {"data": SIZES, "scorers": [*SCORERS, "dot:normalizer=sparsemax"], "weights": False},
+    "variance": {"study": "variance", "d": [4], "samples": 200, "scorers": ["additive", "dot", "gaussian"]},
+    "saturation": {"study": "saturation", "d": [4], "rows": 50, "scorers": ["additive", "dot", "gaussian"]},
+    "train": {"study": "train", "d": [4], "steps": 5, "seeds": 2, "scorers": ["additive", "dot", "gaussian"]},
+}
+
+
+@contextlib.contextmanager
+def while_set(setter: Callable[..., Any], inside: Any, after: Any) -> Iterator[None]:
+    setter(inside)
+    try:
+        yield
+    finally:
+        setter(after)
+
+
+MODES: dict[str, Callable[[], AbstractContextManager[Any]]] = {
+    "autocast": lambda: torch.autocast("cpu", torch.bfloat16),
+    "autocast to float16": lambda: torch.autocast("cpu", torch.float16),
+    "inference": torch.inference_mode,
+    "no gradients": torch.no_grad,
+    "default dtype float64": lambda: while_set(torch.set_default_dtype, torch.float64, torch.float32),
+    "default dtype float16": lambda: while_set(torch.set_default_dtype, torch.float16, torch.float32),
+    "default device": lambda: torch.device("meta"),
+    "deterministic": lambda: while_set(torch.use_deterministic_algorithms, True, False),
+    "short products": lambda: while_set(torch.set_float32_matmul_precision, "medium", "highest"),
+    "short products of a backend": lambda: while_set(
+        lambda precision: setattr(BACKENDS.mkldnn.matmul, "fp32_precision", precision), "bf16", "none"
+    ),
+}
+
+
+@pytest.mark.parametrize("name", EXPERIMENTS)
+def test_modes_of_the_caller_change_no_number(name: str) -> None:
+    plain = attncli.run(EXPERIMENTS[name])
+    for mode, open_mode in MODES.items():
+        with open_mode():
+            found = attncli.run(EXPERIMENTS[name])
+        for theirs, ours in zip(found.records, plain.records, strict=True):
+            assert {**theirs, "seconds": 0} == {**ours, "seconds": 0}, mode
+        for key, tensor in {**plain.tensors, **plain.parameters}.items():
+            other = {**found.tensors, **found.parameters}[key]
+            torch.testing.assert_close(other, tensor, rtol=0, atol=0, equal_nan=True, msg=f"{key}: {mode}")
+
+
+def modes() -> list[Any]:
+    """All modes of torch that are reset."""
+    try:
+        precision = torch.get_float32_matmul_precision()
+    except RuntimeError:  # it was set by backend
+        precision = "mixed"
+    return [
+        *(precision, BACKENDS.mkldnn.matmul.fp32_precision, BACKENDS.cuda.matmul.fp32_precision),
+        *(torch.get_default_dtype(), torch.get_default_device(), torch.is_autocast_enabled("cpu")),
+        *(torch.is_grad_enabled(), torch.is_inference_mode_enabled()),
+        torch.utils.deterministic.fill_uninitialized_memory,  # type: ignore[attr-defined]
+    ]
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_the_caller_gets_its_modes_back(mode: str) -> None:
+    with MODES[mode]():
+        before = modes()
+        with contextlib.suppress(ZeroDivisionError), torch_isolated():
+            assert modes()[3:8] == [torch.float32, torch.device("cpu"), False, True, False]
+            raise ZeroDivisionError
+        assert modes() == before
+
+
+@pytest.mark.parametrize("name", SCORERS)
+def test_scorers_and_outputs_are_the_same_in_autocast(name: str) -> None:
+    scorer, queries, keys, values = make(name, 8), normal(2, 3, 8), normal(2, 5, 8, seed=1), normal(2, 5, 4, seed=2)
+
+    def everything() -> list[Tensor]:
+        scores = scorer(queries, keys)
+        return [scores, *attend(scores, values, [2, 5]), pool(scorer, queries, keys, values, [2, 5])]
+
+    plain = everything()
+    with torch.autocast("cpu", torch.bfloat16):
+        torch.testing.assert_close(everything(), plain, rtol=0, atol=0)
+
+
+@pytest.mark.parametrize("name", NORMALIZERS)
+def test_normalisers_are_the_same_in_autocast(name: str) -> None:
+    normalizer, scores, valid = NORMALIZERS[name](), normal(2, 3, 5), normal(2, 3, 5, seed=1) > 0
+    plain = [normalizer(scores), normalizer(scores, valid), masked_softmax(scores, mask=valid)]
+    with torch.autocast("cpu", torch.bfloat16):
+        torch.testing.assert_close(
+            [normalizer(scores), normalizer(scores, valid), masked_softmax(scores, mask=valid)], plain, rtol=0, atol=0
+        )
+
+
+def test_a_model_that_runs_in_autocast_is_computed_again_outside_of_it() -> None:
+    queries, keys, values = normal(2, 3, 5, 8), normal(2, 3, 7, 8, seed=1), normal(2, 3, 7, 8, seed=2)
+    with torch.autocast("cpu", torch.bfloat16):
+        (record,) = attncli.capture(lambda: F.scaled_dot_product_attention(queries, keys, values)).records
+        weights, output = record.weights(), record.rescored()
+    wanted = (record.queries.float() @ record.keys.float().mT * record.scale).softmax(-1)
+    assert weights.dtype == output.dtype == torch.float32
+    torch.testing.assert_close(weights, wanted)
+    torch.testing.assert_close(output, wanted @ record.values.float())
+
+
+OWN = """
+import torch
+
+from attncli.scorers.dot import Dot
+
+torch.set_default_dtype(torch.float64)
+torch.set_default_device("meta")
+torch.set_autocast_enabled("cpu", True)
+
+
+class Mine(Dot):
+    pass
+"""
+
+
+def test_modes_that_a_module_of_the_users_own_sets_as_it_is_imported(tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text(OWN)
+    scorers = [{"scorer": "mine:Mine"}, {"scorer": "additive"}]
+    config = cli.experiment(tmp_path / "e.yaml", data=SIZES, scorers=scorers)
+    command = [sys.executable, "-m", "attncli", "run", str(config), "--no-plots", "--quiet", "--out", "run"]
+    paths = os.pathsep.join(["", str(tmp_path), *sys.path])
+    subprocess.run(command, cwd=tmp_path, env={**os.environ, "PYTHONPATH": paths}, check=True)
+    plain = attncli.run({"data": SIZES, "scorers": ["dot", "additive"]})
+    found = attncli.load(tmp_path / "run")
+    for label, other in (("Mine", "dot"), ("additive", "additive")):
+        for stage in ("scores", "weights", "output"):
+            ours, theirs = plain.tensors[f"{other}/{stage}"], found.tensors[f"{label}/{stage}"]
+            torch.testing.assert_close(theirs, ours, rtol=0, atol=0)
