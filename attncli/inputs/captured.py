@@ -4,6 +4,7 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -18,7 +19,7 @@ from attncli.config.tensors import CapturedData
 from attncli.errors import Collector, InputError, did_you_mean, got
 from attncli.inputs.bias import without_infinities
 from attncli.inputs.build import Inputs
-from attncli.inputs.files import broken, problem, read_tensor, tensor_names
+from attncli.inputs.files import TensorFile, broken, problem
 
 
 class _Entry(BaseModel, strict=True, allow_inf_nan=False):
@@ -49,9 +50,19 @@ LAYERS = TypeAdapter(dict[str, _Entry | _Lost])
 class Captured:
     """A file that `read_captured` has read; its tensors are read when they are asked for."""
 
-    path: Path
+    file: TensorFile
     about: Mapping[str, Any]  # model, text, tokens and so on
     layers: Mapping[str, Mapping[str, Any]]  # what the file says of each call, by its name
+
+    @property
+    def path(self) -> Path:
+        """Where the file is."""
+        return self.file.path
+
+    @cached_property
+    def numbers(self) -> Mapping[str, int]:
+        """The number of each call in the order of the file, from 0."""
+        return {name: number for number, name in enumerate(self.layers)}
 
     @property
     def usable(self) -> list[str]:
@@ -64,20 +75,18 @@ class Captured:
         Raises:
             InputError: no such call, or one that cannot be re-scored; or its tensors are damaged.
         """
-        names = list(self.layers)
-        if isinstance(wanted, int) and wanted >= len(names):
-            raise InputError.of(got(wanted, f"expected 0 to {len(names) - 1}, of {len(names)} layers"))
-        name = names[wanted] if isinstance(wanted, int) else wanted
+        if isinstance(wanted, int) and wanted >= len(self.layers):
+            raise InputError.of(got(wanted, f"expected 0 to {len(self.layers) - 1}, of {len(self.layers)} layers"))
+        name = list(self.layers)[wanted] if isinstance(wanted, int) else wanted
         if name not in self.layers:
             raise InputError.of(got(name, "expected the name of a layer", did_you_mean(name, self.layers)))
         entry = self.layers[name]
         if entry["problem"] is not None:
             raise InputError.of(f'got "{name}", which cannot be re-scored: {entry["problem"]}')
-        there = tensor_names(self.path)
         named = {part: entry[part] if part in SHARED else f"{name}.{part}" for part in TENSORS}
-        if named["sinks"] not in there:
+        if named["sinks"] not in self.file:
             del named["sinks"]
-        given: dict[str, Any] = {part: read_tensor(self.path, each) for part, each in named.items() if each is not None}
+        given: dict[str, Any] = {part: self.file.read(each) for part, each in named.items() if each is not None}
         given |= {key: entry[key] for key in FACTS}
         given["heads"] = entry["heads"] and tuple(entry["heads"])
         later = re.fullmatch("(.*)#([1-9][0-9]{0,8})", name, re.DOTALL)
@@ -130,7 +139,7 @@ def read_captured(path: Path) -> Captured:
     Raises:
         InputError: a file that is missing, damaged or of another kind.
     """
-    tensor_names(path)  # all that can be wrong with such a file
+    file = TensorFile.opened(path)  # which refuses all that can be wrong with such a file
     text = _metadata(path)
     if text is None:
         raise problem(path, "holds no calls of a model's attention", "expected a file of `attncli capture`")
@@ -143,7 +152,7 @@ def read_captured(path: Path) -> Captured:
         raise broken(path, "what it says of its layers cannot be read") from error
     if version != VERSION:
         raise problem(path, f"its format is {version!r}; this version of attncli reads {VERSION}")
-    return Captured(path, content, layers)
+    return Captured(file, content, layers)
 
 
 def read_calls(data: CapturedData, dtype: torch.dtype, device: torch.device) -> tuple[Captured, list[Inputs]]:

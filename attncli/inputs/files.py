@@ -10,6 +10,7 @@ import re
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
 from difflib import get_close_matches
 from functools import partial
 from itertools import chain, islice
@@ -59,9 +60,7 @@ def read_tensor(path: Path, name: str | None = None) -> Tensor:
         InputError: below `file` for a file that is missing, broken, too large, of another kind or not all numbers;
             below `tensor` for a name that is missing, unknown or out of place. Code in a file is never run.
     """
-    entries = _entries(path)
-    chosen = _choose(path, entries, name)
-    return _read(path, entries, [chosen])[chosen]
+    return TensorFile.opened(path).read(name)
 
 
 def read_tensors(path: Path) -> dict[str, Tensor]:
@@ -77,13 +76,33 @@ def read_tensors(path: Path) -> dict[str, Tensor]:
     return {name or path.stem: tensor for name, tensor in _read(path, entries, entries).items()}
 
 
-def tensor_names(path: Path) -> list[str]:
-    """The names of the tensors of a file, as `read_tensors` gives them; nothing is read but the header.
+@dataclass(frozen=True)
+class TensorFile:
+    """A file whose header has been read and checked, once; each tensor is read when `read` asks for it."""
 
-    Raises:
-        InputError: below `file`, as `read_tensor`.
-    """
-    return [name or path.stem for name in _entries(path)]
+    path: Path
+    entries: Entries
+
+    @classmethod
+    def opened(cls, path: Path) -> "TensorFile":
+        """The file at `path`.
+
+        Raises:
+            InputError: below `file`, as `read_tensor`.
+        """
+        return cls(path, _entries(path))
+
+    def __contains__(self, name: str) -> bool:
+        return name in self.entries
+
+    def read(self, name: str | None = None) -> Tensor:
+        """One tensor, as `read_tensor` gives it.
+
+        Raises:
+            InputError: as `read_tensor`.
+        """
+        chosen = _choose(self.path, self.entries, name)
+        return _read(self.path, self.entries, [chosen])[chosen]
 
 
 def _entries(path: Path) -> Entries:
@@ -133,11 +152,11 @@ def _reading(path: Path) -> Iterator[None]:
 
 def _choose(path: Path, entries: Entries, name: str | None) -> str | None:
     """The name of the one tensor that is meant; None where the file's only tensor has none."""
-    known = [shortened(each) for each in entries if each is not None]
     if name is None and len(entries) == 1:
         return next(iter(entries))
     if name in entries:
         return name
+    known = [shortened(each) for each in entries if each is not None]
     if name is None:
         what, cure = f"holds {len(known)} tensors ({listed(known, MOST_NAMES)})", "give tensor: NAME"
     elif None in entries:

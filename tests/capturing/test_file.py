@@ -1,8 +1,12 @@
 """The file of a capture: its tensors and its JSON, read again, and refused where something is wrong with it."""
 
 import json
+import sys
+from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 import pytest
@@ -14,8 +18,9 @@ from torch.nn import functional as F
 from torch.testing import assert_close
 
 import attncli
+from attncli.config.tensors import CapturedData
 from attncli.errors import InputError
-from attncli.inputs.captured import is_captured, read_captured
+from attncli.inputs.captured import is_captured, read_calls, read_captured
 from tests.capturing.written import BIAS, KEYS, MASK, QUERIES, VALUES, normal
 
 PARTS = ("queries", "keys", "values", "output", "valid", "bias", "sinks")
@@ -188,3 +193,45 @@ def test_files_of_another_kind(here: Path) -> None:
     save_file({"queries": QUERIES}, "plain.safetensors")
     Path("broken.safetensors").write_bytes(b"x" * 9)
     assert not any(is_captured(Path(f"{name}.safetensors")) for name in ("plain", "broken", "missing"))
+
+
+@pytest.mark.parametrize("calls", [1, 4], ids=["once", "generate"])
+def test_reading_takes_as_many_steps_as_there_are_calls(
+    calls: int, here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ten times as many layers take ten times as many function calls at most, and open the file as often as few."""
+
+    def saved(layers: int) -> CapturedData:
+        heads = [each[:1, :1, :2] for each in (QUERIES, KEYS, VALUES)]
+        seen = attncli.capture(lambda: F.scaled_dot_product_attention(heads[0], heads[1], heads[2]))
+        seen.records = [replace(seen.records[0], layer=f"h.{i}", call=j) for j in range(calls) for i in range(layers)]
+        attncli.save(seen, f"{layers}.safetensors")
+        return CapturedData(capture=f"{layers}.safetensors")
+
+    counted = Counter[str]()
+
+    def opened(*args: Any, **kwargs: Any) -> Any:
+        counted["opened"] += 1
+        return safe_open(*args, **kwargs)
+
+    def count(frame: FrameType, event: str, function: object) -> None:
+        counted["function calls"] += event in ("call", "c_call")
+
+    def steps(data: CapturedData) -> Counter[str]:
+        counted.clear()
+        before = sys.getprofile()
+        sys.setprofile(count)
+        try:
+            captured, read = read_calls(data, torch.float32, torch.device("cpu"))
+        finally:
+            sys.setprofile(before)
+        assert len(read) == len(captured.layers)
+        return counted.copy()
+
+    for module in ("files", "captured"):
+        monkeypatch.setattr(f"attncli.inputs.{module}.safe_open", opened)
+    few, many = saved(4), saved(40)
+    steps(few)  # what is done once in a process
+    of_few, of_many = steps(few), steps(many)
+    assert of_many["function calls"] <= 10 * of_few["function calls"]
+    assert of_many["opened"] == of_few["opened"] > 0

@@ -76,7 +76,7 @@ def of_model(captured: Captured, inputs: Sequence[Inputs], results: Sequence[Res
         assert own.call is not None, "of a model"
         name = own.call.name
         layers[name] = result
-        calls[name] = {"number": list(captured.layers).index(name)}
+        calls[name] = {"number": captured.numbers[name]}
         calls[name] |= {key: captured.layers[name].get(key) for key in SAID}
         if any(row["label"] == MODEL and row["scorer"] == "scaled_dot" for row in result.records):
             calls[name]["rescored"] = own.call.difference(result.tensors[f"{MODEL}/output"])
