@@ -201,7 +201,7 @@ class Capture(AbstractContextManager["Capture"]):
         likely = next((heads for name in HEADS if isinstance(heads := getattr(module, name, None), int)), None)
 
         def read() -> Record:
-            record = settled(readings(written, Heads(self._num_heads, likely)))
+            record = settled(readings(written, Heads(self._num_heads, likely)), written.dtypes)
             changes = [step.op for step in written.after if step.op not in VIEWS]
             if record.problem is None or not changes:
                 return record

@@ -1,7 +1,7 @@
 """One attention call of a model: what entered it, and whether the project's own code gives the same output."""
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, TypeVar
 
@@ -12,7 +12,8 @@ from attncli.attention import Bias, EmptyRow, Rules, Valid, at_least_float32, we
 from attncli.modes import outside_autocast
 
 LOW = -1e4  # a number added to a score masks if it is at most this: models write -1e4, -1e9, the dtype's least or -inf
-ALLOWED = 32  # largest error that counts as rounding, in units of the output's dtype and of its largest number
+OUTPUT_ROUNDINGS, SCORE_ROUNDINGS = 8, 2  # that a right reading may differ by, in units of the dtype: see `_allowed`
+FURTHEST = 1 / 16  # no row that is right is further off, as a share of its size: 8 units of bfloat16
 TENSORS = ("queries", "keys", "values", "output", "valid", "bias", "sinks")
 SHARED = ("valid", "bias")  # of which a file keeps what is the same once
 FACTS = ("how", "scale", "pre_scale", "groups", "heads", "softcap", "empty_row", "error", "problem")  # kept as JSON
@@ -74,16 +75,20 @@ class Record:
         return float((output - self.output).nan_to_num().abs().max()) if output.numel() else 0.0
 
 
-def settled(readings: Iterable[Record]) -> Record:
-    """The first reading of a call that gives the model's own output; else the nearest one, which says its problem."""
-    nearest: Record | None = None
+def settled(readings: Iterable[Record], through: Sequence[torch.dtype] = ()) -> Record:
+    """Return the first reading of a call whose every row is the model's own; else the nearest, which says its problem.
+
+    Rows are judged one by one: where a few queries have no valid key, or lie in padding, no other row shows how the
+    model treats them. `through` are dtypes that the model's scores and weights have been rounded to on the way.
+    """
+    nearest, least = None, math.inf
     for reading in readings:
         for way in _ways(_grouped(reading)):
-            checked = _checked(way)
+            checked, distance = _checked(way, through)
             if checked.problem is None:
                 return checked
-            if nearest is None or checked.error < nearest.error:
-                nearest = checked
+            if nearest is None or distance < least:
+                nearest, least = checked, distance
     assert nearest is not None, "a call has a reading"
     return nearest
 
@@ -126,14 +131,53 @@ def _grouped(record: Record) -> Record:
     return replace(record, groups=size, keys=record.keys[:, ::size], values=record.values[:, ::size])
 
 
-def _checked(record: Record) -> Record:
-    error, (output,) = record.difference(record.rescored()), at_least_float32(record.output)
+def _checked(record: Record, through: Sequence[torch.dtype]) -> tuple[Record, float]:
+    """Return the record with its error and its problem, and the distance of its worst row as a share of its size."""
+    weights, values = record.weights(), _repeated(record.values, record.groups)
+    rescored = weighted_sum(weights, values)
+    error, (output,) = record.difference(rescored), at_least_float32(record.output)
     if error == math.inf:
-        return replace(record, error=error, problem="its output has NaN at other places than the re-scored one")
-    largest = float(output.nan_to_num().abs().max()) if output.numel() else 0.0
-    allowed = ALLOWED * torch.finfo(record.output.dtype).eps * max(largest, 1e-3)
-    problem = None if error <= allowed else f"re-scored, its output differs by {error:.2g}"
-    return replace(record, error=error, problem=problem)
+        problem = "its output has NaN at other places than the re-scored one"
+        return replace(record, error=error, problem=problem), math.inf
+    distances = (rescored - output).nan_to_num(posinf=math.inf, neginf=math.inf).norm(dim=-1)  # b h n
+    lengths = output.where(output.isfinite(), 0.0).norm(dim=-1)
+    if bool((distances <= OUTPUT_ROUNDINGS * torch.finfo(record.output.dtype).eps * lengths).all()):
+        return replace(record, error=error, problem=None), 0.0
+    sizes, allowed = _allowed(record, weights, values, lengths, through)
+    furthest = float((distances / sizes).nan_to_num(0.0, posinf=math.inf).max())
+    problem = f"re-scored, its output differs by {error:.2g}, a row of it by {furthest:.2g} of its size"
+    return replace(record, error=error, problem=None if bool((distances <= allowed).all()) else problem), furthest
+
+
+def _allowed(
+    record: Record, weights: Tensor, values: Tensor, lengths: Tensor, through: Sequence[torch.dtype]
+) -> tuple[Tensor, Tensor]:
+    """Return the size of every row of the output (b, h, n), and how far the re-scored row may be from it.
+
+    A row is the sum of w_j v_j over keys j. Its size is its length, or sqrt(sum of |w_j v_j|^2) if that is more: terms
+    that cancel leave their rounding behind. Two things round; eps is the distance from 1 to the next number of a dtype.
+
+    - Weights and output, to the dtype of the output: `OUTPUT_ROUNDINGS` eps of the size. Small random models of twelve
+      families have up to 2 eps in float16 and bfloat16, and up to 3 in float32.
+    - Scores, to float32 (float64 for float64), or to the coarsest dtype in `through`. If a score is off by e_j, the row
+      moves by sum_j w_j (e_j - sum_i w_i e_i) v_j, at most sum_j w_j |e_j| |v_j| + (sum_j w_j |e_j|) (sum_j w_j |v_j|).
+      Dot products round in proportion to the lengths of their factors, so that |e_j| is taken as `SCORE_ROUNDINGS` eps
+      (1 + |scale| |q| |k_j| + |bias_j|). The same models, and a trained one, need a quarter of that.
+
+    Biases such as -1e9 swallow the scores, so a row that is off by more than `FURTHEST` of its size is never right.
+    """
+    queries, keys = (each.norm(dim=-1) for each in at_least_float32(record.queries, record.keys))
+    products = queries[..., None] * _repeated(keys[..., None], record.groups).mT  # b h n m
+    magnitudes = 1 + abs(record.scale) * products
+    if record.bias is not None:
+        magnitudes = magnitudes + record.bias.abs()
+    (of_values,) = at_least_float32(values.norm(dim=-1, keepdim=True))  # b h m 1
+    errors = torch.where(weights > 0, weights * magnitudes, 0.0)  # what is masked may be NaN
+    lost = weighted_sum(errors, of_values)[..., 0] + errors.sum(-1) * weighted_sum(weights, of_values)[..., 0]
+    sizes = torch.maximum(lengths, weighted_sum(weights.square(), of_values.square())[..., 0].sqrt().nan_to_num())
+    of_output, *of_scores = (torch.finfo(each).eps for each in (record.output.dtype, weights.dtype, *through))
+    allowed = OUTPUT_ROUNDINGS * of_output * sizes + SCORE_ROUNDINGS * max(of_scores) * lost.nan_to_num()
+    return sizes, torch.minimum(allowed, FURTHEST * sizes)
 
 
 def collapsed(tensor: MaybeTensor) -> MaybeTensor:

@@ -6,6 +6,7 @@ from itertools import count
 from typing import Any
 from weakref import WeakSet
 
+import torch
 from torch import Tensor
 from torch.utils.weak import WeakIdKeyDictionary
 
@@ -63,6 +64,13 @@ class Written:
     values_step: Step | None
     output: Tensor
     is_transposed: bool  # values^T @ weights^T
+
+    @property
+    def dtypes(self) -> list[torch.dtype]:
+        """Of scores as the product gives them, of scores as the softmax takes them, and of the output."""
+        base = self.softmax.before.base if self.softmax.before is not None else None
+        factors = base.operands if base is not None and base.operands is not None else ()
+        return [each.dtype for each in (*factors, self.softmax.scores, self.output) if each is not None]
 
 
 class Trail:

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from torch.testing import assert_close
 
 import attncli
+from attncli.capturing.record import Record
 from attncli.errors import InputError
 
 IDS = torch.tensor([[5, 9, 11, 3, 8, 2, 7], [4, 6, 12, 3, 10, 1, 1]])
@@ -157,15 +158,39 @@ def test_generate(attention: str, cache: str) -> None:
     assert_close(last.keys[:, :, :9], whole.keys, rtol=1e-3, atol=1e-4)
 
 
-@pytest.mark.parametrize("family", ["bert", "llama", "gemma2", "gpt-oss", "t5"])
-def test_bfloat16(family: str) -> None:
+def furthest_row(record: Record) -> float:
+    """The relative L2 distance of the re-scored output from the model's own, of the worst row; rows of 0 must be 0."""
+    lengths = record.output.double().norm(dim=-1)
+    distances = (record.rescored().double() - record.output.double()).norm(dim=-1)
+    assert not bool(distances[lengths == 0].any())
+    return float((distances / lengths)[lengths > 0].max())
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16], ids=str)
+@pytest.mark.parametrize("family", FAMILIES)
+def test_every_row_is_the_models_own_in_every_dtype(family: str, dtype: torch.dtype) -> None:
     config, inputs = FAMILIES[family]
+    inputs = {name: each.to(dtype) if each.is_floating_point() else each for name, each in inputs.items()}
     for attention in ("eager",) if family in EAGER_ONLY else ("eager", "sdpa"):
-        seen = attncli.capture(built(config(), attention).to(torch.bfloat16), **inputs)
+        seen = attncli.capture(built(config(), attention).to(dtype), **inputs)
         assert [record.problem for record in seen.records] == [None] * len(seen.records)
-        for record in seen.records:
-            assert record.queries.dtype == torch.bfloat16
-            assert record.error <= 4 * torch.finfo(torch.bfloat16).eps * float(record.output.abs().max())
+        assert {record.queries.dtype for record in seen.records} == {dtype}
+        assert max(map(furthest_row, seen.records)) <= 8 * torch.finfo(dtype).eps
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16], ids=str)
+def test_queries_in_padding_get_what_the_model_gave_them(dtype: torch.dtype) -> None:
+    """Padded on the left, where attention is written out: the mean of all values, which is short beside other rows."""
+    model = built(transformers.LlamaConfig(**GROUPED), "eager").to(dtype)
+    padding, mask = 16, torch.ones(2, 32, dtype=torch.int64)
+    mask[1, :padding] = 0
+    ids = torch.randint(3, 32, (2, 32), generator=torch.Generator().manual_seed(0))
+    for record in attncli.capture(model, ids, attention_mask=mask).records:
+        means = record.values[1].double().mean(-2).repeat_interleave(2, 0)[:, None].expand(-1, padding, -1)
+        assert_close(record.output[1, :, :padding].double(), means, rtol=0, atol=0.01)  # so the model's are uniform
+        assert (record.empty_row, record.problem) == ("uniform", None)
+        assert_close(record.rescored()[1, :, :padding].double(), means, rtol=0, atol=1e-4)
+        assert furthest_row(record) <= 8 * torch.finfo(dtype).eps
 
 
 def test_attention_in_chunks_cannot_be_followed() -> None:

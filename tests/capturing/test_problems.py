@@ -60,6 +60,32 @@ def test_attention_that_cannot_be_followed(name: str) -> None:
     seen.check()  # something was captured
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16], ids=str)
+def test_one_wrong_head_beside_a_large_one(dtype: torch.dtype) -> None:
+    """Its rows are judged by their own size, not by that of the largest output."""
+    factors = torch.ones(H, QUERIES.shape[-2], KEYS.shape[-2])
+    factors[1] = normal(*factors.shape[1:]).exp()
+    values = torch.cat([1000 * VALUES[:, :1], VALUES[:, 1:]], 1)
+    queries, keys, values, factors = (each.to(dtype) for each in (QUERIES, KEYS, values, factors))
+
+    def attention() -> Tensor:
+        weights: Tensor = (queries @ keys.mT * factors).softmax(-1)
+        return weights @ values
+
+    with pytest.raises(InputError, match=r"re-scored, its output differs by .*, a row of it by \d.* of its size"):
+        attncli.capture(attention)
+
+
+@pytest.mark.parametrize("bias", [1e6, 1e9])
+def test_a_bias_that_swallows_scores_excuses_nothing(bias: float) -> None:
+    with pytest.raises(InputError, match="re-scored, its output differs"):
+        attncli.capture(
+            lambda: (
+                ((QUERIES @ KEYS.mT).square() - bias + torch.full((1, 1, 1, KEYS.shape[-2]), bias)).softmax(-1) @ VALUES
+            )
+        )
+
+
 def test_a_scale_that_is_not_finite() -> None:
     with pytest.raises(InputError, match="its scale or its softcap is not finite"):
         attncli.capture(lambda: F.scaled_dot_product_attention(QUERIES, KEYS, VALUES, scale=math.inf))

@@ -236,6 +236,38 @@ def test_dtypes(name: str, dtype: torch.dtype) -> None:
         assert_close(record.rescored(), slow(tensors[0], tensors[1], tensors[2], SCALE), rtol=0, atol=1e-12)
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("name", ["softmax", "sdpa"])
+def test_values_that_cancel_leave_their_rounding(name: str, dtype: torch.dtype) -> None:
+    """Of one feature, many rows are close to 0, and relative to themselves far off."""
+    queries, keys, values = normal(1, 1, 2000, D), normal(1, 1, M, D), normal(1, 1, M, 1)
+    record = only(attncli.capture(CASES[name][0], *(each.to(dtype) for each in (queries, keys, values))))
+    assert float(record.output.abs().min()) < 1e-2 * float(record.output.abs().max())
+
+
+@pytest.mark.parametrize("name", ["softmax", "sdpa"])
+@pytest.mark.parametrize("length", [10.0, 1000.0])
+def test_large_scores_round(name: str, length: float) -> None:
+    """Two ways to add up a score of 10,000 differ by 0.001, which decides between keys that are nearly the same."""
+    keys = torch.cat([KEYS, KEYS * (1 + 1e-6)], -2)
+    only(attncli.capture(CASES[name][0], QUERIES * length, keys, torch.cat([VALUES, -VALUES], -2)))
+
+
+def test_a_softmax_in_float32_of_a_model_in_float64() -> None:
+    queries, keys, values = (each.double() for each in (QUERIES, KEYS, VALUES))
+
+    def attention() -> Tensor:
+        weights = (queries @ keys.mT * SCALE).softmax(-1, dtype=torch.float32)
+        return weights.double() @ values
+
+    assert only(attncli.capture(attention)).error < 1e-6
+
+
+def test_scores_in_bfloat16_of_a_model_that_goes_on_in_float32() -> None:
+    queries, keys = (3 * each.bfloat16() for each in (QUERIES, KEYS))
+    only(attncli.capture(lambda: (queries @ keys.mT).float().softmax(-1) @ VALUES))
+
+
 @pytest.mark.parametrize("outside", [True, False])
 @pytest.mark.parametrize("name", CASES)
 def test_inference_mode(name: str, outside: bool) -> None:
