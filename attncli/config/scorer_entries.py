@@ -47,7 +47,10 @@ class ScorerEntry(Model, validate_default=True):  # a default, too, must be what
         Literal["alibi"] | None, Field(description="alibi: the linear position biases of Press et al. 2022")
     ] = None
     dropout: Annotated[float, Field(ge=0, lt=1, description="share of the weights set to 0 with `train: true`")] = 0.0
-    softcap: Annotated[PositiveFloat | None, Field(description="bound of the scores, applied before the mask")] = None
+    softcap: Annotated[
+        PositiveFloat | None,
+        Field(description="bound of the scores, applied before the mask; null: none; default: a captured model's own"),
+    ] = None
     parameters: Annotated[ParameterFile | None, Field(description="file of trained parameters")] = None
 
     @property
@@ -153,11 +156,12 @@ def scorer_of(text: str) -> dict[str, Any] | str:
         return text
     entry: dict[str, Any] = {"scorer": name, **options}
     if options:
-        words = [str(each) for key, each in options.items() if key != KEY and not isinstance(each, dict | list)]
+        plain = [each for key, each in options.items() if key != KEY and not isinstance(each, dict | list)]
+        words = ["null" if each is None else str(each) for each in plain]
         normalizer = as_mapping(options.get(KEY))
         words += map(str, normalizer.values()) if isinstance(normalizer, dict) else []
-        plain = [word.replace("/", "_over_") for word in words]
-        entry.setdefault("label", NOT_IN_LABELS.sub("_", "_".join([default_label(name), *plain])))
+        words = [word.replace("/", "_over_") for word in words]
+        entry.setdefault("label", NOT_IN_LABELS.sub("_", "_".join([default_label(name), *words])))
     return entry
 
 

@@ -44,6 +44,8 @@ def config_of(options: Experiment) -> dict[str, Any]:
     data = options.model_dump(mode="json", by_alias=True, exclude_none=True, serialize_as_any=True, exclude=unused)
     for entry, written in zip(options.scorers, data["scorers"], strict=True):
         written |= {name: value for name, value in entry.options.items() if value is None}  # which is a value there
+        if "softcap" in entry.model_fields_set and entry.softcap is None:  # left out, it may be a captured model's
+            written["softcap"] = None
     return {"study": options.study, **data}
 
 

@@ -4,7 +4,7 @@ import functools
 import math
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -29,6 +29,13 @@ Made = TypeVar("Made")
 def names_of(entry: ScorerEntry) -> Record:
     """What every row of an entry begins with."""
     return {"scorer": entry.scorer, "label": entry.label, "normalizer": entry.normalizer.normalizer}
+
+
+def of_call(entry: ScorerEntry, call: Any) -> ScorerEntry:
+    """Return the entry as it scores a captured call: with the model's own softcap unless it says another, or null."""
+    if call is None or "softcap" in entry.model_fields_set:
+        return entry
+    return entry.model_copy(update={"softcap": call.softcap})
 
 
 def of_each(entries: Sequence[ScorerEntry], make: Callable[[ScorerEntry], Made]) -> list[Made]:

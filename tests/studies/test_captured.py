@@ -26,10 +26,11 @@ GROUPS, CAP = 2, 1.5
 SINKS = normal(4)
 
 
-def capped(queries: Tensor, keys: Tensor, values: Tensor) -> Tensor:
+def capped(queries: Tensor, keys: Tensor, values: Tensor, cap: float | None = CAP) -> Tensor:
     """Softcap, heads in groups, sinks, a mask and a bias, as models write them."""
     keys, values = (each[:, ::GROUPS].repeat_interleave(GROUPS, 1) for each in (keys, values))
-    scores = CAP * torch.tanh(queries @ keys.mT * SCALE / CAP) + BIAS
+    scores = queries @ keys.mT * SCALE
+    scores = (scores if cap is None else cap * torch.tanh(scores / cap)) + BIAS
     scores = scores.masked_fill(~MASK, -torch.inf)
     sinks = SINKS.reshape(1, -1, 1, 1).expand(*scores.shape[:-1], 1)
     weights: Tensor = torch.cat([scores, sinks], -1).softmax(-1)
@@ -130,6 +131,61 @@ def test_softcap_groups_and_sinks_stay_the_models(weights: bool, tmp_path: Path)
     assert_close(result.tensors["one_over_d/output"], capped(QUERIES * D**-0.5, KEYS, VALUES), rtol=0, atol=1e-5)
     sums = {row["label"]: row["weight_sum"] for row in result.records}
     assert all(total < 0.99 for total in sums.values()), "sinks take their part"
+
+
+@pytest.mark.parametrize("weights", [True, False])
+@pytest.mark.parametrize("cap", [None, 30.0])
+def test_another_softcap_than_the_models_and_none(cap: float | None, weights: bool, tmp_path: Path) -> None:
+    """`null` is no softcap; left out it is the model's own. The run folder knows which."""
+    own: dict[str, Any] = {"scorer": "scaled_dot", "scale": SCALE}
+    file, scorers = saved(tmp_path, Layer(capped)), [own | {"label": "own"}, own | {"label": "other", "softcap": cap}]
+    data = {"capture": file, "layer": 0}
+    result = attncli.run({"data": data, "scorers": scorers}, weights=weights, out=tmp_path / "run")
+    for label, bound in (("own", CAP), ("other", cap)):
+        assert_close(result.tensors[f"{label}/output"], capped(QUERIES, KEYS, VALUES, bound), rtol=0, atol=1e-5)
+    assert ("other/capped" in result.tensors) == (weights and cap is not None)
+    again = attncli.run(tmp_path / "run" / "config.yaml")
+    assert {name: each.tolist() for name, each in again.tensors.items()} == {
+        name: each.tolist() for name, each in result.tensors.items()
+    }
+
+
+def test_softcaps_on_the_command_line_and_in_sweeps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    saved(tmp_path, Layer(capped))
+    Path("x.yaml").write_text(
+        f"data: {{capture: seen.safetensors, layer: 0}}\nscorers: [{{scorer: scaled_dot, scale: {SCALE}}}]\n"
+    )
+    entropies = {}
+    for name, change in (("own", "seed=0"), ("none", "scorers[0].softcap=null"), ("other", "scorers[0].softcap=30")):
+        good("run", "x.yaml", "--set", change, "--out", name, "--no-plots")
+        entropies[name] = attncli.load(name).records[0]["entropy"]
+    assert len(set(entropies.values())) == 3
+    good("sweep", "x.yaml", "--over", "scorers[0].softcap=null,30", "--out", "swept", "--no-plots")
+    rows = attncli.load("swept").records
+    assert [(row["scorers[0].softcap"], row["entropy"]) for row in rows] == [
+        (None, entropies["none"]),
+        (30, entropies["other"]),
+    ]
+
+
+@pytest.mark.parametrize("study", ["variance", "saturation"])
+def test_studies_of_scores_have_the_models_softcap(study: str, tmp_path: Path) -> None:
+    """Unless an entry says another, or null; against scores that were capped by hand."""
+    file = saved(tmp_path, Layer(capped))
+    scorers = ["dot", "dot:softcap=null", "dot:softcap=30"]
+    rows = attncli.run({"study": study, "from": file, "scorers": scorers}).records
+    for label, cap in (("dot", CAP), ("dot_null", None), ("dot_30", 30.0)):
+        for row in [each for each in rows if each["label"] == label]:
+            head = row["head"]
+            scores = QUERIES[:, head].double() @ KEYS[:, head // GROUPS * GROUPS].double().mT
+            scores = scores if cap is None else cap * torch.tanh(scores / cap)
+            if study == "variance":
+                assert row["variance"] == pytest.approx(float(scores[MASK[:, 0]].var(correction=0)), rel=1e-5)
+            else:
+                seen = MASK[:, 0].sum(-1) > 1  # of rows with one key nothing is asked
+                weights = scores.masked_fill(~MASK[:, 0], -torch.inf).softmax(-1)[seen]
+                assert row["max_weight"] == pytest.approx(float(weights.amax(-1).mean()), rel=1e-5)
 
 
 def test_a_layer_whose_name_ends_like_a_call(tmp_path: Path) -> None:

@@ -39,6 +39,7 @@ from attncli.studies.scoring import (
     compile_scorer,
     formulas_of,
     names_of,
+    of_call,
     of_each,
     outline,
     raw_scores,
@@ -135,8 +136,8 @@ def _for_call(entry: ScorerEntry, call: Any) -> ScorerEntry:
     """The entry as it is asked of a model's call: with its scale if it is the model's own score, and its softcap."""
     if call is None:
         return entry
-    scale = {"scale": call.scale * call.pre_scale} if is_model(entry) else {}
-    return entry.model_copy(update={"softcap": entry.softcap or call.softcap, **scale})
+    entry = of_call(entry, call)
+    return entry.model_copy(update={"scale": call.scale * call.pre_scale}) if is_model(entry) else entry
 
 
 def _rules_of(entry: ScorerEntry, options: AttentionOptions, inputs: Inputs) -> Rules:

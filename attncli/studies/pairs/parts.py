@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -117,11 +118,11 @@ class RealPairs:
 
 def read_pairs(
     source: str, dtype: torch.dtype, device: torch.device, progress: Progress
-) -> dict[str | None, dict[str, Tensor]]:
+) -> dict[str | None, tuple[dict[str, Tensor], Any]]:
     """`queries` (b, n, q) or (b, heads, n, q), `keys` alike, rounded to the dtype, and `valid` if some pairs are not.
 
-    Those of each layer of a captured model; of another source there is one layer, None. Several axes of heads become
-    one. `progress` is told how masks are read, and what is not used.
+    Those of each layer of a captured model, with its call; of another source there is one layer, None, without a call.
+    Several axes of heads become one. `progress` is told how masks are read, and what is not used.
 
     Raises:
         InputError: below `from`, for a source that is not there, has no queries and keys that fit together, or does not
@@ -136,7 +137,7 @@ def read_pairs(
         layers = read_source(Path(source), check_size, progress.note)
     except InputError as error:
         raise error if error.problems[0].where else error.under("from") from error
-    return {layer: _tensors_of(inputs, dtype, device) for layer, inputs in layers.items()}
+    return {layer: (_tensors_of(inputs, dtype, device), inputs.call) for layer, inputs in layers.items()}
 
 
 def _tensors_of(inputs: Inputs, dtype: torch.dtype, device: torch.device) -> dict[str, Tensor]:

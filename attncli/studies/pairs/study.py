@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from attncli.attention import computing_dtype, softcap
+from attncli.config.scorer_entries import ScorerEntry
 from attncli.config.values import powers
 from attncli.errors import Collector, InputError, below
 from attncli.inputs.device import resolve_device
@@ -23,7 +24,16 @@ from attncli.studies.pairs.entries import Entries
 from attncli.studies.pairs.options import PairsOptions
 from attncli.studies.pairs.parts import PAIRS_AT_A_TIME, Pairs, RandomPairs, RealPairs, read_pairs
 from attncli.studies.progress import Counter, Progress
-from attncli.studies.scoring import build_normalizer, build_scorer, formulas_of, names_of, of_each, outline, raw_scores
+from attncli.studies.scoring import (
+    build_normalizer,
+    build_scorer,
+    formulas_of,
+    names_of,
+    of_call,
+    of_each,
+    outline,
+    raw_scores,
+)
 from attncli.studies.study import INTERVAL, LAYER, Column, Record, Result, Rows, by_label
 from attncli.studies.threads import in_order, on_threads
 
@@ -41,9 +51,13 @@ PLACE = (
 
 @dataclass(frozen=True)
 class Point:
-    """One size, or one head of real tensors (None where there are no heads): its pairs, and the scorers for them."""
+    """One size, or one head of real tensors (None where there are no heads): its pairs, and the scorers for them.
+
+    `entries` are those of the config, as they score this layer of a captured model.
+    """
 
     d: int
+    entries: Sequence[ScorerEntry]
     scorers: Sequence[nn.Module]
     pairs: RandomPairs | RealPairs
     head: int | None = None
@@ -102,8 +116,8 @@ def prepare_pairs(
     device = resolve_device(options.device, dtype)
     normalizers = of_each(options.scorers, build_normalizer)
 
-    def scorers_of(q: int, k: int) -> list[nn.Module]:
-        return of_each(options.scorers, lambda entry: build_scorer(entry, q, k, options.seed, dtype).to(device))
+    def scorers_of(entries: Sequence[ScorerEntry], q: int, k: int) -> list[nn.Module]:
+        return of_each(entries, lambda entry: build_scorer(entry, q, k, options.seed, dtype).to(device))
 
     if options.source is None:
         at_a_time = min(_check_size(options, d, d, keys, device) for d in options.d)
@@ -113,10 +127,10 @@ def prepare_pairs(
         points = []
         for d in sizes:
             pairs = RandomPairs(options, entries, device, d, rows(entries, d), keys, together)
-            points.append(Point(d, scorers_of(d, d), pairs))
+            points.append(Point(d, options.scorers, scorers_of(options.scorers, d, d), pairs))
         return Prepared(options, entries, options.d, points, {}, device, at_a_time, normalizers)
     points, named, at_once = list[Point](), dict[str, Tensor](), list[int]()
-    for layer, tensors in read_pairs(options.source, dtype, device, progress).items():
+    for layer, (tensors, call) in read_pairs(options.source, dtype, device, progress).items():
         (*leading, _, q), (m, k) = tensors["queries"].shape, tensors["keys"].shape[-2:]
         most = int(tensors["valid"].sum(-1).max()) if "valid" in tensors else m
         if most < fewest:
@@ -124,10 +138,11 @@ def prepare_pairs(
             message = f'got "{options.source}", whose queries have at most {several(most, "valid key")}{of}'
             raise InputError.of(f"{message}; expected a query with at least {fewest}", ["from"])
         at_once.append(_check_size(options, q, k, m, device))
-        scorers = scorers_of(q, k)
+        own_entries = [of_call(entry, call) for entry in options.scorers]
+        scorers = scorers_of(own_entries, q, k)
         for head in range(leading[1]) if len(leading) > 1 else [None]:
             own = tensors if head is None else {name: tensor[:, head] for name, tensor in tensors.items()}
-            points.append(Point(k, scorers, RealPairs(own, head or 0), head, layer))
+            points.append(Point(k, own_entries, scorers, RealPairs(own, head or 0), head, layer))
         named |= {name if layer is None else f"{layer}/{name}": tensor for name, tensor in tensors.items()}
     sizes = sorted({point.d for point in points})
     return Prepared(options, entries, sizes, points, named, device, min(at_once), normalizers)
@@ -189,7 +204,7 @@ def scores_of(prepared: Prepared, point: Point, pairs: Pairs) -> list[Tensor]:
         InputError: a scorer of the user's own that fails, with its place in the config.
     """
     scores = []
-    for index, (entry, scorer) in enumerate(zip(prepared.options.scorers, point.scorers, strict=True)):
+    for index, (entry, scorer) in enumerate(zip(point.entries, point.scorers, strict=True)):
         with below("scorers", index):
             raw = raw_scores(scorer, pairs.queries, pairs.keys)
         capped = raw if entry.softcap is None else softcap(raw, entry.softcap)
