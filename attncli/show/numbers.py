@@ -102,13 +102,6 @@ def finite(values: Iterable[float | None]) -> list[float]:
     return [value for value in values if value is not None and math.isfinite(value)]
 
 
-def span(values: Iterable[float]) -> str:
-    """`0.177 to 0.183`, or `0.18` where both ends read the same."""
-    found = list(values)
-    low, high = significant(min(found)), significant(max(found))
-    return low if low == high else f"{low} to {high}"
-
-
 def entries(settings: Record) -> str:
     """How queries and keys were drawn, or where they were read: `normal entries, mean 0, std 1`."""
     if "from" in settings:

@@ -1,27 +1,27 @@
-"""What a sweep found, one sentence a scorer: where its metric is smallest and largest."""
+"""What a sweep found, one sentence a scorer: how its metric changes, or where it is smallest and largest."""
 
-from itertools import pairwise
 from operator import itemgetter
 
 from attncli.show.numbers import short
+from attncli.show.trends import trend
 from attncli.studies.study import Finding, Record, Result, by_label
-from attncli.sweeps.columns import axes_of, companions, shown
+from attncli.sweeps.columns import axes_of, companions, is_number, shown
 from attncli.sweeps.summary import summary, summary_names
 
 
 def findings_of(result: Result) -> list[Finding]:
-    """A sentence for each label, such as `dot: entropy falls from 1.2 at scale = 0.5 to 0.3 at scale = 4.`
+    """A sentence for each label, such as `dot: entropy falls from 1.2 (scale = 0.5) to 0.3 (scale = 4).`
 
     There is none where nothing is swept but the seed.
     """
-    metric, mean = result.settings["metric"], summary_names(result)["mean"]
+    metric, names = result.settings["metric"], summary_names(result)
+    mean = names["mean"]
     axes = [(key, *companions(result, key)) for key in axes_of(result)]
     if metric is None or not axes:
         return []
 
-    def at(row: Record) -> str:
-        places = (" with ".join(f"{key} = {shown(row[key])}" for key in together) for together in axes)
-        return f"{short(row[mean])} at {', '.join(places)}"
+    def place(row: Record) -> str:
+        return ", ".join(" with ".join(f"{key} = {shown(row[key])}" for key in together) for together in axes)
 
     found = list[Finding]()
     for label, group in by_label(summary(result, [metric])).items():
@@ -29,12 +29,15 @@ def findings_of(result: Result) -> list[Finding]:
         if len(rows) < 2:
             continue
         low, high = min(rows, key=itemgetter(mean)), max(rows, key=itemgetter(mean))
-        steps = [b[mean] - a[mean] for a, b in pairwise(rows)]
         if short(low[mean]) == short(high[mean]):
             text = f"is {short(low[mean])} everywhere"
-        elif len(axes) == 1 and (min(steps) > 0 or max(steps) < 0):
-            text = f"{'rises' if steps[0] > 0 else 'falls'} from {at(rows[0])} to {at(rows[-1])}"
+        elif len(axes) == 1 and all(is_number(row[axes[0][0]]) for row in rows):
+            rows.sort(key=itemgetter(axes[0][0]))
+            intervals = [(row[names["low"]], row[names["high"]]) for row in rows]
+            margins = [0.0 if low is None else (high - low) / 2 for low, high in intervals]
+            text, _ = trend([row[mean] for row in rows], list(map(place, rows)), margins, short)
         else:
-            text = f"is lowest, {at(low)}, and highest, {at(high)}"
+            ends = (f"{short(row[mean])} at {place(row)}" for row in (low, high))
+            text = f"is lowest, {next(ends)}, and highest, {next(ends)}"
         found.append(Finding(f"{label}: {metric} {text}.", label, {"lowest": low[mean], "highest": high[mean]}))
     return found

@@ -18,7 +18,8 @@ from attncli.errors import Collector, InputError, below
 from attncli.inputs.device import resolve_device
 from attncli.inputs.seeding import seeded
 from attncli.scorers import SCORERS
-from attncli.show.numbers import several, significant, span
+from attncli.show.numbers import several, significant
+from attncli.show.trends import three_digits, trend
 from attncli.studies.memory import PROGRAM, projected, require_memory
 from attncli.studies.pairs.entries import Entries
 from attncli.studies.pairs.options import PairsOptions
@@ -284,25 +285,25 @@ def _curve_tensors(columns: Sequence[Column], rows: Sequence[Record]) -> dict[st
     return curve
 
 
-def change(rows: Sequence[Record], key: str, columns: Sequence[str]) -> tuple[str, Record]:
-    """The figure `key` in words, and two values of each column (with `head` where there are heads).
+def change(rows: Sequence[Record], key: str, margins: Sequence[float] | None = None) -> tuple[str, list[Record]]:
+    """Return how the figure `key` changes, in words, and the rows that the words are about.
 
-    They are those of the smallest and the largest size, or of the heads where the figure is least and most.
-
-    `1 at d = 1 to 31 at d = 32, like d^1.00`, `0.954 to 1.06 from d = 1 to 32`, `2 (head 0) to 3 (head 4)`.
+    Of sizes it is their trend, `rises from 1 (d = 1) to 31 (d = 32)`; `margins` are those of `trend`. Of heads it is
+    the least and the largest, `ranges from 2 (head 0) to 3 (head 4)`, and of a single row `1.2 at d = 8`.
     """
-    rows = sorted(rows, key=lambda row: row["d"])
-    first, last, power = rows[0], rows[-1], None
-    if first["d"] < last["d"] and "layer" not in first:
-        words, power = _over_sizes([row["d"] for row in rows], [row[key] for row in rows])
-    elif len(rows) > 1:
-        first, last = (pick(rows, key=lambda row: float(row[key])) for pick in (min, max))
-        words = " to ".join(f"{significant(row[key])} ({place_of(row)})" for row in (first, last))
-    else:
-        words = f"{significant(first[key])} at d = {first['d']}"
-    places = [*columns, *(key for key in ("layer", "head") if first.get(key) is not None)]
-    numbers: Record = {column: [first[column], last[column]] for column in places}
-    return words, numbers | ({} if power is None else {"power": power})
+    if len(rows) == 1:
+        return f"{significant(rows[0][key])} at d = {rows[0]['d']}", list(rows)
+    if over_sizes(rows):
+        words, named = trend([row[key] for row in rows], [f"d = {row['d']}" for row in rows], margins)
+        return words, [rows[index] for index in named]
+    ends = [pick(rows, key=lambda row: float(row[key])) for pick in (min, max)]
+    return f"ranges from {' to '.join(f'{three_digits(row[key])} ({place_of(row)})' for row in ends)}", ends
+
+
+def numbers_of(rows: Sequence[Record], columns: Sequence[str]) -> Record:
+    """Return the values that these rows have in each column, and their places."""
+    places = [*columns, *(key for key in ("layer", "head") if rows[0].get(key) is not None)]
+    return {column: [row[column] for row in rows] for column in places}
 
 
 def place_of(row: Record) -> str:
@@ -310,16 +311,16 @@ def place_of(row: Record) -> str:
     return f"{row['layer']}, head {row['head']}" if "layer" in row else f"head {row['head']}"
 
 
-def _over_sizes(sizes: Sequence[int], values: Sequence[float]) -> tuple[str, float | None]:
-    """With the exponent a of the best fit c d^a, where that describes the points; a value far beyond both ends too."""
-    ends, power = (values[0], values[-1]), None
-    if max(values) <= LEVEL * min(values):
-        return f"{span(values)} from d = {sizes[0]} to {sizes[-1]}", None
-    places = [f"{significant(value)} at d = {size}" for size, value in zip(sizes, values, strict=True)]
-    turns = [value for value in (max(values), min(values)) if value > LEVEL * max(ends) or LEVEL * value < min(ends)]
-    over = f" over {places[values.index(turns[0])]}" if turns else ""
-    if min(values) > 0:
-        x, y = np.log(sizes), np.log(values)
-        slope, start = np.polyfit(x, y, 1)
-        power = float(slope) if np.abs(y - slope * x - start).max() <= POWER_LAW else None
-    return f"{places[0]}{over} to {places[-1]}{'' if power is None else f', like d^{power:.2f}'}", power
+def over_sizes(rows: Sequence[Record]) -> bool:
+    """Whether rows, in the order of their d, are of several sizes, and not of heads."""
+    return bool(rows[0]["d"] < rows[-1]["d"] and "layer" not in rows[0])
+
+
+def power_law(rows: Sequence[Record], key: str) -> float | None:
+    """Return the exponent a of the best fit c d^a of rows of several sizes; None where it does not describe them."""
+    sizes, values = ([row[each] for row in rows] for each in ("d", key))
+    if len(rows) < 3 or not over_sizes(rows) or not 0 < LEVEL * min(values) < max(values):
+        return None
+    x, y = np.log(sizes), np.log(values)
+    slope, start = np.polyfit(x, y, 1)
+    return float(slope) if np.abs(y - slope * x - start).max() <= POWER_LAW else None

@@ -18,7 +18,9 @@ from attncli.studies.pairs.study import (
     at_work,
     change,
     expected_rows_of,
+    numbers_of,
     place_of,
+    power_law,
     prepare_pairs,
     result_of,
     scores_of,
@@ -33,6 +35,10 @@ TOGETHER = 4  # parts, for Python to take less time than torch
 NORM = "jacobian_median"
 SATURATED = 0.5  # mean largest weight from which saturation is worth an explanation
 FAR = 1e3  # from 0: a score that no normaliser tells from an infinite one
+NUMBERS = ("d", NORM, "max_weight", "query_gradient_median")  # of a sentence
+# Half-width of a 95 % interval for normal rows, in distances of their quartiles / sqrt(rows).
+MEAN_95 = 1.96 / 1.349
+MEDIAN_95 = MEAN_95 * math.sqrt(math.pi / 2)
 HIDES = 1.5  # how many times the median a mean must be to hide it
 
 
@@ -131,9 +137,20 @@ def findings_of(records: Sequence[Record], uniform: Mapping[str, float]) -> list
 
 def _of_label(label: str, rows: Sequence[Record]) -> Finding:
     known = [row for row in rows if finite([row[NORM]]) and finite([row["max_weight"]])]
+    known.sort(key=lambda row: int(row["d"]))
     if not known:
         return Finding(f"{label}: there are no finite weights.", label)
-    found, numbers = change(known, NORM, ("d", NORM, "max_weight", "query_gradient_median"))
-    weights = " to ".join(dict.fromkeys(significant(weight, 2) for weight in numbers["max_weight"]))
-    text = f"{label}: median norm of the {rows[0]['normalizer']} Jacobian {found}; largest weight {weights} on average."
+    norms, named = change(known, NORM, _margins(known, "jacobian", MEDIAN_95))
+    weights, also = change(known, "max_weight", _margins(known, "max_weight", MEAN_95))
+    if len(known) == 1:
+        weights = significant(known[0]["max_weight"], 2)  # d is in the sentence already
+    numbers, power = numbers_of([row for row in known if row in named or row in also], NUMBERS), power_law(known, NORM)
+    if power is not None:
+        norms, numbers = f"{norms}, like d^{power:.2f}", numbers | {"power": power}
+    text = f"{label}: median norm of the {rows[0]['normalizer']} Jacobian {norms}; largest weight {weights} on average."
     return Finding(text, label, numbers)
+
+
+def _margins(rows: Sequence[Record], key: str, factor: float) -> list[float]:
+    """Return the half-widths of 95 % intervals of a median or a mean, from the quartiles of its rows."""
+    return [factor * (row[f"{key}_q75"] - row[f"{key}_q25"]) / math.sqrt(row["rows"]) for row in rows]

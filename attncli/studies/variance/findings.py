@@ -3,9 +3,9 @@
 import math
 from collections.abc import Sequence
 
-from attncli.show.numbers import finite, significant, span
+from attncli.show.numbers import finite, significant
 from attncli.studies.pairs.entries import Entries
-from attncli.studies.pairs.study import Prepared, change
+from attncli.studies.pairs.study import Prepared, change, numbers_of, power_law
 from attncli.studies.study import Finding, Record, by_label
 from attncli.studies.variance.theory import product_moments
 
@@ -28,15 +28,20 @@ def _of_label(label: str, rows: Sequence[Record], compared: int) -> Finding:
     rows = sorted((row for row in rows if finite([row["variance"]])), key=lambda row: row["d"])
     if not rows:
         return Finding(f"{label}: the variance is not a finite number.", label)
-    text, numbers = change(rows, "variance", NUMBERS)
-    theory = finite(row["theory_variance"] for row in rows)
-    if theory:
-        ends = dict.fromkeys(map(significant, (theory[0], theory[-1])))
-        text += f", theory {'about ' if rows[0]['theory'] == 'limit' else ''}{' to '.join(ends)}"
+    intervals = [row["variance_ci"] or (row["variance"], row["variance"]) for row in rows]
+    text, named = change(rows, "variance", [(high - low) / 2 for low, high in intervals])
+    numbers, power = numbers_of(named, NUMBERS), power_law(rows, "variance")
+    if power is not None:
+        text, numbers = f"{text}, like d^{power:.2f}", numbers | {"power": power}
+    theory = [row["theory_variance"] for row in named]
+    if len(finite(theory)) == len(named):
+        values = dict.fromkeys(map(significant, theory))
+        text += f", theory {'about ' if rows[0]['theory'] == 'limit' else ''}{' to '.join(values)}"
     shares = [row["row_variance"] / row["variance"] for row in rows if row["row_variance"] and row["variance"] > 0]
     if shares and min(shares) < SHARED:
-        percents = dict.fromkeys(f"{100 * share:.0f}" for share in (min(shares), max(shares)))
-        text += f", {' to '.join(percents)} % of it within rows (the rest does not change the softmax)"
+        percents = dict.fromkeys(f"{100 * share:.0f} %" for share in (min(shares), max(shares)))
+        between = "between " if len(percents) > 1 else ""
+        text += f", {between}{' and '.join(percents)} of it within rows (the rest does not change the softmax)"
     return Finding(f"{label}: variance {text}{_needed(rows)}{_refuted(rows, compared)}.", label, numbers)
 
 
@@ -48,7 +53,8 @@ def _needed(rows: Sequence[Record]) -> str:
     is_one = low <= 1 <= high if exact is None else math.isclose(exact, 1.0, rel_tol=SAME)
     if not scales or is_one or len({row["d"] for row in rows}) > 1:
         return ""
-    return f"; a scale of {span(scales)} would give variance 1"
+    ends = list(dict.fromkeys(map(significant, (min(scales), max(scales)))))
+    return f"; a scale {'between' if ends[1:] else 'of'} {' and '.join(ends)} would give variance 1"
 
 
 def _refuted(rows: Sequence[Record], compared: int) -> str:

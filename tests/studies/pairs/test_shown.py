@@ -24,6 +24,7 @@ FEW: dict[str, dict[str, Any]] = {"variance": {"samples": 1000}, "saturation": {
 MIDDLE = {"variance": "variance", "saturation": "entropy_median"}  # what the first panel shows, with its ends
 ENDS = {"variance": ("variance_ci",), "saturation": ("entropy_q25", "entropy_q75")}
 SAID = {"variance": ("variance", "theory_variance"), "saturation": ("jacobian_median", "max_weight")}
+CHANGING = {"variance": ("variance",), "saturation": ("jacobian_median", "max_weight")}
 STUDIES = pytest.mark.parametrize("study", FEW)
 
 
@@ -68,11 +69,23 @@ def test_numbers_of_a_sentence_are_those_of_both_ends(study: str, tmp_path: Path
     assert all(numbers[key] == [row[key] for row in ends] for key in set(numbers) - {"power"})
     result = swept(study, source=real(tmp_path, 3), scorers=DOT)
     numbers = result.findings[0].numbers
-    assert numbers["d"] == [16, 16]
-    ends = [result.records[head] for head in numbers["head"]]
-    key = SAID[study][0]
-    assert [row[key] for row in ends] == [pick(row[key] for row in result.records) for pick in (min, max)]
-    assert all(numbers[key] == [row[key] for row in ends] for key in numbers)
+    assert set(numbers["d"]) == {16}
+    told = [result.records[head] for head in numbers["head"]]
+    ends = [pick(result.records, key=lambda row: row[key]) for key in CHANGING[study] for pick in (min, max)]
+    assert {row["head"] for row in told} == {row["head"] for row in ends}
+    assert all(numbers[key] == [row[key] for row in told] for key in numbers)
+
+
+@STUDIES
+def test_sentences_go_the_way_of_their_curve(study: str) -> None:
+    """What falls is said to fall, from its value at the smallest size to that at the largest."""
+    scorer = {"scorer": "scaled_dot", "scale": "1/d", "label": "falling"}
+    more: dict[str, Any] = {"samples": 1000} if study == "variance" else {"rows": 20}
+    result = swept(study, d=[256, 4, 32], scorers=[scorer], **more)
+    rows = sorted(result.records, key=lambda row: row["d"])
+    for key in CHANGING[study]:
+        first, *_, last = (f"{row[key]:.3g}" for row in rows)
+        assert f"falls from {first} (d = 4) to {last} (d = 256)" in said(result)["falling"]
 
 
 def test_sentences_of_one_size_and_over_sizes() -> None:
@@ -85,11 +98,9 @@ def test_sentences_of_one_size_and_over_sizes() -> None:
     assert ", theory about 0." in texts["additive"]
     assert "q_i k_i has mean 0.25 and variance 1.5, so q . k has mean 0.25 d and variance 1.5 d; " in texts[None]
     result = swept("saturation", d=[1, 8, 512], rows=200, scorers=DOT)
-    first, turn, last = (f"{record['jacobian_median']:.4g}" for record in result.records)
-    assert (
-        f"norm of the softmax Jacobian {first} at d = 1 over {turn} at d = 8 to {last} at d = 512"
-        in said(result)["dot"]
-    )
+    first, turn, last = (f"{record['jacobian_median']:.3g}" for record in result.records)
+    turned = f"rises from {first} (d = 1) to {turn} (d = 8), then falls to {last} (d = 512); largest weight rises from "
+    assert f"norm of the softmax Jacobian {turned}" in said(result)["dot"]
     assert f"the mean hides this: {result.records[2]['jacobian_mean']:.3g} for dot" in said(result)[None]
 
 
@@ -120,7 +131,7 @@ def test_sentences_and_points_of_real_pairs(study: str, heads: int, tmp_path: Pa
     result = swept(study, source=real(tmp_path, heads), scorers=scorers)
     text = said(result)["dot"]
     assert ("(head " in text) == (heads > 1)
-    assert ("of it within rows (the rest does not change the softmax); a scale of " in text) == (study == "variance")
+    assert ("of it within rows (the rest does not change the softmax); a scale " in text) == (study == "variance")
     for index in range(len(scorers)):
         records = [record for record in result.records if record["label"] == scorers[index]["scorer"]]
         places = [head + (-0.125, 0.125)[index] for head in range(heads)]
