@@ -7,9 +7,8 @@ from pathlib import Path
 
 from attncli.runs.loading import StoredRun, reading
 from attncli.show.report.page import BUDGET, Shown, page, prepared
-from attncli.studies import part_of
 from attncli.studies.study import Comparison
-from attncli.sweeps.views import charts_of, columns_of, means_of
+from attncli.sweeps.views import charts_of, listings_of
 
 TELLS_NOTHING = re.compile(r"latest|results\.json|\d{4}-\d\d-\d\dT[\d-]+")  # the end of a path, of many runs
 
@@ -46,12 +45,8 @@ def names_of(paths: Sequence[Path]) -> list[str]:
 
 
 def _shown(run: StoredRun, name: str) -> Shown:
-    stated = part_of(run.result.study, "columns")
-    columns = columns_of(run.result)
-    columns["heads"] = (*columns["heads"], *getattr(stated, "OF_CALLS", ()))
     here = Path.cwd()
     path = run.path.relative_to(here) if run.path.is_relative_to(here) else run.path
     source = None if run.config is None else str(path)  # a results.json alone has nothing to draw
-    return Shown(
-        name, run.result, columns, charts_of(run.result), run.content, run.config, source, means_of(run.result)
-    )
+    listings = listings_of(run.result)
+    return Shown(name, run.result, listings, charts_of(run.result), run.content, run.config, source)

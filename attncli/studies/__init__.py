@@ -6,7 +6,7 @@ before it is asked for, since most of it loads torch.
 """
 
 import importlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, cast
 
@@ -24,6 +24,14 @@ STUDIES = {  # each with the help of its command
 # The kinds of rows, each with the name that its columns have in `columns`.
 ROWS = {"records": "COLUMNS", "comparisons": "COMPARISONS", "heads": "HEADS", "head_comparisons": "HEAD_COMPARISONS"}
 
+# Their titles on a page, in its order; the `TITLES` of a study's `columns` say otherwise.
+TITLES = {
+    "records": "Summary",
+    "comparisons": "Comparisons",
+    "heads": "By batch element and head",
+    "head_comparisons": "Comparisons by batch element and head",
+}
+
 
 def load_study(name: str) -> "Study[Any, Any]":
     """The work of a study."""
@@ -39,6 +47,12 @@ def columns_of(name: str) -> "dict[str, Sequence[Column]]":
     """The columns of each kind of rows of a study."""
     stated = part_of(name, "columns")
     return {rows: getattr(stated, names, ()) for rows, names in ROWS.items()}
+
+
+def titles_of(name: str) -> "Mapping[str, str]":
+    """Return the title of each kind of rows of a study, in the order of a page."""
+    titles: Mapping[str, str] = getattr(part_of(name, "columns"), "TITLES", TITLES)
+    return titles
 
 
 def charts_of(name: str) -> "Sequence[Chart]":

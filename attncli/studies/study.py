@@ -95,6 +95,15 @@ class Result:
 
 
 @dataclass(frozen=True)
+class Listing:
+    """Rows of a result as a page lists them: with their title and their columns."""
+
+    title: str
+    columns: Sequence[Column]
+    rows: Sequence[Record]
+
+
+@dataclass(frozen=True)
 class Chart:
     """One figure of a study's rows drawn against another, stated once: what a page of curves draws.
 

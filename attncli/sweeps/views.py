@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from attncli import studies
 from attncli.config.looks import Look
-from attncli.studies.study import Chart, Column, Record, Result
+from attncli.studies.study import Chart, Column, Listing, Record, Result
 from attncli.sweeps.columns import axes_of, is_number, is_repeated
 from attncli.sweeps.columns import columns_of as swept_columns_of
 from attncli.sweeps.summary import summary, summary_columns, summary_names
@@ -47,9 +47,15 @@ def charts_of(result: Result) -> Sequence[Chart]:
     return (Chart(metric, metric, numbers, (names["low"], names["high"]), facets=others, rows=rows),)
 
 
-def means_of(result: Result) -> tuple[Sequence[Column], Sequence[Record]] | None:
-    """The rows of summary.csv with their columns, where rows of a sweep differ by their seed alone."""
-    return (summary_columns(result), summary(result)) if is_sweep(result) and is_repeated(result) else None
+def listings_of(result: Result) -> list[Listing]:
+    """Return all rows of a result by kind; of a sweep over seeds the rows of summary.csv stand before the records."""
+    columns = columns_of(result)
+    if is_sweep(result) and is_repeated(result):
+        means = Listing(studies.TITLES["records"], summary_columns(result), summary(result))
+        return [means, Listing("Records", columns["records"], result.records)]
+    columns["heads"] = (*columns["heads"], *getattr(studies.part_of(result.study, "columns"), "OF_CALLS", ()))
+    titles = studies.TITLES if is_sweep(result) else studies.titles_of(result.study)
+    return [Listing(title, columns[kind], getattr(result, kind)) for kind, title in titles.items()]
 
 
 def pictures_of(result: Result, look: Look, note: "Note") -> dict[str, Callable[[Path], None]]:

@@ -6,7 +6,7 @@ import json
 import math
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +21,7 @@ from attncli.show.numbers import MISSING, significant
 from attncli.show.report.charts import charts, looks, on_one_line
 from attncli.show.report.matrices import views
 from attncli.show.themes import THEMES
-from attncli.studies.study import Chart, Column, Comparison, Record, Result, nan_to_null
+from attncli.studies.study import Chart, Column, Comparison, Listing, Record, Result, nan_to_null
 
 BUDGET = 5_500_000  # bytes of all matrices of a page
 MOST_ROWS = 2000  # of a table
@@ -39,12 +39,6 @@ RULE = (
     *("PALE", "HIDDEN", "BEYOND", "WEIGHTS", "STEEPEST", "DECADES", "DECADES_EACH", "ROUNDING", "TICKS", "ROOTS"),
 )  # constants of the colours of heatmaps
 POLICY = "default-src 'none'; script-src '{script}'; style-src '{style}'; base-uri 'none'; form-action 'none'"
-TITLES = {
-    "records": "Summary",
-    "comparisons": "Comparisons",
-    "heads": "By batch element and head",
-    "head_comparisons": "Comparisons by batch element and head",
-}
 EXPECTATIONS = [
     Column("claim", "claim", "What is claimed.", text=True),
     Column("where", "of", "The row that is looked at.", format=lambda value: _words(value), text=True),
@@ -67,19 +61,18 @@ INPUTS = [
 class Shown:
     """A run as the page shows it.
 
-    `name` tells it from others, `columns` has the columns of each kind of rows, `charts` what its study draws.
-    `content` is what results.json has, as far as it is known; `config` the text of config.yaml. `source` is what
-    commands call the run, if they can read it. `means` are columns and rows that sum the records up, where some do.
+    `name` tells it from others, `listings` are its rows, `charts` what its study draws. `content` is what results.json
+    has, as far as it is known; `config` the text of config.yaml. `source` is what commands call the run, if they can
+    read it.
     """
 
     name: str
     result: Result
-    columns: Mapping[str, Sequence[Column]]
+    listings: Sequence[Listing]
     charts: Sequence[Chart] = ()
     content: Record = field(default_factory=dict)
     config: str | None = None
     source: str | None = None
-    means: tuple[Sequence[Column], Sequence[Record]] | None = None
 
 
 @dataclass(frozen=True)
@@ -148,13 +141,12 @@ def embedded(value: Any) -> str:
 def prepared(run: Shown, budget: int = BUDGET) -> Record:
     """What the template shows of a run, whose matrices take about `budget` bytes."""
     result, content = run.result, run.content
-    tables = [_table(title, run.columns.get(kind, ()), getattr(result, kind)) for kind, title in TITLES.items()]
-    if run.means is not None:
-        tables = [_table(TITLES["records"], *run.means), replace(tables[0], title="Records"), *tables[1:]]
+    tables = [_table(each.title, each.columns, each.rows) for each in run.listings]
     tables.append(_table("Expectations", EXPECTATIONS, content.get("expectations", ())))
     formulas = result.settings.get("formulas", {})
     own = [] if run.name == result.name else [printable(result.name)]
-    facts = [key for key in FACTS if key in content and not (key == "seed" and run.means is not None)]  # it is swept
+    swept = {key for axis in result.settings.get("sweep", {}).get("over", ()) for key in axis}
+    facts = [key for key in FACTS if key in content and key not in swept]
     inputs = [{"name": name, **about} for name, about in content.get("inputs", {}).items()]
     return {
         "name": printable(run.name),
@@ -208,7 +200,7 @@ def _text(text: str) -> str:
 def _views(run: Shown, budget: int) -> Iterator[Record]:
     """What is interactive: matrices, or charts."""
     result, source = run.result, run.source and shlex.quote(run.source)
-    stated = {column.key: column for columns in run.columns.values() for column in columns}
+    stated = {column.key: column for each in run.listings for column in each.columns}
     if drawn := charts(result, run.charts, stated):
         yield {"title": "", "charts": drawn, "command": source and f"attncli figure {source}"}
     shared = {printable(label): look for label, look in looks(result.labels).items()}

@@ -54,6 +54,8 @@ COMPARISONS = (
     learnt("reached_90", "seeds\nat 90 %", "Number of seeds that reached an accuracy of 0.9.", format=counted),
 )
 
+TITLES = {"comparisons": "Summary", "records": "Records"}  # the summary is over the seeds
+
 
 def _learning(result: Result) -> list[Record]:
     """One row for each label, d and test while it learnt: mean and range over the seeds; none where none were kept."""
