@@ -3,12 +3,14 @@
 import hashlib
 from collections.abc import Iterable
 from dataclasses import dataclass
+from itertools import product
 
 from attncli.scorers import SCORERS
 
 Dash = str | tuple[int, tuple[float, ...]]  # a line style of matplotlib
 
-# (on a light ground, on a dark one): at least 3:1 against the ground, and told apart by the colour-blind.
+# (on a light ground, on a dark one): at least 3:1 against the ground, and those of CATALOGUE, which its first scorers
+# have, are told apart by the colour-blind.
 CATALOGUE = (
     ("#0253cc", "#476fff"),
     ("#e86e16", "#d66035"),
@@ -31,11 +33,15 @@ GREYS = ("#000000", "#555555", "#8a8a8a")
 DASHES: tuple[Dash, ...] = ("-", (0, (5, 1.5)), (0, (1, 1.3)), (0, (4, 1.3, 1, 1.3)), (0, (8, 2)))
 
 
+# The markers of the catalogue's scorers in the order of the colours: those that share one have colours far apart.
+BEGUN = (*range(len(CATALOGUE)), *((5 + other) % len(MARKERS) for other in range(len(OTHERS))))
+
+
 @dataclass(frozen=True)
 class LabelLook:
-    """How what has a label is drawn: its colours by theme, as `#rrggbb`; marker and dash as matplotlib calls them.
+    """Drawing style of a label: its colours by theme, as `#rrggbb`; marker and dash as matplotlib calls them.
 
-    `index` is its place in the palette: of the catalogue's scorers first, and then of all other labels.
+    `index` is the place of its colour in the palette. `is_dashed` is whether its line is dashed in colour, too.
     """
 
     index: int
@@ -44,33 +50,42 @@ class LabelLook:
     print: str
     marker: str
     dash: Dash
+    is_dashed: bool = False
 
 
-# Those of one colour follow each other, so that the next place has another marker.
-COLOURED = [
-    *zip(range(len(CATALOGUE)), CATALOGUE, MARKERS, strict=True),
-    *((index, colours, marker) for index, colours in enumerate(OTHERS, len(CATALOGUE)) for marker in OTHER_MARKERS),
+PALETTE = (*CATALOGUE, *OTHERS)
+OF_OTHERS = [  # those of one colour follow each other, so that the next place has another marker
+    LabelLook(colour, *PALETTE[colour], GREYS[place % len(GREYS)], marker, DASHES[place % len(DASHES)])
+    for place, (colour, marker) in enumerate(
+        product(range(len(CATALOGUE), len(PALETTE)), OTHER_MARKERS), len(CATALOGUE)
+    )
 ]
-LOOKS = [
-    LabelLook(index, *colours, GREYS[place % len(GREYS)], marker, DASHES[place % len(DASHES)])
-    for place, (index, colours, marker) in enumerate(COLOURED)
-]
+
+
+def look_of_scorer(place: int) -> LabelLook:
+    """Return the look of the scorer at a place in the catalogue, which may have any length.
+
+    Each colour has a grey and a dash of its own. Where the colours begin anew, every one takes the next marker, and
+    lines are dashed in colour, too.
+    """
+    turn, colour = divmod(place, len(PALETTE))
+    marker = MARKERS[(BEGUN[colour] + turn) % len(MARKERS)]
+    grey, dash = GREYS[colour % len(GREYS)], DASHES[colour % len(DASHES)]
+    return LabelLook(colour, *PALETTE[colour], grey, marker, dash, is_dashed=turn > 0)
 
 
 def looks_of(labels: Iterable[str]) -> dict[str, LabelLook]:
-    """The look of each label, in the order of the labels.
+    """Return the look of each label, in the order of the labels.
 
-    Scorers of the catalogue have colour and marker by their name; any other label has them from a hash of itself.
-    Where two labels would look the same, the later one by the alphabet takes the next marker that is free.
+    A scorer of the catalogue has its look by its place there; any other label has one by a hash of itself. Where two
+    of these would look the same, the later one by the alphabet takes the next look that is free.
     """
-    wanted = list(dict.fromkeys(labels))
-    names = list(SCORERS)[: len(CATALOGUE)]
-    places = {label: names.index(label) for label in wanted if label in names}
-    taken = set[int]()
-    for label in sorted(set(wanted) - set(places)):
-        many = len(LOOKS) - len(CATALOGUE)
+    wanted, places = list(dict.fromkeys(labels)), {name: place for place, name in enumerate(SCORERS)}
+    found, taken = {label: look_of_scorer(places[label]) for label in wanted if label in places}, set[int]()
+    for label in sorted(set(wanted) - set(found)):
+        many = len(OF_OTHERS)
         first = int.from_bytes(hashlib.sha256(label.encode("utf-8", "surrogatepass")).digest()[:8]) % many
         free = (place for step in range(many) if (place := (first + step) % many) not in taken)
         taken.add(place := next(free, first))
-        places[label] = len(CATALOGUE) + place
-    return {label: LOOKS[places[label]] for label in wanted}
+        found[label] = OF_OTHERS[place]
+    return {label: found[label] for label in wanted}

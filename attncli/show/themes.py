@@ -142,7 +142,7 @@ class Sheet:
             label: {
                 "color": self.colour(look),
                 "linewidth": width,
-                "linestyle": look.dash if self.theme == "print" else self.settings["lines.linestyle"],
+                "linestyle": look.dash if self.theme == "print" or look.is_dashed else self.settings["lines.linestyle"],
                 "marker": look.marker,
                 "markersize": size * (1 - SHRINK * (index % STEPS)),
                 **edge,

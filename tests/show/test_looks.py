@@ -1,15 +1,19 @@
 """Colours and markers of labels: the same whatever stands beside them, and told apart by everyone."""
 
 import random
+from itertools import combinations
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pytest
 from matplotlib.colors import to_rgb
+from torch import nn
 
+from attncli.config.looks import Look, Theme
 from attncli.scorers import SCORERS
-from attncli.show.looks import OTHER_MARKERS, OTHERS, looks_of
-from attncli.show.themes import THEMES
+from attncli.show.looks import CATALOGUE, OTHER_MARKERS, OTHERS, looks_of
+from attncli.show.themes import THEMES, sheet_of
 from tests.show.drawn import contrast, linear
 
 LABELS = [*SCORERS, "bilinear", "注意", "scaled_dot_1_over_d", "mine:Negative", "_hidden", "$x$", "\udcff"]
@@ -49,9 +53,38 @@ def test_labels_that_clash_get_different_markers_whatever_their_order() -> None:
     assert len(looks_of([*labels, "one more"])) == len(labels) + 1
 
 
-def test_the_catalogue_is_told_apart_by_colour_and_by_marker() -> None:
-    looks = looks_of(SCORERS).values()
-    assert len({look.marker for look in looks}) == len(SCORERS)
+@pytest.fixture(params=[0, 40], ids=["as it is", "of forty"])
+def catalogue(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The names of the catalogue, with as many more scorers as make it so long."""
+    for place in range(len(SCORERS), request.param):
+        monkeypatch.setitem(SCORERS, f"scorer_{place}", nn.Module)
+    return list(SCORERS)
+
+
+def is_told_apart(a: dict[str, Any], b: dict[str, Any]) -> bool:
+    """Whether everybody can tell two lines apart: by their markers, by their dashes, or else by their colours."""
+    if any(a[key] != b[key] for key in ("marker", "linestyle")):
+        return True
+    colours = [linear(line["color"]) for line in (a, b)]
+    seen = [[lab(np.array(eye) @ colour) for colour in colours] for eye in (NORMAL, *BLIND.values())]
+    return min(float(np.linalg.norm(one - other)) for one, other in seen) > APART
+
+
+@pytest.mark.parametrize("theme", THEMES)
+def test_scorers_are_told_apart_however_many_there_are(theme: Theme, catalogue: list[str]) -> None:
+    for (a, one), (b, other) in combinations(sheet_of(Look(theme=theme)).lines(catalogue).items(), 2):
+        assert is_told_apart(one, other), (a, b)
+
+
+def test_a_scorer_keeps_its_look_when_others_are_added(monkeypatch: pytest.MonkeyPatch) -> None:
+    before = looks_of(LABELS)
+    monkeypatch.setitem(SCORERS, "one_more", nn.Module)
+    assert looks_of([*LABELS, "one_more"]) | before == looks_of([*LABELS, "one_more"])
+
+
+def test_the_first_scorers_have_colours_and_markers_of_their_own() -> None:
+    looks = list(looks_of(SCORERS).values())[: len(CATALOGUE)]
+    assert len({look.marker for look in looks}) == len(looks)
     for theme in ("light", "dark"):
         colours = [linear(getattr(look, theme)) for look in looks]
         for eye in (NORMAL, *BLIND.values()):
@@ -61,14 +94,16 @@ def test_the_catalogue_is_told_apart_by_colour_and_by_marker() -> None:
 
 
 @pytest.mark.parametrize("theme", THEMES)
-def test_every_colour_can_be_seen_on_its_ground(theme: str) -> None:
+def test_every_colour_can_be_seen_on_its_ground(theme: str, catalogue: list[str]) -> None:
     ground, ink = THEMES[theme].ground, THEMES[theme].ink
     assert contrast(ink, ground) > 12
-    for look in looks_of([*SCORERS, *(f"entry {index}" for index in range(30))]).values():
+    for look in looks_of([*catalogue, *(f"entry {index}" for index in range(30))]).values():
         assert contrast(getattr(look, theme), ground) > 3
 
 
-def test_in_print_all_is_grey_and_neighbours_of_the_catalogue_differ_by_dash() -> None:
-    looks = list(looks_of(SCORERS).values())
+def test_in_print_all_is_grey_and_neighbours_of_the_catalogue_differ_by_dash(catalogue: list[str]) -> None:
+    looks = list(looks_of(catalogue).values())
     assert all(len(set(to_rgb(look.print))) == 1 for look in looks)
-    assert len({(look.print, look.dash) for look in looks}) == len(looks)
+    for start in range(0, len(looks), len(CATALOGUE)):
+        some = looks[start : start + len(CATALOGUE)]
+        assert len({(look.print, look.dash) for look in some}) == len(some)
