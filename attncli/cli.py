@@ -2,9 +2,7 @@
 
 import errno
 import os
-import signal
 import sys
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Annotated, Any
@@ -14,7 +12,8 @@ from typer.core import TyperGroup
 
 from attncli import __version__
 from attncli.commands.command import Command, PlainHelp
-from attncli.commands.streams import INTERRUPTED, WRONG_INPUT, discard, print_error
+from attncli.commands.interrupts import KEPT, exit_code, heeding_sigterm
+from attncli.commands.streams import WRONG_INPUT, discard, print_error
 from attncli.errors import InputError, got
 from attncli.studies import STUDIES
 
@@ -45,7 +44,7 @@ class Cli(PlainHelp, TyperGroup):
             return super().make_context(info_name, args, *more, **named)
 
     def invoke(self, ctx: Any) -> Any:
-        with _errors_shown():
+        with heeding_sigterm(), _errors_shown():
             return super().invoke(ctx)
 
 
@@ -72,9 +71,9 @@ def _errors_shown() -> Iterator[None]:
     except BrokenPipeError:  # `attncli init | head`: nobody reads on
         discard(sys.stdout)
         raise typer.Exit(0) from None
-    except KeyboardInterrupt:
-        print_error("interrupted; what was finished is kept, nothing else")
-        raise typer.Exit(INTERRUPTED) from None
+    except KeyboardInterrupt as error:
+        print_error(KEPT)
+        raise typer.Exit(exit_code(error)) from None
     except OSError as error:
         if error.errno not in (errno.ENOSPC, errno.EBADF):
             raise
@@ -106,11 +105,6 @@ app = typer.Typer(
 )
 
 
-def _terminate(number: int, frame: object) -> None:
-    """End as after an error, so that no unfinished run folder is left."""
-    sys.exit(128 + number)
-
-
 def _version(wanted: bool) -> None:
     if wanted:
         typer.echo(f"attncli {__version__}")
@@ -124,8 +118,6 @@ def main(
     ] = False,
 ) -> None:
     """Compare attention scoring functions on the same tensors and the same mask."""
-    if threading.current_thread() is threading.main_thread():
-        signal.signal(signal.SIGTERM, _terminate)
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="replace")  # a token that the terminal cannot show must not end a run

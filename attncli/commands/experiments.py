@@ -5,23 +5,22 @@ Imported inside functions only.
 
 import json as stdjson
 import shlex
-import signal
 import sys
-import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, redirect_stdout
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 import typer
 from rich.padding import Padding
 from rich.text import Text
 
 from attncli.api import Loaded, load_experiment
+from attncli.commands.interrupts import Interrupts
 from attncli.commands.options import Output
 from attncli.commands.progress import Terminal, running
-from attncli.commands.streams import EXPECTATION_FAILED, INTERRUPTED, ErrorStream, print_error, print_line
+from attncli.commands.streams import EXPECTATION_FAILED, ErrorStream, print_error, print_line
 from attncli.config.builtin import experiment_path
 from attncli.config.document import TENSORS, read_document
 from attncli.config.overrides import Override
@@ -49,40 +48,6 @@ def load_experiments(configs: Sequence[Path], overrides: Sequence[Override]) -> 
     return experiments
 
 
-class Interrupts:
-    """While it is open, Ctrl-C ends the work, but not the writing of what the work has given.
-
-    The second waits in any case: the first has ended the work, which winds up. A third is meant, until there is
-    something to lose. Only in the main thread, since signals reach no other; and not where the caller ignores Ctrl-C.
-    """
-
-    def __init__(self) -> None:
-        self._before: Any = signal.getsignal(signal.SIGINT)
-        self._presses = 0
-        self._must_wait = False
-        self.waited = False  # one had to wait
-
-    def __enter__(self) -> Self:
-        if threading.current_thread() is threading.main_thread() and callable(self._before):
-            signal.signal(signal.SIGINT, self._handle)
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        if signal.getsignal(signal.SIGINT) == self._handle:
-            signal.signal(signal.SIGINT, self._before)
-
-    def wait(self) -> None:
-        """From now on there is something to lose: every Ctrl-C waits."""
-        self._must_wait = True
-
-    def _handle(self, number: int, frame: Any) -> None:
-        self._presses += 1
-        if self._must_wait or self._presses == 2:
-            self.waited = True
-        else:
-            self._before(number, frame)
-
-
 def run_and_show(experiments: Sequence[Loaded], output: Output) -> None:
     """Run experiments one after the other, each into its folder, print what is asked for, and open it with `--open`.
 
@@ -90,7 +55,7 @@ def run_and_show(experiments: Sequence[Loaded], output: Output) -> None:
 
     Raises:
         InputError: one fails, or expectations could not be judged, since no row is what they ask about.
-        typer.Exit: with 1 where an expectation fails, 130 after Ctrl-C.
+        typer.Exit: with 1 where an expectation fails, 130 after Ctrl-C, 143 after SIGTERM.
     """
     if (out := output.out) is not None and len(experiments) > 1:
         message = f'got "{out}" for {len(experiments)} experiments; expected one experiment; run them one by one'
@@ -105,7 +70,7 @@ def run_and_show(experiments: Sequence[Loaded], output: Output) -> None:
                 runs.append(
                     experiment.run(progress, command, out, output.overwrite, not output.no_plots, output.report)
                 )
-            interrupted = runs[-1].result.interrupted or interrupts.waited
+            interrupted = runs[-1].result.interrupted or interrupts.arrived
             show_run(runs[-1], output, titled=len(experiments) > 1)
             shown = replace(runs[-1].result, inputs={}, tensors={}, parameters={})  # which need no memory any more
             runs[-1] = replace(runs[-1], result=shown)
@@ -115,17 +80,17 @@ def run_and_show(experiments: Sequence[Loaded], output: Output) -> None:
             print_error(f"not run: {', '.join(str(experiment.document.path) for experiment in waiting)}")
     if interrupted:
         print_error(f"interrupted; what was finished is in {shortest(runs[-1].folder)}/")
-        raise typer.Exit(INTERRUPTED)
+        raise typer.Exit(interrupts.exit_code)
     check_verdicts(runs)
 
 
 @contextmanager
 def working(name: str, output: Output) -> Iterator[tuple[Progress, Interrupts]]:
-    """While the work of the body goes on, Ctrl-C ends it, and stdout is kept clean."""
+    """While the work of the body goes on, signals end it, and stdout is kept clean."""
     with (
         redirect_stdout(ErrorStream()),  # scorers of the user's own may print
         Interrupts() as interrupts,
-        running(name, output.quiet, output.json, interrupts.wait) as progress,
+        running(name, output.quiet, output.json, interrupts) as progress,
     ):
         yield progress, interrupts
 

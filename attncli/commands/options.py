@@ -1,9 +1,6 @@
 """Options that several commands share, under one name and with one help text each."""
 
 import gc
-import os
-import signal
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -12,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from attncli.commands.streams import INTERRUPTED, print_error
+from attncli.commands.interrupts import ending_at_once
 from attncli.config.overrides import Override, override, parse_override, typed
 from attncli.errors import Collector, InputError
 
@@ -61,27 +58,16 @@ class Output:
 
 def import_quickly(*, pictures: bool) -> None:
     """Load torch, and matplotlib for pictures, without garbage collection: their many objects stay."""
-    before = signal.getsignal(signal.SIGINT)
-    heeds = threading.current_thread() is threading.main_thread() and callable(before)  # else the caller ignores Ctrl-C
-    if heeds:
-        signal.signal(signal.SIGINT, _end_at_once)
-    gc.disable()
-    try:
-        import attncli.commands.experiments
+    with ending_at_once():
+        gc.disable()
+        try:
+            import attncli.commands.experiments
 
-        if pictures:
-            import attncli.show.heatmaps  # noqa: F401
-    finally:
-        if heeds:
-            signal.signal(signal.SIGINT, before)
-        gc.freeze()
-        gc.enable()
-
-
-def _end_at_once(number: int, frame: object) -> None:
-    """End the process on Ctrl-C: torch swallows the exceptions of Python while it is loaded, and nothing is begun."""
-    print_error("interrupted; what was finished is kept, nothing else")
-    os._exit(INTERRUPTED)
+            if pictures:
+                import attncli.show.heatmaps  # noqa: F401
+        finally:
+            gc.freeze()
+            gc.enable()
 
 
 @contextmanager

@@ -7,7 +7,7 @@ from typing import IO, Any
 import typer
 
 EXPECTATION_FAILED = DIFFERENT = 1  # exit codes
-WRONG_INPUT, INTERRUPTED = 2, 130
+WRONG_INPUT, INTERRUPTED, TERMINATED = 2, 130, 143
 
 
 def print_line(text: str) -> None:

@@ -26,7 +26,7 @@ from attncli.commands.options import (
     import_quickly,
     overrides_of,
 )
-from attncli.commands.streams import INTERRUPTED, print_error, print_line
+from attncli.commands.streams import print_error, print_line
 from attncli.errors import InputError
 
 if TYPE_CHECKING:
@@ -147,11 +147,11 @@ def sweep(
     output = Output(out, overwrite, no_plots, open_=open_, json=json, quiet=quiet, full=full)
     command = shlex.join(["attncli", *sys.argv[1:]])
     task = Task(plan, command, resume, out, overwrite, jobs, cluster, timeout, fail_fast, pictures=not no_plots)
-    with working(plan.options.name, output) as (progress, _):
+    with working(plan.options.name, output) as (progress, interrupts):
         finished, problem = run_sweep(task, progress)
     show_run(finished, output)
     show_results([finished], output)
-    _end(finished, problem)
+    _end(finished, problem, interrupts.exit_code)
 
 
 def _check_without_processes(**options: float | None) -> None:
@@ -174,8 +174,8 @@ def _list_points(plan: "Plan", json: bool) -> None:
     print_line(plan.size)
 
 
-def _end(finished: "Finished", problem: str | None) -> None:
-    """Say what failed or why the sweep stopped, and end with the exit code of that."""
+def _end(finished: "Finished", problem: str | None, interrupted: int) -> None:
+    """Say what failed or why the sweep stopped, and end with the exit code of that; with `interrupted` of a signal."""
     from attncli.commands.experiments import check_verdicts, shortest
 
     folder, counts = shortest(finished.folder), finished.result.settings["points"]
@@ -185,7 +185,7 @@ def _end(finished: "Finished", problem: str | None) -> None:
     if finished.result.interrupted:
         drawing = f"; `attncli figure {folder}` draws it" if finished.result.records else ""
         print_error(f"interrupted; what was finished is in {folder}/; {again}{drawing}")
-        raise typer.Exit(INTERRUPTED)
+        raise typer.Exit(interrupted)
     if problem is not None:
         print_error(f"stopped: {problem}; {again}")
     if problem is not None or counts["failed"] or counts["died"]:

@@ -94,7 +94,9 @@ def entry_model(name: str, scorer: type) -> type[ScorerEntry]:
             raise TypeError(f"the option `{taken}` has the name of a common key; rename it")
         fields["scorer"] = (Literal[name], ...)
         return create_model(f"{scorer.__name__}Entry", __base__=ScorerEntry, **fields)
-    except Exception as error:  # annotations may be anything, and reading them runs the user's code
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # annotations may be anything, and reading them runs the user's code
         reason = " ".join(str(error).split())
         raise InputError.of(f'got "{name}", whose options cannot be written in YAML: {reason}') from error
 

@@ -2,7 +2,8 @@
 
 import functools
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -168,12 +169,8 @@ def raw_scores(scorer: nn.Module, queries: Tensor, keys: Tensor) -> Tensor:
     queries, keys = at_least_float32(queries, keys)
     shape = (*queries.shape[:-1], keys.shape[-2])
     versions = [tensor._version for tensor in (queries, keys)]
-    try:
+    with calling("the scorer"):
         scores = scorer(queries, keys)
-    except BaseException as error:  # a user's own class may raise anything
-        if isinstance(error, InputError | KeyboardInterrupt) or ran_out(error):
-            raise
-        raise InputError.of(f"the scorer gave {raised(error)}") from error
     if not isinstance(scores, Tensor) or tuple(scores.shape) != shape:
         what = f"shape {list(scores.shape)}" if isinstance(scores, Tensor) else type(scores).__name__
         raise InputError.of(f"the scorer gave {what}; expected scores of shape {list(shape)}")
@@ -184,6 +181,17 @@ def raw_scores(scorer: nn.Module, queries: Tensor, keys: Tensor) -> Tensor:
     if versions != [tensor._version for tensor in (queries, keys)]:
         raise InputError.of("the scorer changed its queries or keys, which other scorers use too; expected new tensors")
     return at_least_float32(scores)[0]
+
+
+@contextmanager
+def calling(what: str) -> Iterator[None]:
+    """Raise an InputError for anything that the user's own code raises, but for interrupts and a lack of memory."""
+    try:
+        yield
+    except BaseException as error:  # sys.exit among it
+        if isinstance(error, InputError | KeyboardInterrupt) or ran_out(error):
+            raise
+        raise InputError.of(f"{what} gave {raised(error)}") from error
 
 
 def formulas_of(entries: Iterable[ScorerEntry]) -> dict[str, str]:

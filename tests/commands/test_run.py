@@ -16,7 +16,7 @@ import pytest
 import torch
 import yaml
 
-from attncli.commands import options, progress
+from attncli.commands import interrupts, options, progress
 from attncli.errors import InputError
 from attncli.studies.attention import study as attention
 from tests.cli import attncli, experiment, good, names_in, refusal
@@ -254,7 +254,7 @@ def test_control_c_that_the_caller_ignores_is_ignored_while_libraries_are_loaded
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     press_before("gc.disable", monkeypatch)
-    monkeypatch.setattr(options, "_end_at_once", lambda *_: pytest.fail("it is heard"))
+    monkeypatch.setattr(interrupts, "_end_at_once", lambda *_: pytest.fail("it is heard"))
     before = signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
         options.import_quickly(pictures=False)

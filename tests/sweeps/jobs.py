@@ -91,6 +91,12 @@ class IsKilled(Dot):
         raise AssertionError
 
 
+class IsTerminated(Dot):
+    def forward(self, queries: Tensor, keys: Tensor) -> Tensor:
+        os.kill(os.getpid(), signal.SIGTERM)
+        raise AssertionError
+
+
 class EatsMemory(Dot):
     def forward(self, queries: Tensor, keys: Tensor) -> Tensor:
         return torch.empty(2**50)

@@ -22,6 +22,7 @@ from tests.sweeps.jobs import kept, table
 ROOT = Path(attncli.__file__).parents[1]
 LONG = 120.0  # seconds; nothing takes so long, unless it is broken
 POINTS = 24
+ENDINGS = [pytest.param(signal.SIGINT, 130, id="SIGINT"), pytest.param(signal.SIGTERM, 143, id="SIGTERM")]
 SLOW, NEVER = "tests.sweeps.jobs:Slow", "tests.sweeps.jobs:NeverEnds"
 
 
@@ -46,6 +47,11 @@ def ended(process: "subprocess.Popen[str]") -> tuple[int, str]:
     """The exit code, and what was said."""
     _, told = process.communicate(timeout=LONG)
     return process.returncode, told
+
+
+def signalled(process: "subprocess.Popen[str]", number: int) -> None:
+    """As a terminal does it with Ctrl-C, to all processes, and as a scheduler does it with SIGTERM, to one."""
+    (os.killpg if number == signal.SIGINT else os.kill)(process.pid, number)
 
 
 def lines(folder: Path) -> list[bytes]:
@@ -91,15 +97,17 @@ def test_killed_at_moments(undisturbed: tuple[Path, Path], tmp_path: Path, momen
     assert not [path for path in out.iterdir() if path.name.startswith(".")]
 
 
-def test_ctrl_c_while_libraries_are_loaded_is_one_line(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("number", "code"), ENDINGS)
+def test_a_signal_while_libraries_are_loaded_is_one_line(number: int, code: int, tmp_path: Path) -> None:
     process = start(experiment(tmp_path / "some.yaml"), "--over", "seed=0..5", "--out", tmp_path / "out")
     until(lambda: len(psutil.Process(process.pid).children()) == 2)  # the processes' parent loads torch, too
-    os.killpg(process.pid, signal.SIGINT)
-    assert ended(process) == (130, "interrupted; what was finished is kept, nothing else\n")
+    signalled(process, number)
+    assert ended(process) == (code, "interrupted; what was finished is kept, nothing else\n")
     assert not (tmp_path / "out").exists()
 
 
-def test_ctrl_c_keeps_what_is_finished(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("number", "code"), ENDINGS)
+def test_a_signal_keeps_what_is_finished(number: int, code: int, tmp_path: Path) -> None:
     config, out = experiment(tmp_path / "some_never_end.yaml"), tmp_path / "out"
     scorers = f"scorers[0].scorer=dot,'{NEVER}'"
     process = start(config, "--over", scorers, "--over", "seed=0..5", "--out", out, pictures=True)
@@ -110,9 +118,9 @@ def test_ctrl_c_keeps_what_is_finished(tmp_path: Path) -> None:
         assert (refused.exit_code, "into which a sweep writes" in refused.stderr) == (2, True)
     assert good("sweep", "--status", out).startswith("6 of 12 points done, about ")
     family = psutil.Process(process.pid).children(recursive=True)
-    os.killpg(process.pid, signal.SIGINT)  # as a terminal does, to all of them
-    code, told = ended(process)
-    assert (code, told.count("\n")) == (130, 1)
+    signalled(process, number)
+    exit_code, told = ended(process)
+    assert (exit_code, told.count("\n")) == (code, 1)
     assert told.startswith(f"interrupted; what was finished is in {out}/; `attncli sweep --resume ")
     assert told.endswith(f"; `attncli figure {out}` draws it\n")
     assert not (out / "sweep.png").exists(), "who ends a sweep waits for no picture"

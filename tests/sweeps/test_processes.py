@@ -13,6 +13,7 @@ DEATHS = {
     "EndsWell": "its process ended without a word",
     "EndsBadly": "its process ended with exit code 5",
     "IsKilled": "its process ended with SIGKILL, as when memory runs out",
+    "IsTerminated": "its process ended with SIGTERM",
 }
 ERRORS = {
     "Raises": "scorers[0]: the scorer gave ArithmeticError: three (line ",
@@ -31,10 +32,10 @@ def test_the_number_of_processes_changes_no_figure() -> None:
 
 def test_what_is_wrong_with_points_is_theirs_alone() -> None:
     points = [bad(name) for name in (*DEATHS, *ERRORS)]
-    mixed = [each for pair in zip(points, jobs(6), strict=True) for each in pair]
+    mixed = [each for pair in zip(points, jobs(7), strict=True) for each in pair]
     rows = {row["key"]: row for row in on_processes(mixed, 2)}
-    assert len(rows) == 12
-    assert figures([row for key, row in rows.items() if "-" in key]) == figures(list(on_processes(jobs(6), 1)))
+    assert len(rows) == 14
+    assert figures([row for key, row in rows.items() if "-" in key]) == figures(list(on_processes(jobs(7), 1)))
     assert {name: rows[name]["error"] for name in DEATHS} == DEATHS
     assert {rows[name]["status"] for name in DEATHS} == {"died"}
     for name, error in ERRORS.items():

@@ -219,7 +219,9 @@ def _failures(trial: Trial, device: torch.device) -> Iterator[None]:
     """Drop a trial that this machine cannot compile or hold, or that fails; a user's own scorer may raise anything."""
     try:
         yield
-    except (Exception, SystemExit) as error:  # which a scorer of the user may call
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # sys.exit among it
         if ran_out(error):
             trial.drop("too large", "out of memory")
             gc.collect()

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from attncli.attention import softmax_over_valid
 from attncli.normalizers.softmax import Softmax
+from attncli.studies.scoring import calling
 
 MOST_EXACT = 2**16  # numbers up to which quantiles are exact
 SHIFT = 12  # bits of a float32 that a bin leaves out: bins are 2^-11 of a number wide
@@ -62,11 +63,15 @@ def query_gradient(scores: Tensor, sent: Tensor, queries: Tensor) -> Tensor | No
     """Norm (rows,) of the gradient that reaches the query of a row, of the gradient `sent` to its scores (rows, m).
 
     None where the scores do not depend on `queries` in a way that torch can follow.
+
+    Raises:
+        InputError: a scorer of the user's own that fails.
     """
     if not scores.requires_grad:
         return None
     upstream = sent.to(scores.device, scores.dtype).reshape(scores.shape)
-    (gradient,) = torch.autograd.grad(scores, queries, upstream, allow_unused=True)
+    with calling("the gradient of the scorer"):
+        (gradient,) = torch.autograd.grad(scores, queries, upstream, allow_unused=True)
     if gradient is None:
         return None
     lengths: Tensor = gradient.cpu().double().flatten(0, -2).norm(dim=-1)

@@ -9,6 +9,7 @@ from functools import partial
 import torch
 from torch import nn
 
+from attncli.errors import below
 from attncli.inputs.seeding import generator
 from attncli.show.numbers import finite, short, significant
 from attncli.studies.pairs.parts import Pairs
@@ -79,13 +80,15 @@ def _measure(prepared: Prepared, point: Point, pairs: Pairs) -> list[Figures]:
     for name, rows in pairs.names:
         randomness = generator(prepared.options.seed, f"saturation.values.{name}")
         pooled.append(torch.empty(rows, point.pairs.keys, dtype=torch.float64).normal_(generator=randomness))
-    values, found = torch.cat(pooled), []
+    values, found = torch.cat(pooled), list[list[Figures]]()
     for place, some in pairs.slices(prepared.at_a_time):
         with torch.enable_grad():
             queries = some.queries.detach().requires_grad_()
             scores = scores_of(prepared, point, replace(some, queries=queries))
-        each_with = zip(scores, prepared.normalizers, strict=True)
-        found.append([row_figures(each, some.valid, queries, values[place], its) for each, its in each_with])
+        found.append([])
+        for index, (each, its) in enumerate(zip(scores, prepared.normalizers, strict=True)):
+            with below("scorers", index):
+                found[-1].append(row_figures(each, some.valid, queries, values[place], its))
     return [{name: torch.cat([part[name] for part in each]) for name in each[0]} for each in zip(*found, strict=True)]
 
 

@@ -19,10 +19,8 @@ from attncli.errors import InputError
 from attncli.inputs.seeding import derived_seed, seeded
 from attncli.normalizers.softmax import Softmax
 from attncli.scorers import SCORERS
-from attncli.scorers._custom import raised
 from attncli.scorers.additive import Additive
-from attncli.studies.memory import ran_out
-from attncli.studies.scoring import build_normalizer, build_scorer, raw_scores
+from attncli.studies.scoring import build_normalizer, build_scorer, calling, raw_scores
 from attncli.studies.train.options import TrainOptions
 from attncli.studies.train.task import Batch, batches, held_out, normal, seeds_of
 
@@ -217,12 +215,8 @@ def learn(model: Recall, options: TrainOptions, step_done: Callable[[], None]) -
         optimizer.zero_grad()
         scores = model()
         loss = losses(model.pooled(model.weights(scores, batch), batch), batch.targets).sum()
-        try:
+        with calling("the gradient of the scorer"):  # as of one that writes over its numbers
             loss.backward()  # type: ignore[no-untyped-call]
-        except Exception as error:  # as a user's own scorer raises where it writes over its numbers
-            if ran_out(error):
-                raise
-            raise InputError.of(f"the gradient of the scorer gave {raised(error)}") from error
         if step == points[len(curve)]:
             curve.append(measured(model, scores, test) | {"gradient_norm": model.gradient_norms().cpu()})
         if step < options.steps:

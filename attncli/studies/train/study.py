@@ -6,7 +6,6 @@ import threading
 from collections import Counter as Amounts
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import CancelledError, ThreadPoolExecutor, as_completed
-from contextlib import suppress
 from dataclasses import dataclass
 
 import torch
@@ -143,6 +142,7 @@ def expected_rows(prepared: Prepared) -> Rows:
 def run(prepared: Prepared, progress: Progress) -> Result:
     """Train all configurations, several at a time; where the user ends the work, what is finished stays."""
     options, done, stop = prepared.options, dict(prepared.finished), threading.Event()
+    ended: KeyboardInterrupt | None = None
     # Small ones first: all scorers get somewhere early.
     jobs = sorted((job for job in prepared.configurations if job.place not in done), key=lambda job: job.d)
     counter = Counter(options.steps * len(jobs), progress)
@@ -166,16 +166,17 @@ def run(prepared: Prepared, progress: Progress) -> Result:
 
     with on_threads(1), ThreadPoolExecutor(prepared.threads) as pool:
         try:
-            with suppress(KeyboardInterrupt):
-                for future in as_completed([pool.submit(work, job) for job in jobs]):
-                    future.result()
+            for future in as_completed([pool.submit(work, job) for job in jobs]):
+                future.result()
+        except KeyboardInterrupt as error:
+            ended = error
         finally:
             stop.set()  # by now all are done, or nobody wants the rest
             pool.shutdown(wait=True, cancel_futures=True)
     progress.finished()
     interrupted = len(done) < len(prepared.configurations)
-    if interrupted and len(done) == len(prepared.finished):
-        raise KeyboardInterrupt
+    if ended is not None and len(done) == len(prepared.finished):
+        raise ended
     result = _result(prepared, done, interrupted)
     for label, rows in by_label(result.comparisons).items():
         if lost := sorted({row["d"] for row in rows if not math.isfinite(row["loss"])}):
