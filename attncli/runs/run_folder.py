@@ -1,6 +1,7 @@
 """The place of a run or a picture: it appears complete or not at all, and never replaces another by accident.
 
-What is unfinished is in a hidden folder. What a killed process left in one is removed by the next that writes there.
+What is unfinished is in a hidden folder, in which its process holds a lock. What a killed process left in one is
+removed by the next that writes there.
 """
 
 import errno
@@ -8,9 +9,9 @@ import itertools
 import json
 import os
 import platform
-import re
 import shutil
 import tempfile
+import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
@@ -18,17 +19,19 @@ from datetime import datetime
 from pathlib import Path
 from typing import NamedTuple
 
-import psutil
-
 from attncli.errors import InputError
+from attncli.runs.locks import is_locked, lock
 
 OUTPUTS = Path("outputs")
 WRITABLE, WRITABLE_FILE = "a writable folder", "a writable place"
 OLD, NEW = "old", "new"  # in a hidden folder: where what is replaced waits, under its name; what replaces it
 JOURNAL = "points.jsonl"  # of a sweep, which is there before its results are
+HIDDEN, PARTIAL = ".attncli.", ".partial"  # how the names of hidden folders begin and end
+LOCK = ".lock"  # the file in them that is locked
+BOOT = Path("/proc/sys/kernel/random/boot_id")
 LONGEST_MACHINE = 100  # characters of its name
+OLDEST = 30 * 86400  # seconds without a change after which a run is taken for dead where its lock cannot say so
 IN_USE = "into which a sweep writes; expected a folder that nobody uses; `attncli sweep --status {}` says how far it is"
-CLOCK_SHIFT = 60  # seconds that the start of one and the same process may seem to move by, as clocks are set
 
 
 class Words(NamedTuple):
@@ -117,30 +120,11 @@ def is_written(folder: Path) -> bool | None:
     """Whether a sweep writes into a folder at this moment; None where nobody can tell."""
     try:
         with (folder / JOURNAL).open("rb") as file:
-            taken = lock(file.fileno())
+            return is_locked(file.fileno())
     except FileNotFoundError:
         return False
     except OSError:
         return None
-    return None if taken is None else not taken
-
-
-def lock(descriptor: int) -> bool | None:
-    """Let no other process write into a file, as long as this one lives: False where another one does already.
-
-    None where the system or the file system has no such locks.
-    """
-    if os.name == "nt":
-        return None
-    import fcntl
-
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    except OSError:
-        return None
-    return True
 
 
 def _files_of_run(folder: Path) -> set[str]:
@@ -227,7 +211,7 @@ def save_file_at(place: Path, write: Callable[[Path], None], words: Words = COMM
 def hidden_folder(place: Path) -> Iterator[Path]:
     """A new folder beside `place`, which vanishes in the end, and with it the parents it needed if they are empty.
 
-    Its name says which process owns it: machine, number and start.
+    As long as it is there, its lock says that it is in use.
 
     Raises:
         OSError: the folder cannot be made.
@@ -238,17 +222,26 @@ def hidden_folder(place: Path) -> Iterator[Path]:
             with suppress(FileExistsError):  # another run was faster
                 parent.mkdir()
                 made.append(parent)
-        owner = f"{_machine()}-{os.getpid()}-{psutil.Process().create_time():.0f}"
-        folder = Path(tempfile.mkdtemp(".partial", f".attncli.{owner}-", place.parent))
-        try:
+        with ExitStack() as stack:
+            folder = _new_hidden(place.parent, stack)
             _remove_abandoned(place.parent)
             yield folder
-        finally:
-            shutil.rmtree(folder, ignore_errors=True)
     finally:
         with suppress(OSError):  # one that is in use
             while made:
                 made.pop().rmdir()
+
+
+def _new_hidden(parent: Path, stack: ExitStack) -> Path:
+    """Make a hidden folder with a locked file, for as long as `stack`; another where the first was removed before."""
+    while True:
+        folder = Path(tempfile.mkdtemp(PARTIAL, f"{HIDDEN}{_machine()}-", parent))
+        with suppress(FileNotFoundError), ExitStack() as own:
+            own.callback(shutil.rmtree, folder, ignore_errors=True)
+            file = own.enter_context((folder / LOCK).open("xb"))
+            if lock(file.fileno()) is not False and os.path.samestat(os.fstat(file.fileno()), (folder / LOCK).stat()):
+                stack.push(own.pop_all())
+                return folder
 
 
 @contextmanager
@@ -264,28 +257,37 @@ def writing(place: Path, expected: str, words: Words = COMMAND_LINE) -> Iterator
 
 
 def _remove_abandoned(parent: Path) -> None:
-    """Remove hidden folders of processes of this machine that live no more."""
-    pattern = re.compile(rf"\.attncli\.{re.escape(_machine())}-(\d+)-(\d+)-\w+\.partial")
-    with suppress(OSError):  # what cannot be listed or moved stays
-        for folder in list(parent.iterdir()):
-            found = pattern.fullmatch(folder.name)
-            if found is None or _lives(int(found[1]), int(found[2])):
-                continue
-            for old in (folder / OLD).glob("*"):  # it was killed while it replaced a run
-                if not os.path.lexists(parent / old.name):
-                    old.rename(parent / old.name)
-            shutil.rmtree(folder, ignore_errors=True)
+    """Remove the hidden folders of processes that have ended."""
+    with suppress(OSError):  # what cannot be listed stays
+        for folder in list(parent.glob(f"{HIDDEN}*{PARTIAL}")):
+            with suppress(OSError), ExitStack() as stack:  # what cannot be opened or moved stays
+                if _is_abandoned(folder, stack):
+                    for old in (folder / OLD).glob("*"):  # it was killed while it replaced a run
+                        if not os.path.lexists(parent / old.name):
+                            old.rename(parent / old.name)
+                    shutil.rmtree(folder, ignore_errors=True)
+
+
+def _is_abandoned(folder: Path, stack: ExitStack) -> bool:
+    """Whether nobody writes into a hidden folder any more; its lock, if there is one, is kept as long as `stack`.
+
+    A free lock says so for a folder of this machine. Elsewhere locks may not reach: on a file system without them, or
+    with locks for each machine alone, as NFS can be mounted. Such a folder stays until it is older than any run.
+    """
+    free = None
+    with suppress(FileNotFoundError):  # not yet, or of an earlier version
+        free = lock(stack.enter_context((folder / LOCK).open("r+b")).fileno())
+    if free is False:
+        return False
+    if free and folder.name.startswith(f"{HIDDEN}{_machine()}-"):
+        return True
+    last = max(path.stat().st_mtime for path in (folder, *folder.iterdir()))
+    return time.time() - last > OLDEST
 
 
 def _machine() -> str:
-    return platform.node()[:LONGEST_MACHINE]
-
-
-def _lives(number: int, start: int) -> bool:
-    """Whether the process with this number that began then is alive; numbers are given again."""
+    """What tells machines apart, and stays the same until they start again; containers of one machine share it."""
     try:
-        return abs(psutil.Process(number).create_time() - start) <= CLOCK_SHIFT
-    except psutil.NoSuchProcess:
-        return False
-    except psutil.Error:  # it is there, and another user's
-        return True
+        return BOOT.read_text(encoding="ascii").strip()
+    except (OSError, ValueError):  # not Linux
+        return platform.node()[:LONGEST_MACHINE]

@@ -24,7 +24,7 @@ from attncli.config.document import CAPTURED, PARAMETERS, REPORT, STYLE, TENSORS
 from attncli.errors import InputError, in_bytes
 from attncli.expect.judging import Verdict
 from attncli.runs.resolved import captured_file, dump_yaml, self_contained
-from attncli.runs.run_folder import WRITABLE, hidden_folder, new_folder, save_file_at, writer_of, writing
+from attncli.runs.run_folder import NEW, WRITABLE, hidden_folder, new_folder, save_file_at, writer_of, writing
 from attncli.studies.study import STAGES, Record, Result, is_kept, nan_to_null, single_numbers, stage_of, tokens_of
 
 RESULTS = "results.json"
@@ -200,8 +200,10 @@ def add_files(folder: Path, files: Mapping[str, Callable[[Path], None]]) -> list
 def _replacing(folder: Path) -> Iterator[Path]:
     """A hidden folder, whose files take the place of a run's in the end, results.json as the last."""
     with writing(folder, WRITABLE), hidden_folder((folder / RESULTS).absolute()) as hidden:
-        yield hidden
-        for path in sorted(hidden.iterdir(), key=lambda path: path.name == RESULTS):
+        new = hidden / NEW
+        new.mkdir()
+        yield new
+        for path in sorted(new.iterdir(), key=lambda path: path.name == RESULTS):
             path.replace(folder / path.name)
 
 

@@ -11,7 +11,8 @@ from pydantic import BaseModel, Field
 from attncli.config.document import read_document
 from attncli.config.sweep import changes_at, places_of
 from attncli.errors import InputError
-from attncli.runs.run_folder import IN_USE, JOURNAL, is_written, lock
+from attncli.runs.locks import lock
+from attncli.runs.run_folder import IN_USE, JOURNAL, is_written
 from attncli.studies.study import Record
 from attncli.sweeps.tally import Tally, name_of
 

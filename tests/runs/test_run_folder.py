@@ -4,18 +4,21 @@ import errno
 import json
 import os
 import platform
+import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+import time
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from datetime import datetime
 from pathlib import Path
 
-import psutil
 import pytest
 
 from attncli.errors import InputError
-from attncli.runs.run_folder import new_folder, save_file_at
+from attncli.runs import run_folder
+from attncli.runs.locks import is_locked, lock
+from attncli.runs.run_folder import LOCK, OLDEST, new_folder, save_file_at
 from tests.cli import names_in
 
 pytestmark = pytest.mark.usefixtures("here")
@@ -122,9 +125,9 @@ Path.rename = lambda path, place: os.kill(os.getpid(), signal.SIGKILL) if path.n
 
 
 @contextmanager
-def child(code: str) -> Iterator[tuple[subprocess.Popen[str], Path]]:
+def child(code: str, container: Sequence[str] = ()) -> Iterator[tuple[subprocess.Popen[str], Path]]:
     """A process that is in the middle of writing, and its hidden folder; it goes on where its stdin is closed."""
-    command = [sys.executable, "-c", CHILD + code]
+    command = [*container, sys.executable, "-c", CHILD + code]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         yield process, Path(process.stdout.readline().rstrip())
@@ -251,14 +254,132 @@ def test_out_that_is_filled_while_the_work_goes_on(overwrite: bool, here: Path) 
     assert names_in(here) == ["run", "run-2", "run-2/config.yaml", "run/theirs"]
 
 
-def test_numbers_of_processes_are_given_again(here: Path) -> None:
-    """A folder of a process that had this number, but began at another time, is nobody's any more."""
-    mine = psutil.Process()
-    names = [f".attncli.{platform.node()}-{mine.pid}-{mine.create_time() - ago:.0f}-x.partial" for ago in (0, 9999)]
-    for name in names:
-        (here / "other" / name).mkdir(parents=True)
-    with new_folder("d2l", here / "other" / "run", False, STARTED):
-        assert [(here / "other" / name).exists() for name in names] == [True, False]
+def a_container() -> list[str]:
+    """A command in front of another, which then runs in a namespace of processes of its own; else skips the test."""
+    line = ["unshare", "--user", "--map-root-user", "--pid", "--fork", "--kill-child", "--mount-proc"]
+    if shutil.which(line[0]) is None or subprocess.run([*line, "true"], capture_output=True, check=False).returncode:
+        pytest.skip("no namespaces of processes here")
+    return line
+
+
+def test_a_run_in_another_container_is_left_alone() -> None:
+    """Its number means another process here, or none."""
+    with child("run(None)", a_container()) as (process, used):
+        write_run()
+        assert used.exists()
+        process.communicate(timeout=300)
+        assert process.returncode == 0
+    with child("run(None)", a_container()) as (process, left):
+        process.kill()
+        process.wait()
+        until_unlocked(left)
+        write_run()
+        assert not left.exists()
+
+
+def until_unlocked(folder: Path) -> None:
+    """The container is killed with its parent, and soon gone."""
+    with (folder / LOCK).open("r+b") as file:
+        while is_locked(file.fileno()):
+            time.sleep(0.01)
+
+
+def left_behind(name: str, *, locked: bool = True) -> Path:
+    """A hidden folder that a killed process left, with the file that it had locked."""
+    folder = Path("other", name)
+    (folder / "new").mkdir(parents=True)
+    (folder / "new" / "results.json").touch()
+    if locked:
+        (folder / LOCK).touch()
+    return folder
+
+
+def grow_old(folder: Path) -> None:
+    for path in (folder, *folder.iterdir()):
+        os.utime(path, (0, time.time() - OLDEST - 60))
+
+
+@pytest.mark.parametrize(
+    ("name", "locked"),
+    [
+        (".attncli.another-x.partial", True),  # whose locks need not be seen from here
+        (f".attncli.{run_folder._machine()}-x.partial", False),  # it may be about to lock the file
+        (".attncli.host-1-0-x.partial", False),  # of an earlier version
+    ],
+    ids=["another machine", "not locked yet", "earlier version"],
+)
+def test_where_a_lock_says_nothing_age_does(name: str, locked: bool) -> None:
+    folder = left_behind(name, locked=locked)
+    write_run(Path("other/a"))
+    assert folder.exists()
+    grow_old(folder)
+    write_run(Path("other/b"))
+    assert not folder.exists()
+
+
+def test_a_lock_of_this_machine() -> None:
+    folder = left_behind(f".attncli.{run_folder._machine()}-x.partial")
+    with (folder / LOCK).open("r+b") as file:
+        assert lock(file.fileno())
+        grow_old(folder)
+        write_run(Path("other/a"))
+        assert folder.exists(), "it is in use, however old"
+    write_run(Path("other/b"))
+    assert not folder.exists()
+
+
+def test_a_file_system_without_locks(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(run_folder, "lock", lambda descriptor: None)
+    folder = left_behind(f".attncli.{run_folder._machine()}-x.partial")
+    with new_folder("d2l", Path("other/a"), False, STARTED), new_folder("d2l", Path("other/b"), False, STARTED):
+        assert folder.exists()
+        grow_old(folder)
+        write_run(Path("other/c"))
+        assert not folder.exists()
+    assert names_in(here / "other") == ["a", "b", "c", *(f"c/{name}" for name in FILES)]
+
+
+@pytest.mark.parametrize("taken", [False, True], ids=["while it is removed", "after it was removed"])
+def test_a_folder_that_another_process_removes_before_it_is_locked(
+    taken: bool, here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen = list[Path]()
+
+    def late(descriptor: int) -> bool | None:
+        (folder,) = (here / "other").glob(".attncli.*")
+        seen.append(folder)
+        if len(seen) > 1:
+            return lock(descriptor)
+        shutil.rmtree(folder)
+        return taken
+
+    monkeypatch.setattr(run_folder, "lock", late)
+    write_run(Path("other/run"))
+    assert seen[0] != seen[1]
+    assert names_in(here / "other") == ["run", *(f"run/{name}" for name in FILES)]
+
+
+def test_systems_that_have_no_name_for_the_machine(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All but Linux: the name of the host is the next best."""
+    monkeypatch.setattr(run_folder, "BOOT", here / "nothing")
+    with new_folder("d2l", Path("run"), False, STARTED) as folder:
+        assert folder.path.parent.name.startswith(f".attncli.{platform.node()}-")
+
+
+def test_asking_for_a_lock_takes_none(here: Path) -> None:
+    path = here / "file"
+    path.touch()
+    with path.open("rb") as reader, path.open("ab") as writer, path.open("ab") as other:
+        assert is_locked(reader.fileno()) is False
+        assert lock(writer.fileno()) is True
+        assert is_locked(reader.fileno()) is True
+        assert lock(other.fileno()) is False
+        with path.open("rb") as second:
+            assert is_locked(second.fileno()) is True
+        assert is_locked(reader.fileno()) is True, "a file that the same process closes gives no lock back"
+        writer.close()
+        assert is_locked(reader.fileno()) is False
+        assert lock(other.fileno()) is True
 
 
 def test_out_with_a_name_that_is_too_long(here: Path) -> None:
