@@ -1,11 +1,17 @@
-"""Which part of the package may import which, who may use which library, and that no idea is cut into pieces."""
+"""Which part of the package may import which, who may use which library, who installs it, and how large folders are."""
 
 import ast
+import re
+import sys
+import tomllib
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from importlib.metadata import packages_distributions, requires
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
 import attncli
 from attncli.studies import STUDIES
@@ -132,6 +138,77 @@ def test_libraries_stay_where_they_belong(library: str) -> None:
     users = {path for path, name in IMPORTS if name.partition(".")[0] == library}
     assert users
     assert sorted(shown(path) for path in users if not allowed(path)) == []
+
+
+PROJECT = tomllib.loads((TESTS.parent / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+EXTRAS = {name: words for name, words in PROJECT["optional-dependencies"].items() if name not in ("dev", "docs")}
+OF_MODULE = packages_distributions()
+
+
+def installed_by(words: Iterable[str]) -> set[str]:
+    """The distributions that pip installs for these requirements."""
+    found, ahead = set[str](), [Requirement(word) for word in words]
+    while ahead:
+        requirement = ahead.pop()
+        name = canonicalize_name(requirement.name)
+        if name not in found:
+            found.add(name)
+            others = map(Requirement, requires(name) or ())
+            ahead += [each for each in others if each.marker is None or each.marker.evaluate({"extra": ""})]
+    return found
+
+
+BASE = installed_by(PROJECT["dependencies"])
+
+
+def distributions(module: str) -> set[str]:
+    """What installs a module."""
+    return {canonicalize_name(name) for name in OF_MODULE[module]}
+
+
+def modules(node: ast.AST) -> Iterator[str]:
+    """The top-level modules, not Python's and not ours, that the statement imports."""
+    names: list[str] = []
+    if isinstance(node, ast.Import):
+        names = [alias.name for alias in node.names]
+    elif isinstance(node, ast.ImportFrom):
+        names = [node.module or ""]
+    found = {name.partition(".")[0] for name in names}
+    yield from found - sys.stdlib_module_names - {"attncli", ""}
+
+
+def optional() -> Iterator[tuple[Path, str, str]]:
+    """Every import that may fail: its file, the module, and what is done where it fails."""
+    for path, node in NODES:
+        done = ""
+        if isinstance(node, ast.Try):
+            done = "".join(ast.unparse(each) for each in node.handlers)
+        elif isinstance(node, ast.With):
+            done = ast.unparse(node.items[0])
+        if "ImportError" in done:
+            assert isinstance(node, ast.Try | ast.With)
+            yield from ((path, module, done) for each in node.body for module in modules(each))
+
+
+OPTIONAL = list(optional())
+
+
+def test_every_import_is_of_a_dependency_or_may_fail() -> None:
+    may_fail = {(path, module) for path, module, _ in OPTIONAL}
+    always = {(path, name) for path, node in NODES for name in modules(node)} - may_fail
+    assert {"torch", "entmax", "yaml"} <= {module for _, module in always}
+    assert sorted(f"{shown(path)}: {name}" for path, name in always if not distributions(name) & BASE) == []
+
+
+def test_what_may_fail_names_the_extra_or_the_package() -> None:
+    raising = {module: text for _, module, text in OPTIONAL if "raise" in text}
+    assert {"transformers", "distributed"} <= set(raising)
+    for module, text in raising.items():
+        assert not distributions(module) & BASE, f"{module} is always there"
+        installed = re.findall(r"pip install '?([\w\[\] ]+)", text)[0].split()
+        extra = re.fullmatch(r"attncli\[(\w+)\]", installed[0])
+        named = EXTRAS[extra[1]] if extra else installed
+        assert distributions(module) & installed_by(named), text
 
 
 WRITES = {"write_text", "write_bytes", "mkdir", "rename", "rmdir", "unlink", "symlink_to", "touch", "save_file"}

@@ -1,6 +1,8 @@
 """Every built-in experiment is explained, and some show what they say; test_contract.py runs all but the sweeps."""
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +16,7 @@ from attncli.config.builtin import builtin_names, builtin_path
 from attncli.normalizers import NORMALIZERS
 from tests import reference
 from tests.cli import good
+from tests.test_architecture import BASE, OF_MODULE, distributions
 
 D2L_OUTPUTS = torch.tensor([[[2.0, 3.0, 4.0, 5.0]], [[10.0, 11.0, 12.0, 13.0]]])
 RUN: dict[str, list[str]] = {  # and what makes one smaller, since time is what it takes
@@ -137,3 +140,28 @@ def test_sweeps(name: str, tmp_path: Path) -> None:
 def test_whole_sweeps(name: str, tmp_path: Path) -> None:
     good("sweep", name, "--out", tmp_path / "out", "--quiet", "--no-plots")
     assert all(each["holds"] for each in json.loads((tmp_path / "out" / "results.json").read_text())["expectations"])
+
+
+# Runs the command line while no module of the named distributions can be imported.
+WITHOUT = """
+import sys
+missing = set(sys.argv.pop(1).split(","))
+class Missing:
+    def find_spec(self, name, path=None, target=None):
+        if name in missing:
+            raise ModuleNotFoundError(f"No module named '{name}'", name=name)
+sys.meta_path.insert(0, Missing())
+from attncli.cli import app
+app(sys.argv[1:], prog_name="attncli")
+"""
+
+
+def test_the_dependencies_are_enough_for_every_experiment(tmp_path: Path) -> None:
+    others = {name for name in OF_MODULE if not distributions(name) & BASE} - {"attncli", "tests"}
+    assert {"transformers", "pandas", "distributed"} <= others
+    assert "entmax" not in others
+    check, run = ["check", *builtin_names()], ["run", "normalizers", "claims/16a_sparse_weights"]
+    for arguments in (check, [*run, "--no-plots", "--quiet"]):
+        command = [sys.executable, "-c", WITHOUT, ",".join(others), *arguments]
+        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=300)
+        assert (done.returncode, done.stderr) == (0, ""), arguments[0]

@@ -1,28 +1,12 @@
-"""What sparsemax and entmax share: the package `entmax`, made safe for masks; the extra `normalizers` installs it."""
+"""What sparsemax and entmax share: the package `entmax`, made safe for masks."""
 
-import importlib
 from collections.abc import Callable
-from types import ModuleType
 
 import torch
 from torch import Tensor
 
-from attncli.errors import InputError
 from attncli.normalizers._jacobian import norm_of_softmax
 from attncli.normalizers._valid import largest_score
-
-
-def entmax_package(normalizer: str) -> ModuleType:
-    """The package.
-
-    Raises:
-        InputError: it is not installed.
-    """
-    try:
-        return importlib.import_module("entmax")
-    except ImportError as error:
-        message = f'got "{normalizer}", which needs the package entmax'
-        raise InputError.of(f"{message}; install it with `pip install entmax`") from error
 
 
 def within_reach(weights_of: Callable[[Tensor], Tensor], scores: Tensor, valid: Tensor | None, reach: float) -> Tensor:

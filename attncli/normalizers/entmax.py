@@ -1,12 +1,12 @@
-from collections.abc import Callable
 from functools import partial
 from typing import Annotated
 
+from entmax import entmax15, entmax_bisect, sparsemax
 from pydantic import Field
 from torch import Tensor, nn
 
 from attncli.attention import softmax_over_valid
-from attncli.normalizers._entmax import entmax_package, norm_of_entmax, within_reach
+from attncli.normalizers._entmax import norm_of_entmax, within_reach
 
 NEAR = 1e-8  # of alpha to 1: below it the weights are nearer to those of softmax than to what bisection finds
 TINY = 1e-37  # float32 holds half of it, and its double
@@ -23,10 +23,9 @@ class Entmax(nn.Module):
 
     def __init__(self, *, alpha: Annotated[float, Field(ge=1)] = 1.5) -> None:
         super().__init__()
-        package = entmax_package("entmax")
         self.alpha = float(alpha)
-        exact = {1.5: package.entmax15, 2.0: package.sparsemax}
-        self._entmax = exact.get(self.alpha, partial(_bisected, package.entmax_bisect, self.alpha))
+        exact = {1.5: entmax15, 2.0: sparsemax}
+        self._entmax = exact.get(self.alpha, partial(_bisected, self.alpha))
 
     def forward(self, scores: Tensor, valid: Tensor | None = None) -> Tensor:
         if self.alpha < 1.0 + NEAR:
@@ -38,7 +37,8 @@ class Entmax(nn.Module):
         return norm_of_entmax(weights, self.alpha)
 
 
-def _bisected(bisect: Callable[[Tensor, float], Tensor], alpha: float, scores: Tensor) -> Tensor:
+def _bisected(alpha: float, scores: Tensor) -> Tensor:
     # In float64: near alpha = 1 a weight is a large power of a number near 1. Apple's devices do not have it.
     wide = (scores.cpu() if scores.device.type == "mps" else scores).double()
-    return bisect(wide, alpha).to(scores)
+    weights: Tensor = entmax_bisect(wide, alpha).to(scores)
+    return weights

@@ -1,6 +1,7 @@
+from entmax import sparsemax
 from torch import Tensor, nn
 
-from attncli.normalizers._entmax import entmax_package, norm_of_entmax, within_reach
+from attncli.normalizers._entmax import norm_of_entmax, within_reach
 
 
 class Sparsemax(nn.Module):
@@ -11,12 +12,8 @@ class Sparsemax(nn.Module):
 
     matrices = 12
 
-    def __init__(self) -> None:
-        super().__init__()
-        self._sparsemax = entmax_package("sparsemax").sparsemax
-
     def forward(self, scores: Tensor, valid: Tensor | None = None) -> Tensor:
-        return within_reach(self._sparsemax, scores, valid, 1.0)  # ... n m
+        return within_reach(sparsemax, scores, valid, 1.0)  # ... n m
 
     def jacobian_norm(self, weights: Tensor, valid: Tensor | None = None) -> Tensor:
         """Of diag(g) - g g^T / sum(g), where g is 1 for keys with a weight and 0 for the others."""

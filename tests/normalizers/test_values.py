@@ -1,8 +1,6 @@
 """Published weights, limits in which one normaliser becomes another, sums, and the package `entmax`."""
 
 import math
-import sys
-from pathlib import Path
 from typing import Any
 
 import entmax
@@ -10,9 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from attncli.errors import InputError
 from attncli.normalizers import NORMALIZERS
-from tests.cli import refusal
 from tests.normalizers.catalogue import mask
 from tests.scorers.catalogue import normal
 
@@ -153,21 +149,3 @@ def test_options_of_every_size() -> None:
         found = weights(name, scores, **option)
         torch.testing.assert_close(found, torch.tensor([[0.0, 1.0, 0.0], [1 / 3, 1 / 3, 1 / 3]]))
     torch.testing.assert_close(weights("sigmoid", scores, bias=1e300), torch.ones(2, 3))
-
-
-CURE = "which needs the package entmax; install it with `pip install entmax`"
-
-
-@pytest.mark.parametrize("name", ["sparsemax", "entmax"])
-def test_without_the_package(name: str, monkeypatch: pytest.MonkeyPatch, here: Path) -> None:
-    monkeypatch.setitem(sys.modules, "entmax", None)
-    with pytest.raises(InputError) as error:
-        NORMALIZERS[name]()
-    assert str(error.value) == f'got "{name}", {CURE}'
-    (here / "own.yaml").write_text(
-        "data:\n  queries: {shape: [2, 4]}\n  keys: {shape: [3, 4]}\nscorers:\n  - dot\n"
-        f"  - {{scorer: dot, normalizer: {name}}}\n"
-    )
-    for command in ("run", "check"):
-        said = refusal(command, "own.yaml")
-        assert said == f'own.yaml:6:31: scorers[1].normalizer: got "{name}", {CURE}'
