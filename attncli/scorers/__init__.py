@@ -4,7 +4,7 @@ A scorer is made with the sizes of one query and one key and its own options, an
 
     SCORERS["additive"](query_size, key_size, num_hiddens=8)(queries, keys)   # (..., n, q), (..., m, k) -> (..., n, m)
 
-To add one, write its file, list it here, and give its oracle in `tests/reference.py`.
+To add one, write its file, list it here after all others, and give its oracle in `tests/reference.py`.
 
 A class may say more of itself, and what it does not say is not assumed:
 

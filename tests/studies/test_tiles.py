@@ -106,7 +106,7 @@ def test_against_loops(
     kept = ~rules.valid.empty_rows
     cells = [each.double()[kept].tolist() for each in (scores, slow)]
     wanted = [slow_row(*each) for each in zip(*cells, rules.valid.whole[kept].tolist(), strict=True)]
-    columns = torch.tensor(wanted, dtype=torch.float64).reshape(-1, 6).unbind(-1)
+    columns = torch.tensor(wanted, dtype=torch.float64).reshape(-1, len(fields(ScorerRows))).unbind(-1)
     tolerance = 1e-9 if dtype == torch.float64 else 2e-5
     kept_rows = ScorerRows(*(getattr(found, field.name)[kept] for field in fields(found)))
     assert_rows(kept_rows, ScorerRows(*columns), torch.ones_like(columns[0], dtype=torch.bool), tolerance)

@@ -23,7 +23,8 @@ class ScorerRows:
 
     `count`, `mean` and `squares` are the number of scores at valid keys, their mean, and the sum of their squared
     deviations from it. `max_weight` and `weight_sum` are of the weights as they are; `entropy` (nats) is of the weights
-    divided by their sum, and means nothing where that is 0.
+    divided by their sum, and means nothing where that is 0. Any further field is a column of its name: the mean over
+    the rows.
     """
 
     count: Tensor

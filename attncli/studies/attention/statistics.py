@@ -1,6 +1,7 @@
 """Statistics over rows: of all of them, and of every batch element and head."""
 
 import math
+from dataclasses import fields
 from typing import Any
 
 from torch import Tensor
@@ -8,6 +9,7 @@ from torch import Tensor
 from attncli.studies.attention.rows import OutputRows, PairRows, ScorerRows
 from attncli.studies.study import Record
 
+AVERAGED = [each.name for each in fields(ScorerRows) if each.name not in ("count", "mean", "squares", "entropy")]
 OF_WEIGHTS = ("js_divergence", "top1_agreement", "max_abs_difference")
 Figures = dict[str, list[float | None]]  # of each group
 
@@ -46,8 +48,7 @@ class Groups:
             "score_std": deviation,
             "entropy": self._mean(rows.entropy, spread),
             "effective_keys": self._mean(rows.entropy.exp(), spread),
-            "max_weight": self._mean(rows.max_weight, self._kept),
-            "weight_sum": self._mean(rows.weight_sum, self._kept),
+            **{name: self._mean(getattr(rows, name), self._kept) for name in AVERAGED},
         }
         return self._records({**figures, "empty_rows": self._empty_rows})
 

@@ -20,6 +20,8 @@ from attncli.studies.threads import in_order, on_threads
 
 AT_A_TIME = 2**19  # scores of a tile: few enough for a processor's cache, where going over them again costs little
 MATRICES = 12  # of the size of float32 scores that `scorer_rows`, or softmax with softcap and bias, holds at once
+ROWS = tuple(each.name for each in fields(ScorerRows))
+QUICK = ("count", "mean", "squares", "entropy", "max_weight", "weight_sum")  # the rows that `_by_softmax` gives
 LEAST = -1000.0  # whose exponential is 0 in float32 and in float64
 LOG2_E = math.log2(math.e)
 
@@ -39,7 +41,7 @@ def pool_with_rows(
     """
     queries, keys, values = at_least_float32(queries, keys, values)
     output = values.new_empty((*queries.shape[:-1], values.shape[-1]))  # ... n v
-    figures = torch.empty(len(fields(ScorerRows)), *queries.shape[:-1], dtype=torch.float64)
+    figures = torch.empty(len(ROWS), *queries.shape[:-1], dtype=torch.float64)
     known = type(scorer) in SCORERS.values()
     jobs = _jobs(output, figures, scorer, queries, keys, values, rules)
     if known and queries.ndim == 4:  # a tile of one head has more queries than one of all heads
@@ -78,7 +80,7 @@ def _jobs(
     if type(scorer) in SCORERS.values() and hasattr(scorer, "as_dot"):
         queries, keys, scale = scorer.as_dot(queries, keys)  # once, not for every tile
         scorer = partial(_scaled_products, scale)
-    is_fast = is_softmax(rules) and all_finite(values)
+    is_fast = is_softmax(rules) and ROWS == QUICK and all_finite(values)
     matrices = MATRICES + getattr(rules.normalizer, "matrices", pooling.MATRICES)
     if is_fast:
         matrices = (4 if rules.valid.is_full else 5) if rules.cap is None and rules.bias is None else MATRICES
@@ -109,7 +111,8 @@ def _by_softmax(
 ) -> tuple[Tensor, Figures] | None:
     """The output of a tile and its figures by softmax, in as few passes over its scores as there can be.
 
-    None where a row has no valid key, or numbers that are not finite, or whose squares are not: these need more care.
+    The figures are those of QUICK. None where a row has no valid key, or numbers that are not finite, or whose squares
+    are not: these need more care.
     """
     sure, seen = rules.valid.reach(*place)
     if seen == 0:
@@ -167,4 +170,4 @@ def _by_stages(
     valid = rules.valid.tile(*place)
     allowed = torch.ones((), dtype=torch.bool, device=scores.device) if valid is None else valid
     found = scorer_rows(scores, weights, allowed.expand(scores.shape))
-    return weighted_sum(weights, values), tuple(getattr(found, field.name) for field in fields(found))
+    return weighted_sum(weights, values), tuple(getattr(found, name) for name in ROWS)
