@@ -4,7 +4,7 @@ from pydantic import PositiveInt
 from torch import Tensor, nn
 
 from attncli import textbook
-from attncli.scorers._additive_scores import WORKSPACE_BYTES, additive_scores
+from attncli.scorers._additive import WORKSPACE_BYTES, additive_scores
 
 
 class Additive(nn.Module):

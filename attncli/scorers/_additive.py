@@ -1,0 +1,354 @@
+"""Additive scores w_v . tanh(W_q q + W_k k) and their gradients, without a tanh per pair and in bounded memory.
+
+*The quotient.* A hidden unit of a pair is tanh(a + b) for an entry a of the projected query and b of the projected key.
+With u = exp(2(a + b)) - 1, tanh(a + b) = u / (u + 2). And with A = exp(2a), u = A expm1(2b) + expm1(2a). So a pair
+costs two products, two sums and a division, and exponentials are computed once per query and once per key: (n + m) h of
+them in place of n m h. Unlike 1 - 2 / (exp(2x) + 1), this keeps the digits of small numbers.
+
+*Its range.* Projections are shifted, for each hidden unit, so that the largest a is 0 and A at most 1. Then b may be
+clamped at `CEILING`: above it the unit is 1 for every query, as long as no a lies too far below 0. If one does, or if
+pairs are few, tanh is computed directly. Only the queries' numbers decide, so no key changes the scores of another.
+
+*Tiles.* Blocks of queries and keys are projected, and the hidden units of their pairs are computed, summed and dropped
+tile by tile; the backward pass computes them again. Two tiles fit into the cache that all cores share. Smaller tiles
+cost more calls of torch, larger ones more traffic to main memory: with 32 MiB of cache and two cores, tiles of 1/4,
+1/2, 1, 2, 4, 8 and 16 MiB take 0.53, 0.42, 0.32, 0.26, 0.26, 0.41 and 0.62 ns per pair and hidden unit. The textbook's
+code takes 4.
+
+*Compiled.* `torch.compile` fuses hidden units with the sum over them, so a block needs no tiles. Every sum is compiled
+alone, because the compiler would store what several sums have in common.
+"""
+
+import functools
+import math
+import os
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from attncli.attention import computing_dtype
+from attncli.errors import InputError
+from attncli.modes import outside_autocast
+from attncli.textbook import additive_scores as textbook_scores
+
+WORKSPACE_BYTES = 16 * 2**20  # beside inputs, scores and gradients
+CACHE_SHARE = 16  # a tile takes one part in 16 of the shared cache
+USUAL_CACHE = 32 * 2**20  # where the system does not report its size
+SATURATED = {torch.float32: 9.1, torch.float64: 19.1}  # from here on tanh rounds to 1
+CEILING = {torch.float32: 43.0, torch.float64: 350.0}  # exp(2 * CEILING) is finite, also after one addition
+FEWEST_UNITS = 8  # with fewer, the rounding errors of the quotient do not average out
+WORTHWHILE = 8  # pairs per projected row from which the quotient is faster than tanh
+COMPILER = "a C++ compiler, on a GPU Triton"
+MOST_VARIANTS = 64  # compiled variants of one function, for dtypes, devices and sizes of 1
+
+Block = tuple[slice, slice, slice]  # some batch elements, queries and keys
+
+
+class Plan(NamedTuple):
+    """The bytes of workspace, and whether `torch.compile` fuses the work on each pair."""
+
+    workspace: int
+    fused: bool
+
+
+def additive_scores(
+    queries: Tensor,
+    keys: Tensor,
+    w_q: Tensor,
+    w_k: Tensor,
+    w_v: Tensor,
+    *,
+    workspace: int = WORKSPACE_BYTES,
+    fused: bool = False,
+) -> Tensor:
+    """Return the scores w_v . tanh(W_q q + W_k k), (..., n, m).
+
+    Scores are float64 if any argument is, else float32. They are differentiable with respect to every argument. A
+    second derivative takes the memory of the textbook's code, which holds all hidden units at once.
+
+    Args:
+        queries: (..., n, q); leading axes are broadcast against those of the keys.
+        keys: (..., m, k).
+        w_q: (h, q).
+        w_k: (h, k).
+        w_v: (h,).
+        workspace: bytes of memory to use beside arguments, scores and gradients.
+        fused: whether `torch.compile` fuses the work on each pair.
+
+    Raises:
+        InputError: if `fused` and torch cannot compile on this machine.
+    """
+    if 0 in (queries.numel(), keys.numel()):
+        return textbook_scores(queries, keys, w_q, w_k, w_v)
+    empty_queries, empty_keys = (t[..., :0, :0].sum((-2, -1)) for t in (queries, keys))
+    leading = (empty_queries + empty_keys).shape  # torch.broadcast_shapes would load sympy
+    queries, keys = (t.expand(*(leading or (1,)), *t.shape[-2:]) for t in (queries, keys))
+    scores: Tensor = _Scores.apply(queries, keys, w_q, w_k, w_v, Plan(workspace, fused))  # type: ignore[no-untyped-call]
+    return scores if leading else scores.squeeze(0)  # indexing would copy the gradient
+
+
+class _Scores(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, queries: Tensor, keys: Tensor, w_q: Tensor, w_k: Tensor, w_v: Tensor, plan: Plan) -> Tensor:
+        ctx.save_for_backward(queries, keys, w_q, w_k, w_v)
+        ctx.plan = plan
+        query_side, key_side, w_v = _sides(queries, keys, w_q, w_k, w_v)
+        scale = _power_of_two(w_v)  # otherwise w_v times an exponential might overflow
+        scores = w_v.new_empty(*queries.shape[:-1], keys.shape[-2])  # ... n m
+        flat = scores.view(-1, *scores.shape[-2:])  # b n m
+        for elements, rows, columns in _blocks(queries, keys, w_v, plan):
+            a, b = query_side.project(elements, rows), key_side.project(elements, columns)
+            _fill_scores(flat[elements, rows, columns], a, b, w_v / scale, plan)
+        return scores if scale == 1 else scores.mul_(scale)
+
+    @staticmethod
+    @outside_autocast
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
+        saved = ctx.saved_tensors  # read once: under checkpointing each access computes them again
+        if torch.is_grad_enabled():  # the gradient will be differentiated in turn
+            return *_differentiable(saved, gradient, ctx.needs_input_grad), None
+        queries, keys, w_q, w_k, w_v = saved
+        query_side, key_side, w_v = _sides(queries, keys, w_q, w_k, w_v)
+        totals = [
+            torch.zeros_like(t, dtype=w_v.dtype) if needed else None
+            for t, needed in zip(saved, ctx.needs_input_grad, strict=False)
+        ]
+        to_queries, to_keys, to_w_q, to_w_k, to_w_v = totals
+        flat = gradient.reshape(-1, *gradient.shape[-2:])  # b n m
+        for elements, rows, columns in _blocks(queries, keys, w_v, ctx.plan):
+            a, b = query_side.project(elements, rows), key_side.project(elements, columns)
+            to_a, to_b, to_units = _gradients(flat[elements, rows, columns], a, b, torch.ones_like(w_v), ctx.plan)
+            to_a, to_b = to_a * w_v, to_b * w_v
+            if to_queries is not None:
+                to_queries[query_side.index(elements, rows)] += to_a @ query_side.matrix
+            if to_keys is not None:
+                to_keys[key_side.index(elements, columns)] += to_b @ key_side.matrix
+            if to_w_q is not None:
+                to_w_q.addmm_(to_a.flatten(0, 1).mT, query_side.read(elements, rows).flatten(0, 1))
+            if to_w_k is not None:
+                to_w_k.addmm_(to_b.flatten(0, 1).mT, key_side.read(elements, columns).flatten(0, 1))
+            if to_w_v is not None:
+                to_w_v += to_units
+        return *(None if each is None else each.to(t.dtype) for each, t in zip(totals, saved, strict=True)), None
+
+
+def _differentiable(saved: Sequence[Tensor], gradient: Tensor, needed: Sequence[bool]) -> Sequence[Tensor | None]:
+    """Return gradients that can be differentiated again, computed by the textbook's code."""
+    wanted = [t for t, each in zip(saved, needed, strict=False) if each]
+    scores = textbook_scores(*(t.to(gradient.dtype) for t in saved))
+    found = iter(torch.autograd.grad(scores, wanted, gradient, create_graph=True))
+    return [next(found) if each else None for _, each in zip(saved, needed, strict=False)]
+
+
+class _Side:
+    """Queries or keys with the matrix that projects them, block by block."""
+
+    def __init__(self, tensor: Tensor, matrix: Tensor, dtype: torch.dtype) -> None:
+        """Rows (..., r, f), whose leading axes may be expanded ones, and a matrix (h, f)."""
+        self._tensor, self.matrix = tensor, matrix.to(dtype)
+        leading = tensor.shape[:-2]
+        elements = torch.arange(leading.numel(), device=tensor.device)
+        self._axes = torch.unravel_index(elements, leading) if len(leading) > 1 else None
+
+    def index(self, elements: slice, rows: slice) -> tuple[Any, ...]:
+        """Return the index of some rows in the unflattened tensor: flattening expanded axes would copy them."""
+        return (elements, rows) if self._axes is None else (*(axis[elements] for axis in self._axes), rows)
+
+    def read(self, elements: slice, rows: slice) -> Tensor:
+        """Return some rows, (b, r, f)."""
+        return self._tensor[self.index(elements, rows)].to(self.matrix.dtype)
+
+    def project(self, elements: slice, rows: slice) -> Tensor:
+        """Return some projected rows, (b, r, h); infinite ones become the largest number, whose tanh is 1, too."""
+        huge = torch.finfo(self.matrix.dtype).max
+        return (self.read(elements, rows) @ self.matrix.mT).clamp_(-huge, huge)
+
+
+def _sides(queries: Tensor, keys: Tensor, w_q: Tensor, w_k: Tensor, w_v: Tensor) -> tuple[_Side, _Side, Tensor]:
+    wide = any(computing_dtype(t.dtype) == torch.float64 for t in (queries, keys, w_q, w_k, w_v))
+    dtype = torch.float64 if wide else torch.float32
+    return _Side(queries, w_q, dtype), _Side(keys, w_k, dtype), w_v.to(dtype)
+
+
+def _power_of_two(w_v: Tensor) -> float:
+    """Return 1 if the largest entry is of usual size, else a power of two near it: dividing by one is exact."""
+    _, exponent = math.frexp(float(w_v.abs().amax()))
+    _, most = math.frexp(torch.finfo(w_v.dtype).max)
+    return 1.0 if -32 < exponent < 3 else 2.0 ** min(max(exponent - 1, 2 - most), most - 2)
+
+
+def _fill_scores(out: Tensor, a: Tensor, b: Tensor, w_v: Tensor, plan: Plan) -> None:
+    """Write the scores of one block to `out` (b, n, m), for projections a (b, n, h) and b (b, m, h)."""
+    form, largest = _form_for(a, b)
+    if plan.fused:
+        out.copy_(_call_compiled(_sum_units, form.units, *_call_compiled(form.factors, a, b, largest, w_v)))
+        return
+    factors = form.factors(a, b, largest, w_v)
+    for elements, rows in _tiles(out, b, plan):
+        out[elements, rows] = _sum_units(form.units, *_cut(factors, elements, rows))
+
+
+def _gradients(gradient: Tensor, a: Tensor, b: Tensor, ones: Tensor, plan: Plan) -> Sequence[Tensor]:
+    """Return a block's gradients with respect to a (b, n, h) and b (b, m, h), both divided by w_v, and to w_v (h,)."""
+    form, largest = _form_for(a, b)
+    if plan.fused:
+        factors = _call_compiled(form.factors, a, b, largest, ones)
+        sums = (_gradient_of_a, _gradient_of_b, _gradient_of_w_v)
+        return [_call_compiled(each, form.units, gradient, *factors) for each in sums]
+    factors = form.factors(a, b, largest, ones)
+    to_a, to_b, to_w_v = torch.zeros_like(a), torch.zeros_like(b), torch.zeros_like(ones)
+    for elements, rows in _tiles(gradient, b, plan):
+        units = form.units(*_cut(factors, elements, rows))  # b n m h
+        upstream = gradient[elements, rows].unsqueeze(-1)  # b n m 1
+        product = upstream * units
+        to_w_v += product.sum((0, 1, 2))
+        torch.addcmul(upstream, product, units, value=-1, out=product)  # upstream * (1 - tanh^2)
+        to_a[elements, rows] = product.sum(-2)
+        to_b[elements] += product.sum(-3)
+    return to_a, to_b, to_w_v
+
+
+# Hidden units w_v tanh(a + b), from factors: one (b, m, h) of the keys, the others (b, n, h) of the queries.
+
+Factors = tuple[Tensor, ...]
+
+
+class _Form(NamedTuple):
+    """A way to compute hidden units: their factors from projections, and the units (b, n, m, h) from the factors."""
+
+    factors: Callable[[Tensor, Tensor, Tensor, Tensor], Factors]
+    units: Callable[..., Tensor]
+
+
+def _quotient_factors(a: Tensor, b: Tensor, largest: Tensor, w_v: Tensor) -> Factors:
+    """Return exponentials of a (b, n, h) and b (b, m, h), shifted by the `largest` (b, 1, h) a of each unit."""
+    dtype, ceiling = a.dtype, CEILING[a.dtype]
+    wide = torch.float64 if a.device.type != "mps" else torch.float32  # rounded once, for all pairs
+    a, b, largest = a.to(wide), b.to(wide), largest.to(wide)
+    shifted = a - largest  # b n h
+    shifted_keys = (b + largest).clamp(max=ceiling)  # b m h
+    exp, expm1, keys_expm1 = (2 * shifted).exp(), (2 * shifted).expm1(), (2 * shifted_keys).expm1()
+    if wide == dtype:  # make up for the rounding of the shift
+        lost, lost_keys = 2 * _rounding(a, -largest), 2 * _rounding(b, largest)
+        expm1, exp = expm1 + lost * exp, exp + lost * exp
+        keys_expm1 = keys_expm1 + (lost_keys * (keys_expm1 + 1)).where(shifted_keys.abs() < ceiling, 0)
+    return tuple(each.to(dtype) for each in (keys_expm1, expm1 * w_v, exp * w_v, exp + 1, exp))
+
+
+def _rounding(some: Tensor, others: Tensor) -> Tensor:
+    """Return the error of a rounded sum (Knuth 1969, two-sum)."""
+    total = some + others
+    added = total - some
+    return (some - (total - added)) + (others - added)
+
+
+def _quotient_units(keys_expm1: Tensor, w_expm1: Tensor, w_exp: Tensor, exp_plus_1: Tensor, exp: Tensor) -> Tensor:
+    """Return w_v u / (u + 2)."""
+    keys = keys_expm1.unsqueeze(-3)
+    numerator = torch.addcmul(w_expm1.unsqueeze(-2), w_exp.unsqueeze(-2), keys)
+    return numerator.div_(torch.addcmul(exp_plus_1.unsqueeze(-2), exp.unsqueeze(-2), keys))
+
+
+def _direct_factors(a: Tensor, b: Tensor, largest: Tensor, w_v: Tensor) -> Factors:
+    return b, a, w_v.expand_as(a)
+
+
+def _direct_units(b: Tensor, a: Tensor, w_v: Tensor) -> Tensor:
+    return (a.unsqueeze(-2) + b.unsqueeze(-3)).tanh_().mul_(w_v.unsqueeze(-2))
+
+
+QUOTIENT = _Form(_quotient_factors, _quotient_units)
+DIRECT = _Form(_direct_factors, _direct_units)
+
+
+def _form_for(a: Tensor, b: Tensor) -> tuple[_Form, Tensor]:
+    """Return the form that suits projections a (b, n, h) and b (b, m, h), and the largest a of each unit (b, 1, h)."""
+    n, m, h = a.shape[-2], b.shape[-2], a.shape[-1]
+    largest, smallest = a.amax(-2, keepdim=True), a.amin(-2, keepdim=True)  # b 1 h
+    worthwhile = h >= FEWEST_UNITS and n * m >= WORTHWHILE * (n + m)
+    widest = CEILING[a.dtype] - SATURATED[a.dtype]
+    fits = worthwhile and bool((largest - smallest <= widest).all())  # not if one is NaN
+    return QUOTIENT if fits else DIRECT, largest
+
+
+def _cut(factors: Factors, elements: slice, rows: slice) -> Factors:
+    """Return the factors of some batch elements and some of their queries."""
+    of_keys, *of_queries = factors
+    return of_keys[elements], *(each[elements, rows] for each in of_queries)
+
+
+# Sums over hidden units, each a function of its own for the compiler. Gradients take factors for w_v = 1.
+
+
+def _sum_units(units: Callable[..., Tensor], *factors: Tensor) -> Tensor:
+    return units(*factors).sum(-1)  # b n m
+
+
+def _gradient_of_a(units: Callable[..., Tensor], gradient: Tensor, *factors: Tensor) -> Tensor:
+    return (gradient.unsqueeze(-1) * (1 - units(*factors).square())).sum(-2)  # b n h
+
+
+def _gradient_of_b(units: Callable[..., Tensor], gradient: Tensor, *factors: Tensor) -> Tensor:
+    return (gradient.unsqueeze(-1) * (1 - units(*factors).square())).sum(-3)  # b m h
+
+
+def _gradient_of_w_v(units: Callable[..., Tensor], gradient: Tensor, *factors: Tensor) -> Tensor:
+    return (gradient.unsqueeze(-1) * units(*factors)).sum((0, 1, 2))  # h
+
+
+def _call_compiled(function: Callable[..., Any], *arguments: Any) -> Any:
+    """Call the compiled function, or raise an InputError if torch cannot compile it."""
+    import torch._dynamo  # takes a second, and nothing else here needs it
+
+    try:
+        with torch._dynamo.config.patch(recompile_limit=MOST_VARIANTS):
+            return _compiled(function)(*arguments)
+    except torch._dynamo.exc.TorchDynamoException as error:
+        lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+        reasons = [line for line in lines if not line.endswith("raised:")]  # that line names no reason
+        reason = reasons[0] if reasons else type(error).__name__
+        raise InputError.of(f"torch.compile gave: {reason}; expected {COMPILER}") from error
+
+
+@functools.cache
+def _compiled(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return the function compiled for all sizes; `fullgraph`, so that it never silently runs uncompiled."""
+    return torch.compile(function, dynamic=True, fullgraph=True)
+
+
+def _blocks(queries: Tensor, keys: Tensor, w_v: Tensor, plan: Plan) -> Iterator[Block]:
+    """Yield blocks whose projections and scores take a small share of the workspace."""
+    b, n, m, h = queries.shape[:-2].numel(), queries.shape[-2], keys.shape[-2], w_v.shape[0]
+    entries = plan.workspace // w_v.element_size() // (1 if plan.fused else 2)  # the other half is for tiles
+    widest = max(h, queries.shape[-1], keys.shape[-1])
+    projected, scored = entries // (16 * widest), entries // 8  # rows and pairs of a block
+    edge = max(min(projected, math.isqrt(scored)), 1)
+    together = max(min(projected // max(n, m, 1), scored // max(n * m, 1)), 1)
+    for elements in _slices(b, together):
+        for rows in _slices(n, edge):
+            for columns in _slices(m, edge):
+                yield elements, rows, columns
+
+
+def _tiles(block: Tensor, b: Tensor, plan: Plan) -> Iterator[tuple[slice, slice]]:
+    """Yield batch elements and queries of a block (b, n, m), as many as one tile of hidden units has room for."""
+    count, n = block.shape[:2]
+    room = max(_tile_bytes(plan.workspace) // b[0].nbytes, 1)
+    for elements in _slices(count, room // n or 1):
+        for rows in _slices(n, min(room, n)):
+            yield elements, rows
+
+
+def _tile_bytes(workspace: int) -> int:
+    """Return the size of a tile: a share of the cache, and at most an eighth of the workspace."""
+    try:
+        cache = os.sysconf("SC_LEVEL3_CACHE_SIZE")
+    except (ValueError, AttributeError):  # not every system knows this name
+        cache = 0
+    return min((cache if cache > 0 else USUAL_CACHE) // CACHE_SHARE, workspace // 8)
+
+
+def _slices(size: int, step: int) -> Iterator[slice]:
+    return (slice(start, min(start + step, size)) for start in range(0, size, step))
