@@ -358,6 +358,14 @@ def test_a_run_over_layers_is_shown_and_kept(tmp_path: Path, monkeypatch: pytest
     assert "Heads whose outputs change most" in first._repr_mimebundle_()["text/plain"]
 
 
+def test_one_scorer_over_layers_is_shown(tmp_path: Path) -> None:
+    """There is nothing that changes outputs, and no picture of that."""
+    file, out = saved(tmp_path, Layer(capped), Short()), tmp_path / "run"
+    good("run", file, "--set", "scorers=dot", "--out", out, "--report")
+    assert attncli.load(out).pictures == ["layers"]
+    good("heatmap", out, "--layer", "1", "--out", tmp_path / "one.png")
+
+
 def test_layers_have_the_numbers_of_the_file(tmp_path: Path) -> None:
     file = saved(tmp_path, Layer(capped), Layer(capped), Layer(capped))
     (tmp_path / "two.yaml").write_text(f"data: {{capture: {file}, layers: [0, 2]}}\n")

@@ -57,9 +57,9 @@ def places_drawn(result: Result, scorers: int, minus: str | None, note: Note) ->
 
 
 def _of_layers(result: Result, note: Note, look: HeatmapLook) -> dict[str, Callable[[], Picture]]:
-    """`layers`, a panel for each figure by layer and head; and `heatmaps` of the heads that change most."""
+    """`layers`, a panel for each figure by layer and head; and `heatmaps` of the heads that change most, if any do."""
     found: dict[str, Callable[[], Picture]] = {"layers": partial(layers_figure, result, note, look)}
-    if any(matrices_of(each, "weights").tensors for each in by_layer(result).values()):
+    if most_changed(result) and any(matrices_of(each, "weights").tensors for each in by_layer(result).values()):
         found["heatmaps"] = partial(_most_changed, result, note, look)
     return found
 
