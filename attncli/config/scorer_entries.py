@@ -15,6 +15,7 @@ from attncli.config.values import FileName, Name
 from attncli.errors import InputError
 
 CUSTOM = r"^[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*$"
+MODEL = "model"  # the scale of a captured model
 NOT_IN_LABELS = re.compile(r'[\\:*?"<>|]')
 
 
@@ -22,6 +23,11 @@ def default_label(scorer: str, normalizer: str = DEFAULT_NORMALIZER) -> str:
     """The scorer's name, of one of the user's own the name of its class; with the normaliser's if it is no softmax."""
     suffix = f"_{normalizer}" if normalizer != DEFAULT_NORMALIZER else ""
     return scorer.rpartition(":")[2] + suffix
+
+
+def is_models(scorer: object, scale: object) -> bool:
+    """Whether an entry with these keys scores as a captured model does."""
+    return scorer == "scaled_dot" and scale == MODEL
 
 
 class ParameterFile(Model):
@@ -40,7 +46,8 @@ class ScorerEntry(Model, validate_default=True):  # a default, too, must be what
         Name,
         Field(
             default_factory=lambda fields: default_label(fields["scorer"], fields["normalizer"].normalizer),
-            description="name in tables and files; default: the scorer's name, and a normaliser's but softmax",
+            description="name in tables and files; default: the scorer's name (model with `scale: model`), and a "
+            "normaliser's but softmax",
         ),
     ]
     bias: Annotated[
@@ -57,6 +64,11 @@ class ScorerEntry(Model, validate_default=True):  # a default, too, must be what
     def options(self) -> dict[str, Any]:
         """The scorer's own options."""
         return {key: value for key, value in dict(self).items() if key not in ENTRY_KEYS}
+
+    @property
+    def has_models_scale(self) -> bool:
+        """Whether it has the scale of a captured model."""
+        return is_models(self.scorer, self.options.get("scale"))
 
     @property
     def stream(self) -> str:
@@ -151,24 +163,34 @@ def scorer_of(text: str) -> dict[str, Any] | str:
     """The entry that `name:option=value,option=value` stands for; the text itself, where it has another form.
 
     Its label, unless there is one among the options, is the scorer's name with the values, that of the normaliser last,
-    `/` spelt out, since labels may not have it.
+    `/` spelt out, since labels may not have it. With the scale of a captured model it begins with `model` alone.
     """
     name, options = named_options(text, ("label",)) or (text, {})
     if "=" in name or (":" in name and not re.fullmatch(CUSTOM, name)) or "scorer" in options:
         return text
     entry: dict[str, Any] = {"scorer": name, **options}
     if options:
-        plain = [each for key, each in options.items() if key != KEY and not isinstance(each, dict | list)]
+        is_own = is_models(name, options.get("scale"))
+        named = options.keys() - {KEY, "scale" if is_own else KEY}
+        plain = [each for key, each in options.items() if key in named and not isinstance(each, dict | list)]
         words = ["null" if each is None else str(each) for each in plain]
         normalizer = as_mapping(options.get(KEY))
         words += map(str, normalizer.values()) if isinstance(normalizer, dict) else []
         words = [word.replace("/", "_over_") for word in words]
-        entry.setdefault("label", NOT_IN_LABELS.sub("_", "_".join([default_label(name), *words])))
+        entry.setdefault("label", NOT_IN_LABELS.sub("_", "_".join([MODEL if is_own else default_label(name), *words])))
     return entry
 
 
 def written_out(entry: Any) -> Any:
-    """The entry as a mapping, where it is on one line; its normaliser, too, where that has options."""
+    """The entry as a mapping, where it is on one line; its normaliser, too, where that has options.
+
+    With the scale of a captured model it has its label: no default of a field depends on a field of the scorer's own.
+    """
     entry = scorer_of(entry) if isinstance(entry, str) else entry
-    normalizer = as_mapping(entry.get(KEY)) if isinstance(entry, dict) else None
+    if not isinstance(entry, dict):
+        return entry
+    normalizer = as_mapping(entry.get(KEY))
+    if is_models(entry.get("scorer"), entry.get("scale")):
+        name = normalizer.get(KEY) if isinstance(normalizer, dict) else None
+        entry = {"label": default_label(MODEL, name if isinstance(name, str) else DEFAULT_NORMALIZER), **entry}
     return {**entry, KEY: normalizer} if isinstance(normalizer, dict) and len(normalizer) > 1 else entry

@@ -6,6 +6,7 @@ from torch import Tensor, nn
 
 from attncli import textbook
 from attncli.attention import at_least_float32
+from attncli.errors import InputError, got
 from attncli.scorers._sizes import require_equal_sizes
 
 
@@ -13,7 +14,8 @@ class ScaledDot(nn.Module):
     """scale * q . k (Vaswani et al. 2017, arXiv:1706.03762)
 
     The scale is a factor, as in torch's `scaled_dot_product_attention`. With independent entries of mean 0 and
-    variance 1, the scale 1/sqrt(d) gives scores of variance 1. Queries and keys need the same size d.
+    variance 1, the scale 1/sqrt(d) gives scores of variance 1. Queries and keys need the same size d. Where a model was
+    captured, the scale `model` is that of the model.
     """
 
     scales_dot_product = True  # the scores are q . k times a factor
@@ -26,10 +28,13 @@ class ScaledDot(nn.Module):
         query_size: int,
         key_size: int,
         *,
-        scale: Literal["1/sqrt(d)", "1/d"] | PositiveFloat = "1/sqrt(d)",
+        scale: Literal["1/sqrt(d)", "1/d", "model"] | PositiveFloat = "1/sqrt(d)",
     ) -> None:
         super().__init__()
         require_equal_sizes(query_size, key_size)
+        if scale == "model":  # in its place stands the number, where there is one
+            cure = "use a file of `attncli capture`, or 1/sqrt(d), 1/d or a number"
+            raise InputError.of(got(scale, "no model was captured here", cure), ["scale"])
         named = {"1/sqrt(d)": key_size**-0.5, "1/d": 1.0 / key_size}
         self.scale = named[scale] if isinstance(scale, str) else float(scale)
         self._standard = scale == "1/sqrt(d)"

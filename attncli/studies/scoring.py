@@ -33,10 +33,16 @@ def names_of(entry: ScorerEntry) -> Record:
 
 
 def of_call(entry: ScorerEntry, call: Any) -> ScorerEntry:
-    """Return the entry as it scores a captured call: with the model's own softcap unless it says another, or null."""
-    if call is None or "softcap" in entry.model_fields_set:
-        return entry
-    return entry.model_copy(update={"softcap": call.softcap})
+    """Return the entry as it scores a captured call, None where there is none.
+
+    With `scale: model` it has the model's scale, and the model's softcap unless it says another, or null.
+    """
+    own = dict[str, Any]()
+    if call is not None and entry.has_models_scale:
+        own["scale"] = call.scale * call.pre_scale
+    if call is not None and "softcap" not in entry.model_fields_set:
+        own["softcap"] = call.softcap
+    return entry.model_copy(update=own) if own else entry
 
 
 def of_each(entries: Sequence[ScorerEntry], make: Callable[[ScorerEntry], Made]) -> list[Made]:

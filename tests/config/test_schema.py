@@ -50,7 +50,7 @@ def test_the_built_in_experiments_are_valid() -> None:
 ACCEPTED = [
     "data: {capture: a.safetensors}",
     "data: {capture: a.safetensors, layer: 3, heads: [0, 2]}",
-    "data: {capture: a.safetensors, layers: [0, encoder.1]}\nscorers: [{scorer: scaled_dot, label: model}]",
+    "data: {capture: a.safetensors, layers: [0, encoder.1]}\nscorers: [{scorer: scaled_dot, scale: model}]",
     "data: {capture: a.safetensors}\nscorers: [{scorer: dot, softcap: null}, {scorer: cosine, softcap: 2}]",
     experiment(),
     *(experiment(more=f"save: {stages}") for stages in ("none", "biased", "[weights, output]", "[]", "null")),

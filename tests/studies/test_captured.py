@@ -225,10 +225,82 @@ def test_a_scale_before_the_product_is_the_models(tmp_path: Path) -> None:
         def forward(self, queries: Tensor) -> None:
             F.scaled_dot_product_attention(self.project(queries) * 0.25, KEYS, VALUES, scale=1.0)
 
-    result = run(saved(tmp_path, Before()), layer=0, scorers=["scaled_dot:label=model", "dot"])
+    result = run(saved(tmp_path, Before()), layer=0, scorers=["scaled_dot:scale=model", "dot"])
     assert result.settings["scales"] == {"model": 0.25, "dot": 1.0}
     assert_close(result.inputs["queries"], QUERIES)
     assert_close(result.tensors["dot/output"].double(), slow(QUERIES, KEYS, VALUES, 1.0), rtol=0, atol=1e-5)
+
+
+MODELS_OWN = [  # entries, their labels, and whether they do what the model did
+    ({"scorer": "scaled_dot", "scale": "model"}, "model", True),
+    ("scaled_dot:scale=model", "model", True),
+    ("scaled_dot:scale=model,label=mine", "mine", True),
+    ({"scorer": "scaled_dot", "scale": "model", "softcap": CAP, "label": "one_over_d"}, "one_over_d", True),
+    ("scaled_dot:scale=model,softcap=null", "model_null", False),
+    ({"scorer": "scaled_dot", "scale": "model", "normalizer": "sparsemax"}, "model_sparsemax", False),
+    ("scaled_dot:scale=model,normalizer=sparsemax", "model_sparsemax", False),
+    ({"scorer": "scaled_dot", "scale": "model", "bias": "alibi"}, "model", False),
+    ({"scorer": "scaled_dot", "label": "model"}, "model", False),
+    ({"scorer": "scaled_dot", "label": "model", "scale": 0.4}, "model", False),
+]
+
+
+@pytest.mark.parametrize(("entry", "label", "is_own"), MODELS_OWN, ids=str)
+def test_the_models_scale_is_asked_for_and_no_label_means_it(
+    entry: Any, label: str, is_own: bool, tmp_path: Path
+) -> None:
+    def scaled(queries: Tensor, keys: Tensor, values: Tensor) -> Tensor:
+        return capped(queries * 0.7, keys, values)  # so that the whole scale is 0.7 / sqrt(d)
+
+    result = run(saved(tmp_path, Layer(scaled)), layer=0, scorers=["dot", entry])
+    assert result.labels == ["dot", label]
+    (call,) = result.settings["capture"]["calls"].values()
+    assert ("rescored" in call) == is_own
+    outputs = result.tensors[f"{label}/output"], scaled(QUERIES, KEYS, VALUES)
+    assert torch.allclose(*outputs, rtol=0, atol=1e-5) == is_own
+
+
+def test_the_models_scale_is_that_of_each_layer(tmp_path: Path) -> None:
+    """Also in variance and saturation, in sweeps, and where a run folder is run again."""
+    scales = {"0.layer": 0.3, "1.layer": 0.5}
+
+    def scaled(scale: float) -> Written:
+        return lambda queries, keys, values: F.scaled_dot_product_attention(queries, keys, values, scale=scale)
+
+    file = saved(tmp_path, *(Layer(scaled(scale)) for scale in scales.values()))
+    result = attncli.run({"data": {"capture": file}, "scorers": ["scaled_dot:scale=model"]}, out=tmp_path / "run")
+    assert {name: each["scales"] for name, each in result.settings["layers"].items()} == {
+        name: {"model": scale} for name, scale in scales.items()
+    }
+    again = attncli.run(tmp_path / "run" / "config.yaml")
+    assert again.heads == result.heads
+    products = QUERIES.double() @ KEYS.double().mT
+    for study in ("variance", "saturation"):
+        rows = attncli.run({"study": study, "from": file, "scorers": ["scaled_dot:scale=model"]}).records
+        assert {row["label"] for row in rows} == {"model"}
+        for row in rows:
+            scores = scales[row["layer"]] * products[:, row["head"]]
+            if study == "variance":
+                assert row["scale"] == scales[row["layer"]]
+                assert row["variance"] == pytest.approx(float(scores.var(correction=0)), rel=1e-5)
+            else:
+                assert row["max_weight"] == pytest.approx(float(scores.softmax(-1).amax(-1).mean()), rel=1e-5)
+
+
+def test_the_models_scale_by_set_and_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    saved(tmp_path, Layer(capped))
+    Path("x.yaml").write_text(
+        "data: {capture: seen.safetensors, layer: 0}\nscorers: [{scorer: scaled_dot, scale: 1/d}]\n"
+    )
+    good("run", "x.yaml", "--set", "scorers[0].scale=model", "--out", "set", "--no-plots")
+    own = attncli.load("set")
+    assert own.labels == ["model"]
+    assert_close(own.tensors["model/output"], capped(QUERIES, KEYS, VALUES), rtol=0, atol=1e-5)
+    good("sweep", "x.yaml", "--over", "scorers[0].scale=1/d,model", "--out", "swept", "--no-plots")
+    rows = attncli.load("swept").records
+    assert [(row["scorers[0].scale"], row["label"]) for row in rows] == [("1/d", "scaled_dot"), ("model", "model")]
+    assert rows[1]["entropy"] == own.records[0]["entropy"]
 
 
 def test_empty_rows_are_the_models(tmp_path: Path) -> None:
@@ -245,7 +317,7 @@ def test_empty_rows_are_the_models(tmp_path: Path) -> None:
 
 
 def test_figures_of_heads_against_loops(tmp_path: Path) -> None:
-    result = run(saved(tmp_path, Layer(CASES["added bias and mask"][0])), layer=0, scorers=["scaled_dot:label=model"])
+    result = run(saved(tmp_path, Layer(CASES["added bias and mask"][0])), layer=0, scorers=["scaled_dot:scale=model"])
     weights = result.tensors["model/weights"].double()
     for row in result.heads:
         batch, head = row["batch"], row["head"]

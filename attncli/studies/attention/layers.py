@@ -9,14 +9,17 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from attncli.config.normalizer_entries import DEFAULT_NORMALIZER
+from attncli.config.scorer_entries import ScorerEntry
 from attncli.errors import printable
 from attncli.inputs.build import Inputs
 from attncli.inputs.captured import Captured
 from attncli.show.numbers import finite, several, significant
 from attncli.studies import ROWS
-from attncli.studies.attention.options import MODEL
+from attncli.studies.attention.options import AttentionOptions
 from attncli.studies.attention.places import Place, largest_first, place_of
 from attncli.studies.attention.rows import ScorerRows
+from attncli.studies.scoring import of_call
 from attncli.studies.study import Finding, Record, Result, by_label
 
 MEANT = ("entropy", "entropy_share", "max_weight", "first_key")  # figures of heads that are averaged
@@ -66,10 +69,13 @@ def _known(figures: Tensor) -> list[float | None]:
     return [figure if math.isfinite(figure) else None for figure in figures.tolist()]
 
 
-def of_model(captured: Captured, inputs: Sequence[Inputs], results: Sequence[Result]) -> Result:
+def of_model(
+    captured: Captured, inputs: Sequence[Inputs], results: Sequence[Result], options: AttentionOptions
+) -> Result:
     """The results of several calls as one, with what is known of the model; a call alone stays as it is.
 
-    Rows of several have a `layer`, and their tensors are `<layer>/<name>`.
+    Rows of several have a `layer`, and their tensors are `<layer>/<name>`. Where an entry computes what the model does,
+    its output is compared with the model's.
     """
     layers, calls = dict[str, Result](), dict[str, Record]()
     for own, result in zip(inputs, results, strict=True):
@@ -78,8 +84,8 @@ def of_model(captured: Captured, inputs: Sequence[Inputs], results: Sequence[Res
         layers[name] = result
         calls[name] = {"number": captured.numbers[name]}
         calls[name] |= {key: captured.layers[name].get(key) for key in SAID}
-        if any(row["label"] == MODEL and row["scorer"] == "scaled_dot" for row in result.records):
-            calls[name]["rescored"] = own.call.difference(result.tensors[f"{MODEL}/output"])
+        for entry in [each for each in options.scorers if _is_as_the_model(each, own.call, options.train)][:1]:
+            calls[name]["rescored"] = own.call.difference(result.tensors[f"{entry.label}/output"])
     about = {key: captured.about.get(key) for key in ("model", "text")}
     left_out = {name: entry["problem"] for name, entry in captured.layers.items() if entry["problem"] is not None}
     known: Record = {"file": captured.path.name, **about, "calls": calls, "left_out": left_out}
@@ -101,6 +107,13 @@ def of_model(captured: Captured, inputs: Sequence[Inputs], results: Sequence[Res
         tensors={f"{name}/{key}": tensor for name, each in layers.items() for key, tensor in each.tensors.items()},
         **rows,
     )
+
+
+def _is_as_the_model(entry: ScorerEntry, call: Any, train: bool) -> bool:
+    """Whether an entry does with a call what the model did, by all its keys."""
+    is_plain = entry.bias is None and entry.normalizer.normalizer == DEFAULT_NORMALIZER
+    has_dropout = train and entry.dropout > 0
+    return entry.has_models_scale and of_call(entry, call).softcap == call.softcap and is_plain and not has_dropout
 
 
 class Below(Mapping[str, Tensor]):

@@ -7,7 +7,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
 from attncli.config.looks import HeatmapLook, is_default
 from attncli.config.models import Experiment
-from attncli.config.scorer_entries import ScorerEntry, Scorers
+from attncli.config.scorer_entries import Scorers
 from attncli.config.strict import checked_by, problem
 from attncli.config.tensors import BESIDE, CapturedData, DataSource, Mask, TokenNames
 from attncli.config.values import Indices, each_once
@@ -34,18 +34,12 @@ SavedStages = Annotated[
 ]
 
 
-MODEL = "model"  # the label of `scaled_dot` with the scale of the model
 WHAT_IF: list[Any] = [  # what is asked of a captured model where nothing else is
-    {"scorer": "scaled_dot", "label": MODEL},
+    {"scorer": "scaled_dot", "scale": "model"},
     {"scorer": "scaled_dot", "scale": "1/d", "label": "one_over_d"},
     {"scorer": "cosine"},
     {"scorer": "dot"},
 ]
-
-
-def is_model(entry: ScorerEntry) -> bool:
-    """Whether an entry beside a capture is the model's own score."""
-    return entry.label == MODEL and entry.scorer == "scaled_dot"
 
 
 class AttentionOptions(Experiment):
@@ -80,19 +74,13 @@ class AttentionOptions(Experiment):
 
     @model_validator(mode="after")
     def _captured_is_whole(self) -> "AttentionOptions":
-        """A capture has a mask and a scale of its own."""
+        """A capture has a mask of its own."""
         if not isinstance(self.data, CapturedData):
             return self
         if "mask" in self.model_fields_set:
             raise problem(f"got mask together with `capture`, {BESIDE}", under=["mask"])
         if self.heads is not None and self.data.heads is not None:
             raise problem("got heads here and under data; expected one of the two", under=["heads"])
-        for index, entry in enumerate(self.scorers):
-            if is_model(entry) and "scale" in entry.model_fields_set:
-                message = f"got a scale for the label {MODEL}, which has the scale of the captured model"
-                raise problem(
-                    f"{message}; leave out the scale, or choose another label", under=["scorers", index, "scale"]
-                )
         return self
 
     @model_validator(mode="after")
@@ -108,17 +96,13 @@ class AttentionOptions(Experiment):
     @classmethod
     def normalised(cls, data: Mapping[str, Any]) -> dict[str, Any]:
         """As of every study; a capture without scorers has those that a model is asked about."""
-        written = super().normalised(data)
-        if "scorers" not in written and isinstance(written.get("data"), dict) and "capture" in written["data"]:
-            written["scorers"] = [dict(entry) for entry in WHAT_IF]
-        return written
+        is_captured = isinstance(data.get("data"), dict) and "capture" in data["data"]
+        has_scorers = "scorers" in data or "scorer" in data
+        return super().normalised(data if has_scorers or not is_captured else {**data, "scorers": WHAT_IF})
 
-    def unused(self) -> set[str] | dict[str, Any]:
-        """Beside a capture: the mask, and the scale that the model has."""
-        if not isinstance(self.data, CapturedData):
-            return set()
-        of_model = {index: {"scale"} for index, entry in enumerate(self.scorers) if is_model(entry)}
-        return {"mask": True, "scorers": of_model}
+    def unused(self) -> set[str]:
+        """The mask beside a capture."""
+        return {"mask"} if isinstance(self.data, CapturedData) else set()
 
 
 OPTIONS = AttentionOptions

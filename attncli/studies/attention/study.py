@@ -27,7 +27,7 @@ from attncli.show.numbers import several
 from attncli.studies.attention.columns import COLUMNS, COMPARISONS, HEAD_COMPARISONS, HEADS, OF_CALLS, in_layers
 from attncli.studies.attention.findings import findings_of
 from attncli.studies.attention.layers import HeadFigures, of_model
-from attncli.studies.attention.options import AttentionOptions, is_model
+from attncli.studies.attention.options import AttentionOptions
 from attncli.studies.attention.rows import ScorerRows, output_rows, pair_rows, scorer_rows
 from attncli.studies.attention.statistics import OF_WEIGHTS, Groups, places
 from attncli.studies.attention.tiles import pool_with_rows
@@ -124,20 +124,12 @@ def _part(options: AttentionOptions, inputs: Inputs, device: torch.device) -> Pa
     with below("figure"):
         check_ranges(options.figure, *inputs.valid.shape[-2:])
     q, k = inputs.queries.shape[-1], inputs.keys.shape[-1]
-    entries = [_for_call(entry, inputs.call) for entry in options.scorers]
+    entries = [of_call(entry, inputs.call) for entry in options.scorers]
     scorers = of_each(entries, lambda entry: build_scorer(entry, q, k, options.seed, inputs.queries.dtype).to(device))
     rules = of_each(entries, lambda entry: _rules_of(entry, options, inputs))
     has_layers = isinstance(options.data, CapturedData) and options.data.layer is None
     layer: Record = {"layer": inputs.call.name} if has_layers and inputs.call is not None else {}
     return Part(inputs, tokens, scorers, rules, layer)
-
-
-def _for_call(entry: ScorerEntry, call: Any) -> ScorerEntry:
-    """The entry as it is asked of a model's call: with its scale if it is the model's own score, and its softcap."""
-    if call is None:
-        return entry
-    entry = of_call(entry, call)
-    return entry.model_copy(update={"scale": call.scale * call.pre_scale}) if is_model(entry) else entry
 
 
 def _rules_of(entry: ScorerEntry, options: AttentionOptions, inputs: Inputs) -> Rules:
@@ -216,7 +208,7 @@ def _check_places(options: AttentionOptions, inputs: Inputs) -> None:
 def _shapes(inputs: Inputs, entry: ScorerEntry, options: AttentionOptions) -> dict[str, tuple[int, ...]]:
     """Of the stages of an entry."""
     scores = inputs.valid.shape
-    stages = _matrices(_for_call(entry, inputs.call), options, inputs.bias is not None)
+    stages = _matrices(of_call(entry, inputs.call), options, inputs.bias is not None)
     return {**dict.fromkeys(stages, scores), "output": (*scores[:-1], inputs.values.shape[-1])}
 
 
@@ -245,7 +237,7 @@ def run(prepared: Prepared, progress: Progress) -> Result:
     results = [_run_part(prepared.options, part, progress) for part in prepared.parts]
     if prepared.captured is None:
         return results[0]
-    return of_model(prepared.captured, [part.inputs for part in prepared.parts], results)
+    return of_model(prepared.captured, [part.inputs for part in prepared.parts], results, prepared.options)
 
 
 def _run_part(options: AttentionOptions, part: Part, progress: Progress) -> Result:
@@ -372,11 +364,11 @@ def _check_size(
 
 
 def _needed(options: AttentionOptions, shapes: Shapes, call: Any, device: torch.device) -> dict[str, int]:
-    dtype = getattr(torch, options.dtype)
-    stages = [len(_matrices(_for_call(entry, call), options, "bias" in shapes)) for entry in options.scorers]
+    dtype, entries = getattr(torch, options.dtype), [of_call(entry, call) for entry in options.scorers]
+    stages = [len(_matrices(entry, options, "bias" in shapes)) for entry in entries]
     require_memory(estimate_attention(shapes, dtype, stages, []), device, CURE)  # before sizes that torch cannot count
-    scorers = of_each(options.scorers, lambda entry: outline(entry, shapes["queries"][-1], shapes["keys"][-1]))
-    normalizers = (NORMALIZERS[entry.normalizer.normalizer] for entry in options.scorers)
+    scorers = of_each(entries, lambda entry: outline(entry, shapes["queries"][-1], shapes["keys"][-1]))
+    normalizers = (NORMALIZERS[entry.normalizer.normalizer] for entry in entries)
     matrices = max(getattr(normalizer, "matrices", 0) for normalizer in normalizers)
     return estimate_attention(shapes, dtype, stages, scorers, matrices)
 

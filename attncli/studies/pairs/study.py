@@ -121,7 +121,7 @@ def prepare_pairs(
         return of_each(entries, lambda entry: build_scorer(entry, q, k, options.seed, dtype).to(device))
 
     if options.source is None:
-        at_a_time = min(_check_size(options, d, d, keys, device) for d in options.d)
+        at_a_time = min(_check_size(options, options.scorers, d, d, keys, device) for d in options.d)
         sizes = options.d
         if len(sizes) == 1 and not any(entry.parameters for entry in options.scorers):  # which have one size if read
             sizes = sorted({*powers(1, sizes[0]), *sizes})
@@ -138,8 +138,8 @@ def prepare_pairs(
             of = "" if layer is None else f" in {layer}"
             message = f'got "{options.source}", whose queries have at most {several(most, "valid key")}{of}'
             raise InputError.of(f"{message}; expected a query with at least {fewest}", ["from"])
-        at_once.append(_check_size(options, q, k, m, device))
         own_entries = [of_call(entry, call) for entry in options.scorers]
+        at_once.append(_check_size(options, own_entries, q, k, m, device))
         scorers = scorers_of(own_entries, q, k)
         for head in range(leading[1]) if len(leading) > 1 else [None]:
             own = tensors if head is None else {name: tensor[:, head] for name, tensor in tensors.items()}
@@ -149,13 +149,20 @@ def prepare_pairs(
     return Prepared(options, entries, sizes, points, named, device, min(at_once), normalizers)
 
 
-def _check_size(options: PairsOptions, query_size: int, key_size: int, keys: int, device: torch.device) -> int:
+def _check_size(
+    options: PairsOptions,
+    entries: Sequence[ScorerEntry],
+    query_size: int,
+    key_size: int,
+    keys: int,
+    device: torch.device,
+) -> int:
     """Refuse sizes that scorers cannot take or the memory cannot hold, before any parameter is drawn.
 
     Returns how many pairs may be worked on at the same time.
     """
     collector, parameters, width = Collector(), 0, 1
-    for index, entry in enumerate(options.scorers):
+    for index, entry in enumerate(entries):
         with collector.under("scorers", index):
             made = list(outline(entry, query_size, key_size).parameters())
             parameters += sum(parameter.numel() for parameter in made)
