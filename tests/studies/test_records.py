@@ -110,3 +110,14 @@ def test_numbers_that_are_not_finite_at_valid_keys_are_told() -> None:
     assert math.isnan(result.comparisons[0]["js_divergence"])
     assert math.isnan(result.comparisons[0]["max_abs_difference"])
     assert math.isnan(result.comparisons[0]["top1_agreement"])
+
+
+def test_an_output_of_nan_differs_from_one_of_zeros() -> None:
+    data = {"queries": [[1.0]], "keys": [[-math.inf], [-math.inf]], "values": [[1.0], [2.0]]}
+    entries = [{"scorer": "dot", "normalizer": "relu"}, {"scorer": "dot", "normalizer": "sigmoid"}, {"scorer": "dot"}]
+    result = result_of(data=data, scorers=entries)
+    assert [run.stages["output"].item() for run in runs_of(result)] == pytest.approx([0.0, 0.0, math.nan], nan_ok=True)
+    for rows in (result.comparisons, result.head_comparisons):
+        differences = {(row["a"], row["b"]): row["output_difference"] for row in rows}
+        assert differences.pop(("dot_relu", "dot_sigmoid")) == 0.0
+        assert all(map(math.isnan, differences.values()))

@@ -99,7 +99,9 @@ class Groups:
 def _relative(distance: float, length: float, known: bool) -> float | None:
     if not known or (length == 0 and distance > 0):
         return None
-    return math.sqrt(distance / length) if length else 0.0
+    if length == 0:
+        return distance  # 0, or NaN where output_b is
+    return math.sqrt(distance / length)
 
 
 def _listed(figures: Tensor, known: Tensor) -> list[float | None]:
