@@ -106,7 +106,11 @@ def _figures(prepared: Prepared, point: Point, tallies: Sequence[Tally]) -> list
     rows = []
     for entry, scorer, tally in zip(prepared.options.scorers, point.scorers, tallies, strict=True):
         moments = tally.moments
-        row: Record = {"samples": moments.count, "mean": moments.mean, "scale": scale_of(scorer)}
+        row: Record = {"samples": moments.count, "scale": scale_of(scorer)}
+        rows.append(row)
+        if not moments.count:  # a head without a valid pair
+            continue
+        row["mean"] = moments.mean
         if prepared.is_real:
             row |= {"variance": moments.population_variance, "row_variance": tally.within.population_variance}
         else:
@@ -125,5 +129,4 @@ def _figures(prepared: Prepared, point: Point, tallies: Sequence[Tally]) -> list
                 row["z"] = moments.variance_score(theory.variance)
         if row["variance"] > 0:
             row["unit_scale"] = row["scale"] / math.sqrt(row["variance"])
-        rows.append(row)
     return rows

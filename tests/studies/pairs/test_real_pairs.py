@@ -12,8 +12,10 @@ from torch import Tensor
 
 from attncli.errors import InputError
 from attncli.runs.saving import save_named
+from attncli.studies import load_study
 from attncli.studies.pairs import parts
 from attncli.studies.study import Record
+from tests.experiments import Notes
 from tests.reference import ORACLES
 from tests.scorers.catalogue import normal
 from tests.studies.pairs.samples import by_place, prepared, swept
@@ -163,6 +165,20 @@ def test_no_valid_pair_at_all(tmp_path: Path) -> None:
     source = stored(tmp_path, tensors(2) | {"valid": torch.zeros(2, 3, 4, dtype=torch.bool)})
     with pytest.raises(InputError, match="queries have at most 0 valid keys; expected a query with at least 1"):
         swept("variance", source=source)
+
+
+@pytest.mark.parametrize("study", ["variance", "saturation"])
+def test_a_head_without_a_valid_pair_has_no_figures(study: str, tmp_path: Path) -> None:
+    valid = torch.ones(1, 2, 3, 4, dtype=torch.bool)
+    valid[:, 1] = False
+    source, progress = stored(tmp_path, tensors(1, 2) | {"valid": valid}), Notes()
+    ready = prepared(study, source=source, scorers=[{"scorer": "dot"}])
+    whole, nothing = load_study(study).run(ready, progress).records
+    assert progress.notes == []
+    assert all(math.isfinite(figure) for figure in whole.values() if isinstance(figure, float))
+    places = {"scorer", "label", "normalizer", "head", "d", "keys", "scale"}
+    known = {key: figure for key, figure in nothing.items() if key not in places and figure is not None}
+    assert known == {"samples" if study == "variance" else "rows": 0}
 
 
 def test_variance_within_rows_is_what_the_softmax_sees(tmp_path: Path) -> None:
