@@ -258,7 +258,8 @@ def test_a_softmax_in_float32_of_a_model_in_float64() -> None:
 
     def attention() -> Tensor:
         weights = (queries @ keys.mT * SCALE).softmax(-1, dtype=torch.float32)
-        return weights.double() @ values
+        output: Tensor = weights.double() @ values
+        return output
 
     assert only(attncli.capture(attention)).error < 1e-6
 
