@@ -34,7 +34,12 @@ COLUMNS = (
     signed("z", "z", "Difference of the variance from an exact theory, in standard errors.", format=short, least=10),
     signed("z_mean", "z of\nmean", "Difference of the mean from theory, in standard errors.", format=short, least=10),
     Column("theory", "kind", "Whether the theory of the variance is exact, or a limit for large sizes.", text=True),
-    Column("row_variance", "within\nrows", "Variance over the keys of a query, mean over queries.", format=figure),
+    Column(
+        "row_variance",
+        "within\nrows",
+        "Variance over the keys of a query, mean over queries weighted by their number of valid keys.",
+        format=figure,
+    ),
     Column("scale", "scale", "Scale of the scorer.", format=figure),
     Column("unit_scale", "needed\nscale", "Scale that would give variance 1.", format=figure),
 )
