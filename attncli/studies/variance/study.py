@@ -101,10 +101,12 @@ def _merged(some: Sequence[Tally], others: Sequence[Tally]) -> list[Tally]:
 def _figures(prepared: Prepared, point: Point, tallies: Sequence[Tally]) -> list[Record]:
     """Rows without their place, one per scorer. `unit_scale` is the factor that would give the scores variance 1.
 
+    It is not known with a softcap, which a factor would come before.
+
     Random pairs have intervals, and a theory beside them. Real ones are all there are and no sample: they have neither.
     """
     rows = []
-    for entry, scorer, tally in zip(prepared.options.scorers, point.scorers, tallies, strict=True):
+    for entry, scorer, tally in zip(point.entries, point.scorers, tallies, strict=True):
         moments = tally.moments
         row: Record = {"samples": moments.count, "scale": scale_of(scorer)}
         rows.append(row)
@@ -127,6 +129,6 @@ def _figures(prepared: Prepared, point: Point, tallies: Sequence[Tally]) -> list
                 row["z_mean"] = moments.mean_score(theory.mean)
             if theory.variance is not None and not theory.limit:
                 row["z"] = moments.variance_score(theory.variance)
-        if row["variance"] > 0:
+        if row["variance"] > 0 and entry.softcap is None:
             row["unit_scale"] = row["scale"] / math.sqrt(row["variance"])
     return rows

@@ -10,6 +10,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+import attncli
 from attncli.config.scorer_entries import ScorerEntry
 from attncli.scorers import SCORERS as CATALOGUE
 from attncli.studies.pairs.entries import Entries
@@ -218,3 +219,16 @@ def test_many_hidden_units(distribution: str, places: dict[str, Any]) -> None:
         scores = torch.tanh(queries + mean_query + keys + mean_key) @ scorer.w_v.weight[0]
         measured.append(float(scores.detach().var()))
     assert theory("additive", {}, 1024, **places).variance == pytest.approx(np.mean(measured), rel=0.08)
+
+
+@pytest.mark.parametrize("softcap", [None, 2.0])
+def test_the_scale_for_variance_1_is_not_known_with_a_softcap(softcap: float | None) -> None:
+    """A factor before the cap is not one of the variance."""
+    entry = {"scorer": "dot", "softcap": softcap}
+    result = attncli.run({"study": "variance", "d": [16, 64], "samples": 500, "scorers": [entry]})
+    for row in result.records:
+        wanted = None if softcap else pytest.approx(row["variance"] ** -0.5)
+        assert row["unit_scale"] == wanted
+    assert ("would give variance 1" in result.findings[0].text) is False
+    alone = attncli.run({"study": "variance", "d": [64], "samples": 500, "scorers": [entry]})
+    assert ("would give variance 1" in alone.findings[0].text) is (softcap is None)
