@@ -14,7 +14,7 @@ from attncli.attention import at_least_float32, computing_dtype
 from attncli.config.normalizer_entries import DEFAULT_NORMALIZER
 from attncli.config.scorer_entries import ParameterFile, ScorerEntry
 from attncli.config.signatures import formula_of
-from attncli.errors import Collector, InputError, Problem, below, did_you_mean
+from attncli.errors import Collector, InputError, Problem, below, did_you_mean, got
 from attncli.inputs.files import read_tensors
 from attncli.inputs.seeding import seeded
 from attncli.normalizers import NORMALIZERS
@@ -70,6 +70,10 @@ def build_scorer(entry: ScorerEntry, query_size: int, key_size: int, seed: int, 
     """
     with seeded(seed, f"scorers.{entry.stream}"):
         scorer = _make(entry, query_size, key_size)
+    largest = torch.finfo(computing_dtype(dtype)).max
+    if "scale" in entry.options and scale_of(scorer) > largest:  # a score of 0 times infinity is NaN
+        expected = f"expected a number that float32 holds, at most {largest:.3g}, or dtype float64"
+        raise InputError.of(got(entry.options["scale"], expected), ["scale"])
     for name, tensor in scorer.state_dict().items():
         if tensor.is_complex():  # of which torch would keep the real part only
             raise InputError.of(f"{entry.scorer} has complex numbers in {name}; expected real ones")
