@@ -1,5 +1,6 @@
 """Experiments in Python: load, run and keep one. The command line is a thin user of this module."""
 
+import os
 import warnings
 from base64 import b64encode
 from collections.abc import Iterator, Mapping, Sequence
@@ -388,7 +389,7 @@ class Loaded:
 
     def _check_resumed(self, out: Path | None, words: Words) -> None:
         resumed = getattr(self.options, "resume", None)
-        if resumed is not None and out is not None and out.resolve() == Path(resumed).resolve():
+        if resumed is not None and out is not None and os.path.realpath(out) == os.path.realpath(resumed):
             message = f'got "{out}", the run to resume, which stays unchanged; expected another folder'
             raise InputError.of(message, where=words.out)
 

@@ -5,6 +5,7 @@ import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -118,6 +119,12 @@ def main(
     ] = False,
 ) -> None:
     """Compare attention scoring functions on the same tensors and the same mask."""
+    try:
+        Path.cwd()
+    except FileNotFoundError as error:
+        message = "got a working directory that does not exist any more; change to another"
+        raise InputError.of(message, where="attncli") from error
+    os.environ.pop("MPLBACKEND", None)  # pictures become files without one, and a wrong name would end the command
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="replace")  # a token that the terminal cannot show must not end a run

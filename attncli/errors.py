@@ -104,6 +104,22 @@ def did_you_mean(word: object, known: Iterable[str]) -> str:
     return f"did you mean `{near[0]}`?" if near else "known: " + ", ".join(names)
 
 
+def refusal(error: OSError | ValueError) -> str:
+    """Why the system refuses a path; in the same words for all versions of Python where a name has a null character."""
+    if isinstance(error, OSError):
+        return error.strerror or str(error)
+    return "embedded null byte" if "embedded null" in str(error) else str(error)
+
+
+@contextmanager
+def looking_at(path: object, where: str = "") -> Iterator[None]:
+    """Raise an InputError where the system refuses to look at a path, as at a name that is too long."""
+    try:
+        yield
+    except OSError as error:
+        raise InputError.of(got(str(path), f"cannot be read: {refusal(error)}"), where=where) from error
+
+
 @contextmanager
 def below(*prefix: str | int) -> Iterator[None]:
     """Put the paths of an InputError raised inside below `prefix`."""

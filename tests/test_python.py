@@ -218,6 +218,7 @@ def test_expectations_are_judged_and_kept(tmp_path: Path, no_pictures: None) -> 
         (SMALL, {"sed": 1}, "did you mean `seed`"),
         (SMALL, {"scorers[7].scale": 1}, "a list of 2"),
         ({"study": "varience"}, {}, "did you mean `variance`"),
+        ({"data": {}, "scorers": ["d\udce9"]}, {}, r'scorers[0].scorer: got "d\udce9"; unknown scorer'),
         ({}, {"study": []}, "unknown study"),
         (None, {}, "attncli.run: got nothing; expected a YAML file, the name of a built-in experiment, or a mapping"),
         (b"d2l", {}, "attncli.run: got b'd2l'; expected a YAML file"),

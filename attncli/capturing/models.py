@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from attncli.capturing.capture import Capture, evaluating
-from attncli.errors import InputError, did_you_mean, printable
+from attncli.errors import InputError, did_you_mean, looking_at, printable
 from attncli.scorers._custom import imported, raised
 
 FUNCTION = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
@@ -42,12 +42,13 @@ class Asked:
     @property
     def is_function(self) -> bool:
         """Whether the model is `module:function`."""
-        return FUNCTION.fullmatch(self.model) is not None and not Path(self.model).exists()
+        with looking_at(self.model):
+            return FUNCTION.fullmatch(self.model) is not None and not Path(self.model).exists()
 
     @property
     def name(self) -> str:
         """The last part of the model's name."""
-        return self.model.partition(":")[2] if self.is_function else Path(self.model).resolve().name
+        return self.model.partition(":")[2] if self.is_function else Path(os.path.realpath(self.model)).name
 
 
 def run(asked: Asked, make: Make) -> tuple[Capture, dict[str, Any]]:
@@ -82,12 +83,15 @@ def _run_function(asked: Asked, make: Make) -> tuple[Capture, dict[str, Any]]:
 
 def _run_pretrained(asked: Asked, make: Make) -> tuple[Capture, dict[str, Any]]:
     got = f'got "{asked.model}"'
-    if not Path(asked.model).is_dir() and not HUB_NAME.fullmatch(asked.model):
+    with looking_at(asked.model):
+        is_folder = Path(asked.model).is_dir()
+    if not is_folder and not HUB_NAME.fullmatch(asked.model):
         raise InputError.of(f"{got}; no such folder; expected a folder, a name of the hub, or module:function")
     if asked.text is None and asked.image is None:
         raise InputError.of(f"{got} and nothing to run it on; expected --text or --image")
-    if asked.image is not None and not asked.image.is_file():
-        raise InputError.of(f'got "{asked.image}"; no such file', where="--image")
+    with looking_at(asked.image, "--image"):
+        if asked.image is not None and not asked.image.is_file():
+            raise InputError.of(f'got "{asked.image}"; no such file', where="--image")
     try:
         import transformers
     except ImportError as error:
@@ -95,7 +99,7 @@ def _run_pretrained(asked: Asked, make: Make) -> tuple[Capture, dict[str, Any]]:
         raise InputError.of(f"{got}, which needs the package transformers; {cure}") from error
     transformers.logging.set_verbosity(transformers.logging.CRITICAL)
     transformers.logging.disable_progress_bar()
-    is_offline = not Path(asked.model).is_dir() and not _reaches_hub()
+    is_offline = not is_folder and not _reaches_hub()
     where = "; no such folder, and the hub cannot be reached from here" if is_offline else ""
     cure = "expected a folder with a model of transformers, or a name of the hub"
     with _failing(f"{got}{where}; loading it gave", cure):

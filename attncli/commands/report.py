@@ -1,5 +1,6 @@
 """`attncli report`: one HTML page of runs, to explore and to send."""
 
+import os
 from pathlib import Path
 from typing import Annotated
 
@@ -38,7 +39,7 @@ def report(
     collector, stored, notes = Collector(), [], []
     places: dict[Path, Path] = {}
     for path in runs:
-        if (first := places.setdefault(path.resolve(), path)) is not path:
+        if (first := places.setdefault(Path(os.path.realpath(path)), path)) is not path:
             is_other = path != first
             notes.append(f"{path} is {first}, and is shown once" if is_other else f"{path} is shown once")
             continue

@@ -13,7 +13,7 @@ from attncli.commands.progress import running
 from attncli.config.builtin import builtin_path, experiment_path
 from attncli.config.document import read_document
 from attncli.config.overrides import Override
-from attncli.errors import InputError, did_you_mean, got
+from attncli.errors import InputError, did_you_mean, got, looking_at
 from attncli.inputs.source import is_config, stored_tensors
 from attncli.runs.loading import read_run
 from attncli.studies import STUDIES, part_of
@@ -54,17 +54,15 @@ def load_source(
         InputError: a source that is not there or of no known kind, or options that it cannot use.
     """
     source = builtin_path("d2l") if source is None else experiment_path(source)
-    try:
-        source.exists()
-    except OSError as error:
-        raise InputError.of(f"cannot be read: {error.strerror}", where="SOURCE") from error
+    with looking_at(source, "SOURCE"):
+        is_folder = source.is_dir()
     from_config = is_config(source)
     if overrides and not from_config:
         raise InputError.of("only a config can be changed; expected a YAML file as SOURCE", where=overrides[0].text)
-    if tensors and (from_config or source.is_dir()):
+    if tensors and (from_config or is_folder):
         raise InputError.of("only a tensor file has named tensors; leave it out", where=f"--tensor {tensors[0]}")
     try:
-        if not from_config and not source.is_dir():
+        if not from_config and not is_folder:
             found = _from_file(source, stage, tensors)
             _refuse_layer(layer)
             return Drawable(found, source.stem)

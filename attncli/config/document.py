@@ -18,7 +18,7 @@ from attncli.config.strict import validated
 from attncli.config.sweep import Axis, Sweep, axes_of
 from attncli.config.values import LONGEST_NAME
 from attncli.config.yaml_loader import parse_yaml, position
-from attncli.errors import InputError, Problem, below
+from attncli.errors import InputError, Problem, below, refusal
 
 YAML = (".yaml", ".yml")  # endings of configs
 TENSORS = "tensors.safetensors"  # of a run folder, which stands for a config too
@@ -178,5 +178,5 @@ def _text(path: Path) -> str:
         if path.suffix.lower() in TENSOR_FILES:
             message += f", with `data: {{queries: {{file: {path.name}, tensor: NAME}}, ...}}` for tensors of this file"
     except (OSError, ValueError) as error:
-        message = f"cannot be read: {getattr(error, 'strerror', None) or error}; expected a YAML file"
+        message = f"cannot be read: {refusal(error)}; expected a YAML file"
     raise InputError.of(message, where=str(path))

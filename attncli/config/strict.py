@@ -57,7 +57,7 @@ def problem(message: str, *, under: Sequence[str | int] = ()) -> PydanticCustomE
 
     `under` is where below the validated value it is.
     """
-    return PydanticCustomError("problem", "{message}", {"message": message, "under": [*under]})
+    return PydanticCustomError("problem", "{message}", {"message": errors.printable(message), "under": [*under]})
 
 
 def chosen(choose: Callable[[Any], Any], written: Callable[[Any], Any] = lambda value: value) -> WrapValidator:

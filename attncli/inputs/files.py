@@ -28,6 +28,7 @@ from torch import Tensor
 from attncli.errors import InputError, got, in_bytes, printable, show
 
 MOST_NAMES = 10  # names of tensors that a message lists
+MOST_AXES = 64  # torch keeps tensors of more, and computes with none of them
 MOST_NEIGHBOURS = 2000  # names in the same folder that are compared with a mistyped one
 LONGEST_HEADER = 4096  # bytes of a .npy header; 64 axes of 20 digits each need 1400
 LONGEST_TEXT = 120  # characters of a name out of a file, or of a library's own words
@@ -178,7 +179,12 @@ def _read(path: Path, entries: Entries, names: Iterable[str | None]) -> Mapping[
         figures = f"needs {in_bytes(size)}; {in_bytes(available)} of memory is available"
         raise problem(path, figures, "save only what is needed")
     with _reading(path):
-        return {name: entry.read() for name, entry in chosen.items()}
+        tensors = {name: entry.read() for name, entry in chosen.items()}
+    if most := max((tensor.ndim for tensor in tensors.values() if tensor.ndim > MOST_AXES), default=0):
+        raise problem(
+            path, f"holds a tensor of {most} axes; expected {MOST_AXES} at most, with which torch can compute"
+        )
+    return tensors
 
 
 def problem(path: Path, what: str, cure: str = "") -> InputError:

@@ -16,7 +16,7 @@ from attncli.capturing.record import LOW
 from attncli.config.document import CAPTURED, TENSORS, YAML, read_document
 from attncli.config.models import DEFAULT_STUDY, Experiment
 from attncli.config.tensors import CapturedData, Data, Mask, TokenNames
-from attncli.errors import InputError, got
+from attncli.errors import InputError, got, looking_at
 from attncli.inputs.build import Inputs, Shapes, build_inputs, common_leading
 from attncli.inputs.captured import is_captured, read_calls
 from attncli.inputs.files import listed, read_tensors
@@ -48,7 +48,8 @@ class InputsOfConfig(Experiment):
 
 def is_config(path: Path) -> bool:
     """Whether a source is a YAML file, by its name."""
-    return path.suffix.lower() in YAML and not path.is_dir()
+    with looking_at(path):
+        return path.suffix.lower() in YAML and not path.is_dir()
 
 
 def read_source(path: Path, check_size: Callable[[Shapes], None], note: Note) -> dict[str | None, Inputs]:
@@ -82,11 +83,14 @@ def stored_tensors(path: Path) -> dict[str, Tensor]:
     Raises:
         InputError: without a path, whatever is wrong with the file, or a folder that has none.
     """
-    if path.is_dir() and not (path / TENSORS).is_file():
-        cure = f"did you mean `{path / 'latest'}`?" if (path / "latest").is_dir() else "expected the folder of a run"
-        raise InputError.of(f'got "{path}", which has no {TENSORS}; {cure}')
+    with looking_at(path):
+        is_folder = path.is_dir()
+        if is_folder and not (path / TENSORS).is_file():
+            latest = path / "latest"
+            cure = f"did you mean `{latest}`?" if latest.is_dir() else "expected the folder of a run"
+            raise InputError.of(f'got "{path}", which has no {TENSORS}; {cure}')
     try:
-        return read_tensors(path / TENSORS if path.is_dir() else path)
+        return read_tensors(path / TENSORS if is_folder else path)
     except InputError as error:
         raise InputError.of(error.problems[0].message) from error
 

@@ -12,7 +12,7 @@ from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
 from attncli.config.document import PARAMETERS, TENSORS
-from attncli.errors import InputError, dotted
+from attncli.errors import InputError, dotted, looking_at
 from attncli.runs.run_folder import JOURNAL
 from attncli.studies.study import Finding, Record, Result
 
@@ -118,15 +118,16 @@ def read_run(path: Path, studies: Collection[str]) -> StoredRun:
         InputError: neither, or files that are damaged.
     """
     with reading(path):
-        results = path / "results.json" if path.is_dir() or path.suffix != ".json" else path
-        if not results.exists():
-            if (path / JOURNAL).is_file():
-                looks = f"`attncli sweep --resume {path}` goes on, `--status {path}` says how far it is"
-                raise InputError.of(f'got "{path}", an unfinished sweep; expected one with results; {looks}')
-            latest = path / "latest"
-            expected = "expected the folder of a run, as outputs/d2l/latest"
-            cure = f"did you mean `{latest}`?" if latest.is_dir() else expected
-            raise InputError.of(f'got "{path}", which is not a run folder; {cure}')
+        with looking_at(path):
+            results = path / "results.json" if path.is_dir() or path.suffix != ".json" else path
+            if not results.exists():
+                if (path / JOURNAL).is_file():
+                    looks = f"`attncli sweep --resume {path}` goes on, `--status {path}` says how far it is"
+                    raise InputError.of(f'got "{path}", an unfinished sweep; expected one with results; {looks}')
+                latest = path / "latest"
+                expected = "expected the folder of a run, as outputs/d2l/latest"
+                cure = f"did you mean `{latest}`?" if latest.is_dir() else expected
+                raise InputError.of(f'got "{path}", which is not a run folder; {cure}')
         text = results.read_bytes()
         with _naming(results.name):
             stored = Stored.model_validate_json(text, strict=True)

@@ -19,7 +19,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import NamedTuple
 
-from attncli.errors import InputError
+from attncli.errors import InputError, refusal
 from attncli.runs.locks import is_locked, lock
 
 OUTPUTS = Path("outputs")
@@ -66,7 +66,7 @@ def new_folder(
     """
     place = (out or OUTPUTS / name / started.strftime("%Y-%m-%dT%H-%M-%S")).absolute()
     if ".." in place.parts:  # what stands at the end is the name of the folder
-        place = place.resolve()
+        place = Path(os.path.realpath(place))
     with ExitStack() as stack:
         with writing(out or place, WRITABLE, words):
             if out is None:
@@ -252,7 +252,7 @@ def writing(place: Path, expected: str, words: Words = COMMAND_LINE) -> Iterator
     except InputError:
         raise
     except (OSError, ValueError) as error:  # the latter of a name that no file can have
-        message = f'got "{place}"; cannot write there: {getattr(error, "strerror", error)}; expected {expected}'
+        message = f'got "{place}"; cannot write there: {refusal(error)}; expected {expected}'
         raise InputError.of(message, where=words.out) from error
 
 

@@ -10,6 +10,8 @@ from collections.abc import Mapping, Sequence
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, cast
 
+from attncli.errors import InputError
+
 if TYPE_CHECKING:
     from attncli.config.models import Experiment
     from attncli.studies.study import Chart, Column, Study
@@ -62,5 +64,18 @@ def charts_of(name: str) -> "Sequence[Chart]":
 
 
 def part_of(name: str, part: str) -> ModuleType:
-    """A module of a study's folder."""
-    return importlib.import_module(f"attncli.studies.{name}.{part}")
+    """A module of a study's folder.
+
+    Raises:
+        InputError: the folder has no such file, as of a study that is not finished.
+    """
+    module = f"attncli.studies.{name}.{part}"
+    try:
+        return importlib.import_module(module)
+    except ModuleNotFoundError as error:
+        if error.name != module:
+            raise
+        folder = f"attncli/studies/{name}/"
+        raise InputError.of(
+            f"the study {name} has no {part}.py in {folder}; CONTRIBUTING.md lists its files"
+        ) from error

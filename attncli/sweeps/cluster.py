@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from attncli.errors import InputError, got, printable
+from attncli.errors import InputError, got, looking_at, printable
 from attncli.studies.study import Record
 from attncli.sweeps.work import EngineLostError, Job, code_version, in_one_line, row_of, run_point, tried_twice
 
@@ -69,8 +69,9 @@ def _connected(address: str) -> "Client":
         raise InputError.of(f"{message}; install them with `pip install dask distributed`", where=OPTION) from error
     for name in ("distributed", "distributed.client"):
         logging.getLogger(name).setLevel(logging.CRITICAL)  # what it would say of a lost scheduler, we do
-    if _is_file(address) and not Path(address).is_file():
-        raise InputError.of(got(address, "no such file", EXPECTED), where=OPTION)
+    with looking_at(address, OPTION):
+        if _is_file(address) and not Path(address).is_file():
+            raise InputError.of(got(address, "no such file", EXPECTED), where=OPTION)
     place = {"scheduler_file" if _is_file(address) else "address": address}
     try:
         return Client(**place, timeout=PATIENCE, name="attncli")

@@ -10,7 +10,7 @@ from pydantic import BaseModel, Field
 
 from attncli.config.document import read_document
 from attncli.config.sweep import changes_at, places_of
-from attncli.errors import InputError
+from attncli.errors import InputError, looking_at
 from attncli.runs.locks import lock
 from attncli.runs.run_folder import IN_USE, JOURNAL, is_written
 from attncli.studies.study import Record
@@ -61,9 +61,10 @@ def config_of(folder: Path, option: str) -> Path:
         InputError: it is no such folder.
     """
     config = folder / "config.yaml"
-    if not (folder / JOURNAL).is_file() or not config.is_file():
-        message = f'got "{folder}", which is not the folder of a sweep; expected one, as outputs/NAME/latest'
-        raise InputError.of(message, where=option)
+    with looking_at(folder, option):
+        if not (folder / JOURNAL).is_file() or not config.is_file():
+            message = f'got "{folder}", which is not the folder of a sweep; expected one, as outputs/NAME/latest'
+            raise InputError.of(message, where=option)
     return config
 
 

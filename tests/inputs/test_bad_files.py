@@ -14,6 +14,7 @@ import numpy as np
 import psutil
 import pytest
 import torch
+from safetensors.torch import save
 from torch import Tensor, nn
 
 from attncli.errors import InputError
@@ -271,6 +272,20 @@ def test_what_the_system_refuses(
     (tmp_path / "q.npy").write_bytes(NPY)
     monkeypatch.setattr(owner, function, Mock(side_effect=error))
     assert refusal(tmp_path / "q.npy") == f'got "q.npy"; {message}'
+
+
+@pytest.mark.parametrize("name", ["q.pt", "q.safetensors"])
+@pytest.mark.parametrize("axes", [65, 200])
+def test_more_axes_than_torch_computes_with(tmp_path: Path, name: str, axes: int) -> None:
+    tensors = {"q": torch.ones([1] * axes)}
+    (tmp_path / name).write_bytes(pt(tensors) if name == "q.pt" else save(tensors))
+    expected = f"holds a tensor of {axes} axes; expected 64 at most, with which torch can compute"
+    assert refusal(tmp_path / name) == f'got "{name}"; {expected}'
+
+
+def test_as_many_axes_as_torch_computes_with(tmp_path: Path) -> None:
+    (tmp_path / "q.safetensors").write_bytes(save({"q": torch.ones([1] * 64)}))
+    assert read_tensor(tmp_path / "q.safetensors").ndim == 64
 
 
 @pytest.mark.parametrize(

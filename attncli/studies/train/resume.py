@@ -19,7 +19,7 @@ from torch import Tensor
 
 import attncli
 from attncli.config.document import PARAMETERS, TENSORS
-from attncli.errors import InputError, below
+from attncli.errors import InputError, below, looking_at
 from attncli.inputs.files import read_tensors
 from attncli.scorers import SCORERS
 from attncli.studies.progress import Progress
@@ -117,11 +117,12 @@ def _below(place: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
 def _read(folder: Path) -> tuple[_Results, dict[str, Tensor], dict[str, Tensor]]:
     """results.json, the curves, and the parameters, which need not be there."""
     with below("resume"):
-        for name in FILES:
-            if not (folder / name).is_file():
-                latest = folder / "latest"
-                cure = f"did you mean `{latest}`?" if latest.is_dir() else CURE
-                raise InputError.of(f'got "{folder}", which has no {name}; {cure}')
+        with looking_at(folder):
+            for name in FILES:
+                if not (folder / name).is_file():
+                    latest = folder / "latest"
+                    cure = f"did you mean `{latest}`?" if latest.is_dir() else CURE
+                    raise InputError.of(f'got "{folder}", which has no {name}; {cure}')
         try:
             results, curves, _ = (folder / name for name in FILES)
             parameters = folder / PARAMETERS

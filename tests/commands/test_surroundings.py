@@ -1,0 +1,139 @@
+"""Paths that the system refuses, and what else surrounds a command: never a traceback."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import attncli as package
+from attncli.errors import InputError, looking_at, refusal
+from tests.cli import attncli, experiment, good
+from tests.cli import refusal as refused
+
+LONG = "x" * 300
+DEEP = "/".join(["y" * 200] * 30)  # each name is short enough, all of them are not
+COMMANDS = [
+    "run PATH",
+    "run PATH.yaml",
+    "run PATH.safetensors",
+    "run a.yaml --out PATH",
+    "run a.yaml --style PATH",
+    "run a.yaml --set mask.file=PATH",
+    "run a.yaml --set data.values.file=PATH",
+    "heatmap PATH",
+    "heatmap PATH.npy",
+    "heatmap run --out PATH.png",
+    "figure PATH",
+    "figure run --style PATH",
+    "report PATH",
+    "report run --out PATH.html",
+    "compare run PATH",
+    "compare run run --out PATH.png",
+    "variance --from PATH",
+    "variance --from PATH.yaml",
+    "variance --from PATH.safetensors",
+    "saturation --from PATH",
+    "train --resume PATH",
+    "sweep PATH --over seed=0",
+    "sweep a.yaml --over seed=0 --out PATH",
+    "sweep --resume PATH",
+    "sweep --status PATH",
+    "sweep a.yaml --over seed=0 --cluster PATH.json",
+    "check PATH",
+    "capture own:PATH",
+    "capture a/b --image PATH",
+    "capture a/b --text hello --out PATH.safetensors",
+    "init d2l --out PATH",
+]
+
+
+@pytest.fixture
+def there(here: Path) -> None:
+    experiment(here / "a.yaml")
+    good("run", "a.yaml", "--out", "run", "--no-plots", "--quiet")
+
+
+@pytest.mark.usefixtures("there")
+@pytest.mark.parametrize("path", [LONG, DEEP], ids=["name", "path"])
+@pytest.mark.parametrize("command", COMMANDS)
+def test_names_that_are_too_long(command: str, path: str) -> None:
+    if "own:" in command and path == DEEP:
+        pytest.skip("no name of a function")
+    lines = refused(*command.replace("PATH", path).split()).splitlines()
+    assert len(lines) == 1
+    assert "File name too long" in lines[0]
+
+
+@pytest.mark.usefixtures("there")
+@pytest.mark.parametrize("command", COMMANDS)
+def test_links_in_a_circle(command: str, here: Path) -> None:
+    for name in ("loop", *(f"loop{ending}" for ending in (".yaml", ".npy", ".safetensors", ".json"))):
+        (here / name).symlink_to(name)
+    result = attncli(*command.replace("PATH", "loop").split(), "--quiet")
+    if "--out" in command and result.exit_code == 0:  # which is written beside it
+        assert not (here / "loop").exists()
+    else:
+        assert (result.exit_code, result.stdout) == (2, "")
+
+
+def test_a_run_to_resume_that_is_a_link_in_a_circle(here: Path) -> None:
+    (here / "loop").symlink_to("loop")
+    config = {"study": "train", "d": 2, "resume": "loop"}
+    with pytest.raises(InputError, match='out: got "loop", the run to resume'):
+        package.run(config, out="loop")
+
+
+def test_what_the_system_refuses_is_named() -> None:
+    expected = r'^--from: got "a/b"; cannot be read: Permission denied$'
+    with pytest.raises(InputError, match=expected), looking_at("a/b", "--from"):
+        raise PermissionError(13, "Permission denied", "a/b/tensors.safetensors")
+
+
+@pytest.mark.parametrize("text", ["embedded null byte", "mkdir: embedded null character in path"])
+def test_null_characters_have_one_message_in_all_versions_of_python(text: str) -> None:
+    assert refusal(ValueError(text)) == "embedded null byte"
+
+
+def test_a_working_directory_that_was_removed(here: Path) -> None:
+    (here / "gone").mkdir()
+    os.chdir(here / "gone")
+    (here / "gone").rmdir()
+    expected = "attncli: got a working directory that does not exist any more; change to another"
+    for command in ("run a.yaml", "sweep a.yaml --over seed=0", "init", "scorers", "variance --d 2", "heatmap"):
+        assert refused(*command.split()) == expected
+    assert "Usage" in good("--help")
+
+
+def test_a_removed_working_directory_is_noticed_before_libraries_fail_in_it(here: Path) -> None:
+    (here / "gone").mkdir()
+    code = "import os, sys; os.rmdir(os.getcwd()); from attncli.cli import app; app(['scorers'])"
+    result = alone(code, cwd=here / "gone")
+    assert (result.returncode, result.stderr.count("\n")) == (2, 1)
+    assert result.stderr.startswith("attncli: got a working directory")
+
+
+def test_a_backend_of_matplotlib_that_there_is_not(here: Path) -> None:
+    """None is needed: pictures become files."""
+    result = alone("from attncli.cli import app; app(['heatmap', '--out', 'a.png'])", cwd=here, MPLBACKEND="nonsense")
+    assert (result.returncode, result.stderr, result.stdout) == (0, "", "a.png\n")
+
+
+def alone(code: str, cwd: Path, **environment: str) -> "subprocess.CompletedProcess[str]":
+    """Python code in a process of its own."""
+    path = str(Path(package.__file__).parents[1])
+    everything = {**os.environ, "PYTHONPATH": path, **environment}
+    command = [sys.executable, "-c", code]
+    return subprocess.run(command, cwd=cwd, env=everything, capture_output=True, text=True, check=False)
+
+
+@pytest.mark.parametrize("part", ["columns", "tables"])
+def test_a_study_that_is_not_finished(part: str, here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    experiment(here / "a.yaml")
+    good("run", "a.yaml", "--out", "run", "--no-plots", "--quiet")
+    monkeypatch.setitem(sys.modules, f"attncli.studies.attention.{part}", None)
+    expected = f"the study attention has no {part}.py in attncli/studies/attention/; CONTRIBUTING.md lists its files"
+    commands = ["compare run run", "report run"] if part == "columns" else ["run a.yaml --no-plots"]
+    for command in commands:
+        assert refused(*command.split()).endswith(expected)
