@@ -18,7 +18,7 @@ from attncli.config.looks import PLAIN, Look, is_default
 from attncli.config.models import Experiment
 from attncli.config.overrides import Override, as_yaml, override_in_python
 from attncli.config.strict import validated
-from attncli.errors import Collector, InputError, Problem, below, did_you_mean, got
+from attncli.errors import Collector, InputError, Problem, as_line, below, did_you_mean, got
 from attncli.expect.asking import check_expectations
 from attncli.expect.judging import Verdict, judge
 from attncli.inputs.given import given
@@ -307,7 +307,7 @@ class Warnings(Progress):
 
     def note(self, message: str) -> None:
         if message.startswith("warning: "):
-            warnings.warn(message.removeprefix("warning: "), stacklevel=2)
+            warnings.warn(as_line(message.removeprefix("warning: ")), stacklevel=2)
 
 
 @contextmanager

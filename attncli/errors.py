@@ -9,7 +9,12 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 Path = tuple[str | int, ...]
-LONGEST_VALUE = 60  # characters of a value that a message quotes
+# How much a message shows of what the user gives.
+LONGEST_VALUE = 60  # characters of a value
+LONGEST_NAME = 120  # characters of a name or a key, and of a library's own words
+LONGEST_MESSAGE = 2000  # characters of a problem, whatever stands in it
+MOST_LISTED = 25  # names
+MOST_PROBLEMS = 20  # of one file
 INVISIBLE = "CMZ"  # general categories of Unicode: control and format, marks on a letter, spaces
 JOINERS = "\u200c\u200d"  # they shape Persian words and join emoji, and do nothing else
 
@@ -24,7 +29,8 @@ class Problem:
     at_key: bool = False  # the key itself is wrong, not its value
 
     def __str__(self) -> str:
-        return printable(": ".join(part for part in (self.where, dotted(self.path), self.message) if part))
+        path = dotted(tuple(shortened(key) if isinstance(key, str) else key for key in self.path))
+        return as_line(": ".join(part for part in (self.where, path, self.message) if part))
 
 
 class InputError(ValueError):
@@ -32,7 +38,10 @@ class InputError(ValueError):
 
     def __init__(self, problems: Iterable[Problem]) -> None:
         self.problems = tuple(problems)
-        super().__init__("\n".join(str(problem) for problem in self.problems))
+        super().__init__(self.problems)
+
+    def __str__(self) -> str:
+        return "\n".join(map(str, self.problems))
 
     @classmethod
     def of(cls, message: str, path: Sequence[str | int] = (), where: str = "") -> "InputError":
@@ -44,12 +53,40 @@ class InputError(ValueError):
         return InputError(replace(problem, path=(*prefix, *problem.path)) for problem in self.problems)
 
 
+def not_too_many(problems: Sequence[Problem], where: str) -> list[Problem]:
+    """The first problems of a file, and one that says how many more there are."""
+    if len(problems) <= MOST_PROBLEMS:
+        return [*problems]
+    more = f"and {len(problems) - MOST_PROBLEMS:,} more problems"
+    return [*problems[:MOST_PROBLEMS], Problem(more, where=where)]
+
+
 def printable(text: str) -> str:
     r"""The text with everything a terminal would obey or not show written out: `\n`, `\x1b`, `\u202e`, `' '`."""
     shown = (c if c.isprintable() or c in JOINERS else c.encode("unicode_escape").decode("ascii") for c in text)
     written = "".join(shown)
     is_seen = any(unicodedata.category(c)[0] not in INVISIBLE for c in written)
     return written if is_seen else ascii(text)
+
+
+def shortened(text: str, most: int = LONGEST_NAME) -> str:
+    """The text, cut off where it is too long."""
+    return text if len(text) <= most else text[: most - 1] + "…"
+
+
+def as_line(text: str) -> str:
+    """The text as a line for a terminal: printable, and without its middle where it is too long."""
+    shown = printable(text)
+    if len(shown) <= LONGEST_MESSAGE:
+        return shown
+    half = LONGEST_MESSAGE // 2
+    return f"{shown[:half]} … {shown[-half:]}"
+
+
+def listed(names: Sequence[str]) -> str:
+    """The names after commas; of many the first ones, and how many more there are."""
+    more = f" and {len(names) - MOST_LISTED:,} more" if len(names) > MOST_LISTED else ""
+    return ", ".join(shortened(name) for name in names[:MOST_LISTED]) + more
 
 
 def got(value: Any, expected: str, cure: str = "") -> str:
@@ -69,7 +106,7 @@ def show(value: Any) -> str:
     except (TypeError, ValueError):
         text = str(value)
     text = "nothing" if text == "null" else " ".join(text.split())
-    return text if len(text) <= LONGEST_VALUE else text[: LONGEST_VALUE - 1] + "…"
+    return shortened(text, LONGEST_VALUE)
 
 
 def in_bytes(size: float) -> str:
@@ -101,7 +138,7 @@ def did_you_mean(word: object, known: Iterable[str]) -> str:
     """The nearest known word as a question, or the list of all known words when none is near."""
     names = list(known)
     near = difflib.get_close_matches(word, names, n=1) if isinstance(word, str) else []
-    return f"did you mean `{near[0]}`?" if near else "known: " + ", ".join(names)
+    return f"did you mean `{shortened(near[0])}`?" if near else f"known: {listed(names)}"
 
 
 def refusal(error: OSError | ValueError) -> str:

@@ -225,6 +225,20 @@ def test_only_the_command_line_prints() -> None:
     assert printing == {"show/tables.py"}, "which prints into a text"
 
 
+READS = {"read_text", "read_bytes", "open", "fromfile", "memmap", "rc_params_from_file", "safe_open"}
+OPEN_OWN_FILES = {"commands/init.py", "show/report/page.py", "sweeps/work.py", "studies/bench/study.py"}
+OPEN_BY_NAME = {  # as a library wants it, once it is a regular file
+    *("capturing/models.py", "inputs/captured.py", "inputs/files.py", "runs/loading.py", "show/themes.py"),
+}
+OPEN_WHAT_THEY_WRITE = {"runs/saving.py", "runs/run_folder.py", "sweeps/journal.py", "commands/streams.py"}
+
+
+def test_one_function_opens_the_files_that_users_name() -> None:
+    """Who opens one on its own may wait for ever, or take all memory: see tests/config/test_opening.py."""
+    others = {*OPEN_OWN_FILES, *OPEN_BY_NAME, *OPEN_WHAT_THEY_WRITE}
+    assert callers(READS) == {"config/opening.py", *others}
+
+
 def test_only_runs_write_files() -> None:
     assert {path for path in callers(WRITES) if not path.startswith("runs/")} <= {"commands/init.py"}
 

@@ -91,7 +91,8 @@ def _run_pretrained(asked: Asked, make: Make) -> tuple[Capture, dict[str, Any]]:
         raise InputError.of(f"{got} and nothing to run it on; expected --text or --image")
     with looking_at(asked.image, "--image"):
         if asked.image is not None and not asked.image.is_file():
-            raise InputError.of(f'got "{asked.image}"; no such file', where="--image")
+            what = "not a file" if asked.image.exists() else "no such file"
+            raise InputError.of(f'got "{asked.image}"; {what}', where="--image")
     try:
         import transformers
     except ImportError as error:

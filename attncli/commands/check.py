@@ -9,7 +9,7 @@ def check(configs: Configs, sets: Sets = None, seed: Seed = None, device: Device
     from attncli.commands.streams import print_line
     from attncli.config.builtin import experiment_path
     from attncli.config.document import read_document
-    from attncli.errors import Collector
+    from attncli.errors import Collector, as_line
     from attncli.show.numbers import several
     from attncli.sweeps.points import plan_of
 
@@ -20,10 +20,11 @@ def check(configs: Configs, sets: Sets = None, seed: Seed = None, device: Device
             document = read_document(experiment_path(path), overrides)
             if document.sweep()[0]:
                 plan = plan_of(document)
-                print_line(f"{path}: good, study {plan.options.study}, a sweep of {several(len(plan.points), 'point')}")
+                size = several(len(plan.points), "point")
+                print_line(as_line(f"{path}: good, study {plan.options.study}, a sweep of {size}"))
                 continue
             experiment = load_experiment(document)
             with running(experiment.options.name) as progress:
                 experiment.check(progress)
-            print_line(f"{path}: good, study {experiment.options.study}")
+            print_line(as_line(f"{path}: good, study {experiment.options.study}"))
     collector.check()

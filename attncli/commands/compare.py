@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from attncli.commands.options import Full, OverwriteFile, Quiet, naming_options
-from attncli.errors import Collector, InputError, printable
+from attncli.errors import Collector, InputError
 
 if TYPE_CHECKING:
     from attncli.runs.loading import StoredRun
@@ -51,7 +51,7 @@ def compare(
     from attncli.api import compare_stored
     from attncli.commands.experiments import print_json
     from attncli.commands.progress import Terminal
-    from attncli.commands.streams import DIFFERENT, print_error, print_line
+    from attncli.commands.streams import DIFFERENT, print_error, print_line, print_note
     from attncli.runs.loading import read_run
     from attncli.show.comparison import markdown, tables
     from attncli.studies import STUDIES
@@ -84,7 +84,7 @@ def compare(
     else:
         refused = [each for each in found if each.largest > tolerance]
     for each in refused:
-        print_error(printable(f"{each.b}: {each.sentence}"))
+        print_note(f"{each.b}: {each.sentence}")
         if tolerance is not None and not each.counted:
             print_error(f"these runs cannot be compared, which is beyond every tolerance, {tolerance:g} too")
         elif tolerance is not None:
@@ -121,6 +121,7 @@ def _check(
 
 def _draw(runs: Sequence["StoredRun"], found: "Comparison", out: Path, quiet: bool) -> None:
     """Draw the difference of the weights, of the places that differ most, of two runs."""
+    from attncli.commands.streams import print_note
     from attncli.runs.run_folder import save_file_at
     from attncli.show.figures import save_figure
     from attncli.show.heatmaps import runs_figure
@@ -138,4 +139,4 @@ def _draw(runs: Sequence["StoredRun"], found: "Comparison", out: Path, quiet: bo
     figure = runs_figure(a, b, labels, sorted(places), note=notes.append)
     save_file_at(out, lambda path: save_figure(figure, path))
     for note in notes * (not quiet):
-        typer.echo(note, err=True)
+        print_note(note)

@@ -20,7 +20,7 @@ from attncli.api import Loaded, load_experiment
 from attncli.commands.interrupts import Interrupts
 from attncli.commands.options import Output
 from attncli.commands.progress import Terminal, running
-from attncli.commands.streams import EXPECTATION_FAILED, ErrorStream, print_error, print_line
+from attncli.commands.streams import EXPECTATION_FAILED, ErrorStream, print_error, print_line, print_note
 from attncli.config.builtin import experiment_path
 from attncli.config.document import TENSORS, read_document
 from attncli.config.overrides import Override
@@ -77,9 +77,9 @@ def run_and_show(experiments: Sequence[Loaded], output: Output) -> None:
     finally:
         show_results(runs, output, as_list=len(experiments) > 1)
         if waiting:
-            print_error(f"not run: {', '.join(str(experiment.document.path) for experiment in waiting)}")
+            print_note(f"not run: {', '.join(str(experiment.document.path) for experiment in waiting)}")
     if interrupted:
-        print_error(f"interrupted; what was finished is in {shortest(runs[-1].folder)}/")
+        print_note(f"interrupted; what was finished is in {shortest(runs[-1].folder)}/")
         raise typer.Exit(interrupts.exit_code)
     check_verdicts(runs)
 

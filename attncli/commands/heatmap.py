@@ -58,6 +58,7 @@ def heatmap(
 ) -> None:
     """Draw attention weights or scores; flags of looks win over `figure` of a config or run."""
     from attncli.commands.sources import load_source
+    from attncli.commands.streams import print_note
     from attncli.config.strict import validated
     from attncli.errors import InputError, got
     from attncli.runs.run_folder import OUTPUTS, check_file, save_file_at, save_numbered
@@ -85,7 +86,7 @@ def heatmap(
     place = (save_file_at if out else save_numbered)(place, lambda path: save_figure(figure, path))
     if not quiet:
         for note in notes:
-            typer.echo(note, err=True)
+            print_note(note)
         typer.echo(place)
     if open_:
         typer.launch(str(place))

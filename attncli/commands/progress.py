@@ -10,6 +10,7 @@ from rich.markup import escape
 
 from attncli.commands.interrupts import Interrupts
 from attncli.commands.streams import discard
+from attncli.errors import as_line
 from attncli.studies.progress import Progress
 
 if TYPE_CHECKING:
@@ -36,7 +37,7 @@ class ProgressOnStderr(Progress):
     def step(self, done: int, total: int, what: str) -> None:
         """Show the step, unless a signal has ended the work."""
         self._interrupts.check()
-        text = f"{self._name}: {what}"
+        text = as_line(f"{self._name}: {what}")
         if self._bar is not None:
             self._bar.update(self._bar.task_ids[0], completed=done, total=total, description=escape(text))
         elif self._steps and time.monotonic() - self._last_line > PATIENCE:
@@ -46,7 +47,7 @@ class ProgressOnStderr(Progress):
     def note(self, message: str) -> None:
         """Print a note or a warning; --quiet keeps the warnings."""
         if not self._quiet or message.startswith("warning"):
-            self._console.print(f"{self._name}: {message}", markup=False, highlight=False, soft_wrap=True)
+            self._console.print(as_line(f"{self._name}: {message}"), markup=False, highlight=False, soft_wrap=True)
 
     def finished(self) -> None:
         self._interrupts.wait()

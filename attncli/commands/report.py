@@ -25,6 +25,7 @@ def report(
     runs: Runs, out: Out = None, overwrite: OverwriteFile = False, open_: Open = False, quiet: Quiet = False
 ) -> None:
     from attncli.api import compare_stored
+    from attncli.commands.streams import print_note
     from attncli.config.document import REPORT
     from attncli.reports import report as page_of
     from attncli.runs.loading import read_run
@@ -60,7 +61,7 @@ def report(
         place = save_numbered(OUTPUTS / "reports" / f"{names[:LONGEST_NAME]}.html", write)
     if not quiet:
         for note in dict.fromkeys(notes):
-            typer.echo(note, err=True)
+            print_note(note)
         typer.echo(place)
     if open_:
         typer.launch(str(place))

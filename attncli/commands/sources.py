@@ -13,7 +13,7 @@ from attncli.commands.progress import running
 from attncli.config.builtin import builtin_path, experiment_path
 from attncli.config.document import read_document
 from attncli.config.overrides import Override
-from attncli.errors import InputError, did_you_mean, got, looking_at
+from attncli.errors import InputError, did_you_mean, got, listed, looking_at
 from attncli.inputs.source import is_config, stored_tensors
 from attncli.runs.loading import read_run
 from attncli.studies import STUDIES, part_of
@@ -144,7 +144,7 @@ def _from_file(path: Path, stage: str | None, names: Sequence[str]) -> Matrices:
     if not names:
         names = [name for name, tensor in stored.items() if tensor.ndim >= 2 and tensor.dtype != torch.bool]
         if len(names) != 1:
-            there = f"which has {len(names)} matrices: {', '.join(names)}" if names else "which has no matrix"
+            there = f"which has {len(names)} matrices: {listed(names)}" if names else "which has no matrix"
             cure = "choose with --tensor NAME, which may be repeated" if names else "expected numbers (..., n, m)"
             raise InputError.of(f'got "{path}", {there}; {cure}')
     chosen = {name: _matrix(name, stored, path) for name in names}

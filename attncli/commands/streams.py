@@ -6,6 +6,8 @@ from typing import IO, Any
 
 import typer
 
+from attncli.errors import as_line
+
 EXPECTATION_FAILED = DIFFERENT = 1  # exit codes
 WRONG_INPUT, INTERRUPTED, TERMINATED = 2, 130, 143
 
@@ -21,6 +23,11 @@ def print_error(text: object, end: str = "\n") -> None:
         _write(text, sys.stderr, end)
     except OSError:
         discard(sys.stderr)
+
+
+def print_note(text: str) -> None:
+    """Print a line on stderr in which names of the user's stand: nothing in them is obeyed by the terminal."""
+    print_error(as_line(text))
 
 
 class ErrorStream:

@@ -26,8 +26,8 @@ from attncli.commands.options import (
     import_quickly,
     overrides_of,
 )
-from attncli.commands.streams import print_error, print_line
-from attncli.errors import InputError
+from attncli.commands.streams import print_line, print_note
+from attncli.errors import InputError, as_line
 
 if TYPE_CHECKING:
     from attncli.runs.saving import Finished
@@ -141,7 +141,7 @@ def sweep(
     if cluster is not None:
         from attncli.sweeps.cluster import check_cluster
 
-        check_cluster(cluster, lambda message: None if quiet else print_error(message))  # before there is a folder
+        check_cluster(cluster, lambda message: None if quiet else print_note(message))  # before there is a folder
     from attncli.sweeps.running import Task, run_sweep
 
     output = Output(out, overwrite, no_plots, open_=open_, json=json, quiet=quiet, full=full)
@@ -170,7 +170,7 @@ def _list_points(plan: "Plan", json: bool) -> None:
         print_line(stdjson.dumps(rows, ensure_ascii=False, indent=2))
         return
     for point in plan.points:
-        print_line(point.text)
+        print_line(as_line(point.text))
     print_line(plan.size)
 
 
@@ -180,14 +180,14 @@ def _end(finished: "Finished", problem: str | None, interrupted: int) -> None:
 
     folder, counts = shortest(finished.folder), finished.result.settings["points"]
     for line in _failures(finished.content["sweep"]["points"]):
-        print_error(line)
+        print_note(line)
     again = f"`attncli sweep --resume {folder}` goes on"
     if finished.result.interrupted:
         drawing = f"; `attncli figure {folder}` draws it" if finished.result.records else ""
-        print_error(f"interrupted; what was finished is in {folder}/; {again}{drawing}")
+        print_note(f"interrupted; what was finished is in {folder}/; {again}{drawing}")
         raise typer.Exit(interrupted)
     if problem is not None:
-        print_error(f"stopped: {problem}; {again}")
+        print_note(f"stopped: {problem}; {again}")
     if problem is not None or counts["failed"] or counts["died"]:
         raise typer.Exit(FAILED)
     check_verdicts([finished])

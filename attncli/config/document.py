@@ -13,12 +13,13 @@ import yaml
 from attncli import errors
 from attncli.config.builtin import builtin_names
 from attncli.config.models import DEFAULT_STUDY, Experiment
+from attncli.config.opening import LARGEST_CONFIG, STDIN, TooLargeError, UnfitFileError, read_config
 from attncli.config.overrides import Override, apply_overrides, as_yaml, from_the_top
 from attncli.config.strict import validated
 from attncli.config.sweep import Axis, Sweep, axes_of
 from attncli.config.values import LONGEST_NAME
 from attncli.config.yaml_loader import parse_yaml, position
-from attncli.errors import InputError, Problem, below, refusal
+from attncli.errors import InputError, Problem, below, in_bytes, not_too_many, refusal
 
 YAML = (".yaml", ".yml")  # endings of configs
 TENSORS = "tensors.safetensors"  # of a run folder, which stands for a config too
@@ -51,7 +52,9 @@ class Document:
     def located(self, error: InputError) -> InputError:
         """The error with all its problems located, in the order of the file and then of the overrides."""
         found = sorted((self._located(problem) for problem in error.problems), key=lambda each: each[0])
-        return InputError(problem for _, problem in found)
+        problems = [problem for _, problem in found]
+        is_new = any(not problem.where for problem in error.problems)  # else they have been counted
+        return InputError(not_too_many(problems, str(self.path)) if is_new else problems)
 
     def _located(self, problem: Problem) -> tuple[tuple[int, int], Problem]:
         """The problem with `file:line:column`, or with the override that caused it; and its rank among others."""
@@ -158,21 +161,26 @@ def _document(
 
 def default_name(path: Path) -> str:
     """The file's name without its ending, what a folder's name must not have replaced by `_`."""
-    name = "".join(c if c.isprintable() and c not in '/\\:*?"<>|' else "_" for c in path.stem)
+    stem = "stdin" if path == STDIN else path.stem
+    name = "".join(c if c.isprintable() and c not in '/\\:*?"<>|' else "_" for c in stem)
     return name.lstrip(". ").encode()[:LONGEST_NAME].decode(errors="ignore").strip() or "experiment"
 
 
 def _text(path: Path) -> str:
     try:
-        return path.read_text(encoding="utf-8-sig")
+        return read_config(path).decode("utf-8-sig").replace("\r\n", "\n").replace("\r", "\n")
     except FileNotFoundError:
         cures = {Path(name).name: f"`attncli init {name}` copies a built-in experiment" for name in builtin_names()}
         cures |= {other.stem: f"did you mean `{other}`?" for other in path.parent.glob("*.y*ml")}
         near = difflib.get_close_matches(path.stem, cures, n=1, cutoff=0.65)  # by stem: all endings look alike
         message = f"no such file; {cures[near[0]] if near else '`attncli init` lists experiments to start from'}"
-    except IsADirectoryError:
+    except UnfitFileError as error:
         config = path / "config.yaml"
-        message = "got a folder; expected a YAML file" + (f"; did you mean `{config}`?" if config.is_file() else "")
+        cure = f"; did you mean `{config}`?" if config.is_file() else ""
+        message = f"got {error.kind}; expected a YAML file{cure}"
+    except TooLargeError:
+        cure = "put large tensors into files of their own, such as .npz"
+        message = f"got more than {in_bytes(LARGEST_CONFIG)}; expected a smaller YAML file; {cure}"
     except UnicodeDecodeError as error:
         message = f"got bytes that are not UTF-8 text, the first at byte {error.start}; expected a YAML file in UTF-8"
         if path.suffix.lower() in TENSOR_FILES:

@@ -10,7 +10,7 @@ from typing import Any
 from attncli import errors
 from attncli.config.tensors import GivenTensor
 from attncli.config.yaml_loader import parse_yaml
-from attncli.errors import LONGEST_VALUE, Collector, InputError, dotted
+from attncli.errors import LONGEST_VALUE, Collector, InputError, dotted, shortened
 
 KEY = re.compile(r"([^.\[\]=]+)((?:\[\d{1,9}\])*)")
 
@@ -45,7 +45,7 @@ class Override:
 def typed(option: str, value: str) -> str:
     """The option as it was typed, on one line and not too long."""
     text = " ".join(value.split()) or '""'
-    return f"{option} {text if len(text) <= LONGEST_VALUE else text[: LONGEST_VALUE - 1] + '…'}"
+    return f"{option} {shortened(text, LONGEST_VALUE)}"
 
 
 def override(path: errors.Path, value: str, text: str) -> Override:
@@ -114,7 +114,7 @@ def from_the_top(change: Override, data: Any) -> Override:
     places |= {("scorers", index): entry for index, entry in entries}
     found = [place for place, there in places.items() if isinstance(there, dict) and key in there]
     if len(found) > 1:
-        known = ", ".join(dotted((*place, *change.path)) for place in found)
+        known = errors.listed([dotted((*place, *change.path)) for place in found])
         raise InputError.of(f"got {dotted(change.path)}; expected one of {known}", where=change.where or change.text)
     return replace(change, path=(*found[0], *change.path)) if found else change
 
@@ -150,7 +150,8 @@ def _set(target: Any, change: Override, source: Path) -> None:
             fits, there = isinstance(key, int) and key < len(target), f"a list of {len(target)}"
         else:
             fits = isinstance(target, dict) and isinstance(key, str)
-            there = f"a mapping with {', '.join(map(str, target))}" if isinstance(target, dict) else errors.show(target)
+            keys = [*map(str, target)] if isinstance(target, dict) else []
+            there = f"a mapping with {errors.listed(keys)}" if isinstance(target, dict) else errors.show(target)
         if not fits:
             place = dotted(change.path[: depth - 1]) or "the config"
             expected = "expected a key of a mapping, or an index of a list, counted from 0"

@@ -3,7 +3,7 @@
 import difflib
 import functools
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from pydantic import (
@@ -25,7 +25,6 @@ from attncli.errors import InputError, Problem
 
 M = TypeVar("M", bound="Model")
 KNOWN_KEYS = "known keys"  # in the context of a validation: of every mapping, by its id
-KnownKeys = dict[int, list[str]]
 _adapter = functools.lru_cache(TypeAdapter)  # a sweep validates thousands of configs; classes of users are made anew
 
 
@@ -38,8 +37,28 @@ class Model(BaseModel):
     @classmethod
     def _remember_known_keys(cls, data: Any, handler: ModelWrapValidatorHandler["Model"], info: ValidationInfo) -> Any:
         known = [field.alias or name for name, field in cls.model_fields.items()]
-        (info.context or {}).get(KNOWN_KEYS, {})[id(data)] = known
+        if info.context and KNOWN_KEYS in info.context:
+            info.context[KNOWN_KEYS].here[id(data)] = known
         return handler(data)
+
+
+@dataclass(frozen=True)
+class KnownKeys:
+    """The keys that mappings may have, by the id of the mapping."""
+
+    here: dict[int, list[str]] = field(default_factory=dict)
+    _below: dict[int, dict[str, str]] = field(default_factory=dict)
+
+    def cure(self, key: str | int, parent: Mapping[str, Any]) -> str:
+        """The key that was meant, here or in a mapping just below, such as `data.keys`; or all keys known here."""
+        here = self.here.get(id(parent), [])
+        if id(parent) not in self._below:  # once for all of its unknown keys: there may be thousands
+            self._below[id(parent)] = {
+                each: f"{name}.{each}" for name, value in parent.items() for each in self.here.get(id(value), [])
+            }
+        names = self._below[id(parent)] | {each: each for each in here}
+        near = difflib.get_close_matches(str(key), names, n=1)
+        return f"did you mean `{names[near[0]]}`?" if near else f"known: {errors.listed(here)}"
 
 
 @dataclass(frozen=True)
@@ -145,7 +164,7 @@ def validated(model: type[M], data: Any, context: Mapping[str, Any]) -> M:
     Raises:
         InputError: all problems, by their paths; branches of one union are one problem.
     """
-    known: KnownKeys = {}
+    known = KnownKeys()
     try:
         return model.model_validate(data, context={**context, KNOWN_KEYS: known})
     except ValidationError as error:
@@ -182,7 +201,7 @@ def _problem(path: errors.Path, found: Sequence[Mapping[str, Any]], parent: Any,
         message = first["ctx"]["message"]
         return Problem(message if message.startswith(("got ", "the key ")) else errors.got(value, message), path)
     if kind == "extra_forbidden":
-        return Problem(f"unknown key; {_known_key(path[-1], parent, known)}", path, at_key=True)
+        return Problem(f"unknown key; {known.cure(path[-1], parent)}", path, at_key=True)
     if kind == "missing":
         return Problem("this key is missing", path)
     expected = " or ".join(dict.fromkeys(_expected(each) for each in found))
@@ -190,15 +209,6 @@ def _problem(path: errors.Path, found: Sequence[Mapping[str, Any]], parent: Any,
         expected += f" such as {EXAMPLES[str(path[-1])]}"
     cures = (_cure(each["type"], value) for each in found)
     return Problem(errors.got(value, f"expected {expected}", next(filter(None, cures), "")), path)
-
-
-def _known_key(key: str | int, parent: Any, known: KnownKeys) -> str:
-    """The key that was meant, here or in a mapping just below, such as `data.keys`; or all keys known here."""
-    here = known.get(id(parent), [])
-    deeper = [f"{name}.{each}" for name, value in parent.items() for each in known.get(id(value), [])]
-    names = {each.rpartition(".")[2]: each for each in (*deeper, *here)}
-    near = difflib.get_close_matches(str(key), names, n=1)
-    return f"did you mean `{names[near[0]]}`?" if near else errors.did_you_mean(key, here)
 
 
 def _expected(error: Mapping[str, Any]) -> str:

@@ -8,9 +8,10 @@ are known. Keys are text, whatever they look like.
 
 import math
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import yaml
 
@@ -31,6 +32,7 @@ SCALARS: dict[str, tuple[str | None, list[str], Callable[[str], Any]]] = {
 }
 LARGEST = 2**63  # integers from here on fit into no tensor
 MOST_VALUES = 5_000_000  # counted with aliases expanded: a few nested aliases can stand for billions
+_BY_NAME: WeakKeyDictionary[yaml.MappingNode, dict[str | int, tuple[yaml.Node, yaml.Node]]] = WeakKeyDictionary()
 Where = Callable[[int, int], str]  # line and column, from 1, in words
 Constructed = dict[int, tuple[Any, int]]  # by the id of a node: its value, and how many values that has in it
 
@@ -94,13 +96,10 @@ def position(node: yaml.Node | None, path: errors.Path, at_key: bool = False) ->
     """Line and column, from 1, of the deepest part of `path` that the file has, or of its key; and how deep that is."""
     mark, depth = node.start_mark if node is not None else None, 0
     for step in path:
-        if isinstance(node, yaml.SequenceNode) and isinstance(step, int):
-            found = [(child, child) for child in node.value[step : step + 1]]  # at once: a list may be long
-        else:
-            found = [(key, child) for name, key, child in _children(node) if name == step]
-        if not found:
+        found = _child(node, step)
+        if found is None:
             break
-        key, node = found[-1]  # a merged key comes before the one that wins over it
+        key, node = found
         mark, depth = key.start_mark if at_key else node.start_mark, depth + 1
     return (mark.line + 1, mark.column + 1, depth) if mark is not None else (1, 1, 0)
 
@@ -119,12 +118,15 @@ def _syntax_error(error: yaml.MarkedYAMLError, where: Where) -> InputError:
     return InputError.of(f"not valid YAML: {reason}", where=place)
 
 
-def _children(node: yaml.Node | None) -> Iterator[tuple[str | int, yaml.Node, yaml.Node]]:
-    """Name, node of the key (of an entry of a list the entry itself) and node of the value."""
-    if isinstance(node, yaml.SequenceNode):
-        yield from ((index, child, child) for index, child in enumerate(node.value))
-    elif isinstance(node, yaml.MappingNode):
-        yield from ((str(key.value), key, value) for key, value in node.value)
+def _child(node: yaml.Node | None, step: str | int) -> tuple[yaml.Node, yaml.Node] | None:
+    """Node of the key (of an entry of a list the entry itself) and node of the value."""
+    if isinstance(node, yaml.SequenceNode) and isinstance(step, int):
+        return next(((child, child) for child in node.value[step : step + 1]), None)
+    if not isinstance(node, yaml.MappingNode):
+        return None
+    if node not in _BY_NAME:  # a merged key comes before the one that wins over it
+        _BY_NAME[node] = {str(key.value): (key, value) for key, value in node.value}
+    return _BY_NAME[node].get(step)
 
 
 def _refuse(node: yaml.Node, message: str) -> yaml.YAMLError:
@@ -144,7 +146,8 @@ def _constructed(node: yaml.Node, known: Constructed) -> tuple[Any, int]:
             raise _unknown_tag(node)
         if isinstance(node, yaml.MappingNode):
             _check_keys(node)
-        size = 1 + sum(_constructed(child, known)[1] for _, _, child in _children(node))
+        children = [child for _, child in node.value] if isinstance(node, yaml.MappingNode) else node.value
+        size = 1 + sum(_constructed(child, known)[1] for child in children)
         if size > MOST_VALUES:
             raise _refuse(node, f"more than {MOST_VALUES} values with aliases expanded; put large tensors into a file")
         if isinstance(node, yaml.MappingNode):

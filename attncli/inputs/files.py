@@ -5,10 +5,11 @@ Headers are read first, so that a file is refused before it takes memory. Nothin
 
 import io
 import math
+import os
 import pickle
 import re
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from difflib import get_close_matches
@@ -25,13 +26,13 @@ from numpy.lib import format as npy_format
 from safetensors import safe_open
 from torch import Tensor
 
-from attncli.errors import InputError, got, in_bytes, printable, show
+from attncli.config.opening import UnfitFileError, check_regular, open_file
+from attncli.errors import InputError, did_you_mean, got, in_bytes, listed, printable, shortened, show
 
-MOST_NAMES = 10  # names of tensors that a message lists
 MOST_AXES = 64  # torch keeps tensors of more, and computes with none of them
 MOST_NEIGHBOURS = 2000  # names in the same folder that are compared with a mistyped one
 LONGEST_HEADER = 4096  # bytes of a .npy header; 64 axes of 20 digits each need 1400
-LONGEST_TEXT = 120  # characters of a name out of a file, or of a library's own words
+LONGEST_TENSOR_NAME = 500  # characters; those of large models have about 100
 MOST_NODES = 100_000  # dicts, lists, tensors and whatever else of a .pt: a small pickle can describe a tree without end
 CSV_MEMORY = 20  # bytes for one byte of text, at most: "1," is a number of 8 bytes, in a buffer that grows by copies
 SEPARATORS = ";,\t"  # of a CSV: the first of them that the first row has; spaces where it has none
@@ -109,20 +110,25 @@ class TensorFile:
 def _entries(path: Path) -> Entries:
     """What a file holds, by its ending; nothing is read but headers."""
     with _reading(path):
-        if not path.exists() and not path.is_symlink():
-            raise _missing(path)
-        if not path.is_file():  # reading a pipe would wait forever, a device might never end
-            what = "a folder" if path.is_dir() else "neither a file nor a link to one"
-            raise problem(path, f"{what}; expected a file")
+        try:
+            check_regular(path)
+        except (FileNotFoundError, NotADirectoryError):
+            raise _missing(path) from None
         if path.suffix.lower() not in FORMATS:
             raise problem(path, f"expected a file ending in {', '.join(FORMATS)}")
         entries = FORMATS[path.suffix.lower()](path)
     if not entries:
         raise problem(path, "holds no tensors; expected at least one")
+    for name in entries:
+        if name is not None and len(name) > LONGEST_TENSOR_NAME:
+            what = f"holds a tensor whose name {show(name)} has {len(name):,} characters"
+            raise problem(path, f"{what}; expected at most {LONGEST_TENSOR_NAME}", "rename it")
     return entries
 
 
 def _missing(path: Path) -> InputError:
+    if os.path.lexists(path):
+        return problem(path, "a link to a file that is not there", "expected a file")
     folder = path.parent.absolute()
     shown = folder.relative_to(Path.cwd()) if folder.is_relative_to(Path.cwd()) else folder
     if not folder.is_dir():
@@ -144,11 +150,13 @@ def _reading(path: Path) -> Iterator[None]:
         raise
     except MemoryError as error:
         raise problem(path, "needs more memory than is available", "save only what is needed") from error
+    except UnfitFileError as error:
+        raise problem(path, error.kind, "expected a file") from error
     except OSError as error:
         raise problem(path, f"cannot be read ({error.strerror or error})") from error
     except Exception as error:  # what parsers raise on broken bytes is written down nowhere (zlib.error, TokenError...)
         line = re.sub(r" at 0x[0-9a-f]+", "", str(error)).partition("\n")[0]
-        raise broken(path, shortened(f"{type(error).__name__}: {line}".rstrip(": "))) from error
+        raise broken(path, shortened(printable(f"{type(error).__name__}: {line}".rstrip(": ")))) from error
 
 
 def _choose(path: Path, entries: Entries, name: str | None) -> str | None:
@@ -157,17 +165,13 @@ def _choose(path: Path, entries: Entries, name: str | None) -> str | None:
         return next(iter(entries))
     if name in entries:
         return name
-    known = [shortened(each) for each in entries if each is not None]
+    known = [each for each in entries if each is not None]
     if name is None:
-        what, cure = f"holds {len(known)} tensors ({listed(known, MOST_NAMES)})", "give tensor: NAME"
+        what, cure = f"holds {len(known)} tensors ({listed(known)})", "give tensor: NAME"
     elif None in entries:
         what, cure = "holds one tensor without a name", "leave tensor out"
     else:
-        near = get_close_matches(name, known, n=1)
-        what, cure = (
-            "holds no tensor of this name",
-            f"did you mean `{near[0]}`?" if near else f"known: {listed(known, MOST_NAMES)}",
-        )
+        what, cure = "holds no tensor of this name", did_you_mean(name, known)
     raise InputError.of(got(name, f"{show(path.name)} {what}", cure), ["tensor"])
 
 
@@ -197,28 +201,17 @@ def broken(path: Path, reason: str) -> InputError:
     return problem(path, f"damaged, or not a {path.suffix.lower()} file ({reason})", "create or copy it again")
 
 
-def shortened(text: str) -> str:
-    """Text out of a file, not too long, with its control characters spelt out: a terminal would obey them."""
-    text = printable(text)
-    return text if len(text) <= LONGEST_TEXT else text[: LONGEST_TEXT - 1] + "…"
-
-
-def listed(names: Sequence[str], most: int) -> str:
-    """The first names, and how many more there are."""
-    return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
-
-
 def _named(path: Path, entries: Iterable[tuple[str | None, Entry]]) -> Entries:
     named: dict[str | None, Entry] = {}
     for name, entry in entries:
         if name in named:
-            raise problem(path, f"holds two tensors of the name {shortened(show(name))}", "rename one of them")
+            raise problem(path, f"holds two tensors of the name {show(name)}", "rename one of them")
         named[name] = entry
     return named
 
 
 def _npy(path: Path) -> Entries:
-    dtype, entry = _array(path, path.stat().st_size, lambda: path.open("rb"))
+    dtype, entry = _array(path, path.stat().st_size, lambda: open_file(path))
     if dtype.kind not in NUMBERS:
         what = f"Python objects, {NEVER}" if dtype.kind == "O" else f"entries of type {dtype.name}"
         raise problem(path, f"holds {what}; expected real numbers", "save an array of numbers")
@@ -227,7 +220,7 @@ def _npy(path: Path) -> Entries:
 
 def _npz(path: Path) -> Entries:
     """The arrays of numbers in an .npz by name; everything else is passed over."""
-    with ZipFile(path) as archive:
+    with open_file(path) as file, ZipFile(file) as archive:
         members = [member for member in archive.infolist() if member.filename.endswith(".npy")]
     if any(member.compress_type not in (ZIP_STORED, ZIP_DEFLATED) for member in members):
         # Others may ask for gigabytes before the first byte.
@@ -238,7 +231,7 @@ def _npz(path: Path) -> Entries:
 
 @contextmanager
 def _member(path: Path, member: ZipInfo) -> Iterator[IO[bytes]]:
-    with ZipFile(path) as archive, archive.open(member) as stream:
+    with open_file(path) as file, ZipFile(file) as archive, archive.open(member) as stream:
         yield stream
 
 
@@ -281,7 +274,7 @@ def _safetensors(path: Path) -> Entries:
 
 def _pt(path: Path) -> Entries:
     """The tensors of a .pt, mapped and not read; those in containers under dotted names (`state_dict.W.weight`)."""
-    with ZipFile(path) as archive:
+    with open_file(path) as file, ZipFile(file) as archive:
         if any(member.compress_type != ZIP_STORED for member in archive.infolist()):  # torch unpacks any amount
             raise problem(path, "a PyTorch file that was packed again", "save it again with torch.save")
         pickles = [archive.read(name) for name in archive.namelist() if name.endswith("data.pkl")]
@@ -299,7 +292,7 @@ def _pt(path: Path) -> Entries:
 
 
 def _objects(path: Path, names: list[str]) -> InputError:
-    return problem(path, f"holds Python objects ({shortened(', '.join(names))}), {NEVER}", SAVE_TENSORS)
+    return problem(path, f"holds Python objects ({listed(names)}), {NEVER}", SAVE_TENSORS)
 
 
 def _flat(path: Path, node: object, name: str, budget: Iterator[int]) -> Iterator[tuple[str, Tensor]]:
@@ -321,7 +314,7 @@ def _tensor(path: Path, name: str | None, tensor: Tensor) -> Entry:
     def read() -> Tensor:
         if not dense or dtype.is_complex or (dtype.is_floating_point and dtype.itemsize < 2):
             numbers = str(dtype).removeprefix("torch.")
-            holder = "" if name is None else f"its tensor {shortened(show(name))} "
+            holder = "" if name is None else f"its tensor {show(name)} "
             what = f"entries of type {numbers}" if dense else f"a tensor that is not dense ({numbers})"
             raise problem(path, f"{holder}holds {what}; expected real numbers", "save it dense, as float32")
         if tensor.untyped_storage().nbytes() > path.stat().st_size:  # a pickle may ask torch for memory of any size
@@ -349,7 +342,7 @@ def _matrix(path: Path) -> Tensor:
                 yield row
 
     try:
-        with path.open(encoding="utf-8-sig") as file:
+        with io.TextIOWrapper(open_file(path), encoding="utf-8-sig") as file:
             others = rows(file)
             first = next(others, "")
             separator = next((mark for mark in SEPARATORS if mark in first), None)
@@ -357,7 +350,7 @@ def _matrix(path: Path) -> Tensor:
     except UnicodeDecodeError as error:
         raise problem(path, "not text in UTF-8", "save it as UTF-8") from error
     except ValueError as error:
-        reason = shortened(str(error).partition(" at row")[0])
+        reason = shortened(printable(str(error).partition(" at row")[0]))
         what = f"line {line} is no row of numbers ({reason})"
         raise problem(path, what, "expected one matrix row per line; header lines begin with #") from error
     if not matrix.size:

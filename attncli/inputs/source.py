@@ -16,10 +16,10 @@ from attncli.capturing.record import LOW
 from attncli.config.document import CAPTURED, TENSORS, YAML, read_document
 from attncli.config.models import DEFAULT_STUDY, Experiment
 from attncli.config.tensors import CapturedData, Data, Mask, TokenNames
-from attncli.errors import InputError, got, looking_at
+from attncli.errors import InputError, got, listed, looking_at
 from attncli.inputs.build import Inputs, Shapes, build_inputs, common_leading
 from attncli.inputs.captured import is_captured, read_calls
-from attncli.inputs.files import listed, read_tensors
+from attncli.inputs.files import read_tensors
 from attncli.inputs.masks import marks_padding, read_mask
 
 NAMES = {
@@ -30,7 +30,6 @@ NAMES = {
 MASKS = ("mask", "attention_mask", "attn_mask", "valid_mask", "key_mask", "causal_mask")
 LENGTHS = re.compile(r"((valid|key|seq)_?)?(lens|lengths)")  # other names than `valid_lens`, which is ours
 BIASES = ("bias", "attention_bias", "attn_bias", "position_bias")
-MOST_NAMES = 8  # of tensors that a note or a message lists
 NOT_USED = "a bias is added to scores, and is not used here"
 SHARED_HEADS = "if heads of queries share those of keys, use a config that names the tensors, with `grouped: true`"
 Note = Callable[[str], None]
@@ -148,7 +147,7 @@ def _from_tensors(path: Path, stored: Mapping[str, Tensor], note: Note) -> Input
     valid, others = _valid(path, stored, shape, note)
     unused = [name for name in others if name not in {_name(role, stored) for role in NAMES}]
     if unused and not is_run:
-        note(f"{path.name}: not used: {listed(unused, MOST_NAMES)}")
+        note(f"{path.name}: not used: {listed(unused)}")
     return Inputs(queries, keys, values, valid)
 
 
@@ -188,9 +187,7 @@ def _numbers(role: str, stored: Mapping[str, Tensor], path: Path) -> Tensor:
     name = _name(role, stored)
     if name is None:
         expected = f"expected a tensor named {', '.join(NAMES[role][:-1])} or {NAMES[role][-1]}"
-        raise InputError.of(
-            f'got "{path}", which has no {role}; {expected}; the file has {listed([*stored], MOST_NAMES)}'
-        )
+        raise InputError.of(f'got "{path}", which has no {role}; {expected}; the file has {listed([*stored])}')
     tensor = stored[name]
     if tensor.ndim < 2 or tensor.numel() == 0 or tensor.dtype == torch.bool:
         what = f"{tensor.dtype} of shape {list(tensor.shape)}".removeprefix("torch.")

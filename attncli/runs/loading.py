@@ -5,13 +5,14 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 from pydantic import AfterValidator, BaseModel, ValidationError, model_validator
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
 from attncli.config.document import PARAMETERS, TENSORS
+from attncli.config.opening import UnfitFileError, check_regular, open_file, read_config
 from attncli.errors import InputError, dotted, looking_at
 from attncli.runs.run_folder import JOURNAL
 from attncli.studies.study import Finding, Record, Result
@@ -29,6 +30,8 @@ def _naming(name: str) -> Iterator[None]:
     """Errors that a file of this name causes say so, and where in it."""
     try:
         yield
+    except UnfitFileError:
+        raise
     except ValidationError as error:
         where = dotted(error.errors(include_url=False, include_context=False, include_input=False)[0]["loc"])
         raise _DamagedError(f"{name}: {where}" if where else name) from error
@@ -36,12 +39,17 @@ def _naming(name: str) -> Iterator[None]:
         raise _DamagedError(name) from error
 
 
+def _mapped(path: Path) -> Any:
+    check_regular(path)
+    return safe_open(path, framework="pt")
+
+
 class StoredTensors(Mapping[str, Tensor]):
     """Tensors of a .safetensors file by name, each read when it is asked for."""
 
     def __init__(self, path: Path, names: Sequence[str] | None = None) -> None:
         """All of a file, or those with these names."""
-        with _naming(path.name), safe_open(path, framework="pt") as file:
+        with _naming(path.name), _mapped(path) as file:
             there = set(file.keys())
         self._path = path
         self._names = dict.fromkeys(sorted(there) if names is None else (name for name in names if name in there))
@@ -50,7 +58,7 @@ class StoredTensors(Mapping[str, Tensor]):
         """The tensor, which belongs to the caller."""
         if name not in self._names:
             raise KeyError(name)
-        with _naming(self._path.name), safe_open(self._path, framework="pt") as file:
+        with _naming(self._path.name), _mapped(self._path) as file:
             tensor: Tensor = file.get_tensor(name)
         return tensor
 
@@ -128,7 +136,8 @@ def read_run(path: Path, studies: Collection[str]) -> StoredRun:
                 expected = "expected the folder of a run, as outputs/d2l/latest"
                 cure = f"did you mean `{latest}`?" if latest.is_dir() else expected
                 raise InputError.of(f'got "{path}", which is not a run folder; {cure}')
-        text = results.read_bytes()
+        with open_file(results) as file:
+            text = file.read()
         with _naming(results.name):
             stored = Stored.model_validate_json(text, strict=True)
         if stored.study not in studies:
@@ -145,7 +154,7 @@ def read_run(path: Path, studies: Collection[str]) -> StoredRun:
         kept = {name: value for name, value in stored if name in OF_RESULT}
         result = Result(**kept, inputs=inputs, tensors=tensors, parameters=parameters)
         with _naming("config.yaml"):
-            config = (path / "config.yaml").read_text(encoding="utf-8") if is_folder else None
+            config = read_config(path / "config.yaml").decode() if is_folder else None
         return StoredRun(path, result, json.loads(text), config)
 
 
@@ -160,6 +169,8 @@ def reading(folder: Path) -> Iterator[None]:
         yield
     except InputError:
         raise
+    except UnfitFileError as error:
+        raise InputError.of(f'got "{error.filename}", {error.kind}; {CURE}') from error
     except (OSError, ValueError, LookupError, TypeError, AttributeError, ArithmeticError, SafetensorError) as error:
         which = f" ({error})" if isinstance(error, _DamagedError) else ""
         raise InputError.of(f'got "{folder}", whose files are damaged{which}; {CURE}') from error

@@ -19,6 +19,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import NamedTuple
 
+from attncli.config.opening import open_file
 from attncli.errors import InputError, refusal
 from attncli.runs.locks import is_locked, lock
 
@@ -119,7 +120,7 @@ def _refusal(place: Path, overwrite: bool, words: Words) -> str | None:
 def is_written(folder: Path) -> bool | None:
     """Whether a sweep writes into a folder at this moment; None where nobody can tell."""
     try:
-        with (folder / JOURNAL).open("rb") as file:
+        with open_file(folder / JOURNAL) as file:
             return is_locked(file.fileno())
     except FileNotFoundError:
         return False
@@ -130,7 +131,8 @@ def is_written(folder: Path) -> bool | None:
 def _files_of_run(folder: Path) -> set[str]:
     """The files that a run says it has written; none where the folder holds no run."""
     try:
-        content = json.loads((folder / "results.json").read_text(encoding="utf-8"))
+        with open_file(folder / "results.json") as file:
+            content = json.load(file)
         return set(content["files"]) if "attncli" in content else set()
     except (OSError, ValueError, LookupError, TypeError):
         unfinished = {JOURNAL, "config.yaml"}  # of a sweep

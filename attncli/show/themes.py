@@ -16,6 +16,7 @@ from matplotlib.font_manager import FontProperties
 from matplotlib.style import _STYLE_BLACKLIST  # type: ignore[attr-defined] # what matplotlib ignores in a style, too
 
 from attncli.config.looks import FEWEST_DPI, LARGEST, MOST_DPI, SMALLEST, Look
+from attncli.config.opening import check_regular
 from attncli.errors import InputError, did_you_mean, show
 from attncli.show.looks import LabelLook, looks_of
 
@@ -222,6 +223,7 @@ def style_of(path: Path) -> Settings:
     """
     problems = list[str]()
     try:
+        check_regular(path)
         with _listening(problems):
             found = matplotlib.rc_params_from_file(path, use_default_template=False)
     except (OSError, ValueError) as error:

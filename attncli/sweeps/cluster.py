@@ -8,6 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from attncli.config.opening import UnfitFileError, check_regular
 from attncli.errors import InputError, got, looking_at, printable
 from attncli.studies.study import Record
 from attncli.sweeps.work import EngineLostError, Job, code_version, in_one_line, row_of, run_point, tried_twice
@@ -70,8 +71,13 @@ def _connected(address: str) -> "Client":
     for name in ("distributed", "distributed.client"):
         logging.getLogger(name).setLevel(logging.CRITICAL)  # what it would say of a lost scheduler, we do
     with looking_at(address, OPTION):
-        if _is_file(address) and not Path(address).is_file():
-            raise InputError.of(got(address, "no such file", EXPECTED), where=OPTION)
+        if _is_file(address):
+            try:
+                check_regular(Path(address))
+            except UnfitFileError as error:
+                raise InputError.of(got(address, error.kind, EXPECTED), where=OPTION) from error
+            except FileNotFoundError as error:
+                raise InputError.of(got(address, "no such file", EXPECTED), where=OPTION) from error
     place = {"scheduler_file" if _is_file(address) else "address": address}
     try:
         return Client(**place, timeout=PATIENCE, name="attncli")

@@ -9,6 +9,7 @@ from typing import Annotated, Literal, Self, get_args
 from pydantic import BaseModel, Field
 
 from attncli.config.document import read_document
+from attncli.config.opening import open_file
 from attncli.config.sweep import changes_at, places_of
 from attncli.errors import InputError, looking_at
 from attncli.runs.locks import lock
@@ -44,7 +45,7 @@ def rows_of(folder: Path) -> Iterator[Record]:
     """
     path = folder / JOURNAL
     try:
-        with path.open("rb") as file:
+        with open_file(path) as file:
             for number, line in enumerate(file, 1):
                 if line.endswith(b"\n"):
                     yield _row(line, f"{path}:{number}")
@@ -124,7 +125,7 @@ class Journal:
 
     def _cut_torn_line(self) -> None:
         """Remove what a killed sweep has begun to write."""
-        with self._path.open("rb") as file:
+        with open_file(self._path) as file:
             whole = sum(len(line) for line in file if line.endswith(b"\n"))
         self._file.truncate(whole)
 

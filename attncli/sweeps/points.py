@@ -2,7 +2,7 @@
 
 import math
 import random
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,7 @@ from attncli.config.document import Document
 from attncli.config.looks import is_default
 from attncli.config.models import Experiment
 from attncli.config.sweep import Axis, Place, as_data, changes_at, keys_of, places_of, replaced
-from attncli.errors import InputError, Problem, did_you_mean, dotted, got, in_bytes, show
+from attncli.errors import InputError, Problem, did_you_mean, dotted, got, in_bytes, not_too_many, show
 from attncli.expect.asking import check_expectations
 from attncli.runs.resolved import config_of
 from attncli.show.numbers import several
@@ -25,7 +25,6 @@ from attncli.sweeps.columns import in_words, renamed, swept_column, with_sweep
 from attncli.sweeps.work import NO_PART, code_version, deciding, key_of
 
 MOST_POINTS = 100_000
-MOST_TOLD = 20  # problems; a mistake in a range has many
 MOST_SINGLE, MOST_SEVERAL = 300, 100  # points that are tried before the work: with one value changed, with several
 
 
@@ -165,7 +164,7 @@ def _points(base: Document, axes: Sequence[Axis]) -> tuple[dict[Place, Point], E
             found[message] = Problem(message, where=str(base.path))
         points[place] = point
     if found:
-        raise InputError(_not_too_many([*found.values()]))
+        raise InputError(not_too_many([*found.values()], str(base.path)))
     assert options is not None, "every point is valid, and there is one"
     return points, options
 
@@ -204,12 +203,6 @@ def _check_metric(metric: str | None, rows: Rows, keys: Sequence[str], where: st
         raise InputError.of(message, () if where else ("sweep", "metric"), where)
 
 
-def _not_too_many(found: Sequence[Problem]) -> Iterator[Problem]:
-    yield from found[:MOST_TOLD]
-    if len(found) > MOST_TOLD:
-        yield Problem(f"and {len(found) - MOST_TOLD:,} more problems of points", where=found[-1].where)
-
-
 def _trial(base: Document, axes: Sequence[Axis], points: Mapping[Place, Point], elsewhere: bool) -> Trial:
     """Try points as far as it goes without the work: it finds tensors that do not fit together, and the like.
 
@@ -236,7 +229,7 @@ def _trial(base: Document, axes: Sequence[Axis], points: Mapping[Place, Point], 
         devices.append(prepared.device)
     if found:
         problems = [replace(each, where=f"{each.where}, at {point.text}") for each, point in found.items()]
-        raise InputError(_not_too_many(problems))
+        raise InputError(not_too_many(problems, str(base.path)))
     return Trial(rows, max(needed), next(iter(devices), torch.device("cpu")))
 
 

@@ -207,9 +207,10 @@ NAMES = {"queries": QUERIES, "keys": KEYS}
     [
         (NAMES, "querys", 'tensor: got "querys"; "q.pt" holds no tensor of this name; did you mean `queries`?'),
         (
-            [KEYS] * 12,
+            [KEYS] * 27,
             "W_q",
-            'tensor: got "W_q"; "q.pt" holds no tensor of this name; known: 0, 1, 2, 3, 4, 5, 6, 7, 8, 9 and 2 more',
+            'tensor: got "W_q"; "q.pt" holds no tensor of this name; known: '
+            f"{', '.join(map(str, range(25)))} and 2 more",
         ),
         (
             {"\x1b[31mred": KEYS, "keys": KEYS},

@@ -139,9 +139,9 @@ READINGS: dict[str, tuple[dict[str, Tensor], Tensor, list[str]]] = {
         ["a.pt: attn_bias: -10000 and less masks keys; the rest is added to scores, and is not used here"],
     ),
     "other names": (
-        {"Q": torch.ones(1), **{f"x{index}": torch.ones(1) for index in range(9)}},
+        {"Q": torch.ones(1), **{f"x{index}": torch.ones(1) for index in range(26)}},
         torch.ones(1, 1, 1).bool(),
-        ["a.pt: not used: Q, x0, x1, x2, x3, x4, x5, x6 and 2 more"],
+        [f"a.pt: not used: Q, {', '.join(f'x{index}' for index in range(24))} and 2 more"],
     ),
 }
 

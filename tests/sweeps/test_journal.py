@@ -135,7 +135,7 @@ def test_what_cannot_be_written(tmp_path: Path) -> None:
     (tmp_path / JOURNAL).mkdir()
     with pytest.raises(InputError, match=f"{JOURNAL}: cannot be written: Is a directory"):
         Journal(tmp_path, SWEPT)
-    with pytest.raises(InputError, match=f"{JOURNAL}: cannot be read: Is a directory"):
+    with pytest.raises(InputError, match=f"{JOURNAL}: cannot be read: it is a folder"):
         list(rows_of(tmp_path))
 
 

@@ -9,12 +9,12 @@ import pytest
 from attncli.config.document import read_document
 from attncli.config.overrides import parse_override
 from attncli.config.sweep import keys_of, typed_axes
-from attncli.errors import InputError
+from attncli.errors import MOST_PROBLEMS, InputError
 from attncli.runs.resolved import config_of, dump_yaml
 from attncli.studies import load_study, options_model
 from attncli.studies.progress import Progress
 from attncli.sweeps import points
-from attncli.sweeps.points import MOST_TOLD, Plan, plan_of
+from attncli.sweeps.points import Plan, plan_of
 from attncli.sweeps.work import code_version, key_of
 from tests.cli import experiment
 
@@ -88,8 +88,8 @@ def test_problems_are_told_once_with_their_place(tmp_path: Path) -> None:
     ]
     several = refused(path, "over seed=-50..-1")
     assert several[0].startswith("x.yaml: --over seed=-50: seed: got -50; expected an integer of at least 0")
-    assert several[-1] == "x.yaml: --over seed=-1: and 30 more problems of points"
-    assert len(several) == MOST_TOLD + 1
+    assert several[-1] == "x.yaml: and 30 more problems"
+    assert len(several) == MOST_PROBLEMS + 1
 
 
 def test_problems_in_a_file_have_line_and_column(tmp_path: Path) -> None:

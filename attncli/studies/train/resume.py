@@ -19,6 +19,7 @@ from torch import Tensor
 
 import attncli
 from attncli.config.document import PARAMETERS, TENSORS
+from attncli.config.opening import open_file
 from attncli.errors import InputError, below, looking_at
 from attncli.inputs.files import read_tensors
 from attncli.scorers import SCORERS
@@ -127,6 +128,7 @@ def _read(folder: Path) -> tuple[_Results, dict[str, Tensor], dict[str, Tensor]]
             results, curves, _ = (folder / name for name in FILES)
             parameters = folder / PARAMETERS
             learnt = read_tensors(parameters) if parameters.is_file() else {}
-            return _Results.model_validate_json(results.read_bytes()), read_tensors(curves), learnt
+            with open_file(results) as file:
+                return _Results.model_validate_json(file.read()), read_tensors(curves), learnt
         except (OSError, ValueError) as error:
             raise InputError.of(f'got "{folder}", whose files are damaged; {CURE}') from error

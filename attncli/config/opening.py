@@ -1,0 +1,112 @@
+"""Opening the files that a user names: regular files, and for a config a pipe or stdin, too.
+
+A device may never end, and a pipe that nobody writes into would be waited for without end.
+"""
+
+import errno
+import os
+import select
+import stat
+import sys
+from contextlib import nullcontext, suppress
+from pathlib import Path
+from typing import BinaryIO
+
+from attncli.errors import in_bytes
+
+STDIN = Path("-")  # where a config is expected
+LARGEST_CONFIG = 64 * 2**20  # bytes
+PATIENCE = 2.0  # seconds until somebody opens the other end of a pipe
+KINDS = {
+    stat.S_IFDIR: "a folder",
+    stat.S_IFIFO: "a pipe",
+    stat.S_IFSOCK: "a socket",
+    stat.S_IFCHR: "a device",
+    stat.S_IFBLK: "a device",
+}
+
+
+class TooLargeError(OSError):
+    """A config of more than LARGEST_CONFIG bytes."""
+
+
+class UnfitFileError(OSError):
+    """A path that leads to something other than a file of the expected kind; `kind` says what it is: `a pipe`."""
+
+    def __init__(self, path: Path, kind: str) -> None:
+        super().__init__(errno.EINVAL, f"it is {kind}", str(path))
+        self.kind = kind
+
+
+def check_regular(path: Path) -> None:
+    """Raise an OSError unless the path leads to a regular file. Nothing is opened."""
+    _check_kind(path, _mode(path), pipes=False)
+
+
+def open_file(path: Path) -> BinaryIO:
+    """Open a regular file for reading.
+
+    Raises:
+        UnfitFileError: anything else, such as a folder or a device.
+        OSError: the system refuses it.
+    """
+    return os.fdopen(_opened(path, pipes=False), "rb")
+
+
+def read_config(path: Path) -> bytes:
+    """The content of a YAML file, of a pipe, or of stdin for `-`.
+
+    Raises:
+        UnfitFileError: it is a device, a folder or the like, or a pipe that nobody writes into.
+        TooLargeError: it has more than LARGEST_CONFIG bytes.
+        OSError: the system refuses it.
+    """
+    if path == STDIN and sys.stdin is None:
+        raise OSError(errno.EBADF, "stdin is closed")
+    with nullcontext(sys.stdin.buffer) if path == STDIN else os.fdopen(_opened(path, pipes=True), "rb") as file:
+        is_pipe = path != STDIN and stat.S_ISFIFO(os.fstat(file.fileno()).st_mode)
+        content = _content_of_pipe(path, file.fileno()) if is_pipe else file.read(LARGEST_CONFIG + 1)
+    if len(content) > LARGEST_CONFIG:
+        raise TooLargeError(errno.EFBIG, f"it has more than {in_bytes(LARGEST_CONFIG)}", str(path))
+    return content
+
+
+def _content_of_pipe(path: Path, descriptor: int) -> bytes:
+    """Everything that is written into a pipe; one that nobody has open for writing is given up after PATIENCE."""
+    content = bytearray()
+    while len(content) <= LARGEST_CONFIG:
+        is_ready = bool(select.select([descriptor], [], [], PATIENCE)[0])
+        with suppress(BlockingIOError):  # somebody has it open, and may take time
+            part = os.read(descriptor, 2**16)
+            if not part and not is_ready:
+                raise UnfitFileError(path, "a pipe that nobody writes into")
+            if not part:
+                break
+            content += part
+    return bytes(content)
+
+
+def _opened(path: Path, pipes: bool) -> int:
+    _check_kind(path, _mode(path), pipes)
+    # Without O_NONBLOCK, opening a pipe waits until somebody opens its other end.
+    flags = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
+    descriptor = os.open(path, flags)
+    try:
+        _check_kind(path, os.fstat(descriptor).st_mode, pipes)  # another file may have taken its place
+    except UnfitFileError:
+        os.close(descriptor)
+        raise
+    return descriptor
+
+
+def _mode(path: Path) -> int:
+    try:
+        return path.stat().st_mode
+    except ValueError:  # a null character or a lone surrogate, which no file's name has
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path)) from None
+
+
+def _check_kind(path: Path, mode: int, pipes: bool) -> None:
+    kind = stat.S_IFMT(mode)
+    if kind != stat.S_IFREG and not (pipes and kind == stat.S_IFIFO):
+        raise UnfitFileError(path, KINDS.get(kind, "a special file"))

@@ -1,0 +1,222 @@
+"""What is read when the user names a device, a pipe, a folder or a huge file; and how much of it a message shows."""
+
+import io
+import os
+import socket
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from threading import Thread
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import save_file
+from typer.testing import CliRunner
+
+from attncli.cli import app
+from attncli.config import opening
+from attncli.config.document import default_name, read_document
+from attncli.config.opening import STDIN, TooLargeError, UnfitFileError, open_file, read_config
+from attncli.errors import LONGEST_MESSAGE, MOST_LISTED, MOST_PROBLEMS, InputError, Problem, as_line, did_you_mean
+from attncli.studies import options_model
+from tests.cli import experiment, good, refusal, run
+from tests.config.documents import GOOD
+
+EXPERIMENT = b"data: {queries: {shape: [2, 4]}, keys: {shape: [3, 4]}}\nscorers: [dot]\n"
+
+
+@pytest.fixture
+def special(here: Path) -> dict[str, str]:
+    """The working directory with a file of each kind that is no regular one; what each is called, by its name."""
+    (here / "zeros").symlink_to("/dev/zero")
+    os.mkfifo(here / "pipe")
+    (here / "folder").mkdir()
+    with socket.socket(socket.AF_UNIX) as made:
+        made.bind("socket")
+    return {"zeros": "a device", "pipe": "a pipe", "folder": "a folder", "socket": "a socket"}
+
+
+def test_only_regular_files_are_opened(special: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, kind in special.items():
+        with pytest.raises(UnfitFileError) as error:
+            open_file(Path(name))
+        assert (error.value.kind, error.value.filename) == (kind, name)
+    Path("text").write_bytes(b"x")
+    monkeypatch.setattr(opening, "_mode", lambda path: Path("text").stat().st_mode)  # before another takes its place
+    for name in ("zeros", "pipe"):
+        with pytest.raises(UnfitFileError):
+            open_file(Path(name))
+    Path("link").symlink_to("text")
+    with open_file(Path("link")) as file:
+        assert file.read() == b"x"
+
+
+@pytest.mark.parametrize("name", ["a\0b", "a\ud800b", "missing"])
+def test_names_that_no_file_has(name: str, here: Path) -> None:
+    with pytest.raises(FileNotFoundError):
+        open_file(Path(name))
+
+
+def test_a_config_may_come_out_of_a_pipe(special: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
+    pipe = os.open("pipe", os.O_RDWR)  # which does not wait for the other end
+
+    def write() -> None:
+        time.sleep(0.1)  # many times the patience, which is for pipes that nobody has open
+        for part in (EXPERIMENT[:9], EXPERIMENT[9:]):
+            os.write(pipe, part)
+        os.close(pipe)
+
+    monkeypatch.setattr(opening, "PATIENCE", 0.01)
+    writer = Thread(target=write)
+    writer.start()
+    assert read_config(Path("pipe")) == EXPERIMENT
+    writer.join()
+    reading, writing = os.pipe()  # as the shell's <(...)
+    os.write(writing, EXPERIMENT)
+    os.close(writing)
+    assert good("check", f"/dev/fd/{reading}") == f"/dev/fd/{reading}: good, study attention\n"
+    os.close(reading)
+
+
+def test_a_config_may_come_from_stdin(here: Path) -> None:
+    result = CliRunner().invoke(app, ["run", "-", "--no-plots", "--quiet"], input=EXPERIMENT)
+    assert (result.exit_code, result.stderr) == (0, "")
+    assert (here / "outputs" / "stdin" / "latest" / "results.json").is_file()
+    result = CliRunner().invoke(app, ["check", "-"], input=b"study: nothing\n")
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert result.stderr.startswith('-:1:8: study: got "nothing"; unknown study')
+    assert default_name(STDIN) == "stdin"
+
+
+def test_a_pipe_into_which_nobody_writes(special: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(opening, "PATIENCE", 0.01)
+    assert refusal("run", "pipe") == "pipe: got a pipe that nobody writes into; expected a YAML file"
+
+
+def test_configs_of_any_size(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    limit = len(EXPERIMENT)
+    monkeypatch.setattr(opening, "LARGEST_CONFIG", limit)
+    Path("x.yaml").write_bytes(EXPERIMENT)
+    assert read_config(Path("x.yaml")) == EXPERIMENT
+    Path("x.yaml").write_bytes(EXPERIMENT + b"\n")
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(EXPERIMENT + b"\n")))
+    for path in (Path("x.yaml"), STDIN):
+        with pytest.raises(TooLargeError):
+            read_config(path)
+    cure = "put large tensors into files of their own, such as .npz"
+    assert refusal("check", "x.yaml") == f"x.yaml: got more than 64.0 MiB; expected a smaller YAML file; {cure}"
+
+
+YAML = "expected a YAML file"
+READERS = {  # what reads each of the files; what it says after `got`, in which FILE is the file and KIND what it is
+    "x.yaml": (["run FILE", "check FILE", "heatmap FILE", "sweep FILE --over seed=0,1"], f"KIND; {YAML}"),
+    "q.npy": (["heatmap FILE", "variance --from FILE"], '"FILE"; KIND; expected a file'),
+    "q.npz": (["heatmap FILE", "saturation --from FILE"], '"FILE"; KIND; expected a file'),
+    "q.safetensors": (["heatmap FILE", "run FILE", "variance --from FILE"], '"FILE"; KIND; expected a file'),
+    "q.pt": (["heatmap FILE"], '"FILE"; KIND; expected a file'),
+    "q.csv": (["heatmap FILE"], '"FILE"; KIND; expected a file'),
+    "x.mplstyle": (["run good.yaml --style FILE"], '"FILE", which cannot be read: it is KIND'),
+    "run/results.json": (["report run", "compare run run", "figure run", "heatmap run", "report FILE"], '"FILE", KIND'),
+    "run/tensors.safetensors": (["report run", "heatmap run"], '"FILE", KIND'),
+    "run/config.yaml": (["report run"], '"FILE", KIND'),
+    "learnt/results.json": (["train --resume learnt"], '"learnt", which has no results.json'),
+    "swept/points.jsonl": (["sweep --status swept", "sweep --resume swept"], '"swept", which is not the folder of a'),
+    "workers.json": (["sweep good.yaml --over seed=0,1 --cluster FILE"], '"FILE"; KIND'),
+}
+
+
+@pytest.mark.parametrize("name", READERS)
+@pytest.mark.parametrize("kind", ["a device", "a pipe"])
+def test_no_reader_waits_or_takes_all_memory(name: str, kind: str, here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(opening, "PATIENCE", 0.01)
+    run(experiment(here / "good.yaml"), here / "run")
+    for folder in ("learnt", "swept"):
+        (here / folder).mkdir()
+        (here / folder / "config.yaml").write_bytes(EXPERIMENT)
+    file = here / name
+    file.unlink(missing_ok=True)
+    if kind == "a pipe":
+        os.mkfifo(file)
+    else:
+        file.symlink_to("/dev/zero")
+    commands, message = READERS[name]
+    may_be_pipe = message == f"KIND; {YAML}"
+    said = f"{kind} that nobody writes into" if kind == "a pipe" and may_be_pipe else kind
+    for command in commands:
+        words = command.replace("FILE", name).split()
+        expected = f"got {message.replace('FILE', name).replace('KIND', said)}"
+        assert expected in refusal(*words).replace(f"{here}/", "").replace(file.name, name.rpartition("/")[2]), command
+
+
+def problems_of_keys(count: int, here: Path) -> InputError:
+    """What is wrong with a config of so many unknown keys."""
+    path = here / "x.yaml"
+    path.write_bytes(EXPERIMENT + b"".join(b"other%d: 1\n" % index for index in range(count)))
+    with pytest.raises(InputError) as error:
+        read_document(path).validate(options_model("attention"))
+    return error.value
+
+
+def test_many_problems_are_counted(here: Path) -> None:
+    lines = str(problems_of_keys(1020, here)).splitlines()
+    assert len(lines) == MOST_PROBLEMS + 1
+    assert lines[0].startswith(f"{here}/x.yaml:3:1: other0: unknown key")
+    assert lines[-1] == f"{here}/x.yaml: and 1,000 more problems"
+    assert len(str(problems_of_keys(MOST_PROBLEMS, here)).splitlines()) == MOST_PROBLEMS
+
+
+def calls(function: Callable[[], Any]) -> int:
+    """How many functions are called, those of Python itself as well."""
+    count = 0
+
+    def profile(frame: Any, event: str, arg: Any) -> None:
+        nonlocal count
+        count += event in ("call", "c_call")
+
+    sys.setprofile(profile)
+    try:
+        function()
+    finally:
+        sys.setprofile(None)
+    return count
+
+
+def test_time_grows_with_the_problems_and_not_with_their_square(here: Path) -> None:
+    problems_of_keys(1, here)
+    few, many = (calls(lambda count=count: problems_of_keys(count, here)) for count in (200, 800))  # type: ignore[misc]
+    assert many < 4.5 * few
+
+
+LONG = "x" * 1_000_000
+
+
+def test_messages_have_bounds(here: Path) -> None:
+    """However long the names are that users and files bring along."""
+    shown = str(Problem(f'got "{LONG}"; the end', (LONG,), LONG))
+    assert len(shown) < LONGEST_MESSAGE + 10
+    assert shown.endswith("; the end")
+    assert did_you_mean("nothing", [f"name{index}" for index in range(MOST_LISTED + 1000)]).endswith("and 1,000 more")
+    assert len(did_you_mean(LONG[1:], [LONG])) < 200
+    save_file({LONG: torch.rand(3, 4)}, here / "one.safetensors")
+    save_file({f"name{index}": torch.rand(3, 4) for index in range(1025)}, here / "many.safetensors")
+    name = f'"{"x" * 58}… has 1,000,000 characters; expected at most 500; rename it'
+    whole = f'SOURCE: got "one.safetensors"; holds a tensor whose name {name}'
+    assert refusal("heatmap", "one.safetensors") == whole
+    assert refusal("heatmap", "many.safetensors").endswith(
+        " and 1,000 more; choose with --tensor NAME, which may be repeated"
+    )
+    assert "and 1,000 more" in refusal("heatmap", "many.safetensors", "--tensor", "nothing")
+    (here / "x.yaml").write_text(f"{GOOD}\n? {LONG}\n: 1\n")
+    assert len(refusal("check", "x.yaml")) < 500
+
+
+def test_names_never_reach_the_terminal_raw(here: Path) -> None:
+    red = "\x1b[31mred\x07"
+    assert as_line(red) == "\\x1b[31mred\\x07"
+    save_file({"queries": torch.rand(3, 4), "keys": torch.rand(2, 4), red: torch.rand(1)}, here / "q.safetensors")
+    result = CliRunner().invoke(app, ["variance", "--from", "q.safetensors", "--no-plots"])
+    assert result.exit_code == 0
+    assert "not used: \\x1b[31mred\\x07" in result.stderr
+    assert not {"\x1b", "\x07"} & {*result.stdout, *result.stderr}
