@@ -161,10 +161,10 @@ class Result(StudyResult):
 
 
 class Comparison(StudyComparison):
-    """What differs between two runs, which a notebook shows as tables."""
+    """What differs between two runs. A notebook shows it as tables."""
 
     def _repr_markdown_(self) -> str:
-        """The verdict, and all that differs by more than rounding."""
+        """Return the verdict and the largest differences."""
         from attncli.show.comparison import markdown
 
         return markdown(self)
@@ -232,7 +232,7 @@ def load(folder: str | PathLike[str]) -> Result:
 
 
 def compare(a: str | PathLike[str] | StudyResult, b: str | PathLike[str] | StudyResult) -> Comparison:
-    """What differs between two runs, each a run folder, its results.json alone, or a result.
+    """Return what differs between two runs, each a run folder, its results.json alone, or a result.
 
     Raises:
         InputError: no run folder, or one that cannot be read.
@@ -254,9 +254,10 @@ def _stored(run: str | PathLike[str] | StudyResult) -> StoredRun:
 
 
 def compare_stored(a: StoredRun, b: StoredRun) -> StudyComparison:
-    """What differs between two runs that are kept, by the columns of their study."""
+    """Return what differs between two runs, by the columns of their study; of an unknown one by its records alone."""
+    columns = columns_of(a.result) if a.result.study in STUDIES else dict.fromkeys(ROWS, ())
     between = part_of("attention", "between").between if a.result.study == "attention" else None
-    return compare_runs(a, b, columns_of(a.result), between)
+    return compare_runs(a, b, columns, between)
 
 
 def save(seen: "Capture", file: str | PathLike[str], *, overwrite: bool = False, **about: Any) -> None:

@@ -26,7 +26,7 @@ COMMANDS = {  # each with its help
     **{study: about for study, about in STUDIES.items() if study != "attention"},  # which has more than flags can say
     "sweep": "Run a grid of experiments: one table, one picture.",
     "capture": "Run a real model once and keep what every attention call saw.",
-    "compare": "Say what differs between runs: settings, inputs, figures and weights.",
+    "compare": "Say what differs between runs: settings, inputs, numbers and weights.",
     "scorers": "List the scorers and normalisers: formula, options, parameters, source.",
     "check": "Find the mistakes in experiments without running them.",
     "init": "List the built-in experiments, or copy one to start from.",

@@ -46,7 +46,7 @@ MAY_IMPORT = {  # besides itself
     "studies.variance": {*STUDY, "studies.pairs"},
     "studies.saturation": {*STUDY, "studies.pairs"},
     "expect": {"errors", "config", "show", "studies.study"},
-    "runs": {"__init__", *RUNS},
+    "runs": {"__init__", *RUNS, "show"},
     "sweeps": {"__init__", *RUNS, "studies", "show", "runs"},
     "reports": {"runs", "show", "studies", "studies.study", "sweeps"},
     "api": {*API, "reports"},

@@ -12,7 +12,7 @@ from attncli.errors import Collector, InputError
 
 if TYPE_CHECKING:
     from attncli.runs.loading import StoredRun
-    from attncli.studies.study import Comparison
+    from attncli.studies.study import Record
 
 MOST_PLACES = 8  # batch elements and heads in the picture
 
@@ -51,9 +51,9 @@ def compare(
     from attncli.api import compare_stored
     from attncli.commands.experiments import print_json
     from attncli.commands.progress import Terminal
-    from attncli.commands.streams import DIFFERENT, print_error, print_line, print_note
+    from attncli.commands.streams import DIFFERENT, print_line, print_note
     from attncli.runs.loading import read_run
-    from attncli.show.comparison import markdown, tables
+    from attncli.show.comparison import LINES, markdown, tables
     from attncli.studies import STUDIES
     from attncli.studies.study import nan_to_null
 
@@ -65,32 +65,27 @@ def compare(
     collector.check()
     found = [compare_stored(stored[0], other) for other in stored[1:]]
     if out is not None:
-        _draw(stored, found[0], out, quiet)
+        _draw(stored, found[0].weights, out, quiet)
     if json:
         contents = [nan_to_null(asdict(each)) for each in found]
         print_json(contents if len(contents) > 1 else contents[0])
+    elif format_ == "md" and not quiet:
+        print_line("\n".join(markdown(each, full) for each in found).rstrip("\n"))
     elif not quiet:
         console = Terminal()
         for index, each in enumerate(found):
-            if format_ == "md":
-                print_line("\n" * bool(index) + markdown(each, full).rstrip("\n"))
-                continue
             if index:
                 console.rule(characters="=")
-            for part in tables(each, console.width, full):
+            for part in tables(each, console.width, full, LINES // len(found) - 1):
                 console.print(part)
-    if tolerance is None:
-        refused = [each for each in found if fail and each.verdict == "different"]
-    else:
+    refused = [each for each in found if fail and each.verdict == "different"]
+    if tolerance is not None:
         refused = [each for each in found if each.largest > tolerance]
     for each in refused:
         print_note(f"{each.b}: {each.sentence}")
-        if tolerance is not None and not each.counted:
-            print_error(f"these runs cannot be compared, which is beyond every tolerance, {tolerance:g} too")
-        elif tolerance is not None:
-            print_error(
-                f"the largest relative difference is {each.largest:.2g} ({each.largest_of}), beyond {tolerance:g}"
-            )
+        if tolerance is not None:
+            most = "infinite" if each.largest == float("inf") else f"{each.largest:.2g}"
+            print_note(f"the largest relative difference is {most} ({each.largest_of}), beyond {tolerance:g}")
     if refused:
         raise typer.Exit(DIFFERENT)
 
@@ -98,7 +93,7 @@ def compare(
 def _check(
     runs: list[Path], tolerance: float | None, fail: bool, both_forms: bool, out: Path | None, overwrite: bool
 ) -> None:
-    """Refuse what makes no sense, before any run is read."""
+    """Refuse flags that make no sense, before any run is read."""
     from attncli.runs.run_folder import check_file
     from attncli.show.figures import picture_ending
 
@@ -119,15 +114,15 @@ def _check(
     check_file(out, overwrite)
 
 
-def _draw(runs: Sequence["StoredRun"], found: "Comparison", out: Path, quiet: bool) -> None:
-    """Draw the difference of the weights, of the places that differ most, of two runs."""
+def _draw(runs: Sequence["StoredRun"], weights: Sequence["Record"], out: Path, quiet: bool) -> None:
+    """Draw the difference of the weights at the batch elements and heads that differ most."""
     from attncli.commands.streams import print_note
     from attncli.runs.run_folder import save_file_at
     from attncli.show.figures import save_figure
     from attncli.show.heatmaps import runs_figure
     from attncli.studies.study import matrices_of
 
-    rows = [row for row in found.weights if row["js_divergence"] is not None and row.get("layer") is None]
+    rows = [row for row in weights if row["js_divergence"] is not None and row.get("layer") is None]
     if not rows:
         raise InputError.of(f'got "{out}"; the runs share no weights to draw the difference of', where="--out")
     rows = [row for row in rows if row["max_abs_difference"]] or rows

@@ -2,8 +2,9 @@
 
 import math
 from collections.abc import Iterable, Sequence
+from typing import Any
 
-from attncli.errors import printable
+from attncli.errors import plain, printable
 from attncli.studies.study import Record
 
 MISSING = "-"
@@ -113,3 +114,21 @@ def entries(settings: Record) -> str:
     drawn = queries if queries == keys else f"{queries} (queries) and {keys} (keys)"
     correlated = f", correlation {settings['rho']:g}" if settings["rho"] else ""
     return f"{name} entries, {drawn}{correlated}"
+
+
+def distinct(a: Any, b: Any) -> tuple[str, str]:
+    """Return two values with as many digits as tell them apart; `-` for none."""
+    if isinstance(a, float) and isinstance(b, float):
+        pairs = [(significant(a, digits), significant(b, digits)) for digits in (4, 6, 9, 17)]
+        return next((pair for pair in pairs if pair[0] != pair[1]), pairs[-1])
+    first, second = (
+        MISSING if each is None else significant(each) if isinstance(each, float) else plain(each) for each in (a, b)
+    )
+    return first, second
+
+
+def place(where: Record) -> str:
+    """Return the columns that identify a row in words: `scaled_dot, batch 1`, or `additive - dot` for a pair."""
+    names = " - ".join(where[key] for key in ("label", "a", "b") if key in where)
+    others = [f"{key} {plain(value)}" for key, value in where.items() if key not in ("label", "a", "b")]
+    return ", ".join([names] * bool(names) + others)

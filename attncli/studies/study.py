@@ -18,7 +18,7 @@ INTERVAL = "_ci"  # the end of the names of columns that are intervals, [low, hi
 Stage = Literal["scores", "capped", "biased", "weights", "dropped", "output"]  # of attention, in their order
 STAGES = get_args(Stage)
 Names = Sequence[Sequence[str]]  # tokens, one list per batch element
-Kind = Literal["figure", "place", "measured", "learnt"]  # of a column
+Kind = Literal["figure", "place", "measured"]  # of a column
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,7 @@ class Column:
 
     `key` is its name in records, `heading` that in tables (with `\n` where it may break), `format` writes a value for
     people, and `about` says what it is, with a capital and a full stop. `kind` says what runs have in common: a `place`
-    tells rows apart, what is `measured` by a clock is never the same twice, and what is `learnt` amplifies rounding.
+    tells rows apart, and what is `measured` by a clock is never the same twice.
     Figures that are smaller than `least` are compared as if they were as large, since rounding is absolute there. Only
     a figure that is `signed` can be below 0, and none can be above its `most`.
     """
@@ -125,16 +125,16 @@ class Chart:
 
 @dataclass(frozen=True, repr=False)
 class Comparison:
-    """What differs between two runs, `a` and `b`, as plain rows; what both have alike is left out.
+    """What differs between two runs, `a` and `b`, as plain rows.
 
-    `verdict` is identical, rounding (equal up to it) or different; `sentence` says so, and where first. `settings` and
-    `environment` have `key, a, b`; `inputs` all have `name, same, a, b`, with fingerprints. `only` has `rows, where,
-    run`: rows that one run alone has. `figures` have `rows, where, figure, kind, a, b, difference, ratio, relative,
-    verdict`, with intervals `a_ci, b_ci, overlap`, too; the verdict of a time is `measured`. `tensors` have `name,
-    verdict, max_abs_difference, relative, batch, head`: the first place that is not equal up to rounding. `weights` say
-    by label, batch element and head how far the runs' weights and outputs are apart. `counted` says how many figures
-    and tensors were compared. `rounding` is the relative difference that rounding may cause; `largest` the largest that
-    there is, which `largest_of` has, infinite for what cannot be subtracted.
+    `verdict` is identical, rounding (equal up to it) or different; `sentence` says so, and where first. `settings`,
+    `environment` and `inputs` have rows `key, a, b` where they differ. `differences` has the numbers, largest first:
+    `rows, where, metric, a, b, difference, relative, verdict`, and `a_ci, b_ci, overlap` where there are intervals.
+    `rows` is the kind of rows, or `inputs`, `stages` (of attention) and `arrays`. A row of one run alone has the metric
+    `row`. The verdict of a time is `measured` unless intervals are apart. `weights` has the distance of the weights and
+    outputs by label, batch element and head. `counted` is the number of numbers and tensors compared. `rounding` is the
+    largest relative difference that rounding may cause; `largest` the largest in results, found in `largest_of`. It is
+    infinite for values that cannot be subtracted.
     """
 
     study: str
@@ -145,9 +145,7 @@ class Comparison:
     settings: Sequence[Record] = ()
     environment: Sequence[Record] = ()
     inputs: Sequence[Record] = ()
-    only: Sequence[Record] = ()
-    figures: Sequence[Record] = ()
-    tensors: Sequence[Record] = ()
+    differences: Sequence[Record] = ()
     weights: Sequence[Record] = ()
     counted: Record = field(default_factory=dict)
     rounding: float = 0.0

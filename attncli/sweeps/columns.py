@@ -25,7 +25,7 @@ def in_words(sweep: Mapping[str, Any]) -> str:
 
 def swept_column(key: str) -> Column:
     """The column of a swept key."""
-    return Column(key, key, f"The swept key `{key}`.", format=shown)
+    return Column(key, key, f"The swept key `{key}`.", format=shown, kind="place")
 
 
 def renamed(key: str, keys: Sequence[str]) -> str:

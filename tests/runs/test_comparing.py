@@ -16,6 +16,7 @@ from safetensors.torch import load_file, save_file
 
 import attncli
 from attncli.errors import InputError
+from attncli.runs.comparing import relative_difference
 from tests.cli import good
 
 ROOT = Path(__file__).parents[2]
@@ -64,10 +65,9 @@ def test_two_runs_of_a_config_are_identical(runs: Path, study: str) -> None:
     found = attncli.compare(runs / study, again)
     assert found.settings == []
     if study == "bench":
-        assert {row["kind"] for row in found.figures} == {"measured"}
-        assert found.tensors == []
+        assert {row["verdict"] for row in found.differences} == {"measured"}
     else:
-        assert (found.verdict, found.figures, found.tensors, found.largest) == ("identical", [], [], 0.0)
+        assert (found.verdict, found.differences, found.largest) == ("identical", [], 0.0)
         assert found.sentence.startswith("identical, bit for bit: ")
     assert attncli.compare(runs / study, runs / study).verdict == "identical"
 
@@ -75,30 +75,17 @@ def test_two_runs_of_a_config_are_identical(runs: Path, study: str) -> None:
 def test_the_order_of_scorers_changes_nothing(runs: Path) -> None:
     """Pairs stand the other way round, and the difference of outputs is relative to the other one of them."""
     found = attncli.compare(runs / "attention", attncli.run({**STUDIES["attention"], "scorers": SCORERS[::-1]}))
-    assert (found.verdict, found.only, found.figures) == ("identical", [], [])
-    pairs = len(content(runs / "attention")["comparisons"]) * (1 + 2 * 3)
-    again = attncli.compare(runs / "attention", runs / "attention")
-    assert again.counted["figures"] - found.counted["figures"] == pairs
+    assert (found.verdict, found.differences) == ("identical", [])
 
 
 SCALED = [SCORERS[0], {"scorer": "scaled_dot", "scale": "1/d"}, SCORERS[2]]
-NORMALISED = [*SCORERS[:2], {"scorer": "gaussian", "label": "gaussian", "normalizer": "relu"}]
 ONES = {**TENSORS, "values": {"shape": [2, 3, 6, 5], "fill": "ones"}}
-RELATIVE = "with a relative difference of "
 CHANGES: dict[str, tuple[str, dict[str, Any], str, str]] = {  # the study, what is changed there, what differs first
-    "seed": ("attention", {"seed": 1}, "the input queries, and in ", "seed"),
-    "scale": ("attention", {"scorers": SCALED}, "scores of scaled_dot, and in ", "scorers.scaled_dot.scale"),
-    "values": ("attention", {"data": ONES}, "the input values, and in ", "data.values.fill"),
-    "normaliser": (
-        "attention",
-        {"scorers": NORMALISED},
-        "weights of gaussian, from batch 1 on, and in ",
-        "scorers.gaussian.normalizer",
-    ),
-    "variance": ("variance", {"seed": 1}, f"mean (label = additive, d = 4), {RELATIVE}", "seed"),
-    "saturation": ("saturation", {"keys": 32}, f"keys (label = additive, d = 4), {RELATIVE}", "keys"),
-    "train": ("train", {"lr": 0.5}, f"accuracy (label = scaled_dot, seed = 0), {RELATIVE}", "lr"),
-    "bench": ("bench", {"n": [8]}, "the row label = scaled_dot, implementation = ", "n"),
+    "scale": ("attention", {"scorers": SCALED}, "scores of scaled_dot, at [", "scorers.scaled_dot.scale"),
+    "values": ("attention", {"data": ONES}, "the input values, at [", "data.values.fill"),
+    "variance": ("variance", {"seed": 1}, "mean of additive, d 4 (", "seed"),
+    "train": ("train", {"lr": 0.5}, "accuracy of scaled_dot, seed 0 (", "lr"),
+    "bench": ("bench", {"n": [8]}, "the row of scaled_dot, implementation ", "n"),
 }
 
 
@@ -111,7 +98,7 @@ def test_another_config_is_different_and_what_was_changed_is_named(runs: Path, t
     assert found.sentence.startswith(f"different: first in {sentence}")
     assert key in [row["key"] for row in found.settings]
     assert len(found.settings) == 1 or change == "values"
-    assert ("the inputs are the same" in found.sentence) == (change in ("scale", "normaliser"))
+    assert ("the inputs are the same" in found.sentence) == (change == "scale")
     back = attncli.compare(tmp_path / "changed", runs / study)
     swapped = {row["key"]: (row["b"], row["a"]) for row in back.settings}
     assert {row["key"]: (row["a"], row["b"]) for row in found.settings} == swapped
@@ -149,66 +136,44 @@ def times(kind: str, index: int, key: str, factor: float) -> Callable[[Path], No
 
 VERDICTS = {"identical": "identical", "equal": "rounding", "different": "different"}  # by how the sentence begins
 ROUNDED = "equal up to rounding: the largest relative difference is "
-FIRST = "different: first in"
+FIRST = "different: first in "
+APART: dict[str, Any] = {"ratio": 1e4, "ratio_ci": [9e3, 2e4]}
 PLANTED: dict[str, tuple[str, Callable[[Path], None], str]] = {
-    "nothing": ("attention", lambda folder: None, "identical, bit for bit: the inputs, "),
-    "a time": ("attention", times("records", 0, "seconds", 9.0), "identical, bit for bit"),
-    "an ulp of a tensor": ("attention", lambda folder: flipped(folder, "gaussian/output"), ROUNDED),
-    "a weight": (
+    "an ulp": ("attention", lambda folder: flipped(folder, "gaussian/output"), ROUNDED),
+    "a score": (
         "attention",
         lambda folder: flipped(folder, "scaled_dot/scores", times=1.01),
-        f"{FIRST} scores of scaled_dot, from batch 1, head 2 on; the inputs are the same",
+        f"{FIRST}scores of scaled_dot, at [1, 2, 0, 0] (",
     ),
     "NaN": (
         "attention",
         lambda folder: flipped(folder, "scaled_dot/output", (0, 1, 2, 3), math.nan),
-        f"{FIRST} output of scaled_dot, from head 1 on; the inputs are the same",
+        f"{FIRST}output of scaled_dot, at [0, 1, 2, 3] (",
     ),
-    "an ulp of a figure": ("attention", times("records", 1, "entropy", 1 + 1e-15), ROUNDED),
-    "a figure": (
-        "attention",
-        times("heads", 4, "entropy", 1.001),
-        f"{FIRST} entropy (label = additive, batch = 1, head = 1), {RELATIVE}1.0e-03; ",
-    ),
+    "a rounded number": ("attention", times("records", 1, "entropy", 1 + 1e-15), ROUNDED),
+    "a number": ("attention", times("heads", 4, "entropy", 1.001), f"{FIRST}entropy of additive, batch 1, head 1 ("),
     "a pair": (
         "attention",
         times("comparisons", 1, "output_difference", 1.001),
-        f"{FIRST} output_difference (a = additive, b = gaussian), {RELATIVE}1.0e-03",
+        f"{FIRST}output_difference of additive - gaussian (",
     ),
-    "no figure": (
-        "attention",
-        figures("records", 0, entropy=None),
-        f"{FIRST} entropy (label = additive), which is ",
-    ),
+    "no number": ("attention", figures("records", 0, entropy=None), f"{FIRST}entropy of additive ("),
     "a row less": (
         "attention",
         lambda folder: changed(folder, lambda kept: kept["records"].pop()),
-        f"{FIRST} the row label = gaussian, which A alone has; the inputs are the same",
+        f"{FIRST}the row of gaussian (present in A, missing in B); the inputs are the same",
     ),
-    "rows in another order": (
-        "variance",
-        lambda folder: changed(folder, lambda kept: kept["records"].reverse()),
-        "identical",
-    ),
+    "order": ("variance", lambda folder: changed(folder, lambda kept: kept["records"].reverse()), "identical"),
     "a curve": ("variance", lambda folder: flipped(folder, "curve/gaussian/variance", (1,), 1.01), FIRST),
     "an interval": (
         "variance",
         figures("records", 0, variance_ci=[1e3, 2e3]),
-        f"{FIRST} variance (label = additive, d = 4), {RELATIVE}",
+        f"{FIRST}variance of additive, d 4 (",
     ),
-    "learnt": (
-        "train",
-        times("records", 1, "loss", 1 + 1e-15),
-        f"{FIRST} loss (label = scaled_dot, seed = 1), {RELATIVE}1.1e-15",
-    ),
-    "a time beyond its interval": (
+    "a time": ("bench", figures("records", -1, **APART), f"{FIRST}ratio of scaled_dot, implementation "),
+    "a wide time": (
         "bench",
-        figures("records", -1, ratio=1e4, ratio_ci=[9e3, 2e4]),
-        f"{FIRST} ratio (label = scaled_dot, implementation = ",
-    ),
-    "a time within its interval": (
-        "bench",
-        figures("records", -1, ratio=1e4, ratio_ci=[0, 2e4]),
+        figures("records", -1, **(APART | {"ratio_ci": [0, 2e4]})),
         "identical but for times, whose intervals overlap",
     ),
 }
@@ -230,23 +195,22 @@ def test_other_digests_are_judged_by_numbers_where_both_runs_have_them(runs: Pat
     changed(copy, lambda kept: kept["inputs"]["keys"].update(sha256="another"))
     assert attncli.compare(runs / "attention", copy).verdict == "rounding"
     alone = attncli.compare(runs / "attention" / "results.json", copy / "results.json")
-    assert alone.sentence.startswith("different: first in the input keys, whose digests differ")
-    assert [row["name"] for row in alone.inputs if not row["same"]] == ["keys"]
+    assert alone.sentence.startswith("different: first in the input keys (float32 2x3x6x8 ")
+    assert [row["key"] for row in alone.inputs] == ["keys"]
 
 
-def test_results_alone_have_settings_and_figures(runs: Path, tmp_path: Path) -> None:
+def test_results_alone_have_settings_and_rows(runs: Path, tmp_path: Path) -> None:
     found = attncli.compare(runs / "attention", runs / "other" / "results.json")
-    assert found.verdict == "different"
     assert [row["key"] for row in found.settings] == ["seed"]
     assert list(found.notes) == ["B is results.json alone, without tensors"]
-    assert (found.tensors, found.weights) == ([], [])
-    stopped = Path(shutil.copytree(runs / "attention", tmp_path / "stopped"))
-    changed(stopped, lambda kept: kept.update(interrupted=True))
-    assert list(attncli.compare(runs / "attention", stopped).notes) == ["B was interrupted: rows are missing"]
-    assert (
-        attncli.compare(runs / "train", runs / "variance").sentence
-        == "different: runs of the studies train and variance"
-    )
+    assert {row["rows"] for row in found.differences} == {*OF_TABLES, "inputs"}
+    assert found.weights == []
+    copy = Path(shutil.copytree(runs / "attention", tmp_path / "copy"))
+    changed(copy, lambda kept: kept.update(interrupted=True))
+    changed(copy, lambda kept: kept["environment"].update(cpu_capability="other"))
+    found = attncli.compare(runs / "attention", copy)
+    assert list(found.notes) == ["B was interrupted: rows are missing"]
+    assert [row["key"] for row in found.environment] == ["cpu_capability"]
 
 
 def test_results_in_memory_know_their_settings(runs: Path) -> None:
@@ -263,40 +227,17 @@ def test_results_in_memory_know_their_settings(runs: Path) -> None:
     assert [row["key"] for row in attncli.compare(runs / "other" / "results.json", a).settings] == ["seed"]
 
 
-def test_a_notebook_shows_the_tables(runs: Path) -> None:
-    found = attncli.compare(runs / "attention", runs / "other")
-    assert repr(found) == f"<attncli.Comparison {found.sentence}>"
-    assert "#### Settings" in found._repr_markdown_()
+def test_an_unknown_study_is_compared_by_its_records() -> None:
+    """Its columns are unknown, too: rows are joined by label and order."""
+    records = [{"label": "dot", "scorer": "dot", "step": step, "loss": 0.5} for step in range(3)]
+    a = attncli.Result("unknown", "a", {}, records)
+    b = attncli.Result("unknown", "b", {}, [*records[:2], {**records[2], "loss": 0.6}])
+    found = attncli.compare(a, b)
+    assert [(row["metric"], row["a"], row["b"]) for row in found.differences] == [("loss", 0.5, 0.6)]
+    assert attncli.compare(a, a).verdict == "identical"
 
 
-def test_results_alone_name_a_scale_as_folders_do(runs: Path, tmp_path: Path) -> None:
-    stored(STUDIES["attention"], tmp_path / "scale", scorers=CHANGES["scale"][1]["scorers"])
-    for file in ("", "results.json"):
-        found = attncli.compare(runs / "attention" / file, tmp_path / "scale" / file)
-        assert [row["key"] for row in found.settings] == ["scorers.scaled_dot.scale"]
-
-
-def test_another_setting_of_the_processor_is_named(runs: Path, tmp_path: Path) -> None:
-    assert content(runs / "attention")["environment"]["cpu_capability"] == torch.backends.cpu.get_cpu_capability()
-    copy = Path(shutil.copytree(runs / "attention", tmp_path / "copy"))
-    changed(copy, lambda kept: kept["environment"].update(cpu_capability="other"))
-    assert [row["key"] for row in attncli.compare(runs / "attention", copy).environment] == ["cpu_capability"]
-
-
-def test_a_sweep_is_not_compared_with_a_run(runs: Path, tmp_path: Path) -> None:
-    config = tmp_path / "small.yaml"
-    config.write_text(json.dumps({**STUDIES["variance"], "samples": 100}), encoding="utf-8")
-    good("sweep", config, "--over", "seed=0,1", "--out", tmp_path / "sweep", "--no-plots", "--quiet")
-    for runs_, sentence in (
-        ((runs / "variance", tmp_path / "sweep"), "B is a sweep of variance, A is no sweep"),
-        ((tmp_path / "sweep", runs / "variance"), "A is a sweep of variance, B is no sweep"),
-    ):
-        found = attncli.compare(*runs_)
-        assert found.sentence == f"different: {sentence}; compare a sweep with a sweep"
-        assert (found.settings, found.figures, found.largest) == ((), (), math.inf)
-
-
-def test_rows_of_sweeps_are_paired_by_what_was_swept(tmp_path: Path) -> None:
+def test_rows_of_sweeps_are_joined_by_swept_keys(runs: Path, tmp_path: Path) -> None:
     """Another order of the values changes nothing, and rows with a value of one sweep alone are named."""
     config = tmp_path / "small.yaml"
     config.write_text(json.dumps({**STUDIES["variance"], "samples": 100}), encoding="utf-8")
@@ -304,8 +245,13 @@ def test_rows_of_sweeps_are_paired_by_what_was_swept(tmp_path: Path) -> None:
         good("sweep", config, "--over", f"seed={seeds}", "--out", tmp_path / name, "--no-plots", "--quiet")
     assert attncli.compare(tmp_path / "a", tmp_path / "b").verdict == "identical"
     found = attncli.compare(tmp_path / "a", tmp_path / "c")
-    assert {(row["run"], row["where"]["seed"]) for row in found.only if row["rows"] == "records"} == {("B", 2)}
-    assert [row for row in found.figures if row["rows"] == "records"] == []
+    rows = {(row["metric"], row["a"], row["b"], row["where"]["seed"]) for row in found.differences}
+    assert rows == {("row", "missing", "present", 2)}
+    found = attncli.compare(runs / "variance", tmp_path / "a")
+    assert found.sentence == "different: B alone is a sweep of variance; compare a sweep with a sweep"
+    assert (found.settings, found.differences, found.largest) == ((), (), math.inf)
+    other = attncli.compare(runs / "train", runs / "variance")
+    assert other.sentence == "different: runs of the studies train and variance"
 
 
 def test_settings_that_no_run_has_written_are_damaged(runs: Path, tmp_path: Path) -> None:
@@ -323,27 +269,58 @@ def test_layers_of_a_captured_model_are_told_apart(tmp_path: Path) -> None:
     copy, layer = Path(shutil.copytree(tmp_path / "a", tmp_path / "b")), "encoder.layer.2.attention.self"
     flipped(copy, f"{layer}/dot/output", (0, 7, 1, 1), 2.0)
     found = attncli.compare(tmp_path / "a", copy)
-    assert found.sentence == f"different: first in output of {layer}/dot, from head 7 on; the inputs are the same"
+    assert found.sentence.startswith(f"different: first in output of {layer}/dot, at [0, 7, 1, 1] (")
     rows = [row for row in found.weights if row["output_difference"]]
     assert [(row["layer"], row["label"], row["head"]) for row in rows] == [(layer, "dot", 7)]
 
 
-def test_figures_are_those_of_a_loop_over_the_files(runs: Path) -> None:
+def close(a: float, b: float, least: float) -> float:
+    """The oracle: the distance of two numbers, relative to the largest of both and the least that counts."""
+    return abs(b - a) / max(abs(a), abs(b), least)
+
+
+def test_differences_are_those_of_a_loop_over_the_files(runs: Path) -> None:
+    """Every number of every row; largest first."""
     found = attncli.compare(runs / "attention", runs / "other")
     a, b = content(runs / "attention"), content(runs / "other")
     names = {"scorer", "label", "normalizer", "batch", "head", "a", "b", "seconds"}
-    slow = []
+    slow = {}
     for kind in OF_TABLES:
         for row, other in zip(a[kind], b[kind], strict=True):
-            for key in row:
-                if key not in names and row[key] != other[key]:
-                    x, y = row[key], other[key]
-                    known = x is not None and y is not None
-                    ratio = y / x if known and x else None
-                    slow.append((kind, key, x, y, y - x if known else None, ratio))
-    keys = ("rows", "figure", "a", "b", "difference", "ratio")
-    assert [tuple(row[key] for key in keys) for row in found.figures] == slow
+            place = tuple(row.get(name) for name in ("label", "a", "b", "batch", "head"))
+            for key in (key for key in row if key not in names and row[key] != other[key]):
+                x, y, least = row[key], other[key], 0.1 if key == "score_mean" else 1e-3
+                known = x is not None and y is not None
+                slow[kind, place, key] = (x, y, y - x if known else None, close(x, y, least) if known else math.inf)
+    fast = {
+        (row["rows"], tuple(row["where"].get(name) for name in ("label", "a", "b", "batch", "head")), row["metric"]): (
+            tuple(row[key] for key in ("a", "b", "difference", "relative"))
+        )
+        for row in found.differences
+        if row["rows"] in OF_TABLES
+    }
     assert len(slow) > 100
+    assert fast == slow
+    apart = [row["relative"] for row in found.differences if row["verdict"] == "different" and row["rows"] != "arrays"]
+    assert apart == sorted(apart, reverse=True)
+
+
+SPECIAL = [0.0, 1.0, 1.5, -2.0, 1e-9, math.nan, math.inf, -math.inf]
+
+
+@pytest.mark.parametrize("least", [0.0, 1e-3])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
+def test_one_function_compares_all_numbers(least: float, dtype: torch.dtype) -> None:
+    """NaN is equal to NaN, an infinity to itself; either is infinitely far from everything else."""
+    pairs = [(x, y) for x in SPECIAL for y in SPECIAL]
+    a, b = (torch.tensor(side, dtype=dtype) for side in zip(*pairs, strict=True))
+    for x, y, relative in zip(a.tolist(), b.tolist(), relative_difference(a, b, least).tolist(), strict=True):
+        if x == y or (math.isnan(x) and math.isnan(y)):
+            assert relative == 0
+        elif math.isfinite(x) and math.isfinite(y):
+            assert relative == pytest.approx(close(x, y, least), rel=1e-12)
+        else:
+            assert relative == math.inf
 
 
 def js_divergence(p: list[float], q: list[float]) -> float:
@@ -376,15 +353,19 @@ def test_weights_are_those_of_slow_loops_over_the_tensors(runs: Path) -> None:
 
 
 def test_tensors_are_those_of_slow_loops(runs: Path) -> None:
+    """The largest difference with its place, relative to the largest number of both tensors."""
     found = attncli.compare(runs / "attention", runs / "other")
     a, b = (load_file(runs / name / "tensors.safetensors") for name in ("attention", "other"))
-    rows = [row for row in found.tensors if row["name"] in a]
-    assert [row["name"].rpartition("/")[2] for row in rows] == ["scores", "weights", "output"] * 3
+    rows = [row for row in found.differences if row["rows"] == "stages"]
+    assert {row["metric"] for row in rows} == {"scores", "weights", "output"}
+    assert len(rows) == 3 * 3
     for row in rows:
-        x, y = a[row["name"]].double().flatten().tolist(), b[row["name"]].double().flatten().tolist()
-        apart = max(abs(p - q) for p, q in zip(x, y, strict=True))
-        assert row["max_abs_difference"] == apart
-        assert row["relative"] == apart / max(map(abs, [*x, *y]))
+        x, y = (each[f"{row['where']['label']}/{row['metric']}"].double() for each in (a, b))
+        apart = [abs(p - q) for p, q in zip(x.flatten().tolist(), y.flatten().tolist(), strict=True)]
+        at = tuple(row["where"]["at"])
+        assert (row["a"], row["b"]) == (x[at].item(), y[at].item())
+        assert abs(row["difference"]) == max(apart)
+        assert row["relative"] == max(apart) / max(map(abs, [*x.flatten().tolist(), *y.flatten().tolist()]))
 
 
 SMALL = {"attention", "variance", "saturation"}
@@ -402,7 +383,7 @@ def test_another_way_to_compute_differs_by_rounding(runs: Path, tmp_path: Path) 
         found = attncli.compare(runs / study, tmp_path / "outputs" / study / "latest")
         assert found.verdict in ("identical", "rounding"), (study, found.sentence)
         assert found.largest < found.rounding == 1000 * 2**-23
-        assert all(row["same"] for row in found.inputs)
+        assert found.inputs == []
 
 
 @pytest.mark.parametrize(("dtype", "rounding"), [("float64", 1000 * 2**-52), ("bfloat16", 2 * 2**-7)])
@@ -411,8 +392,11 @@ def test_what_rounding_may_cause_depends_on_the_dtype(dtype: str, rounding: floa
     assert attncli.compare(result, result).rounding == rounding
 
 
-def test_a_comparison_is_json(runs: Path, tmp_path: Path) -> None:
+def test_a_comparison_is_json_and_markdown(runs: Path, tmp_path: Path) -> None:
     copy = Path(shutil.copytree(runs / "attention", tmp_path / "copy"))
     flipped(copy, "scaled_dot/output", (0, 1, 2, 3), math.inf)
     kept = json.loads(good("compare", runs / "attention", copy, "--json"), parse_constant=pytest.fail)
     assert (kept["verdict"], kept["largest"]) == ("different", None), "which is infinite"
+    found = attncli.compare(runs / "attention", copy)
+    assert repr(found) == f"<attncli.Comparison {found.sentence}>"
+    assert "#### Differences" in found._repr_markdown_()

@@ -16,7 +16,7 @@ from matplotlib import colormaps
 
 from attncli.errors import plain, printable
 from attncli.show import colours
-from attncli.show.comparison import Section, by_rounding, sections
+from attncli.show.comparison import Section, sections
 from attncli.show.numbers import MISSING, significant
 from attncli.show.report.charts import charts, looks, on_one_line
 from attncli.show.report.matrices import views
@@ -167,11 +167,10 @@ def prepared(run: Shown, budget: int = BUDGET) -> Record:
 
 def _compared(found: Comparison) -> Record:
     """What the template shows of a comparison."""
-    notes = [printable(note) for note in (*found.notes, by_rounding(found, full=False)) if note]
     return {
         "names": [printable(found.a), printable(found.b)],
         "sentence": printable(found.sentence),
-        "notes": notes,
+        "notes": list(map(printable, found.notes)),
         "tables": list(map(_table_of, sections(found))),
     }
 

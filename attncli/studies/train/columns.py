@@ -1,23 +1,21 @@
 """The columns of the study `train`: a row for each seed and number of keys in the test, and one over the seeds."""
 
 from collections.abc import Callable, Sequence
-from functools import partial
 from operator import attrgetter
 
 from attncli.show.numbers import counted, share, short, significant
 from attncli.studies.study import LABEL, NORMALIZER, SCORER, Chart, Column, Record, Result
 
 PLACE = (SCORER, LABEL, NORMALIZER, Column("d", "d", "Size of queries and keys.", kind="place"))
-learnt = partial(Column, kind="learnt")
 GROUP = (*(column.key for column in PLACE), "keys")
 KEYS = Column("keys", "keys", "Keys per test sequence.", format=counted, kind="place")
-ACCURACY = learnt("accuracy", "accuracy", "Share of test sequences with the right answer.", format=share, most=1)
-LOSS = learnt("loss", "loss", "Cross-entropy on the test sequences.", "nats", short)
-ENTROPY = learnt(
+ACCURACY = Column("accuracy", "accuracy", "Share of test sequences with the right answer.", format=share, most=1)
+LOSS = Column("loss", "loss", "Cross-entropy on the test sequences.", "nats", short)
+ENTROPY = Column(
     "entropy", "entropy\nat end", "Mean entropy of the weights / their sum on the test sequences.", "nats", short
 )
-GRADIENT = learnt("gradient_norm", "gradient", "Norm of the gradient of all parameters after training.", "", short)
-START = learnt(
+GRADIENT = Column("gradient_norm", "gradient", "Norm of the gradient of all parameters after training.", "", short)
+START = Column(
     "start_entropy",
     "entropy\nat start",
     "Mean entropy of the weights / their sum before the first step.",
@@ -32,7 +30,7 @@ COLUMNS = (
     Column("seed", "seed", "Number of the model, counted from 0.", kind="place"),
     ACCURACY,
     LOSS,
-    learnt(
+    Column(
         "steps_to_90", "steps to\n90 %", "Steps to the first test with an accuracy of at least 0.9.", "steps", counted
     ),
     ENTROPY,
@@ -46,12 +44,12 @@ COMPARISONS = (
     KEYS,
     Column("seeds", "seeds", "Models that were trained.", format=counted),
     *(
-        learnt(f"{each.key}{end}", each.heading, f"{kind} over the seeds: {each.about}", each.unit, each.format)
+        Column(f"{each.key}{end}", each.heading, f"{kind} over the seeds: {each.about}", each.unit, each.format)
         for each in SUMMARISED
         for end, kind in SPREAD
     ),
-    learnt("steps_to_90", "steps to\n90 %", "Median over the seeds of the steps to 0.9.", "steps", significant),
-    learnt("reached_90", "seeds\nat 90 %", "Number of seeds that reached an accuracy of 0.9.", format=counted),
+    Column("steps_to_90", "steps to\n90 %", "Median over the seeds of the steps to 0.9.", "steps", significant),
+    Column("reached_90", "seeds\nat 90 %", "Number of seeds that reached an accuracy of 0.9.", format=counted),
 )
 
 TITLES = {"comparisons": "Summary", "records": "Records"}  # the summary is over the seeds
