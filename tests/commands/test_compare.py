@@ -39,12 +39,10 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_the_verdict_stands_above_what_differs(runs: Path) -> None:
     shown = good("compare", runs / "a", runs / "scale").split("\n")
-    assert "different: first in scores of scaled_dot" in " ".join(shown)
-    assert "scorers.scaled_dot.scale" in "".join(shown)
     titles = ("Settings, A -> B", "Weights and outputs of A and B", "Differences, largest first")
-    assert [each for each in titles if each not in shown] == []
-    assert "Inputs" not in shown
-    assert "identical, bit for bit: the inputs" in good("compare", runs / "a", runs / "same")
+    places = [next(index for index, line in enumerate(shown) if text in line) for text in ("different: first", *titles)]
+    assert places == sorted(places)
+    assert "Inputs, A -> B" not in shown
 
 
 def test_each_run_is_compared_with_the_first(runs: Path) -> None:

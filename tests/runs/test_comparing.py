@@ -79,10 +79,8 @@ def test_the_order_of_scorers_changes_nothing(runs: Path) -> None:
 
 
 SCALED = [SCORERS[0], {"scorer": "scaled_dot", "scale": "1/d"}, SCORERS[2]]
-ONES = {**TENSORS, "values": {"shape": [2, 3, 6, 5], "fill": "ones"}}
 CHANGES: dict[str, tuple[str, dict[str, Any], str, str]] = {  # the study, what is changed there, what differs first
     "scale": ("attention", {"scorers": SCALED}, "scores of scaled_dot, at [", "scorers.scaled_dot.scale"),
-    "values": ("attention", {"data": ONES}, "the input values, at [", "data.values.fill"),
     "variance": ("variance", {"seed": 1}, "mean of additive, d 4 (", "seed"),
     "train": ("train", {"lr": 0.5}, "accuracy of scaled_dot, seed 0 (", "lr"),
     "bench": ("bench", {"n": [8]}, "the row of scaled_dot, implementation ", "n"),
@@ -97,7 +95,7 @@ def test_another_config_is_different_and_what_was_changed_is_named(runs: Path, t
     assert found.verdict == "different"
     assert found.sentence.startswith(f"different: first in {sentence}")
     assert key in [row["key"] for row in found.settings]
-    assert len(found.settings) == 1 or change == "values"
+    assert len(found.settings) == 1
     assert ("the inputs are the same" in found.sentence) == (change == "scale")
     back = attncli.compare(tmp_path / "changed", runs / study)
     swapped = {row["key"]: (row["b"], row["a"]) for row in back.settings}
@@ -145,18 +143,7 @@ PLANTED: dict[str, tuple[str, Callable[[Path], None], str]] = {
         lambda folder: flipped(folder, "scaled_dot/scores", times=1.01),
         f"{FIRST}scores of scaled_dot, at [1, 2, 0, 0] (",
     ),
-    "NaN": (
-        "attention",
-        lambda folder: flipped(folder, "scaled_dot/output", (0, 1, 2, 3), math.nan),
-        f"{FIRST}output of scaled_dot, at [0, 1, 2, 3] (",
-    ),
-    "a rounded number": ("attention", times("records", 1, "entropy", 1 + 1e-15), ROUNDED),
     "a number": ("attention", times("heads", 4, "entropy", 1.001), f"{FIRST}entropy of additive, batch 1, head 1 ("),
-    "a pair": (
-        "attention",
-        times("comparisons", 1, "output_difference", 1.001),
-        f"{FIRST}output_difference of additive - gaussian (",
-    ),
     "no number": ("attention", figures("records", 0, entropy=None), f"{FIRST}entropy of additive ("),
     "a row less": (
         "attention",
@@ -164,7 +151,6 @@ PLANTED: dict[str, tuple[str, Callable[[Path], None], str]] = {
         f"{FIRST}the row of gaussian (present in A, missing in B); the inputs are the same",
     ),
     "order": ("variance", lambda folder: changed(folder, lambda kept: kept["records"].reverse()), "identical"),
-    "a curve": ("variance", lambda folder: flipped(folder, "curve/gaussian/variance", (1,), 1.01), FIRST),
     "an interval": (
         "variance",
         figures("records", 0, variance_ci=[1e3, 2e3]),
@@ -368,18 +354,16 @@ def test_tensors_are_those_of_slow_loops(runs: Path) -> None:
         assert row["relative"] == max(apart) / max(map(abs, [*x.flatten().tolist(), *y.flatten().tolist()]))
 
 
-SMALL = {"attention", "variance", "saturation"}
-
-
 def test_another_way_to_compute_differs_by_rounding(runs: Path, tmp_path: Path) -> None:
     """Other instructions and one thread; on a processor that has no others, nothing differs."""
-    for study in sorted(SMALL):
+    small = ("attention", "saturation", "variance")
+    for study in small:
         (tmp_path / f"{study}.yaml").write_text(json.dumps(STUDIES[study]), encoding="utf-8")
     setting = {"ATEN_CPU_CAPABILITY": "default", "MKL_CBWR": "COMPATIBLE", "OMP_NUM_THREADS": "1"}
-    files = [f"{study}.yaml" for study in SMALL]
+    files = [f"{study}.yaml" for study in small]
     command = [sys.executable, "-m", "attncli", "run", *files, "--no-plots", "--quiet"]
     subprocess.run(command, cwd=tmp_path, env=os.environ | setting, check=True)
-    for study in SMALL:
+    for study in small:
         found = attncli.compare(runs / study, tmp_path / "outputs" / study / "latest")
         assert found.verdict in ("identical", "rounding"), (study, found.sentence)
         assert found.largest < found.rounding == 1000 * 2**-23
