@@ -260,20 +260,35 @@ def compare_stored(a: StoredRun, b: StoredRun) -> StudyComparison:
     return compare_runs(a, b, columns, between)
 
 
-def save(seen: "Capture", file: str | PathLike[str], *, overwrite: bool = False, **about: Any) -> None:
+def save(
+    seen: "Capture", file: str | PathLike[str], *, overwrite: bool = False, tokens: Any = None, **about: Any
+) -> None:
     """Keep what `attncli.capture` saw in a .safetensors file, as the command `attncli capture` does.
 
-    `about` is kept with it: `model="mine"`, `text="..."`, and `tokens={"queries": [...], "keys": [...]}`.
+    Args:
+        seen: the calls.
+        file: the file, whose name ends in .safetensors.
+        overwrite: replace a file that exists.
+        tokens: names of queries and keys: what a fast tokenizer of transformers gave, a list of names, a list for each
+            batch element, or `{"queries": [...], "keys": [...]}` where they differ.
+        about: is kept with it: `model="mine"`, `text="..."`.
 
     Raises:
-        InputError: nothing can be re-scored, the file exists and `overwrite` is false, or it cannot be written.
+        InputError: nothing can be re-scored, the tokens fit no call, the file exists and `overwrite` is false, or it
+            cannot be written.
     """
+    from attncli.capturing.tokens import check_tokens, read_tokens
     from attncli.runs.captured import check_place, save_captured
 
     place, words = _path(file, "attncli.save", "expected a file"), Words("attncli.save", "overwrite=True")
     check_place(place, overwrite, words)
     seen.check()
-    save_captured(place, seen, about, words)
+    try:
+        names = read_tokens(tokens)
+        check_tokens(names, [record for record in seen.records if record.problem is None])
+    except InputError as error:
+        raise InputError.of(error.problems[0].message, where="attncli.save: tokens") from error
+    save_captured(place, seen, {**about, "tokens": names}, words)
 
 
 def _path(given: object, where: str, expected: str) -> Path:

@@ -16,6 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from attncli.capturing.capture import Capture, evaluating
+from attncli.capturing.tokens import Names, check_tokens, of_tokenizer, read_tokens
 from attncli.errors import InputError, did_you_mean, looking_at, printable
 from attncli.scorers._custom import imported, raised
 
@@ -71,14 +72,32 @@ def _run_function(asked: Asked, make: Make) -> tuple[Capture, dict[str, Any]]:
     with _failing(f'got "{asked.model}"; it gave', "fix the function"):
         with make() as seen:
             given = function()
-        if isinstance(given, tuple) and len(given) == 2 and isinstance(given[0], nn.Module):
-            model, inputs = given
+        tokens = None
+        if isinstance(given, tuple) and len(given) in (2, 3) and isinstance(given[0], nn.Module):
+            model, inputs, *names = given
             with evaluating(model), make() as seen:  # a new one, for what ran while the model was made
                 if isinstance(inputs, Mapping):
                     model(**inputs)
                 else:
                     model(*(inputs if isinstance(inputs, tuple | list) else [inputs]))
-    return seen, {"model": asked.model}
+            tokens = _own_tokens(asked, names[0], seen) if names else _tokenized(model, inputs)
+    return seen, {"model": asked.model, "tokens": tokens}
+
+
+def _own_tokens(asked: Asked, names: Any, seen: Capture) -> dict[str, Names | None] | None:
+    """The names that a function gave beside the model and its inputs."""
+    try:
+        tokens = read_tokens(names)
+        check_tokens(tokens, [record for record in seen.records if record.problem is None])
+    except InputError as error:
+        raise InputError.of(f'got "{asked.model}"; its tokens: {error}; fix the function') from error
+    return tokens
+
+
+def _tokenized(model: nn.Module, inputs: Any) -> dict[str, Names | None] | None:
+    """The tokens of what a tokenizer gave; of a model that reads and writes it gave one side only."""
+    reads_and_writes = getattr(getattr(model, "config", None), "is_encoder_decoder", False)
+    return None if reads_and_writes else read_tokens(of_tokenizer(inputs))
 
 
 def _run_pretrained(asked: Asked, make: Make) -> tuple[Capture, dict[str, Any]]:

@@ -2,7 +2,7 @@
 
 from typing import Annotated, Any, Literal, get_args
 
-from pydantic import AfterValidator, Field, NonNegativeFloat, WithJsonSchema, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, NonNegativeFloat, WithJsonSchema, model_validator
 
 from attncli import errors
 from attncli.config.strict import Model, checked_by, chosen, problem, worded
@@ -258,7 +258,17 @@ class Mask(Model):
 
 
 class TokenNames(Model):
-    """Names for axes and tables: one list for all batch elements, or one list each."""
+    """Names for axes and tables: one list for all batch elements, or one list each. A list alone names both sides."""
 
     queries: Words | None = None
     keys: Words | None = None
+
+
+def _of_both_sides(value: Any) -> Any:
+    """A list of names as that of the queries and of the keys."""
+    if not isinstance(value, list | dict | TokenNames):
+        raise problem("expected a list of names, or {queries: [...], keys: [...]}")
+    return {"queries": value, "keys": value} if isinstance(value, list) else value
+
+
+Tokens = Annotated[TokenNames, BeforeValidator(_of_both_sides, json_schema_input_type=Words | TokenNames)]

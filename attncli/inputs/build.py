@@ -42,7 +42,7 @@ class Inputs:
     (b, ..., m, 0). `bias` is to be added to the scores: finite numbers, in the dtype that scores are computed in, with
     as many axes as they have, of which those of size 1 are not repeated. `call` is the attention call of a real model
     that all this entered, if it did; the queries are without the model's scale, and `tokens` are the names of `queries`
-    and `keys`, where they are known.
+    and `keys`, where they are known: one list for all batch elements, or one for each.
     """
 
     queries: Tensor
@@ -51,7 +51,7 @@ class Inputs:
     valid: Valid
     bias: Tensor | None = None
     call: Record | None = None
-    tokens: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    tokens: Mapping[str, Sequence[Any]] = field(default_factory=dict)
 
 
 def build_inputs(
@@ -93,9 +93,8 @@ def build_inputs(
         valid = replace(valid, lengths=_lengths(data.valid_lens, scores, seed))
     with collector.under("mask"):
         valid = replace(valid, causal=_causal(mask, scores), mask=_mask(mask, scores, note, device))
-    for role in ("queries", "keys"):
-        with collector.under("tokens", role):
-            check_tokens(getattr(tokens, role), full[role])
+    with collector.under("tokens"):
+        check_tokens(tokens, full["queries"], full["keys"])
     collector.check()
     dtypes = {**dict.fromkeys(ROLES, dtype), "bias": computing_dtype(dtype)}
     tensors = {role: tensor.to(dtypes[role]) for role, tensor in given.items()}
@@ -265,7 +264,18 @@ def _mask(mask: Mask, shape: tuple[int, ...], note: Callable[[str], None], devic
         return read_mask(given, shape, f"{path.name}: {called}" if called else path.name, note, called).to(device)
 
 
-def check_tokens(names: Sequence[Any] | None, shape: tuple[int, ...]) -> None:
+def check_tokens(tokens: TokenNames, queries: tuple[int, ...], keys: tuple[int, ...]) -> None:
+    """Raise an InputError unless queries and keys of these shapes have a name for each row, or none."""
+    is_one = tokens.queries is not None and tokens.queries == tokens.keys and queries[-2] != keys[-2]
+    cure = "; name them apart: {queries: [...], keys: [...]}" if is_one else ""
+    collector = Collector()
+    for side, shape in (("queries", queries), ("keys", keys)):
+        with collector.under(side):
+            _check_names(getattr(tokens, side), shape, cure)
+    collector.check()
+
+
+def _check_names(names: Sequence[Any] | None, shape: tuple[int, ...], cure: str) -> None:
     """One name per row for every batch element that has a list of its own."""
     if names is None:
         return
@@ -275,5 +285,5 @@ def check_tokens(names: Sequence[Any] | None, shape: tuple[int, ...]) -> None:
         raise InputError.of(f"got {len(names)} list{'s' * (len(names) != 1)}; {expected}")
     for index, row in enumerate(names if nested else [names]):
         if len(row) != shape[-2]:
-            message = f"got {len(row)} name{'s' * (len(row) != 1)}; expected {shape[-2]}, one per row"
+            message = f"got {len(row)} name{'s' * (len(row) != 1)}; expected {shape[-2]}, one per row{cure}"
             raise InputError.of(message, [index] if nested else [])

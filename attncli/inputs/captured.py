@@ -15,6 +15,7 @@ from torch import Tensor
 
 from attncli.attention import EmptyRow, Valid, at_least_float32, computing_dtype
 from attncli.capturing.record import FACTS, METADATA, SHARED, TENSORS, VERSION, Record
+from attncli.capturing.tokens import numbered, read_tokens, tokens_of
 from attncli.config.tensors import CapturedData
 from attncli.errors import Collector, InputError, did_you_mean, got
 from attncli.inputs.bias import without_infinities
@@ -114,9 +115,6 @@ class Captured:
             raise broken(self.path, f"the tensors of {record.name} do not fit each other")
 
 
-SIDES = ("queries", "keys")
-
-
 def is_captured(path: Path) -> bool:
     """Whether this is such a file, by its metadata."""
     try:
@@ -209,17 +207,12 @@ def _inputs(record: Record, dtype: torch.dtype, device: torch.device) -> Inputs:
     return Inputs(queries, keys, values, valid, bias, record)
 
 
-def _tokens(captured: Captured, record: Record) -> dict[str, list[str]]:
+def _tokens(captured: Captured, record: Record) -> dict[str, Sequence[Any]]:
     """Tokens with their positions, since words repeat; nothing for a side whose tokens cannot be told."""
     try:
-        known = [[f"{place} {token}" for place, token in enumerate(captured.about["tokens"][side])] for side in SIDES]
-    except (KeyError, TypeError):
+        tokens = read_tokens(captured.about.get("tokens")) or {}
+    except InputError:  # of a file that something else wrote
         return {}
-    (n, m), (queries, keys) = (record.queries.shape[-2], record.keys.shape[-2]), known
-    if queries == keys:
-        is_writing = f"{record.layer}#1" in captured.layers and n <= m <= len(keys)  # with those before in a cache
-        return {"queries": queries[m - n : m], "keys": keys[:m]} if is_writing or n == m == len(keys) else {}
-    if n != m:  # what is written looks at what was read
-        return {side: names for side, names, size in zip(SIDES, known, (n, m), strict=True) if len(names) == size}
-    own = [names for names in known if len(names) == n]
-    return {"queries": own[0], "keys": own[0]} if len(own) == 1 else {}
+    placed = {side: names and numbered(names) for side, names in tokens.items()}
+    found = tokens_of(placed, record, f"{record.layer}#1" in captured.layers)
+    return {side: rows if any(row != rows[0] for row in rows) else rows[0] for side, rows in found.items()}

@@ -15,7 +15,7 @@ from attncli.attention import Valid
 from attncli.capturing.record import LOW
 from attncli.config.document import CAPTURED, TENSORS, YAML, read_document
 from attncli.config.models import DEFAULT_STUDY, Experiment
-from attncli.config.tensors import CapturedData, Data, Mask, TokenNames
+from attncli.config.tensors import CapturedData, Data, Mask, TokenNames, Tokens
 from attncli.errors import InputError, got, listed, looking_at
 from attncli.inputs.build import Inputs, Shapes, build_inputs, common_leading
 from attncli.inputs.captured import is_captured, read_calls
@@ -42,7 +42,7 @@ class InputsOfConfig(Experiment):
 
     data: Data
     mask: Mask = Mask()
-    tokens: TokenNames = TokenNames()
+    tokens: Tokens = TokenNames()
 
 
 def is_config(path: Path) -> bool:

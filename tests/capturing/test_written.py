@@ -257,9 +257,8 @@ def test_a_softmax_in_float32_of_a_model_in_float64() -> None:
     queries, keys, values = (each.double() for each in (QUERIES, KEYS, VALUES))
 
     def attention() -> Tensor:
-        weights = (queries @ keys.mT * SCALE).softmax(-1, dtype=torch.float32)
-        output: Tensor = weights.double() @ values
-        return output
+        weights: Tensor = (queries @ keys.mT * SCALE).softmax(-1, dtype=torch.float32)
+        return weights.double() @ values
 
     assert only(attncli.capture(attention)).error < 1e-6
 

@@ -40,6 +40,46 @@ def fails():
 def ends():
     raise SystemExit(3)
 
+def bert(*texts):
+    import transformers
+    from tests.capturing.test_tokens import tokenized
+    config = transformers.BertConfig(
+        vocab_size=5, hidden_size=16, num_hidden_layers=1, num_attention_heads=2, intermediate_size=16
+    )
+    return transformers.BertModel(config), tokenized(*texts)
+
+def tokenized():
+    return bert("the cat sat")
+
+def padded():
+    return bert("the cat sat", "the cat")
+
+def with_names():
+    return (*bert("the cat sat"), ["x", "y", "z"])
+
+def too_few_names():
+    return (*module(), ["x", "y"])
+
+def no_names():
+    return (*module(), 3)
+
+def no_names_and_no_attention():
+    return nn.Linear(16, 4), x, ["x"]
+
+def encoder_and_decoder():
+    import transformers
+    model, inputs = bert("the cat sat")
+    config = transformers.T5Config(
+        vocab_size=5, d_model=16, d_kv=8, d_ff=16, num_layers=1, num_heads=2, decoder_start_token_id=1
+    )
+    return transformers.T5Model(config), {key: inputs["input_ids"] for key in ("input_ids", "decoder_input_ids")}
+
+def encoder_and_decoder_of_a_tokenizer():
+    (model, _), (_, tokens) = encoder_and_decoder(), bert("the cat sat")
+    tokens["decoder_input_ids"] = tokens["input_ids"]
+    tokens.pop("token_type_ids", None)
+    return model, tokens
+
 def nothing_to_read():
     return nn.MultiheadAttention(16, 4, batch_first=True), (x[:0], x[:0], x[:0])
 """
@@ -87,6 +127,25 @@ def test_a_function_with_named_inputs_or_one_that_runs_the_model(name: str, laye
     assert list(read_captured(own / f"{name}.safetensors").layers) == [layer]
 
 
+PAD = "<pad>"
+TOKENS: dict[str, object] = {
+    "tokenized": ["the", "cat", "sat"],
+    "padded": [["the", "cat", "sat"], ["the", "cat", PAD]],
+    "with_names": ["x", "y", "z"],
+    "module": None,
+    "encoder_and_decoder": None,
+    "encoder_and_decoder_of_a_tokenizer": None,
+}
+
+
+@pytest.mark.parametrize("name", TOKENS)
+def test_tokens_are_those_of_the_tokenizer_or_of_the_function(name: str, own: Path) -> None:
+    names = TOKENS[name]
+    good("capture", f"own:{name}", "--quiet")
+    tokens = content_of(f"{name}.safetensors")["tokens"]
+    assert tokens == (None if names is None else {"queries": names, "keys": names})
+
+
 def test_choices_and_places(own: Path) -> None:
     good("capture", "own:module", "--layers", "0,2", "--heads", "1-2", "--out", "new/some.safetensors")
     captured = read_captured(Path("new/some.safetensors"))
@@ -122,6 +181,12 @@ REFUSED = {
     "own:module --text hello": '--text: got "hello"; module:function brings its own model and inputs; leave out the '
     "option, or let the function do it",
     "own:module --device cpu": '--device: got "cpu"; module:function brings its own model and inputs',
+    "own:too_few_names": 'got "own:too_few_names"; its tokens: got 2 names for queries and 2 for keys; expected 3 and '
+    "3, in one list or in 2; fix the function",
+    "own:no_names": 'got "own:no_names"; its tokens: got 3; expected a list of names, one list for each text, {queries'
+    ": [...], keys: [...]}, or the tokenizer's output; fix the function",
+    "own:no_names_and_no_attention": 'attncli capture: got "own:no_names_and_no_attention"; no attention ran; expected '
+    "a model with attention layers",
     "own:nothing_to_read": 'attncli capture: got "own:nothing_to_read"; no attention could be captured; '
     "MultiheadAttention (MultiheadAttention): it has no queries, no keys or no values",
     "own:module --out a.pt": '--out: got "a.pt"; expected a name that ends in .safetensors',

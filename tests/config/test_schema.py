@@ -69,6 +69,7 @@ ACCEPTED = [
         "study: attention\nname: x y\nseed: 9223372036854775807", "device: cuda:1\ndtype: bfloat16\ntrain: true",
         "mask: {causal: true}", "mask: {causal: top_left}", "mask: {file: m.npz, tensor: m, empty_row: uniform}",
         "mask: {}", "tokens: {queries: [a, b], keys: [[a], [b]]}", "tokens: {queries: null, keys: []}",
+        "tokens: [a, b]", "tokens: [[a, b], [c, d]]",
         "expect: [{where: {scorer: dot}, equal: {output: [[1, 2], [3, 4]]}, within: 0.1}]",
         "expect: [{equal: {entropy: 1}}]",
     )),

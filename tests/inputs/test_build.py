@@ -112,6 +112,14 @@ def test_tokens_of_the_result_are_one_list_for_each_batch_element() -> None:
     assert tokens_of(result_of(data=data)).queries is None
 
 
+@pytest.mark.parametrize("tokens", [["a", "b"], [["a", "b"], ["a", "c"]]], ids=["one text", "two"])
+def test_a_list_of_tokens_names_queries_and_keys(tokens: list[Any]) -> None:
+    data = {"queries": {"shape": [2, 2, 4]}, "keys": {"shape": [2, 2, 4]}}
+    rows = tokens if isinstance(tokens[0], list) else [tokens] * 2
+    found = tokens_of(result_of(data=data, tokens=tokens))
+    assert (found.queries, found.keys) == (rows, rows)
+
+
 def there(patch: pytest.MonkeyPatch, cuda: int, mps: bool) -> None:
     """A machine with these devices."""
     patch.setattr(torch.cuda, "is_available", lambda: cuda > 0)

@@ -9,7 +9,7 @@ from attncli.config.looks import HeatmapLook, is_default
 from attncli.config.models import Experiment
 from attncli.config.scorer_entries import Scorers
 from attncli.config.strict import checked_by, problem
-from attncli.config.tensors import BESIDE, CapturedData, DataSource, Mask, TokenNames
+from attncli.config.tensors import BESIDE, CapturedData, DataSource, Mask, TokenNames, Tokens
 from attncli.config.values import Indices, each_once
 from attncli.errors import did_you_mean, got
 from attncli.studies.study import STAGES, Stage
@@ -49,7 +49,7 @@ class AttentionOptions(Experiment):
     data: DataSource
     mask: Mask = Mask()
     scorers: Scorers
-    tokens: TokenNames = TokenNames()
+    tokens: Tokens = TokenNames()
     heads: Annotated[Indices | None, Field(description="heads that are listed and drawn; default: all")] = None
     batch: Annotated[Indices | None, Field(description="batch elements that are listed and drawn; default: all")] = None
     train: bool = False

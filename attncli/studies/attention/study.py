@@ -113,12 +113,9 @@ def _shapes_of(inputs: Inputs) -> Shapes:
 def _part(options: AttentionOptions, inputs: Inputs, device: torch.device) -> Part:
     """Refuse what does not fit the inputs; scorers and rules for them."""
     tokens = dict[str, Sequence[Any]](inputs.tokens)
-    for side in ("queries", "keys"):
-        names = getattr(options.tokens, side)
-        with below("tokens", side):
-            check_tokens(names, getattr(inputs, side).shape)
-        if names is not None:
-            tokens[side] = names
+    with below("tokens"):
+        check_tokens(options.tokens, inputs.queries.shape, inputs.keys.shape)
+    tokens |= {side: names for side, names in options.tokens if names is not None}
     _refuse_empty_rows(options, inputs)
     _check_places(options, inputs)
     with below("figure"):

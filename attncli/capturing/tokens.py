@@ -1,0 +1,112 @@
+"""Names of a model's tokens: as a tokenizer or a user gives them, and those that belong to one attention call."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from attncli.capturing.record import Record
+from attncli.errors import InputError, got
+
+SIDES = ("queries", "keys")
+EXPECTED = "expected a list of names, one list for each text, {queries: [...], keys: [...]}, or the tokenizer's output"
+MOST_SIZES = 5  # that a message lists
+Names = list[str] | list[list[str]]  # of all batch elements alike, or of each
+
+
+def of_tokenizer(given: Any) -> Names | None:
+    """Return the tokens of what a tokenizer of transformers gave, also inside a tuple; None where there are none.
+
+    Only fast tokenizers keep them. Of several texts each has a list of its own, with the padding.
+    """
+    if isinstance(given, tuple | list):
+        return next((found for each in given if (found := of_tokenizer(each)) is not None), None)
+    encodings = getattr(given, "encodings", None)
+    if not encodings or not all(hasattr(each, "tokens") for each in encodings):
+        return None
+    texts = [list(each.tokens) for each in encodings]
+    return texts[0] if len(texts) == 1 else texts
+
+
+def read_tokens(given: Any) -> dict[str, Names | None] | None:
+    """Return the names of queries and of keys, as a captured file keeps them. A list stands for both.
+
+    Raises:
+        InputError: something else than names.
+    """
+    if given is None:
+        return None
+    if not isinstance(given, Mapping) or of_tokenizer(given) is not None:
+        return dict.fromkeys(SIDES, _names(given))
+    if set(given) - set(SIDES):
+        raise InputError.of(got([*map(str, given)], EXPECTED))
+    sides = {side: None if given.get(side) is None else _names(given[side]) for side in SIDES}
+    return None if all(names is None for names in sides.values()) else sides
+
+
+def _names(given: Any) -> Names:
+    if (tokenized := of_tokenizer(given)) is not None:
+        return tokenized
+    rows = given if _is_list(given) and any(map(_is_list, given)) else [given]
+    for row in rows:
+        if not _is_list(row) or not row or not all(isinstance(name, str) for name in row):
+            raise InputError.of(got(row, EXPECTED))
+    return [list(row) for row in rows] if rows is given else list(given)
+
+
+def _is_list(value: Any) -> bool:
+    return isinstance(value, list | tuple)
+
+
+def numbered(names: Names) -> Names:
+    """Return the names with their positions, since words repeat."""
+    rows = [[f"{place} {name}" for place, name in enumerate(row)] for row in _rows(names, 1)]
+    return rows if any(map(_is_list, names)) else rows[0]
+
+
+def check_tokens(tokens: Mapping[str, Names | None] | None, records: Sequence[Record]) -> None:
+    """Raise an InputError if these names fit none of the calls."""
+    written = {record.layer for record in records if record.call}
+    if tokens is None or not records:
+        return
+    if any(tokens_of(tokens, record, record.layer in written) for record in records):
+        return
+    known = list(dict.fromkeys((record.queries.shape[-2], record.keys.shape[-2]) for record in records))
+    sizes = " or ".join(f"{n} and {m}" for n, m in known[:MOST_SIZES])
+    more = f" or {len(known) - MOST_SIZES} others" if len(known) > MOST_SIZES else ""
+    queries, keys = (_count(tokens.get(side)) for side in SIDES)
+    b = records[0].queries.shape[0]
+    lists = f", in one list or in {b}" if b > 1 else ""
+    message = f"got {queries} names for queries and {keys} for keys; expected {sizes}{more}{lists}"
+    if queries == keys and tokens["queries"] != tokens["keys"]:
+        message = f"got other names for queries than for keys, {keys} of each; expected one list where they are as many"
+    raise InputError.of(message)
+
+
+def _count(names: Names | None) -> str:
+    if names is None:
+        return "no"
+    return str([len(row) for row in names]) if any(map(_is_list, names)) else f"{len(names)}"
+
+
+def tokens_of(tokens: Mapping[str, Names | None], record: Record, is_writing: bool) -> dict[str, list[list[str]]]:
+    """Return the names of a call's queries and keys, one list for each batch element; no side that is unknown.
+
+    `is_writing`: the layer has several calls, as in a model that writes tokens. The names are then those of all tokens;
+    the keys of a call are the first of them, and its queries the last of its keys.
+    """
+    b, n, m = record.queries.shape[0], record.queries.shape[-2], record.keys.shape[-2]
+    rows = {side: _rows(names, b) for side, names in tokens.items() if names is not None}
+    sizes = {side: len(each[0]) for side, each in rows.items() if len(each) == b and len(set(map(len, each))) == 1}
+    if len(sizes) == 2 and rows["queries"] == rows["keys"]:
+        if is_writing and n <= m <= sizes["keys"]:
+            ends = {"queries": slice(m - n, m), "keys": slice(m)}
+            return {side: [row[part] for row in rows[side]] for side, part in ends.items()}
+        return rows if n == m == sizes["keys"] else {}
+    if n != m or len(sizes) == 1:  # of a model that reads and writes, each side has its own
+        return {side: rows[side] for side, size in zip(SIDES, (n, m), strict=True) if sizes.get(side) == size}
+    own = [side for side, size in sizes.items() if size == n]
+    return dict.fromkeys(SIDES, rows[own[0]]) if len(own) == 1 else {}
+
+
+def _rows(names: Names, b: int) -> list[list[str]]:
+    """One list for each of b batch elements."""
+    return [[*row] for row in names] if any(map(_is_list, names)) else [[str(name) for name in names]] * b

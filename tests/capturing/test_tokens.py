@@ -1,0 +1,133 @@
+"""Names of tokens: in every form that users and tokenizers give, in the file, and at the calls they belong to."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import transformers
+from tokenizers import Tokenizer
+from tokenizers.models import WordLevel
+from tokenizers.pre_tokenizers import Whitespace
+from torch.nn import functional as F
+
+import attncli
+from attncli.config.tensors import CapturedData
+from attncli.errors import InputError
+from attncli.inputs.captured import read_calls
+from tests.capturing.test_file import metadata
+from tests.capturing.written import KEYS, QUERIES, VALUES, B
+
+WORDS = ["the", "cat", "the", "dog", "."]
+OTHERS = ["a", "b", "c", "d", "e"]
+LONGER = [*"abcdefg"]
+
+
+def numbered(names: list[str]) -> list[str]:
+    return [f"{place} {name}" for place, name in enumerate(names)]
+
+
+def tokenized(*texts: str) -> Any:
+    words = Tokenizer(WordLevel({"<pad>": 0, "<unk>": 1, "the": 2, "cat": 3, "sat": 4}, unk_token="<unk>"))
+    words.pre_tokenizer = Whitespace()
+    tokenizer = transformers.PreTrainedTokenizerFast(tokenizer_object=words, pad_token="<pad>", unk_token="<unk>")
+    return tokenizer([*texts] if len(texts) > 1 else texts[0], padding=True, return_tensors="pt")
+
+
+def itself() -> None:
+    F.scaled_dot_product_attention(QUERIES, QUERIES, QUERIES)
+
+
+def across() -> None:
+    F.scaled_dot_product_attention(QUERIES, KEYS, VALUES)
+
+
+def writing() -> None:
+    """Three tokens at once, and then one by one with those before."""
+    for start, end in ((0, 3), (3, 4), (4, 5)):
+        F.scaled_dot_product_attention(QUERIES[:, :, start:end], KEYS[:, :, :end], VALUES[:, :, :end])
+
+
+def names(attention: Any, tokens: Any) -> list[dict[str, Any]]:
+    attncli.save(attncli.capture(attention), "seen.safetensors", tokens=tokens)
+    _, calls = read_calls(CapturedData(capture="seen.safetensors"), torch.float32, torch.device("cpu"))
+    return [dict(inputs.tokens) for inputs in calls]
+
+
+FORMS: dict[str, tuple[Any, Any]] = {
+    "a list": (WORDS, numbered(WORDS)),
+    "a tuple": (tuple(WORDS), numbered(WORDS)),
+    "both sides": ({"queries": WORDS, "keys": WORDS}, numbered(WORDS)),
+    "a list for each batch element": ([WORDS, OTHERS], [numbered(WORDS), numbered(OTHERS)]),
+    "what a tokenizer gave": (tokenized("the cat sat the dog"), numbered(["the", "cat", "sat", "the", "<unk>"])),
+    "of two texts": (
+        tokenized("the cat sat the cat", "the cat"),
+        [numbered(["the", "cat", "sat", "the", "cat"]), numbered(["the", "cat", "<pad>", "<pad>", "<pad>"])],
+    ),
+}
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_every_form(form: str, here: Path) -> None:
+    tokens, expected = FORMS[form]
+    assert names(itself, tokens) == [{"queries": expected, "keys": expected}]
+    shown = attncli.run("seen.safetensors", scorers=["dot"]).settings["layers"]["function"]["tokens"]
+    rows = expected if isinstance(expected[0], list) else [expected] * B
+    assert shown == {"queries": rows, "keys": rows}
+    assert set(metadata(Path("seen.safetensors"))["tokens"]) == {"queries", "keys"}
+
+
+def test_sides_of_different_sizes(here: Path) -> None:
+    both = {"queries": numbered(WORDS), "keys": numbered(LONGER)}
+    assert names(across, {"queries": WORDS, "keys": LONGER}) == [both]
+    attncli.save(attncli.capture(across), "keys.safetensors", tokens={"keys": LONGER})
+    assert names_of_file("keys.safetensors") == [{"keys": numbered(LONGER)}]
+    attncli.save(attncli.capture(across), "none.safetensors", tokens={"queries": None, "keys": None})
+    assert names_of_file("none.safetensors") == [{}]
+
+
+def names_of_file(file: str) -> list[dict[str, Any]]:
+    _, calls = read_calls(CapturedData(capture=file), torch.float32, torch.device("cpu"))
+    return [dict(inputs.tokens) for inputs in calls]
+
+
+@pytest.mark.parametrize("tokens", [WORDS, [WORDS, OTHERS]], ids=["one text", "two"])
+def test_a_model_that_writes(tokens: Any, here: Path) -> None:
+    """All tokens, of which each call has the first as keys and the last of these as queries."""
+
+    def part(start: int, end: int) -> Any:
+        rows = [numbered(row)[start:end] for row in (tokens if tokens is not WORDS else [WORDS])]
+        return rows[0] if tokens is WORDS else rows
+
+    assert names(writing, tokens) == [
+        {"queries": part(start, end), "keys": part(0, end)} for start, end in ((0, 3), (3, 4), (4, 5))
+    ]
+
+
+WRONG: dict[str, tuple[Any, Any, str]] = {
+    "too few": (itself, WORDS[:3], "got 3 names for queries and 3 for keys; expected 5 and 5, in one list or in 2"),
+    "one list for two sizes": (across, WORDS, "got 5 names for queries and 5 for keys; expected 5 and 7"),
+    "keys alone": (across, {"keys": WORDS}, "got no names for queries and 5 for keys; expected 5 and 7"),
+    "lists for other texts": (itself, [WORDS] * 3, r"got \[5, 5, 5\] names for queries and .*; expected 5 and 5, in"),
+    "lists of different sizes": (itself, [WORDS, WORDS[:4]], r"got \[5, 4\] names for queries"),
+    "of calls of many sizes": (writing, WORDS[:2], "expected 3 and 3 or 1 and 4 or 1 and 5"),
+    "two lists for one size": (
+        itself,
+        {"queries": WORDS, "keys": OTHERS},
+        "got other names for queries than for keys, 5 of each; expected one list where they are as many",
+    ),
+    "a text": (itself, "the cat", 'got "the cat"; expected a list of names, one list for each text, {queries: '),
+    "numbers": (itself, [1, 2, 3, 4, 5], r"got \[1, 2, 3, 4, 5\]; expected a list of names"),
+    "nothing": (itself, [], r"got \[\]; expected a list of names"),
+    "names and lists": (itself, [WORDS, "a"], 'got "a"; expected a list of names'),
+    "other sides": (itself, {"values": WORDS}, r'got \["values"\]; expected a list of names'),
+    "a tensor": (itself, torch.ones(5), "expected a list of names"),
+}
+
+
+@pytest.mark.parametrize("case", WRONG)
+def test_what_does_not_fit_is_refused_and_nothing_written(case: str, here: Path) -> None:
+    attention, tokens, reason = WRONG[case]
+    with pytest.raises(InputError, match=f"^attncli.save: tokens: .*{reason}"):
+        attncli.save(attncli.capture(attention), "seen.safetensors", tokens=tokens)
+    assert [*here.iterdir()] == []
