@@ -9,7 +9,7 @@ A view is a mapping with these keys. Its numbers are those of the tensors bit fo
 - `axes`: mappings with `name` (batch, layer, head), `size` and `names`, one for each index: the names of layers, the
   numbers of batch elements and heads.
 - `start`: the index of each axis at which scorers differ most.
-- `n`, `m`: rows and columns of every matrix, fewer than in the run where cells are joined to blocks.
+- `n`, `m`: rows and columns of every matrix, fewer than in the run where cells are joined to blocks; `unit` says which.
 - `bits`: of a number's mantissa that are kept; 23 are all.
 - `tokens`: `queries` and `keys`, each null or lists of names; one list for each batch element, or one for all.
 - `masks`: distinct masks, row by row a bit for each cell, 1 where it is shown; `mask`: the index of each place's mask.
@@ -111,6 +111,7 @@ class _Stack:
             "start": list(itertools.compress(_most_different(numbers, shown), self.is_axis)),
             "n": n,
             "m": m,
+            "unit": "cell" if (n, m) == (self.n, self.m) else "block",
             "bits": bits,
             "tokens": {side_: self._tokens(side_, places, side) for side_ in ("queries", "keys")},
             "masks": distinct,

@@ -12,9 +12,12 @@ from matplotlib import colormaps
 from playwright.sync_api import Locator, Page, expect
 from safetensors.numpy import load_file
 
+from attncli import reports
 from attncli.config.looks import HeatmapLook
+from attncli.runs.loading import read_run
 from attncli.show.colours import scaling_of
-from tests.cli import good
+from attncli.studies import STUDIES
+from tests.cli import experiment, good, run
 from tests.show.report.conftest import Open, ready, report
 from tests.show.report.pages import TOKENS, attention, choose, has_numbers, pixels, point, settles, state
 
@@ -143,6 +146,30 @@ def test_colours_are_those_of_heatmaps(page: Page, folder: Path) -> None:
             expected = colormaps["RdBu_r" if minus else "Reds"](share, bytes=True)[:, :3].astype(int)
             shown = np.array([pixel[:3] for pixel in pixels(picture(page, LABELS.index(label))) if pixel[3]])
             assert np.abs(shown - expected).max() <= 8, chosen  # of 255: a neighbour among the 256 colours
+
+
+def test_what_lies_beyond_the_colours_is_counted_at_their_bar(open_page: Open, tmp_path: Path) -> None:
+    """Cells, or blocks of cells where these are joined; for a screen reader, too."""
+    shape = {"shape": [1, 1, 160, 8], "std": 0.5}
+    config = {"data": dict.fromkeys(("queries", "keys", "values"), shape), "mask": {"causal": "top_left"}}
+    run(experiment(tmp_path / "causal.yaml", scorers=["scaled_dot"], **config), tmp_path / "run")
+    valid = np.tril(np.ones((160, 160), bool))
+    weights = load_file(tmp_path / "run" / "tensors.safetensors")["scaled_dot/weights"][0, 0]
+    sums, counts = (each.reshape(32, 5, 32, 5).sum((1, 3)) for each in (weights * valid, valid))
+    joined = sums[counts > 0] / counts[counts > 0]
+    for budget, unit, values in ((10**6, "cell", weights[valid]), (1, "block", joined)):
+        file = tmp_path / f"{unit}.html"
+        file.write_text(reports.report([read_run(tmp_path / "run", STUDIES)], budget), encoding="utf-8")
+        page = open_page(file)
+        high = scaling_of([values], HeatmapLook(), "weights").ends[0][1]
+        above = int((values > high * (1 + 1e-5)).sum())
+        assert above > 0, "some are beyond"
+        beyond = f"{above} {unit}{'s' * (above > 1)} above"
+        expect(page.locator(".beyond span").last).to_have_text(f"{beyond} ▶")
+        expect(page.locator(".beyond span").first).to_be_empty()
+        expect(page.locator(".cells")).to_have_attribute("aria-label", re.compile(f", {beyond}$"))
+        page.evaluate("() => (location.hash = 'colours=linear')")
+        expect(page.locator(".beyond span").last).to_be_empty()
 
 
 @pytest.mark.parametrize("colours", ["linear", "root", "log"])

@@ -24,6 +24,7 @@ class Panel {
   #title;
   #bar;
   #ticks;
+  #beyond; // what lies beyond either end of the colours
 
   constructor(view, label) {
     this.#view = view;
@@ -46,13 +47,15 @@ class Panel {
     this.#title = make("figcaption");
     this.#bar = make("canvas", { width: 256, height: 1 });
     this.#ticks = make("div", { className: "ticks" });
-    const scale = make("div", { className: "scale", "aria-hidden": "true" }, this.#bar, this.#ticks);
+    this.#beyond = make("div", { className: "beyond" });
+    const ofScale = [this.#bar, this.#ticks, this.#beyond];
+    const scale = make("div", { className: "scale", "aria-hidden": "true" }, ...ofScale);
     this.element = make("figure", {}, this.#title, this.#scroll, scale);
   }
 
   /** A picture of values with their scaling; without values the panel is hidden. */
   show(picture) {
-    const { values, isDifference, scaling } = picture;
+    const { values, mask, isDifference, scaling } = picture;
     this.element.hidden = !values;
     if (!values) return;
     const { choices, data, placeText } = this.#view;
@@ -62,7 +65,12 @@ class Panel {
     const what = isDifference ? `${this.#label} − ${choices.minus}` : this.#label;
     const words = scaling.words ? [make("small", {}, ` ${scaling.words}`)] : [];
     this.#title.replaceChildren(make("bdi", {}, what), ...words);
-    const colours = `colours from ${scaling.ends.map((value) => showNumber(value)).join(" to ")}`;
+    const [below, above] = scaling.beyond(values, mask).map((count) => (count ? counted(count, data.unit) : ""));
+    const beyond = [below && `${below} below`, above && `${above} above`];
+    const marks = [beyond[0] && `◀ ${beyond[0]}`, beyond[1] && `${beyond[1]} ▶`];
+    this.#beyond.replaceChildren(...marks.map((text) => make("span", {}, text)));
+    const ends = `colours from ${scaling.ends.map((value) => showNumber(value)).join(" to ")}`;
+    const colours = [ends, ...beyond.filter(Boolean)].join(", ");
     const about = `${what}, ${choices.stage}, ${placeText}: ${data.n} queries by ${data.m} keys, ${colours}`;
     this.#cells.setAttribute("aria-label", about);
   }
@@ -132,6 +140,11 @@ class Panel {
     const y = box.top + ((query + 1) / data.n) * box.height;
     showTip(this.#view.tipOf(query, key), x, y);
   }
+}
+
+/** Such as `1 cell` and `1,024 cells`. */
+function counted(count, name) {
+  return `${count.toLocaleString("en")} ${name}${count === 1 ? "" : "s"}`;
 }
 
 /** What stands below a colour bar: its ends, and those of its other ticks that have room. */

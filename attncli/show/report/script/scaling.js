@@ -53,6 +53,15 @@ class Scaling {
     return clamp((this.#along(value) - this.#first) / this.#length, 0, 1);
   }
 
+  /** How many values lie [below, above] the ends, by more than rounding: they have the colours of the ends. */
+  beyond(values, mask) {
+    const [low, high] = this.ends;
+    const slack = RULE.rounding * (high - low);
+    const least = this.colours === "log" && low > 0 ? low * (1 - RULE.rounding) : low - slack;
+    const count = (test) => values.reduce((sum, value, i) => sum + (mask[i] && test(value) ? 1 : 0), 0);
+    return [count((value) => value < least), count((value) => value > high + slack)];
+  }
+
   /** Values to write at the colours: both ends, and round ones between, as colour bars of heatmaps have them. */
   get ticks() {
     const [low, high] = this.ends;
