@@ -12,9 +12,9 @@ from matplotlib.image import AxesImage
 from matplotlib.ticker import MaxNLocator
 
 from attncli.config.looks import Annotate
-from attncli.show.colours import ROUNDING, Limits, Numbers
 from attncli.show.grids import LETTER, TOKEN_LINE, Grid
 from attncli.show.matrices import Panel
+from attncli.show.scales import Numbers, extend_of, within
 from attncli.show.themes import DPI, Sheet
 
 Cells = np.ma.MaskedArray[Any, Any]
@@ -34,18 +34,17 @@ def draw_cells(
     block: tuple[int, int],
     cmap: Colormap,
     norm: Normalize,
-    ends: Limits,
 ) -> AxesImage:
     """The matrix in colours, over a hatched ground where it is masked. Blocks of cells stand where the cells would.
 
     Infinities, and zeros of logarithmic colours, become values just beyond the ends: matplotlib takes them for NaN.
     """
-    (down, across), (rows, columns), (low, high) = block, cells.shape, ends
+    (down, across), (rows, columns) = block, cells.shape
     top, left = (names.start if isinstance(names, range) else 0 for names in (panel.queries, panel.keys))
     if cells.mask.any():
         axes.patch.set(linewidth=0.0, **masked(sheet))
     image = axes.imshow(
-        np.clip(cells.data, low / 2 if isinstance(norm, LogNorm) else 2 * low - high, 2 * high - low),
+        within(norm, cells.data),
         cmap=cmap,
         norm=norm,
         alpha=(~cells.mask).astype(float),
@@ -94,12 +93,9 @@ def set_ticks(axis: Axis, names: tuple[str, ...] | range, length: float, unit: f
 
 def draw_bar(axes: Axes, image: AxesImage, values: Numbers, **ticks: Any) -> None:
     """A colour bar, with arrows where values lie beyond its ends; zeros below logarithmic colours are in the legend."""
-    low, high = image.get_clim()
-    slack = ROUNDING * (high - low)
-    is_below = values < low * (1 - ROUNDING) if isinstance(image.norm, LogNorm) else values < low - slack
-    below, above = (is_below & ((values != 0) | (low <= 0))).any(), (values > high + slack).any()
-    extend = "both" if below and above else "min" if below else "max" if above else "neither"
-    image.figure.colorbar(image, cax=axes, extend=extend, **ticks)
+    shown = values[values != 0] if isinstance(image.norm, LogNorm) else values
+    norm: Any = image.norm
+    image.figure.colorbar(image, cax=axes, extend=extend_of(norm, shown), **ticks)
 
 
 def thin_ticks(bar: Axes, image: AxesImage, apart: float) -> None:

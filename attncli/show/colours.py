@@ -3,14 +3,13 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from matplotlib.colors import FuncNorm, LogNorm, Normalize, SymLogNorm
 
 from attncli.config.looks import Colours, HeatmapLook
+from attncli.show.scales import ROUNDING, Numbers
 
-Numbers = np.ndarray[Any, Any]
 Limits = tuple[float, float]  # the values at the two ends of the colours
 PALE = 0.05  # of the end of linear colours: what is smaller cannot be told from 0
 HIDDEN = 0.5  # of a panel's mass; where more is pale, linear colours hide it
@@ -18,7 +17,6 @@ BEYOND = 0.05  # of a panel's mass that may lie beyond the end of other colours
 WEIGHTS = ("weights", "dropped")  # stages
 STEEPEST = 8  # root
 DECADES, DECADES_EACH = 6, 3  # of logarithmic colours: of values above 0, and on each side of 0
-ROUNDING = 1e-5  # of the range: what lies no farther beyond the end is rounding
 TICKS = 7
 ROOTS = {2: "square root", 3: "cube root"}
 
@@ -64,7 +62,7 @@ class Scaling:
         return FuncNorm(functions, low, high)
 
 
-def scaling_of(numbers: Sequence[Numbers], look: HeatmapLook, stage: str = "", least: float | None = None) -> Scaling:
+def scaling_of(numbers: Sequence[Numbers], look: HeatmapLook, stage: str = "") -> Scaling:
     """The colours of panels that show these numbers of a stage, which may be infinite.
 
     Colours are linear, unless the look says otherwise, or they would hide a panel of weights (or of differences of
@@ -75,14 +73,14 @@ def scaling_of(numbers: Sequence[Numbers], look: HeatmapLook, stage: str = "", l
     Linear colours of weights before dropout end at 0 and 1. Other colours of weights end at the least of 1, 2 or 5
     times a power of ten beyond which less than 5% of any panel's mass lies, or of each panel's with `scale: panel`:
     the first row of a causal mask, whose only weight is 1, is less than that of 20 rows and more. Everything else ends
-    at its smallest and largest value, or at `least` if that is smaller; differences at the same distance on both sides
-    of 0. `look.scale` and `look.vmax` say otherwise; where all values are above `vmax`, colours begin at 0.
+    at its smallest and largest value; differences at the same distance on both sides of 0. `look.scale` and `look.vmax`
+    say otherwise; where all values are above `vmax`, colours begin at 0.
 
     Logarithmic colours of values from 0 begin six decades below the end at most; of values on both sides of 0, those
     up to a thousandth of the end are linear.
     """
     numbers = [each[np.isfinite(each)] for each in numbers]
-    linear, is_weights = _ends(numbers, look, stage, least), stage in WEIGHTS
+    linear, is_weights = _ends(numbers, look, stage), stage in WEIGHTS
     colours = look.colours
     if colours is None:
         hides = is_weights and any(_is_hidden(each, end) for each, (_, end) in zip(numbers, linear, strict=True))
@@ -104,10 +102,10 @@ def scaling_of(numbers: Sequence[Numbers], look: HeatmapLook, stage: str = "", l
     return Scaling(colours, ends, min(max(root, 2), STEEPEST))
 
 
-def _ends(numbers: Sequence[Numbers], look: HeatmapLook, stage: str, least: float | None) -> list[Limits]:
+def _ends(numbers: Sequence[Numbers], look: HeatmapLook, stage: str) -> list[Limits]:
     """Where linear colours end, in each panel."""
     scale = look.scale or ("unit" if stage == "weights" and not look.minus else "shared")
-    together = np.concatenate(numbers if least is None else [*numbers, [least]])
+    together = np.concatenate(numbers)
     if look.minus and look.vmax is not None:
         ends = [(-look.vmax, look.vmax)] * len(numbers)
     elif scale == "unit":

@@ -1,14 +1,14 @@
 """Heatmaps: the matrices of a stage as a grid of panels that can be compared."""
 
 import math
-from collections.abc import Iterator, Sequence, Set
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from typing import Any
 
 import matplotlib
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.colors import Colormap, LogNorm
+from matplotlib.colors import Colormap, LogNorm, Normalize
 from matplotlib.image import AxesImage
 from matplotlib.patches import Patch
 
@@ -26,11 +26,12 @@ from attncli.show.cells import (
     thin_ticks,
     write_numbers,
 )
-from attncli.show.colours import PALE, ROUNDING, Numbers, Scaling, scaling_of
+from attncli.show.colours import PALE, Scaling, scaling_of
 from attncli.show.figures import Note, Picture, drawing, unheard
 from attncli.show.grids import BAR_WIDTH, GAP, MARGIN, TOKEN_LINE, Grid, Size, grid_of, place, titles_of
 from attncli.show.matrices import Panel, block_means, differences, select, zoom
 from attncli.show.panels import folded
+from attncli.show.scales import ROUNDING, Numbers, norm_of, ticks_of
 from attncli.show.themes import DPI, Settings, Sheet, sheet_of
 from attncli.studies.study import Matrices
 
@@ -127,24 +128,26 @@ def panels_figure(
     quantity: str,
     note: Note = unheard,
     *,
-    scale: Scale = "shared",
+    quantities: Sequence[str] = (),
     sides: tuple[str, str] = ("Batch", "Heads"),
     look: HeatmapLook = PLAIN,
 ) -> Picture:
-    """Panels as they are, with numbers where they have room: of a `shared` scale from 0 to the largest of all.
+    """Panels as they are, with numbers where they have room; those of one quantity share their colours.
 
     Args:
         panels: matrices (batch elements, heads), or of other `sides`: rows and columns.
         quantity: what the figure is, which stands above all panels.
         note: is called with what the reader should know.
-        scale: one for all panels, or one for each.
+        quantities: what each panel shows, with a colour bar for each panel; left out, all show the same.
         sides: what rows and columns are.
         look: theme, sizes and title; colours and ranges are not for these.
     """
+    scale: Scale = "panel" if quantities else "shared"
     known = sum(panel.values.numel() if panel.valid is None else int(panel.valid.sum()) for panel in panels)
     annotate: Annotate = "yes" if known <= MOST_NUMBERS["auto"] else "auto"
     plain = HeatmapLook(**{name: getattr(look, name) for name in Look.model_fields}, scale=scale, annotate=annotate)
-    return _draw(_Content(panels, plain, quantity, least=0.0, sides=sides), note)
+    quantities = quantities or [quantity] * len(panels)
+    return _draw(_Content(panels, plain, quantity, quantities=quantities, sides=sides), note)
 
 
 def check_look(look: Look) -> None:
@@ -175,13 +178,13 @@ def colour_map(sheet: Sheet, look: HeatmapLook) -> Colormap:
 
 @dataclass(frozen=True)
 class _Content:
-    """What a picture shows, whatever its page: a scale that all panels share begins at `least`, if there is one."""
+    """What a picture shows, whatever its page: a stage, or else `quantities`, one for each panel."""
 
     panels: Sequence[Panel]
     look: HeatmapLook
     quantity: str
     stage: str = ""
-    least: float | None = None
+    quantities: Sequence[str] = ()
     sides: tuple[str, str] = ("Queries", "Keys")
 
     @property
@@ -199,8 +202,10 @@ class _Shown:
     cells: Sequence[Cells]
     numbers: Sequence[Numbers]
     together: Numbers  # the numbers of all panels
-    scaling: Scaling
+    norms: Sequence[Normalize]
     cmap: Colormap
+    scaling: Scaling | None  # of a stage
+    words: str  # on colours that are not linear
 
     @property
     def footnote(self) -> str:
@@ -255,18 +260,19 @@ def _draw_on(grid: Grid, sheet: Sheet, content: _Content, note: Note) -> tuple[P
         axes.set_ylabel(title, rotation=0, ha="right", va="center", labelpad=sheet.points)
     thin = _label_ticks(made, grid, panels)
     image, footnotes = made[-1].images[0], [shown.footnote]
+    ticks = None if shown.scaling is None else shown.scaling.ticks
     if look.scale == "panel":
-        footnotes.append(shown.scaling.words)
+        footnotes.append(shown.words)
     else:
         bar = figure.add_axes((0, 0, 1, 1), label="bar")
-        draw_bar(bar, image, shown.together, ticks=shown.scaling.ticks, format="%g")
-        if shown.scaling.words or look.minus is not None or look.title:
-            bar.set_ylabel("\n".join(filter(None, (content.quantity, shown.scaling.words))))
+        draw_bar(bar, image, shown.together, ticks=ticks, format="%g")
+        if shown.words or look.minus is not None or look.title:
+            bar.set_ylabel("\n".join(filter(None, (content.quantity, shown.words))))
     legend = _draw_legend(figure, shown.cells, image, "\n".join(filter(None, footnotes)))
     length = sheet.size[0] if sheet.size is not None else max(grid.columns * grid.width, NARROWEST_PAGE)
     title = folded(look.title or ", ".join([content.quantity, *titles.page]), length - MARGIN / DPI, sheet)
     sizes = place(figure, made, grid.columns, bar, legend, content.sides, len(title.splitlines()))
-    if bar and shown.scaling.ticks is not None:
+    if bar and ticks is not None:
         thin_ticks(bar, image, TOKEN_LINE * grid.unit * DPI)
     margin = grid.unit * MARGIN / DPI
     x, y = margin / figure.get_figwidth(), 1 - margin / figure.get_figheight()
@@ -284,9 +290,28 @@ def _shown(grid: Grid, sheet: Sheet, content: _Content) -> _Shown:
     blocks = [(math.ceil(len(p.queries) / down), math.ceil(len(p.keys) / across)) for p in content.panels]
     cells = [block_means(p.values, p.valid, *block, p.minus) for p, block in zip(content.panels, blocks, strict=True)]
     numbers = [np.extract(~np.isnan(found), found) for found in (each.compressed() for each in cells)]
-    scaling, cmap = scaling_of(numbers, content.look, content.stage, content.least), colour_map(sheet, content.look)
-    cmap = cmap.with_extremes(bad=nan_colour(cmap), under=sheet.ground if scaling.colours == "log" else None)
-    return _Shown(blocks, cells, numbers, np.concatenate(numbers), scaling, cmap)
+    together, cmap, scaling = np.concatenate(numbers), colour_map(sheet, content.look), None
+    if content.quantities:
+        alike = {name: [numbers[i] for i in _places(content.quantities, name)] for name in content.quantities}
+        shared = {name: norm_of(values) for name, values in alike.items()}
+        norms, words = [shared[name] for name in content.quantities], _words(shared)
+    else:
+        scaling = scaling_of(numbers, content.look, content.stage)
+        norms, words = [scaling.norm(i) for i in range(len(numbers))], scaling.words
+    under = sheet.ground if any(isinstance(norm, LogNorm) for norm in norms) else None
+    cmap = cmap.with_extremes(bad=nan_colour(cmap), under=under)
+    return _Shown(blocks, cells, numbers, together, norms, cmap, scaling, words)
+
+
+def _places(quantities: Sequence[str], name: str) -> list[int]:
+    return [i for i, each in enumerate(quantities) if each == name]
+
+
+def _words(norms: Mapping[str, Normalize]) -> str:
+    """Which quantities have logarithmic colours, of several."""
+    names = [name for name, norm in norms.items() if isinstance(norm, LogNorm)]
+    of = f" ({', '.join(names)})" if len(norms) > 1 else ""
+    return f"colours by the logarithm{of}" if names else ""
 
 
 def _draw_panels(figure: Picture, grid: Grid, content: _Content, shown: _Shown, note: Note) -> list[Axes]:
@@ -299,15 +324,16 @@ def _draw_panels(figure: Picture, grid: Grid, content: _Content, shown: _Shown, 
         note("no numbers in the cells: too many cells, or too small ones")
     for i, (panel, cells, block) in enumerate(zip(content.panels, shown.cells, shown.blocks, strict=True)):
         made.append(axes := figure.add_axes((0, 0, grid.width, grid.height), label=f"panel {i}"))
-        ends = shown.scaling.ends[i]
-        image = draw_cells(figure.sheet, axes, panel, cells, block, shown.cmap, shown.scaling.norm(i), ends)
+        image = draw_cells(figure.sheet, axes, panel, cells, block, shown.cmap, shown.norms[i])
         if written:
             write_numbers(axes, image, cells, *written)
         if look.scale == "panel":
             gap, wide = (grid.unit * pixels / DPI / grid.width for pixels in (GAP / 2, BAR_WIDTH))
             beside = axes.inset_axes((1 + gap, 0, wide, 1))
-            low, high = image.get_clim()
-            draw_bar(beside, image, shown.numbers[i], ticks=(low, 0, high) if is_signed else (low, high), format="%.3g")
+            low, *between, high = ticks_of(shown.norms[i])
+            alike = _places(content.quantities, content.quantities[i]) if content.quantities else [i]
+            values = np.concatenate([shown.numbers[each] for each in alike])
+            draw_bar(beside, image, values, ticks=(low, 0, high) if is_signed else (low, *between, high), format="%.3g")
     return made
 
 
@@ -347,11 +373,12 @@ def _unseen(content: _Content, shown: _Shown) -> Iterator[str]:
     finite = values[np.isfinite(values)]
     if finite.size < values.size:
         yield f"{values.size - finite.size} infinite values have the colours of the ends of the scale"
-    if set(shown.scaling.ends) == {(0.0, 1.0)} and content.look.vmax is None and finite.size:
+    is_unit = shown.scaling is not None and set(shown.scaling.ends) == {(0.0, 1.0)}
+    if is_unit and content.look.vmax is None and finite.size:
         low, high = finite.min(), finite.max()
         if low < -ROUNDING or high > 1 + ROUNDING:
             yield f"values from {low:.3g} to {high:.3g} go beyond the scale 0..1; {SHARED} shows them all"
-        elif high < PALE and shown.scaling.colours == "linear":
+        elif high < PALE and not shown.words:
             yield f"the largest value shown is {high:.2g}, pale on the scale 0..1; {SHARED} makes differences visible"
     if shown.footnote:
         n, m = max((panel.values.shape for panel in panels), key=lambda shape: shape[0] * shape[1])

@@ -157,13 +157,15 @@ def reference(sheet: Sheet) -> dict[str, Any]:
 
 
 def panels(
-    sheet: Sheet, widths: Sequence[float], height: float, title: str, rows: int = 1
+    sheet: Sheet, widths: Sequence[float], height: float, title: str, rows: int = 1, quantities: int | None = None
 ) -> tuple[Picture, list[Axes]]:
     """A figure with panels of these widths and this height in inches side by side, below a title that is folded.
 
-    Panels below each other have the same axis upwards. Large text has larger panels. On a page of a given size they
-    stand as they have most room.
+    Panels show so many `quantities` in turn, and those of one quantity have the same axis upwards; by default each
+    panel of a row has a quantity of its own. Large text has larger panels. On a page of a given size they stand as they
+    have most room.
     """
+    turn = len(widths) if quantities is None else quantities
     least, count, beside = LEAST * sheet.em, rows * len(widths), len(widths)
     arrangement, pad = sheet.arrangement, PAD if sheet.size is None else min(PAD, PAD_EM * sheet.em)
     layout = ConstrainedLayoutEngine(h_pad=pad, w_pad=pad)
@@ -174,8 +176,8 @@ def panels(
         figure.suptitle(folded(sheet.look.title or title, figure.get_figwidth(), sheet))
     ratios = widths if beside == len(widths) else [1] * beside
     axes = list(np.ravel(figure.subplots(count // beside, beside, width_ratios=ratios, squeeze=False)))
-    for index, each in enumerate(axes[len(widths) :]):
-        each.sharey(axes[index % len(widths)])
+    for index, each in enumerate(axes[turn:]):
+        each.sharey(axes[index % turn])
     for each, box in zip(axes, arrangement.boxes if arrangement is not None else (), strict=False):
         each.set_position(box)
         each.set_in_layout(True)  # the place is only what ticks are chosen by

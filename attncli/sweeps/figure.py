@@ -8,7 +8,7 @@ from typing import Any
 import matplotlib
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.colors import LogNorm, Normalize
+from matplotlib.colors import LogNorm
 from matplotlib.ticker import MaxNLocator
 
 from attncli.config.looks import Look
@@ -17,8 +17,8 @@ from attncli.show.figures import Note, Picture
 from attncli.show.numbers import short
 from attncli.show.panels import Numbers, decades_axis, draw_line, drawn, legend, name, panels
 from attncli.show.report.charts import headed
+from attncli.show.scales import extend_of, norm_of, spans_decades, within
 from attncli.show.themes import Sheet
-from attncli.studies import charts_of
 from attncli.studies.study import Record, Result
 from attncli.sweeps.columns import axes_of, columns_of, companions, is_number, shown
 from attncli.sweeps.summary import summary, summary_names
@@ -76,8 +76,9 @@ def _lines(
     (x, values), *others = axes
     facets, columns = _facets(rows, others, note)
     width, height = SMALL if others else (WIDTH, HEIGHT)
-    figure, places = panels(sheet, [width] * columns, height, title, rows=-(-len(facets) // columns))
-    lines, is_log = sheet.lines(result.labels), _has_log_axis(result)
+    figure, places = panels(sheet, [width] * columns, height, title, rows=-(-len(facets) // columns), quantities=1)
+    lines, is_log = sheet.lines(result.labels), spans_decades(row[names["mean"]] for row in rows)
+    grid: Any = places[0].get_gridspec()
     for index, (axes_, facet) in enumerate(zip(places, facets, strict=False)):
         here = [row for row in rows if all(row[key] == value for (key, _), value in zip(others, facet, strict=True))]
         about = [
@@ -86,8 +87,9 @@ def _lines(
         ]
         if about:
             axes_.set_title("\n".join(map(printable, about)))
-        is_lowest = index + columns >= len(facets)
-        axes_.set(xlabel=_axis(result, x) if is_lowest else "", ylabel=_metric(result) if index % columns == 0 else "")
+        is_lowest, is_first = index + grid.ncols >= len(facets), index % grid.ncols == 0
+        axes_.set(xlabel=_axis(result, x) if is_lowest else "", ylabel=_metric(result) if is_first else "")
+        axes_.tick_params(which="both", labelleft=is_first)
         for label, line in lines.items():
             own = [row for row in here if row["label"] == label]
             points = sorted(own, key=lambda row: _position(row[x], values))
@@ -96,8 +98,8 @@ def _lines(
             ends = [np.where(np.isnan(end), mean, end) for end in (low, high)]  # a mean of one run has none
             draw_line(axes_, where, [mean, *ends], line, bands=len(lines), gid=f"{result.settings['metric']}-{label}")
         _x_axis(axes_, x, values)
-        if is_log:
-            decades_axis(axes_)
+    for axes_ in places[: len(facets)] if is_log else ():
+        decades_axis(axes_)
     for spare in places[len(facets) :]:
         spare.set_axis_off()
     if x != "label":
@@ -160,13 +162,6 @@ def _tick(key: str, value: Any, values: Sequence[Any]) -> str:
     return str(list(values).index(value)) if key == "layer" else shown(value)
 
 
-def _has_log_axis(result: Result) -> bool:
-    metric = result.settings["metric"]
-    numbers = [row.get(metric) for row in result.records]
-    is_log = any(chart.y == metric and chart.log for chart in charts_of(result.study))
-    return is_log and all(number is not None and number > 0 for number in numbers)
-
-
 def _heatmaps(
     result: Result, sheet: Sheet, rows: Sequence[Record], axes: Sequence[Axis], mean: str, title: str
 ) -> Picture:
@@ -178,13 +173,12 @@ def _heatmaps(
     tables = {label: np.full((len(down), len(across)), np.nan) for label in result.labels}
     for row in rows:
         tables[row["label"]][down.index(row[y]), across.index(row[x])] = row[mean]
-    every = np.concatenate([table[np.isfinite(table)] for table in tables.values()])
-    ends = (float(every.min()), float(every.max())) if every.size else (0.0, 1.0)
-    norm = LogNorm(*ends) if _has_log_axis(result) and ends[0] > 0 else Normalize(*ends)
+    norm = norm_of(list(tables.values()), columns_of(result)[result.settings["metric"]].signed)
     colours = matplotlib.colormaps[matplotlib.rcParams["image.cmap"]]
     image = None
     for place, (label, table) in zip(places, tables.items(), strict=True):
-        image = place.imshow(table, norm=norm, cmap=colours, aspect="auto", origin="lower", gid=f"{mean}-{label}")
+        look: dict[str, Any] = {"aspect": "auto", "origin": "lower", "gid": f"{mean}-{label}"}
+        image = place.imshow(within(norm, table), norm=norm, cmap=colours, **look)
         name(place, label, _axis(result, x), _axis(result, y) if place is places[0] else "")
         ticks = [_tick(x, value, across) for value in across]
         place.set_xticks(range(len(across)), ticks)
@@ -194,14 +188,15 @@ def _heatmaps(
             _write_numbers(place, table, norm, colours)
         _turn(place, ticks, width)
     assert image is not None, "a sweep with records has labels"
-    figure.colorbar(image, ax=places, label=_metric(result))
+    every, words = np.concatenate([*tables.values()]), "\ncolours by the logarithm" if isinstance(norm, LogNorm) else ""
+    figure.colorbar(image, ax=places, extend=extend_of(norm, every), label=f"{_metric(result)}{words}", format="%g")
     return figure
 
 
 def _write_numbers(axes: Axes, table: Numbers, norm: Any, colours: Any) -> None:
     for (row, column), value in np.ndenumerate(table):
         if np.isfinite(value):
-            red, green, blue, _ = colours(norm(value))
+            red, green, blue, _ = colours(float(norm(within(norm, table))[row, column]))
             dark = 0.3 * red + 0.6 * green + 0.1 * blue < 0.5
             ink = "white" if dark else "black"
             axes.text(column, row, short(float(value)), ha="center", va="center", color=ink, fontsize="x-small")

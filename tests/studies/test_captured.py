@@ -1,12 +1,14 @@
 """What a real model's attention saw, re-scored: the model's own output again, and what-ifs against slow oracles."""
 
 import math
+import warnings
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from matplotlib.colors import LogNorm
 from matplotlib.image import imread
 from safetensors.torch import save_file
 from torch import Tensor, nn
@@ -436,6 +438,35 @@ def test_one_scorer_over_layers_is_shown(tmp_path: Path) -> None:
     good("run", file, "--set", "scorers=dot", "--out", out, "--report")
     assert attncli.load(out).pictures == ["layers"]
     good("heatmap", out, "--layer", "1", "--out", tmp_path / "one.png")
+
+
+@pytest.mark.parametrize("look", [{}, {"size": [13.33, 7.5], "font_size": 18, "theme": "dark"}])
+def test_panels_of_one_quantity_share_their_colours(look: dict[str, Any], tmp_path: Path) -> None:
+    """From 0, or by the logarithm over the decades that nearly all cells take, with an arrow for the rest."""
+    file = saved(tmp_path, Layer(capped), Layer(capped), Layer(capped))
+    scorers = ["dot", "cosine", {"scorer": "scaled_dot", "scale": 1e-4, "label": "flat"}]
+    result = attncli.run({"data": {"capture": file}, "scorers": [{"scorer": "scaled_dot", "scale": "model"}, *scorers]})
+    with warnings.catch_warnings(action="ignore"):  # numbers have no room in the cells
+        figure = result.figure("layers", **look)
+    shown = {axes.get_title().replace("\n", " "): axes.images[0] for axes in figure.axes if axes.images}
+    changes = [image for title, image in shown.items() if title.startswith("Change")]
+    assert (len(shown), len(changes)) == (7, 3)
+    (scale,) = {(type(image.norm), *image.get_clim()) for image in changes}
+    batches = dict[tuple[Any, ...], list[float]]()
+    for row in result.head_comparisons:
+        if row["a"] == "model":
+            batches.setdefault((row["b"], row["layer"], row["head"]), []).append(row["output_difference"])
+    means = [sum(each) / len(each) for each in batches.values()]
+    assert scale[2] == pytest.approx(max(means))
+    for image in shown.values():
+        cells: Any = image.get_array()
+        low, high = image.get_clim()
+        assert isinstance(image.norm, LogNorm) or low == 0
+        assert cells.max() <= high * (1 + 1e-6)
+    assert (scale[0] is LogNorm) == (max(means) > 100 * min(means))
+    for image in changes:
+        bar: Any = image.colorbar
+        assert bar.extend == ("min" if min(means) < scale[1] * (1 - 1e-6) else "neither")
 
 
 def test_layers_have_the_numbers_of_the_file(tmp_path: Path) -> None:

@@ -1,11 +1,13 @@
 """sweep.png and the charts of a report: what is drawn, by matplotlib's own artists, against the means by hand."""
 
+import math
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from matplotlib.collections import PolyCollection
+from matplotlib.colors import LogNorm
 from matplotlib.figure import Figure
 from rich.console import Console
 
@@ -78,8 +80,57 @@ def test_two_keys_are_heatmaps_on_one_scale() -> None:
     expected = np.array([[1.0] * 3, [2.0] * 3]) + MEAN
     np.testing.assert_allclose(np.asarray(images[0].get_array()), expected)
     np.testing.assert_allclose(np.asarray(images[1].get_array()), expected + 1)
-    assert {image.get_clim() for image in images} == {(1 + MEAN, 3 + MEAN)}
+    assert {image.get_clim() for image in images} == {(0, 3 + MEAN)}
     assert [text.get_text() for text in figure.axes[0].texts] == ["0.900"] * 3 + ["1.90"] * 3
+
+
+@pytest.mark.parametrize("look", [Look(), Look(size=[13.33, 7.5], font_size=18, theme="dark")])
+@pytest.mark.parametrize("steep", [1.0, 3.0])
+def test_heatmaps_of_many_decades_have_logarithmic_colours_and_arrows(look: Look, steep: float) -> None:
+    over: Over = [{"scale": [1.0, 2.0]}, {"d": [*range(12)]}]
+    result = swept("saturation", over, attention(over), "jacobian_median")
+    cells = [
+        {**row, "keys": 4, "jacobian_median": 10 ** (-steep * row["d"] / 11) * (1 if row["label"] == "dot" else 0.5)}
+        for row in result.records
+    ]
+    cells[0]["jacobian_median"] = 0.0
+    result = swept("saturation", over, cells, "jacobian_median")
+    figure = figures(result, pytest.fail, look)["sweep"]()
+    images = [axes.images[0] for axes in figure.axes if axes.images]
+    assert len({(type(image.norm), image.norm.vmin, image.norm.vmax) for image in images}) == 1
+    positive = sorted(row["jacobian_median"] for row in cells if row["jacobian_median"])
+    is_log = positive[-1] > 100 * positive[0]
+    assert is_log == (steep == 3.0)
+    assert isinstance(images[0].norm, LogNorm) == is_log
+    assert images[0].norm.vmax == positive[-1]
+    assert images[0].norm.vmin == (positive[math.ceil(0.05 * len(positive)) - 1] if is_log else 0)
+    bar: Any = images[-1].colorbar
+    assert bar.extend == ("min" if is_log else "neither")
+    assert ("colours by the logarithm" in bar.ax.get_ylabel()) == is_log
+    figure.canvas.draw()
+
+
+@pytest.mark.parametrize("look", [Look(), Look(size=[13.33, 7.5], font_size=18)])
+@pytest.mark.parametrize("factor", [1, 1000])
+def test_all_panels_of_a_sweep_share_their_axis_upwards(look: Look, factor: float) -> None:
+    """Which is logarithmic over more than two decades; only the first panel of a row has numbers and a name."""
+    over: Over = [{"d": [8, 16, 32]}, {"scale": [1.0, 2.0, 4.0]}, {"dtype": ["float32", "float64"]}]
+    rows = attention(over)
+    for row in rows:
+        row["entropy"] *= factor if row["dtype"] == "float32" and row["scale"] == 4 else 1
+    figure = figures(swept("attention", over, rows), pytest.fail, look)["sweep"]()
+    figure.canvas.draw()
+    panels = [axes for axes in figure.axes if axes.lines]
+    assert len(panels) == 6
+    assert {axes.get_ylim() for axes in panels} == {panels[0].get_ylim()}
+    assert {axes.get_yscale() for axes in panels} == {"log" if factor > 1 else "linear"}
+    low, high = panels[0].get_ylim()
+    assert low < min(row["entropy"] for row in rows) < max(row["entropy"] for row in rows) < high
+    for axes in panels:
+        place: Any = axes.get_subplotspec()
+        named = [text.get_text() for text in axes.get_yticklabels() if text.get_visible() and text.get_text()]
+        assert bool(named) == bool(axes.get_ylabel()) == place.is_first_col()
+        assert bool(axes.get_xlabel()) == place.is_last_row()
 
 
 def test_three_keys_are_small_multiples() -> None:

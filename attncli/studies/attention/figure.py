@@ -65,15 +65,15 @@ def _of_layers(result: Result, note: Note, look: HeatmapLook) -> dict[str, Calla
 
 
 def layers_figure(result: Result, note: Note, look: HeatmapLook) -> Picture:
-    """Layers x heads: each figure has a panel and colours of its own; layers are numbers."""
+    """Layers x heads: a panel for each figure, and one scale for all panels of a quantity; layers are numbers."""
     heads, layers = head_numbers(result.heads), _names(list(layer_numbers(result).values()))
-    panels = []
-    for title, grid in grids(result).items():
+    panels, quantities = list[Panel](), list[str]()
+    for title, (quantity, grid) in grids(result).items():
+        quantities.append(quantity)
         values = torch.tensor(grid, dtype=torch.float64)
         panels.append(Panel(title, "", (0, 0), values, ~values.isnan(), layers, _names(heads)))
-    return panels_figure(
-        panels, "Layers and heads of a model", note, scale="panel", sides=("Layers", "Heads"), look=look
-    )
+    title, sides = "Layers and heads of a model", ("Layers", "Heads")
+    return panels_figure(panels, title, note, quantities=quantities, sides=sides, look=look)
 
 
 def _most_changed(result: Result, note: Note, look: HeatmapLook) -> Picture:

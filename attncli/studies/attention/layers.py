@@ -15,7 +15,9 @@ from attncli.errors import printable
 from attncli.inputs.build import Inputs
 from attncli.inputs.captured import Captured
 from attncli.show.numbers import finite, several, significant
+from attncli.show.report.charts import on_one_line
 from attncli.studies import ROWS
+from attncli.studies.attention.columns import DIFFERENCES, OF_CALLS
 from attncli.studies.attention.options import AttentionOptions
 from attncli.studies.attention.places import Place, largest_first, place_of
 from attncli.studies.attention.rows import ScorerRows
@@ -145,15 +147,15 @@ def by_layer(result: Result) -> dict[str, Result]:
     return found
 
 
-def grids(result: Result) -> dict[str, list[list[float]]]:
+def grids(result: Result) -> dict[str, tuple[str, list[list[float]]]]:
     """What the heads are like with the first scorer, the model's own by default, and what each other scorer changes.
 
     By its title one figure of every layer (row) and head (column), a mean over batch elements; NaN where there is no
-    head.
+    head. Before it stands the name of its quantity, which several may show.
     """
     first = printable(result.labels[0])
     heads = by_label(result.heads)[result.labels[0]]
-    found = {
+    found = {  # each with its rows and its column
         f"Entropy over ln m of {first}": (heads, "entropy_share"),
         f"Weight on the first key of {first}": (heads, "first_key"),
         "Variance of q . k over d": (heads, "variance_over_d"),
@@ -162,8 +164,9 @@ def grids(result: Result) -> dict[str, list[list[float]]]:
     for label, rows in changes_by_label(result.head_comparisons, result.labels).items():
         found[f"Change of the output: {printable(label)} in place of {first}"] = (rows, "output_difference")
     layers = list(result.settings["layers"])
-    made = {title: _values(rows, key, layers) for title, (rows, key) in found.items()}
-    return {title: grid for title, grid in made.items() if finite(value for row in grid for value in row)}
+    names = {column.key: on_one_line(column) for column in (*OF_CALLS, *DIFFERENCES)}
+    made = {title: (names[key], _values(rows, key, layers)) for title, (rows, key) in found.items()}
+    return {title: each for title, each in made.items() if finite(value for row in each[1] for value in row)}
 
 
 def _values(rows: Sequence[Record], key: str, layers: Sequence[str]) -> list[list[float]]:

@@ -197,7 +197,7 @@ def _of_layers(result: Result, width: int, full: bool, csv: str | None) -> Itera
         Column(str(head), str(head), f"Head {head}.", format=partial(significant, digits=2))
         for head in head_numbers(result.heads)
     ]
-    for title, grid in grids(result).items():
+    for title, (_, grid) in grids(result).items():
         rows = [
             {
                 "layer": number,
