@@ -8,8 +8,8 @@ are known. Keys are text, whatever they look like.
 
 import math
 import re
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -33,11 +33,38 @@ SCALARS: dict[str, tuple[str | None, list[str], Callable[[str], Any]]] = {
 LARGEST = 2**63  # integers from here on fit into no tensor
 MOST_VALUES = 5_000_000  # counted with aliases expanded: a few nested aliases can stand for billions
 _BY_NAME: WeakKeyDictionary[yaml.MappingNode, dict[str | int, tuple[yaml.Node, yaml.Node]]] = WeakKeyDictionary()
+DEEPEST = 100  # levels of nesting, with aliases expanded; a tensor has 64 axes at most
 Where = Callable[[int, int], str]  # line and column, from 1, in words
-Constructed = dict[int, tuple[Any, int]]  # by the id of a node: its value, and how many values that has in it
+Constructed = dict[int, tuple[Any, int, int]]  # by the id of a node: its value, its number of values, its levels
 
 
-class Loader(yaml.SafeLoader):
+class TooDeepError(Exception):
+    """More than DEEPEST levels of nesting."""
+
+
+class Composer(yaml.composer.Composer):
+    """PyYAML's composer with a bound on nesting; Python's own bound depends on its version and on the caller."""
+
+    _depth = 0
+
+    def compose_sequence_node(self, anchor: Any) -> yaml.Node:
+        with self._deeper():
+            return super().compose_sequence_node(anchor)
+
+    def compose_mapping_node(self, anchor: Any) -> yaml.Node:
+        with self._deeper():
+            return super().compose_mapping_node(anchor)
+
+    @contextmanager
+    def _deeper(self) -> Iterator[None]:
+        self._depth += 1
+        if self._depth > DEEPEST:
+            raise TooDeepError
+        yield
+        self._depth -= 1
+
+
+class Loader(Composer, yaml.SafeLoader):
     """Python's parser with YAML 1.2's plain scalars; merge keys (`<<`) stay."""
 
     yaml_implicit_resolvers: dict[str, list[tuple[str, re.Pattern[str]]]] = {}  # none of YAML 1.1's  # noqa: RUF012
@@ -50,13 +77,13 @@ Loader.add_implicit_resolver(MERGE, re.compile(r"^(?:<<)$"), ["<"])
 
 if yaml.__with_libyaml__:
 
-    class FastLoader(yaml.composer.Composer, yaml.CSafeLoader):
+    class FastLoader(Composer, yaml.CSafeLoader):
         """libyaml's parser with Python's composer: the one in C crashes where nesting is deep."""
 
         yaml_implicit_resolvers = Loader.yaml_implicit_resolvers
 
         def __init__(self, text: str) -> None:
-            yaml.composer.Composer.__init__(self)
+            Composer.__init__(self)
             yaml.CSafeLoader.__init__(self, text)
 
 
@@ -68,7 +95,7 @@ def parse_yaml(text: str, where: Where) -> tuple[Any, yaml.Node | None]:
     """
     try:
         root = _composed(text)
-        return (None if root is None else _constructed(root, {})[0]), root
+        return (None if root is None else _constructed(root, {}, 1)[0]), root
     except yaml.reader.ReaderError as error:
         before = text[: error.position]
         place = where(before.count("\n") + 1, error.position - before.rfind("\n"))
@@ -76,7 +103,7 @@ def parse_yaml(text: str, where: Where) -> tuple[Any, yaml.Node | None]:
         raise InputError.of(message, where=place) from error
     except yaml.MarkedYAMLError as error:
         raise _syntax_error(error, where) from error
-    except RecursionError as error:
+    except TooDeepError as error:
         message = "nested too deeply, or an alias contains itself; an experiment needs few levels"
         raise InputError.of(message, where=where(1, 1)) from error
 
@@ -134,20 +161,28 @@ def _refuse(node: yaml.Node, message: str) -> yaml.YAMLError:
     return yaml.constructor.ConstructorError(None, None, message, node.start_mark)
 
 
-def _constructed(node: yaml.Node, known: Constructed) -> tuple[Any, int]:
-    """The value of a node, and how many values it has in it, with aliases expanded. An alias is its anchor's node."""
+def _constructed(node: yaml.Node, known: Constructed, level: int) -> tuple[Any, int, int]:
+    """The value of a node, how many values it has in it, and in how many levels, with aliases expanded.
+
+    An alias is its anchor's node; one that contains itself has no end.
+    """
     if id(node) in known:
         return known[id(node)]
     value: Any
     if isinstance(node, yaml.ScalarNode):
-        value, size = _scalar(node), 1
+        value, size, levels = _scalar(node), 1, 0
     else:
+        if level > DEEPEST:
+            raise TooDeepError
         if node.tag not in (f"{STANDARD}seq", f"{STANDARD}map"):
             raise _unknown_tag(node)
         if isinstance(node, yaml.MappingNode):
             _check_keys(node)
         children = [child for _, child in node.value] if isinstance(node, yaml.MappingNode) else node.value
-        size = 1 + sum(_constructed(child, known)[1] for child in children)
+        parts = [_constructed(child, known, level + 1) for child in children]
+        size, levels = 1 + sum(part[1] for part in parts), 1 + max((part[2] for part in parts), default=0)
+        if levels > DEEPEST:
+            raise TooDeepError
         if size > MOST_VALUES:
             raise _refuse(node, f"more than {MOST_VALUES} values with aliases expanded; put large tensors into a file")
         if isinstance(node, yaml.MappingNode):
@@ -155,8 +190,8 @@ def _constructed(node: yaml.Node, known: Constructed) -> tuple[Any, int]:
             value = {_scalar(key): known[id(child)][0] for key, child in node.value}
         else:
             value = [known[id(child)][0] for child in node.value]
-    known[id(node)] = value, size
-    return value, size
+    known[id(node)] = value, size, levels
+    return known[id(node)]
 
 
 def _check_keys(node: yaml.MappingNode) -> None:

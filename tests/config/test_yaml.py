@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 import yaml
 
-from attncli.config.yaml_loader import MOST_VALUES, parse_yaml, position
+from attncli.config.yaml_loader import DEEPEST, MOST_VALUES, parse_yaml, position
 from tests.config.documents import data_of, not_yaml
 
 SCALARS: list[tuple[str, Any]] = [
@@ -85,6 +85,25 @@ def test_aliases_and_merges(text: str, value: object) -> None:
 @pytest.mark.parametrize("text", ["&x [*x]", "a: &x {b: [{c: *x}]}", "a: &x {<<: [{b: *x}]}"])
 def test_aliases_in_a_circle(text: str) -> None:
     assert not_yaml(text).startswith("1:1: nested too deeply, or an alias contains itself")
+
+
+def nested(levels: int, inside: str = "") -> str:
+    return "[" * levels + inside + "]" * levels
+
+
+@pytest.mark.parametrize("is_fast", [True, False])
+def test_nesting_has_a_bound_that_is_no_matter_of_python(is_fast: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(yaml, "__with_libyaml__", is_fast and yaml.__with_libyaml__)
+    expected = "1:1: nested too deeply, or an alias contains itself; an experiment needs few levels"
+    for inside in ("", "1", "{k: 1}"):
+        levels = DEEPEST - inside.startswith("{")
+        assert data_of(nested(levels, inside))
+        for text in (nested(levels + 1, inside), nested(150, inside), "[" * 800, nested(100_000)):
+            assert not_yaml(text) == expected
+    for half in (DEEPEST // 2 - 1, DEEPEST // 2):  # one level is the mapping
+        text = f"a: &a {nested(half)}\nb: {nested(DEEPEST - 1 - half, '*a')}"
+        assert data_of(text)["a"]
+        assert not_yaml(text.replace("*a", "[*a]")) == expected
 
 
 @pytest.mark.parametrize(("entry", "times"), [("[{}]", 9), ("{{<<: [{}], k: 1}}", 4)])
