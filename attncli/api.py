@@ -32,7 +32,7 @@ from attncli.studies.progress import Progress
 from attncli.studies.study import Comparison as StudyComparison
 from attncli.studies.study import PreparedStudy, Record, Study, single_numbers
 from attncli.studies.study import Result as StudyResult
-from attncli.sweeps.views import columns_of, is_sweep, pictures_of, view_of
+from attncli.sweeps.views import columns_of, frames_of, is_sweep, pictures_of, view_of
 
 if TYPE_CHECKING:
     from attncli.capturing.capture import Capture
@@ -101,21 +101,24 @@ class Result(StudyResult):
             return figure
 
     def to_frame(self, rows: str = "records") -> Any:
-        """The `records`, `comparisons`, `heads` or `head_comparisons` as a pandas DataFrame.
+        """The `records`, `comparisons`, `heads` or `head_comparisons` as a pandas DataFrame; of a sweep the `summary`.
 
-        Its columns are those of records.csv and heads.csv.
+        Its columns are those of records.csv, heads.csv and summary.csv.
 
         Raises:
-            InputError: other rows.
+            InputError: rows that this result does not have.
             ImportError: pandas is not installed.
         """
-        if rows not in ROWS:
-            raise InputError.of(got(rows, f"expected one of {', '.join(ROWS)}"))
+        frames = frames_of(self)
+        if rows not in frames:
+            kind = "sweep" if is_sweep(self) else "run"
+            why = f"this {kind} of the study {self.study} has no {rows}; " if rows in (*ROWS, "summary") else ""
+            raise InputError.of(got(rows, f"{why}expected one of {', '.join(frames)}"))
         try:
             import pandas
         except ImportError as error:
             raise ImportError("to_frame needs pandas: pip install pandas; result.records is a list of dicts") from error
-        return pandas.DataFrame([single_numbers(row) for row in getattr(self, rows)])
+        return pandas.DataFrame([single_numbers(row) for row in frames[rows]()])
 
     def __repr__(self) -> str:
         rows = f"{len(self.records)} record{'s' * (len(self.records) != 1)}"

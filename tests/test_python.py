@@ -181,6 +181,10 @@ def test_frames_have_the_rows() -> None:
         InputError, match='got "findings"; expected one of records, comparisons, heads, head_comparisons'
     ):
         result.to_frame("findings")
+    variance = attncli.run({"study": "variance", "samples": 20, "d": [2], "scorers": ["dot"]})
+    message = 'got "heads"; this run of the study variance has no heads; expected one of records'
+    with pytest.raises(InputError, match=f"^{re.escape(message)}$"):
+        variance.to_frame("heads")
 
 
 def test_pictures_have_names() -> None:

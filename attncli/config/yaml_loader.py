@@ -47,11 +47,11 @@ class Composer(yaml.composer.Composer):
 
     _depth = 0
 
-    def compose_sequence_node(self, anchor: Any) -> yaml.Node:
+    def compose_sequence_node(self, anchor: Any) -> yaml.SequenceNode:
         with self._deeper():
             return super().compose_sequence_node(anchor)
 
-    def compose_mapping_node(self, anchor: Any) -> yaml.Node:
+    def compose_mapping_node(self, anchor: Any) -> yaml.MappingNode:
         with self._deeper():
             return super().compose_mapping_node(anchor)
 

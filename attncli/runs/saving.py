@@ -29,7 +29,7 @@ from attncli.studies.study import STAGES, Record, Result, is_kept, nan_to_null, 
 
 RESULTS = "results.json"
 MOST_ROWS = 200_000  # of weights.csv; more than that is left to tensors.safetensors
-SWEPT = ("records", "summary", "sweep")  # files of a sweep's results, whatever their endings
+SWEPT = ("records", "summary", "heads", "sweep")  # files of a sweep's results, whatever their endings
 LARGE = 2**30  # bytes of a run's tensors from which they are a note
 
 
@@ -164,6 +164,8 @@ def save_sweep(
         if result.records:
             _save_rows(hidden / "records.csv", result.records)
             _save_rows(hidden / "summary.csv", summary)
+            if result.heads:
+                _save_rows(hidden / "heads.csv", result.heads)
             _save_parquet(hidden / "records.parquet", result.records)
         for name, draw in pictures.items():
             draw(hidden / name)

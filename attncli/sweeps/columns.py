@@ -5,7 +5,8 @@ from dataclasses import replace
 from typing import Any
 
 from attncli.errors import show
-from attncli.studies import charts_of, part_of
+from attncli.studies import charts_of
+from attncli.studies import columns_of as columns_of_study
 from attncli.studies.study import INTERVAL, LAYER, Column, Record, Result
 
 OWN = "record."  # before the name of a record's column that is swept, too
@@ -44,12 +45,12 @@ def swept_keys(result: Result) -> list[str]:
     return [key for axis in result.settings["sweep"]["over"] for key in axis]
 
 
-def columns_of(result: Result) -> dict[str, Column]:
-    """The columns of the rows by key: the swept ones, then the study's own as `single_numbers` has them."""
+def columns_of(result: Result, rows: str = "records") -> dict[str, Column]:
+    """The columns of one kind of rows by key: the swept ones, then the study's own as `single_numbers` has them."""
     keys = swept_keys(result)
-    stated = {renamed(column.key, keys): column for column in (*part_of(result.study, "columns").COLUMNS, LAYER)}
+    stated = {renamed(column.key, keys): column for column in (*columns_of_study(result.study)[rows], LAYER)}
     columns = {key: swept_column(key) for key in keys}
-    for key in dict.fromkeys(key for row in result.records for key in row if key not in keys):
+    for key in dict.fromkeys(key for row in getattr(result, rows) for key in row if key not in keys):
         unknown = Column(key, key, "", format=str, signed=True)
         columns[key] = replace(stated.get(key, unknown), key=key)
     return columns

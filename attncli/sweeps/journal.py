@@ -33,6 +33,7 @@ class Row(BaseModel):
     host: str
     finished: datetime
     records: list[Record]
+    heads: list[Record] = []  # lines of earlier versions have none
 
 
 def rows_of(folder: Path) -> Iterator[Record]:

@@ -25,6 +25,7 @@ from attncli.sweeps.columns import in_words, renamed, swept_column, with_sweep
 from attncli.sweeps.work import NO_PART, code_version, deciding, key_of
 
 MOST_POINTS = 100_000
+MOST_HEADS = 250_000  # rows by head of all points together, which take about 60 MB in results.json
 MOST_SINGLE, MOST_SEVERAL = 300, 100  # points that are tried before the work: with one value changed, with several
 
 
@@ -61,7 +62,7 @@ class Plan:
 
     `document` is the config without its sweep, `options` is what the first point says. `memory` is how many bytes a
     point needs at most, 0 where that is not known; `device` is where the first one computes. `rows` has the columns of
-    the result.
+    the result. `heads` is how many rows by batch element and head a point has at most, as far as points were tried.
     """
 
     document: Document
@@ -72,6 +73,12 @@ class Plan:
     device: torch.device
     rows: Rows
     metric: str | None
+    heads: int = 0
+
+    @property
+    def keeps_heads(self) -> bool:
+        """Whether the rows by head of all points are few enough to be kept."""
+        return self.heads * len(self.points) <= MOST_HEADS
 
     @property
     def size(self) -> str:
@@ -119,7 +126,8 @@ def plan_of(
     with document.locating():
         _check_metric(metric_written, rows, keys_of(axes))
     needed, device = trial.memory, trial.device
-    return Plan(base, axes, options, [*points.values()], needed, device, rows, metric or metric_written)
+    heads = max((len(each.heads) for each in trial.rows.values()), default=0)
+    return Plan(base, axes, options, [*points.values()], needed, device, rows, metric or metric_written, heads)
 
 
 def _unswept(document: Document) -> Document:

@@ -28,7 +28,7 @@ from attncli.sweeps.views import pictures_of
 from attncli.sweeps.work import ALIKE, MEASURING, EngineLostError, code_version
 
 MISSING = "missing"  # the status of a point that the sweep did not come to
-NOT_LISTED = ("finished", "records")  # of a row of the journal, in what results.json says of its point
+NOT_LISTED = ("finished", "records", "heads")  # of a row of the journal, in what results.json says of its point
 
 
 @dataclass(frozen=True)
@@ -90,7 +90,11 @@ def run_sweep(task: Task, progress: Progress) -> tuple[Finished, str | None]:
 def _rows(task: Task, points: Sequence[Point], progress: Progress) -> Generator[Record]:
     """The rows of points, from processes of this machine or from a cluster."""
     code, plan = code_version(), task.plan
-    jobs = [{"key": point.key, "config": point.config, "code": code} for point in points]
+    heads = plan.keeps_heads
+    jobs = [{"key": point.key, "config": point.config, "code": code, "heads": heads} for point in points]
+    if not heads:
+        cure = "`heads: [...]` and `batch: [...]` in the config choose some"
+        progress.note(f"figures by head are left out: {plan.heads * len(plan.points):,} rows are too many; {cure}")
     alone = plan.options.study in MEASURING
     if alone and task.jobs != 1:
         progress.note("points of a study that measures time run one at a time")
@@ -132,16 +136,17 @@ def result_of(plan: Plan, folder: Path, interrupted: bool = False) -> tuple[Resu
     """The result of the points that are in the journal of a folder, in the order of the plan, and the state of all."""
     wanted = {point.key for point in plan.points}
     finished = {row["key"]: row for row in rows_of(folder) if row["key"] in wanted}
-    records, points = list[Record](), list[Record]()
+    records, heads, points = list[Record](), list[Record](), list[Record]()
     for point in plan.points:
         row = finished.get(point.key, {"key": point.key, "status": MISSING, "records": []}) | {"sweep": point.sweep}
         points.append({key: row.get(key) for key in Row.model_fields if key not in NOT_LISTED})
         records += [with_sweep(point.sweep, record) for record in row["records"]]
+        heads += [with_sweep(point.sweep, record) for record in row.get("heads", ()) if plan.keeps_heads]
     states = Counter(point["status"] for point in points)
     settings = {
         "sweep": as_data(plan.axes, plan.metric),
         "points": {state: states[state] for state in (*STATES, MISSING)},
     }
-    result = Result(plan.options.study, plan.options.name, settings, records, interrupted=interrupted)
+    result = Result(plan.options.study, plan.options.name, settings, records, heads=heads, interrupted=interrupted)
     result = replace(result, settings={**settings, "metric": plan.metric or default_metric(result)})
     return replace(result, findings=findings_of(result)), points

@@ -2,6 +2,7 @@
 
 import importlib
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING
@@ -28,7 +29,17 @@ def columns_of(result: Result) -> dict[str, Sequence[Column]]:
     """The columns of each kind of its rows."""
     if not is_sweep(result):
         return studies.columns_of(result.study)
-    return {**dict.fromkeys(studies.ROWS, ()), "records": [*swept_columns_of(result).values()]}
+    kept = {rows: [*swept_columns_of(result, rows).values()] for rows in ("records", "heads")}
+    return {**dict.fromkeys(studies.ROWS, ()), **kept}
+
+
+def frames_of(result: Result) -> dict[str, Callable[[], Sequence[Record]]]:
+    """Functions that return the rows of each kind that a result has, by the name of the kind."""
+    kinds = [kind for kind, columns in studies.columns_of(result.study).items() if columns]
+    if is_sweep(result):
+        kinds = ["records", "heads"]
+    frames = {kind: partial(getattr, result, kind) for kind in kinds if kind != "heads" or result.heads}
+    return {**frames, "summary": partial(summary, result)} if is_sweep(result) else {**frames}
 
 
 def charts_of(result: Result) -> Sequence[Chart]:

@@ -24,7 +24,9 @@ from attncli.studies.progress import Progress
 from attncli.studies.study import Record, nan_to_null
 from attncli.studies.threads import on_threads
 
-Job = Mapping[str, Any]  # a point to compute: its `key`, its resolved `config`, the `code` version that must compute it
+# A point to compute: its `key`, its resolved `config`, the `code` version that must compute it, and as `heads` whether
+# its figures by head are kept, which they are unless it says no.
+Job = Mapping[str, Any]
 NO_PART = ("name", "expect", "figure")  # keys of a config that change no number
 MEASURING = ("bench",)  # studies of time: their points run alone, on as many threads as without a sweep
 LONGEST_ERROR = 500  # characters
@@ -52,22 +54,24 @@ def key_of(config: Mapping[str, Any], code: str) -> str:
 
 
 def run_point(job: Job, sharing: int = 1) -> Record:
-    """The row of a point, with `records` as results.json has them; `status` is `done` or `failed`.
+    """The row of a point, with `records` and `heads` as results.json has them; `status` is `done` or `failed`.
 
     `sharing` is how many processes share the memory of the machine.
     """
     with torch_isolated():
         begun = time.perf_counter()
-        status, error, records = "done", None, list[Record]()
+        status, error, rows = "done", None, dict[str, list[Record]]()
         try:
-            records = _records(job, sharing)
+            rows = _rows(job, sharing)
         except BaseException as reason:  # the user's own scorer may raise anything
             status, error = "failed", in_one_line(reason)
         seconds = time.perf_counter() - begun
-        return row_of(job, status, error, seconds, records)
+        return row_of(job, status, error, seconds, rows)
 
 
-def row_of(job: Job, status: str, error: str | None, seconds: float, records: list[Record] | None = None) -> Record:
+def row_of(
+    job: Job, status: str, error: str | None, seconds: float, rows: Mapping[str, list[Record]] | None = None
+) -> Record:
     """What an engine tells of a point."""
     return {
         "key": job["key"],
@@ -75,7 +79,9 @@ def row_of(job: Job, status: str, error: str | None, seconds: float, records: li
         "error": error,
         "seconds": round(seconds, 4),
         "host": platform.node(),
-        "records": records or [],
+        "records": [],
+        "heads": [],
+        **(rows or {}),
     }
 
 
@@ -109,7 +115,7 @@ def tried_twice(
                 yield from rows
 
 
-def _records(job: Job, sharing: int) -> list[Record]:
+def _rows(job: Job, sharing: int) -> dict[str, list[Record]]:
     if job["code"] != (own := code_version()):
         raise InputError.of(f"got attncli {own} on this worker; expected {job['code']}, as where the sweep was started")
     document, progress = document_of_data(POINT, job["config"], ()), Progress()
@@ -117,8 +123,8 @@ def _records(job: Job, sharing: int) -> list[Record]:
     with shared_by(sharing), on_threads(None if name in MEASURING else 1), document.locating():
         study, options = load_study(name), document.validate(options_model(name))
         result = study.run(study.prepare(options, progress), progress)
-    records: list[Record] = nan_to_null(result.records)
-    return records
+    kinds = ("records", "heads") if job.get("heads", True) else ("records",)
+    return {kind: nan_to_null(getattr(result, kind)) for kind in kinds}
 
 
 def in_one_line(error: BaseException) -> str:

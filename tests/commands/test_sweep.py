@@ -1,5 +1,6 @@
 """`attncli sweep`: its folder, its tables and pictures, resuming, expectations, mistakes and exit codes."""
 
+import csv
 import itertools
 import json
 from pathlib import Path
@@ -10,12 +11,14 @@ import pytest
 import yaml
 
 import attncli as package
+from attncli.errors import InputError
+from attncli.sweeps import points
 from tests.cli import attncli, experiment, good, refusal
 from tests.sweeps.jobs import table, without_time
 
 pytestmark = pytest.mark.usefixtures("here")
 
-FILES = ["config.yaml", "points.jsonl", "records.csv", "records.parquet", "results.json", "summary.csv"]
+FILES = ["config.yaml", "heads.csv", "points.jsonl", "records.csv", "records.parquet", "results.json", "summary.csv"]
 TWO = [{"scorer": "scaled_dot"}, {"scorer": "cosine"}]
 OVER = ["--over", "seed=0..1", "--over", "scorers[0].scale=0.5,2", "--with", "scorers[1].scale=1,3"]
 FAILING = """\
@@ -85,6 +88,71 @@ def test_it_is_taken_like_any_run(here: Path) -> None:
     assert "figure.queries: unknown key" in refusal("figure", "out", "--queries", "0:1")
     assert package.compare("out", "out").verdict == "identical"
     assert list(result.to_frame()["seed"]) == [0] * 4 + [1] * 4
+
+
+HEADS = {"data": {"queries": {"shape": [2, 3, 4, 5]}, "keys": {"shape": [2, 3, 6, 5]}}}
+
+
+def test_every_head_of_every_point_is_kept(here: Path) -> None:
+    path = experiment(here / "x.yaml", scorers=TWO, **HEADS)
+    good("sweep", path, *OVER, "--out", "out", "--no-plots", "--quiet", "--jobs", "2")
+    result = package.load("out")
+    frame = result.to_frame("heads")
+    swept = ["seed", "scorers[0].scale", "scorers[1].scale"]
+    assert [*frame.columns[:3]] == swept
+    assert len(frame) == 4 * 2 * 2 * 3, "points, scorers, batch elements, heads"
+    for (seed, *scales), rows in frame.groupby(swept):
+        scorers = [{**each, "scale": scale} for each, scale in zip(TWO, scales, strict=True)]
+        alone = package.run(path, seed=int(seed), scorers=scorers).to_frame("heads")
+        pandas.testing.assert_frame_equal(rows[alone.columns].reset_index(drop=True), alone)
+    with Path("out/heads.csv").open(encoding="utf-8", newline="") as file:
+        written = list(csv.DictReader(file))
+    assert [float(row["entropy"]) for row in written] == frame["entropy"].tolist()
+    assert "heads.csv" in content_of(Path("out"))["files"]
+    summary = result.to_frame("summary")
+    assert summary["mean"].astype(str).tolist() == [row["mean"] for row in table(Path("out"), "summary.csv")]
+    with pytest.raises(
+        InputError, match='"comparisons"; this sweep of the study attention has no comparisons; expected'
+    ):
+        result.to_frame("comparisons")
+    good("report", "out", "--out", "page.html")
+    assert package.compare("out", "out").verdict == "identical"
+
+
+def test_frames_of_a_sweep_of_a_study_without_heads(here: Path) -> None:
+    keys = {"study": "variance", "samples": 20, "d": [2, 4], "scorers": ["dot"], "sweep": {"over": [{"seed": [0, 1]}]}}
+    Path("x.yaml").write_text(json.dumps(keys))
+    good("sweep", "x.yaml", "--out", "out", "--no-plots", "--quiet", "--jobs", "1")
+    result = package.load("out")
+    with pytest.raises(InputError) as error:
+        result.to_frame("heads")
+    kinds = "expected one of records, summary"
+    assert str(error.value) == f'got "heads"; this sweep of the study variance has no heads; {kinds}'
+    assert not Path("out/heads.csv").exists()
+
+
+def test_too_many_heads_are_left_out(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = experiment(here / "x.yaml", **HEADS)
+    monkeypatch.setattr(points, "MOST_HEADS", 2 * 6)
+    good("sweep", path, "--over", "seed=0,1", "--out", "out", "--no-plots", "--quiet", "--jobs", "1")
+    assert len(package.load("out").heads) == 2 * 6
+    result = attncli("sweep", path, "--over", "seed=0..2", "--resume", "out", "--no-plots", "--jobs", "1")
+    assert "figures by head are left out: 18 rows are too many" in result.stderr
+    assert package.load("out").heads == []
+    assert not Path("out/heads.csv").exists()
+    assert [len(json.loads(line)["heads"]) for line in Path("out/points.jsonl").read_text().splitlines()] == [6, 6, 0]
+
+
+def test_a_journal_without_heads_is_read(here: Path) -> None:
+    path = experiment(here / "x.yaml", **HEADS)
+    good("sweep", path, "--over", "seed=0,1", "--out", "out", "--no-plots", "--quiet", "--jobs", "1")
+    journal = Path("out/points.jsonl")
+    lines = [json.loads(line) for line in journal.read_text().splitlines()]
+    del lines[0]["heads"]
+    journal.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    assert good("sweep", "--status", "out") == "2 of 2 points done\n"
+    good("sweep", "--resume", "out", "--no-plots", "--quiet")
+    assert {row["seed"] for row in package.load("out").heads} == {lines[1]["sweep"]["seed"]}
 
 
 def test_the_folder_goes_on_with_what_is_missing_and_with_more_values(here: Path) -> None:

@@ -45,7 +45,7 @@ def swept(points: Sequence[dict[str, Any]]) -> dict[str, Record]:
 
 def figures(rows: Sequence[Record]) -> dict[str, Any]:
     """What does not depend on time and place, by key; no key may come twice."""
-    found = {row["key"]: [row["status"], without_time(row["records"])] for row in rows}
+    found = {row["key"]: [row["status"], without_time(row["records"]), row.get("heads")] for row in rows}
     assert len(found) == len(rows)
     return found
 
