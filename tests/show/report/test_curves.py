@@ -130,7 +130,7 @@ def test_a_scorer_looks_the_same_in_every_figure(open_page: Open, files: dict[st
 
 def test_tables_sort(open_page: Open, files: dict[str, Path], folders: dict[str, Path]) -> None:
     page = open_page(files["train"])
-    table = page.locator("section > details table").first
+    table = page.get_by_role("region", name=re.compile("^Records of")).locator("table")
     rows = records(folders["train"])
     index = table.locator("th").all_inner_texts().index("accuracy") + 1
     accuracy = table.locator(f"td:nth-child({index})")

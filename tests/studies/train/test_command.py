@@ -183,7 +183,7 @@ def test_a_run_without_what_was_learnt_is_trained_again_and_says_so(first: dict[
 
 def test_what_has_no_number_is_kept() -> None:
     """NaN is written as null."""
-    first = swept("train", *FEW, "--d", 2, "--scorer", "scaled_dot:scale=1e39,label=much", out="first")
+    first = swept("train", *FEW, "--d", 2, "--scorer", "scaled_dot:scale=3e38,label=much", out="first")
     assert first["records"][0]["loss"] is None
     content, said = resumed()
     assert said.splitlines()[0] == "1 of 1; 0 to train"
