@@ -320,8 +320,10 @@ def with_empty_rows(weights: Tensor, valid: Tensor | None, empty_row: EmptyRow) 
 def softcap(scores: Tensor, cap: float) -> Tensor:
     """Scores bounded by +-cap: cap * tanh(scores / cap). Comes before the mask, or masked keys would leak."""
     # float32 may not hold an extreme cap, nor the quotient by it.
-    wide = scores if 1e-30 <= cap <= 1e30 else scores.double()
-    return (cap * (wide / cap).tanh()).to(scores.dtype)
+    if not 1e-30 <= cap <= 1e30 and scores.dtype != torch.float64:
+        wide = scores.cpu() if scores.device.type == "mps" else scores  # Apple's devices have no float64
+        return softcap(wide.double(), cap).to(scores)
+    return cap * (scores / cap).tanh()
 
 
 def dropped(weights: Tensor, probability: float, generator: torch.Generator) -> Tensor:

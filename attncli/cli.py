@@ -15,7 +15,7 @@ from attncli import __version__
 from attncli.commands.command import Command, PlainHelp
 from attncli.commands.interrupts import KEPT, exit_code, heeding_sigterm
 from attncli.commands.streams import WRONG_INPUT, discard, print_error
-from attncli.errors import InputError, got
+from attncli.errors import InputError, got, refusal
 from attncli.studies import STUDIES
 
 COMMANDS = {  # each with its help
@@ -79,7 +79,7 @@ def _errors_shown() -> Iterator[None]:
         if error.errno not in (errno.ENOSPC, errno.EBADF):
             raise
         discard(sys.stdout)
-        _fail(f"the output cannot be written: {error.strerror}")
+        _fail(f"the output cannot be written: {refusal(error)}")
 
 
 def _is_for_memory(error: Exception) -> bool:

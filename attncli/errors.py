@@ -150,7 +150,7 @@ def refusal(error: OSError | ValueError) -> str:
 
 @contextmanager
 def looking_at(path: object, where: str = "") -> Iterator[None]:
-    """Raise an InputError where the system refuses to look at a path, as at a name that is too long."""
+    """Raise an InputError if the system cannot access a path, for example because its name is too long."""
     try:
         yield
     except OSError as error:

@@ -60,8 +60,8 @@ def _reset_precision(stack: ExitStack) -> None:
 
     Torch has a setting for all backends, and in later versions one for each, beside which the former may not be read.
     """
-    backends: Any = torch.backends
-    for backend in (backends.mkldnn.matmul, backends.cuda.matmul):
+    backends: list[Any] = [getattr(torch.backends.mkldnn, "matmul", None), torch.backends.cuda.matmul]
+    for backend in backends:
         if hasattr(backend, "fp32_precision"):
             stack.callback(setattr, backend, "fp32_precision", backend.fp32_precision)
     try:

@@ -7,6 +7,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -158,3 +159,9 @@ def test_modes_that_a_module_of_the_users_own_sets_as_it_is_imported(tmp_path: P
         for stage in ("scores", "weights", "output"):
             ours, theirs = plain.tensors[f"{other}/{stage}"], found.tensors[f"{label}/{stage}"]
             torch.testing.assert_close(theirs, ours, rtol=0, atol=0)
+
+
+def test_versions_of_torch_without_a_precision_of_each_backend(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch, "backends", SimpleNamespace(mkldnn=object(), cuda=SimpleNamespace(matmul=object())))
+    with torch_isolated():
+        assert torch.get_float32_matmul_precision() == "highest"

@@ -171,7 +171,7 @@ class Capture(AbstractContextManager["Capture"]):
         finally:
             self._is_busy = before
 
-    @outside_autocast  # which is the model's own
+    @outside_autocast  # the model may run in it
     def _saw(self, read: Callable[[], Record]) -> None:
         """A call whose record `read` makes, if it is chosen."""
         layer, kind = self._place()

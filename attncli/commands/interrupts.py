@@ -25,7 +25,8 @@ def exit_code(error: KeyboardInterrupt) -> int:
 @contextmanager
 def heeding_sigterm() -> Iterator[None]:
     """Let SIGTERM raise `Terminated`, so that no unfinished run folder is left; not where the caller ignores it."""
-    with _handling({signal.SIGTERM: _terminate} if signal.getsignal(signal.SIGTERM) != signal.SIG_IGN else {}):
+    is_heeded = signal.getsignal(signal.SIGTERM) not in (signal.SIG_IGN, None)  # None: handled outside of Python
+    with _handling({signal.SIGTERM: _terminate} if is_heeded else {}):
         yield
 
 
@@ -39,8 +40,8 @@ def ending_at_once() -> Iterator[None]:
 class Interrupts:
     """While it is open, Ctrl-C and SIGTERM end the work, but not the writing of what the work has given.
 
-    The second waits in any case: the first has ended the work, which winds up. A third is meant, until there is
-    something to lose. Only in the main thread, since signals reach no other; and not where the caller ignores them.
+    The second press waits in any case, as the first has ended the work, which winds up. A third one aborts, unless
+    results are being written. Signals are handled in the main thread only, and not where the caller ignores them.
     """
 
     def __init__(self) -> None:

@@ -27,7 +27,7 @@ from safetensors import safe_open
 from torch import Tensor
 
 from attncli.config.opening import UnfitFileError, check_regular, open_file
-from attncli.errors import InputError, did_you_mean, got, in_bytes, listed, printable, shortened, show
+from attncli.errors import InputError, did_you_mean, got, in_bytes, listed, printable, refusal, shortened, show
 
 MOST_AXES = 64  # torch keeps tensors of more, and computes with none of them
 MOST_NEIGHBOURS = 2000  # names in the same folder that are compared with a mistyped one
@@ -153,7 +153,7 @@ def _reading(path: Path) -> Iterator[None]:
     except UnfitFileError as error:
         raise problem(path, error.kind, "expected a file") from error
     except OSError as error:
-        raise problem(path, f"cannot be read ({error.strerror or error})") from error
+        raise problem(path, f"cannot be read ({refusal(error)})") from error
     except Exception as error:  # what parsers raise on broken bytes is written down nowhere (zlib.error, TokenError...)
         line = re.sub(r" at 0x[0-9a-f]+", "", str(error)).partition("\n")[0]
         raise broken(path, shortened(printable(f"{type(error).__name__}: {line}".rstrip(": ")))) from error

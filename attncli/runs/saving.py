@@ -21,7 +21,7 @@ from torch import Tensor
 
 from attncli import __version__
 from attncli.config.document import CAPTURED, PARAMETERS, REPORT, STYLE, TENSORS, Document
-from attncli.errors import InputError, in_bytes
+from attncli.errors import InputError, in_bytes, refusal
 from attncli.expect.judging import Verdict
 from attncli.runs.resolved import captured_file, dump_yaml, self_contained
 from attncli.runs.run_folder import NEW, WRITABLE, hidden_folder, new_folder, save_file_at, writer_of, writing
@@ -124,7 +124,7 @@ def save_run(
         content["files"] = sorted([*(path.name for path in folder.iterdir()), RESULTS])
         writer_of(to_json(content))(folder / RESULTS)
     except OSError as error:
-        raise InputError.of(f"cannot write the run: {error.strerror or error}", where=str(folder.parents[1])) from error
+        raise InputError.of(f"cannot write the run: {refusal(error)}", where=str(folder.parents[1])) from error
 
 
 def begin_sweep(name: str, out: Path | None, overwrite: bool, started: datetime, config: Mapping[str, Any]) -> Path:

@@ -40,5 +40,5 @@ SCORERS: dict[str, type[nn.Module]] = {
     "gaussian": Gaussian,
     "vector_sum": VectorSum,
 }
-for _scorer in SCORERS.values():
+for _scorer in SCORERS.values():  # here, so that none can forget it: scores are at least float32 in autocast, too
     _scorer.forward = outside_autocast(_scorer.forward)

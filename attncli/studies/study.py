@@ -132,7 +132,7 @@ class Comparison:
     `rows, where, metric, a, b, difference, relative, verdict`, and `a_ci, b_ci, overlap` where there are intervals.
     `rows` is the kind of rows, or `inputs`, `stages` (of attention) and `arrays`. A row of one run alone has the metric
     `row`. The verdict of a time is `measured` unless intervals are apart. `weights` has the distance of the weights and
-    outputs by label, batch element and head. `counted` is the number of numbers and tensors compared. `rounding` is the
+    outputs by label, batch element and head. `counted` has the number of rows of `a` and of tensors. `rounding` is the
     largest relative difference that rounding may cause; `largest` the largest in results, found in `largest_of`. It is
     infinite for values that cannot be subtracted.
     """

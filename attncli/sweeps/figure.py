@@ -194,9 +194,10 @@ def _heatmaps(
 
 
 def _write_numbers(axes: Axes, table: Numbers, norm: Any, colours: Any) -> None:
+    shown = norm(within(norm, table))
     for (row, column), value in np.ndenumerate(table):
         if np.isfinite(value):
-            red, green, blue, _ = colours(float(norm(within(norm, table))[row, column]))
+            red, green, blue, _ = colours(float(shown[row, column]))
             dark = 0.3 * red + 0.6 * green + 0.1 * blue < 0.5
             ink = "white" if dark else "black"
             axes.text(column, row, short(float(value)), ha="center", va="center", color=ink, fontsize="x-small")

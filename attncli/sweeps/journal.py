@@ -11,7 +11,7 @@ from pydantic import BaseModel, Field
 from attncli.config.document import read_document
 from attncli.config.opening import open_file
 from attncli.config.sweep import changes_at, places_of
-from attncli.errors import InputError, looking_at
+from attncli.errors import InputError, looking_at, refusal
 from attncli.runs.locks import lock
 from attncli.runs.run_folder import IN_USE, JOURNAL, is_written
 from attncli.studies.study import Record
@@ -53,7 +53,7 @@ def rows_of(folder: Path) -> Iterator[Record]:
     except FileNotFoundError:
         return
     except OSError as error:
-        raise InputError.of(f"cannot be read: {error.strerror}", where=str(path)) from error
+        raise InputError.of(f"cannot be read: {refusal(error)}", where=str(path)) from error
 
 
 def config_of(folder: Path, option: str) -> Path:
@@ -122,7 +122,7 @@ class Journal:
                 self._file.close()
                 raise
         except OSError as error:
-            raise InputError.of(f"cannot be written: {error.strerror}", where=str(self._path)) from error
+            raise InputError.of(f"cannot be written: {refusal(error)}", where=str(self._path)) from error
 
     def _cut_torn_line(self) -> None:
         """Remove what a killed sweep has begun to write."""
@@ -156,7 +156,7 @@ class Journal:
         try:
             written = self._file.write(line)
         except OSError as error:
-            raise InputError.of(f"cannot be written: {error.strerror}", where=str(self._path)) from error
+            raise InputError.of(f"cannot be written: {refusal(error)}", where=str(self._path)) from error
         if written != len(line):
             message = "cannot be written: there is no room; make some, and --resume goes on"
             raise InputError.of(message, where=str(self._path))

@@ -101,7 +101,7 @@ def _merged(some: Sequence[Tally], others: Sequence[Tally]) -> list[Tally]:
 def _figures(prepared: Prepared, point: Point, tallies: Sequence[Tally]) -> list[Record]:
     """Rows without their place, one per scorer. `unit_scale` is the factor that would give the scores variance 1.
 
-    It is not known with a softcap, which a factor would come before.
+    It is None with a softcap: the factor would be applied before the cap.
 
     Random pairs have intervals, and a theory beside them. Real ones are all there are and no sample: they have neither.
     """
