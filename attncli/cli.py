@@ -40,6 +40,8 @@ class Cli(PlainHelp, TyperGroup):
     def make_context(self, info_name: str | None, args: list[str], *more: Any, **named: Any) -> Any:
         """Read the arguments, which prints the help where it is asked for."""
         with _errors_shown():
+            if "--help" not in args:  # which needs no directory
+                _check_working_directory()
             for each in args:
                 _check_text(each)
             return super().make_context(info_name, args, *more, **named)
@@ -47,6 +49,15 @@ class Cli(PlainHelp, TyperGroup):
     def invoke(self, ctx: Any) -> Any:
         with heeding_sigterm(), _errors_shown():
             return super().invoke(ctx)
+
+
+def _check_working_directory() -> None:
+    """Refuse one that was removed, before libraries are loaded: they fail in it in words of their own."""
+    try:
+        Path.cwd()
+    except FileNotFoundError as error:
+        message = "got a working directory that does not exist any more; change to another"
+        raise InputError.of(message, where="attncli") from error
 
 
 def _check_text(argument: str) -> None:
@@ -119,11 +130,6 @@ def main(
     ] = False,
 ) -> None:
     """Compare attention scoring functions on the same tensors and the same mask."""
-    try:
-        Path.cwd()
-    except FileNotFoundError as error:
-        message = "got a working directory that does not exist any more; change to another"
-        raise InputError.of(message, where="attncli") from error
     os.environ.pop("MPLBACKEND", None)  # pictures become files without one, and a wrong name would end the command
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):

@@ -1,6 +1,7 @@
 """torch's global modes: the caller's own, such as autocast, change no number that is computed in here."""
 
 import functools
+import logging
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -11,6 +12,14 @@ import torch
 Function = TypeVar("Function", bound=Callable[..., Any])
 DEVICE_TYPES = ("cpu", "cuda", "mps", "xpu")
 _TORCH_LOCK = threading.RLock()  # torch keeps its generators and most of its modes once for the whole process
+
+
+def _is_not_about_a_missing_gpu(record: logging.LogRecord) -> bool:
+    return not record.getMessage().startswith("No CUDA runtime is found")
+
+
+# Torch's compiler and its timer load this module, where a build for CUDA warns on a machine without a GPU.
+logging.getLogger("torch.utils.cpp_extension").addFilter(_is_not_about_a_missing_gpu)
 
 
 @contextmanager

@@ -1,7 +1,6 @@
 """Scorers of a config: made with their parameters drawn or read, compiled, and asked for their scores."""
 
 import functools
-import logging
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -160,8 +159,6 @@ def compile_scorer(scorer: nn.Module) -> str | None:
 @functools.cache
 def why_not(device: torch.device, dtype: torch.dtype) -> str | None:
     """Why nothing can be compiled for this device; None where it can, which is found out by compiling a scorer."""
-    # Torch's compiler loads this module, and a build for CUDA warns there on a machine without a GPU.
-    logging.getLogger("torch.utils.cpp_extension").addFilter(_is_not_about_a_missing_gpu)
     probe = Additive(1, 1).to(device, dtype)
     probe.compile()
     rows = torch.zeros(1, 16, 1, device=device, dtype=dtype)  # enough of them for the form that is used for more
@@ -171,10 +168,6 @@ def why_not(device: torch.device, dtype: torch.dtype) -> str | None:
     except InputError as error:
         return error.problems[0].message
     return None
-
-
-def _is_not_about_a_missing_gpu(record: logging.LogRecord) -> bool:
-    return not record.getMessage().startswith("No CUDA runtime is found")
 
 
 def raw_scores(scorer: nn.Module, queries: Tensor, keys: Tensor) -> Tensor:

@@ -12,7 +12,6 @@ from timeit import default_timer
 import torch
 from torch import Tensor
 from torch.profiler import ProfilerActivity, profile
-from torch.utils.benchmark import Timer
 
 from attncli.attention import computing_dtype
 from attncli.inputs.seeding import generator
@@ -112,6 +111,8 @@ def clock(device: torch.device) -> float:
 
 def seconds_of(call: AnyCall, device: torch.device) -> float:
     """Seconds per call, from calls for a block of time."""
+    from torch.utils.benchmark import Timer  # not with this module: it loads what builds extensions of torch
+
     timer = Timer("call()", globals={"call": call}, timer=partial(clock, device), num_threads=torch.get_num_threads())
     return timer.blocked_autorange(min_run_time=BLOCK).median
 
