@@ -18,6 +18,8 @@ from typing import Any
 
 import pytest
 
+from tests.docs import PAGES
+
 ROOT = Path(__file__).parents[1]
 LEFT_OUT = [f"--ignore=tests/{name}" for name in ("test_additions.py", "test_claims.py", "test_claims_fail.py")]
 FOLDERS = ("attncli", "tests", "experiments", "docs")
@@ -239,4 +241,5 @@ def test_the_study_has_flags_tables_a_picture_expectations_and_a_page(copy: Path
 @pytest.mark.slow
 def test_they_leave_no_test_failing(copy: Path) -> None:
     python(copy, "-m", "tests.test_contract")
+    python(copy, "-m", "tests.docs", *PAGES)
     python(copy, "-m", "pytest", "-p", "no:cacheprovider", *LEFT_OUT)

@@ -4,14 +4,16 @@ What `run` refuses, `check` finds.
 """
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import pytest
 import torch
 
+from attncli.normalizers import NORMALIZERS
 from attncli.scorers import SCORERS
 from attncli.studies import STUDIES, memory
+from attncli.studies.attention.columns import COLUMNS
 from tests.bad_input.beside import FILES, MODULES
 from tests.bad_input.mistake import EXPERIMENT, GOOD, Mistake, mistakes
 from tests.cli import good, names_in, refusal
@@ -58,6 +60,13 @@ UNPRINTABLE = [  # what a text file does not show
 TOLD = [mistake for path in sorted(Path(__file__).with_name("bad_input").glob("*.txt")) for mistake in mistakes(path)]
 MISTAKES = UNPRINTABLE + TOLD
 
+NAMES: dict[str, Iterable[str]] = {  # what texts have for lists that grow
+    "SCORERS": SCORERS,
+    "NORMALIZERS": NORMALIZERS,
+    "STUDIES": STUDIES,
+    "FIGURES": [column.key for column in COLUMNS if not column.text],
+}
+
 
 @pytest.fixture(autouse=True)
 def folder(here: Path, own_module: Callable[[str, str], None], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -85,7 +94,9 @@ def test_mistakes(mistake: Mistake, here: Path) -> None:
     commands = [mistake.command]
     if mistake.command == RUN and mistake.name not in SEEN_IN_THE_WORK:
         commands.append(["check", "x.yaml"])
-    expected = mistake.message.replace("SCORERS", ", ".join(SCORERS)).replace("STUDIES", ", ".join(STUDIES))
+    expected = mistake.message
+    for word, names in NAMES.items():
+        expected = expected.replace(word, ", ".join(names))
     for command in commands:
         message = refusal(*command).replace(str(here), "HERE")
         if "SIZE" in expected:  # estimates, which may well change

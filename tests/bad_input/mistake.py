@@ -2,7 +2,7 @@
 
 A mistake begins with `## its name`. Then come the lines in which it differs from the good experiment below: `keys: ...`
 puts something else in the place of `{keys}`, `+ ...` adds a line, `| ...` is a line of an experiment of its own,
-`$ attncli ...` is the command where it is not the usual one. `> ...` are the lines of stderr, with SCORERS and STUDIES
+`$ attncli ...` is the command where it is not the usual one. `> ...` are the lines of stderr, with words like SCORERS
 in the place of all their names.
 """
 

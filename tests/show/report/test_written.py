@@ -47,9 +47,9 @@ def page_of(config: dict[str, Any], folder: Path) -> Read:
 def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[StoredRun, Read]]:
     """A run of every study, with its page."""
     found = {}
-    for study, keys in SMALL.items():
+    for study in STUDIES:
         folder = tmp_path_factory.mktemp(study) / "run"
-        page = page_of({"study": study, "name": "small", **keys}, folder)
+        page = page_of({"study": study, "name": "small", **SMALL.get(study, {})}, folder)
         found[study] = (read_run(folder, STUDIES), page)
     return found
 
