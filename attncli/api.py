@@ -110,9 +110,9 @@ class Result(StudyResult):
             ImportError: pandas is not installed.
         """
         frames = frames_of(self)
-        if rows not in frames:
+        if not isinstance(rows, str) or rows not in frames:
             kind = "sweep" if is_sweep(self) else "run"
-            why = f"this {kind} of the study {self.study} has no {rows}; " if rows in (*ROWS, "summary") else ""
+            why = f"this {kind} of the study {self.study} has no {rows}; " if rows in [*ROWS, "summary"] else ""
             raise InputError.of(got(rows, f"{why}expected one of {', '.join(frames)}"))
         try:
             import pandas

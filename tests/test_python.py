@@ -181,6 +181,8 @@ def test_frames_have_the_rows() -> None:
         InputError, match='got "findings"; expected one of records, comparisons, heads, head_comparisons'
     ):
         result.to_frame("findings")
+    with pytest.raises(InputError, match=r"got \[\]; expected one of records"):
+        result.to_frame([])  # type: ignore[arg-type]
     variance = attncli.run({"study": "variance", "samples": 20, "d": [2], "scorers": ["dot"]})
     message = 'got "heads"; this run of the study variance has no heads; expected one of records'
     with pytest.raises(InputError, match=f"^{re.escape(message)}$"):

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from attncli.capturing.capture import Capture, evaluating
 from attncli.capturing.tokens import Names, check_tokens, of_tokenizer, read_tokens
-from attncli.errors import InputError, did_you_mean, looking_at, printable
+from attncli.errors import InputError, did_you_mean, looking_at, printable, shortened
 from attncli.scorers._custom import imported, raised
 
 FUNCTION = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
@@ -209,6 +209,5 @@ def _failing(what: str, cure: str) -> Iterator[None]:
     except (KeyboardInterrupt, InputError, MemoryError):
         raise
     except BaseException as error:  # nobody knows what a model raises, sys.exit among it
-        reason = printable(raised(error))
-        reason = reason if len(reason) <= LONGEST_REASON else reason[: LONGEST_REASON - 1] + "…"
+        reason = shortened(printable(raised(error)), LONGEST_REASON)
         raise InputError.of(f"{what} {reason.removesuffix('.')}; {cure}") from error

@@ -139,6 +139,9 @@ def _checked(record: Record, through: Sequence[torch.dtype]) -> tuple[Record, fl
     if error == math.inf:
         problem = "its output has NaN at other places than the re-scored one"
         return replace(record, error=error, problem=problem), math.inf
+    if output.numel() and not bool(output.isfinite().any()):
+        problem = "its output has no finite number to compare the re-scored one with"
+        return replace(record, error=error, problem=problem), math.inf
     distances = (rescored - output).nan_to_num(posinf=math.inf, neginf=math.inf).norm(dim=-1)  # b h n
     lengths = output.where(output.isfinite(), 0.0).norm(dim=-1)
     if bool((distances <= OUTPUT_ROUNDINGS * torch.finfo(record.output.dtype).eps * lengths).all()):

@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.nn.functional import avg_pool2d
 
 from attncli.config.looks import HeatmapLook, check_ranges, ends_of
-from attncli.errors import InputError, did_you_mean, got, printable, show
+from attncli.errors import InputError, did_you_mean, got, printable, shortened, show
 from attncli.show.figures import Note
 from attncli.studies.study import Matrices, Names
 
@@ -108,8 +108,7 @@ def _panel(matrices: Matrices, label: str, stack: Tensor, batch: int, head: int)
 def _names(names: Names | None, batch: int, count: int) -> tuple[str, ...] | range:
     if names is None:
         return range(count)
-    tokens = [printable(token) for token in names[batch]]
-    return tuple(token if len(token) <= LONGEST_TOKEN else f"{token[: LONGEST_TOKEN - 1]}…" for token in tokens)
+    return tuple(shortened(printable(token), LONGEST_TOKEN) for token in names[batch])
 
 
 def zoom(panels: Sequence[Panel], look: HeatmapLook) -> list[Panel]:

@@ -16,7 +16,7 @@ from typing import Any
 
 import attncli
 from attncli.config.document import document_of_data
-from attncli.errors import InputError, printable
+from attncli.errors import InputError, printable, shortened
 from attncli.modes import torch_isolated
 from attncli.studies import STUDIES, load_study, options_model
 from attncli.studies.memory import ran_out, shared_by
@@ -135,4 +135,4 @@ def in_one_line(error: BaseException) -> str:
     else:
         told = f"{type(error).__name__}: {error}".removesuffix(": ")
         text = printable(f"out of memory: {told}" if ran_out(error) else told)
-    return text if len(text) <= LONGEST_ERROR else text[: LONGEST_ERROR - 1] + "…"
+    return shortened(text, LONGEST_ERROR)

@@ -86,6 +86,12 @@ def test_a_bias_that_swallows_scores_excuses_nothing(bias: float) -> None:
         )
 
 
+@pytest.mark.parametrize("number", [math.nan, math.inf])
+def test_an_output_without_a_finite_number_is_compared_with_nothing(number: float) -> None:
+    with pytest.raises(InputError, match="its output has no finite number to compare"):
+        attncli.capture(lambda: F.scaled_dot_product_attention(QUERIES, KEYS, VALUES * number))
+
+
 def test_a_scale_that_is_not_finite() -> None:
     with pytest.raises(InputError, match="its scale or its softcap is not finite"):
         attncli.capture(lambda: F.scaled_dot_product_attention(QUERIES, KEYS, VALUES, scale=math.inf))

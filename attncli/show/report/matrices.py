@@ -32,7 +32,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from attncli.errors import printable
+from attncli.errors import printable, shortened
 from attncli.show.matrices import block_means
 from attncli.show.numbers import significant
 from attncli.studies.study import STAGES, Record, Result, is_kept
@@ -219,7 +219,7 @@ def _most_different(numbers: Mapping[str, Mapping[str, Sequence[Matrix]]], shown
 
 
 def _clipped(token: str) -> str:
-    return printable(token if len(token) <= LONGEST_TOKEN else f"{token[: LONGEST_TOKEN - 1]}…")
+    return printable(shortened(token, LONGEST_TOKEN))
 
 
 def _blocks(values: Tensor, valid: Tensor, side: int) -> tuple[Matrix, Mask]:
