@@ -16,12 +16,11 @@ from attncli.attention import (
     Valid,
     all_finite,
     at_least_float32,
-    softmax_over_valid,
     weighted_sum,
 )
 from attncli.errors import InputError
 from attncli.modes import outside_autocast
-from attncli.normalizers.softmax import Softmax
+from attncli.normalizers import softmax
 from attncli.scorers import SCORERS
 
 WORKSPACE_BYTES = 16 * 2**20  # beside inputs and output
@@ -158,7 +157,7 @@ def _as_dot(scorer: Scorer, queries: Tensor, keys: Tensor, values: Tensor, rules
 
 def is_softmax(rules: Rules) -> bool:
     """Whether these rules have no other normaliser, and no sinks beside the keys."""
-    return rules.sinks is None and (rules.normalizer is softmax_over_valid or type(rules.normalizer) is Softmax)
+    return rules.sinks is None and softmax.is_softmax(rules.normalizer)
 
 
 def _may_overflow(queries: Tensor, keys: Tensor, scale: float, bias: Bias | None) -> bool:

@@ -1,3 +1,5 @@
+from typing import Any
+
 from torch import Tensor, nn
 
 from attncli.attention import softmax_over_valid
@@ -16,3 +18,11 @@ class Softmax(nn.Module):
     def jacobian_norm(self, weights: Tensor, valid: Tensor | None = None) -> Tensor:
         """Of diag(p) - p p^T."""
         return norm_of_softmax(weights)
+
+
+def is_softmax(normalizer: Any) -> bool:
+    """Whether a normaliser, or its class, is softmax, for which fused kernels and closed forms exist.
+
+    A subclass is not: it may compute something else.
+    """
+    return normalizer is softmax_over_valid or Softmax in (normalizer, type(normalizer))

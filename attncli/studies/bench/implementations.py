@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from attncli import textbook
 from attncli.attention import Bias, Rules, Valid, alibi_slopes, attend, computing_dtype, weighted_sum
 from attncli.errors import InputError
-from attncli.normalizers.softmax import Softmax
+from attncli.normalizers.softmax import is_softmax
 from attncli.pooling import pool, pool_by_rules
 from attncli.scorers import SCORERS
 from attncli.studies.bench.options import IMPLEMENTATIONS
@@ -50,7 +50,7 @@ class Task:
     @property
     def is_softmax(self) -> bool:
         """Whether it is what textbooks and torch's kernel have."""
-        return type(self.normalizer) is Softmax
+        return is_softmax(self.normalizer)
 
     def split(self, tensor: Tensor) -> Tensor:
         """(b, x, y), where b is batch times heads, as (batch, heads, x, y)."""

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from attncli.attention import softmax_over_valid
-from attncli.normalizers.softmax import Softmax
+from attncli.normalizers.softmax import is_softmax
 from attncli.studies.scoring import calling
 
 MOST_EXACT = 2**16  # numbers up to which quantiles are exact
@@ -28,7 +28,7 @@ def row_weights(
     """
     exact = scores.detach().cpu().double()
     valid = None if valid is None else valid.cpu()
-    if type(normalizer) is Softmax:  # whose gradient is known, too
+    if is_softmax(normalizer):  # whose gradient is known, too
         weights = softmax_over_valid(exact, valid)
         gradient = weights * (values - (weights * values).sum(-1, keepdim=True))
         return weights, gradient, normalizer.jacobian_norm(weights, valid)
@@ -92,7 +92,7 @@ def row_figures(
     weights, keys, norms = weights[enough], keys[enough], norms[enough]
     total = weights.sum(-1)
     shares = weights
-    if type(normalizer) is not Softmax:  # whose weights sum to 1 but for rounding
+    if not is_softmax(normalizer):  # whose weights sum to 1 but for rounding
         attends = total != 0
         shares, keys = weights[attends] / total[attends, None], keys[attends]
     entropy, effective = relative_entropy(shares, keys)

@@ -17,7 +17,7 @@ from attncli.attention import softcap
 from attncli.config.scorer_entries import ScorerEntry
 from attncli.errors import InputError
 from attncli.inputs.seeding import derived_seed, seeded
-from attncli.normalizers.softmax import Softmax
+from attncli.normalizers.softmax import is_softmax
 from attncli.scorers import SCORERS
 from attncli.scorers.additive import Additive
 from attncli.studies.scoring import build_normalizer, build_scorer, calling, raw_scores
@@ -89,7 +89,7 @@ class Recall(nn.Module):
 
     def entropies(self, weights: Tensor) -> Tensor:
         """Mean entropy (s,) in nats of weights (s, b, m) divided by their sums, where these are not 0."""
-        if type(self.normalizer) is Softmax:  # whose weights sum to 1 but for rounding
+        if is_softmax(self.normalizer):  # whose weights sum to 1 but for rounding
             means: Tensor = torch.special.entr(weights).sum(-1).mean(-1)
             return means
         totals = weights.sum(-1, keepdim=True)  # s b 1

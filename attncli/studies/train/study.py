@@ -14,7 +14,7 @@ from torch import Tensor
 from attncli.errors import Collector, InputError, below
 from attncli.inputs.device import resolve_device
 from attncli.normalizers import NORMALIZERS
-from attncli.normalizers.softmax import Softmax
+from attncli.normalizers.softmax import is_softmax
 from attncli.scorers import SCORERS
 from attncli.studies.memory import PROGRAM, require_memory
 from attncli.studies.progress import Counter, Progress
@@ -108,7 +108,7 @@ def _needed(job: Configuration, options: TrainOptions) -> Amounts[str]:
     sequences = 24 * max(drawn, TESTS) * symbols  # as they are drawn, for one seed at a time
     kept = 64 * max(drawn * options.keys, tested)  # of every seed
     normalizer = NORMALIZERS[job.entry.normalizer.normalizer]
-    held = 2 if normalizer is Softmax else getattr(normalizer, "matrices", HELD)
+    held = 2 if is_softmax(normalizer) else getattr(normalizer, "matrices", HELD)
     weights = (16 + (6 + held) * itemsize) * max(options.batch * options.keys, tested)  # of one step, with gradients
     return _bytes(numbers, options) + Amounts(batch=sequences + seeds * (kept + weights))
 
