@@ -6,7 +6,7 @@ a valid key has numbers here, too; they mean nothing.
 """
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
@@ -62,55 +62,62 @@ class OutputRows:
 
 def scorer_rows(scores: Tensor, weights: Tensor, valid: Tensor) -> ScorerRows:
     """The rows of scores and weights (..., n, m); `valid` is boolean and of their shape."""
-    pieces = []
-    for some_scores, some_weights, allowed in _some_rows(scores, weights, valid):
-        blocked = ~allowed
-        known = some_scores.double().masked_fill(blocked, 0.0)
-        count = allowed.sum(-1, dtype=torch.float64)
+
+    def of_some(scores: Tensor, weights: Tensor, valid: Tensor) -> tuple[Tensor, ...]:
+        blocked = ~valid
+        known = scores.double().masked_fill(blocked, 0.0)
+        count = valid.sum(-1, dtype=torch.float64)
         mean = known.sum(-1) / count.clamp(min=1.0)
         squares = (known - mean[:, None]).masked_fill_(blocked, 0.0).square_().sum(-1)
-        exact = some_weights.double()
+        exact = weights.double()
         sums = exact.sum(-1)
-        pieces.append((count, mean, squares, _entropy(exact / sums[:, None]), exact.amax(-1), sums))
-    return ScorerRows(*_joined(pieces, scores))
+        return count, mean, squares, _entropy(exact / sums[:, None]), exact.amax(-1), sums
+
+    return ScorerRows(*_map_rows(of_some, 6, scores, weights, valid))
 
 
 def pair_rows(weights_a: Tensor, weights_b: Tensor, a: ScorerRows, b: ScorerRows) -> PairRows:
     """The rows of two scorers' weights (..., n, m), whose own figures are `a` and `b`."""
     known = torch.stack([each.reshape(-1) for of in (a, b) for each in (of.weight_sum, of.max_weight, of.entropy)], -1)
-    pieces = []
-    for some_a, some_b, figures in _some_rows(weights_a, weights_b, known):
-        p, q = some_a.double(), some_b.double()
-        sum_p, largest_p, entropy_p, sum_q, largest_q, entropy_q = figures[..., None].unbind(-2)  # rows 1
+
+    def of_some(weights_a: Tensor, weights_b: Tensor, known: Tensor) -> tuple[Tensor, ...]:
+        p, q = weights_a.double(), weights_b.double()
+        sum_p, largest_p, entropy_p, sum_q, largest_q, entropy_q = known[..., None].unbind(-2)  # rows 1
         middle = (p / sum_p).add_(q / sum_q).mul_(0.5)
         divergence = _entropy(middle) - (entropy_p + entropy_q)[:, 0] / 2
         first = (p >= largest_p * (1 - TIE)).logical_and_(q >= largest_q * (1 - TIE)).any(-1)
         furthest = (p - q).abs_().amax(-1)
         agreed = first.double().masked_fill(~furthest.isfinite(), math.nan)
-        pieces.append((divergence.clamp(min=0.0) / math.log(2), agreed, furthest))
-    return PairRows((a.weight_sum != 0) & (b.weight_sum != 0), *_joined(pieces, weights_a))
+        return divergence.clamp(min=0.0) / math.log(2), agreed, furthest
+
+    spread = (a.weight_sum != 0) & (b.weight_sum != 0)
+    return PairRows(spread, *_map_rows(of_some, 3, weights_a, weights_b, known))
 
 
 def output_rows(a: Tensor, b: Tensor) -> OutputRows:
     """The rows of two scorers' outputs (..., n, v)."""
-    pieces = []
-    for some_a, some_b in _some_rows(a, b):
-        x, y = some_a.double(), some_b.double()
-        pieces.append(((x - y).square_().sum(-1), x.square().sum(-1)))
-    return OutputRows(*_joined(pieces, a))
+
+    def of_some(a: Tensor, b: Tensor) -> tuple[Tensor, ...]:
+        x, y = a.double(), b.double()
+        return (x - y).square_().sum(-1), x.square().sum(-1)
+
+    return OutputRows(*_map_rows(of_some, 2, a, b))
 
 
-def _some_rows(*matrices: Tensor) -> Iterator[tuple[Tensor, ...]]:
-    """The matrices (..., n, columns) on the CPU, the same rows of all of them, some at a time."""
+def _map_rows(of_some: Callable[..., tuple[Tensor, ...]], count: int, *matrices: Tensor) -> Tensor:
+    """Return `count` statistics (count, ..., n) of matrices (..., n, columns), from some of their rows at a time.
+
+    Results go to one tensor that is there before: small ones that stay between large ones that are freed would keep
+    the allocator from using that memory again.
+    """
     flat = [matrix.reshape(-1, matrix.shape[-1]) for matrix in matrices]
     step = max(AT_A_TIME // flat[0].shape[-1], 1)
+    found = torch.empty(count, len(flat[0]), dtype=torch.float64)
     for start in range(0, len(flat[0]), step):
-        yield tuple(matrix[start : start + step].cpu() for matrix in flat)
-
-
-def _joined(pieces: Sequence[tuple[Tensor, ...]], matrix: Tensor) -> list[Tensor]:
-    """Each figure of all rows, in the shape (..., n) of the rows of a matrix."""
-    return [torch.cat(figure).reshape(matrix.shape[:-1]) for figure in zip(*pieces, strict=True)]
+        rows = slice(start, start + step)
+        for each, result in zip(found, of_some(*(matrix[rows].cpu() for matrix in flat)), strict=True):
+            each[rows] = result
+    return found.view(count, *matrices[0].shape[:-1])
 
 
 def _entropy(weights: Tensor) -> Tensor:
