@@ -24,7 +24,7 @@ from attncli.normalizers import softmax
 from attncli.scorers import SCORERS
 
 WORKSPACE_BYTES = 16 * 2**20  # beside inputs and output
-MATRICES = 8  # of the size of the scores that most normalisers, with softcap, bias and mask, hold at once
+TILE_SHARE = 8  # a tile of scores takes one part in 8: softcap, bias, mask and normaliser hold several of its size
 
 Scorer = Callable[[Tensor, Tensor], Tensor]
 Place = tuple[slice, slice]  # some batch elements and some of their queries
@@ -77,8 +77,7 @@ def pool_by_rules(scorer: Scorer, queries: Tensor, keys: Tensor, values: Tensor,
     if dot is not None and rules.bias is None and (rules.valid.is_full or rules.valid.is_causal):
         return _fused(dot, is_causal=rules.valid.is_causal)
     output = values.new_empty((*queries.shape[:-1], values.shape[-1]))  # ... n v
-    matrices = getattr(rules.normalizer, "matrices", MATRICES)
-    for elements, rows in tiles(rules.valid.shape, WORKSPACE_BYTES // (matrices * queries.element_size())):
+    for elements, rows in tiles(rules.valid.shape, WORKSPACE_BYTES // (TILE_SHARE * queries.element_size())):
         batch = (elements, ...) if queries.ndim > 2 else (...,)
         some = queries[*batch, rows, :], keys[*batch, :, :], values[*batch, :, :]
         place = elements, rows

@@ -12,8 +12,9 @@ A class may say more of itself:
 
 - `jacobian_norm(weights, valid)`: the Frobenius norm (..., n) of the Jacobian of each query's weights with respect to
   its scores, in closed form.
-- `matrices`: how many matrices of the size of the scores are held at most from raw scores to weights, where that is
-  more than `attncli.pooling.MATRICES`, as sorting needs.
+
+It may hold a few tensors of the size of the scores at once. One that needs more, to sort for instance, computes some
+rows at a time.
 """
 
 from torch import nn

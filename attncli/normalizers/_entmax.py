@@ -8,18 +8,23 @@ from torch import Tensor
 from attncli.normalizers._jacobian import norm_of_softmax
 from attncli.normalizers._valid import largest_score
 
+AT_A_TIME = 2**16  # scores: sorting and bisection hold more than a dozen tensors of their size
+
 
 def within_reach(weights_of: Callable[[Tensor], Tensor], scores: Tensor, valid: Tensor | None, reach: float) -> Tensor:
-    """Weights of a sparse normaliser, in which a key that is `reach` or more below the largest has none.
+    """Return the weights of a sparse normaliser, which are 0 for keys that score `reach` or more below the largest.
 
-    Invalid keys are put there in place of minus infinity, which the package `entmax` does not bear. Nor does it bear
-    NaN: a query with NaN or infinity as its largest valid score gets weights of NaN.
+    Invalid keys are moved that far below. The package `entmax` supports neither minus infinity nor NaN, so a query
+    whose largest valid score is NaN or infinite gets weights of NaN.
     """
     blocked = scores.new_zeros(1, 1, dtype=torch.bool) if valid is None else ~valid
     top = largest_score(scores, valid)
     broken = ~top.isfinite()
     below = (scores - top).masked_fill(blocked | broken, -2.0 * reach).clamp(min=-2.0 * reach)  # ... n m
-    weights = weights_of(below).masked_fill(broken, torch.nan)
+    rows = below.reshape(-1, below.shape[-1])
+    step = max(AT_A_TIME // max(rows.shape[-1], 1), 1)
+    some = [weights_of(each) for each in torch.split(rows, step)]
+    weights = torch.cat(some).view(below.shape).masked_fill(broken, torch.nan)
     return weights.masked_fill(blocked, 0.0)
 
 

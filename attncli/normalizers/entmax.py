@@ -19,8 +19,6 @@ class Entmax(nn.Module):
     have a weight of exactly 0.
     """
 
-    matrices = 17
-
     def __init__(self, *, alpha: Annotated[float, Field(ge=1)] = 1.5) -> None:
         super().__init__()
         self.alpha = float(alpha)

@@ -10,8 +10,6 @@ class Sparsemax(nn.Module):
     Weights sum to 1, and keys whose score is 1 or more below the largest have a weight of exactly 0.
     """
 
-    matrices = 12
-
     def forward(self, scores: Tensor, valid: Tensor | None = None) -> Tensor:
         return within_reach(sparsemax, scores, valid, 1.0)  # ... n m
 

@@ -18,7 +18,7 @@ from attncli.expect.asking import check_expectations
 from attncli.runs.resolved import config_of
 from attncli.show.numbers import several
 from attncli.studies import STUDIES, load_study, options_model, part_of
-from attncli.studies.memory import noting_needs, too_large
+from attncli.studies.memory import available_memory, noting_needs
 from attncli.studies.progress import Progress
 from attncli.studies.study import INTERVAL, PreparedStudy, Record, Rows
 from attncli.sweeps.columns import in_words, renamed, swept_column, with_sweep
@@ -229,7 +229,7 @@ def _trial(base: Document, axes: Sequence[Axis], points: Mapping[Place, Point], 
                 prepared: PreparedStudy = study.prepare(options, Progress())
                 rows[_seedless(points[place])] = study.expected_rows(prepared)
         except InputError as error:
-            too_large_here = elsewhere and needs and too_large({"point": needs[-1]}, torch.device("cpu"))
+            too_large_here = elsewhere and needs and needs[-1] > available_memory(torch.device("cpu"))
             for problem in () if too_large_here else error.problems:
                 found.setdefault(problem, points[place])
             continue

@@ -14,7 +14,7 @@ import torch
 from attncli.config.sweep import as_data
 from attncli.expect.judging import judge
 from attncli.runs.saving import Finished, begin_sweep, results_of, save_config, save_sweep
-from attncli.studies.memory import RESERVE, available_memory
+from attncli.studies.memory import available_memory
 from attncli.studies.progress import Progress
 from attncli.studies.study import Record, Result
 from attncli.sweeps.cluster import on_cluster
@@ -102,7 +102,7 @@ def _rows(task: Task, points: Sequence[Point], progress: Progress) -> Generator[
         return on_cluster(jobs, task.cluster, alone, progress.note, task.fail_fast)
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     wanted = 1 if alone else task.jobs or cores or 1
-    fitting = max(1, int(RESERVE * available_memory(torch.device("cpu")) / max(plan.memory, 1)))
+    fitting = max(1, available_memory(torch.device("cpu")) // max(plan.memory, 1))
     if fitting < wanted:
         progress.note(f"{fitting} at a time in place of {wanted}, since memory is enough for no more")
     return on_processes(jobs, min(wanted, fitting, len(jobs)), task.timeout, task.fail_fast)

@@ -1,4 +1,4 @@
-"""What pooling is for: never to hold the n x m weights, whatever the scorer, the mask and the layout of its tensors."""
+"""The promise of pooling: at most 16 MiB beside inputs and output, where the weights would be n x m."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -10,15 +10,17 @@ from torch import Tensor
 from attncli import pooling
 from attncli.attention import Bias, Rules, Valid
 from attncli.normalizers import NORMALIZERS
-from attncli.pooling import pool, pool_by_rules
+from attncli.pooling import pool_by_rules
 from attncli.scorers import SCORERS
+from attncli.studies.attention import tiles
+from attncli.studies.attention.tiles import pool_with_rows
 from tests.combinations import varied
 from tests.scorers.catalogue import make, normal
 from tests.scorers.peaks import peak_of
 
 N = 2048
 SHAPE = (N, N)
-RULES = {  # of which each is another way through the code
+RULES = {  # each takes another way through the code
     "no mask": Rules(Valid(SHAPE)),
     "lengths": Rules(Valid(SHAPE, torch.tensor([N // 3]))),
     "causal": Rules(Valid(SHAPE, causal="top_left")),
@@ -29,34 +31,35 @@ RULES = {  # of which each is another way through the code
 }
 
 
-def inputs(d: int, v: int, n: int = N) -> tuple[Tensor, Tensor, Tensor]:
-    return normal(n, d), normal(n, d, seed=1), normal(n, v, seed=2)
+def inputs() -> tuple[Tensor, Tensor, Tensor]:
+    return normal(N, 16), normal(N, 16, seed=1), normal(N, 16, seed=2)
 
 
-@varied(mixes=0, name=sorted(SCORERS, key="vector_sum".__ne__), rules=["softcap", "no mask", "causal", "bias"])
-def test_within_the_workspace_as_shipped(name: str, rules: str) -> None:
-    v = 16 if rules in ("causal", "bias") else 5
-    scorer, (queries, keys, values) = make(name, 16), inputs(16, v)
+@varied(
+    mixes=4,
+    scorer=sorted(SCORERS, key="vector_sum".__ne__),
+    normalizer=sorted(NORMALIZERS, key="softmax".__ne__),
+    rules=["everything", "no mask", "causal", "lengths"],
+    with_rows=[False, True],
+)
+def test_within_the_workspace(
+    scorer: str, normalizer: str, rules: str, with_rows: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tiles, "in_order", lambda work, jobs, threads: map(work, jobs))  # the profiler sees one thread
+    changed, given = replace(RULES[rules], normalizer=NORMALIZERS[normalizer]()), inputs()
+    pooled: Callable[..., object] = pool_with_rows if with_rows else pool_by_rules
     with torch.no_grad():
-        peak = peak_of(lambda: pool_by_rules(scorer, queries, keys, values, RULES[rules]))
-    assert peak - N * v * 4 <= pooling.WORKSPACE_BYTES == N * N * 4
+        peak = peak_of(lambda: pooled(make(scorer, 16), *given, changed))
+    kept = given[2].nbytes + (6 * 8 * N if with_rows else 0)  # the output, and six statistics of each row
+    assert peak - kept <= pooling.WORKSPACE_BYTES == N * N * 4
 
 
-@varied(mixes=2, name=sorted(NORMALIZERS, key="sparsemax".__ne__), rules=["everything", "no mask"])
-def test_every_normaliser_within_the_workspace(name: str, rules: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pooling, "WORKSPACE_BYTES", 2**22)
-    (queries, keys, values), changed = inputs(4, 4), replace(RULES[rules], normalizer=NORMALIZERS[name]())
-    with torch.no_grad():
-        peak = peak_of(lambda: pool_by_rules(make("dot", 4), queries, keys, values, changed))
-    assert peak - values.nbytes <= 2**22
-
-
-@pytest.mark.parametrize("name", ["dot", "vector_sum"])  # by the kernel, and by tiles
+@pytest.mark.parametrize("name", ["dot", "vector_sum"])  # by torch's kernel, and by tiles
 @pytest.mark.parametrize("rules", ["lengths", "softcap", "bias"])
 def test_with_gradients(name: str, rules: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing of n x m is kept for the backward pass, not even the mask."""
     monkeypatch.setattr(pooling, "WORKSPACE_BYTES", 2**20)
-    scorer, (queries, keys, values) = make(name, 8), inputs(8, 8)
+    scorer, (queries, keys, values) = make(name, 16), inputs()
     leaves = [each.requires_grad_() for each in (queries, keys, values)]
 
     def gradients() -> tuple[Tensor, ...]:
@@ -66,31 +69,15 @@ def test_with_gradients(name: str, rules: str, monkeypatch: pytest.MonkeyPatch) 
     assert peak_of(gradients) < N * N  # bytes: less than a mask
 
 
-def test_many_batch_elements(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pooling, "WORKSPACE_BYTES", 2**18)
-    scorer, (queries, keys, values) = make("vector_sum", 4), (normal(4096, n, 4, seed=n) for n in (2, 32, 33))
-    with torch.no_grad():
-        peak = peak_of(lambda: pool(scorer, queries, keys, values[:, :32]))
-    assert peak - queries.nbytes <= 2**18 < 4096 * 2 * 32 * 4
-
-
 LAYOUTS: dict[str, Callable[[Tensor], Tensor]] = {
     "columns": lambda t: t.mT.contiguous().mT,
-    "repeated": lambda t: t[:, :1].expand(-1, 8),
-    "one entry": lambda t: t[:, 0].contiguous()[None].mT,
+    "repeated": lambda t: t[:, :1].expand(-1, 16),
 }
 
 
 @varied(layout=list(LAYOUTS), changed=range(3), rules=["no mask", "lengths", "causal"])
-def test_layouts_that_the_fused_kernel_does_not_take(
-    layout: str, changed: int, rules: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(pooling, "WORKSPACE_BYTES", 2**20)
-    given = [each[:, :1] if layout == "one entry" else each for each in inputs(8, 8)]
-    given[changed] = LAYOUTS[layout](given[changed])
-    assert given[changed].stride(-1) != 1
-    scorer = make("dot", given[0].shape[-1])
-    queries, keys, values = given
+def test_layouts_that_the_fused_kernel_does_not_take(layout: str, changed: int, rules: str) -> None:
+    queries, keys, values = (LAYOUTS[layout](each) if at == changed else each for at, each in enumerate(inputs()))
     with torch.no_grad():
-        peak = peak_of(lambda: pool_by_rules(scorer, queries, keys, values, RULES[rules]))
+        peak = peak_of(lambda: pool_by_rules(make("dot", 16), queries, keys, values, RULES[rules]))
     assert peak < N * N  # bytes

@@ -280,7 +280,7 @@ def test_the_fused_kernel_is_used(name: str, leading: Shape, calls: list[str]) -
 
 def test_the_fused_kernel_is_used_tile_by_tile(calls: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     given = tensors()
-    monkeypatch.setattr(pooling, "WORKSPACE_BYTES", pooling.MATRICES * M * 4 * 2)  # two queries
+    monkeypatch.setattr(pooling, "WORKSPACE_BYTES", pooling.TILE_SHARE * M * 4 * 2)  # two queries
     pool(make("dot", D), *given, mask=mask_of((N, M)))
     assert calls == ["masked"] * 5
     pool(make("dot", D), *given)

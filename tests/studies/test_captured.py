@@ -2,7 +2,6 @@
 
 import math
 import warnings
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +18,6 @@ import attncli
 from attncli.config.tensors import CapturedData
 from attncli.inputs.captured import read_calls, read_captured
 from attncli.studies.attention import study as attention
-from attncli.studies.memory import estimate_attention
 from tests.capturing.test_families import FAMILIES, built
 from tests.capturing.written import BIAS, CASES, KEYS, MASK, QUERIES, SCALE, VALUES, D, N, Written, normal, slow
 from tests.cli import good, refusal
@@ -203,16 +201,16 @@ def test_a_layer_whose_name_ends_like_a_call(tmp_path: Path) -> None:
     assert list(run(str(tmp_path / "seen.safetensors")).settings["layers"]) == ["a#0"]
 
 
-def test_the_matrices_of_a_models_softcap_count_as_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    stages = list[Sequence[int]]()
+def test_the_stages_of_a_models_softcap_count_as_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    stages = list[list[int]]()
 
-    def estimate(shapes: Any, dtype: torch.dtype, kept: Sequence[int], *others: Any) -> dict[str, int]:
+    def attention_bytes(shapes: Any, dtype: torch.dtype, kept: list[int]) -> int:
         stages.append(kept)
-        return estimate_attention(shapes, dtype, kept, *others)
+        return 0
 
-    monkeypatch.setattr(attention, "estimate_attention", estimate)
+    monkeypatch.setattr(attention, "attention_bytes", attention_bytes)
     result = run(saved(tmp_path, Layer(capped)), layer=0)
-    assert stages[-1] == [len([name for name in result.tensors if name.startswith("model/")]) - 1] * 4 == [4] * 4
+    assert stages == [[len([name for name in result.tensors if name.startswith("model/")]) - 1] * 4] == [[4] * 4]
 
 
 def test_a_scale_before_the_product_is_the_models(tmp_path: Path) -> None:

@@ -10,18 +10,16 @@ import pytest
 import torch
 from torch import Tensor
 
-from attncli import pooling
 from attncli.attention import Bias, Rules, Valid, weighted_sum
 from attncli.normalizers import NORMALIZERS
 from attncli.pooling import pool_by_rules
 from attncli.scorers import SCORERS
-from attncli.studies.attention import rows, tiles
+from attncli.studies.attention import tiles
 from attncli.studies.attention.rows import ScorerRows, scorer_rows
 from attncli.studies.attention.tiles import pool_with_rows
 from tests import reference
 from tests.combinations import varied
 from tests.scorers.catalogue import make, normal
-from tests.scorers.peaks import peak_of
 
 N, M, D = 6, 7, 4
 Shape = tuple[int, ...]
@@ -156,26 +154,6 @@ def test_many_keys_in_single_precision(shift: float) -> None:
     output, found = pool_with_rows(scored, queries, keys, values, rules)
     assert_rows(replace(found, mean=found.mean + 1), replace(wanted, mean=wanted.mean + 1), torch.ones(50) > 0, 1e-5)
     torch.testing.assert_close(output, pool_by_rules(scored, queries, keys, values, rules), rtol=1e-4, atol=1e-5)
-
-
-@varied(
-    mixes=3,
-    kind=["everything", "none", "causal", "mask", "bias", "softcap"],
-    normalizer=["softmax", "relu", "sparsemax", "entmax"],
-    scorer=["dot", "vector_sum", "gaussian"],
-    leading=[(1,), (1, 4)],
-)
-def test_within_the_workspace(
-    kind: str, normalizer: str, scorer: str, leading: Shape, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(pooling, "WORKSPACE_BYTES", 2**20)
-    monkeypatch.setattr(rows, "AT_A_TIME", 2**14)
-    n = 512
-    given, shape = tensors(leading, (n, n), torch.float32), (*leading, n, n)
-    rules = replace(RULES[kind](shape), normalizer=NORMALIZERS[normalizer]())
-    peak = peak_of(lambda: pooled(make(scorer, D), given, rules))
-    kept = given[2].nbytes + 6 * 8 * math.prod(shape[:-1])
-    assert peak - kept <= 2**20 + given[0].nbytes, "the workspace, and queries that are scaled"
 
 
 def test_a_scorer_of_the_users_own_sees_all_heads() -> None:

@@ -3,7 +3,6 @@
 import itertools
 import math
 import time
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -16,12 +15,11 @@ from attncli.attention import Bias, Rules, dropped, weighted_sum
 from attncli.config.looks import check_ranges
 from attncli.config.scorer_entries import ScorerEntry
 from attncli.config.tensors import CapturedData, FileTensor
-from attncli.errors import Collector, InputError, Problem, below, got
+from attncli.errors import Collector, InputError, Problem, below, got, in_bytes
 from attncli.inputs.build import Inputs, Shapes, build_inputs, check_tokens
 from attncli.inputs.captured import Captured, read_calls
 from attncli.inputs.device import resolve_device
 from attncli.inputs.seeding import generator, seeded
-from attncli.normalizers import NORMALIZERS
 from attncli.scorers import SCORERS
 from attncli.show.numbers import several
 from attncli.studies.attention.columns import COLUMNS, COMPARISONS, HEAD_COMPARISONS, HEADS, OF_CALLS, in_layers
@@ -31,7 +29,7 @@ from attncli.studies.attention.options import AttentionOptions
 from attncli.studies.attention.rows import ScorerRows, output_rows, pair_rows, scorer_rows
 from attncli.studies.attention.statistics import OF_WEIGHTS, Groups, places
 from attncli.studies.attention.tiles import pool_with_rows
-from attncli.studies.memory import PROGRAM, estimate_attention, in_words, require_memory
+from attncli.studies.memory import attention_bytes, needed_for, parameter_bytes, require_memory
 from attncli.studies.progress import Progress
 from attncli.studies.scoring import (
     build_normalizer,
@@ -48,7 +46,7 @@ from attncli.studies.scoring import (
 )
 from attncli.studies.study import STAGES, Column, Record, Result, Rows
 
-NOTED = 256 * 2**20  # bytes of tensors from which the estimate of the memory is a note
+NOTED = 512 * 2**20  # bytes of memory from which there is a note
 CURE = "use fewer queries, keys or batch elements, or fewer scorers"
 MOST_CELLS = 2**24  # of the mask that is saved beside outputs alone
 Stages = Mapping[str, Tensor]
@@ -351,23 +349,21 @@ def _check_size(
     options: AttentionOptions, parts: Sequence[tuple[Shapes, Any]], device: torch.device, progress: Progress
 ) -> None:
     """Refuse what the scorers cannot take or the memory cannot hold, before anything is drawn."""
-    needed = Counter[str]()
+    dtype, stored = getattr(torch, options.dtype), 0
     for shapes, call in parts:
-        needed.update(_needed(options, shapes, call, device))
-    needed["program"] = PROGRAM
-    require_memory(needed, device, CURE)
-    if sum(needed.values()) - PROGRAM > NOTED:
-        progress.note(f"memory: about {in_words(needed)}")
+        entries = [of_call(entry, call) for entry in options.scorers]
+        kept = [len(_matrices(entry, options, "bias" in shapes)) for entry in entries]
+        stored += attention_bytes(shapes, dtype, kept)
+        require_memory(stored, device, CURE)  # before sizes that torch cannot count
+        sizes = shapes["queries"][-1], shapes["keys"][-1]
+        stored += parameter_bytes(of_each(entries, partial(_outline, sizes)))
+    require_memory(stored, device, CURE)
+    if needed_for(stored) > NOTED:
+        progress.note(f"memory: about {in_bytes(needed_for(stored))}")
 
 
-def _needed(options: AttentionOptions, shapes: Shapes, call: Any, device: torch.device) -> dict[str, int]:
-    dtype, entries = getattr(torch, options.dtype), [of_call(entry, call) for entry in options.scorers]
-    stages = [len(_matrices(entry, options, "bias" in shapes)) for entry in entries]
-    require_memory(estimate_attention(shapes, dtype, stages, []), device, CURE)  # before sizes that torch cannot count
-    scorers = of_each(entries, lambda entry: outline(entry, shapes["queries"][-1], shapes["keys"][-1]))
-    normalizers = (NORMALIZERS[entry.normalizer.normalizer] for entry in entries)
-    matrices = max(getattr(normalizer, "matrices", 0) for normalizer in normalizers)
-    return estimate_attention(shapes, dtype, stages, scorers, matrices)
+def _outline(sizes: tuple[int, int], entry: ScorerEntry) -> nn.Module:
+    return outline(entry, *sizes)
 
 
 def _refuse_empty_rows(options: AttentionOptions, inputs: Inputs) -> None:

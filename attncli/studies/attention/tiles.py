@@ -19,7 +19,7 @@ from attncli.studies.attention.rows import ScorerRows, scorer_rows
 from attncli.studies.threads import in_order, on_threads
 
 AT_A_TIME = 2**19  # scores of a tile: few enough for a processor's cache, where going over them again costs little
-MATRICES = 12  # of the size of float32 scores that `scorer_rows`, or softmax with softcap and bias, holds at once
+TILE_SHARE, FAST_TILE_SHARE = 12, 5  # a tile takes one part of the workspace, beside its stages and statistics
 ROWS = tuple(each.name for each in fields(ScorerRows))
 QUICK = ("count", "mean", "squares", "entropy", "max_weight", "weight_sum")  # the rows that `_by_softmax` gives
 LEAST = -1000.0  # whose exponential is 0 in float32 and in float64
@@ -81,11 +81,9 @@ def _jobs(
         queries, keys, scale = scorer.as_dot(queries, keys)  # once, not for every tile
         scorer = partial(_scaled_products, scale)
     is_fast = is_softmax(rules) and ROWS == QUICK and all_finite(values)
-    matrices = MATRICES + getattr(rules.normalizer, "matrices", pooling.MATRICES)
-    if is_fast:
-        matrices = (4 if rules.valid.is_full else 5) if rules.cap is None and rules.bias is None else MATRICES
+    share = FAST_TILE_SHARE if is_fast and rules.cap is None and rules.bias is None else TILE_SHARE
     enough = max(AT_A_TIME, min(128 * keys.shape[-2], 2 * AT_A_TIME))  # products of few queries are slow
-    most = min(enough, pooling.WORKSPACE_BYTES // (matrices * queries.element_size()))
+    most = min(enough, pooling.WORKSPACE_BYTES // (share * queries.element_size()))
     space = Space(queries)
 
     @torch.no_grad()  # which other threads do not know of

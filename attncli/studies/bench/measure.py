@@ -13,19 +13,15 @@ import torch
 from torch import Tensor
 from torch.profiler import ProfilerActivity, profile
 
-from attncli.attention import computing_dtype
 from attncli.inputs.seeding import generator
-from attncli.pooling import MATRICES as MATRICES_HELD
 from attncli.studies.bench.implementations import Inputs, Task
 from attncli.studies.bench.options import BenchOptions
 from attncli.studies.bench.plan import Case
-from attncli.studies.memory import estimate_attention
+from attncli.studies.memory import attention_bytes, parameter_bytes
 
 COPIES_BYTES = 256 * 2**20  # of all copies of the inputs together, several times a last-level cache
 MOST_COPIES = 1024
 
-MATRICES = {"scores": 1, "weights": 2, "output": 0}  # (n, m) matrices that attncli's own code keeps
-BACKWARD = 3  # times the matrices of forward
 MOST_PAIRS = 2**26  # whose memory is counted on the CPU: of work in tiles the profiler keeps more than its tiles take
 LOG_LEVEL = "KINETO_LOG_LEVEL"  # of the profiler's library, which tells everybody on stderr that it starts
 
@@ -55,20 +51,16 @@ def copies_of(inputs: Inputs) -> list[Inputs]:
     return [inputs, *((q.clone(), k.clone(), v.clone()) for q, k, v in [inputs] * (count - 1))]
 
 
-def estimate_call(task: Task, num_hiddens: int | None, case: Case, stored: torch.dtype) -> dict[str, int]:
-    """What one call needs; its scorer may be on the meta device. One of the user's own counts with its scores only."""
-    textbook, times = task.implementation == "textbook", BACKWARD if task.backward else 1
-    matrices = 2 if textbook and task.measure != "scores" else MATRICES[task.measure]
+def call_bytes(task: Task, num_hiddens: int | None, case: Case, dtype: torch.dtype) -> int:
+    """Return the bytes of the tensors of one call, and of their gradients; the scorer may be on the meta device."""
     keys = (case.matrices, case.m, case.d)
     shapes = {"queries": (case.matrices, case.n, case.d), "keys": keys, "values": keys}
-    parts = estimate_attention(shapes, stored, [matrices * times], [task.scorer])
-    whole = case.matrices * case.n * case.m * computing_dtype(stored).itemsize
-    hidden = whole * (num_hiddens or 0) * (3 if task.backward else 2) if textbook else 0
-    held = 0  # bytes that a normaliser holds beside what a softmax does
-    if task.measure == "weights" and not task.is_softmax:
-        held = getattr(task.normalizer, "matrices", MATRICES_HELD) * whole * times
-    bias = case.heads * case.n * case.m * stored.itemsize if task.implementation == "fused" and task.alibi else 0
-    return {**parts, "hidden units of all pairs": hidden, "normaliser": held, "bias": 3 * bias}
+    is_textbook = task.implementation == "textbook"
+    kept = 2 if is_textbook or task.measure == "weights" else 1 if task.measure == "scores" else 0
+    kept += (num_hiddens or 0) if is_textbook else 0  # the hidden units of all pairs
+    kept += 1 if task.alibi and (is_textbook or task.implementation == "fused") else 0
+    stored = attention_bytes(shapes, dtype, [kept]) + parameter_bytes([task.scorer])
+    return stored * (2 if task.backward else 1)
 
 
 def peak_memory(call: AnyCall, device: torch.device) -> int | None:

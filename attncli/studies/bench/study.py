@@ -25,9 +25,9 @@ from attncli.studies.bench.measure import (
     COPIES_BYTES,
     MOST_PAIRS,
     MOST_ROUNDS,
+    call_bytes,
     copies_of,
     draw_inputs,
-    estimate_call,
     peak_memory,
     ratio_of,
     rounds_for,
@@ -181,7 +181,7 @@ def get_ready(group: Sequence[Trial], prepared: Prepared, counter: Counter) -> N
         with _failures(trial, device):
             asked = trial.contender.implementation, outline(entry, case.d, case.d), measure, build_normalizer(entry)
             task = Task(*asked, entry.bias is not None, case.heads, options.backward)
-            if reason := too_large(estimate_call(task, hidden, case, dtype), device):
+            if reason := too_large(call_bytes(task, hidden, case, dtype), device):
                 trial.drop("too large", reason)
                 continue
             copies = copies or copies_of(draw_inputs(options, case, device))

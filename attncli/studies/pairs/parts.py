@@ -13,7 +13,7 @@ from attncli.errors import InputError
 from attncli.inputs.build import Inputs, Shapes
 from attncli.inputs.seeding import generator
 from attncli.inputs.source import read_source
-from attncli.studies.memory import estimate_attention, require_memory
+from attncli.studies.memory import attention_bytes, require_memory
 from attncli.studies.pairs.entries import Entries
 from attncli.studies.pairs.options import PairsOptions
 from attncli.studies.progress import Progress
@@ -131,7 +131,7 @@ def read_pairs(
 
     def check_size(shapes: Shapes) -> None:
         cure = "use fewer queries, keys or batch elements"
-        require_memory(estimate_attention(shapes, torch.float32, [], []), torch.device("cpu"), cure)
+        require_memory(attention_bytes(shapes, torch.float32), torch.device("cpu"), cure)
 
     try:
         layers = read_source(Path(source), check_size, progress.note)

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from attncli.attention import computing_dtype, softcap
+from attncli.attention import softcap
 from attncli.config.scorer_entries import ScorerEntry
 from attncli.config.values import powers
 from attncli.errors import Collector, InputError, below
@@ -20,7 +20,7 @@ from attncli.inputs.seeding import seeded
 from attncli.scorers import SCORERS
 from attncli.show.numbers import several, significant
 from attncli.show.trends import three_digits, trend
-from attncli.studies.memory import PROGRAM, projected, require_memory
+from attncli.studies.memory import parameter_bytes, require_memory
 from attncli.studies.pairs.entries import Entries
 from attncli.studies.pairs.options import PairsOptions
 from attncli.studies.pairs.parts import PAIRS_AT_A_TIME, Pairs, RandomPairs, RealPairs, read_pairs
@@ -38,9 +38,8 @@ from attncli.studies.scoring import (
 from attncli.studies.study import INTERVAL, LAYER, Column, Record, Result, Rows, by_label
 from attncli.studies.threads import in_order, on_threads
 
-COPIES = 6  # of a row that is larger than a part: as drawn, rounded, scaled, and gradients
+DRAWN = 8  # bytes of a number as it is drawn, in float64
 NUMBERS_AT_A_TIME = 2**24  # for the pairs that one thread works on at the same time
-WORKING_SPACE = 64 * 2**20  # of one thread, beside queries and keys: what scorers need for a part
 LEVEL = 1.25  # a figure whose largest value is at most this times the smallest hardly depends on d
 POWER_LAW = 0.1  # how far from the line, in natural logarithms, any point of a power law may lie
 PLACE = (
@@ -121,16 +120,17 @@ def prepare_pairs(
         return of_each(entries, lambda entry: build_scorer(entry, q, k, options.seed, dtype).to(device))
 
     if options.source is None:
-        at_a_time = min(_check_size(options, options.scorers, d, d, keys, device) for d in options.d)
         sizes = options.d
         if len(sizes) == 1 and not any(entry.parameters for entry in options.scorers):  # which have one size if read
             sizes = sorted({*powers(1, sizes[0]), *sizes})
+        outlines = [each for d in sizes for each in _outlines(options, options.scorers, d, d)]
+        at_a_time = _check_memory(options, outlines, (keys + 1) * max(sizes), device)
         points = []
         for d in sizes:
             pairs = RandomPairs(options, entries, device, d, rows(entries, d), keys, together)
             points.append(Point(d, options.scorers, scorers_of(options.scorers, d, d), pairs))
         return Prepared(options, entries, options.d, points, {}, device, at_a_time, normalizers)
-    points, named, at_once = list[Point](), dict[str, Tensor](), list[int]()
+    points, named, outlines, at_a_time = list[Point](), dict[str, Tensor](), list[nn.Module](), PAIRS_AT_A_TIME
     for layer, (tensors, call) in read_pairs(options.source, dtype, device, progress).items():
         (*leading, _, q), (m, k) = tensors["queries"].shape, tensors["keys"].shape[-2:]
         most = int(tensors["valid"].sum(-1).max()) if "valid" in tensors else m
@@ -139,49 +139,41 @@ def prepare_pairs(
             message = f'got "{options.source}", whose queries have at most {several(most, "valid key")}{of}'
             raise InputError.of(f"{message}; expected a query with at least {fewest}", ["from"])
         own_entries = [of_call(entry, call) for entry in options.scorers]
-        at_once.append(_check_size(options, own_entries, q, k, m, device))
+        outlines += _outlines(options, own_entries, q, k)
+        at_a_time = _check_memory(options, outlines, (m + 1) * k, device)
         scorers = scorers_of(own_entries, q, k)
         for head in range(leading[1]) if len(leading) > 1 else [None]:
             own = tensors if head is None else {name: tensor[:, head] for name, tensor in tensors.items()}
             points.append(Point(k, own_entries, scorers, RealPairs(own, head or 0), head, layer))
         named |= {name if layer is None else f"{layer}/{name}": tensor for name, tensor in tensors.items()}
     sizes = sorted({point.d for point in points})
-    return Prepared(options, entries, sizes, points, named, device, min(at_once), normalizers)
+    return Prepared(options, entries, sizes, points, named, device, at_a_time, normalizers)
 
 
-def _check_size(
-    options: PairsOptions,
-    entries: Sequence[ScorerEntry],
-    query_size: int,
-    key_size: int,
-    keys: int,
-    device: torch.device,
-) -> int:
-    """Refuse sizes that scorers cannot take or the memory cannot hold, before any parameter is drawn.
-
-    Returns how many pairs may be worked on at the same time.
-    """
-    collector, parameters, width = Collector(), 0, 1
+def _outlines(options: PairsOptions, entries: Sequence[ScorerEntry], query_size: int, key_size: int) -> list[nn.Module]:
+    """Return every scorer without memory for its parameters, or raise an InputError for sizes that it refuses."""
+    collector, made = Collector(), list[nn.Module]()
     for index, entry in enumerate(entries):
         with collector.under("scorers", index):
-            made = list(outline(entry, query_size, key_size).parameters())
-            parameters += sum(parameter.numel() for parameter in made)
-            width = max([width, *(projected(parameter, query_size, key_size) for parameter in made)])
+            made.append(outline(entry, query_size, key_size))
     if collector.problems and query_size != key_size and "scorers" not in options.model_fields_set:
         message = f"got queries of size {query_size} and keys of size {key_size}; dot products need equal sizes"
         raise InputError.of(f"{message}; choose a scorer for different sizes, additive or general", ["from"])
     collector.check()
-    threads, element = torch.get_num_threads(), computing_dtype(getattr(torch, options.dtype)).itemsize
-    at_a_time = max(min(PAIRS_AT_A_TIME, NUMBERS_AT_A_TIME // width), 1)
-    needed = {
-        "parameters": 2 * parameters * element,
-        "queries and keys": threads * (WORKING_SPACE + COPIES * 2 * element * (keys + 1) * key_size),
-        "hidden units": threads * 2 * element * width * max(keys, at_a_time),
-        "program": PROGRAM,
-    }
+    return made
+
+
+def _check_memory(options: PairsOptions, outlines: Sequence[nn.Module], row: int, device: torch.device) -> int:
+    """Raise an InputError if all scorers, and a query with its keys for each thread, do not fit into memory.
+
+    Return how many pairs to score at the same time. `row` is how many numbers a query with its keys has.
+    """
     place, cure = ("d", "a smaller d, fewer keys") if options.source is None else ("from", "fewer keys")
-    require_memory(needed, device, f"use {cure}, or scorers with fewer parameters", [place])
-    return at_a_time
+    # Parameters count twice, since theory reads them in float64.
+    stored = 2 * parameter_bytes(outlines) + torch.get_num_threads() * DRAWN * row
+    require_memory(stored, device, f"use {cure}, or scorers with fewer parameters", (place,))
+    width = max([1, *(size for each in outlines for parameter in each.parameters() for size in parameter.shape)])
+    return max(min(PAIRS_AT_A_TIME, NUMBERS_AT_A_TIME // width), 1)
 
 
 @contextmanager

@@ -4,7 +4,7 @@ import itertools
 import math
 import threading
 from collections import Counter as Amounts
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import CancelledError, ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
 
@@ -13,10 +13,8 @@ from torch import Tensor
 
 from attncli.errors import Collector, InputError, below
 from attncli.inputs.device import resolve_device
-from attncli.normalizers import NORMALIZERS
-from attncli.normalizers.softmax import is_softmax
 from attncli.scorers import SCORERS
-from attncli.studies.memory import PROGRAM, require_memory
+from attncli.studies.memory import parameter_bytes, require_memory
 from attncli.studies.progress import Counter, Progress
 from attncli.studies.scoring import build_normalizer, build_scorer, formulas_of, names_of, outline
 from attncli.studies.study import Result, Rows, by_label
@@ -26,15 +24,10 @@ from attncli.studies.train.model import Configuration, Recall, learn, points_of
 from attncli.studies.train.options import TrainOptions
 from attncli.studies.train.resume import SETTINGS, Finished, finished_before, hash_of
 from attncli.studies.train.rows import findings_of, rows_of, summary
-from attncli.studies.train.task import TESTS, of_equal_weights, steps_at_a_time
+from attncli.studies.train.task import TESTS, of_equal_weights
 
 CURE = "use a smaller lr or float64, and check the scorer's options and parameters"
 BUILDING = threading.Lock()  # parameters are drawn from torch's global generator, which is seeded meanwhile
-
-COPIES = {"adam": 5, "sgd": 3}  # of a parameter: itself, its gradient twice, and the two averages of Adam
-DOT_VECTORS, VECTORS = 5, 14  # as long as a query, for each symbol: of a dot product; of others, at most
-HELD = 7  # numbers of a weight while it is made, where its normaliser does not say
-PAIRS = 4  # numbers of a pair of symbols, or hidden unit of it
 
 
 @dataclass(frozen=True)
@@ -64,53 +57,38 @@ def prepare(options: TrainOptions, progress: Progress) -> Prepared:
     collector.check()
     own = any(entry.scorer not in SCORERS for entry in options.scorers)  # which may keep something in common
     threads = 1 if own or device.type != "cpu" else torch.get_num_threads()
-    needed = estimate_training(configurations, options, threads)
-    if device.type == "cpu":  # what all seeds of all learn is kept until it is written
-        for job in configurations:
-            needed += _bytes(_learnt(job, options), options)
-    most = max(needed, key=lambda key: needed[key])
-    require_memory(needed | {"program": PROGRAM}, device, "use a smaller number, or fewer seeds", [most])
+    at_once = sorted((_stored(job, options) for job in configurations), key=Amounts.total)[-threads:]
+    stored = sum([*at_once, *(_learnt(job, options) for job in configurations)], Amounts[str]())
+    largest = max(stored, key=lambda key: stored[key])
+    require_memory(stored.total(), device, "use a smaller number, or fewer seeds", (largest,))
     parameters = _read_parameters(options)
     finished = finished_before(configurations, options, device, parameters, progress)
     return Prepared(options, configurations, finished, parameters, threads, device)
 
 
-def estimate_training(jobs: Iterable[Configuration], options: TrainOptions, threads: int) -> Amounts[str]:
-    """Bytes of the largest configurations, `threads` at a time, by the key that decides how much it is."""
-    return sum(sorted((_needed(job, options) for job in jobs), key=Amounts.total)[-threads:], Amounts())
+def _learnt(job: Configuration, options: TrainOptions) -> Amounts[str]:
+    """Return the bytes of all seeds' parameters, by the option that decides their number."""
+    matrices = 2 * job.d * options.embedding * getattr(torch, options.dtype).itemsize
+    key = "embedding" if options.embedding > job.d else "d"
+    return Amounts({key: options.seeds * (matrices + parameter_bytes([job.outline]))})
 
 
-def _learnt(job: Configuration, options: TrainOptions, copies: int = 1) -> Amounts[str]:
-    """Numbers that one seed learns, by the key of the size that decides how many."""
-    numbers = 2 * job.d * options.embedding + sum(map(torch.numel, job.outline.parameters()))
-    return Amounts({"embedding" if options.embedding > job.d else "d": copies * numbers})
-
-
-def _bytes(numbers: Amounts[str], options: TrainOptions) -> Amounts[str]:
-    """Of so many numbers of each seed."""
+def _stored(job: Configuration, options: TrainOptions) -> Amounts[str]:
+    """Return the bytes of the tensors of a step, and of the gradients of each, by the option that decides them."""
+    symbols, units = options.vocabulary, job.entry.options.get("num_hiddens", 1)
+    sequences = max(options.batch, TESTS)
+    numbers = {
+        "embedding": symbols * options.embedding,
+        "d": 4 * symbols * job.d,  # queries and keys, as they are and as the scorer changes them
+        "vocabulary": symbols**2 * units,
+        "classes": sequences * options.classes,
+        "batch": 4 * max(options.batch * options.keys, TESTS * max(options.tested)),  # keys and values are int64
+    }
     itemsize = getattr(torch, options.dtype).itemsize
-    return Amounts({key: options.seeds * itemsize * count for key, count in numbers.items()})
-
-
-def _needed(job: Configuration, options: TrainOptions) -> Amounts[str]:
-    """Bytes of one configuration while it is trained."""
-    seeds, symbols, itemsize = options.seeds, options.vocabulary, getattr(torch, options.dtype).itemsize
-    vectors = DOT_VECTORS if getattr(job.outline, "scales_dot_product", False) else VECTORS
-    of_pair = PAIRS * job.entry.options.get("num_hiddens", 1) + (job.entry.softcap is not None)
-    numbers = Amounts(
-        embedding=2 * symbols * options.embedding,  # twice while they are made
-        d=vectors * symbols * job.d,
-        vocabulary=of_pair * symbols**2,
-        classes=4 * max(options.batch, TESTS) * options.classes,  # as the loss and its gradient hold the pooled values
-    )
-    numbers += _learnt(job, options, COPIES[options.optimizer])
-    drawn, tested = options.batch * steps_at_a_time(options), TESTS * max(options.tested)
-    sequences = 24 * max(drawn, TESTS) * symbols  # as they are drawn, for one seed at a time
-    kept = 64 * max(drawn * options.keys, tested)  # of every seed
-    normalizer = NORMALIZERS[job.entry.normalizer.normalizer]
-    held = 2 if is_softmax(normalizer) else getattr(normalizer, "matrices", HELD)
-    weights = (16 + (6 + held) * itemsize) * max(options.batch * options.keys, tested)  # of one step, with gradients
-    return _bytes(numbers, options) + Amounts(batch=sequences + seeds * (kept + weights))
+    stored = Amounts({key: 2 * options.seeds * itemsize * count for key, count in numbers.items()})
+    stored["batch"] += 8 * sequences * symbols  # as they are drawn, for one seed at a time
+    learnt = _learnt(job, options)
+    return stored + learnt + learnt + learnt  # gradients, and the averages of the optimizer
 
 
 def _read_parameters(options: TrainOptions) -> dict[str, Tensor]:

@@ -121,8 +121,8 @@ def test_too_large_is_known_before(monkeypatch: pytest.MonkeyPatch) -> None:
     result = result_of(n=[2048], m=[2048], num_hiddens=[128], measure=["scores"], only=["additive/textbook"], **TWO)
     row = by_name(result)["additive/textbook"]
     assert (row["status"], row["seconds"]) == ("too large", None)
-    assert row["reason"].startswith("needs about 4.")
-    assert row["reason"].endswith("hidden units of all pairs 4.0 GiB); 1.0 GiB of memory is available")
+    assert row["reason"].startswith("needs about ")
+    assert row["reason"].endswith("; 1.0 GiB of memory is available")
 
 
 def test_without_a_baseline_there_are_no_ratios(monkeypatch: pytest.MonkeyPatch) -> None:

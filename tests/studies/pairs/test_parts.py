@@ -8,8 +8,7 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from attncli.errors import InputError
-from attncli.studies import memory, options_model
+from attncli.studies import options_model
 from attncli.studies.pairs import study as shared
 from attncli.studies.pairs.entries import Entries
 from attncli.studies.pairs.parts import ENTRIES_AT_A_TIME, PAIRS_AT_A_TIME, RandomPairs
@@ -81,18 +80,6 @@ def test_slices_change_no_figure(study: str, monkeypatch: pytest.MonkeyPatch) ->
 
 def numbers_of(record: Record) -> dict[str, float]:
     return {name: value for name, value in record.items() if isinstance(value, float)}
-
-
-def test_hidden_units_are_what_is_said_to_need_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(memory, "available_memory", lambda device: 2**31)
-    wide = [{"scorer": "additive", "num_hiddens": 4000}]
-    prepared("variance", d=[4], samples=1000, scorers=wide)
-    with pytest.raises(InputError, match=r"d: needs about .*hidden units.*, or scorers with fewer parameters"):
-        prepared("saturation", d=[4], keys=1_000_000, rows=2, scorers=wide)
-    with pytest.raises(InputError, match=r"d: needs about .*queries and keys.*use a smaller d, fewer keys"):
-        prepared("saturation", d=[512], keys=1_000_000, rows=1, scorers=[{"scorer": "dot"}])
-    with pytest.raises(InputError, match=r"d: needs about .*parameters.*use a smaller d"):
-        prepared("variance", d=[65536], scorers=[{"scorer": "general"}])
 
 
 @pytest.mark.parametrize("scorer", [{"scorer": "scaled_dot", "scale": 1e200}, {"scorer": "cosine", "scale": 1e160}])
