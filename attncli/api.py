@@ -12,6 +12,10 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from attncli.common.progress import Progress
+from attncli.common.study import Comparison as StudyComparison
+from attncli.common.study import PreparedStudy, Record, Study, single_numbers
+from attncli.common.study import Result as StudyResult
 from attncli.config.builtin import experiment_path
 from attncli.config.document import REPORT, Document, document_of_data, read_document
 from attncli.config.looks import PLAIN, Look, is_default
@@ -28,10 +32,6 @@ from attncli.runs.resolved import config_of, dump_yaml, self_contained
 from attncli.runs.run_folder import COMMAND_LINE, IN_PYTHON, Words, new_folder, writer_of
 from attncli.runs.saving import Finished, fingerprint, results_of, save_run
 from attncli.studies import ROWS, STUDIES, load_study, options_model, part_of
-from attncli.studies.progress import Progress
-from attncli.studies.study import Comparison as StudyComparison
-from attncli.studies.study import PreparedStudy, Record, Study, single_numbers
-from attncli.studies.study import Result as StudyResult
 from attncli.sweeps.views import columns_of, frames_of, is_sweep, pictures_of, view_of
 
 if TYPE_CHECKING:

@@ -5,9 +5,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from attncli.common.study import Comparison
 from attncli.runs.loading import StoredRun, reading
 from attncli.show.report.page import BUDGET, Shown, page, prepared
-from attncli.studies.study import Comparison
 from attncli.sweeps.views import charts_of, listings_of
 
 TELLS_NOTHING = re.compile(r"latest|results\.json|\d{4}-\d\d-\d\dT[\d-]+")  # the end of a path, of many runs

@@ -8,11 +8,11 @@ from collections.abc import Sequence
 from typing import Any
 
 from attncli.commands.experiments import load_experiments
+from attncli.common.progress import Progress
 from attncli.config.builtin import builtin_folder
 from attncli.config.overrides import parse_override
 from attncli.expect.judging import Verdict, judge
 from attncli.expect.tables import lines_of
-from attncli.studies.progress import Progress
 
 PATHS = {path.stem: path for path in sorted((builtin_folder() / "claims").glob("*.yaml"))}
 LONG = ["04_variance", "08_learning", "09_cost"]  # which take seconds each

@@ -7,12 +7,12 @@ from typing import Any
 
 import torch
 
+from attncli.common.progress import Progress
+from attncli.common.study import Record, Result
 from attncli.config.tensors import Data
 from attncli.inputs.build import Inputs, build_inputs
 from attncli.studies.attention import study as attention
 from attncli.studies.attention.options import AttentionOptions
-from attncli.studies.progress import Progress
-from attncli.studies.study import Record, Result
 
 DOT = {"scorer": "dot"}
 CPU = torch.device("cpu")

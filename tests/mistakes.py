@@ -19,9 +19,9 @@ from torch import Tensor, nn
 
 import attncli
 from attncli import attention, textbook
+from attncli.common.pairs.entries import Entries
 from attncli.normalizers import NORMALIZERS
 from attncli.scorers import SCORERS
-from attncli.studies.pairs.entries import Entries
 from attncli.studies.train.task import seeds_of
 
 Mistake = Callable[[MonkeyPatch], None]

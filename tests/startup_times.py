@@ -12,7 +12,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from attncli.studies.pairs.entries import Entries
+from attncli.common.pairs.entries import Entries
 from attncli.studies.variance.study import default_samples
 
 ROOT = Path(__file__).resolve().parents[1]

@@ -22,9 +22,9 @@ TESTS = Path(__file__).parent
 MOST_FILES, FAMILY = 25, 4
 
 BOTTOM = {"errors", "modes", "attention", "scorers", "normalizers"}
-STUDY = {*BOTTOM, "config", "inputs", "studies", "studies.study", "show"}
-RUNS = {"errors", "modes", "capturing", "config", "studies.study", "expect"}
-API = {*RUNS, "inputs", "studies", "show", "runs", "sweeps"}
+STUDY = {*BOTTOM, "common", "common.study", "config", "inputs", "show"}
+RUNS = {"errors", "modes", "capturing", "common.study", "config", "expect"}
+API = {*RUNS, "common", "inputs", "studies", "show", "runs", "sweeps"}
 MAY_IMPORT = {  # besides itself
     "errors": set[str](),
     "modes": set[str](),
@@ -36,39 +36,40 @@ MAY_IMPORT = {  # besides itself
     "config": {"errors", "scorers", "normalizers"},
     "capturing": {"errors", "modes", "attention", "scorers"},
     "inputs": {"errors", "attention", "capturing", "config"},
-    "studies.study": {"studies"},
-    "show": {"errors", "scorers", "config", "studies.study"},
-    "studies": {*BOTTOM, "config", "inputs", "pooling", "studies.study"},  # what all studies share
-    "studies.pairs": STUDY,  # what variance and saturation share
+    "common.study": {"common"},  # the records alone, which `show` draws
+    "show": {"errors", "scorers", "common.study", "config"},
+    "common": {*BOTTOM, "common.study", "config", "inputs", "pooling"},
+    "common.pairs": STUDY,  # shared by variance and saturation
+    "studies": {"errors", "common.study", "config"},  # the registry
     **{f"studies.{name}": STUDY for name in STUDIES},
-    "studies.attention": {*STUDY, "pooling"},
+    "studies.attention": {*STUDY, "pooling", "studies"},
     "studies.bench": {*STUDY, "pooling", "textbook"},
     "studies.train": {*STUDY, "textbook", "__init__"},  # the version, for what goes on later
-    "studies.variance": {*STUDY, "studies.pairs"},
-    "studies.saturation": {*STUDY, "studies.pairs"},
-    "expect": {"errors", "config", "show", "studies.study"},
+    "studies.variance": {*STUDY, "common.pairs"},
+    "studies.saturation": {*STUDY, "common.pairs"},
+    "expect": {"errors", "common.study", "config", "show"},
     "runs": {"__init__", *RUNS, "show"},
-    "sweeps": {"__init__", *RUNS, "studies", "show", "runs"},
-    "reports": {"runs", "show", "studies", "studies.study", "sweeps"},
+    "sweeps": {"__init__", *RUNS, "common", "studies", "show", "runs"},
+    "reports": {"common.study", "runs", "show", "studies", "sweeps"},
     "api": {*API, "reports"},
     "commands": {*API, "scorers", "normalizers", "reports", "api"},
-    "cli": {"__init__", "errors", "commands", "studies"},
+    "cli": {"__init__", "errors", "commands", "common", "studies"},
     "__main__": {"cli"},
     "__init__": {"api", "capturing"},
 }
 # A library, and the only places that may import it.
 LIBRARIES = {
     "rich": ("show/", "commands/", "expect/tables.py", "studies/*/tables.py", "sweeps/tables.py"),
-    "matplotlib": ("show/", "studies/*/figure.py", "sweeps/figure.py", "api.py"),
+    "matplotlib": ("show/", "studies/*/figure.py", "common/pairs/figure.py", "sweeps/figure.py", "api.py"),
     "typer": ("cli.py", "commands/"),
     "jinja2": ("show/report/",),
 }
 
 
 def part_of(path: Path) -> str:
-    """`studies.train` for studies/train/task.py, `errors` for errors.py; study.py is a part of its own."""
+    """Return `studies.train` for studies/train/task.py, and `errors` for errors.py."""
     inner = path.relative_to(PACKAGE).with_suffix("").parts
-    is_part = inner[0] == "studies" and len(inner) > 1 and (len(inner) > 2 or inner[1] == "study")
+    is_part = (inner[:1] == ("studies",) and len(inner) > 2) or inner[:2] in (("common", "study"), ("common", "pairs"))
     return ".".join(inner[:2]) if is_part else inner[0]
 
 

@@ -10,9 +10,10 @@ from pathlib import Path
 import pytest
 import torch
 
+from attncli.common import memory
 from attncli.normalizers import NORMALIZERS
 from attncli.scorers import SCORERS
-from attncli.studies import STUDIES, memory
+from attncli.studies import STUDIES
 from attncli.studies.attention.columns import COLUMNS
 from tests.bad_input.beside import FILES, MODULES
 from tests.bad_input.mistake import EXPERIMENT, GOOD, Mistake, mistakes

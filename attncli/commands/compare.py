@@ -11,8 +11,8 @@ from attncli.commands.options import Full, OverwriteFile, Quiet, naming_options
 from attncli.errors import Collector, InputError
 
 if TYPE_CHECKING:
+    from attncli.common.study import Record
     from attncli.runs.loading import StoredRun
-    from attncli.studies.study import Record
 
 MOST_PLACES = 8  # batch elements and heads in the picture
 
@@ -52,10 +52,10 @@ def compare(
     from attncli.commands.experiments import print_json
     from attncli.commands.progress import Terminal
     from attncli.commands.streams import DIFFERENT, print_line, print_note
+    from attncli.common.study import nan_to_null
     from attncli.runs.loading import read_run
     from attncli.show.comparison import LINES, markdown, tables
     from attncli.studies import STUDIES
-    from attncli.studies.study import nan_to_null
 
     _check(runs, tolerance, fail, json and format_ == "md", out, overwrite)
     collector, stored = Collector(), []
@@ -117,10 +117,10 @@ def _check(
 def _draw(runs: Sequence["StoredRun"], weights: Sequence["Record"], out: Path, quiet: bool) -> None:
     """Draw the difference of the weights at the batch elements and heads that differ most."""
     from attncli.commands.streams import print_note
+    from attncli.common.study import matrices_of
     from attncli.runs.run_folder import save_file_at
     from attncli.show.figures import save_figure
     from attncli.show.heatmaps import runs_figure
-    from attncli.studies.study import matrices_of
 
     rows = [row for row in weights if row["js_divergence"] is not None and row.get("layer") is None]
     if not rows:

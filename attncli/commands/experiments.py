@@ -21,6 +21,8 @@ from attncli.commands.interrupts import Interrupts
 from attncli.commands.options import Output
 from attncli.commands.progress import Terminal, running
 from attncli.commands.streams import EXPECTATION_FAILED, ErrorStream, print_error, print_line, print_note
+from attncli.common.progress import Progress
+from attncli.common.study import is_kept
 from attncli.config.builtin import experiment_path
 from attncli.config.document import TENSORS, read_document
 from attncli.config.overrides import Override
@@ -28,8 +30,6 @@ from attncli.errors import Collector, InputError, Problem
 from attncli.expect.tables import failure, verdict_tables
 from attncli.runs.saving import Finished, to_json
 from attncli.show.tables import findings
-from attncli.studies.progress import Progress
-from attncli.studies.study import is_kept
 from attncli.sweeps.views import view_of
 
 

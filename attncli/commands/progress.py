@@ -10,8 +10,8 @@ from rich.markup import escape
 
 from attncli.commands.interrupts import Interrupts
 from attncli.commands.streams import discard
+from attncli.common.progress import Progress
 from attncli.errors import as_line
-from attncli.studies.progress import Progress
 
 if TYPE_CHECKING:
     from rich.progress import Progress as Bar

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from attncli.api import load_experiment, look_of
 from attncli.commands.progress import running
+from attncli.common.study import STAGES, Matrices, Result, is_kept, matrices_of, stage_of
 from attncli.config.builtin import builtin_path, experiment_path
 from attncli.config.document import read_document
 from attncli.config.overrides import Override
@@ -17,7 +18,6 @@ from attncli.errors import InputError, did_you_mean, got, listed, looking_at
 from attncli.inputs.source import is_config, stored_tensors
 from attncli.runs.loading import read_run
 from attncli.studies import STUDIES, part_of
-from attncli.studies.study import STAGES, Matrices, Result, is_kept, matrices_of, stage_of
 
 
 @dataclass(frozen=True)

@@ -8,10 +8,10 @@ from typing import Any
 
 import torch
 
+from attncli.common.study import STAGES, Record, Result, Rows
 from attncli.config.expectations import Expectation, factor_of, share_of
 from attncli.errors import InputError
 from attncli.expect.asking import asked, same, without_ones
-from attncli.studies.study import STAGES, Record, Result, Rows
 
 ULPS = 8  # units in the last place that rounding may cost
 

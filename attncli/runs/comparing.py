@@ -16,11 +16,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from attncli.common.study import INTERVAL, LABEL, LAYER, STAGES, Column, Comparison, Record, Result, nan_to_null
 from attncli.config.yaml_loader import parse_yaml
 from attncli.errors import dotted, plain
 from attncli.runs.loading import StoredRun, reading
 from attncli.show.numbers import distinct, place
-from attncli.studies.study import INTERVAL, LABEL, LAYER, STAGES, Column, Comparison, Record, Result, nan_to_null
 
 ULPS = 1000  # of float32 or float64: a score of 100 has many of them, and the exponential passes them on
 ULPS_STORED = 2  # of float16 and bfloat16, to which a result is rounded only once more

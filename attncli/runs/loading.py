@@ -11,11 +11,11 @@ from pydantic import AfterValidator, BaseModel, ValidationError, model_validator
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
+from attncli.common.study import Finding, Record, Result
 from attncli.config.document import PARAMETERS, TENSORS
 from attncli.config.opening import UnfitFileError, check_regular, open_file, read_config
 from attncli.errors import InputError, dotted, looking_at
 from attncli.runs.run_folder import JOURNAL
-from attncli.studies.study import Finding, Record, Result
 
 OF_RESULT = {each.name for each in fields(Result)} - {"inputs"}  # of which results.json has fingerprints alone
 CURE = "expected a run folder as it was written; run the experiment again"

@@ -20,12 +20,12 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from attncli import __version__
+from attncli.common.study import STAGES, Record, Result, is_kept, nan_to_null, single_numbers, stage_of, tokens_of
 from attncli.config.document import CAPTURED, PARAMETERS, REPORT, STYLE, TENSORS, Document
 from attncli.errors import InputError, in_bytes, refusal
 from attncli.expect.judging import Verdict
 from attncli.runs.resolved import captured_file, dump_yaml, self_contained
 from attncli.runs.run_folder import NEW, WRITABLE, hidden_folder, new_folder, save_file_at, writer_of, writing
-from attncli.studies.study import STAGES, Record, Result, is_kept, nan_to_null, single_numbers, stage_of, tokens_of
 
 RESULTS = "results.json"
 MOST_ROWS = 200_000  # of weights.csv; more than that is left to tensors.safetensors

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from rich.console import RenderableType
 from rich.text import Text
 
+from attncli.common.study import Comparison, Record
 from attncli.errors import plain, printable
 from attncli.show.numbers import MISSING, distinct, place, several, statistic
 from attncli.show.tables import STRONG, Cells, recorded, remark, stacked, titled
-from attncli.studies.study import Comparison, Record
 
 LINES = 60  # of a terminal, without --full
 MOST = 20  # rows of a table, without --full

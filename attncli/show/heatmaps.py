@@ -12,6 +12,7 @@ from matplotlib.colors import Colormap, LogNorm, Normalize
 from matplotlib.image import AxesImage
 from matplotlib.patches import Patch
 
+from attncli.common.study import Matrices
 from attncli.config.looks import Annotate, HeatmapLook, Look, Scale
 from attncli.errors import InputError, below, did_you_mean, got, printable
 from attncli.show.cells import (
@@ -33,7 +34,6 @@ from attncli.show.matrices import Panel, block_means, differences, select, zoom
 from attncli.show.panels import folded
 from attncli.show.scales import ROUNDING, Numbers, norm_of, ticks_of
 from attncli.show.themes import DPI, Settings, Sheet, sheet_of
-from attncli.studies.study import Matrices
 
 QUANTITIES = {
     "scores": "score",

@@ -10,10 +10,10 @@ import torch
 from torch import Tensor
 from torch.nn.functional import avg_pool2d
 
+from attncli.common.study import Matrices, Names
 from attncli.config.looks import HeatmapLook, check_ranges, ends_of
 from attncli.errors import InputError, did_you_mean, got, printable, shortened, show
 from attncli.show.figures import Note
-from attncli.studies.study import Matrices, Names
 
 MOST_PANELS = 48
 LONGEST_TOKEN = 24  # characters

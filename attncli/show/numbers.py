@@ -4,8 +4,8 @@ import math
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from attncli.common.study import Record
 from attncli.errors import plain, printable
-from attncli.studies.study import Record
 
 MISSING = "-"
 MILLIONS = 10_000_000  # from here on counts are too wide for a column

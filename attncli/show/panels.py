@@ -18,11 +18,11 @@ from matplotlib.ticker import FixedLocator, LogLocator, NullLocator
 from numpy.typing import NDArray
 from rich.cells import cell_len
 
+from attncli.common.study import Result
 from attncli.config.looks import Look
 from attncli.errors import printable
 from attncli.show.figures import Note, Picture, drawing, unheard
 from attncli.show.themes import Arrangement, Sheet
-from attncli.studies.study import Result
 
 Numbers = NDArray[np.float64]
 PAD = 0.08  # inches around everything

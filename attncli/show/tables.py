@@ -12,9 +12,9 @@ from rich.style import Style
 from rich.table import Table
 from rich.text import Text
 
+from attncli.common.study import Column, Finding, Record
 from attncli.errors import printable
 from attncli.show.numbers import MISSING
-from attncli.studies.study import Column, Finding, Record
 
 STRONG, FAINT = Style(bold=True), Style(dim=True)
 GAPS = (2, 1)  # cells between columns, the first that fits

@@ -17,10 +17,10 @@ from rich.style import Style
 from rich.table import Table
 from rich.text import Text
 
+from attncli.common.study import TIE, Names, Tokens
 from attncli.errors import printable
 from attncli.show.numbers import MISSING, significant, statistic, weight
 from attncli.show.tables import FAINT, STRONG, balanced, pack, remark
-from attncli.studies.study import TIE, Names, Tokens
 
 if TYPE_CHECKING:
     from torch import Tensor

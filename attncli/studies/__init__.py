@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, cast
 from attncli.errors import InputError
 
 if TYPE_CHECKING:
+    from attncli.common.study import Chart, Column, Study
     from attncli.config.models import Experiment
-    from attncli.studies.study import Chart, Column, Study
 
 STUDIES = {  # each with the help of its command
     "attention": "Run several scorers on the same queries, keys, values and mask.",

@@ -4,10 +4,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from attncli.common.study import INTERVAL, LAYER, Column, Record, Result
 from attncli.errors import show
 from attncli.studies import charts_of
 from attncli.studies import columns_of as columns_of_study
-from attncli.studies.study import INTERVAL, LAYER, Column, Record, Result
 
 OWN = "record."  # before the name of a record's column that is swept, too
 REPLICATES = ("seed", f"{OWN}seed")  # columns of runs that differ by chance alone

@@ -11,6 +11,7 @@ from matplotlib.axes import Axes
 from matplotlib.colors import LogNorm
 from matplotlib.ticker import MaxNLocator
 
+from attncli.common.study import Record, Result
 from attncli.config.looks import Look
 from attncli.errors import printable
 from attncli.show.figures import Note, Picture
@@ -19,7 +20,6 @@ from attncli.show.panels import Numbers, decades_axis, draw_line, drawn, legend,
 from attncli.show.report.charts import headed
 from attncli.show.scales import extend_of, norm_of, spans_decades, within
 from attncli.show.themes import Sheet
-from attncli.studies.study import Record, Result
 from attncli.sweeps.columns import axes_of, columns_of, companions, is_number, shown
 from attncli.sweeps.summary import summary, summary_names
 

@@ -2,9 +2,9 @@
 
 from operator import itemgetter
 
+from attncli.common.study import Finding, Record, Result, by_label
 from attncli.show.numbers import short
 from attncli.show.trends import trend
-from attncli.studies.study import Finding, Record, Result, by_label
 from attncli.sweeps.columns import axes_of, companions, is_number, shown
 from attncli.sweeps.summary import summary, summary_names
 

@@ -9,6 +9,9 @@ from typing import Any
 
 import torch
 
+from attncli.common.memory import available_memory, noting_needs
+from attncli.common.progress import Progress
+from attncli.common.study import INTERVAL, PreparedStudy, Record, Rows
 from attncli.config.document import Document
 from attncli.config.looks import is_default
 from attncli.config.models import Experiment
@@ -18,9 +21,6 @@ from attncli.expect.asking import check_expectations
 from attncli.runs.resolved import config_of
 from attncli.show.numbers import several
 from attncli.studies import STUDIES, load_study, options_model, part_of
-from attncli.studies.memory import available_memory, noting_needs
-from attncli.studies.progress import Progress
-from attncli.studies.study import INTERVAL, PreparedStudy, Record, Rows
 from attncli.sweeps.columns import in_words, renamed, swept_column, with_sweep
 from attncli.sweeps.work import NO_PART, code_version, deciding, key_of
 

@@ -18,7 +18,7 @@ from typing import Any
 
 from pebble import ProcessExpired, ProcessPool
 
-from attncli.studies.study import Record
+from attncli.common.study import Record
 from attncli.sweeps.starting import process_context
 from attncli.sweeps.work import Job, in_one_line, row_of, run_point, tried_twice
 

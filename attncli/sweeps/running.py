@@ -11,12 +11,12 @@ from pathlib import Path
 
 import torch
 
+from attncli.common.memory import available_memory
+from attncli.common.progress import Progress
+from attncli.common.study import Record, Result
 from attncli.config.sweep import as_data
 from attncli.expect.judging import judge
 from attncli.runs.saving import Finished, begin_sweep, results_of, save_config, save_sweep
-from attncli.studies.memory import available_memory
-from attncli.studies.progress import Progress
-from attncli.studies.study import Record, Result
 from attncli.sweeps.cluster import on_cluster
 from attncli.sweeps.columns import default_metric, in_words, with_sweep
 from attncli.sweeps.findings import findings_of

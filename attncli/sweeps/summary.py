@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from functools import cache
 from statistics import fmean, stdev
 
+from attncli.common.study import Column, Record, Result
 from attncli.show.numbers import counted, short
-from attncli.studies.study import Column, Record, Result
 from attncli.sweeps.columns import columns_of, figures_of, names_of, renamed, swept_keys
 
 LEVEL = 0.975  # of the upper end of the interval

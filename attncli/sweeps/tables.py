@@ -5,10 +5,10 @@ from collections.abc import Iterator
 from rich.console import RenderableType
 from rich.text import Text
 
+from attncli.common.study import Column, Result
 from attncli.show.numbers import counted, interval, several, short
 from attncli.show.tables import remark
 from attncli.show.tables import tables as blocks
-from attncli.studies.study import Column, Result
 from attncli.sweeps.columns import axes_of, changing, columns_of, companions, figures_of, is_repeated, names_of
 from attncli.sweeps.summary import summary, summary_names
 

@@ -8,8 +8,8 @@ from types import ModuleType
 from typing import TYPE_CHECKING
 
 from attncli import studies
+from attncli.common.study import Chart, Column, Listing, Record, Result
 from attncli.config.looks import Look
-from attncli.studies.study import Chart, Column, Listing, Record, Result
 from attncli.sweeps.columns import axes_of, is_number, is_repeated
 from attncli.sweeps.columns import columns_of as swept_columns_of
 from attncli.sweeps.summary import summary, summary_columns, summary_names

@@ -15,14 +15,14 @@ from pathlib import Path
 from typing import Any
 
 import attncli
+from attncli.common.memory import ran_out, shared_by
+from attncli.common.progress import Progress
+from attncli.common.study import Record, nan_to_null
+from attncli.common.threads import on_threads
 from attncli.config.document import document_of_data
 from attncli.errors import InputError, printable, shortened
 from attncli.modes import torch_isolated
 from attncli.studies import STUDIES, load_study, options_model
-from attncli.studies.memory import ran_out, shared_by
-from attncli.studies.progress import Progress
-from attncli.studies.study import Record, nan_to_null
-from attncli.studies.threads import on_threads
 
 # A point to compute: its `key`, its resolved `config`, the `code` version that must compute it, and as `heads` whether
 # its figures by head are kept, which they are unless it says no.

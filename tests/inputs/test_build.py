@@ -8,9 +8,9 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
+from attncli.common.study import tokens_of
 from attncli.errors import InputError
 from attncli.inputs.device import resolve_device
-from attncli.studies.study import tokens_of
 from tests.experiments import inputs_of, result_of
 
 ROLES = ("queries", "keys", "values")

@@ -19,8 +19,8 @@ from torch import Tensor
 
 import attncli
 from attncli import __version__
+from attncli.common.study import Result
 from attncli.runs.saving import fingerprint, save_named, save_weights_csv
-from attncli.studies.study import Result
 from tests.cli import experiment, names_in, refusal, run
 from tests.experiments import result_of, runs_of
 from tests.studies.bench.small import hurry

@@ -12,9 +12,9 @@ from matplotlib.figure import Figure
 from matplotlib.text import Text
 from torch import Tensor
 
+from attncli.common.study import Matrices, Tokens
 from attncli.show.figures import Picture
 from attncli.show.heatmaps import heatmap_figure
-from attncli.studies.study import Matrices, Tokens
 
 ONLY_STIX = "𝒳"  # matplotlib brings a font that has it, and it is not the default one
 

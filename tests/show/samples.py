@@ -13,11 +13,11 @@ from rich.console import Console, RenderableType
 from torch import Tensor
 
 from attncli.attention import softmax_over_valid, valid_mask
+from attncli.common.study import Record, Result, Tokens
 from attncli.config.looks import Look
 from attncli.show.themes import sheet_of
 from attncli.studies import part_of
 from attncli.studies.attention.findings import findings_of
-from attncli.studies.study import Record, Result, Tokens
 
 FIELD = re.compile(r"(\d\.\d{3}|\d+e-\d+|0|nan|·)([*·]?)")
 

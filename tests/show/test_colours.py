@@ -13,10 +13,10 @@ from matplotlib.figure import Figure
 from torch import Tensor
 
 from attncli.attention import masked_softmax, valid_mask
+from attncli.common.study import Tokens
 from attncli.config.looks import HeatmapLook
 from attncli.errors import InputError
 from attncli.show.colours import scaling_of
-from attncli.studies.study import Tokens
 from tests.show.drawn import bars, check_texts, heatmap, labels, legend, panels, titles, values, weights
 
 NAN, INF = math.nan, math.inf

@@ -9,9 +9,9 @@ import torch
 from pypdf import PdfReader
 
 from attncli.attention import valid_mask
+from attncli.common.study import Tokens
 from attncli.show import figures
 from attncli.show.figures import Picture, fonts_for, save_figure
-from attncli.studies.study import Tokens
 from tests.show.drawn import ONLY_STIX, draw, heatmap, labels, panels, ticks, weights
 
 

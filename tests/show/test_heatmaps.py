@@ -9,10 +9,10 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from attncli.common.study import Matrices, Tokens
 from attncli.config.looks import HeatmapLook
 from attncli.errors import InputError
 from attncli.show.heatmaps import heatmap_figure
-from attncli.studies.study import Matrices, Tokens
 from tests.show.drawn import bars, check_texts, heatmap, labels, panels, ticks, titles, values, weights
 
 

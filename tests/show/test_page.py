@@ -15,8 +15,8 @@ from attncli.errors import InputError
 from attncli.show.figures import Picture, as_png, save_figure
 from attncli.show.themes import sheet_of
 from attncli.studies import part_of
+from tests.common.pairs.samples import swept
 from tests.show.drawn import check_texts, heatmap, weights
-from tests.studies.pairs.samples import swept
 
 PAGES = [(3.3, 4.0, 7.0), (6.0, 4.0, 9.0), (13.33, 7.5, 24.0)]
 

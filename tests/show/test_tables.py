@@ -5,10 +5,10 @@ import pytest
 from rich.cells import cell_len
 from rich.console import RenderableType
 
+from attncli.common.study import Record
 from attncli.scorers import SCORERS
 from attncli.show.tables import tables
 from attncli.studies.attention.columns import COLUMNS
-from attncli.studies.study import Record
 from tests.show.samples import printed, record_of
 
 

@@ -11,8 +11,8 @@ from rich.cells import cell_len
 from torch import Tensor
 
 from attncli.attention import valid_mask
+from attncli.common.study import Result, Tokens, tokens_of
 from attncli.studies.attention.tables import LEGEND
-from attncli.studies.study import Result, Tokens, tokens_of
 from tests.show.samples import check_grid, d2l, grids, random_weights, result_of, run_of, shown
 
 WORDS = ["a", "the", "注意", "한", "🙂", "👩\u200d👧"]

@@ -8,7 +8,7 @@ from typing import Any
 
 from torch import Tensor
 
-from attncli.studies.study import Record, Result
+from attncli.common.study import Record, Result
 from tests import reference
 
 ENTRIES: list[dict[str, Any]] = [

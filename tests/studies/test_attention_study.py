@@ -7,10 +7,10 @@ import pytest
 import torch
 from torch import Tensor
 
+from attncli.common.progress import Progress
+from attncli.common.study import Result, matrices_of
 from attncli.scorers import SCORERS
 from attncli.studies.attention import study as attention
-from attncli.studies.progress import Progress
-from attncli.studies.study import Result, matrices_of
 from tests import reference
 from tests.experiments import options_of, result_of, runs_of
 from tests.studies.slow import DATA, ENTRIES, LENGTHS, TINY, pooled, slow_record, without_time

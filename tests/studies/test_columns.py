@@ -4,16 +4,16 @@ from typing import Any
 
 import pytest
 
+from attncli.common.pairs.study import Prepared as PreparedPairs
+from attncli.common.progress import Progress
+from attncli.common.study import Column, Record, Study
 from attncli.studies import STUDIES, load_study, options_model
 from attncli.studies.attention import study as attention
 from attncli.studies.attention.options import AttentionOptions
 from attncli.studies.bench import study as bench
 from attncli.studies.bench.options import BenchOptions
-from attncli.studies.pairs.study import Prepared as PreparedPairs
-from attncli.studies.progress import Progress
 from attncli.studies.saturation import study as saturation
 from attncli.studies.saturation.options import SaturationOptions
-from attncli.studies.study import Column, Record, Study
 from attncli.studies.train import study as train
 from attncli.studies.train.options import TrainOptions
 from attncli.studies.variance import study as variance

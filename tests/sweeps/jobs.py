@@ -12,8 +12,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from attncli.common.study import Record
 from attncli.scorers.dot import Dot
-from attncli.studies.study import Record
 from attncli.sweeps.journal import rows_of
 from attncli.sweeps.work import code_version
 

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
+from attncli.common.study import Record
 from attncli.errors import InputError
 from attncli.runs import run_folder
 from attncli.runs.locks import is_locked
 from attncli.runs.run_folder import JOURNAL
-from attncli.studies.study import Record
 from attncli.sweeps.journal import Journal, rows_of
 from attncli.sweeps.tally import Tally
 

@@ -11,12 +11,12 @@ from matplotlib.colors import LogNorm
 from matplotlib.figure import Figure
 from rich.console import Console
 
+from attncli.common.study import Result
 from attncli.config.looks import Look
 from attncli.reports import report
 from attncli.runs.loading import StoredRun
 from attncli.show.looks import looks_of
 from attncli.show.report.charts import charts
-from attncli.studies.study import Result
 from attncli.sweeps.figure import MOST_PANELS, figures, is_geometric
 from attncli.sweeps.findings import findings_of
 from attncli.sweeps.tables import heading, tables

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from scipy import stats
 
-from attncli.studies.study import Record, Result
+from attncli.common.study import Record, Result
 from attncli.sweeps.columns import axes_of, default_metric, figures_of, names_of
 from attncli.sweeps.findings import findings_of
 from attncli.sweeps.summary import FIGURES, spread, student_t, summary

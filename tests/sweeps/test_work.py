@@ -9,8 +9,8 @@ import pytest
 import torch
 
 import attncli
+from attncli.common.study import Record
 from attncli.studies import load_study
-from attncli.studies.study import Record
 from attncli.sweeps.work import Job, run_point, tried_twice
 from tests.sweeps.jobs import config, figures, job, jobs
 

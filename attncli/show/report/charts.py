@@ -8,9 +8,9 @@ matplotlib calls it, and `dash` as SVG does.
 
 from collections.abc import Iterator, Mapping, Sequence
 
+from attncli.common.study import Chart, Column, Record, Result, single_numbers
 from attncli.errors import plain, printable
 from attncli.show.looks import LabelLook, looks_of
-from attncli.studies.study import Chart, Column, Record, Result, single_numbers
 
 Looks = Mapping[str, Record]
 DASHES = ("none", "8 3", "2 2", "8 3 2 3", "14 4")  # of series that share a label

@@ -32,10 +32,10 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from attncli.common.study import STAGES, Record, Result, is_kept
 from attncli.errors import printable, shortened
 from attncli.show.matrices import block_means
 from attncli.show.numbers import significant
-from attncli.studies.study import STAGES, Record, Result, is_kept
 
 DRAWN = STAGES[:-1]  # matrices of queries and keys
 EXACT = 23  # bits of a float32's mantissa

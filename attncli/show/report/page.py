@@ -14,6 +14,7 @@ import numpy as np
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from matplotlib import colormaps
 
+from attncli.common.study import Chart, Column, Comparison, Listing, Record, Result, nan_to_null
 from attncli.errors import plain, printable
 from attncli.show import colours
 from attncli.show.comparison import Section, sections
@@ -21,7 +22,6 @@ from attncli.show.numbers import MISSING, significant
 from attncli.show.report.charts import charts, looks, on_one_line
 from attncli.show.report.matrices import views
 from attncli.show.themes import THEMES
-from attncli.studies.study import Chart, Column, Comparison, Listing, Record, Result, nan_to_null
 
 BUDGET = 5_500_000  # bytes of all matrices of a page
 MOST_ROWS = 2000  # of a table

@@ -3,10 +3,10 @@
 import torch
 from torch import Tensor
 
+from attncli.common.study import Record, Result
 from attncli.studies.attention.layers import by_layer
 from attncli.studies.attention.rows import output_rows, pair_rows, scorer_rows
 from attncli.studies.attention.statistics import Groups
-from attncli.studies.study import Record, Result
 
 
 def between(a: Result, b: Result) -> list[Record]:

@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from functools import partial
 
+from attncli.common.study import LABEL, LAYER, NORMALIZER, SCORER, Column
 from attncli.show.numbers import counted, duration, statistic
-from attncli.studies.study import LABEL, LAYER, NORMALIZER, SCORER, Column
 
 BATCH = Column("batch", "batch", "Index of the batch element: along the first axis.", format=counted, kind="place")
 HEAD = Column(

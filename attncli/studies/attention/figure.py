@@ -6,6 +6,7 @@ from functools import partial
 
 import torch
 
+from attncli.common.study import Matrices, Record, Result, matrices_of
 from attncli.config.looks import HeatmapLook
 from attncli.errors import printable
 from attncli.show.figures import Note, Picture
@@ -13,7 +14,6 @@ from attncli.show.heatmaps import heatmap_figure, panels_figure, stage_figure
 from attncli.show.matrices import Panel, select
 from attncli.studies.attention.layers import by_layer, grids, head_numbers, layer_numbers, most_changed
 from attncli.studies.attention.places import Place, choices, distance_of, shown_places
-from attncli.studies.study import Matrices, Record, Result, matrices_of
 
 MOST_PANELS = 24  # of all scorers side by side; of more places those that differ most are drawn
 MOST_PAIRS = 6  # of scorers; where there are more, each is compared with the first only

@@ -2,8 +2,8 @@
 
 from collections.abc import Sequence
 
+from attncli.common.study import Finding, Record
 from attncli.show.numbers import finite, significant
-from attncli.studies.study import Finding, Record
 
 SAME = 1e-6  # bits: weights that are apart by less differ by rounding only
 

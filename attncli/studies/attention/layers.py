@@ -9,6 +9,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from attncli.common.scoring import of_call
+from attncli.common.study import Finding, Record, Result, by_label
 from attncli.config.normalizer_entries import DEFAULT_NORMALIZER
 from attncli.config.scorer_entries import ScorerEntry
 from attncli.errors import printable
@@ -21,8 +23,6 @@ from attncli.studies.attention.columns import DIFFERENCES, OF_CALLS
 from attncli.studies.attention.options import AttentionOptions
 from attncli.studies.attention.places import Place, largest_first, place_of
 from attncli.studies.attention.rows import ScorerRows
-from attncli.studies.scoring import of_call
-from attncli.studies.study import Finding, Record, Result, by_label
 
 MEANT = ("entropy", "entropy_share", "max_weight", "first_key")  # figures of heads that are averaged
 SAID = ("class", "how", "scale", "pre_scale", "groups", "softcap", "empty_row", "heads", "error")  # of each call

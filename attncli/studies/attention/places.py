@@ -4,9 +4,9 @@ import math
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
+from attncli.common.study import STAGES, Record, Result
 from attncli.show.numbers import finite
 from attncli.studies.attention.findings import SAME
-from attncli.studies.study import STAGES, Record, Result
 
 DISTANCES = {"js_divergence": "JS divergence", "output_difference": "difference of outputs"}
 READ_IN_ORDER = 4  # places that a reader expects in their order; of more, those that differ most come first

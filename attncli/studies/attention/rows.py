@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from attncli.studies.study import TIE
+from attncli.common.study import TIE
 
 AT_A_TIME = 2**18  # numbers of one matrix that are in float64 at the same time
 

@@ -6,8 +6,8 @@ from typing import Any
 
 from torch import Tensor
 
+from attncli.common.study import Record
 from attncli.studies.attention.rows import OutputRows, PairRows, ScorerRows
-from attncli.studies.study import Record
 
 AVERAGED = [each.name for each in fields(ScorerRows) if each.name not in ("count", "mean", "squares", "entropy")]
 OF_WEIGHTS = ("js_divergence", "top1_agreement", "max_abs_difference")

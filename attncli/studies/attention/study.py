@@ -12,6 +12,22 @@ import torch
 from torch import Tensor, nn
 
 from attncli.attention import Bias, Rules, dropped, weighted_sum
+from attncli.common.memory import attention_bytes, needed_for, parameter_bytes, require_memory
+from attncli.common.progress import Progress
+from attncli.common.scoring import (
+    build_normalizer,
+    build_scorer,
+    compile_scorer,
+    formulas_of,
+    names_of,
+    of_call,
+    of_each,
+    outline,
+    raw_scores,
+    scale_of,
+    worth_compiling,
+)
+from attncli.common.study import STAGES, Column, Record, Result, Rows
 from attncli.config.looks import check_ranges
 from attncli.config.scorer_entries import ScorerEntry
 from attncli.config.tensors import CapturedData, FileTensor
@@ -29,22 +45,6 @@ from attncli.studies.attention.options import AttentionOptions
 from attncli.studies.attention.rows import ScorerRows, output_rows, pair_rows, scorer_rows
 from attncli.studies.attention.statistics import OF_WEIGHTS, Groups, places
 from attncli.studies.attention.tiles import pool_with_rows
-from attncli.studies.memory import attention_bytes, needed_for, parameter_bytes, require_memory
-from attncli.studies.progress import Progress
-from attncli.studies.scoring import (
-    build_normalizer,
-    build_scorer,
-    compile_scorer,
-    formulas_of,
-    names_of,
-    of_call,
-    of_each,
-    outline,
-    raw_scores,
-    scale_of,
-    worth_compiling,
-)
-from attncli.studies.study import STAGES, Column, Record, Result, Rows
 
 NOTED = 512 * 2**20  # bytes of memory from which there is a note
 CURE = "use fewer queries, keys or batch elements, or fewer scorers"

@@ -9,6 +9,7 @@ import numpy as np
 from rich.console import RenderableType
 from rich.text import Text
 
+from attncli.common.study import LAYER, TIE, Column, Record, Result, stage_of, tokens_of
 from attncli.config.normalizer_entries import DEFAULT_NORMALIZER
 from attncli.config.scorer_entries import default_label
 from attncli.errors import printable
@@ -27,7 +28,6 @@ from attncli.studies.attention.layers import (
     most_changed,
 )
 from attncli.studies.attention.places import Place, choices, distance_of, largest_first, leading_sizes, shown_places
-from attncli.studies.study import LAYER, TIE, Column, Record, Result, stage_of, tokens_of
 
 LEGEND = f"{MAXIMUM} row maximum   {MASKED} masked"
 NUMBER_WIDTH = 5  # 0.123, 2e-04; one more in float64, for 1e-120

@@ -13,10 +13,10 @@ from torch import Tensor
 
 from attncli import pooling
 from attncli.attention import Rules, all_finite, at_least_float32, weighted_sum
+from attncli.common.threads import in_order, on_threads
 from attncli.pooling import Place, is_softmax, tiles
 from attncli.scorers import SCORERS
 from attncli.studies.attention.rows import ScorerRows, scorer_rows
-from attncli.studies.threads import in_order, on_threads
 
 AT_A_TIME = 2**19  # scores of a tile: few enough for a processor's cache, where going over them again costs little
 TILE_SHARE, FAST_TILE_SHARE = 12, 5  # a tile takes one part of the workspace, beside its stages and statistics

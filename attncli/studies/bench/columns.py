@@ -2,9 +2,9 @@
 
 from functools import partial
 
+from attncli.common.study import LABEL, NORMALIZER, SCORER, Chart, Column, Kind, Record, Result
 from attncli.errors import in_bytes
 from attncli.show.numbers import duration, interval, short
-from attncli.studies.study import LABEL, NORMALIZER, SCORER, Chart, Column, Kind, Record, Result
 
 AXES = ("n", "m", "d", "batch", "heads")  # what is the same for all implementations that are compared
 SIZES = (*AXES, "num_hiddens")

@@ -7,6 +7,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.ticker import LogLocator, NullLocator
 
+from attncli.common.study import Record, Result
 from attncli.config.looks import Look
 from attncli.errors import in_bytes
 from attncli.show.figures import Note, Picture
@@ -16,7 +17,6 @@ from attncli.show.themes import Sheet
 from attncli.studies.bench.columns import quartiles
 from attncli.studies.bench.options import IMPLEMENTATIONS
 from attncli.studies.bench.rows import Line, changing, conditions, lines_of, size_of
-from attncli.studies.study import Record, Result
 
 PANELS = {"seconds": "time per call", "peak_bytes": "peak memory"}
 STROKES: tuple[Any, ...] = ("-", (0, (5, 1.5)), (0, (1, 1.3)), (0, (4, 1.3, 1, 1.3)))  # of IMPLEMENTATIONS, in order

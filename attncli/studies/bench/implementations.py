@@ -13,12 +13,12 @@ from torch import Tensor, nn
 
 from attncli import textbook
 from attncli.attention import Bias, Rules, Valid, alibi_slopes, attend, computing_dtype, weighted_sum
+from attncli.common.scoring import compile_scorer, raw_scores, worth_compiling
 from attncli.errors import InputError
 from attncli.normalizers.softmax import is_softmax
 from attncli.pooling import pool, pool_by_rules
 from attncli.scorers import SCORERS
 from attncli.studies.bench.options import IMPLEMENTATIONS
-from attncli.studies.scoring import compile_scorer, raw_scores, worth_compiling
 
 # What rounding may change, relative to the largest number: some hundred units in the last place of a sum of many terms,
 # ten of numbers so short that they decide alone.

@@ -13,11 +13,11 @@ import torch
 from torch import Tensor
 from torch.profiler import ProfilerActivity, profile
 
+from attncli.common.memory import attention_bytes, parameter_bytes
 from attncli.inputs.seeding import generator
 from attncli.studies.bench.implementations import Inputs, Task
 from attncli.studies.bench.options import BenchOptions
 from attncli.studies.bench.plan import Case
-from attncli.studies.memory import attention_bytes, parameter_bytes
 
 COPIES_BYTES = 256 * 2**20  # of all copies of the inputs together, several times a last-level cache
 MOST_COPIES = 1024

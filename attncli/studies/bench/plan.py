@@ -7,12 +7,12 @@ from typing import NamedTuple, get_args
 
 from torch import nn
 
+from attncli.common.scoring import outline
 from attncli.config.normalizer_entries import DEFAULT_NORMALIZER
 from attncli.config.scorer_entries import ScorerEntry, entry_models
 from attncli.errors import Collector, InputError, Problem, did_you_mean, got, show
 from attncli.studies.bench.implementations import implementations_of
 from attncli.studies.bench.options import HIDDEN, BenchOptions, Measure
-from attncli.studies.scoring import outline
 
 # Operations for each weight: largest score, difference, exponential, sum, quotient. Other normalisers count alike.
 SOFTMAX = 5

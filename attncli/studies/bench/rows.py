@@ -6,11 +6,11 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from attncli.common.study import Finding, Record, Result, by_label
 from attncli.errors import in_bytes, printable
 from attncli.show.numbers import duration, interval, several, short
 from attncli.studies.bench.columns import AXES, SIZES
 from attncli.studies.bench.options import IMPLEMENTATIONS
-from attncli.studies.study import Finding, Record, Result, by_label
 
 Line = tuple[str, str]  # the label, with its hidden units where it has several at one size, and the implementation
 

@@ -13,6 +13,11 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from attncli.common.memory import ran_out, too_large
+from attncli.common.progress import Counter, Progress
+from attncli.common.scoring import build_normalizer, build_scorer, formulas_of, names_of, outline, raw_scores
+from attncli.common.study import Record, Result, Rows
+from attncli.common.threads import on_threads
 from attncli.errors import Collector, InputError
 from attncli.inputs.device import resolve_device
 from attncli.scorers import SCORERS
@@ -36,11 +41,6 @@ from attncli.studies.bench.measure import (
 from attncli.studies.bench.options import HIDDEN, BenchOptions
 from attncli.studies.bench.plan import Case, Contender, cases_of, operations, plan_of, traffic, variants_of
 from attncli.studies.bench.rows import findings_of
-from attncli.studies.memory import ran_out, too_large
-from attncli.studies.progress import Counter, Progress
-from attncli.studies.scoring import build_normalizer, build_scorer, formulas_of, names_of, outline, raw_scores
-from attncli.studies.study import Record, Result, Rows
-from attncli.studies.threads import on_threads
 
 
 @dataclass(frozen=True)

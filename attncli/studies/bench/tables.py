@@ -5,13 +5,13 @@ from collections.abc import Iterable, Iterator, Sequence
 from rich.console import RenderableType
 from rich.text import Text
 
+from attncli.common.study import Record, Result
 from attncli.errors import printable
 from attncli.show.numbers import MISSING, duration
 from attncli.show.tables import Cells, cells, formulas, pick, remark, stacked, titled
 from attncli.show.tables import tables as record_tables
 from attncli.studies.bench.columns import COLUMNS, COMPARISONS, SIZES
 from attncli.studies.bench.rows import Line, changing, conditions, growth, lines_of, place, size_of
-from attncli.studies.study import Record, Result
 
 NAMES = pick(COLUMNS, ["label", "implementation", "measure"])
 DETAILS = pick(COLUMNS, ["seconds", "seconds_iqr", "peak_bytes", "gflops", "gbytes_per_second", "ratio", "ratio_ci"])

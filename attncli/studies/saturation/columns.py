@@ -3,9 +3,9 @@
 import math
 from functools import partial
 
+from attncli.common.pairs.study import PLACE
+from attncli.common.study import LABEL, NORMALIZER, SCORER, Chart, Column
 from attncli.show.numbers import counted, figure, short
-from attncli.studies.pairs.study import PLACE
-from attncli.studies.study import LABEL, NORMALIZER, SCORER, Chart, Column
 
 
 def _quartiles(key: str, heading: str, what: str, least: float = 1e-3, most: float = math.inf) -> tuple[Column, ...]:

@@ -1,12 +1,12 @@
 """saturation.png: entropy, largest weight and the Jacobian's norm against d, medians with quartiles."""
 
+from attncli.common.pairs.figure import Points
+from attncli.common.scoring import of_softmax
+from attncli.common.study import Result
 from attncli.show.figures import Note, Picture
 from attncli.show.numbers import entries, sizes
 from attncli.show.panels import legend, one_figure, panels, reference
 from attncli.show.themes import Sheet
-from attncli.studies.pairs.figure import Points
-from attncli.studies.scoring import of_softmax
-from attncli.studies.study import Result
 
 WIDTHS, HEIGHT = (3.3, 3.3, 3.3), 3.6
 TITLES = {"entropy": "entropy / ln m", "max_weight": "largest weight", "jacobian": "norm of the {}Jacobian"}

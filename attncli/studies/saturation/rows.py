@@ -8,8 +8,8 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from attncli.attention import softmax_over_valid
+from attncli.common.scoring import calling
 from attncli.normalizers.softmax import is_softmax
-from attncli.studies.scoring import calling
 
 MOST_EXACT = 2**16  # numbers up to which quantiles are exact
 SHIFT = 12  # bits of a float32 that a bin leaves out: bins are 2^-11 of a number wide

@@ -9,11 +9,8 @@ from functools import partial
 import torch
 from torch import nn
 
-from attncli.errors import below
-from attncli.inputs.seeding import generator
-from attncli.show.numbers import finite, short, significant
-from attncli.studies.pairs.parts import Pairs
-from attncli.studies.pairs.study import (
+from attncli.common.pairs.parts import Pairs
+from attncli.common.pairs.study import (
     Point,
     Prepared,
     at_work,
@@ -26,11 +23,14 @@ from attncli.studies.pairs.study import (
     result_of,
     scores_of,
 )
-from attncli.studies.progress import Progress
+from attncli.common.progress import Progress
+from attncli.common.study import Finding, Record, Result, by_label
+from attncli.errors import below
+from attncli.inputs.seeding import generator
+from attncli.show.numbers import finite, short, significant
 from attncli.studies.saturation.columns import COLUMNS
 from attncli.studies.saturation.options import SaturationOptions
 from attncli.studies.saturation.rows import Figures, Stream, row_figures, row_weights
-from attncli.studies.study import Finding, Record, Result, by_label
 
 TOGETHER = 4  # parts, for Python to take less time than torch
 NORM = "jacobian_median"

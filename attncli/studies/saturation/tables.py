@@ -5,12 +5,12 @@ from collections.abc import Iterator
 from rich.console import RenderableType
 from rich.text import Text
 
+from attncli.common.scoring import of_softmax
+from attncli.common.study import Result, by_label
 from attncli.show.numbers import entries, sizes
 from attncli.show.tables import formulas, heading, numbered_layers, pick, remark
 from attncli.show.tables import tables as blocks
 from attncli.studies.saturation.columns import COLUMNS
-from attncli.studies.scoring import of_softmax
-from attncli.studies.study import Result, by_label
 
 LEGEND = (
     "entropy, largest weight and effective keys are means over the rows; Jacobian is the Frobenius norm of the "

@@ -3,8 +3,8 @@
 from collections.abc import Callable, Sequence
 from operator import attrgetter
 
+from attncli.common.study import LABEL, NORMALIZER, SCORER, Chart, Column, Record, Result
 from attncli.show.numbers import counted, share, short, significant
-from attncli.studies.study import LABEL, NORMALIZER, SCORER, Chart, Column, Record, Result
 
 PLACE = (SCORER, LABEL, NORMALIZER, Column("d", "d", "Size of queries and keys.", kind="place"))
 GROUP = (*(column.key for column in PLACE), "keys")

@@ -14,13 +14,13 @@ from torch import Tensor, nn
 
 from attncli import textbook
 from attncli.attention import softcap
+from attncli.common.scoring import build_normalizer, build_scorer, calling, raw_scores
 from attncli.config.scorer_entries import ScorerEntry
 from attncli.errors import InputError
 from attncli.inputs.seeding import derived_seed, seeded
 from attncli.normalizers.softmax import is_softmax
 from attncli.scorers import SCORERS
 from attncli.scorers.additive import Additive
-from attncli.studies.scoring import build_normalizer, build_scorer, calling, raw_scores
 from attncli.studies.train.options import TrainOptions
 from attncli.studies.train.task import Batch, batches, held_out, normal, seeds_of
 

@@ -18,13 +18,13 @@ from pydantic import AliasPath, BaseModel, Field
 from torch import Tensor
 
 import attncli
+from attncli.common.progress import Progress
+from attncli.common.study import Record
 from attncli.config.document import PARAMETERS, TENSORS
 from attncli.config.opening import open_file
 from attncli.errors import InputError, below, looking_at
 from attncli.inputs.files import read_tensors
 from attncli.scorers import SCORERS
-from attncli.studies.progress import Progress
-from attncli.studies.study import Record
 from attncli.studies.train.columns import SUMMARISED
 from attncli.studies.train.model import Configuration
 from attncli.studies.train.options import TrainOptions

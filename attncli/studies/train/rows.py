@@ -7,9 +7,9 @@ from statistics import fmean, median, stdev
 
 import numpy as np
 
+from attncli.common.scoring import names_of
+from attncli.common.study import Finding, Record, by_label
 from attncli.show.numbers import counted, finite, several, share, short
-from attncli.studies.scoring import names_of
-from attncli.studies.study import Finding, Record, by_label
 from attncli.studies.train.columns import GROUP, SUMMARISED
 from attncli.studies.train.model import Configuration, Learnt, points_of
 

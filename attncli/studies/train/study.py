@@ -11,14 +11,14 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from attncli.common.memory import parameter_bytes, require_memory
+from attncli.common.progress import Counter, Progress
+from attncli.common.scoring import build_normalizer, build_scorer, formulas_of, names_of, outline
+from attncli.common.study import Result, Rows, by_label
+from attncli.common.threads import on_threads
 from attncli.errors import Collector, InputError, below
 from attncli.inputs.device import resolve_device
 from attncli.scorers import SCORERS
-from attncli.studies.memory import parameter_bytes, require_memory
-from attncli.studies.progress import Counter, Progress
-from attncli.studies.scoring import build_normalizer, build_scorer, formulas_of, names_of, outline
-from attncli.studies.study import Result, Rows, by_label
-from attncli.studies.threads import on_threads
 from attncli.studies.train.columns import COLUMNS, COMPARISONS
 from attncli.studies.train.model import Configuration, Recall, learn, points_of
 from attncli.studies.train.options import TrainOptions

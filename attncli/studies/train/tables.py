@@ -5,11 +5,11 @@ from collections.abc import Iterator, Sequence
 from rich.console import RenderableType
 from rich.text import Text
 
+from attncli.common.scoring import of_softmax
+from attncli.common.study import Record, Result, by_label
 from attncli.errors import printable
 from attncli.show import tables as show
 from attncli.show.numbers import MISSING, counted, share, short
-from attncli.studies.scoring import of_softmax
-from attncli.studies.study import Record, Result, by_label
 from attncli.studies.train.columns import COMPARISONS
 from attncli.studies.train.rows import described, mean_and_range
 

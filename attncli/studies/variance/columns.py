@@ -6,9 +6,9 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
+from attncli.common.pairs.study import PLACE
+from attncli.common.study import LABEL, SCORER, Chart, Column, Record, Result
 from attncli.show.numbers import counted, figure, interval, margin, short
-from attncli.studies.pairs.study import PLACE
-from attncli.studies.study import LABEL, SCORER, Chart, Column, Record, Result
 
 signed = partial(Column, signed=True)
 STANDARDISED = "(score - mean) / std"

@@ -7,12 +7,12 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator
 
+from attncli.common.pairs.figure import Curve, Points
+from attncli.common.study import Result
 from attncli.show.figures import Note, Picture
 from attncli.show.numbers import counted, entries
 from attncli.show.panels import MOST_TICKS, legend, name, one_figure, panels, reference
 from attncli.show.themes import Sheet
-from attncli.studies.pairs.figure import Curve, Points
-from attncli.studies.study import Result
 from attncli.studies.variance.columns import STANDARDISED, density, normal_density
 
 WIDTHS, HEIGHT = (4.4, 3.9), 4.2

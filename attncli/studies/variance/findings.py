@@ -3,10 +3,10 @@
 import math
 from collections.abc import Sequence
 
+from attncli.common.pairs.entries import Entries
+from attncli.common.pairs.study import Prepared, change, numbers_of, power_law
+from attncli.common.study import Finding, Record, by_label
 from attncli.show.numbers import finite, significant
-from attncli.studies.pairs.entries import Entries
-from attncli.studies.pairs.study import Prepared, change, numbers_of, power_law
-from attncli.studies.study import Finding, Record, by_label
 from attncli.studies.variance.theory import product_moments
 
 SAME = 1e-6  # relative: theories that differ by less are the same

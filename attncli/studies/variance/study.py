@@ -7,12 +7,12 @@ from functools import partial, reduce
 
 import torch
 
-from attncli.studies.pairs.entries import Entries
-from attncli.studies.pairs.parts import Pairs
-from attncli.studies.pairs.study import Point, Prepared, at_work, expected_rows_of, prepare_pairs, result_of, scores_of
-from attncli.studies.progress import Progress
-from attncli.studies.scoring import scale_of
-from attncli.studies.study import Record, Result
+from attncli.common.pairs.entries import Entries
+from attncli.common.pairs.parts import Pairs
+from attncli.common.pairs.study import Point, Prepared, at_work, expected_rows_of, prepare_pairs, result_of, scores_of
+from attncli.common.progress import Progress
+from attncli.common.scoring import scale_of
+from attncli.common.study import Record, Result
 from attncli.studies.variance.columns import COLUMNS
 from attncli.studies.variance.findings import findings_of
 from attncli.studies.variance.moments import Edges, Tally

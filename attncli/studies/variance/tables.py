@@ -6,10 +6,10 @@ from dataclasses import replace
 from rich.console import RenderableType
 from rich.text import Text
 
+from attncli.common.study import Column, Record, Result, by_label
 from attncli.show.numbers import entries, interval, significant
 from attncli.show.tables import formulas, heading, numbered_layers, pick, remark
 from attncli.show.tables import tables as blocks
-from attncli.studies.study import Column, Record, Result, by_label
 from attncli.studies.variance.columns import COLUMNS
 
 LEGEND = (

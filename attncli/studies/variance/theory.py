@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 from torch import nn
 
+from attncli.common.pairs.entries import Entries
 from attncli.config.scorer_entries import ScorerEntry
-from attncli.studies.pairs.entries import Entries
 
 NODES = 64  # of the Gauss-Hermite rule: more change no digit that is shown
 

@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 
 import attncli
+from attncli.common.study import Result
 from attncli.show.report.matrices import views
-from attncli.studies.study import Result
 from tests.show.report.reading import mask, matrix, numbers
 
 LARGE = 10**8  # bytes: room for everything

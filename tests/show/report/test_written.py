@@ -12,13 +12,13 @@ import torch
 
 import attncli
 from attncli.api import compare_stored
+from attncli.common.study import Result, single_numbers
 from attncli.errors import printable
 from attncli.reports import names_of, report
 from attncli.runs.loading import StoredRun, read_run
 from attncli.show.numbers import MISSING
 from attncli.show.report.page import embedded
 from attncli.studies import STUDIES, columns_of
-from attncli.studies.study import Result, single_numbers
 from tests.show.report.reading import Read, numbers
 from tests.test_python import STUDIES as SMALL
 

@@ -5,11 +5,11 @@ from typing import Any
 import pytest
 import torch
 
+from attncli.common.progress import Progress
+from attncli.common.study import Record, Result
 from attncli.studies.bench import measure
 from attncli.studies.bench import study as bench
 from attncli.studies.bench.options import BenchOptions
-from attncli.studies.progress import Progress
-from attncli.studies.study import Record, Result
 
 CPU = torch.device("cpu")
 TWO: dict[str, Any] = {"scorers": [{"scorer": "additive"}, {"scorer": "dot"}]}

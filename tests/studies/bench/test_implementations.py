@@ -7,13 +7,13 @@ import torch
 from torch import Tensor, nn
 
 from attncli import textbook
+from attncli.common.study import Record
 from attncli.normalizers.softmax import Softmax
 from attncli.scorers import SCORERS
 from attncli.studies.bench import implementations
 from attncli.studies.bench.implementations import Task, make_call
 from attncli.studies.bench.measure import draw_inputs
 from attncli.studies.bench.plan import Case
-from attncli.studies.study import Record
 from tests.studies.bench.small import CPU, by_name, hurry, options_of, result_of
 
 LARGE: dict[str, Any] = {"n": [7], "m": [5], "batch": [2], "heads": [3], "d": [4]}

@@ -11,6 +11,8 @@ from typing import Any
 import pytest
 import torch
 
+from attncli.common.memory import needed_for
+from attncli.common.scoring import build_scorer, outline
 from attncli.normalizers.softmax import Softmax
 from attncli.pooling import WORKSPACE_BYTES
 from attncli.studies.bench import measure
@@ -30,8 +32,6 @@ from attncli.studies.bench.measure import (
 )
 from attncli.studies.bench.plan import Case, plan_of
 from attncli.studies.bench.study import Trial, time_all
-from attncli.studies.memory import needed_for
-from attncli.studies.scoring import build_scorer, outline
 from tests.combinations import varied
 from tests.studies.bench.small import CPU, options_of
 

@@ -5,10 +5,10 @@ from typing import Any
 import pytest
 from torch import nn
 
+from attncli.common.scoring import outline
 from attncli.config.scorer_entries import ScorerEntry, entry_model
 from attncli.scorers import SCORERS
 from attncli.studies.bench.plan import Case, cases_of, operations, plan_of, traffic, variants_of
-from attncli.studies.scoring import outline
 from tests.studies.bench.small import options_of
 
 N, M, D, H = 3, 5, 4, 2

@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 
 from attncli import textbook
+from attncli.common import memory
 from attncli.errors import InputError
-from attncli.studies import memory
 from attncli.studies.bench import implementations, study
 from attncli.studies.bench.columns import raw_name
 from attncli.studies.bench.measure import ratio_of

@@ -11,16 +11,16 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from attncli.common.progress import Progress
 from attncli.inputs.seeding import generator
 from attncli.normalizers import NORMALIZERS
-from attncli.studies.progress import Progress
 from attncli.studies.saturation.rows import jacobian_norm, row_figures, row_weights
 from attncli.studies.saturation.study import run
 from tests import reference
 from tests.cli import swept as command
+from tests.common.pairs.samples import by_place, prepared, swept
 from tests.normalizers.catalogue import VARIANTS
 from tests.scorers.catalogue import normal
-from tests.studies.pairs.samples import by_place, prepared, swept
 
 D, KEYS, ROWS, STEP = 3, 5, 6, 1e-5
 EVERY = pytest.mark.parametrize(("name", "options"), VARIANTS)

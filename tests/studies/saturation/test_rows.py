@@ -15,9 +15,9 @@ from attncli.normalizers._jacobian import norm_of_softmax
 from attncli.normalizers.softmax import Softmax
 from attncli.scorers import SCORERS
 from attncli.studies.saturation.rows import MOST_EXACT, Stream, query_gradient, relative_entropy, row_weights
+from tests.common.pairs.samples import Array
 from tests.reference import ORACLES, entropy, inner, masked_softmax, softmax
 from tests.scorers.catalogue import make, normal
-from tests.studies.pairs.samples import Array
 
 SPREADS = [0.0, 0.1, 1.0, 5.0, 30.0]
 

@@ -7,15 +7,15 @@ from typing import Any
 import pytest
 import torch
 
+from attncli.common.pairs import parts
+from attncli.common.progress import Progress
+from attncli.common.study import Record
 from attncli.inputs.seeding import generator
 from attncli.scorers import SCORERS
-from attncli.studies.pairs import parts
-from attncli.studies.progress import Progress
 from attncli.studies.saturation import study as saturation
 from attncli.studies.saturation.study import run
-from attncli.studies.study import Record
+from tests.common.pairs.samples import by_place, prepared, swept
 from tests.reference import ORACLES, entropy, softmax
-from tests.studies.pairs.samples import by_place, prepared, swept
 from tests.studies.saturation.test_rows import exact_norm, slow_gradient
 
 D, KEYS, ROWS = 4, 3, 7

@@ -11,9 +11,9 @@ import pytest
 import torch
 from rich.cells import cell_len
 
+from attncli.common.study import Record, Result
 from attncli.config.looks import Look
 from attncli.show.figures import drawn_by
-from attncli.studies.study import Record, Result
 from attncli.studies.train.figure import figures
 from attncli.studies.train.rows import findings_of, summary
 from tests.show.samples import drawn, many_scorers, shown

@@ -11,15 +11,15 @@ import torch
 from torch import Tensor, nn
 
 import attncli
+from attncli.common.pairs.entries import Entries
 from attncli.config.scorer_entries import ScorerEntry
 from attncli.scorers import SCORERS as CATALOGUE
-from attncli.studies.pairs.entries import Entries
 from attncli.studies.variance.options import OPTIONS
 from attncli.studies.variance.theory import Theory, theory_of
 from tests.combinations import varied
+from tests.common.pairs.samples import Array, standard
 from tests.reference import ORACLES
 from tests.scorers.catalogue import make
-from tests.studies.pairs.samples import Array, standard
 
 SCORERS: list[tuple[str, dict[str, Any]]] = [
     ("dot", {}),

@@ -7,10 +7,10 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator
 
+from attncli.common.study import Result
 from attncli.errors import printable
 from attncli.show.figures import Note
 from attncli.show.panels import Numbers, decades_axis, draw_line, name, sizes_axis, unit_axis
-from attncli.studies.study import Result
 
 Curve = dict[str, Numbers]  # columns of numbers, one per point
 DODGE = 0.5  # the part of a head's place, or of the only size, that the labels share out among them

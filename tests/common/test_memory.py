@@ -8,12 +8,12 @@ import pytest
 import torch
 
 from attncli import pooling
+from attncli.common.memory import FACTOR, available_memory, needed_for
+from attncli.common.progress import Progress
 from attncli.errors import InputError
 from attncli.scorers.additive import Additive
 from attncli.studies import load_study, memory, options_model
 from attncli.studies.attention import rows
-from attncli.studies.memory import FACTOR, available_memory, needed_for
-from attncli.studies.progress import Progress
 from tests.experiments import CPU
 from tests.scorers.peaks import peak_of
 
@@ -133,7 +133,7 @@ def test_the_memory_of_the_device_counts(monkeypatch: pytest.MonkeyPatch) -> Non
 PROGRAM = """
 import resource
 import attncli
-from attncli.studies import memory
+from attncli.common import memory
 
 def run(side):
     shape = {"shape": [1, 16, side, 64]}

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 import torch
 
+from attncli.common.study import Result
 from attncli.errors import InputError
 from attncli.scorers import SCORERS
-from attncli.studies.study import Result
-from tests.studies.pairs.samples import by_place, swept
+from tests.common.pairs.samples import by_place, swept
 
 ALL = [{"scorer": name} for name in SCORERS]
 SEVERAL_PARTS: dict[str, dict[str, Any]] = {

@@ -8,19 +8,19 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
+from attncli.common.pairs import study as shared
+from attncli.common.pairs.entries import Entries
+from attncli.common.pairs.parts import ENTRIES_AT_A_TIME, PAIRS_AT_A_TIME, RandomPairs
+from attncli.common.study import Record
 from attncli.studies import options_model
-from attncli.studies.pairs import study as shared
-from attncli.studies.pairs.entries import Entries
-from attncli.studies.pairs.parts import ENTRIES_AT_A_TIME, PAIRS_AT_A_TIME, RandomPairs
-from attncli.studies.study import Record
 from attncli.studies.variance import study as variance
+from tests.common.pairs.samples import prepared, swept
 from tests.experiments import Notes
-from tests.studies.pairs.samples import prepared, swept
 
 REPOSITORY = Path(__file__).parents[3]
 GROWTH = """
 import resource
-from tests.studies.pairs.samples import swept
+from tests.common.pairs.samples import swept
 
 def peak(study, **keys):
     swept(study, d=[1], scorers=[{"scorer": "dot"}, {"scorer": "scaled_dot"}], **keys)

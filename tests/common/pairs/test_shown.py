@@ -8,16 +8,16 @@ import pytest
 import torch
 from matplotlib.figure import Figure
 
+from attncli.common.study import Result
 from attncli.config.looks import Look
 from attncli.runs.saving import save_named
 from attncli.scorers import SCORERS
 from attncli.show.figures import drawn_by
 from attncli.show.themes import sheet_of
 from attncli.studies import part_of
-from attncli.studies.study import Result
 from attncli.studies.variance.columns import density
+from tests.common.pairs.samples import swept
 from tests.show.samples import drawn, shown
-from tests.studies.pairs.samples import swept
 
 DOT: list[dict[str, Any]] = [{"scorer": "dot"}]
 FEW: dict[str, dict[str, Any]] = {"variance": {"samples": 1000}, "saturation": {"rows": 20, "keys": 4}}

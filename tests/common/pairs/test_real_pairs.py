@@ -10,15 +10,15 @@ import pytest
 import torch
 from torch import Tensor
 
+from attncli.common.pairs import parts
+from attncli.common.study import Record
 from attncli.errors import InputError
 from attncli.runs.saving import save_named
 from attncli.studies import load_study
-from attncli.studies.pairs import parts
-from attncli.studies.study import Record
+from tests.common.pairs.samples import by_place, prepared, swept
 from tests.experiments import Notes
 from tests.reference import ORACLES
 from tests.scorers.catalogue import normal
-from tests.studies.pairs.samples import by_place, prepared, swept
 from tests.studies.saturation.test_study import slow_figures, slow_record
 
 SCORERS: list[dict[str, Any]] = [

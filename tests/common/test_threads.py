@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from attncli.studies.threads import in_order
+from attncli.common.threads import in_order
 
 
 @pytest.mark.parametrize("threads", [1, 2, 5])

@@ -11,6 +11,8 @@ import torch
 from torch import Tensor, nn
 
 from attncli.attention import at_least_float32, computing_dtype
+from attncli.common.memory import ran_out
+from attncli.common.study import NORMALIZER, Record
 from attncli.config.normalizer_entries import DEFAULT_NORMALIZER
 from attncli.config.scorer_entries import ParameterFile, ScorerEntry
 from attncli.config.signatures import formula_of
@@ -21,8 +23,6 @@ from attncli.normalizers import NORMALIZERS
 from attncli.scorers import SCORERS
 from attncli.scorers._custom import load_class, raised
 from attncli.scorers.additive import Additive
-from attncli.studies.memory import ran_out
-from attncli.studies.study import NORMALIZER, Record
 
 Made = TypeVar("Made")
 

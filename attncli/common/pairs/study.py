@@ -12,20 +12,12 @@ import torch
 from torch import Tensor, nn
 
 from attncli.attention import softcap
-from attncli.config.scorer_entries import ScorerEntry
-from attncli.config.values import powers
-from attncli.errors import Collector, InputError, below
-from attncli.inputs.device import resolve_device
-from attncli.inputs.seeding import seeded
-from attncli.scorers import SCORERS
-from attncli.show.numbers import several, significant
-from attncli.show.trends import three_digits, trend
-from attncli.studies.memory import parameter_bytes, require_memory
-from attncli.studies.pairs.entries import Entries
-from attncli.studies.pairs.options import PairsOptions
-from attncli.studies.pairs.parts import PAIRS_AT_A_TIME, Pairs, RandomPairs, RealPairs, read_pairs
-from attncli.studies.progress import Counter, Progress
-from attncli.studies.scoring import (
+from attncli.common.memory import parameter_bytes, require_memory
+from attncli.common.pairs.entries import Entries
+from attncli.common.pairs.options import PairsOptions
+from attncli.common.pairs.parts import PAIRS_AT_A_TIME, Pairs, RandomPairs, RealPairs, read_pairs
+from attncli.common.progress import Counter, Progress
+from attncli.common.scoring import (
     build_normalizer,
     build_scorer,
     formulas_of,
@@ -35,8 +27,16 @@ from attncli.studies.scoring import (
     outline,
     raw_scores,
 )
-from attncli.studies.study import INTERVAL, LAYER, Column, Record, Result, Rows, by_label
-from attncli.studies.threads import in_order, on_threads
+from attncli.common.study import INTERVAL, LAYER, Column, Record, Result, Rows, by_label
+from attncli.common.threads import in_order, on_threads
+from attncli.config.scorer_entries import ScorerEntry
+from attncli.config.values import powers
+from attncli.errors import Collector, InputError, below
+from attncli.inputs.device import resolve_device
+from attncli.inputs.seeding import seeded
+from attncli.scorers import SCORERS
+from attncli.show.numbers import several, significant
+from attncli.show.trends import three_digits, trend
 
 DRAWN = 8  # bytes of a number as it is drawn, in float64
 NUMBERS_AT_A_TIME = 2**24  # for the pairs that one thread works on at the same time

@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from attncli.common.pairs.study import Prepared
+from attncli.common.progress import Progress
+from attncli.common.study import Record, Result
 from attncli.studies import load_study, options_model
-from attncli.studies.pairs.study import Prepared
-from attncli.studies.progress import Progress
-from attncli.studies.study import Record, Result
 
 Array = NDArray[np.float64]
 DISTRIBUTIONS = ("normal", "uniform", "rademacher", "laplace", "student_t")

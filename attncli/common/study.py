@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar, get_args
 
-from attncli.studies.progress import Progress
+from attncli.common.progress import Progress
 
 if TYPE_CHECKING:
     import torch

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import torch
 from torch import Generator, Tensor
 
-from attncli.studies.pairs.options import DEFAULT_DF, PairsOptions
+from attncli.common.pairs.options import DEFAULT_DF, PairsOptions
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from attncli.studies.pairs.entries import Entries
+from attncli.common.pairs.entries import Entries
 
 N = 200_000
 T10 = {"distribution": "student_t", "df": 10.0}

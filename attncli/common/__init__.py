@@ -1,0 +1,1 @@
+"""What the studies share: what a study is and gives, how entries become scorers, progress, memory and threads."""
