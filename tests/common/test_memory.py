@@ -8,11 +8,12 @@ import pytest
 import torch
 
 from attncli import pooling
+from attncli.common import memory
 from attncli.common.memory import FACTOR, available_memory, needed_for
 from attncli.common.progress import Progress
 from attncli.errors import InputError
 from attncli.scorers.additive import Additive
-from attncli.studies import load_study, memory, options_model
+from attncli.studies import load_study, options_model
 from attncli.studies.attention import rows
 from tests.experiments import CPU
 from tests.scorers.peaks import peak_of
