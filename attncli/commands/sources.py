@@ -28,6 +28,7 @@ class Drawable:
     name: str
     look: Mapping[str, Any] = field(default_factory=dict)
     result: Result | None = None
+    layer: str | None = None
 
     def places(
         self, labels: Sequence[str] | None, minus: str | None, note: Callable[[str], None]
@@ -36,7 +37,8 @@ class Drawable:
         if self.result is None:
             return None
         drawn = len(labels or self.matrices.tensors)
-        places: Sequence[tuple[int, int]] = part_of("attention", "figure").places_drawn(self.result, drawn, minus, note)
+        places_drawn = part_of("attention", "figure").places_drawn
+        places: Sequence[tuple[int, int]] = places_drawn(self.result, drawn, minus, note, self.layer)
         return places
 
 
@@ -71,9 +73,9 @@ def load_source(
         else:
             run = read_run(source, STUDIES)
             result, look = run.result, look_of(run).model_dump(exclude_unset=True)
-        result, title = _of_layer(result, layer, source)
-        matrices = replace(_from_result(result, stage or "weights", source), layer=title)
-        return Drawable(matrices, Path(result.name).name or "run", look, result)
+        layer, title = _layer_of(result, layer, source)
+        matrices = replace(_from_result(result, stage or "weights", layer, source), layer=title)
+        return Drawable(matrices, Path(result.name).name or "run", look, result, layer)
     except InputError as error:
         if error.problems[0].where:
             raise
@@ -95,23 +97,21 @@ def _result_of_config(path: Path, overrides: Sequence[Override], quiet: bool) ->
     return result, options.figure.model_dump(exclude_unset=True)
 
 
-def _of_layer(result: Result, layer: str | None, source: Path) -> tuple[Result, str]:
-    """What a run has of one layer, by its name or number, and a title; a run without layers as it is."""
+def _layer_of(result: Result, layer: str | None, source: Path) -> tuple[str | None, str]:
+    """Return the name of a layer, given its name or number, and its title; None and "" for a run without layers."""
     if "layers" not in result.settings:
         _refuse_layer(layer)
-        return result, ""
+        return None, ""
     if layer is None:
         cure = "its pictures show the heads that change most; expected one with `layer` in place of several, or --layer"
         raise InputError.of(f'got "{source}", a run over layers of a model; {cure}')
-    layers = part_of("attention", "layers")
-    found: dict[str, Result] = layers.by_layer(result)
-    numbers: dict[str, int] = layers.layer_numbers(result)
+    numbers: dict[str, int] = part_of("attention", "layers").layer_numbers(result)
     named = {str(number): name for name, number in numbers.items()}
     name = named.get(layer, layer)
-    if name not in found:
-        cure = did_you_mean(layer, [*found, *named])
+    if name not in numbers:
+        cure = did_you_mean(layer, [*numbers, *named])
         raise InputError.of(got(layer, "expected the name or number of a layer of this run", cure), where="--layer")
-    return found[name], f"layer {numbers[name]}"
+    return name, f"layer {numbers[name]}"
 
 
 def _refuse_layer(layer: str | None) -> None:
@@ -120,16 +120,16 @@ def _refuse_layer(layer: str | None) -> None:
         raise InputError.of(message, where="--layer")
 
 
-def _from_result(result: Result, stage: str, source: Path) -> Matrices:
+def _from_result(result: Result, stage: str, layer: str | None, source: Path) -> Matrices:
     if "sweep" in result.settings:
         message = f'got "{source}", a sweep, which keeps no weights; expected the folder of a run, or a config'
         raise InputError.of(f"{message}; `attncli figure {source}` draws its picture")
-    matrices = matrices_of(result, stage)
+    matrices = matrices_of(result, stage, layer)
     if not matrices.tensors and not is_kept(result, stage):
         message = f'got "{source}", a run that did not keep {stage}: see `save` in its config.yaml'
         raise InputError.of(f"{message}; `attncli heatmap {source / 'config.yaml'}` computes and draws them")
     if not matrices.tensors:
-        there = [each for each in STAGES if each != "output" and stage_of(result, each)]
+        there = [each for each in STAGES if each != "output" and stage_of(result, each, layer)]
         if not there:
             message = f'got "{source}", a run without weights and scores'
             raise InputError.of(f"{message}; expected one of the study attention, and without weights: false")

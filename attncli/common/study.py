@@ -207,9 +207,19 @@ class Matrices:
     layer: str = ""  # of a model, as a title says it
 
 
-def stage_of(result: Result, stage: str) -> "dict[str, Tensor]":
-    """One stage of attention of every label that has it."""
-    names = {label: f"{label}/{stage}" for label in result.labels}
+def tensor_name(*parts: str, layer: str | None = None) -> str:
+    """Return the name of a tensor in results and files, such as `<label>/weights`; a layer's begin with the layer."""
+    return "/".join(parts if layer is None else (layer, *parts))
+
+
+def layers_of(result: Result) -> list[str | None]:
+    """Return the layers of a captured model that a run is over; [None] if it is a run without layers."""
+    return list(result.settings.get("layers", [None]))
+
+
+def stage_of(result: Result, stage: str, layer: str | None = None) -> "dict[str, Tensor]":
+    """Return one stage of attention of every label that has it; of one layer, if the run is over layers."""
+    names = {label: tensor_name(label, stage, layer=layer) for label in result.labels}
     return {label: result.tensors[name] for label, name in names.items() if name in result.tensors}
 
 
@@ -218,15 +228,17 @@ def is_kept(result: Result, stage: str) -> bool:
     return stage in result.settings.get("save", STAGES)
 
 
-def tokens_of(result: Result) -> Tokens:
-    """The names of queries and keys."""
-    return Tokens(**result.settings.get("tokens", {}))
+def tokens_of(result: Result, layer: str | None = None) -> Tokens:
+    """Return the names of queries and keys; of one layer, if the run is over layers."""
+    settings = result.settings if layer is None else result.settings["layers"][layer]
+    return Tokens(**settings.get("tokens", {}))
 
 
-def matrices_of(result: Result, stage: str) -> Matrices:
-    """One stage of all scorers that have it."""
-    with_dropout = list(stage_of(result, "dropped"))
-    return Matrices(stage, stage_of(result, stage), result.inputs.get("valid"), tokens_of(result), with_dropout)
+def matrices_of(result: Result, stage: str, layer: str | None = None) -> Matrices:
+    """Return one stage of all scorers that have it; of one layer, if the run is over layers."""
+    with_dropout = [each for each in result.labels if tensor_name(each, "dropped", layer=layer) in result.tensors]
+    valid = result.inputs.get(tensor_name("valid", layer=layer))
+    return Matrices(stage, stage_of(result, stage, layer), valid, tokens_of(result, layer), with_dropout)
 
 
 @dataclass(frozen=True)

@@ -4,6 +4,7 @@ Rows are joined by their places, tensors by their names. `relative_difference` c
 `rounding_of` says how much of it rounding may cause.
 """
 
+import itertools
 import json
 import math
 from collections import Counter
@@ -16,7 +17,19 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from attncli.common.study import INTERVAL, LABEL, LAYER, STAGES, Column, Comparison, Record, Result, nan_to_null
+from attncli.common.study import (
+    INTERVAL,
+    LABEL,
+    LAYER,
+    STAGES,
+    Column,
+    Comparison,
+    Record,
+    Result,
+    layers_of,
+    nan_to_null,
+    tensor_name,
+)
 from attncli.config.yaml_loader import parse_yaml
 from attncli.errors import dotted, plain
 from attncli.runs.loading import StoredRun, reading
@@ -215,8 +228,8 @@ def _tensors(a: Result, b: Result, inputs: Sequence[Record], columns: Columns, r
     numbers = [column for column in columns["records"] if not column.text and column.kind != "place"]
     if numbers and all(column.kind == "measured" for column in numbers):  # the arrays are raw times
         return
-    layers = [f"{layer}/" for layer in a.settings.get("layers", {})] or [""]
-    stages = dict.fromkeys(f"{layer}{label}/{stage}" for layer in layers for label in a.labels for stage in STAGES)
+    places = itertools.product(layers_of(a), a.labels, STAGES)
+    stages = dict.fromkeys(tensor_name(label, stage, layer=layer) for layer, label, stage in places)
     least = {column.key + end: column.least for column in numbers for end in ("", "_low", "_high")}
     for first, second in ((a.tensors, b.tensors), (a.parameters, b.parameters)):
         for name in (name for name in [*(stages | dict.fromkeys(first))] if name in first and name in second):

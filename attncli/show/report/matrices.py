@@ -32,7 +32,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from attncli.common.study import STAGES, Record, Result, is_kept
+from attncli.common.study import STAGES, Record, Result, is_kept, layers_of, tensor_name, tokens_of
 from attncli.errors import printable, shortened
 from attncli.show.matrices import block_means
 from attncli.show.numbers import significant
@@ -51,31 +51,27 @@ Mask = npt.NDArray[np.bool_]
 
 def views(result: Result, budget: int, command: str | None) -> Iterator[Record]:
     """The views of a run, in about `budget` bytes: one, or for layers of several sizes one for each size; or none."""
-    groups: dict[tuple[int, ...], list[str]] = {}
-    for layer in result.settings.get("layers", [""]):
-        if (name := _named(layer, "valid")) in result.inputs:
+    groups: dict[tuple[int, ...], list[str | None]] = {}
+    for layer in layers_of(result):
+        if (name := tensor_name("valid", layer=layer)) in result.inputs:
             groups.setdefault(tuple(result.inputs[name].shape), []).append(layer)
     for layers in groups.values():
         stack = _Stack(result, layers)
         if stack.stages:
-            title = printable(", ".join(layers)) if len(groups) > 1 else ""
+            title = printable(", ".join(map(str, layers))) if len(groups) > 1 else ""
             yield {"title": title, "command": command, **stack.view(budget // len(groups))}
 
 
-def _named(layer: str, *name: str) -> str:
-    return "/".join((*([layer] if layer else []), *name))
-
-
 class _Stack:
-    """The matrices of layers of one size, as (batch elements, heads, n, m) each; a run without layers has one, ""."""
+    """The matrices of layers of one size, as (batch elements, heads, n, m) each; a run without layers has one, None."""
 
-    def __init__(self, result: Result, layers: Sequence[str]) -> None:
+    def __init__(self, result: Result, layers: Sequence[str | None]) -> None:
         self.result, self.layers = result, layers
-        *leading, self.n, self.m = result.inputs[_named(layers[0], "valid")].shape
-        self.is_axis = (True, layers != [""], len(leading) > 1)  # batch elements, layers, heads
+        *leading, self.n, self.m = result.inputs[tensor_name("valid", layer=layers[0])].shape
+        self.is_axis = (True, layers != [None], len(leading) > 1)  # batch elements, layers, heads
         self.sizes = (leading[0] if leading else 1, len(layers), math.prod(leading[1:]))
         there = {
-            stage: [label for label in result.labels if _named(layers[0], label, stage) in result.tensors]
+            stage: [label for label in result.labels if tensor_name(label, stage, layer=layers[0]) in result.tensors]
             for stage in DRAWN
             if is_kept(result, stage)
         }
@@ -132,8 +128,11 @@ class _Stack:
         """Every layer with a tensor as (batch elements, heads, n, m)."""
         tensors = self.result.inputs if name == ("valid",) else self.result.tensors
         batches, _, heads = self.sizes
-        for layer, prefix in enumerate(self.layers):
-            yield layer, tensors[_named(prefix, *name)].detach().cpu().reshape(batches, heads, self.n, self.m)
+        for number, layer in enumerate(self.layers):
+            yield (
+                number,
+                tensors[tensor_name(*name, layer=layer)].detach().cpu().reshape(batches, heads, self.n, self.m),
+            )
 
     def _masks(self, places: Sequence[Place]) -> dict[Place, Tensor]:
         """What is shown at each place: valid cells, and the weights of rows without any, by `empty_row`."""
@@ -168,16 +167,14 @@ class _Stack:
         batches, layers, heads = (1 + max(indices) for indices in zip(*places, strict=True))
         names = {
             "batch": list(map(str, range(batches))),
-            "layer": list(map(printable, self.layers[:layers])),
+            "layer": [printable(str(layer)) for layer in self.layers[:layers]],
             "head": list(map(str, range(heads))),
         }
         axes = [{"name": axis, "size": len(each), "names": each} for axis, each in names.items()]
         return list(itertools.compress(axes, self.is_axis))
 
     def _tokens(self, of: str, places: Sequence[Place], side: int) -> list[list[str]] | None:
-        settings = self.result.settings
-        known = settings.get("layers", {}).get(self.layers[0], settings)
-        names, size = known.get("tokens", {}).get(of), self.n if of == "queries" else self.m
+        names, size = getattr(tokens_of(self.result, self.layers[0]), of), self.n if of == "queries" else self.m
         batches = 1 + max(batch for batch, *_ in places)
         step = math.ceil(size / side)
         if names is None and step == 1:
@@ -200,7 +197,7 @@ class _Stack:
             error = significant(100 * 2.0 ** -(bits + 1), 2)
             yield f"Numbers are rounded to {bits + 1} significant bits: at most {error} % off."
         if any(
-            self.result.tensors[_named(self.layers[0], label, stage)].dtype == torch.float64
+            self.result.tensors[tensor_name(label, stage, layer=self.layers[0])].dtype == torch.float64
             for stage, labels in self.stages.items()
             for label in labels[:1]
         ):

@@ -6,13 +6,13 @@ from functools import partial
 
 import torch
 
-from attncli.common.study import Matrices, Record, Result, matrices_of
+from attncli.common.study import Matrices, Record, Result, layers_of, matrices_of, tensor_name
 from attncli.config.looks import HeatmapLook
 from attncli.errors import printable
 from attncli.show.figures import Note, Picture
 from attncli.show.heatmaps import heatmap_figure, panels_figure, stage_figure
 from attncli.show.matrices import Panel, select
-from attncli.studies.attention.layers import by_layer, grids, head_numbers, layer_numbers, most_changed
+from attncli.studies.attention.layers import grids, head_numbers, layer_numbers, most_changed
 from attncli.studies.attention.places import Place, choices, distance_of, shown_places
 
 MOST_PANELS = 24  # of all scorers side by side; of more places those that differ most are drawn
@@ -41,17 +41,19 @@ def figures(result: Result, note: Note, look: HeatmapLook) -> Mapping[str, Calla
     return found
 
 
-def places_drawn(result: Result, scorers: int, minus: str | None, note: Note) -> Sequence[Place]:
+def places_drawn(
+    result: Result, scorers: int, minus: str | None, note: Note, layer: str | None = None
+) -> Sequence[Place]:
     """The batch elements and heads that are drawn of so many scorers; `note` is told of order and gaps.
 
     Where they are many, those in which scorers differ most stand first: from the scorer `minus`, if there is one.
     """
-    shown = shown_places(result, max(MOST_PANELS // scorers, 1), minus)
+    shown = shown_places(result, max(MOST_PANELS // scorers, 1), minus, layer)
     if shown.ranked and not shown.note:
         note("the heatmaps show the largest difference first")
     elif shown.note and not shown.is_chosen:
         order = ", the largest difference first" if shown.ranked else ""
-        others = f"others with {choices(result)} in the YAML, or with attncli heatmap --batch N --head N"
+        others = f"others with {choices(result, layer)} in the YAML, or with attncli heatmap --batch N --head N"
         note(f"the heatmaps show {shown.note}{order}; {others}")
     return shown.ranked or shown.places
 
@@ -59,7 +61,8 @@ def places_drawn(result: Result, scorers: int, minus: str | None, note: Note) ->
 def _of_layers(result: Result, note: Note, look: HeatmapLook) -> dict[str, Callable[[], Picture]]:
     """`layers`, a panel for each figure by layer and head; and `heatmaps` of the heads that change most, if any do."""
     found: dict[str, Callable[[], Picture]] = {"layers": partial(layers_figure, result, note, look)}
-    if most_changed(result) and any(matrices_of(each, "weights").tensors for each in by_layer(result).values()):
+    names = (tensor_name(label, "weights", layer=layer) for layer in layers_of(result) for label in result.labels)
+    if most_changed(result) and any(name in result.tensors for name in names):
         found["heatmaps"] = partial(_most_changed, result, note, look)
     return found
 
@@ -78,13 +81,12 @@ def layers_figure(result: Result, note: Note, look: HeatmapLook) -> Picture:
 
 def _most_changed(result: Result, note: Note, look: HeatmapLook) -> Picture:
     """The weights of all scorers in the heads whose outputs they change most, whatever their layer."""
-    panels, layers = list[Panel](), by_layer(result)
+    panels, numbers = list[Panel](), layer_numbers(result)
     most = max(MOST_PANELS // len(result.labels), 1)
     for layer, (batch, head), _ in most_changed(result)[:most]:
-        weights = matrices_of(layers[layer], "weights")
-        number = layer_numbers(result)[layer]
+        weights = matrices_of(result, "weights", layer)
         for panel in select(weights, None, None, None, [(batch, head)], note) if weights.tensors else []:
-            panels.append(replace(panel, place=f"layer {number}, {panel.place or f'head {head}'}"))
+            panels.append(replace(panel, place=f"layer {numbers[layer]}, {panel.place or f'head {head}'}"))
     return stage_figure(panels, "weights", look, note)
 
 

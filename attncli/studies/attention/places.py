@@ -4,7 +4,7 @@ import math
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
-from attncli.common.study import STAGES, Record, Result
+from attncli.common.study import STAGES, Record, Result, tensor_name
 from attncli.show.numbers import finite
 from attncli.studies.attention.findings import SAME
 
@@ -38,22 +38,22 @@ def largest_first(rows: Sequence[Record], key: str) -> list[Record]:
     return sorted(rows, key=lambda row: -row[key] if finite([row[key]]) else math.inf)
 
 
-def shown_places(result: Result, most: int, label: str | None = None) -> Shown:
-    """The places of a result that are shown: those that its config chooses, all where they are few, else up to `most`.
+def shown_places(result: Result, most: int, label: str | None = None, layer: str | None = None) -> Shown:
+    """Return the places to show: the config's choice, all if they are few, else up to `most`.
 
-    These are the places with the largest distance between any two scorers, or between this one and any other; the
-    first ones where nothing ranks them, as of one scorer.
+    These have the largest distance between any two scorers, or between `label` and another scorer. With one scorer
+    they are the first places.
     """
-    batches, heads = leading_sizes(result)
+    batches, heads = leading_sizes(result, layer)
     places = [(batch, head) for batch in range(batches) for head in range(heads)]
     if {"heads", "batch"} & result.settings.keys():
-        chosen = sorted(set(map(place_of, result.heads)))
+        chosen = sorted({place_of(row) for row in result.heads if row.get("layer") == layer})
         if chosen == places:
             return Shown(places, is_chosen=True)
         return Shown(chosen, f"{_in_words(chosen, batches, heads)}, as the config says", is_chosen=True)
     if len(places) <= min(most, READ_IN_ORDER):
         return Shown(places)
-    rows = [row for row in result.head_comparisons if label in (None, row["a"], row["b"])]
+    rows = [row for row in result.head_comparisons if row.get("layer") == layer and label in (None, row["a"], row["b"])]
     distance = distance_of(rows)
     by_rank = list(dict.fromkeys(map(place_of, largest_first(rows, distance))))[:most] if distance else []
     if len(places) <= most:
@@ -63,22 +63,22 @@ def shown_places(result: Result, most: int, label: str | None = None) -> Shown:
     return Shown(few, f"{_in_words(few, batches, heads)}, {why}", ranked=by_rank)
 
 
-def choices(result: Result) -> str:
-    """The keys of a config that choose places, with an example of each."""
-    batches, heads = leading_sizes(result)
+def choices(result: Result, layer: str | None = None) -> str:
+    """Return the YAML keys that choose places, each with an example."""
+    batches, heads = leading_sizes(result, layer)
     return " or ".join(["`heads: [0, 3]`"] * (heads > 1) + ["`batch: [0]`"] * (batches > 1))
 
 
-def leading_sizes(result: Result) -> Place:
-    """How many batch elements and heads there are; all axes between the first and the last two count as heads.
+def leading_sizes(result: Result, layer: str | None = None) -> Place:
+    """Return the numbers of batch elements and heads. All axes between the first and the last two count as heads.
 
-    Of a run folder that keeps no tensors, as far as the rows by head tell.
+    If no tensors are kept, they follow from the rows by head.
     """
     for stage in STAGES:
-        if (name := f"{result.labels[0]}/{stage}") in result.tensors:
+        if (name := tensor_name(result.labels[0], stage, layer=layer)) in result.tensors:
             shape = result.tensors[name].shape[:-2]
             return math.prod(shape[:1]), math.prod(shape[1:])
-    places = list(map(place_of, result.heads)) or [(0, 0)]
+    places = [place_of(row) for row in result.heads if row.get("layer") == layer] or [(0, 0)]
     return max(batch for batch, _ in places) + 1, max(head for _, head in places) + 1
 
 

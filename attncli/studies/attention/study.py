@@ -27,7 +27,7 @@ from attncli.common.scoring import (
     scale_of,
     worth_compiling,
 )
-from attncli.common.study import STAGES, Column, Record, Result, Rows
+from attncli.common.study import STAGES, Column, Record, Result, Rows, tensor_name
 from attncli.config.looks import check_ranges
 from attncli.config.scorer_entries import ScorerEntry
 from attncli.config.tensors import CapturedData, FileTensor
@@ -40,7 +40,7 @@ from attncli.scorers import SCORERS
 from attncli.show.numbers import several
 from attncli.studies.attention.columns import COLUMNS, COMPARISONS, HEAD_COMPARISONS, HEADS, OF_CALLS, in_layers
 from attncli.studies.attention.findings import findings_of
-from attncli.studies.attention.layers import HeadFigures, of_model
+from attncli.studies.attention.layers import metrics_of_calls, of_model, variances_of
 from attncli.studies.attention.options import AttentionOptions
 from attncli.studies.attention.rows import ScorerRows, output_rows, pair_rows, scorer_rows
 from attncli.studies.attention.statistics import OF_WEIGHTS, Groups, places
@@ -54,13 +54,18 @@ Stages = Mapping[str, Tensor]
 
 @dataclass(frozen=True)
 class Part:
-    """Inputs, and what every entry makes of them; `layer` is in the rows where there are several parts."""
+    """Inputs, with a scorer and the rules for its weights for each entry; `layer` is None in a run without layers."""
 
     inputs: Inputs
     tokens: Mapping[str, Sequence[Any]]
     scorers: Sequence[nn.Module]
     rules: Sequence[Rules]
-    layer: Record
+    layer: str | None
+
+    @property
+    def place(self) -> Record:
+        """The columns that all rows of this part share."""
+        return {} if self.layer is None else {"layer": self.layer}
 
 
 @dataclass(frozen=True)
@@ -123,7 +128,7 @@ def _part(options: AttentionOptions, inputs: Inputs, device: torch.device) -> Pa
     scorers = of_each(entries, lambda entry: build_scorer(entry, q, k, options.seed, inputs.queries.dtype).to(device))
     rules = of_each(entries, lambda entry: _rules_of(entry, options, inputs))
     has_layers = isinstance(options.data, CapturedData) and options.data.layer is None
-    layer: Record = {"layer": inputs.call.name} if has_layers and inputs.call is not None else {}
+    layer = inputs.call.name if has_layers and inputs.call is not None else None
     return Part(inputs, tokens, scorers, rules, layer)
 
 
@@ -146,20 +151,20 @@ def expected_rows(prepared: Prepared) -> Rows:
     names, pairs, heads, head_pairs = (list[Record]() for _ in range(4))
     for part in prepared.parts:
         listed = _chosen(places(part.inputs.valid.shape[:-2]), options)
-        own = [names_of(entry) | part.layer for entry in entries]
-        own_pairs = [{"a": a.label, "b": b.label} | part.layer for a, b in itertools.combinations(entries, 2)]
+        own = [names_of(entry) | part.place for entry in entries]
+        own_pairs = [{"a": a.label, "b": b.label} | part.place for a, b in itertools.combinations(entries, 2)]
         names, pairs = names + own, pairs + own_pairs
         heads += [each | place for each in own for place in listed]
         head_pairs += [each | place for each in own_pairs for place in listed]
     first = prepared.parts[0]
-    located: Callable[[Sequence[Column]], Sequence[Column]] = in_layers if first.layer else tuple
+    located: Callable[[Sequence[Column]], Sequence[Column]] = in_layers if first.place else tuple
     return Rows(
         located(COLUMNS),
         names,
         located(COMPARISONS),
         pairs,
         no_comparisons="there is only one scorer",
-        shapes={} if first.layer else {entry.label: _shapes(first.inputs, entry, options) for entry in entries},
+        shapes={} if first.place else {entry.label: _shapes(first.inputs, entry, options) for entry in entries},
         left_out=dict.fromkeys(unknown, "weights: false"),
         head_columns=located(HEADS if first.inputs.call is None else (*HEADS, *OF_CALLS)),
         heads=heads,
@@ -232,18 +237,18 @@ def run(prepared: Prepared, progress: Progress) -> Result:
     results = [_run_part(prepared.options, part, progress) for part in prepared.parts]
     if prepared.captured is None:
         return results[0]
-    return of_model(prepared.captured, [part.inputs for part in prepared.parts], results, prepared.options)
+    return of_model(prepared.captured, [part.inputs.call for part in prepared.parts], results, prepared.options)
 
 
 def _run_part(options: AttentionOptions, part: Part, progress: Progress) -> Result:
     inputs, entries = part.inputs, options.scorers
     empty = inputs.valid.empty_rows.cpu()
     whole, single = Groups(empty, by_head=False), Groups(empty, by_head=True)
-    more = HeadFigures.of(inputs) if inputs.call is not None else None
+    variances = None if inputs.call is None else variances_of(inputs)
     stages, rows, parameters = dict[str, Stages](), dict[str, ScorerRows](), dict[str, Tensor]()
     records, heads, comparisons, head_comparisons = (list[Record]() for _ in range(4))
     for index, (entry, scorer, rules) in enumerate(zip(entries, part.scorers, part.rules, strict=True)):
-        progress.step(index, len(entries), " ".join([*part.layer.values(), entry.label]))
+        progress.step(index, len(entries), " ".join([*part.place.values(), entry.label]))
         start = time.perf_counter()
         with below("scorers", index):
             stages[entry.label], found = _run_scorer(options, entry, scorer, rules, inputs)
@@ -252,11 +257,11 @@ def _run_part(options: AttentionOptions, part: Part, progress: Progress) -> Resu
             found = scorer_rows(stages[entry.label]["scores"], stages[entry.label]["weights"], inputs.valid.whole.cpu())
         rows[entry.label] = found
         count = sum(parameter.numel() for parameter in scorer.parameters())
-        figures, names = whole.of_scorer(found)[0], names_of(entry) | part.layer
+        figures, names = whole.of_scorer(found)[0], names_of(entry) | part.place
         records.append({**names, "parameters": count, **figures, "seconds": seconds})
         by_head = single.of_scorer(found)
-        if more is not None:
-            own = more.of_scorer(stages[entry.label].get("weights"), found)
+        if variances is not None:
+            own = metrics_of_calls(inputs, variances, stages[entry.label].get("weights"), found)
             by_head = [each | of_head for each, of_head in zip(by_head, own, strict=True)]
         heads += [names | each for each in by_head]
         _warn_of_numbers(records[-1], stages[entry.label], empty, progress)
@@ -266,7 +271,7 @@ def _run_part(options: AttentionOptions, part: Part, progress: Progress) -> Resu
     progress.step(len(entries), len(entries), "comparisons")
     for a, b in itertools.combinations(stages, 2):
         weights = pair_rows(stages[a]["weights"], stages[b]["weights"], rows[a], rows[b]) if options.weights else None
-        outputs, pair = output_rows(stages[a]["output"], stages[b]["output"]), {"a": a, "b": b} | part.layer
+        outputs, pair = output_rows(stages[a]["output"], stages[b]["output"]), {"a": a, "b": b} | part.place
         comparisons.append(pair | whole.of_pair(weights, outputs)[0])
         head_comparisons += [pair | each for each in single.of_pair(weights, outputs)]
     elements = inputs.valid.shape[0]
@@ -283,8 +288,12 @@ def _run_part(options: AttentionOptions, part: Part, progress: Progress) -> Resu
         records,
         comparisons,
         findings_of(comparisons, head_comparisons),
-        inputs=_saved_inputs(options, inputs),
-        tensors={f"{label}/{name}": tensor for label, each in stages.items() for name, tensor in each.items()},
+        inputs={tensor_name(name, layer=part.layer): each for name, each in _saved_inputs(options, inputs).items()},
+        tensors={
+            tensor_name(label, stage, layer=part.layer): tensor
+            for label, each in stages.items()
+            for stage, tensor in each.items()
+        },
         parameters=parameters,
         heads=_chosen(heads, options),
         head_comparisons=_chosen(head_comparisons, options),

@@ -9,7 +9,7 @@ import numpy as np
 from rich.console import RenderableType
 from rich.text import Text
 
-from attncli.common.study import LAYER, TIE, Column, Record, Result, stage_of, tokens_of
+from attncli.common.study import LAYER, TIE, Column, Record, Result, layers_of, stage_of, tensor_name, tokens_of
 from attncli.config.normalizer_entries import DEFAULT_NORMALIZER
 from attncli.config.scorer_entries import default_label
 from attncli.errors import printable
@@ -19,7 +19,6 @@ from attncli.show.tables import tables as record_tables
 from attncli.show.weights import MASKED, MAXIMUM, WIDEST_OUTPUT, Layout, output_table, weight_tables
 from attncli.studies.attention.columns import COLUMNS, COMPARISONS, HEAD_COMPARISONS, HEADS, OF_CALLS, in_layers
 from attncli.studies.attention.layers import (
-    by_layer,
     changes_of,
     grids,
     head_numbers,
@@ -81,11 +80,11 @@ def tables(result: Result, *, width: int, full: bool = False, csv: str | None = 
     yield from _ranking(result, width, full, csv)
 
 
-def _layout(result: Result, width: int, full: bool) -> Layout | None:
-    """Of the weights of every scorer; None where there are none."""
-    for weights in stage_of(result, "weights").values():
+def _layout(result: Result, width: int, full: bool, layer: str | None = None) -> Layout | None:
+    """Return the layout of the weights of every scorer; None if there are none."""
+    for weights in stage_of(result, "weights", layer).values():
         n, m = weights.shape[-2:]
-        return Layout(n, m, width, NUMBER_WIDTH + (weights.element_size() > 4), tokens_of(result), full)
+        return Layout(n, m, width, NUMBER_WIDTH + (weights.element_size() > 4), tokens_of(result, layer), full)
     return None
 
 
@@ -113,10 +112,11 @@ def _elsewhere(csv: str | None) -> str:
 
 
 def _scorer_tables(
-    label: str, result: Result, layout: Layout, places: Sequence[Place], csv: str | None
+    label: str, result: Result, layout: Layout, places: Sequence[Place], csv: str | None, layer: str | None = None
 ) -> Iterator[RenderableType]:
-    weights, output = result.tensors[f"{label}/weights"], result.tensors.get(f"{label}/output")  # which may not be kept
-    valid = result.inputs["valid"].expand(weights.shape)
+    weights = result.tensors[tensor_name(label, "weights", layer=layer)]
+    output = result.tensors.get(tensor_name(label, "output", layer=layer))  # which may not be kept
+    valid = result.inputs[tensor_name("valid", layer=layer)].expand(weights.shape)
     for batch, head in places:
         index = (batch, *map(int, np.unravel_index(head, weights.shape[1:-2]))) if weights.ndim > 2 else ()
         title = _title(index) if prod(weights.shape[:-2]) > 1 else ""
@@ -179,7 +179,7 @@ def _left_out(rows: int, of: int, csv: str | None) -> Iterator[RenderableType]:
 
 def _of_layers(result: Result, width: int, full: bool, csv: str | None) -> Iterator[RenderableType]:
     """What was captured; scorers; layers x heads; the heads that change most, and the weights of the first of these."""
-    known, layers = result.settings["capture"], by_layer(result)
+    known, layers = result.settings["capture"], result.settings["layers"]
     text = f', "{known["text"]}"' if known["text"] else ""
     yield Text(printable(f"{known['file']}: {known['model'] or 'a model'}{text}"))
     yield from remark(result.findings[0].text)
@@ -187,9 +187,9 @@ def _of_layers(result: Result, width: int, full: bool, csv: str | None) -> Itera
     calls = [{"layer": name, **known["calls"][name]} for name in layers]
     yield from titled("Layers", record_tables(CALLS[:2], CALLS[2:], calls, width, full))
     yield Text()
-    for record in next(iter(layers.values())).records:
+    for record in result.records[: len(result.labels)]:
         formula = result.settings["formulas"][record["label"]]
-        own_scale = [f"scale {significant(each.settings['scales'][record['label']])}" for each in layers.values()]
+        own_scale = [f"scale {significant(each['scales'][record['label']])}" for each in layers.values()]
         yield from heading(record, formula, [own_scale[0]] if len(set(own_scale)) == 1 else [])
     yield from titled("Summary, means over layers and heads", record_tables(MEANS[:1], MEANS[1:], means(result), width))
     names = [Column("layer", "layer", "Number of the layer.")]
@@ -221,16 +221,16 @@ def _of_layers(result: Result, width: int, full: bool, csv: str | None) -> Itera
 
 def _changed_weights(result: Result, width: int, full: bool, csv: str | None) -> Iterator[RenderableType]:
     """The weights of the first scorer, and of the one that changes the output most, in as many heads as have room."""
-    layers, lines = by_layer(result), 0
+    layers, lines = layers_of(result), 0
     for layer, place, label in most_changed(result):
-        layout = _layout(layers[layer], width, full)
+        layout = _layout(result, width, full, layer)
         if not layout:
             return
         lines += 2 * layout.lines
         if lines > MOST_LINES and lines > 2 * layout.lines:
             return
         yield Text()
-        yield Text(f"{LEGEND}   layer {list(layers).index(layer)}: {printable(layer)}", style=FAINT)
+        yield Text(f"{LEGEND}   layer {layers.index(layer)}: {printable(layer)}", style=FAINT)
         for each in (result.labels[0], label):
             yield Text(printable(each), style=STRONG)
-            yield from _scorer_tables(each, layers[layer], layout, [place], csv)
+            yield from _scorer_tables(each, result, layout, [place], csv, layer)
