@@ -98,6 +98,8 @@ def sizes_of(value: Any, place: Sequence[str | int] = ()) -> tuple[int, ...]:
     if isinstance(value, bool) or not isinstance(value, int | float | list):
         raise problem(f"got {errors.show(value)}; expected a number", under=place)
     if not isinstance(value, list):
+        if isinstance(value, int) and abs(value) > 2**1023:  # from Python: YAML's integers have 64 bits
+            raise problem("got an integer that no floating-point number can hold; expected numbers up to 1.8e308")
         return ()
     if not value:
         raise problem("got an empty list; sizes must be at least 1", under=place)

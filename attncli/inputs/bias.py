@@ -1,51 +1,41 @@
-"""What is added to the scores of every scorer: how it fits them, and which of its numbers mask a key."""
+"""The bias that is added to the scores of every scorer: its shape, and its numbers that mask a key."""
 
 from collections.abc import Callable
 from dataclasses import replace
 
-import torch
 from torch import Tensor
 
 from attncli.attention import Valid
 from attncli.errors import InputError, got
-
-
-def checked_numbers(bias: Tensor) -> Tensor:
-    """The bias of a file, unless it is a mask."""
-    if bias.dtype == torch.bool:
-        raise InputError.of("got True and False; expected numbers; a mask goes under `mask: {file: ...}`", ["file"])
-    return bias
+from attncli.inputs.masks import broadcasts
 
 
 def bias_shape(shape: tuple[int, ...], scores: tuple[int, ...], note: Callable[[str], None]) -> tuple[int, ...]:
-    """The shape of a bias with as many axes as the scores (b, ..., n, m), to which it broadcasts from the right.
+    """Return the shape of a bias with as many axes as the scores (b, ..., n, m), aligned at the right.
 
     Raises:
-        InputError: it does not broadcast.
+        InputError: it does not broadcast to the scores.
     """
-    aligned = (1,) * (len(scores) - len(shape)) + shape
-    if len(shape) > len(scores) or any(size not in (1, most) for size, most in zip(aligned, scores, strict=True)):
-        expected = f"expected a shape that broadcasts to the scores {list(scores)}"
+    if not broadcasts(shape, scores):
         cure = ""
         if len(scores) > 3 and len(shape) == len(scores) - 1 and shape[0] == scores[0]:
-            one_per_example = [shape[0], 1, *shape[1:]]
-            cure = f"one bias per batch element has the shape {one_per_example}"
-        raise InputError.of(got(list(shape), expected, cure))
+            cure = f"one bias per batch element has the shape {[shape[0], 1, *shape[1:]]}"
+        raise InputError.of(got(list(shape), f"expected a shape that broadcasts to the scores {list(scores)}", cure))
     if len(shape) == 3 and len(scores) == 4 and shape[0] == scores[0] == scores[1] > 1:
         note(f"data.bias: shape {list(shape)} is read as (heads, n, m), the same for all batch elements")
-    return aligned
+    return (1,) * (len(scores) - len(shape)) + shape
 
 
 def without_infinities(
     bias: Tensor, valid: Valid, given: tuple[int, ...], note: Callable[[str], None]
 ) -> tuple[Tensor, Valid]:
-    """The bias with finite numbers alone, and what is valid without the keys that it masks with -inf.
+    """Return the bias with finite numbers alone, and the valid pairs without the keys that it masks with -inf.
 
-    `bias` has as many axes as the scores, `given` is its shape as the user has it. What stands at pairs that are not
-    valid does not matter.
+    `bias` has as many axes as the scores; `given` is its shape in the user's file or list. Numbers at pairs that are
+    not valid do not matter.
 
     Raises:
-        InputError: NaN or +inf at a valid pair, with the place of the first one in the tensor as it was given.
+        InputError: NaN or +inf at a valid pair, with the index of the first one in the tensor as given.
     """
     hidden, wrong = bias.isneginf(), bias.isnan() | bias.isposinf()
     count = int(hidden.sum())
@@ -53,11 +43,11 @@ def without_infinities(
         note(f"data.bias: {count} of {bias.numel()} numbers are -inf, which masks these keys")
         valid = replace(valid, mask=~hidden if valid.mask is None else valid.mask & ~hidden)
     if bool(wrong.any()):
-        _refuse_at_valid_pairs(bias, wrong, valid, given)
+        _check_valid_pairs(bias, wrong, valid, given)
     return bias.masked_fill(hidden | wrong, 0.0), valid
 
 
-def _refuse_at_valid_pairs(bias: Tensor, wrong: Tensor, valid: Valid, given: tuple[int, ...]) -> None:
+def _check_valid_pairs(bias: Tensor, wrong: Tensor, valid: Valid, given: tuple[int, ...]) -> None:
     for element in range(valid.shape[0]):  # one at a time: the mask of all may be large
         part = slice(element, element + 1)
         here, tile = wrong[part] if len(wrong) > 1 else wrong, valid.tile(part)
@@ -65,7 +55,6 @@ def _refuse_at_valid_pairs(bias: Tensor, wrong: Tensor, valid: Valid, given: tup
         if len(seen):
             found = [element, *seen[0].tolist()[1:]]
             place = [index if size > 1 else 0 for index, size in zip(found, bias.shape, strict=True)]
-            value, place = bias[tuple(place)].item(), place[bias.ndim - len(given) :]
             dtype = str(bias.dtype).removeprefix("torch.")
             expected = f"expected a finite number that {dtype} holds, or -inf, which masks the key"
-            raise InputError.of(got(value, expected), place)
+            raise InputError.of(got(bias[tuple(place)].item(), expected), place[bias.ndim - len(given) :])

@@ -1,4 +1,4 @@
-"""From a config to the tensors of an experiment."""
+"""Make the tensors of an experiment from its config."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -24,25 +24,26 @@ from attncli.config.tensors import (
     TokenNames,
 )
 from attncli.errors import Collector, InputError, Problem, below
-from attncli.inputs.bias import bias_shape, checked_numbers, without_infinities
+from attncli.inputs.bias import bias_shape, without_infinities
 from attncli.inputs.files import read_tensor
 from attncli.inputs.fills import fill
-from attncli.inputs.masks import marks_padding, read_mask
+from attncli.inputs.masks import broadcasts, marks_padding, read_mask
 from attncli.inputs.seeding import generator
 
 ROLES = ("queries", "keys", "values")
 Shapes = Mapping[str, tuple[int, ...]]
+Note = Callable[[str], None]
 
 
 @dataclass(frozen=True)
 class Inputs:
     """Queries (b, ..., n, q), keys (b, ..., m, k) and values (b, ..., m, v), leading axes repeated, on one device.
 
-    `valid` says which keys of scores (b, ..., n, m) each query may attend to. Values that a source does not have are
-    (b, ..., m, 0). `bias` is to be added to the scores: finite numbers, in the dtype that scores are computed in, with
-    as many axes as they have, of which those of size 1 are not repeated. `call` is the attention call of a real model
-    that all this entered, if it did; the queries are without the model's scale, and `tokens` are the names of `queries`
-    and `keys`, where they are known: one list for all batch elements, or one for each.
+    `valid` are the keys of scores (b, ..., n, m) that each query may attend to. Without values in the source, `values`
+    is (b, ..., m, 0). `bias` is added to the scores: finite numbers, in the dtype of scores, with as many axes as they
+    have; axes of size 1 are not repeated. `call` is the captured attention call of a real model, if any; its queries
+    are without the model's scale. `tokens` are the known names of `queries` and `keys`: one list for all batch
+    elements, or one list each.
     """
 
     queries: Tensor
@@ -63,15 +64,15 @@ def build_inputs(
     dtype: torch.dtype,
     device: torch.device,
     check_size: Callable[[Shapes], None] = lambda shapes: None,
-    note: Callable[[str], None] = lambda message: None,
+    note: Note = lambda message: None,
 ) -> Inputs:
-    """Read or make the tensors of a config.
+    """Read or draw the tensors of a config.
 
-    `check_size` is given the shapes of queries, keys and values, leading axes repeated, and of the bias, before
-    anything is drawn, and may refuse them. `note` is told how things are read that could be read in another way.
+    `check_size` may refuse the shapes of queries, keys, values (leading axes repeated) and bias before anything is
+    drawn. `note` gets a sentence about every input that could be read in another way.
 
     Raises:
-        InputError: everything that does not fit, with paths from the top of the YAML.
+        InputError: all inputs that do not fit, with paths from the top of the YAML.
     """
     given, fills = _sources(data)
     found = {role: tuple(tensor.shape) for role, tensor in given.items()}
@@ -98,7 +99,7 @@ def build_inputs(
     collector.check()
     dtypes = {**dict.fromkeys(ROLES, dtype), "bias": computing_dtype(dtype)}
     tensors = {role: tensor.to(dtypes[role]) for role, tensor in given.items()}
-    for role, source in fills.items():  # what is correlated sees the other tensor as it is used, rounded to `dtype`
+    for role, source in fills.items():  # `correlated` depends on the other tensor after rounding to `dtype`
         tensors[role] = fill(source, generator(seed, f"data.{role}"), tensors).to(dtypes[role])
     for role in ROLES:
         if data.grouped and len(found[role]) > 3 and found[role][-3] > 1:  # a single head is repeated without a copy
@@ -113,7 +114,7 @@ def build_inputs(
 
 
 def _sources(data: Data) -> tuple[dict[str, Tensor], dict[str, Fill]]:
-    """The tensors that are there, read from files where they stand in some; and the fills of the others, in order."""
+    """Return the tensors from files and lists, and the fills of the others, in the order to draw them."""
     collector, given, fills = Collector(), dict[str, Tensor](), dict[str, Fill]()
     for role in (*ROLES, "bias"):
         source = getattr(data, role)
@@ -121,29 +122,45 @@ def _sources(data: Data) -> tuple[dict[str, Tensor], dict[str, Fill]]:
             if isinstance(source, GivenTensor):
                 given[role] = source.numbers
             elif isinstance(source, FileTensor):
-                tensor = read_tensor(Path(source.file), source.tensor)
-                given[role] = checked_numbers(tensor) if role == "bias" else _rows(tensor)
+                given[role] = _from_file(source, is_bias=role == "bias")
             elif isinstance(source, list):
-                given[role] = _written(source)
+                given[role] = torch.tensor(source, dtype=torch.float64)
             elif source is not None:
                 fills[role] = source
     collector.check()
-    if data.values is None:  # drawn like the keys, or normal where the keys are not drawn
+    if data.values is None:  # drawn like the keys, or normal if the keys are not drawn
         fills["values"] = fills["keys"] if "keys" in fills else NormalFill(shape=list(given["keys"].shape))
-    return given, _in_order(fills)
+    needs = {role: [each.source] if isinstance(each, CorrelatedFill) else [] for role, each in fills.items()}
+    try:
+        return given, {role: fills[role] for role in TopologicalSorter(needs).static_order() if role in fills}
+    except CycleError as error:
+        role = next(role for role in ROLES if role in error.args[1])
+        message = f"got {needs[role][0]}, which depends on {role}; expected an independent tensor"
+        raise InputError.of(message, ["data", role, "with"]) from error
+
+
+def _from_file(source: FileTensor, is_bias: bool) -> Tensor:
+    tensor = read_tensor(Path(source.file), source.tensor)
+    if is_bias and tensor.dtype == torch.bool:
+        raise InputError.of("got True and False; expected numbers; a mask goes under `mask: {file: ...}`", ["file"])
+    if not is_bias and (tensor.ndim < 2 or 0 in tensor.shape):
+        expected = "expected at least two axes, rows and features, none of size 0"
+        raise InputError.of(f"got a tensor of shape {list(tensor.shape)}; {expected}", ["file"])
+    return tensor
 
 
 def common_leading(shapes: Shapes, grouped: bool = False, cure: str = "") -> tuple[int, ...]:
-    """The leading axes (b, ...) after axes of size 1 are repeated, for shapes of `queries`, `keys` and `values` if any.
+    """Return the leading axes (b, ...) of `queries`, `keys` and (if any) `values` after axes of size 1 are repeated.
 
-    An unbatched tensor, or a batch of one, is repeated over any number of leading axes. Where they are `grouped`, heads
-    of keys and values are shared by consecutive heads of queries, as torch's SDPA does it with `enable_gqa`. `cure` is
-    what a message says of shapes that would fit if they were grouped.
+    An unbatched tensor, or a batch of one, is repeated over any number of leading axes. With `grouped`, consecutive
+    heads of queries share heads of keys and values, as in torch's SDPA with `enable_gqa`. `cure` is added to messages
+    about heads that would fit if they were grouped.
 
     Raises:
         InputError: all shapes that do not fit, by name.
     """
-    shared = _with_shared_heads(shapes) if grouped else shapes
+    heads = {role: shape[-3] for role, shape in shapes.items() if len(shape) > 3}  # shapes without them are for all
+    shared = _with_shared_heads(shapes, heads) if grouped else shapes
     rank = max(3, *(len(shape) for shape in shared.values()))
     full = {
         role: (1,) * (rank - 2) + shape[-2:] if shape[:-2] in ((), (1,)) else shape for role, shape in shared.items()
@@ -154,7 +171,9 @@ def common_leading(shapes: Shapes, grouped: bool = False, cure: str = "") -> tup
         if len(shape) != rank or any(size not in (1, most) for size, most in zip(shape, leading, strict=False)):
             others = ", ".join(f"{other} {list(each)}" for other, each in shapes.items() if other != role)
             expected = "expected equal leading axes; an axis of size 1 is repeated"
-            expected += f"; {cure}" if cure and not grouped and _would_fit_in_groups(shapes) else ""
+            fits = {"queries", "keys"} <= heads.keys() and not any(heads["queries"] % each for each in heads.values())
+            if cure and fits and not grouped:
+                expected += f"; {cure}"
             problems.append(Problem(f"got shape {list(shapes[role])} beside {others}; {expected}", (role,)))
     if full["keys"][-2] != full.get("values", full["keys"])[-2]:
         count = full["values"][-2]
@@ -165,69 +184,29 @@ def common_leading(shapes: Shapes, grouped: bool = False, cure: str = "") -> tup
     return leading
 
 
-def _with_shared_heads(shapes: Shapes) -> Shapes:
-    """The shapes with as many heads of keys and values as there are heads of queries (b, ..., heads, n, q)."""
-    queries = shapes["queries"]
-    if len(queries) < 4:
-        message = f"got true for queries of shape {list(queries)}; expected (batch, heads, rows, features)"
+def _with_shared_heads(shapes: Shapes, heads: Mapping[str, int]) -> Shapes:
+    """Return the shapes with the heads of the queries (b, ..., heads, n, q) in place of those of keys and values."""
+    if "queries" not in heads:
+        message = f"got true for queries of shape {list(shapes['queries'])}; expected (batch, heads, rows, features)"
         raise InputError.of(message, ["grouped"])
-    heads = queries[-3]
-    with_heads = {role: shape for role, shape in shapes.items() if len(shape) > 3}  # others are for all heads, or wrong
-    wrong = [role for role, shape in with_heads.items() if heads % shape[-3]]
-    if wrong:
-        expected = f"expected a number of heads that divides the {heads} of the queries"
+    if wrong := [role for role, count in heads.items() if heads["queries"] % count]:
+        expected = f"expected a number of heads that divides the {heads['queries']} of the queries"
         raise InputError(Problem(f"got shape {list(shapes[role])}; {expected}", (role,)) for role in wrong)
-    return {**shapes, **{role: (*shape[:-3], heads, *shape[-2:]) for role, shape in with_heads.items()}}
-
-
-def _would_fit_in_groups(shapes: Shapes) -> bool:
-    try:
-        common_leading(shapes, grouped=True)
-    except InputError:
-        return False
-    return True
-
-
-def _written(numbers: list[Any]) -> Tensor:
-    try:
-        return torch.tensor(numbers, dtype=torch.float64)
-    except OverflowError as error:
-        message = "got an integer that no floating-point number can hold; expected numbers up to 1.8e308"
-        raise InputError.of(message) from error
-
-
-def _rows(tensor: Tensor) -> Tensor:
-    if tensor.ndim < 2 or 0 in tensor.shape:
-        expected = "expected at least two axes, rows and features, none of size 0"
-        raise InputError.of(f"got a tensor of shape {list(tensor.shape)}; {expected}", ["file"])
-    return tensor
-
-
-def _in_order(fills: Mapping[str, Fill]) -> dict[str, Fill]:
-    """The fills, each after the tensor that it is correlated with."""
-    needs = {role: [each.source] if isinstance(each, CorrelatedFill) else [] for role, each in fills.items()}
-    try:
-        return {role: fills[role] for role in TopologicalSorter(needs).static_order() if role in fills}
-    except CycleError as error:
-        role = next(role for role in ROLES if role in error.args[1])
-        message = f"got {needs[role][0]}, which depends on {role}; expected an independent tensor"
-        raise InputError.of(message, ["data", role, "with"]) from error
+    return {**shapes, **{role: (*shapes[role][:-3], heads["queries"], *shapes[role][-2:]) for role in heads}}
 
 
 def _shape(source: Fill, shapes: Shapes) -> tuple[int, ...]:
     if not isinstance(source, CorrelatedFill):
         return tuple(source.shape)
     shape, other = tuple(source.shape or ()), shapes[source.source]
-    if not shape:
-        return other
-    if len(shape) < len(other) or any(a not in (1, b) for a, b in zip(reversed(other), reversed(shape), strict=False)):
+    if shape and (len(shape) < len(other) or not broadcasts(other, shape)):
         message = f"got {source.shape}, correlated with {source.source} of shape {list(other)}; expected the same shape"
         raise InputError.of(f"{message}; leave out `shape` to use the same", ["shape"])
-    return shape
+    return shape or other
 
 
 def _lengths(source: LengthSource | None, shape: tuple[int, ...], seed: int) -> Tensor | None:
-    """Valid lengths (b,) or (b, n) for scores of `shape` = (b, ..., n, m)."""
+    """Return valid lengths (b,) or (b, n) for scores of `shape` = (b, ..., n, m)."""
     if source is None:
         return None
     if isinstance(source, RandomLens):
@@ -239,7 +218,7 @@ def _lengths(source: LengthSource | None, shape: tuple[int, ...], seed: int) -> 
     if isinstance(source, FileTensor):
         lengths = read_tensor(Path(source.file), source.tensor)
         if 1 in lengths.shape and tuple(lengths.shape) != (shape[0], shape[-2]):
-            lengths = lengths.flatten()  # one row or one column, as a CSV file has them
+            lengths = lengths.flatten()  # one row or one column of a CSV file
         return checked_lengths(lengths, shape)
     return checked_lengths(source, shape)
 
@@ -252,38 +231,33 @@ def _causal(mask: Mask, shape: tuple[int, ...]) -> Causal | None:
     return "top_left" if mask.causal is True else mask.causal or None
 
 
-def _mask(mask: Mask, shape: tuple[int, ...], note: Callable[[str], None], device: torch.device) -> Tensor | None:
-    """The mask that stands in a file, if any."""
+def _mask(mask: Mask, shape: tuple[int, ...], note: Note, device: torch.device) -> Tensor | None:
+    """Return the mask of a file, if any."""
     if mask.file is None:
         return None
     path, called = Path(mask.file), mask.tensor or ""
     given = read_tensor(path, mask.tensor)
-    if not called and marks_padding(path.stem):  # a file's name is chosen more freely than a tensor's
+    if not called and marks_padding(path.stem):  # files are named more freely than tensors
         note(f"warning: {path.name}: True is read as may attend; if it is padding, save the opposite")
     with below("file"):
         return read_mask(given, shape, f"{path.name}: {called}" if called else path.name, note, called).to(device)
 
 
 def check_tokens(tokens: TokenNames, queries: tuple[int, ...], keys: tuple[int, ...]) -> None:
-    """Raise an InputError unless queries and keys of these shapes have a name for each row, or none."""
+    """Raise an InputError unless queries and keys of these shapes have one name per row, or none."""
     is_one = tokens.queries is not None and tokens.queries == tokens.keys and queries[-2] != keys[-2]
     cure = "; name them apart: {queries: [...], keys: [...]}" if is_one else ""
-    collector = Collector()
-    for side, shape in (("queries", queries), ("keys", keys)):
-        with collector.under(side):
-            _check_names(getattr(tokens, side), shape, cure)
-    collector.check()
-
-
-def _check_names(names: Sequence[Any] | None, shape: tuple[int, ...], cure: str) -> None:
-    """One name per row for every batch element that has a list of its own."""
-    if names is None:
-        return
-    nested = any(isinstance(name, list) for name in names)
-    if nested and len(names) != shape[0]:
-        expected = f"expected {shape[0]}, one per batch element, or a single list"
-        raise InputError.of(f"got {len(names)} list{'s' * (len(names) != 1)}; {expected}")
-    for index, row in enumerate(names if nested else [names]):
-        if len(row) != shape[-2]:
-            message = f"got {len(row)} name{'s' * (len(row) != 1)}; expected {shape[-2]}, one per row{cure}"
-            raise InputError.of(message, [index] if nested else [])
+    problems = list[Problem]()
+    for side, names, (b, *_, rows, _) in (("queries", tokens.queries, queries), ("keys", tokens.keys, keys)):
+        nested = any(isinstance(name, list) for name in names or ())
+        if nested and len(names or ()) != b:
+            expected = f"expected {b}, one per batch element, or a single list"
+            problems.append(Problem(f"got {len(names or ())} list{'s' * (len(names or ()) != 1)}; {expected}", (side,)))
+            continue
+        for index, row in enumerate([] if names is None else names if nested else [names]):
+            if len(row) != rows:
+                message = f"got {len(row)} name{'s' * (len(row) != 1)}; expected {rows}, one per row{cure}"
+                problems.append(Problem(message, (side, index) if nested else (side,)))
+                break
+    if problems:
+        raise InputError(problems)

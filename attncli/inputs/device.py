@@ -1,4 +1,4 @@
-"""Which device the work is done on."""
+"""Choose the device for the computation."""
 
 import torch
 
@@ -6,7 +6,7 @@ from attncli.errors import InputError
 
 
 def resolve_device(name: str, dtype: torch.dtype = torch.float32) -> torch.device:
-    """The device of a config's `device`; `auto` takes a CUDA device, else Apple's (which has no float64), else the CPU.
+    """Return the torch device of the key `device`; `auto` is CUDA, else Apple's (which lacks float64), else the CPU.
 
     Raises:
         InputError: a device that this machine or this build of torch does not have.

@@ -1,15 +1,15 @@
-"""Tensors out of files (.npy .npz .safetensors .pt .csv), whatever is in them: a good tensor or an InputError.
+"""Read tensors from .npy, .npz, .safetensors, .pt and .csv files: numbers, or an InputError.
 
-Headers are read first, so that a file is refused before it takes memory. Nothing in a file is ever run.
+Headers are read and checked first, so a file is refused before it takes memory. Code in a file is never run.
 """
 
 import io
 import math
-import os
 import pickle
 import re
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from difflib import get_close_matches
@@ -29,105 +29,121 @@ from torch import Tensor
 from attncli.config.opening import UnfitFileError, check_regular, open_file
 from attncli.errors import InputError, did_you_mean, got, in_bytes, listed, printable, refusal, shortened, show
 
-MOST_AXES = 64  # torch keeps tensors of more, and computes with none of them
 MOST_NEIGHBOURS = 2000  # names in the same folder that are compared with a mistyped one
+MOST_AXES = 64  # torch cannot compute with tensors of more
 LONGEST_HEADER = 4096  # bytes of a .npy header; 64 axes of 20 digits each need 1400
-LONGEST_TENSOR_NAME = 500  # characters; those of large models have about 100
-MOST_NODES = 100_000  # dicts, lists, tensors and whatever else of a .pt: a small pickle can describe a tree without end
-CSV_MEMORY = 20  # bytes for one byte of text, at most: "1," is a number of 8 bytes, in a buffer that grows by copies
-SEPARATORS = ";,\t"  # of a CSV: the first of them that the first row has; spaces where it has none
+LONGEST_TENSOR_NAME = 500  # characters; names in large models have about 100
+CSV_MEMORY = 20  # bytes per byte of text, at most: "1," is a number of 8 bytes, in a buffer that grows by copies
+SEPARATORS = ";,\t"  # of a CSV: the first of them in the first row, or else spaces
 NUMBERS = "biuf"  # kinds of NumPy's dtypes
-NEVER = "which are not loaded, as they may run code"
+CODE = "which are not loaded, as they may run code"
 SAVE_TENSORS = "save tensors alone, for instance model.state_dict(), with torch.save or as .safetensors"
 
 
 class Entry(NamedTuple):
-    """A tensor in a file: the bytes that reading it takes, and what reads it into memory of its own."""
+    """A tensor in a file: its size in bytes, and a function that reads it into new memory."""
 
     size: int
     read: Callable[[], Tensor]
 
 
-Entries: TypeAlias = Mapping[str | None, Entry]  # by name; None where the file is one tensor without a name
+Entries: TypeAlias = Mapping[str | None, Entry]  # by name; None is the only tensor of a file without names
 
 
 def read_tensor(path: Path, name: str | None = None) -> Tensor:
-    """One tensor of a file, on the CPU, contiguous, in its own dtype, sharing nothing with the file.
+    """Return one tensor of a file, on the CPU, contiguous, in its dtype, without shared memory.
 
-    `name` picks among the tensors of .npz, .safetensors and .pt; it may be left out where there is only one. Big-endian
-    numbers become native, long doubles float64. A CSV is (rows, columns), int64 where every number is whole, else
-    float64.
+    `name` picks among the tensors of .npz, .safetensors and .pt; it may be left out if there is only one. Big-endian
+    numbers become native, long doubles float64. A CSV is (rows, columns), int64 if every number is whole, else float64.
 
     Raises:
-        InputError: below `file` for a file that is missing, broken, too large, of another kind or not all numbers;
-            below `tensor` for a name that is missing, unknown or out of place. Code in a file is never run.
+        InputError: below `file` for a file that is missing, broken, too large, of an unknown kind or not all numbers;
+            below `tensor` for a name that is missing, unknown or out of place.
     """
     return TensorFile.opened(path).read(name)
 
 
 def read_tensors(path: Path) -> dict[str, Tensor]:
-    """All tensors of a file by name, each as `read_tensor` gives it.
+    """Return all tensors of a file by name, each as `read_tensor` returns it.
 
-    A file of one nameless tensor (.npy, .csv, some .pt) gives it under the file's stem. Dicts and lists in a .pt give
-    dotted names (`state_dict.W.weight`). What is no number in an .npz is passed over.
+    A single tensor without a name has the file's stem as its name. Dicts and lists in a .pt give dotted names
+    (`state_dict.W.weight`). Arrays of an .npz that hold no numbers are skipped.
 
     Raises:
         InputError: below `file`, as `read_tensor`.
     """
-    entries = _entries(path)
-    return {name or path.stem: tensor for name, tensor in _read(path, entries, entries).items()}
+    file = TensorFile.opened(path)
+    return {name or path.stem: tensor for name, tensor in file.read_all(file.entries).items()}
 
 
 @dataclass(frozen=True)
 class TensorFile:
-    """A file whose header has been read and checked, once; each tensor is read when `read` asks for it."""
+    """A tensor file whose header has been checked; its tensors are read on request."""
 
     path: Path
     entries: Entries
 
     @classmethod
     def opened(cls, path: Path) -> "TensorFile":
-        """The file at `path`.
+        """Read the header of a file.
 
         Raises:
             InputError: below `file`, as `read_tensor`.
         """
-        return cls(path, _entries(path))
+        with _reading(path):
+            try:
+                check_regular(path)
+            except (FileNotFoundError, NotADirectoryError):
+                raise _missing(path) from None
+            if path.suffix.lower() not in FORMATS:
+                raise problem(path, f"expected a file ending in {', '.join(FORMATS)}")
+            entries = FORMATS[path.suffix.lower()](path)
+        if not entries:
+            raise problem(path, "holds no tensors; expected at least one")
+        longest = max((name for name in entries if name), key=len, default="")
+        if len(longest) > LONGEST_TENSOR_NAME:
+            name = f"holds a tensor whose name {show(longest)} has {len(longest):,} characters"
+            raise problem(path, f"{name}; expected at most {LONGEST_TENSOR_NAME}", "rename it")
+        return cls(path, entries)
 
     def __contains__(self, name: str) -> bool:
         return name in self.entries
 
     def read(self, name: str | None = None) -> Tensor:
-        """One tensor, as `read_tensor` gives it.
+        """Return one tensor, as `read_tensor` does.
 
         Raises:
             InputError: as `read_tensor`.
         """
-        chosen = _choose(self.path, self.entries, name)
-        return _read(self.path, self.entries, [chosen])[chosen]
+        if name is None and len(self.entries) == 1:
+            (name,) = self.entries
+        if name not in self.entries:
+            known = [each for each in self.entries if each is not None]
+            if name is None:
+                message, cure = f"holds {len(known)} tensors ({listed(known)})", "give tensor: NAME"
+            elif not known:
+                message, cure = "holds one tensor without a name", "leave tensor out"
+            else:
+                message, cure = "holds no tensor of this name", did_you_mean(name, known)
+            raise InputError.of(got(name, f"{show(self.path.name)} {message}", cure), ["tensor"])
+        return self.read_all([name])[name]
 
-
-def _entries(path: Path) -> Entries:
-    """What a file holds, by its ending; nothing is read but headers."""
-    with _reading(path):
-        try:
-            check_regular(path)
-        except (FileNotFoundError, NotADirectoryError):
-            raise _missing(path) from None
-        if path.suffix.lower() not in FORMATS:
-            raise problem(path, f"expected a file ending in {', '.join(FORMATS)}")
-        entries = FORMATS[path.suffix.lower()](path)
-    if not entries:
-        raise problem(path, "holds no tensors; expected at least one")
-    for name in entries:
-        if name is not None and len(name) > LONGEST_TENSOR_NAME:
-            what = f"holds a tensor whose name {show(name)} has {len(name):,} characters"
-            raise problem(path, f"{what}; expected at most {LONGEST_TENSOR_NAME}", "rename it")
-    return entries
+    def read_all(self, names: Collection[str | None]) -> Mapping[str | None, Tensor]:
+        """Return the tensors with these names, after checking that they fit in memory together."""
+        size, available = sum(self.entries[name].size for name in names), psutil.virtual_memory().available
+        if size > available:
+            needed = f"needs {in_bytes(size)}; {in_bytes(available)} of memory is available"
+            raise problem(self.path, needed, "save only what is needed")
+        with _reading(self.path):
+            tensors = {name: self.entries[name].read() for name in names}
+        if (most := max(tensor.ndim for tensor in tensors.values())) > MOST_AXES:
+            limit = f"expected {MOST_AXES} at most, with which torch can compute"
+            raise problem(self.path, f"holds a tensor of {most} axes; {limit}")
+        return tensors
 
 
 def _missing(path: Path) -> InputError:
-    if os.path.lexists(path):
+    if path.is_symlink():
         return problem(path, "a link to a file that is not there", "expected a file")
     folder = path.parent.absolute()
     shown = folder.relative_to(Path.cwd()) if folder.is_relative_to(Path.cwd()) else folder
@@ -141,10 +157,9 @@ def _missing(path: Path) -> InputError:
 
 @contextmanager
 def _reading(path: Path) -> Iterator[None]:
-    """Around everything that reads a file: what the system or a library refuses is an InputError."""
+    """Turn every error of the system or a library while a file is read into an InputError."""
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
+        with warnings.catch_warnings(action="ignore"):
             yield
     except InputError:
         raise
@@ -154,79 +169,45 @@ def _reading(path: Path) -> Iterator[None]:
         raise problem(path, error.kind, "expected a file") from error
     except OSError as error:
         raise problem(path, f"cannot be read ({refusal(error)})") from error
-    except Exception as error:  # what parsers raise on broken bytes is written down nowhere (zlib.error, TokenError...)
+    except Exception as error:  # parsers document no errors for broken bytes (zlib.error, TokenError, ...)
         line = re.sub(r" at 0x[0-9a-f]+", "", str(error)).partition("\n")[0]
         raise broken(path, shortened(printable(f"{type(error).__name__}: {line}".rstrip(": ")))) from error
 
 
-def _choose(path: Path, entries: Entries, name: str | None) -> str | None:
-    """The name of the one tensor that is meant; None where the file's only tensor has none."""
-    if name is None and len(entries) == 1:
-        return next(iter(entries))
-    if name in entries:
-        return name
-    known = [each for each in entries if each is not None]
-    if name is None:
-        what, cure = f"holds {len(known)} tensors ({listed(known)})", "give tensor: NAME"
-    elif None in entries:
-        what, cure = "holds one tensor without a name", "leave tensor out"
-    else:
-        what, cure = "holds no tensor of this name", did_you_mean(name, known)
-    raise InputError.of(got(name, f"{show(path.name)} {what}", cure), ["tensor"])
-
-
-def _read(path: Path, entries: Entries, names: Iterable[str | None]) -> Mapping[str | None, Tensor]:
-    """These tensors, once it is known that they fit in memory together."""
-    chosen = {name: entries[name] for name in names}
-    size, available = sum(entry.size for entry in chosen.values()), psutil.virtual_memory().available
-    if size > available:
-        figures = f"needs {in_bytes(size)}; {in_bytes(available)} of memory is available"
-        raise problem(path, figures, "save only what is needed")
-    with _reading(path):
-        tensors = {name: entry.read() for name, entry in chosen.items()}
-    if most := max((tensor.ndim for tensor in tensors.values() if tensor.ndim > MOST_AXES), default=0):
-        raise problem(
-            path, f"holds a tensor of {most} axes; expected {MOST_AXES} at most, with which torch can compute"
-        )
-    return tensors
-
-
-def problem(path: Path, what: str, cure: str = "") -> InputError:
-    """Something is wrong with the file."""
-    return InputError.of(got(path.name or str(path), what, cure), ["file"])
+def problem(path: Path, message: str, cure: str = "") -> InputError:
+    """Return the error that something is wrong with a file."""
+    return InputError.of(got(path.name or str(path), message, cure), ["file"])
 
 
 def broken(path: Path, reason: str) -> InputError:
-    """The file's bytes make no sense, for what its ending says."""
+    """Return the error that a file is not of the format that its ending claims."""
     return problem(path, f"damaged, or not a {path.suffix.lower()} file ({reason})", "create or copy it again")
 
 
-def _named(path: Path, entries: Iterable[tuple[str | None, Entry]]) -> Entries:
-    named: dict[str | None, Entry] = {}
-    for name, entry in entries:
-        if name in named:
-            raise problem(path, f"holds two tensors of the name {show(name)}", "rename one of them")
-        named[name] = entry
+def _named(path: Path, entries: list[tuple[str | None, Entry]]) -> Entries:
+    named = dict(entries)
+    if len(named) < len(entries):
+        twice = next(name for name, count in Counter(name for name, _ in entries).items() if count > 1)
+        raise problem(path, f"holds two tensors of the name {show(twice)}", "rename one of them")
     return named
 
 
 def _npy(path: Path) -> Entries:
     dtype, entry = _array(path, path.stat().st_size, lambda: open_file(path))
     if dtype.kind not in NUMBERS:
-        what = f"Python objects, {NEVER}" if dtype.kind == "O" else f"entries of type {dtype.name}"
-        raise problem(path, f"holds {what}; expected real numbers", "save an array of numbers")
+        content = f"Python objects, {CODE}" if dtype.kind == "O" else f"entries of type {dtype.name}"
+        raise problem(path, f"holds {content}; expected real numbers", "save an array of numbers")
     return {None: entry}
 
 
 def _npz(path: Path) -> Entries:
-    """The arrays of numbers in an .npz by name; everything else is passed over."""
     with open_file(path) as file, ZipFile(file) as archive:
         members = [member for member in archive.infolist() if member.filename.endswith(".npy")]
     if any(member.compress_type not in (ZIP_STORED, ZIP_DEFLATED) for member in members):
         # Others may ask for gigabytes before the first byte.
         raise problem(path, "compressed in a way that NumPy does not use", "save it with numpy.savez_compressed")
     arrays = [(each.filename[:-4], *_array(path, each.file_size, partial(_member, path, each))) for each in members]
-    return _named(path, ((name, entry) for name, dtype, entry in arrays if dtype.kind in NUMBERS))
+    return _named(path, [(name, entry) for name, dtype, entry in arrays if dtype.kind in NUMBERS])
 
 
 @contextmanager
@@ -238,16 +219,13 @@ def _member(path: Path, member: ZipInfo) -> Iterator[IO[bytes]]:
 def _array(
     path: Path, length: int, opened: Callable[[], AbstractContextManager[IO[bytes]]]
 ) -> tuple[np.dtype[Any], Entry]:
-    """An array in NumPy's format, in a stream of `length` bytes; only the header is read, however long it claims to be.
-
-    Its claims are compared in Python's integers: they may be more than 64 bits can count.
-    """
+    """Return dtype and entry of an array in NumPy's format, from the header of a stream of `length` bytes."""
     with opened() as stream:
         head = io.BytesIO(stream.read(LONGEST_HEADER))
     is_first = npy_format.read_magic(head) == (1, 0)
     read_header = npy_format.read_array_header_1_0 if is_first else npy_format.read_array_header_2_0
     shape, _, dtype = read_header(head, max_header_size=LONGEST_HEADER)
-    declared, there = math.prod(shape) * dtype.itemsize, length - head.tell()
+    declared, there = math.prod(shape) * dtype.itemsize, length - head.tell()  # Python's integers have no limit
     if declared != there and dtype.kind in NUMBERS:
         raise broken(path, f"its header declares {in_bytes(declared)} of numbers, {in_bytes(there)} are there")
 
@@ -259,7 +237,7 @@ def _array(
 
 
 def _native(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """The array in this machine's byte order, row after row, in a dtype that torch has."""
+    """Return the array in native byte order, row after row, in a dtype that torch has."""
     if array.dtype == np.bool_:  # a byte other than 0 and 1 would be neither true nor false
         return np.asarray(array.view(np.uint8) != 0, order="C")
     wide = array.dtype.kind == "f" and array.dtype.itemsize > 8  # long double
@@ -267,72 +245,68 @@ def _native(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
 
 
 def _safetensors(path: Path) -> Entries:
-    """The tensors by name, mapped and not read; the library checks every size against the file's."""
+    """The library checks all sizes against the file's; tensors are mapped and not read."""
     with safe_open(path, framework="pt") as file:
-        return {name: _tensor(path, name, file.get_tensor(name)) for name in file.keys()}  # noqa: SIM118  it is no dict
+        return {name: _tensor(path, name, file.get_tensor(name)) for name in file.keys()}  # noqa: SIM118  not a dict
 
 
 def _pt(path: Path) -> Entries:
-    """The tensors of a .pt, mapped and not read; those in containers under dotted names (`state_dict.W.weight`)."""
+    """Tensors are mapped and not read; tensors in containers get dotted names (`state_dict.W.weight`)."""
     with open_file(path) as file, ZipFile(file) as archive:
         if any(member.compress_type != ZIP_STORED for member in archive.infolist()):  # torch unpacks any amount
             raise problem(path, "a PyTorch file that was packed again", "save it again with torch.save")
         pickles = [archive.read(name) for name in archive.namelist() if name.endswith("data.pkl")]
     if not pickles:
         raise problem(path, "a zip archive that torch.save did not write", SAVE_TENSORS)
-    if any(b"bytearray\n" in text for text in pickles):  # the one thing torch admits that takes any amount of memory
-        raise _objects(path, ["bytearray"])
+    names = ["bytearray"] if any(b"bytearray\n" in text for text in pickles) else []  # of any size, allowed by torch
     try:
-        loaded = torch.load(path, map_location="cpu", weights_only=True, mmap=True)
+        loaded = None if names else torch.load(path, map_location="cpu", weights_only=True, mmap=True)
     except pickle.UnpicklingError as error:
         names = torch.serialization.get_unsafe_globals_in_checkpoint(path)
-        raise (_objects(path, names) if names else broken(path, "its pickle cannot be read")) from error
-    found = ((name or None, tensor) for name, tensor in _flat(path, loaded, "", iter(range(MOST_NODES))))
-    return _named(path, ((name, _tensor(path, name, tensor)) for name, tensor in found))
+        if not names:
+            raise broken(path, "its pickle cannot be read") from error
+    if names:
+        raise problem(path, f"holds Python objects ({listed(names)}), {CODE}", SAVE_TENSORS)
+    found = _flat(loaded, "", set())
+    return _named(path, [(name or None, _tensor(path, name, tensor)) for name, tensor in found])
 
 
-def _objects(path: Path, names: list[str]) -> InputError:
-    return problem(path, f"holds Python objects ({listed(names)}), {NEVER}", SAVE_TENSORS)
-
-
-def _flat(path: Path, node: object, name: str, budget: Iterator[int]) -> Iterator[tuple[str, Tensor]]:
-    """Tensors by dotted name, in the order of the file; what is neither tensor nor container is passed over."""
-    if next(budget, None) is None:
-        raise problem(path, f"holds more than {MOST_NODES} dicts, lists and tensors", SAVE_TENSORS)
+def _flat(node: object, name: str, seen: set[int]) -> Iterator[tuple[str, Tensor]]:
+    """Yield tensors by dotted name, in the order of the file. A container is entered once, wherever else it appears."""
     if isinstance(node, Tensor):
         yield name, node
-    items = enumerate(node) if isinstance(node, list | tuple) else node.items() if isinstance(node, dict) else ()
-    for key, child in items:
-        yield from _flat(path, child, f"{name}.{key}" if name else str(key), budget)
+    elif isinstance(node, list | tuple | dict) and id(node) not in seen:
+        seen.add(id(node))
+        for key, child in node.items() if isinstance(node, dict) else enumerate(node):
+            yield from _flat(child, f"{name}.{key}" if name else str(key), seen)
 
 
-def _tensor(path: Path, name: str | None, tensor: Tensor) -> Entry:
-    """A mapped tensor as an entry of the file."""
+def _tensor(path: Path, name: str, tensor: Tensor) -> Entry:
+    """Return the entry of a mapped tensor."""
     dtype = tensor.dtype
     dense = tensor.layout == torch.strided and not (tensor.is_meta or tensor.is_nested or tensor.is_quantized)
 
     def read() -> Tensor:
         if not dense or dtype.is_complex or (dtype.is_floating_point and dtype.itemsize < 2):
             numbers = str(dtype).removeprefix("torch.")
-            holder = "" if name is None else f"its tensor {show(name)} "
-            what = f"entries of type {numbers}" if dense else f"a tensor that is not dense ({numbers})"
-            raise problem(path, f"{holder}holds {what}; expected real numbers", "save it dense, as float32")
+            holder = f"its tensor {show(name)} " if name else ""
+            content = f"entries of type {numbers}" if dense else f"a tensor that is not dense ({numbers})"
+            raise problem(path, f"{holder}holds {content}; expected real numbers", "save it dense, as float32")
         if tensor.untyped_storage().nbytes() > path.stat().st_size:  # a pickle may ask torch for memory of any size
             raise broken(path, "its header describes more numbers than the file holds")
         return tensor.detach().as_subclass(Tensor).resolve_neg().clone(memory_format=torch.contiguous_format)
 
-    # A broadcast tensor is small in the file and large once copied: its own size counts, not that of its storage.
+    # A broadcast tensor is small in the file and large once copied, so its storage does not count.
     return Entry(tensor.numel() * tensor.element_size() if dense else 0, read)
 
 
 def _csv(path: Path) -> Entries:
-    """One matrix row a line, separated by commas, semicolons, tabs or spaces; `#` begins a comment; no header line."""
+    """One matrix row per line, separated by commas, semicolons, tabs or spaces; `#` begins a comment."""
     return {None: Entry(CSV_MEMORY * path.stat().st_size, partial(_matrix, path))}
 
 
 def _matrix(path: Path) -> Tensor:
-    """The rows and columns: int64 where every number is whole, else float64; always two axes."""
-    line = 0  # NumPy takes one at a time: the last is the one that it refuses
+    line = 0  # NumPy reads lines one by one: the last one read is the one that it refuses
 
     def rows(file: IO[str]) -> Iterator[str]:
         nonlocal line
@@ -351,8 +325,8 @@ def _matrix(path: Path) -> Tensor:
         raise problem(path, "not text in UTF-8", "save it as UTF-8") from error
     except ValueError as error:
         reason = shortened(printable(str(error).partition(" at row")[0]))
-        what = f"line {line} is no row of numbers ({reason})"
-        raise problem(path, what, "expected one matrix row per line; header lines begin with #") from error
+        message = f"line {line} is no row of numbers ({reason})"
+        raise problem(path, message, "expected one matrix row per line; header lines begin with #") from error
     if not matrix.size:
         raise problem(path, "holds no numbers", "write one matrix row per line")
     is_whole = bool((np.abs(matrix) < 2**53).all() and (matrix == np.floor(matrix)).all())

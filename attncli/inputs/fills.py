@@ -1,4 +1,4 @@
-"""Tensors that are made, not read. All are drawn in float64 and rounded later, so that a dtype changes no draw."""
+"""Draw the tensors of fills, in float64: rounding comes later, so the dtype changes no draw."""
 
 import math
 from collections.abc import Mapping
@@ -10,7 +10,7 @@ from attncli.config.tensors import ConstantFill, CorrelatedFill, Fill, NormalFil
 
 
 def fill(source: Fill, generator: Generator, others: Mapping[str, Tensor]) -> Tensor:
-    """The float64 tensor of a fill; `others` has the tensors made already, for `correlated`."""
+    """Return the float64 tensor of a fill; `others` are earlier tensors by name, for `correlated`."""
     match source:
         case NormalFill():
             return _normal(source.shape, generator).mul_(source.std).add_(source.mean)
@@ -43,7 +43,7 @@ def _uniform(shape: list[int], generator: Generator) -> Tensor:
 
 
 def _student_t(shape: list[int], df: float, generator: Generator) -> Tensor:
-    """A normal number over the root of an independent chi-squared one, which is divided by its degrees of freedom."""
+    """Divide normal numbers by the root of independent chi-squared ones over their degrees of freedom."""
     with torch.random.fork_rng(devices=[]):  # torch.distributions draws from the global generator only
         torch.default_generator.manual_seed(int(torch.randint(2**62, (), generator=generator)))
         squares = torch.distributions.Chi2(torch.tensor(df, dtype=torch.float64)).sample(torch.Size(shape))

@@ -1,4 +1,4 @@
-"""Tensors and arrays in a config of Python, kept as they are: nested lists of so many numbers would be slow."""
+"""Keep tensors and arrays of a config in Python as they are: long nested lists would be slow."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -12,14 +12,14 @@ from attncli.inputs.build import ROLES
 
 
 def given(key: Any, value: Any) -> Any:
-    """What a config has at a key, such as `data` or `data.keys`, with a GivenTensor for every tensor of `data`."""
+    """Return the value of a config's key, such as `data` or `data.keys`, with a GivenTensor for each tensor of `data`.
+
+    Only real numbers (..., rows, features) are kept, as a copy; the rest is validated as YAML.
+    """
     if key == "data" and isinstance(value, Mapping):
         return {name: given(name, item) for name, item in value.items()}
-    return _given(value) if str(key).removeprefix("data.") in (*ROLES, "bias") else value
-
-
-def _given(value: Any) -> Any:
-    """Real numbers (..., rows, features), copied; anything else as it is, to be judged as YAML."""
+    if str(key).removeprefix("data.") not in (*ROLES, "bias"):
+        return value
     if type(value) is np.ndarray and value.dtype.kind in "iuf":
         value = torch.from_numpy(value.astype(np.float64))
     if not isinstance(value, Tensor) or value.layout != torch.strided or value.is_nested or value.is_quantized:

@@ -1,9 +1,7 @@
-"""The one reader of queries, keys, values and mask, wherever they are: a config, a run folder or a tensor file."""
+"""Read queries, keys, values and mask from a config, a run folder, a captured file or a tensor file."""
 
-import functools
 import re
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -17,7 +15,7 @@ from attncli.config.document import CAPTURED, TENSORS, YAML, read_document
 from attncli.config.models import DEFAULT_STUDY, Experiment
 from attncli.config.tensors import CapturedData, Data, Mask, TokenNames, Tokens
 from attncli.errors import InputError, got, listed, looking_at
-from attncli.inputs.build import Inputs, Shapes, build_inputs, common_leading
+from attncli.inputs.build import Inputs, Note, Shapes, build_inputs, common_leading
 from attncli.inputs.captured import is_captured, read_calls
 from attncli.inputs.files import read_tensors
 from attncli.inputs.masks import marks_padding, read_mask
@@ -28,15 +26,14 @@ NAMES = {
     "values": ("values", "value", "v", "V"),
 }
 MASKS = ("mask", "attention_mask", "attn_mask", "valid_mask", "key_mask", "causal_mask")
-LENGTHS = re.compile(r"((valid|key|seq)_?)?(lens|lengths)")  # other names than `valid_lens`, which is ours
+LENGTHS = re.compile(r"((valid|key|seq)_?)?(lens|lengths)")
 BIASES = ("bias", "attention_bias", "attn_bias", "position_bias")
 NOT_USED = "a bias is added to scores, and is not used here"
 SHARED_HEADS = "if heads of queries share those of keys, use a config that names the tensors, with `grouped: true`"
-Note = Callable[[str], None]
 
 
 class InputsOfConfig(Experiment):
-    """The keys of an attention experiment that say what its tensors are; the others are of no interest here."""
+    """The keys of an attention experiment that define its tensors; other keys are ignored."""
 
     model_config = ConfigDict(extra="ignore")
 
@@ -52,16 +49,16 @@ def is_config(path: Path) -> bool:
 
 
 def read_source(path: Path, check_size: Callable[[Shapes], None], note: Note) -> dict[str | None, Inputs]:
-    """Queries, keys, values and mask of a config (drawn with its own seed), a run folder or a tensor file.
+    """Return the inputs of a source by layer: a captured model has all layers that can be re-scored, others only None.
 
-    A captured model has every layer that can be re-scored, by its name; all else is one layer, None. In tensor
-    files they are called `queries` (or query, q, Q), `keys` and `values` alike; integers become float32. Values that
-    a file does not have are (b, ..., m, 0). Masks are called `valid`, `mask`, `attention_mask`, `key_padding_mask` and
-    the like, lengths `valid_lens`; they are joined. `check_size` is given the shapes of what a config draws, before it
-    is drawn, and may refuse them. `note` is told how masks are read, and what is not used.
+    Tensors of a config are drawn with its own seed. In tensor files they are called `queries` (or query, q, Q), `keys`
+    and `values` alike; integers become float32; without values these are (b, ..., m, 0). Masks are called `valid`,
+    `mask`, `attention_mask`, `key_padding_mask` and the like, lengths `valid_lens`; they are joined. `check_size` may
+    refuse the shapes of a config before anything is drawn. `note` gets a sentence about every mask and about tensors
+    that are not used.
 
     Raises:
-        InputError: of the source itself without path and place; of what stands in a config with its place.
+        InputError: without path and place for the source itself, with its place for a key of a config.
     """
     if is_config(path):
         return {None: _from_config(path, check_size, note)}
@@ -77,10 +74,10 @@ def read_source(path: Path, check_size: Callable[[Shapes], None], note: Note) ->
 
 
 def stored_tensors(path: Path) -> dict[str, Tensor]:
-    """All tensors of a file or run folder by name.
+    """Return all tensors of a file or run folder by name.
 
     Raises:
-        InputError: without a path, whatever is wrong with the file, or a folder that has none.
+        InputError: without a path, for a broken file or a folder without tensors.
     """
     with looking_at(path):
         is_folder = path.is_dir()
@@ -98,14 +95,14 @@ def _from_config(path: Path, check_size: Callable[[Shapes], None], note: Note) -
     try:
         document = read_document(path)
     except InputError as error:
-        if error.problems[0].where != str(path):  # where there is no config, the place that names it is what is wrong
+        if error.problems[0].where != str(path):
             raise
-        raise InputError.of(f'got "{path}"; {error.problems[0].message}') from error
+        raise InputError.of(f'got "{path}"; {error.problems[0].message}') from error  # there is no config at all
     study = document.data.get("study", DEFAULT_STUDY) if isinstance(document.data, dict) else DEFAULT_STUDY
     if study != DEFAULT_STUDY:
         message = got(study, "only experiments of the study attention have queries and keys")
         raise document.located(InputError.of(message, ["study"]))
-    document.study({DEFAULT_STUDY: None})  # or it is no mapping
+    document.study({DEFAULT_STUDY})  # or it is not a mapping
     options = document.validate(InputsOfConfig)
     if options.data.bias is not None:
         note(f"{path.name}: data.bias: {NOT_USED}")
@@ -130,7 +127,10 @@ def _from_tensors(path: Path, stored: Mapping[str, Tensor], note: Note) -> Input
     if is_run and "valid" not in stored and any(name.endswith("/output") for name in stored):
         message = f'got "{path}", a run without weights, whose mask was too large to save'
         raise InputError.of(f"{message}; use {folder / 'config.yaml'}")
-    tensors = {role: _numbers(role, stored, path) for role in NAMES if role != "values" or _name(role, stored)}
+    names = {role: next((each for each in known if each in stored), None) for role, known in NAMES.items()}
+    tensors = {
+        role: _numbers(path, role, name, stored) for role, name in names.items() if name is not None or role != "values"
+    }
     try:
         leading = common_leading({role: tuple(tensor.shape) for role, tensor in tensors.items()}, cure=SHARED_HEADS)
     except InputError as error:
@@ -139,75 +139,65 @@ def _from_tensors(path: Path, stored: Mapping[str, Tensor], note: Note) -> Input
     queries, keys, *given = (tensor.expand(*leading, *tensor.shape[-2:]) for tensor in tensors.values())
     values = given[0] if given else keys.new_empty((*keys.shape[:-1], 0))
     shape = (*queries.shape[:-1], keys.shape[-2])
-    if is_run and "valid" in stored:  # which is all masks joined
+    if is_run and "valid" in stored:  # all masks of the run, joined
         mask = _mask(path, "valid", stored["valid"], shape, note)
         if "bias" in stored:
             note(f"{path.name}: bias: {NOT_USED}")
         return Inputs(queries, keys, values, Valid(shape, mask=mask))
-    valid, others = _valid(path, stored, shape, note)
-    unused = [name for name in others if name not in {_name(role, stored) for role in NAMES}]
-    if unused and not is_run:
-        note(f"{path.name}: not used: {listed(unused)}")
-    return Inputs(queries, keys, values, valid)
+    others = {name: tensor for name, tensor in stored.items() if name not in names.values()}
+    return Inputs(queries, keys, values, _valid(path, others, shape, note, is_run))
 
 
-def _valid(path: Path, stored: Mapping[str, Tensor], shape: tuple[int, ...], note: Note) -> tuple[Valid, list[str]]:
-    """Lengths and masks of a tensor file, joined, and the names of all other tensors."""
-    lengths, masks, others = stored.get("valid_lens"), list[Tensor](), []
+def _valid(path: Path, stored: Mapping[str, Tensor], shape: tuple[int, ...], note: Note, is_run: bool) -> Valid:
+    """Return the lengths and masks of a tensor file, joined; note how they are read, and all other tensors."""
+    lengths, valid, unused = stored.get("valid_lens"), Valid(shape), list[str]()
     for name, tensor in stored.items():
-        where, low = f"{path.name}: {name}", tensor <= LOW if name.lower() in BIASES else None
+        where = f"{path.name}: {name}"
         if name == "valid" or name.lower() in MASKS or marks_padding(name):
-            masks.append(_mask(path, name, tensor, shape, note))
-        elif low is not None and bool(low.any()):
-            masks.append(_mask(path, name, ~low, shape, note))
-            note(f"{where}: -10000 and less masks keys; the rest is added to scores, and is not used here")
-        elif low is not None:
+            mask = _mask(path, name, tensor, shape, note)
+            valid = replace(valid, mask=mask if valid.mask is None else valid.mask & mask)
+        elif name.lower() in BIASES:
+            if bool((tensor <= LOW).any()):
+                raise InputError.of(
+                    f'got "{name}" of "{path}", which masks keys by -10000 or less; save them as `mask`'
+                )
             note(f"{where}: {NOT_USED}")
-        elif lengths is None and LENGTHS.fullmatch(name.lower()) and _are_lengths(tensor, shape):
+        elif lengths is None and LENGTHS.fullmatch(name.lower()):
             lengths = tensor
             note(f"{where}: read as valid lengths")
         elif name != "valid_lens":
-            others.append(name)
-    joined = functools.reduce(torch.Tensor.logical_and, masks) if masks else None
-    return replace(Valid.of(shape, lengths), mask=joined), others
+            unused.append(name)
+    if unused and not is_run:
+        note(f"{path.name}: not used: {listed(unused)}")
+    try:
+        return replace(Valid.of(shape, lengths), mask=valid.mask)
+    except InputError as error:
+        if "valid_lens" in stored:
+            raise
+        message = error.problems[0].message
+        raise InputError.of(f'got "{path}", whose lengths are wrong: {message}; rename them') from error
 
 
-def _are_lengths(tensor: Tensor, shape: tuple[int, ...]) -> bool:
-    with suppress(InputError):
-        Valid.of(shape, tensor)
-        return True
-    return False
-
-
-def _name(role: str, stored: Mapping[str, Tensor]) -> str | None:
-    return next((name for name in NAMES[role] if name in stored), None)
-
-
-def _numbers(role: str, stored: Mapping[str, Tensor], path: Path) -> Tensor:
-    name = _name(role, stored)
+def _numbers(path: Path, role: str, name: str | None, stored: Mapping[str, Tensor]) -> Tensor:
     if name is None:
         expected = f"expected a tensor named {', '.join(NAMES[role][:-1])} or {NAMES[role][-1]}"
         raise InputError.of(f'got "{path}", which has no {role}; {expected}; the file has {listed([*stored])}')
     tensor = stored[name]
     if tensor.ndim < 2 or tensor.numel() == 0 or tensor.dtype == torch.bool:
-        what = f"{tensor.dtype} of shape {list(tensor.shape)}".removeprefix("torch.")
+        found = f"{tensor.dtype} of shape {list(tensor.shape)}".removeprefix("torch.")
         expected = "expected numbers of shape (..., rows, features), not empty"
-        raise InputError.of(f'got "{name}" of "{path}", {what}; {expected}')
+        raise InputError.of(f'got "{name}" of "{path}", {found}; {expected}')
     return tensor if tensor.is_floating_point() else tensor.float()
 
 
 def _mask(path: Path, name: str, mask: Tensor, shape: tuple[int, ...], note: Note) -> Tensor:
-    """A mask beside the tensors; what is called `valid` holds True and False, or 1 and 0."""
+    """Return a mask of a tensor file. The name `valid` stands for True and False, or 1 and 0, only."""
     try:
         if name == "valid":
-            mask = _truth_values(mask)
+            if not bool(((mask == 0) | (mask == 1)).all()):
+                raise InputError.of("got other numbers than 1 and 0; expected True and False, True = may attend")
+            mask = mask.bool()
         return read_mask(mask, shape, f"{path.name}: {name}", note, name)
     except InputError as error:
-        what = error.problems[0].message.removeprefix("got ").removeprefix(f'"{name}"; ')
-        raise InputError.of(f'got "{name}" of "{path}", {what}; rename it if it is something else') from error
-
-
-def _truth_values(mask: Tensor) -> Tensor:
-    if not bool(((mask == 0) | (mask == 1)).all()):
-        raise InputError.of("got other numbers than 1 and 0; expected True and False, True = may attend")
-    return mask.bool()
+        message = error.problems[0].message.removeprefix("got ")
+        raise InputError.of(f'got "{name}" of "{path}", {message}; rename it if it is something else') from error

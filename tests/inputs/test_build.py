@@ -70,7 +70,7 @@ def test_numbers_written_out(dtype: str) -> None:
     assert torch.equal(inputs.queries, queries.expand(2, 2, 2))
     assert torch.equal(inputs.keys, torch.tensor([[[1e-3, 1e30]], [[0, 7]]], dtype=torch.float64).to(stored))
     torch.testing.assert_close(inputs.values, torch.tensor([[[NAN]], [[-INF]]], dtype=stored), equal_nan=True)
-    with pytest.raises(InputError, match="got an integer that no floating-point number can hold"):
+    with pytest.raises(ValueError, match="got an integer that no floating-point number can hold"):
         inputs_of(data={"queries": [[1, 10**400]], "keys": {"shape": [1, 2]}})
 
 

@@ -181,15 +181,6 @@ def test_true_is_padding_in_a_tensor_of_that_name_as_torch_has_it(given: Tensor,
     assert mask == (weights > 0).tolist()
 
 
-def test_padding_that_says_the_opposite() -> None:
-    """A query with nothing but padding, and none without any: 1 was meant to be a token."""
-    with pytest.raises(InputError, match=r"got True at every key; expected True = padding .*; if True = may attend"):
-        read(~PADDED, called="pad")
-    both = torch.cat([PADDED, torch.ones(1, M, dtype=torch.bool)])
-    assert read(both, (3, N, M), "pad")[0][2] == [[False] * M] * N
-    assert read(~PADDED, called="key_padding_mask")[0][0] == [[False] * M] * N  # of torch, beyond doubt
-
-
 def notes_of(folder: Path, file: str, **mask: Any) -> list[str]:
     data, progress = {"queries": {"shape": [B, N, 4]}, "keys": {"shape": [B, M, 4]}}, Notes()
     result_of(folder, progress, data=data, mask={"file": file, **mask})

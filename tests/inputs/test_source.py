@@ -119,7 +119,6 @@ READINGS: dict[str, tuple[dict[str, Tensor], Tensor, list[str]]] = {
     ),
     "lengths": ({"valid_lens": LENGTHS}, WITHIN, []),
     "lengths by another name": ({"lengths": LENGTHS}, WITHIN, ["a.pt: lengths: read as valid lengths"]),
-    "lengths that are none": ({"lengths": LENGTHS + 2}, torch.ones(1, 1, 1).bool(), ["a.pt: not used: lengths"]),
     "several": (
         {"valid_lens": LENGTHS, "Mask": CAUSAL, "key_padding_mask": LEFT, "lens": LENGTHS, "labels": LENGTHS},
         WITHIN & CAUSAL & ~LEFT[:, None],
@@ -132,11 +131,6 @@ READINGS: dict[str, tuple[dict[str, Tensor], Tensor, list[str]]] = {
         {"bias": torch.ones(3, 5)},
         torch.ones(1, 1, 1).bool(),
         ["a.pt: bias: a bias is added to scores, and is not used here"],
-    ),
-    "a bias that masks": (
-        {"attn_bias": SLOPES},
-        CAUSAL,
-        ["a.pt: attn_bias: -10000 and less masks keys; the rest is added to scores, and is not used here"],
     ),
     "other names": (
         {"Q": torch.ones(1), **{f"x{index}": torch.ones(1) for index in range(26)}},
@@ -162,7 +156,12 @@ def test_masks_lengths_and_whatever_else_a_file_has(name: str, tmp_path: Path) -
         ("valid", TO_ADD, 'got "valid" of .*, other numbers than 1 and 0; expected True and False'),
         ("mask", SLOPES, 'got "mask" of .*, floats with -0.5; expected .*; rename it if it is something else'),
         ("mask", CAUSAL.mT, r'got "mask" of .*, shape \[5, 3\]; expected .*; rename it'),
-        ("pad", ~PADDED, 'got "pad" of .*, True at every key; .*; if True = may attend, call it `mask`; rename it'),
+        (
+            "lengths",
+            LENGTHS + 2,
+            'got .*a.pt", whose lengths are wrong: got 6; expected an integer in 0..5, .*; rename',
+        ),
+        ("attn_bias", SLOPES, 'got "attn_bias" of .*, which masks keys by -10000 or less; save them as `mask`'),
         ("valid_lens", LENGTHS + 2, r"valid_lens\[0\]: got 6; expected an integer in 0..5"),
     ],
 )
