@@ -1,6 +1,6 @@
 """Draw the pictures of the documentation again: `python docs/make_pictures.py [NAME...]`, all if no name is given.
 
-A picture is made by the command that a page shows right below it: "Made by `attncli ...`."
+The page that shows a picture has its command right below it: "Made by `attncli ...`."
 """
 
 import re
@@ -19,12 +19,12 @@ SHOWN = re.compile(r"!\[[^\]]*\]\((?P<picture>\S+\.png)\)")
 
 
 def pages() -> list[Path]:
-    """Every page of the documentation, the README included."""
+    """Return every page of the documentation, including the READMEs."""
     return [*sorted(ROOT.glob("README*.md")), *sorted(DOCS.rglob("*.md"))]
 
 
 def commands() -> dict[Path, str]:
-    """The pictures, each with the command that makes it."""
+    """Return the command of each picture."""
     found: dict[Path, str] = {}
     for page in pages():
         for each in MADE_BY.finditer(page.read_text(encoding="utf-8")):
@@ -35,7 +35,7 @@ def commands() -> dict[Path, str]:
 
 
 def shown() -> set[Path]:
-    """The pictures that the pages show."""
+    """Return the pictures shown in the pages."""
     texts = {page: page.read_text(encoding="utf-8") for page in pages()}
     return {(page.parent / each["picture"]).resolve() for page, text in texts.items() for each in SHOWN.finditer(text)}
 
@@ -46,9 +46,9 @@ def run(command: str, folder: Path) -> None:
 
 
 def draw(picture: Path, command: str, folder: Path, run: Callable[[str, Path], object] = run) -> Path:
-    """Run the command in a folder of its own, in which there are the experiments; the picture that it draws.
+    """Run the command in `folder`, beside a copy of the experiments, and return the path of the drawn picture.
 
-    It has the same name, but `sweep_NAME.png` is sweep.png.
+    The drawn picture has the same name, except that `sweep_NAME.png` is drawn as sweep.png.
     """
     shutil.copytree(ROOT / "experiments", folder / "experiments")
     run(command, folder)

@@ -1,4 +1,4 @@
-"""LaTeX between dollars becomes MathML when the site is built: browsers show it without a script or a download."""
+"""Convert LaTeX between dollars to MathML when the site is built; browsers show it without a script or a download."""
 
 import html
 import re
@@ -11,6 +11,6 @@ BLOCK = re.compile(r'<div class="arithmatex">\s*\\\[(.*?)\\\]\s*</div>', flags=r
 
 
 def on_page_content(content: str, **_: Any) -> str:
-    """Replace what the extension arithmatex has marked."""
+    """Replace formulas marked by the extension arithmatex."""
     content = BLOCK.sub(lambda found: convert(html.unescape(found[1].strip()), display="block"), content)
     return SPAN.sub(lambda found: convert(html.unescape(found[1].strip())), content)

@@ -1,4 +1,4 @@
-"""Reference pages that are made from the code when the site is built, and pages that stand elsewhere in the project."""
+"""Generate the reference pages from the code when the site is built, and add the pages outside `docs/`."""
 
 import inspect
 import json
@@ -23,8 +23,8 @@ from attncli.studies import STUDIES, options_model, part_of
 ROOT = Path(__file__).resolve().parents[2]
 PROJECT = {"changelog": "CHANGELOG.md", "contributing": "CONTRIBUTING.md", "security": "SECURITY.md"}
 INSTALL = "The project's README says how to install it."
-OWN = {"study", "scorers", "dtype"}  # keys that all studies have, but with other values or defaults
-GROUPS: dict[str, Callable[[str], bool]] = {  # of what keys may hold, by the names in the schema
+DIFFERENT = {"study", "scorers", "dtype"}  # keys of all studies with different values or defaults
+GROUPS: dict[str, Callable[[str], bool]] = {  # the sections of the page of YAML keys, by the names in the schema
     "Normalisers": lambda name: name in {f"{cls.__name__}Entry" for cls in NORMALIZERS.values()},
     "Scorers": lambda name: name.endswith("Entry"),
     "Tensors": lambda name: name.endswith("Fill") or name in ("FileTensor", "Rows"),
@@ -33,11 +33,11 @@ GROUPS: dict[str, Callable[[str], bool]] = {  # of what keys may hold, by the na
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
-    """Add the pages."""
+    """Add the generated pages to the site."""
     pages = {
         "reference/commands.md": commands(),
         "reference/yaml.md": yaml_keys(),
-        "reference/figures.md": figures(),
+        "reference/metrics.md": metrics(),
         "reference/scorers.md": catalogue("Scorers", "scoring functions", "score", SCORERS),
         "reference/normalizers.md": catalogue("Normalisers", "normalisers", "weights", NORMALIZERS),
         "reference/experiments.md": experiments(),
@@ -49,31 +49,31 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 
 def on_page_markdown(markdown: str, page: Page, **_: Any) -> str:
-    """The start page has the README's section on how to install."""
+    """Insert the README's section on installing into the start page."""
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
     section = readme.partition("## Install and run\n")[2].partition("\n## ")[0]
     return markdown.replace(INSTALL, section) if page.file.src_uri == "index.md" else markdown
 
 
 def table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """A table in Markdown."""
+    """Return a table in Markdown."""
     return "\n".join(f"| {' | '.join(line)} |" for line in [header, ["---"] * len(header), *rows])
 
 
 def page(title: str, about: str, parts: Iterable[str]) -> str:
-    """A page in Markdown."""
+    """Return a page in Markdown."""
     return "\n\n".join([f"# {title}", about, *parts]) + "\n"
 
 
 def one_line(text: str) -> str:
-    """On one line, as a cell of a table must be; `<name>` is text and no tag."""
+    """Return the text on one line, for a cell of a table, with `<name>` escaped."""
     return re.sub(r"<(?=\w+>)", "&lt;", " ".join(text.split()))
 
 
 def commands() -> str:
-    """Of the Typer application: every command with its arguments and options."""
+    """Return the page of all commands with their arguments and options."""
     root: Any = typer.main.get_command(app)
-    about = "Every command and option, made from the code. `attncli COMMAND --help` says the same."
+    about = "Every command and option, generated from the code, as in `attncli COMMAND --help`."
     named = root.commands.items()
     overview = [(f"[`attncli {name}`](#attncli-{name})", one_line(each.help or "")) for name, each in named]
     parts = [table(["command", "does"], overview), "## attncli", options_table(root.params)]
@@ -83,7 +83,7 @@ def commands() -> str:
 
 
 def option_panels(params: Sequence[Any]) -> Iterator[str]:
-    """A table for each panel of the help."""
+    """Return a table for each panel of the help."""
     panels: dict[str | None, list[Any]] = {}
     for param in params:
         panels.setdefault(getattr(param, "rich_help_panel", None), []).append(param)
@@ -94,12 +94,12 @@ def option_panels(params: Sequence[Any]) -> Iterator[str]:
 
 
 def options_table(params: Sequence[Any]) -> str:
-    """Arguments, then options."""
+    """Return a table of the arguments and options."""
     return table(["option", "does"], [(f"`{spelling(param)}`", help_of(param)) for param in params])
 
 
 def spelling(param: Any) -> str:
-    """`--out DIR`, or `CONFIG...`."""
+    """Return an option or argument as it is written, such as `--out DIR` or `CONFIG...`."""
     if param.param_type_name == "argument":
         return str(param.metavar)
     names = ", ".join(param.opts)
@@ -110,19 +110,19 @@ def spelling(param: Any) -> str:
 
 
 def help_of(param: Any) -> str:
-    """The help of an option, with its default where it has one."""
+    """Return the help of an option, with its default if there is one."""
     text = one_line(getattr(param, "help", None) or "")
     return f"{text} Default: `{param.default}`." if isinstance(param.default, str) else text
 
 
 def yaml_keys() -> str:
-    """Of the JSON Schema: the keys of every study, and of what they hold."""
+    """Return the page of all YAML keys, from the JSON Schema."""
     definitions: dict[str, Any] = json.loads(CliRunner().invoke(app, ["schema"]).stdout)["$defs"]
     studies = {options_model(study).__name__: study for study in STUDIES}
-    shared = set.intersection(*(set(definitions[name]["properties"]) for name in studies)) - OWN
+    shared = set.intersection(*(set(definitions[name]["properties"]) for name in studies)) - DIFFERENT
     first = definitions[next(iter(studies))]["properties"]
     about = (
-        "Every key, made from the models that check a YAML file. `attncli schema` prints the same as a JSON Schema. "
+        "Every key, generated from the models that check a YAML file. `attncli schema` prints them as a JSON Schema. "
         "Unknown keys, repeated keys and wrong types are errors."
     )
     parts = ["## Keys of every study", keys_table({key: first[key] for key in first if key in shared}, [])]
@@ -140,7 +140,7 @@ def yaml_keys() -> str:
 
 
 def section_of(name: str, definition: Mapping[str, Any]) -> Iterator[str]:
-    """What a key may hold."""
+    """Return a section of the page of YAML keys: one scorer, normaliser, tensor or other mapping."""
     properties = definition.get("properties", {})
     key = next((key for key in ("scorer", "normalizer") if key in properties), None)
     title = f"`{key}: {properties[key].get('const', 'module:Class')}`" if key else name_in_words(name)
@@ -151,28 +151,28 @@ def section_of(name: str, definition: Mapping[str, Any]) -> Iterator[str]:
 
 
 def group_of(name: str) -> str:
-    """The first group that a definition belongs to."""
+    """Return the section that a definition of the schema belongs to."""
     return next(title for title, is_member in GROUPS.items() if is_member(name))
 
 
 def name_in_words(name: str) -> str:
-    """`SizeRange` in words."""
+    """Return a class name in words: `Size range` for `SizeRange`."""
     return re.sub(r"(?<!^)(?=[A-Z])", " ", name).capitalize()
 
 
 def keys_table(keys: Mapping[str, Any], required: Sequence[str]) -> str:
-    """One row for each key."""
+    """Return a table with one row for each key."""
     rows = []
     for key, schema in keys.items():
         default = schema.get("default")
         is_shown = default not in (None, []) and not isinstance(default, dict | list)
         shown = "required" if key in required else f"`{json.dumps(default)}`" if is_shown else ""
         rows.append([f"`{key}`", kind_of(schema), shown, one_line(schema.get("description", ""))])
-    return table(["key", "may be", "default", "what it is"], rows)
+    return table(["key", "type", "default", "description"], rows)
 
 
 def kind_of(schema: Mapping[str, Any]) -> str:
-    """What a value may be, in words."""
+    """Return the type of a value in words."""
     if "$ref" in schema:
         name = schema["$ref"].rpartition("/")[2]
         whole = {
@@ -196,12 +196,12 @@ def kind_of(schema: Mapping[str, Any]) -> str:
     return " ".join([names.get(schema.get("type", ""), "a mapping"), " and ".join(limits)]).strip()
 
 
-def figures() -> str:
-    """Of the columns of every study."""
+def metrics() -> str:
+    """Return the page of the columns of every study."""
     about = (
-        "The columns of `records` and `comparisons`, and of those by batch element and head: in `results.json`, in "
-        "`records.csv` and `heads.csv`, in the tables, and in `expect:` as `metric`. An interval `X_ci` is `X_low` and "
-        "`X_high` in `records.csv`. Made from the code."
+        "The columns of `records`, `comparisons`, `heads` and `head_comparisons`: in `results.json`, in `records.csv` "
+        "and `heads.csv`, in the tables, and in `expect:` as `metric`. An interval `X_ci` becomes `X_low` and `X_high` "
+        "in `records.csv`. Generated from the code."
     )
     parts = []
     for study in STUDIES:
@@ -211,19 +211,19 @@ def figures() -> str:
             further = getattr(columns, name.upper(), ())
             parts += [f"{name.replace('_', ' ').capitalize()}:", columns_table(further)] if further else []
         if of_calls := getattr(columns, "OF_CALLS", ()):
-            parts += ["Heads of a captured model have these, too; rows of several layers have `layer`:"]
+            parts += ["Additional columns for heads of a captured model; rows of several layers also have `layer`:"]
             parts += [columns_table(of_calls)]
-    return page("Figures", about, parts)
+    return page("Metrics", about, parts)
 
 
 def columns_table(columns: Sequence[Any]) -> str:
-    """One row for each column."""
-    return table(["figure", "unit", "what it is"], [(f"`{each.key}`", each.unit, each.about) for each in columns])
+    """Return a table with one row for each column."""
+    return table(["metric", "unit", "description"], [(f"`{each.key}`", each.unit, each.about) for each in columns])
 
 
-def catalogue(title: str, what: str, gives: str, classes: Mapping[str, Any]) -> str:
-    """Of the scorers, or of the normalisers."""
-    about = f"The {what}, made from their classes. `attncli scorers NAME` says the same in the terminal."
+def catalogue(title: str, plural: str, gives: str, classes: Mapping[str, Any]) -> str:
+    """Return the page of all scorers, or of all normalisers."""
+    about = f"The {plural}, generated from their classes, as in `attncli scorers NAME`."
     parts = [table(["name", gives, "source"], [overview_of(name, cls) for name, cls in classes.items()])]
     for name, cls in classes.items():
         formula, _, more = (inspect.getdoc(cls) or "").partition("\n")
@@ -238,13 +238,13 @@ def catalogue(title: str, what: str, gives: str, classes: Mapping[str, Any]) -> 
 
 
 def overview_of(name: str, cls: Any) -> tuple[str, str, str]:
-    """Name, formula and source."""
+    """Return name, formula and source of a class of the catalogue."""
     formula, _, source = (cls.__doc__ or "").partition("\n")[0].rpartition(" (")
     return f"[`{name}`](#{name})", f"`{formula or source}`", source.rstrip(")") if formula else ""
 
 
 def parameters_of(scorer: Any) -> Iterator[tuple[str, str]]:
-    """Parameters with their shapes in letters."""
+    """Yield the name and the shape, in letters, of each parameter of a scorer."""
     q, k = (20, 30) if getattr(scorer, "sizes_may_differ", False) else (4, 4)
     letters = {20: "q", 30: "k", 8: "h", 1: "1", 4: "d"}
     for name, tensor in scorer(q, k).state_dict().items():
@@ -252,7 +252,7 @@ def parameters_of(scorer: Any) -> Iterator[tuple[str, str]]:
 
 
 def experiments() -> str:
-    """Of the built-in experiments: what the comment at their top says, and the YAML below it."""
+    """Return the page of the built-in experiments: the comment at the top of each file, and its YAML."""
     about = "Every built-in experiment. `attncli init NAME` copies one, with the files it needs, to start from."
     parts = []
     for name in builtin_names():
@@ -264,6 +264,6 @@ def experiments() -> str:
 
 
 def as_text(lines: Sequence[str]) -> str:
-    """Comments as Markdown: an indented line is code, a star and a bar are themselves."""
+    """Return comments as Markdown: indented lines are code, and stars and bars are escaped."""
     paragraph = "\n".join(line if not line.startswith("  ") else f"\n    {line}\n" for line in lines)
     return re.sub(r"(?<!`)([*|_<])", r"\\\1", paragraph) if "    " not in paragraph else paragraph
