@@ -1,13 +1,11 @@
-"""Experiments in Python: load, run and keep one. The command line is a thin user of this module."""
+"""Run, load, compare and save experiments in Python. The command line is a thin user of this module."""
 
 import os
 import warnings
-from base64 import b64encode
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
-from html import escape
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -38,25 +36,16 @@ if TYPE_CHECKING:
     from attncli.capturing.capture import Capture
     from attncli.show.figures import Picture
 
-WIDTH = 100  # characters of the tables in a notebook, as text
-NOTEBOOK_DPI = 100
-MOST_IN_NOTEBOOK = 1_000_000  # bytes of the matrices of a report there
-PICTURE = '<img style="max-width: 100%" src="data:image/png;base64,{png}">'  # for viewers that leave out frames
-FRAME = (
-    '<iframe sandbox="allow-scripts" loading="lazy" style="width: 100%; height: 45em; border: 0" title="report" '
-    'srcdoc="{page}"></iframe>'
-)
-
 
 @dataclass(frozen=True, repr=False)
 class Result(StudyResult):
-    """What a study gave, which shows itself in a notebook: its main picture, and a page to explore it.
+    """The result of a study or sweep. In a notebook it shows its main picture and a page to explore it.
 
-    `records` and `comparisons` are lists of dicts; so are `heads` and `head_comparisons`, which the study `attention`
-    has, too: the same figures by `batch` and `head`. `findings` are sentences with their numbers. `tensors`,
-    `parameters` and `inputs` hold torch tensors by name, such as `tensors["additive/weights"]`. `expectations` says of
-    every row that the experiment expects something of whether it holds. `folder` is the run folder, if there is one;
-    `look` is how its pictures look; `config` is what config.yaml has, and None for a results.json alone.
+    `records`, `comparisons`, `heads` and `head_comparisons` are lists of dicts; the last two have the same metrics by
+    `batch` and `head`. `findings` are sentences with their numbers. `tensors`, `parameters` and `inputs` are torch
+    tensors by name, such as `tensors["additive/weights"]`. `expectations` has a row for each row of the result that an
+    expectation is about. `folder` is the run folder, if any; `look` is the look of its pictures; `config` is the
+    content of config.yaml, None for a results.json alone.
     """
 
     expectations: Sequence[Record] = ()
@@ -67,41 +56,38 @@ class Result(StudyResult):
     @property
     def pictures(self) -> list[str]:
         """The names of its pictures, such as `heatmaps`, the main one first."""
-        with self._shown():
+        with self._reading():
             return list(view_of(self, "figure").figures(self, Progress().note, self.look))
 
     def figure(self, name: str | None = None, **looks: Any) -> "Picture":
-        """A picture as a matplotlib Figure; without a name the main one. What it cannot show becomes a warning.
+        """Return a picture as a matplotlib Figure, by default the main one. Notes about it become warnings.
 
         `looks` are keys of `figure` in YAML, such as `theme="dark"` and `size=(6, 4)`, in place of the run's.
 
         Raises:
-            InputError: there is no picture of this name, or none at all, as of weights that were not computed; looks
-                that there are not.
+            InputError: no picture of this name, no picture at all, or unknown looks.
         """
-        data = {**self.look.model_dump(exclude_unset=True), **as_yaml(looks)}
+        notes = list[str]()
         try:
-            look = validated(type(self.look), data, {})
-            notes = list[str]()
+            look = validated(type(self.look), {**self.look.model_dump(exclude_unset=True), **as_yaml(looks)}, {})
             figure = self._figure(name, notes.append, look)
+            if figure is None:
+                raise InputError.of(f"this run of the study {self.study} has nothing to draw")
         except InputError as error:
             raise InputError(replace(each, where=each.where or "result.figure") for each in error.problems) from error
         for each in notes:
-            warnings.warn(each, stacklevel=2)  # of the caller's line
+            warnings.warn(each, stacklevel=2)  # at the caller's line
         return figure
 
-    def _figure(self, name: str | None, note: Any, look: Look) -> "Picture":
-        with self._shown():
+    def _figure(self, name: str | None, note: Any, look: Look) -> "Picture | None":
+        with self._reading():
             figures = view_of(self, "figure").figures(self, note, look)
-            if not figures:
-                raise InputError.of(f"this run of the study {self.study} has nothing to draw")
-            if name is not None and name not in figures:
+            if figures and name is not None and name not in figures:
                 raise InputError.of(got(name, "expected the name of a picture", did_you_mean(name, figures)))
-            figure: Picture = figures[name or next(iter(figures))]()
-            return figure
+            return figures[name or next(iter(figures))]() if figures else None
 
     def to_frame(self, rows: str = "records") -> Any:
-        """The `records`, `comparisons`, `heads` or `head_comparisons` as a pandas DataFrame; of a sweep the `summary`.
+        """Return `records`, `comparisons`, `heads`, `head_comparisons` or a sweep's `summary` as a pandas DataFrame.
 
         Its columns are those of records.csv, heads.csv and summary.csv.
 
@@ -125,38 +111,26 @@ class Result(StudyResult):
         return f"<attncli.Result {self.name}: study {self.study}, {', '.join(self.labels)}, {rows}>"
 
     def _repr_html_(self) -> str:
-        """The main picture, and the report in a frame that can do nothing else, for a notebook."""
         html: str = self._repr_mimebundle_()["text/html"]
         return html
 
     def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, Any]:
-        """As text, as HTML and as PNG: a notebook shows the richest that it can."""
-        from attncli.show.figures import as_png
-        from attncli.show.tables import findings, recorded
-
-        with self._shown():
-            tables = view_of(self, "tables").tables(self, width=WIDTH, full=False, csv=None)
-            text = recorded([*tables, *findings(self.findings)], WIDTH).export_text()
-        shown: dict[str, Any] = {"text/plain": text}
-        picture = ""
-        if self.pictures:
-            look = self.look.model_copy(update={"dpi": self.look.dpi or NOTEBOOK_DPI})
-            shown["image/png"] = b64encode(as_png(self._figure(None, Progress().note, look))).decode()
-            picture = PICTURE.format(png=shown["image/png"])
-        return {**shown, "text/html": picture + FRAME.format(page=escape(self._page()))}
-
-    def _page(self) -> str:
-        """The report, with fewer cells than as a file, since a notebook keeps it."""
+        """Return text, PNG and HTML; a notebook shows the richest of them."""
         from attncli.reports import report
+        from attncli.show import notebook
+        from attncli.show.tables import findings
 
-        with self._shown():
+        picture = self._figure(None, Progress().note, notebook.look_in_notebook(self.look))
+        with self._reading():
+            tables = view_of(self, "tables").tables(self, width=notebook.WIDTH, full=False, csv=None)
             content = {"study": self.study, "expectations": self.expectations}
-            run = StoredRun(Path(), self, content) if self.folder is None else read_run(self.folder, STUDIES)
-            return report([run], MOST_IN_NOTEBOOK)
+            stored = StoredRun(Path(), self, content) if self.folder is None else read_run(self.folder, STUDIES)
+            page = report([stored], notebook.MOST_BYTES)
+            return notebook.mimebundle([*tables, *findings(self.findings)], picture, page)
 
     @contextmanager
-    def _shown(self) -> Iterator[None]:
-        """For whatever draws or prints the result. Only then is it seen that files of a run folder are damaged."""
+    def _reading(self) -> Iterator[None]:
+        """Isolate torch, and raise an InputError if files of the run folder are damaged: they are read on request."""
         from attncli.modes import torch_isolated
 
         with torch_isolated(), reading(self.folder) if self.folder is not None else nullcontext():
@@ -164,10 +138,9 @@ class Result(StudyResult):
 
 
 class Comparison(StudyComparison):
-    """What differs between two runs. A notebook shows it as tables."""
+    """The differences of two runs. A notebook shows them as tables."""
 
     def _repr_markdown_(self) -> str:
-        """Return the verdict and the largest differences."""
         from attncli.show.comparison import markdown
 
         return markdown(self)
@@ -184,15 +157,14 @@ def run(
     """Run an experiment of any study.
 
     Args:
-        config: a YAML file, the name of a built-in experiment such as `d2l`, or a mapping with the keys of the YAML, in
-            which tensors and arrays may stand for nested lists. Paths in a mapping are relative to the working
-            directory.
-        out: a folder to keep the run in, which must be new or empty; nothing is written without it.
-        overwrite: let `out` replace an earlier run.
-        keys: keys that replace the config's own: `seed=1`, `**{"data.keys.fill": "ones"}`.
+        config: a YAML file, the name of a built-in experiment such as `d2l`, or a mapping with the keys of the YAML,
+            with tensors and arrays in place of nested lists. Paths in a mapping are relative to the working directory.
+        out: a new or empty folder to save the run in; by default nothing is written.
+        overwrite: replace an earlier run in `out`.
+        keys: overrides of keys in the config: `seed=1`, `**{"data.keys.fill": "ones"}`.
 
     Raises:
-        InputError: everything that is wrong with the config, all at once. It is a ValueError.
+        InputError: all problems of the config at once. It is a ValueError.
     """
     collector, overrides = Collector(), list[Override]()
     for key, value in keys.items():
@@ -219,12 +191,10 @@ def run(
 
 
 def load(folder: str | PathLike[str]) -> Result:
-    """The result that a run folder keeps; numbers that JSON does not have, such as NaN, are None.
-
-    Tensors are read from the file when they are asked for.
+    """Return the result in a run folder. NaN and infinity, which JSON lacks, are None; tensors are read on request.
 
     Raises:
-        InputError: no run folder, or one that cannot be read.
+        InputError: no run folder, or a damaged one.
     """
     path = _path(folder, "attncli.load", "expected the folder of a run, as outputs/d2l/latest")
     stored = read_run(path, STUDIES)
@@ -235,10 +205,10 @@ def load(folder: str | PathLike[str]) -> Result:
 
 
 def compare(a: str | PathLike[str] | StudyResult, b: str | PathLike[str] | StudyResult) -> Comparison:
-    """Return what differs between two runs, each a run folder, its results.json alone, or a result.
+    """Return the differences of two runs, each a run folder, its results.json alone, or a result.
 
     Raises:
-        InputError: no run folder, or one that cannot be read.
+        InputError: no run folder, or a damaged one.
     """
     from attncli.modes import torch_isolated
 
@@ -257,7 +227,7 @@ def _stored(run: str | PathLike[str] | StudyResult) -> StoredRun:
 
 
 def compare_stored(a: StoredRun, b: StoredRun) -> StudyComparison:
-    """Return what differs between two runs, by the columns of their study; of an unknown one by its records alone."""
+    """Return the differences of two stored runs by the columns of their study; of an unknown study by its records."""
     columns = columns_of(a.result) if a.result.study in STUDIES else dict.fromkeys(ROWS, ())
     between = part_of("attention", "between").between if a.result.study == "attention" else None
     return compare_runs(a, b, columns, between)
@@ -266,19 +236,18 @@ def compare_stored(a: StoredRun, b: StoredRun) -> StudyComparison:
 def save(
     seen: "Capture", file: str | PathLike[str], *, overwrite: bool = False, tokens: Any = None, **about: Any
 ) -> None:
-    """Keep what `attncli.capture` saw in a .safetensors file, as the command `attncli capture` does.
+    """Save captured attention calls in a .safetensors file, as the command `attncli capture` does.
 
     Args:
         seen: the calls.
-        file: the file, whose name ends in .safetensors.
-        overwrite: replace a file that exists.
-        tokens: names of queries and keys: what a fast tokenizer of transformers gave, a list of names, a list for each
-            batch element, or `{"queries": [...], "keys": [...]}` where they differ.
-        about: is kept with it: `model="mine"`, `text="..."`.
+        file: a name that ends in .safetensors.
+        overwrite: replace an existing file.
+        tokens: names of queries and keys: the output of a fast tokenizer of transformers, a list of names, a list for
+            each batch element, or `{"queries": [...], "keys": [...]}` if they differ.
+        about: more metadata: `model="mine"`, `text="..."`.
 
     Raises:
-        InputError: nothing can be re-scored, the tokens fit no call, the file exists and `overwrite` is false, or it
-            cannot be written.
+        InputError: no call can be re-scored, the tokens fit no call, or the file exists or cannot be written.
     """
     from attncli.capturing.tokens import check_tokens, read_tokens
     from attncli.runs.captured import check_place, save_captured
@@ -298,23 +267,23 @@ def _path(given: object, where: str, expected: str) -> Path:
     if not isinstance(given, str | PathLike):
         raise InputError.of(got(given, expected), where=where)
     path = Path(given)
-    with suppress(RuntimeError):  # a user whom nobody knows
+    with suppress(RuntimeError):  # the home of an unknown user
         path = path.expanduser()
     return path
 
 
 def look_of(stored: StoredRun, overrides: Sequence[Override] = ()) -> Look:
-    """How the pictures of a run look: as its config says, and as the overrides change that.
+    """Return the look of a run's pictures: its config with overrides.
 
     Raises:
-        InputError: looks that there are not.
+        InputError: unknown looks.
     """
     model: type[Look] = options_model(stored.result.study).model_fields["figure"].annotation  # type: ignore[assignment]
     if stored.config is None:
         return model()
     document = read_document(stored.path / "config.yaml", overrides)
     look = document.data.get("figure", {})
-    if is_sweep(stored.result):  # its picture has no heatmaps of weights, which its points may have
+    if is_sweep(stored.result):  # keys for heatmaps are for its points, not for its own picture
         model, asked = Look, [each.path[1] for each in overrides if len(each.path) > 1]
         look = {key: value for key, value in look.items() if key in Look.model_fields or key in asked}
     with document.locating(), below("figure"):
@@ -322,7 +291,7 @@ def look_of(stored: StoredRun, overrides: Sequence[Override] = ()) -> Look:
 
 
 class Warnings(Progress):
-    """Progress of which only warnings are passed on, as Python's own."""
+    """Progress that turns warnings into Python's and drops everything else."""
 
     def note(self, message: str) -> None:
         if message.startswith("warning: "):
@@ -331,7 +300,7 @@ class Warnings(Progress):
 
 @contextmanager
 def isolated(document: Document) -> Iterator[None]:
-    """For the work on an experiment: outside of the caller's modes of torch, and with the place of every error."""
+    """Isolate the work on an experiment from the caller's modes of torch, and locate its errors."""
     from attncli.modes import torch_isolated
 
     with torch_isolated(), document.locating():
@@ -340,19 +309,19 @@ def isolated(document: Document) -> Iterator[None]:
 
 @dataclass(frozen=True)
 class Loaded:
-    """An experiment whose YAML is valid."""
+    """A valid experiment with its document and study."""
 
     document: Document
     study: Study[Any, Any]
     options: Experiment
 
     def check(self, progress: Progress) -> None:
-        """Everything that a run would refuse, with its place in the file."""
+        """Raise an InputError for everything that a run would refuse, with its place in the file."""
         with isolated(self.document):
             self.prepare(progress)
 
     def prepare(self, progress: Progress) -> PreparedStudy:
-        """What the study works on; also whether its result will have what the experiment expects something of."""
+        """Check look and expectations, and prepare the study."""
         look = self.options.figure
         if not is_default(look):
             from attncli.show.heatmaps import check_look
@@ -372,13 +341,12 @@ class Loaded:
         pictures: bool = True,
         report: bool = False,
     ) -> Finished:
-        """Run the study, judge what is expected of it, and keep all that in `out`, or in outputs/<name>/.
+        """Run the study, judge its expectations, and save everything in `out`, or in outputs/<name>/.
 
-        With `report` there is a page to explore it. `command` is what was typed; without it the run is one of
-        `attncli.run`, and errors speak of its arguments.
+        `report` adds a page to explore the run. `command` is the command line, None for `attncli.run`.
 
         Raises:
-            InputError: whatever is wrong with the experiment or with its folder.
+            InputError: problems of the experiment or of its folder.
         """
         options, started = self.options, datetime.now().astimezone()
         words = COMMAND_LINE if command else IN_PYTHON
@@ -401,7 +369,7 @@ class Loaded:
         return Finished(result, content, folder.place, self.document, verdicts, picture)
 
     def work(self, prepared: PreparedStudy, progress: Progress) -> tuple[StudyResult, list[Verdict]]:
-        """The result, and what became of what is expected of it."""
+        """Run the study and judge its expectations."""
         result = self.study.run(prepared, progress)
         progress.finished()
         return result, judge(result, self.options.expect, self.study.expected_rows(prepared))
@@ -414,10 +382,10 @@ class Loaded:
 
 
 def load_experiment(document: Document, *, in_python: bool = False) -> Loaded:
-    """Validate the YAML of one experiment, or the flags that say the same.
+    """Validate one experiment of a YAML file, of flags or of a mapping.
 
     Raises:
-        InputError: everything that is wrong with it; a sweep, which is many experiments.
+        InputError: all its problems, or a sweep, which is many experiments.
     """
     name = document.study(STUDIES)
     if document.data.get("sweep") is not None:
