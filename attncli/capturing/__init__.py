@@ -1,1 +1,1 @@
-"""What entered the attention calls of a real model: seen, verified, kept in a file."""
+"""Attention calls of a real model: watched, re-scored, verified."""

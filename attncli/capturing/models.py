@@ -1,4 +1,4 @@
-"""Models to capture: from a folder or the hub, with text or a picture; or a function of the user's own."""
+"""Runs the model to capture: from a folder or the hub with text or a picture, or from a user's function."""
 
 import inspect
 import os
@@ -22,13 +22,13 @@ from attncli.scorers._custom import imported, raised
 
 FUNCTION = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
 HUB_NAME = re.compile(r"\w[\w.-]*(/\w[\w.-]*)?")
-LONGEST_REASON = 200  # characters of what a library says
+LONGEST_REASON = 200  # characters of a library's message
 Make = Callable[[], Capture]
 
 
 @dataclass(frozen=True)
-class Asked:
-    """A model and what to run it on; None where nothing was said."""
+class Request:
+    """A model and its inputs; None for options that are not given."""
 
     model: str
     text: str | None = None
@@ -42,7 +42,7 @@ class Asked:
 
     @property
     def is_function(self) -> bool:
-        """Whether the model is `module:function`."""
+        """Whether the model is given as `module:function`."""
         with looking_at(self.model):
             return FUNCTION.fullmatch(self.model) is not None and not Path(self.model).exists()
 
@@ -52,66 +52,66 @@ class Asked:
         return self.model.partition(":")[2] if self.is_function else Path(os.path.realpath(self.model)).name
 
 
-def run(asked: Asked, make: Make) -> tuple[Capture, dict[str, Any]]:
-    """Load a model and run it once inside what `make` gives; also what is known of it: text, tokens and versions.
+def run(request: Request, make: Make) -> tuple[Capture, dict[str, Any]]:
+    """Load a model and run it once, watched by a new Capture. Return this and facts: text, tokens and versions.
 
     Raises:
         InputError: the model cannot be loaded, or fails.
     """
-    return _run_function(asked, make) if asked.is_function else _run_pretrained(asked, make)
+    return _run_function(request, make) if request.is_function else _run_pretrained(request, make)
 
 
-def _run_function(asked: Asked, make: Make) -> tuple[Capture, dict[str, Any]]:
-    module_name, _, function_name = asked.model.partition(":")
-    module = imported(asked.model, module_name)
+def _run_function(request: Request, make: Make) -> tuple[Capture, dict[str, Any]]:
+    module_name, _, function_name = request.model.partition(":")
+    module = imported(request.model, module_name)
     function = getattr(module, function_name, None)
     if not callable(function):
         known = [name for name, value in vars(module).items() if inspect.isfunction(value)]
         cure = did_you_mean(function_name, known) if known else "write one that gives the model and its inputs"
-        raise InputError.of(f'got "{asked.model}"; {module_name} has no function {function_name}; {cure}')
-    with _failing(f'got "{asked.model}"; it gave', "fix the function"):
+        raise InputError.of(f'got "{request.model}"; {module_name} has no function {function_name}; {cure}')
+    with _failing(f'got "{request.model}"; it gave', "fix the function"):
         with make() as seen:
             given = function()
         tokens = None
         if isinstance(given, tuple) and len(given) in (2, 3) and isinstance(given[0], nn.Module):
             model, inputs, *names = given
-            with evaluating(model), make() as seen:  # a new one, for what ran while the model was made
+            with evaluating(model), make() as seen:  # without the calls that made the model
                 if isinstance(inputs, Mapping):
                     model(**inputs)
                 else:
                     model(*(inputs if isinstance(inputs, tuple | list) else [inputs]))
-            tokens = _own_tokens(asked, names[0], seen) if names else _tokenized(model, inputs)
-    return seen, {"model": asked.model, "tokens": tokens}
+            tokens = _own_tokens(request, names[0], seen) if names else _tokenized(model, inputs)
+    return seen, {"model": request.model, "tokens": tokens}
 
 
-def _own_tokens(asked: Asked, names: Any, seen: Capture) -> dict[str, Names | None] | None:
-    """The names that a function gave beside the model and its inputs."""
+def _own_tokens(request: Request, names: Any, seen: Capture) -> dict[str, Names | None] | None:
+    """Return the names that a function returned after the model and its inputs."""
     try:
         tokens = read_tokens(names)
         check_tokens(tokens, [record for record in seen.records if record.problem is None])
     except InputError as error:
-        raise InputError.of(f'got "{asked.model}"; its tokens: {error}; fix the function') from error
+        raise InputError.of(f'got "{request.model}"; its tokens: {error}; fix the function') from error
     return tokens
 
 
 def _tokenized(model: nn.Module, inputs: Any) -> dict[str, Names | None] | None:
-    """The tokens of what a tokenizer gave; of a model that reads and writes it gave one side only."""
+    """Return the tokens in a tokenizer's output; None for an encoder-decoder, with tokens of one side only."""
     reads_and_writes = getattr(getattr(model, "config", None), "is_encoder_decoder", False)
     return None if reads_and_writes else read_tokens(of_tokenizer(inputs))
 
 
-def _run_pretrained(asked: Asked, make: Make) -> tuple[Capture, dict[str, Any]]:
-    got = f'got "{asked.model}"'
-    with looking_at(asked.model):
-        is_folder = Path(asked.model).is_dir()
-    if not is_folder and not HUB_NAME.fullmatch(asked.model):
+def _run_pretrained(request: Request, make: Make) -> tuple[Capture, dict[str, Any]]:
+    got = f'got "{request.model}"'
+    with looking_at(request.model):
+        is_folder = Path(request.model).is_dir()
+    if not is_folder and not HUB_NAME.fullmatch(request.model):
         raise InputError.of(f"{got}; no such folder; expected a folder, a name of the hub, or module:function")
-    if asked.text is None and asked.image is None:
+    if request.text is None and request.image is None:
         raise InputError.of(f"{got} and nothing to run it on; expected --text or --image")
-    with looking_at(asked.image, "--image"):
-        if asked.image is not None and not asked.image.is_file():
-            what = "not a file" if asked.image.exists() else "no such file"
-            raise InputError.of(f'got "{asked.image}"; {what}', where="--image")
+    with looking_at(request.image, "--image"):
+        if request.image is not None and not request.image.is_file():
+            what = "not a file" if request.image.exists() else "no such file"
+            raise InputError.of(f'got "{request.image}"; {what}', where="--image")
     try:
         import transformers
     except ImportError as error:
@@ -123,62 +123,62 @@ def _run_pretrained(asked: Asked, make: Make) -> tuple[Capture, dict[str, Any]]:
     where = "; no such folder, and the hub cannot be reached from here" if is_offline else ""
     cure = "expected a folder with a model of transformers, or a name of the hub"
     with _failing(f"{got}{where}; loading it gave", cure):
-        source = {"revision": asked.revision or "main", "local_files_only": is_offline}
-        config = transformers.AutoConfig.from_pretrained(asked.model, **source)
-        chosen = {"attn_implementation": asked.attention} if asked.attention else {}
-        kind = _kind(transformers, asked, config)
-        model = kind.from_pretrained(asked.model, dtype=asked.dtype or "auto", **chosen, **source)
-        inputs, tokenizer = _inputs(transformers, asked, config, source)
-    model = model.to(asked.device).eval()
-    inputs = {name: each.to(asked.device) for name, each in inputs.items()}
+        source = {"revision": request.revision or "main", "local_files_only": is_offline}
+        config = transformers.AutoConfig.from_pretrained(request.model, **source)
+        chosen = {"attn_implementation": request.attention} if request.attention else {}
+        kind = _kind(transformers, request, config)
+        model = kind.from_pretrained(request.model, dtype=request.dtype or "auto", **chosen, **source)
+        inputs, tokenizer = _inputs(transformers, request, config, source)
+    model = model.to(request.device).eval()
+    inputs = {name: each.to(request.device) for name, each in inputs.items()}
     inputs |= {name: each.to(model.dtype) for name, each in inputs.items() if each.is_floating_point()}
     cure = "a model that needs other inputs can be run by a module:function"
     with _failing(f"{got}; running it gave", cure), make() as seen:
         seen.take_names(model)
-        if asked.generate is None:
+        if request.generate is None:
             model(**inputs)
             written = inputs.get("decoder_input_ids", inputs.get("input_ids"))
         else:
-            written = model.generate(**inputs, max_new_tokens=asked.generate, do_sample=False)
+            written = model.generate(**inputs, max_new_tokens=request.generate, do_sample=False)
     about = {
-        "model": asked.model,
-        "revision": getattr(config, "_commit_hash", None) or asked.revision,
-        "text": asked.text,
-        "text2": asked.text2,
+        "model": request.model,
+        "revision": getattr(config, "_commit_hash", None) or request.revision,
+        "text": request.text,
+        "text2": request.text2,
         "tokens": _tokens(tokenizer, written, inputs.get("input_ids") if config.is_encoder_decoder else written),
         "transformers": transformers.__version__,
     }
     return seen, about
 
 
-def _kind(transformers: Any, asked: Asked, config: Any) -> Any:
-    """The class that loads the model: with its head where tokens are to be generated."""
-    if asked.generate is None:
+def _kind(transformers: Any, request: Request, config: Any) -> Any:
+    """Return the class that loads the model, with a head for generating tokens if needed."""
+    if request.generate is None:
         return transformers.AutoModel
-    if asked.image is not None:
+    if request.image is not None:
         return transformers.AutoModelForImageTextToText
     return transformers.AutoModelForSeq2SeqLM if config.is_encoder_decoder else transformers.AutoModelForCausalLM
 
 
-def _inputs(transformers: Any, asked: Asked, config: Any, source: dict[str, Any]) -> tuple[dict[str, Tensor], Any]:
-    """The model's inputs, a batch of one, and the tokenizer where there is text."""
-    if asked.image is not None:
+def _inputs(transformers: Any, request: Request, config: Any, source: dict[str, Any]) -> tuple[dict[str, Tensor], Any]:
+    """Return the model's inputs, a batch of one, and the tokenizer if there is text."""
+    if request.image is not None:
         from PIL import Image
 
-        with Image.open(asked.image) as opened:
+        with Image.open(request.image) as opened:
             image = opened.convert("RGB")
-        if asked.text is None:
-            processor = transformers.AutoImageProcessor.from_pretrained(asked.model, **source)
+        if request.text is None:
+            processor = transformers.AutoImageProcessor.from_pretrained(request.model, **source)
             return dict(processor(images=image, return_tensors="pt")), None
-        processor = transformers.AutoProcessor.from_pretrained(asked.model, **source)
-        return dict(processor(images=image, text=asked.text, return_tensors="pt")), processor.tokenizer
-    tokenizer = transformers.AutoTokenizer.from_pretrained(asked.model, **source)
+        processor = transformers.AutoProcessor.from_pretrained(request.model, **source)
+        return dict(processor(images=image, text=request.text, return_tensors="pt")), processor.tokenizer
+    tokenizer = transformers.AutoTokenizer.from_pretrained(request.model, **source)
     if not config.is_encoder_decoder:
-        return dict(tokenizer(asked.text, asked.text2, return_tensors="pt")), tokenizer
-    inputs = dict(tokenizer(asked.text, return_tensors="pt"))
-    if asked.text2 is not None:  # what the decoder has written so far
-        inputs["decoder_input_ids"] = tokenizer(asked.text2, return_tensors="pt")["input_ids"]
-    elif asked.generate is None:
+        return dict(tokenizer(request.text, request.text2, return_tensors="pt")), tokenizer
+    inputs = dict(tokenizer(request.text, return_tensors="pt"))
+    if request.text2 is not None:  # the decoder's tokens so far
+        inputs["decoder_input_ids"] = tokenizer(request.text2, return_tensors="pt")["input_ids"]
+    elif request.generate is None:
         inputs["decoder_input_ids"] = torch.tensor([[config.decoder_start_token_id or 0]])
     return inputs, tokenizer
 
@@ -203,11 +203,11 @@ def _reaches_hub() -> bool:
 
 @contextmanager
 def _failing(what: str, cure: str) -> Iterator[None]:
-    """Whatever a library or a model raises inside is said in one line."""
+    """Turn any error of a library or a model into an InputError of one line."""
     try:
         yield
     except (KeyboardInterrupt, InputError, MemoryError):
         raise
-    except BaseException as error:  # nobody knows what a model raises, sys.exit among it
+    except BaseException as error:  # a model may raise anything, even SystemExit
         reason = shortened(printable(raised(error)), LONGEST_REASON)
         raise InputError.of(f"{what} {reason.removesuffix('.')}; {cure}") from error

@@ -15,21 +15,21 @@ Shape = tuple[int, ...]
 
 
 class Heads(NamedTuple):
-    """How many heads there are, where batch and heads are one axis: what was said, and what the module may mean."""
+    """Numbers of heads, for scores with batch and heads in one axis: an argument, and an attribute of the module."""
 
-    said: int | None = None
+    given: int | None = None
     likely: int | None = None
 
 
 class UnreadableError(Exception):
-    """Why this is no attention that a record could say."""
+    """The reason why a record cannot describe this attention."""
 
 
 @dataclass(frozen=True)
 class Layout:
-    """How the leading axes of scores become batch and heads."""
+    """Batch, heads, queries and keys in the leading axes of scores."""
 
-    lead: Shape  # as the softmax has them
+    lead: Shape  # of the softmax
     b: int
     h: int
     n: int
@@ -37,16 +37,16 @@ class Layout:
     is_crossed: bool = False  # scores are (b, n, h, m)
 
     def matrix(self, tensor: Tensor, shape: Shape) -> Tensor:
-        """Something that was broadcast against scores of this shape, as (b, h, n, its last axis)."""
+        """Return a tensor that was broadcast against scores of this shape as (b, h, n, its last axis)."""
         tensor = tensor.expand(*shape[:-1], tensor.shape[-1] if tensor.ndim else 1)
         if self.is_crossed:
             return tensor.reshape(self.b, self.n, self.h, -1).transpose(1, 2)
-        if prod(shape[:-1]) != self.b * self.h * self.n:  # queries and keys of two axes each, as of a picture
+        if prod(shape[:-1]) != self.b * self.h * self.n:  # queries and keys have two axes each, as in pictures
             tensor = tensor.expand(shape)
         return tensor.reshape(self.b, self.h, self.n, -1)
 
     def rows(self, tensor: Tensor, length: int) -> Tensor:
-        """An operand of a product, of `length` rows for each head, as (b, h, length, d); heads may share one."""
+        """Return an operand of a product as (b, h, length, d); h may be smaller if heads share rows."""
         b, h, d = self.b, self.h, tensor.shape[-1]
         shape = tuple(tensor.shape[:-1])
         if prod(shape) == b * h * length:
@@ -60,7 +60,7 @@ class Layout:
 
 
 def fused(call: Mapping[str, Any], output: Tensor, query: Step | None, key: Step | None) -> Record:
-    """What the arguments of torch's kernel say, and how its query and key were made."""
+    """Return the record of a call of torch's kernel; `query` and `key` are the steps that made these tensors."""
     lead, dtype = output.shape[:-2], output.dtype  # in autocast the kernel casts its arguments
     queries, keys, values = (call[name].to(dtype) for name in ("query", "key", "value"))
     n, m, scale, mask = queries.shape[-2], keys.shape[-2], call.get("scale"), call.get("attn_mask")
@@ -90,7 +90,7 @@ def fused(call: Mapping[str, Any], output: Tensor, query: Step | None, key: Step
 
 
 def flexible(args: Sequence[Any], output: Tensor) -> Record:
-    """What the arguments of torch's `flex_attention` say; a `score_mod` is what it makes of scores of 0."""
+    """Return the record of a call of torch's `flex_attention`, with its `score_mod` of scores of 0 as bias."""
     queries, keys, values, score_mod, block_mask, scale = args[:6]
     (b, h, n, _), m = queries.shape, keys.shape[-2]
     index = [torch.arange(size, dtype=torch.int, device=queries.device) for size in (b, h, n, m)]
@@ -109,11 +109,11 @@ def flexible(args: Sequence[Any], output: Tensor) -> Record:
 
 
 def _unpacked(record: Record, step: Step | None) -> Record:
-    """With the heads as heads, where those that share keys were packed as if they were queries, as one decodes."""
+    """Return the record with heads as heads. Decoders pack the heads that share keys into the axis of queries."""
     b, h, n, d = record.queries.shape
     if step is None or step.before is None or step.before.shape != (b, h * n, 1, d) or n == 1:
         return record
-    if step.op in ("transpose", "permute"):  # of one head, whose axis follows that of the queries
+    if step.op in ("transpose", "permute"):  # of a single head, with its axis after the queries
         return record
 
     def as_heads(tensor: Tensor | None) -> Any:
@@ -126,10 +126,10 @@ def _unpacked(record: Record, step: Step | None) -> Record:
 
 
 def readings(written: Written, heads: Heads) -> Iterator[Record]:
-    """Everything the steps may mean, the likeliest first.
+    """Yield all possible meanings of the steps, the likeliest first.
 
     Raises:
-        UnreadableError: there is nothing that they may mean.
+        UnreadableError: there is none.
     """
     softmax = written.softmax
     base = softmax.before.base if softmax.before is not None else None
@@ -138,7 +138,7 @@ def readings(written: Written, heads: Heads) -> Iterator[Record]:
     left, right = base.operands
     reasons, found = list[str](), False
     for layout in _layouts(written, base, softmax.scores, heads):
-        for queries, keys in ((left, right.mT), (right.mT, left)):  # where n = m only the numbers tell them apart
+        for queries, keys in ((left, right.mT), (right.mT, left)):  # if n = m, only the numbers decide
             try:
                 reading = _read(written, base, layout, queries, keys)
             except UnreadableError as reason:
@@ -161,16 +161,16 @@ def _layouts(written: Written, base: Step, scores: Tensor, heads: Heads) -> Iter
     m = columns - sum(each.other.shape[-1] for each in written.softmax.before.back() if each.op == "cat")
     b, h = _split(tuple(lead), base, written.values_step, (n, m), heads)
     yield Layout(tuple(lead), b, h, n, m)
-    if len(lead) == 2:  # as of einsum("bnhd,bmhd->bnhm")
+    if len(lead) == 2:  # as in einsum("bnhd,bmhd->bnhm")
         yield Layout(tuple(lead), lead[0], n, lead[1], m, is_crossed=True)
 
 
 def _split(lead: Shape, base: Step, values: Step | None, lengths: Shape, heads: Heads) -> tuple[int, int]:
-    """Batch and heads: joined into one axis, they are what an operand had before they were joined, or the module's."""
+    """Return batch and heads. If they are one axis, they follow from an operand's earlier shape or from the module."""
     if len(lead) != 1:
         return (lead[0], prod(lead[1:])) if lead else (1, 1)
-    if heads.said and lead[0] % heads.said == 0:
-        return lead[0] // heads.said, heads.said
+    if heads.given and lead[0] % heads.given == 0:
+        return lead[0] // heads.given, heads.given
     for side in (*base.sides, values):
         shapes = [each.shape for each in _upwards(side)]
         for b, *rest in (shape for shape in shapes if len(shape) == 4 and prod(shape[:-2]) == lead[0]):
@@ -201,7 +201,10 @@ def _read(written: Written, base: Step, layout: Layout, queries: Tensor, keys: T
 
 
 def _replayed(record: Record, softmax: Step, layout: Layout) -> Record:
-    """The record with what the steps between product and softmax do; a step that is not known does nothing."""
+    """Return the record with scale, softcap, bias and sinks from the steps between product and softmax.
+
+    Unknown steps are ignored; the verification of the record finds them.
+    """
     assert softmax.before is not None
     queries, scale, cap, sinks = record.queries, 1.0, None, None
     bias: Tensor | None = None
@@ -239,7 +242,7 @@ def _replayed(record: Record, softmax: Step, layout: Layout) -> Record:
 
 
 def scale_before(step: Step | None) -> float:
-    """The number that queries or keys had been multiplied by before they came."""
+    """Return the number that queries or keys were multiplied by before the product."""
     scale = 1.0
     for each in _upwards(step):
         number = number_of(each.other) if each.op in ("mul", "div") else 1.0

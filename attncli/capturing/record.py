@@ -1,4 +1,4 @@
-"""One attention call of a model: what entered it, and whether the project's own code gives the same output."""
+"""One attention call of a model: its inputs, its output, and the check that our own code gives the same output."""
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
@@ -12,21 +12,21 @@ from attncli.attention import Bias, EmptyRow, Rules, Valid, at_least_float32, we
 from attncli.modes import outside_autocast
 
 LOW = -1e4  # a number added to a score masks if it is at most this: models write -1e4, -1e9, the dtype's least or -inf
-OUTPUT_ROUNDINGS, SCORE_ROUNDINGS = 8, 2  # that a right reading may differ by, in units of the dtype: see `_allowed`
-FURTHEST = 1 / 16  # no row that is right is further off, as a share of its size: 8 units of bfloat16
+OUTPUT_ROUNDINGS, SCORE_ROUNDINGS = 8, 2  # the allowed difference of a correct reading, in eps: see `_allowed`
+FURTHEST = 1 / 16  # largest allowed difference of a row, as a share of its size: 8 eps of bfloat16
 TENSORS = ("queries", "keys", "values", "output", "valid", "bias", "sinks")
-SHARED = ("valid", "bias")  # of which a file keeps what is the same once
-FACTS = ("how", "scale", "pre_scale", "groups", "heads", "softcap", "empty_row", "error", "problem")  # kept as JSON
-METADATA, VERSION = "attncli", 1  # the key of what a file says of its calls, and its format
+SHARED = ("valid", "bias")  # stored once if equal
+FACTS = ("how", "scale", "pre_scale", "groups", "heads", "softcap", "empty_row", "error", "problem")  # a file's JSON
+METADATA, VERSION = "attncli", 1  # key of a file's JSON, and version of its format
 MaybeTensor = TypeVar("MaybeTensor", Tensor, Tensor | None)
 
 
 @dataclass(frozen=True, eq=False)
 class Record:
-    """What entered an attention call, after position embeddings and per head; sizes of 1 in masks are repeated.
+    """Inputs and output of an attention call, by head, after position embeddings. Axes of size 1 in masks are repeated.
 
-    Weights are the softmax over valid keys of softcap(scale * queries . keys) + bias. The queries, or the keys, had
-    been multiplied by `pre_scale` before they came: the model's whole scale is `scale * pre_scale`.
+    The weights are the softmax over valid keys of softcap(scale * queries . keys) + bias. The model multiplied queries
+    or keys by `pre_scale` before the call: its whole scale is `scale * pre_scale`.
     """
 
     queries: Tensor  # b h n d
@@ -35,28 +35,28 @@ class Record:
     output: Tensor  # b h n v, the model's own
     scale: float
     layer: str = ""
-    call: int = 0  # which one of the layer's calls
+    call: int = 0  # its number among the layer's calls
     kind: str = ""  # class of the module
-    how: Literal["function", "kernel", "steps"] = "function"  # F.scaled_dot_product_attention, its kernel, written out
+    how: Literal["function", "kernel", "steps"] = "function"  # torch's function, its kernel, or written out
     pre_scale: float = 1.0
-    groups: int = 1  # query heads that share a head of keys
+    groups: int = 1  # query heads for each head of keys
     softcap: float | None = None
     valid: Tensor | None = None  # b|1 h|1 n|1 m|1, boolean
     bias: Tensor | None = None  # b|1 h|1 n|1 m|1
-    sinks: Tensor | None = None  # b|1 h|1 n|1 1: the score of one more key, which has no value
+    sinks: Tensor | None = None  # b|1 h|1 n|1 1: the score of one more key without a value
     empty_row: EmptyRow = "zero"
-    heads: tuple[int, ...] | None = None  # their numbers, where only some are kept
+    heads: tuple[int, ...] | None = None  # their numbers, if only some are kept
     error: float = 0.0  # largest difference between `output` and `rescored()`
     problem: str | None = None  # why it cannot be re-scored
 
     @property
     def name(self) -> str:
-        """The layer, with the number of the call where it is not the first."""
+        """The layer, with the number of the call from the second on."""
         return f"{self.layer}#{self.call}" if self.call else self.layer
 
     @outside_autocast
     def weights(self) -> Tensor:
-        """Weights (b, h, n, m), by the rules that every experiment follows."""
+        """Return the weights (b, h, n, m), by the rules of all experiments."""
         queries, keys = at_least_float32(self.queries, self.keys)
         scores = (queries @ _repeated(keys, self.groups).mT).mul_(self.scale)  # b h n m
         valid = Valid(scores.shape, mask=self.valid, device=scores.device)
@@ -65,26 +65,26 @@ class Record:
 
     @outside_autocast
     def rescored(self) -> Tensor:
-        """The output (b, h, n, v) as the project's own code gives it."""
+        """Return the output (b, h, n, v) of our own code."""
         return weighted_sum(self.weights(), _repeated(self.values, self.groups))
 
     def difference(self, output: Tensor) -> float:
-        """The largest between this output and the model's own; infinite where one alone has NaN."""
+        """Return the largest difference from the model's own output, inf if only one of them has a NaN somewhere."""
         if bool((output.isnan() != self.output.isnan()).any()):
             return math.inf
         return float((output - self.output).nan_to_num().abs().max()) if output.numel() else 0.0
 
 
-def settled(readings: Iterable[Record], through: Sequence[torch.dtype] = ()) -> Record:
-    """Return the first reading of a call whose every row is the model's own; else the nearest, which says its problem.
+def best_reading(readings: Iterable[Record], through: Sequence[torch.dtype] = ()) -> Record:
+    """Return the first reading of a call that gives every row of the model's output, else the nearest with its problem.
 
-    Rows are judged one by one: where a few queries have no valid key, or lie in padding, no other row shows how the
-    model treats them. `through` are dtypes that the model's scores and weights have been rounded to on the way.
+    Rows are judged one by one: if few queries have no valid key, or lie in padding, only their rows show how the model
+    treats them. `through` has the dtypes that the model rounded scores and weights to.
     """
     nearest, least = None, math.inf
     for reading in readings:
-        for way in _ways(_grouped(reading)):
-            checked, distance = _checked(way, through)
+        for variant in _variants(_grouped(reading)):
+            checked, distance = _checked(variant, through)
             if checked.problem is None:
                 return checked
             if nearest is None or distance < least:
@@ -93,8 +93,8 @@ def settled(readings: Iterable[Record], through: Sequence[torch.dtype] = ()) -> 
     return nearest
 
 
-def _ways(record: Record) -> Iterator[Record]:
-    """With what a float mask blocks made a boolean mask, as models mean it; then with the float mask as it is."""
+def _variants(record: Record) -> Iterator[Record]:
+    """Yield the record with low biases turned into a boolean mask, as models mean them, then with all biases."""
     apart = _mask_apart(record)
     if apart.valid is not None and bool((~apart.valid).all(-1).any()) and apart.sinks is None:
         ways: tuple[EmptyRow, ...] = ("zero", "uniform", "nan")  # kernels differ
@@ -117,12 +117,12 @@ def _mask_apart(record: Record) -> Record:
 
 
 def _grouped(record: Record) -> Record:
-    """Where keys and values were repeated for groups of heads: one of each."""
+    """Return the record with one head of keys and values for each group of heads, if the model repeated them."""
     record = replace(record, bias=collapsed(record.bias), sinks=collapsed(record.sinks))
     if record.groups > 1:
         return record
     same = (record.keys[:, 1:] == record.keys[:, :-1]).all((0, 2, 3))
-    same &= (record.values[:, 1:] == record.values[:, :-1]).all((0, 2, 3))  # whether a head is like the one before it
+    same &= (record.values[:, 1:] == record.values[:, :-1]).all((0, 2, 3))  # whether each head equals its predecessor
     starts = [0, *((~same).nonzero().flatten() + 1).tolist()]
     heads = record.keys.shape[1]
     size = heads // len(starts)
@@ -175,7 +175,7 @@ def _allowed(
     if record.bias is not None:
         magnitudes = magnitudes + record.bias.abs()
     (of_values,) = at_least_float32(values.norm(dim=-1, keepdim=True))  # b h m 1
-    errors = torch.where(weights > 0, weights * magnitudes, 0.0)  # what is masked may be NaN
+    errors = torch.where(weights > 0, weights * magnitudes, 0.0)  # masked keys may have NaN
     lost = weighted_sum(errors, of_values)[..., 0] + errors.sum(-1) * weighted_sum(weights, of_values)[..., 0]
     sizes = torch.maximum(lengths, weighted_sum(weights.square(), of_values.square())[..., 0].sqrt().nan_to_num())
     of_output, *of_scores = (torch.finfo(each).eps for each in (record.output.dtype, weights.dtype, *through))
@@ -184,7 +184,7 @@ def _allowed(
 
 
 def collapsed(tensor: MaybeTensor) -> MaybeTensor:
-    """The tensor with every axis along which all is the same cut to a size of 1."""
+    """Return the tensor with every axis cut to size 1 along which it is constant."""
     if tensor is None:
         return tensor
     for axis in range(tensor.ndim):
@@ -199,7 +199,7 @@ def _repeated(tensor: Tensor, groups: int) -> Tensor:
 
 
 def four_axes(tensor: Tensor) -> Tensor:
-    """Queries, keys, values or a mask with whatever leading axes as (b, h, n, d): the first is the batch."""
+    """Return a tensor with any leading axes as (b, h, n, d). Its first axis is the batch if it has at least three."""
     while tensor.ndim < 3:
         tensor = tensor.unsqueeze(0)
     return tensor.unsqueeze(1) if tensor.ndim == 3 else tensor.flatten(1, -3)

@@ -1,4 +1,4 @@
-"""Which layers, heads and calls of a model are kept."""
+"""The choice of layers, heads and calls to keep."""
 
 import re
 from dataclasses import replace
@@ -12,10 +12,10 @@ Calls = Literal["first", "all"]
 
 
 class Selection:
-    """Layers by `0,5-7`, numbers in the order they are seen, or by a glob; heads by `0-3`; `first` or `all` calls.
+    """Layers by numbers such as `0,5-7` in the order of their first calls, or by a glob; heads by numbers; calls.
 
     Raises:
-        InputError: heads that are no numbers, or other calls.
+        InputError: heads are not numbers, or calls are neither `first` nor `all`.
     """
 
     def __init__(self, layers: str | None, heads: str | None, calls: Calls) -> None:
@@ -38,17 +38,17 @@ class Selection:
         return any(number in numbers for numbers in self.layers)
 
     def of_heads(self, record: Record) -> Record:
-        """The record with the heads that are kept.
+        """Return the record with the chosen heads only.
 
         Raises:
-            InputError: the call has none of them.
+            InputError: the call has none of these heads.
         """
         if self.heads is None:
             return record
         h = record.queries.shape[1]
         kept = [head for head in range(h) if any(head in numbers for numbers in self.heads)]
         if not kept:
-            raise InputError.of(f"it has {h} head{'s' * (h > 1)}, none of those that were asked for")
+            raise InputError.of(f"it has {h} head{'s' * (h > 1)}, none of them chosen")
         groups = [head // record.groups for head in kept]
         per_head = {
             name: tensor if tensor.shape[1] == 1 else tensor[:, kept]
@@ -60,7 +60,7 @@ class Selection:
 
 
 def _ranges(text: str) -> list[range] | None:
-    """`0,5-7` as ranges; None where it is something else, such as `7-5`."""
+    """Return `0,5-7` as ranges; None if the text is anything else, such as `7-5`."""
     parts = [re.fullmatch(r"\s*(\d+)(?:-(\d+))?\s*", part) for part in text.split(",")]
     ranges = [range(int(part[1]), int(part[2] or part[1]) + 1) for part in parts if part]
     return ranges if all(parts) and all(ranges) else None

@@ -1,4 +1,4 @@
-"""Names of a model's tokens: as a tokenizer or a user gives them, and those that belong to one attention call."""
+"""Names of a model's tokens, from a tokenizer or a user, and their part in each attention call."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -8,14 +8,14 @@ from attncli.errors import InputError, got
 
 SIDES = ("queries", "keys")
 EXPECTED = "expected a list of names, one list for each text, {queries: [...], keys: [...]}, or the tokenizer's output"
-MOST_SIZES = 5  # that a message lists
-Names = list[str] | list[list[str]]  # of all batch elements alike, or of each
+MOST_SIZES = 5  # listed in a message
+Names = list[str] | list[list[str]]  # for all batch elements, or a list for each
 
 
 def of_tokenizer(given: Any) -> Names | None:
-    """Return the tokens of what a tokenizer of transformers gave, also inside a tuple; None where there are none.
+    """Return the tokens in the output of a tokenizer of transformers, also inside a tuple; None if there are none.
 
-    Only fast tokenizers keep them. Of several texts each has a list of its own, with the padding.
+    Only fast tokenizers keep them. If there are several texts, each has its list, padding included.
     """
     if isinstance(given, tuple | list):
         return next((found for each in given if (found := of_tokenizer(each)) is not None), None)
@@ -27,10 +27,10 @@ def of_tokenizer(given: Any) -> Names | None:
 
 
 def read_tokens(given: Any) -> dict[str, Names | None] | None:
-    """Return the names of queries and of keys, as a captured file keeps them. A list stands for both.
+    """Return the names of queries and keys, as a captured file has them. A list is for both.
 
     Raises:
-        InputError: something else than names.
+        InputError: the given value is not names.
     """
     if given is None:
         return None
@@ -60,13 +60,13 @@ def _is_list(value: Any) -> bool:
 
 
 def numbered(names: Names) -> Names:
-    """Return the names with their positions, since words repeat."""
+    """Return the names with their positions: words repeat."""
     rows = [[f"{place} {name}" for place, name in enumerate(row)] for row in _rows(names, 1)]
     return rows if any(map(_is_list, names)) else rows[0]
 
 
 def check_tokens(tokens: Mapping[str, Names | None] | None, records: Sequence[Record]) -> None:
-    """Raise an InputError if these names fit none of the calls."""
+    """Raise an InputError if the names do not fit any of the calls."""
     written = {record.layer for record in records if record.call}
     if tokens is None or not records:
         return
@@ -91,10 +91,10 @@ def _count(names: Names | None) -> str:
 
 
 def tokens_of(tokens: Mapping[str, Names | None], record: Record, is_writing: bool) -> dict[str, list[list[str]]]:
-    """Return the names of a call's queries and keys, one list for each batch element; no side that is unknown.
+    """Return the names of a call's queries and keys, a list for each batch element, without unknown sides.
 
-    `is_writing`: the layer has several calls, as in a model that writes tokens. The names are then those of all tokens;
-    the keys of a call are the first of them, and its queries the last of its keys.
+    `is_writing`: the layer has several calls, as in a model that writes tokens. Then the names are of all tokens. The
+    keys of a call are the first tokens, and its queries the last keys.
     """
     b, n, m = record.queries.shape[0], record.queries.shape[-2], record.keys.shape[-2]
     rows = {side: _rows(names, b) for side, names in tokens.items() if names is not None}
@@ -104,12 +104,12 @@ def tokens_of(tokens: Mapping[str, Names | None], record: Record, is_writing: bo
             ends = {"queries": slice(m - n, m), "keys": slice(m)}
             return {side: [row[part] for row in rows[side]] for side, part in ends.items()}
         return rows if n == m == sizes["keys"] else {}
-    if n != m or len(sizes) == 1:  # of a model that reads and writes, each side has its own
+    if n != m or len(sizes) == 1:  # an encoder-decoder has different tokens for each side
         return {side: rows[side] for side, size in zip(SIDES, (n, m), strict=True) if sizes.get(side) == size}
     own = [side for side, size in sizes.items() if size == n]
     return dict.fromkeys(SIDES, rows[own[0]]) if len(own) == 1 else {}
 
 
 def _rows(names: Names, b: int) -> list[list[str]]:
-    """One list for each of b batch elements."""
+    """Return a list for each of b batch elements."""
     return [[*row] for row in names] if any(map(_is_list, names)) else [[str(name) for name in names]] * b

@@ -1,4 +1,4 @@
-"""How a tensor was made: from a matrix product through simple steps to a softmax, and on to the product with values."""
+"""The steps that made a tensor: from a matrix product to a softmax, and on to the product with values."""
 
 from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass
@@ -23,16 +23,16 @@ INSTEAD = {"relu", "sigmoid", "exp", "gelu", "silu", "elu", "pow", "square", "so
 
 @dataclass(eq=False, slots=True, weakref_slot=True)
 class Step:
-    """How a tensor was made from another; never that tensor itself, which would then live as long as its step."""
+    """The step from one tensor to another. It does not keep the new tensor, which may be freed before the step is."""
 
     op: str
     before: "Step | None"
     shape: tuple[int, ...]
-    other: Any = None  # what came in beside: a number, a tensor, or a mask with what it puts
+    other: Any = None  # the other argument: a number, a tensor, or a mask with its value
     operands: tuple[Tensor, Tensor] | None = None  # of a matrix product
-    sides: tuple["Step | None", "Step | None"] = (None, None)  # how these were made
-    scores: Tensor | None = None  # what a softmax took
-    base: "Step | None" = None  # the product or the softmax that it goes back to; the step itself where it is one
+    sides: tuple["Step | None", "Step | None"] = (None, None)  # the steps that made the operands
+    scores: Tensor | None = None  # the argument of a softmax
+    base: "Step | None" = None  # the product or softmax at its beginning, maybe the step itself
     length: int = 0  # steps since the base
 
     def __post_init__(self) -> None:
@@ -42,24 +42,24 @@ class Step:
             self.base, self.length = self.before.base, self.before.length + 1
 
     def back(self) -> Iterator["Step"]:
-        """The steps back to the base, or to where nothing is known; without the base."""
+        """Yield the steps back to the base, without the base, or to the first known step."""
         step: Step | None = self
         while step is not None and step is not self.base:
             yield step
             step = step.before
 
     def forget(self) -> None:
-        """Let go of all tensors."""
+        """Release all tensors."""
         self.before = self.other = self.base = self.operands = self.scores = None
         self.sides = (None, None)
 
 
 @dataclass(frozen=True, eq=False)
 class Written:
-    """Attention that was written out: `weights @ values`, where the weights go back to a softmax."""
+    """Attention that is written out: the product of values and weights that a softmax made."""
 
     softmax: Step
-    after: tuple[Step, ...]  # what became of the weights since, the last first
+    after: tuple[Step, ...]  # steps from the softmax to the weights, the last first
     values: Tensor
     values_step: Step | None
     output: Tensor
@@ -67,17 +67,17 @@ class Written:
 
     @property
     def dtypes(self) -> list[torch.dtype]:
-        """Of scores as the product gives them, of scores as the softmax takes them, and of the output."""
+        """The dtypes of the product's factors, of the softmax's argument, and of the output."""
         base = self.softmax.before.base if self.softmax.before is not None else None
         factors = base.operands if base is not None and base.operands is not None else ()
         return [each.dtype for each in (*factors, self.softmax.scores, self.output) if each is not None]
 
 
 class Trail:
-    """The steps that made the tensors which are alive.
+    """The steps that made the tensors in memory.
 
-    What is learnt inside a module is forgotten when the module around it ends. No attention goes further than that, and
-    steps hold tensors: those of a residual stream would keep all activations of a model.
+    Steps inside a module are forgotten when the module around it ends. Attention does not extend further, and steps
+    hold tensors: a residual stream would keep all activations of a model.
     """
 
     def __init__(self, place: Callable[[], Place]) -> None:
@@ -86,27 +86,27 @@ class Trail:
         self.parameters: set[int] = set()  # addresses of storages
         self._numbers = count()
         self._steps: MutableMapping[Tensor, Step] = WeakIdKeyDictionary()
-        self._frames = [(WeakSet[Step](), WeakSet[Step]())]  # made by each module that runs; and by those inside it
+        self._frames = [(WeakSet[Step](), WeakSet[Step]())]  # steps of each running module, and of its parts
 
     def enter(self) -> None:
-        """A module begins."""
+        """Note that a module begins."""
         self._frames.append((WeakSet(), WeakSet()))
 
     def leave(self) -> None:
-        """A module ends."""
+        """Note that a module ends."""
         own, inner = self._frames.pop()
         for step in inner:
             step.forget()
         self._frames[-1][1].update(own)
 
     def of(self, tensor: Any) -> Step | None:
-        """How a tensor was made, if that is known."""
+        """Return the step that made a tensor, if known."""
         return self._steps.get(tensor) if isinstance(tensor, Tensor) else None
 
     def see(self, op: str, args: Sequence[Any], kwargs: Mapping[str, Any], out: Any) -> Written | str | None:
-        """Take note of what an operation gave.
+        """Note the result of an operation.
 
-        Gives what it is, if it ends an attention; a text where it looks like attention and cannot be followed.
+        Return the attention that it completes, or the reason why something like attention cannot be followed.
         """
         is_in_place = op.endswith("_")
         op = op.removesuffix("_")
@@ -129,7 +129,7 @@ class Trail:
 
     def _keep(self, tensor: Tensor, step: Step) -> None:
         if step.other is tensor:
-            step.other = None  # it would never be let go
+            step.other = None  # else it would never be freed
         self._steps[tensor] = step
         self._frames[-1][0].add(step)
 
@@ -151,12 +151,12 @@ class Trail:
         return next((doubt for doubt in doubts if doubt is not None), None)
 
     def _held(self, step: Step) -> Step:
-        """A step of whose tensor nothing is left but the next step."""
+        """Keep a step without a tensor, inside one operation."""
         self._frames[-1][0].add(step)
         return step
 
     def _doubt(self, step: Step | None) -> str | None:
-        """Whether something else than a softmax is between two products, none of them with a parameter."""
+        """Return the reason if another function than a softmax is between two products without parameters."""
         if step is None or step.base is None or step.base.operands is None or self._has_parameter(*step.base.operands):
             return None
         between = [each.op for each in step.back() if each.op in INSTEAD]
@@ -178,7 +178,7 @@ class Trail:
         return None
 
     def _cat(self, args: Sequence[Any], kwargs: Mapping[str, Any], out: Tensor) -> Step | None:
-        """Scores with more columns on the right, as sinks are."""
+        """Return the step that appends columns to scores, such as sinks."""
         parts, axis = args[0], args[1] if len(args) > 1 else kwargs.get("dim", 0)
         parent = self.of(parts[0])
         if parent is None or parent.base is None or axis not in (-1, out.ndim - 1) or len(parts) != 2:
@@ -197,7 +197,7 @@ class Trail:
             if op not in ("mul", "div") or not isinstance(first, Tensor) or number_of(args[1]) is None:
                 return None
             return Step(op, self.of(first) or Step("input", None, tuple(first.shape)), shape, args[1])
-        _, place, parent = min(known, key=lambda each: each[:2])  # the side that is nearest to its product
+        _, place, parent = min(known, key=lambda each: each[:2])  # the side nearest to its product
         if op == "masked_fill":
             return Step(op, parent, shape, (args[1], args[2]))
         if op == "where" and place:
@@ -209,7 +209,7 @@ class Trail:
 
 
 def number_of(value: Any) -> float | None:
-    """A number, also one that is a tensor; None for all else."""
+    """Return the value of a number or of a tensor with one number; None for anything else."""
     if isinstance(value, Tensor):
         return float(value) if value.numel() == 1 and not value.is_complex() else None
     return float(value) if isinstance(value, int | float) else None

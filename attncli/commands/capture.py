@@ -69,7 +69,7 @@ def capture(
     quiet: Quiet = False,
 ) -> None:
     from attncli.capturing.capture import Capture
-    from attncli.capturing.models import Asked, run
+    from attncli.capturing.models import Request, run
     from attncli.inputs.device import resolve_device
     from attncli.runs.captured import check_place, save_captured
 
@@ -77,16 +77,16 @@ def capture(
         Capture(layers, heads, calls)  # a choice that means nothing is refused before the work
         where = resolve_device(device)
     way = None if attention == "auto" else attention
-    asked = Asked(model, text, text2, image, generate, dtype, revision, way, where)
-    if asked.is_function:
+    request = Request(model, text, text2, image, generate, dtype, revision, way, where)
+    if request.is_function:
         where_given = None if device == "auto" else device
         _refuse_inputs(
             text=text, text2=text2, image=image, generate=generate, dtype=dtype, device=where_given,
             revision=revision, attn=way,
         )  # fmt: skip
-    place = out or Path(f"{asked.name}.safetensors")
+    place = out or Path(f"{request.name}.safetensors")
     check_place(place, overwrite)
-    seen, about = run(asked, lambda: Capture(layers, heads, calls))
+    seen, about = run(request, lambda: Capture(layers, heads, calls))
     try:
         seen.check()
     except InputError as error:

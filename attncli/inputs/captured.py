@@ -1,4 +1,4 @@
-"""Files of what a model's attention calls saw, as `attncli capture` writes them."""
+"""Reads the files of `attncli capture`: attention calls of a real model."""
 
 import json
 import re
@@ -24,7 +24,7 @@ from attncli.inputs.files import TensorFile, broken, problem
 
 
 class _Entry(BaseModel, strict=True, allow_inf_nan=False):
-    """What a file says of a call that can be re-scored."""
+    """The JSON of a call that can be re-scored."""
 
     kind: Annotated[str, Field(alias="class")]
     how: str
@@ -40,29 +40,29 @@ class _Entry(BaseModel, strict=True, allow_inf_nan=False):
     bias: str | None
 
 
-class _Lost(BaseModel, strict=True):
+class _Unusable(BaseModel, strict=True):
     problem: str
 
 
-LAYERS = TypeAdapter(dict[str, _Entry | _Lost])
+LAYERS = TypeAdapter(dict[str, _Entry | _Unusable])
 
 
 @dataclass(frozen=True)
 class Captured:
-    """A file that `read_captured` has read; its tensors are read when they are asked for."""
+    """A captured file, whose tensors are read on request."""
 
     file: TensorFile
     about: Mapping[str, Any]  # model, text, tokens and so on
-    layers: Mapping[str, Mapping[str, Any]]  # what the file says of each call, by its name
+    layers: Mapping[str, Mapping[str, Any]]  # the JSON of each call, by name
 
     @property
     def path(self) -> Path:
-        """Where the file is."""
+        """The path of the file."""
         return self.file.path
 
     @cached_property
     def numbers(self) -> Mapping[str, int]:
-        """The number of each call in the order of the file, from 0."""
+        """The number of each call in the file, from 0."""
         return {name: number for number, name in enumerate(self.layers)}
 
     @property
@@ -71,10 +71,10 @@ class Captured:
         return [name for name, entry in self.layers.items() if entry["problem"] is None]
 
     def record(self, wanted: str | int) -> Record:
-        """What entered the call of a name, or of a number in the order of the file.
+        """Return a call by its name or its number in the file.
 
         Raises:
-            InputError: no such call, or one that cannot be re-scored; or its tensors are damaged.
+            InputError: the call is missing or cannot be re-scored, or its tensors are damaged.
         """
         if isinstance(wanted, int) and wanted >= len(self.layers):
             raise InputError.of(got(wanted, f"expected 0 to {len(self.layers) - 1}, of {len(self.layers)} layers"))
@@ -116,10 +116,10 @@ class Captured:
 
 
 def is_captured(path: Path) -> bool:
-    """Whether this is such a file, by its metadata."""
+    """Whether a file is a captured one, by its metadata."""
     try:
         return path.is_file() and _metadata(path) is not None
-    except Exception:  # of a broken file, which another reader says
+    except Exception:  # another reader reports broken files
         return False
 
 
@@ -132,12 +132,12 @@ def _metadata(path: Path) -> str | None:
 
 
 def read_captured(path: Path) -> Captured:
-    """What a file holds; of its tensors nothing is read yet.
+    """Read the header of a captured file.
 
     Raises:
-        InputError: a file that is missing, damaged or of another kind.
+        InputError: the file is missing, damaged or of another kind.
     """
-    file = TensorFile.opened(path)  # which refuses all that can be wrong with such a file
+    file = TensorFile.opened(path)  # which refuses damaged files
     text = _metadata(path)
     if text is None:
         raise problem(path, "holds no calls of a model's attention", "expected a file of `attncli capture`")
@@ -154,13 +154,10 @@ def read_captured(path: Path) -> Captured:
 
 
 def read_calls(data: CapturedData, dtype: torch.dtype, device: torch.device) -> tuple[Captured, list[Inputs]]:
-    """What a config chooses of a file, in the order of the config, or of the file where it chooses nothing.
-
-    Queries, keys and values are rounded to `dtype`; keys and values are repeated where heads share them, and the
-    queries are divided by what the model had multiplied them with.
+    """Return the file and inputs of a config, in the order of its layers, or all layers in the order of the file.
 
     Raises:
-        InputError: a file, layers or heads that are not there, or layers that cannot be re-scored; paths below `data`.
+        InputError: the file, a layer or a head is missing, or a layer cannot be re-scored; with paths below `data`.
     """
     try:
         captured = read_captured(Path(data.capture))
@@ -181,9 +178,9 @@ def read_calls(data: CapturedData, dtype: torch.dtype, device: torch.device) -> 
             try:
                 record = captured.record(given)
             except InputError as error:
-                is_damaged = any(each.path for each in error.problems)  # the file or one of its tensors
+                is_damaged = any(each.path for each in error.problems)  # or one of its tensors
                 raise InputError.of(error.problems[0].message, ["capture"] if is_damaged else place) from error
-            calls[record.name] = replace(_inputs(record, dtype, device), tokens=_tokens(captured, record))
+            calls[record.name] = replace(inputs_of(record, dtype, device), tokens=_tokens(captured, record))
     collector.check()
     for index, head in enumerate(data.heads or []):
         for name, inputs in calls.items():
@@ -193,7 +190,11 @@ def read_calls(data: CapturedData, dtype: torch.dtype, device: torch.device) -> 
     return captured, list(calls.values())
 
 
-def _inputs(record: Record, dtype: torch.dtype, device: torch.device) -> Inputs:
+def inputs_of(record: Record, dtype: torch.dtype, device: torch.device) -> Inputs:
+    """Return a call as inputs of an experiment, rounded to `dtype`.
+
+    Keys and values are repeated if heads share them. Queries are divided by the model's `pre_scale`.
+    """
     (queries,), m = at_least_float32(record.queries), record.keys.shape[-2]
     queries = queries / record.pre_scale
     keys, values = (each.repeat_interleave(record.groups, -3) for each in (record.keys, record.values))
@@ -208,10 +209,10 @@ def _inputs(record: Record, dtype: torch.dtype, device: torch.device) -> Inputs:
 
 
 def _tokens(captured: Captured, record: Record) -> dict[str, Sequence[Any]]:
-    """Tokens with their positions, since words repeat; nothing for a side whose tokens cannot be told."""
+    """Return the known tokens of each side with their positions: words repeat."""
     try:
         tokens = read_tokens(captured.about.get("tokens")) or {}
-    except InputError:  # of a file that something else wrote
+    except InputError:  # written by another program
         return {}
     placed = {side: names and numbered(names) for side, names in tokens.items()}
     found = tokens_of(placed, record, f"{record.layer}#1" in captured.layers)

@@ -1,4 +1,4 @@
-"""The file of what a model's attention calls saw: tensors by layer, and one JSON value about them."""
+"""Writes the file of `attncli capture`: tensors of attention calls, and JSON about them."""
 
 import json
 import math
@@ -17,19 +17,19 @@ from attncli.runs.saving import fingerprint, save_named
 
 
 def check_place(place: Path, overwrite: bool, words: Words = COMMAND_LINE) -> None:
-    """Raise an InputError unless such a file can be written there."""
+    """Raise an InputError unless a captured file can be written there."""
     if place.suffix.lower() != ".safetensors":
         raise InputError.of(f'got "{place}"; expected a name that ends in .safetensors', where=words.out)
     check_file(place, overwrite, words)
 
 
 def save_captured(place: Path, seen: Capture, about: Mapping[str, Any], words: Words = COMMAND_LINE) -> None:
-    """Write `<layer>[#call].queries`, `.keys` and so on, as .safetensors; it appears complete or not at all.
+    """Write the tensors `<layer>[#call].queries`, `.keys` and so on as .safetensors, completely or not at all.
 
-    A mask or a bias that several calls share is written once: each entry of `layers` names the tensors that it means.
+    Equal masks and biases of several calls are written once: each entry of `layers` names its tensors.
 
     Raises:
-        InputError: the place cannot be written.
+        InputError: the file cannot be written.
     """
     tensors, shared, layers = dict[str, Tensor](), dict[str, str](), dict[str, Any]()
     for record in seen.records:

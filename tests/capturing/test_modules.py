@@ -42,19 +42,13 @@ def test_multihead_attention(weights: bool, masked: bool) -> None:
         assert_close(record.valid, ~(PADDING[:, None, None] | FUTURE))
 
 
-@pytest.mark.parametrize("weights", [True, False])
-def test_multihead_attention_in_inference_mode(weights: bool) -> None:
-    with torch.inference_mode():
-        (record,) = attncli.capture(attention(), X, X, X, need_weights=weights).records
-    assert record.how == ("steps" if weights else "kernel")
-    assert (record.queries.shape, record.problem) == ((2, 4, 5, 4), None)
-
-
-@pytest.mark.parametrize("options", [{"add_zero_attn": True}, {"add_bias_kv": True}], ids=str)
-def test_multihead_attention_with_more_keys(options: dict[str, bool]) -> None:
+@pytest.mark.parametrize("options", [{}, {"add_zero_attn": True}, {"add_bias_kv": True}], ids=str)
+def test_multihead_attention_in_inference_mode_and_with_more_keys(options: dict[str, bool]) -> None:
     for weights in (True, False):
-        (record,) = attncli.capture(attention(**options), X, X, X, need_weights=weights).records
-        assert (record.keys.shape, record.problem) == ((2, 4, 6, 4), None)
+        with torch.inference_mode():
+            (record,) = attncli.capture(attention(**options), X, X, X, need_weights=weights).records
+        assert (record.how, record.problem) == ("steps" if weights else "kernel", None)
+        assert (record.queries.shape, record.keys.shape) == ((2, 4, 5, 4), (2, 4, 5 + bool(options), 4))
 
 
 def test_the_function_knows_its_heads_where_no_module_does() -> None:

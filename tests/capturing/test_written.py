@@ -253,39 +253,24 @@ def test_large_scores_round(name: str, length: float) -> None:
     only(attncli.capture(CASES[name][0], QUERIES * length, keys, torch.cat([VALUES, -VALUES], -2)))
 
 
-def test_a_softmax_in_float32_of_a_model_in_float64() -> None:
-    queries, keys, values = (each.double() for each in (QUERIES, KEYS, VALUES))
-
-    def attention() -> Tensor:
-        weights: Tensor = (queries @ keys.mT * SCALE).softmax(-1, dtype=torch.float32)
-        return weights.double() @ values
-
-    assert only(attncli.capture(attention)).error < 1e-6
+def test_models_that_mix_dtypes() -> None:
+    """A softmax in float32 of a model in float64, and scores in bfloat16 of a model in float32."""
+    exact, rough = ([3 * each.to(dtype) for each in (QUERIES, KEYS)] for dtype in (torch.float64, torch.bfloat16))
+    only(attncli.capture(lambda: (exact[0] @ exact[1].mT).softmax(-1, dtype=torch.float32).double() @ VALUES.double()))
+    only(attncli.capture(lambda: (rough[0] @ rough[1].mT).float().softmax(-1) @ VALUES))
 
 
-def test_scores_in_bfloat16_of_a_model_that_goes_on_in_float32() -> None:
-    queries, keys = (3 * each.bfloat16() for each in (QUERIES, KEYS))
-    only(attncli.capture(lambda: (queries @ keys.mT).float().softmax(-1) @ VALUES))
-
-
-@pytest.mark.parametrize("outside", [True, False])
 @pytest.mark.parametrize("name", CASES)
-def test_inference_mode(name: str, outside: bool) -> None:
-    """Other operations are seen there; what is captured is the same."""
-
-    def attention() -> None:
-        with torch.inference_mode():
-            CASES[name][0](QUERIES, KEYS, VALUES)
-
+def test_inference_mode(name: str) -> None:
+    """Torch runs other operations in it; the records are the same."""
     usual = only(attncli.capture(CASES[name][0], QUERIES, KEYS, VALUES))
-    if outside:
-        with torch.inference_mode():
-            record = only(attncli.capture(CASES[name][0], QUERIES, KEYS, VALUES))
-    else:
-        record = only(attncli.capture(attention))
-    assert (record.how, record.scale, record.pre_scale) == (usual.how, usual.scale, usual.pre_scale)
-    for part in ("queries", "keys", "values", "output", "valid", "bias"):
-        assert_close(getattr(record, part), getattr(usual, part), rtol=0, atol=1e-6)
+    inside = only(attncli.capture(torch.inference_mode()(CASES[name][0]), QUERIES, KEYS, VALUES))
+    with torch.inference_mode():
+        outside = only(attncli.capture(CASES[name][0], QUERIES, KEYS, VALUES))
+    for record in (inside, outside):
+        assert (record.how, record.scale, record.pre_scale) == (usual.how, usual.scale, usual.pre_scale)
+        for part in ("queries", "keys", "values", "output", "valid", "bias"):
+            assert_close(getattr(record, part), getattr(usual, part), rtol=0, atol=1e-6)
 
 
 @pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors")

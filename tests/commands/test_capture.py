@@ -175,7 +175,7 @@ REFUSED = {
     "own:module --layers 7": 'attncli capture: got "own:module"; no layer was chosen; expected some of the 3 with '
     "attention, layers.0.self_attn to layers.2.self_attn",
     "own:module --heads 9": 'attncli capture: got "own:module"; no attention could be captured; layers.0.self_attn '
-    "(MultiheadAttention): it has 4 heads, none of those that were asked for; and 2 more",
+    "(MultiheadAttention): it has 4 heads, none of them chosen; and 2 more",
     "own:module --heads x": '--heads: got "x"; expected numbers of heads, such as 0-3 or 0,5-7',
     "own:module --heads 3-1": '--heads: got "3-1"; expected numbers of heads, such as 0-3 or 0,5-7',
     "own:module --text hello": '--text: got "hello"; module:function brings its own model and inputs; leave out the '
