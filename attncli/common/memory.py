@@ -12,11 +12,11 @@ from torch import nn
 from attncli.attention import computing_dtype
 from attncli.errors import InputError, in_bytes
 
-# The peak of a run is at most this many times what it stores. Peaks of whole processes with 30 to 1000 MiB of tensors
-# were: attention 2.5 (one scorer with sparsemax), 2.1 (one with softcap), 1.6 (three), 2.4 (without weights); variance
-# 1.7; saturation 2.6; train 2.8 (cosine of 20,000 features) and 2.2. Tiles count for nothing: they have a fixed size.
+# The peak of a run is at most this multiple of the bytes it stores. Measured peaks of processes with 30 to 1000 MiB
+# of tensors: attention 2.5 (one scorer with sparsemax), 2.1 (one with softcap), 1.6 (three), 2.4 (without weights);
+# variance 1.7; saturation 2.6; train 2.8 (cosine of 20,000 features) and 2.2. Tiles have a fixed size and do not count.
 FACTOR = 3
-PROGRAM = 384 * 2**20  # Python, torch and matplotlib: what a process takes before its first tensor
+PROGRAM = 384 * 2**20  # Python, torch and matplotlib, before the first tensor
 _NEEDS: ContextVar[list[int] | None] = ContextVar("_NEEDS", default=None)
 REFUSALS = ("can't allocate memory", "not enough memory", "out of memory")
 _PROCESSES = ContextVar("_PROCESSES", default=1)
@@ -27,7 +27,7 @@ def attention_bytes(shapes: Mapping[str, tuple[int, ...]], dtype: torch.dtype, s
 
     Args:
         shapes: of queries (..., n, q), keys (..., m, k), values (..., m, v) and other inputs.
-        dtype: of the inputs, whose scores are float32 at least.
+        dtype: of the inputs, with scores in float32 at least.
         stages: for each scorer, how many (..., n, m) tensors it keeps.
     """
     *leading, n, _ = shapes["queries"]
@@ -66,7 +66,7 @@ def too_large(stored: int, device: torch.device) -> str | None:
 
 @contextmanager
 def noting_needs() -> Iterator[list[int]]:
-    """Collect what a process needs in bytes, from every check inside."""
+    """Collect the needs of a process in bytes, from every check inside."""
     token = _NEEDS.set(needs := list[int]())
     try:
         yield needs
@@ -75,7 +75,7 @@ def noting_needs() -> Iterator[list[int]]:
 
 
 def ran_out(error: BaseException) -> bool:
-    """Whether an error means that memory ran out; torch's allocator on the CPU has no error of its own for that."""
+    """Whether an error means that memory ran out; torch's allocator on the CPU raises a plain RuntimeError."""
     in_words = isinstance(error, RuntimeError) and any(words in str(error.args).lower() for words in REFUSALS)
     return in_words or isinstance(error, MemoryError | torch.OutOfMemoryError)
 

@@ -1,4 +1,4 @@
-"""How far the weights and outputs of two runs are apart, by label, batch element and head."""
+"""The differences between the weights and outputs of two runs, by label, batch element and head."""
 
 import torch
 from torch import Tensor

@@ -1,4 +1,4 @@
-"""The columns of the study `attention`: one row per scorer, and one per pair; the same by batch element and head."""
+"""The columns of the study `attention`, for scorers and pairs, also by batch element and head."""
 
 from collections.abc import Sequence
 from functools import partial
@@ -64,6 +64,6 @@ HEAD_COMPARISONS = (*PAIR, BATCH, HEAD, *DIFFERENCES)
 
 
 def in_layers(columns: Sequence[Column]) -> tuple[Column, ...]:
-    """The columns of a run over layers: `layer` comes before the first that is neither a name nor a label."""
+    """Return the columns of a run over layers: with `layer` after the names and labels."""
     names = [column for column in columns if column.text]
     return (*names, LAYER, *columns[len(names) :])

@@ -1,15 +1,15 @@
-"""What the study `attention` found: which scorers agree, and which differ most."""
+"""The findings of the study `attention`: scorers that agree, and the largest differences."""
 
 from collections.abc import Sequence
 
 from attncli.common.study import Finding, Record
 from attncli.show.numbers import finite, significant
 
-SAME = 1e-6  # bits: weights that are apart by less differ by rounding only
+SAME = 1e-6  # bits; smaller divergences are rounding
 
 
 def findings_of(comparisons: Sequence[Record], head_comparisons: Sequence[Record]) -> list[Finding]:
-    """The pair of scorers whose weights are furthest apart, and of several heads the one; or that none are."""
+    """Return the pair of scorers with the largest difference of weights, overall and by head; or that all agree."""
     furthest = _furthest(comparisons)
     if furthest is None:
         return []

@@ -70,7 +70,9 @@ def _known(metrics: Tensor) -> list[float | None]:
     return [metric if math.isfinite(metric) else None for metric in metrics.tolist()]
 
 
-def of_model(captured: Captured, calls: Sequence[Any], results: Sequence[Result], options: AttentionOptions) -> Result:
+def joined_layers(
+    captured: Captured, calls: Sequence[Any], results: Sequence[Result], options: AttentionOptions
+) -> Result:
     """Return the results of all layers as one, with facts about the capture.
 
     If an entry computes the same as the model, its output is compared with the model's.
@@ -117,7 +119,7 @@ def grids(result: Result) -> dict[str, tuple[str, list[list[float]]]]:
     """Return matrices of layers (rows) by heads (columns), by title, each after the name of its quantity.
 
     They show the heads with the first scorer, by default the model's own, and the changes that the other scorers make.
-    Each number is a mean over batch elements, NaN if a layer has no such head.
+    Each number is a mean over batch elements, NaN if a layer lacks the head.
     """
     first = printable(result.labels[0])
     heads = by_label(result.heads)[result.labels[0]]

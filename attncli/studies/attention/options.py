@@ -1,4 +1,4 @@
-"""What an attention experiment may say."""
+"""The options of the study `attention`."""
 
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
@@ -16,7 +16,7 @@ from attncli.errors import did_you_mean, got
 
 
 def _listed(value: Any) -> Any:
-    """`none`, or one stage alone, as a list."""
+    """Return `none` or a single stage as a list."""
     return [] if value in ("none", ["none"]) else [value] if isinstance(value, str) else value
 
 
@@ -34,7 +34,7 @@ SavedStages = Annotated[
 ]
 
 
-WHAT_IF: list[Any] = [  # what is asked of a captured model where nothing else is
+DEFAULT_CAPTURE_SCORERS: list[Any] = [
     {"scorer": "scaled_dot", "scale": "model"},
     {"scorer": "scaled_dot", "scale": "1/d", "label": "one_over_d"},
     {"scorer": "cosine"},
@@ -74,7 +74,7 @@ class AttentionOptions(Experiment):
 
     @model_validator(mode="after")
     def _captured_is_whole(self) -> "AttentionOptions":
-        """A capture has a mask of its own."""
+        """Refuse `mask` and two choices of heads beside a captured file."""
         if not isinstance(self.data, CapturedData):
             return self
         if "mask" in self.model_fields_set:
@@ -95,13 +95,15 @@ class AttentionOptions(Experiment):
 
     @classmethod
     def normalised(cls, data: Mapping[str, Any]) -> dict[str, Any]:
-        """As of every study; a capture without scorers has those that a model is asked about."""
+        """Add the default scorers for a captured file."""
         is_captured = isinstance(data.get("data"), dict) and "capture" in data["data"]
         has_scorers = "scorers" in data or "scorer" in data
-        return super().normalised(data if has_scorers or not is_captured else {**data, "scorers": WHAT_IF})
+        return super().normalised(
+            data if has_scorers or not is_captured else {**data, "scorers": DEFAULT_CAPTURE_SCORERS}
+        )
 
     def unused(self) -> set[str]:
-        """The mask beside a capture."""
+        """Return the keys without effect: `mask` beside a captured file."""
         return {"mask"} if isinstance(self.data, CapturedData) else set()
 
 

@@ -1,4 +1,4 @@
-"""Which batch elements and heads are shown where they are too many: those in which the scorers differ most."""
+"""The choice of batch elements and heads to show if there are many: the largest differences between scorers."""
 
 import math
 from collections.abc import Collection, Sequence
@@ -9,32 +9,32 @@ from attncli.show.numbers import finite
 from attncli.studies.attention.findings import SAME
 
 DISTANCES = {"js_divergence": "JS divergence", "output_difference": "difference of outputs"}
-READ_IN_ORDER = 4  # places that a reader expects in their order; of more, those that differ most come first
-Place = tuple[int, int]  # batch element and head, 0 where there is no such axis
+READ_IN_ORDER = 4  # up to here in order; more are sorted by difference
+Place = tuple[int, int]  # batch element and head, 0 for a missing axis
 
 
 @dataclass(frozen=True)
 class Shown:
-    """The places that are shown, in the order of the tensors."""
+    """The places to show, in the order of the tensors."""
 
     places: Sequence[Place]
-    note: str = ""  # which these are of how many, and why; empty where they are all
+    note: str = ""  # their choice in words; empty if these are all
     is_chosen: bool = False  # in the config
-    ranked: Sequence[Place] = ()  # where they are many: those with the largest distance first
+    ranked: Sequence[Place] = ()  # if there are many: largest distance first
 
 
 def place_of(row: Record) -> Place:
-    """The batch element and head of a row."""
+    """Return the batch element and head of a row."""
     return row["batch"] or 0, row["head"] or 0
 
 
 def distance_of(rows: Sequence[Record]) -> str | None:
-    """The figure that ranks these comparisons: the first of DISTANCES that tells scorers apart, or None."""
+    """Return the metric to rank these comparisons by: the first of DISTANCES above rounding, or None."""
     return next((key for key in DISTANCES if max(finite(row[key] for row in rows), default=0.0) > SAME), None)
 
 
 def largest_first(rows: Sequence[Record], key: str) -> list[Record]:
-    """Rows by a figure, in their order where it is equal, and the unknown ones last."""
+    """Return the rows sorted by a metric, stably, with unknown values last."""
     return sorted(rows, key=lambda row: -row[key] if finite([row[key]]) else math.inf)
 
 
@@ -83,7 +83,7 @@ def leading_sizes(result: Result, layer: str | None = None) -> Place:
 
 
 def _in_words(places: Sequence[Place], batches: int, heads: int) -> str:
-    """Such as `heads 2, 5 of 12`, or `head 3 of batch 0; heads 1, 2 of batch 1 (of 2 x 8)`."""
+    """Return text such as `heads 2, 5 of 12`, or `head 3 of batch 0; heads 1, 2 of batch 1 (of 2 x 8)`."""
     by_batch: dict[int, list[int]] = {}
     for batch, head in places:
         by_batch.setdefault(batch, []).append(head)

@@ -1,30 +1,29 @@
-"""Figures of every row: what a query's scores, weights and output are like, and how far two scorers' are apart.
+"""Metrics of every row of scores, weights and outputs, for one scorer and for pairs.
 
-A row is one query of one head. These vectors are all that the statistics need: whoever makes weights in tiles gives
-the same ones without ever holding a matrix. All are float64 on the CPU, (..., n) for weights (..., n, m). A row without
-a valid key has numbers here, too; they mean nothing.
+A row is one query of one head. All statistics follow from these vectors, float64 on the CPU, (..., n) for weights
+(..., n, m). Code that computes weights in tiles gives the same vectors without holding a matrix. Rows without a valid
+key have meaningless numbers.
 """
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 import torch
 from torch import Tensor
 
 from attncli.common.study import TIE
 
-AT_A_TIME = 2**18  # numbers of one matrix that are in float64 at the same time
+AT_A_TIME = 2**18  # numbers of a matrix to convert to float64 at a time
 
 
 @dataclass(frozen=True)
 class ScorerRows:
-    """The rows of one scorer, each figure (..., n).
+    """The metrics of one scorer's rows, each (..., n).
 
     `count`, `mean` and `squares` are the number of scores at valid keys, their mean, and the sum of their squared
-    deviations from it. `max_weight` and `weight_sum` are of the weights as they are; `entropy` (nats) is of the weights
-    divided by their sum, and means nothing where that is 0. Any further field is a column of its name: the mean over
-    the rows.
+    deviations from it. `entropy` (nats) is of the weights divided by their sum, and meaningless if that is 0. Any
+    further field makes a column with its name: the mean over the rows.
     """
 
     count: Tensor
@@ -37,13 +36,13 @@ class ScorerRows:
 
 @dataclass(frozen=True)
 class PairRows:
-    """How far the weights of two scorers are apart, each figure (..., n).
+    """The differences between the weights of two scorers, each (..., n).
 
-    `spread` (boolean) marks the rows in which both have a weight that is not 0; elsewhere the first two mean nothing.
-    `js_divergence` is the Jensen-Shannon divergence in bits of the weights divided by their sums, 0 for equal and 1 for
-    disjoint ones (Lin 1991). `top1_agreement` is 1 where a key comes first in both, else 0; weights that are equal up
-    to rounding share the first place. `max_abs_difference` is of the weights as they are. All three are NaN where a
-    weight is not finite.
+    `spread` is True for rows with nonzero weights of both scorers; the next two are meaningless in other rows.
+    `js_divergence` is the Jensen-Shannon divergence in bits of the weights divided by their sums, from 0 (equal) to 1
+    (disjoint) (Lin 1991). `top1_agreement` is 1 if both scorers have their largest weight at the same key, else 0;
+    weights that are equal up to rounding tie. `max_abs_difference` is the largest difference of weights. All three are
+    NaN if a weight is not finite.
     """
 
     spread: Tensor
@@ -52,16 +51,8 @@ class PairRows:
     max_abs_difference: Tensor
 
 
-@dataclass(frozen=True)
-class OutputRows:
-    """The squared L2 norms of output_a - output_b and of output_a, each (..., n)."""
-
-    distance: Tensor
-    length: Tensor
-
-
 def scorer_rows(scores: Tensor, weights: Tensor, valid: Tensor) -> ScorerRows:
-    """The rows of scores and weights (..., n, m); `valid` is boolean and of their shape."""
+    """Return the metrics of scores and weights (..., n, m), with a boolean `valid` of their shape."""
 
     def of_some(scores: Tensor, weights: Tensor, valid: Tensor) -> tuple[Tensor, ...]:
         blocked = ~valid
@@ -73,11 +64,11 @@ def scorer_rows(scores: Tensor, weights: Tensor, valid: Tensor) -> ScorerRows:
         sums = exact.sum(-1)
         return count, mean, squares, _entropy(exact / sums[:, None]), exact.amax(-1), sums
 
-    return ScorerRows(*_map_rows(of_some, 6, scores, weights, valid))
+    return ScorerRows(*_map_rows(of_some, len(fields(ScorerRows)), scores, weights, valid))
 
 
 def pair_rows(weights_a: Tensor, weights_b: Tensor, a: ScorerRows, b: ScorerRows) -> PairRows:
-    """The rows of two scorers' weights (..., n, m), whose own figures are `a` and `b`."""
+    """Return the differences of two scorers' weights (..., n, m), given the metrics `a` and `b` of each scorer."""
     known = torch.stack([each.reshape(-1) for of in (a, b) for each in (of.weight_sum, of.max_weight, of.entropy)], -1)
 
     def of_some(weights_a: Tensor, weights_b: Tensor, known: Tensor) -> tuple[Tensor, ...]:
@@ -94,21 +85,20 @@ def pair_rows(weights_a: Tensor, weights_b: Tensor, a: ScorerRows, b: ScorerRows
     return PairRows(spread, *_map_rows(of_some, 3, weights_a, weights_b, known))
 
 
-def output_rows(a: Tensor, b: Tensor) -> OutputRows:
-    """The rows of two scorers' outputs (..., n, v)."""
+def output_rows(a: Tensor, b: Tensor) -> Tensor:
+    """Return the squared L2 norms (2, ..., n) of the rows of a - b and of a, two scorers' outputs (..., n, v)."""
 
     def of_some(a: Tensor, b: Tensor) -> tuple[Tensor, ...]:
         x, y = a.double(), b.double()
         return (x - y).square_().sum(-1), x.square().sum(-1)
 
-    return OutputRows(*_map_rows(of_some, 2, a, b))
+    return _map_rows(of_some, 2, a, b)
 
 
 def _map_rows(of_some: Callable[..., tuple[Tensor, ...]], count: int, *matrices: Tensor) -> Tensor:
-    """Return `count` statistics (count, ..., n) of matrices (..., n, columns), from some of their rows at a time.
+    """Return `count` metrics (count, ..., n) of the rows of matrices (..., n, columns), computed in blocks of rows.
 
-    Results go to one tensor that is there before: small ones that stay between large ones that are freed would keep
-    the allocator from using that memory again.
+    They are written into one tensor. Many small results between freed large ones would fragment the memory.
     """
     flat = [matrix.reshape(-1, matrix.shape[-1]) for matrix in matrices]
     step = max(AT_A_TIME // flat[0].shape[-1], 1)

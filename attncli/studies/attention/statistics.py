@@ -7,17 +7,17 @@ from typing import Any
 from torch import Tensor
 
 from attncli.common.study import Record
-from attncli.studies.attention.rows import OutputRows, PairRows, ScorerRows
+from attncli.studies.attention.rows import PairRows, ScorerRows
 
 AVERAGED = [each.name for each in fields(ScorerRows) if each.name not in ("count", "mean", "squares", "entropy")]
 OF_WEIGHTS = ("js_divergence", "top1_agreement", "max_abs_difference")
-Figures = dict[str, list[float | None]]  # of each group
+Metrics = dict[str, list[float | None]]  # of each group
 
 
 def places(leading: tuple[int, ...]) -> list[Record]:
-    """Every `batch` and `head` of leading axes (b, heads), in the order of the rows; None where there is no such axis.
+    """Return `batch` and `head` of all leading places (b, heads), in the order of rows; None for a missing axis.
 
-    Of more axes than two the heads are those after the first, flattened.
+    Heads are all leading axes after the first, flattened.
     """
     if len(leading) < 2:
         return [{"batch": index if leading else None, "head": None} for index in range(math.prod(leading))]
@@ -25,9 +25,9 @@ def places(leading: tuple[int, ...]) -> list[Record]:
 
 
 class Groups:
-    """Rows (..., n) in groups: all of them in one, or `by_head`, one group for each of `places`, which its record has.
+    """Groups of rows (..., n): one group, or one for each of `places` if `by_head`, whose records have the place.
 
-    `empty` (..., n) marks the rows without a valid key, which count in no figure.
+    `empty` (..., n) marks the rows without a valid key, which are left out.
     """
 
     def __init__(self, empty: Tensor, by_head: bool) -> None:
@@ -36,42 +36,42 @@ class Groups:
         self._empty_rows = (~self._kept).sum(-1).tolist()
 
     def of_scorer(self, rows: ScorerRows) -> list[Record]:
-        """For each group mean and deviation of its scores, and means over its rows; None where there is no row.
+        """Return mean and standard deviation of each group's scores, and means over its rows; None without rows.
 
-        `score_std` is divided by the number of scores, not one less. `effective_keys` is the exponential of a row's
-        entropy; both leave out the rows whose weights are all 0.
+        `score_std` divides by the number of scores, not one less. `effective_keys` is the mean of exp(entropy).
+        Entropies leave out rows with weights of 0 only.
         """
         spread = self._kept & (self._grouped(rows.weight_sum) != 0)
         mean, deviation = self._moments(rows)
-        figures = {
+        metrics = {
             "score_mean": mean,
             "score_std": deviation,
             "entropy": self._mean(rows.entropy, spread),
             "effective_keys": self._mean(rows.entropy.exp(), spread),
             **{name: self._mean(getattr(rows, name), self._kept) for name in AVERAGED},
         }
-        return self._records({**figures, "empty_rows": self._empty_rows})
+        return self._records({**metrics, "empty_rows": self._empty_rows})
 
-    def of_pair(self, weights: PairRows | None, outputs: OutputRows) -> list[Record]:
-        """For each group how far two scorers are apart: means over its rows, and the largest difference of weights.
+    def of_pair(self, weights: PairRows | None, outputs: Tensor) -> list[Record]:
+        """Return the differences of two scorers in each group: means over rows, and the largest difference of weights.
 
-        `js_divergence` and `top1_agreement` leave out the rows in which the weights of either scorer are all 0.
-        `output_difference` is |output_a - output_b| / |output_a|, None where that is x / 0. Without `weights` only this
-        is known.
+        `js_divergence` and `top1_agreement` leave out rows with weights of 0 only, of either scorer.
+        `output_difference` is |output_a - output_b| / |output_a|, None for x / 0, and the only metric without
+        `weights`.
         """
         if weights is None:
-            figures: Figures = {name: [None] * len(self._places) for name in OF_WEIGHTS}
+            metrics: Metrics = {name: [None] * len(self._places) for name in OF_WEIGHTS}
         else:
             spread = self._kept & self._grouped(weights.spread)
             largest = self._grouped(weights.max_abs_difference).masked_fill(~self._kept, 0.0).amax(-1)
-            figures = {
+            metrics = {
                 "js_divergence": self._mean(weights.js_divergence, spread),
                 "top1_agreement": self._mean(weights.top1_agreement, spread),
                 "max_abs_difference": _listed(largest, self._kept.any(-1)),
             }
-        norms = (self._sum(each, self._kept).tolist() for each in (outputs.distance, outputs.length))
+        norms = (self._sum(each, self._kept).tolist() for each in outputs)
         differences = [_relative(*each) for each in zip(*norms, self._kept.any(-1).tolist(), strict=True)]
-        return self._records({**figures, "output_difference": differences})
+        return self._records({**metrics, "output_difference": differences})
 
     def _grouped(self, rows: Tensor) -> Tensor:
         return rows.reshape(len(self._places), -1)
@@ -83,7 +83,7 @@ class Groups:
         return _listed(self._sum(rows, counted) / counted.sum(-1), counted.any(-1))
 
     def _moments(self, rows: ScorerRows) -> tuple[list[float | None], list[float | None]]:
-        """Chan, Golub and LeVeque 1983: merging the moments of several sets without cancellation."""
+        """Return mean and standard deviation of each group (Chan, Golub and LeVeque 1983)."""
         count, mean, squares = (self._grouped(each) for each in (rows.count, rows.mean, rows.squares))
         total = count.sum(-1)
         overall = (count * mean).sum(-1) / total
@@ -91,9 +91,9 @@ class Groups:
         deviation = ((squares + between).sum(-1) / total).sqrt()
         return _listed(overall, total > 0), _listed(deviation, total > 0)
 
-    def _records(self, figures: dict[str, list[Any]]) -> list[Record]:
-        values = zip(*figures.values(), strict=True)
-        return [place | dict(zip(figures, each, strict=True)) for place, each in zip(self._places, values, strict=True)]
+    def _records(self, metrics: dict[str, list[Any]]) -> list[Record]:
+        values = zip(*metrics.values(), strict=True)
+        return [place | dict(zip(metrics, each, strict=True)) for place, each in zip(self._places, values, strict=True)]
 
 
 def _relative(distance: float, length: float, known: bool) -> float | None:
@@ -104,5 +104,5 @@ def _relative(distance: float, length: float, known: bool) -> float | None:
     return math.sqrt(distance / length)
 
 
-def _listed(figures: Tensor, known: Tensor) -> list[float | None]:
-    return [figure if there else None for figure, there in zip(figures.tolist(), known.tolist(), strict=True)]
+def _listed(metrics: Tensor, known: Tensor) -> list[float | None]:
+    return [figure if there else None for figure, there in zip(metrics.tolist(), known.tolist(), strict=True)]

@@ -1,4 +1,4 @@
-"""The main study: several scorers on the same queries, keys, values and mask, and what differs."""
+"""The main study: several scorers on the same queries, keys, values and mask, compared."""
 
 import itertools
 import math
@@ -40,21 +40,21 @@ from attncli.scorers import SCORERS
 from attncli.show.numbers import several
 from attncli.studies.attention.columns import COLUMNS, COMPARISONS, HEAD_COMPARISONS, HEADS, OF_CALLS, in_layers
 from attncli.studies.attention.findings import findings_of
-from attncli.studies.attention.layers import metrics_of_calls, of_model, variances_of
+from attncli.studies.attention.layers import joined_layers, metrics_of_calls, variances_of
 from attncli.studies.attention.options import AttentionOptions
 from attncli.studies.attention.rows import ScorerRows, output_rows, pair_rows, scorer_rows
 from attncli.studies.attention.statistics import OF_WEIGHTS, Groups, places
 from attncli.studies.attention.tiles import pool_with_rows
 
-NOTED = 512 * 2**20  # bytes of memory from which there is a note
+NOTED = 512 * 2**20  # bytes; runs that need more print a note
 CURE = "use fewer queries, keys or batch elements, or fewer scorers"
-MOST_CELLS = 2**24  # of the mask that is saved beside outputs alone
+MOST_CELLS = 2**24  # larger masks are not saved without weights
 Stages = Mapping[str, Tensor]
 
 
 @dataclass(frozen=True)
 class Part:
-    """Inputs, with a scorer and the rules for its weights for each entry; `layer` is None in a run without layers."""
+    """Inputs, with scorer and rules of each entry; `layer` is None unless the run is over layers."""
 
     inputs: Inputs
     tokens: Mapping[str, Sequence[Any]]
@@ -70,7 +70,7 @@ class Part:
 
 @dataclass(frozen=True)
 class Prepared:
-    """Everything that `run` works on, known to be good: one part, or one for each layer of a real model."""
+    """The checked input of `run`: one part, or one for each layer of a captured model."""
 
     options: AttentionOptions
     parts: Sequence[Part]
@@ -80,7 +80,7 @@ class Prepared:
 
 @torch.no_grad()
 def prepare(options: AttentionOptions, progress: Progress) -> Prepared:
-    """Inputs and scorers; everything that can be refused is refused here, all problems of one stage at once."""
+    """Build inputs and scorers, or raise an InputError with all problems of one stage."""
     progress.step(0, len(options.scorers), "inputs")
     dtype, device, collector = getattr(torch, options.dtype), torch.device("cpu"), Collector()
     with collector.under():
@@ -104,17 +104,19 @@ def prepare(options: AttentionOptions, progress: Progress) -> Prepared:
             calls = [inputs]
     collector.check()
     if captured is not None:
-        _check_size(options, [(_shapes_of(inputs), inputs.call) for inputs in calls], device, progress)
+        shapes = [{name: tuple(each.shape) for name, each in _tensors_of(inputs).items()} for inputs in calls]
+        _check_size(options, [(of, inputs.call) for of, inputs in zip(shapes, calls, strict=True)], device, progress)
     return Prepared(options, [_part(options, inputs, device) for inputs in calls], device, captured)
 
 
-def _shapes_of(inputs: Inputs) -> Shapes:
-    named = {role: getattr(inputs, role) for role in ("queries", "keys", "values", "bias")}
-    return {role: tuple(tensor.shape) for role, tensor in named.items() if tensor is not None}
+def _tensors_of(inputs: Inputs) -> dict[str, Tensor]:
+    """Return queries, keys and values, and the bias if there is one."""
+    bias = {} if inputs.bias is None else {"bias": inputs.bias}
+    return {"queries": inputs.queries, "keys": inputs.keys, "values": inputs.values, **bias}
 
 
 def _part(options: AttentionOptions, inputs: Inputs, device: torch.device) -> Part:
-    """Refuse what does not fit the inputs; scorers and rules for them."""
+    """Build scorers and rules for inputs, or raise an InputError if options do not fit these."""
     tokens = dict[str, Sequence[Any]](inputs.tokens)
     with below("tokens"):
         check_tokens(options.tokens, inputs.queries.shape, inputs.keys.shape)
@@ -133,7 +135,7 @@ def _part(options: AttentionOptions, inputs: Inputs, device: torch.device) -> Pa
 
 
 def _rules_of(entry: ScorerEntry, options: AttentionOptions, inputs: Inputs) -> Rules:
-    """What turns the scores of an entry into weights."""
+    """Return the rules that turn an entry's scores into weights."""
     n, m = inputs.valid.shape[-2:]
     bias, call = None, inputs.call
     if entry.bias is not None or inputs.bias is not None:
@@ -145,7 +147,7 @@ def _rules_of(entry: ScorerEntry, options: AttentionOptions, inputs: Inputs) -> 
 
 
 def expected_rows(prepared: Prepared) -> Rows:
-    """One row per scorer, one per pair, the same by head, and the stages of every scorer; all that for each layer."""
+    """Return the rows of the result: scorers, pairs, both by head, and stages, for each layer."""
     options, entries = prepared.options, prepared.options.scorers
     unknown = [*OF_WEIGHTS, *STAGES[:-1]] if not options.weights else []
     names, pairs, heads, head_pairs = (list[Record]() for _ in range(4))
@@ -153,7 +155,8 @@ def expected_rows(prepared: Prepared) -> Rows:
         listed = _chosen(places(part.inputs.valid.shape[:-2]), options)
         own = [names_of(entry) | part.place for entry in entries]
         own_pairs = [{"a": a.label, "b": b.label} | part.place for a, b in itertools.combinations(entries, 2)]
-        names, pairs = names + own, pairs + own_pairs
+        names += own
+        pairs += own_pairs
         heads += [each | place for each in own for place in listed]
         head_pairs += [each | place for each in own_pairs for place in listed]
     first = prepared.parts[0]
@@ -174,7 +177,7 @@ def expected_rows(prepared: Prepared) -> Rows:
 
 
 def _chosen(rows: Sequence[Record], options: AttentionOptions) -> list[Record]:
-    """The rows of the batch elements and heads that the config asks for."""
+    """Return the rows of the config's batch elements and heads."""
     chosen = {"batch": options.batch, "head": _heads(options)}
     return [row for row in rows if all(wanted is None or row[axis] in wanted for axis, wanted in chosen.items())]
 
@@ -184,36 +187,33 @@ def _heads(options: AttentionOptions) -> Sequence[int] | None:
 
 
 def _check_places(options: AttentionOptions, inputs: Inputs) -> None:
-    """Refuse batch elements and heads that the inputs do not have."""
+    """Raise an InputError if batch elements or heads of the config are not in the inputs."""
     b, *heads, _, _ = inputs.valid.shape
-    collector = Collector()
+    problems = list[Problem]()
     if options.heads is not None and not heads:
-        shape = list(inputs.queries.shape)
-        cure = "expected queries of shape (b, heads, n, q), or no `heads`"
-        collector.problems.append(
-            Problem(f"got heads beside queries {shape}, which have no axis of heads; {cure}", ("heads",))
-        )
-    sizes = [
-        ("batch", options.batch, b, "batch element"),
-        ("heads", options.heads if heads else None, math.prod(heads), "head"),
-    ]
-    for axis, wanted, size, name in sizes:
+        message = f"got heads beside queries {list(inputs.queries.shape)}, which have no axis of heads"
+        problems.append(Problem(f"{message}; expected queries of shape (b, heads, n, q), or no `heads`", ("heads",)))
+    checked = {"batch": (options.batch, b, "batch element")}
+    if heads:
+        checked["heads"] = options.heads, math.prod(heads), "head"
+    for axis, (wanted, size, name) in checked.items():
         for index, place in enumerate(wanted or []):
             if place >= size:
                 expected = f"expected 0 to {size - 1}" if size > 1 else "expected 0"
-                collector.problems.append(Problem(got(place, f"{expected}, of {several(size, name)}"), (axis, index)))
-    collector.check()
+                problems.append(Problem(got(place, f"{expected}, of {several(size, name)}"), (axis, index)))
+    if problems:
+        raise InputError(problems)
 
 
 def _shapes(inputs: Inputs, entry: ScorerEntry, options: AttentionOptions) -> dict[str, tuple[int, ...]]:
-    """Of the stages of an entry."""
+    """Return the shape of each stage of an entry."""
     scores = inputs.valid.shape
     stages = _matrices(of_call(entry, inputs.call), options, inputs.bias is not None)
     return {**dict.fromkeys(stages, scores), "output": (*scores[:-1], inputs.values.shape[-1])}
 
 
 def _matrices(entry: ScorerEntry, options: AttentionOptions, has_bias: bool) -> list[str]:
-    """The stages of an entry that are (..., n, m), in their order."""
+    """Return the stages of an entry with shape (..., n, m), in order."""
     kept = {
         "scores": True,
         "capped": entry.softcap is not None,
@@ -228,16 +228,16 @@ def _matrices(entry: ScorerEntry, options: AttentionOptions, has_bias: bool) -> 
 def run(prepared: Prepared, progress: Progress) -> Result:
     """Run every scorer of the config on its inputs.
 
-    The stages of a scorer are, in the order of the work, `scores`, `capped` (with softcap), `biased` (with
-    a bias), `weights` (before dropout), `dropped` (the weights after dropout, where it is active) and `output`; each
-    (b, n, m) or (b, heads, n, m), `output` with v in place of m. Without weights, `output` is the only one.
+    The stages of a scorer are, in order, `scores`, `capped` (with softcap), `biased` (with a bias), `weights` (before
+    dropout), `dropped` (after active dropout) and `output`; each (b, n, m) or (b, heads, n, m), `output` with v in
+    place of m. With `weights: false`, `output` is the only stage.
     """
     if prepared.options.compile:
         _compile([scorer for part in prepared.parts for scorer in part.scorers], progress)
     results = [_run_part(prepared.options, part, progress) for part in prepared.parts]
     if prepared.captured is None:
         return results[0]
-    return of_model(prepared.captured, [part.inputs.call for part in prepared.parts], results, prepared.options)
+    return joined_layers(prepared.captured, [part.inputs.call for part in prepared.parts], results, prepared.options)
 
 
 def _run_part(options: AttentionOptions, part: Part, progress: Progress) -> Result:
@@ -265,7 +265,7 @@ def _run_part(options: AttentionOptions, part: Part, progress: Progress) -> Resu
             by_head = [each | of_head for each, of_head in zip(by_head, own, strict=True)]
         heads += [names | each for each in by_head]
         _warn_of_numbers(records[-1], stages[entry.label], empty, progress)
-        for name, tensor in scorer.state_dict().items():  # parameters were rounded to the inputs' dtype when made
+        for name, tensor in scorer.state_dict().items():  # made in the inputs' dtype
             dtype = inputs.queries.dtype if tensor.is_floating_point() else tensor.dtype
             parameters[f"{entry.label}/{name}"] = tensor.to("cpu", dtype)
     progress.step(len(entries), len(entries), "comparisons")
@@ -275,7 +275,7 @@ def _run_part(options: AttentionOptions, part: Part, progress: Progress) -> Resu
         comparisons.append(pair | whole.of_pair(weights, outputs)[0])
         head_comparisons += [pair | each for each in single.of_pair(weights, outputs)]
     elements = inputs.valid.shape[0]
-    chosen = {"save": options.save, "heads": _heads(options), "batch": options.batch}  # what is kept and shown
+    chosen = {"save": options.save, "heads": _heads(options), "batch": options.batch}
     return Result(
         options.study,
         options.name,
@@ -303,9 +303,9 @@ def _run_part(options: AttentionOptions, part: Part, progress: Progress) -> Resu
 def _run_scorer(
     options: AttentionOptions, entry: ScorerEntry, scorer: nn.Module, rules: Rules, inputs: Inputs
 ) -> tuple[Stages, ScorerRows | None]:
-    """All stages on the CPU, or without weights the output alone and its rows; in training mode only where asked."""
+    """Return all stages on the CPU; with `weights: false` the output and the metrics of its rows."""
     scorer.train(options.train)
-    with seeded(options.seed, f"forward.{entry.stream}", inputs.queries.device):  # it may have dropout inside
+    with seeded(options.seed, f"forward.{entry.stream}", inputs.queries.device):  # a scorer may have dropout
         if options.weights:
             stages, rows = _stages(options, entry, scorer, rules, inputs), None
         else:
@@ -316,7 +316,7 @@ def _run_scorer(
 
 
 def _stages(options: AttentionOptions, entry: ScorerEntry, scorer: nn.Module, rules: Rules, inputs: Inputs) -> Stages:
-    """Scores, softcap, bias, mask and normaliser, dropout, weighted sum of the values."""
+    """Return scores, softcap, bias, mask and normaliser, dropout, weighted sum of the values."""
     scores = raw_scores(scorer, inputs.queries, inputs.keys).detach()
     stages = {"scores": scores, **rules.stages(scores)}
     weights = stages["weights"]
@@ -327,11 +327,11 @@ def _stages(options: AttentionOptions, entry: ScorerEntry, scorer: nn.Module, ru
 
 
 def _warn_of_numbers(record: Record, stages: Stages, empty: Tensor, progress: Progress) -> None:
-    """NaN or infinity in padding is nobody's business; at valid keys it is."""
-    figures = [record[name] for name in ("score_mean", "entropy")]
+    """Note NaN or infinite numbers at valid keys. Padding may have them."""
+    metrics = [record[name] for name in ("score_mean", "entropy")]
     output = stages["output"]
-    finite = output.amax(-1).isfinite() & output.amin(-1).isfinite()  # ... n; isfinite of all would take a copy
-    if any(figure is not None and not math.isfinite(figure) for figure in figures):
+    finite = output.amax(-1).isfinite() & output.amin(-1).isfinite()  # ... n; without a copy of the output
+    if any(metric is not None and not math.isfinite(metric) for metric in metrics):
         where = "scores"
     elif not bool((finite | empty).all()):
         where = "values"
@@ -341,38 +341,32 @@ def _warn_of_numbers(record: Record, stages: Stages, empty: Tensor, progress: Pr
 
 
 def _saved_inputs(options: AttentionOptions, inputs: Inputs) -> dict[str, Tensor]:
-    """The inputs that are saved: the tensors of every run, the bias, lengths that came from a file, and other masks."""
-    saved = {"queries": inputs.queries, "keys": inputs.keys, "values": inputs.values}
+    """Return the inputs to save."""
+    saved = _tensors_of(inputs)
     if options.weights or math.prod(inputs.valid.shape) <= MOST_CELLS:
         saved["valid"] = inputs.valid.whole
     if isinstance(getattr(options.data, "valid_lens", None), FileTensor) and inputs.valid.lengths is not None:
         saved["valid_lens"] = inputs.valid.lengths
     if inputs.valid.mask is not None:
         saved["mask"] = inputs.valid.mask
-    if inputs.bias is not None:
-        saved["bias"] = inputs.bias
     return {name: tensor.cpu() for name, tensor in saved.items()}
 
 
 def _check_size(
     options: AttentionOptions, parts: Sequence[tuple[Shapes, Any]], device: torch.device, progress: Progress
 ) -> None:
-    """Refuse what the scorers cannot take or the memory cannot hold, before anything is drawn."""
+    """Raise an InputError if scorers refuse the shapes or the memory is too small, before anything is drawn."""
     dtype, stored = getattr(torch, options.dtype), 0
     for shapes, call in parts:
         entries = [of_call(entry, call) for entry in options.scorers]
         kept = [len(_matrices(entry, options, "bias" in shapes)) for entry in entries]
         stored += attention_bytes(shapes, dtype, kept)
         require_memory(stored, device, CURE)  # before sizes that torch cannot count
-        sizes = shapes["queries"][-1], shapes["keys"][-1]
-        stored += parameter_bytes(of_each(entries, partial(_outline, sizes)))
+        q, k = shapes["queries"][-1], shapes["keys"][-1]
+        stored += parameter_bytes(of_each(entries, partial(outline, query_size=q, key_size=k)))
     require_memory(stored, device, CURE)
     if needed_for(stored) > NOTED:
         progress.note(f"memory: about {in_bytes(needed_for(stored))}")
-
-
-def _outline(sizes: tuple[int, int], entry: ScorerEntry) -> nn.Module:
-    return outline(entry, *sizes)
 
 
 def _refuse_empty_rows(options: AttentionOptions, inputs: Inputs) -> None:
@@ -385,14 +379,14 @@ def _refuse_empty_rows(options: AttentionOptions, inputs: Inputs) -> None:
 
 
 def _compile(scorers: Sequence[nn.Module], progress: Progress) -> None:
-    """Compile what is worth it; where that cannot be, say so once and go on without."""
+    """Compile the scorers that gain from it. Note once if that fails; they work without."""
     reasons = {compile_scorer(scorer) for scorer in scorers if worth_compiling(scorer)}
     for reason in sorted(reason for reason in reasons if reason is not None):
         progress.note(f"warning: not compiled: {reason}; continuing without, only slower")
 
 
 def _by_batch(names: Sequence[Any] | None, b: int) -> Sequence[Any] | None:
-    """One list of tokens per batch element."""
+    """Return a list of tokens for each batch element."""
     if names is None or any(isinstance(row, list) for row in names):
         return names
     return [names] * b

@@ -1,4 +1,4 @@
-"""Outputs, and the figures of every row, without ever holding the weights of all queries."""
+"""Outputs and the metrics of every row, without holding the weights of all queries."""
 
 import math
 import threading
@@ -18,37 +18,36 @@ from attncli.pooling import Place, is_softmax, tiles
 from attncli.scorers import SCORERS
 from attncli.studies.attention.rows import ScorerRows, scorer_rows
 
-AT_A_TIME = 2**19  # scores of a tile: few enough for a processor's cache, where going over them again costs little
-TILE_SHARE, FAST_TILE_SHARE = 12, 5  # a tile takes one part of the workspace, beside its stages and statistics
+AT_A_TIME = 2**19  # scores of a tile, which fit into a processor's cache
+TILE_SHARE, FAST_TILE_SHARE = 12, 5  # a tile is one part of the workspace, beside its stages and metrics
 ROWS = tuple(each.name for each in fields(ScorerRows))
-QUICK = ("count", "mean", "squares", "entropy", "max_weight", "weight_sum")  # the rows that `_by_softmax` gives
-LEAST = -1000.0  # whose exponential is 0 in float32 and in float64
+QUICK = ("count", "mean", "squares", "entropy", "max_weight", "weight_sum")  # the metrics of `_by_softmax`
+LOWEST = -1000.0  # its exponential is 0 in float32 and float64
 LOG2_E = math.log2(math.e)
 
 Scorer = Callable[[Tensor, Tensor], Tensor]
-Figures = tuple[Tensor, ...]  # of some rows, in the order of the fields of `ScorerRows`
+Metrics = tuple[Tensor, ...]  # of some rows, in the order of `ScorerRows`
 
 
 @torch.no_grad()
 def pool_with_rows(
     scorer: Scorer, queries: Tensor, keys: Tensor, values: Tensor, rules: Rules
 ) -> tuple[Tensor, ScorerRows]:
-    """The output (..., n, v) of `pool_by_rules`, and the rows of the scores and the weights that it comes from.
+    """Return the output (..., n, v) of `pool_by_rules` and the metrics of the rows of its scores and weights.
 
-    Scores are made once, some queries at a time, in memory that is bounded for each thread, beside inputs and output.
-    Every thread has tiles of its own, where the scorer is one of the catalogue: threads that share a tile wait for each
-    other at each of its many small steps, for long if the machine is busy.
+    Scores are computed once, some queries at a time, in bounded memory for each thread. Scorers of the catalogue use
+    one thread for each tile: threads that share a tile would wait for each other at every small step.
     """
     queries, keys, values = at_least_float32(queries, keys, values)
     output = values.new_empty((*queries.shape[:-1], values.shape[-1]))  # ... n v
-    figures = torch.empty(len(ROWS), *queries.shape[:-1], dtype=torch.float64)
+    metrics = torch.empty(len(ROWS), *queries.shape[:-1], dtype=torch.float64)
     known = type(scorer) in SCORERS.values()
-    jobs = _jobs(output, figures, scorer, queries, keys, values, rules)
-    if known and queries.ndim == 4:  # a tile of one head has more queries than one of all heads
+    jobs = _jobs(output, metrics, scorer, queries, keys, values, rules)
+    if known and queries.ndim == 4:  # with one head, a tile has more queries
 
         def of_head(head: int) -> Iterator[Callable[[], None]]:
             some, others, theirs = queries[:, head], keys[:, head], values[:, head]
-            return _jobs(output[:, head], figures[:, :, head], scorer, some, others, theirs, rules.of_head(head))
+            return _jobs(output[:, head], metrics[:, :, head], scorer, some, others, theirs, rules.of_head(head))
 
         jobs = chain.from_iterable(map(of_head, range(queries.shape[1])))
     if known and queries.device.type == "cpu" and getattr(scorer, "_compiled_call_impl", None) is None:
@@ -57,11 +56,11 @@ def pool_with_rows(
     else:
         for job in jobs:
             job()
-    return output, ScorerRows(*figures)
+    return output, ScorerRows(*metrics)
 
 
-class Space(threading.local):
-    """Matrices that every tile of a thread uses again: new ones cost as much time as the work on them."""
+class Workspace(threading.local):
+    """Matrices that all tiles of a thread reuse. Allocating them takes as long as the work on them."""
 
     def __init__(self, like: Tensor) -> None:
         self._flat = like.new_empty(3, 0)
@@ -74,28 +73,28 @@ class Space(threading.local):
 
 
 def _jobs(
-    output: Tensor, figures: Tensor, scorer: Scorer, queries: Tensor, keys: Tensor, values: Tensor, rules: Rules
+    output: Tensor, metrics: Tensor, scorer: Scorer, queries: Tensor, keys: Tensor, values: Tensor, rules: Rules
 ) -> Iterator[Callable[[], None]]:
-    """What fills in output and figures, tile by tile, in any order."""
+    """Yield functions that fill in output and metrics of one tile each, in any order."""
     if type(scorer) in SCORERS.values() and hasattr(scorer, "as_dot"):
-        queries, keys, scale = scorer.as_dot(queries, keys)  # once, not for every tile
+        queries, keys, scale = scorer.as_dot(queries, keys)  # once for all tiles
         scorer = partial(_scaled_products, scale)
     is_fast = is_softmax(rules) and ROWS == QUICK and all_finite(values)
     share = FAST_TILE_SHARE if is_fast and rules.cap is None and rules.bias is None else TILE_SHARE
-    enough = max(AT_A_TIME, min(128 * keys.shape[-2], 2 * AT_A_TIME))  # products of few queries are slow
+    enough = max(AT_A_TIME, min(128 * keys.shape[-2], 2 * AT_A_TIME))  # products with few queries are slow
     most = min(enough, pooling.WORKSPACE_BYTES // (share * queries.element_size()))
-    space = Space(queries)
+    workspace = Workspace(queries)
 
-    @torch.no_grad()  # which other threads do not know of
+    @torch.no_grad()  # other threads have gradients on
     def fill(place: Place) -> None:
         elements, rows = place
         batch = (elements, ...) if queries.ndim > 2 else (...,)
         some = queries[*batch, rows, :], keys[*batch, :, :], values[*batch, :, :]
-        pooled = _by_softmax(scorer, *some, rules, place, space) if is_fast else None
+        pooled = _by_softmax(scorer, *some, rules, place, workspace) if is_fast else None
         pooled = _by_stages(scorer, *some, rules, place) if pooled is None else pooled
         output[*batch, rows, :], found = pooled
-        for figure, each in zip(figures, found, strict=True):
-            figure[*batch, rows] = each
+        for metric, each in zip(metrics, found, strict=True):
+            metric[*batch, rows] = each
 
     yield from (partial(fill, place) for place in tiles(rules.valid.shape, most))
 
@@ -105,39 +104,40 @@ def _scaled_products(scale: float, queries: Tensor, keys: Tensor, out: Tensor | 
 
 
 def _by_softmax(
-    scorer: Scorer, queries: Tensor, keys: Tensor, values: Tensor, rules: Rules, place: Place, space: Space
-) -> tuple[Tensor, Figures] | None:
-    """The output of a tile and its figures by softmax, in as few passes over its scores as there can be.
+    scorer: Scorer, queries: Tensor, keys: Tensor, values: Tensor, rules: Rules, place: Place, workspace: Workspace
+) -> tuple[Tensor, Metrics] | None:
+    """Return the output and the metrics QUICK of a tile with softmax, in as few passes over its scores as possible.
 
-    The figures are those of QUICK. None where a row has no valid key, or numbers that are not finite, or whose squares
-    are not: these need more care.
+    Return None if a row has no valid key, or if numbers or their squares are not finite: these need more care.
     """
-    sure, seen = rules.valid.reach(*place)
-    if seen == 0:
+    free, reach = rules.valid.reach(*place)  # all rows see the keys before `free`, none sees the keys from `reach` on
+    if reach == 0:
         return None
-    keys, values, shape = keys[..., :seen, :], values[..., :seen, :], (*queries.shape[:-1], seen)
+    keys, values, shape = keys[..., :reach, :], values[..., :reach, :], (*queries.shape[:-1], reach)
     if isinstance(scorer, partial) and scorer.func is _scaled_products:
-        scores: Tensor = scorer(queries, keys, out=space(0, shape))
+        scores: Tensor = scorer(queries, keys, out=workspace(0, shape))
     else:
         scores = scorer(queries, keys).to(queries.dtype)
-    valid = None if rules.valid.is_full else rules.valid.tile(*place, slice(sure, seen))
-    valid = None if valid is None else valid.expand(*valid.shape[:-1], seen - sure)
-    allowed = scores.new_ones(1, 0) if valid is None else valid.to(scores.dtype)  # whose product is faster than a mask
-    count = (sure + allowed.sum(-1)).expand(shape[:-1])
-    total = scores[..., :sure].sum(-1) + torch.mul(scores[..., sure:], allowed, out=space(1, shape)[..., sure:]).sum(-1)
-    if not bool((total.isfinite() & (count > 0)).all()):  # a score that is not finite makes its sum so, valid or not
+    valid = None if rules.valid.is_full else rules.valid.tile(*place, slice(free, reach))
+    valid = None if valid is None else valid.expand(*valid.shape[:-1], reach - free)
+    allowed = scores.new_ones(1, 0) if valid is None else valid.to(scores.dtype)  # multiplying is faster than masking
+    count = (free + allowed.sum(-1)).expand(shape[:-1])
+    total = scores[..., :free].sum(-1) + torch.mul(
+        scores[..., free:], allowed, out=workspace(1, shape)[..., free:]
+    ).sum(-1)
+    if not bool((total.isfinite() & (count > 0)).all()):  # any infinite or NaN score makes the sum so
         return None
     mean = total / count
-    below = torch.sub(scores, mean[..., None], out=space(1, shape))
-    below[..., sure:] *= allowed
+    below = torch.sub(scores, mean[..., None], out=workspace(1, shape))
+    below[..., free:] *= allowed
     norm = torch.linalg.vector_norm(below, dim=-1)
     if rules.cap is None and rules.bias is None:
-        below -= below.amax(-1, keepdim=True)  # the largest score: that of an invalid key is at the mean by now
+        below -= below.amax(-1, keepdim=True)  # invalid keys are at the mean by now
     else:
         below = _below_largest(rules.logits(scores, *place), valid)
     below *= LOG2_E
-    powers = torch.exp2(below, out=space(2, shape))  # faster than exp
-    powers[..., sure:] *= allowed
+    powers = torch.exp2(below, out=workspace(2, shape))  # faster than exp
+    powers[..., free:] *= allowed
     total = powers.sum(-1)
     output = (powers @ values).div_(total[..., None])
     expected = powers.mul_(below).sum(-1).double() / LOG2_E
@@ -148,21 +148,21 @@ def _by_softmax(
 
 
 def _below_largest(logits: Tensor, valid: Tensor | None) -> Tensor:
-    """The difference of each logit and the largest valid one of its row, at invalid keys a number.
+    """Return each logit minus the largest valid logit of its row, and finite numbers at invalid keys.
 
-    `valid` is of the last keys; of those before them all are.
+    `valid` is for the last keys; the keys before them are all valid.
     """
     largest = logits.amax(-1, keepdim=True)
     if valid is not None:
-        sure = logits.shape[-1] - valid.shape[-1]
-        last = logits[..., sure:].masked_fill(~valid, -torch.inf)
-        largest = torch.cat([logits[..., :sure], last], -1).amax(-1, keepdim=True)
-    return (logits - largest).clamp_(LEAST, 0.0)
+        free = logits.shape[-1] - valid.shape[-1]
+        last = logits[..., free:].masked_fill(~valid, -torch.inf)
+        largest = torch.cat([logits[..., :free], last], -1).amax(-1, keepdim=True)
+    return (logits - largest).clamp_(LOWEST, 0.0)
 
 
 def _by_stages(
     scorer: Scorer, queries: Tensor, keys: Tensor, values: Tensor, rules: Rules, place: Place
-) -> tuple[Tensor, Figures]:
+) -> tuple[Tensor, Metrics]:
     (scores,) = at_least_float32(scorer(queries, keys))
     weights = rules.stages(scores, *place)["weights"]
     valid = rules.valid.tile(*place)
