@@ -29,7 +29,7 @@ from attncli.runs.loading import StoredRun, read_run, reading
 from attncli.runs.resolved import config_of, dump_yaml, self_contained
 from attncli.runs.run_folder import COMMAND_LINE, IN_PYTHON, Words, new_folder, writer_of
 from attncli.runs.saving import Finished, fingerprint, results_of, save_run
-from attncli.studies import ROWS, STUDIES, load_study, options_model, part_of
+from attncli.studies import ROWS, STUDIES, load_study, options_model
 from attncli.sweeps.views import columns_of, frames_of, is_sweep, pictures_of, view_of
 
 if TYPE_CHECKING:
@@ -228,9 +228,9 @@ def _stored(run: str | PathLike[str] | StudyResult) -> StoredRun:
 
 def compare_stored(a: StoredRun, b: StoredRun) -> StudyComparison:
     """Return the differences of two stored runs by the columns of their study; of an unknown study by its records."""
-    columns = columns_of(a.result) if a.result.study in STUDIES else dict.fromkeys(ROWS, ())
-    between = part_of("attention", "between").between if a.result.study == "attention" else None
-    return compare_runs(a, b, columns, between)
+    if a.result.study not in STUDIES:
+        return compare_runs(a, b, dict.fromkeys(ROWS, ()), None)
+    return compare_runs(a, b, columns_of(a.result), getattr(load_study(a.result.study), "between", None))
 
 
 def save(
@@ -350,7 +350,9 @@ class Loaded:
         """
         options, started = self.options, datetime.now().astimezone()
         words = COMMAND_LINE if command else IN_PYTHON
-        self._check_resumed(out, words)
+        if out is not None and options.resumed and os.path.realpath(out) == os.path.realpath(options.resumed):
+            message = f'got "{out}", the run to resume, which stays unchanged; expected another folder'
+            raise InputError.of(message, where=words.out)
         with isolated(self.document):
             prepared = self.prepare(progress)
             with new_folder(options.name, out, overwrite, started, words) as folder:
@@ -373,12 +375,6 @@ class Loaded:
         result = self.study.run(prepared, progress)
         progress.finished()
         return result, judge(result, self.options.expect, self.study.expected_rows(prepared))
-
-    def _check_resumed(self, out: Path | None, words: Words) -> None:
-        resumed = getattr(self.options, "resume", None)
-        if resumed is not None and out is not None and os.path.realpath(out) == os.path.realpath(resumed):
-            message = f'got "{out}", the run to resume, which stays unchanged; expected another folder'
-            raise InputError.of(message, where=words.out)
 
 
 def load_experiment(document: Document, *, in_python: bool = False) -> Loaded:

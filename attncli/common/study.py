@@ -278,7 +278,8 @@ Prepared = TypeVar("Prepared", bound=PreparedStudy)
 class Study(Protocol[Options, Prepared]):
     """The module `study` in the folder of a study, which computes; it prints nothing and writes no files.
 
-    Beside it `columns` has `COLUMNS` and, where there are such, `COMPARISONS`, `HEADS`, `HEAD_COMPARISONS`, `CHARTS`.
+    It may have `between(a, b)`, rows with the distance of the tensors of two results, for `attncli compare`. Beside it
+    `columns` has `COLUMNS` and, where there are such, `COMPARISONS`, `HEADS`, `HEAD_COMPARISONS`, `CHARTS`.
     """
 
     def prepare(self, options: Options, progress: Progress) -> Prepared:

@@ -43,6 +43,7 @@ class Experiment(Model):
     # Nothing loads torch before something is validated.
     model_config = ConfigDict(defer_build=True, json_schema_extra=_also_singular)
     refused: ClassVar[Mapping[str, str]] = {}  # keys that entries of scorers may not have, and why
+    measures_time: ClassVar[bool] = False  # sweeps run such points one at a time, on all threads
 
     if TYPE_CHECKING:  # every study says what its own are
         study: str
@@ -95,6 +96,11 @@ class Experiment(Model):
     def unused(self) -> set[str] | dict[str, Any]:
         """Keys that another key makes meaningless, and that a resolved config leaves out; nested ones by their way."""
         return set()
+
+    @property
+    def resumed(self) -> str | None:
+        """The folder of the run to continue, in a study that can continue one."""
+        return None
 
 
 class Untitled(GenerateJsonSchema):

@@ -1,10 +1,15 @@
+import math
 from collections.abc import Callable
 
+import numpy as np
 from pydantic import PositiveInt
 from torch import Tensor, nn
 
 from attncli import textbook
 from attncli.scorers._additive import WORKSPACE_BYTES, additive_scores
+from attncli.scorers._theory import Moments, Theory
+
+NODES = 64  # of the Gauss-Hermite rule: more change no digit that is shown
 
 
 class Additive(nn.Module):
@@ -18,6 +23,7 @@ class Additive(nn.Module):
     sizes_may_differ = True
     stacks_over_seeds = True
     workspace_bytes = WORKSPACE_BYTES
+    theory_is_limit = True  # for large sizes, and for parameters as torch draws them
 
     def __init__(self, query_size: int, key_size: int, *, num_hiddens: PositiveInt = 8) -> None:
         super().__init__()
@@ -44,3 +50,19 @@ class Additive(nn.Module):
         """Of the formula for n queries and m keys: projections; for each pair and unit 2 sums, a tanh, a product."""
         h = self.w_v.in_features
         return 2 * (n * query_size + m * key_size) * h + n * m * 4 * h
+
+    def theory(self, moments: Moments) -> Theory:
+        """Return the limits for large d and many hidden units, with parameters from U(-1/sqrt(size), 1/sqrt(size)).
+
+        By the central limit theorem a hidden unit sees c + z: z ~ N(0, (s^2 + t^2) / 3) varies from pair to pair, and
+        c ~ N(0, (mu^2 + nu^2) / 3) is fixed with the parameters. The entries of w_v have variance 1 / (3 h) and the h
+        units are independent, so the variance is E[Var(tanh(c + z) | c)] / 3: 0.107 for standardised entries, for any
+        d. The mean is 0 by symmetry for mu = nu = 0; otherwise it depends on the parameters.
+        """
+        nodes, weights = np.polynomial.hermite_e.hermegauss(NODES)
+        weights = weights / weights.sum()
+        fixed = math.sqrt((moments.mu**2 + moments.nu**2) / 3.0) * nodes
+        drawn = math.sqrt((moments.s**2 + moments.t**2) / 3.0) * nodes
+        values = np.tanh(fixed[:, None] + drawn[None, :])  # c z
+        variances = (values**2) @ weights - (values @ weights) ** 2
+        return None if moments.mu or moments.nu else 0.0, float(weights @ variances) / 3.0

@@ -4,6 +4,7 @@ from torch import Tensor, nn
 
 from attncli.attention import at_least_float32
 from attncli.scorers._sizes import require_equal_sizes
+from attncli.scorers._theory import Moments, Theory
 
 
 class Cosine(nn.Module):
@@ -33,6 +34,16 @@ class Cosine(nn.Module):
     def operations(self, n: int, m: int, query_size: int, key_size: int) -> int:
         """Of the formula for n queries and m keys: lengths; for each pair q . k, a product and a quotient."""
         return (n + m) * (2 * key_size + 1) + n * m * (2 * key_size + 2)
+
+    def theory(self, moments: Moments) -> Theory:
+        """Return 0 and scale^2 / d: exact for any d and distribution if one side has mean 0 and rho is 0.
+
+        With signs that are symmetric and independent the mixed terms of E (sum_i a_i b_i)^2 vanish, for a = q / |q| and
+        b = k / |k|. On the side of mean 0 E a_i^2 is 1/d, on the other sum_i E b_i^2 = 1. Zero vectors have no b_i.
+        """
+        if moments.rho or (moments.mu and moments.nu) or not (moments.s and moments.t) or moments.zero_vectors:
+            return None, None
+        return 0.0, self.scale * self.scale * (1.0 / moments.d)
 
 
 def unit(vectors: Tensor) -> Tensor:

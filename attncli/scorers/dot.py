@@ -2,6 +2,7 @@ from torch import Tensor, nn
 
 from attncli.attention import at_least_float32
 from attncli.scorers._sizes import require_equal_sizes
+from attncli.scorers._theory import Moments, Theory
 
 
 class Dot(nn.Module):
@@ -31,3 +32,7 @@ class Dot(nn.Module):
     def operations(self, n: int, m: int, query_size: int, key_size: int) -> int:
         """Of the formula for n queries and m keys: a product and a sum for each entry of each pair."""
         return n * m * 2 * key_size
+
+    def theory(self, moments: Moments) -> Theory:
+        """Return mean and variance of a score."""
+        return moments.of_dot()

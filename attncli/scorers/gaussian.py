@@ -1,3 +1,4 @@
+import math
 from typing import Annotated
 
 import torch
@@ -6,6 +7,7 @@ from torch import Tensor, nn
 
 from attncli.attention import at_least_float32
 from attncli.scorers._sizes import require_equal_sizes
+from attncli.scorers._theory import Moments, Theory
 
 WORTHWHILE = 16  # entries from which a matrix product is faster than differences
 LOST = 8  # by what factor the expanded square may enlarge the rounding error
@@ -18,6 +20,7 @@ class Gaussian(nn.Module):
     the same size d.
     """
 
+    squares_entries = True  # the variance of the scores needs the fourth moment of an entry
     worth_compiling = False  # a matrix product and sums
 
     def __init__(
@@ -52,3 +55,12 @@ class Gaussian(nn.Module):
     def operations(self, n: int, m: int, query_size: int, key_size: int) -> int:
         """Of the formula for n queries and m keys: for each pair differences, squares, their sum and a factor."""
         return n * m * (3 * key_size + 1)
+
+    def theory(self, moments: Moments) -> Theory:
+        """Return mean and variance of a score, from second and fourth moments of q_i - k_i - delta = a u - b w."""
+        delta, t = moments.mu - moments.nu, moments.t
+        a, b = moments.s - t * moments.rho, t * math.sqrt(1.0 - moments.rho**2)
+        second = a**2 + b**2
+        fourth = 6.0 * a**2 * b**2 + (a**4 + b**4) * moments.kurtosis
+        variance = fourth - second**2 + 4.0 * delta**2 * second  # of (q_i - k_i)^2
+        return -self.scale * (moments.d * (second + delta**2)), self.scale * self.scale * (moments.d * variance)

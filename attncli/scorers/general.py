@@ -1,6 +1,7 @@
 from torch import Tensor, nn
 
 from attncli.attention import at_least_float32
+from attncli.scorers._theory import Moments, Theory
 
 
 class General(nn.Module):
@@ -29,3 +30,22 @@ class General(nn.Module):
     def operations(self, n: int, m: int, query_size: int, key_size: int) -> int:
         """Of the formula for n queries and m keys: W for each query, then a dot product for each pair."""
         return 2 * n * query_size * key_size + n * m * 2 * key_size
+
+    def theory(self, moments: Moments) -> Theory:
+        """Return mean and variance of a score with W as it is; for mu = nu = rho = 0 the variance is s^2 t^2 |W|_F^2.
+
+        With W drawn from U(-1/sqrt(d), 1/sqrt(d)), as torch does, that is about s^2 t^2 d / 3. The other terms are from
+        the linear parts, mu t 1'W v and nu s u'W 1, and from u'W u, whose variance is
+        sum_ij (W_ij^2 + W_ij W_ji) + (kurtosis - 3) sum_i W_ii^2 (Seber and Lee 2003, theorem 1.6).
+        """
+        mu, s, nu, t, rho = moments.mu, moments.s, moments.nu, moments.t, moments.rho
+        w = self.W.weight.detach().double()  # q k
+        columns, rows, diagonal = w.sum(0), w.sum(1), w.diagonal()
+        squares = float(w.square().sum())
+        form = squares
+        if rho:
+            own = squares + float((w * w.mT).sum()) + (moments.kurtosis - 3.0) * float(diagonal.square().sum())
+            form = rho**2 * own + (1.0 - rho**2) * squares
+        linear = mu**2 * t**2 * float(columns.square().sum()) + nu**2 * s**2 * float(rows.square().sum())
+        linear += 2.0 * rho * mu * nu * s * t * float(columns @ rows)
+        return mu * nu * float(w.sum()) + rho * s * t * float(diagonal.sum()), linear + s**2 * t**2 * form

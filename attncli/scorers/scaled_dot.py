@@ -8,6 +8,7 @@ from attncli import textbook
 from attncli.attention import at_least_float32
 from attncli.errors import InputError, got
 from attncli.scorers._sizes import require_equal_sizes
+from attncli.scorers._theory import Moments, Theory
 
 
 class ScaledDot(nn.Module):
@@ -56,3 +57,7 @@ class ScaledDot(nn.Module):
     def operations(self, n: int, m: int, query_size: int, key_size: int) -> int:
         """Of the formula for n queries and m keys: a product and a sum for each entry of each pair, and its factor."""
         return n * m * (2 * key_size + 1)
+
+    def theory(self, moments: Moments) -> Theory:
+        """Return mean and variance of a score."""
+        return moments.of_dot(self.scale)

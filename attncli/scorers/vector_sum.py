@@ -2,6 +2,7 @@ from torch import Tensor, nn
 
 from attncli.attention import at_least_float32
 from attncli.scorers._sizes import require_equal_sizes
+from attncli.scorers._theory import Moments, Theory
 
 
 class VectorSum(nn.Module):
@@ -25,3 +26,8 @@ class VectorSum(nn.Module):
     def operations(self, n: int, m: int, query_size: int, key_size: int) -> int:
         """Of the formula for n queries and m keys: the sum of each query and key, and one addition for each pair."""
         return (n + m) * key_size + n * m
+
+    def theory(self, moments: Moments) -> Theory:
+        """Return mean and variance of a score, a sum of d independent q_i + k_i."""
+        d, s, t = moments.d, moments.s, moments.t
+        return d * (moments.mu + moments.nu), d * (s**2 + t**2 + 2.0 * moments.rho * s * t)

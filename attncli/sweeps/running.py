@@ -25,7 +25,7 @@ from attncli.sweeps.points import Plan, Point
 from attncli.sweeps.processes import on_processes
 from attncli.sweeps.summary import summary
 from attncli.sweeps.views import pictures_of
-from attncli.sweeps.work import ALIKE, MEASURING, EngineLostError, code_version
+from attncli.sweeps.work import ALIKE, EngineLostError, code_version
 
 MISSING = "missing"  # the status of a point that the sweep did not come to
 NOT_LISTED = ("finished", "records", "heads")  # of a row of the journal, in what results.json says of its point
@@ -95,7 +95,7 @@ def _rows(task: Task, points: Sequence[Point], progress: Progress) -> Generator[
     if not heads:
         cure = "`heads: [...]` and `batch: [...]` in the config choose some"
         progress.note(f"figures by head are left out: {plan.heads * len(plan.points):,} rows are too many; {cure}")
-    alone = plan.options.study in MEASURING
+    alone = plan.options.measures_time
     if alone and task.jobs != 1:
         progress.note("points of a study that measures time run one at a time")
     if task.cluster is not None:

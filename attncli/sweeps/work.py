@@ -28,7 +28,6 @@ from attncli.studies import STUDIES, load_study, options_model
 # its figures by head are kept, which they are unless it says no.
 Job = Mapping[str, Any]
 NO_PART = ("name", "expect", "figure")  # keys of a config that change no number
-MEASURING = ("bench",)  # studies of time: their points run alone, on as many threads as without a sweep
 LONGEST_ERROR = 500  # characters
 ALIKE = 3  # points that fail in the same way at the beginning, so that the others need not be tried
 POINT = "point"  # what errors call its config, which stands in no file
@@ -120,7 +119,7 @@ def _rows(job: Job, sharing: int) -> dict[str, list[Record]]:
         raise InputError.of(f"got attncli {own} on this worker; expected {job['code']}, as where the sweep was started")
     document, progress = document_of_data(POINT, job["config"], ()), Progress()
     name = document.study(STUDIES)
-    with shared_by(sharing), on_threads(None if name in MEASURING else 1), document.locating():
+    with shared_by(sharing), on_threads(None if options_model(name).measures_time else 1), document.locating():
         study, options = load_study(name), document.validate(options_model(name))
         result = study.run(study.prepare(options, progress), progress)
     kinds = ("records", "heads") if job.get("heads", True) else ("records",)

@@ -7,6 +7,7 @@ import torch
 from torch import Generator, Tensor
 
 from attncli.common.pairs.options import DEFAULT_DF, PairsOptions
+from attncli.scorers._theory import Moments
 
 
 @dataclass(frozen=True)
@@ -48,6 +49,12 @@ class Entries:
         if self.df is not None:
             return 3.0 + 6.0 / (self.df - 4.0) if self.df > 4 else math.inf
         return {"normal": 3.0, "uniform": 1.8, "rademacher": 1.0, "laplace": 6.0}[self.distribution]
+
+    def moments(self, d: int) -> Moments:
+        """Return what the theory of a scorer needs, for queries and keys of size d."""
+        mu, s, nu, t = self.query_mean, self.query_std, self.key_mean, self.key_std
+        zero_vectors = self.distribution == "rademacher" and (abs(mu) == s or abs(nu) == t)
+        return Moments(d, mu, s, nu, t, self.rho, self.kurtosis, zero_vectors)
 
     def draw(
         self, queries: tuple[int, ...], keys: tuple[int, ...], generator: Generator, dtype: torch.dtype

@@ -38,6 +38,7 @@ from attncli.inputs.device import resolve_device
 from attncli.inputs.seeding import generator, seeded
 from attncli.scorers import SCORERS
 from attncli.show.numbers import several
+from attncli.studies.attention.between import between as between
 from attncli.studies.attention.columns import COLUMNS, COMPARISONS, HEAD_COMPARISONS, HEADS, OF_CALLS, in_layers
 from attncli.studies.attention.findings import findings_of
 from attncli.studies.attention.layers import joined_layers, metrics_of_calls, variances_of

@@ -42,6 +42,7 @@ class BenchOptions(Experiment):
     """Scorers and their implementations against the clock."""
 
     refused: ClassVar = {"dropout": "measures attention without dropout", "softcap": "measures scores without a bound"}
+    measures_time: ClassVar = True
 
     study: Literal["bench"] = "bench"
     scorers: Scorers = Field(default_factory=_all_scorers)

@@ -67,6 +67,11 @@ class TrainOptions(Experiment):
         return {"resume"} if self.resume is not None else set()
 
     @property
+    def resumed(self) -> str | None:
+        """The folder of the run to continue."""
+        return self.resume
+
+    @property
     def tested(self) -> list[int]:
         """The numbers of keys that models are tested with, first the one that they are trained with."""
         return list(dict.fromkeys([self.keys, *(self.test_keys or [])]))

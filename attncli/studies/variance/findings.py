@@ -7,7 +7,6 @@ from attncli.common.pairs.entries import Entries
 from attncli.common.pairs.study import Prepared, change, numbers_of, power_law
 from attncli.common.study import Finding, Record, by_label
 from attncli.show.numbers import finite, significant
-from attncli.studies.variance.theory import product_moments
 
 SAME = 1e-6  # relative: theories that differ by less are the same
 CHANCE = 0.01  # what comes by chance less often than this is not put down to chance
@@ -69,7 +68,7 @@ def _refuted(rows: Sequence[Record], compared: int) -> str:
 
 def _why(entries: Entries) -> Finding:
     """From the mean and the variance of one product q_i k_i."""
-    numbers = dict(zip(("product_mean", "product_variance"), product_moments(entries), strict=True))
+    numbers = dict(zip(("product_mean", "product_variance"), entries.moments(1).of_product(), strict=True))
     mean, variance = map(significant, numbers.values())
     text = f"Why: each product q_i k_i has mean {mean} and variance {variance}, so q . k has mean {_times(mean, 'd')} "
     text += f"and variance {_times(variance, 'd')}; scale 1/sqrt(d) gives mean {_times(mean, 'sqrt(d)')} and variance "

@@ -24,7 +24,10 @@ class VarianceOptions(PairsOptions):
     @model_validator(mode="after")
     def _fourth_moment(self) -> "VarianceOptions":
         """An interval of a variance needs the score's fourth moment, and that the right one of the entries."""
-        squared = self.rho != 0 or any(entry.scorer == "gaussian" for entry in self.scorers)
+        from attncli.scorers import SCORERS
+
+        scorers = [SCORERS.get(entry.scorer) for entry in self.scorers]
+        squared = self.rho != 0 or any(getattr(each, "squares_entries", False) for each in scorers)
         if self.distribution == "student_t" and self.df is not None and self.df <= (8 if squared else 4):
             why = "8, since rho and gaussian square the entries" if squared else "4"
             message = f"got df {self.df:g}; the interval of the variance needs df above {why}"

@@ -13,11 +13,12 @@ from attncli.common.pairs.study import Point, Prepared, at_work, expected_rows_o
 from attncli.common.progress import Progress
 from attncli.common.scoring import scale_of
 from attncli.common.study import Record, Result
+from attncli.errors import below
 from attncli.studies.variance.columns import COLUMNS
 from attncli.studies.variance.findings import findings_of
 from attncli.studies.variance.moments import Edges, Tally
 from attncli.studies.variance.options import VarianceOptions
-from attncli.studies.variance.theory import theory_of
+from attncli.studies.variance.theory import Theory, theory_of
 
 RELATIVE_ERROR = 0.005  # of a variance, which the default number of samples is chosen for
 MOST_SAMPLES = 10_000_000  # by default
@@ -55,6 +56,7 @@ def run(prepared: Prepared, progress: Progress) -> Result:
     """
     points, entries = prepared.points, prepared.options.scorers
     largest, no_edges, tallies = max(points, key=lambda point: point.d), [None] * len(entries), []
+    theories = [_theories(prepared, point) for point in points]
     with at_work(prepared, progress, 2 if prepared.is_real else 1) as parts_of:
 
         def tallied(point: Point, edges: Sequence[Edges | None]) -> list[Tally]:
@@ -69,7 +71,8 @@ def run(prepared: Prepared, progress: Progress) -> Result:
         if prepared.is_real:  # a second round counts the scores of all heads together
             edges = [tally.bins for tally in reduce(_merged, tallies)]
             whole = reduce(_merged, [tallied(point, edges) for point in points])
-    result = result_of(prepared, COLUMNS, list(map(partial(_figures, prepared), points, tallies)), "variance", progress)
+    figures = [_figures(prepared, *each) for each in zip(points, tallies, theories, strict=True)]
+    result = result_of(prepared, COLUMNS, figures, "variance", progress)
     for row in [row for row in result.records if row["variance"] == 0 and row["theory_variance"]][:1]:
         progress.note(f"warning: {row['label']}: scores too small for the dtype at d = {row['d']}; use float64")
     counted_scores, histograms = {}, {}
@@ -98,7 +101,15 @@ def _merged(some: Sequence[Tally], others: Sequence[Tally]) -> list[Tally]:
     return list(map(Tally.merged, some, others))
 
 
-def _figures(prepared: Prepared, point: Point, tallies: Sequence[Tally]) -> list[Record]:
+def _theories(prepared: Prepared, point: Point) -> list[Theory]:
+    theories = list[Theory]()
+    for index, (entry, scorer) in enumerate(zip(point.entries, point.scorers, strict=True)):
+        with below("scorers", index):
+            theories.append(Theory() if prepared.is_real else theory_of(entry, scorer, prepared.entries, point.d))
+    return theories
+
+
+def _figures(prepared: Prepared, point: Point, tallies: Sequence[Tally], theories: Sequence[Theory]) -> list[Record]:
     """Rows without their place, one per scorer. `unit_scale` is the factor that would give the scores variance 1.
 
     It is None with a softcap: the factor would be applied before the cap.
@@ -106,7 +117,7 @@ def _figures(prepared: Prepared, point: Point, tallies: Sequence[Tally]) -> list
     Random pairs have intervals, and a theory beside them. Real ones are all there are and no sample: they have neither.
     """
     rows = []
-    for entry, scorer, tally in zip(point.entries, point.scorers, tallies, strict=True):
+    for entry, scorer, tally, theory in zip(point.entries, point.scorers, tallies, theories, strict=True):
         moments = tally.moments
         row: Record = {"samples": moments.count, "scale": scale_of(scorer)}
         rows.append(row)
@@ -116,7 +127,6 @@ def _figures(prepared: Prepared, point: Point, tallies: Sequence[Tally]) -> list
         if prepared.is_real:
             row |= {"variance": moments.population_variance, "row_variance": tally.within.population_variance}
         else:
-            theory = theory_of(entry, scorer, prepared.entries, point.d)
             row |= {
                 "mean_ci": list(moments.mean_interval()),
                 "variance": moments.variance,

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 import attncli
 from attncli.common.pairs.entries import Entries
 from attncli.config.scorer_entries import ScorerEntry
+from attncli.errors import InputError
 from attncli.scorers import SCORERS as CATALOGUE
 from attncli.studies.variance.options import OPTIONS
 from attncli.studies.variance.theory import Theory, theory_of
@@ -232,3 +233,27 @@ def test_the_scale_for_variance_1_is_not_known_with_a_softcap(softcap: float | N
     assert ("would give variance 1" in result.findings[0].text) is False
     alone = attncli.run({"study": "variance", "d": [64], "samples": 500, "scorers": [entry]})
     assert ("would give variance 1" in alone.findings[0].text) is (softcap is None)
+
+
+class WithTheory(nn.Module):
+    """q . k times 3, and its theory."""
+
+    def __init__(self, query_size: int, key_size: int, *, wrong: bool = False) -> None:
+        super().__init__()
+        self.wrong = wrong
+
+    def forward(self, queries: Tensor, keys: Tensor) -> Tensor:
+        return 3 * queries @ keys.mT
+
+    def theory(self, moments: Any) -> Any:
+        return "many" if self.wrong else moments.of_dot(3.0)
+
+
+def test_a_scorer_brings_its_theory() -> None:
+    keys = {"study": "variance", "d": [4], "samples": 500, "rho": 0.5}
+    own = {"scorer": f"{__name__}:WithTheory", "label": "own"}
+    (row,) = attncli.run({**keys, "scorers": [own]}).records
+    assert (row["theory_mean"], row["theory_variance"], row["theory"]) == (6.0, 45.0, "exact")
+    assert abs(row["z"]) < 5
+    with pytest.raises(InputError, match=r"scorers\[0\]: the method theory of the scorer gave ValueError"):
+        attncli.run({**keys, "scorers": [{**own, "wrong": True}]})
