@@ -22,12 +22,13 @@ TESTS = Path(__file__).parent
 MOST_FILES, FAMILY = 25, 4
 
 BOTTOM = {"errors", "modes", "attention", "scorers", "normalizers"}
-STUDY = {*BOTTOM, "common", "common.study", "config", "inputs", "show"}
-RUNS = {"errors", "modes", "capturing", "common.study", "config", "expect"}
+STUDY = {*BOTTOM, "numbers", "common", "common.study", "config", "inputs", "show"}
+RUNS = {"errors", "modes", "numbers", "capturing", "common.study", "config", "expect"}
 API = {*RUNS, "common", "inputs", "studies", "show", "runs", "sweeps"}
 MAY_IMPORT = {  # besides itself
     "errors": set[str](),
     "modes": set[str](),
+    "numbers": {"errors"},
     "textbook": set[str](),
     "attention": {"errors", "modes"},
     "scorers": {"errors", "modes", "attention", "textbook"},
@@ -36,9 +37,9 @@ MAY_IMPORT = {  # besides itself
     "config": {"errors", "scorers", "normalizers"},
     "capturing": {"errors", "modes", "attention", "scorers"},
     "inputs": {"errors", "attention", "capturing", "config"},
-    "common.study": {"common"},  # the records alone, which `show` draws
-    "show": {"errors", "scorers", "common.study", "config"},
-    "common": {*BOTTOM, "common.study", "config", "inputs", "pooling"},
+    "common.study": {"common", "numbers"},  # the records alone, which `show` draws
+    "show": {"errors", "numbers", "scorers", "common.study", "config"},
+    "common": {*BOTTOM, "numbers", "common.study", "config", "inputs", "pooling"},
     "common.pairs": STUDY,  # shared by variance and saturation
     "studies": {"errors", "common.study", "config"},  # the registry
     **{f"studies.{name}": STUDY for name in STUDIES},
@@ -47,10 +48,10 @@ MAY_IMPORT = {  # besides itself
     "studies.train": {*STUDY, "textbook", "__init__"},  # the version, for what goes on later
     "studies.variance": {*STUDY, "common.pairs"},
     "studies.saturation": {*STUDY, "common.pairs"},
-    "expect": {"errors", "common.study", "config", "show"},
+    "expect": {"errors", "numbers", "common.study", "config", "show"},
     "runs": {"__init__", *RUNS, "show"},
     "sweeps": {"__init__", *RUNS, "common", "studies", "show", "runs"},
-    "reports": {"common.study", "runs", "show", "studies", "sweeps"},
+    "reports": {"numbers", "common.study", "runs", "show", "studies", "sweeps"},
     "api": {*API, "reports"},
     "commands": {*API, "scorers", "normalizers", "reports", "api"},
     "cli": {"__init__", "errors", "commands", "common", "studies"},

@@ -10,7 +10,7 @@ def check(configs: Configs, sets: Sets = None, seed: Seed = None, device: Device
     from attncli.config.builtin import experiment_path
     from attncli.config.document import read_document
     from attncli.errors import Collector, as_line
-    from attncli.show.numbers import several
+    from attncli.numbers import several
     from attncli.sweeps.points import plan_of
 
     overrides = overrides_of(sets, seed=seed, device=device, dtype=dtype)

@@ -7,6 +7,7 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar, get_args
 
 from attncli.common.progress import Progress
+from attncli.numbers import number
 
 if TYPE_CHECKING:
     import torch
@@ -36,7 +37,7 @@ class Column:
     heading: str
     about: str
     unit: str = ""
-    format: Callable[[Any], str] = str
+    format: Callable[[Any], str] = number
     text: bool = False  # its values are words, or true and false
     kind: Kind = "figure"
     least: float = 1e-3

@@ -15,11 +15,11 @@ from attncli.config.values import sizes_of
 from attncli.errors import plain, printable, show
 from attncli.expect.asking import described
 from attncli.expect.judging import Verdict
-from attncli.show.numbers import MISSING, significant
+from attncli.numbers import MISSING, number
 from attncli.show.tables import STRONG
 
 HOLDS = {True: "yes", False: "NO", None: MISSING}
-DIGITS = (4, 6, 9, 17)  # the first that tell a number from its limit
+DIGITS = (4, 6, 9, 18)  # the first that tell a number from its limit
 MOST_VALUES = 4  # of one column that are named
 
 
@@ -60,18 +60,17 @@ def expected_words(verdict: Verdict) -> str:
         if low is None or high is None:
             return f"at most {_as_written(high)}" if low is None else f"at least {_as_written(low)}"
         return f"{_as_written(low)} to {_as_written(high)}"
-    number = _as_written(bound)
+    limit = _as_written(bound)
     if isinstance(bound, dict):
         value, row = expected.get("value"), printable(described(bound))
-        number = f"the value of {row}" if value is None else f"{significant(value, _digits(verdict))} ({row})"
+        limit = f"the value of {row}" if value is None else f"{number(value, _digits(verdict))} ({row})"
     if by is None:
-        return f"{kind} {number}"
-    upwards = kind == "above"
-    edge = "at least" if upwards else "at most"
+        return f"{kind} {limit}"
+    edge, sign = ("at least", "+") if kind == "above" else ("at most", "-")
     if not isinstance(by, str):
-        return f"{edge} {number} {'+' if upwards else '-'} {_as_written(by)}"
+        return f"{edge} {limit} {sign} {_as_written(by)}"
     factor = by.rstrip("x× ")
-    return f"{edge} {factor} x {number}" if upwards else f"{edge} {number} / {factor}"
+    return f"{edge} {factor} x {limit}" if kind == "above" else f"{edge} {limit} / {factor}"
 
 
 def _as_written(value: Any) -> str:
@@ -86,17 +85,17 @@ def got_words(verdict: Verdict) -> str:
         return "no figure" if verdict.holds is not None else MISSING
     if isinstance(got, list):
         return "the same" if verdict.holds else "others"
-    return printable(show(got)) if isinstance(got, str | bool) else significant(got, _digits(verdict))
+    return printable(show(got)) if isinstance(got, str | bool) else number(got, _digits(verdict))
 
 
 def _digits(verdict: Verdict) -> int:
-    """How many digits say on which side of its limits a figure lies, and tell it from what it is compared with."""
+    """Return how many digits show whether the measured value is within its limits, and differs from the expected."""
     got, limits = verdict.got, verdict.limits
     other = verdict.expected.get("value", verdict.expected.get("equal"))
     for digits in DIGITS:
-        text = f"{got:.{digits}g}"
-        differs = isinstance(other, str | None) or other == got or text != f"{other:.{digits}g}"
-        if differs and (limits is None or limits.accept(float(text)) == limits.accept(got)):
+        text = number(got, digits)
+        is_distinct = isinstance(other, str | None) or other == got or text != number(other, digits)
+        if is_distinct and (limits is None or limits.accept(float(text.replace(",", ""))) == limits.accept(got)):
             return digits
     return DIGITS[-1]
 

@@ -32,8 +32,8 @@ from attncli.common.study import (
 )
 from attncli.config.yaml_loader import parse_yaml
 from attncli.errors import dotted, plain
+from attncli.numbers import distinct, place
 from attncli.runs.loading import StoredRun, reading
-from attncli.show.numbers import distinct, place
 
 ULPS = 1000  # of float32 or float64: a score of 100 has many of them, and the exponential passes them on
 ULPS_STORED = 2  # of float16 and bfloat16, to which a result is rounded only once more

@@ -9,7 +9,7 @@ from rich.text import Text
 
 from attncli.common.study import Comparison, Record
 from attncli.errors import plain, printable
-from attncli.show.numbers import MISSING, distinct, place, several, statistic
+from attncli.numbers import MISSING, distinct, number, place, several
 from attncli.show.tables import STRONG, Cells, recorded, remark, stacked, titled
 
 LINES = 60  # of a terminal, without --full
@@ -52,7 +52,7 @@ def sections(found: Comparison, most: int | None = MOST) -> Iterator[Section]:
         rows.sort(key=lambda row: -(row["js_divergence"] or row["output_difference"] or 0.0))
         words = [_words(key, rows[:listed], key) for key in WEIGHTS if rows[0].get(key) is not None]
         if is_full or found.verdict == "different":
-            numbers = [Cells(heading, [statistic(row[key]) for row in rows[:listed]]) for key, heading in APART.items()]
+            numbers = [Cells(heading, [number(row[key]) for row in rows[:listed]]) for key, heading in APART.items()]
             yield Section("Weights and outputs of A and B", words, numbers, _left_out(rows, listed))
     rows = [row for row in found.differences if is_full or row["verdict"] != "rounding"]
     if found.differences:

@@ -14,7 +14,7 @@ from rich.text import Text
 
 from attncli.common.study import Column, Finding, Record
 from attncli.errors import printable
-from attncli.show.numbers import MISSING
+from attncli.numbers import MISSING
 
 STRONG, FAINT = Style(bold=True), Style(dim=True)
 GAPS = (2, 1)  # cells between columns, the first that fits

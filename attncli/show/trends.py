@@ -2,38 +2,36 @@
 
 import math
 from collections.abc import Callable, Sequence
+from functools import partial
 
-from attncli.show.numbers import significant
+from attncli.numbers import number
 
 CHANCE = 1.5  # times a 95 % margin: about three standard errors, as the extremes of many values are compared
 FLAT = 1.05  # a figure that goes up and down by no more than this factor stays in its range
 
 
-def three_digits(value: float) -> str:
-    """Return a number in a sentence: `0.148`, `0.000277`, `1030`."""
-    return significant(value, 3)
+_written = partial(number, digits=3)
 
 
 def trend(
     values: Sequence[float],
     places: Sequence[str],
     margins: Sequence[float] | None = None,
-    write: Callable[[float], str] = three_digits,
 ) -> tuple[str, list[int]]:
     """Return a phrase about the values at these places, and the indices of the values in it.
 
-    `rises from 0.148 (d = 1) to 0.332 (d = 16), then falls to 0.000277 (d = 1024)`,
+    `rises from 0.148 (d = 1) to 0.332 (d = 16), then falls to 2.8e-04 (d = 1024)`,
     `stays between 0.124 and 0.129 (d = 1 to d = 1024)`, `is lowest, 0.5 (d = 4), and highest, 3 (d = 16)`.
 
     Two values are told apart if they read differently and are further apart than chance explains: `margins` are the
     half-widths of their 95 % intervals, 0 by default.
     """
     margins = [0.0] * len(values) if margins is None else margins
-    named = [f"{write(value)} ({place})" for value, place in zip(values, places, strict=True)]
+    named = [f"{_written(value)} ({place})" for value, place in zip(values, places, strict=True)]
 
     def differ(a: int, b: int) -> bool:
         margin = CHANCE * math.hypot(margins[a], margins[b])
-        return write(values[a]) != write(values[b]) and abs(values[a] - values[b]) > margin
+        return _written(values[a]) != _written(values[b]) and abs(values[a] - values[b]) > margin
 
     path = [0, *_turns(values, differ), len(values) - 1]
     while len(path) > 2 and not differ(path[-2], path[-1]):
@@ -44,10 +42,10 @@ def trend(
     is_flat = 0 < values[high] <= FLAT * values[low]
     if len(values) == 1:
         return f"is {named[0]}", [0]
-    if write(values[low]) == write(values[high]):
-        return f"stays at {write(values[low])} ({places[0]} to {places[-1]})", [0, len(values) - 1]
+    if _written(values[low]) == _written(values[high]):
+        return f"stays at {_written(values[low])} ({places[0]} to {places[-1]})", [0, len(values) - 1]
     if is_flat if len(path) > 2 else not differ(*path):
-        between = f"{'stays' if is_flat else 'lies'} between {write(values[low])} and {write(values[high])}"
+        between = f"{'stays' if is_flat else 'lies'} between {_written(values[low])} and {_written(values[high])}"
         return f"{between} ({places[0]} to {places[-1]})", [0, len(values) - 1]
     if len(path) > 3:
         return f"is lowest, {named[low]}, and highest, {named[high]}", [low, high]

@@ -19,7 +19,7 @@ from rich.text import Text
 
 from attncli.common.study import TIE, Names, Tokens
 from attncli.errors import printable
-from attncli.show.numbers import MISSING, significant, statistic, weight
+from attncli.numbers import MISSING, number
 from attncli.show.tables import FAINT, STRONG, balanced, pack, remark
 
 if TYPE_CHECKING:
@@ -168,7 +168,10 @@ def _cell(value: float, valid: bool, marked: bool, size: int, width: int) -> Tex
     if not valid and value == 0:
         return Text(f"{MASKED.center(size) + ' ':^{width}}", style=FAINT)
     mark = MAXIMUM if marked else " " if valid else MASKED
-    return Text(f"{weight(value).rjust(size) + mark:^{width}}", style=shade(value) + STRONG if marked else shade(value))
+    return Text(
+        f"{number(value, decimals=3).rjust(size) + mark:^{width}}",
+        style=shade(value) + STRONG if marked else shade(value),
+    )
 
 
 def _span(block: range, m: int) -> str:
@@ -187,8 +190,7 @@ def output_table(output: "Tensor", layout: Layout, batch: int) -> Table | None:
     """Rows of `output` (n, v) for the queries shown, or None where they would not fit: one query needs no names."""
     if output.shape[-1] > WIDEST_OUTPUT:
         return None
-    written = significant if output.shape[-2] == 1 else statistic  # columns want equal decimals
-    rows = [[written(value) for value in row] for row in output[list(layout.rows)].tolist()]
+    rows = [[number(value) for value in row] for row in output[list(layout.rows)].tolist()]
     names = [OUTPUT] if len(rows) == 1 else _names(layout.tokens.queries, batch, layout.rows)
     widths = [max(map(cell_len, column)) for column in zip(*rows, strict=True)]
     if max(map(cell_len, [OUTPUT, *names])) + sum(width + 2 for width in widths) > layout.width:

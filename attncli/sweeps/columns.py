@@ -51,7 +51,7 @@ def columns_of(result: Result, rows: str = "records") -> dict[str, Column]:
     stated = {renamed(column.key, keys): column for column in (*columns_of_study(result.study)[rows], LAYER)}
     columns = {key: swept_column(key) for key in keys}
     for key in dict.fromkeys(key for row in getattr(result, rows) for key in row if key not in keys):
-        unknown = Column(key, key, "", format=str, signed=True)
+        unknown = Column(key, key, "", signed=True)
         columns[key] = replace(stated.get(key, unknown), key=key)
     return columns
 

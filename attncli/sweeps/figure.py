@@ -14,8 +14,8 @@ from matplotlib.ticker import MaxNLocator
 from attncli.common.study import Record, Result
 from attncli.config.looks import Look
 from attncli.errors import printable
+from attncli.numbers import number
 from attncli.show.figures import Note, Picture
-from attncli.show.numbers import short
 from attncli.show.panels import Numbers, decades_axis, draw_line, drawn, legend, name, panels
 from attncli.show.report.charts import headed
 from attncli.show.scales import extend_of, norm_of, spans_decades, within
@@ -200,4 +200,4 @@ def _write_numbers(axes: Axes, table: Numbers, norm: Any, colours: Any) -> None:
             red, green, blue, _ = colours(float(shown[row, column]))
             dark = 0.3 * red + 0.6 * green + 0.1 * blue < 0.5
             ink = "white" if dark else "black"
-            axes.text(column, row, short(float(value)), ha="center", va="center", color=ink, fontsize="x-small")
+            axes.text(column, row, number(float(value), 3), ha="center", va="center", color=ink, fontsize="x-small")

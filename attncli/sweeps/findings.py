@@ -3,7 +3,7 @@
 from operator import itemgetter
 
 from attncli.common.study import Finding, Record, Result, by_label
-from attncli.show.numbers import short
+from attncli.numbers import number
 from attncli.show.trends import trend
 from attncli.sweeps.columns import axes_of, companions, is_number, shown
 from attncli.sweeps.summary import summary, summary_names
@@ -29,15 +29,15 @@ def findings_of(result: Result) -> list[Finding]:
         if len(rows) < 2:
             continue
         low, high = min(rows, key=itemgetter(mean)), max(rows, key=itemgetter(mean))
-        if short(low[mean]) == short(high[mean]):
-            text = f"is {short(low[mean])} everywhere"
+        if number(low[mean], 3) == number(high[mean], 3):
+            text = f"is {number(low[mean], 3)} everywhere"
         elif len(axes) == 1 and all(is_number(row[axes[0][0]]) for row in rows):
             rows.sort(key=itemgetter(axes[0][0]))
             intervals = [(row[names["low"]], row[names["high"]]) for row in rows]
             margins = [0.0 if low is None else (high - low) / 2 for low, high in intervals]
-            text, _ = trend([row[mean] for row in rows], list(map(place, rows)), margins, short)
+            text, _ = trend([row[mean] for row in rows], list(map(place, rows)), margins)
         else:
-            ends = (f"{short(row[mean])} at {place(row)}" for row in (low, high))
+            ends = (f"{number(row[mean], 3)} at {place(row)}" for row in (low, high))
             text = f"is lowest, {next(ends)}, and highest, {next(ends)}"
         found.append(Finding(f"{label}: {metric} {text}.", label, {"lowest": low[mean], "highest": high[mean]}))
     return found

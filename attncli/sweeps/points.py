@@ -18,8 +18,8 @@ from attncli.config.models import Experiment
 from attncli.config.sweep import Axis, Place, as_data, changes_at, keys_of, places_of, replaced
 from attncli.errors import InputError, Problem, did_you_mean, dotted, got, in_bytes, not_too_many, show
 from attncli.expect.asking import check_expectations
+from attncli.numbers import several
 from attncli.runs.resolved import config_of
-from attncli.show.numbers import several
 from attncli.studies import STUDIES, load_study, options_model, part_of
 from attncli.sweeps.columns import in_words, renamed, swept_column, with_sweep
 from attncli.sweeps.work import NO_PART, code_version, deciding, key_of

@@ -2,13 +2,14 @@
 
 import math
 from collections.abc import Sequence
-from functools import cache
+from functools import cache, partial
 from statistics import fmean, stdev
 
 from attncli.common.study import Column, Record, Result
-from attncli.show.numbers import counted, short
+from attncli.numbers import number
 from attncli.sweeps.columns import columns_of, figures_of, names_of, renamed, swept_keys
 
+short = partial(number, digits=3)
 LEVEL = 0.975  # of the upper end of the interval
 FIGURES = ("mean", "std", "low", "high", "count")
 
@@ -29,7 +30,7 @@ def summary_columns(result: Result) -> list[Column]:
         Column(names["std"], "±", "Standard deviation over the seeds.", format=short),
         Column(names["low"], "low", "Lower end of the 95 % interval of the mean (Student's t).", format=short),
         Column(names["high"], "high", "Upper end of the 95 % interval of the mean (Student's t).", format=short),
-        Column(names["count"], "runs", "How many seeds.", format=counted),
+        Column(names["count"], "runs", "How many seeds."),
     ]
 
 

@@ -6,11 +6,11 @@ from rich.console import RenderableType
 from rich.text import Text
 
 from attncli.common.study import Column, Result
-from attncli.show.numbers import counted, interval, several, short
+from attncli.numbers import several
 from attncli.show.tables import remark
 from attncli.show.tables import tables as blocks
 from attncli.sweeps.columns import axes_of, changing, columns_of, companions, figures_of, is_repeated, names_of
-from attncli.sweeps.summary import summary, summary_names
+from attncli.sweeps.summary import short, summary, summary_names
 
 INTERVAL = (
     "± is the standard deviation over the seeds; the interval is that of the mean (Student's t, 95 %), "
@@ -38,8 +38,8 @@ def tables(result: Result, *, width: int, full: bool, csv: str | None) -> Iterat
         figures = [
             Column(mean, columns[metric].heading, "", format=columns[metric].format),
             Column(std, "±", "", format=short),
-            Column(low, "95 %\ninterval", "", format=interval),
-            Column(count, "runs", "", format=counted),
+            Column(low, "95 %\ninterval", "", format=short),
+            Column(count, "runs", ""),
         ]
         rows = summary(result, [metric])
         for row in rows:

@@ -96,9 +96,9 @@ def test_the_rows_have_the_figures_of_their_head() -> None:
     entropies = [-(each * each.log()).sum(-1).mean(-1) for each in weights]
     for head, divergence, agreement, *entropy in rows:
         (row,) = (row for row in result.head_comparisons if row["head"] == int(head))
-        assert float(divergence) == pytest.approx(row["js_divergence"], abs=5.1e-5)
-        assert float(agreement) == pytest.approx(row["top1_agreement"], abs=5.1e-5)
-        assert [float(each) for each in entropy] == pytest.approx([float(e[int(head)]) for e in entropies], abs=5.1e-5)
+        assert float(divergence) == pytest.approx(row["js_divergence"], rel=5.1e-4)
+        assert float(agreement) == pytest.approx(row["top1_agreement"], rel=5.1e-4)
+        assert [float(each) for each in entropy] == pytest.approx([float(e[int(head)]) for e in entropies], rel=5.1e-4)
 
 
 def test_long_labels_take_the_room_of_the_entropies() -> None:

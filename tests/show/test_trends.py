@@ -21,13 +21,13 @@ def phrase(values: list[float], margins: list[float] | None = None) -> str:
 @pytest.mark.parametrize(
     ("values", "expected"),
     [
-        ([0.148, 0.332, 0.0002766], "rises from 0.148 (d = 1) to 0.332 (d = 2), then falls to 0.000277 (d = 4)"),
+        ([0.148, 0.332, 0.0002766], "rises from 0.148 (d = 1) to 0.332 (d = 2), then falls to 2.8e-04 (d = 4)"),
         ([0.148, 0.136, 0.1241], "falls from 0.148 (d = 1) to 0.124 (d = 4)"),
-        ([3.0, 1.0, 2.0], "falls from 3 (d = 1) to 1 (d = 2), then rises to 2 (d = 4)"),
-        ([1.0, 1.00001, 0.99999], "stays at 1 (d = 1 to d = 4)"),
+        ([3.0, 1.0, 2.0], "falls from 3.00 (d = 1) to 1.00 (d = 2), then rises to 2.00 (d = 4)"),
+        ([1.0, 1.00001, 0.99999], "stays at 1.00 (d = 1 to d = 4)"),
         ([0.126, 0.124, 0.129, 0.125], "stays between 0.124 and 0.129 (d = 1 to d = 8)"),
-        ([1.0, 3.0, 0.5, 2.0], "is lowest, 0.5 (d = 4), and highest, 3 (d = 2)"),
-        ([7.0], "is 7 (d = 1)"),
+        ([1.0, 3.0, 0.5, 2.0], "is lowest, 0.500 (d = 4), and highest, 3.00 (d = 2)"),
+        ([7.0], "is 7.00 (d = 1)"),
     ],
 )
 def test_phrases(values: list[float], expected: str) -> None:
@@ -37,10 +37,10 @@ def test_phrases(values: list[float], expected: str) -> None:
 @pytest.mark.parametrize(
     ("values", "expected"),
     [
-        ([1.0, 2.0, 1.9], "rises from 1 (d = 1) to 1.9 (d = 4)"),
-        ([1.0, 0.9, 2.0], "rises from 1 (d = 1) to 2 (d = 4)"),
-        ([1.0, 1.1, 1.0, 1.1], "lies between 1 and 1.1 (d = 1 to d = 8)"),
-        ([1.0, 0.7, 1.0], "falls from 1 (d = 1) to 0.7 (d = 2), then rises to 1 (d = 4)"),
+        ([1.0, 2.0, 1.9], "rises from 1.00 (d = 1) to 1.90 (d = 4)"),
+        ([1.0, 0.9, 2.0], "rises from 1.00 (d = 1) to 2.00 (d = 4)"),
+        ([1.0, 1.1, 1.0, 1.1], "lies between 1.00 and 1.10 (d = 1 to d = 8)"),
+        ([1.0, 0.7, 1.0], "falls from 1.00 (d = 1) to 0.700 (d = 2), then rises to 1.00 (d = 4)"),
     ],
 )
 def test_chance_neither_rises_nor_turns(values: list[float], expected: str) -> None:

@@ -51,7 +51,7 @@ def outputs(output: torch.Tensor) -> list[str]:
 
 def test_an_output_of_one_query_is_one_line() -> None:
     assert [line.rstrip() for line in outputs(torch.tensor([[2.0, 3.0, 4.0, 5.0]])) if line.strip()] == [
-        "output  2  3  4  5"
+        "output  2.000  3.000  4.000  5.000"
     ]
 
 

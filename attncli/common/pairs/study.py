@@ -34,9 +34,9 @@ from attncli.config.values import powers
 from attncli.errors import Collector, InputError, below
 from attncli.inputs.device import resolve_device
 from attncli.inputs.seeding import seeded
+from attncli.numbers import number, several
 from attncli.scorers import SCORERS
-from attncli.show.numbers import several, significant
-from attncli.show.trends import three_digits, trend
+from attncli.show.trends import trend
 
 DRAWN = 8  # bytes of a number as it is drawn, in float64
 NUMBERS_AT_A_TIME = 2**24  # for the pairs that one thread works on at the same time
@@ -291,12 +291,12 @@ def change(rows: Sequence[Record], key: str, margins: Sequence[float] | None = N
     the least and the largest, `ranges from 2 (head 0) to 3 (head 4)`, and of a single row `1.2 at d = 8`.
     """
     if len(rows) == 1:
-        return f"{significant(rows[0][key])} at d = {rows[0]['d']}", list(rows)
+        return f"{number(rows[0][key])} at d = {rows[0]['d']}", list(rows)
     if over_sizes(rows):
         words, named = trend([row[key] for row in rows], [f"d = {row['d']}" for row in rows], margins)
         return words, [rows[index] for index in named]
     ends = [pick(rows, key=lambda row: float(row[key])) for pick in (min, max)]
-    return f"ranges from {' to '.join(f'{three_digits(row[key])} ({place_of(row)})' for row in ends)}", ends
+    return f"ranges from {' to '.join(f'{number(row[key], 3)} ({place_of(row)})' for row in ends)}", ends
 
 
 def numbers_of(rows: Sequence[Record], columns: Sequence[str]) -> Record:

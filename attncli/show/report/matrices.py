@@ -34,8 +34,8 @@ from torch import Tensor
 
 from attncli.common.study import STAGES, Record, Result, is_kept, layers_of, tensor_name, tokens_of
 from attncli.errors import printable, shortened
+from attncli.numbers import number
 from attncli.show.matrices import block_means
-from attncli.show.numbers import significant
 
 DRAWN = STAGES[:-1]  # matrices of queries and keys
 EXACT = 23  # bits of a float32's mantissa
@@ -128,9 +128,9 @@ class _Stack:
         """Every layer with a tensor as (batch elements, heads, n, m)."""
         tensors = self.result.inputs if name == ("valid",) else self.result.tensors
         batches, _, heads = self.sizes
-        for number, layer in enumerate(self.layers):
+        for index, layer in enumerate(self.layers):
             yield (
-                number,
+                index,
                 tensors[tensor_name(*name, layer=layer)].detach().cpu().reshape(batches, heads, self.n, self.m),
             )
 
@@ -194,7 +194,7 @@ class _Stack:
             n, m = shown
             yield f"These are {n} by {m} blocks of {self.n} by {self.m} cells; each is the mean of its unmasked cells."
         if bits < EXACT:
-            error = significant(100 * 2.0 ** -(bits + 1), 2)
+            error = number(100 * 2.0 ** -(bits + 1), 2)
             yield f"Numbers are rounded to {bits + 1} significant bits: at most {error} % off."
         if any(
             self.result.tensors[tensor_name(label, stage, layer=self.layers[0])].dtype == torch.float64

@@ -16,9 +16,9 @@ from matplotlib import colormaps
 
 from attncli.common.study import Chart, Column, Comparison, Listing, Record, Result, nan_to_null
 from attncli.errors import plain, printable
+from attncli.numbers import MISSING, number
 from attncli.show import colours
 from attncli.show.comparison import Section, sections
-from attncli.show.numbers import MISSING, significant
 from attncli.show.report.charts import charts, looks, on_one_line
 from attncli.show.report.matrices import views
 from attncli.show.themes import THEMES
@@ -247,7 +247,7 @@ def _plain(value: Any) -> str:
 
 
 def _measured(value: Any) -> str:
-    return significant(value, DIGITS) if isinstance(value, float) else plain(value)
+    return number(value, DIGITS) if isinstance(value, float) else plain(value)
 
 
 def _colours() -> Record:

@@ -1,60 +1,57 @@
 """The columns of the study `attention`, for scorers and pairs, also by batch element and head."""
 
 from collections.abc import Sequence
-from functools import partial
 
 from attncli.common.study import LABEL, LAYER, NORMALIZER, SCORER, Column
-from attncli.show.numbers import counted, duration, statistic
+from attncli.numbers import duration
 
-BATCH = Column("batch", "batch", "Index of the batch element: along the first axis.", format=counted, kind="place")
+BATCH = Column("batch", "batch", "Index of the batch element: along the first axis.", kind="place")
 HEAD = Column(
     "head",
     "head",
     "Index of the head: along the second axis of (b, heads, n, m), null where there is no such axis. More axes between "
     "the batch and the queries are counted through, the last one fastest.",
-    format=counted,
     kind="place",
 )
-PARAMETERS = Column("parameters", "params", "Number of parameters of the scorer.", format=counted)
+PARAMETERS = Column("parameters", "params", "Number of parameters of the scorer.")
 SECONDS = Column("seconds", "time", "Wall time of this scorer.", "s", duration, kind="measured")
 
-figure = partial(Column, format=statistic)
 FIGURES = (
-    figure("score_mean", "score\nmean", "Mean of the scores at valid keys.", least=0.1, signed=True),
-    figure("score_std", "score\nstd", "Standard deviation of the scores at valid keys."),
-    figure(
+    Column("score_mean", "score\nmean", "Mean of the scores at valid keys.", least=0.1, signed=True),
+    Column("score_std", "score\nstd", "Standard deviation of the scores at valid keys."),
+    Column(
         "entropy", "entropy\n(nats)", "Entropy of a query's weights, divided by their sum, mean over queries.", "nats"
     ),
-    figure("effective_keys", "effective\nkeys", "Exp of a query's entropy, mean over queries.", "keys"),
-    figure("max_weight", "max\nweight", "Largest weight of a query, mean over queries.", most=1),
-    figure("weight_sum", "weight\nsum", "Sum of a query's weights, mean over queries."),
-    Column("empty_rows", "empty\nrows", "Queries with no valid key.", "queries", counted),
+    Column("effective_keys", "effective\nkeys", "Exp of a query's entropy, mean over queries.", "keys"),
+    Column("max_weight", "max\nweight", "Largest weight of a query, mean over queries.", most=1),
+    Column("weight_sum", "weight\nsum", "Sum of a query's weights, mean over queries."),
+    Column("empty_rows", "empty\nrows", "Queries with no valid key.", "queries"),
 )
 PAIR = (
     Column("a", "a", "Label of one scorer.", text=True, kind="place"),
     Column("b", "b", "Label of the other scorer.", text=True, kind="place"),
 )
 DIFFERENCES = (
-    figure(
+    Column(
         "js_divergence",
         "JS divergence\n(bits)",
         "Jensen-Shannon divergence of the weights, divided by their sums, mean over queries (Lin 1991).",
         "bits",
     ),
-    figure("top1_agreement", "top-1\nagreement", "Share of queries with the largest weight at the same key."),
-    figure("max_abs_difference", "max abs\ndifference", "Largest difference between their weights."),
-    figure("output_difference", "output\ndifference", "L2 norm of output_a - output_b, relative to that of output_a."),
+    Column("top1_agreement", "top-1\nagreement", "Share of queries with the largest weight at the same key."),
+    Column("max_abs_difference", "max abs\ndifference", "Largest difference between their weights."),
+    Column("output_difference", "output\ndifference", "L2 norm of output_a - output_b, relative to that of output_a."),
 )
 OF_CALLS = (
-    figure(
+    Column(
         "entropy_share",
         "entropy\n/ ln m",
         "Entropy over ln m for m valid keys, each a mean over queries: 1 where all weights are equal.",
         most=1,
     ),
-    figure("first_key", "first\nkey", "Weight on the first key, mean over queries.", most=1),
-    figure("variance_over_d", "variance\n/ d", "Variance of q . k at valid keys, over d."),
-    figure("unit_scale", "needed\nscale", "Scale that would give q . k the variance 1."),
+    Column("first_key", "first\nkey", "Weight on the first key, mean over queries.", most=1),
+    Column("variance_over_d", "variance\n/ d", "Variance of q . k at valid keys, over d."),
+    Column("unit_scale", "needed\nscale", "Scale that would give q . k the variance 1."),
 )
 
 COLUMNS = (SCORER, LABEL, NORMALIZER, PARAMETERS, *FIGURES, SECONDS)

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from attncli.common.study import Finding, Record
-from attncli.show.numbers import finite, significant
+from attncli.numbers import finite, number
 
 SAME = 1e-6  # bits; smaller divergences are rounding
 
@@ -19,7 +19,7 @@ def findings_of(comparisons: Sequence[Record], head_comparisons: Sequence[Record
         alike = f"{a} and {b} give" if len(comparisons) == 1 else "All scorers give"
         return [Finding(f"{alike} the same weights.", numbers=numbers)]
     which = "differ" if len(comparisons) == 1 else "differ most"
-    text = f"{a} and {b} {which}: JS divergence {significant(bits, 3)} bits; largest weight at the same key in"
+    text = f"{a} and {b} {which}: JS divergence {number(bits, 3)} bits; largest weight at the same key in"
     found = [Finding(f"{text} {agreed:.0%} of the rows.", numbers=numbers)]
     head = _furthest(head_comparisons)
     if head is not None and len({row["head"] for row in head_comparisons}) > 1:
@@ -27,7 +27,7 @@ def findings_of(comparisons: Sequence[Record], head_comparisons: Sequence[Record
         where = f"head {head['head']}" + (f" of batch element {head['batch']}" if several else "")
         text = f"Of all heads {head['a']} and {head['b']} differ most in {where}"
         numbers = {key: head[key] for key in ("a", "b", "batch", "head", "js_divergence")}
-        found.append(Finding(f"{text}: JS divergence {significant(head['js_divergence'], 3)} bits.", numbers=numbers))
+        found.append(Finding(f"{text}: JS divergence {number(head['js_divergence'], 3)} bits.", numbers=numbers))
     return found
 
 

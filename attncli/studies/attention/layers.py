@@ -16,7 +16,7 @@ from attncli.config.scorer_entries import ScorerEntry
 from attncli.errors import printable
 from attncli.inputs.build import Inputs
 from attncli.inputs.captured import Captured
-from attncli.show.numbers import finite, several, significant
+from attncli.numbers import finite, number, several
 from attncli.show.report.charts import on_one_line
 from attncli.studies import ROWS
 from attncli.studies.attention.columns import DIFFERENCES, OF_CALLS
@@ -192,7 +192,7 @@ def _about_capture(known: Record) -> Finding:
     errors = [call.get("rescored", call["error"]) or 0.0 for call in calls.values()]
     here = all("rescored" in call for call in calls.values())
     what = f"re-scored {'here' if here else 'when captured'}, outputs differ from the model's by"
-    text = f"{known['file']}: {several(len(calls), 'attention call')}; {what} {significant(max(errors), 2)} at most."
+    text = f"{known['file']}: {several(len(calls), 'attention call')}; {what} {number(max(errors), 2)} at most."
     if left_out:
         why = "; ".join(f"{name}: {problem}" for name, problem in left_out.items())
         text += f" Not re-scored: {why}."

@@ -5,7 +5,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from attncli.common.study import STAGES, Record, Result, tensor_name
-from attncli.show.numbers import finite
+from attncli.numbers import finite
 from attncli.studies.attention.findings import SAME
 
 DISTANCES = {"js_divergence": "JS divergence", "output_difference": "difference of outputs"}

@@ -36,8 +36,8 @@ from attncli.inputs.build import Inputs, Shapes, build_inputs, check_tokens
 from attncli.inputs.captured import Captured, read_calls
 from attncli.inputs.device import resolve_device
 from attncli.inputs.seeding import generator, seeded
+from attncli.numbers import several
 from attncli.scorers import SCORERS
-from attncli.show.numbers import several
 from attncli.studies.attention.between import between as between
 from attncli.studies.attention.columns import COLUMNS, COMPARISONS, HEAD_COMPARISONS, HEADS, OF_CALLS, in_layers
 from attncli.studies.attention.findings import findings_of

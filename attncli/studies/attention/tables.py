@@ -13,7 +13,7 @@ from attncli.common.study import LAYER, TIE, Column, Record, Result, layers_of, 
 from attncli.config.normalizer_entries import DEFAULT_NORMALIZER
 from attncli.config.scorer_entries import default_label
 from attncli.errors import printable
-from attncli.show.numbers import counted, several, significant, statistic
+from attncli.numbers import number, several
 from attncli.show.tables import FAINT, STRONG, cells, heading, pick, remark, titled
 from attncli.show.tables import tables as record_tables
 from attncli.show.weights import MASKED, MAXIMUM, WIDEST_OUTPUT, Layout, output_table, weight_tables
@@ -33,17 +33,17 @@ NUMBER_WIDTH = 5  # 0.123, 2e-04; one more in float64, for 1e-120
 MOST_LINES = 100  # about how long the weight tables of all scorers together become
 MOST_PLACES = 8  # batch elements and heads, whatever the length of their tables
 MOST_RANKED = 10  # rows of the heads that differ most
-ENTROPIES = [Column(f"entropy_{of}", f"entropy\n{of} (nats)", f"Entropy of {of}.", "nats", statistic) for of in "ab"]
+ENTROPIES = [Column(f"entropy_{of}", f"entropy\n{of} (nats)", f"Entropy of {of}.", "nats") for of in "ab"]
 RANKED_BY = {
     "js_divergence": ("that differ most", ["js_divergence", "top1_agreement"]),
     "output_difference": ("whose outputs differ most", ["output_difference"]),
 }
 CALLS = [
-    Column("number", "", "Number of the layer.", format=counted),
+    Column("number", "", "Number of the layer."),
     LAYER,
     Column("class", "class", "Class of the module.", text=True),
-    Column("scale", "scale", "Scale of the model.", format=statistic),
-    Column("error", "error", "Largest difference between the model's output and the re-scored one.", format=statistic),
+    Column("scale", "scale", "Scale of the model."),
+    Column("error", "error", "Largest difference between the model's output and the re-scored one."),
 ]
 MEANS = [
     *pick(COLUMNS, ["label"]),
@@ -89,7 +89,7 @@ def _layout(result: Result, width: int, full: bool, layer: str | None = None) ->
 
 
 def _facts(result: Result, record: Record) -> Iterator[str]:
-    yield f"scale {significant(result.settings['scales'][record['label']])}"
+    yield f"scale {number(result.settings['scales'][record['label']], trim=True)}"
     parameters = record["parameters"]
     yield several(parameters, "parameter") if parameters else "no parameters"
     if f"{record['label']}/dropped" in result.tensors:
@@ -189,12 +189,12 @@ def _of_layers(result: Result, width: int, full: bool, csv: str | None) -> Itera
     yield Text()
     for record in result.records[: len(result.labels)]:
         formula = result.settings["formulas"][record["label"]]
-        own_scale = [f"scale {significant(each['scales'][record['label']])}" for each in layers.values()]
+        own_scale = [f"scale {number(each['scales'][record['label']], trim=True)}" for each in layers.values()]
         yield from heading(record, formula, [own_scale[0]] if len(set(own_scale)) == 1 else [])
     yield from titled("Summary, means over layers and heads", record_tables(MEANS[:1], MEANS[1:], means(result), width))
     names = [Column("layer", "layer", "Number of the layer.")]
     heads = [
-        Column(str(head), str(head), f"Head {head}.", format=partial(significant, digits=2))
+        Column(str(head), str(head), f"Head {head}.", format=partial(number, digits=2))
         for head in head_numbers(result.heads)
     ]
     for title, (_, grid) in grids(result).items():

@@ -4,22 +4,18 @@ from functools import partial
 
 from attncli.common.study import LABEL, NORMALIZER, SCORER, Chart, Column, Kind, Record, Result
 from attncli.errors import in_bytes
-from attncli.show.numbers import duration, interval, short
+from attncli.numbers import duration, number
 
 AXES = ("n", "m", "d", "batch", "heads")  # what is the same for all implementations that are compared
 SIZES = (*AXES, "num_hiddens")
 
-
+short = partial(number, digits=3)
 place = partial(Column, kind="place")
 measured = partial(Column, kind="measured")
 
 
 def _word(key: str, about: str, kind: Kind = "figure") -> Column:
     return Column(key, key, about, text=True, kind=kind)
-
-
-def _yes(value: bool) -> str:
-    return "yes" if value else "no"
 
 
 COLUMNS = (
@@ -50,11 +46,11 @@ COLUMNS = (
     ),
     measured("gbytes_per_second", "GB\nper s", "Bytes of inputs and results per second.", "10^9 bytes/s", short),
     measured("ratio", "ratio", "Time / the baseline's time in the same round, geometric mean.", "", short),
-    measured("ratio_ci", "95 %\ninterval", "95 % interval of the ratio.", "", interval),
+    measured("ratio_ci", "95 %\ninterval", "95 % interval of the ratio.", "", short),
     LABEL,
     NORMALIZER,
     _word("measure", "What a call computes: scores, weights and output, or output only.", "place"),
-    Column("backward", "backward", "Whether gradients were computed.", format=_yes, text=True),
+    Column("backward", "backward", "Whether gradients were computed.", text=True),
     _word("status", "Outcome: timed, disagrees, too large, not available or failed."),
     _word("reason", "Why it was not timed.", "measured"),
     measured("rounds", "rounds", "Number of rounds that were timed."),
@@ -69,7 +65,7 @@ COMPARISONS = (
     _word("against", "Other side of the comparison: the textbook's code of the same entry.", "place"),
     *(BY_KEY[key] for key in ("measure", *SIZES)),
     measured("times_as_fast", "times\nas fast", "Time of the textbook's code / own time in the same round.", "", short),
-    measured("times_as_fast_ci", "95 %\ninterval", "95 % interval of times_as_fast.", "", interval),
+    measured("times_as_fast_ci", "95 %\ninterval", "95 % interval of times_as_fast.", "", short),
 )
 
 

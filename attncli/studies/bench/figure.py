@@ -10,8 +10,8 @@ from matplotlib.ticker import LogLocator, NullLocator
 from attncli.common.study import Record, Result
 from attncli.config.looks import Look
 from attncli.errors import in_bytes
+from attncli.numbers import duration, several
 from attncli.show.figures import Note, Picture
-from attncli.show.numbers import duration, several
 from attncli.show.panels import AS_FIT, decades_axis, draw_line, legend, name, one_figure, panels, sizes_axis
 from attncli.show.themes import Sheet
 from attncli.studies.bench.columns import quartiles

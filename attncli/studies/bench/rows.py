@@ -8,7 +8,7 @@ from typing import Any
 
 from attncli.common.study import Finding, Record, Result, by_label
 from attncli.errors import in_bytes, printable
-from attncli.show.numbers import duration, interval, several, short
+from attncli.numbers import duration, number, several
 from attncli.studies.bench.columns import AXES, SIZES
 from attncli.studies.bench.options import IMPLEMENTATIONS
 
@@ -129,4 +129,4 @@ def _finding(row: Record, records: Sequence[Record], comparisons: Sequence[Recor
 def _times(ratio: float, ends: Sequence[float], what: str) -> str:
     """`, 96.2 times the time of scaled_dot/textbook (90.1 to 103)`."""
     same = ", no measurable difference" if ends[0] <= 1 <= ends[1] else ""
-    return f", {short(ratio)} times {what} ({interval(ends)}{same})"
+    return f", {number(ratio, 3)} times {what} ({number(ends, 3)}{same})"

@@ -7,7 +7,7 @@ from rich.text import Text
 
 from attncli.common.study import Record, Result
 from attncli.errors import printable
-from attncli.show.numbers import MISSING, duration
+from attncli.numbers import MISSING, duration
 from attncli.show.tables import Cells, cells, formulas, pick, remark, stacked, titled
 from attncli.show.tables import tables as record_tables
 from attncli.studies.bench.columns import COLUMNS, COMPARISONS, SIZES

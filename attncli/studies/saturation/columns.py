@@ -5,7 +5,9 @@ from functools import partial
 
 from attncli.common.pairs.study import PLACE
 from attncli.common.study import LABEL, NORMALIZER, SCORER, Chart, Column
-from attncli.show.numbers import counted, figure, short
+from attncli.numbers import number
+
+short = partial(number, digits=3)
 
 
 def _quartiles(key: str, heading: str, what: str, least: float = 1e-3, most: float = math.inf) -> tuple[Column, ...]:
@@ -22,13 +24,12 @@ COLUMNS = (
     LABEL,
     NORMALIZER,
     *PLACE,
-    Column("keys", "keys", "Keys of each row.", format=counted),
-    Column("rows", "rows", "Rows measured: queries with at least two valid keys.", format=counted),
+    Column("keys", "keys", "Keys of each row."),
+    Column("rows", "rows", "Rows measured: queries with at least two valid keys."),
     Column(
         "entropy",
         "entropy\n/ ln m",
         "Mean entropy of weights / their sum, relative to that of uniform weights, ln m.",
-        format=figure,
         most=1,
     ),
     Column("max_weight", "largest\nweight", "Mean of the largest weight.", format=short, most=1),

@@ -3,8 +3,8 @@
 from attncli.common.pairs.figure import Points
 from attncli.common.scoring import of_softmax
 from attncli.common.study import Result
+from attncli.numbers import entries, sizes
 from attncli.show.figures import Note, Picture
-from attncli.show.numbers import entries, sizes
 from attncli.show.panels import legend, one_figure, panels, reference
 from attncli.show.themes import Sheet
 

@@ -27,7 +27,7 @@ from attncli.common.progress import Progress
 from attncli.common.study import Finding, Record, Result, by_label
 from attncli.errors import below
 from attncli.inputs.seeding import generator
-from attncli.show.numbers import finite, short, significant
+from attncli.numbers import finite, number
 from attncli.studies.saturation.columns import COLUMNS
 from attncli.studies.saturation.options import SaturationOptions
 from attncli.studies.saturation.rows import Figures, Stream, row_figures, row_weights
@@ -128,12 +128,12 @@ def findings_of(records: Sequence[Record], uniform: Mapping[str, float]) -> list
         article = "an" if most["normalizer"][0] in "aeiou" else "a"
         text = (
             f"Why: {article} {most['normalizer']} with all weight on one key passes no gradient; "
-            f"uniform weights have norm {short(norm)}"
+            f"uniform weights have norm {number(norm, 3)}"
         )
         if most["jacobian_mean"] > HIDES * most[NORM]:
             head = "" if most["head"] is None else f"{place_of(most)} of "
-            mean, place = short(most["jacobian_mean"]), f"{head}{most['label']} at d = {most['d']}"
-            text += f"; the mean hides this: {mean} for {place}, with median {short(most[NORM])}"
+            mean, place = number(most["jacobian_mean"], 3), f"{head}{most['label']} at d = {most['d']}"
+            text += f"; the mean hides this: {mean} for {place}, with median {number(most[NORM], 3)}"
         found.append(Finding(f"{text}.", None, {"uniform_norm": norm}))
     return found
 
@@ -146,7 +146,7 @@ def _of_label(label: str, rows: Sequence[Record]) -> Finding:
     norms, named = change(known, NORM, _margins(known, "jacobian", MEDIAN_95))
     weights, also = change(known, "max_weight", _margins(known, "max_weight", MEAN_95))
     if len(known) == 1:
-        weights = significant(known[0]["max_weight"], 2)  # d is in the sentence already
+        weights = number(known[0]["max_weight"], 2)  # d is in the sentence already
     numbers, power = numbers_of([row for row in known if row in named or row in also], NUMBERS), power_law(known, NORM)
     if power is not None:
         norms, numbers = f"{norms}, like d^{power:.2f}", numbers | {"power": power}

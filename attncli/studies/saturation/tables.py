@@ -7,7 +7,7 @@ from rich.text import Text
 
 from attncli.common.scoring import of_softmax
 from attncli.common.study import Result, by_label
-from attncli.show.numbers import entries, sizes
+from attncli.numbers import entries, sizes
 from attncli.show.tables import formulas, heading, numbered_layers, pick, remark
 from attncli.show.tables import tables as blocks
 from attncli.studies.saturation.columns import COLUMNS

@@ -1,15 +1,17 @@
 """The columns of the study `train`: a row for each seed and number of keys in the test, and one over the seeds."""
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from operator import attrgetter
 
 from attncli.common.study import LABEL, NORMALIZER, SCORER, Chart, Column, Record, Result
-from attncli.show.numbers import counted, share, short, significant
+from attncli.numbers import number
 
+short = partial(number, digits=3)
 PLACE = (SCORER, LABEL, NORMALIZER, Column("d", "d", "Size of queries and keys.", kind="place"))
 GROUP = (*(column.key for column in PLACE), "keys")
-KEYS = Column("keys", "keys", "Keys per test sequence.", format=counted, kind="place")
-ACCURACY = Column("accuracy", "accuracy", "Share of test sequences with the right answer.", format=share, most=1)
+KEYS = Column("keys", "keys", "Keys per test sequence.", kind="place")
+ACCURACY = Column("accuracy", "accuracy", "Share of test sequences with the right answer.", format=short, most=1)
 LOSS = Column("loss", "loss", "Cross-entropy on the test sequences.", "nats", short)
 ENTROPY = Column(
     "entropy", "entropy\nat end", "Mean entropy of the weights / their sum on the test sequences.", "nats", short
@@ -30,26 +32,24 @@ COLUMNS = (
     Column("seed", "seed", "Number of the model, counted from 0.", kind="place"),
     ACCURACY,
     LOSS,
-    Column(
-        "steps_to_90", "steps to\n90 %", "Steps to the first test with an accuracy of at least 0.9.", "steps", counted
-    ),
+    Column("steps_to_90", "steps to\n90 %", "Steps to the first test with an accuracy of at least 0.9.", "steps"),
     ENTROPY,
     GRADIENT,
     KEYS,
     START,
-    Column("parameters", "parameters", "Trainable parameters of a model.", format=counted),
+    Column("parameters", "parameters", "Trainable parameters of a model."),
 )
 COMPARISONS = (
     *PLACE,
     KEYS,
-    Column("seeds", "seeds", "Models that were trained.", format=counted),
+    Column("seeds", "seeds", "Models that were trained."),
     *(
         Column(f"{each.key}{end}", each.heading, f"{kind} over the seeds: {each.about}", each.unit, each.format)
         for each in SUMMARISED
         for end, kind in SPREAD
     ),
-    Column("steps_to_90", "steps to\n90 %", "Median over the seeds of the steps to 0.9.", "steps", significant),
-    Column("reached_90", "seeds\nat 90 %", "Number of seeds that reached an accuracy of 0.9.", format=counted),
+    Column("steps_to_90", "steps to\n90 %", "Median over the seeds of the steps to 0.9.", "steps"),
+    Column("reached_90", "seeds\nat 90 %", "Number of seeds that reached an accuracy of 0.9."),
 )
 
 TITLES = {"comparisons": "Summary", "records": "Records"}  # the summary is over the seeds

@@ -6,8 +6,8 @@ import numpy as np
 from matplotlib.ticker import MaxNLocator
 
 from attncli.common.study import Result
+from attncli.numbers import several
 from attncli.show.figures import Note, Picture
-from attncli.show.numbers import several
 from attncli.show.panels import draw_line, legend, name, one_figure, panels, reference, sizes_axis, unit_axis
 from attncli.show.themes import Sheet
 from attncli.studies.train.rows import described

@@ -9,7 +9,7 @@ import numpy as np
 
 from attncli.common.scoring import names_of
 from attncli.common.study import Finding, Record, by_label
-from attncli.show.numbers import counted, finite, several, share, short
+from attncli.numbers import finite, number, several
 from attncli.studies.train.columns import GROUP, SUMMARISED
 from attncli.studies.train.model import Configuration, Learnt, points_of
 
@@ -71,15 +71,15 @@ def summary(rows: Sequence[Record]) -> list[Record]:
 
 def mean_and_range(row: Record) -> str:
     """The accuracy over the seeds, `0.84 (0.78–0.94)`: mean, least and most; `1.00` alone where all read the same."""
-    middle, low, high = (share(row[f"accuracy{end}"]) for end in ("", "_min", "_max"))
+    middle, low, high = (number(row[f"accuracy{end}"], 3) for end in ("", "_min", "_max"))
     return middle if middle == low == high else f"{middle} ({low}–{high})"
 
 
 def described(settings: Record) -> str:
     """What was learnt, and how."""
     return (
-        f"associative recall: {counted(settings['keys'])} keys of {counted(settings['vocabulary'])} symbols, "
-        f"{counted(settings['classes'])} values, embeddings of size {counted(settings['embedding'])}; "
+        f"associative recall: {number(settings['keys'])} keys of {number(settings['vocabulary'])} symbols, "
+        f"{number(settings['classes'])} values, embeddings of size {number(settings['embedding'])}; "
         f"{OPTIMIZERS[settings['optimizer']]}, learning rate {settings['lr']:g}, {several(settings['steps'], 'step')} "
         f"of {several(settings['batch'], 'sequence')}, {several(settings['seeds'], 'seed')}, {settings['dtype']}"
     )
@@ -93,10 +93,11 @@ def findings_of(summary: Sequence[Record], settings: Record) -> list[Finding]:
     found = [_of_label(label, of_label, others.get(label, [])) for label, of_label in by_label(trained).items()]
     if stuck := [row for row in trained if row["accuracy"] < 1 - WRONG and row["gradient_norm"] < STUCK]:
         worst, uniform = min(stuck, key=lambda row: float(row["accuracy"])), math.log(settings["keys"])
+        gradient, start, end = (number(worst[key], 3) for key in ("gradient_norm", "start_entropy", "entropy"))
         text = (
-            f"{worst['label']} has stopped learning at d = {worst['d']}: the norm of its gradient is "
-            f"{short(worst['gradient_norm'])}; the entropy of its weights was {short(worst['start_entropy'])} nats "
-            f"before the first step and is {short(worst['entropy'])} now, of {short(uniform)} for equal weights."
+            f"{worst['label']} has stopped learning at d = {worst['d']}: the norm of its gradient is {gradient}; the "
+            f"entropy of its weights was {start} nats before the first step and is {end} now, of {number(uniform, 3)} "
+            "for equal weights."
         )
         numbers = {name: worst[name] for name in ("d", "accuracy", "gradient_norm", "start_entropy", "entropy")}
         found.append(Finding(text, worst["label"], numbers | {"entropy_of_equal_weights": uniform}))

@@ -8,8 +8,8 @@ from rich.text import Text
 from attncli.common.scoring import of_softmax
 from attncli.common.study import Record, Result, by_label
 from attncli.errors import printable
+from attncli.numbers import MISSING, number
 from attncli.show import tables as show
-from attncli.show.numbers import MISSING, counted, share, short
 from attncli.studies.train.columns import COMPARISONS
 from attncli.studies.train.rows import described, mean_and_range
 
@@ -27,10 +27,10 @@ def tables(result: Result, *, width: int, full: bool, csv: str | None) -> Iterat
     if result.interrupted:
         yield Text(INTERRUPTED)
     for keys in dict.fromkeys(row["keys"] for row in summary):
-        other = "" if keys == settings["keys"] else f", trained with {counted(settings['keys'])}"
-        equal = share(settings["equal_weights"][str(keys)])
+        other = "" if keys == settings["keys"] else f", trained with {number(settings['keys'])}"
+        equal = number(settings["equal_weights"][str(keys)], 3)
         yield Text()
-        title = f" with {counted(keys)} keys{other} (chance level {equal})"
+        title = f" with {number(keys)} keys{other} (chance level {equal})"
         yield Text.assemble(("accuracy", show.STRONG), title)
         yield from _accuracy([row for row in summary if row["keys"] == keys], width)
     yield from show.remark(RANGE if settings["seeds"] > 1 else "")
@@ -40,7 +40,7 @@ def tables(result: Result, *, width: int, full: bool, csv: str | None) -> Iterat
     yield from show.tables([COLUMN["label"]], [COLUMN[key] for key in DETAILS], trained, width, full)
     softmax = of_softmax(summary)
     legend, lowest = LEGEND.format("" if softmax else " / their sum"), "" if softmax else " of weights that sum to 1"
-    yield from show.remark(f"{legend}; lowest possible loss{lowest}: {short(settings['least_loss'])}")
+    yield from show.remark(f"{legend}; lowest possible loss{lowest}: {number(settings['least_loss'], 3)}")
     yield Text()
     yield from show.formulas(result.records, settings)
 

@@ -1,6 +1,7 @@
 """The columns of the study `variance`: one row for each label and d, or head of real tensors; and its charts."""
 
 import math
+from collections.abc import Sequence
 from functools import partial
 
 import numpy as np
@@ -8,29 +9,31 @@ from numpy.typing import NDArray
 
 from attncli.common.pairs.study import PLACE
 from attncli.common.study import LABEL, SCORER, Chart, Column, Record, Result
-from attncli.show.numbers import counted, figure, interval, margin, short
+from attncli.numbers import MISSING, number
 
+short = partial(number, digits=3)
 signed = partial(Column, signed=True)
 STANDARDISED = "(score - mean) / std"
 ENOUGH = 625  # samples in the fullest bin: its standard error is 1/25 of it
 TOGETHER = (1, 2, 4, 5, 10)  # numbers of bins that may be merged into one
 
+
+def _margin(ends: Sequence[float] | None) -> str:
+    """Return half the width of an interval."""
+    return MISSING if ends is None else short((ends[1] - ends[0]) / 2)
+
+
 COLUMNS = (
     SCORER,
     LABEL,
     *PLACE,
-    Column("samples", "samples", "Query-key pairs that were measured.", format=counted),
+    Column("samples", "samples", "Query-key pairs that were measured."),
     signed("mean", "mean", "Mean of the scores.", format=short, least=0.1),
-    Column("mean_ci", "±", "95 % interval of the mean; none for real tensors.", format=margin, least=0.1),
-    Column("variance", "variance", "Variance of the scores.", format=figure),
-    Column(
-        "variance_ci",
-        "95 %\ninterval",
-        "95 % interval of the variance (Bonett 2006).",
-        format=partial(interval, digits=4),
-    ),
+    Column("mean_ci", "±", "95 % interval of the mean; none for real tensors.", format=_margin, least=0.1),
+    Column("variance", "variance", "Variance of the scores."),
+    Column("variance_ci", "95 %\ninterval", "95 % interval of the variance (Bonett 2006).", format=short),
     signed("theory_mean", "theory\nmean", "Mean in closed form, where one is known.", format=short),
-    Column("theory_variance", "theory\nvariance", "Variance in closed form, where one is known.", format=figure),
+    Column("theory_variance", "theory\nvariance", "Variance in closed form, where one is known."),
     signed("z", "z", "Difference of the variance from an exact theory, in standard errors.", format=short, least=10),
     signed("z_mean", "z of\nmean", "Difference of the mean from theory, in standard errors.", format=short, least=10),
     Column("theory", "kind", "Whether the theory of the variance is exact, or a limit for large sizes.", text=True),
@@ -38,10 +41,9 @@ COLUMNS = (
         "row_variance",
         "within\nrows",
         "Variance over the keys of a query, mean over queries weighted by their number of valid keys.",
-        format=figure,
     ),
-    Column("scale", "scale", "Scale of the scorer.", format=figure),
-    Column("unit_scale", "needed\nscale", "Scale that would give variance 1.", format=figure),
+    Column("scale", "scale", "Scale of the scorer."),
+    Column("unit_scale", "needed\nscale", "Scale that would give variance 1."),
 )
 
 

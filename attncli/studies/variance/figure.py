@@ -9,8 +9,8 @@ from matplotlib.ticker import MaxNLocator
 
 from attncli.common.pairs.figure import Curve, Points
 from attncli.common.study import Result
+from attncli.numbers import entries, number
 from attncli.show.figures import Note, Picture
-from attncli.show.numbers import counted, entries
 from attncli.show.panels import MOST_TICKS, legend, name, one_figure, panels, reference
 from attncli.show.themes import Sheet
 from attncli.studies.variance.columns import STANDARDISED, density, normal_density
@@ -26,7 +26,7 @@ def figure_of(result: Result, note: Note, sheet: Sheet) -> Picture:
     lines, standard = sheet.lines(result.labels), reference(sheet)
     points = Points(result, note, lines)
     samples = [int(count) for curve in points.curves.values() for count in curve["samples"]]
-    many = " to ".join(dict.fromkeys([counted(min(samples)), counted(max(samples))]))
+    many = " to ".join(dict.fromkeys([number(min(samples)), number(max(samples))]))
     title = f"{entries(result.settings)}; {many} {'pairs' if points.real else 'samples'} for each point"
     figure, (left, right) = panels(sheet, WIDTHS, HEIGHT, title)
     left.axhline(1.0, zorder=1, **standard)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from attncli.common.pairs.entries import Entries
 from attncli.common.pairs.study import Prepared, change, numbers_of, power_law
 from attncli.common.study import Finding, Record, by_label
-from attncli.show.numbers import finite, significant
+from attncli.numbers import finite, number
 
 SAME = 1e-6  # relative: theories that differ by less are the same
 CHANCE = 0.01  # what comes by chance less often than this is not put down to chance
@@ -34,7 +34,7 @@ def _of_label(label: str, rows: Sequence[Record], compared: int) -> Finding:
         text, numbers = f"{text}, like d^{power:.2f}", numbers | {"power": power}
     theory = [row["theory_variance"] for row in named]
     if len(finite(theory)) == len(named):
-        values = dict.fromkeys(map(significant, theory))
+        values = dict.fromkeys(number(each, trim=True) for each in theory)
         text += f", theory {'about ' if rows[0]['theory'] == 'limit' else ''}{' to '.join(values)}"
     shares = [row["row_variance"] / row["variance"] for row in rows if row["row_variance"] and row["variance"] > 0]
     if shares and min(shares) < SHARED:
@@ -52,7 +52,7 @@ def _needed(rows: Sequence[Record]) -> str:
     is_one = low <= 1 <= high if exact is None else math.isclose(exact, 1.0, rel_tol=SAME)
     if not scales or is_one or len({row["d"] for row in rows}) > 1:
         return ""
-    ends = list(dict.fromkeys(map(significant, (min(scales), max(scales)))))
+    ends = list(dict.fromkeys(map(number, (min(scales), max(scales)))))
     return f"; a scale {'between' if ends[1:] else 'of'} {' and '.join(ends)} would give variance 1"
 
 
@@ -63,13 +63,13 @@ def _refuted(rows: Sequence[Record], compared: int) -> str:
     z, name, d = max(far, default=(0.0, "", 0))
     if not far or compared * math.erfc(z / math.sqrt(2)) >= CHANCE:
         return ""
-    return f"; its {name} at d = {d} is {significant(z, 3)} standard errors from theory, more than chance explains"
+    return f"; its {name} at d = {d} is {number(z, 3)} standard errors from theory, more than chance explains"
 
 
 def _why(entries: Entries) -> Finding:
     """From the mean and the variance of one product q_i k_i."""
     numbers = dict(zip(("product_mean", "product_variance"), entries.moments(1).of_product(), strict=True))
-    mean, variance = map(significant, numbers.values())
+    mean, variance = (number(each, trim=True) for each in numbers.values())
     text = f"Why: each product q_i k_i has mean {mean} and variance {variance}, so q . k has mean {_times(mean, 'd')} "
     text += f"and variance {_times(variance, 'd')}; scale 1/sqrt(d) gives mean {_times(mean, 'sqrt(d)')} and variance "
     return Finding(f"{text}{variance}, scale 1/d gives mean {mean} and variance {variance}/d.", None, numbers)

@@ -1,13 +1,12 @@
 """The tables of the study `variance`: measured moments beside their theory, or the scales that real scores need."""
 
-from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Iterator
 
 from rich.console import RenderableType
 from rich.text import Text
 
-from attncli.common.study import Column, Record, Result, by_label
-from attncli.show.numbers import entries, interval, significant
+from attncli.common.study import Result, by_label
+from attncli.numbers import entries, number
 from attncli.show.tables import formulas, heading, numbered_layers, pick, remark
 from attncli.show.tables import tables as blocks
 from attncli.studies.variance.columns import COLUMNS
@@ -34,25 +33,17 @@ def _random(result: Result, width: int, full: bool) -> Iterator[RenderableType]:
     yield Text(f"{entries(result.settings)}; {LEGEND}")
     for label, records in by_label(result.records).items():
         yield Text()
-        scales = dict.fromkeys(significant(records[end]["scale"]) for end in (0, -1))
+        scales = dict.fromkeys(number(records[end]["scale"], trim=True) for end in (0, -1))
         yield from heading(records[0], result.settings["formulas"][label], [f"scale {' to '.join(scales)}"])
         kinds = {record["theory"] for record in records}
         figures = [*RANDOM, *(["theory"] if "limit" in kinds else [])]
-        yield from _blocks(pick(COLUMNS, figures), records, width, full)
+        yield from blocks(pick(COLUMNS, ["d"]), pick(COLUMNS, figures), records, width, full)
         yield from remark(LIMIT if "limit" in kinds else UNKNOWN if None in kinds else "")
-
-
-def _blocks(figures: Sequence[Column], records: Sequence[Record], width: int, full: bool) -> list[RenderableType]:
-    """Intervals have as many digits as the variance where that takes no further table, else three."""
-    shorter = [replace(column, format=interval) if column.key == "variance_ci" else column for column in figures]
-    names = pick(COLUMNS, ["d"])
-    whole, narrow = (list(blocks(names, columns, records, width, full)) for columns in (figures, shorter))
-    return whole if len(whole) == len(narrow) else narrow
 
 
 def _real(result: Result, width: int, full: bool) -> Iterator[RenderableType]:
     records, layers = numbered_layers(result.records)
-    root = significant(result.settings["one_over_sqrt_d"])
+    root = number(result.settings["one_over_sqrt_d"], trim=True)
     one_d = f"; d = {records[0]['d']}, so 1/sqrt(d) = {root}" if len({row["d"] for row in records}) == 1 else ""
     yield Text(f"{entries(result.settings)}{one_d}. {REAL}")
     yield from remark(layers)

@@ -10,6 +10,7 @@ from matplotlib.figure import Figure
 
 from attncli.common.study import Result
 from attncli.config.looks import Look
+from attncli.numbers import number
 from attncli.runs.saving import save_named
 from attncli.scorers import SCORERS
 from attncli.show.figures import drawn_by
@@ -84,7 +85,7 @@ def test_sentences_go_the_way_of_their_curve(study: str) -> None:
     result = swept(study, d=[256, 4, 32], scorers=[scorer], **more)
     rows = sorted(result.records, key=lambda row: row["d"])
     for key in CHANGING[study]:
-        first, *_, last = (f"{row[key]:.3g}" for row in rows)
+        first, *_, last = (number(row[key], 3) for row in rows)
         assert f"falls from {first} (d = 4) to {last} (d = 256)" in said(result)["falling"]
 
 
@@ -98,10 +99,10 @@ def test_sentences_of_one_size_and_over_sizes() -> None:
     assert ", theory about 0." in texts["additive"]
     assert "q_i k_i has mean 0.25 and variance 1.5, so q . k has mean 0.25 d and variance 1.5 d; " in texts[None]
     result = swept("saturation", d=[1, 8, 512], rows=200, scorers=DOT)
-    first, turn, last = (f"{record['jacobian_median']:.3g}" for record in result.records)
+    first, turn, last = (number(record["jacobian_median"], 3) for record in result.records)
     turned = f"rises from {first} (d = 1) to {turn} (d = 8), then falls to {last} (d = 512); largest weight rises from "
     assert f"norm of the softmax Jacobian {turned}" in said(result)["dot"]
-    assert f"the mean hides this: {result.records[2]['jacobian_mean']:.3g} for dot" in said(result)[None]
+    assert f"the mean hides this: {number(result.records[2]['jacobian_mean'], 3)} for dot" in said(result)[None]
 
 
 @STUDIES

@@ -14,9 +14,9 @@ import attncli
 from attncli.api import compare_stored
 from attncli.common.study import Result, single_numbers
 from attncli.errors import printable
+from attncli.numbers import MISSING
 from attncli.reports import names_of, report
 from attncli.runs.loading import StoredRun, read_run
-from attncli.show.numbers import MISSING
 from attncli.show.report.page import embedded
 from attncli.studies import STUDIES, columns_of
 from tests.show.report.reading import Read, numbers

@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 
 from attncli.common.study import Finding, Record, Result
 from attncli.config.looks import Look
-from attncli.show.numbers import duration
+from attncli.numbers import duration
 from attncli.studies.bench.columns import COLUMNS, raw_name
 from attncli.studies.bench.figure import figures
 from attncli.studies.bench.rows import findings_of, growth

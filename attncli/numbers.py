@@ -1,0 +1,100 @@
+"""Numbers and places as people read them, by one rule in tables, pictures, findings and pages."""
+
+import math
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from attncli.errors import plain, printable
+
+MISSING = "-"
+LARGEST = 1e6  # larger numbers have an exponent
+LARGEST_COUNT = 10_000_000  # larger integers are rounded, since they are too wide for a column
+
+
+def number(value: Any, digits: int = 4, decimals: int | None = None, *, trim: bool = False) -> str:
+    """Return a number with `digits` significant digits and at most `decimals` decimals.
+
+    Zeros at the end are kept: `1.003`, `0.5000`, `512.3`. Below 0.001 and from a million on numbers have an exponent:
+    `9.77e-04`. Only 0 itself is `0`. Integers have all their digits up to ten million: `1,048,576`. With `trim`,
+    for exact numbers such as settings, zeros at the end are left out: `1`, `0.5`.
+
+    An interval is `0.985 to 1.010`, None is `-`, a boolean `yes` or `no`, and text stays as it is.
+    """
+    if value is None:
+        return MISSING
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, list | tuple):
+        return " to ".join(number(end, digits, decimals) for end in value)
+    if isinstance(value, int) and abs(value) < LARGEST_COUNT:
+        return f"{value:,}"
+    if not isinstance(value, int | float):
+        return str(value)
+    if value == 0 or not math.isfinite(value):
+        return f"{abs(value) if value == 0 else value:g}"
+    exponent = int(f"{value:.{digits - 1}e}".partition("e")[2])  # after rounding
+    if not 1e-3 <= 10.0**exponent < LARGEST:
+        return f"{value:.{digits - 2 if decimals is None else 0}e}"
+    places = max(digits - 1 - exponent, 0)
+    text = f"{value:,.{places if decimals is None else min(places, decimals)}f}"
+    return text.rstrip("0").rstrip(".") if trim and "." in text else text
+
+
+def several(value: int, name: str) -> str:
+    """Return a count and its noun: `1 step`, `800 steps`."""
+    return f"{number(value)} {name}{'' if value == 1 else 's'}"
+
+
+def duration(seconds: float | None) -> str:
+    """Return a time with three digits and a unit: `350 µs`, `1.20 ms`, `2.05 s`, `3 min 20 s`; `-` for None or NaN."""
+    if seconds is None or math.isnan(seconds):
+        return MISSING
+    if seconds >= 100:
+        minutes, rest = divmod(round(seconds), 60)
+        return f"{minutes} min {rest} s"
+    for unit, size in (("s", 1.0), ("ms", 1e-3), ("µs", 1e-6)):
+        if seconds >= 0.9995 * size:
+            return f"{number(seconds / size, 3)} {unit}"
+    return f"{number(seconds / 1e-9, 3)} ns" if seconds else "0 s"
+
+
+def sizes(records: Sequence[dict[str, Any]], keys: Sequence[str] = ("keys", "rows")) -> list[str]:
+    """Return the counts that all records share: `64 keys`, `2,000 rows`."""
+    return [f"{number(records[0][key])} {key}" for key in keys if len({record[key] for record in records}) == 1]
+
+
+def finite(values: Iterable[float | None]) -> list[float]:
+    """Return the finite values."""
+    return [value for value in values if value is not None and math.isfinite(value)]
+
+
+def entries(settings: dict[str, Any]) -> str:
+    """Return the distribution or the file of queries and keys in words: `normal entries, mean 0, std 1`."""
+    if "from" in settings:
+        return f"queries and keys from {printable(str(settings['from']))}"
+    name = str(settings["distribution"])
+    if settings["df"] is not None:
+        name += f" (df {settings['df']:g})"
+    queries, keys = (f"mean {settings[f'{of}_mean']:g}, std {settings[f'{of}_std']:g}" for of in ("query", "key"))
+    drawn = queries if queries == keys else f"{queries} (queries) and {keys} (keys)"
+    correlated = f", correlation {settings['rho']:g}" if settings["rho"] else ""
+    return f"{name} entries, {drawn}{correlated}"
+
+
+def distinct(a: Any, b: Any) -> tuple[str, str]:
+    """Return two values with as many digits as tell them apart."""
+    if not (isinstance(a, float) and isinstance(b, float)):
+        return _plain(a), _plain(b)
+    pairs = [(number(a, digits), number(b, digits)) for digits in (4, 6, 9, 18)]
+    return next((pair for pair in pairs if pair[0] != pair[1]), pairs[-1])
+
+
+def _plain(value: Any) -> str:
+    return number(value) if value is None or isinstance(value, float) else plain(value)
+
+
+def place(where: dict[str, Any]) -> str:
+    """Return the columns that identify a row in words: `scaled_dot, batch 1`, or `additive - dot` for a pair."""
+    names = " - ".join(where[key] for key in ("label", "a", "b") if key in where)
+    others = [f"{key} {plain(value)}" for key, value in where.items() if key not in ("label", "a", "b")]
+    return ", ".join([names] * bool(names) + others)
