@@ -89,7 +89,7 @@ class Result(StudyResult):
     def to_frame(self, rows: str = "records") -> Any:
         """Return `records`, `comparisons`, `heads`, `head_comparisons` or a sweep's `summary` as a pandas DataFrame.
 
-        Its columns are those of records.csv, heads.csv and summary.csv.
+        It has the columns of records.csv, heads.csv and summary.csv.
 
         Raises:
             InputError: rows that this result does not have.

@@ -1,4 +1,4 @@
-"""What is wrong with the user's input, so that it can be mended: where, what was got, what is expected, the cure."""
+"""Errors in the user's input, with the place, the value, the expectation and the cure, so the user can fix them."""
 
 import difflib
 import json
@@ -9,10 +9,10 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 Path = tuple[str | int, ...]
-# How much a message shows of what the user gives.
+# Limits of texts in messages.
 LONGEST_VALUE = 60  # characters of a value
-LONGEST_NAME = 120  # characters of a name or a key, and of a library's own words
-LONGEST_MESSAGE = 2000  # characters of a problem, whatever stands in it
+LONGEST_NAME = 120  # characters of a name, of a key, and of a library's message
+LONGEST_MESSAGE = 2000  # characters of a problem
 MOST_LISTED = 25  # names
 MOST_PROBLEMS = 20  # of one file
 INVISIBLE = "CMZ"  # general categories of Unicode: control and format, marks on a letter, spaces
@@ -21,7 +21,7 @@ JOINERS = "\u200c\u200d"  # they shape Persian words and join emoji, and do noth
 
 @dataclass(frozen=True)
 class Problem:
-    """One thing that is wrong: `where: path: message`, for instance `d2l.yaml:7:14: data.keys.shape: got ...; ...`."""
+    """A problem: `where: path: message`, for instance `d2l.yaml:7:14: data.keys.shape: got ...; ...`."""
 
     message: str
     path: Path = ()
@@ -34,7 +34,7 @@ class Problem:
 
 
 class InputError(ValueError):
-    """The user's input is wrong. Carries every problem that was found, not only the first."""
+    """Wrong input of the user, with all problems, not only the first."""
 
     def __init__(self, problems: Iterable[Problem]) -> None:
         self.problems = tuple(problems)
@@ -45,16 +45,16 @@ class InputError(ValueError):
 
     @classmethod
     def of(cls, message: str, path: Sequence[str | int] = (), where: str = "") -> "InputError":
-        """The error with one problem."""
+        """Return an error with one problem."""
         return cls([Problem(message, tuple(path), where)])
 
     def under(self, *prefix: str | int) -> "InputError":
-        """The same problems, their paths below `prefix`."""
+        """Return the same problems with paths below `prefix`."""
         return InputError(replace(problem, path=(*prefix, *problem.path)) for problem in self.problems)
 
 
 def not_too_many(problems: Sequence[Problem], where: str) -> list[Problem]:
-    """The first problems of a file, and one that says how many more there are."""
+    """Return the first problems of a file, and the number of the others as a last one."""
     if len(problems) <= MOST_PROBLEMS:
         return [*problems]
     more = f"and {len(problems) - MOST_PROBLEMS:,} more problems"
@@ -62,7 +62,7 @@ def not_too_many(problems: Sequence[Problem], where: str) -> list[Problem]:
 
 
 def printable(text: str) -> str:
-    r"""The text with everything a terminal would obey or not show written out: `\n`, `\x1b`, `\u202e`, `' '`."""
+    r"""Return the text with control and invisible characters escaped: `\n`, `\x1b`, `\u202e`, `' '`."""
     shown = (c if c.isprintable() or c in JOINERS else c.encode("unicode_escape").decode("ascii") for c in text)
     written = "".join(shown)
     is_seen = any(unicodedata.category(c)[0] not in INVISIBLE for c in written)
@@ -70,12 +70,12 @@ def printable(text: str) -> str:
 
 
 def shortened(text: str, most: int = LONGEST_NAME) -> str:
-    """The text, cut off where it is too long."""
+    """Return the text, cut off if it is too long."""
     return text if len(text) <= most else text[: most - 1] + "…"
 
 
 def as_line(text: str) -> str:
-    """The text as a line for a terminal: printable, and without its middle where it is too long."""
+    """Return the text as a printable line for a terminal, without its middle if it is too long."""
     shown = printable(text)
     if len(shown) <= LONGEST_MESSAGE:
         return shown
@@ -84,23 +84,23 @@ def as_line(text: str) -> str:
 
 
 def listed(names: Sequence[str]) -> str:
-    """The names after commas; of many the first ones, and how many more there are."""
+    """Return the names joined by commas; of many only the first, and the number of the others."""
     more = f" and {len(names) - MOST_LISTED:,} more" if len(names) > MOST_LISTED else ""
     return ", ".join(shortened(name) for name in names[:MOST_LISTED]) + more
 
 
 def got(value: Any, expected: str, cure: str = "") -> str:
-    """The usual wording: `got X; expected Y; cure`."""
+    """Return the usual message: `got X; expected Y; cure`."""
     return "; ".join(part for part in (f"got {show(value)}", expected, cure) if part)
 
 
 def plain(value: Any) -> str:
-    """A value inside a sentence: text as it is, everything else as `show` has it."""
+    """Return a value for a sentence: text as it is, other values by `show`."""
     return value if isinstance(value, str) else show(value)
 
 
 def show(value: Any) -> str:
-    """A value as the user would write it in YAML, on one line and not too long."""
+    """Return a value as in YAML, on one line and shortened."""
     try:
         text = json.dumps(value, ensure_ascii=False)
     except (TypeError, ValueError):
@@ -110,7 +110,7 @@ def show(value: Any) -> str:
 
 
 def in_bytes(size: float) -> str:
-    """A number of bytes as people read it: `8.0 TiB`."""
+    """Return a number of bytes with a unit: `8.0 TiB`."""
     if size < 1024:
         return "1 byte" if size == 1 else f"{size:.0f} bytes"
     for unit in ("KiB", "MiB", "GiB", "TiB", "PiB"):
@@ -121,7 +121,7 @@ def in_bytes(size: float) -> str:
 
 
 def dotted(path: Path) -> str:
-    """`("scorers", 0, "scale")` as `scorers[0].scale`."""
+    """Return `scorers[0].scale` for `("scorers", 0, "scale")`."""
     text = ""
     for key in path:
         text += f"[{key}]" if isinstance(key, int) else f".{_quoted(key)}" if text else _quoted(key)
@@ -129,20 +129,20 @@ def dotted(path: Path) -> str:
 
 
 def _quoted(key: str) -> str:
-    """A key that would be misread, or obeyed by the terminal, in quotes and with escapes."""
+    """Return the key, in quotes and with escapes if a reader or the terminal could misread it."""
     plain = key.isprintable() and key == key.strip() != ""
     return key if plain else f"'{ascii(key)[1:-1]}'"
 
 
 def did_you_mean(word: object, known: Iterable[str]) -> str:
-    """The nearest known word as a question, or the list of all known words when none is near."""
+    """Suggest the most similar known word, or list all known words."""
     names = list(known)
     near = difflib.get_close_matches(word, names, n=1) if isinstance(word, str) else []
     return f"did you mean `{shortened(near[0])}`?" if near else f"known: {listed(names)}"
 
 
 def refusal(error: OSError | ValueError) -> str:
-    """Why the system refuses a path; in the same words for all versions of Python where a name has a null character."""
+    """Return why the system refuses a path; for null characters in one wording for all versions of Python."""
     if isinstance(error, OSError):
         return error.strerror or str(error)
     return "embedded null byte" if "embedded null" in str(error) else str(error)
@@ -167,11 +167,11 @@ def below(*prefix: str | int) -> Iterator[None]:
 
 
 class Collector:
-    """Gathers the problems of independent steps, so that all are reported at once.
+    """Collects the problems of independent steps, to report all at once.
 
     with collector.under("data", "queries"):
-        ...                     # an InputError in here is kept, its paths below data.queries
-    collector.check()           # raises one InputError with all that were kept
+        ...                     # an InputError is kept, with paths below data.queries
+    collector.check()           # raises one InputError with all problems
     """
 
     def __init__(self) -> None:
@@ -179,13 +179,13 @@ class Collector:
 
     @contextmanager
     def under(self, *prefix: str | int) -> Iterator[None]:
-        """Keep the problems of an InputError raised inside."""
+        """Keep the problems of an InputError raised inside, with paths below `prefix`."""
         try:
             yield
         except InputError as error:
             self.problems.extend(error.under(*prefix).problems)
 
     def check(self) -> None:
-        """Raise what was kept, if anything."""
+        """Raise an InputError if there are problems."""
         if self.problems:
             raise InputError(self.problems)

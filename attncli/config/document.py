@@ -1,4 +1,4 @@
-"""One YAML file: its data, where in the file every value stands, and the validated options of its study."""
+"""A YAML file: its data, the positions of its values, and the validated options of its study."""
 
 import difflib
 import sys
@@ -22,18 +22,18 @@ from attncli.config.yaml_loader import parse_yaml, position
 from attncli.errors import InputError, Problem, below, in_bytes, not_too_many, refusal
 
 YAML = (".yaml", ".yml")  # endings of configs
-TENSORS = "tensors.safetensors"  # of a run folder, which stands for a config too
-PARAMETERS = "parameters.safetensors"  # beside it
-TENSOR_FILES = (".npy", ".npz", ".pt", ".pth")  # endings that a beginner may give for a config's
-STYLE = "style.mplstyle"  # beside them, how pictures look
-CAPTURED = "capture.safetensors"  # beside both, what was captured of a real model
-REPORT = "report.html"  # of a run folder, a page to explore the run
+TENSORS = "tensors.safetensors"  # in a run folder, which may stand for a config
+PARAMETERS = "parameters.safetensors"  # in a run folder
+TENSOR_FILES = (".npy", ".npz", ".pt", ".pth")  # endings that a beginner may try for a config
+STYLE = "style.mplstyle"  # in a run folder: the look of pictures
+CAPTURED = "capture.safetensors"  # in a run folder: captured calls of a real model
+REPORT = "report.html"  # in a run folder: a page to explore the run
 Options = TypeVar("Options", bound=Experiment)
 
 
 @dataclass(frozen=True)
 class Document:
-    """The data of a file with the command line's overrides applied, and where everything in it stands."""
+    """The data of a file with overrides applied, and the positions of its values."""
 
     path: Path
     data: Any
@@ -42,7 +42,7 @@ class Document:
     flags_only: bool = False  # there is no file; `path` is the command, for messages
 
     def _in_flag(self, problem: Problem, override: Override) -> Problem:
-        """The problem without the key that the flag names already; of a repeated flag the one that is meant."""
+        """Return the problem without the key of the flag, at the wrong one of repeated flags."""
         depth = len(override.path) if override.texts else 1
         index = problem.path[depth] if len(problem.path) > depth else None
         if isinstance(index, int) and index < len(override.texts):
@@ -50,20 +50,20 @@ class Document:
         return replace(problem, path=problem.path[depth:])
 
     def located(self, error: InputError) -> InputError:
-        """The error with all its problems located, in the order of the file and then of the overrides."""
+        """Return the error with all its problems located, in the order of the file and then of the overrides."""
         found = sorted((self._located(problem) for problem in error.problems), key=lambda each: each[0])
         problems = [problem for _, problem in found]
-        is_new = any(not problem.where for problem in error.problems)  # else they have been counted
+        is_new = any(not problem.where for problem in error.problems)  # others are cut already
         return InputError(not_too_many(problems, str(self.path)) if is_new else problems)
 
     def _located(self, problem: Problem) -> tuple[tuple[int, int], Problem]:
-        """The problem with `file:line:column`, or with the override that caused it; and its rank among others."""
+        """Return the rank of a problem among others, and the problem with `file:line:column` or its override."""
         if problem.where:
             return (sys.maxsize, -1), problem
         if problem.path[:1] == ("scorers",) and "scorers" not in self.data and "scorer" in self.data:
             problem = replace(problem, path=("scorer", *problem.path[1:]))  # its other name
         line, column, depth = position(self.root, problem.path, problem.at_key)
-        there = problem.path[:depth]  # a missing key is not, but what it is missing from
+        there = problem.path[:depth]  # for a missing key its mapping
         where = f"{self.path}:{line}:{column}" if not self.flags_only else str(self.path)
         for index, override in reversed([*enumerate(self.overrides)]):
             made = depth < len(problem.path) and override.path[: len(problem.path)] == problem.path
@@ -80,13 +80,13 @@ class Document:
         try:
             yield
         except InputError as error:
-            raise self.located(error) from error.__cause__  # what the user's own code raised
+            raise self.located(error) from error.__cause__  # an error in the user's code
 
     def study(self, known: Collection[str]) -> str:
-        """The name of the study that it asks for.
+        """Return the name of its study.
 
         Raises:
-            InputError: a document that is no mapping, or an unknown study.
+            InputError: the document is not a mapping, or the study is unknown.
         """
         if not isinstance(self.data, dict):
             expected = "expected an experiment: a mapping with `data` and `scorers`"
@@ -99,20 +99,20 @@ class Document:
         return study
 
     def validate(self, model: type[Options], *, absolute: bool = False) -> Options:
-        """The options of its study; file paths become relative to the working directory, or absolute.
+        """Return the validated options; file paths become relative to the working directory, or absolute.
 
         Raises:
-            InputError: every problem of the document at once, located.
+            InputError: all problems of the document, located.
         """
         data = model.normalised({"study": DEFAULT_STUDY, "name": default_name(self.path), **self.data})
         with self.locating():
             return validated(model, data, {"folder": self.path.absolute().parent if absolute else self.path.parent})
 
     def sweep(self) -> tuple[list[Axis], str | None]:
-        """The axes and the metric of the key `sweep`; none where it is not there.
+        """Return the axes and the metric of the key `sweep`; no axes without it.
 
         Raises:
-            InputError: all that is wrong with it.
+            InputError: all problems of the key.
         """
         written = self.data.get("sweep") if isinstance(self.data, dict) else None
         if written is None:
@@ -122,7 +122,7 @@ class Document:
             return axes_of(sweep, str(self.path), self.root), sweep.metric
 
     def changed(self, overrides: Sequence[Override]) -> "Document":
-        """The document with more overrides.
+        """Return the document with more overrides.
 
         Raises:
             InputError: all overrides that do not fit.
@@ -132,7 +132,7 @@ class Document:
 
 
 def read_document(path: Path, overrides: Sequence[Override] = ()) -> Document:
-    """Read one YAML file and apply the overrides to it; a .safetensors file stands for a config that captures it.
+    """Read a YAML file and apply overrides. A .safetensors file is short for a config with `data: {capture: FILE}`.
 
     Raises:
         InputError: an unreadable file, text that is not YAML, or an override that does not fit it.
@@ -144,9 +144,9 @@ def read_document(path: Path, overrides: Sequence[Override] = ()) -> Document:
 
 
 def document_of_data(where: str, data: Mapping[str, Any], overrides: Sequence[Override]) -> Document:
-    """The experiment that stands in no file: in a mapping, or in the options of a command; `where` names it in errors.
+    """Return an experiment from a mapping or from the flags of a command, which `where` names in errors.
 
-    Tensors and arrays in the mapping become nested lists, but for those that are a GivenTensor already.
+    Tensors and arrays in the mapping become nested lists, except GivenTensors.
     """
     named = {"name": data.get("study", DEFAULT_STUDY), **as_yaml(data)}
     return _document(Path(where), named, None, overrides, flags_only=True)
@@ -160,7 +160,7 @@ def _document(
 
 
 def default_name(path: Path) -> str:
-    """The file's name without its ending, what a folder's name must not have replaced by `_`."""
+    """Return the file's name without ending, with `_` for characters that a folder's name must not have."""
     stem = "stdin" if path == STDIN else path.stem
     name = "".join(c if c.isprintable() and c not in '/\\:*?"<>|' else "_" for c in stem)
     return name.lstrip(". ").encode()[:LONGEST_NAME].decode(errors="ignore").strip() or "experiment"

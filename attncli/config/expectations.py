@@ -1,4 +1,4 @@
-"""`expect:` in YAML: which rows of the result, which of their figures, and what it must be."""
+"""`expect:` in YAML: rows of the result, one of their metrics, and its bounds."""
 
 import math
 from typing import Annotated, Any
@@ -9,7 +9,7 @@ from attncli.config.strict import Model, checked_by, chosen, problem, worded
 from attncli.config.values import Row, Rows, check_regular, each_once
 
 KINDS = ("between", "about", "above", "below", "equal")
-HELPERS = {"within": ("about", "equal"), "by": ("above", "below")}  # the kinds that each further key belongs to
+HELPERS = {"within": ("about", "equal"), "by": ("above", "below")}  # keys beside a kind, each with its kinds
 
 AMOUNT = r"((?:\d{1,15}\.?\d*|\.\d+)(?:[eE][-+]?\d{1,2})?)"  # finite
 SHARE, FACTOR = rf"^{AMOUNT} ?%$", rf"^{AMOUNT} ?[x×]$"
@@ -18,12 +18,12 @@ VALUE = "expected a number, text, true or false, or nested lists of numbers; or 
 
 
 def share_of(within: float | str | None) -> float | None:
-    """`5 %` as 0.05; None for a number alone."""
+    """Return 0.05 for `5 %`, None for a number."""
     return float(within.rstrip("% ")) / 100 if isinstance(within, str) else None
 
 
 def factor_of(by: float | str | None) -> float | None:
-    """`2 x` as 2.0; None for a number alone."""
+    """Return 2.0 for `2 x`, None for a number."""
     return float(by.rstrip("x× ")) if isinstance(by, str) else None
 
 
@@ -79,7 +79,7 @@ Exact = Annotated[_Figures | Annotated[dict[str, _Figures], Field(min_length=1, 
 
 
 class Expectation(Model):
-    """What a figure of one row, or of several, must be: exactly one of KINDS says it."""
+    """Bounds for a metric of one or several rows: exactly one of KINDS."""
 
     model_config = ConfigDict(json_schema_extra={"required": []})  # `equal` may name the metric
 
@@ -101,12 +101,12 @@ class Expectation(Model):
 
     @property
     def kind(self) -> str:
-        """The one of KINDS that it has."""
+        """Its kind of bound, one of KINDS."""
         return self._given()[0]
 
     @property
     def expected(self) -> dict[str, Any]:
-        """What is expected, as the YAML has it."""
+        """The keys of its bound, as in the YAML."""
         given = {key: getattr(self, key) for key in (self.kind, *HELPERS)}
         return {key: value for key, value in given.items() if value is not None}
 

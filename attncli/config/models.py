@@ -1,4 +1,4 @@
-"""What every experiment may say: the keys that all studies share, their scorers in short, and the JSON Schema."""
+"""The keys that the experiments of all studies share, short forms of scorers, and the JSON Schema."""
 
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
@@ -22,7 +22,7 @@ DType = Literal["float16", "bfloat16", "float32", "float64"]
 
 
 def _also_singular(schema: dict[str, Any]) -> None:
-    """The JSON Schema knows both names of the list of scorers, that one may stand alone, and that each may be text."""
+    """Allow `scorer` for `scorers` in the JSON Schema, one entry in place of a list, and text for an entry."""
     properties = schema.get("properties", {})
     if "scorers" in properties:
         entries = properties["scorers"]
@@ -38,14 +38,14 @@ def _also_singular(schema: dict[str, Any]) -> None:
 
 
 class Experiment(Model):
-    """The keys that experiments of every study have, beside `study` itself."""
+    """The keys that experiments of every study have, beside `study`."""
 
     # Nothing loads torch before something is validated.
     model_config = ConfigDict(defer_build=True, json_schema_extra=_also_singular)
-    refused: ClassVar[Mapping[str, str]] = {}  # keys that entries of scorers may not have, and why
+    refused: ClassVar[Mapping[str, str]] = {}  # keys that entries of scorers must not have, with the reason
     measures_time: ClassVar[bool] = False  # sweeps run such points one at a time, on all threads
 
-    if TYPE_CHECKING:  # every study says what its own are
+    if TYPE_CHECKING:  # declared by every study
         study: str
         scorers: Sequence[ScorerEntry]
 
@@ -62,10 +62,7 @@ class Experiment(Model):
 
     @classmethod
     def normalised(cls, data: Mapping[str, Any]) -> dict[str, Any]:
-        """The YAML with its short forms written out.
-
-        Scorers on one line, and one alone, become a list of mappings; `scorer` becomes `scorers`.
-        """
+        """Return the YAML with short forms of scorers written out as a list of mappings under `scorers`."""
         written = dict(data)
         if "scorers" not in written and "scorer" in written:
             written["scorers"] = written.pop("scorer")
@@ -79,7 +76,7 @@ class Experiment(Model):
     @field_validator("scorers", check_fields=False)
     @classmethod
     def _fit_together(cls, entries: list[ScorerEntry]) -> list[ScorerEntry]:
-        """Labels name tensors and files, which not every system tells apart by case."""
+        """Check that labels, which name tensors and files, differ by more than case; some file systems ignore it."""
         first = dict[str, int]()
         for index, entry in enumerate(entries):
             other = first.setdefault(entry.label.casefold(), index)
@@ -94,7 +91,7 @@ class Experiment(Model):
         return entries
 
     def unused(self) -> set[str] | dict[str, Any]:
-        """Keys that another key makes meaningless, and that a resolved config leaves out; nested ones by their way."""
+        """Return the keys that a resolved config leaves out, since another key makes them meaningless."""
         return set()
 
     @property
@@ -104,17 +101,17 @@ class Experiment(Model):
 
 
 class Untitled(GenerateJsonSchema):
-    """Without titles that only repeat the keys."""
+    """A schema without titles, which would only repeat the keys."""
 
     def field_title_should_be_set(self, schema: Any) -> bool:
-        """Never."""
+        """Return False."""
         return False
 
 
 def json_schema(studies: Sequence[type[Experiment]]) -> dict[str, Any]:
-    """One schema for the experiments of all studies, for editors and for other people's checks.
+    """Return the JSON Schema of all experiments, for editors and validators.
 
-    Of a file `name` is not required, since the file's name is filled in, but `study` is, where it is no attention.
+    `name` is not required, since it defaults to the file's name; `study` is, except for attention.
     """
     refs, schema = models_json_schema([(study, "validation") for study in studies], schema_generator=Untitled)
     for definition in schema["$defs"].values():

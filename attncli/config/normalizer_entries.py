@@ -1,4 +1,4 @@
-"""`normalizer:` of a scorer in YAML: a name, `name:option=value`, or a mapping with the normaliser's own options."""
+"""`normalizer:` of a scorer in YAML: a name, `name:option=value`, or a mapping with the normaliser's options."""
 
 import functools
 from typing import Annotated, Any, Literal, Union
@@ -15,13 +15,13 @@ KEY = "normalizer"
 
 
 class NormalizerEntry(Model, validate_default=True):
-    """The name; a normaliser's own options are fields of the classes made from this one."""
+    """The name; subclasses made for each normaliser add its options."""
 
     normalizer: str
 
     @property
     def options(self) -> dict[str, Any]:
-        """The normaliser's own options."""
+        """The options of the normaliser."""
         return {key: value for key, value in dict(self).items() if key != KEY}
 
     @model_serializer(mode="wrap")
@@ -32,7 +32,7 @@ class NormalizerEntry(Model, validate_default=True):
 
 @functools.cache
 def normalizer_models() -> dict[str, type[NormalizerEntry]]:
-    """The models of the catalogue's normalisers, made when they are first needed: normalisers load torch."""
+    """Return the models of the catalogue's normalisers, made on first use: normalisers load torch."""
     from attncli.normalizers import NORMALIZERS
 
     models = {}
@@ -43,7 +43,7 @@ def normalizer_models() -> dict[str, type[NormalizerEntry]]:
 
 
 def as_mapping(value: Any) -> Any:
-    """The mapping that a name, or a name with options, stands for."""
+    """Return a name, or a name with options, as a mapping."""
     if not isinstance(value, str):
         return value
     name, options = named_options(value) or (value, {})

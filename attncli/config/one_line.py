@@ -7,13 +7,13 @@ from typing import Any
 from attncli.config.yaml_loader import parse_yaml
 from attncli.errors import InputError
 
-NEXT_OPTION = re.compile(r",(?=[^,=]*=)")  # so that a value may be a list or a mapping, with commas of its own
+NEXT_OPTION = re.compile(r",(?=[^,=]*=)")  # commas in lists and mappings do not count
 
 
 def named_options(text: str, as_text: Collection[str] = ()) -> tuple[str, dict[str, Any]] | None:
-    """The name and the options, which YAML reads but for those in `as_text`; None for text of another form.
+    """Return the name, which may be `module:Class`, and the options; None for text of another form.
 
-    The name may be `module:Class`.
+    Options are read as YAML, except those in `as_text`.
     """
     head, equals, tail = text.partition("=")
     name, colon, first = (part.strip() for part in head.rpartition(":"))

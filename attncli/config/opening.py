@@ -1,6 +1,6 @@
-"""Opening the files that a user names: regular files, and for a config a pipe or stdin, too.
+"""Open files named by the user: regular files, and for a config also pipes and stdin.
 
-A device may never end, and a pipe that nobody writes into would be waited for without end.
+A device may have no end, and opening a pipe without a writer would block for ever.
 """
 
 import errno
@@ -14,9 +14,9 @@ from typing import BinaryIO
 
 from attncli.errors import in_bytes
 
-STDIN = Path("-")  # where a config is expected
+STDIN = Path("-")  # as the path of a config
 LARGEST_CONFIG = 64 * 2**20  # bytes
-PATIENCE = 2.0  # seconds until somebody opens the other end of a pipe
+PATIENCE = 2.0  # seconds to wait for the writer of a pipe
 KINDS = {
     stat.S_IFDIR: "a folder",
     stat.S_IFIFO: "a pipe",
@@ -31,7 +31,7 @@ class TooLargeError(OSError):
 
 
 class UnfitFileError(OSError):
-    """A path that leads to something other than a file of the expected kind; `kind` says what it is: `a pipe`."""
+    """A path that is not a file of the expected kind, but `kind`: `a pipe`."""
 
     def __init__(self, path: Path, kind: str) -> None:
         super().__init__(errno.EINVAL, f"it is {kind}", str(path))
@@ -39,7 +39,7 @@ class UnfitFileError(OSError):
 
 
 def check_regular(path: Path) -> None:
-    """Raise an OSError unless the path leads to a regular file. Nothing is opened."""
+    """Raise an OSError unless the path is a regular file. Nothing is opened."""
     _check_kind(path, _mode(path), pipes=False)
 
 
@@ -54,10 +54,10 @@ def open_file(path: Path) -> BinaryIO:
 
 
 def read_config(path: Path) -> bytes:
-    """The content of a YAML file, of a pipe, or of stdin for `-`.
+    """Return the content of a YAML file, of a pipe, or of stdin for `-`.
 
     Raises:
-        UnfitFileError: it is a device, a folder or the like, or a pipe that nobody writes into.
+        UnfitFileError: it is a device, a folder or the like, or a pipe without a writer.
         TooLargeError: it has more than LARGEST_CONFIG bytes.
         OSError: the system refuses it.
     """
@@ -72,11 +72,11 @@ def read_config(path: Path) -> bytes:
 
 
 def _content_of_pipe(path: Path, descriptor: int) -> bytes:
-    """Everything that is written into a pipe; one that nobody has open for writing is given up after PATIENCE."""
+    """Return all content of a pipe; wait PATIENCE seconds for a writer."""
     content = bytearray()
     while len(content) <= LARGEST_CONFIG:
         is_ready = bool(select.select([descriptor], [], [], PATIENCE)[0])
-        with suppress(BlockingIOError):  # somebody has it open, and may take time
+        with suppress(BlockingIOError):  # there is a writer, which may take time
             part = os.read(descriptor, 2**16)
             if not part and not is_ready:
                 raise UnfitFileError(path, "a pipe that nobody writes into")
@@ -102,7 +102,7 @@ def _opened(path: Path, pipes: bool) -> int:
 def _mode(path: Path) -> int:
     try:
         return path.stat().st_mode
-    except ValueError:  # a null character or a lone surrogate, which no file's name has
+    except ValueError:  # a null character or a lone surrogate
         raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path)) from None
 
 

@@ -17,10 +17,10 @@ KEY = re.compile(r"([^.\[\]=]+)((?:\[\d{1,9}\])*)")
 
 @dataclass(frozen=True)
 class Override:
-    """`text` is what the user typed, for errors; `texts` of a flag that was repeated each time it was.
+    """A changed key. `text` is the user's input, for errors; `texts` has each one of a repeated flag.
 
-    `may_be_short`: the path may begin inside `data`, `mask` or a scorer. `where` is its line and column, where it
-    stands in the file.
+    With `may_be_short` the path may begin inside `data`, `mask` or a scorer. `where` is its line and column if it is
+    from a file.
     """
 
     path: errors.Path
@@ -31,11 +31,11 @@ class Override:
     where: str = ""
 
     def place(self, source: Path) -> str:
-        """Where a message says that it is: in the file, or on the command line beside the name of the file."""
+        """Return its place for messages: in the file, or the file and its text on the command line."""
         return self.where or f"{source}: {self.text}"
 
     def decides(self, path: errors.Path) -> bool:
-        """Whether this path is the value that was given, below it, or the list that it is an entry of."""
+        """Whether a path is at the override or below it, or in the same list."""
         own = self.path
         while isinstance(own[-1], int):
             own = own[:-1]
@@ -43,21 +43,21 @@ class Override:
 
 
 def typed(option: str, value: str) -> str:
-    """The option as it was typed, on one line and not too long."""
+    """Return the option as it was typed, on one line and shortened."""
     text = " ".join(value.split()) or '""'
     return f"{option} {shortened(text, LONGEST_VALUE)}"
 
 
 def override(path: errors.Path, value: str, text: str) -> Override:
-    """The value, as the user typed it, read as YAML."""
+    """Return an override with its value read as YAML."""
     return Override(path, parse_yaml(value, lambda line, column: text)[0], text)
 
 
 def parse_override(assignment: str) -> Override:
-    """`scorers[0].num_hiddens=16` as an Override; the value is read as YAML.
+    """Return the Override of `scorers[0].num_hiddens=16`, with its value read as YAML.
 
     Raises:
-        InputError: no `=`, a path that makes no sense, a value that is not YAML.
+        InputError: no `=`, an invalid path, or a value that is not YAML.
     """
     text = typed("--set", assignment)
     target, equals, value = assignment.partition("=")
@@ -67,20 +67,20 @@ def parse_override(assignment: str) -> Override:
 
 
 def override_in_python(key: str, value: Any) -> Override:
-    """`seed=1` as an argument in Python; `key` may be a path, as in `parse_override`."""
+    """Return the Override of an argument in Python, `seed=1`; `key` may be a path, as in `parse_override`."""
     plain = as_yaml(value)
     text = typed(f"{key} =", errors.show(plain))
     return Override(path_of(key, text), plain, text, may_be_short=True)
 
 
 def as_yaml(value: Any) -> Any:
-    """What YAML has for a Python value."""
+    """Return a Python value as YAML data: tensors become lists, paths and dtypes text."""
     if isinstance(value, Mapping):
         return {key: as_yaml(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
         return [as_yaml(item) for item in value]
-    with suppress(RuntimeError, TypeError):  # numbers that are not there, such as those of a tensor on `meta`
-        if hasattr(value, "tolist"):  # of torch and NumPy, scalars too
+    with suppress(RuntimeError, TypeError):  # tensors without numbers, on `meta`
+        if hasattr(value, "tolist"):  # of torch and NumPy, also scalars
             return value.tolist()
     if type(value).__module__ == "torch":  # dtypes and devices
         return str(value).removeprefix("torch.")
@@ -88,7 +88,7 @@ def as_yaml(value: Any) -> Any:
 
 
 def path_of(target: str, text: str) -> errors.Path:
-    """`scorers[0].num_hiddens` as a path; `text` is what the user typed, for errors."""
+    """Return `scorers[0].num_hiddens` as a path; `text` is the user's input, for errors."""
     path = list[str | int]()
     for part in target.split("."):
         match = KEY.fullmatch(part)
@@ -100,10 +100,10 @@ def path_of(target: str, text: str) -> errors.Path:
 
 
 def from_the_top(change: Override, data: Any) -> Override:
-    """The override with its path from the top, where that begins inside `data`, `mask` or a scorer: `keys.fill=ones`.
+    """Return the override with a full path, for example `data.keys.fill` for `keys.fill`.
 
     Raises:
-        InputError: several of them have the key.
+        InputError: several of `data`, `mask` and the scorers have the key.
     """
     key = change.path[0]
     if not change.may_be_short or not isinstance(data, dict) or "data" not in data or key in data:
@@ -120,7 +120,7 @@ def from_the_top(change: Override, data: Any) -> Override:
 
 
 def apply_overrides(data: Any, overrides: Sequence[Override], source: Path) -> Any:
-    """A copy of the data of a source with the overrides, in their order.
+    """Return a copy of the data with the overrides applied in order.
 
     Raises:
         InputError: all overrides that do not fit the data.
@@ -137,14 +137,14 @@ def apply_overrides(data: Any, overrides: Sequence[Override], source: Path) -> A
 
 
 def _copy(data: Any) -> Any:
-    """A copy in which nothing stands at two places, as it does after an alias: an override changes one of them."""
+    """Return a deep copy without shared objects: an override changes one place of a YAML alias, not all."""
     if isinstance(data, dict):
         return {key: _copy(value) for key, value in data.items()}
     return [_copy(value) for value in data] if isinstance(data, list) else data
 
 
 def _set(target: Any, change: Override, source: Path) -> None:
-    """Mappings that are missing on the way are made, also of a scorer's name; entries of lists must be there."""
+    """Set a value; missing mappings on its path are created, missing entries of lists are errors."""
     for depth, key in enumerate(change.path, start=1):
         if isinstance(target, list):
             fits, there = isinstance(key, int) and key < len(target), f"a list of {len(target)}"
@@ -167,6 +167,6 @@ def _set(target: Any, change: Override, source: Path) -> None:
             target[key] = {}
         elif change.path[0] == "scorers" and depth == 2 and isinstance(target[key], str) and "=" not in target[key]:
             target[key] = {"scorer": target[key]}
-        if isinstance(target[key], GivenTensor):  # of which one number is changed
+        if isinstance(target[key], GivenTensor):  # for a change of one number
             target[key] = target[key].numbers.tolist()
         target = target[key]

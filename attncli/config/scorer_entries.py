@@ -1,4 +1,4 @@
-"""`scorers:` in YAML: the keys of every entry, the options that a scorer's signature declares, and short forms."""
+"""`scorers:` in YAML: the keys of every entry, the options from a scorer's signature, and short forms."""
 
 import functools
 import re
@@ -15,12 +15,12 @@ from attncli.config.values import FileName, Name
 from attncli.errors import InputError
 
 CUSTOM = r"^[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*$"
-MODEL = "model"  # the scale of a captured model
+MODEL = "model"  # as a scale: the captured model's
 NOT_IN_LABELS = re.compile(r'[\\:*?"<>|]')
 
 
 def default_label(scorer: str, normalizer: str = DEFAULT_NORMALIZER) -> str:
-    """The scorer's name, of one of the user's own the name of its class; with the normaliser's if it is no softmax."""
+    """Return the scorer's name (of a custom one its class's), and the normaliser's unless it is softmax."""
     suffix = f"_{normalizer}" if normalizer != DEFAULT_NORMALIZER else ""
     return scorer.rpartition(":")[2] + suffix
 
@@ -37,8 +37,8 @@ class ParameterFile(Model):
     names: dict[str, str] = Field(default_factory=dict, description="state_dict name: name in the file")
 
 
-class ScorerEntry(Model, validate_default=True):  # a default, too, must be what config.yaml can hold
-    """What every entry may have; a scorer's own options are fields of the classes made from this one."""
+class ScorerEntry(Model, validate_default=True):  # config.yaml must be able to hold defaults
+    """The keys of every entry; subclasses made for each scorer add its options."""
 
     scorer: str
     normalizer: Annotated[Normalizer, Field(description="what turns scores into weights")] = DEFAULT_NORMALIZER  # type: ignore[assignment]
@@ -62,20 +62,20 @@ class ScorerEntry(Model, validate_default=True):  # a default, too, must be what
 
     @property
     def options(self) -> dict[str, Any]:
-        """The scorer's own options."""
+        """The options of the scorer."""
         return {key: value for key, value in dict(self).items() if key not in ENTRY_KEYS}
 
     @property
     def has_models_scale(self) -> bool:
-        """Whether it has the scale of a captured model."""
+        """Whether its scale is a captured model's."""
         return is_models(self.scorer, self.options.get("scale"))
 
     @property
     def stream(self) -> str:
-        """The name that the entry's random numbers depend on: the label without the normaliser's name at its end.
+        """The name that seeds the entry's random numbers: the label without the normaliser's name at its end.
 
-        So a scorer has the same parameters, and the same scores, with every normaliser. Options of the normaliser may
-        follow its name, as in the default label `additive_entmax_1.3`.
+        So a scorer has the same parameters with every normaliser. Options of the normaliser may follow its name, as in
+        the default label `additive_entmax_1.3`.
         """
         name, options = self.normalizer.normalizer, self.normalizer.options
         values = {f"_{text}" for value in options.values() for text in (str(value), str(value).removesuffix(".0"))}
@@ -88,16 +88,16 @@ ENTRY_KEYS = tuple(ScorerEntry.model_fields)
 
 
 class CustomEntry(ScorerEntry, extra="allow"):
-    """Any scorer of the user's own, `my_package.my_module:MyScorer`, as far as a JSON Schema can know it."""
+    """A custom scorer, `my_package.my_module:MyScorer`, for the JSON Schema."""
 
     scorer: Annotated[str, Field(pattern=CUSTOM)]
 
 
 def entry_model(name: str, scorer: type) -> type[ScorerEntry]:
-    """The model of one scorer's entries.
+    """Return the model of a scorer's entries.
 
     Raises:
-        InputError: a signature that cannot be read as YAML options; only a user's own scorer can have one.
+        InputError: the signature of a custom scorer cannot be read as YAML options.
     """
     try:
         fields: Any = options_of(scorer)
@@ -108,14 +108,14 @@ def entry_model(name: str, scorer: type) -> type[ScorerEntry]:
         return create_model(f"{scorer.__name__}Entry", __base__=ScorerEntry, **fields)
     except KeyboardInterrupt:
         raise
-    except BaseException as error:  # annotations may be anything, and reading them runs the user's code
+    except BaseException as error:  # reading annotations runs the user's code
         reason = " ".join(str(error).split())
         raise InputError.of(f'got "{name}", whose options cannot be written in YAML: {reason}') from error
 
 
 @functools.cache
 def entry_models() -> dict[str, type[ScorerEntry]]:
-    """The models of the catalogue's scorers, made when they are first needed: scorers load torch."""
+    """Return the models of the catalogue's scorers, made on first use: scorers load torch."""
     from attncli.scorers import SCORERS
 
     return {name: entry_model(name, scorer) for name, scorer in SCORERS.items()}
@@ -160,10 +160,10 @@ Scorers = Annotated[
 
 
 def scorer_of(text: str) -> dict[str, Any] | str:
-    """The entry that `name:option=value,option=value` stands for; the text itself, where it has another form.
+    """Return the entry for `name:option=value,option=value`, or the text itself if it has another form.
 
-    Its label, unless there is one among the options, is the scorer's name with the values, that of the normaliser last,
-    `/` spelt out, since labels may not have it. With the scale of a captured model it begins with `model` alone.
+    The default label is the scorer's name (`model` for the scale of a captured model), then the values of the options,
+    then the normaliser, with `/` spelt out: labels must not have it.
     """
     name, options = named_options(text, ("label",)) or (text, {})
     if "=" in name or (":" in name and not re.fullmatch(CUSTOM, name)) or "scorer" in options:
@@ -182,9 +182,9 @@ def scorer_of(text: str) -> dict[str, Any] | str:
 
 
 def written_out(entry: Any) -> Any:
-    """The entry as a mapping, where it is on one line; its normaliser, too, where that has options.
+    """Return an entry on one line as a mapping, and a normaliser with options as well.
 
-    With the scale of a captured model it has its label: no default of a field depends on a field of the scorer's own.
+    With the scale of a captured model it gets its label here, since that depends on an option of the scorer.
     """
     entry = scorer_of(entry) if isinstance(entry, str) else entry
     if not isinstance(entry, dict):

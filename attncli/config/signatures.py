@@ -1,4 +1,4 @@
-"""What the signature of a scorer or normaliser says: its formula, and its options, which are YAML keys."""
+"""Read the formula and the options (YAML keys) of a scorer or normaliser from its class."""
 
 import inspect
 import typing
@@ -8,12 +8,12 @@ from pydantic import JsonValue
 
 
 def formula_of(cls: type) -> str:
-    """The first line of the docstring, the formula and its source; the name of a class without one."""
-    return inspect.cleandoc(cls.__doc__ or cls.__name__).partition("\n")[0]  # getdoc would give a parent's
+    """Return the first line of the docstring, the formula and its source; without one the class's name."""
+    return inspect.cleandoc(cls.__doc__ or cls.__name__).partition("\n")[0]  # getdoc would return a parent's
 
 
 def options_of(cls: type) -> dict[str, tuple[Any, Any]]:
-    """The keyword-only parameters: name to (type, default), the default `...` where it must be given."""
+    """Return (type, default) of the keyword-only parameters by name; the default of required ones is `...`."""
     hints = typing.get_type_hints(cls.__init__, include_extras=True)  # type: ignore[misc]
     parameters = inspect.signature(cls).parameters.values()
     keyword = [p for p in parameters if p.kind is p.KEYWORD_ONLY and not p.name.startswith("_")]

@@ -1,4 +1,4 @@
-"""The base of all models of YAML, and pydantic's errors in the project's own words: `path: got X; expected Y; cure`."""
+"""The base of all models of YAML, and the wording of pydantic's errors: `path: got X; expected Y; cure`."""
 
 import difflib
 import functools
@@ -44,13 +44,13 @@ class Model(BaseModel):
 
 @dataclass(frozen=True)
 class KnownKeys:
-    """The keys that mappings may have, by the id of the mapping."""
+    """The allowed keys of mappings, by the id of the mapping."""
 
     here: dict[int, list[str]] = field(default_factory=dict)
     _below: dict[int, dict[str, str]] = field(default_factory=dict)
 
     def cure(self, key: str | int, parent: Mapping[str, Any]) -> str:
-        """The key that was meant, here or in a mapping just below, such as `data.keys`; or all keys known here."""
+        """Suggest a similar key, here or one level below such as `data.keys`; or list all keys known here."""
         here = self.here.get(id(parent), [])
         if id(parent) not in self._below:  # once for all of its unknown keys: there may be thousands
             self._below[id(parent)] = {
@@ -63,26 +63,26 @@ class KnownKeys:
 
 @dataclass(frozen=True)
 class Flag:
-    """How a study's command shows the flag of a key: metadata of the field, beside its description."""
+    """The display of a key as a flag of its study's command: metadata of the field."""
 
     metavar: str = ""
     panel: str | None = None
     is_path: bool = False
-    is_text: bool = False  # a list, too, is typed as one text
+    is_text: bool = False  # also a list is typed as one text
 
 
 def problem(message: str, *, under: Sequence[str | int] = ()) -> PydanticCustomError:
-    """A validation error, to be raised: a message, which `got ...` is put before unless it begins so.
+    """Return a validation error to raise; its message is prefixed with `got ...` if missing.
 
-    `under` is where below the validated value it is.
+    `under` is its path below the validated value.
     """
     return PydanticCustomError("problem", "{message}", {"message": errors.printable(message), "under": [*under]})
 
 
 def chosen(choose: Callable[[Any], Any], written: Callable[[Any], Any] = lambda value: value) -> WrapValidator:
-    """A union whose branch the value itself tells: `choose` gives the branch's type, or raises a `problem`.
+    """Validate a union discriminated by inspecting the value: `choose` returns the branch's type or raises a `problem`.
 
-    `written` writes short forms of the value out before.
+    `written` expands short forms of the value first.
     """
 
     def validate(value: Any, handler: Any, info: ValidationInfo) -> Any:
@@ -96,7 +96,7 @@ def chosen(choose: Callable[[Any], Any], written: Callable[[Any], Any] = lambda 
 
 @dataclass(frozen=True)
 class SchemaOf:
-    """The JSON Schema of a type that is made only when it is asked for, since its classes load torch."""
+    """The JSON Schema of a type that is created on demand, since its classes load torch."""
 
     late: Callable[[], Any]
 
@@ -105,12 +105,12 @@ class SchemaOf:
 
 
 def checked_by(check: Callable[[Any], Any]) -> WrapValidator:
-    """A type that only the JSON Schema follows; `check` gives the value as it is, or raises a `problem`."""
+    """Validate with `check`, which returns the value or raises a `problem`; the type is only for the JSON Schema."""
     return WrapValidator(lambda value, handler: check(value))
 
 
 def worded(expected: str) -> WrapValidator:
-    """One message for whatever is wrong with a value."""
+    """Use one message for any validation failure."""
 
     def validate(value: Any, handler: Any) -> Any:
         try:
@@ -154,15 +154,15 @@ EXAMPLES = {  # of lists and mappings, by key
     "figure": "{theme: dark, size: 6x4}",
     "where": "{scorer: dot, d: 512}",
 }
-LEFT_OUT = ("missing", "invalid-json-value")  # errors of keys that the YAML need not have; the latter of a default
-NOT_AN_ERROR_OF_ITS_OWN = "default_factory_not_called"  # pydantic's echo of another error in the same model
+LEFT_OUT = ("missing", "invalid-json-value")  # errors at keys that the YAML lacks
+SECONDARY_ERROR = "default_factory_not_called"  # pydantic's echo of another error in the same model
 
 
 def validated(model: type[M], data: Any, context: Mapping[str, Any]) -> M:
-    """The data as the model.
+    """Return the data as a model.
 
     Raises:
-        InputError: all problems, by their paths; branches of one union are one problem.
+        InputError: all problems by path; the branches of a union are one problem.
     """
     known = KnownKeys()
     try:
@@ -170,17 +170,17 @@ def validated(model: type[M], data: Any, context: Mapping[str, Any]) -> M:
     except ValidationError as error:
         by_path: dict[errors.Path, list[tuple[Mapping[str, Any], Any]]] = {}
         for each in error.errors():
-            if each["type"] != NOT_AN_ERROR_OF_ITS_OWN:
+            if each["type"] != SECONDARY_ERROR:
                 path, parent = _place(each, data)
                 by_path.setdefault(path, []).append((each, parent))
         problems = (_problem(path, [each for each, _ in found], found[0][1], known) for path, found in by_path.items())
-        raise InputError(problems) from None  # which says it all, in words of the user's input
+        raise InputError(problems) from None
 
 
 def _place(error: Mapping[str, Any], data: Any) -> tuple[errors.Path, Any]:
-    """The error's place in the YAML, and what it stands in.
+    """Return the path of an error in the YAML, and the mapping or list around it.
 
-    It is pydantic's `loc` without the names of union branches, which the data has not.
+    The path is pydantic's `loc` without the names of union branches.
     """
     path: list[str | int] = []
     parent = None
@@ -222,7 +222,7 @@ def _expected(error: Mapping[str, Any]) -> str:
 
 
 def _cure(kind: str, value: Any) -> str:
-    """What the user may have meant."""
+    """Return a correction of the value, if there is an obvious one."""
     if kind in ("int_type", "float_type") and isinstance(value, str):
         plain = value.replace("_", "")
         return f"write {plain}" if is_number(plain) else ""

@@ -24,10 +24,10 @@ MOST_VALUES = 100_000
 
 
 def values_of(text: str) -> list[Any]:
-    """The values of a YAML list without its brackets, with its ranges written out.
+    """Return the values of a YAML list without brackets, with ranges expanded.
 
     Raises:
-        InputError: text that is no such list, or a range that makes no sense.
+        InputError: text that is not such a list, or an invalid range.
     """
     try:
         terms = parse_yaml(f"[{text}]", lambda line, column: "")[0]
@@ -37,10 +37,10 @@ def values_of(text: str) -> list[Any]:
 
 
 def _spread(terms: Sequence[Any]) -> list[Any]:
-    """The terms with numbers in place of ranges, both ends included.
+    """Return the terms with ranges expanded, both ends included.
 
     Raises:
-        InputError: a range that makes no sense; its path is the index of the term.
+        InputError: invalid ranges; their paths are the indices of the terms.
     """
     collector, values = Collector(), list[Any]()
     for index, term in enumerate(terms):
@@ -64,7 +64,7 @@ def _numbers(term: str) -> list[int | float]:
 
 
 def _sequence(term: str, first: Decimal, last: Decimal, kind: str | None, by: Decimal, plain: bool) -> list[Decimal]:
-    """The numbers of a range, in decimal digits, so that 0.1..0.5:0.1 has 0.3."""
+    """Return the numbers of a range, computed in decimals: 0.1..0.5:0.1 has 0.3."""
     if kind is None:
         if plain and not (first == int(first) and last == int(last)):
             raise InputError.of(errors.got(term, "expected whole numbers, or a step", f"for instance {term}:0.1"))
@@ -97,7 +97,7 @@ def _sequence(term: str, first: Decimal, last: Decimal, kind: str | None, by: De
 
 
 def _listed(value: Any) -> Any:
-    """The values as a list."""
+    """Return the values as a list."""
     try:
         if isinstance(value, str):
             return values_of(value)

@@ -1,4 +1,4 @@
-"""The ways to say a tensor, valid lengths, a mask and tokens in YAML."""
+"""Models of tensors, valid lengths, masks and tokens in YAML."""
 
 from typing import Annotated, Any, Literal, get_args
 
@@ -11,7 +11,7 @@ from attncli.config.values import FileName, Indices, Numbers, Row, Rows, check_r
 TENSOR = "expected {shape: [...], fill: ...}, {file: ...} or nested lists of numbers"
 LENGTHS = "expected integers such as [2, 6], one list of them per example, {random: [1, 10]} or {file: ...}"
 RANGE = "expected [low, high] with 0 <= low <= high"
-MOST_AXES = 16  # far above any use and below what torch and NumPy can take
+MOST_AXES = 16  # more than needed, and less than the limits of torch and NumPy
 
 
 def _sizes(shape: list[int]) -> list[int]:
@@ -99,16 +99,16 @@ class FileTensor(Model):
 
 
 class GivenTensor(FileTensor):
-    """A tensor in Python, in place of nested lists; a resolved config names the file of the run folder instead.
+    """A tensor in Python in place of nested lists; a resolved config has a file of the run folder instead.
 
-    `numbers` are a float64 tensor (..., rows, features) on the CPU, which nobody else has.
+    `numbers` are a float64 tensor (..., rows, features) on the CPU, owned by this object.
     """
 
     file: Literal["in memory"] = "in memory"
     numbers: Annotated[Any, Field(exclude=True)]
 
     def __str__(self) -> str:
-        """As the nested lists."""
+        """Return the numbers as nested lists."""
         return str(self.numbers.tolist())
 
 
@@ -210,7 +210,7 @@ BESIDE = "which has all tensors; expected one of the two"
 
 
 class CapturedData(Model):
-    """What attention calls of a real model saw, as `attncli capture` keeps it: one layer, some, or all of a file."""
+    """Captured attention calls of a real model from a file of `attncli capture`: one layer, some, or all."""
 
     capture: FileName
     layer: Annotated[Layer | None, Field(description="one layer: its name, or its number in the file, from 0")] = None
@@ -239,7 +239,7 @@ DataSource = Annotated[Data | CapturedData, chosen(_kind_of_data)]
 
 
 class Mask(Model):
-    """Which keys a query may attend to, besides the valid lengths; and what a query without any key gets."""
+    """The mask beside the valid lengths, and the weights of queries without a valid key."""
 
     causal: Annotated[
         Literal["top_left", "bottom_right"] | bool, Field(description="top_left or bottom_right; true only if n = m")
@@ -265,7 +265,7 @@ class TokenNames(Model):
 
 
 def _of_both_sides(value: Any) -> Any:
-    """A list of names as that of the queries and of the keys."""
+    """Use a single list of names for queries and keys."""
     if not isinstance(value, list | dict | TokenNames):
         raise problem("expected a list of names, or {queries: [...], keys: [...]}")
     return {"queries": value, "keys": value} if isinstance(value, list) else value

@@ -1,4 +1,4 @@
-"""Kinds of values that several models have: names, files, sizes, and numbers in nested lists."""
+"""Types of values that several models share: names, files, sizes, and numbers in nested lists."""
 
 import re
 from collections.abc import Sequence
@@ -36,7 +36,7 @@ Size = Annotated[int, Field(ge=1, le=2**20)]
 
 
 class SizeRange(Model):
-    """`from`, `from` x factor, ... up to `to`, which is included where it is met."""
+    """The sizes `from`, `from` x factor, ... up to and including `to`."""
 
     first: Annotated[Size, Field(alias="from")]
     last: Annotated[Size, Field(alias="to")]
@@ -50,7 +50,7 @@ class SizeRange(Model):
 
 
 def powers(first: int, last: int, factor: int = 2) -> list[int]:
-    """first, first * factor, ... up to last."""
+    """Return first, first * factor, ... up to last."""
     sizes = [first]
     while sizes[-1] * factor <= last:
         sizes.append(sizes[-1] * factor)
@@ -67,7 +67,7 @@ def _listed(value: Any, info: ValidationInfo) -> Any:
 
 
 def each_once(values: list[Any]) -> list[Any]:
-    """The values, unless one of them stands twice; true is not 1."""
+    """Return the values, or raise if one appears twice; true is not 1."""
     kinds = [(isinstance(value, bool), value) for value in values]
     for index, kind in enumerate(kinds):
         if kind in kinds[:index]:
@@ -88,13 +88,13 @@ Rows = TypeAliasType("Rows", "Annotated[list[Row | Rows], Field(min_length=1)]")
 
 
 def check_regular(value: Any) -> Any:
-    """Nested lists of numbers as they are, unless they are no such thing: then the first place where they are not."""
+    """Return nested lists of numbers, or raise, locating the irregularity."""
     sizes_of(value)
     return value
 
 
 def sizes_of(value: Any, place: Sequence[str | int] = ()) -> tuple[int, ...]:
-    """The shape of nested lists of numbers, which must be regular."""
+    """Return the shape of nested lists of numbers, or raise if they are not regular."""
     if isinstance(value, bool) or not isinstance(value, int | float | list):
         raise problem(f"got {errors.show(value)}; expected a number", under=place)
     if not isinstance(value, list):

@@ -1,9 +1,9 @@
-"""YAML text to plain data that remembers where everything stands.
+"""Parse YAML text into plain data with the positions of all values.
 
 PyYAML's parser with the scalars of YAML 1.2 (https://yaml.org/spec/1.2.2/#103-core-schema). PyYAML itself follows YAML
 1.1, where `1e-3` is a string, `on` is true, `010` is eight and `12:30` is 750. Here `1e-3` is a number, `on` is a
-string, `010` is ten, and dates are strings. Of tags, which can ask for objects of any kind, only those of JSON's kinds
-are known. Keys are text, whatever they look like.
+string, `010` is ten, and dates are strings. Only the tags of JSON's types are known: others could create any object.
+All keys are text.
 """
 
 import math
@@ -22,7 +22,7 @@ STANDARD = "tag:yaml.org,2002:"
 MERGE = f"{STANDARD}merge"
 INT = r"[-+]?[0-9]+|0o[0-7]+|0x[0-9a-fA-F]+"
 FLOAT = r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?|[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN)"
-# By type: what it looks like, how it may begin, and its value. In this order: a float would match integers, too.
+# Pattern, first characters and constructor by type. The order matters: the pattern of a float matches integers.
 SCALARS: dict[str, tuple[str | None, list[str], Callable[[str], Any]]] = {
     "null": ("~|null|Null|NULL|", [*"~nN", ""], lambda text: None),
     "bool": ("true|True|TRUE|false|False|FALSE", [*"tTfF"], lambda text: {"true": True, "false": False}[text.lower()]),
@@ -30,12 +30,12 @@ SCALARS: dict[str, tuple[str | None, list[str], Callable[[str], Any]]] = {
     "float": (FLOAT, [*"-+.0123456789"], lambda text: float(re.sub(r"\.(inf|nan)", r"\1", text.lower()))),
     "str": (None, [], str),
 }
-LARGEST = 2**63  # integers from here on fit into no tensor
+LARGEST = 2**63  # larger integers fit into no tensor
 MOST_VALUES = 5_000_000  # counted with aliases expanded: a few nested aliases can stand for billions
 _BY_NAME: WeakKeyDictionary[yaml.MappingNode, dict[str | int, tuple[yaml.Node, yaml.Node]]] = WeakKeyDictionary()
 DEEPEST = 100  # levels of nesting, with aliases expanded; a tensor has 64 axes at most
 Where = Callable[[int, int], str]  # line and column, from 1, in words
-Constructed = dict[int, tuple[Any, int, int]]  # by the id of a node: its value, its number of values, its levels
+Constructed = dict[int, tuple[Any, int, int]]  # by the id of a node: its value, number of values and levels
 
 
 class TooDeepError(Exception):
@@ -78,7 +78,7 @@ Loader.add_implicit_resolver(MERGE, re.compile(r"^(?:<<)$"), ["<"])
 if yaml.__with_libyaml__:
 
     class FastLoader(Composer, yaml.CSafeLoader):
-        """libyaml's parser with Python's composer: the one in C crashes where nesting is deep."""
+        """libyaml's parser with Python's composer: the composer in C crashes on deep nesting."""
 
         yaml_implicit_resolvers = Loader.yaml_implicit_resolvers
 
@@ -88,10 +88,10 @@ if yaml.__with_libyaml__:
 
 
 def parse_yaml(text: str, where: Where) -> tuple[Any, yaml.Node | None]:
-    """One YAML document as plain data, and its nodes, which know their places.
+    """Return a YAML document as plain data, and its root node with the positions.
 
     Raises:
-        InputError: text that is not YAML, has a key twice, or nests without end.
+        InputError: text that is not YAML, has a key twice, or is nested too deeply.
     """
     try:
         root = _composed(text)
@@ -109,9 +109,9 @@ def parse_yaml(text: str, where: Where) -> tuple[Any, yaml.Node | None]:
 
 
 def _composed(text: str) -> yaml.Node | None:
-    """The nodes of one document, by libyaml where it can: it parses many times as fast as Python.
+    """Return the root node of a document, parsed by libyaml if possible: it is many times as fast as Python.
 
-    What it refuses is parsed in Python again, so that messages are the same everywhere.
+    Text with errors is parsed again in Python, so messages are the same everywhere.
     """
     if yaml.__with_libyaml__:
         with suppress(yaml.YAMLError, UnicodeEncodeError):
@@ -120,7 +120,7 @@ def _composed(text: str) -> yaml.Node | None:
 
 
 def position(node: yaml.Node | None, path: errors.Path, at_key: bool = False) -> tuple[int, int, int]:
-    """Line and column, from 1, of the deepest part of `path` that the file has, or of its key; and how deep that is."""
+    """Return line and column (from 1) of the deepest existing part of `path`, or of its key; and its depth."""
     mark, depth = node.start_mark if node is not None else None, 0
     for step in path:
         found = _child(node, step)
@@ -132,12 +132,12 @@ def position(node: yaml.Node | None, path: errors.Path, at_key: bool = False) ->
 
 
 def is_number(text: str) -> bool:
-    """Whether this text, without quotes, would be a number."""
+    """Whether this text would be a number without quotes."""
     return bool(re.fullmatch(f"{INT}|{FLOAT}", text))
 
 
 def _syntax_error(error: yaml.MarkedYAMLError, where: Where) -> InputError:
-    """PyYAML's own words, at the place where reading stopped."""
+    """Return PyYAML's message with the position where parsing stopped."""
     begun, stopped = error.context_mark, error.problem_mark
     context = f"{error.context}" + (f" begun at {begun.line + 1}:{begun.column + 1}" if begun else "")
     reason = f"{context}: {error.problem}" if error.context else error.problem
@@ -146,25 +146,25 @@ def _syntax_error(error: yaml.MarkedYAMLError, where: Where) -> InputError:
 
 
 def _child(node: yaml.Node | None, step: str | int) -> tuple[yaml.Node, yaml.Node] | None:
-    """Node of the key (of an entry of a list the entry itself) and node of the value."""
+    """Return the nodes of a key and its value; for an entry of a list the entry twice."""
     if isinstance(node, yaml.SequenceNode) and isinstance(step, int):
         return next(((child, child) for child in node.value[step : step + 1]), None)
     if not isinstance(node, yaml.MappingNode):
         return None
-    if node not in _BY_NAME:  # a merged key comes before the one that wins over it
+    if node not in _BY_NAME:  # merged keys come first: others override them
         _BY_NAME[node] = {str(key.value): (key, value) for key, value in node.value}
     return _BY_NAME[node].get(step)
 
 
 def _refuse(node: yaml.Node, message: str) -> yaml.YAMLError:
-    """The error that a node is wrong, to be raised."""
+    """Return an error at a node."""
     return yaml.constructor.ConstructorError(None, None, message, node.start_mark)
 
 
 def _constructed(node: yaml.Node, known: Constructed, level: int) -> tuple[Any, int, int]:
-    """The value of a node, how many values it has in it, and in how many levels, with aliases expanded.
+    """Return the value of a node, and its number of values and levels with aliases expanded.
 
-    An alias is its anchor's node; one that contains itself has no end.
+    An alias is its anchor's node, so one that contains itself has no end.
     """
     if id(node) in known:
         return known[id(node)]
@@ -195,7 +195,7 @@ def _constructed(node: yaml.Node, known: Constructed, level: int) -> tuple[Any, 
 
 
 def _check_keys(node: yaml.MappingNode) -> None:
-    """Keys are text, and stand once."""
+    """Check that keys are text and unique."""
     first: dict[str, yaml.Node] = {}
     for key, _ in node.value:
         if not isinstance(key, yaml.ScalarNode):
@@ -208,11 +208,11 @@ def _check_keys(node: yaml.MappingNode) -> None:
 
 
 def _scalar(node: yaml.ScalarNode) -> Any:
-    """Text, number, truth value or nothing."""
+    """Return text, a number, a boolean or None."""
     text, kind = node.value, node.tag.removeprefix(STANDARD)
     if kind not in SCALARS:
         raise _unknown_tag(node)
-    if re.search("[\ud800-\udfff]", text):  # out of `"\uD800"`; no file can hold it
+    if re.search("[\ud800-\udfff]", text):  # from `"\uD800"`; no file can hold it
         raise _refuse(node, "this text has a lone surrogate, half of a character; write the character itself")
     try:
         value = SCALARS[kind][2](text)
@@ -226,6 +226,6 @@ def _scalar(node: yaml.ScalarNode) -> Any:
 
 
 def _unknown_tag(node: yaml.Node) -> yaml.YAMLError:
-    """Objects of JSON's kinds alone."""
+    """Return the error for a tag other than JSON's types."""
     tag = f"!!{node.tag.removeprefix(STANDARD)}" if node.tag.startswith(STANDARD) else node.tag
     return _refuse(node, f"the tag `{tag}` is unknown; leave it out, or put text that begins with ! in quotes")

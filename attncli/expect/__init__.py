@@ -1,1 +1,1 @@
-"""What is expected of a result: asked before the work, judged after it, said in words."""
+"""Expectations of a result: asked before the work, judged after it, said in words."""

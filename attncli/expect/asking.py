@@ -1,9 +1,9 @@
-"""Which rows and figures an expectation asks about: before the work, as far as rows are known, and after it."""
+"""Find the rows of an expectation: before the work, as far as they are known, and after it."""
 
 import difflib
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from attncli.common.study import INTERVAL, STAGES, Column, Record, Rows
 from attncli.config.expectations import Expectation
@@ -11,24 +11,24 @@ from attncli.config.values import sizes_of
 from attncli.errors import Collector, InputError, Problem, below, did_you_mean, plain, show
 
 SYMMETRIC = ("js_divergence", "top1_agreement", "max_abs_difference")  # the same for a pair in either order
-MOST_NAMED = 4  # columns, and values of a column, that a message names
+MOST_NAMED = 4  # columns, and values of a column, in a message
 
 
-class Table:
-    """Rows of one kind with the keys that they have, or will have; `places` are keys that ask for another kind."""
+class Table(NamedTuple):
+    """Rows of one kind, known or still to come; `places` are keys that select another kind."""
 
-    def __init__(self, columns: Sequence[Column], rows: Sequence[Record], places: Sequence[str] = ()) -> None:
-        self.keys = [column.key for column in columns]
-        self.rows = rows
-        self.places = places
+    columns: Sequence[Column]
+    rows: Sequence[Record]
+    places: Sequence[str] = ()
+
+    @property
+    def keys(self) -> list[str]:
+        """The keys of its columns."""
+        return [column.key for column in self.columns]
 
 
 def check_expectations(expectations: Sequence[Expectation], rows: Rows) -> None:
-    """Refuse expectations about what no result of this kind will have; all of them at once.
-
-    Raises:
-        InputError: see `asked`; paths begin with `expect`.
-    """
+    """Raise an InputError, with paths below `expect`, for all expectations about rows or metrics that will not exist."""
     collector = Collector()
     for index, expectation in enumerate(expectations):
         with collector.under("expect", index):
@@ -37,13 +37,13 @@ def check_expectations(expectations: Sequence[Expectation], rows: Rows) -> None:
 
 
 def asked(expectation: Expectation, rows: Rows) -> list[tuple[Record, list[Record]]]:
-    """The rows of an expectation, each with the rows that it must be above or below.
+    """Return the rows of an expectation, each with the rows that it must be above or below.
 
-    Where both sides have a list for a column, each row is compared with the one of its own value.
+    If both sides have a list for a column, each row is compared with the row with the same value.
 
     Raises:
-        InputError: an unknown metric or column, values that no row has, several rows where one is asked for, text where
-            a number is needed, numbers of another shape than the stage that they are to equal.
+        InputError: an unknown metric or column, values without a row, several rows in place of one, text in place of a
+            number, or numbers of another shape than the stage.
     """
     table, metric, where, kind = _table_of(expectation, rows), expectation.metric, expectation.where, expectation.kind
     other = _other_row(expectation)
@@ -69,13 +69,13 @@ def asked(expectation: Expectation, rows: Rows) -> list[tuple[Record, list[Recor
 
 
 def _other_row(expectation: Expectation) -> dict[str, Any]:
-    """The row to be above or below, if it is one."""
+    """Return the keys of the row to be above or below, if any."""
     bound = getattr(expectation, expectation.kind)
     return bound if isinstance(bound, dict) else {}
 
 
 def _tables(expectation: Expectation, rows: Rows) -> tuple[Table, Table]:
-    """Records and comparisons; by head where a column is named that no others have, `batch` or `head`."""
+    """Return records and comparisons; by head if `batch` or `head` is named, which no other rows have."""
     known = {column.key for column in (*rows.columns, *rows.comparison_columns)}
     places = [column.key for column in rows.head_columns if column.key not in known]
     if set(places) & {*expectation.where, *_other_row(expectation)}:
@@ -84,7 +84,7 @@ def _tables(expectation: Expectation, rows: Rows) -> tuple[Table, Table]:
 
 
 def _table_of(expectation: Expectation, rows: Rows) -> Table:
-    """The records or the comparisons, whichever have the metric."""
+    """Return the records or the comparisons with the metric."""
     metric = expectation.metric
     if metric in rows.left_out:
         message = f'got "{metric}", which is not computed with {rows.left_out[metric]}; expected a run without it'
@@ -101,7 +101,7 @@ def _table_of(expectation: Expectation, rows: Rows) -> Table:
             message = f'got "{metric}", a figure of whole scorers; expected one that each head has, such as entropy'
             raise InputError.of(f"{message}, or no batch and head", ["metric"])
         raise InputError.of(f'got "{metric}"; unknown metric; {_meant(metric, rows)}', ["metric"])
-    if in_records and in_comparisons:  # such as of seeds and their mean: a column that only records have decides
+    if in_records and in_comparisons:  # for example of seeds and their mean: a column of records alone decides
         only_records = set(records.keys) - set(comparisons.keys)
         in_records = bool(only_records & {*expectation.where, *_other_row(expectation)})
     table = records if in_records else comparisons
@@ -116,7 +116,7 @@ def _table_of(expectation: Expectation, rows: Rows) -> Table:
 
 
 def _meant(metric: str, rows: Rows) -> str:
-    """The nearest of all metrics, or the list of those that are numbers."""
+    """Suggest a similar metric, or list all metrics that are numbers."""
     stages = [stage for stage in STAGES if any(stage in shapes for shapes in rows.shapes.values())]
     columns = {column.key: column.text for column in (*rows.columns, *rows.comparison_columns)}
     columns |= dict.fromkeys(stages, False)
@@ -126,7 +126,7 @@ def _meant(metric: str, rows: Rows) -> str:
 
 
 def _paired(where: Mapping[str, Any], other: Mapping[str, Any]) -> list[str]:
-    """The columns that have a list on both sides."""
+    """Return the columns with a list on both sides."""
     columns = [name for name, value in other.items() if isinstance(value, list) and isinstance(where.get(name), list)]
     for name in columns:
         if not all(value in where[name] for value in other[name]) or len(other[name]) != len(where[name]):
@@ -136,12 +136,12 @@ def _paired(where: Mapping[str, Any], other: Mapping[str, Any]) -> list[str]:
 
 
 def _pick(table: Table, where: dict[str, Any], expectation: Expectation, rows: Rows) -> Iterator[tuple[Record, Record]]:
-    """For every combination of the values in `where`: the combination, and the row that has them.
+    """Yield every combination of the values in `where`, with its row.
 
-    Before the work a column may not be known yet; then several rows may have them.
+    Before the work some columns are unknown, so several rows may match.
 
     Raises:
-        InputError: columns that do not exist, values that no row has, one row asked for where there are several.
+        InputError: unknown columns, values without a row, or several rows for one combination.
     """
     known = [column for column in table.keys if column not in rows.left_out]
     for column in where:
@@ -167,7 +167,7 @@ def _pick(table: Table, where: dict[str, Any], expectation: Expectation, rows: R
 
 
 def same(value: Any, wanted: Any) -> bool:
-    """Whether a value is the one that is wanted: 1 is 1.0, but not true."""
+    """Whether two values are equal: 1 is 1.0, but not true."""
     return isinstance(value, bool) == isinstance(wanted, bool) and bool(value == wanted)
 
 
@@ -180,7 +180,7 @@ def _nothing(rows: Sequence[Record], column: str, value: Any, before: Record) ->
 
 
 def _too_many(rows: Sequence[Record], where: Record) -> str:
-    """The message that names the columns in which rows differ: `measure (scores, output)`."""
+    """Return a message with the columns in which the rows differ: `measure (scores, output)`."""
     differ = list[str]()
     for column in rows[0]:
         values = list(dict.fromkeys(plain(row[column]) for row in rows if isinstance(row[column], str | int | None)))
@@ -192,12 +192,12 @@ def _too_many(rows: Sequence[Record], where: Record) -> str:
 
 
 def described(where: Record) -> str:
-    """`scorer = dot, d = 512`."""
+    """Return `scorer = dot, d = 512`."""
     return ", ".join(f"{column} = {plain(value)}" for column, value in where.items())
 
 
 def _check_stage(expectation: Expectation, shapes: Mapping[str, Sequence[int]], label: str) -> None:
-    """Refuse a stage that the label does not have, and numbers of another shape than it has."""
+    """Raise an InputError for a stage that the label lacks, or numbers of another shape."""
     metric = expectation.metric
     if metric not in shapes:
         known = did_you_mean(metric, [stage for stage in STAGES if stage in shapes])
@@ -209,5 +209,5 @@ def _check_stage(expectation: Expectation, shapes: Mapping[str, Sequence[int]], 
 
 
 def without_ones(shape: Sequence[int]) -> list[int]:
-    """The shape without leading axes of size 1."""
+    """Return the shape without leading axes of size 1."""
     return list(itertools.dropwhile(lambda size: size == 1, shape))

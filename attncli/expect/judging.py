@@ -1,4 +1,4 @@
-"""From a result and what was expected of it to verdicts."""
+"""Judge a result by its expectations."""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -13,22 +13,19 @@ from attncli.config.expectations import Expectation, factor_of, share_of
 from attncli.errors import InputError
 from attncli.expect.asking import asked, same, without_ones
 
-ULPS = 8  # units in the last place that rounding may cost
+ULPS = 8  # units in the last place allowed for rounding
 
 
 @dataclass(frozen=True)
 class Limits:
-    """The numbers that are accepted: from `low` to `high`, either None where there is no bound.
-
-    `strict` leaves out the bounds themselves.
-    """
+    """The accepted numbers: from `low` to `high`, None for no bound, without the bounds themselves if `strict`."""
 
     low: float | None = None
     high: float | None = None
     strict: bool = False
 
     def accept(self, number: float) -> bool:
-        """Whether the number is one of them."""
+        """Whether a number is accepted."""
         if self.strict and number in (self.low, self.high):
             return False
         return (self.low is None or number >= self.low) and (self.high is None or number <= self.high)
@@ -36,12 +33,11 @@ class Limits:
 
 @dataclass(frozen=True)
 class Verdict:
-    """One expectation of one row.
+    """The verdict on an expectation of one row.
 
-    `index` is the expectation's place in `expect`; `where` what tells the row, one value a column; `expected` the keys
-    of the YAML that say what is expected, with the other row's figure as `value` where there is one; `got` a number,
-    text, true or false, for a whole stage nested lists. `holds` is None where the row or the figure is not there to be
-    judged, which `problem` says; `reason` says in words why an expectation fails that numbers alone do not explain.
+    `index` is the position in `expect`; `where` identifies the row; `expected` has the keys of the bound, and the other
+    row's metric as `value`; `got` is the value of the metric, nested lists for a whole stage. `holds` is None if row or
+    metric is missing, for the reason in `problem`; `reason` explains a failure without numbers.
     """
 
     index: int
@@ -56,16 +52,16 @@ class Verdict:
 
     @property
     def record(self) -> Record:
-        """The row of results.json."""
+        """Its row in results.json."""
         claim, source, metric = self.expectation.claim, self.expectation.source, self.expectation.metric
         head = {"claim": claim, "source": source, "where": self.where, "metric": metric}
         return {**head, "expected": self.expected, "got": self.got, "holds": self.holds, "reason": self.reason}
 
 
 def judge(result: Result, expectations: Sequence[Expectation], expected: Rows) -> list[Verdict]:
-    """A verdict for every row of every expectation; nothing is raised: what cannot be judged says so.
+    """Return a verdict for every row of every expectation. Errors become verdicts with a `problem`.
 
-    `expected` has the rows that were to come. Where some did not come, as the user ended the work, nothing is judged.
+    `expected` are the rows known before the work. A result that the user interrupted is not judged.
     """
     shapes: dict[str, dict[str, Sequence[int]]] = {}
     for name, tensor in result.tensors.items() if expected.shapes else ():
@@ -86,7 +82,7 @@ def judge(result: Result, expectations: Sequence[Expectation], expected: Rows) -
 
 
 def _verdicts(open_verdict: Verdict, result: Result, rows: Rows) -> Iterator[Verdict]:
-    """The verdicts of one expectation, which `open_verdict` has."""
+    """Yield the verdicts on the expectation in `open_verdict`."""
     expectation = open_verdict.expectation
     metric, kind = expectation.metric, expectation.kind
     if result.interrupted:
@@ -103,7 +99,7 @@ def _verdicts(open_verdict: Verdict, result: Result, rows: Rows) -> Iterator[Ver
         if rows.shapes and metric in STAGES:
             yield _verdict_of_stage(of_row, result, row["label"])
             continue
-        if len(others) == 1:  # which a list may have asked for, one value after the other
+        if len(others) == 1:  # for example from lists compared value by value
             other = {column: others[0][column] for column in of_row.expected[kind]}
             of_row = replace(of_row, expected=of_row.expected | {kind: other})
         yield _verdict_of_figure(of_row, [other[metric] for other in others])
@@ -125,7 +121,7 @@ def _verdict_of_figure(of_row: Verdict, others: Sequence[Any]) -> Verdict:
         middle, share = _exact(expectation.about or 0.0), share_of(expectation.within)
         margin = _exact(expectation.within or 0.0) if share is None else abs(middle) * _exact(share)
         limits = Limits(float(middle - margin), float(middle + margin))
-    else:  # of several other rows the hardest to pass
+    else:  # the hardest of several other rows
         hardest = (max if kind == "above" else min)(others or [getattr(expectation, kind)])
         if others:
             of_row = replace(of_row, expected=of_row.expected | {"value": hardest})
@@ -140,7 +136,7 @@ def _is_measured(figure: Any) -> bool:
 
 
 def _beyond(number: float, by: float | str | None, upwards: bool) -> Limits:
-    """From a number on, up or down: by some amount at least, by a factor at least, or by anything that is not 0."""
+    """Return the limits above or below a number: by an amount, by a factor, or by any difference."""
     factor = factor_of(by)
     if factor is not None:
         bound = _exact(number) * _exact(factor) if upwards else _exact(number) / _exact(factor)
@@ -151,15 +147,15 @@ def _beyond(number: float, by: float | str | None, upwards: bool) -> Limits:
 
 
 def _exact(number: float | str) -> Decimal:
-    """The number as people write it: in decimals 0.8 is within 0.1 of 0.7."""
+    """Return the number in decimals, in which 0.8 is within 0.1 of 0.7."""
     return Decimal(str(number))
 
 
 def _verdict_of_stage(of_row: Verdict, result: Result, label: str) -> Verdict:
-    """Whether a whole stage (..., n, m) is what someone has written down, leading axes of size 1 aside.
+    """Compare a whole stage (..., n, m) with the expected numbers; leading axes of size 1 may be missing.
 
-    A cell may be off by `within`, a number or a share of the cell as in `5 %`; without it by ULPS units in the last
-    place of the largest number expected, in the dtype of the queries. NaN equals NaN.
+    The tolerance of a cell is `within`, a number or a percentage of the cell; the default is ULPS units in the last
+    place of the largest expected number, in the dtype of the queries. NaN equals NaN.
     """
     expectation, stage = of_row.expectation, result.tensors[f"{label}/{of_row.expectation.metric}"]
     wanted = torch.tensor(expectation.equal, dtype=torch.float64)

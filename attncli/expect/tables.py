@@ -1,4 +1,4 @@
-"""Expectations and what became of them: in words, and as a table of claim, source, expected, measured, holds."""
+"""Show verdicts on expectations in words, and as a table of claim, source, expected, measured, holds."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -19,12 +19,12 @@ from attncli.numbers import MISSING, number
 from attncli.show.tables import STRONG
 
 HOLDS = {True: "yes", False: "NO", None: MISSING}
-DIGITS = (4, 6, 9, 18)  # the first that tell a number from its limit
-MOST_VALUES = 4  # of one column that are named
+DIGITS = (4, 6, 9, 18)  # the first that distinguish a number from its limit
+MOST_VALUES = 4  # of a column in a subject
 
 
 def failure(verdict: Verdict) -> str:
-    """A sentence that says what does not hold: claim, expected, got."""
+    """Return a sentence about a failed expectation: claim, expected, got."""
     why = verdict.reason if verdict.reason and verdict.got is not None else f"got {got_words(verdict)}"
     sentence = f"{subject([verdict])}: expected {expected_words(verdict)}; {why}"
     claim, source = verdict.expectation.claim, verdict.expectation.source
@@ -34,12 +34,12 @@ def failure(verdict: Verdict) -> str:
 
 
 def _one_line(text: str) -> str:
-    """A claim or a source, which YAML may have on several lines."""
+    """Return a claim or a source on one line."""
     return printable(" ".join(text.split()))
 
 
 def subject(verdicts: Sequence[Verdict]) -> str:
-    """What is looked at: `variance (scorer = dot, d = 512)`, of several rows with all their values."""
+    """Return metric and rows: `variance (scorer = dot, d = 512)`."""
     where = dict[str, str]()
     for column in verdicts[0].where:
         values = list(dict.fromkeys(plain(verdict.where[column]) for verdict in verdicts))
@@ -48,7 +48,7 @@ def subject(verdicts: Sequence[Verdict]) -> str:
 
 
 def expected_words(verdict: Verdict) -> str:
-    """The bounds of a metric: `0.95 to 1.05`, `1 ± 5 %`, `at least 0.8312 + 0.1`."""
+    """Return the bounds of a metric: `0.95 to 1.05`, `1 ± 5 %`, `at least 0.8312 + 0.1`."""
     expected, kind = verdict.expected, verdict.expectation.kind
     bound, by = expected[kind], expected.get("by")
     if kind == "equal":
@@ -74,12 +74,12 @@ def expected_words(verdict: Verdict) -> str:
 
 
 def _as_written(value: Any) -> str:
-    """A number or text as the user wrote it."""
+    """Return a number or text as in the YAML."""
     return f"{value:.12g}" if isinstance(value, int | float) else str(value)
 
 
 def got_words(verdict: Verdict) -> str:
-    """What was measured; with as many digits as tell it from what was expected."""
+    """Return the measured value, with enough digits to distinguish it from the expected one."""
     got = verdict.got
     if got is None:
         return "no figure" if verdict.holds is not None else MISSING
@@ -102,17 +102,17 @@ def _digits(verdict: Verdict) -> int:
 
 @dataclass(frozen=True)
 class Line:
-    """What is said of rows of one expectation."""
+    """A line of the table: rows of one expectation."""
 
-    claim: str  # and of several rows which; without a claim what is looked at
+    claim: str  # and its rows if there are several; without a claim metric and rows
     source: str
     expected: str
-    measured: str  # the figure, or the smallest and the largest
+    measured: str  # the value, or the smallest and the largest
     holds: str
 
 
 def lines_of(verdicts: Sequence[Verdict]) -> list[Line]:
-    """The lines of one experiment: rows that hold share one if the same is expected; each that does not has its own."""
+    """Return the lines of an experiment: rows that hold share a line if their bounds are the same, others do not."""
     lines = list[Line]()
     for group in _by_expectation(verdicts):
         for shared in _sharing(group):
@@ -134,7 +134,7 @@ def _by_expectation(verdicts: Sequence[Verdict]) -> list[list[Verdict]]:
 
 
 def _sharing(group: Sequence[Verdict]) -> Iterator[list[Verdict]]:
-    holding: dict[str, list[Verdict]] = {}  # by what is expected
+    holding: dict[str, list[Verdict]] = {}  # by bounds
     for verdict in group:
         if verdict.holds:
             holding.setdefault(str(verdict.expected), []).append(verdict)
@@ -143,9 +143,9 @@ def _sharing(group: Sequence[Verdict]) -> Iterator[list[Verdict]]:
 
 
 def verdict_tables(experiments: Sequence[tuple[str, Sequence[Verdict]]]) -> list[RenderableType]:
-    """A table over all experiments by name, and how many expectations hold.
+    """Return a table of the verdicts of all experiments, and the number of expectations that hold.
 
-    Each line has a verdict, and beside it in words what it is about; experiments are headings where there are several.
+    Several experiments have headings with their names.
     """
     groups = [group for _, verdicts in experiments for group in _by_expectation(verdicts)]
     if not groups:

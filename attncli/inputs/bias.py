@@ -11,7 +11,7 @@ from attncli.inputs.masks import broadcasts
 
 
 def bias_shape(shape: tuple[int, ...], scores: tuple[int, ...], note: Callable[[str], None]) -> tuple[int, ...]:
-    """Return the shape of a bias with as many axes as the scores (b, ..., n, m), aligned at the right.
+    """Return the shape of a bias with all axes of the scores (b, ..., n, m), aligned at the right.
 
     Raises:
         InputError: it does not broadcast to the scores.
@@ -31,7 +31,7 @@ def without_infinities(
 ) -> tuple[Tensor, Valid]:
     """Return the bias with finite numbers alone, and the valid pairs without the keys that it masks with -inf.
 
-    `bias` has as many axes as the scores; `given` is its shape in the user's file or list. Numbers at pairs that are
+    `bias` has all axes of the scores; `given` is its shape in the user's file or list. Numbers at pairs that are
     not valid do not matter.
 
     Raises:

@@ -40,8 +40,8 @@ class Inputs:
     """Queries (b, ..., n, q), keys (b, ..., m, k) and values (b, ..., m, v), leading axes repeated, on one device.
 
     `valid` are the keys of scores (b, ..., n, m) that each query may attend to. Without values in the source, `values`
-    is (b, ..., m, 0). `bias` is added to the scores: finite numbers, in the dtype of scores, with as many axes as they
-    have; axes of size 1 are not repeated. `call` is the captured attention call of a real model, if any; its queries
+    is (b, ..., m, 0). `bias` is added to the scores: finite numbers, in their dtype, with all their axes;
+    axes of size 1 are not repeated. `call` is the captured attention call of a real model, if any; its queries
     are without the model's scale. `tokens` are the known names of `queries` and `keys`: one list for all batch
     elements, or one list each.
     """
@@ -185,7 +185,7 @@ def common_leading(shapes: Shapes, grouped: bool = False, cure: str = "") -> tup
 
 
 def _with_shared_heads(shapes: Shapes, heads: Mapping[str, int]) -> Shapes:
-    """Return the shapes with the heads of the queries (b, ..., heads, n, q) in place of those of keys and values."""
+    """Return the shapes with as many heads of keys and values as of queries (b, ..., heads, n, q)."""
     if "queries" not in heads:
         message = f"got true for queries of shape {list(shapes['queries'])}; expected (batch, heads, rows, features)"
         raise InputError.of(message, ["grouped"])

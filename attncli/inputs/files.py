@@ -78,7 +78,7 @@ def read_tensors(path: Path) -> dict[str, Tensor]:
 
 @dataclass(frozen=True)
 class TensorFile:
-    """A tensor file whose header has been checked; its tensors are read on request."""
+    """A tensor file after a check of its header; tensors are read on request."""
 
     path: Path
     entries: Entries
@@ -272,7 +272,7 @@ def _pt(path: Path) -> Entries:
 
 
 def _flat(node: object, name: str, seen: set[int]) -> Iterator[tuple[str, Tensor]]:
-    """Yield tensors by dotted name, in the order of the file. A container is entered once, wherever else it appears."""
+    """Yield tensors by dotted name, in the order of the file. A container is entered only once."""
     if isinstance(node, Tensor):
         yield name, node
     elif isinstance(node, list | tuple | dict) and id(node) not in seen:
@@ -306,7 +306,7 @@ def _csv(path: Path) -> Entries:
 
 
 def _matrix(path: Path) -> Tensor:
-    line = 0  # NumPy reads lines one by one: the last one read is the one that it refuses
+    line = 0  # NumPy reads line by line, and stops at a wrong line
 
     def rows(file: IO[str]) -> Iterator[str]:
         nonlocal line

@@ -43,7 +43,7 @@ def _uniform(shape: list[int], generator: Generator) -> Tensor:
 
 
 def _student_t(shape: list[int], df: float, generator: Generator) -> Tensor:
-    """Divide normal numbers by the root of independent chi-squared ones over their degrees of freedom."""
+    """Divide normal numbers by the root of independent chi-squared numbers over their degrees of freedom."""
     with torch.random.fork_rng(devices=[]):  # torch.distributions draws from the global generator only
         torch.default_generator.manual_seed(int(torch.randint(2**62, (), generator=generator)))
         squares = torch.distributions.Chi2(torch.tensor(df, dtype=torch.float64)).sample(torch.Size(shape))

@@ -1,4 +1,4 @@
-"""Read masks: booleans, zeros and ones, or numbers to add; for queries and keys or for padding alone.
+"""Read masks: booleans, 0 and 1, or numbers to add; for queries and keys or for padding only.
 
 A note names the reading of every mask that is not plain booleans (..., n, m).
 """
@@ -12,7 +12,7 @@ from torch import Tensor
 from attncli.capturing.record import LOW
 from attncli.errors import InputError
 
-PADDING = re.compile(r"(is_)?pad(s|ding)?(_mask)?|(\w+_)?key_padding_mask")  # names of masks whose True is padding
+PADDING = re.compile(r"(is_)?pad(s|ding)?(_mask)?|(\w+_)?key_padding_mask")  # names of masks in which True is padding
 
 
 def marks_padding(name: str) -> bool:
@@ -29,7 +29,7 @@ def broadcasts(shape: Sequence[int], to: Sequence[int]) -> bool:
 def read_mask(
     given: Tensor, scores: tuple[int, ...], name: str, note: Callable[[str], None], called: str = ""
 ) -> Tensor:
-    """Return a mask for scores (b, ..., n, m) as booleans, True = may attend, with as many axes as the scores.
+    """Return a mask for scores (b, ..., n, m) as booleans, True = may attend, with all axes of the scores.
 
     It holds booleans, or 0 and 1, where True is padding if the name `called` says so; or 0 and -inf (-10000 and less),
     to be added to scores. Its shape is (n, m), (m,), (b, m) for padding, or has leading axes too; axes of size 1 are
@@ -69,7 +69,7 @@ def _content(given: Tensor, is_padding: bool) -> tuple[Tensor, str]:
 
 
 def _shaped(mask: Tensor, scores: tuple[int, ...], is_padding: bool) -> tuple[Tensor, str]:
-    """Return the mask with as many axes as the scores, and the reading of its shape."""
+    """Return the mask with all axes of the scores, and the reading of its shape."""
     b, *middle, n, m = scores
     given, rank = list(mask.shape), len(scores)
     while mask.ndim > rank and 1 in mask.shape[1:-2]:  # an axis for heads that the scores lack

@@ -1,1 +1,1 @@
-"""Run folders: what a study gave, as files that appear complete or not at all."""
+"""Run folders: the results of a study as files that appear complete or not at all."""

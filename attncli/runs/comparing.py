@@ -1,7 +1,7 @@
-"""What differs between two runs, and a verdict: identical, equal up to rounding, or different, and where first.
+"""Find the differences of two runs, and a verdict: identical, equal up to rounding, or different.
 
 Rows are joined by their places, tensors by their names. `relative_difference` compares all numbers of both, and
-`rounding_of` says how much of it rounding may cause.
+`rounding_of` returns the part that rounding may cause.
 """
 
 import itertools
@@ -36,12 +36,12 @@ from attncli.numbers import distinct, place
 from attncli.runs.loading import StoredRun, reading
 
 ULPS = 1000  # of float32 or float64: a score of 100 has many of them, and the exponential passes them on
-ULPS_STORED = 2  # of float16 and bfloat16, to which a result is rounded only once more
+ULPS_STORED = 2  # of float16 and bfloat16: a result is rounded to them only once
 MOVED = 4  # counts of a histogram that rounding may move to the next bin, however small the histogram
 CHUNK = 2**22  # numbers of a tensor that are held in float64 at the same time
 MOST_NAMED = 3  # settings in the sentence
-NO_SETTINGS = ("name", "figure", "expect", "from", "resume")  # names, looks, and places of files
-PLACES_OF_FILES = ("file", "capture")  # wherever they stand
+NO_SETTINGS = ("name", "figure", "expect", "from", "resume")  # names, looks, and files
+PLACES_OF_FILES = ("file", "capture")  # at any depth
 DIGEST = 12  # hexadecimal digits of an input's fingerprint
 OUTCOMES = ("histograms", "configurations")  # in `settings` of results.json, beside settings
 PAIR = (Column("a", "a", "", kind="place"), Column("b", "b", "", kind="place"))
@@ -54,7 +54,7 @@ Between = Callable[[Result, Result], Sequence[Record]]
 
 
 def compare_runs(a: StoredRun, b: StoredRun, columns: Columns, between: Between | None = None) -> Comparison:
-    """Return what differs between two runs.
+    """Return the differences of two runs.
 
     `columns` are the known columns of each kind of rows in the study of `a`. `between` measures the distance of weights
     and outputs of two results, where the study has them. Names, looks, expectations and paths are no settings.
@@ -76,7 +76,7 @@ def compare_runs(a: StoredRun, b: StoredRun, columns: Columns, between: Between 
         weights = [] if between is None else between(a.result, b.result)
         counts = {"rows": sum(len(getattr(a.result, kind)) for kind in columns)}
         counts["tensors"] = len(a.result.tensors.keys() & b.result.tensors.keys())
-    found.sort(key=lambda each: each["rows"] == "arrays")  # whose numbers are mostly those of the rows
+    found.sort(key=lambda each: each["rows"] == "arrays")  # arrays mostly repeat the numbers of rows
     judged = [each for each in found if each["verdict"] != "measured"]
     results = [each for each in judged if each["rows"] not in ("inputs", "arrays")]
     largest = max(results, key=lambda each: each["relative"], default=None)
@@ -122,13 +122,13 @@ def rounding_of(run: StoredRun) -> float:
 
 
 def config_in(run: StoredRun) -> Record:
-    """Return config.yaml as a mapping; an empty one where there is no such file."""
+    """Return config.yaml as a mapping, empty without the file."""
     with reading(run.path):
         return dict(parse_yaml(run.config or "{}", lambda line, column: str(run.path))[0])
 
 
 def _incomparable(a: Result, b: Result) -> str:
-    """Return why two results share no rows; no text where they can be compared."""
+    """Return why two results share no rows; an empty text if they can be compared."""
     if a.study != b.study:
         return f"runs of the studies {a.study} and {b.study}"
     is_sweep, is_other = ("sweep" in result.settings for result in (a, b))
@@ -199,7 +199,7 @@ def _fingerprints(run: StoredRun) -> Record:
 
 
 def _changes(a: Any, b: Any, path: tuple[str, ...] = ()) -> Iterator[Record]:
-    """Yield the leaves that differ, by path. Entries of scorers are told apart by their labels, not by their order."""
+    """Yield the leaves that differ, by path. Entries of scorers are matched by label, not by order."""
     a, b = (_by_label(each) for each in (a, b))
     if isinstance(a, dict) and isinstance(b, dict):
         for key in dict.fromkeys([*a, *b]):

@@ -1,4 +1,4 @@
-"""A run folder, read again: the result that it keeps."""
+"""Read the result in a run folder."""
 
 import json
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -17,17 +17,17 @@ from attncli.config.opening import UnfitFileError, check_regular, open_file, rea
 from attncli.errors import InputError, dotted, looking_at
 from attncli.runs.run_folder import JOURNAL
 
-OF_RESULT = {each.name for each in fields(Result)} - {"inputs"}  # of which results.json has fingerprints alone
+OF_RESULT = {each.name for each in fields(Result)} - {"inputs"}  # results.json has only their fingerprints
 CURE = "expected a run folder as it was written; run the experiment again"
 
 
 class _DamagedError(ValueError):
-    """A file of a run that is damaged: the text says which one, and where in it."""
+    """A damaged file of a run; the text is its name, and the place in it."""
 
 
 @contextmanager
 def _naming(name: str) -> Iterator[None]:
-    """Errors that a file of this name causes say so, and where in it."""
+    """Add the name of a file, and the place in it, to errors while it is read."""
     try:
         yield
     except UnfitFileError:
@@ -45,17 +45,17 @@ def _mapped(path: Path) -> Any:
 
 
 class StoredTensors(Mapping[str, Tensor]):
-    """Tensors of a .safetensors file by name, each read when it is asked for."""
+    """Tensors of a .safetensors file by name, read on request."""
 
     def __init__(self, path: Path, names: Sequence[str] | None = None) -> None:
-        """All of a file, or those with these names."""
+        """Map all tensors of a file, or only these names."""
         with _naming(path.name), _mapped(path) as file:
             there = set(file.keys())
         self._path = path
         self._names = dict.fromkeys(sorted(there) if names is None else (name for name in names if name in there))
 
     def __getitem__(self, name: str) -> Tensor:
-        """The tensor, which belongs to the caller."""
+        """Read a tensor into new memory."""
         if name not in self._names:
             raise KeyError(name)
         with _naming(self._path.name), _mapped(self._path) as file:
@@ -63,7 +63,7 @@ class StoredTensors(Mapping[str, Tensor]):
         return tensor
 
     def __contains__(self, name: object) -> bool:
-        return name in self._names  # a Mapping would read the tensor
+        return name in self._names  # Mapping's own method would read the tensor
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._names)
@@ -79,7 +79,7 @@ def _labelled(record: Record) -> Record:
 
 
 class Stored(BaseModel):
-    """What is read of results.json."""
+    """The content of results.json that is read."""
 
     study: str
     name: str
@@ -99,18 +99,17 @@ class Stored(BaseModel):
 
     @model_validator(mode="after")
     def _has_rows(self) -> "Stored":
-        if not self.records and "sweep" not in self.settings:  # of which all points may have failed
+        if not self.records and "sweep" not in self.settings:  # all of its points may have failed
             raise ValueError(self.records)
         return self
 
 
 @dataclass(frozen=True)
 class StoredRun:
-    """A run as it is kept: what it gave, and what was written down beside it.
+    """A run as stored in its folder.
 
-    `path` is the run folder, or a results.json alone, which has no tensors and no config. `content` is all of
-    results.json, with `created`, `command`, `environment` and the fingerprints of `inputs`; `config` is the text of
-    config.yaml.
+    `path` is the run folder, or a results.json alone, without tensors and config. `content` is the whole results.json;
+    `config` is the text of config.yaml.
     """
 
     path: Path
@@ -120,10 +119,10 @@ class StoredRun:
 
 
 def read_run(path: Path, studies: Collection[str]) -> StoredRun:
-    """A run folder, or a results.json that stands for one.
+    """Read a run folder, or a results.json alone.
 
     Raises:
-        InputError: neither, or files that are damaged.
+        InputError: neither, or damaged files.
     """
     with reading(path):
         with looking_at(path):
@@ -160,11 +159,7 @@ def read_run(path: Path, studies: Collection[str]) -> StoredRun:
 
 @contextmanager
 def reading(folder: Path) -> Iterator[None]:
-    """Any error that damaged files of a run cause becomes an InputError: it names the folder, and the file if known.
-
-    Raises:
-        InputError: something was not what a run has written.
-    """
+    """Turn errors caused by damaged files of a run into an InputError with the folder, and the file if known."""
     try:
         yield
     except InputError:

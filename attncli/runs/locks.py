@@ -1,7 +1,7 @@
-"""Advisory locks: which process has a file for itself.
+"""Advisory locks on files.
 
-The system gives a lock back when its process ends, killed or not. Unlike numbers of processes and names of machines, a
-lock means the same in all containers of a machine, and on most network file systems on all machines.
+The system releases a lock when its process ends, killed or not. Unlike process numbers and host names, a lock has the
+same meaning in all containers of a machine, and on most network file systems on all machines.
 """
 
 import errno
@@ -12,7 +12,7 @@ import sys
 if os.name != "nt":
     import fcntl
 
-    OF_DESCRIPTOR = getattr(fcntl, "F_OFD_SETLK", None)  # of Linux: can be asked for, and does not belong to a process
+    OF_DESCRIPTOR = getattr(fcntl, "F_OFD_SETLK", None)  # of Linux: belongs to the open file, not to the process
     QUESTION = getattr(fcntl, "F_OFD_GETLK", fcntl.F_GETLK)
     # struct flock for a lock on a whole file: Linux begins with its type, macOS and BSD with its range.
     WHOLE, KIND = ("hhqqi4x", 0) if sys.platform == "linux" else ("qqihh", 3)
@@ -20,10 +20,7 @@ if os.name != "nt":
 
 
 def lock(descriptor: int) -> bool | None:
-    """Take a file, open for writing, for this process as long as it is open: False where another one has it.
-
-    None where the system or the file system has no such locks.
-    """
+    """Lock a file, open for writing, until it is closed. Return False if it is locked, None without locks."""
     if os.name == "nt":
         return None
     try:
@@ -37,7 +34,7 @@ def lock(descriptor: int) -> bool | None:
 
 
 def is_locked(descriptor: int) -> bool | None:
-    """Whether someone has locked a file, without taking it; None where nobody can tell."""
+    """Whether a file is locked, without locking it; None if unknown."""
     if os.name == "nt":
         return None
     try:

@@ -1,4 +1,4 @@
-"""config.yaml of a run folder: complete, and with every file it names inside the folder."""
+"""Make config.yaml of a run folder: complete, with all its files inside the folder."""
 
 import copy
 from collections.abc import Mapping
@@ -14,13 +14,13 @@ from attncli.config.yaml_loader import Loader
 
 
 class Dumper(yaml.SafeDumper):
-    """Quotes every text that YAML 1.1 or 1.2 would read as something else, and writes out what is there twice."""
+    """Quote text that YAML 1.1 or 1.2 would read as another type, and write no aliases."""
 
     def ignore_aliases(self, data: Any) -> bool:
         return True
 
     def represent_str(self, data: str) -> yaml.ScalarNode:
-        """Escapes what cannot be seen: some of it YAML reads as the end of a line."""
+        """Escape invisible characters, since YAML reads some of them as ends of lines."""
         style = None if data.isprintable() else '"'
         return self.represent_scalar("tag:yaml.org,2002:str", data, style=style)
 
@@ -32,27 +32,27 @@ for _first, _resolvers in Loader.yaml_implicit_resolvers.items():
 
 
 def dump_yaml(config: Mapping[str, Any]) -> str:
-    """YAML in the order of the keys, short lists on one line."""
+    """Return YAML in the order of the keys, with short lists on one line."""
     return yaml.dump(
         dict(config), Dumper=Dumper, sort_keys=False, default_flow_style=None, allow_unicode=True, width=120
     )
 
 
 def config_of(options: Experiment) -> dict[str, Any]:
-    """The options as YAML data, everything that was left out written down."""
+    """Return the options as complete YAML data, with all defaults."""
     unused = options.unused()
     data = options.model_dump(mode="json", by_alias=True, exclude_none=True, serialize_as_any=True, exclude=unused)
     for entry, written in zip(options.scorers, data["scorers"], strict=True):
-        written |= {name: value for name, value in entry.options.items() if value is None}  # which is a value there
-        if "softcap" in entry.model_fields_set and entry.softcap is None:  # left out, it may be a captured model's
+        written |= {name: value for name, value in entry.options.items() if value is None}  # null is a value here
+        if "softcap" in entry.model_fields_set and entry.softcap is None:  # without it a captured model's is used
             written["softcap"] = None
     return {"study": options.study, **data}
 
 
 def self_contained(config: Mapping[str, Any], result: Result) -> dict[str, Any]:
-    """The config of a run, complete, with the run folder's own files in place of the ones that it names.
+    """Return the config of a run with files of the run folder in place of the user's files.
 
-    A scorer that bench left out keeps the name of its file of parameters, which is not read again either.
+    A scorer that bench left out keeps its file of parameters, since it is not reloaded.
     """
     resolved = copy.deepcopy(dict(config))
     if captured_file(config, result) is not None:
@@ -72,16 +72,16 @@ def self_contained(config: Mapping[str, Any], result: Result) -> dict[str, Any]:
 
 
 def captured_file(config: Mapping[str, Any], result: Result) -> Path | None:
-    """The file of a real model's attention calls that was used, if any: the run folder has a copy."""
+    """Return the used file of captured calls, if any; the run folder gets a copy."""
     if "capture" not in result.settings:
         return None
     return Path(config["data"]["capture"] if "data" in config else config["from"])
 
 
 def _use_stored_inputs(data: dict[str, Any], mask: dict[str, Any], result: Result) -> None:
-    """What an attention experiment reads, from the run folder instead; values that were left out are like the keys.
+    """Replace the files of an attention experiment by those of the run folder, and write out default values.
 
-    The saved mask has what a bias of -inf masks, too, which the saved bias no longer has.
+    The saved mask includes the keys masked by a bias of -inf, which the saved bias no longer has.
     """
     stored = [role for role in ("queries", "keys", "values") if _from_file(role, data)]
     if isinstance(data["keys"], dict):
@@ -97,7 +97,7 @@ def _use_stored_inputs(data: dict[str, Any], mask: dict[str, Any], result: Resul
 
 
 def _from_file(role: str, data: Mapping[str, Any]) -> bool:
-    """Whether a tensor is read, or depends on one that is: the saved one has its leading axes repeated already."""
+    """Whether a tensor is from a file, or depends on one: then the saved tensor has its leading axes repeated."""
     source = data.get(role, data["keys"])
     if not isinstance(source, dict):
         return False

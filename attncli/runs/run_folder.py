@@ -1,7 +1,7 @@
-"""The place of a run or a picture: it appears complete or not at all, and never replaces another by accident.
+"""Places of runs and pictures: they appear complete or not at all, and never replace others by accident.
 
-What is unfinished is in a hidden folder, in which its process holds a lock. What a killed process left in one is
-removed by the next that writes there.
+Unfinished files are in a hidden folder, locked by their process. The next process that writes there removes the hidden
+folders of killed processes.
 """
 
 import errno
@@ -25,18 +25,18 @@ from attncli.runs.locks import is_locked, lock
 
 OUTPUTS = Path("outputs")
 WRITABLE, WRITABLE_FILE = "a writable folder", "a writable place"
-OLD, NEW = "old", "new"  # in a hidden folder: where what is replaced waits, under its name; what replaces it
-JOURNAL = "points.jsonl"  # of a sweep, which is there before its results are
-HIDDEN, PARTIAL = ".attncli.", ".partial"  # how the names of hidden folders begin and end
-LOCK = ".lock"  # the file in them that is locked
+OLD, NEW = "old", "new"  # in a hidden folder: the replaced run, under its name, and the new one
+JOURNAL = "points.jsonl"  # of a sweep, written before its results
+HIDDEN, PARTIAL = ".attncli.", ".partial"  # start and end of the names of hidden folders
+LOCK, UNLOCKED = ".lock", ".unlocked"  # the locked file in a hidden folder, and its name before that
 BOOT = Path("/proc/sys/kernel/random/boot_id")
 LONGEST_MACHINE = 100  # characters of its name
-OLDEST = 30 * 86400  # seconds without a change after which a run is taken for dead where its lock cannot say so
-IN_USE = "into which a sweep writes; expected a folder that nobody uses; `attncli sweep --status {}` says how far it is"
+OLDEST = 30 * 86400  # seconds without a change after which a run without a usable lock counts as dead
+IN_USE = "into which a sweep writes; expected a folder not in use; `attncli sweep --status {}` says how far it is"
 
 
 class Words(NamedTuple):
-    """What the options of a place are called in errors: on the command line, unless said otherwise."""
+    """The names of the options of a place in errors."""
 
     out: str = "--out"
     overwrite: str = "--overwrite"
@@ -47,7 +47,7 @@ COMMAND_LINE, IN_PYTHON = Words(), Words("attncli.run: out", "overwrite=True")
 
 @dataclass
 class Folder:
-    """Where a run is written, and its place in the end, which has a number added where it was taken."""
+    """The folder in which a run is written, and its final place, with a number added if that is taken."""
 
     path: Path
     place: Path
@@ -57,16 +57,16 @@ class Folder:
 def new_folder(
     name: str, out: Path | None, overwrite: bool, started: datetime, words: Words = COMMAND_LINE
 ) -> Iterator[Folder]:
-    """A folder to write a run into; it takes its place at the end, and vanishes if something is raised.
+    """Yield a folder to write a run into. It takes its place at the end, and vanishes on errors.
 
-    Without `out` its place is outputs/<name>/<start>, with a number added where that is taken, and
-    outputs/<name>/latest points to it.
+    Without `out` its place is outputs/<name>/<start>, with a number added if that is taken, and outputs/<name>/latest
+    points to it.
 
     Raises:
         InputError: `out` is taken, or the place cannot be written.
     """
     place = (out or OUTPUTS / name / started.strftime("%Y-%m-%dT%H-%M-%S")).absolute()
-    if ".." in place.parts:  # what stands at the end is the name of the folder
+    if ".." in place.parts:  # the last part must be a name
         place = Path(os.path.realpath(place))
     with ExitStack() as stack:
         with writing(out or place, WRITABLE, words):
@@ -80,9 +80,7 @@ def new_folder(
             folder.path.mkdir()
         yield folder
         with writing(place, WRITABLE, words):
-            if (
-                out is not None and place.is_dir() and not _refusal(place, overwrite, words)
-            ):  # nobody has taken it meanwhile
+            if out is not None and place.is_dir() and not _refusal(place, overwrite, words):  # still free
                 _replace(place, folder.path, hidden / OLD)
             else:
                 folder.place = _renamed_to_free_place(folder.path, place)
@@ -98,7 +96,7 @@ def _check_outputs(place: Path) -> None:
 
 
 def _refusal(place: Path, overwrite: bool, words: Words) -> str | None:
-    """Why a run may not have this place, unless that is new or empty, or an old run that may be replaced."""
+    """Return why a run may not have this place; None if it is new or empty, or a run that may be replaced."""
     if place.is_symlink():
         return "a link; expected a folder that is new or empty"
     if not place.exists():
@@ -118,7 +116,7 @@ def _refusal(place: Path, overwrite: bool, words: Words) -> str | None:
 
 
 def is_written(folder: Path) -> bool | None:
-    """Whether a sweep writes into a folder at this moment; None where nobody can tell."""
+    """Whether a sweep is writing into a folder; None if unknown."""
     try:
         with open_file(folder / JOURNAL) as file:
             return is_locked(file.fileno())
@@ -129,7 +127,7 @@ def is_written(folder: Path) -> bool | None:
 
 
 def _files_of_run(folder: Path) -> set[str]:
-    """The files that a run says it has written; none where the folder holds no run."""
+    """Return the files listed by a run; none if the folder holds no run."""
     try:
         with open_file(folder / "results.json") as file:
             content = json.load(file)
@@ -161,22 +159,22 @@ def _renamed_to_free_place(path: Path, wanted: Path) -> Path:
 
 
 def _numbered(place: Path, name: str, ending: str = "") -> Iterator[Path]:
-    """The place, and then the places beside it that have a number added to the name."""
+    """Yield the place, then places beside it with a number added to the name."""
     yield place
     yield from (place.with_name(f"{name}-{number}{ending}") for number in itertools.count(2))
 
 
 def _point_to_latest(place: Path, hidden: Path) -> None:
-    """outputs/<name>/latest, replaced in one step; a real file or folder of that name is left alone."""
+    """Replace the link outputs/<name>/latest in one step; leave a real file or folder of that name."""
     latest = place.parent / "latest"
     if latest.is_symlink() or not latest.exists():
-        with suppress(OSError):  # a file system without links: the runs are there all the same
+        with suppress(OSError):  # a file system without links
             (hidden / "latest").symlink_to(place.name)
             (hidden / "latest").replace(latest)
 
 
 def check_file(out: Path, overwrite: bool, words: Words = COMMAND_LINE) -> None:
-    """Raise an InputError unless a picture or a capture can be written there: a new file, or one to be replaced."""
+    """Raise an InputError unless a picture or a capture can be written there: a new file, or one to replace."""
     with writing(out, WRITABLE_FILE, words):
         if out.exists() and (out.is_dir() or not overwrite):
             message = f'got "{out}", which exists; expected a new file; {words.overwrite} replaces it'
@@ -187,7 +185,7 @@ def check_file(out: Path, overwrite: bool, words: Words = COMMAND_LINE) -> None:
 
 
 def writer_of(text: str) -> Callable[[Path], None]:
-    """What writes a text into the path it is given."""
+    """Return a function that writes a text to a path."""
 
     def write(path: Path) -> None:
         path.write_text(text, encoding="utf-8")
@@ -196,24 +194,22 @@ def writer_of(text: str) -> Callable[[Path], None]:
 
 
 def save_numbered(place: Path, write: Callable[[Path], None]) -> Path:
-    """Write a file to this place, with a number added where that is taken."""
+    """Write a file to this place, with a number added if that is taken."""
     free = next(free for free in _numbered(place, place.stem, place.suffix) if not free.exists())
     return save_file_at(free, write)
 
 
 def save_file_at(place: Path, write: Callable[[Path], None], words: Words = COMMAND_LINE) -> Path:
-    """Write beside the place, and rename."""
+    """Write a file beside its place, then rename it."""
     with writing(place, WRITABLE_FILE, words), hidden_folder(place.absolute()) as hidden:
-        unfinished = hidden / place.name  # the ending says the kind of file
+        unfinished = hidden / place.name  # the ending decides the format
         write(unfinished)
         return unfinished.replace(place)
 
 
 @contextmanager
 def hidden_folder(place: Path) -> Iterator[Path]:
-    """A new folder beside `place`, which vanishes in the end, and with it the parents it needed if they are empty.
-
-    As long as it is there, its lock says that it is in use.
+    """Yield a new locked folder beside `place`. At the end it vanishes, and so do new parents that are empty.
 
     Raises:
         OSError: the folder cannot be made.
@@ -225,61 +221,54 @@ def hidden_folder(place: Path) -> Iterator[Path]:
                 parent.mkdir()
                 made.append(parent)
         with ExitStack() as stack:
-            folder = _new_hidden(place.parent, stack)
+            folder = Path(tempfile.mkdtemp(PARTIAL, f"{HIDDEN}{_machine()}-", place.parent))
+            stack.callback(shutil.rmtree, folder, ignore_errors=True)
+            file = stack.enter_context((folder / UNLOCKED).open("xb"))
+            lock(file.fileno())
+            with suppress(PermissionError):  # Windows, where locks are not used
+                (folder / UNLOCKED).rename(folder / LOCK)
             _remove_abandoned(place.parent)
             yield folder
     finally:
-        with suppress(OSError):  # one that is in use
+        with suppress(OSError):  # a parent in use
             while made:
                 made.pop().rmdir()
 
 
-def _new_hidden(parent: Path, stack: ExitStack) -> Path:
-    """Make a hidden folder with a locked file, for as long as `stack`; another where the first was removed before."""
-    while True:
-        folder = Path(tempfile.mkdtemp(PARTIAL, f"{HIDDEN}{_machine()}-", parent))
-        with suppress(FileNotFoundError), ExitStack() as own:
-            own.callback(shutil.rmtree, folder, ignore_errors=True)
-            file = own.enter_context((folder / LOCK).open("xb"))
-            if lock(file.fileno()) is not False and os.path.samestat(os.fstat(file.fileno()), (folder / LOCK).stat()):
-                stack.push(own.pop_all())
-                return folder
-
-
 @contextmanager
 def writing(place: Path, expected: str, words: Words = COMMAND_LINE) -> Iterator[None]:
-    """Let the system's refusal of a place name it."""
+    """Add the path to errors of the system."""
     try:
-        if "\0" in str(place):  # Python refuses it at another call in every version, in words of that call
+        if "\0" in str(place):  # versions of Python differ in their errors
             raise ValueError("embedded null byte")
         yield
     except InputError:
         raise
-    except (OSError, ValueError) as error:  # the latter of a name that no file can have
+    except (OSError, ValueError) as error:  # ValueError: a name that no file can have
         message = f'got "{place}"; cannot write there: {refusal(error)}; expected {expected}'
         raise InputError.of(message, where=words.out) from error
 
 
 def _remove_abandoned(parent: Path) -> None:
     """Remove the hidden folders of processes that have ended."""
-    with suppress(OSError):  # what cannot be listed stays
+    with suppress(OSError):  # of an unreadable folder
         for folder in list(parent.glob(f"{HIDDEN}*{PARTIAL}")):
-            with suppress(OSError), ExitStack() as stack:  # what cannot be opened or moved stays
+            with suppress(OSError), ExitStack() as stack:  # of a folder that cannot be opened or moved
                 if _is_abandoned(folder, stack):
-                    for old in (folder / OLD).glob("*"):  # it was killed while it replaced a run
+                    for old in (folder / OLD).glob("*"):  # killed while it replaced a run
                         if not os.path.lexists(parent / old.name):
                             old.rename(parent / old.name)
                     shutil.rmtree(folder, ignore_errors=True)
 
 
 def _is_abandoned(folder: Path, stack: ExitStack) -> bool:
-    """Whether nobody writes into a hidden folder any more; its lock, if there is one, is kept as long as `stack`.
+    """Whether the process of a hidden folder has ended; take its lock, if any, for the time of `stack`.
 
-    A free lock says so for a folder of this machine. Elsewhere locks may not reach: on a file system without them, or
-    with locks for each machine alone, as NFS can be mounted. Such a folder stays until it is older than any run.
+    On this machine a free lock is proof. On other machines locks may be out of reach: without locks in the file system,
+    or with an NFS mount that locks per machine. Their folders stay until they are older than any run.
     """
     free = None
-    with suppress(FileNotFoundError):  # not yet, or of an earlier version
+    with suppress(FileNotFoundError):  # not locked yet, or of an earlier version
         free = lock(stack.enter_context((folder / LOCK).open("r+b")).fileno())
     if free is False:
         return False
@@ -290,7 +279,7 @@ def _is_abandoned(folder: Path, stack: ExitStack) -> bool:
 
 
 def _machine() -> str:
-    """What tells machines apart, and stays the same until they start again; containers of one machine share it."""
+    """Return an identifier of the machine until it restarts; its containers share it."""
     try:
         return BOOT.read_text(encoding="ascii").strip()
     except (OSError, ValueError):  # not Linux

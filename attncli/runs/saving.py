@@ -1,4 +1,4 @@
-"""What stands in a run folder: config.yaml, results.json, records.csv, heads.csv, weights.csv, tensors and pictures."""
+"""Write a run folder: config.yaml, results.json, records.csv, heads.csv, weights.csv, tensors and pictures."""
 
 import csv
 import hashlib
@@ -28,14 +28,14 @@ from attncli.runs.resolved import captured_file, dump_yaml, self_contained
 from attncli.runs.run_folder import NEW, WRITABLE, hidden_folder, new_folder, save_file_at, writer_of, writing
 
 RESULTS = "results.json"
-MOST_ROWS = 200_000  # of weights.csv; more than that is left to tensors.safetensors
-SWEPT = ("records", "summary", "heads", "sweep")  # files of a sweep's results, whatever their endings
-LARGE = 2**30  # bytes of a run's tensors from which they are a note
+MOST_ROWS = 200_000  # of weights.csv; larger weights are only in tensors.safetensors
+SWEPT = ("records", "summary", "heads", "sweep")  # names of a sweep's results, with several endings
+LARGE = 2**30  # bytes of a run's tensors that are worth a note
 
 
 @dataclass(frozen=True)
 class Finished:
-    """A run in its folder; `content` is what its results.json has, `picture` what to look at first, if anything."""
+    """A run in its folder; `content` is its results.json, `picture` its main picture, if any."""
 
     result: Result
     content: Record
@@ -48,10 +48,10 @@ class Finished:
 def results_of(
     result: Result, verdicts: Sequence[Verdict], seed: int, device: torch.device, started: datetime, command: str
 ) -> Record:
-    """All of results.json but for the names of the files: versions and machine, then what the study gave.
+    """Return the content of results.json, except the names of the files.
 
-    NaN and infinity, which JSON does not have, become null. `interrupted` stands in it only where the user ended the
-    work, and rows are missing.
+    NaN and infinity, which JSON lacks, become null. It has `interrupted` only if the user ended the work, so that rows
+    are missing.
     """
     content: Record = nan_to_null(
         {
@@ -95,9 +95,8 @@ def save_run(
 ) -> None:
     """Write a run into an empty folder inside a hidden one beside its place.
 
-    `content` is what results.json has, which comes last: the list of all files, itself too, is added to it. `files`
-    maps names of more files, such as pictures, to functions that write into the path they are given. `note` takes what
-    the user should know of the files.
+    `content` is the content of results.json, which is written last, with the list of all files. `files` maps names of
+    more files, such as pictures, to functions that write to a path. `note` gets messages about large or missing files.
     """
     left_out = [stage for stage in STAGES if not is_kept(result, stage)]
     stages = {name: each for name, each in result.tensors.items() if name.rpartition("/")[2] not in left_out}
@@ -128,7 +127,7 @@ def save_run(
 
 
 def begin_sweep(name: str, out: Path | None, overwrite: bool, started: datetime, config: Mapping[str, Any]) -> Path:
-    """The new folder of a sweep, as `new_folder` has it, with config.yaml; it is there while the sweep runs.
+    """Create the folder of a sweep with its config.yaml, as `new_folder` does, and return its place.
 
     Raises:
         InputError: `out` is taken, or the place cannot be written.
@@ -139,7 +138,7 @@ def begin_sweep(name: str, out: Path | None, overwrite: bool, started: datetime,
 
 
 def save_config(folder: Path, config: Mapping[str, Any]) -> None:
-    """Write config.yaml into the folder of a sweep, over that which stood there."""
+    """Replace config.yaml in the folder of a sweep."""
     save_file_at(folder / "config.yaml", writer_of(dump_yaml(config)))
 
 
@@ -151,11 +150,11 @@ def save_sweep(
     summary: Sequence[Record],
     pictures: Mapping[str, Callable[[Path], None]],
 ) -> None:
-    """Write what a sweep has given into its folder, beside its config and its journal, in place of what stood there.
+    """Write or replace the results of a sweep in its folder, beside its config and its journal.
 
-    A picture that is not drawn again is removed, since it shows fewer points. `points` are the state of every point,
-    and `summary` the rows of summary.csv. `content` is what results.json has; the points and the list of files are
-    added to it.
+    Earlier pictures that are not drawn again are removed, since they show fewer points. `points` are the states of all
+    points, `summary` the rows of summary.csv. `content` is the content of results.json; points and the list of files
+    are added.
 
     Raises:
         InputError: the folder cannot be written.
@@ -182,9 +181,9 @@ def save_sweep(
 
 
 def add_files(folder: Path, files: Mapping[str, Callable[[Path], None]]) -> list[Path]:
-    """Write files into a run folder, over others of their names; results.json, which lists them, comes last.
+    """Write or replace files in a run folder, and list them in results.json.
 
-    `files` maps names to functions that write into the path they are given.
+    `files` maps names to functions that write to a path.
 
     Raises:
         InputError: the folder cannot be written.
@@ -200,7 +199,7 @@ def add_files(folder: Path, files: Mapping[str, Callable[[Path], None]]) -> list
 
 @contextmanager
 def _replacing(folder: Path) -> Iterator[Path]:
-    """A hidden folder, whose files take the place of a run's in the end, results.json as the last."""
+    """Yield a hidden folder. At the end its files replace the files of a run, results.json last."""
     with writing(folder, WRITABLE), hidden_folder((folder / RESULTS).absolute()) as hidden:
         new = hidden / NEW
         new.mkdir()
@@ -218,7 +217,7 @@ def _save_rows(path: Path, records: Sequence[Record]) -> None:
 
 
 def _save_parquet(path: Path, records: Sequence[Record]) -> None:
-    """The rows with types, where pyarrow is installed; a column of several kinds of values is text."""
+    """Write the rows with types if pyarrow is installed; a column of mixed types becomes text."""
     try:
         import pyarrow
         import pyarrow.parquet
@@ -234,12 +233,12 @@ def _save_parquet(path: Path, records: Sequence[Record]) -> None:
 
 
 def to_json(content: Record | list[Record]) -> str:
-    """Strict JSON, indented."""
+    """Return strict JSON, indented."""
     return json.dumps(content, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
 
 
 def fingerprint(tensor: Tensor) -> Record:
-    """Shape, dtype and SHA-256 of the numbers in row order."""
+    """Return shape, dtype and SHA-256 of the numbers in row order."""
     flat = tensor.contiguous().cpu().flatten()
     numbers = flat.numpy() if flat.dtype.itemsize != 2 else flat.view(torch.int16).numpy()
     digest = hashlib.sha256(numbers.data).hexdigest()
@@ -247,18 +246,18 @@ def fingerprint(tensor: Tensor) -> Record:
 
 
 def save_named(path: Path, tensors: Mapping[str, Tensor], metadata: dict[str, str] | None = None) -> None:
-    """Tensors by name, as a .safetensors file."""
+    """Write tensors by name to a .safetensors file."""
     path.touch()
-    mode = path.stat().st_mode  # as the user's umask wants it: the library makes files that only their owner may read
+    mode = path.stat().st_mode  # of the user's umask: the library makes files that only their owner may read
     try:
         save_file(_owned(tensors), path, metadata)
-    except SafetensorError as error:  # its only word for a full disk
+    except SafetensorError as error:  # also for a full disk
         raise OSError(str(error)) from error
     path.chmod(mode)
 
 
 def _owned(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """The tensors contiguous and each in memory of its own, as the format wants it; copied only where they must be."""
+    """Return contiguous tensors without shared memory, as the format requires; copied only if necessary."""
     owned: dict[str, Tensor] = {}
     storages: set[int] = set()
     for name, tensor in tensors.items():
@@ -271,7 +270,7 @@ def _owned(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
 
 
 def save_weights_csv(path: Path, result: Result) -> str | None:
-    """Every weight as one row, for spreadsheets and data frames; or why not, where there are weights."""
+    """Write one row per weight, for spreadsheets and data frames, or return why not."""
     weights = stage_of(result, "weights")
     if not weights:
         return None
@@ -302,6 +301,6 @@ def _rows(label: str, result: Result) -> Iterator[list[object]]:
 
 
 def _digits(matrix: Tensor) -> Iterator[str]:
-    """All digits that the dtype has, and no more."""
+    """Yield the numbers with all digits of their dtype."""
     precision = 17 if matrix.element_size() == 8 else 9
     return (f"{number:.{precision}g}" for number in matrix.flatten().tolist())
