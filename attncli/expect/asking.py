@@ -28,7 +28,7 @@ class Table(NamedTuple):
 
 
 def check_expectations(expectations: Sequence[Expectation], rows: Rows) -> None:
-    """Raise an InputError, with paths below `expect`, for all expectations about rows or metrics that will not exist."""
+    """Raise an InputError, with paths below `expect`, for all expectations about rows that will not exist."""
     collector = Collector()
     for index, expectation in enumerate(expectations):
         with collector.under("expect", index):
