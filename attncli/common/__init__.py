@@ -1,1 +1,1 @@
-"""What the studies share: what a study is and gives, how entries become scorers, progress, memory and threads."""
+"""Code that studies share: the study protocol and its records, building of scorers, progress, memory and threads."""

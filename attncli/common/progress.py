@@ -1,4 +1,4 @@
-"""How a study tells that it gets on, without knowing how that is shown."""
+"""Progress of a study, independent of its display."""
 
 import threading
 
@@ -7,13 +7,13 @@ class Progress:
     """Receives notes and the steps of the work, and shows none of them: subclasses do."""
 
     def step(self, done: int, total: int, what: str) -> None:
-        """`done` of `total` steps are finished; `what` is under way."""
+        """Report that `done` of `total` steps are finished and `what` is under way."""
 
     def note(self, message: str) -> None:
         """Something that the user should know while or after the work goes on."""
 
     def finished(self) -> None:
-        """The work is done, or the user has ended it: what there is now must not be lost any more."""
+        """Report that the work is done or ended by the user; from now on results must not be lost."""
 
 
 class Counter:

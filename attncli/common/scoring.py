@@ -28,7 +28,7 @@ Made = TypeVar("Made")
 
 
 def names_of(entry: ScorerEntry) -> Record:
-    """What every row of an entry begins with."""
+    """Return the first columns of every row of an entry."""
     return {"scorer": entry.scorer, "label": entry.label, "normalizer": entry.normalizer.normalizer}
 
 
@@ -46,7 +46,7 @@ def of_call(entry: ScorerEntry, call: Any) -> ScorerEntry:
 
 
 def of_each(entries: Sequence[ScorerEntry], make: Callable[[ScorerEntry], Made]) -> list[Made]:
-    """What `make` gives for every entry.
+    """Return `make(entry)` for every entry.
 
     Raises:
         InputError: the problems of all of them, below `scorers`.
@@ -75,7 +75,7 @@ def build_scorer(entry: ScorerEntry, query_size: int, key_size: int, seed: int, 
         expected = f"expected a number that float32 holds, at most {largest:.3g}, or dtype float64"
         raise InputError.of(got(entry.options["scale"], expected), ["scale"])
     for name, tensor in scorer.state_dict().items():
-        if tensor.is_complex():  # of which torch would keep the real part only
+        if tensor.is_complex():  # torch would keep the real part only
             raise InputError.of(f"{entry.scorer} has complex numbers in {name}; expected real ones")
     scorer = scorer.to(dtype).eval()
     if entry.parameters is not None:

@@ -1,4 +1,4 @@
-"""What a study is, and what it gives: plain frozen records that tables, pictures, files and expectations only read."""
+"""The study protocol and its result: frozen records that tables, pictures, files and expectations read."""
 
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -27,10 +27,10 @@ class Column:
     r"""One column of a study's rows, stated once: CSV, JSON, tables and expectations follow from it.
 
     `key` is its name in records, `heading` that in tables (with `\n` where it may break), `format` writes a value for
-    people, and `about` says what it is, with a capital and a full stop. `kind` says what runs have in common: a `place`
-    tells rows apart, and what is `measured` by a clock is never the same twice.
-    Figures that are smaller than `least` are compared as if they were as large, since rounding is absolute there. Only
-    a figure that is `signed` can be below 0, and none can be above its `most`.
+    people, and `about` is a sentence of description. `kind`: a `place` identifies a row, and a `measured` value depends
+    on a clock and differs from run to run.
+    Values smaller than `least` are compared as if they were `least`, since rounding is absolute there. Only `signed`
+    values can be below 0, and no value can be above `most`.
     """
 
     key: str
@@ -53,7 +53,7 @@ NORMALIZER = Column("normalizer", "normalizer", "Name of the normaliser.", text=
 
 @dataclass(frozen=True)
 class Finding:
-    """What a study found, as a sentence with its numbers; of one `label`, or of all of them where that is None."""
+    """A sentence with its numbers, about one `label`, or about all labels if it is None."""
 
     text: str
     label: str | None = None
@@ -67,13 +67,13 @@ class Finding:
 
 @dataclass(frozen=True)
 class Result:
-    """What every study gives.
+    """The result of a study.
 
-    `settings` says how the figures came about, with `formulas` by label. `records` and `comparisons` are rows with the
+    `settings` has the conditions of the numbers, with `formulas` by label. `records` and `comparisons` are rows with the
     study's columns; `heads` and `head_comparisons` the same by `batch` and `head`, where a study has them. `inputs` are
-    the tensors that the study was given, `tensors` the arrays that it made, and `parameters` those that its scorers
-    began with, as `<label>/<state_dict name>`, or what they learnt, with more names between the two. `interrupted`: the
-    user ended the work, and rows are missing.
+    the tensors given to the study, `tensors` the arrays that it made, and `parameters` the parameters read from files,
+    as `<label>/<state_dict name>`, or learnt, with more names between the two. `interrupted`: the user ended the work,
+    and rows are missing.
     """
 
     study: str
@@ -126,7 +126,7 @@ class Chart:
 
 @dataclass(frozen=True, repr=False)
 class Comparison:
-    """What differs between two runs, `a` and `b`, as plain rows.
+    """The differences of two runs, `a` and `b`, as rows.
 
     `verdict` is identical, rounding (equal up to it) or different; `sentence` says so, and where first. `settings`,
     `environment` and `inputs` have rows `key, a, b` where they differ. `differences` has the numbers, largest first:
@@ -198,13 +198,13 @@ class Tokens:
 
 @dataclass(frozen=True)
 class Matrices:
-    """One stage of several scorers as (b, n, m) or (b, heads, n, m) matrices by label: what heatmaps are drawn from."""
+    """One stage of several scorers as (b, n, m) or (b, heads, n, m) matrices by label: the content of heatmaps."""
 
     stage: str
     tensors: "Mapping[str, Tensor]"
     valid: "Tensor | None" = None  # boolean, broadcastable to every tensor; True = may attend
     tokens: Tokens = field(default_factory=Tokens)
-    with_dropout: Sequence[str] = ()  # labels whose weights went through dropout before they were used
+    with_dropout: Sequence[str] = ()  # labels with dropout on their weights
     layer: str = ""  # of a model, as a title says it
 
 
@@ -244,11 +244,11 @@ def matrices_of(result: Result, stage: str, layer: str | None = None) -> Matrice
 
 @dataclass(frozen=True)
 class Rows:
-    """The rows that a result will have, with what is known of them before the work: what expectations may ask about.
+    """The rows that a result will have, as far as they are known before the work, to check expectations.
 
-    `heads` and `head_comparisons` are the rows by batch element and head, with columns of their own. `shapes` are those
-    of every label's stages. `left_out` has the columns and stages that an option leaves out, each with that option.
-    `no_comparisons` says why there are none.
+    `heads` and `head_comparisons` are the rows by batch element and head, with separate columns. `shapes` has the shapes
+    of every label's stages, `left_out` the columns and stages that an option leaves out, each with that option, and
+    `no_comparisons` the reason for their absence.
     """
 
     columns: Sequence[Column]
@@ -265,7 +265,7 @@ class Rows:
 
 
 class PreparedStudy(Protocol):
-    """What every study has prepared before it runs."""
+    """The input of a study's `run`."""
 
     @property
     def device(self) -> "torch.device":
@@ -284,7 +284,7 @@ class Study(Protocol[Options, Prepared]):
     """
 
     def prepare(self, options: Options, progress: Progress) -> Prepared:
-        """Check all that can be wrong with the options, and make what `run` needs.
+        """Check the options completely, and return the input of `run`.
 
         Raises:
             InputError: options that make no sense together, or that do not fit into memory.

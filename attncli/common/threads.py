@@ -11,14 +11,14 @@ import torch
 
 Job = TypeVar("Job")
 Part = TypeVar("Part")
-AHEAD = 2  # parts begun per thread, so that results wait for nobody and memory stays bounded
+AHEAD = 2  # parts begun per thread: no thread idles, and memory stays bounded
 
 
 @contextmanager
 def on_threads(wanted: int | None) -> Iterator[int]:
-    """Let torch work on so many threads, or on those it has; gives how many it had.
+    """Set torch's number of threads inside, None to leave it, and give the number before.
 
-    A sum depends on how it is shared out: only on one thread is it the same everywhere.
+    A sum depends on the number of threads: it is the same on every machine only on one thread.
     """
     threads = torch.get_num_threads()
     torch.set_num_threads(wanted or threads)
@@ -29,7 +29,7 @@ def on_threads(wanted: int | None) -> Iterator[int]:
 
 
 def in_order(work: Callable[[Job], Part], jobs: Iterable[Job], threads: int) -> Iterator[Part]:
-    """`work` of every job, in the order of the jobs; on several threads at once, of which torch must use one each."""
+    """Yield `work(job)` in the order of the jobs, on several threads; torch must use one core per thread."""
     waiting = iter(jobs)
     with ThreadPoolExecutor(threads) as pool:
         begun: deque[Future[Part]] = deque(pool.submit(work, job) for job in islice(waiting, AHEAD * threads))

@@ -1,1 +1,1 @@
-"""Query-key pairs, random or real, in parts: what the studies against d share."""
+"""Query-key pairs, random or real, in parts of bounded size, for the studies of scores against d."""

@@ -29,7 +29,7 @@ class Entries:
 
     @classmethod
     def of(cls, options: PairsOptions) -> "Entries":
-        """As the options of a study say."""
+        """Read the distribution from the options of a study."""
         sides = {}
         for side in ("query", "key"):
             for name in ("mean", "std"):
@@ -40,18 +40,18 @@ class Entries:
 
     @property
     def degrees_of_freedom(self) -> float:
-        """Those of student_t; infinite for the others, all of whose moments exist."""
+        """Return df of student_t; infinity for distributions with all moments."""
         return math.inf if self.df is None else self.df
 
     @property
     def kurtosis(self) -> float:
-        """E u^4 (3 for normal entries); infinite where it does not exist."""
+        """Return E u^4 (3 for normal entries); infinity if it does not exist."""
         if self.df is not None:
             return 3.0 + 6.0 / (self.df - 4.0) if self.df > 4 else math.inf
         return {"normal": 3.0, "uniform": 1.8, "rademacher": 1.0, "laplace": 6.0}[self.distribution]
 
     def moments(self, d: int) -> Moments:
-        """Return what the theory of a scorer needs, for queries and keys of size d."""
+        """Return the moments of queries and keys of size d, for the theory of a scorer."""
         mu, s, nu, t = self.query_mean, self.query_std, self.key_mean, self.key_std
         zero_vectors = self.distribution == "rademacher" and (abs(mu) == s or abs(nu) == t)
         return Moments(d, mu, s, nu, t, self.rho, self.kurtosis, zero_vectors)
@@ -59,7 +59,7 @@ class Entries:
     def draw(
         self, queries: tuple[int, ...], keys: tuple[int, ...], generator: Generator, dtype: torch.dtype
     ) -> tuple[Tensor, Tensor]:
-        """Queries of shape (..., 1, d) and keys (..., m, d), in `dtype` (float32 or float64), each drawn anew."""
+        """Draw queries of shape (..., 1, d) and keys (..., m, d) in `dtype`, float32 or float64."""
         u = self._standard(queries, generator, dtype)
         w = self._standard(keys, generator, dtype)
         if self.rho:
@@ -82,7 +82,7 @@ class Entries:
 
 
 def _moved(standard: Tensor, mean: float, std: float) -> Tensor:
-    """In place, and nothing where that is the identity: drawing should be all the work there is."""
+    """Scale and shift in place; skip the identity to save time."""
     if std != 1.0:
         standard.mul_(std)
     return standard.add_(mean) if mean else standard
@@ -95,7 +95,7 @@ def _signs(shape: tuple[int, ...], generator: Generator, dtype: torch.dtype) -> 
 def _student_t(shape: tuple[int, ...], generator: Generator, df: float) -> Tensor:
     """Bailey 1994, "Polar generation of random variates with the t-distribution": exact for every df > 0.
 
-    In float64, whose uniform numbers come close enough to 0 for the tail's fourth moment.
+    In float64: float32's uniform numbers stay too far from 0 for the tail's fourth moment.
     """
     uniform = torch.empty(shape, dtype=torch.float64).uniform_(generator=generator).neg_().add_(1.0)  # in (0, 1]
     angle = torch.empty(shape, dtype=torch.float64).uniform_(0.0, 2.0 * math.pi, generator=generator)

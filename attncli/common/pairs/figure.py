@@ -1,4 +1,4 @@
-"""What the pictures of the studies against d share: points at sizes or heads, and their bars or bands."""
+"""Panels of the studies against d: points at sizes or heads, with bars or bands."""
 
 from collections.abc import Mapping
 from typing import Any

@@ -1,4 +1,4 @@
-"""What studies of scores against the size d may say: how queries and keys are drawn, or where they are read."""
+"""Options of the studies of scores against d: how queries and keys are drawn, or the file to read them from."""
 
 from typing import Annotated, Any, ClassVar, Literal
 
@@ -24,7 +24,7 @@ DOTS: list[Any] = [  # the scorers that the square root is about
 
 
 class PairsOptions(Experiment):
-    """Independent random queries and keys of every size d, or real ones."""
+    """Random queries and keys of several sizes d, or queries and keys from a file."""
 
     refused: ClassVar = {
         "dropout": "looks at weights before dropout",
@@ -71,12 +71,12 @@ class PairsOptions(Experiment):
         return self
 
     def unused(self) -> set[str]:
-        """How entries are drawn, where none are; degrees of freedom that the distribution does not have."""
+        """Return keys without effect: how entries are drawn if none are, and `df` without student_t."""
         if self.source is not None:
             return self.drawn_keys()
         return set() if self.distribution == "student_t" else {"df"}
 
     @classmethod
     def drawn_keys(cls) -> set[str]:
-        """The keys that say how queries and keys are drawn, and make no sense where they are read."""
+        """Return the keys for drawing queries and keys; they are refused beside `from`."""
         return set(cls.model_fields) - set(Experiment.model_fields) - {"study", "source", "scorers"}

@@ -1,4 +1,4 @@
-"""Query-key pairs in parts of bounded size: random ones, drawn part by part, and real ones, head by head."""
+"""Query-key pairs in parts of bounded size: random pairs, drawn part by part, and pairs of a file, head by head."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -19,16 +19,16 @@ from attncli.inputs.seeding import generator
 from attncli.inputs.source import read_source
 
 ENTRIES_AT_A_TIME = 2**18  # of keys: large enough for a part to be worth a thread, small enough to stay in the cache
-PAIRS_AT_A_TIME = 2**14  # random ones
+PAIRS_AT_A_TIME = 2**14  # for random pairs
 SCORES_AT_A_TIME = 2**18  # of real pairs
 
 
 @dataclass(frozen=True)
 class Pairs:
-    """Queries (rows, 1, q) with keys (rows, m, k) of their own, or queries (rows, q) that share the keys (m, k).
+    """Queries (rows, 1, q) with separate keys (rows, m, k), or queries (rows, q) with shared keys (m, k).
 
-    `valid` (rows, m) says which pairs count; None for all. `names` are the parts that the rows come from, with the
-    number of rows of each: what else is drawn for a part is drawn under its name.
+    `valid` (rows, m) marks the pairs that count; None for all. `names` has the name and the number of rows of each part.
+    Other random numbers of a part are drawn from generators of the same name.
     """
 
     queries: Tensor
@@ -37,7 +37,7 @@ class Pairs:
     names: Sequence[tuple[str, int]] = ()
 
     def slices(self, pairs: int) -> Iterator[tuple[slice, "Pairs"]]:
-        """The rows in slices of about so many pairs."""
+        """Yield slices of rows with about this number of pairs."""
         step = max(pairs // self.keys.shape[-2], 1)
         for start in range(0, len(self.queries), step):
             rows = slice(start, start + step)
@@ -49,7 +49,7 @@ class Pairs:
 class RandomPairs:
     """`rows` queries of size d with `keys` keys each; the size of a part depends on d and `keys` only.
 
-    So each part is drawn alike whatever else there is. `together` parts make one job: of large d they have few rows.
+    So the numbers of a part do not depend on the number of rows. A job has `together` parts, which are small for large d.
     """
 
     options: PairsOptions
@@ -62,16 +62,16 @@ class RandomPairs:
 
     @property
     def step(self) -> int:
-        """Rows of a part."""
+        """Return the number of rows of a part."""
         return max(min(ENTRIES_AT_A_TIME // (self.keys * self.d), PAIRS_AT_A_TIME // self.keys), 1)
 
     @property
     def jobs(self) -> range:
-        """What `of_job` may be asked for."""
+        """Return the valid arguments of `of_job`."""
         return range(-(-self.rows // (self.step * self.together)))
 
     def of_job(self, job: int) -> Pairs:
-        """Draw some of the pairs, on any thread."""
+        """Draw the pairs of a job, on any thread."""
         parts = range(job * self.together, min((job + 1) * self.together, -(-self.rows // self.step)))
         names = [(f"{self.d}.{part}", min(self.step, self.rows - part * self.step)) for part in parts]
         drawn = [self._draw(name, rows) for name, rows in names]
@@ -95,16 +95,16 @@ class RealPairs:
 
     @property
     def keys(self) -> int:
-        """Keys of each query, valid or not."""
+        """Return the number of keys of each query, valid or not."""
         return self.tensors["keys"].shape[-2]
 
     @property
     def jobs(self) -> range:
-        """What `of_job` may be asked for."""
+        """Return the valid arguments of `of_job`."""
         return range(len(self.tensors["queries"]) * len(self._starts))
 
     def of_job(self, job: int) -> Pairs:
-        """Some of the pairs."""
+        """Return the pairs of a job."""
         batch, place = divmod(job, len(self._starts))
         rows = slice(self._starts[place], self._starts[place] + self._starts.step)
         queries, valid = self.tensors["queries"][batch, rows], self.tensors.get("valid")
@@ -119,10 +119,10 @@ class RealPairs:
 def read_pairs(
     source: str, dtype: torch.dtype, device: torch.device, progress: Progress
 ) -> dict[str | None, tuple[dict[str, Tensor], Any]]:
-    """`queries` (b, n, q) or (b, heads, n, q), `keys` alike, rounded to the dtype, and `valid` if some pairs are not.
+    """Return `queries` (b, n, q) or (b, heads, n, q), `keys` alike and, if some pairs are invalid, `valid`, by layer.
 
-    Those of each layer of a captured model, with its call; of another source there is one layer, None, without a call.
-    Several axes of heads become one. `progress` is told how masks are read, and what is not used.
+    Each layer of a captured model comes with its call; other sources have the layer None and no call. Tensors are
+    rounded to the dtype. Several axes of heads become one. Unused tensors and the reading of masks are noted.
 
     Raises:
         InputError: below `from`, for a source that is not there, has no queries and keys that fit together, or does not

@@ -1,4 +1,4 @@
-"""What the studies of scores against the size d do alike: prepare pairs and scorers, score, and make the result."""
+"""The common parts of the studies against d: prepare pairs and scorers, compute scores, and make the result."""
 
 import math
 from collections.abc import Callable, Iterator, Sequence
@@ -31,7 +31,7 @@ from attncli.common.study import INTERVAL, LAYER, Column, Record, Result, Rows, 
 from attncli.common.threads import in_order, on_threads
 from attncli.config.scorer_entries import ScorerEntry
 from attncli.config.values import powers
-from attncli.errors import Collector, InputError, below
+from attncli.errors import InputError, below
 from attncli.inputs.device import resolve_device
 from attncli.inputs.seeding import seeded
 from attncli.numbers import number, several
@@ -40,7 +40,7 @@ from attncli.show.trends import trend
 
 DRAWN = 8  # bytes of a number as it is drawn, in float64
 NUMBERS_AT_A_TIME = 2**24  # for the pairs that one thread works on at the same time
-LEVEL = 1.25  # a figure whose largest value is at most this times the smallest hardly depends on d
+LEVEL = 1.25  # a metric hardly depends on d if its largest value is at most this times its smallest
 POWER_LAW = 0.1  # how far from the line, in natural logarithms, any point of a power law may lie
 PLACE = (
     LAYER,
@@ -51,9 +51,9 @@ PLACE = (
 
 @dataclass(frozen=True)
 class Point:
-    """One size, or one head of real tensors (None where there are no heads): its pairs, and the scorers for them.
+    """One size, or one head of real tensors (None without heads), with its pairs and scorers.
 
-    `entries` are those of the config, as they score this layer of a captured model.
+    `entries` are the entries of the config with the scale and softcap for this layer of a captured model.
     """
 
     d: int
@@ -73,29 +73,29 @@ PartsOf = Callable[[Point, Callable[[Point, Pairs], Any]], Iterator[Any]]
 
 @dataclass(frozen=True)
 class Prepared:
-    """Everything that `run` works on, known to be good; `tensors` are real ones in place of random entries."""
+    """The checked input of `run`; `tensors` are the queries and keys of a file, empty for random pairs."""
 
     options: PairsOptions
     entries: Entries
-    sizes: Sequence[int]  # those that were asked for; the points of others stand in the picture only
+    sizes: Sequence[int]  # the requested sizes; points of other sizes appear in the picture only
     points: Sequence[Point]
     tensors: dict[str, Tensor]
     device: torch.device
-    at_a_time: int  # pairs whose scores and gradients are worked out at the same time
+    at_a_time: int  # pairs to score and differentiate at the same time
     normalizers: Sequence[nn.Module]  # of the scorers' entries
 
     @property
     def is_real(self) -> bool:
-        """Whether queries and keys are read."""
+        """Whether queries and keys come from a file."""
         return bool(self.tensors)
 
     @property
     def is_captured(self) -> bool:
-        """Whether they are of the layers of a model."""
+        """Whether queries and keys come from the layers of a captured model."""
         return self.points[0].layer is not None
 
     def columns(self, columns: Sequence[Column]) -> list[Column]:
-        """The columns of a study that its rows have."""
+        """Return the columns that the rows have: without the layer unless a captured model is used."""
         return [column for column in columns if column is not LAYER or self.is_captured]
 
 
@@ -107,10 +107,15 @@ def prepare_pairs(
     together: int = 1,
     fewest: int = 1,
 ) -> Prepared:
-    """Pairs and scorers for every size; everything that can be refused is refused here.
+    """Return pairs and scorers for every size, or raise an InputError for anything wrong with them.
 
-    `rows(entries, d)` says how many random queries there are, of `keys` keys each; `together`: see RandomPairs. Of real
-    queries one must have `fewest` valid keys at least.
+    Args:
+        options: of the study.
+        progress: receives notes on the tensors of a file.
+        rows: gives the number of random queries for the distribution and d.
+        keys: of each random query.
+        together: random parts in a job.
+        fewest: at least one query of a file must have this number of valid keys.
     """
     dtype, entries = getattr(torch, options.dtype), Entries.of(options)
     device = resolve_device(options.device, dtype)
@@ -152,15 +157,14 @@ def prepare_pairs(
 
 def _outlines(options: PairsOptions, entries: Sequence[ScorerEntry], query_size: int, key_size: int) -> list[nn.Module]:
     """Return every scorer without memory for its parameters, or raise an InputError for sizes that it refuses."""
-    collector, made = Collector(), list[nn.Module]()
-    for index, entry in enumerate(entries):
-        with collector.under("scorers", index):
-            made.append(outline(entry, query_size, key_size))
-    if collector.problems and query_size != key_size and "scorers" not in options.model_fields_set:
+    try:
+        return of_each(entries, lambda entry: outline(entry, query_size, key_size))
+    except InputError as error:
+        if query_size == key_size or "scorers" in options.model_fields_set:
+            raise
         message = f"got queries of size {query_size} and keys of size {key_size}; dot products need equal sizes"
-        raise InputError.of(f"{message}; choose a scorer for different sizes, additive or general", ["from"])
-    collector.check()
-    return made
+        cure = "choose a scorer for different sizes, additive or general"
+        raise InputError.of(f"{message}; {cure}", ["from"]) from error
 
 
 def _check_memory(options: PairsOptions, outlines: Sequence[nn.Module], row: int, device: torch.device) -> int:
@@ -178,11 +182,11 @@ def _check_memory(options: PairsOptions, outlines: Sequence[nn.Module], row: int
 
 @contextmanager
 def at_work(prepared: Prepared, progress: Progress, rounds: int = 1) -> Iterator[PartsOf]:
-    """A function that gives what some work makes of the pairs of a point, part by part in their order.
+    """Give a function that applies some work to the pairs of a point and yields the results part by part, in order.
 
-    Every thread has torch for itself, and every part is a step of the progress; the work may go over all points in
-    several `rounds`. Scorers of the user's own may draw random numbers or keep something from call to call: they get
-    one thread, and numbers that depend on the seed.
+    Each thread uses torch on one core, and each part is a step of the progress; `rounds` is the number of passes over
+    all points. A user's scorer may draw random numbers or keep state between calls, so it gets a single thread and a
+    seeded generator.
     """
     options = prepared.options
     counter = Counter(rounds * sum(len(point.pairs.jobs) for point in prepared.points), progress)
@@ -198,10 +202,10 @@ def at_work(prepared: Prepared, progress: Progress, rounds: int = 1) -> Iterator
 
 
 def scores_of(prepared: Prepared, point: Point, pairs: Pairs) -> list[Tensor]:
-    """Every scorer's scores (rows, m), bounded where its entry has a softcap.
+    """Return every scorer's scores (rows, m), after the softcap of its entry.
 
     Raises:
-        InputError: a scorer of the user's own that fails, with its place in the config.
+        InputError: a user's scorer fails; with its place in the config.
     """
     scores = []
     for index, (entry, scorer) in enumerate(zip(point.entries, point.scorers, strict=True)):
@@ -213,7 +217,7 @@ def scores_of(prepared: Prepared, point: Point, pairs: Pairs) -> list[Tensor]:
 
 
 def expected_rows_of(prepared: Prepared, columns: Sequence[Column]) -> Rows:
-    """One row per scorer and size that was asked for; of real tensors one per scorer and head."""
+    """Return a row for each scorer and requested size, or for each scorer and head of real tensors."""
     rows = _rows(prepared, [[{}] * len(point.scorers) for point in prepared.points])
     columns = prepared.columns(columns)
     known = [column.key for column in columns if column.key in rows[0]]
@@ -223,9 +227,9 @@ def expected_rows_of(prepared: Prepared, columns: Sequence[Column]) -> Rows:
 def result_of(
     prepared: Prepared, columns: Sequence[Column], figures: Sequence[Sequence[Record]], watched: str, progress: Progress
 ) -> Result:
-    """The result without its findings, from the figures of every scorer at every point; None for a column without one.
+    """Return the result without findings, from the metrics of every scorer at every point; a missing metric is None.
 
-    Its `curve/<label>/<column>` are the points of the picture. A `watched` figure that is no number is noted.
+    The tensors `curve/<label>/<column>` are the points of the picture. NaN in the column `watched` is noted.
     """
     options, scorers, columns = prepared.options, prepared.points[-1].scorers, prepared.columns(columns)
     curve = [{column.key: row.get(column.key) for column in columns} for row in _rows(prepared, figures)]
@@ -255,7 +259,7 @@ def result_of(
 
 
 def _rows(prepared: Prepared, figures: Sequence[Sequence[Record]]) -> list[Record]:
-    """The figures below their place: the scorers of one size together, but the heads of one scorer."""
+    """Return rows with their place: grouped by size, or for real tensors by scorer."""
     rows = [
         {
             **names_of(entry),
@@ -270,7 +274,7 @@ def _rows(prepared: Prepared, figures: Sequence[Sequence[Record]]) -> list[Recor
 
 
 def _curve_tensors(columns: Sequence[Column], rows: Sequence[Record]) -> dict[str, Tensor]:
-    """`curve/<label>/<column>`: NaN for what is missing; an interval becomes two columns, low and high."""
+    """Return `curve/<label>/<column>`, with NaN for missing values; an interval becomes two columns, low and high."""
     curve: dict[str, Tensor] = {}
     for label, own in by_label(rows).items():
         for key in [column.key for column in columns if not column.text]:
@@ -285,10 +289,10 @@ def _curve_tensors(columns: Sequence[Column], rows: Sequence[Record]) -> dict[st
 
 
 def change(rows: Sequence[Record], key: str, margins: Sequence[float] | None = None) -> tuple[str, list[Record]]:
-    """Return how the figure `key` changes, in words, and the rows that the words are about.
+    """Return in words how the metric `key` changes, and the rows that the words name.
 
-    Of sizes it is their trend, `rises from 1 (d = 1) to 31 (d = 32)`; `margins` are those of `trend`. Of heads it is
-    the least and the largest, `ranges from 2 (head 0) to 3 (head 4)`, and of a single row `1.2 at d = 8`.
+    Sizes have a trend, `rises from 1 (d = 1) to 31 (d = 32)`, with the margins of `trend`. Heads have a range,
+    `ranges from 2 (head 0) to 3 (head 4)`, and a single row has a value, `1.2 at d = 8`.
     """
     if len(rows) == 1:
         return f"{number(rows[0][key])} at d = {rows[0]['d']}", list(rows)

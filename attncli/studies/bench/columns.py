@@ -6,7 +6,7 @@ from attncli.common.study import LABEL, NORMALIZER, SCORER, Chart, Column, Kind,
 from attncli.errors import in_bytes
 from attncli.numbers import duration, number
 
-AXES = ("n", "m", "d", "batch", "heads")  # what is the same for all implementations that are compared
+AXES = ("n", "m", "d", "batch", "heads")  # equal for all implementations in a comparison
 SIZES = (*AXES, "num_hiddens")
 
 short = partial(number, digits=3)

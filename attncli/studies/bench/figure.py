@@ -25,13 +25,13 @@ WIDTH, HEIGHT = 3.9, 2.6  # of a panel, in inches
 
 
 def figures(result: Result, note: Note, look: Look) -> Mapping[str, Callable[[], Picture]]:
-    """bench.png, where anything was timed; what it cannot show goes to `note`."""
+    """Return bench.png if anything was timed; omissions are noted."""
     timed = any(record["seconds"] for record in result.records)
     return one_figure(figure_of)(result, note, look) if timed else {}
 
 
 def figure_of(result: Result, note: Note, sheet: Sheet) -> Picture:
-    """Sizes that are no axis are as in the largest row with a time."""
+    """Draw time and memory against one size; the other sizes are as in the largest row with a time."""
     axes = changing(result.records)
     axis = axes[0] if axes else "n"
     last = max((record for record in result.records if record["seconds"]), key=size_of)

@@ -1,4 +1,4 @@
-"""Implementations of scorers: which a scorer has, how they are called, and whether they are right."""
+"""Implementations of scorers: their names, calls, and checks against float64."""
 
 import copy
 from collections.abc import Callable, Sequence
@@ -20,10 +20,10 @@ from attncli.pooling import pool, pool_by_rules
 from attncli.scorers import SCORERS
 from attncli.studies.bench.options import IMPLEMENTATIONS
 
-# What rounding may change, relative to the largest number: some hundred units in the last place of a sum of many terms,
-# ten of numbers so short that they decide alone.
+# Largest effect of rounding relative to the largest number: some hundred units in the last place for sums of many
+# terms, about ten for short dtypes.
 TOLERANCE = {torch.float64: 1e-10, torch.float32: 1e-4, torch.float16: 1e-2, torch.bfloat16: 8e-2}
-MOST = 0.2  # that is ever put down to rounding: 0 in place of the result is off by 1, and a factor of 1.3 by 0.3
+MOST = 0.2  # upper limit of any tolerance: 0 in place of the result is off by 1, and a factor of 1.3 by 0.3
 RESULTS = {"scores": ["scores"], "weights": ["output", "weights"], "output": ["output"]}  # of each measure
 
 Inputs = tuple[Tensor, Tensor, Tensor]  # queries (b, n, d), keys and values (b, m, d), where b is batch times heads
@@ -34,9 +34,9 @@ Call = Callable[[], Results]
 
 @dataclass(frozen=True)
 class Task:
-    """What an implementation of a scorer is asked for.
+    """The work of one call: an implementation of a scorer, and a measure.
 
-    A `normalizer` turns scores into weights; before it comes ALiBi, where that is wanted, which depends on the head.
+    A `normalizer` turns scores into weights; with `alibi` a bias of each head is added first.
     """
 
     implementation: str
@@ -49,7 +49,7 @@ class Task:
 
     @property
     def is_softmax(self) -> bool:
-        """Whether it is what textbooks and torch's kernel have."""
+        """Whether the normaliser is softmax, as in textbooks and torch's kernel."""
         return is_softmax(self.normalizer)
 
     def split(self, tensor: Tensor) -> Tensor:
@@ -64,7 +64,7 @@ class Task:
 
 
 def implementations_of(scorer: nn.Module) -> list[str]:
-    """Those that a scorer has, as its class says."""
+    """Return the names of a scorer's implementations, from the attributes of its class."""
     there = {
         "attncli": True,
         "compiled": worth_compiling(scorer),
@@ -75,7 +75,7 @@ def implementations_of(scorer: nn.Module) -> list[str]:
 
 
 def forward_of(task: Task) -> Forward:
-    """What an implementation does with queries, keys and values to give what is measured."""
+    """Return a function of queries, keys and values that computes the results of a measure."""
     if task.implementation == "fused" and task.alibi:
         return partial(_fused_with_bias, task)
     if task.implementation == "fused":  # of (batch, heads, n, d) only
@@ -115,9 +115,9 @@ def _output(task: Task, queries: Tensor, keys: Tensor, values: Tensor) -> Result
 
 
 def make_call(task: Task, copies: Sequence[Inputs]) -> Call:
-    """One call of an implementation, each time on the copy whose turn it is, the first one at first.
+    """Return a function that makes one call of an implementation, on each copy of the inputs in turn.
 
-    It has a copy of the scorer of its own, since compiling changes it.
+    The scorer is copied, since compiling changes it.
 
     Raises:
         InputError: this machine cannot compile.
@@ -130,7 +130,7 @@ def make_call(task: Task, copies: Sequence[Inputs]) -> Call:
     parameters = [each for each in own.parameters() if each.requires_grad]
     forward = forward_of(replace(task, scorer=own))
     turns = cycle([[each.detach().requires_grad_(task.backward) for each in inputs] for inputs in copies])
-    ones: Tensor | None = None  # made by the first call, so no memory of later ones
+    ones: Tensor | None = None  # made by the first call, so later calls don't allocate it
 
     def call() -> Results:
         nonlocal ones
@@ -148,7 +148,7 @@ def make_call(task: Task, copies: Sequence[Inputs]) -> Call:
 
 
 def disagreement(task: Task, inputs: Inputs, results: Results) -> str | None:
-    """Why the results for these inputs are wrong; None where they agree with float64, by textbook code if there is any.
+    """Return why results are wrong, or None if they agree with float64, computed by textbook code if there is any.
 
     Compared are the first, the middle and the last query of the last matrix: no row depends on another.
     """
@@ -169,7 +169,7 @@ def disagreement(task: Task, inputs: Inputs, results: Results) -> str | None:
             reference = weights @ values, weights
     upcast = in_catalogue and task.implementation in ("attncli", "compiled")  # which compute in float32 at least
     tolerance = TOLERANCE[computing_dtype(inputs[0].dtype) if upcast else inputs[0].dtype]
-    if measure != "scores":  # the error of a weight is that of its score, unscaled
+    if measure != "scores":  # the absolute error of a score is the relative error of its weight
         tolerance *= 1.0 + float(scores.abs().max())
     for name, result, expected in zip(RESULTS[measure], results, reference, strict=False):  # gradients come after them
         if reason := _difference(name, _few_rows(result), expected, min(tolerance, MOST)):
@@ -187,13 +187,13 @@ def _few(n: int) -> list[int]:
 
 
 def _last_bias(heads: int, n: int, m: int) -> Tensor:
-    """What ALiBi takes from the scores of these rows: (3, m) in float64, of the last head."""
+    """Return ALiBi's penalty on the scores of these rows: (3, m) in float64, for the last head."""
     distances = torch.tensor(_few(n))[:, None] - torch.arange(m)
     return alibi_slopes(heads)[-1] * distances.abs().double()
 
 
 def _difference(name: str, result: Tensor, expected: Tensor, tolerance: float) -> str | None:
-    """What rounding of the largest number does not explain; NaN differs from everything."""
+    """Return a sentence if results differ by more than the tolerance times the largest number; NaN always differs."""
     if result.shape != expected.shape:
         return f"gives {name} of shape {list(result.shape[1:])}; expected {list(expected.shape[1:])}"
     size = float(expected.abs().max())

@@ -1,4 +1,4 @@
-"""What calls cost: memory by estimate and as measured, and seconds of several that take turns, on inputs that do."""
+"""Cost of calls: estimated and measured memory, and seconds, on copies of the inputs in turn."""
 
 import gc
 import itertools
@@ -22,8 +22,10 @@ from attncli.studies.bench.plan import Case
 COPIES_BYTES = 256 * 2**20  # of all copies of the inputs together, several times a last-level cache
 MOST_COPIES = 1024
 
-MOST_PAIRS = 2**26  # whose memory is counted on the CPU: of work in tiles the profiler keeps more than its tiles take
-LOG_LEVEL = "KINETO_LOG_LEVEL"  # of the profiler's library, which tells everybody on stderr that it starts
+MOST_PAIRS = (
+    2**26
+)  # limit for measuring memory on the CPU: the profiler's log of many tiles takes more memory than the tiles
+LOG_LEVEL = "KINETO_LOG_LEVEL"  # silences the profiler's library, which logs its start on stderr
 
 BLOCK = 0.01  # seconds that an implementation is called for in each round, at least
 BUDGET = 0.5  # seconds for all rounds of one implementation at one size, where the fewest rounds do not need more
@@ -35,7 +37,7 @@ AnyCall = Callable[[], object]
 
 
 def draw_inputs(options: BenchOptions, case: Case, device: torch.device) -> Inputs:
-    """Standard normal numbers that depend on the seed and the sizes only."""
+    """Return standard normal queries, keys and values that depend on the seed and the sizes only."""
 
     def draw(name: str, rows: int) -> Tensor:
         shape = (case.matrices, rows, case.d)
@@ -46,7 +48,7 @@ def draw_inputs(options: BenchOptions, case: Case, device: torch.device) -> Inpu
 
 
 def copies_of(inputs: Inputs) -> list[Inputs]:
-    """The inputs and copies of them, together larger than usual caches, so that no cache is measured."""
+    """Return the inputs and copies of them, together larger than usual caches, to measure memory and not a cache."""
     count = min(COPIES_BYTES // sum(each.nbytes for each in inputs), MOST_COPIES)
     return [inputs, *((q.clone(), k.clone(), v.clone()) for q, k, v in [inputs] * (count - 1))]
 
@@ -64,9 +66,9 @@ def call_bytes(task: Task, num_hiddens: int | None, case: Case, dtype: torch.dty
 
 
 def peak_memory(call: AnyCall, device: torch.device) -> int | None:
-    """Bytes at the peak of one call beyond what was there before, its result included; None where nobody counts.
+    """Return the peak bytes of one call including its result, without earlier tensors; None if the device has no counter.
 
-    On the CPU it is the largest running sum of what torch's allocator takes and gives back, as its profiler records it.
+    On the CPU it is the largest running sum of allocated minus freed bytes in the log of torch's profiler.
     """
     if device.type == "cuda":
         torch.cuda.synchronize(device)
@@ -95,22 +97,22 @@ def peak_memory(call: AnyCall, device: torch.device) -> int | None:
 
 
 def clock(device: torch.device) -> float:
-    """Seconds, after the device has done what it was told."""
+    """Return the time in seconds, after the device has finished its work."""
     if device.type != "cpu":
         torch.accelerator.synchronize(device)
     return default_timer()
 
 
 def seconds_of(call: AnyCall, device: torch.device) -> float:
-    """Seconds per call, from calls for a block of time."""
-    from torch.utils.benchmark import Timer  # not with this module: it loads what builds extensions of torch
+    """Return the median seconds per call, from a block of calls."""
+    from torch.utils.benchmark import Timer  # imported late: it loads torch's builder of extensions
 
     timer = Timer("call()", globals={"call": call}, timer=partial(clock, device), num_threads=torch.get_num_threads())
     return timer.blocked_autorange(min_run_time=BLOCK).median
 
 
 def rounds_for(call: AnyCall, device: torch.device) -> int:
-    """As many as the budget allows: a round calls at least twice, first to learn how many calls a block needs."""
+    """Return the number of rounds within the budget. A round calls at least twice, first to find the calls per block."""
     times = [clock(device)]
     for _ in range(2):  # the faster one counts, since the machine may have been slow
         call()
@@ -120,9 +122,9 @@ def rounds_for(call: AnyCall, device: torch.device) -> int:
 
 
 def ratio_of(seconds: Sequence[float], baseline: Sequence[float]) -> tuple[float, list[float]]:
-    """The ratio of times round by round, as their geometric mean, and its 95 % interval.
+    """Return the geometric mean of the ratios of times in each round, and its 95 % interval.
 
-    Both times of a round suffer from the same noise, which the ratio is free of. The interval is Student's t in
+    Noise common to both times of a round cancels. The interval is Student's t in
     logarithms: exp(mean +- t s / sqrt(rounds)). Rounds that only one of the two has are left out.
     """
     logarithms = [math.log(one / other) for one, other in zip(seconds, baseline, strict=False)]

@@ -1,4 +1,4 @@
-"""What the study `bench` may say: which scorers and implementations, what of them, and at which sizes."""
+"""Options of the study `bench`: scorers, implementations, measures and sizes."""
 
 from typing import Annotated, Any, ClassVar, Literal
 
@@ -12,13 +12,13 @@ from attncli.config.values import Sizes, each_once, powers
 Measure = Literal["scores", "weights", "output"]
 MEASURED: tuple[Measure, ...] = ("scores", "output")  # by default
 SIZE, WHAT = Flag(panel="Sizes"), Flag(panel="What is measured")
-IMPLEMENTATIONS = ("attncli", "compiled", "textbook", "fused")  # the order in which they are shown
+IMPLEMENTATIONS = ("attncli", "compiled", "textbook", "fused")  # in the order of display
 PATTERN = f"an implementation ({', '.join(IMPLEMENTATIONS)}), a label, or label/implementation"
 HIDDEN = "num_hiddens"  # the option of `additive` that --num-hiddens gives
 
 
 def _listed(value: Any) -> Any:
-    """One name alone is a list of one."""
+    """Return a list, also for a single name."""
     return [value] if isinstance(value, str) else value
 
 

@@ -1,4 +1,4 @@
-"""What is measured: which implementations of which scorers, at which sizes, and the work of each by its formula."""
+"""The plan of `bench`: implementations, sizes, and the operations and bytes of each formula."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -44,16 +44,16 @@ class Contender:
 
     @property
     def name(self) -> str:
-        """`label/implementation`, which no other has but those with other numbers of hidden units."""
+        """Return `label/implementation`; only contenders with other numbers of hidden units share it."""
         return f"{self.entry.label}/{self.implementation}"
 
     @property
     def names(self) -> tuple[str, str, str]:
-        """What patterns may call it."""
+        """Return the patterns that match it."""
         return self.entry.label, self.implementation, self.name
 
     def gives(self, measure: str) -> bool:
-        """Whether it can be asked for this.
+        """Whether it computes this measure.
 
         The fused kernel has neither scores nor weights; textbook code knows softmax only, and no bias.
         """
@@ -64,7 +64,7 @@ class Contender:
 
 
 def plan_of(options: BenchOptions) -> list[Contender]:
-    """What `scorers`, `only`, `skip` and `baseline` ask for together, in the order of the rows, with the baseline."""
+    """Return the contenders chosen by `scorers`, `only` and `skip`, and the baseline, in the order of the rows."""
     collector, offered = Collector(), list[Contender]()
     for index, entry in enumerate(options.scorers):
         with collector.under("scorers", index):
@@ -94,7 +94,7 @@ def plan_of(options: BenchOptions) -> list[Contender]:
 
 
 def variants_of(contender: Contender, options: BenchOptions, d: int) -> list[Contender]:
-    """The contender with each number of hidden units that it is measured with."""
+    """Return the contender once for each number of hidden units."""
     entry = contender.entry
     if options.names_hidden(entry):
         return [contender]
@@ -103,14 +103,14 @@ def variants_of(contender: Contender, options: BenchOptions, d: int) -> list[Con
 
 
 def cases_of(options: BenchOptions) -> Iterator[Case]:
-    """All combinations, the fewest queries first, and of those the fewest keys."""
+    """Yield all combinations of sizes, ordered by the number of queries, then of keys."""
     for n in sorted(options.n):
         for sizes in product(sorted(options.m or [n]), options.d, options.batch, options.heads or [1]):
             yield Case(n, *sizes)
 
 
 def operations(scorer: nn.Module, case: Case, measure: str, backward: bool) -> int | None:
-    """Additions, multiplications and so on of the formula, a tanh, exponential or root as one.
+    """Return the number of operations of the formula; a tanh, exponential or root counts as one.
 
     None where the scorer's class does not say. Implementations that take a shorter way are counted alike, and every
     normaliser as a softmax, so that more operations per second mean less time. Forward and backward count as three
@@ -125,9 +125,9 @@ def operations(scorer: nn.Module, case: Case, measure: str, backward: bool) -> i
 
 
 def traffic(case: Case, measure: str, backward: bool, itemsize: int) -> int:
-    """Bytes of queries, keys, values where they are used, and results, each once, in the dtype of the config.
+    """Return the bytes of the used inputs and of the results, each once, in the dtype of the config.
 
-    Backward has the gradient of each of them once more. What an implementation keeps in between does not count.
+    Backward adds the gradient of each. Intermediate tensors do not count.
     """
     n, m, d = case.n, case.m, case.d
     numbers = {
@@ -139,7 +139,7 @@ def traffic(case: Case, measure: str, backward: bool, itemsize: int) -> int:
 
 
 def _contenders(entry: ScorerEntry, options: BenchOptions, *path: str | int) -> list[Contender]:
-    """All implementations that an entry has."""
+    """Return a contender for each implementation of an entry."""
     absent = set() if options.compile else {"compiled"}
     if entry.normalizer.normalizer != DEFAULT_NORMALIZER:
         absent.add("fused")
@@ -148,7 +148,7 @@ def _contenders(entry: ScorerEntry, options: BenchOptions, *path: str | int) -> 
 
 
 def _baseline(options: BenchOptions, offered: Sequence[Contender]) -> Contender:
-    """The contender of that name, or one of the catalogue whose label no entry has."""
+    """Return the contender of that name, from the entries or else from the catalogue."""
     labels = {each.entry.label for each in offered}
     others = [model.model_validate({"scorer": name}) for name, model in entry_models().items() if name not in labels]
     found = {

@@ -1,4 +1,4 @@
-"""The rows of the study `bench`: the lines that they make over the sizes, and what is found in them."""
+"""Rows of the study `bench` as lines over the sizes, and the findings."""
 
 import math
 import statistics
@@ -16,12 +16,12 @@ Line = tuple[str, str]  # the label, with its hidden units where it has several 
 
 
 def size_of(record: Record) -> tuple[int, ...]:
-    """The sizes of a row; they order by n first."""
+    """Return the sizes of a row, n first."""
     return tuple(record[axis] for axis in AXES)
 
 
 def changing(records: Sequence[Record], sizes: Iterable[str] = AXES) -> list[str]:
-    """The sizes that have several values; m only where it is not n throughout."""
+    """Return the sizes with several values; m only if it differs from n anywhere."""
     found = [size for size in sizes if len({record[size] for record in records} - {None}) > 1]
     return [size for size in found if size != "m" or not _square(records)]
 
@@ -36,7 +36,7 @@ def place(record: Record, axes: Iterable[str]) -> str:
 
 
 def lines_of(records: Sequence[Record]) -> dict[Line, list[Record]]:
-    """The rows of each implementation of each label, by n."""
+    """Return the rows of each implementation of each label, sorted by size."""
     alike = Counter((row["label"], row["implementation"], row["measure"], *size_of(row)) for row in records)
     split = {label for (label, *_), count in alike.items() if count > 1}
     lines: dict[Line, list[Record]] = {}
@@ -48,7 +48,7 @@ def lines_of(records: Sequence[Record]) -> dict[Line, list[Record]]:
 
 
 def conditions(result: Result, records: Sequence[Record]) -> list[str]:
-    """Under which these rows were measured, and the sizes that all of them have."""
+    """Return the conditions of measurement, and the sizes common to all rows."""
     settings, axes = result.settings, changing(records, SIZES)
     common = {size: {record[size] for record in records} - {None} for size in SIZES if size not in axes}
     common |= {"m": {"n"}} if _square(records) else {}
@@ -63,9 +63,9 @@ def conditions(result: Result, records: Sequence[Record]) -> list[str]:
 
 
 def growth(records: Sequence[Record], axis: str) -> float | None:
-    """The power of a size by which the time grows over the larger half of the sizes; None for a single size.
+    """Return p of the best fit time ~ size^p over the larger half of the sizes; None for a single size.
 
-    At small sizes the time of a call is what it takes to start it, which does not depend on the size.
+    At small sizes the overhead of a call dominates, and it does not depend on the size.
     """
     known = [(record[axis], record["seconds"]) for record in records if record["seconds"]]
     sizes = sorted({size for size, _ in known})
@@ -77,9 +77,9 @@ def growth(records: Sequence[Record], axis: str) -> float | None:
 
 
 def findings_of(records: Sequence[Record], comparisons: Sequence[Record]) -> list[Finding]:
-    """One sentence for each label: attncli's code if it is there, at the largest size with a time.
+    """Return a finding for each label, about attncli's code if it was timed, at the largest size with a time.
 
-    It is about the first measure, or about the last where normalisers differ, which scores know nothing of.
+    It is about the first measure, or about the last if normalisers differ, since scores do not depend on them.
     """
     main = 0 if len({row["normalizer"] for row in records}) == 1 else -1
 
@@ -99,7 +99,7 @@ def _is_baseline(row: Record) -> bool:
 
 
 def _finding(row: Record, records: Sequence[Record], comparisons: Sequence[Record]) -> Finding:
-    """Time and memory of a row, beside the baseline and beside the textbook's code of the same entry."""
+    """Return a finding with time and memory of a row, compared with the baseline and the textbook's code."""
     label, baseline, axes = row["label"], row["baseline"], changing(records)
     name = label if row["implementation"] == "attncli" else f"{label} ({row['implementation']})"
     if row["seconds"] is None:

@@ -45,7 +45,7 @@ from attncli.studies.bench.rows import findings_of
 
 @dataclass(frozen=True)
 class Prepared:
-    """Everything that `run` works on, known to be good; `parameters` are those that were read from files."""
+    """The checked input of `run`; `parameters` are read from files."""
 
     options: BenchOptions
     contenders: Sequence[Contender]
@@ -55,7 +55,7 @@ class Prepared:
 
 @dataclass(eq=False)
 class Trial:
-    """One row in the making, with a call while it may be timed; `record` has what is known of the row so far."""
+    """A row under construction: `call` is None once it is dropped or timed, and `record` has the known columns."""
 
     contender: Contender
     case: Case
@@ -66,16 +66,16 @@ class Trial:
     seconds: list[float] = field(default_factory=list)  # of a call, in each round
 
     def drop(self, status: str, reason: str) -> None:
-        """Not to be timed, and why."""
+        """Give up timing it, with a status and a reason."""
         self.call, self.seconds = None, []
         self.record |= {"status": status, "reason": reason, "peak_bytes": None}
 
 
 def prepare(options: BenchOptions, progress: Progress) -> Prepared:
-    """What is measured at which sizes; everything that can be refused is refused here.
+    """Check all options and return the plan.
 
-    A scorer of the user's own is tried on two queries and three keys. Sizes that do not fit into memory are no mistake:
-    their rows say so.
+    A user's scorer is tried on two queries and three keys. Sizes that do not fit into memory are no mistake; their rows
+    have the status `too large`.
     """
     collector = Collector()
     dtype = getattr(torch, options.dtype)
@@ -103,7 +103,7 @@ def prepare(options: BenchOptions, progress: Progress) -> Prepared:
 
 
 def expected_rows(prepared: Prepared) -> Rows:
-    """One row for each trial, and one for each beside the textbook's code, as far as they are known."""
+    """Return the known columns of the row of each trial, and of each comparison with the textbook's code."""
     groups = list(_groups(prepared))
     records = [trial.record for group in groups for trial in group]
     compared = [row for group in groups for row in _comparisons(group)]
@@ -113,7 +113,7 @@ def expected_rows(prepared: Prepared) -> Rows:
 
 
 def run(prepared: Prepared, progress: Progress) -> Result:
-    """Measure group by group; where the user ends the work, what is finished stays."""
+    """Measure group by group; finished groups are kept if the user ends the work."""
     options, groups = prepared.options, list(_groups(prepared))
     finished, interrupted = list[list[Trial]](), False
     counter = Counter(sum(map(len, groups)), progress)
@@ -145,7 +145,7 @@ def run(prepared: Prepared, progress: Progress) -> Result:
 
 
 def _groups(prepared: Prepared) -> Iterator[list[Trial]]:
-    """What is timed against each other: all that gives one measure at one size."""
+    """Yield the trials to time against each other: all contenders for one measure at one size."""
     options = prepared.options
     for case, measure in product(cases_of(options), options.measure):
         contenders = [each for each in prepared.contenders if each.gives(measure)]
@@ -168,9 +168,9 @@ def _groups(prepared: Prepared) -> Iterator[list[Trial]]:
 
 
 def get_ready(group: Sequence[Trial], prepared: Prepared, counter: Counter) -> None:
-    """Give each trial of a group its call and the peak of its memory, or the status that says why it has none.
+    """Set the call and the peak memory of each trial of a group, or drop it with a reason.
 
-    The first that fits into memory makes the inputs for all.
+    The first trial that fits into memory makes the inputs for all.
     """
     options, device, copies = prepared.options, prepared.device, list[Inputs]()
     dtype = getattr(torch, options.dtype)
@@ -197,9 +197,9 @@ def get_ready(group: Sequence[Trial], prepared: Prepared, counter: Counter) -> N
 
 
 def time_all(group: Sequence[Trial], device: torch.device) -> None:
-    """Fill in the seconds of all that have a call; slow ones leave early.
+    """Measure the seconds of all trials with a call; slow trials have fewer rounds.
 
-    In a round each is called for a block of time, in an order that begins with another every round.
+    In a round each is called for a block of time. Rounds begin with different trials.
     """
     ready = [trial for trial in group if trial.call]
     for turn in range(MOST_ROUNDS):
@@ -233,7 +233,7 @@ def _failures(trial: Trial, device: torch.device) -> Iterator[None]:
 
 
 def _row(trial: Trial, group: Sequence[Trial], options: BenchOptions) -> Record:
-    """A whole row; what was not measured is None."""
+    """Return a complete row, with None for missing measurements."""
     if trial.seconds:
         seconds, itemsize = statistics.median(trial.seconds), getattr(torch, options.dtype).itemsize
         moved = traffic(trial.case, trial.record["measure"], options.backward, itemsize)
@@ -253,7 +253,7 @@ def _row(trial: Trial, group: Sequence[Trial], options: BenchOptions) -> Record:
 
 
 def _comparisons(group: Sequence[Trial]) -> Iterator[Record]:
-    """How many times as fast as the textbook's code of the same entry the others are."""
+    """Yield comparisons of each trial with the textbook's code of the same entry."""
     for trial in group:
         textbook = _partner(trial, group, f"{trial.contender.entry.label}/textbook")
         if textbook not in (trial, None):
@@ -263,19 +263,19 @@ def _comparisons(group: Sequence[Trial]) -> Iterator[Record]:
 
 
 def _partner(trial: Trial, group: Sequence[Trial], name: str) -> Trial | None:
-    """The one of that name with as many hidden units, else the first of that name."""
+    """Return the trial of that name with an equal number of hidden units, else the first of that name."""
     named = [each for each in group if each.contender.name == name]
     alike = [each for each in named if each.record["num_hiddens"] == trial.record["num_hiddens"]]
     return next(iter(alike + named), None)
 
 
 def _ratio(trial: Trial, other: Trial | None) -> tuple[float | None, list[float] | None]:
-    """None where one of the two has no time."""
+    """Return the ratio and its interval, or None for both if either trial has no time."""
     return ratio_of(trial.seconds, other.seconds) if other and trial.seconds and other.seconds else (None, None)
 
 
 def settings_of(prepared: Prepared) -> Record:
-    """On what machine and how was measured, without which times mean nothing."""
+    """Return the machine and the method of measurement."""
     options, device = prepared.options, prepared.device
     return {
         **options.model_dump(include={"baseline", "backward", "compile", "measure", "dtype"}),
@@ -291,7 +291,7 @@ def settings_of(prepared: Prepared) -> Record:
 
 
 def _processor() -> str:
-    """As Linux calls it, else the kind of machine."""
+    """Return the processor's name on Linux, elsewhere the kind of machine."""
     path = Path("/proc/cpuinfo")
     found = re.search("^model name\\s*: (.*)", path.read_text(encoding="utf-8") if path.exists() else "", re.MULTILINE)
     return found[1] if found else platform.machine()

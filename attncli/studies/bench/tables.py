@@ -1,4 +1,4 @@
-"""What the terminal shows of the study `bench`: times by size, and everything that was measured at the largest size."""
+"""Terminal tables of the study `bench`: times by size, and all measurements at the largest size."""
 
 from collections.abc import Iterable, Iterator, Sequence
 
@@ -29,7 +29,7 @@ LEGEND = (
 def tables(result: Result, *, width: int, full: bool, csv: str | None) -> Iterator[RenderableType]:
     """For each measure times by size, where there are several, and the rest at the largest size, or with `full` at all.
 
-    Then how many times as fast as the textbook's code each is, what was not timed, and the formulas.
+    Then the speed relative to the textbook's code, the rows without a time, and the formulas.
     """
     records, axes = result.records, changing(result.records)
     yield Text(", ".join(conditions(result, records)))

@@ -1,4 +1,4 @@
-"""What the study `saturation` may say."""
+"""Options of the study `saturation`."""
 
 from typing import Annotated, Any, Literal
 

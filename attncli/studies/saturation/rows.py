@@ -1,4 +1,4 @@
-"""How saturated rows of attention weights are: entropy, largest weight, Jacobian, what gradient is left; quantiles."""
+"""Saturation of rows of attention weights: entropy, largest weight, norms of Jacobian and gradient; quantiles."""
 
 from collections.abc import Sequence
 
@@ -12,7 +12,7 @@ from attncli.common.scoring import calling
 from attncli.normalizers._jacobian import norm_of_softmax
 from attncli.normalizers.softmax import is_softmax
 
-MOST_EXACT = 2**16  # numbers up to which quantiles are exact
+MOST_EXACT = 2**16  # quantiles are exact for this number of values
 SHIFT = 12  # bits of a float32 that a bin leaves out: bins are 2^-11 of a number wide
 Figures = dict[str, Tensor]  # of some rows, by name
 Numbers = NDArray[np.float64]
@@ -23,13 +23,13 @@ def row_weights(
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Weights of scores (rows, m), their gradient, and the Frobenius norms (rows,) of their Jacobians.
 
-    The gradient (rows, m) is that of a pooled value sum_j p_j v_j with respect to the scores; `values` v (rows, m) has
+    The gradient (rows, m) of the pooled value sum_j p_j v_j is with respect to the scores; `values` v (rows, m) has
     one number per key. In float64, for figures that differ from 0 and 1 by little; on the CPU, as all that follows:
     some devices have no float64.
     """
     exact = scores.detach().cpu().double()
     valid = None if valid is None else valid.cpu()
-    if is_softmax(normalizer):  # whose gradient is known, too
+    if is_softmax(normalizer):  # its gradient has a closed form
         weights = softmax_over_valid(exact, valid)
         gradient = weights * (values - (weights * values).sum(-1, keepdim=True))
         return weights, gradient, norm_of_softmax(weights)
@@ -82,9 +82,9 @@ def query_gradient(scores: Tensor, sent: Tensor, queries: Tensor) -> Tensor | No
 def row_figures(
     scores: Tensor, valid: Tensor | None, queries: Tensor, values: Tensor, normalizer: nn.Module
 ) -> Figures:
-    """The figures (rows,) by name, of the rows with two valid keys at least: less have nothing to share out.
+    """Return metrics (rows,) by name, for the rows with at least two valid keys.
 
-    Entropy is that of weights divided by their sum. Rows whose weights are all 0 have none, and are left out of it.
+    Entropy is computed from weights / their sum, without rows of zeros.
     """
     weights, sent, norms = row_weights(scores, valid, values, normalizer)
     gradient = query_gradient(scores, sent, queries)
@@ -93,7 +93,7 @@ def row_figures(
     weights, keys, norms = weights[enough], keys[enough], norms[enough]
     total = weights.sum(-1)
     shares = weights
-    if not is_softmax(normalizer):  # whose weights sum to 1 but for rounding
+    if not is_softmax(normalizer):  # weights sum to 1 up to rounding
         attends = total != 0
         shares, keys = weights[attends] / total[attends, None], keys[attends]
     entropy, effective = relative_entropy(shares, keys)

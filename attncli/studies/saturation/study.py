@@ -34,8 +34,8 @@ from attncli.studies.saturation.rows import Figures, Stream, row_figures, row_we
 
 TOGETHER = 4  # parts, for Python to take less time than torch
 NORM = "jacobian_median"
-SATURATED = 0.5  # mean largest weight from which saturation is worth an explanation
-FAR = 1e3  # from 0: a score that no normaliser tells from an infinite one
+SATURATED = 0.5  # saturation is explained if the mean largest weight reaches this
+FAR = 1e3  # a score that acts as infinity in every normaliser
 NUMBERS = ("d", NORM, "max_weight", "query_gradient_median")  # of a sentence
 # Half-width of a 95 % interval for normal rows, in distances of their quartiles / sqrt(rows).
 MEAN_95 = 1.96 / 1.349
@@ -73,7 +73,7 @@ def run(prepared: Prepared, progress: Progress) -> Result:
 
 
 def _measure(prepared: Prepared, point: Point, pairs: Pairs) -> list[Figures]:
-    """Every scorer's figures of the rows of a part, as many at a time as fit into memory with their hidden units."""
+    """Return every scorer's metrics for the rows of a part, computed in slices of bounded memory."""
     if pairs.valid is not None:  # NaN of padding would reach the gradients, which 0 times NaN is part of
         pairs = replace(pairs, keys=pairs.keys.masked_fill(~pairs.valid.any(0)[:, None], 0.0))
     pooled = []  # standard normal numbers (rows, m), one per key, that the weights pool
@@ -93,7 +93,7 @@ def _measure(prepared: Prepared, point: Point, pairs: Pairs) -> list[Figures]:
 
 
 def _row(streams: Mapping[str, Stream]) -> Record:
-    """How many `rows` there are, and of each figure mean (under its name, too) and quartiles if there are any."""
+    """Return the number of `rows`, and mean (also under the plain name) and quartiles of each metric."""
     row: Record = {"rows": streams["max_weight"].count}
     for name, stream in streams.items():
         if not stream.count:
@@ -104,7 +104,7 @@ def _row(streams: Mapping[str, Stream]) -> Record:
 
 
 def _norms(normalizer: nn.Module, keys: int) -> tuple[float, float]:
-    """The norms of the Jacobian where all scores are 0, and where one key has all the weight."""
+    """Return the norms of the Jacobian for equal scores, and for all weight on one key."""
     rows = torch.zeros(2, keys)
     rows[1], rows[1, 0] = -FAR, FAR
     equal, peaked = row_weights(rows, None, rows, normalizer)[-1].tolist()
@@ -112,9 +112,9 @@ def _norms(normalizer: nn.Module, keys: int) -> tuple[float, float]:
 
 
 def findings_of(records: Sequence[Record], uniform: Mapping[str, float]) -> list[Finding]:
-    """One finding for each label, and why a norm is small where that is so.
+    """Return a finding for each label, and one that explains small norms.
 
-    `uniform` has the norm of uniform weights, of the labels whose weights pass no gradient with all on one key.
+    `uniform` has the norm for uniform weights, by label, if a single key with all weight stops the gradient.
     """
     found = [_of_label(label, rows) for label, rows in by_label(records).items()]
     peaked = [

@@ -1,4 +1,4 @@
-"""The tables of the study `saturation`: how peaked the weights are, and what gets through their gradient."""
+"""The tables of the study `saturation`: sharpness of the weights, and their gradients."""
 
 from collections.abc import Iterator
 

@@ -1,1 +1,1 @@
-"""What scorers learn: associative recall against d."""
+"""Training of scorers: associative recall against d."""

@@ -14,11 +14,11 @@ from attncli.studies.train.rows import described
 
 WIDTHS, HEIGHT = (3.8, 3.8), 3.4  # inches
 APART = 0.15  # from one marker of a learning curve to the next, as a part of the panel's diagonal
-BESIDE = 1.04  # labels stand side by side where there is a single d: each so many times as far right
+BESIDE = 1.04  # factor between neighbouring labels if there is a single d
 
 
 def figure_of(result: Result, note: Note, sheet: Sheet) -> Picture:
-    """Accuracies with as many keys as the models were trained with."""
+    """Draw accuracies for the number of keys in training."""
     settings, lines, chance = result.settings, sheet.lines(result.labels), reference(sheet)
     rows = [row for row in result.comparisons if row["keys"] == settings["keys"]]
     largest = max(row["d"] for row in rows)

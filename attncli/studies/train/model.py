@@ -1,4 +1,4 @@
-"""The model that learns associative recall, and how it does: all seeds at once, each with parameters of its own.
+"""The model for associative recall and its training: all seeds at once, each with separate parameters.
 
 Parameters of all seeds have an axis of seeds in front.
 """
@@ -89,7 +89,7 @@ class Recall(nn.Module):
 
     def entropies(self, weights: Tensor) -> Tensor:
         """Mean entropy (s,) in nats of weights (s, b, m) divided by their sums, where these are not 0."""
-        if is_softmax(self.normalizer):  # whose weights sum to 1 but for rounding
+        if is_softmax(self.normalizer):  # weights sum to 1 up to rounding
             means: Tensor = torch.special.entr(weights).sum(-1).mean(-1)
             return means
         totals = weights.sum(-1, keepdim=True)  # s b 1
@@ -107,7 +107,7 @@ class Recall(nn.Module):
         return textbook.additive_scores(queries, keys, w_q, w_k, w_v.mT.unsqueeze(-3)).squeeze(-1)
 
     def state_of(self, seed: int) -> dict[str, Tensor]:
-        """What one seed has: copies of `W_q` and `W_k` (d, e), and of its scorer's state_dict, as `scorer.<name>`."""
+        """Return copies of one seed's `W_q` and `W_k` (d, e), and of its scorer's state_dict, as `scorer.<name>`."""
         if isinstance(self.scorer, OneByOne):
             own = self.scorer.scorers[seed].state_dict()
         else:
@@ -129,10 +129,10 @@ class Recall(nn.Module):
 
 
 class OneByOne(nn.Module):
-    """Scorers that see their own seed alone: the user's own, and any that does not say that it stacks.
+    """One scorer per seed: for user's scorers, and for scorers without `stacks_over_seeds`.
 
-    The user's own may draw from torch's global generators. With `seeds` each finds them seeded with its own number and
-    how often has been scored, and with nothing else.
+    User's scorers may draw from torch's global generators. With `seeds` these are seeded for each scorer with its seed
+    and the number of the call.
     """
 
     def __init__(self, scorers: Sequence[nn.Module], seeds: Sequence[int] = ()) -> None:
@@ -143,7 +143,7 @@ class OneByOne(nn.Module):
         """Scores (s, n, m) of queries (s, n, q) and keys (s, m, k).
 
         Raises:
-            InputError: a scorer that fails, or whose scores have no gradient.
+            InputError: a scorer fails, or its scores have no gradient.
         """
         self.calls += 1
         found = list[Tensor]()
@@ -169,9 +169,8 @@ def _stacked(scorers: Sequence[nn.Module]) -> nn.Module:
 def losses(pooled: Tensor, targets: Tensor) -> Tensor:
     """Cross-entropy of the pooled values (s, b, classes) as logits, a mean over the batch for each seed (s,).
 
-    The gradient has to pass the normaliser's Jacobian, and next to none passes a softmax whose weights are all or
-    nothing. The logarithm of a weight as the loss would undo that, so that saturation would do no harm. Where weights
-    sum to 1, what is pooled lies between 0 and 1, so that the loss is at least ln(1 + (classes - 1)/e), 1.27 for 8
+    The gradient passes the normaliser's Jacobian, which is almost 0 for a softmax with all weight on one key. The logarithm of a weight as the loss would undo that, so that saturation would do no harm. If weights
+    sum to 1, pooled values lie between 0 and 1, and the loss is at least ln(1 + (classes - 1)/e), 1.27 for 8
     classes.
     """
     return F.cross_entropy(pooled.mT, targets, reduction="none").mean(-1)
@@ -179,11 +178,11 @@ def losses(pooled: Tensor, targets: Tensor) -> Tensor:
 
 @dataclass(frozen=True)
 class Learnt:
-    """What became of one configuration.
+    """The outcome of one configuration.
 
     `curves` are accuracy, loss, entropy and norm of the gradient at `points_of` the steps, (s, points) each; `tested`
-    has accuracy, loss and entropy (s,) in the end by number of keys; `parameters` counts what one seed learns, and
-    `states` are what each seed has in the end, by its number.
+    has accuracy, loss and entropy (s,) in the end by number of keys; `parameters` is the number of parameters of one
+    seed, and `states` has the parameters of each seed at the end, by its number.
     """
 
     curves: Mapping[str, Tensor]
@@ -198,7 +197,7 @@ def points_of(steps: int) -> list[int]:
 
 
 def learn(model: Recall, options: TrainOptions, step_done: Callable[[], None]) -> Learnt:
-    """Train a model, which is changed; `step_done` may raise what ends the training.
+    """Train a model in place; an exception of `step_done` ends the training.
 
     Raises:
         InputError: a scorer of the user's own that fails.

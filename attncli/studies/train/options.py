@@ -1,4 +1,4 @@
-"""What the study `train` may say: the task, the model's sizes, and how it learns."""
+"""Options of the study `train`: the task, the model's sizes, and the optimisation."""
 
 from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar, Literal
@@ -11,7 +11,7 @@ from attncli.config.strict import Flag, problem
 from attncli.config.values import FileName, Sizes, powers
 
 TASK, LEARNING = Flag(panel="The task"), Flag(panel="Learning")
-RATES = {"adam": 1e-3, "sgd": 1.0}  # what `lr` is if left out
+RATES = {"adam": 1e-3, "sgd": 1.0}  # default learning rates
 Count = Annotated[int, Field(ge=1, le=10**9)]
 Several = Annotated[int, Field(ge=2, le=2**14)]
 DEFAULT_SCORERS: list[Any] = [{"scorer": name} for name in ("dot", "scaled_dot", "additive")]
@@ -63,7 +63,7 @@ class TrainOptions(Experiment):
         return self
 
     def unused(self) -> set[str]:
-        """Where a run went on from: its own folder has all of it."""
+        """Return `resume`: the new run folder is complete without the old one."""
         return {"resume"} if self.resume is not None else set()
 
     @property
@@ -73,7 +73,7 @@ class TrainOptions(Experiment):
 
     @property
     def tested(self) -> list[int]:
-        """The numbers of keys that models are tested with, first the one that they are trained with."""
+        """Return the numbers of keys in the tests, first the number in training."""
         return list(dict.fromkeys([self.keys, *(self.test_keys or [])]))
 
 

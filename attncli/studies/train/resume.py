@@ -1,8 +1,7 @@
-"""`--resume`: which configurations of an earlier run are those that this one would train.
+"""`--resume`: find the configurations of an earlier run that need no new training.
 
-A run writes down one hash for each configuration: of the settings that decide its numbers, and of the rows, the curves
-and the parameters that came out. Where the same hash comes out of this run's settings and of what the folder holds,
-nothing has changed.
+A run stores one hash for each configuration, of the settings that decide its numbers and of its rows, curves and
+parameters. An equal hash of the present settings and of the files in the folder proves that nothing has changed.
 """
 
 import hashlib
@@ -36,9 +35,9 @@ SETTINGS = ("keys", "vocabulary", "classes", "embedding", "seeds", "steps", "bat
 
 @dataclass(frozen=True)
 class Finished:
-    """What became of one configuration.
+    """The outcome of one configuration.
 
-    Its rows, its curves as `label/d/measure`, (seeds, points) each, and what was learnt as `label/d/seed/name`.
+    Rows, curves (seeds, points) as `label/d/measure`, and learnt parameters as `label/d/seed/name`.
     """
 
     records: Sequence[Record]
@@ -55,9 +54,9 @@ class _Results(BaseModel):
 def hash_of(
     job: Configuration, found: Finished, options: TrainOptions, device: torch.device, parameters: Mapping[str, Tensor]
 ) -> str | None:
-    """A SHA-256 of what decides a configuration's numbers, and of the numbers; `parameters` are all that are read.
+    """Return a SHA-256 of a configuration's settings and numbers; `parameters` are all parameters read from files.
 
-    None for a scorer of the user's own, which may do anything: it is trained again.
+    It is None for a user's scorer, since its code may have changed: it is trained again.
     """
     if job.entry.scorer not in SCORERS:
         return None
@@ -82,12 +81,12 @@ def finished_before(
     parameters: Mapping[str, Tensor],
     progress: Progress,
 ) -> dict[str, Finished]:
-    """What the run that is resumed has of these configurations, by `label/d`; nothing where no run is resumed.
+    """Return the unchanged configurations of the resumed run by `label/d`; empty without `resume`.
 
-    A folder that does not have what was learnt, as earlier versions wrote it, has no use here, which is noted.
+    A folder of an earlier version without learnt parameters cannot be used, and a note says so.
 
     Raises:
-        InputError: a folder that is no run of this study, or whose files are damaged.
+        InputError: the folder is no run of this study, or its files are damaged.
     """
     if options.resume is None:
         return {}

@@ -13,17 +13,17 @@ from attncli.numbers import finite, number, several
 from attncli.studies.train.columns import GROUP, SUMMARISED
 from attncli.studies.train.model import Configuration, Learnt, points_of
 
-LEARNT = 0.9  # the accuracy that is looked for
-SAME = 0.02  # mean accuracies that differ by no more are called alike
-WRONG, STUCK = 0.02, 1e-3  # where more of the answers are wrong, a gradient that is smaller is told
+LEARNT = 0.9  # target accuracy
+SAME = 0.02  # mean accuracies that differ by no more count as equal
+WRONG, STUCK = 0.02, 1e-3  # with more wrong answers than this, a smaller gradient is reported
 OPTIMIZERS = {"adam": "Adam", "sgd": "SGD"}
 
 
 def rows_of(job: Configuration, learnt: Learnt, steps: int) -> list[Record]:
-    """The rows of one configuration that learnt for so many steps, by number of keys in the test and seed.
+    """Return the rows of a trained configuration, by number of keys in the test and seed.
 
-    Steps and the norm of the gradient are those of the training, whatever is tested with. Steps are counted to the
-    first test that at least nine in ten sequences pass; None where there is none.
+    `steps_to_90` and `gradient_norm` are from the training, for any number of keys in the test. `steps_to_90` is the
+    step of the first test with an accuracy of at least 0.9, or None.
     """
     rows, points = list[Record](), points_of(steps)
     for keys, found in learnt.tested.items():
@@ -76,7 +76,7 @@ def mean_and_range(row: Record) -> str:
 
 
 def described(settings: Record) -> str:
-    """What was learnt, and how."""
+    """Describe the task and the optimisation in one line."""
     return (
         f"associative recall: {number(settings['keys'])} keys of {number(settings['vocabulary'])} symbols, "
         f"{number(settings['classes'])} values, embeddings of size {number(settings['embedding'])}; "
@@ -86,7 +86,7 @@ def described(settings: Record) -> str:
 
 
 def findings_of(summary: Sequence[Record], settings: Record) -> list[Finding]:
-    """From the rows over the seeds."""
+    """Return the findings from the rows over the seeds."""
     rows = sorted(summary, key=lambda row: int(row["d"]))
     trained = [row for row in rows if row["keys"] == settings["keys"]]
     others = by_label([row for row in rows if row["keys"] != settings["keys"] and finite([row["accuracy"]])])

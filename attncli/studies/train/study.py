@@ -1,4 +1,4 @@
-"""What scorers learn: associative recall against d, with several seeds of each configuration as one model."""
+"""Training on associative recall against d, with all seeds of a configuration as one model."""
 
 import itertools
 import math
@@ -32,10 +32,10 @@ BUILDING = threading.Lock()  # parameters are drawn from torch's global generato
 
 @dataclass(frozen=True)
 class Prepared:
-    """Everything that `run` works on, known to be good.
+    """The checked input of `run`.
 
-    `configurations` are in the order of the rows, `finished` has those of the run that is resumed, by `label/d`, and
-    `parameters` are those that are read, as `label/name`.
+    `configurations` are in the order of the rows, `finished` has configurations of the resumed run by `label/d`, and
+    `parameters` has parameters read from files as `label/name`.
     """
 
     options: TrainOptions
@@ -47,7 +47,7 @@ class Prepared:
 
 
 def prepare(options: TrainOptions, progress: Progress) -> Prepared:
-    """What is trained; everything that can be refused is refused here."""
+    """Check all options and return the configurations to train."""
     device = resolve_device(options.device, getattr(torch, options.dtype))
     configurations, collector = list[Configuration](), Collector()
     for index, entry in enumerate(options.scorers):
@@ -109,7 +109,7 @@ def _read_parameters(options: TrainOptions) -> dict[str, Tensor]:
 
 
 def expected_rows(prepared: Prepared) -> Rows:
-    """One row for each scorer, size, number of keys and seed; and one over the seeds."""
+    """Return a row for each scorer, size, number of keys and seed, and one over the seeds."""
     options = prepared.options
     places = itertools.product(prepared.configurations, options.tested)
     over_seeds = [names_of(job.entry) | {"d": job.d, "keys": keys} for job, keys in places]
@@ -118,10 +118,10 @@ def expected_rows(prepared: Prepared) -> Rows:
 
 
 def run(prepared: Prepared, progress: Progress) -> Result:
-    """Train all configurations, several at a time; where the user ends the work, what is finished stays."""
+    """Train all configurations, several at a time; finished configurations are kept if the user ends the work."""
     options, done, stop = prepared.options, dict(prepared.finished), threading.Event()
     ended: KeyboardInterrupt | None = None
-    # Small ones first: all scorers get somewhere early.
+    # Small sizes first: all scorers have results early.
     jobs = sorted((job for job in prepared.configurations if job.place not in done), key=lambda job: job.d)
     counter = Counter(options.steps * len(jobs), progress)
     if options.resume is not None:
@@ -149,7 +149,7 @@ def run(prepared: Prepared, progress: Progress) -> Result:
         except KeyboardInterrupt as error:
             ended = error
         finally:
-            stop.set()  # by now all are done, or nobody wants the rest
+            stop.set()  # all are done, or the rest is not needed
             pool.shutdown(wait=True, cancel_futures=True)
     progress.finished()
     interrupted = len(done) < len(prepared.configurations)
@@ -163,7 +163,7 @@ def run(prepared: Prepared, progress: Progress) -> Result:
 
 
 def _result(prepared: Prepared, finished: Mapping[str, Finished], interrupted: bool) -> Result:
-    """The result of all configurations that are finished, by `label/d`."""
+    """Return the result of the finished configurations, by `label/d`."""
     options, device, parameters = prepared.options, prepared.device, prepared.parameters
     found = [(job, finished[job.place]) for job in prepared.configurations if job.place in finished]
     records = [row for _, each in found for row in each.records]

@@ -1,4 +1,4 @@
-"""The tables of the study `train`: accuracy by d, and what else was measured."""
+"""The tables of the study `train`: accuracy by d, and the course of learning."""
 
 from collections.abc import Iterator, Sequence
 

@@ -1,4 +1,4 @@
-"""Associative recall: which of the keys is the query, and what is its value?
+"""Associative recall: find the key that equals the query, and return its value.
 
 A sequence has m different keys, symbols of a vocabulary, and a value for each, one of some classes. The query is one of
 the keys. Symbols are fixed random vectors; a query and its key are the same symbol, seen through different matrices.
@@ -13,9 +13,9 @@ from torch import Generator, Tensor
 from attncli.inputs.seeding import derived_seed, generator
 from attncli.studies.train.options import TrainOptions
 
-NUMBERS_AT_A_TIME = 2**20  # random numbers of one seed that are drawn at once
+NUMBERS_AT_A_TIME = 2**20  # random numbers to draw at once for a seed
 STEPS_AT_A_TIME = 64
-TESTS = 1000  # sequences that a model is tested with
+TESTS = 1000  # test sequences
 
 
 class Batch(NamedTuple):
@@ -30,30 +30,30 @@ class Batch(NamedTuple):
 
 
 def seeds_of(options: TrainOptions) -> list[int]:
-    """The seed of each of the models: everything that one draws depends on its own, and on nothing beside it."""
+    """Return the seed of each model; its draws depend on nothing else."""
     return [derived_seed(options.seed, f"train.{index}") for index in range(options.seeds)]
 
 
 def sources(options: TrainOptions, name: str) -> list[Generator]:
-    """The generator of each of the models for what has this name."""
+    """Return the generator of each model for draws of this name."""
     return [generator(seed, name) for seed in seeds_of(options)]
 
 
 def normal(options: TrainOptions, name: str, *shape: int) -> Tensor:
-    """Standard normal numbers (s, *shape), of each of the models for what has this name."""
+    """Return standard normal numbers (s, *shape), from each model's generator of this name."""
     dtype = getattr(torch, options.dtype)
     return torch.stack([torch.randn(shape, generator=each, dtype=dtype) for each in sources(options, name)])
 
 
 def held_out(options: TrainOptions, keys: int, device: torch.device) -> Batch:
-    """The sequences with so many keys that models are tested with."""
+    """Return the test sequences with this number of keys."""
     return _draw(options, sources(options, f"tests.{keys}"), device, keys, TESTS)
 
 
 def of_equal_weights(options: TrainOptions, keys: int, device: torch.device) -> float:
-    """The accuracy of one who attends to all keys alike, in the sequences that models are tested with.
+    """Return the test accuracy of equal weights on all keys.
 
-    What is pooled then is how often each value occurs; the most frequent one is right more often than one of `classes`.
+    They pool the frequencies of the values, and the most frequent value is right more often than 1 / `classes`.
     """
     batch = held_out(options, keys, device)
     counts = torch.zeros(*batch.targets.shape, options.classes, device=device)
@@ -62,7 +62,7 @@ def of_equal_weights(options: TrainOptions, keys: int, device: torch.device) -> 
 
 
 def batches(options: TrainOptions, device: torch.device) -> Iterator[Batch]:
-    """The sequences of every step, without end; the first are the same however many are taken."""
+    """Yield the sequences of each step, without end."""
     randomness, steps = sources(options, "batches"), steps_at_a_time(options)
     while True:
         drawn = _draw(options, randomness, device, options.keys, steps, options.batch)
@@ -70,13 +70,13 @@ def batches(options: TrainOptions, device: torch.device) -> Iterator[Batch]:
 
 
 def steps_at_a_time(options: TrainOptions) -> int:
-    """How many steps' sequences are drawn at once; it depends on nothing that another machine may have otherwise."""
+    """Return the number of steps to draw at once; it does not depend on the machine."""
     numbers = options.batch * options.vocabulary
     return max(min(NUMBERS_AT_A_TIME // numbers, STEPS_AT_A_TIME), 1)
 
 
 def _draw(options: TrainOptions, randomness: list[Generator], device: torch.device, keys: int, *shape: int) -> Batch:
-    """Sequences of so many keys (s, *shape); each seed draws from its own generator."""
+    """Draw sequences (s, *shape) with this number of keys; each seed draws from a separate generator."""
     drawn = list[Batch]()
     for source in randomness:
         order = torch.rand(*shape, options.vocabulary, generator=source).argsort(-1)

@@ -60,7 +60,7 @@ def density(result: Result, label: str) -> tuple[NDArray[np.float64], NDArray[np
 
 
 def normal_density(x: NDArray[np.float64]) -> NDArray[np.float64]:
-    """That of the standard normal distribution."""
+    """Return the density of the standard normal distribution."""
     return np.exp(-(x**2) / 2) / math.sqrt(2 * math.pi)
 
 

@@ -1,4 +1,4 @@
-"""What the variance of each scorer is, in one sentence, and why the variance of q . k is so."""
+"""One sentence on the variance of each scorer, and one that explains the variance of q . k."""
 
 import math
 from collections.abc import Sequence
@@ -9,13 +9,13 @@ from attncli.common.study import Finding, Record, by_label
 from attncli.numbers import finite, number
 
 SAME = 1e-6  # relative: theories that differ by less are the same
-CHANCE = 0.01  # what comes by chance less often than this is not put down to chance
-SHARED = 0.9  # the part of the variance within rows from which on it is not worth mentioning
+CHANCE = 0.01  # a deviation less probable than this is reported as significant
+SHARED = 0.9  # a share of the variance within rows above this is not mentioned
 NUMBERS = ("d", "variance", "theory_variance", "unit_scale", "z")
 
 
 def findings_of(prepared: Prepared, records: Sequence[Record]) -> list[Finding]:
-    """One finding for each label, and of random entries why the variance of q . k is what it is."""
+    """Return a finding for each label, and for random entries one that explains the variance of q . k."""
     compared = sum(row[z] is not None for row in records for z in ("z", "z_mean"))
     found = [_of_label(label, rows, compared) for label, rows in by_label(records).items()]
     dots = any(getattr(scorer, "scales_dot_product", False) for scorer in prepared.points[0].scorers)
@@ -45,7 +45,7 @@ def _of_label(label: str, rows: Sequence[Record], compared: int) -> Finding:
 
 
 def _needed(rows: Sequence[Record]) -> str:
-    """The scale that would make the variance 1, where it is not; it depends on d."""
+    """Return a clause with the scale for variance 1; empty if the variance is 1 or there are several d."""
     scales = finite(row["unit_scale"] for row in rows)
     low, high = rows[0]["variance_ci"] or (math.inf, math.inf)
     exact = rows[0]["theory_variance"] if rows[0]["theory"] == "exact" else None
@@ -57,7 +57,7 @@ def _needed(rows: Sequence[Record]) -> str:
 
 
 def _refuted(rows: Sequence[Record], compared: int) -> str:
-    """The figure farthest from its theory, where chance is no reason: n comparisons make it n times as likely."""
+    """Return a clause on the largest significant deviation from theory, corrected for the number of comparisons."""
     names = {"z": "variance", "z_mean": "mean"}
     far = [(abs(row[z]), name, row["d"]) for row in rows for z, name in names.items() if finite([row[z]])]
     z, name, d = max(far, default=(0.0, "", 0))
@@ -67,7 +67,7 @@ def _refuted(rows: Sequence[Record], compared: int) -> str:
 
 
 def _why(entries: Entries) -> Finding:
-    """From the mean and the variance of one product q_i k_i."""
+    """Explain moments of q . k by the mean and the variance of one product q_i k_i."""
     numbers = dict(zip(("product_mean", "product_variance"), entries.moments(1).of_product(), strict=True))
     mean, variance = (number(each, trim=True) for each in numbers.values())
     text = f"Why: each product q_i k_i has mean {mean} and variance {variance}, so q . k has mean {_times(mean, 'd')} "

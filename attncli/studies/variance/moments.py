@@ -28,7 +28,7 @@ class Moments:
 
     @classmethod
     def of(cls, numbers: NDArray[np.float64]) -> "Moments":
-        """Those of one part, in two passes."""
+        """Return the moments of an array, in two passes."""
         if numbers.size == 0:
             return cls()
         with np.errstate(invalid="ignore", over="ignore"):  # NaN and infinity show in the moments
@@ -39,7 +39,7 @@ class Moments:
         return cls(numbers.size, mean, float(squares.sum()), *higher)
 
     def merged(self, other: "Moments") -> "Moments":
-        """Those of both parts together, without cancellation.
+        """Return the moments of the union of two samples, without cancellation.
 
         Chan, Golub and LeVeque 1983 for the second moment, Pebay 2008 (Sandia report SAND2008-6212) for the others.
         """
@@ -62,21 +62,21 @@ class Moments:
 
     @property
     def variance(self) -> float:
-        """The unbiased estimate."""
+        """Return the unbiased estimate of the variance."""
         return self.m2 / (self.count - 1) if self.count > 1 else math.nan
 
     @property
     def population_variance(self) -> float:
-        """Of these numbers themselves, where they are all there are and no sample."""
+        """Return the variance with divisor n, for a whole population."""
         return self.m2 / self.count if self.count else math.nan
 
     def mean_interval(self) -> Interval:
-        """95 % for the mean, by the central limit theorem."""
+        """Return the 95 % interval of the mean, by the central limit theorem."""
         half = NORMAL_95 * self._mean_error
         return self.mean - half, self.mean + half
 
     def mean_score(self, theory: float) -> float | None:
-        """How many standard errors the mean is above its theory; None where there is no error to measure it by."""
+        """Return (mean - theory) / standard error; None if the standard error is 0 and the difference is not."""
         return _ratio(self.mean - theory, self._mean_error)
 
     @property
@@ -84,7 +84,7 @@ class Moments:
         return math.sqrt(self.variance / self.count)
 
     def variance_interval(self) -> Interval:
-        """95 % for the variance, also of numbers that are not normal.
+        """Return the 95 % interval of the variance, for any distribution with a fourth moment.
 
         Bonett 2006, "Approximate confidence interval for standard deviation of nonnormal distributions": the logarithm
         of the variance is closer to normal than the variance, and its standard error follows from the fourth moment
@@ -96,7 +96,7 @@ class Moments:
         return self._centre / factor, self._centre * factor
 
     def variance_score(self, theory: float) -> float | None:
-        """How many standard errors the variance is above its theory, in logarithms as in `variance_interval`."""
+        """Return (log variance - log theory) / standard error; None if it is undefined."""
         if self.m2 == 0 or theory == 0:
             return 0.0 if self.m2 == theory == 0 else None
         ratio = self._centre / theory
@@ -125,9 +125,9 @@ def _ratio(difference: float, error: float) -> float | None:
 
 @dataclass(frozen=True)
 class Tally:
-    """Moments of one scorer's scores of valid pairs; `within` of their differences from the mean of their row.
+    """Moments of one scorer's scores of valid pairs; `within` has the moments of score minus mean of the row.
 
-    `within` is empty where keys are not shared by rows. `counts` are those between the `edges`; empty without them.
+    `within` is empty if rows do not share keys. `counts` is the histogram over the `edges`, empty without edges.
     """
 
     moments: Moments
@@ -137,7 +137,7 @@ class Tally:
 
     @classmethod
     def of(cls, scores: Tensor, pairs: Pairs, edges: Edges | None) -> "Tally":
-        """Those of one part with these scores (rows, m)."""
+        """Return the tally of the scores (rows, m) of one part."""
         scores, within = scores.cpu().double(), Moments()
         if pairs.keys.ndim == 2:
             valid = torch.ones_like(scores, dtype=torch.bool) if pairs.valid is None else pairs.valid.cpu()
@@ -148,13 +148,13 @@ class Tally:
         return cls(Moments.of(numbers), within, edges, counts)
 
     def merged(self, other: "Tally") -> "Tally":
-        """That of both parts."""
+        """Return the tally of both parts."""
         moments, within = self.moments.merged(other.moments), self.within.merged(other.within)
         return Tally(moments, within, self.edges, self.counts + other.counts)
 
     @property
     def bins(self) -> Edges | None:
-        """Edges for these scores; None where they do not differ, or are not finite."""
+        """Return the edges of a histogram of these scores; None if all are equal, or some are not finite."""
         variance = self.moments.population_variance
         edges = self.moments.mean + math.sqrt(variance) * BINS if math.isfinite(variance) else BINS * math.nan
         return edges if bool(np.all(np.diff(edges) > 0)) else None

@@ -1,4 +1,4 @@
-"""What the study `variance` may say."""
+"""Options of the study `variance`."""
 
 from typing import Annotated, ClassVar, Literal
 

@@ -1,4 +1,4 @@
-"""Mean and variance of scores against d, measured on random queries and keys or on real ones, beside the theory."""
+"""Mean and variance of scores against d, measured on random or real queries and keys, beside the theory."""
 
 import math
 from collections.abc import Sequence
@@ -31,17 +31,17 @@ def prepare(options: VarianceOptions, progress: Progress) -> Prepared:
 
 
 def _samples(options: VarianceOptions, entries: Entries, d: int) -> int:
-    """As many as are wanted; of points that only stand in the picture not more than it needs."""
+    """Return the number of pairs; at points for the picture alone at most the default number."""
     enough = default_samples(entries, d)
     wanted = options.samples or enough
     return wanted if d in options.d else min(wanted, enough)
 
 
 def default_samples(entries: Entries, d: int) -> int:
-    """Pairs for a relative standard error of about RELATIVE_ERROR of a dot product's variance.
+    """Return the number of pairs for a relative standard error RELATIVE_ERROR of a dot product's variance.
 
-    That error is sqrt((kurtosis - 1) / samples), and the kurtosis of a sum of d products 3 + (theirs - 3) / d. Theirs
-    is the entries' squared for independent ones, and 15 for u^2 of normal u; correlated entries of other distributions
+    That error is sqrt((kurtosis - 1) / samples), and the kurtosis of a sum of d products is 3 + (K - 3) / d. K
+    is the squared kurtosis of independent entries, and 15 for u^2 with normal u; correlated entries of other distributions
     may need more.
     """
     product = entries.kurtosis**2 if not entries.rho else max(entries.kurtosis**2, 15.0)
@@ -50,7 +50,7 @@ def default_samples(entries: Entries, d: int) -> int:
 
 
 def run(prepared: Prepared, progress: Progress) -> Result:
-    """Draw pairs for every d, or take the real ones, and measure the scores of all scorers.
+    """Measure the scores of all scorers for random pairs of every d, or for the pairs of a file.
 
     Memory does not grow with the number of samples; numbers do not depend on the number of threads.
     """
@@ -91,7 +91,7 @@ def run(prepared: Prepared, progress: Progress) -> Result:
 
 
 def _tally(prepared: Prepared, edges: Sequence[Edges | None], point: Point, pairs: Pairs) -> list[Tally]:
-    with torch.no_grad():  # which threads do not take over from the one that began them
+    with torch.no_grad():  # threads do not inherit it
         parts = [scores_of(prepared, point, part) for _, part in pairs.slices(prepared.at_a_time)]
     scores = map(torch.cat, zip(*parts, strict=True))
     return [Tally.of(each, pairs, bins) for each, bins in zip(scores, edges, strict=True)]
@@ -114,7 +114,7 @@ def _figures(prepared: Prepared, point: Point, tallies: Sequence[Tally], theorie
 
     It is None with a softcap: the factor would be applied before the cap.
 
-    Random pairs have intervals, and a theory beside them. Real ones are all there are and no sample: they have neither.
+    Random pairs have intervals and a theory. Real pairs are a whole population, so they have neither.
     """
     rows = []
     for entry, scorer, tally, theory in zip(point.entries, point.scorers, tallies, theories, strict=True):
