@@ -7,7 +7,7 @@ class Progress:
     """Receives notes and the steps of the work, and shows none of them: subclasses do."""
 
     def step(self, done: int, total: int, what: str) -> None:
-        """Report that `done` of `total` steps are finished and `what` is under way."""
+        """Report that `done` of `total` steps are finished with the work `what` under way."""
 
     def note(self, message: str) -> None:
         """Something that the user should know while or after the work goes on."""

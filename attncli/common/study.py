@@ -69,7 +69,7 @@ class Finding:
 class Result:
     """The result of a study.
 
-    `settings` has the conditions of the numbers, with `formulas` by label. `records` and `comparisons` are rows with the
+    `settings` has the conditions of the work, with `formulas` by label. `records` and `comparisons` are rows with the
     study's columns; `heads` and `head_comparisons` the same by `batch` and `head`, where a study has them. `inputs` are
     the tensors given to the study, `tensors` the arrays that it made, and `parameters` the parameters read from files,
     as `<label>/<state_dict name>`, or learnt, with more names between the two. `interrupted`: the user ended the work,
@@ -106,7 +106,7 @@ class Listing:
 
 @dataclass(frozen=True)
 class Chart:
-    """One figure of a study's rows drawn against another, stated once: what a page of curves draws.
+    """One figure of a study's rows drawn against another, for a page of curves.
 
     All names are keys of the rows, as `single_numbers` has them. `y` is drawn against the first of `x` that changes;
     each of `facets`, and of `x` beside it, that changes on its own gives a chart for each of its values. `ends` are the
@@ -246,9 +246,9 @@ def matrices_of(result: Result, stage: str, layer: str | None = None) -> Matrice
 class Rows:
     """The rows that a result will have, as far as they are known before the work, to check expectations.
 
-    `heads` and `head_comparisons` are the rows by batch element and head, with separate columns. `shapes` has the shapes
-    of every label's stages, `left_out` the columns and stages that an option leaves out, each with that option, and
-    `no_comparisons` the reason for their absence.
+    `heads` and `head_comparisons` are the rows by batch element and head, with separate columns. `shapes` has the
+    shapes of every label's stages, `left_out` the columns and stages that an option leaves out, each with that option,
+    and `no_comparisons` the reason for their absence.
     """
 
     columns: Sequence[Column]

@@ -27,7 +27,7 @@ SCORES_AT_A_TIME = 2**18  # of real pairs
 class Pairs:
     """Queries (rows, 1, q) with separate keys (rows, m, k), or queries (rows, q) with shared keys (m, k).
 
-    `valid` (rows, m) marks the pairs that count; None for all. `names` has the name and the number of rows of each part.
+    `valid` (rows, m) marks the pairs that count; None for all. `names` has name and number of rows of each part.
     Other random numbers of a part are drawn from generators of the same name.
     """
 
@@ -49,7 +49,7 @@ class Pairs:
 class RandomPairs:
     """`rows` queries of size d with `keys` keys each; the size of a part depends on d and `keys` only.
 
-    So the numbers of a part do not depend on the number of rows. A job has `together` parts, which are small for large d.
+    So the numbers of a part do not depend on the number of rows. A job has `together` parts, small ones for large d.
     """
 
     options: PairsOptions

@@ -66,7 +66,7 @@ def call_bytes(task: Task, num_hiddens: int | None, case: Case, dtype: torch.dty
 
 
 def peak_memory(call: AnyCall, device: torch.device) -> int | None:
-    """Return the peak bytes of one call including its result, without earlier tensors; None if the device has no counter.
+    """Return the peak bytes of one call with its result, without earlier tensors; None if the device has no counter.
 
     On the CPU it is the largest running sum of allocated minus freed bytes in the log of torch's profiler.
     """
@@ -112,7 +112,7 @@ def seconds_of(call: AnyCall, device: torch.device) -> float:
 
 
 def rounds_for(call: AnyCall, device: torch.device) -> int:
-    """Return the number of rounds within the budget. A round calls at least twice, first to find the calls per block."""
+    """Return the number of rounds within the budget; a round calls at least twice, first to size its block."""
     times = [clock(device)]
     for _ in range(2):  # the faster one counts, since the machine may have been slow
         call()

@@ -169,9 +169,9 @@ def _stacked(scorers: Sequence[nn.Module]) -> nn.Module:
 def losses(pooled: Tensor, targets: Tensor) -> Tensor:
     """Cross-entropy of the pooled values (s, b, classes) as logits, a mean over the batch for each seed (s,).
 
-    The gradient passes the normaliser's Jacobian, which is almost 0 for a softmax with all weight on one key. The logarithm of a weight as the loss would undo that, so that saturation would do no harm. If weights
-    sum to 1, pooled values lie between 0 and 1, and the loss is at least ln(1 + (classes - 1)/e), 1.27 for 8
-    classes.
+    The gradient passes the normaliser's Jacobian, which is almost 0 for a softmax with all weight on one key. The
+    logarithm of a weight as the loss would undo that, and saturation would do no harm. If weights sum to 1, pooled
+    values lie between 0 and 1, and the loss is at least ln(1 + (classes - 1)/e), 1.27 for 8 classes.
     """
     return F.cross_entropy(pooled.mT, targets, reduction="none").mean(-1)
 

@@ -18,7 +18,7 @@ from attncli.studies.variance.columns import STANDARDISED, density, normal_densi
 WIDTHS, HEIGHT = (4.4, 3.9), 4.2
 THEORY = {"exact": ("theory", "-"), "limit": ("theory for large sizes", (0, (5, 2)))}
 REACH = 4.5  # how many standard deviations the histogram shows to either side
-THICKEST = 3.25  # times a line is the first histogram, the last one is once: they show around those above
+THICKEST = 3.25  # width of the first histogram's line relative to the last: lower lines show around upper lines
 
 
 def figure_of(result: Result, note: Note, sheet: Sheet) -> Picture:

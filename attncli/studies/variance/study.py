@@ -41,8 +41,8 @@ def default_samples(entries: Entries, d: int) -> int:
     """Return the number of pairs for a relative standard error RELATIVE_ERROR of a dot product's variance.
 
     That error is sqrt((kurtosis - 1) / samples), and the kurtosis of a sum of d products is 3 + (K - 3) / d. K
-    is the squared kurtosis of independent entries, and 15 for u^2 with normal u; correlated entries of other distributions
-    may need more.
+    is the squared kurtosis of independent entries, and 15 for u^2 with normal u; other correlated
+    entries may need more.
     """
     product = entries.kurtosis**2 if not entries.rho else max(entries.kurtosis**2, 15.0)
     wanted = (2.0 + max(product - 3.0, 0.0) / d) / RELATIVE_ERROR**2
