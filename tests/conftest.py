@@ -11,6 +11,9 @@ import pytest
 from hypothesis import settings
 
 from attncli.commands import progress
+from attncli.normalizers import NORMALIZERS
+from attncli.scorers import SCORERS
+from attncli.studies import STUDIES
 
 # Nothing that is loaded until the tests begin is garbage, and looking for some takes seconds.
 gc.disable()
@@ -31,6 +34,8 @@ FIRST = {
     *("test_killed.py", "test_cluster.py", "test_processes.py", "test_access.py", "test_page.py", "test_written.py"),
     *("test_additions.py", "test_contract.py", "test_docs.py", "test_python.py"),
 }
+# `pytest -k NAME` also runs the tests of whole catalogues: @pytest.mark.catalogue("scorers", "studies").
+CATALOGUES = {"scorers": [*SCORERS], "normalizers": [*NORMALIZERS], "studies": [*STUDIES]}
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -50,6 +55,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         slow = item.get_closest_marker("slow") is not None or any(word in place[-1] for word in NOT_QUICK)
         if place[0] in QUICK and not slow:
             item.add_marker("quick")
+        for mark in item.iter_markers("catalogue"):
+            item.extra_keyword_matches.update(name for kind in mark.args for name in CATALOGUES[kind])
 
 
 def pytest_collection_finish() -> None:

@@ -17,6 +17,7 @@ from packaging.utils import canonicalize_name
 import attncli
 from attncli.studies import STUDIES
 
+pytestmark = pytest.mark.catalogue("scorers", "normalizers", "studies")
 PACKAGE = Path(attncli.__file__).parent
 TESTS = Path(__file__).parent
 MOST_FILES, FAMILY = 25, 4

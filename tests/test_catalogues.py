@@ -17,6 +17,7 @@ every_class = pytest.mark.parametrize(
 )
 
 
+@pytest.mark.catalogue("scorers", "normalizers")
 def test_each_has_an_oracle_and_every_oracle_is_of_one() -> None:
     assert list(reference.ORACLES) == list(SCORERS)
     assert list(reference.NORMALIZERS) == list(NORMALIZERS)

@@ -10,6 +10,7 @@ import pytest
 
 import attncli
 
+pytestmark = pytest.mark.catalogue("studies")
 HEAVY = {"torch", "matplotlib", "numpy", "safetensors", "psutil", "jinja2", "entmax"}
 
 # Runs the command line as the entry point does, then tells what was loaded.

@@ -132,6 +132,7 @@ def test_both_readmes_have_the_same_blocks() -> None:
     assert first == second
 
 
+@pytest.mark.catalogue("studies")
 def test_table_of_commands_is_complete() -> None:
     commands: Any = typer.main.get_command(app)
     for name in READMES:
@@ -140,6 +141,7 @@ def test_table_of_commands_is_complete() -> None:
         assert set(commands.commands) - set(STUDIES) <= set(named), "a study has a page"
 
 
+@pytest.mark.catalogue("scorers", "normalizers")
 @pytest.mark.parametrize(
     ("page", "kind", "catalogue"),
     [("docs/index.md", "scorers", SCORERS), ("docs/normalizers.md", "normalizers", NORMALIZERS)],

@@ -23,6 +23,7 @@ COMMANDS: Any = typer.main.get_command(app)
 CATALOGUE = {**SCORERS, **NORMALIZERS}
 
 
+@pytest.mark.catalogue("scorers", "normalizers")
 def test_the_catalogue_lists_every_scorer_and_normalizer() -> None:
     words = good("scorers").split()
     assert [word for word in words if word in CATALOGUE] == list(CATALOGUE)
@@ -38,6 +39,7 @@ def test_one_in_detail(name: str) -> None:
     assert " ".join(more.split())[:40] in text
 
 
+@pytest.mark.catalogue("scorers", "normalizers")
 def test_completion_knows_the_catalogue() -> None:
     assert scorer_names() == sorted(SCORERS)
     assert catalogue_names() == [*sorted(SCORERS), *sorted(NORMALIZERS)]

@@ -16,6 +16,7 @@ from attncli.show.looks import CATALOGUE, OTHER_MARKERS, OTHERS, looks_of
 from attncli.show.themes import THEMES, sheet_of
 from tests.show.drawn import contrast, linear
 
+pytestmark = pytest.mark.catalogue("scorers")
 LABELS = [*SCORERS, "bilinear", "注意", "scaled_dot_1_over_d", "mine:Negative", "_hidden", "$x$", "\udcff"]
 NORMAL = np.eye(3).tolist()
 # Machado, Oliveira and Fernandes (2009), severity 1: linear RGB as protanopes, deuteranopes and tritanopes see it.

@@ -153,6 +153,7 @@ def test_scores_that_are_not_a_number_are_told(name: str, options: dict[str, Any
         assert figures[key].isnan().tolist() == [True, False], key
 
 
+@pytest.mark.catalogue("normalizers")
 def test_masks_and_heads_of_real_tensors(tmp_path: Path) -> None:
     """Two valid keys of the first query and four of the second count, as though there were no others."""
     valid = torch.tensor([[True, True, False, False], [True] * 4])

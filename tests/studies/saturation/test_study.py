@@ -46,6 +46,7 @@ def slow_record(figures: dict[str, list[float]]) -> Record:
     return record
 
 
+@pytest.mark.catalogue("scorers")
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("keys", [{}, {"distribution": "laplace", "mean": 0.5, "std": 2.0, "rho": 0.3}])
 def test_records_are_those_of_the_rows(keys: dict[str, Any], dtype: str) -> None:

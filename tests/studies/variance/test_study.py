@@ -33,6 +33,7 @@ def slow_scores(ready: Any, index: int) -> list[Array]:
     return found
 
 
+@pytest.mark.catalogue("scorers")
 def test_records_are_those_of_the_scores() -> None:
     entries = [{"scorer": name} for name in SCORERS]
     ready = prepared("variance", d=[2, 5], samples=300, scorers=entries, mean=0.5, rho=0.3, dtype="float64")
