@@ -194,11 +194,12 @@ def test_reference_has_every_key() -> None:
 
 
 def test_files_named_in_the_text_exist() -> None:
-    """Those of the project, in every page and in the pages that stand beside the README."""
+    """Paths in backticks and links to files, in all pages and in the pages beside the README."""
     texts = [*TEXTS.values(), *(path.read_text(encoding="utf-8") for path in ROOT.glob("[CS]*.md"))]
     named = {each for text in texts for each in re.findall(r"`((?:attncli|tests|experiments|docs)/[\w./]*)`", text)}
-    own = {"attncli/scorers/my_scorer.py", "attncli/normalizers/my_normalizer.py", "attncli/"}
-    assert {each for each in named - own if not (ROOT / each).exists()} == set()
+    linked = {each for text in texts for each in re.findall(r"\]\(((?:attncli|tests|experiments)/[^)]*)\)", text)}
+    assert len(linked) > 15
+    assert {each for each in named | linked if not (ROOT / each).exists()} == set()
 
 
 def test_table_of_fills_has_every_fill() -> None:

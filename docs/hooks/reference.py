@@ -41,11 +41,17 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
         "reference/scorers.md": catalogue("Scorers", "scoring functions", "score", SCORERS),
         "reference/normalizers.md": catalogue("Normalisers", "normalisers", "weights", NORMALIZERS),
         "reference/experiments.md": experiments(),
-        **{f"project/{name}.md": (ROOT / file).read_text(encoding="utf-8") for name, file in PROJECT.items()},
+        **{f"project/{name}.md": without_links_to_code(file) for name, file in PROJECT.items()},
     }
     for path, content in pages.items():
         files.append(File.generated(config, path, content=content))
     return files
+
+
+def without_links_to_code(file: str) -> str:
+    """Return a page of the project without its links to source files, which are not part of the site."""
+    text = (ROOT / file).read_text(encoding="utf-8")
+    return re.sub(r"\[(`[^`]+`)\]\((?:attncli|experiments|tests)/[^)]*\)", r"\1", text)
 
 
 def on_page_markdown(markdown: str, page: Page, **_: Any) -> str:
