@@ -1,7 +1,6 @@
-"""Which part of the package may import which, who may use which library, who installs it, and how large folders are."""
+"""Rules for imports between parts, for imports of libraries, for files and prints, and for the size of folders."""
 
 import ast
-import re
 import sys
 import tomllib
 from collections import Counter
@@ -59,7 +58,7 @@ MAY_IMPORT = {  # besides itself
     "__main__": {"cli"},
     "__init__": {"api", "capturing"},
 }
-# A library, and the only places that may import it.
+# Each library with the only places that may import it.
 LIBRARIES = {
     "rich": ("show/", "commands/", "expect/tables.py", "studies/*/tables.py", "sweeps/tables.py"),
     "matplotlib": ("show/", "studies/*/figure.py", "common/pairs/figure.py", "sweeps/figure.py", "api.py"),
@@ -76,7 +75,7 @@ def part_of(path: Path) -> str:
 
 
 def file_of(module: str) -> Path:
-    """The file of `attncli.part.module`, or of what has the name in it."""
+    """Return the file of the module `attncli.part.module`, or of the module that has this name in it."""
     names = module.split(".")[1:]
     for length in range(len(names), -1, -1):
         place = PACKAGE.joinpath(*names[:length])
@@ -91,7 +90,7 @@ NODES = [(path, node) for path in SOURCES for node in ast.walk(ast.parse(path.re
 
 
 def imports() -> Iterator[tuple[Path, str]]:
-    """Every file with every module that it imports, anywhere in it."""
+    """Yield every file with each name that it imports, anywhere in the file."""
     for path, node in NODES:
         if isinstance(node, ast.Import):
             yield from ((path, alias.name) for alias in node.names)
@@ -145,13 +144,12 @@ def test_libraries_stay_where_they_belong(library: str) -> None:
 
 
 PROJECT = tomllib.loads((TESTS.parent / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-EXTRAS = {name: words for name, words in PROJECT["optional-dependencies"].items() if name not in ("dev", "docs")}
 with patch.object(sys, "path", [each for each in sys.path if not each.endswith("_vendor")]):  # copies of setuptools
     OF_MODULE = packages_distributions()
 
 
 def installed_by(words: Iterable[str]) -> set[str]:
-    """The distributions that pip installs for these requirements."""
+    """Return the distributions that pip installs for these requirements."""
     found, ahead = set[str](), [Requirement(word) for word in words]
     while ahead:
         requirement = ahead.pop()
@@ -167,60 +165,25 @@ BASE = installed_by(PROJECT["dependencies"])
 
 
 def distributions(module: str) -> set[str]:
-    """What installs a module."""
+    """Return the distributions that install a module."""
     return {canonicalize_name(name) for name in OF_MODULE[module]}
 
 
-def modules(node: ast.AST) -> Iterator[str]:
-    """The top-level modules, not Python's and not ours, that the statement imports."""
-    names: list[str] = []
-    if isinstance(node, ast.Import):
-        names = [alias.name for alias in node.names]
-    elif isinstance(node, ast.ImportFrom):
-        names = [node.module or ""]
-    found = {name.partition(".")[0] for name in names}
-    yield from found - sys.stdlib_module_names - {"attncli", ""}
+# Imports that may fail: each has a message with the package to install, or a way to do without.
+MAY_BE_MISSING = {"distributed", "pandas", "pyarrow", "transformers"}
 
 
-def optional() -> Iterator[tuple[Path, str, str]]:
-    """Every import that may fail: its file, the module, and what is done where it fails."""
-    for path, node in NODES:
-        done = ""
-        if isinstance(node, ast.Try):
-            done = "".join(ast.unparse(each) for each in node.handlers)
-        elif isinstance(node, ast.With):
-            done = ast.unparse(node.items[0])
-        if "ImportError" in done:
-            assert isinstance(node, ast.Try | ast.With)
-            yield from ((path, module, done) for each in node.body for module in modules(each))
-
-
-OPTIONAL = list(optional())
-
-
-def test_every_import_is_of_a_dependency_or_may_fail() -> None:
-    may_fail = {(path, module) for path, module, _ in OPTIONAL}
-    always = {(path, name) for path, node in NODES for name in modules(node)} - may_fail
-    assert {"torch", "entmax", "yaml"} <= {module for _, module in always}
-    assert sorted(f"{shown(path)}: {name}" for path, name in always if not distributions(name) & BASE) == []
-
-
-def test_what_may_fail_names_the_extra_or_the_package() -> None:
-    raising = {module: text for _, module, text in OPTIONAL if "raise" in text}
-    assert {"transformers", "distributed"} <= set(raising)
-    for module, text in raising.items():
-        assert not distributions(module) & BASE, f"{module} is always there"
-        installed = re.findall(r"pip install '?([\w\[\] ]+)", text)[0].split()
-        extra = re.fullmatch(r"attncli\[(\w+)\]", installed[0])
-        named = EXTRAS[extra[1]] if extra else installed
-        assert distributions(module) & installed_by(named), text
+def test_imports_are_of_dependencies_or_may_fail() -> None:
+    """tests/test_experiments.py runs everything else without these."""
+    modules = {name.partition(".")[0] for _, name in IMPORTS} - sys.stdlib_module_names - {"attncli"}
+    assert {name for name in modules if not distributions(name) & BASE} == MAY_BE_MISSING
 
 
 WRITES = {"write_text", "write_bytes", "mkdir", "rename", "rmdir", "unlink", "symlink_to", "touch", "save_file"}
 
 
 def callers(names: set[str]) -> set[str]:
-    """The files that call a function or a method of one of these names."""
+    """Return the files that call a function or method with one of these names."""
     calls = ((path, node.func) for path, node in NODES if isinstance(node, ast.Call))
     return {shown(path) for path, call in calls if getattr(call, "attr", getattr(call, "id", "")) in names}
 
@@ -239,7 +202,7 @@ OPEN_WHAT_THEY_WRITE = {"runs/saving.py", "runs/run_folder.py", "sweeps/journal.
 
 
 def test_one_function_opens_the_files_that_users_name() -> None:
-    """Who opens one on its own may wait for ever, or take all memory: see tests/config/test_opening.py."""
+    """Opening a file elsewhere may wait forever or take all memory: see tests/config/test_opening.py."""
     others = {*OPEN_OWN_FILES, *OPEN_BY_NAME, *OPEN_WHAT_THEY_WRITE}
     assert callers(READS) == {"config/opening.py", *others}
 
