@@ -1,6 +1,6 @@
-"""The claims of experiments/claims: judged in this process, without files; and as a table for docs/claims.md.
+"""Judge the claims of experiments/claims in this process, without files.
 
-`python -m tests.claims` runs them all and prints that table.
+`python -m tests.claims` runs them all and prints the table of docs/claims.md.
 """
 
 import sys
@@ -15,13 +15,13 @@ from attncli.expect.judging import Verdict, judge
 from attncli.expect.tables import lines_of
 
 PATHS = {path.stem: path for path in sorted((builtin_folder() / "claims").glob("*.yaml"))}
-LONG = ["04_variance", "08_learning", "09_cost"]  # which take seconds each
+LONG = ["04_variance", "08_learning", "09_cost"]  # seconds each
 HEADER = "| experiment | claim | source | expected | measured | holds |"
 MARKS = {"NO": "**no**"}
 
 
 def result_of(name: str, *changes: str) -> tuple[Any, Sequence[Verdict]]:
-    """What comes out of one file, and what becomes of its expectations."""
+    """Run one file, and return its result and the verdicts of its expectations."""
     (loaded,) = load_experiments([PATHS[name]], [parse_override(each) for each in changes])
     prepared = loaded.study.prepare(loaded.options, Progress())
     result = loaded.study.run(prepared, Progress())
@@ -29,7 +29,7 @@ def result_of(name: str, *changes: str) -> tuple[Any, Sequence[Verdict]]:
 
 
 def table_rows(name: str, verdicts: Sequence[Verdict]) -> list[list[str]]:
-    """The lines of the closing table that belong to one file."""
+    """Return the rows of the table for one file."""
     return [
         [f"`{name}`", line.claim, line.source, line.expected, line.measured, MARKS.get(line.holds, line.holds)]
         for line in lines_of(verdicts)
@@ -37,7 +37,7 @@ def table_rows(name: str, verdicts: Sequence[Verdict]) -> list[list[str]]:
 
 
 def markdown(rows: Sequence[Sequence[str]]) -> str:
-    """The table of the page."""
+    """Return the table in Markdown."""
     return "\n".join([HEADER, "|---" * 6 + "|", *(f"| {' | '.join(row)} |" for row in rows)])
 
 

@@ -1,4 +1,4 @@
-"""Cases of several axes without all of their products: what one axis breaks shows alone, what two break in a mix."""
+"""Parametrise tests over several axes without all combinations."""
 
 import random
 from collections.abc import Sequence
@@ -8,7 +8,7 @@ import pytest
 
 
 def others_slow(values: Sequence[Any], count: int = 1) -> list[Any]:
-    """The first values in every run of the tests, the others with --everything."""
+    """Return the values for a parametrised test; all after the first `count` run with --everything only."""
     return [*values[:count], *(pytest.param(value, marks=pytest.mark.slow) for value in values[count:])]
 
 

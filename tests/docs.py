@@ -1,12 +1,12 @@
-"""The blocks of README and documentation, run in the order in which a reader meets them.
+"""Run the blocks of README and documentation, in their order.
 
-- A `yaml`, `python` or `csv` block with a title is a file of that name; a `python` block without one is run.
-- A line `$ attncli ...` of a `console` block is a command, and the lines below it are what it prints; a line `...`
-  stands for any lines. `$ echo $?` prints the exit code of the command before it.
-- `<!-- slow -->` above a block: only `pytest --everything` runs it. `<!-- differs -->`: each processor prints its own
-  figures, so only success is asked for.
+- A `yaml`, `python` or `csv` block with a title is a file of that name; a `python` block without a title is run.
+- A line `$ attncli ...` of a `console` block is a command with its output below; a line `...` stands for any lines.
+  `$ echo $?` prints the exit code of the previous command.
+- `<!-- slow -->` above a block: only `pytest --everything` runs it. `<!-- differs -->`: the output depends on the
+  processor, so the command only has to succeed.
 
-All blocks of a page share one folder. `python -m tests.docs PAGE...` writes what commands print into the pages.
+All blocks of a page share one folder. `python -m tests.docs PAGE...` updates the output in the pages.
 """
 
 import re
@@ -35,7 +35,7 @@ ANY_LINES = "..."
 
 @dataclass(frozen=True)
 class Block:
-    """A fenced block: `flags` stand in the comment above it, `start` and `end` are where its text is in the page."""
+    """A fenced block: `flags` are the words of the comment above it, `start` and `end` the place of its text."""
 
     language: str
     text: str
@@ -47,13 +47,13 @@ class Block:
 
 @dataclass
 class Shell:
-    """What runs the commands, in the working directory; it knows the last exit code."""
+    """Runs commands in the working directory, and keeps the last exit code."""
 
     code: int = 0
     environment: dict[str, str] = field(default_factory=lambda: {"COLUMNS": "80"})
 
     def __call__(self, command: str) -> str:
-        """What a command prints at width 80, without trailing spaces."""
+        """Return the output of a command at width 80, without trailing spaces."""
         if command == "echo $?":
             return str(self.code)
         program, *arguments = shlex.split(command, comments=True)
@@ -66,14 +66,14 @@ class Shell:
 
 
 def blocks(text: str) -> Iterator[Block]:
-    """The fenced blocks of a page."""
+    """Yield the fenced blocks of a page."""
     for found in BLOCK.finditer(text):
         flags = frozenset((found["flags"] or "").split())
         yield Block(found["language"], found["text"], found["title"], flags, found.start("text"), found.end("text"))
 
 
 def follow(text: str, folder: Path, check: Callable[[Block, str, str, str], None], slow: bool = True) -> None:
-    """Do in the working directory `folder` what a page says; `check` gets block, command, shown and printed output."""
+    """Run the blocks of a page in the working directory `folder`; `check` gets block, command, shown and real text."""
     shell, names = Shell(), {"__name__": "page"}
     for block in blocks(text):
         if block.title is not None:
@@ -88,7 +88,7 @@ def follow(text: str, folder: Path, check: Callable[[Block, str, str, str], None
 
 
 def assert_same_text(shown: str, printed: str) -> None:
-    """But for times, for any lines where `...` stands, and for ones in the last digit: processors round differently."""
+    """Compare two outputs, except for times, for lines at `...`, and for a difference of 1 in the last digit."""
     printed = without_times(printed)
     parts = [without_times(part) for part in re.split(rf"^{re.escape(ANY_LINES)}$", shown, flags=re.M)]
     pattern = r"[\s\S]*".join(NUMBER.sub(r"(\\d+\\.\\d+)", re.escape(part).replace(r"\.", ".")) for part in parts)
@@ -101,14 +101,14 @@ def assert_same_text(shown: str, printed: str) -> None:
 
 
 def without_times(text: str) -> str:
-    """Times of day and of work are all that may differ from run to run, and with them how wide the columns are."""
+    """Return the text without dates and times, and with single spaces, since times change the widths of columns."""
     text = re.sub(r"\d{4}-\d\d-\d\dT\d\d-\d\d-\d\d(-\d+)?", "<start>", text)
     text = re.sub(r" +([\d.]+ (s|ms|µs)|time)$", " <time>", text, flags=re.M)
     return re.sub("(─| )+", r"\1", text)
 
 
 def written_anew(text: str, folder: Path, everything: bool) -> str:
-    """A page with what its commands print, but where `...` stands; of blocks that differ only if asked for."""
+    """Return a page with the real output of its commands; blocks with `...` stay, and so do blocks that differ."""
     lines: dict[Block, list[str]] = {}
 
     def keep(block: Block, command: str, shown: str, printed: str) -> None:

@@ -1,4 +1,4 @@
-"""Experiments as Python data: what the YAML says, through the same models, without a file."""
+"""Experiments as Python data, validated by the same models as YAML, without a file."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -19,28 +19,28 @@ CPU = torch.device("cpu")
 
 
 def options_of(folder: Path | None = None, /, **keys: Any) -> AttentionOptions:
-    """The options of an experiment whose YAML stands in `folder`; a dot product where no scorers are given."""
+    """Return the options of an experiment, with `folder` as the folder of its YAML; the default scorer is `dot`."""
     keys = {"name": "test", "device": "cpu", "scorers": [DOT], **keys}
     return AttentionOptions.model_validate(keys, context={"folder": folder})
 
 
 def inputs_of(folder: Path | None = None, /, **keys: Any) -> Inputs:
-    """The inputs of an experiment."""
+    """Return the inputs of an experiment."""
     options = options_of(folder, **keys)
     dtype = getattr(torch, options.dtype)
-    assert isinstance(options.data, Data), "and not what a model's attention saw"
+    assert isinstance(options.data, Data), "not captured data"
     return build_inputs(options.data, options.mask, options.tokens, seed=options.seed, dtype=dtype, device=CPU)
 
 
 def result_of(folder: Path | None = None, /, progress: Progress | None = None, **keys: Any) -> Result:
-    """The result of an experiment."""
+    """Run an experiment and return its result."""
     progress = progress or Progress()
     return attention.run(attention.prepare(options_of(folder, **keys), progress), progress)
 
 
 @dataclass(frozen=True)
 class Run:
-    """What one scorer made of the inputs, as the result of an attention study has it."""
+    """The part of an attention study's result that belongs to one scorer."""
 
     label: str
     scorer: str
@@ -52,7 +52,7 @@ class Run:
 
 
 def runs_of(result: Result) -> list[Run]:
-    """The parts of a result, scorer by scorer."""
+    """Return the parts of a result, one for each scorer."""
 
     def of(label: str, tensors: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
         return {name.removeprefix(f"{label}/"): each for name, each in tensors.items() if name.startswith(f"{label}/")}
@@ -72,7 +72,7 @@ def runs_of(result: Result) -> list[Run]:
 
 
 class Notes(Progress):
-    """Keeps the notes of a study."""
+    """Collects the notes of a study."""
 
     def __init__(self) -> None:
         self.notes: list[str] = []

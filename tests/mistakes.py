@@ -1,6 +1,6 @@
-"""Mistakes that one could make in the package, each planted for the length of a test.
+"""Likely mistakes in the package, each planted for the length of a test.
 
-A function is replaced in every module that has imported it, so that it does not matter which do.
+A function is replaced in every module that has imported it.
 """
 
 import dataclasses
@@ -29,14 +29,14 @@ Mistake = Callable[[MonkeyPatch], None]
 
 @cache
 def import_everything() -> None:
-    """A module that were first imported while a mistake is planted would keep it."""
+    """Import all modules: a module first imported while a mistake is planted would keep it."""
     for each in pkgutil.walk_packages(attncli.__path__, "attncli."):
         if not each.name.endswith("__main__"):
             importlib.import_module(each.name)
 
 
 def replace(patch: MonkeyPatch, original: Any, substitute: Any) -> None:
-    """Put a function in the place of another wherever the package has it by name."""
+    """Replace a function in all modules of the package."""
     import_everything()
     for name, module in list(sys.modules.items()):
         if name.partition(".")[0] == "attncli":
@@ -46,13 +46,13 @@ def replace(patch: MonkeyPatch, original: Any, substitute: Any) -> None:
 
 
 def mask_shifted(patch: MonkeyPatch) -> None:
-    """One key too many is valid."""
+    """Count one key too many as valid."""
     below = attention.below_limits
     replace(patch, below, lambda limits, m, *keys: below(limits + 1, m, *keys))
 
 
 def _softmax_of(masked: Callable[[Tensor, Tensor], Tensor], axis: int = -1) -> Mistake:
-    """Another softmax, of scores that are masked in another way."""
+    """Mask the scores in another way before the softmax."""
 
     def wrong(scores: Tensor, valid: Tensor | None) -> Tensor:
         return (scores if valid is None else masked(scores, ~valid)).softmax(axis).nan_to_num(0.0)
@@ -66,12 +66,12 @@ softmax_over_queries = _softmax_of(lambda scores, blocked: scores.masked_fill(bl
 
 
 def scores_left_out(patch: MonkeyPatch) -> None:
-    """Training on weights that are uniform whatever the scores."""
+    """Make all weights uniform."""
     replace(patch, attention.softmax_over_valid, lambda scores, valid: (0.0 * scores).softmax(-1))
 
 
 def _forward_of(name: str, forward: Callable[[Any, Tensor, Tensor], Tensor]) -> Mistake:
-    """A scorer that computes something else."""
+    """Replace the formula of a scorer."""
     return lambda patch: patch.setattr(SCORERS[name], "forward", forward)
 
 
@@ -87,7 +87,7 @@ gaussian_without_the_two = _forward_of("gaussian", lambda self, q, k: -2.0 * sel
 
 
 def _normalizer_of(name: str, forward: Callable[[Any, Tensor, Tensor | None], Tensor]) -> Mistake:
-    """A normaliser that computes something else, without a mask."""
+    """Replace the formula of a normaliser."""
     return lambda patch: patch.setattr(NORMALIZERS[name], "forward", forward)
 
 
@@ -124,7 +124,7 @@ def alibi_turned_round(patch: MonkeyPatch) -> None:
 
 
 def _entries_with(**changes: float) -> Mistake:
-    """Random queries and keys that are drawn otherwise than was asked for."""
+    """Draw random queries and keys with other settings."""
     draw = Entries.draw
 
     def plant(patch: MonkeyPatch) -> None:
@@ -138,7 +138,7 @@ means_left_out = _entries_with(query_mean=0.0, key_mean=0.0)
 
 
 def one_seed_for_all(patch: MonkeyPatch) -> None:
-    """All seeds of a training draw the same."""
+    """Use one seed for all models of a training."""
     replace(patch, seeds_of, lambda options: [options.seed] * options.seeds)
 
 
@@ -155,7 +155,7 @@ def _additive_by(scores: Callable[..., Tensor]) -> Mistake:
 
 
 additive_without_tanh = _additive_by(_linear_scores)
-additive_as_in_textbooks = _additive_by(textbook.additive_scores)  # right, and no better than the textbook's code
+additive_as_in_textbooks = _additive_by(textbook.additive_scores)  # correct, but slow and large
 
 
 def textbook_without_tanh(patch: MonkeyPatch) -> None:
@@ -163,7 +163,7 @@ def textbook_without_tanh(patch: MonkeyPatch) -> None:
 
 
 def product_without_a_matrix_product(patch: MonkeyPatch) -> None:
-    """Dot products that are right, from all products of entries at once, on hardware that is not made for it."""
+    """Compute correct dot products slowly, from all products of entries at once."""
 
     def scores(queries: Tensor, keys: Tensor) -> Tensor:
         time.sleep(0.05)
@@ -184,6 +184,6 @@ def dropout_left_out(patch: MonkeyPatch) -> None:
 
 
 def dropout_in_place(patch: MonkeyPatch) -> None:
-    """The weights that are shown are those after dropout."""
+    """Show the weights after dropout."""
     dropped = attention.dropped
     replace(patch, dropped, lambda weights, *how: weights.copy_(dropped(weights, *how)))

@@ -1,8 +1,8 @@
-"""How long attncli takes, against what it cannot do without: `python tests/startup_times.py [RUNS]`.
+"""Compare the start-up time of commands with their imports: `python tests/startup_times.py [RUNS]`.
 
-Whole processes, taken in turn so that a busy machine slows both sides alike; medians of the wall time. No test asserts
-them. The aims: --help at most 2 times its imports, a run of the D2L example at most 1.3 times its own; `variance` at
-most 1.5 times its own and the drawing of as many normal numbers, which torch does on one thread.
+Prints medians of the wall time of whole processes, run in turn so that a busy machine slows both sides alike. Aims:
+--help at most 2 times its imports; a run of the D2L example at most 1.3 times; `variance` at most 1.5 times its imports
+and the drawing of its random numbers. No test checks them.
 """
 
 import statistics
@@ -35,14 +35,14 @@ PAIRS = {
 
 
 def seconds(arguments: list[str], folder: str) -> float:
-    """Wall time of one process."""
+    """Return the wall time of one process."""
     start = time.perf_counter()
     subprocess.run([sys.executable, *arguments], cwd=folder, check=True, capture_output=True)
     return time.perf_counter() - start
 
 
 def main(runs: int) -> None:
-    """Print both medians, their ratio and the aim, for each pair."""
+    """Print both medians, their ratio and the aim for each command."""
     with tempfile.TemporaryDirectory() as folder:
         for name, (command, imports, aim) in PAIRS.items():
             seconds(command, folder), seconds(["-c", imports], folder)  # fills the file cache

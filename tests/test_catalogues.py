@@ -1,4 +1,4 @@
-"""What every scorer and normaliser says of itself; a new one is held to it as soon as it is listed."""
+"""Every listed scorer and normaliser has an oracle, its own file, a formula with a source, and typed options."""
 
 import importlib
 import inspect

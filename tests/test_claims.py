@@ -1,4 +1,4 @@
-"""Every claim of the chapter, as the documentation has it: what holds, and by which figures."""
+"""Every claim of docs/claims.md holds, with the numbers of the page."""
 
 import math
 import re
@@ -20,37 +20,34 @@ TABLE = CLAIMS_PAGE.partition(f"{HEADER}\n")[2].partition("\n\n")[0].splitlines(
 SHOWN = [re.split(r" \| ", line[2:-2]) for line in TABLE]
 CLAIMS = 20
 NUMBER = re.compile(r"-?\d+(?:\.\d+)?(?:e-\d+)?")
-FIGURE = re.compile(rf"{NUMBER.pattern}(?= \()")  # of another row, which stands in brackets behind it
-ELSEWHERE = {
-    "08_learning": "steps|accuracy",
-    "09_cost": "seconds",
-}  # what every processor has its own figures of
-ROUNDING, ERRORS = 1e-3, 0.9  # how far off other figures may be elsewhere, and errors that are nothing but rounding
+OTHER = re.compile(rf"{NUMBER.pattern}(?= \()")  # the number of another row, with that row in brackets behind it
+DIFFERS = {"08_learning": "steps|accuracy", "09_cost": "seconds"}  # claims with numbers that depend on the processor
+ROUNDING, ERRORS = 1e-3, 0.9  # relative tolerance for other numbers, and for numbers that are rounding errors
 
 
 @cache
 def found_of(name: str) -> tuple[Any, list[list[str]]]:
-    """The result of one file, and its rows."""
+    """Return the result of one file, and its rows of the table."""
     result, verdicts = result_of(name)
     return result, table_rows(name, verdicts)
 
 
 def shown_of(name: str) -> list[list[str]]:
-    """The rows of the page."""
+    """Return the rows of the page for one file."""
     return [row for row in SHOWN if row[0] == f"`{name}`"]
 
 
 def same_row(old: list[str], new: list[str]) -> bool:
-    """The same claim, bounds and verdict; and the same figures where they are the same on every processor."""
-    fixed = [[*row[:3], FIGURE.sub("", row[3]), row[5]] for row in (old, new)]
-    if re.search(ELSEWHERE.get(new[0].strip("`"), "$^"), new[1]):
+    """Whether claim, bounds and verdict are the same, and the numbers unless they depend on the processor."""
+    fixed = [[*row[:3], OTHER.sub("", row[3]), row[5]] for row in (old, new)]
+    if re.search(DIFFERS.get(new[0].strip("`"), "$^"), new[1]):
         return fixed[0] == fixed[1]
     share = ERRORS if new[3].startswith("below 1e-") else ROUNDING
     return fixed[0] == fixed[1] and alike(old[3], new[3], share) and alike(old[4], new[4], share)
 
 
 def alike(old: str, new: str, share: float) -> bool:
-    """Whether two texts are the same, but for numbers that are off by a share."""
+    """Whether two texts are the same, with numbers up to a relative tolerance."""
     pairs = zip(NUMBER.findall(old), NUMBER.findall(new), strict=False)
     return NUMBER.split(old) == NUMBER.split(new) and all(
         math.isclose(float(a), float(b), rel_tol=share) for a, b in pairs
@@ -80,7 +77,7 @@ def test_page_has_what_comes_out(name: str) -> None:
 
 @pytest.mark.slow
 def test_page_has_what_scorers_learn() -> None:
-    """As far as it is the same on every processor, at the two sizes that the claim has too."""
+    """The numbers that hold on every processor, at the two sizes of the claim."""
     block = TRAIN_PAGE.partition("$ attncli train --no-plots\n")[2].partition("```")[0].splitlines()
     columns = re.split(r" {2,}", block[0])
     table = [dict(zip(columns, re.split(r" {2,}", line), strict=True)) for line in block[2:5]]

@@ -1,4 +1,4 @@
-"""Each expectation of experiments/claims has been seen to fail: under mistakes that one could make, one at a time."""
+"""Each expectation of experiments/claims fails if a likely mistake is planted in the code."""
 
 import json
 from pathlib import Path
@@ -10,9 +10,9 @@ from tests import mistakes
 from tests.claims import LONG, PATHS
 from tests.cli import attncli
 
-SMALLER = {"04_variance": ["samples=40000"]}  # what takes long; what is claimed stays the same
-TRAIN = "train=true"  # beside a mistake: dropout, although the experiment is about its absence
-MISTAKES: dict[str, dict[str, set[int]]] = {  # of each file: which expectations a mistake must make fail
+SMALLER = {"04_variance": ["samples=40000"]}  # smaller settings for the same claim, to save time
+TRAIN = "train=true"  # turns dropout on, although the experiment is about its absence
+MISTAKES: dict[str, dict[str, set[int]]] = {  # for each file: the expectations that fail under a mistake
     "01a_mask_per_example": {
         "mask_shifted": {0},
         "minus_a_million": {0},
@@ -33,7 +33,7 @@ MISTAKES: dict[str, dict[str, set[int]]] = {  # of each file: which expectations
     "06_nonzero_means": {"means_left_out": {0, 1, 2}, "queries_for_keys": {0, 1, 2}, "scale_left_out": {1}},
     "07_saturation": {"dot_is_scaled": {0, 1, 3}, "scale_left_out": {2, 3}},
     "08_learning": {
-        "scores_left_out steps=300 seeds=2": {0, 1, 2, 3},  # which no processor changes, nor fewer steps
+        "scores_left_out steps=300 seeds=2": {0, 1, 2, 3},  # on every processor, also with fewer steps
         "scale_left_out": {2},
         "dot_is_scaled": {1, 3, 4},
         "one_seed_for_all": {4},
@@ -71,7 +71,7 @@ MISTAKES: dict[str, dict[str, set[int]]] = {  # of each file: which expectations
 
 
 def cases() -> list[object]:
-    """The first mistake of each file that is quick, in every run; the others where everything is asked for."""
+    """Return the mistakes; all but the first of each quick file run with --everything only."""
     return [
         pytest.param(
             name, mistake, failing, marks=[pytest.mark.slow] if number or name in LONG else [], id=f"{name}-{mistake}"
@@ -82,7 +82,7 @@ def cases() -> list[object]:
 
 
 def failed(name: str, folder: Path, *changes: str) -> set[int]:
-    """The numbers of the expectations of a file that do not hold."""
+    """Return the indices of the expectations of a file that do not hold."""
     sets = [f"--set={change}" for change in (*SMALLER.get(name, []), *changes)]
     result = attncli("run", PATHS[name], "--out", folder / "run", "--no-plots", "--quiet", *sets)
     assert result.exit_code in (0, 1), result.stderr

@@ -1,4 +1,4 @@
-"""What needs no tensors starts without torch."""
+"""Commands that need no tensors start without torch."""
 
 import json
 import os
@@ -13,7 +13,7 @@ import attncli
 pytestmark = pytest.mark.catalogue("studies")
 HEAVY = {"torch", "matplotlib", "numpy", "safetensors", "psutil", "jinja2", "entmax"}
 
-# Runs the command line as the entry point does, then tells what was loaded.
+# Runs the command line like the entry point, then prints the loaded modules.
 SCRIPT = """
 import json, sys
 import attncli
@@ -49,7 +49,7 @@ def test_starts_without_anything_heavy(arguments: list[str], environment: dict[s
     code, alone, modules = json.loads(last)
     assert code == 0
     assert said in stdout
-    assert "typer" in modules, "the list of modules is that of the whole command"
+    assert "typer" in modules, "the list covers the whole command"
     assert HEAVY & set(modules) == set()
     assert "pydantic" not in modules or arguments not in (["--help"], ["--version"])
     assert {"typer", "rich", "yaml", *HEAVY} & set(alone) == set(), "`import attncli` loads nothing at all"

@@ -1,4 +1,4 @@
-"""README and documentation are held to the code: their commands, outputs, tables, examples and pictures are real."""
+"""Commands, output, tables, examples and pictures of README and documentation are real."""
 
 import importlib.util
 import json
@@ -37,7 +37,7 @@ def block_with(page: str, words: str) -> Block:
 
 
 def rows(page: str, header: str) -> list[list[str]]:
-    """The rows of the table with this header."""
+    """Return the rows of the table with this header."""
     lines = TEXTS[page].partition(header)[2].splitlines()[2:]
     table = lines[: next((number for number, line in enumerate(lines) if not line.startswith("|")), len(lines))]
     return [[cell.strip() for cell in re.split(r"(?<!\\)\|", line)[1:-1]] for line in table]
@@ -55,7 +55,7 @@ def assert_page_holds(name: str, folder: Path, monkeypatch: pytest.MonkeyPatch, 
 
 
 def a_dot_for_each_picture(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Figures are made, which may give notes, but not drawn."""
+    """Create figures, with their notes, but draw nothing."""
     savefig = Figure.savefig
 
     def save(figure: Figure, file: Any, *, format: str | None = None, **how: Any) -> None:
@@ -90,7 +90,7 @@ def test_page_with_its_slow_commands_and_pictures(name: str, tmp_path: Path, mon
 
 
 def test_every_command_is_run() -> None:
-    """But for those that need a shell or half a minute, which stand in `sh` blocks."""
+    """Only commands that need a shell or half a minute are in `sh` blocks, and not run."""
     found = [block for text in TEXTS.values() for block in blocks(text) if block.language == "sh"]
     commands = [line.split() for block in found for line in block.text.splitlines()]
     assert {words[1] for words in commands if words[:1] == ["attncli"]} <= {"run"}
@@ -215,7 +215,7 @@ def test_yaml_of_the_pages_has_no_mistakes_of_form(name: str, tmp_path: Path) ->
 
 
 def test_options_in_the_text_exist() -> None:
-    """Every `--option` of the pages is one of some command."""
+    """Every `--option` in the pages is an option of some command."""
     helped = {
         option
         for command in ("", *vars(typer.main.get_command(app))["commands"])

@@ -1,4 +1,4 @@
-"""Every built-in experiment is explained, and some show what they say; test_contract.py runs all but the sweeps."""
+"""Built-in experiments are explained, and their results match their comments; test_contract.py runs all but sweeps."""
 
 import json
 import subprocess
@@ -19,14 +19,14 @@ from tests.cli import good
 from tests.test_architecture import BASE, OF_MODULE, distributions
 
 D2L_OUTPUTS = torch.tensor([[[2.0, 3.0, 4.0, 5.0]], [[10.0, 11.0, 12.0, 13.0]]])
-RUN: dict[str, list[str]] = {  # and what makes one smaller, since time is what it takes
+RUN: dict[str, list[str]] = {  # with settings that save time
     **{name: [] for name in ("d2l", "d2l_additive", "d2l_dot_product", "multi_head", "normalizers", "own_tensors")},
     "saturation": ["d=[8, 128, 512]", "rows=1000"],
     "learning": ["d=[4, 256]", "steps=60"],
 }
 
 
-SWEEPS: dict[str, list[str]] = {  # whole ones judge what they expect
+SWEEPS: dict[str, list[str]] = {  # reduced sweeps have no expectations
     "captured_scales": [],
     "temperature": ["--over", "seed=0,4", "--set", "expect=[]"],
     "learning_rates": ["--over", "d=4", "--over", "lr=0.001,0.01", "--set", "steps=2", "--set", "expect=[]"],
@@ -47,7 +47,7 @@ def tensors(runs: Path, name: str) -> dict[str, Tensor]:
 
 
 def rows(runs: Path, name: str, label: str, of: str = "records") -> dict[int, dict[str, Any]]:
-    """The rows of one label by d."""
+    """Return the rows of one label by d."""
     content = json.loads((runs / name / "results.json").read_text())[of]
     return {row["d"]: row for row in content if row["label"] == label}
 
@@ -74,7 +74,7 @@ def test_multi_head_is_causal(runs: Path) -> None:
 
 
 def test_normalizers_of_the_same_scores(runs: Path) -> None:
-    """Each against its oracle, and what the comment says of them."""
+    """Each agrees with its oracle, and with the comment of the experiment."""
     stored = tensors(runs, "normalizers")
     scores = stored["softmax/scores"]
     assert scores[0, 1].tolist() == pytest.approx([2, 1.8, 0.4, 0, -1, -2])
@@ -105,7 +105,7 @@ def test_own_tensors_are_those_of_the_file(runs: Path) -> None:
 
 
 def test_unscaled_dot_products_saturate(runs: Path) -> None:
-    """Bands of figures that others have measured for 64 keys."""
+    """Independently measured numbers for 64 keys."""
     dot, scaled = rows(runs, "saturation", "dot"), rows(runs, "saturation", "scaled_dot")
     for d, norm, weight in ((8, 0.303, 0.43), (128, 0.096, 0.84), (512, 0.0043, 0.93)):
         assert dot[d]["jacobian_median"] == pytest.approx(norm, rel=0.35)
@@ -142,7 +142,7 @@ def test_whole_sweeps(name: str, tmp_path: Path) -> None:
     assert all(each["holds"] for each in json.loads((tmp_path / "out" / "results.json").read_text())["expectations"])
 
 
-# Runs the command line while no module of the named distributions can be imported.
+# Runs the command line while the named modules cannot be imported.
 WITHOUT = """
 import sys
 missing = set(sys.argv.pop(1).split(","))

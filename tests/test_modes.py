@@ -1,4 +1,4 @@
-"""torch's global modes, which the caller may have set for a model: they change no number of ours."""
+"""Global modes of torch, set by the caller, change no result."""
 
 import contextlib
 import os
@@ -74,7 +74,7 @@ def test_modes_of_the_caller_change_no_number(name: str) -> None:
 
 
 def modes() -> list[Any]:
-    """All modes of torch that are reset."""
+    """Return all modes of torch that `torch_isolated` resets."""
     try:
         precision = torch.get_float32_matmul_precision()
     except RuntimeError:  # it was set by backend
