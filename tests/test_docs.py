@@ -1,11 +1,11 @@
 """Commands, output, tables, examples and pictures of README and documentation are real."""
 
-import importlib.util
 import json
 import re
+import runpy
 from collections.abc import Iterable
 from pathlib import Path
-from types import ModuleType
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -34,13 +34,6 @@ RUN = sorted(name for name in TEXTS if {block.language for block in blocks(TEXTS
 
 def block_with(page: str, words: str) -> Block:
     return next(block for block in blocks(TEXTS[page]) if words in block.text)
-
-
-def rows(page: str, header: str) -> list[list[str]]:
-    """Return the rows of the table with this header."""
-    lines = TEXTS[page].partition(header)[2].splitlines()[2:]
-    table = lines[: next((number for number, line in enumerate(lines) if not line.startswith("|")), len(lines))]
-    return [[cell.strip() for cell in re.split(r"(?<!\\)\|", line)[1:-1]] for line in table]
 
 
 def assert_page_holds(name: str, folder: Path, monkeypatch: pytest.MonkeyPatch, slow: bool) -> None:
@@ -203,8 +196,8 @@ def test_files_named_in_the_text_exist() -> None:
 
 
 def test_table_of_fills_has_every_fill() -> None:
-    text = " ".join(row[0] for row in rows("docs/how-to/experiments.md", "| written as | gives |"))
-    assert all(re.search(rf"\b{fill}\b", text) for fill in FILLS)
+    table = TEXTS["docs/how-to/experiments.md"].partition("| written as | gives |")[2].partition("\n\n")[0]
+    assert all(re.search(rf"\b{fill}\b", table) for fill in FILLS)
 
 
 @pytest.mark.parametrize("name", sorted(PAGES))
@@ -231,30 +224,21 @@ def options_in(text: str) -> set[str]:
     return set(re.findall(r"(?<![\w-])--[a-z][a-z-]*[a-z]|--[dnm]\b", text))
 
 
-@pytest.fixture(scope="module")
-def pictures() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("make_pictures", ROOT / "docs" / "make_pictures.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+PICTURES = SimpleNamespace(**runpy.run_path(str(ROOT / "docs" / "make_pictures.py")))
 
 
-def test_every_picture_has_its_command(pictures: ModuleType) -> None:
+def test_every_picture_has_its_command() -> None:
     files = set((ROOT / "docs" / "pictures").iterdir())
-    assert set(pictures.commands()) == pictures.shown() == files
+    assert set(PICTURES.commands()) == PICTURES.shown() == files
 
 
 @pytest.mark.parametrize("name", ["d2l", "multi_head", "variance", pytest.param("saturation", marks=pytest.mark.slow)])
-def test_picture_is_what_its_command_draws(
-    name: str, pictures: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_picture_is_what_its_command_draws(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from matplotlib.image import imread
 
     monkeypatch.chdir(tmp_path)
-    picture, command = next(each for each in pictures.commands().items() if each[0].stem == name)
-    drawn = imread(pictures.draw(picture, command, tmp_path, lambda command, folder: Shell()(command)))
+    picture, command = next(each for each in PICTURES.commands().items() if each[0].stem == name)
+    drawn = imread(PICTURES.draw(picture, command, tmp_path, lambda command, folder: Shell()(command)))
     old = imread(picture)
     assert drawn.shape == old.shape
     assert abs(drawn - old).mean() < 0.01  # other machines may smooth edges a little otherwise
