@@ -30,7 +30,6 @@ TIMES = {"seconds", "seconds_iqr", "gflops", "gbytes_per_second", "ratio", "rati
 MEASURED = {  # what time, memory or rounding during training decide: their values are not compared
     "bench": {*TIMES, "peak_bytes", "reason", "rounds", "times_as_fast", "times_as_fast_ci"},
     "train": {"accuracy", "loss", "steps_to_90", "reached_90", "entropy", "gradient_norm", "start_entropy"},
-    "attention": {"seconds"},
 }
 SMALLER = {
     "saturation": ["d=[2, 64, 1024]", "rows=300"],

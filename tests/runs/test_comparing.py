@@ -269,7 +269,7 @@ def test_differences_are_those_of_a_loop_over_the_files(runs: Path) -> None:
     """Every number of every row; largest first."""
     found = attncli.compare(runs / "attention", runs / "other")
     a, b = content(runs / "attention"), content(runs / "other")
-    names = {"scorer", "label", "normalizer", "batch", "head", "a", "b", "seconds"}
+    names = {"scorer", "label", "normalizer", "batch", "head", "a", "b"}
     slow = {}
     for kind in OF_TABLES:
         for row, other in zip(a[kind], b[kind], strict=True):

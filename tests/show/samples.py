@@ -58,7 +58,7 @@ def record_of(label: str, scorer: str, **figures: Any) -> Record:
         "entropy": 1.25,
         "effective_keys": 3.5,
     }
-    made_up |= {"max_weight": 0.5, "weight_sum": 1.0, "empty_rows": 0, "seconds": 0.00123}
+    made_up |= {"max_weight": 0.5, "weight_sum": 1.0, "empty_rows": 0}
     return {"scorer": scorer, "label": label, **made_up, **figures}
 
 

@@ -75,7 +75,7 @@ def test_every_line_fits_and_nothing_is_cut(result: Result, width: int, full: bo
     assert max(cell_len(line) for line in text.splitlines()) <= width
     assert "…" not in text
     assert "\x1b" not in text
-    assert text.count("1.250") == text.count("1.23 ms") == text.count("-0.01230") == 2
+    assert text.count("1.250") == text.count("-0.01230") == 2
     if tokens_of(result).keys is None and width >= 40:
         check_grids(text, result, full)
 

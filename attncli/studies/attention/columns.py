@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 
 from attncli.common.study import LABEL, LAYER, NORMALIZER, SCORER, Column
-from attncli.numbers import duration
 
 BATCH = Column("batch", "batch", "Index of the batch element: along the first axis.", kind="place")
 HEAD = Column(
@@ -14,7 +13,6 @@ HEAD = Column(
     kind="place",
 )
 PARAMETERS = Column("parameters", "params", "Number of parameters of the scorer.")
-SECONDS = Column("seconds", "time", "Wall time of this scorer.", "s", duration, kind="measured")
 
 FIGURES = (
     Column("score_mean", "score\nmean", "Mean of the scores at valid keys.", least=0.1, signed=True),
@@ -54,7 +52,7 @@ OF_CALLS = (
     Column("unit_scale", "needed\nscale", "Scale that would give q . k the variance 1."),
 )
 
-COLUMNS = (SCORER, LABEL, NORMALIZER, PARAMETERS, *FIGURES, SECONDS)
+COLUMNS = (SCORER, LABEL, NORMALIZER, PARAMETERS, *FIGURES)
 COMPARISONS = (*PAIR, *DIFFERENCES)
 HEADS = (SCORER, LABEL, NORMALIZER, BATCH, HEAD, *FIGURES)
 HEAD_COMPARISONS = (*PAIR, BATCH, HEAD, *DIFFERENCES)

@@ -2,7 +2,6 @@
 
 import itertools
 import math
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -250,16 +249,14 @@ def _run_part(options: AttentionOptions, part: Part, progress: Progress) -> Resu
     records, heads, comparisons, head_comparisons = (list[Record]() for _ in range(4))
     for index, (entry, scorer, rules) in enumerate(zip(entries, part.scorers, part.rules, strict=True)):
         progress.step(index, len(entries), " ".join([*part.place.values(), entry.label]))
-        start = time.perf_counter()
         with below("scorers", index):
             stages[entry.label], found = _run_scorer(options, entry, scorer, rules, inputs)
-        seconds = time.perf_counter() - start
         if found is None:
             found = scorer_rows(stages[entry.label]["scores"], stages[entry.label]["weights"], inputs.valid.whole.cpu())
         rows[entry.label] = found
         count = sum(parameter.numel() for parameter in scorer.parameters())
         figures, names = whole.of_scorer(found)[0], names_of(entry) | part.place
-        records.append({**names, "parameters": count, **figures, "seconds": seconds})
+        records.append({**names, "parameters": count, **figures})
         by_head = single.of_scorer(found)
         if variances is not None:
             own = metrics_of_calls(inputs, variances, stages[entry.label].get("weights"), found)

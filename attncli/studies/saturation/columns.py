@@ -10,8 +10,10 @@ from attncli.numbers import number
 short = partial(number, digits=3)
 
 
-def _quartiles(key: str, heading: str, what: str, least: float = 1e-3, most: float = math.inf) -> tuple[Column, ...]:
-    column = partial(Column, format=short, least=least, most=most)
+def _quartiles(
+    key: str, heading: str, what: str, least: float = 1e-3, most: float = math.inf, digits: int = 3
+) -> tuple[Column, ...]:
+    column = partial(Column, format=partial(number, digits=digits), least=least, most=most)
     return (
         column(f"{key}_median", heading, f"Median over the rows of {what}."),
         column(f"{key}_q25", "\n25 %", f"Lower quartile of {what}."),
@@ -28,20 +30,20 @@ COLUMNS = (
     Column("rows", "rows", "Rows measured: queries with at least two valid keys."),
     Column(
         "entropy",
-        "entropy\n/ ln m",
+        "mean\nentropy",
         "Mean entropy of weights / their sum, relative to that of uniform weights, ln m.",
         most=1,
     ),
-    Column("max_weight", "largest\nweight", "Mean of the largest weight.", format=short, most=1),
+    Column("max_weight", "mean largest\nweight", "Mean of the largest weight.", format=short, most=1),
     Column("weight_sum", "sum of\nweights", "Mean of the sum of a row's weights.", format=short),
     Column("effective_keys", "effective\nkeys", "Mean of exp(entropy): how many keys share the weight.", format=short),
     *_quartiles("jacobian", "Jacobian\nmedian", "the Frobenius norm of the Jacobian of weights by scores", 0.1),
     *_quartiles(
         "query_gradient", "query\ngradient", "the norm of the output's gradient with respect to the query", 0.1
     ),
-    *_quartiles("entropy", "entropy\nmedian", "entropy / ln m, relative to uniform weights", most=1),
-    *_quartiles("max_weight", "largest\nmedian", "the largest weight", most=1),
-    Column("jacobian_mean", "\nmean", "Mean of the norm of the Jacobian.", format=short, least=0.1),
+    *_quartiles("entropy", "entropy\n/ ln m", "entropy / ln m, relative to uniform weights", most=1, digits=4),
+    *_quartiles("max_weight", "largest\nweight", "the largest weight", most=1),
+    Column("jacobian_mean", "Jacobian\nmean", "Mean of the norm of the Jacobian.", format=short, least=0.1),
 )
 
 

@@ -13,17 +13,16 @@ from attncli.show.tables import tables as blocks
 from attncli.studies.saturation.columns import COLUMNS
 
 LEGEND = (
-    "entropy, largest weight and effective keys are means over the rows; Jacobian is the Frobenius norm of the "
-    "{}; query gradient is the median norm of the output's gradient with respect to "
-    "the query, with one standard normal value per key"
+    "medians over the rows, as in the picture; Jacobian: Frobenius norm of the {}, with its quartiles and its mean; "
+    "query gradient: norm of the output's gradient with respect to the query, with one standard normal value per key"
 )
 OF_SOFTMAX = "softmax's Jacobian diag(p) - p p^T"
 OF_ANY = "Jacobian of the weights with respect to the scores"
-SHARES = "entropy and effective keys are those of weights / their sum; rows whose weights are all 0 have none"
+SHARES = "entropy is that of weights / their sum; rows whose weights are all 0 have none"
 ROUNDING = 1e-6  # of a sum of weights, at most
 CORRELATED = "rho correlates all keys of a row with the query, not one matching key only"
 FIGURES = (
-    "entropy", "max_weight", "effective_keys",
+    "entropy_median", "max_weight_median",
     "jacobian_median", "jacobian_q25", "jacobian_q75", "jacobian_mean", "query_gradient_median",
 )  # fmt: skip
 

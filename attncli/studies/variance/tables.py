@@ -12,8 +12,7 @@ from attncli.show.tables import tables as blocks
 from attncli.studies.variance.columns import COLUMNS
 
 LEGEND = (
-    "± is the half-width of the mean's 95 % interval; the other interval is the variance's; z is the difference of the "
-    "variance from theory in standard errors"
+    "±: half the 95 % interval of the mean; interval: 95 % for the variance; z: (variance - theory) / standard error"
 )
 LIMIT = "limit: the theory holds for large sizes, so there is no z"
 UNKNOWN = "-: no closed form is known"

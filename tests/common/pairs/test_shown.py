@@ -52,7 +52,7 @@ def real(folder: Path, heads: int, rows: int = 9) -> Path:
 @STUDIES
 @pytest.mark.parametrize("width", [40, 200])
 def test_tables_have_every_figure_at_any_width(study: str, width: int, tmp_path: Path) -> None:
-    columns = ["variance", "mean"] if study == "variance" else ["jacobian_median", "max_weight"]
+    columns = ["variance", "mean"] if study == "variance" else ["jacobian_median", "max_weight_median"]
     for keys in ({"d": [2, 64], **FEW[study]}, {"d": [64], **FEW[study]}, {"source": real(tmp_path, 2)}):
         result = swept(study, scorers=[*DOT, {"scorer": "additive", "label": "hidden"}], **keys)
         text, formats = shown(result, width), {each.key: each.format for each in part_of(study, "columns").COLUMNS}
