@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import torch
 from matplotlib.colors import LogNorm
+from safetensors import safe_open
 from safetensors.torch import save_file
 from torch import Tensor, nn
 from torch.nn import functional as F
@@ -395,6 +396,27 @@ def test_a_run_over_layers_is_shown_and_kept(tmp_path: Path, monkeypatch: pytest
         "heatmap", "first", "--layer", "0.layre"
     )
     assert "Heads whose outputs change most" in first._repr_mimebundle_()["text/plain"]
+
+
+def test_views_of_many_layers_open_files_as_often_as_of_few(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Opening a file takes time in proportion to its tensors."""
+    opened = list[str]()
+
+    def counted(path: Any, **options: Any) -> Any:
+        opened.append(str(path))
+        return safe_open(path, **options)
+
+    monkeypatch.setattr("attncli.runs.loading.safe_open", counted)
+    counts = list[int]()
+    for layers in (2, 5):
+        folder = tmp_path / str(layers)
+        folder.mkdir()
+        attncli.run({"data": {"capture": saved(folder, *[Layer(capped)] * layers)}}, out=folder / "run")
+        opened.clear()
+        attncli.load(folder / "run")._repr_mimebundle_()
+        attncli.compare(folder / "run", folder / "run")
+        counts.append(len(opened))
+    assert counts[0] == counts[1] > 0
 
 
 def test_one_scorer_over_layers_is_shown(tmp_path: Path) -> None:

@@ -179,7 +179,8 @@ def most_changed(result: Result) -> list[tuple[str, Place, str]]:
 
 def changes_of(result: Result) -> list[Record]:
     """Return the comparisons by head with the first scorer, the largest change of its output first."""
-    return largest_first([row for row in result.head_comparisons if row["a"] == result.labels[0]], "output_difference")
+    first = result.labels[0]
+    return largest_first([row for row in result.head_comparisons if row["a"] == first], "output_difference")
 
 
 def changes_by_label(rows: Sequence[Record], labels: Sequence[str]) -> dict[str, list[Record]]:
