@@ -83,6 +83,13 @@ def build_scorer(entry: ScorerEntry, query_size: int, key_size: int, seed: int, 
     return scorer.to(computing_dtype(dtype))
 
 
+def stored_parameters(entry: ScorerEntry, scorer: nn.Module) -> dict[str, Tensor]:
+    """Return the parameters that an entry reads from a file, as `label/name` on the CPU; empty for drawn parameters."""
+    if entry.parameters is None:
+        return {}
+    return {f"{entry.label}/{name}": tensor.cpu() for name, tensor in scorer.state_dict().items()}
+
+
 def build_normalizer(entry: ScorerEntry) -> nn.Module:
     """The normaliser of an entry.
 

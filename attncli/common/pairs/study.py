@@ -4,6 +4,8 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import reduce
+from operator import or_
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +28,7 @@ from attncli.common.scoring import (
     of_each,
     outline,
     raw_scores,
+    stored_parameters,
 )
 from attncli.common.study import INTERVAL, LAYER, Column, Record, Result, Rows, by_label
 from attncli.common.threads import in_order, on_threads
@@ -249,12 +252,7 @@ def result_of(
         records=records,
         inputs={name: tensor.cpu() for name, tensor in prepared.tensors.items()},
         tensors=_curve_tensors(columns, curve),
-        parameters={
-            f"{entry.label}/{name}": tensor.cpu()
-            for entry, scorer in zip(options.scorers, scorers, strict=True)
-            if entry.parameters
-            for name, tensor in scorer.state_dict().items()
-        },
+        parameters=reduce(or_, map(stored_parameters, options.scorers, scorers)),
     )
 
 

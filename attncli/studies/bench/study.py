@@ -15,7 +15,15 @@ from torch import Tensor
 
 from attncli.common.memory import ran_out, too_large
 from attncli.common.progress import Counter, Progress
-from attncli.common.scoring import build_normalizer, build_scorer, formulas_of, names_of, outline, raw_scores
+from attncli.common.scoring import (
+    build_normalizer,
+    build_scorer,
+    formulas_of,
+    names_of,
+    outline,
+    raw_scores,
+    stored_parameters,
+)
 from attncli.common.study import Record, Result, Rows
 from attncli.common.threads import on_threads
 from attncli.errors import Collector, InputError
@@ -94,8 +102,7 @@ def prepare(options: BenchOptions, progress: Progress) -> Prepared:
                 if entry.scorer in SCORERS and entry.parameters is None:
                     continue  # it can fail for want of memory only
                 scorer = build_scorer(entry, d, d, options.seed, dtype)
-                if entry.parameters is not None:
-                    parameters |= {f"{entry.label}/{name}": each for name, each in scorer.state_dict().items()}
+                parameters |= stored_parameters(entry, scorer)
                 if d == options.d[0]:
                     raw_scores(scorer, torch.ones(1, 2, d, dtype=dtype), torch.ones(1, 3, d, dtype=dtype))
     collector.check()

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from attncli.common.memory import parameter_bytes, require_memory
 from attncli.common.progress import Counter, Progress
-from attncli.common.scoring import build_normalizer, build_scorer, formulas_of, names_of, outline
+from attncli.common.scoring import build_normalizer, build_scorer, formulas_of, names_of, outline, stored_parameters
 from attncli.common.study import Result, Rows, by_label
 from attncli.common.threads import on_threads
 from attncli.errors import Collector, InputError, below
@@ -92,18 +92,17 @@ def _stored(job: Configuration, options: TrainOptions) -> Amounts[str]:
 
 
 def _read_parameters(options: TrainOptions) -> dict[str, Tensor]:
-    """The parameters that are read, as `label/name`; scorers of the user's own are made, as they may fail."""
+    """Return the parameters read from files, as `label/name`; build user's scorers too, since they may fail."""
     found, collector = dict[str, Tensor](), Collector()
     for index, entry in enumerate(options.scorers):
         with collector.under("scorers", index):
             for d in options.d if entry.parameters is not None or entry.scorer not in SCORERS else ():
                 scorer = build_scorer(entry, d, d, options.seed, getattr(torch, options.dtype))
-                if entry.parameters is not None:
-                    found |= {f"{entry.label}/{name}": each for name, each in scorer.state_dict().items()}
-                    for name, parameter in scorer.named_parameters():
-                        if not bool(parameter.isfinite().all()):
-                            message = f"got NaN or infinite numbers in {name}; expected finite ones to begin with"
-                            raise InputError.of(message, ["parameters", "file"])
+                found |= stored_parameters(entry, scorer)
+                for name, parameter in scorer.named_parameters():
+                    if entry.parameters is not None and not bool(parameter.isfinite().all()):
+                        message = f"got NaN or infinite numbers in {name}; expected finite ones to begin with"
+                        raise InputError.of(message, ["parameters", "file"])
     collector.check()
     return found
 

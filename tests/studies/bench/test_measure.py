@@ -18,8 +18,6 @@ from attncli.pooling import WORKSPACE_BYTES
 from attncli.studies.bench import measure
 from attncli.studies.bench.implementations import Call, Task, make_call
 from attncli.studies.bench.measure import (
-    BLOCK,
-    BUDGET,
     FEWEST_ROUNDS,
     LOG_LEVEL,
     MOST_ROUNDS,
@@ -151,16 +149,6 @@ def test_planted_times_are_found_and_slow_ones_have_fewer_rounds(clock: Clock) -
     assert slower == pytest.approx([7e-3] * MOST_ROUNDS)
     assert slow == pytest.approx([3.0] * FEWEST_ROUNDS)
     assert [ratio_of(slower, fast)[0], ratio_of(slow, fast)[0]] == pytest.approx([7.0, 3000.0])
-
-
-def test_one_slow_call_does_not_cost_rounds(clock: Clock) -> None:
-    assert [len(each) for each in timed(clock.work(BUDGET / 4, 1e-3))] == [MOST_ROUNDS]
-
-
-def test_a_fast_call_is_made_for_a_block_of_time(clock: Clock) -> None:
-    (seconds,) = timed(clock.work(1e-6))
-    assert seconds == pytest.approx([1e-6] * MOST_ROUNDS)
-    assert clock.calls * 1e-6 >= MOST_ROUNDS * BLOCK
 
 
 def test_they_take_turns_and_each_begins_a_round_once(clock: Clock) -> None:

@@ -9,7 +9,6 @@ from matplotlib.figure import Figure
 
 from attncli.common.study import Finding, Record, Result
 from attncli.config.looks import Look
-from attncli.numbers import duration
 from attncli.studies.bench.columns import COLUMNS, raw_name
 from attncli.studies.bench.figure import figures
 from attncli.studies.bench.rows import findings_of, growth
@@ -140,22 +139,6 @@ def test_a_finding_is_of_the_largest_size_with_a_time() -> None:
 def test_growth_is_that_of_the_larger_half(times: list[tuple[int, float | None]], wanted: float | None) -> None:
     found = growth([{"n": n, "seconds": seconds} for n, seconds in times], "n")
     assert found == (wanted if wanted is None else pytest.approx(wanted))
-
-
-def test_times_by_size_come_before_everything_at_the_largest() -> None:
-    result = sample(SIZES, FEW, ["scores"])
-    text = shown(result, 100)
-    by_size, largest = text.split("scores (from queries and keys), ")[1:]
-    assert by_size.startswith("time by size\n")
-    times = [duration(record["seconds"]) for record in result.records if textbook_additive(record)]
-    assert rows(by_size)[1] == f"additive textbook {' '.join(times)} 2.00"
-    assert largest.startswith("n = 1024\n")
-    assert rows(largest)[1] == "additive textbook 210 ms 21 ms 256.0 MiB 0.640 0.0200 200 190 to 210"
-    assert rows(largest)[2] == "additive attncli scores 50.0 49.0 to 51.0"
-    assert "memory and ratios at other sizes: --full" in text
-    full = shown(result, full=True)
-    assert [f"and keys), n = {n}\n" in full for n in SIZES] == [True] * 4
-    assert "--full" not in full
 
 
 def test_what_was_not_timed_says_so_and_why() -> None:
