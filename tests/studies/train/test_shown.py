@@ -65,20 +65,20 @@ def test_tables() -> None:
     text = shown(result_of(tested=[8, 16]))
     assert "--resume" not in text
     assert "continue with --resume and this run's" in shown(replace(result_of(), interrupted=True))
-    lines = text.split("accuracy with 8 keys (chance level 0.31)\n")[1].splitlines()
+    lines = text.split("accuracy with 8 keys (chance level 0.312)\n")[1].splitlines()
     assert lines[0].split() == ["label", *(part for d in SIZES for part in ("d", "=", str(d)))]
-    assert lines[2].split() == ["dot", "1.00", "0.91", "(0.87–0.95)", "0.86", "(0.82–0.90)", "0.81", "(0.77–0.85)"]
-    lines = text.split("accuracy with 16 keys, trained with 8 (chance level 0.16)\n")[1].splitlines()
-    assert lines[2].split()[-2:] == ["0.71", "(0.67–0.75)"]
+    assert lines[2].split() == ["dot", "1.00", "0.910", "(0.870–0.950)", "0.860", "(0.820–0.900)", "0.810", "(0.770–0.850)"]
+    lines = text.split("accuracy with 16 keys, trained with 8 (chance level 0.156)\n")[1].splitlines()
+    assert lines[2].split()[-2:] == ["0.710", "(0.670–0.750)"]
     details = [line.split() for line in text.split("learning at each d\n")[1].splitlines() if line.startswith("dot ")]
-    assert details[3] == ["dot", "1024", "-", "0", "1.19", "0.0625", "0.250", "1.0e-06"]
+    assert details[3] == ["dot", "1,024", "-", "0", "1.19", "0.0625", "0.250", "1.0e-06"]
     assert "lowest possible loss: 1.27" in " ".join(text.split())
 
 
 def test_findings() -> None:
     *courses, why = result_of().findings
     assert [found.text for found in courses] == [
-        "dot: accuracy 1.00 at d = 16, 0.81 (0.77–0.85) at d = 1024.",
+        "dot: accuracy 1.00 at d = 16, 0.810 (0.770–0.850) at d = 1024.",
         "scaled_dot: accuracy 1.00 at every d.",
         "additive: accuracy 1.00 at every d.",
     ]
@@ -87,7 +87,7 @@ def test_findings() -> None:
     assert (why.label, why.numbers["d"], why.numbers["gradient_norm"]) == ("dot", 1024, pytest.approx(1e-6))
     more = result_of([16, 64], ["dot"], tested=[8, 16, 32]).findings[0]
     assert more.text.endswith(
-        "0.91 (0.87–0.95) at d = 64, with 16 keys 0.81 (0.77–0.85), with 32 keys 0.81 (0.77–0.85)."
+        "0.910 (0.870–0.950) at d = 64, with 16 keys 0.810 (0.770–0.850), with 32 keys 0.810 (0.770–0.850)."
     )
     assert more.numbers["accuracy_with_keys"] == pytest.approx({"16": 0.81, "32": 0.81})
 
