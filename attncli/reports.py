@@ -1,29 +1,31 @@
-"""The HTML report of runs: what is kept of them, with the columns and charts of their studies, as one page."""
+"""The HTML report of stored runs: their pictures, matrices and tables on one page."""
 
 import re
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from attncli.common.study import Comparison
 from attncli.runs.loading import StoredRun, reading
 from attncli.show.report.page import BUDGET, Shown, page, prepared
-from attncli.sweeps.views import charts_of, listings_of
+from attncli.show.report.pictures import pictures
+from attncli.sweeps.views import is_sweep, listings_of, view_of
 
-TELLS_NOTHING = re.compile(r"latest|results\.json|\d{4}-\d\d-\d\dT[\d-]+")  # the end of a path, of many runs
+GENERIC_NAMES = re.compile(r"latest|results\.json|\d{4}-\d\d-\d\dT[\d-]+")  # the end of many paths
 
 
 def report(runs: Sequence[StoredRun], budget: int = BUDGET, comparisons: Sequence[Comparison] = ()) -> str:
-    """The page of these runs, whose matrices take about `budget` bytes, and of what differs between them.
+    """Return the page of runs, with matrices of about `budget` bytes, and of comparisons between them.
 
     Raises:
-        InputError: files of a run are damaged, which is seen where its tensors are read.
+        InputError: files of a run are damaged.
     """
     names = names_of([run.path for run in runs]) if len(runs) > 1 else [run.result.name for run in runs]
     found = []
-    for run, name in zip(runs, names, strict=True):
+    for number, (run, name) in enumerate(zip(runs, names, strict=True)):
         with reading(run.path):
-            found.append(prepared(_shown(run, name), budget // len(runs)))
+            found.append(prepared(_shown(run, name, number), budget // len(runs)))
     named = {str(run.path): name for run, name in zip(runs, names, strict=True)}
     return page(
         found, [replace(each, a=named.get(each.a, each.a), b=named.get(each.b, each.b)) for each in comparisons]
@@ -31,9 +33,9 @@ def report(runs: Sequence[StoredRun], budget: int = BUDGET, comparisons: Sequenc
 
 
 def names_of(paths: Sequence[Path]) -> list[str]:
-    """What tells runs apart: the name of the folder, with folders above it where that is not enough."""
+    """Return unique names of runs: their folders' names, with those of parent folders if needed."""
     parts = [(path.resolve() if ".." in path.parts else path.absolute()).parts for path in paths]
-    depths = [2 if TELLS_NOTHING.fullmatch(path.name) else 1 for path in paths]
+    depths = [2 if GENERIC_NAMES.fullmatch(path.name) else 1 for path in paths]
     while True:
         names = ["/".join(each[-depth:]) for each, depth in zip(parts, depths, strict=True)]
         short = [
@@ -44,9 +46,11 @@ def names_of(paths: Sequence[Path]) -> list[str]:
         depths = [depth + more for depth, more in zip(depths, short, strict=True)]
 
 
-def _shown(run: StoredRun, name: str) -> Shown:
+def _shown(run: StoredRun, name: str, number: int) -> Shown:
     here = Path.cwd()
     path = run.path.relative_to(here) if run.path.is_relative_to(here) else run.path
-    source = None if run.config is None else str(path)  # a results.json alone has nothing to draw
-    listings = listings_of(run.result)
-    return Shown(name, run.result, listings, charts_of(run.result), run.content, run.config, source)
+    source = None if run.config is None else str(path)  # no command can draw a results.json alone
+    has_numbers = run.result.tensors or is_sweep(run.result)
+    figures = partial(view_of(run.result, "figure").figures, run.result)
+    drawn = pictures(lambda look, note: figures(note, look), name, number) if has_numbers else []
+    return Shown(name, run.result, listings_of(run.result), drawn, run.content, run.config, source)

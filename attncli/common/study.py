@@ -3,7 +3,6 @@
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar, get_args
 
 from attncli.common.progress import Progress
@@ -43,6 +42,16 @@ class Column:
     least: float = 1e-3
     signed: bool = False
     most: float = math.inf
+
+    @property
+    def name(self) -> str:
+        """The heading on one line."""
+        return self.heading.replace("-\n", "").strip().replace("\n", " ")
+
+    @property
+    def name_with_unit(self) -> str:
+        """The heading on one line, with the unit in brackets."""
+        return f"{self.name} ({self.unit})" if self.unit and f"({self.unit})" not in self.name else self.name
 
 
 SCORER = Column("scorer", "scorer", "Name of the scoring function.", text=True)
@@ -102,26 +111,6 @@ class Listing:
     title: str
     columns: Sequence[Column]
     rows: Sequence[Record]
-
-
-@dataclass(frozen=True)
-class Chart:
-    """One figure of a study's rows drawn against another, for a page of curves.
-
-    All names are keys of the rows, as `single_numbers` has them. `y` is drawn against the first of `x` that changes;
-    each of `facets`, and of `x` beside it, that changes on its own gives a chart for each of its values. `ends` are the
-    low and the high end of an interval, `theory` is a line beside it.
-    """
-
-    title: str
-    y: str
-    x: Sequence[str]
-    ends: tuple[str, str] | None = None
-    theory: str | None = None
-    series: Sequence[str] = ("label",)
-    facets: Sequence[str] = ("layer",)
-    log: bool = False  # the axis of y
-    rows: Callable[[Result], Sequence[Record]] = attrgetter("records")
 
 
 @dataclass(frozen=True, repr=False)
@@ -280,7 +269,8 @@ class Study(Protocol[Options, Prepared]):
     """The module `study` in the folder of a study, which computes; it prints nothing and writes no files.
 
     It may have `between(a, b)`, rows with the distance of the tensors of two results, for `attncli compare`. Beside it
-    `columns` has `COLUMNS` and, where there are such, `COMPARISONS`, `HEADS`, `HEAD_COMPARISONS`, `CHARTS`.
+    `columns` has `COLUMNS` and, where there are such, `COMPARISONS`, `HEADS`, `HEAD_COMPARISONS`; and
+    `METRIC`, the column that a sweep draws.
     """
 
     def prepare(self, options: Options, progress: Progress) -> Prepared:

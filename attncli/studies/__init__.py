@@ -1,7 +1,7 @@
 """The studies: one folder each, with everything that belongs to it.
 
 A study computes; it prints nothing and writes no files. Its folder has `options` (the model of its YAML and flags),
-`columns` (of its rows, and the charts that they make), `study` (the work), `tables` and `figure`. Nothing is loaded
+`columns` (of its rows), `study` (the work), `tables` and `figure`. Nothing is loaded
 before it is asked for, since most of it loads torch.
 """
 
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, cast
 from attncli.errors import InputError
 
 if TYPE_CHECKING:
-    from attncli.common.study import Chart, Column, Study
+    from attncli.common.study import Column, Study
     from attncli.config.models import Experiment
 
 STUDIES = {  # each with the help of its command
@@ -57,10 +57,10 @@ def titles_of(name: str) -> "Mapping[str, str]":
     return titles
 
 
-def charts_of(name: str) -> "Sequence[Chart]":
-    """The charts that the rows of a study make."""
-    charts: Sequence[Chart] = getattr(part_of(name, "columns"), "CHARTS", ())
-    return charts
+def metric_of(name: str) -> str:
+    """Return the column that a sweep over a study draws unless another one is chosen."""
+    metric: str = getattr(part_of(name, "columns"), "METRIC", "entropy")
+    return metric
 
 
 def part_of(name: str, part: str) -> ModuleType:

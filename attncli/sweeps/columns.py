@@ -6,8 +6,8 @@ from typing import Any
 
 from attncli.common.study import INTERVAL, LAYER, Column, Record, Result
 from attncli.errors import show
-from attncli.studies import charts_of
 from attncli.studies import columns_of as columns_of_study
+from attncli.studies import metric_of
 
 OWN = "record."  # before the name of a record's column that is swept, too
 REPLICATES = ("seed", f"{OWN}seed")  # columns of runs that differ by chance alone
@@ -59,7 +59,7 @@ def columns_of(result: Result, rows: str = "records") -> dict[str, Column]:
 def names_of(result: Result) -> list[str]:
     """The columns that say what a row is about: the swept keys but for the seed, label, head, size and so on."""
     keys = swept_keys(result)
-    own = {key for chart in charts_of(result.study) for key in (*chart.x, *chart.series, *chart.facets)}
+    own = {column.key for column in columns_of_study(result.study)["records"] if column.kind == "place"}
     names = {*keys, *(renamed(key, keys) for key in (*own, *NAMES))}
     return [
         key for key, column in columns_of(result).items() if (key in names or column.text) and key not in REPLICATES
@@ -74,10 +74,10 @@ def figures_of(result: Result) -> list[str]:
 
 
 def default_metric(result: Result) -> str | None:
-    """What the first chart of the study shows, where rows have it; else their first figure that changes."""
+    """Return the study's metric if rows have it, else their first number that changes, else their first number."""
     keys, there = swept_keys(result), figures_of(result)
-    wanted = [*(renamed(chart.y, keys) for chart in charts_of(result.study)), "entropy"]
-    return next((key for key in (*wanted, *changing(result, there)) if key in there), next(iter(there), None))
+    wanted = renamed(metric_of(result.study), keys)
+    return next((key for key in (wanted, *changing(result, there)) if key in there), next(iter(there), None))
 
 
 def changing(result: Result, columns: Sequence[str]) -> list[str]:

@@ -17,7 +17,6 @@ from attncli.errors import printable
 from attncli.numbers import number
 from attncli.show.figures import Note, Picture
 from attncli.show.panels import Numbers, decades_axis, draw_line, drawn, legend, name, panels
-from attncli.show.report.charts import headed
 from attncli.show.scales import extend_of, norm_of, spans_decades, within
 from attncli.show.themes import Sheet
 from attncli.sweeps.columns import axes_of, columns_of, companions, is_number, shown
@@ -55,7 +54,7 @@ def sweep_figure(result: Result, note: Note, sheet: Sheet) -> Picture:
 
 def _metric(result: Result) -> str:
     """The metric as tables head it, with its unit."""
-    return headed(result.settings["metric"], columns_of(result))
+    return columns_of(result)[result.settings["metric"]].name_with_unit
 
 
 def _axis(result: Result, key: str) -> str:

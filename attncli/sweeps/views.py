@@ -8,11 +8,11 @@ from types import ModuleType
 from typing import TYPE_CHECKING
 
 from attncli import studies
-from attncli.common.study import Chart, Column, Listing, Record, Result
+from attncli.common.study import Column, Listing, Record, Result
 from attncli.config.looks import Look
-from attncli.sweeps.columns import axes_of, is_number, is_repeated
 from attncli.sweeps.columns import columns_of as swept_columns_of
-from attncli.sweeps.summary import summary, summary_columns, summary_names
+from attncli.sweeps.columns import is_repeated
+from attncli.sweeps.summary import summary, summary_columns
 
 if TYPE_CHECKING:
     from attncli.show.figures import Note
@@ -40,22 +40,6 @@ def frames_of(result: Result) -> dict[str, Callable[[], Sequence[Record]]]:
         kinds = ["records", "heads"]
     frames = {kind: partial(getattr, result, kind) for kind in kinds if kind != "heads" or result.heads}
     return {**frames, "summary": partial(summary, result)} if is_sweep(result) else {**frames}
-
-
-def charts_of(result: Result) -> Sequence[Chart]:
-    """The charts that its rows make: of a sweep its metric over the swept keys, a chart for each text."""
-    if not is_sweep(result):
-        return studies.charts_of(result.study)
-    metric, axes, names = result.settings["metric"], axes_of(result), summary_names(result)
-    numbers = [name for name, values in axes.items() if all(value is None or is_number(value) for value in values)]
-    if metric is None or not numbers:
-        return ()
-    others = [name for name in axes if name not in numbers]
-
-    def rows(result: Result) -> list[Record]:
-        return [{**row, metric: row[names["mean"]]} for row in summary(result, [metric])]
-
-    return (Chart(metric, metric, numbers, (names["low"], names["high"]), facets=others, rows=rows),)
 
 
 def listings_of(result: Result) -> list[Listing]:

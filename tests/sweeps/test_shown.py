@@ -1,4 +1,4 @@
-"""sweep.png and the charts of a report: what is drawn, by matplotlib's own artists, against the means by hand."""
+"""sweep.png, and the page of a sweep: what is drawn, by matplotlib's own artists, against the means by hand."""
 
 import math
 from pathlib import Path
@@ -16,11 +16,10 @@ from attncli.config.looks import Look
 from attncli.reports import report
 from attncli.runs.loading import StoredRun
 from attncli.show.looks import looks_of
-from attncli.show.report.charts import charts
 from attncli.sweeps.figure import MOST_PANELS, figures, is_geometric
 from attncli.sweeps.findings import findings_of
 from attncli.sweeps.tables import heading, tables
-from attncli.sweeps.views import charts_of, columns_of
+from attncli.sweeps.views import columns_of
 from tests.show.report.reading import Read
 from tests.sweeps.test_summary import NOISE, attention, swept
 
@@ -149,7 +148,6 @@ def test_nothing_but_seeds_is_one_point_a_scorer() -> None:
     figure, result = drawn([SEEDS])
     assert [numbers(line)[1] for line in figure.axes[0].lines] == [[pytest.approx(1 + MEAN)], [pytest.approx(2 + MEAN)]]
     assert heading(result) == "1 point over seed (3): 1 done"
-    assert charts_of(result) == ()
 
 
 def test_a_value_that_is_missing_leaves_a_gap() -> None:
@@ -182,12 +180,9 @@ def test_geometric_values(values: list[Any], expected: bool) -> None:
     assert is_geometric(values) == expected
 
 
-def test_charts_of_a_report_are_the_means() -> None:
+def test_columns_of_a_sweep_begin_with_its_keys() -> None:
     over: Over = [SEEDS, {"scale": [1.0, 2.0]}, {"d": [8, 16]}]
     result = swept("attention", over, attention(over, "dot"))
-    (chart,) = charts_of(result)
-    assert (chart.y, list(chart.x), chart.ends) == ("entropy", ["scale", "d"], ("low", "high"))
-    assert [row["entropy"] for row in chart.rows(result)] == pytest.approx([1 + MEAN] * 2 + [2 + MEAN] * 2)
     columns = [column.key for column in columns_of(result)["records"]]
     assert columns == ["seed", "scale", "d", "scorer", "label", "normalizer", "entropy", "empty_rows"]
 
@@ -197,6 +192,7 @@ def test_a_page_begins_with_the_means_over_seeds() -> None:
     result = swept("attention", over, attention(over))
     page = Read(report([StoredRun(Path("x"), result, {"study": "attention", "seed": 0})]))
     assert page.all("h2")[0].text.endswith("study attention"), "the seed is swept: none of them is the sweep's"
+    assert len(page.all("svg", role="img")) == 2, "sweep.png in both themes"
     tables = page.tables()
     assert list(tables)[:2] == ["Summary", "Records"]
     assert len(tables["Records"]) == 1 + len(result.records)
@@ -208,12 +204,3 @@ def test_a_page_begins_with_the_means_over_seeds() -> None:
     assert {row[places["runs"]].text for row in entropy} == {"3"}
     alone = swept("attention", over[1:], attention(over[1:]))
     assert "Records" not in Read(report([StoredRun(Path("x"), alone, {})])).tables()
-
-
-def test_text_that_was_swept_is_no_axis_of_a_report() -> None:
-    over: Over = [{"scale": [1.0, 2.0]}, {"dtype": ["float32", "float64"]}]
-    result = swept("attention", over, attention(over, "dot"))
-    (chart,) = charts_of(result)
-    assert (list(chart.x), list(chart.facets)) == (["scale"], ["dtype"])
-    assert [each["facet"] for each in charts(result, [chart], {})] == ["dtype float32", "dtype float64"]
-    assert charts_of(swept("attention", over[1:], attention(over[1:], "dot"))) == ()

@@ -1,11 +1,11 @@
-"""The report: one self-contained HTML page of runs, safe to open, mail or publish, whatever stands in their tensors."""
+"""The report: one HTML page of runs that needs no other file and lets no text of a run act as code."""
 
 import base64
 import hashlib
 import json
 import math
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -14,40 +14,37 @@ import numpy as np
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from matplotlib import colormaps
 
-from attncli.common.study import Chart, Column, Comparison, Listing, Record, Result, nan_to_null
+from attncli.common.study import Column, Comparison, Listing, Record, Result, nan_to_null
 from attncli.errors import plain, printable
 from attncli.numbers import MISSING, number
-from attncli.show import colours
 from attncli.show.comparison import Section, sections
-from attncli.show.report.charts import charts, looks, on_one_line
-from attncli.show.report.matrices import views
+from attncli.show.report.matrices import COLOURS, views
+from attncli.show.report.pictures import PAGE_THEMES
 from attncli.show.themes import THEMES
 
 BUDGET = 5_500_000  # bytes of all matrices of a page
 MOST_ROWS = 2000  # of a table
 LONGEST_CONFIG = 100_000  # characters
 MANY_ROWS = 100  # of a table that is closed at first
-DIGITS = 6  # of what an expectation is about
+DIGITS = 6  # of a number in the table of expectations
 MOST_NAMES = 3  # of runs, in the title
 FACTS = ("study", "seed", "attncli")  # of results.json
 HERE = Path(__file__).parent
-SCRIPT = (  # a module of several files; a constant must stand before what uses it while the last one starts
-    *("elements", "decode", "scaling", "colours", "address"),
-    *("chart", "curves", "panels", "row", "heads", "matrices", "tables", "start"),
+SCRIPT = ("elements", "choices", "colours", "panels", "row", "heads", "view", "start")  # files of one module
+POLICY = (
+    "default-src 'none'; script-src '{script}'; style-src '{style}'; img-src data:; base-uri 'none'; form-action 'none'"
 )
-RULE = (
-    *("PALE", "HIDDEN", "BEYOND", "WEIGHTS", "STEEPEST", "DECADES", "DECADES_EACH", "ROUNDING", "TICKS", "ROOTS"),
-)  # constants of the colours of heatmaps
-POLICY = "default-src 'none'; script-src '{script}'; style-src '{style}'; base-uri 'none'; form-action 'none'"
 EXPECTATIONS = [
     Column("claim", "claim", "What is claimed.", text=True),
-    Column("where", "of", "The row that is looked at.", format=lambda value: _words(value), text=True),
-    Column("metric", "metric", "The column that is looked at.", text=True),
-    Column("expected", "expected", "What is expected of it.", format=lambda value: _words(value), text=True),
-    Column("got", "measured", "What it is.", format=lambda value: _measured(value)),
-    Column("holds", "holds", "Whether it is as expected.", format=lambda value: "yes" if value else "no", text=True),
-    Column("reason", "reason", "Why it is not.", text=True),
-    Column("source", "source", "Who claims it.", text=True),
+    Column("where", "of", "The rows in question.", format=lambda value: _words(value), text=True),
+    Column("metric", "metric", "The column in question.", text=True),
+    Column("expected", "expected", "The expected values.", format=lambda value: _words(value), text=True),
+    Column("got", "measured", "The value of the run.", format=lambda value: _measured(value)),
+    Column(
+        "holds", "holds", "Whether the value is as expected.", format=lambda value: "yes" if value else "no", text=True
+    ),
+    Column("reason", "reason", "The reason if it does not hold.", text=True),
+    Column("source", "source", "The source of the claim.", text=True),
 ]
 INPUTS = [
     Column("name", "tensor", "Name of the tensor.", text=True),
@@ -59,17 +56,16 @@ INPUTS = [
 
 @dataclass(frozen=True)
 class Shown:
-    """A run as the page shows it.
+    """A run, ready for the page.
 
-    `name` tells it from others, `listings` are its rows, `charts` what its study draws. `content` is what results.json
-    has, as far as it is known; `config` the text of config.yaml. `source` is what commands call the run, if they can
-    read it.
+    `name` is unique on the page, `listings` are its rows, `pictures` its pictures as SVG. `content` has the fields of
+    results.json, `config` the text of config.yaml, and `source` the run's path for commands that can read it.
     """
 
     name: str
     result: Result
     listings: Sequence[Listing]
-    charts: Sequence[Chart] = ()
+    pictures: Sequence[Record] = ()
     content: Record = field(default_factory=dict)
     config: str | None = None
     source: str | None = None
@@ -77,7 +73,7 @@ class Shown:
 
 @dataclass(frozen=True)
 class Cell:
-    """What a table shows, and the number that it is sorted by, if it is one."""
+    """A cell of a table; it is sorted by `number`, if it has one, else by its text."""
 
     text: str
     number: float | None = None
@@ -85,7 +81,7 @@ class Cell:
 
 @dataclass(frozen=True)
 class Heading:
-    """The heading of a column, and what it means, if that is known."""
+    """The heading of a column, and a description of the column."""
 
     text: str
     about: str
@@ -94,7 +90,7 @@ class Heading:
 
 @dataclass(frozen=True)
 class Table:
-    """A table of the page; `note` says what is left out."""
+    """A table of the page; `note` is the line below it."""
 
     title: str
     columns: Sequence[Heading]
@@ -103,12 +99,12 @@ class Table:
 
     @property
     def is_open(self) -> bool:
-        """Whether it is short enough to be seen at first."""
+        """Whether the table is open at first."""
         return len(self.rows) <= MANY_ROWS
 
 
 def page(runs: Sequence[Record], comparisons: Sequence[Comparison] = ()) -> str:
-    """The page of runs that are `prepared`, and of what differs between some of them."""
+    """Return the page of `prepared` runs and of comparisons between them."""
     css = (HERE / "report.css").read_text(encoding="utf-8")
     javascript = "\n".join((HERE / "script" / f"{name}.js").read_text(encoding="utf-8") for name in SCRIPT)
     environment = Environment(
@@ -128,19 +124,19 @@ def page(runs: Sequence[Record], comparisons: Sequence[Comparison] = ()) -> str:
 
 
 def sha256(text: str) -> str:
-    """What a Content-Security-Policy calls an inline script or style."""
+    """Return the hash of an inline script or style for the Content-Security-Policy."""
     return f"sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}"
 
 
 def embedded(value: Any) -> str:
-    """JSON in a script element that nothing can end: it has no `<`, `>` and `&`. NaN and infinity are null."""
+    """Return JSON without `<`, `>` and `&`, which cannot end a script element. NaN and infinity are null."""
     text = json.dumps(nan_to_null(value), separators=(",", ":"), allow_nan=False)
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 
 
 def prepared(run: Shown, budget: int = BUDGET) -> Record:
-    """What the template shows of a run, whose matrices take about `budget` bytes."""
-    result, content = run.result, run.content
+    """Return the variables of the template for a run, with matrices of about `budget` bytes."""
+    result, content, source = run.result, run.content, run.source and shlex.quote(run.source)
     tables = [_table(each.title, each.columns, each.rows) for each in run.listings]
     tables.append(_table("Expectations", EXPECTATIONS, content.get("expectations", ())))
     formulas = result.settings.get("formulas", {})
@@ -153,7 +149,9 @@ def prepared(run: Shown, budget: int = BUDGET) -> Record:
         "created": _text(content.get("created", "")[:19].replace("T", " ")),
         "facts": [*own, *(f"{key} {printable(str(content[key]))}" for key in facts)],
         "is_interrupted": result.interrupted,
-        "views": list(_views(run, budget)),
+        "views": list(views(result, budget, source and f"attncli heatmap {source}")),
+        "pictures": run.pictures,
+        "drawing": source and f"attncli figure {source}",
         "findings": [printable(finding.text) for finding in result.findings],
         "tables": [table for table in tables if table.rows],
         "command": _text(content.get("command", "")),
@@ -166,22 +164,26 @@ def prepared(run: Shown, budget: int = BUDGET) -> Record:
 
 
 def _compared(found: Comparison) -> Record:
-    """What the template shows of a comparison."""
+    """Return the variables of the template for a comparison; runs have their names in place of A and B."""
+    names = {"A": printable(found.a), "B": printable(found.b)}
     return {
-        "names": [printable(found.a), printable(found.b)],
+        "names": list(names.values()),
         "sentence": printable(found.sentence),
         "notes": list(map(printable, found.notes)),
-        "tables": list(map(_table_of, sections(found))),
+        "tables": [_table_of(section, names) for section in sections(found)],
     }
 
 
-def _table_of(section: Section) -> Table:
-    """Numbers are sorted as such, where they are written so."""
-    parts = {False: section.words, True: section.numbers}
-    headings = [Heading(each.heading.replace("\n", " "), "", is_of) for is_of, of in parts.items() for each in of]
-    columns = [[Cell(text) for text in each.cells] for each in section.words]
-    columns += [[Cell(text, _number(text)) for text in each.cells] for each in section.numbers]
-    return Table(section.title, headings, list(zip(*columns, strict=True)), section.left_out)
+def _table_of(section: Section, names: Mapping[str, str]) -> Table:
+    columns = [(each, False) for each in section.words] + [(each, True) for each in section.numbers]
+    headings = [
+        Heading(names.get(each.heading, each.heading.replace("\n", " ")), "", is_of_numbers)
+        for each, is_of_numbers in columns
+    ]
+    cells = [
+        [Cell(text, _number(text) if is_of_numbers else None) for text in each.cells] for each, is_of_numbers in columns
+    ]
+    return Table(section.title.removesuffix(" of A and B"), headings, list(zip(*cells, strict=True)), section.left_out)
 
 
 def _number(text: str) -> float | None:
@@ -192,23 +194,12 @@ def _number(text: str) -> float | None:
 
 
 def _text(text: str) -> str:
-    """Printable, and empty where it is."""
+    """Return printable text; blank text stays blank."""
     return printable(text) if text.strip() else text
 
 
-def _views(run: Shown, budget: int) -> Iterator[Record]:
-    """What is interactive: matrices, or charts."""
-    result, source = run.result, run.source and shlex.quote(run.source)
-    stated = {column.key: column for each in run.listings for column in each.columns}
-    if drawn := charts(result, run.charts, stated):
-        yield {"title": "", "charts": drawn, "command": source and f"attncli figure {source}"}
-    shared = {printable(label): look for label, look in looks(result.labels).items()}
-    for view in views(result, budget, source and f"attncli heatmap {source}"):
-        yield {"looks": shared, **view}
-
-
 def _table(title: str, columns: Sequence[Column], records: Sequence[Record]) -> Table:
-    """The rows with the columns that any of them has a value in."""
+    """Return a table of the columns in which any row has a value."""
     stated = {column.key: column for column in columns}
     keys = dict.fromkeys(key for record in records for key, value in record.items() if value is not None)
     shown = [stated.get(key) or Column(key, key, "") for key in dict.fromkeys(key for row in records for key in row)]
@@ -216,7 +207,7 @@ def _table(title: str, columns: Sequence[Column], records: Sequence[Record]) -> 
     rows = [[_cell(column, record.get(column.key)) for column in shown] for record in records[:MOST_ROWS]]
     more = f"The first {len(rows):,} of {len(records):,} rows; results.json has all." if rows[MOST_ROWS - 1 :] else ""
     of_numbers = [any(cell.number is not None for cell in cells) for cells in zip(*rows, strict=True)]
-    texts = list(map(on_one_line, shown))
+    texts = [column.name for column in shown]
     headings = [
         Heading(
             printable(text if texts.count(text) == 1 else column.key.replace("_", " ")),
@@ -237,25 +228,23 @@ def _cell(column: Column, value: Any) -> Cell:
 
 
 def _words(value: Mapping[str, Any]) -> str:
-    """Such as `label dot, d 64` or `between 0.9 to 1.1`."""
+    """Return words such as `label dot, d 64` or `between 0.9 and 1.1`."""
     return ", ".join(f"{key} {_plain(part)}" for key, part in value.items())
 
 
 def _plain(value: Any) -> str:
     is_pair = isinstance(value, list) and len(value) == 2 and not isinstance(value[0], list)
-    return " to ".join(map(plain, value)) if is_pair else _words(value) if isinstance(value, dict) else plain(value)
+    return " and ".join(map(plain, value)) if is_pair else _words(value) if isinstance(value, dict) else plain(value)
 
 
 def _measured(value: Any) -> str:
     return number(value, DIGITS) if isinstance(value, float) else plain(value)
 
 
-def _colours() -> Record:
-    """256 colours of values and of differences by theme, as red, green and blue bytes; and how values get them."""
+def _colours() -> dict[str, list[str]]:
+    """Return the colours of values and of differences by theme, as bytes of red, green and blue in base64."""
 
     def bytes_of(name: str) -> str:
-        return base64.b64encode(colormaps[name](np.arange(256), bytes=True)[:, :3].tobytes()).decode()
+        return base64.b64encode(colormaps[name](np.arange(COLOURS), bytes=True)[:, :3].tobytes()).decode()
 
-    themes = {name: THEMES[name] for name in ("light", "dark")}
-    maps = {name: [bytes_of(theme.colour_map), bytes_of(theme.diverging)] for name, theme in themes.items()}
-    return {"maps": maps, "rule": {name.lower(): getattr(colours, name) for name in RULE}}
+    return {name: [bytes_of(THEMES[name].colour_map), bytes_of(THEMES[name].diverging)] for name in PAGE_THEMES}

@@ -17,7 +17,6 @@ from attncli.errors import printable
 from attncli.inputs.build import Inputs
 from attncli.inputs.captured import Captured
 from attncli.numbers import finite, number, several
-from attncli.show.report.charts import on_one_line
 from attncli.studies import ROWS
 from attncli.studies.attention.columns import DIFFERENCES, OF_CALLS
 from attncli.studies.attention.options import AttentionOptions
@@ -132,7 +131,7 @@ def grids(result: Result) -> dict[str, tuple[str, list[list[float]]]]:
     for label, rows in changes_by_label(result.head_comparisons, result.labels).items():
         found[f"Change of the output: {printable(label)} in place of {first}"] = (rows, "output_difference")
     layers = list(result.settings["layers"])
-    names = {column.key: on_one_line(column) for column in (*OF_CALLS, *DIFFERENCES)}
+    names = {column.key: column.name for column in (*OF_CALLS, *DIFFERENCES)}
     made = {title: (names[key], _values(rows, key, layers)) for title, (rows, key) in found.items()}
     return {title: each for title, each in made.items() if finite(value for row in each[1] for value in row)}
 

@@ -1,8 +1,8 @@
-"""The columns of the study `bench`: one row for each label, implementation, measure and size; and its charts."""
+"""The columns of the study `bench`: one row for each label, implementation, measure and size."""
 
 from functools import partial
 
-from attncli.common.study import LABEL, NORMALIZER, SCORER, Chart, Column, Kind, Record, Result
+from attncli.common.study import LABEL, NORMALIZER, SCORER, Column, Kind, Record, Result
 from attncli.errors import in_bytes
 from attncli.numbers import duration, number
 
@@ -18,6 +18,7 @@ def _word(key: str, about: str, kind: Kind = "figure") -> Column:
     return Column(key, key, about, text=True, kind=kind)
 
 
+METRIC = "seconds"  # that a sweep draws
 COLUMNS = (
     SCORER,
     place(
@@ -80,19 +81,3 @@ def quartiles(result: Result, record: Record) -> list[float]:
     times = result.tensors[raw_name(record)]
     found: list[float] = times.quantile(times.new_tensor([0.25, 0.75])).tolist()
     return found
-
-
-def _timed(result: Result) -> list[Record]:
-    """The rows with the quartiles of their times, as far as these were kept."""
-    kept = [row for row in result.records if raw_name(row) in result.tensors]
-    return [{**row, "quartiles_ci": quartiles(result, row)} for row in kept] or list(result.records)
-
-
-_chart = partial(Chart, x=AXES, series=["label", "implementation", "num_hiddens"], facets=["measure"], log=True)
-
-
-CHARTS = (
-    _chart("time of a call, median and quartiles", "seconds", ends=("quartiles_low", "quartiles_high"), rows=_timed),
-    _chart("time / the baseline's time, 95 % interval", "ratio", ends=("ratio_low", "ratio_high")),
-    _chart("peak memory without the inputs", "peak_bytes"),
-)

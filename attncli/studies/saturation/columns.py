@@ -1,10 +1,10 @@
-"""The columns of the study `saturation`: one row for each label and d, or head of real tensors; and its charts."""
+"""The columns of the study `saturation`: one row for each label and d, or head of real tensors."""
 
 import math
 from functools import partial
 
 from attncli.common.pairs.study import PLACE
-from attncli.common.study import LABEL, NORMALIZER, SCORER, Chart, Column
+from attncli.common.study import LABEL, NORMALIZER, SCORER, Column
 from attncli.numbers import number
 
 short = partial(number, digits=3)
@@ -21,6 +21,7 @@ def _quartiles(
     )
 
 
+METRIC = "entropy_median"  # that a sweep draws
 COLUMNS = (
     SCORER,
     LABEL,
@@ -44,18 +45,4 @@ COLUMNS = (
     *_quartiles("entropy", "entropy\n/ ln m", "entropy / ln m, relative to uniform weights", most=1, digits=4),
     *_quartiles("max_weight", "largest\nweight", "the largest weight", most=1),
     Column("jacobian_mean", "Jacobian\nmean", "Mean of the norm of the Jacobian.", format=short, least=0.1),
-)
-
-
-def _chart(title: str, key: str, log: bool = False) -> Chart:
-    return Chart(
-        f"{title}, median and quartiles", f"{key}_median", ("head", "d"), (f"{key}_q25", f"{key}_q75"), log=log
-    )
-
-
-CHARTS = (
-    _chart("entropy / ln m", "entropy"),
-    _chart("largest weight", "max_weight"),
-    _chart("norm of the Jacobian", "jacobian", log=True),
-    _chart("gradient of the query", "query_gradient", log=True),
 )

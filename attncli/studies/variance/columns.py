@@ -1,4 +1,4 @@
-"""The columns of the study `variance`: one row for each label and d, or head of real tensors; and its charts."""
+"""The columns of the study `variance`: one row for each label and d, or head of real tensors."""
 
 import math
 from collections.abc import Sequence
@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attncli.common.pairs.study import PLACE
-from attncli.common.study import LABEL, SCORER, Chart, Column, Record, Result
+from attncli.common.study import LABEL, SCORER, Column, Result
 from attncli.numbers import MISSING, number
 
 short = partial(number, digits=3)
@@ -23,6 +23,7 @@ def _margin(ends: Sequence[float] | None) -> str:
     return MISSING if ends is None else short((ends[1] - ends[0]) / 2)
 
 
+METRIC = "variance"  # that a sweep draws
 COLUMNS = (
     SCORER,
     LABEL,
@@ -62,31 +63,3 @@ def density(result: Result, label: str) -> tuple[NDArray[np.float64], NDArray[np
 def normal_density(x: NDArray[np.float64]) -> NDArray[np.float64]:
     """Return the density of the standard normal distribution."""
     return np.exp(-(x**2) / 2) / math.sqrt(2 * math.pi)
-
-
-def _histograms(result: Result) -> list[Record]:
-    """One row for each label and bin, as far as they were kept."""
-    rows = []
-    for label in result.settings.get("histograms", ()):
-        if f"histogram/{label}/edges" in result.tensors:
-            edges, heights = density(result, label)
-            x = (edges[:-1] + edges[1:]) / 2
-            columns = (x.tolist(), heights.tolist(), normal_density(x).tolist())
-            keys = (STANDARDISED, "density", "normal")
-            rows += [{"label": label, **dict(zip(keys, row, strict=True))} for row in zip(*columns, strict=True)]
-    return rows
-
-
-AXES = ("head", "d")
-CHARTS = (
-    Chart("variance of the scores", "variance", AXES, ("variance_low", "variance_high"), "theory_variance", log=True),
-    Chart("mean of the scores", "mean", AXES, ("mean_low", "mean_high"), "theory_mean"),
-    Chart("distance of the variance from theory, in standard errors", "z", AXES),
-    Chart(
-        "standardised scores at the largest d",
-        "density",
-        [STANDARDISED],
-        theory="normal",
-        rows=_histograms,
-    ),
-)

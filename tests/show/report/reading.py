@@ -2,6 +2,7 @@
 
 import base64
 import json
+import math
 import struct
 import zlib
 from dataclasses import dataclass, field
@@ -63,21 +64,25 @@ class Read(HTMLParser):
         return found
 
 
-def matrix(view: dict[str, Any], stage: str, label: str, place: int) -> list[bytes]:
-    """The numbers of a matrix, row by row, each as the four bytes of a float32, lowest first."""
-    planes = zlib.decompress(base64.b64decode(view["matrices"][stage][label][place]))
-    count = view["n"] * view["m"]
-    assert len(planes) == 4 * count
-    words = (int.from_bytes(bytes(planes[i + count * plane] for plane in range(4)), "little") for i in range(count))
-    return [struct.pack("<I", (word >> 1) | ((word & 1) << 31)) for word in words]
+MASKED = b"\xff" * 4
 
 
-def numbers(view: dict[str, Any], stage: str, label: str, place: int) -> list[float]:
-    """The same as floats."""
-    return [struct.unpack("<f", each)[0] for each in matrix(view, stage, label, place)]
+def words(view: dict[str, Any], stage: str, label: str, place: int) -> list[bytes]:
+    """The numbers of a matrix row by row, each as the four bytes of a float32, lowest first; or MASKED."""
+    data, width, size = zlib.decompress(base64.b64decode(view["data"])), view["bytes"], view["n"] * view["m"]
+    places, first = math.prod(len(axis["names"]) for axis in view["axes"]), 0
+    for each in view["stages"]:
+        labels = [view["labels"][index] for index in each["labels"]]
+        if each["name"] == stage:
+            first += labels.index(label) * places + place
+            break
+        first += len(labels) * places
+    planes = [data[plane * len(data) // width :] for plane in range(width)]
+    cells = (bytes(plane[i] for plane in planes) for i in range(first * size, (first + 1) * size))
+    return [MASKED if set(cell) == {255} else bytes(4 - width) + cell for cell in cells]
 
 
-def mask(view: dict[str, Any], place: int) -> list[bool]:
-    """Which cells are shown, row by row."""
-    packed = zlib.decompress(base64.b64decode(view["masks"][view["mask"][place]]))
-    return [bool(packed[i // 8] >> (7 - i % 8) & 1) for i in range(view["n"] * view["m"])]
+def numbers(view: dict[str, Any], stage: str, label: str, place: int) -> list[float | None]:
+    """The same as floats, None where they are masked."""
+    cells = words(view, stage, label, place)
+    return [None if cell == MASKED else float(struct.unpack("<f", cell)[0]) for cell in cells]

@@ -37,7 +37,7 @@ def violations(page: Page) -> list[str]:
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_axe_finds_nothing(open_page: Open, file: Path, scheme: str) -> None:
-    page = open_page(file, "0.minus=dot&0.held=yes&1.hidden=dot", color_scheme=scheme, bypass_csp=True)
+    page = open_page(file, "0.minus=dot&0.held=yes", color_scheme=scheme, bypass_csp=True)
     open_all(page)
     point(page, 0, 8, 3)
     expect(page.locator("#tip")).to_be_visible()
@@ -54,8 +54,8 @@ def test_a_page_is_no_wider_than_its_window(open_page: Open, file: Path, width: 
 
 
 KINDS = (
-    *("#theme", "nav a", ".cells", ".heads button", ".legend button", "th button", ".chart > svg", "summary"),
-    *("select", "input[type=search]", "input[type=range]", "input[type=checkbox]"),
+    *("#theme", "nav a", ".cells", ".heads button", "th button", ".picture", "summary"),
+    *("select", "input[type=search]", "input[type=range]"),
 )
 
 
@@ -85,10 +85,11 @@ def background(page: Page) -> str:
     return found
 
 
-def looks(page: Page) -> tuple[str, list[int], list[int]]:
-    """The page's background, and the first cells of the first panel and the last of the small pictures."""
+def looks(page: Page) -> tuple[str, list[int], list[int], list[bool]]:
+    """The background, the first cells of the first panel and of the last small one, and the pictures that are seen."""
     small = page.locator(".heads canvas").last
-    return background(page), pixels(page.locator(".cells canvas").first)[0], pixels(small)[0]
+    seen = [page.locator(f".{theme}").first.is_visible() for theme in ("light", "dark")]
+    return background(page), pixels(page.locator(".cells canvas").first)[0], pixels(small)[0], seen
 
 
 def test_light_dark_and_paper(open_page: Open, file: Path) -> None:

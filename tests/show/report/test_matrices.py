@@ -1,9 +1,9 @@
 """Matrices in a browser: what is read there is what the run has."""
 
-import itertools
 import re
 import shlex
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlencode
 
 import numpy as np
@@ -12,11 +12,7 @@ from matplotlib import colormaps
 from playwright.sync_api import Locator, Page, expect
 from safetensors.numpy import load_file
 
-from attncli import reports
-from attncli.config.looks import HeatmapLook
-from attncli.runs.loading import read_run
-from attncli.show.colours import scaling_of
-from attncli.studies import STUDIES
+from attncli.show.scales import colour_scale
 from tests.cli import experiment, good, run
 from tests.show.report.conftest import Open, ready, report
 from tests.show.report.pages import TOKENS, attention, choose, has_numbers, pixels, point, settles, state
@@ -94,13 +90,16 @@ def test_it_opens_on_the_largest_difference(open_page: Open, file: Path, folder:
     page = open_page(file)
     tensors = load_file(folder / "tensors.safetensors")
     spread = np.ptp(np.stack([tensors[f"{label}/weights"] for label in LABELS]), axis=0)
-    batch, head, row, _ = map(int, np.unravel_index(np.argmax(spread), spread.shape))
+    batch, head, row, column = map(int, np.unravel_index(np.argmax(spread), spread.shape))
     expect(page.locator(".cells").first).to_have_attribute("aria-label", re.compile(f"batch {batch}, head {head}"))
     expect(page.locator(".stage h3").first).to_contain_text(f"query {row}:")
     point(page, 0, (row + 1) % 12, 0)
     expect(page.locator(".stage h3").first).not_to_contain_text(f"query {row}:")
     page.get_by_role("button", name="largest difference").click()
     expect(page.locator(".stage h3").first).to_contain_text(f"query {row}:")
+    numbers = [f"{label} {tensors[f'{label}/weights'][batch, head, row, column]:.4g}" for label in LABELS]
+    where = f"batch {batch}, head {head}, query {row}: {TOKENS[row]}, key {column}: {TOKENS[column]}"
+    expect(page.get_by_text(f"The weights differ most at {where}: {', '.join(numbers)}.")).to_be_visible()
 
 
 def test_a_click_holds_a_cell(page: Page) -> None:
@@ -125,86 +124,106 @@ def test_masked_cells_are_transparent(page: Page, folder: Path) -> None:
     assert [pixel[3] for pixel in pixels(picture(page, 0))] == [255 if each else 0 for each in valid.ravel()]
 
 
-def test_colours_are_those_of_heatmaps(page: Page, folder: Path) -> None:
+@pytest.mark.parametrize("minus", [None, "scaled_dot"])
+@pytest.mark.parametrize("colours", [None, "log"])
+def test_colours_are_those_of_the_scale(
+    open_page: Open, file: Path, folder: Path, minus: str | None, colours: str | None
+) -> None:
+    """In panels, small pictures and both themes; numbers in cells and values at the colour bar say the same."""
     tensors = load_file(folder / "tensors.safetensors")
-    valid = tensors["valid"][0, 1]
-    options = (STAGES, (None, "root", "log"), (None, "panel"), (None, "scaled_dot"))
-    for stage, colours, scale, minus in itertools.product(*options):
-        chosen = {"stage": stage, "batch": "0", "head": "1", "minus": minus, "scale": scale, "colours": colours}
-        page.evaluate(
-            "(text) => (location.hash = text)", urlencode({key: each for key, each in chosen.items() if each})
-        )
-        words = " ".join(f"--{key} {each}" for key, each in chosen.items() if each and key != "stage")
-        expect(page.locator("code")).to_have_text(re.compile(f"--stage {stage} {words}$"))
-        values = {label: tensors[f"{label}/{stage}"][0, 1] for label in LABELS}
-        if minus:
-            values = {label: each - values[minus] for label, each in values.items() if label != minus}
-        look = HeatmapLook.model_validate({"colours": colours, "scale": scale, "minus": minus})
-        scaling = scaling_of([each[valid] for each in values.values()], look, stage)
-        for panel, (label, each) in enumerate(values.items()):
-            share = scaling.norm(panel)(each[valid])
-            expected = colormaps["RdBu_r" if minus else "Reds"](share, bytes=True)[:, :3].astype(int)
-            shown = np.array([pixel[:3] for pixel in pixels(picture(page, LABELS.index(label))) if pixel[3]])
-            assert np.abs(shown - expected).max() <= 8, chosen  # of 255: a neighbour among the 256 colours
+    valid, chosen = tensors["valid"], {"batch": "0", "head": "1", "minus": minus, "colours": colours, "cell": "40"}
+    values = {label: tensors[f"{label}/weights"] for label in LABELS}
+    if minus:
+        values = {label: each - values[minus] for label, each in values.items() if label != minus}
+    shared = np.stack([each[valid] for each in values.values()])
+    kind: Any = colours
+    scale = colour_scale(shared, kind=kind, is_weight=not minus, is_difference=bool(minus))
+    address = urlencode({key: each for key, each in chosen.items() if each})
+    for theme, maps in {"light": ("Reds", "RdBu_r"), "dark": ("inferno", "berlin")}.items():
+        page = open_page(file, address, color_scheme=theme)
+        expect(page.locator(".stage code")).to_have_text(re.compile(f"minus {minus}" if minus else "--head 1"))
+        for label, each in values.items():
+            panel, cells = LABELS.index(label), each[0, 1][valid[0, 1]]
+            share = np.ma.filled(scale.norm(scale.clip(cells)), 0)
+            expected = colormaps[maps[bool(minus)]](share, bytes=True)[:, :3].astype(int)
+            for canvas in (picture(page, panel), page.locator(".heads canvas").nth(4 * panel + 1)):
+                shown = np.array([pixel[:3] for pixel in pixels(canvas) if pixel[3]])
+                assert np.abs(shown - expected).max() <= 8  # of 255: a neighbour among the 256 colours
+            written = [text for text in page.locator(".numbers").nth(panel).locator("span").all_inner_texts() if text]
+            assert [float(text) for text in written] == pytest.approx(cells.tolist(), rel=0.51, abs=0.005)
+        bar = page.locator(".scale").nth(int(bool(minus)))
+        ends = [float(text) for text in bar.locator(".ticks span").all_inner_texts()]
+        assert [ends[0], ends[-1]] == pytest.approx([scale.low, scale.high], rel=0.06)
 
 
-def test_what_lies_beyond_the_colours_is_counted_at_their_bar(open_page: Open, tmp_path: Path) -> None:
-    """Cells, or blocks of cells where these are joined; for a screen reader, too."""
+def test_cells_beyond_the_colours_are_counted_at_their_bar(open_page: Open, tmp_path: Path) -> None:
+    """Also for a screen reader."""
     shape = {"shape": [1, 1, 160, 8], "std": 0.5}
     config = {"data": dict.fromkeys(("queries", "keys", "values"), shape), "mask": {"causal": "top_left"}}
     run(experiment(tmp_path / "causal.yaml", scorers=["scaled_dot"], **config), tmp_path / "run")
-    valid = np.tril(np.ones((160, 160), bool))
     weights = load_file(tmp_path / "run" / "tensors.safetensors")["scaled_dot/weights"][0, 0]
-    sums, counts = (each.reshape(32, 5, 32, 5).sum((1, 3)) for each in (weights * valid, valid))
-    joined = sums[counts > 0] / counts[counts > 0]
-    for budget, unit, values in ((10**6, "cell", weights[valid]), (1, "block", joined)):
-        file = tmp_path / f"{unit}.html"
-        file.write_text(reports.report([read_run(tmp_path / "run", STUDIES)], budget), encoding="utf-8")
-        page = open_page(file)
-        high = scaling_of([values], HeatmapLook(), "weights").ends[0][1]
-        above = int((values > high * (1 + 1e-5)).sum())
-        assert above > 0, "some are beyond"
-        beyond = f"{above} {unit}{'s' * (above > 1)} above"
-        expect(page.locator(".beyond span").last).to_have_text(f"{beyond} ▶")
-        expect(page.locator(".beyond span").first).to_be_empty()
-        expect(page.locator(".cells")).to_have_attribute("aria-label", re.compile(f", {beyond}$"))
-        page.evaluate("() => (location.hash = 'colours=linear')")
-        expect(page.locator(".beyond span").last).to_be_empty()
+    cells = weights[np.tril(np.ones((160, 160), bool))]
+    below = int((cells < colour_scale(cells, is_weight=True).low * (1 - 1e-5)).sum())
+    assert below > 0
+    page = open_page(report(tmp_path / "report.html", tmp_path / "run"))
+    expect(page.locator(".beyond span").first).to_have_text(f"◀ {below} cells below")
+    expect(page.locator(".beyond span").nth(1)).to_have_text("colours by the logarithm")
+    expect(page.locator(".beyond span").nth(2)).to_be_empty()
+    expect(page.locator(".cells")).to_have_attribute("aria-label", re.compile(f", {below} cells below$"))
+    page.evaluate("() => (location.hash = 'colours=linear')")
+    expect(page.locator(".beyond span").first).to_be_empty()
 
 
-@pytest.mark.parametrize("colours", ["linear", "root", "log"])
-def test_values_stand_at_the_colour_bar(open_page: Open, file: Path, folder: Path, colours: str) -> None:
-    """Of both ends and of round numbers between; under the root and the logarithm those of heatmaps."""
-    page = open_page(file, f"batch=0&head=1&minus=dot&colours={colours}")
+def test_panels_fit_into_one_row(open_page: Open, big: Path, file: Path) -> None:
+    for each, width in ((file, 1280), (big, 1280), (big, 800)):
+        page = open_page(each, viewport={"width": width, "height": 900})
+        boxes = [box for panel in page.locator("figure").all() if (box := panel.bounding_box())]
+        assert len({box["y"] for box in boxes}) == 1
+        assert max(box["x"] + box["width"] for box in boxes) <= width
+    phone = open_page(file, viewport={"width": 390, "height": 900})
+    lefts = [box["x"] for panel in phone.locator("figure").all() if (box := panel.bounding_box())]
+    assert len(set(lefts)) == 1
+
+
+def test_the_row_has_a_bar_for_each_unmasked_key(page: Page, folder: Path) -> None:
+    """As high as its weight; a pointer above it points at its key."""
     tensors = load_file(folder / "tensors.safetensors")
-    valid = tensors["valid"][0, 1]
-    weights = [tensors[f"{label}/weights"][0, 1][valid] for label in LABELS]
-    look = HeatmapLook.model_validate({"colours": colours, "minus": "dot"})
-    scaling = scaling_of([each - weights[-1] for each in weights[:-1]], look, "weights")
-    spans = page.locator(".ticks").first.locator("span").all()
-    values = [float(span.inner_text()) for span in spans]
-    assert values[:2] == pytest.approx(scaling.ends[0], rel=1e-3)
-    assert scaling.ends[0][0] < min(values[2:]) <= max(values[2:]) < scaling.ends[0][1]
-    if scaling.ticks is not None:
-        assert all(any(value == pytest.approx(tick) for tick in scaling.ticks) for value in values[2:])
-    assert len(values) >= (3 if colours == "linear" else 5)
-    boxes = [box for span in spans if (box := span.bounding_box())]
-    sides = sorted((box["x"], box["x"] + box["width"]) for box in boxes)
-    assert all(right < left for (_, right), (left, _) in itertools.pairwise(sides)), "none overlaps another"
-    bar = page.locator(".scale canvas").first.bounding_box()
-    assert bar is not None
-    assert bar["x"] - 1 <= sides[0][0] < sides[-1][1] <= bar["x"] + bar["width"] + 1
-    norm = scaling.norm(0)
-    for box, value in zip(boxes[2:], values[2:], strict=True):
-        at = (box["x"] + box["width"] / 2 - bar["x"]) / bar["width"]
-        assert at == pytest.approx(float(norm(value)), abs=0.01)
+    point(page, 0, 7, 2)
+    expect(page.locator(".stage h3").first).to_contain_text("query 7")
+    weights = np.stack([tensors[f"{label}/weights"][0, 0, 7] for label in LABELS])[:, :8]
+    for index in range(3):
+        path = str(page.locator(".strips path").nth(index).get_attribute("d"))
+        ends = [float(text) for text in re.findall(r"V([\d.]+)h", path)]
+        assert [1 - end / 56 for end in ends] == pytest.approx((weights[index] / weights.max()).tolist(), abs=1e-4)
+    box = page.locator(".strips svg").nth(1).bounding_box()
+    assert box is not None
+    page.locator(".strips svg").nth(1).hover(position={"x": 3.5 / 12 * box["width"], "y": 20})
+    expect(page.locator("#tip .head")).to_contain_text("key 3")
+    expect(page).to_have_url(re.compile("query=7&key=3"))
+
+
+def test_panels_scroll_together(open_page: Open, big: Path) -> None:
+    """A panel that has followed another one does not scroll it back."""
+    page = open_page(big, f"{FIRST}&cell=20", viewport={"width": 1280, "height": 500})
+    still = page.evaluate(
+        """() => {
+            const [first, second] = document.querySelectorAll(".scroll");
+            first.scrollTop = 100;
+            first.dispatchEvent(new Event("scroll"));
+            const followed = second.scrollTop;
+            first.scrollTop = 200;
+            second.dispatchEvent(new Event("scroll"));
+            return [followed, first.scrollTop];
+        }"""
+    )
+    assert still == [100, 200]
+    expect(page.locator(".scroll").nth(1)).to_have_js_property("scrollTop", 200)
 
 
 def test_a_view_is_sent_by_its_address(open_page: Open, file: Path) -> None:
     page = open_page(file, FIRST)
-    for name, value in {"stage": "scores", "head": "3", "minus": "dot", "colours": "log", "scale": "panel"}.items():
+    for name, value in {"stage": "scores", "head": "3", "minus": "dot", "colours": "log"}.items():
         choose(page, name, value)
-    page.get_by_role("button", name="additive", exact=True).click()
     page.locator("input[type=search]").fill("ju")
     point(page, 1, 8, 4)
     page.mouse.down()
@@ -213,15 +232,14 @@ def test_a_view_is_sent_by_its_address(open_page: Open, file: Path) -> None:
     sent = state(page)
     about = page.locator(".cells").nth(1).get_attribute("aria-label")
     assert {key: value for key, value in sent.items() if key != "batch"} == {
-        "stage": "scores", "head": "3", "minus": "dot", "colours": "log", "scale": "panel",
-        "query": "8", "key": "4", "held": "yes", "hidden": "additive", "search": "ju",
+        "stage": "scores", "head": "3", "minus": "dot", "colours": "log",
+        "query": "8", "key": "4", "held": "yes", "search": "ju",
     }  # fmt: skip
     received = open_page(file, page.url.partition("#")[2])
     assert state(received) == sent
     assert received.locator(".cells").nth(1).get_attribute("aria-label") == about
     expect(received.locator(".stage h3").first).to_contain_text("scores of query 8")
     expect(received.get_by_role("button", name="release")).to_be_visible()
-    expect(received.get_by_role("button", name="additive", exact=True)).to_have_attribute("aria-pressed", "false")
     expect(received.locator(".rows").first.locator(".found")).to_have_text(["jumps"])
     assert pixels(picture(received, 1)) == pixels(picture(page, 1))
 
@@ -237,13 +255,13 @@ def test_back_and_forward(page: Page) -> None:
     expect(cells).to_have_attribute("aria-label", re.compile("weights, batch 0, head 0"))
     page.go_forward()
     expect(cells).to_have_attribute("aria-label", re.compile("weights, batch 0, head 2"))
-    page.evaluate("location.hash = 'head=1&stage=no&batch=99&query=-1&hidden=nobody'")
+    page.evaluate("location.hash = 'head=1&stage=no&batch=99&query=-1&minus=nobody'")
     expect(cells).to_have_attribute("aria-label", re.compile(r"weights, batch \d, head 1"))
 
 
 def test_the_command_draws_the_view(open_page: Open, file: Path, folder: Path) -> None:
     page = open_page(file, "stage=scores&batch=0&head=3&minus=scaled_dot&colours=log")
-    command = page.locator("code").inner_text()
+    command = page.locator(".stage code").inner_text()
     assert command.startswith("attncli heatmap ")
     assert command.endswith(" --stage scores --batch 0 --head 3 --minus scaled_dot --colours log")
 
@@ -304,18 +322,6 @@ def test_the_cell_is_in_sight_where_cells_are_large(open_page: Open, big: Path) 
     expect(page.locator("#tip")).to_be_hidden()
 
 
-def test_rounded_numbers_have_no_more_digits_than_are_known(open_page: Open, big: Path, page: Page) -> None:
-    rounded = open_page(big, FIRST)
-    bits = rounded.evaluate("JSON.parse(document.querySelector('.data').textContent).bits")
-    for shown, digits, size in ((page, 4, 12), (rounded, 3, 256)):
-        point(shown, 0, 11, 3, size)
-        expect(shown.locator("#tip .head")).to_contain_text("query 11")
-        texts = shown.locator("#tip td.number").all_inner_texts()
-        counts = [len(text.partition("e")[0].lstrip("-0.").replace(".", "")) for text in texts]
-        assert max(counts) == digits
-    assert bits < 10
-
-
 def test_indices_are_named_in_round_steps(open_page: Open, big: Path) -> None:
     for cell, step in ((2, 10), (1, 20), (6, 2)):
         page = open_page(big, f"cell={cell}")
@@ -368,11 +374,11 @@ def test_each_of_several_runs_has_its_own_state(open_page: Open, folder: Path) -
     page = open_page(report(folder.parent / "both.html", folder, folder.parent / "other"))
     sections = page.locator("section.run")
     sections.nth(1).locator("select").first.select_option("scores")
-    sections.nth(0).locator(".legend button").first.click()
-    settles(page, lambda: state(page), {"1.stage": "scores", "0.hidden": "additive"})
+    choose(page, "minus", "dot")
+    settles(page, lambda: state(page), {"1.stage": "scores", "0.minus": "dot"})
     page.locator("nav a").nth(1).click()
     expect(sections.nth(0)).to_be_in_viewport()
-    assert state(page) == {"1.stage": "scores", "0.hidden": "additive"}
+    assert state(page) == {"1.stage": "scores", "0.minus": "dot"}
     page.reload()
     ready(page)
     expect(sections.nth(1).locator(".cells").first).to_have_attribute("aria-label", re.compile("scores"))
@@ -385,10 +391,10 @@ def test_layers_have_their_names(open_page: Open, tmp_path: Path) -> None:
     layer = "encoder.layer.{}.attention.self"
     choose(page, "layer", layer.format(3))
     expect(page.locator(".cells").first).to_have_attribute("aria-label", re.compile(f"layer {layer.format(3)}, head"))
-    expect(page.locator("code")).to_have_text(
+    expect(page.locator(".stage code")).to_have_text(
         re.compile(f" --stage weights --batch 0 --layer {layer.format(3)} --head ")
     )
-    words = shlex.split(page.locator("code").inner_text())[1:]
+    words = shlex.split(page.locator(".stage code").inner_text())[1:]
     good(*words, "--out", tmp_path / "drawn.png", "--quiet")
     page.get_by_role("heading", name="All heads").click()
     expect(page.locator(".heads button")).to_have_count(4 * 6 * 12)

@@ -1,9 +1,12 @@
-"""The matrices of a page: exact, rounded, joined to blocks or left out, which it says."""
+"""The matrices of a page: exact, rounded, averaged over blocks or left out, and its notes about these."""
 
+import base64
 import math
 import struct
+from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor
@@ -11,7 +14,8 @@ from torch import Tensor
 import attncli
 from attncli.common.study import Result
 from attncli.show.report.matrices import views
-from tests.show.report.reading import mask, matrix, numbers
+from attncli.show.scales import colour_scale
+from tests.show.report.reading import MASKED, numbers, words
 
 LARGE = 10**8  # bytes: room for everything
 
@@ -32,27 +36,32 @@ def view_of(result: Result, budget: int = LARGE) -> dict[str, Any]:
 
 
 def test_numbers_of_a_run_are_those_of_its_tensors_bit_for_bit() -> None:
-    """Also of masked cells, which are 0; all stages, batch elements, heads and labels."""
+    """In all stages, batch elements, heads and labels; masked cells have no number."""
     config = {
         "data": {"queries": {"shape": [2, 3, 5, 4]}, "keys": {"shape": [2, 3, 7, 4]}, "valid_lens": [3, 7]},
         "scorers": [{"scorer": "additive", "softcap": 2.0}, "dot"],
     }
     result = attncli.run(config)
     view = view_of(result)
-    assert (view["stages"], view["bits"], view["notes"]) == (["scores", "capped", "weights"], 23, [])
+    assert ([each["name"] for each in view["stages"]], view["bytes"], view["notes"]) == (
+        ["scores", "capped", "weights"],
+        4,
+        [],
+    )
     assert [(axis["name"], axis["names"]) for axis in view["axes"]] == [
         ("batch", ["0", "1"]),
         ("head", ["0", "1", "2"]),
     ]
     valid = result.inputs["valid"].reshape(6, 35)
     for stage, labels in (("scores", ("additive", "dot")), ("weights", ("additive", "dot")), ("capped", ("additive",))):
-        assert set(view["matrices"][stage]) == set(labels)
+        (about,) = (each for each in view["stages"] if each["name"] == stage)
+        assert [view["labels"][index] for index in about["labels"]] == list(labels)
         for label in labels:
             flat = result.tensors[f"{label}/{stage}"].reshape(6, 35)
             for place in range(6):
-                assert mask(view, place) == valid[place].tolist()
-                wanted = [struct.pack("<f", x) for x in flat[place].where(valid[place], 0.0).tolist()]
-                assert matrix(view, stage, label, place) == wanted
+                cells = zip(flat[place].tolist(), valid[place].tolist(), strict=True)
+                wanted = [struct.pack("<f", x) if is_valid else MASKED for x, is_valid in cells]
+                assert words(view, stage, label, place) == wanted
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64])
@@ -61,73 +70,9 @@ def test_a_note_says_where_the_dtype_has_more_digits(dtype: torch.dtype) -> None
     assert any("float64" in note for note in view["notes"]) == (dtype == torch.float64)
 
 
-def test_numbers_that_are_none_are_kept() -> None:
-    odd = [math.nan, math.inf, -math.inf, -0.0, 1e-45, 3.4028234e38]
-    view = view_of(result_of(torch.tensor([[odd]])))
-    assert matrix(view, "scores", "a", 0) == [struct.pack("<f", x) for x in odd]
-
-
-def test_numbers_are_rounded_to_the_nearest_where_there_is_no_room() -> None:
-    scores = torch.randn(1, 40, 40, generator=torch.Generator().manual_seed(1)) * 100
-    scores[0, 0, :4] = torch.tensor([3.4028234e38, math.inf, math.nan, -3.4028234e38])
-    scores[0, 1, :8] = torch.tensor([1 + k * 2.0**-bits for bits in (9, 11, 13, 17) for k in (1, 3)])  # halfway
-    view = view_of(result_of(scores), 8000)
-    bits = view["bits"]
-    room = sum(len(text) for of in view["matrices"].values() for texts in of.values() for text in texts)
-    assert room <= 8000
-    assert bits < 23
-    assert (view["n"], view["m"]) == (40, 40)
-    (note,) = view["notes"]
-    assert str(bits + 1) in note
-    for got, x in zip(numbers(view, "scores", "a", 0)[4:], scores.flatten().tolist()[4:], strict=True):
-        mantissa, exponent = math.frexp(x)
-        assert got == math.ldexp(round(mantissa * 2 ** (bits + 1)), exponent - bits - 1)
-    first = numbers(view, "scores", "a", 0)[:4]
-    assert 3.3e38 < first[0] < math.inf
-    assert first[1] == math.inf
-    assert math.isnan(first[2])
-    assert first[3] == -first[0]
-
-
-def test_blocks_are_the_means_of_their_valid_cells() -> None:
-    generator = torch.Generator().manual_seed(2)
-    scores, valid = torch.randn(1, 100, 70, generator=generator), torch.rand(1, 100, 70, generator=generator) < 0.02
-    tokens = {"keys": [[f"k{i}" for i in range(70)]]}
-    view = view_of(result_of(scores, valid.expand(1, 100, 70), tokens=tokens), 2000)
-    assert view["n"] < 100
-    down, across = math.ceil(100 / view["n"]), math.ceil(70 / view["m"])
-    assert any(f"{view['n']} by {view['m']} blocks of 100 by 70" in note for note in view["notes"])
-    for i, (got, shown) in enumerate(zip(numbers(view, "scores", "a", 0), mask(view, 0), strict=True)):
-        row, column = divmod(i, view["m"])
-        block = (0, slice(row * down, (row + 1) * down), slice(column * across, (column + 1) * across))
-        cells = scores[block][valid[block]].double()
-        assert shown == bool(len(cells))
-        assert got == pytest.approx(float(cells.mean()) if shown else 0.0, rel=2.0 ** -view["bits"])
-    assert view["tokens"]["keys"][0][:2] == [f"k0 … k{across - 1}", f"k{across} … k{2 * across - 1}"]
-    assert view["tokens"]["queries"][0][0] == f"0 … {down - 1}"
-
-
-@pytest.mark.parametrize(
-    ("shape", "kept"),
-    [((50, 2, 32, 32), "batch elements"), ((1, 50, 32, 32), "heads"), ((50, 32, 32), "batch elements")],
-)
-def test_what_has_no_room_at_all_is_left_out_and_told(shape: tuple[int, ...], kept: str) -> None:
-    view = view_of(result_of(torch.randn(shape, generator=torch.Generator().manual_seed(3))), 40_000)
-    places = math.prod(axis["size"] for axis in view["axes"])
-    assert len(view["matrices"]["scores"]["a"]) == len(view["mask"]) == places < math.prod(shape[:-2])
-    assert f"of 50 {kept} are here" in view["notes"][0]
-
-
-def test_a_row_without_valid_keys_shows_the_weights_that_it_has() -> None:
-    valid = torch.tensor([[[True, False], [False, False]]])
-    weights = torch.tensor([[[1.0, 0.0], [0.5, 0.5]]])
-    assert mask(view_of(result_of(weights.log(), valid, weights)), 0) == [True, False, True, True]
-    assert mask(view_of(result_of(weights.log(), valid, weights * valid)), 0) == [True, False, False, False]
-
-
 def test_stages_that_are_not_kept_are_not_shown() -> None:
     scores = torch.zeros(1, 2, 2)
-    assert view_of(result_of(scores, None, scores, save=["weights", "output"]))["stages"] == ["weights"]
+    assert view_of(result_of(scores, None, scores, save=["weights", "output"]))["stages"][0]["name"] == "weights"
     assert list(views(result_of(scores, save=["output"]), LARGE, None)) == []
 
 
@@ -153,3 +98,101 @@ def test_layers_of_one_size_share_a_view() -> None:
     assert alike["command"] == "attncli heatmap x"
     for place, (name, head) in enumerate([("first", 0), ("first", 1), ("second", 0), ("second", 1)]):
         assert numbers(alike, "scores", "a", place) == scores[name][0, head].flatten().tolist()
+
+
+def test_infinite_numbers_and_nan_are_kept() -> None:
+    odd = [math.nan, math.inf, -math.inf, -0.0, 1e-45, 3.4028234e38]
+    view = view_of(result_of(torch.tensor([[odd]])))
+    assert words(view, "scores", "a", 0) == [struct.pack("<f", x) for x in odd]
+
+
+def test_numbers_are_rounded_to_the_nearest_if_there_is_no_room() -> None:
+    scores = torch.randn(1, 40, 40, generator=torch.Generator().manual_seed(1)) * 100
+    scores[0, 0, :6] = torch.tensor([math.inf, math.nan, 1 + 1 * 2.0**-8, 1 + 3 * 2.0**-8, -0.0, 0.0])
+    view = view_of(result_of(scores), 8000)
+    assert (view["bytes"], view["n"], view["m"]) == (2, 40, 40)
+    assert len(view["data"]) <= 8000
+    assert view["notes"] == ["Numbers are rounded to 8 significant bits: at most 0.2 % off."]
+    first, second, *others = numbers(view, "scores", "a", 0)
+    assert first == math.inf
+    assert second is not None
+    assert math.isnan(second)
+    assert others[:2] == [1.0, 1 + 2.0**-6], "halfway: to the even one"
+    for got, x in zip(others[4:], scores.flatten().tolist()[6:], strict=True):
+        mantissa, exponent = math.frexp(x)
+        assert got == math.ldexp(round(mantissa * 2**8), exponent - 8)
+
+
+@pytest.mark.parametrize(("n", "m"), [(100, 70), (1, 4000)])
+def test_blocks_are_the_means_of_their_valid_cells(n: int, m: int) -> None:
+    generator = torch.Generator().manual_seed(2)
+    scores, valid = torch.randn(1, n, m, generator=generator), torch.rand(1, n, m, generator=generator) < 0.2
+    tokens = {"keys": [[f"k{i}" for i in range(m)]]}
+    view = view_of(result_of(scores, valid.expand(1, n, m), tokens=tokens), 500)
+    down, across = math.ceil(n / view["n"]), math.ceil(m / view["m"])
+    assert down * across > 1
+    assert any(f"a block of {down} by {across} cells of the run's {n} by {m}" in note for note in view["notes"])
+    for i, got in enumerate(numbers(view, "scores", "a", 0)):
+        row, column = divmod(i, view["m"])
+        block = (0, slice(row * down, (row + 1) * down), slice(column * across, (column + 1) * across))
+        cells = scores[block][valid[block]].double()
+        assert got == (pytest.approx(float(cells.mean()), rel=2.0**-8) if len(cells) else None)
+    assert view["tokens"]["keys"][0][:2] == [f"k0 … k{across - 1}", f"k{across} … k{2 * across - 1}"]
+
+
+@pytest.mark.parametrize("shape", [(50, 2, 32, 32), (50, 32, 32), (2, 300, 32, 32)])
+def test_batch_elements_without_room_are_left_out(shape: tuple[int, ...]) -> None:
+    """All heads stay, in larger blocks if necessary."""
+    view = view_of(result_of(torch.randn(shape, generator=torch.Generator().manual_seed(3))), 40_000)
+    shown, *heads = (len(axis["names"]) for axis in view["axes"])
+    assert heads == list(shape[1:-2])
+    assert f"The first {shown} of {shape[0]} batch elements are here." in view["notes"]
+    assert len(view["data"]) < 60_000
+
+
+def test_a_row_without_valid_keys_shows_the_weights_that_it_has() -> None:
+    valid = torch.tensor([[[True, False], [False, False]]])
+    weights = torch.tensor([[[1.0, 0.0], [0.5, 0.5]]])
+    assert numbers(view_of(result_of(weights.log(), valid, weights)), "weights", "a", 0) == [1.0, None, 0.5, 0.5]
+    empty = view_of(result_of(weights.log(), valid, weights * valid))
+    assert numbers(empty, "weights", "a", 0) == [1.0, None, None, None]
+
+
+def test_it_starts_where_weights_differ_most() -> None:
+    generator = torch.Generator().manual_seed(5)
+    scores, weights = torch.randn(2, 3, 4, 5, generator=generator), torch.rand(2, 3, 4, 5, generator=generator)
+    result = result_of(scores, None, weights)
+    changed = weights.clone()
+    changed[1, 2, 3, 4] += 1
+    changed[0, 1, 2, 3] += 0.9
+    view = view_of(replace(result, tensors={**result.tensors, "b/weights": changed}))
+    assert view["start"] == [1, 2, 3, 4]
+    alone = {"a/weights": weights, "a/scores": scores}
+    records = [{"label": "a", "scorer": "dot"}]
+    assert view_of(replace(result, tensors=alone, records=records))["start"] == [
+        int(i) for i in torch.unravel_index(weights.argmax(), weights.shape)
+    ]
+
+
+@pytest.mark.parametrize("kind", ["", "linear", "log"])
+def test_colours_are_those_of_the_scale_of_pictures(kind: Any) -> None:
+    """Of all places and labels together; the differences from each label have a scale of their own."""
+    generator = torch.Generator().manual_seed(6)
+    weights = torch.rand(2, 3, 4, 5, generator=generator) ** 9
+    result = result_of(weights.log(), None, weights)
+    other = weights.flip(0)
+    view = view_of(replace(result, tensors={**result.tensors, "b/weights": other}))
+    (stage,) = (each for each in view["stages"] if each["name"] == "weights")
+    own = colour_scale(torch.stack([weights, other]).numpy(), kind=kind or None, is_weight=True)
+    minus = colour_scale((weights - other).numpy(), kind=kind or None, is_difference=True)
+    for found, scale, values in zip(
+        stage["scales"][kind], (own, minus, minus), (other, weights - other, other - weights), strict=True
+    ):
+        edges = np.frombuffer(base64.b64decode(found["edges"]), "<f4")
+        indices = np.searchsorted(edges, values.flatten().numpy(), side="right")
+        shares = np.ma.filled(scale.norm(scale.clip(values.flatten().double().numpy())), 0)
+        assert np.abs(indices - np.clip(shares * 256, 0, 255)).max() <= 1
+        assert [share for share, _ in found["ticks"]] == [0, 0.25, 0.5, 0.75, 1]
+        ends = [float(found["ticks"][end][1]) for end in (0, -1)]
+        assert ends == pytest.approx([scale.low, scale.high], rel=0.06, abs=1e-12)
+        assert found["bounds"] == pytest.approx([scale.low, scale.high], rel=1e-4, abs=1e-4)

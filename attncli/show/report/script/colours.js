@@ -1,79 +1,135 @@
-// Colours follow the theme, and so do the pictures of matrices; paper is light.
+// Numbers, and their colours in the page's theme; paper is light.
+
+function bytesOf(base64) {
+  return Uint8Array.from(atob(base64), (character) => character.charCodeAt(0));
+}
+
+/** All matrices of a view. They are decoded once; each is looked up by stage, place and label. */
+class Matrices {
+  #data;
+  #bytes;
+  #starts = new Map(); // of the matrices of a stage
+  #found = new Map();
+
+  static async of(data) {
+    const stream = new Blob([bytesOf(data.data)]).stream().pipeThrough(new DecompressionStream("deflate"));
+    const matrices = new Matrices();
+    matrices.#data = data;
+    matrices.#bytes = new Uint8Array(await new Response(stream).arrayBuffer());
+    matrices.places = data.axes.reduce((count, { names }) => count * names.length, 1);
+    let start = 0;
+    for (const { name, labels } of data.stages) {
+      matrices.#starts.set(name, start);
+      start += labels.length * matrices.places;
+    }
+    return matrices;
+  }
+
+  /** `values` (n m) of a label, NaN where they are masked, and `shown`, 1 where they are not; null if there are none. */
+  at(stage, place, label) {
+    const { axes, stages } = this.#data;
+    const order = stages.find(({ name }) => name === stage).labels.indexOf(label);
+    if (order < 0) return null;
+    const index = place.reduce((sum, each, axis) => sum * axes[axis].names.length + each, 0);
+    const matrix = this.#starts.get(stage) + order * this.places + index;
+    if (!this.#found.has(matrix)) this.#found.set(matrix, this.#decoded(matrix));
+    return this.#found.get(matrix);
+  }
+
+  #decoded(matrix) {
+    const { n, m, bytes: width } = this.#data;
+    const [size, all] = [n * m, this.#bytes.length / width];
+    const words = new Uint32Array(size);
+    for (let plane = 0; plane < width; plane++) {
+      const first = plane * all + matrix * size;
+      const shift = 8 * (4 - width + plane);
+      for (let i = 0; i < size; i++) words[i] |= this.#bytes[first + i] << shift;
+    }
+    const masked = width === 4 ? 0xffffffff : 0xffff0000;
+    return { values: new Float32Array(words.buffer), shown: Uint8Array.from(words, (word) => word !== masked) };
+  }
+}
+
+// ---- themes
 
 const theme = {
+  root: document.documentElement,
   button: document.getElementById("theme"),
   prefersDark: matchMedia("(prefers-color-scheme: dark)"),
   print: matchMedia("print"),
-  isPrinting: false,
 
-  isDark() {
-    if (this.isPrinting || this.print.matches) return false;
-    const chosen = document.documentElement.style.colorScheme;
-    return chosen ? chosen === "dark" : this.prefersDark.matches;
+  isDark(isPrinting = this.print.matches) {
+    const { theme: chosen } = this.root.dataset;
+    return !isPrinting && (chosen ? chosen === "dark" : this.prefersDark.matches);
   },
 
-  /** Paint all pictures again whenever the colours change, without waiting for anything, for print does not wait. */
+  /** Paint everything again, at once, when the theme changes and before and after printing. */
   begin() {
-    const repaint = () => pictures.forEach((picture, canvas) => paint(canvas, picture));
+    const repaint = (isPrinting) => painted.forEach((pixels, canvas) => paint(canvas, pixels, this.isDark(isPrinting)));
     this.button.hidden = false;
     this.button.onclick = () => {
-      const style = document.documentElement.style;
-      style.colorScheme = { "": "light", light: "dark", dark: "" }[style.colorScheme];
-      this.button.textContent = `Theme: ${style.colorScheme || "auto"}`;
+      const { dataset } = this.root;
+      dataset.theme = { "": "light", light: "dark", dark: "" }[dataset.theme ?? ""];
+      this.button.textContent = `Theme: ${dataset.theme || "auto"}`;
       repaint();
     };
-    this.prefersDark.addEventListener("change", repaint);
-    this.print.addEventListener("change", repaint);
-    for (const [event, isPrinting] of [["beforeprint", true], ["afterprint", false]]) {
-      addEventListener(event, () => {
-        this.isPrinting = isPrinting;
-        repaint();
-      });
-    }
+    for (const query of [this.prefersDark, this.print]) query.addEventListener("change", () => repaint());
+    addEventListener("beforeprint", () => repaint(true));
+    addEventListener("afterprint", () => repaint(false));
   },
 };
 
-// ---- values become colours
+// ---- colours
 
-const pictures = new Map(); // what canvases show
-const NOT_A_NUMBER = pixelOf([0, 180, 216]);
+const COLOURS = 256;
+/** Colours as pixels, by theme: of values and of differences; the last colour is that of no number. */
+const colourMaps = JSON.parse(document.getElementById("colours").textContent);
+for (const [name, maps] of Object.entries(colourMaps)) {
+  colourMaps[name] = maps.map((map) => {
+    const bytes = [...bytesOf(map), 0, 180, 216];
+    return new Uint32Array(Uint8Array.from({ length: 4 * (COLOURS + 1) }, (_, i) => (i % 4 < 3 ? bytes[i - (i >> 2)] : 255)).buffer);
+  });
+}
+const painted = new Map(); // what canvases show
 
-/** A colour as one number, as the pixels of a canvas have it. */
-function pixelOf([red, green, blue]) {
-  return new Uint32Array(Uint8Array.of(red, green, blue, 255).buffer)[0];
+function colourMap({ isDifference }, isDark = theme.isDark()) {
+  return colourMaps[isDark ? "dark" : "light"][isDifference ? 1 : 0];
 }
 
-/** The 256 colours of a colour map. */
-function pixelsOf(base64) {
-  const bytes = bytesOf(base64);
-  return Uint32Array.from(range(bytes.length / 3), (i) => pixelOf(bytes.subarray(3 * i, 3 * i + 3)));
+/** The values at which the next colour begins. */
+function edgesOf(scale) {
+  return (scale.decoded ??= new Float32Array(bytesOf(scale.edges).buffer));
 }
 
-for (const name of Object.keys(colourMaps)) colourMaps[name] = colourMaps[name].map(pixelsOf);
-
-function colourMap(isDifference) {
-  return colourMaps[theme.isDark() ? "dark" : "light"][isDifference ? 1 : 0];
+/** The index of the colour of a value. */
+function colourIndex(value, edges) {
+  if (Number.isNaN(value)) return COLOURS;
+  let [low, high] = [0, edges.length];
+  while (low < high) {
+    const middle = (low + high) >> 1;
+    if (edges[middle] <= value) low = middle + 1;
+    else high = middle;
+  }
+  return low;
 }
 
-/** Paint values, one pixel each; what is masked stays transparent, so that the hatching behind shows. */
-function paint(canvas, picture) {
-  pictures.set(canvas, picture);
-  const { values, mask, isDifference, scaling } = picture;
-  const colours = colourMap(isDifference);
+/** Paint a picture, one pixel for each value. Masked cells stay transparent and show the hatching behind. */
+function paint(canvas, picture, isDark) {
+  painted.set(canvas, picture);
+  const { values, shown, scale } = picture;
+  const map = colourMap(picture, isDark);
   const context = canvas.getContext("2d");
   const image = context.createImageData(canvas.width, canvas.height);
   const pixels = new Uint32Array(image.data.buffer);
   values?.forEach((value, i) => {
-    if (!mask[i]) return;
-    const share = scaling.at(value);
-    pixels[i] = Number.isNaN(share) ? NOT_A_NUMBER : colours[Math.round(255 * share)];
+    if (shown[i]) pixels[i] = map[colourIndex(value, edgesOf(scale))];
   });
   context.putImageData(image, 0, 0);
 }
 
-/** Paint all colours, for the bar that says which value has which. */
-function paintBar(canvas, isDifference) {
-  const values = Float32Array.from(range(canvas.width), (i) => i / (canvas.width - 1));
-  const mask = new Uint8Array(canvas.width).fill(1);
-  paint(canvas, { values, mask, isDifference, scaling: new Scaling("linear", [0, 1]) });
+/** The ink that is read best on the colour of a value. */
+function inkOn(value, picture) {
+  const pixel = colourMap(picture)[colourIndex(value, edgesOf(picture.scale))];
+  const light = 0.3 * (pixel & 255) + 0.6 * ((pixel >> 8) & 255) + 0.1 * ((pixel >> 16) & 255);
+  return light < 128 ? "#fff" : "#000";
 }

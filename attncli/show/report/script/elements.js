@@ -1,7 +1,7 @@
-// Elements of the page, and what the pointer and a screen reader are told. Text goes in as text, never as HTML.
+// Elements of the page, the box beside the pointer, and messages to screen readers. Text goes in as text, never as HTML.
 const SVG = "http://www.w3.org/2000/svg";
 const DIGITS = 4; // of numbers
-const MISSING = "-"; // as tables write what is not there
+const MISSING = "-"; // as in the tables
 
 /** An element with properties (or attributes, where it has no such property) and children. */
 function make(tag, properties = {}, ...children) {
@@ -14,7 +14,6 @@ function make(tag, properties = {}, ...children) {
   return element;
 }
 
-/** An element of a drawing, with attributes. */
 function makeSvg(tag, attributes = {}, ...children) {
   const element = document.createElementNS(SVG, tag);
   for (const [name, value] of Object.entries(attributes)) element.setAttribute(name, value);
@@ -30,7 +29,7 @@ function clamp(value, low, high) {
   return Math.max(low, Math.min(high, value));
 }
 
-/** The function, called once its calls have paused for so many milliseconds. */
+/** A function that calls `call` after a pause of its own calls. */
 function afterPause(milliseconds, call) {
   let timer;
   return (...given) => {
@@ -39,52 +38,33 @@ function afterPause(milliseconds, call) {
   };
 }
 
-/** A number for people. */
 function showNumber(value, digits = DIGITS) {
   if (value === null || value === undefined) return MISSING;
   const size = Math.abs(value);
   return size >= 1e5 || (size > 0 && size < 1e-4) ? value.toExponential(2) : String(Number(value.toPrecision(digits)));
 }
 
-/** A cell of a table: a number, with all of its digits in `data-value`. */
+/** Such as `1 cell` and `1,024 cells`. */
+function counted(count, name, plural = `${name}s`) {
+  return `${count.toLocaleString("en")} ${count === 1 ? name : plural}`;
+}
+
+/** A table cell with a number; `data-value` has all of its digits. */
 function numberCell(value, digits) {
   const all = value === null || value === undefined ? {} : { "data-value": value };
   return make("td", { className: "number", ...all }, showNumber(value, digits));
 }
 
-/** Tell a screen reader, once the pointer or the keys rest. */
-const say = afterPause(200, (text) => (document.getElementById("said").textContent = text));
-
-/** The line that says by which command a picture is made. */
-function asPicture(code) {
-  return make("p", { className: "note" }, "As a picture: ", code);
-}
-
-// ---- controls
-
 function button(text, press) {
   return make("button", { type: "button", onclick: press }, text);
 }
 
-function labelled(name, control) {
-  return make("label", {}, `${name} `, control);
-}
-
-/** A list to choose from; each option is a pair of value and text, or one for both. */
-function selection(options, choose) {
-  const pairs = options.map((option) => (Array.isArray(option) ? option : [option, option]));
-  const elements = pairs.map(([value, text]) => make("option", { value }, String(text)));
-  return make("select", { onchange: (event) => choose(event.target.value) }, ...elements);
-}
-
-function tickBox(name, choose) {
-  const box = make("input", { type: "checkbox", onchange: () => choose(box.checked) });
-  return { box, element: make("label", {}, box, ` ${name}`) };
-}
+/** Tell a screen reader, once the pointer or the keys rest. */
+const say = afterPause(200, (text) => (document.getElementById("said").textContent = text));
 
 // ---- the pointer, and the box beside it
 
-/** Where it is on the screen. Browsers tell of it anew, at the same place, when what is below it moves. */
+/** The place of the pointer on the screen. Browsers report it again when something moves below it. */
 const pointer = { place: "" };
 for (const kind of ["pointermove", "pointerdown"]) {
   addEventListener(kind, ({ screenX, screenY }) => (pointer.place = `${screenX} ${screenY}`), true);
@@ -96,7 +76,7 @@ function hideTip() {
   tip.hidden = true;
 }
 
-/** Show these elements at a place of the window, wherever they fit. */
+/** Show the box with these elements beside a point of the window. */
 function showTip(content, x, y) {
   tip.hidden = false;
   tip.replaceChildren(...content);
@@ -105,13 +85,33 @@ function showTip(content, x, y) {
   tip.style.top = `${clamp(y + 18, 4, Math.max(4, innerHeight - tip.offsetHeight - 4))}px`;
 }
 
-/** What the box says: a heading, and a table with a row for each scorer. */
-function tipTable(heading, columns, rows) {
-  const head = make("tr", {}, make("td"), ...columns.map((name) => make("th", { scope: "col" }, name)));
-  const body = rows.map(([label, ...cells]) =>
-    make("tr", {}, make("th", { scope: "row" }, make("bdi", {}, label)), ...cells),
-  );
-  return [make("div", { className: "head" }, ...heading), make("table", {}, head, ...body)];
-}
-
 addEventListener("keydown", (event) => event.key === "Escape" && hideTip());
+
+// ---- tables that are sorted by the column whose heading is pressed
+
+/** Make the headings of a table buttons. Return a function that sorts again after its rows have changed. */
+function makeSortable(table) {
+  const headings = [...table.tHead.rows[0].cells];
+  let [sorted, isDown] = [null, true];
+  const keyOf = ({ dataset, textContent }) =>
+    dataset.value !== undefined ? Number(dataset.value) : textContent === MISSING ? null : textContent;
+  const compare = (a, b) => (typeof a === "number" && typeof b === "number" ? a - b : String(a).localeCompare(String(b)));
+  const sort = () => {
+    if (sorted === null) return;
+    const rows = [...table.tBodies[0].rows].map((row) => [keyOf(row.cells[sorted]), row]);
+    const sign = isDown ? -1 : 1;
+    // cells without a value come last
+    rows.sort(([a], [b]) => (a === null || b === null ? (a === null) - (b === null) : sign * compare(a, b)));
+    table.tBodies[0].append(...rows.map(([, row]) => row));
+  };
+  headings.forEach((heading, column) => {
+    const press = () => {
+      [sorted, isDown] = [column, sorted === column ? !isDown : true];
+      for (const each of headings) each.removeAttribute("aria-sort");
+      heading.setAttribute("aria-sort", isDown ? "descending" : "ascending");
+      sort();
+    };
+    heading.replaceChildren(make("button", { type: "button", onclick: press }, ...heading.childNodes));
+  });
+  return sort;
+}

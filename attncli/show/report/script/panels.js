@@ -1,6 +1,9 @@
-// One scorer's matrix: its picture, the names of its rows and columns, its colour bar, and its keys.
+// The matrix of one scorer: its picture, the names of its rows and columns, its numbers, and its keys.
 
-const BAR = 216; // pixels along a colour bar
+const LABEL_ROOM = 11; // pixels across the name of a row or column
+const NUMBER_ROOM = 34; // pixels of a side of a cell with its number in it
+const MOST_NUMBERS = 3000; // in cells
+const STEPS = [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000]; // between indices that are named
 
 const MOVES = {
   ArrowUp: [-1, 0],
@@ -15,80 +18,65 @@ const MOVES = {
 
 class Panel {
   #view;
-  #label;
-  #scroll;
-  #scrolledTo = "0,0"; // where it is known to be
-  #canvas;
-  #cells;
-  #names;
-  #title;
-  #bar;
-  #ticks;
-  #beyond; // what lies beyond either end of the colours
+  #picture;
+  #scrolledTo = "0,0"; // by this script
+  #title = make("figcaption");
+  #numbers = make("div", { className: "numbers", "aria-hidden": "true" });
+  #names = {
+    queries: make("div", { className: "names rows", "aria-hidden": "true" }),
+    keys: make("div", { className: "names columns", "aria-hidden": "true" }),
+  };
 
-  constructor(view, label) {
+  constructor(view) {
     this.#view = view;
-    this.#label = label;
     const { n, m } = view.data;
-    this.#canvas = make("canvas", { width: m, height: n });
+    this.canvas = make("canvas", { width: m, height: n });
     const marks = ["row", "column", "cell"].map((kind) => make("span", { className: `mark ${kind}` }));
     const role = { role: "application", "aria-roledescription": "heat map", "aria-describedby": `help-${view.number}` };
-    this.#cells = make("div", { className: "cells", tabIndex: 0, ...role }, this.#canvas, ...marks);
-    this.#cells.onkeydown = (event) => this.#press(event);
-    this.#cells.onblur = hideTip;
-    this.#names = {
-      queries: make("div", { className: "names rows", "aria-hidden": "true" }),
-      keys: make("div", { className: "names columns", "aria-hidden": "true" }),
-    };
-    const corner = make("div", { className: "corner" });
-    const parts = [corner, this.#names.keys, this.#names.queries, this.#cells];
-    this.#scroll = make("div", { className: "scroll" }, ...parts);
-    this.#scroll.onscroll = () => this.#tellScrolled();
-    this.#title = make("figcaption");
-    this.#bar = make("canvas", { width: 256, height: 1 });
-    this.#ticks = make("div", { className: "ticks" });
-    this.#beyond = make("div", { className: "beyond" });
-    const ofScale = [this.#bar, this.#ticks, this.#beyond];
-    const scale = make("div", { className: "scale", "aria-hidden": "true" }, ...ofScale);
-    this.element = make("figure", {}, this.#title, this.#scroll, scale);
+    this.cells = make("div", { className: "cells", tabIndex: 0, ...role }, this.canvas, this.#numbers, ...marks);
+    this.cells.onkeydown = (event) => this.#press(event);
+    this.cells.onblur = hideTip;
+    const parts = [make("div", { className: "corner" }), this.#names.keys, this.#names.queries, this.cells];
+    this.scroll = make("div", { className: "scroll" }, ...parts);
+    this.scroll.onscroll = () => this.#tellScrolled();
+    this.element = make("figure", {}, this.#title, this.scroll);
   }
 
-  /** A picture of values with their scaling; without values the panel is hidden. */
-  show(picture) {
-    const { values, mask, isDifference, scaling } = picture;
-    this.element.hidden = !values;
-    if (!values) return;
-    const { choices, data, placeText } = this.#view;
-    paint(this.#canvas, picture);
-    paintBar(this.#bar, isDifference);
-    this.#ticks.replaceChildren(...ticksWithRoom(scaling));
-    const what = isDifference ? `${this.#label} − ${choices.minus}` : this.#label;
-    const words = scaling.words ? [make("small", {}, ` ${scaling.words}`)] : [];
-    this.#title.replaceChildren(make("bdi", {}, what), ...words);
-    const [below, above] = scaling.beyond(values, mask).map((count) => (count ? counted(count, data.unit) : ""));
-    const beyond = [below && `${below} below`, above && `${above} above`];
-    const marks = [beyond[0] && `◀ ${beyond[0]}`, beyond[1] && `${beyond[1]} ▶`];
-    this.#beyond.replaceChildren(...marks.map((text) => make("span", {}, text)));
-    const ends = `colours from ${scaling.ends.map((value) => showNumber(value)).join(" to ")}`;
-    const colours = [ends, ...beyond.filter(Boolean)].join(", ");
-    const about = `${what}, ${choices.stage}, ${placeText}: ${data.n} queries by ${data.m} keys, ${colours}`;
-    this.#cells.setAttribute("aria-label", about);
+  /** A picture has `values` (n m), `shown`, `scale`, `isDifference` and `title`. The panel is hidden without values. */
+  show(picture, about) {
+    this.element.hidden = !picture.values;
+    if (!picture.values) return;
+    this.#picture = picture;
+    paint(this.canvas, picture);
+    this.#title.replaceChildren(make("bdi", {}, picture.title));
+    this.cells.setAttribute("aria-label", `${picture.title}, ${about}`);
   }
 
-  /** Name rows or columns, cells being of this size: those that were found, or as many as there is room for. */
+  /** Name as many rows or columns as have room, or those that were searched for; `size` is that of a cell. */
   name(side, found, size) {
     const { n, m } = this.#view.data;
-    const every = roundUp(Math.max(1, LABEL_ROOM / size));
-    const hasRoom = (i) => i === 0 || (i % every === 0 && (i + 0.5) * size > 1.45 * LABEL_ROOM);
-    const wanted = found.length ? found : range(side === "queries" ? n : m).filter(hasRoom);
-    const isFound = found.length ? "found" : "";
+    const every = STEPS.find((step) => step * size >= LABEL_ROOM) ?? STEPS.at(-1);
+    const wanted = found.length ? found : range(side === "queries" ? n : m).filter((i) => i % every === 0);
     const names = wanted.map((index) => {
       const data = { "data-side": side, "data-index": index };
-      const name = make("bdi", { className: isFound, ...data }, this.#view.token(side, index));
+      const name = make("bdi", { className: found.length ? "found" : "", ...data }, this.#view.token(side, index));
       name.style.setProperty("--i", index);
       return name;
     });
     this.#names[side].replaceChildren(...names);
+  }
+
+  /** Write the numbers into cells of a size, if they are large enough. */
+  write(size) {
+    const { values, shown } = this.#picture ?? {};
+    const hasRoom = values && size >= NUMBER_ROOM && values.length <= MOST_NUMBERS;
+    const texts = hasRoom ? [...values].map((value, i) => (shown[i] ? shortNumber(value) : "")) : [];
+    const cells = texts.map((text, i) => {
+      const cell = make("span", {}, text);
+      cell.style.color = inkOn(values[i], this.#picture);
+      return cell;
+    });
+    this.#numbers.replaceChildren(...cells);
   }
 
   #press(event) {
@@ -111,56 +99,78 @@ class Panel {
 
   /** Scroll the cell that is pointed at into sight. */
   reveal() {
-    this.#cells.querySelector(".mark.cell").scrollIntoView({ block: "nearest", inline: "nearest" });
+    this.cells.querySelector(".mark.cell").scrollIntoView({ block: "nearest", inline: "nearest" });
     this.#tellScrolled();
   }
 
   scrollTo(place) {
-    this.#scroll.scrollTo(...place);
+    this.scroll.scrollTo(...place);
     this.#scrolledTo = String(this.#place); // browsers round
   }
 
   get #place() {
-    return [this.#scroll.scrollLeft, this.#scroll.scrollTop];
+    return [this.scroll.scrollLeft, this.scroll.scrollTop];
   }
 
-  /** Events come late: one that tells where this was put is no news, and what is hidden is nowhere. */
+  /** Scroll the other panels along, unless this panel has itself been scrolled along. */
   #tellScrolled() {
     if (this.element.hidden || String(this.#place) === this.#scrolledTo) return;
     this.#scrolledTo = String(this.#place);
     this.#view.scrollOthers(this, this.#place);
   }
 
-  /** Beside the cell that the keys have moved to, which is scrolled into sight. */
+  /** Show the box beside the cell that the keys have moved to. */
   #showTip() {
     this.#view.reveal(this);
     const { query, key, data } = this.#view;
-    const box = this.#cells.getBoundingClientRect();
+    const box = this.cells.getBoundingClientRect();
     const x = box.left + ((key + 1) / data.m) * box.width;
     const y = box.top + ((query + 1) / data.n) * box.height;
     showTip(this.#view.tipOf(query, key), x, y);
   }
 }
 
-/** Such as `1 cell` and `1,024 cells`. */
-function counted(count, name) {
-  return `${count.toLocaleString("en")} ${name}${count === 1 ? "" : "s"}`;
+/** A number in at most five characters. */
+function shortNumber(value) {
+  const size = Math.abs(value);
+  const isLong = size > 0 && (size < 0.01 || size >= 1000);
+  return isLong && Number.isFinite(value) ? value.toExponential(0).replace("+", "") : String(Number(value.toPrecision(2)));
 }
 
-/** What stands below a colour bar: its ends, and those of its other ticks that have room. */
-function ticksWithRoom(scaling) {
-  const taken = []; // from and to, in pixels
-  const found = [];
-  for (const value of scaling.ticks) {
-    const text = showNumber(value);
-    const share = scaling.at(value);
-    const width = CHARACTER * text.length;
-    const left = clamp(share * BAR - width / 2, 0, BAR - width);
-    if (taken.some(([from, to]) => left < to + CHARACTER && left + width > from - CHARACTER)) continue;
-    taken.push([left, left + width]);
-    const tick = make("span", {}, text);
-    tick.style.setProperty("--at", `${100 * share}%`);
-    found.push(tick);
+/** A colour bar with the values of its colours, and the numbers of cells beyond them. */
+class ColourBar {
+  #canvas = make("canvas", { width: COLOURS, height: 1 });
+  #ticks = make("div", { className: "ticks" });
+  #beyond = make("div", { className: "beyond" });
+  element = make("div", { className: "scale", "aria-hidden": "true" }, this.#canvas, this.#ticks, this.#beyond);
+
+  /** Show the scale of several pictures. Return it in words. */
+  show(pictures, unit) {
+    this.element.hidden = !pictures.length;
+    if (!pictures.length) return "";
+    const { scale, isDifference } = pictures[0];
+    const edges = edgesOf(scale);
+    const values = Float32Array.from(range(COLOURS), (i) => (i ? edges[i - 1] : -Infinity));
+    paint(this.#canvas, { values, shown: values.map(() => 1), scale, isDifference });
+    const ticks = scale.ticks.map(([share, text]) => {
+      const tick = make("span", {}, text);
+      tick.style.setProperty("--at", `${100 * share}%`);
+      return tick;
+    });
+    this.#ticks.replaceChildren(...ticks);
+    const count = (isBeyond) =>
+      pictures.reduce((sum, { values, shown }) => sum + values.reduce((of, value, i) => of + (shown[i] && isBeyond(value)), 0), 0);
+    const [low, high] = scale.bounds;
+    const counts = [count((value) => value < low), count((value) => value > high)];
+    const [below, above] = counts.map((of) => of && counted(of, unit));
+    this.#beyond.replaceChildren(
+      make("span", {}, below ? `◀ ${below} below` : ""),
+      make("span", {}, [isDifference ? "differences" : "", scale.words].filter(Boolean).join(", ")),
+      make("span", {}, above ? `${above} above ▶` : ""),
+    );
+    const words = [`colours from ${scale.ticks[0][1]} to ${scale.ticks.at(-1)[1]}`];
+    if (below) words.push(`${below} below`);
+    if (above) words.push(`${above} above`);
+    return words.join(", ");
   }
-  return found;
 }

@@ -1,12 +1,13 @@
-// The row of the query that is pointed at: as bars (or lines, of many keys) and as a table.
+// The row of the query that is pointed at: as bars, a strip for each scorer, and as a table.
 
-const MOST_BARS = 40;
+const STRIP = 56; // pixels of the height of a strip
+const WIDTH = 1000; // of a strip, in units of its drawing
 
 class RowView {
   #view;
   #title = make("h3");
   #hold;
-  #chart;
+  #strips = make("div", { className: "strips", "aria-hidden": "true" });
   #details;
   #body = make("tbody");
   #sort;
@@ -14,8 +15,8 @@ class RowView {
   constructor(view) {
     this.#view = view;
     this.#hold = button("", () => view.hold(!view.isHeld));
-    const toggle = (label) => view.choose({ hidden: toggled(view.choices.hidden, label) });
-    this.#chart = new Chart({ toggle, point: (key) => view.isHeld || view.point(view.query, key) });
+    this.#strips.onpointermove = this.#strips.onpointerdown = (event) => this.#read(event);
+    this.#strips.onpointerleave = hideTip;
     const headings = ["index", "key", ...view.data.labels].map((name) => make("th", { scope: "col" }, name));
     const table = make("table", { className: "sortable" }, make("thead", {}, make("tr", {}, ...headings)), this.#body);
     this.#sort = makeSortable(table);
@@ -24,7 +25,7 @@ class RowView {
     this.#details = make("details", {}, make("summary", {}, "This row as a table"), make("div", region, table));
     this.#details.ontoggle = () => this.#tabulate();
     const heading = make("p", {}, this.#title, " ", this.#hold);
-    this.element = make("div", {}, heading, this.#chart.element, this.#details);
+    this.element = make("div", { className: "row" }, heading, this.#strips, this.#details);
   }
 
   show() {
@@ -38,37 +39,59 @@ class RowView {
     this.#hold.textContent = this.#view.isHeld ? "release" : "hold";
   }
 
-  /** The values of one scorer at the keys of this row; null where a key is masked. */
+  /** The values of a label in this row; null where they are masked, and null if there are none. */
   #valuesOf(label) {
-    const { data, mask, values, choices, query } = this.#view;
-    const ofStage = values.get(choices.stage)[label];
-    if (!ofStage) return null;
-    return range(data.m).map((key) => (mask[query * data.m + key] ? ofStage[query * data.m + key] : null));
+    const { data, query } = this.#view;
+    const found = range(data.m).map((key) => this.#view.valueAt(label, query * data.m + key));
+    return found.some((value) => value !== null) ? found : null;
   }
 
+  /** Bars from 0, or from the lowest value if it is below 0, on one axis for all scorers. */
   #draw() {
-    const { data, choices, looks } = this.#view;
-    const keys = range(data.m);
-    const hasBars = data.m <= MOST_BARS;
-    const text = (key) => this.#view.token("keys", key);
-    const all = data.labels.map((name, i) => ({ name, look: looks[i], x: keys, y: this.#valuesOf(i) }));
-    this.#chart.draw({
-      x: { name: "key", ticks: hasBars ? keys : null, text: data.tokens.keys ? text : null },
-      y: { name: choices.stage, digits: this.#view.digits, hasZero: hasBars || choices.stage === "weights" },
-      series: all.filter((line) => line.y),
-      off: choices.hidden,
-      hasBars,
+    const { data } = this.#view;
+    const rows = data.labels.map((_, label) => this.#valuesOf(label));
+    const known = rows.flatMap((values) => values ?? []).filter(Number.isFinite);
+    const [low, high] = [Math.min(0, ...known), Math.max(0, ...known)];
+    const up = (value) => STRIP * (1 - (clamp(value, low, high) - low) / (high - low || 1));
+    const width = WIDTH / data.m;
+    const strips = rows.flatMap((values, label) => {
+      if (!values) return [];
+      const bar = (value, key) =>
+        value === null || Number.isNaN(value) ? "" : `M${key * width} ${up(0)}V${up(value)}h${0.9 * width}V${up(0)}Z`;
+      const bars = makeSvg("path", { d: values.map(bar).join("") });
+      const [light, dark] = data.looks[label];
+      bars.style.setProperty("fill", `light-dark(${light}, ${dark})`);
+      const axis = makeSvg("line", { x2: WIDTH, y1: up(0), y2: up(0) });
+      const size = { viewBox: `0 0 ${WIDTH} ${STRIP}`, preserveAspectRatio: "none", height: STRIP };
+      const ends = make("small", {}, make("span", {}, showNumber(high, 2)), make("span", {}, showNumber(low, 2)));
+      return [make("bdi", {}, data.labels[label]), ends, makeSvg("svg", size, axis, bars)];
     });
+    const every = Math.ceil(data.m / 40);
+    const names = range(data.m).filter((key) => key % every === 0);
+    const keys = make("div", { className: "keys" }, ...names.map((key) => make("bdi", {}, this.#view.token("keys", key))));
+    this.#strips.replaceChildren(...strips, keys);
+  }
+
+  /** Point at the key below the pointer. */
+  #read(event) {
+    const svg = event.target.closest("svg");
+    if (!svg) return hideTip();
+    const { data, query, isHeld } = this.#view;
+    const box = svg.getBoundingClientRect();
+    const key = clamp(Math.floor(((event.clientX - box.left) / box.width) * data.m), 0, data.m - 1);
+    if (!isHeld) this.#view.point(query, key);
+    showTip(this.#view.tipOf(query, key), event.clientX, event.clientY);
   }
 
   #tabulate() {
-    if (!this.#details.open || !this.#view.values) return;
-    const { data, mask, query } = this.#view;
-    const columns = data.labels.map((_, label) => this.#valuesOf(label));
-    const valid = range(data.m).filter((key) => mask[query * data.m + key]);
-    const rows = valid.map((key) => {
-      const token = make("td", {}, make("bdi", {}, this.#view.token("keys", key)));
-      return make("tr", {}, numberCell(key), token, ...columns.map((values) => numberCell(values?.[key], this.#view.digits)));
+    if (!this.#details.open) return;
+    const { data, query, digits } = this.#view;
+    const labels = range(data.labels.length);
+    const rows = range(data.m).flatMap((key) => {
+      const values = labels.map((label) => this.#view.valueAt(label, query * data.m + key));
+      if (values.every((value) => value === null)) return [];
+      const name = make("td", {}, make("bdi", {}, this.#view.token("keys", key)));
+      return [make("tr", {}, numberCell(key), name, ...values.map((value) => numberCell(value, digits)))];
     });
     this.#body.replaceChildren(...rows);
     this.#sort();

@@ -1,26 +1,26 @@
-// The page comes to life: every view of a run has its data, and a stage for what is interactive.
+// The page comes to life: every view of matrices is decoded and shown, and tables can be sorted.
 
 const elements = [...document.querySelectorAll(".view")];
 Choices.begin(elements.length);
 
-elements.forEach((element, number) => {
+elements.forEach(async (element, number) => {
   const stage = element.querySelector(".stage");
-  const data = JSON.parse(element.querySelector(".data").textContent);
-  const view = data.charts ? new CurvesView(data, number) : new MatricesView(data, number);
-  stage.append(view.element);
-  stage.hidden = false;
-  stage.inert = true; // there is nothing to point at before it is drawn
-  const fail = ({ message }) =>
+  try {
+    const data = JSON.parse(element.querySelector(".data").textContent);
+    const view = new MatricesView(data, number, await Matrices.of(data));
+    stage.append(view.element);
+    stage.hidden = false;
+    view.show();
+    stage.dataset.ready = "yes";
+  } catch ({ message }) {
     stage.replaceChildren(make("p", { className: "note" }, `This browser cannot show it: ${message}`));
-  Promise.resolve(view.show())
-    .then(() => (stage.dataset.ready = "yes"), fail)
-    .finally(() => (stage.inert = false));
+  }
 });
 
-for (const table of document.querySelectorAll("main > section > details table.sortable")) makeSortable(table);
+for (const table of document.querySelectorAll("main details table.sortable")) makeSortable(table);
 theme.begin();
 
-// The address has what is chosen, so that links within the page must not replace it.
+// Links within the page must not replace the address, which has the reader's choices.
 for (const link of document.querySelectorAll("nav a")) {
   link.onclick = (event) => {
     event.preventDefault();

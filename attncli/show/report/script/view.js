@@ -1,0 +1,382 @@
+// The matrices of all scorers side by side, with one crosshair.
+
+const CHARACTER = 6.6; // pixels, about
+const LONGEST_NAME = 90; // pixels along the name of a row or column
+const TIE = 1e-5; // numbers that differ by less, relative to the larger, are equal
+const GAP = 20; // pixels between panels
+const [LEAST_CELL, LARGEST_CELL, LARGEST_FIT] = [0.5, 60, 44]; // pixels of a side
+const [LEAST_PANEL, LEAST_FIT] = [180, 24]; // pixels of a panel or of its cells: smaller ones take more rows of panels
+
+class MatricesView {
+  #lists = {}; // to choose from, by the name of the choice
+  #cell = make("input", { type: "range", min: LEAST_CELL, max: LARGEST_CELL, step: 0.5 });
+  #search = make("input", { type: "search", placeholder: "token" });
+  #found = make("span", { className: "note", role: "status" });
+  #why = make("p", { className: "note" });
+  #bars = [new ColourBar(), new ColourBar()]; // of values and of differences
+  #ignored = null; // a place where the pointer rests and points at nothing
+
+  /** `number` is the index of the view on the page. */
+  constructor(data, number, matrices) {
+    this.data = data;
+    this.number = number;
+    this.matrices = matrices;
+    this.digits = data.bytes === 4 ? DIGITS : 3; // no more than rounded numbers have
+    this.choices = new Choices(number, this.#kinds(), () => this.show());
+    this.panels = data.labels.map(() => new Panel(this));
+    this.row = new RowView(this);
+    this.heads = data.axes.length > 1 ? new HeadsView(this) : null;
+    this.group = this.#groupOfPanels();
+    this.command = make("code");
+    this.caption = make("p", { className: "caption" });
+    const scales = make("div", { className: "scales" }, ...this.#bars.map((bar) => bar.element));
+    const command = data.command ? [make("p", { className: "note" }, "As a picture: ", this.command)] : [];
+    const parts = [this.#toolbar(), this.#why, this.caption, this.group, scales, this.row.element];
+    this.element = make("div", {}, ...parts, ...(this.heads ? [this.heads.element] : []), ...command, this.#help());
+    addEventListener("resize", afterPause(100, () => this.fit()));
+  }
+
+  // ---- what can be chosen
+
+  #kinds() {
+    const { stages, labels, axes, start, n, m } = this.data;
+    const names = stages.map(({ name }) => name);
+    const places = axes.map(({ name, names: all }, axis) => [name, { options: range(all.length), initial: start[axis] }]);
+    return {
+      stage: { options: names, initial: names.includes("weights") ? "weights" : names[0] },
+      ...Object.fromEntries(places),
+      minus: { options: labels, initial: null },
+      colours: { options: Object.keys(stages[0].scales), initial: "" },
+      query: { options: range(n), initial: null },
+      key: { options: range(m), initial: null },
+      held: { options: ["yes"], initial: null },
+      search: { initial: "" },
+      cell: { options: range(2 * LARGEST_CELL + 1).map((half) => half / 2).slice(1), initial: null },
+    };
+  }
+
+  choose(changes) {
+    this.choices.change(changes);
+    this.show();
+    this.#say();
+  }
+
+  #toolbar() {
+    const { stages, labels, axes } = this.data;
+    const labelled = (name, control) => make("label", {}, `${name} `, control);
+    const chosen = (name, options, read = String) => {
+      const elements = options.map(([value, text]) => make("option", { value }, text));
+      const onchange = ({ target }) => this.choose({ [name]: target.value === "" ? null : read(target.value) });
+      this.#lists[name] = make("select", { onchange }, ...elements);
+      return labelled(name, this.#lists[name]);
+    };
+    const typed = (input, name, read) => {
+      input.oninput = () => {
+        this.choices[name] = read(input.value);
+        this.fit();
+        this.keepSoon();
+      };
+      return input;
+    };
+    this.#search.onkeydown = (event) => {
+      if (event.key === "Enter") this.#pointNextFound();
+    };
+    const largest = button("largest difference", () => {
+      this.choose({ query: null, key: null });
+      this.reveal();
+    });
+    const hasSeveral = labels.length > 1;
+    const pairs = (names) => names.map((name) => [name, name]);
+    return make(
+      "div",
+      { className: "bar", role: "toolbar", "aria-label": "What is shown" },
+      chosen("stage", pairs(stages.map(({ name }) => name))),
+      ...axes.map(({ name, names }) => chosen(name, [...names.entries()], Number)),
+      ...(hasSeveral ? [chosen("minus", [["", "nothing"], ...pairs(labels)])] : []),
+      chosen("colours", [["", "auto"], ["linear", "linear"], ["log", "log"]], (text) => text),
+      ...(hasSeveral ? [largest] : []),
+      labelled("cell size", typed(this.#cell, "cell", Number)),
+      labelled("search", typed(this.#search, "search", String)),
+      this.#found,
+    );
+  }
+
+  #help() {
+    const pointer = "Point at a cell; a click holds it.";
+    const keys = "Or focus a matrix and use arrow keys, Page Up and Down, Home and End; Enter holds, Escape releases.";
+    const marks = "The same cell is outlined in all. Hatched cells are masked.";
+    const sentences = [...this.data.notes, pointer, keys, marks];
+    return make("p", { className: "note", id: `help-${this.number}` }, sentences.join(" "));
+  }
+
+  get place() {
+    return this.data.axes.map(({ name }) => this.choices[name]);
+  }
+
+  get placeText() {
+    return this.data.axes.map(({ name, names }) => `${name} ${names[this.choices[name]]}`).join(", ");
+  }
+
+  // ---- what is shown
+
+  show() {
+    const { choices, data } = this;
+    for (const [name, list] of Object.entries(this.#lists)) list.value = choices[name] ?? "";
+    this.#search.value = choices.search;
+    this.found = data.labels.map((_, label) => this.matrices.at(choices.stage, this.place, label));
+    const pictures = data.labels.map((_, label) => this.pictureOf(label, this.place));
+    const drawn = pictures.filter(({ values }) => values);
+    const scales = [false, true].map((kind, i) =>
+      this.#bars[i].show(drawn.filter(({ isDifference }) => isDifference === kind), data.unit),
+    );
+    const size = `${counted(data.n, "query", "queries")} by ${counted(data.m, "key")}`;
+    pictures.forEach((picture, i) => {
+      const about = `${choices.stage}, ${this.placeText}: ${size}, ${scales[Number(picture.isDifference)]}`;
+      this.panels[i].show(picture, about);
+    });
+    this.caption.textContent = `${choices.stage}, ${this.placeText}`;
+    this.command.textContent = this.#asCommand();
+    this.fit();
+    const isChosen = choices.query !== null && choices.key !== null;
+    const place = isChosen ? [choices.query, choices.key] : this.#mostDifferent();
+    this.#why.textContent = isChosen ? "" : this.#reason(...place);
+    this.#moveTo(...place, true);
+    this.heads?.show();
+  }
+
+  /** The picture of a label at a place: its values, or their difference from another label. */
+  pictureOf(label, place) {
+    const { stage, minus, colours } = this.choices;
+    const { labels, stages } = this.data;
+    const { labels: there, scales } = stages.find(({ name }) => name === stage);
+    const own = this.matrices.at(stage, place, label);
+    const base = labels.indexOf(minus);
+    const other = base < 0 || base === label ? null : this.matrices.at(stage, place, base);
+    if (!own || !other) return { ...own, scale: scales[colours][0], isDifference: false, title: labels[label] };
+    return {
+      values: own.values.map((value, i) => value - other.values[i]),
+      shown: own.shown.map((each, i) => each & other.shown[i]),
+      scale: scales[colours][1 + there.indexOf(base)],
+      isDifference: true,
+      title: `${labels[label]} − ${minus}`,
+    };
+  }
+
+  /** Fit the panels to the width of the page, in one row if they have room there. */
+  fit() {
+    const { n, m } = this.data;
+    const count = this.panels.filter(({ element }) => !element.hidden).length || 1;
+    const names = Number.parseFloat(this.group.style.getPropertyValue("--names"));
+    const sizeOf = (columns) => ((this.group.clientWidth - (columns - 1) * GAP) / columns - names - 2) / m;
+    const least = Math.min(LEAST_FIT, LEAST_PANEL / m);
+    const most = range(count).map((i) => count - i).find((columns) => sizeOf(columns) >= least) ?? 1;
+    const columns = Math.ceil(count / Math.ceil(count / most)); // rows of equal length
+    const fitting = clamp(Math.min(sizeOf(columns), (0.75 * innerHeight) / n), LEAST_CELL / 2, LARGEST_FIT);
+    const size = this.choices.cell ?? (fitting > 2 ? Math.floor(2 * fitting) / 2 : fitting);
+    this.#cell.value = size;
+    const { style } = this.group;
+    style.setProperty("--cell", `${size}px`);
+    style.setProperty("--printed", `${Math.min(size, 200 / m)}px`);
+    style.gridTemplateColumns = `repeat(${columns}, minmax(0, max-content))`;
+    this.group.classList.toggle("small", size < 1);
+    const found = { queries: this.#searched("queries"), keys: this.#searched("keys") };
+    for (const panel of this.panels) {
+      for (const side of ["queries", "keys"]) panel.name(side, found[side], size);
+      panel.write(size);
+    }
+    const counts = [counted(found.queries.length, "query", "queries"), counted(found.keys.length, "key")];
+    this.#found.textContent = this.choices.search ? counts.join(", ") : "";
+  }
+
+  // ---- tokens
+
+  token(side, index) {
+    const names = this.data.tokens[side];
+    return names ? names[names.length > 1 ? this.choices.batch : 0][index] : String(index);
+  }
+
+  /** Such as `query 3: brown`, as children of an element; a token that begins with its index says it once. */
+  named(side, index) {
+    const kind = side === "queries" ? "query" : "key";
+    const token = this.token(side, index);
+    if (!this.data.tokens[side]) return [`${kind} ${index}`];
+    const hasIndex = this.data.unit === "block" || token.startsWith(`${index} `);
+    return [hasIndex ? `${kind} ` : `${kind} ${index}: `, make("bdi", {}, token)];
+  }
+
+  #searched(side) {
+    const wanted = this.choices.search.toLocaleLowerCase();
+    if (!wanted) return [];
+    const count = side === "queries" ? this.data.n : this.data.m;
+    return range(count).filter((i) => this.token(side, i).toLocaleLowerCase().includes(wanted));
+  }
+
+  /** Point at the next query that was searched for, or at the next key if there is no such query. */
+  #pointNextFound() {
+    const [queries, keys] = [this.#searched("queries"), this.#searched("keys")];
+    const next = (found, from) => found.find((i) => i > from) ?? found[0];
+    if (queries.length) this.point(next(queries, this.query), this.key);
+    else if (keys.length) this.point(this.query, next(keys, this.key));
+    this.reveal();
+  }
+
+  // ---- the cell that is pointed at
+
+  get isHeld() {
+    return this.choices.held === "yes";
+  }
+
+  point(query, key) {
+    if (query === this.query && key === this.key) return;
+    Object.assign(this.choices, { query, key });
+    this.#moveTo(query, key);
+    this.#say();
+    this.keepSoon();
+  }
+
+  /** Hold a cell against the pointer, or release it. */
+  hold(isHeld, query = this.query, key = this.key) {
+    this.choices.change({ query, key, held: isHeld ? "yes" : null });
+    this.#moveTo(query, key);
+    this.#say();
+  }
+
+  /** Scroll the cell that is pointed at into sight; a resting pointer does not take it away. */
+  reveal(panel = this.panels.find(({ element }) => !element.hidden)) {
+    this.#ignored = pointer.place;
+    panel.reveal();
+  }
+
+  keepSoon = afterPause(300, () => Choices.keep());
+
+  #moveTo(query, key, isNewRow = query !== this.query) {
+    this.query = query;
+    this.key = key;
+    this.group.classList.add("pointed");
+    this.group.classList.toggle("held", this.isHeld);
+    this.group.style.setProperty("--row", query);
+    this.group.style.setProperty("--column", key);
+    this.row.showHeld();
+    if (isNewRow) this.row.show();
+  }
+
+  /** The number of a label in a cell of the stage that is shown; null where it is masked. */
+  valueAt(label, index, found = this.found[label]) {
+    return found?.shown[index] ? found.values[index] : null;
+  }
+
+  /** The numbers of all labels in a cell, as words. */
+  #numbersOf(query, key) {
+    const { labels, m } = this.data;
+    return labels.map((name, label) => `${name} ${showNumber(this.valueAt(label, query * m + key), this.digits)}`).join(", ");
+  }
+
+  #say() {
+    const { query, key } = this;
+    const isMasked = this.found.every((_, label) => this.valueAt(label, query * this.data.m + key) === null);
+    const numbers = isMasked ? "masked" : this.#numbersOf(query, key);
+    say(`${this.token("queries", query)}, ${this.token("keys", key)}: ${numbers}`);
+  }
+
+  /** The cell in which scorers differ most; of a single scorer that of its largest value. */
+  #mostDifferent() {
+    const { start, axes, n, m } = this.data;
+    const isStart = this.choices.stage === "weights" && String(this.place) === String(start.slice(0, axes.length));
+    if (isStart) return start.slice(-2);
+    const all = this.found.filter(Boolean);
+    let [most, where] = [-Infinity, 0];
+    for (let i = 0; i < n * m; i++) {
+      const values = all.filter(({ shown }) => shown[i]).map(({ values: each }) => each[i]);
+      const spread = Math.max(...values) - (all.length > 1 ? Math.min(...values) : 0);
+      if (spread > most) [most, where] = [spread, i];
+    }
+    return [Math.floor(where / m), where % m];
+  }
+
+  /** A sentence about the cell that is pointed at first. */
+  #reason(query, key) {
+    const { axes, start, labels, m } = this.data;
+    const { stage } = this.choices;
+    const values = labels.map((_, label) => this.valueAt(label, query * m + key)).filter((value) => value !== null);
+    const [low, high] = [Math.min(...values), Math.max(...values)];
+    if (values.length > 1 && high - low <= TIE * Math.max(high, -low)) return `The ${stage} of all scorers are equal here.`;
+    const several = axes.filter(({ names }) => names.length > 1);
+    const isOfAll = several.length && String(this.place) === String(start.slice(0, axes.length));
+    const place = several.map(({ name, names }) => `${name} ${names[this.choices[name]]}, `).join("");
+    const cell = [...this.named("queries", query), ", ", ...this.named("keys", key)];
+    const where = (isOfAll ? place : "") + cell.map((part) => part.textContent ?? part).join("");
+    const most = labels.length > 1 ? "differ most" : "are largest";
+    return `The ${stage} ${most} at ${where}: ${this.#numbersOf(query, key)}.`;
+  }
+
+  /** The box beside a cell: every stage of every scorer. */
+  tipOf(query, key) {
+    const { stages, labels, m } = this.data;
+    const heading = make("div", { className: "head" }, ...this.named("queries", query), make("br"), ...this.named("keys", key));
+    const numbers = labels.map((_, label) =>
+      stages.map(({ name }) => this.valueAt(label, query * m + key, this.matrices.at(name, this.place, label))),
+    );
+    if (numbers.flat().every((value) => value === null)) return [heading, make("em", {}, "masked")];
+    const head = make("tr", {}, make("td"), ...stages.map(({ name }) => make("th", { scope: "col" }, name)));
+    const rows = numbers.map((values, label) => {
+      const name = make("th", { scope: "row" }, make("bdi", {}, labels[label]));
+      return make("tr", {}, name, ...values.map((value) => numberCell(value, this.digits)));
+    });
+    return [heading, make("table", {}, head, ...rows)];
+  }
+
+  // ---- the panels as one
+
+  #groupOfPanels() {
+    const { n, m, tokens } = this.data;
+    const group = make("div", { className: "panels" }, ...this.panels.map(({ element }) => element));
+    const longest = ["queries", "keys"].flatMap((side) => tokens[side]?.flat() ?? []).reduce((most, { length }) => Math.max(most, length), 3);
+    const names = Math.min(LONGEST_NAME, 12 + CHARACTER * longest);
+    for (const [name, value] of [["--n", n], ["--m", m], ["--names", `${names}px`]]) group.style.setProperty(name, value);
+    group.onpointermove = group.onclick = (event) => this.#pointAt(event);
+    group.onpointerleave = hideTip;
+    return group;
+  }
+
+  #pointAt(event) {
+    const isClick = event.type === "click";
+    if (!isClick && pointer.place === this.#ignored) return;
+    this.#ignored = null;
+    const cells = event.target.closest(".cells");
+    const name = event.target.closest(".names bdi");
+    if (!cells && !name) return hideTip();
+    const { side, index } = name?.dataset ?? {};
+    const named = side === "queries" ? [Number(index), this.key] : [this.query, Number(index)];
+    const cell = cells ? this.#cellAt(cells, event) : named;
+    const isSame = cells && String(cell) === String([this.query, this.key]);
+    if (isClick) this.hold(!(this.isHeld && isSame), ...cell);
+    else if (!this.isHeld) this.point(...cell);
+    const heading = () => [make("div", { className: "head" }, ...this.named(side, Number(index)))];
+    showTip(cells ? this.tipOf(...cell) : heading(), event.clientX, event.clientY);
+  }
+
+  #cellAt(cells, { clientX, clientY }) {
+    const { n, m } = this.data;
+    const box = cells.getBoundingClientRect();
+    const query = Math.floor(((clientY - box.top) / box.height) * n);
+    const key = Math.floor(((clientX - box.left) / box.width) * m);
+    return [clamp(query, 0, n - 1), clamp(key, 0, m - 1)];
+  }
+
+  scrollOthers(from, place) {
+    for (const panel of this.panels) {
+      if (panel !== from) panel.scrollTo(place);
+    }
+  }
+
+  /** The command that draws this view. */
+  #asCommand() {
+    const { stage, minus, colours } = this.choices;
+    const quoted = (word) => (/^[\w./-]+$/.test(word) ? word : `'${word.replaceAll("'", "'\\''")}'`);
+    const words = [this.data.command, `--stage ${stage}`];
+    for (const { name, names } of this.data.axes) words.push(`--${name} ${quoted(names[this.choices[name]])}`);
+    if (minus !== null) words.push(`--minus ${quoted(minus)}`);
+    if (colours) words.push(`--colours ${colours}`);
+    return words.join(" ");
+  }
+}
