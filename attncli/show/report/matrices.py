@@ -166,7 +166,7 @@ def _scale(scale: ColourScale) -> Record:
     return {
         "edges": base64.b64encode(values[1:-1].astype("<f4").tobytes()).decode(),
         "bounds": [scale.low - min(slack, ROUNDING * abs(scale.low) or slack), scale.high + slack],
-        "ticks": [[share, number(float(scale.norm.inverse(share)), 2, trim=True)] for share in TICKS],
+        "ticks": [[share, number(float(scale.norm.inverse(share)), 3, trim=True)] for share in TICKS],
         "words": scale.words,
     }
 
