@@ -183,28 +183,27 @@ def run_folder(folder: Path) -> dict[str, Any]:
     }
 
 
-def configs(folder: Path) -> Iterator[tuple[str, list[str]]]:
-    """Name of each experiment and the arguments of its run."""
-    for name, path in zip(NAMES, PATHS, strict=False):
-        yield name, [str(path), *(f"--set={change}" for change in SMALLER.get(name, []))]
-    for name, keys in MORE.items():
-        (folder / f"{name}.yaml").write_text(json.dumps({"name": name, **keys}))  # JSON is YAML
-        yield name, [str(folder / f"{name}.yaml")]
+def arguments(name: str, folder: Path) -> list[str]:
+    """Return the arguments of an experiment's run; the folder has the files of MORE."""
+    known = [*(f"--set={change}" for change in SMALLER.get(name, [])), *([] if name in PICTURES else ["--no-plots"])]
+    return [str(folder / f"{name}.yaml" if name in MORE else EXPERIMENTS / f"{name}.yaml"), "--quiet", *known]
 
 
 NAMES = [*(path.relative_to(EXPERIMENTS).with_suffix("").as_posix() for path in PATHS), *MORE]
 
 
-def run_all(folder: Path) -> dict[str, Any]:
-    """What each experiment gives."""
-    found = {}
-    for number, (name, arguments) in enumerate(configs(folder)):
-        pictures = [] if name in PICTURES else ["--no-plots"]
-        result = attncli("run", *arguments, "--out", folder / str(number), "--quiet", *pictures)
-        assert result.exit_code in (0, 1), result.stderr
-        assert "warning" not in result.stderr
-        found[name] = run_folder(folder / str(number))
-    return found
+def write_more(folder: Path) -> None:
+    for name, keys in MORE.items():
+        (folder / f"{name}.yaml").write_text(json.dumps({"name": name, **keys}))  # JSON is YAML
+
+
+def run(name: str, folder: Path) -> dict[str, Any]:
+    """Return the content of an experiment's run folder."""
+    out = folder / str(NAMES.index(name))
+    result = attncli("run", *arguments(name, folder), "--out", out)
+    assert result.exit_code in (0, 1), result.stderr
+    assert "warning" not in result.stderr
+    return run_folder(out)
 
 
 def commands() -> dict[str, list[str]]:
@@ -252,11 +251,12 @@ def exit_codes(folder: Path) -> dict[str, int]:
 
 def contract(folder: Path) -> dict[str, Any]:
     """Everything that the file holds."""
+    write_more(folder)
     return {
         "commands": commands(),
         "yaml_keys": yaml_keys(),
         "exit_codes": exit_codes(folder),
-        "experiments": run_all(folder),
+        "experiments": {name: run(name, folder) for name in NAMES},
     }
 
 
@@ -287,10 +287,11 @@ EXPECTED = json.loads(FILE.read_text()) if FILE.exists() else {}
 
 
 @pytest.fixture(scope="module")
-def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     with pytest.MonkeyPatch.context() as patch:
         hurry(patch)
-        return run_all(tmp_path_factory.mktemp("contract"))
+        write_more(made := tmp_path_factory.mktemp("contract"))
+        yield made
 
 
 def test_the_list_of_experiments() -> None:
@@ -298,8 +299,8 @@ def test_the_list_of_experiments() -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_experiment(runs: dict[str, Any], name: str) -> None:
-    found, expected = runs[name], EXPECTED["experiments"][name]
+def test_experiment(folder: Path, name: str) -> None:
+    found, expected = run(name, folder), EXPECTED["experiments"][name]
     assert [key for key in expected["keys"] if key not in found["keys"]] == []
     for part in ("study", "config", "inputs", "csv", "heads", "expectations", "files", "tensors"):
         assert found[part] == expected[part], part
