@@ -22,7 +22,7 @@ Annotate = Literal["auto", "yes", "no"]
 
 
 def _inches(value: Any) -> Any:
-    """`6x4` as a list."""
+    """Return `6x4` as a list."""
     if isinstance(value, str) and (found := SIZE.fullmatch(value)):
         return [float(side) for side in found.groups()]
     if not isinstance(value, list) or len(value) != 2:
@@ -31,7 +31,7 @@ def _inches(value: Any) -> Any:
 
 
 def _plain_slice(value: Any) -> Any:
-    """A slice as Python writes it, without a step; one with no index in it is refused."""
+    """Return a slice in Python's notation without a step, or raise if it is empty."""
     found = SLICE.fullmatch(value) if isinstance(value, str) else None
     if found is None:
         raise problem("expected a range such as 0:32, the end left out")
@@ -42,7 +42,7 @@ def _plain_slice(value: Any) -> Any:
 
 
 def ends_of(text: str) -> tuple[int, int | None]:
-    """The first index of a range such as `0:32`, and the one after the last; None where it is left out."""
+    """Return the start and the end of a range such as `0:32`; None for an end that is left out."""
     start, _, stop = text.partition(":")
     return int(start.strip() or 0), int(stop) if stop.strip() else None
 
@@ -55,7 +55,7 @@ Range = Annotated[str, BeforeValidator(_plain_slice), Field(json_schema_extra={"
 
 
 class Look(Model):
-    """What the pictures of every study share."""
+    """The look of the pictures of every study."""
 
     format: Annotated[Format, Field(description="kind of file"), Flag("NAME")] = "png"
     title: Annotated[str | None, Field(description="title of the picture, in place of its own"), Flag("TEXT")] = None
@@ -76,7 +76,7 @@ PLAIN = Look()
 
 
 class HeatmapLook(Look):
-    """What heatmaps have beside it."""
+    """The look of heatmaps."""
 
     cmap: Annotated[str | None, Field(description="colour map of matplotlib")] = None
     scale: Annotated[
@@ -97,7 +97,7 @@ class HeatmapLook(Look):
 
 
 def check_ranges(look: HeatmapLook, n: int, m: int) -> None:
-    """Refuse ranges that begin beyond the last of n queries and m keys; as in Python they may end beyond it."""
+    """Raise an InputError for a range that begins after the last query or key; as in Python it may end after it."""
     for side, text, count in (("queries", look.queries, n), ("keys", look.keys, m)):
         if text is not None and ends_of(text)[0] >= count:
             there = f"there are n = {n} queries and m = {m} keys"
@@ -105,5 +105,5 @@ def check_ranges(look: HeatmapLook, n: int, m: int) -> None:
 
 
 def is_default(look: Look) -> bool:
-    """Whether nothing was said of it."""
+    """Whether all its values are the defaults."""
     return look == type(look)()

@@ -1,15 +1,20 @@
 """`normalizer:` of a scorer in YAML: a name, `name:option=value`, or a mapping with the normaliser's options."""
 
 import functools
+import re
+from collections.abc import Collection
+from contextlib import suppress
 from typing import Annotated, Any, Literal, Union
 
-from pydantic import SerializerFunctionWrapHandler, create_model, model_serializer
+from pydantic import BeforeValidator, SerializerFunctionWrapHandler, create_model, model_serializer
 
 from attncli import errors
-from attncli.config.one_line import named_options
 from attncli.config.signatures import options_of
-from attncli.config.strict import Model, SchemaOf, chosen, problem
+from attncli.config.strict import Model, chosen, problem, schema_of
+from attncli.config.yaml_loader import parse_yaml
+from attncli.errors import InputError
 
+NEXT_OPTION = re.compile(r",(?=[^,=]*=)")  # commas in lists and mappings do not count
 DEFAULT_NORMALIZER = "softmax"
 KEY = "normalizer"
 
@@ -42,6 +47,27 @@ def normalizer_models() -> dict[str, type[NormalizerEntry]]:
     return models
 
 
+def named_options(text: str, as_text: Collection[str] = ()) -> tuple[str, dict[str, Any]] | None:
+    """Return the name, which may be `module:Class`, and the options; None for text of another form.
+
+    Options are read as YAML, except those in `as_text`.
+    """
+    head, equals, tail = text.partition("=")
+    name, colon, first = (part.strip() for part in head.rpartition(":"))
+    if not equals or not colon:
+        return (text.strip(), {}) if not equals else None
+    options: dict[str, Any] = {}
+    for option in NEXT_OPTION.split(f"{first}={tail}"):
+        key, equals, value = (part.strip() for part in option.partition("="))
+        if not key or not equals or not value or key in options:
+            return None
+        options[key] = value
+        if key not in as_text:
+            with suppress(InputError):  # text that is not YAML
+                options[key] = parse_yaml(value, lambda line, column: "")[0]
+    return name, options
+
+
 def as_mapping(value: Any) -> Any:
     """Return a name, or a name with options, as a mapping."""
     if not isinstance(value, str):
@@ -64,4 +90,4 @@ def _any() -> Any:
     return Union[(Literal[tuple(normalizer_models())], *normalizer_models().values(), str)]
 
 
-Normalizer = Annotated[NormalizerEntry, SchemaOf(_any), chosen(_model_of, as_mapping)]
+Normalizer = Annotated[NormalizerEntry, schema_of(_any), chosen(_model_of), BeforeValidator(as_mapping)]

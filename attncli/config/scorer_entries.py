@@ -7,10 +7,9 @@ from typing import Annotated, Any, Literal, Union
 from pydantic import Field, PositiveFloat, create_model
 
 from attncli import errors
-from attncli.config.normalizer_entries import DEFAULT_NORMALIZER, KEY, Normalizer, as_mapping
-from attncli.config.one_line import named_options
+from attncli.config.normalizer_entries import DEFAULT_NORMALIZER, KEY, Normalizer, as_mapping, named_options
 from attncli.config.signatures import options_of
-from attncli.config.strict import Flag, Model, SchemaOf, chosen, problem
+from attncli.config.strict import Flag, Model, chosen, problem, schema_of
 from attncli.config.values import FileName, Name
 from attncli.errors import InputError
 
@@ -151,7 +150,7 @@ def _custom_model(name: str) -> type[ScorerEntry]:
         raise problem(error.problems[0].message, under=["scorer"]) from error
 
 
-Entry = Annotated[ScorerEntry, SchemaOf(lambda: Union[(*entry_models().values(), CustomEntry)]), chosen(_model_of)]
+Entry = Annotated[ScorerEntry, schema_of(lambda: Union[(*entry_models().values(), CustomEntry)]), chosen(_model_of)]
 Scorers = Annotated[
     list[Entry],
     Field(min_length=1, validate_default=True, description="a scorer, such as additive:num_hiddens=64"),

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 from pydantic import (
     BaseModel,
     ConfigDict,
-    GetJsonSchemaHandler,
+    GetPydanticSchema,
     ModelWrapValidatorHandler,
     TypeAdapter,
     ValidationError,
@@ -17,7 +17,7 @@ from pydantic import (
     WrapValidator,
     model_validator,
 )
-from pydantic_core import CoreSchema, PydanticCustomError
+from pydantic_core import PydanticCustomError
 
 from attncli import errors
 from attncli.config.yaml_loader import is_number
@@ -79,29 +79,20 @@ def problem(message: str, *, under: Sequence[str | int] = ()) -> PydanticCustomE
     return PydanticCustomError("problem", "{message}", {"message": errors.printable(message), "under": [*under]})
 
 
-def chosen(choose: Callable[[Any], Any], written: Callable[[Any], Any] = lambda value: value) -> WrapValidator:
-    """Validate a union discriminated by inspecting the value: `choose` returns the branch's type or raises a `problem`.
-
-    `written` expands short forms of the value first.
-    """
+def chosen(choose: Callable[[Any], Any]) -> WrapValidator:
+    """Validate a union by the type that `choose` returns for the value; it raises a `problem` if there is none."""
 
     def validate(value: Any, handler: Any, info: ValidationInfo) -> Any:
         if isinstance(value, Model):
             return value
-        value = written(value)
         return _adapter(choose(value)).validate_python(value, strict=True, context=info.context)
 
     return WrapValidator(validate)
 
 
-@dataclass(frozen=True)
-class SchemaOf:
-    """The JSON Schema of a type that is created on demand, since its classes load torch."""
-
-    late: Callable[[], Any]
-
-    def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
-        return handler(TypeAdapter(self.late()).core_schema)
+def schema_of(late: Callable[[], Any]) -> GetPydanticSchema:
+    """Use the JSON Schema of a type that is created on demand, since its classes load torch."""
+    return GetPydanticSchema(get_pydantic_json_schema=lambda _, handler: handler(TypeAdapter(late()).core_schema))
 
 
 def checked_by(check: Callable[[Any], Any]) -> WrapValidator:

@@ -95,7 +95,7 @@ def parse_yaml(text: str, where: Where) -> tuple[Any, yaml.Node | None]:
     """
     try:
         root = _composed(text)
-        return (None if root is None else _constructed(root, {}, 1)[0]), root
+        return (None if root is None else _constructed(root, {})[0]), root
     except yaml.reader.ReaderError as error:
         before = text[: error.position]
         place = where(before.count("\n") + 1, error.position - before.rfind("\n"))
@@ -161,10 +161,10 @@ def _refuse(node: yaml.Node, message: str) -> yaml.YAMLError:
     return yaml.constructor.ConstructorError(None, None, message, node.start_mark)
 
 
-def _constructed(node: yaml.Node, known: Constructed, level: int) -> tuple[Any, int, int]:
+def _constructed(node: yaml.Node, known: Constructed) -> tuple[Any, int, int]:
     """Return the value of a node, and its number of values and levels with aliases expanded.
 
-    An alias is its anchor's node, so one that contains itself has no end.
+    An alias is its anchor's node. While the parts of a node are constructed, it counts as too deep for an alias inside.
     """
     if id(node) in known:
         return known[id(node)]
@@ -172,14 +172,13 @@ def _constructed(node: yaml.Node, known: Constructed, level: int) -> tuple[Any, 
     if isinstance(node, yaml.ScalarNode):
         value, size, levels = _scalar(node), 1, 0
     else:
-        if level > DEEPEST:
-            raise TooDeepError
         if node.tag not in (f"{STANDARD}seq", f"{STANDARD}map"):
             raise _unknown_tag(node)
         if isinstance(node, yaml.MappingNode):
             _check_keys(node)
         children = [child for _, child in node.value] if isinstance(node, yaml.MappingNode) else node.value
-        parts = [_constructed(child, known, level + 1) for child in children]
+        known[id(node)] = None, 1, DEEPEST
+        parts = [_constructed(child, known) for child in children]
         size, levels = 1 + sum(part[1] for part in parts), 1 + max((part[2] for part in parts), default=0)
         if levels > DEEPEST:
             raise TooDeepError
