@@ -105,6 +105,12 @@ class Expectation(Model):
         return self._given()[0]
 
     @property
+    def other_row(self) -> dict[str, Any]:
+        """The columns of the row to be above or below, if any."""
+        bound = self.above or self.below
+        return bound if isinstance(bound, dict) else {}
+
+    @property
     def expected(self) -> dict[str, Any]:
         """The keys of its bound, as in the YAML."""
         given = {key: getattr(self, key) for key in (self.kind, *HELPERS)}

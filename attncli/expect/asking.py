@@ -3,28 +3,15 @@
 import difflib
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
-from attncli.common.study import INTERVAL, STAGES, Column, Record, Rows
+from attncli.common.study import INTERVAL, STAGES, Record, Rows
 from attncli.config.expectations import Expectation
 from attncli.config.values import sizes_of
 from attncli.errors import Collector, InputError, Problem, below, did_you_mean, plain, show
 
 SYMMETRIC = ("js_divergence", "top1_agreement", "max_abs_difference")  # the same for a pair in either order
 MOST_NAMED = 4  # columns, and values of a column, in a message
-
-
-class Table(NamedTuple):
-    """Rows of one kind, known or still to come; `places` are keys that select another kind."""
-
-    columns: Sequence[Column]
-    rows: Sequence[Record]
-    places: Sequence[str] = ()
-
-    @property
-    def keys(self) -> list[str]:
-        """The keys of its columns."""
-        return [column.key for column in self.columns]
 
 
 def check_expectations(expectations: Sequence[Expectation], rows: Rows) -> None:
@@ -45,121 +32,109 @@ def asked(expectation: Expectation, rows: Rows) -> list[tuple[Record, list[Recor
         InputError: an unknown metric or column, values without a row, several rows in place of one, text in place of a
             number, or numbers of another shape than the stage.
     """
-    table, metric, where, kind = _table_of(expectation, rows), expectation.metric, expectation.where, expectation.kind
-    other = _other_row(expectation)
-    with below(kind):
-        paired = _paired(where, other)
-    found = list[tuple[Record, list[Record]]]()
+    metric, kind = expectation.metric, expectation.kind
+    where, other = dict[str, Any](expectation.where), expectation.other_row
+    table = _table_of(expectation, rows)
+    paired = [name for name, values in other.items() if isinstance(values, list) and isinstance(where.get(name), list)]
+    for name in paired:
+        if not all(value in where[name] for value in other[name]) or len(other[name]) != len(where[name]):
+            message = f"got {show(other[name])} beside {show(where[name])} in `where`; rows are compared value by value"
+            raise InputError.of(f"{message}; expected the same list, or one value", [kind, name])
     with below("where"):
-        picked = list(_pick(table, where, expectation, rows))
+        picked = list(_pick(table, where, metric))
+    found = list[tuple[Record, list[Record]]]()
     for wanted, row in picked:
-        others = list[Record]()
-        if other:
-            with below(kind):
-                same_values = other | {column: wanted[column] for column in paired}
-                others = [each for _, each in _pick(table, same_values, expectation, rows)]
-        found.append((row, others))
+        with below(kind):
+            same_values = other | {column: wanted[column] for column in paired}
+            others = [each for _, each in _pick(table, same_values, metric)] if other else []
         if rows.shapes and metric in STAGES:
             _check_stage(expectation, rows.shapes[row["label"]], row["label"])
         for figure in (each.get(metric) for each in (row, *others)):
             if kind != "equal" and isinstance(figure, str | bool):
                 message = f'got "{metric}", which is {show(figure)}, not a number; expected `equal`, or another metric'
                 raise InputError.of(message, ["metric"])
+        found.append((row, others))
     return found
 
 
-def _other_row(expectation: Expectation) -> dict[str, Any]:
-    """Return the keys of the row to be above or below, if any."""
-    bound = getattr(expectation, expectation.kind)
-    return bound if isinstance(bound, dict) else {}
+def _table_of(expectation: Expectation, rows: Rows) -> Sequence[Record]:
+    """Return the rows with the metric: records or comparisons, as a whole or by head.
 
-
-def _tables(expectation: Expectation, rows: Rows) -> tuple[Table, Table]:
-    """Return records and comparisons; by head if `batch` or `head` is named, which no other rows have."""
-    known = {column.key for column in (*rows.columns, *rows.comparison_columns)}
-    places = [column.key for column in rows.head_columns if column.key not in known]
-    if set(places) & {*expectation.where, *_other_row(expectation)}:
-        return Table(rows.head_columns, rows.heads), Table(rows.head_comparison_columns, rows.head_comparisons)
-    return Table(rows.columns, rows.records, places), Table(rows.comparison_columns, rows.comparisons, places)
-
-
-def _table_of(expectation: Expectation, rows: Rows) -> Table:
-    """Return the records or the comparisons with the metric."""
-    metric = expectation.metric
+    Of several kinds, for example of seeds and their mean, they are the rows with most of the named columns.
+    """
+    metric, named = expectation.metric, {*expectation.where, *expectation.other_row}
     if metric in rows.left_out:
         message = f'got "{metric}", which is not computed with {rows.left_out[metric]}; expected a run without it'
         raise InputError.of(message, ["metric"])
-    if rows.shapes and metric in STAGES:
-        if not isinstance(expectation.equal, list):
-            message = f'got "{metric}", a stage with many numbers; expected `equal` with nested lists of numbers'
-            raise InputError.of(f"{message}, or a column such as entropy", ["metric"])
-        return Table(rows.columns, rows.records)
-    records, comparisons = _tables(expectation, rows)
-    in_records, in_comparisons = metric in records.keys, metric in comparisons.keys
-    if not in_records and not in_comparisons:
-        if metric in (column.key for column in (*rows.columns, *rows.comparison_columns)):
-            message = f'got "{metric}", a figure of whole scorers; expected one that each head has, such as entropy'
-            raise InputError.of(f"{message}, or no batch and head", ["metric"])
+    tables = [
+        ([column.key for column in columns if column.key not in rows.left_out], table)
+        for columns, table in (
+            (rows.comparison_columns, rows.comparisons),
+            (rows.columns, rows.records),
+            (rows.head_comparison_columns, rows.head_comparisons),
+            (rows.head_columns, rows.heads),
+        )
+    ]
+    is_stage, is_list = bool(rows.shapes) and metric in STAGES, isinstance(expectation.equal, list)
+    fitting = tables[1:2] if is_stage else [(keys, table) for keys, table in tables if metric in keys]
+    if not fitting:
         raise InputError.of(f'got "{metric}"; unknown metric; {_meant(metric, rows)}', ["metric"])
-    if in_records and in_comparisons:  # for example of seeds and their mean: a column of records alone decides
-        only_records = set(records.keys) - set(comparisons.keys)
-        in_records = bool(only_records & {*expectation.where, *_other_row(expectation)})
-    table = records if in_records else comparisons
-    if isinstance(expectation.equal, list):
+    keys, table = max(fitting, key=lambda each: len(named.intersection(each[0])))
+    of_heads = {*tables[3][0]}.difference(tables[0][0], tables[1][0])
+    message = ""
+    if is_stage and not is_list:
+        message = (
+            "a stage with many numbers; expected `equal` with nested lists of numbers, or a column such as entropy"
+        )
+    elif not is_stage and named & of_heads.difference(keys):
+        message = "a figure of whole scorers; expected one that each head has, such as entropy, or no batch and head"
+    elif is_list and not is_stage:
         raise InputError.of(f'got a list for "{metric}", which is not a stage; expected one value', ["equal"])
-    if metric.endswith(INTERVAL):
-        cure = f"such as {metric.removesuffix(INTERVAL)}"
-        raise InputError.of(f'got "{metric}", an interval; expected a metric of one number, {cure}', ["metric"])
-    if not table.rows:
-        raise InputError.of(f'got "{metric}", a column of comparisons; {rows.no_comparisons}', ["metric"])
+    elif metric.endswith(INTERVAL):
+        message = f"an interval; expected a metric of one number, such as {metric.removesuffix(INTERVAL)}"
+    elif not table:
+        message = f"a column of comparisons; {rows.no_comparisons}"
+    if message:
+        raise InputError.of(f'got "{metric}", {message}', ["metric"])
+    for side, columns in (("where", expectation.where), (expectation.kind, expectation.other_row)):
+        for column in [column for column in columns if column not in keys]:
+            known = dict.fromkeys([*keys, *(key for others, _ in fitting for key in others)])
+            raise InputError([Problem(f"no such column; {did_you_mean(column, known)}", (side, column), at_key=True)])
     return table
 
 
 def _meant(metric: str, rows: Rows) -> str:
     """Suggest a similar metric, or list all metrics that are numbers."""
-    stages = [stage for stage in STAGES if any(stage in shapes for shapes in rows.shapes.values())]
     columns = {column.key: column.text for column in (*rows.columns, *rows.comparison_columns)}
-    columns |= dict.fromkeys(stages, False)
+    columns |= {stage: False for stage in STAGES if any(stage in shapes for shapes in rows.shapes.values())}
     known = {key: text for key, text in columns.items() if key not in rows.left_out and not key.endswith(INTERVAL)}
     near = difflib.get_close_matches(metric, known, n=1)
     return did_you_mean(metric, near or [key for key, text in known.items() if not text])
 
 
-def _paired(where: Mapping[str, Any], other: Mapping[str, Any]) -> list[str]:
-    """Return the columns with a list on both sides."""
-    columns = [name for name, value in other.items() if isinstance(value, list) and isinstance(where.get(name), list)]
-    for name in columns:
-        if not all(value in where[name] for value in other[name]) or len(other[name]) != len(where[name]):
-            message = f"got {show(other[name])} beside {show(where[name])} in `where`; rows are compared value by value"
-            raise InputError.of(f"{message}; expected the same list, or one value", [name])
-    return columns
-
-
-def _pick(table: Table, where: dict[str, Any], expectation: Expectation, rows: Rows) -> Iterator[tuple[Record, Record]]:
+def _pick(table: Sequence[Record], where: Record, metric: str) -> Iterator[tuple[Record, Record]]:
     """Yield every combination of the values in `where`, with its row.
 
     Before the work some columns are unknown, so several rows may match.
 
     Raises:
-        InputError: unknown columns, values without a row, or several rows for one combination.
+        InputError: values without a row, or several rows for one combination.
     """
-    known = [column for column in table.keys if column not in rows.left_out]
-    for column in where:
-        if column not in known:
-            message = f"no such column; {did_you_mean(column, [*known, *table.places])}"
-            raise InputError([Problem(message, (column,), at_key=True)])
     pair = (where.get("b"), where.get("a"))
-    if expectation.metric in SYMMETRIC and any((row["a"], row["b"]) == pair for row in table.rows):
+    if metric in SYMMETRIC and any((row["a"], row["b"]) == pair for row in table):
         where = where | {"a": where["b"], "b": where["a"]}
-    listed = [value if isinstance(value, list) else [value] for value in where.values()]
-    for values in itertools.product(*listed):
+    for values in itertools.product(*(value if isinstance(value, list) else [value] for value in where.values())):
         wanted = dict(zip(where, values, strict=True))
-        found, before = table.rows, Record()
+        found, before = table, Record()
         for column, value in wanted.items():
             having = [row for row in found if column not in row or same(row[column], value)]
             if not having:
                 path = (column, where[column].index(value)) if isinstance(where[column], list) else (column,)
-                raise InputError.of(_nothing(found, column, value, before), path)
+                among = f" with {described(before)}" if before else ""
+                known = dict.fromkeys(plain(row[column]) for row in found if row.get(column) is not None)
+                message = f"no row{among} has this {column}; {did_you_mean(plain(value), known)}"
+                message = message if known else f"no row{among} has a {column}; leave it out"
+                raise InputError.of(f"got {show(value)}; {message}", path)
             found, before = having, before | {column: value}
         if len(found) > 1 and all(column in found[0] for column in wanted):
             raise InputError.of(_too_many(found, wanted))
@@ -169,14 +144,6 @@ def _pick(table: Table, where: dict[str, Any], expectation: Expectation, rows: R
 def same(value: Any, wanted: Any) -> bool:
     """Whether two values are equal: 1 is 1.0, but not true."""
     return isinstance(value, bool) == isinstance(wanted, bool) and bool(value == wanted)
-
-
-def _nothing(rows: Sequence[Record], column: str, value: Any, before: Record) -> str:
-    among = f" with {described(before)}" if before else ""
-    known = dict.fromkeys(plain(row[column]) for row in rows if row.get(column) is not None)
-    if not known:
-        return f"got {show(value)}; no row{among} has a {column}; leave it out"
-    return f"got {show(value)}; no row{among} has this {column}; {did_you_mean(plain(value), known)}"
 
 
 def _too_many(rows: Sequence[Record], where: Record) -> str:

@@ -75,73 +75,76 @@ def judge(result: Result, expectations: Sequence[Expectation], expected: Rows) -
         head_comparisons=result.head_comparisons,
         shapes=shapes,
     )
-    verdicts = list[Verdict]()
-    for index, expectation in enumerate(expectations):
-        verdicts += _verdicts(Verdict(index, expectation, expectation.where, expectation.expected), result, rows)
-    return verdicts
+    return [
+        verdict
+        for index, expectation in enumerate(expectations)
+        for verdict in _verdicts(index, expectation, result, rows)
+    ]
 
 
-def _verdicts(open_verdict: Verdict, result: Result, rows: Rows) -> Iterator[Verdict]:
-    """Yield the verdicts on the expectation in `open_verdict`."""
-    expectation = open_verdict.expectation
-    metric, kind = expectation.metric, expectation.kind
+def _verdicts(index: int, expectation: Expectation, result: Result, rows: Rows) -> Iterator[Verdict]:
+    """Yield the verdicts on an expectation, one for each of its rows."""
+    metric, kind, expected = expectation.metric, expectation.kind, expectation.expected
+    unjudged = Verdict(index, expectation, expectation.where, expected)
     if result.interrupted:
-        yield replace(open_verdict, reason="interrupted before it was measured")
+        yield replace(unjudged, reason="interrupted before it was measured")
         return
     try:
         found = asked(expectation, rows)
     except InputError as error:
-        yield replace(open_verdict, reason=error.problems[0].message, problem=error)
+        yield replace(unjudged, reason=error.problems[0].message, problem=error)
         return
     for row, others in found:
-        where = {column: row[column] for column in expectation.where}
-        of_row = replace(open_verdict, where=where, got=row.get(metric))
-        if rows.shapes and metric in STAGES:
-            yield _verdict_of_stage(of_row, result, row["label"])
-            continue
         if len(others) == 1:  # for example from lists compared value by value
-            other = {column: others[0][column] for column in of_row.expected[kind]}
-            of_row = replace(of_row, expected=of_row.expected | {kind: other})
-        yield _verdict_of_figure(of_row, [other[metric] for other in others])
+            expected = expected | {kind: {column: others[0][column] for column in expectation.other_row}}
+        where = {column: row[column] for column in expectation.where}
+        verdict = replace(unjudged, where=where, expected=expected, got=row.get(metric))
+        if rows.shapes and metric in STAGES:
+            yield _verdict_of_stage(verdict, result, row["label"])
+        else:
+            yield _verdict_of_figure(verdict, [other[metric] for other in others])
 
 
-def _verdict_of_figure(of_row: Verdict, others: Sequence[Any]) -> Verdict:
-    got, expectation = of_row.got, of_row.expectation
+def _verdict_of_figure(verdict: Verdict, others: Sequence[Any]) -> Verdict:
+    got, expectation = verdict.got, verdict.expectation
     kind, by = expectation.kind, expectation.by
-    if not _is_measured(got):
-        return replace(of_row, holds=False, reason="no figure")
-    if not all(map(_is_measured, others)):
-        return replace(of_row, holds=False, reason="no figure to compare with")
+    if not all(map(_is_measured, (got, *others))):
+        return replace(verdict, holds=False, reason=f"no figure{' to compare with' if _is_measured(got) else ''}")
     if kind == "equal":
-        return replace(of_row, holds=same(got, expectation.equal))
-    if kind == "between":
-        low, high = expectation.between or (None, None)
-        limits = Limits(low, high)
-    elif kind == "about":
-        middle, share = _exact(expectation.about or 0.0), share_of(expectation.within)
-        margin = _exact(expectation.within or 0.0) if share is None else abs(middle) * _exact(share)
-        limits = Limits(float(middle - margin), float(middle + margin))
-    else:  # the hardest of several other rows
+        return replace(verdict, holds=same(got, expectation.equal))
+    if kind in ("between", "about"):
+        limits = _limits_around(expectation)
+    else:
         hardest = (max if kind == "above" else min)(others or [getattr(expectation, kind)])
         if others:
-            of_row = replace(of_row, expected=of_row.expected | {"value": hardest})
+            verdict = replace(verdict, expected=verdict.expected | {"value": hardest})
         if hardest < 0 and factor_of(by) is not None:
-            return replace(of_row, holds=False, reason="no factor of a negative number")
-        limits = _beyond(hardest, by, upwards=kind == "above")
-    return replace(of_row, holds=limits.accept(got), limits=limits)
+            return replace(verdict, holds=False, reason="no factor of a negative number")
+        limits = _limits_beyond(hardest, by, kind == "above")
+    return replace(verdict, holds=limits.accept(got), limits=limits)
 
 
 def _is_measured(figure: Any) -> bool:
     return figure is not None and not (isinstance(figure, float) and not math.isfinite(figure))
 
 
-def _beyond(number: float, by: float | str | None, upwards: bool) -> Limits:
+def _limits_around(expectation: Expectation) -> Limits:
+    """Return the limits of `between`, or of `about` and `within`."""
+    if expectation.between is not None:
+        low, high = expectation.between
+        return Limits(low, high)
+    middle, share = _exact(expectation.about or 0.0), share_of(expectation.within)
+    margin = _exact(expectation.within or 0.0) if share is None else abs(middle) * _exact(share)
+    return Limits(float(middle - margin), float(middle + margin))
+
+
+def _limits_beyond(number: float, by: float | str | None, upwards: bool) -> Limits:
     """Return the limits above or below a number: by an amount, by a factor, or by any difference."""
-    factor = factor_of(by)
-    if factor is not None:
-        bound = _exact(number) * _exact(factor) if upwards else _exact(number) / _exact(factor)
+    factor, amount = factor_of(by), 0.0 if by is None or isinstance(by, str) else by
+    if upwards:
+        bound = _exact(number) + _exact(amount) if factor is None else _exact(number) * _exact(factor)
     else:
-        bound = _exact(number) + _exact(by or 0.0) if upwards else _exact(number) - _exact(by or 0.0)
+        bound = _exact(number) - _exact(amount) if factor is None else _exact(number) / _exact(factor)
     strict = by is None or (factor is not None and number == 0)
     return Limits(float(bound), None, strict) if upwards else Limits(None, float(bound), strict)
 
@@ -151,13 +154,13 @@ def _exact(number: float | str) -> Decimal:
     return Decimal(str(number))
 
 
-def _verdict_of_stage(of_row: Verdict, result: Result, label: str) -> Verdict:
+def _verdict_of_stage(verdict: Verdict, result: Result, label: str) -> Verdict:
     """Compare a whole stage (..., n, m) with the expected numbers; leading axes of size 1 may be missing.
 
     The tolerance of a cell is `within`, a number or a percentage of the cell; the default is ULPS units in the last
     place of the largest expected number, in the dtype of the queries. NaN equals NaN.
     """
-    expectation, stage = of_row.expectation, result.tensors[f"{label}/{of_row.expectation.metric}"]
+    expectation, stage = verdict.expectation, result.tensors[f"{label}/{verdict.expectation.metric}"]
     wanted = torch.tensor(expectation.equal, dtype=torch.float64)
     wanted = wanted.reshape(without_ones(wanted.shape))
     got = stage.detach().cpu().double().reshape(wanted.shape)
@@ -168,9 +171,9 @@ def _verdict_of_stage(of_row: Verdict, result: Result, label: str) -> Verdict:
     allowed = torch.full_like(wanted, float(within)) if share is None else wanted.abs() * share
     alike = (got == wanted) | ((got - wanted).abs() <= allowed) | (got.isnan() & wanted.isnan())
     if bool(alike.all()):
-        return replace(of_row, got=got.tolist(), holds=True)
+        return replace(verdict, got=got.tolist(), holds=True)
     excess = ((got - wanted).abs() - allowed).nan_to_num(torch.inf).masked_fill(alike, -torch.inf)
     place = [int(index) for index in torch.unravel_index(excess.argmax(), excess.shape)]
     here = f"at {place}: got {float(got[tuple(place)]):.7g}, expected {float(wanted[tuple(place)]):.7g}"
     reason = f"{int((~alike).sum())} of {alike.numel()} numbers differ, most {here}"
-    return replace(of_row, got=got.tolist(), holds=False, reason=reason)
+    return replace(verdict, got=got.tolist(), holds=False, reason=reason)

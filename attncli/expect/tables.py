@@ -1,9 +1,7 @@
 """Show verdicts on expectations in words, and as a table of claim, source, expected, measured, holds."""
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from itertools import groupby
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 from rich import box
 from rich.console import Group, RenderableType
@@ -56,10 +54,8 @@ def expected_words(verdict: Verdict) -> str:
     if kind == "about":
         return f"{_as_written(bound)} ± {_as_written(expected['within'])}"
     if kind == "between":
-        low, high = bound
-        if low is None or high is None:
-            return f"at most {_as_written(high)}" if low is None else f"at least {_as_written(low)}"
-        return f"{_as_written(low)} to {_as_written(high)}"
+        low, high = map(_as_written, bound)
+        return f"at most {high}" if bound[0] is None else f"at least {low}" if bound[1] is None else f"{low} to {high}"
     limit = _as_written(bound)
     if isinstance(bound, dict):
         value, row = expected.get("value"), printable(described(bound))
@@ -100,8 +96,7 @@ def _digits(verdict: Verdict) -> int:
     return DIGITS[-1]
 
 
-@dataclass(frozen=True)
-class Line:
+class Line(NamedTuple):
     """A line of the table: rows of one expectation."""
 
     claim: str  # and its rows if there are several; without a claim metric and rows
@@ -113,33 +108,22 @@ class Line:
 
 def lines_of(verdicts: Sequence[Verdict]) -> list[Line]:
     """Return the lines of an experiment: rows that hold share a line if their bounds are the same, others do not."""
+    shared: dict[tuple[int, Any], list[Verdict]] = {}
+    for place, verdict in enumerate(verdicts):
+        shared.setdefault((verdict.index, str(verdict.expected) if verdict.holds else place), []).append(verdict)
     lines = list[Line]()
-    for group in _by_expectation(verdicts):
-        for shared in _sharing(group):
-            first, asks = shared[0], shared[0].expectation
-            claim = subject(shared)
-            if asks.claim is not None:
-                claim = _one_line(asks.claim) + (f": {claim}" if len(group) > len(shared) else "")
-            measured = got_words(first)
-            if all(verdict.limits is not None for verdict in shared):
-                ends = (pick(shared, key=lambda verdict: float(verdict.got)) for pick in (min, max))
-                measured = " to ".join(dict.fromkeys(map(got_words, ends)))
-            source = _one_line(asks.source or "") if asks.source else ""
-            lines.append(Line(claim, source, expected_words(first), measured, HOLDS[first.holds]))
+    for (index, _), group in shared.items():
+        first, claim = group[0], group[0].expectation.claim
+        text, is_alone = subject(group), sum(verdict.index == index for verdict in verdicts) == len(group)
+        if claim is not None:
+            text = _one_line(claim) + ("" if is_alone else f": {text}")
+        measured = got_words(first)
+        if all(verdict.limits is not None for verdict in group):
+            ends = (pick(group, key=lambda verdict: float(verdict.got)) for pick in (min, max))
+            measured = " to ".join(dict.fromkeys(map(got_words, ends)))
+        source = _one_line(first.expectation.source) if first.expectation.source else ""
+        lines.append(Line(text, source, expected_words(first), measured, HOLDS[first.holds]))
     return lines
-
-
-def _by_expectation(verdicts: Sequence[Verdict]) -> list[list[Verdict]]:
-    return [list(group) for _, group in groupby(verdicts, key=lambda verdict: verdict.index)]
-
-
-def _sharing(group: Sequence[Verdict]) -> Iterator[list[Verdict]]:
-    holding: dict[str, list[Verdict]] = {}  # by bounds
-    for verdict in group:
-        if verdict.holds:
-            holding.setdefault(str(verdict.expected), []).append(verdict)
-    yield from holding.values()
-    yield from ([verdict] for verdict in group if not verdict.holds)
 
 
 def verdict_tables(experiments: Sequence[tuple[str, Sequence[Verdict]]]) -> list[RenderableType]:
@@ -147,25 +131,26 @@ def verdict_tables(experiments: Sequence[tuple[str, Sequence[Verdict]]]) -> list
 
     Several experiments have headings with their names.
     """
-    groups = [group for _, verdicts in experiments for group in _by_expectation(verdicts)]
-    if not groups:
-        return []
+    holding = dict[tuple[int, int], list[bool | None]]()  # by experiment and expectation
     table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0))
     table.add_column(Text("holds"))
     table.add_column(Text("claim, expected, measured, source"), overflow="fold", ratio=1)
-    for name, verdicts in experiments:
+    for experiment, (name, verdicts) in enumerate(experiments):
         if verdicts and len(experiments) > 1:
             table.add_row(Text(), Text(f"{printable(name)}:", style=STRONG))
         for line in lines_of(verdicts):
             source = f"; {line.source}" if line.source else ""
             rest = Text(f"expected {line.expected}; measured {line.measured}{source}")
             table.add_row(Text(line.holds), Group(Text(line.claim), Padding(rest, (0, 0, 0, 2))))
-    good = sum(all(verdict.holds for verdict in group) for group in groups)
-    unjudged = sum(any(verdict.holds is None for verdict in group) for group in groups)
-    summary = f"{good} of {len(groups)} expectations hold"
-    if len(groups) == 1:
+        for verdict in verdicts:
+            holding.setdefault((experiment, verdict.index), []).append(verdict.holds)
+    if not holding:
+        return []
+    good, unjudged = sum(map(all, holding.values())), sum(None in each for each in holding.values())
+    summary = f"{good} of {len(holding)} expectations hold"
+    if len(holding) == 1:
         summary = f"The expectation {'holds' if good else 'could not be judged' if unjudged else 'does not hold'}"
-    elif good == len(groups):
+    elif good == len(holding):
         summary = f"All {good} expectations hold"
     elif unjudged:
         summary += f", {unjudged} could not be judged"
