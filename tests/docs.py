@@ -16,6 +16,7 @@ import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from decimal import Decimal
+from difflib import SequenceMatcher
 from pathlib import Path
 
 from typer.testing import CliRunner
@@ -107,12 +108,27 @@ def without_times(text: str) -> str:
     return re.sub("(─| )+", r"\1", text)
 
 
+def excerpt(shown: str, printed: str) -> str:
+    """Return the lines of the real output that are most like the lines shown, with `...` at the same places."""
+    parts = [part.strip("\n").splitlines() for part in re.split(rf"^{re.escape(ANY_LINES)}$", shown, flags=re.M)]
+    lines, begin, chosen = printed.splitlines(), 0, list[str]()
+    for index, part in enumerate(parts):
+        last = len(lines) - len(part)
+        likeness = {
+            at: SequenceMatcher(None, part, lines[at : at + len(part)]).ratio() for at in range(begin, last + 1)
+        }
+        at = 0 if index == 0 else last if index == len(parts) - 1 else max(likeness, key=lambda at: likeness[at])
+        chosen.append("\n".join(lines[at : at + len(part)]))
+        begin = at + len(part)
+    return f"\n{ANY_LINES}\n".join(chosen).strip("\n")
+
+
 def written_anew(text: str, folder: Path, everything: bool) -> str:
-    """Return a page with the real output of its commands; blocks with `...` stay, and so do blocks that differ."""
+    """Return a page with the real output of its commands; blocks that differ from machine to machine stay."""
     lines: dict[Block, list[str]] = {}
 
     def keep(block: Block, command: str, shown: str, printed: str) -> None:
-        output = shown if ANY_LINES in shown.splitlines() else printed
+        output = excerpt(shown, printed) if ANY_LINES in shown.splitlines() else printed
         lines.setdefault(block, []).extend([f"$ {command}", *([output] if output else [])])
 
     follow(text, folder, keep, everything)
