@@ -59,8 +59,8 @@ class Picture(Figure):
         return as_png(self)
 
 
-def unheard(text: str) -> None:
-    """Takes a note that was made already, or that nobody asked for."""
+def ignore_note(text: str) -> None:
+    """Ignore a note."""
 
 
 @contextmanager

@@ -1,53 +1,52 @@
-"""Heatmaps: the matrices of a stage as a grid of panels that can be compared."""
+"""Heatmaps: the matrices of a stage as panels that can be compared."""
 
 import math
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections.abc import Iterator, Sequence, Set
 from dataclasses import dataclass, replace
 from typing import Any
 
 import matplotlib
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.colors import Colormap, LogNorm, Normalize
+from matplotlib.axis import Axis, XAxis
+from matplotlib.cm import ScalarMappable
+from matplotlib.colors import Colormap, to_rgb
 from matplotlib.image import AxesImage
 from matplotlib.patches import Patch
+from matplotlib.ticker import MaxNLocator
 
 from attncli.common.study import Matrices
 from attncli.config.looks import Annotate, HeatmapLook, Look, Scale
 from attncli.errors import InputError, below, did_you_mean, got, printable
-from attncli.show.cells import (
-    MOST_NUMBERS,
-    Cells,
-    draw_bar,
-    draw_cells,
-    masked,
-    nan_colour,
-    number_format,
-    set_ticks,
-    thin_ticks,
-    write_numbers,
-)
-from attncli.show.colours import PALE, Scaling, scaling_of
-from attncli.show.figures import Note, Picture, drawing, unheard
-from attncli.show.grids import BAR_WIDTH, GAP, MARGIN, TOKEN_LINE, Grid, Size, grid_of, place, titles_of
-from attncli.show.matrices import Panel, block_means, differences, select, zoom
-from attncli.show.panels import folded
-from attncli.show.scales import ROUNDING, Numbers, norm_of, ticks_of
-from attncli.show.themes import DPI, Settings, Sheet, sheet_of
+from attncli.show.figures import Note, Picture, drawing, ignore_note
+from attncli.show.matrices import Panel, block_means, differences, part_shown, select, zoom
+from attncli.show.panels import BOTH_COLUMNS, COLUMN, PlainFormatter, Size, columns_of, folded, grid, lay_out
+from attncli.show.scales import ColourScale, Numbers, colour_scale
+from attncli.show.themes import Settings, Sheet, sheet_of
 
+Cells = np.ma.MaskedArray[Any, Any]
 QUANTITIES = {
     "scores": "score",
     "capped": "score after softcap",
     "weights": "attention weight",
     "dropped": "attention weight after dropout",
 }
-SHARED = "attncli heatmap --scale shared"
+WEIGHTS = ("weights", "dropped")
 PLAIN = HeatmapLook()
 FRAMED: Settings = {"axes.grid": False, "axes.spines.top": True, "axes.spines.right": True}
-
-MOST_DRAWINGS = 5  # until texts fit the panels of a page of a given size
-NEAR, LARGER = 0.02, 1.1  # inches that panels may be smaller than their texts were made for, and how much larger
-NARROWEST_PAGE = 3.5  # inches, however narrow all panels
+NAN_COLOURS = ("black", "#00b4d8", "#70e000", "#7b2cbf")
+CELL, LINE = 0.33, 0.14  # inches: of a cell with a number, and of a line with a token
+LEAST = 1.3  # em of the shorter side of a panel that can be read
+SIDE, LONGEST_SIDE, LONGEST_NAMED, LONGEST_NUMBERED = 3.0, 5.0, 7.5, 15.0  # inches of a panel
+FEW_PANELS, SMALL_SIDE = 4, 2.0  # more panels than these are drawn smaller, down to this side in inches
+AROUND = (0.3, 0.45)  # inches beside and above a panel for ticks and a title
+ROOMY = 2.0  # inches around a panel that are enough for any labels
+MOST_TICKS, TICK = 5, 0.35  # ticks of a colour bar, and inches from one to the next
+LOWEST = 0.6  # inches of panels with a colour bar beside them
+BAR, LONGEST_BAR_PAGE = 0.12, 18.0  # inches: width of a colour bar, and of a page with numbers asked for
+NUMBER_POINTS, DIGIT = 8.0, 0.64  # size of numbers in cells, and width of a digit as a share of it
+MOST_NUMBERS = {"auto": 400, "yes": 5000, "no": 0}  # in a picture: each takes a millisecond to draw
+SLOT = 0.7  # of a page's share of a panel that its cells take, about
 
 
 def heatmap_figure(
@@ -58,22 +57,21 @@ def heatmap_figure(
     batches: Sequence[int] | None = None,
     heads: Sequence[int] | None = None,
     places: Sequence[tuple[int, int]] | None = None,
-    note: Note = unheard,
+    note: Note = ignore_note,
 ) -> Picture:
-    """A panel for each batch element and head (rows) and label (columns).
+    """Return a heatmap with a panel for each batch element, head and label.
 
     Args:
         matrices: tensors (n, m), (b, n, m), (b, heads, n, m), or with more axes, all of which count as heads.
-        look: colours, limits and numbers, which queries and keys, and what is subtracted.
-        labels: which labels, in this order; all where None.
-        batches: which batch elements, counted from 0; all where None.
-        heads: which heads, counted from 0; all where None.
-        places: which pairs of batch element and head, in this order, in place of `batches` and `heads`.
-        note: is called with what the reader should know: what was left out, averaged, cut off or not a number.
+        look: colours, limits and numbers, the range of queries and keys, and the label to subtract.
+        labels: labels in their order; all by default.
+        batches: batch elements, counted from 0; all by default.
+        heads: heads, counted from 0; all by default.
+        places: pairs of batch element and head in their order, in place of `batches` and `heads`.
+        note: is called with everything that was left out, averaged, cut off or not a number.
 
     Raises:
-        InputError: a label, batch element or head that is not there, naming those that are; no stack of matrices; a
-            look that does not fit them.
+        InputError: a label, batch element or head does not exist, a tensor has no matrices, or the look does not fit.
     """
     if look.minus is not None:
         if look.minus not in matrices.tensors:
@@ -81,7 +79,8 @@ def heatmap_figure(
         labels = None if labels is None else list(dict.fromkeys([*labels, look.minus]))
     panels = select(matrices, labels, batches, heads, places, note)
     before = {printable(label) for label in matrices.with_dropout if matrices.stage == "weights"}
-    return stage_figure(panels, matrices.stage, look, note, before_dropout=before, layer=matrices.layer)
+    about = ", ".join(filter(None, (matrices.layer, part_shown(matrices, panels))))
+    return stage_figure(panels, matrices.stage, look, note, before_dropout=before, about=about)
 
 
 def stage_figure(
@@ -91,9 +90,18 @@ def stage_figure(
     note: Note,
     *,
     before_dropout: Set[str] = frozenset(),
-    layer: str = "",
+    about: str = "",
 ) -> Picture:
-    """Panels of a stage, in the look asked for. The weights of some labels are those before dropout."""
+    """Return a heatmap of panels of one stage.
+
+    Args:
+        panels: matrices with their names.
+        stage: the stage of attention, or a name of the quantity.
+        look: the user's options.
+        note: is called with everything that the picture does not show.
+        before_dropout: labels whose weights are before dropout.
+        about: the end of the title.
+    """
     quantity = printable(QUANTITIES.get(stage, stage))
     panels = zoom(panels, look)
     if {panel.label for panel in panels} <= before_dropout:
@@ -102,7 +110,8 @@ def stage_figure(
         panels = differences(panels, look.minus, note)
         quantity = f"{quantity} − that of {printable(look.minus)}"
     panels = [replace(p, label=f"{p.label} before dropout") if p.label in before_dropout else p for p in panels]
-    return _draw(_Content(panels, look, ", ".join(filter(None, (quantity, layer))), stage), note)
+    title, is_signed = ", ".join(filter(None, (quantity, about))), stage not in WEIGHTS
+    return _draw(_Content(panels, look, quantity, title, stage, is_signed=is_signed), note)
 
 
 def runs_figure(
@@ -111,51 +120,51 @@ def runs_figure(
     labels: Sequence[str],
     places: Sequence[tuple[int, int]],
     look: HeatmapLook = PLAIN,
-    note: Note = unheard,
+    note: Note = ignore_note,
 ) -> Picture:
-    """Matrices of two runs, `b` - `a`, for labels that both have in one shape, at these batch elements and heads."""
-    ours, theirs = (select(each, labels, None, None, places, told) for each, told in ((a, unheard), (b, note)))
+    """Return a heatmap of `b` - `a`, matrices of two runs, for labels that both have in one shape."""
+    ours, theirs = (select(each, labels, None, None, places, of) for each, of in ((a, ignore_note), (b, note)))
     panels = [
         replace(q, valid=None if p.valid is None or q.valid is None else p.valid | q.valid, minus=p.values)
         for p, q in zip(ours, theirs, strict=True)
     ]
-    look = look.model_copy(update={"minus": "A"})
-    return _draw(_Content(panels, look, f"{QUANTITIES[b.stage]}, B − A", b.stage), note)
+    quantity = f"{QUANTITIES[b.stage]}, B − A"
+    return _draw(_Content(panels, look.model_copy(update={"minus": "A"}), quantity, quantity, b.stage), note)
 
 
 def panels_figure(
     panels: Sequence[Panel],
     quantity: str,
-    note: Note = unheard,
+    note: Note = ignore_note,
     *,
     quantities: Sequence[str] = (),
     sides: tuple[str, str] = ("Batch", "Heads"),
-    look: HeatmapLook = PLAIN,
+    look: Look = PLAIN,
+    is_signed: bool = False,
+    name: str = "heads",
 ) -> Picture:
-    """Panels as they are, with numbers where they have room; those of one quantity share their colours.
+    """Return a heatmap of any matrices, with numbers in the cells if they have room.
 
     Args:
-        panels: matrices (batch elements, heads), or of other `sides`: rows and columns.
-        quantity: what the figure is, which stands above all panels.
-        note: is called with what the reader should know.
-        quantities: what each panel shows, with a colour bar for each panel; left out, all show the same.
-        sides: what rows and columns are.
-        look: theme, sizes and title; colours and ranges are not for these.
+        panels: matrices whose rows and columns are `sides`.
+        quantity: the title of the picture.
+        note: is called with everything that the picture does not show.
+        quantities: the quantity of each panel; those of one quantity share their colours, and each panel has a colour
+            bar. By default all panels have one.
+        sides: titles of rows and columns.
+        look: theme, sizes and title; colours and ranges do not apply.
+        is_signed: values may be negative, so that colours need not begin at 0.
+        name: the name of the file.
     """
     scale: Scale = "panel" if quantities else "shared"
     known = sum(panel.values.numel() if panel.valid is None else int(panel.valid.sum()) for panel in panels)
     annotate: Annotate = "yes" if known <= MOST_NUMBERS["auto"] else "auto"
     plain = HeatmapLook(**{name: getattr(look, name) for name in Look.model_fields}, scale=scale, annotate=annotate)
-    quantities = quantities or [quantity] * len(panels)
-    return _draw(_Content(panels, plain, quantity, quantities=quantities, sides=sides), note)
+    return _draw(_Content(panels, plain, quantity, quantity, "", quantities, sides, is_signed, name), note)
 
 
 def check_look(look: Look) -> None:
-    """Refuse what cannot be drawn in any study, before the work.
-
-    Raises:
-        InputError: a style file, a size or a colour map that is wrong; its path is that of the key `figure`.
-    """
+    """Raise InputError, located at the key `figure`, for a style file, size or colour map that cannot be drawn."""
     with below("figure"):
         sheet = sheet_of(look)
         if isinstance(look, HeatmapLook):
@@ -163,10 +172,10 @@ def check_look(look: Look) -> None:
 
 
 def colour_map(sheet: Sheet, look: HeatmapLook) -> Colormap:
-    """The colour map asked for, or one that colour-blind readers can read: of differences one with 0 in the middle.
+    """Return the colour map of a look, by default one for the colour-blind; for differences a diverging one.
 
     Raises:
-        InputError: matplotlib has none of this name.
+        InputError: matplotlib has no colour map of this name.
     """
     name = look.cmap or (sheet.settings["image.cmap"] if look.minus is None else sheet.diverging)
     if name not in matplotlib.colormaps:
@@ -178,208 +187,294 @@ def colour_map(sheet: Sheet, look: HeatmapLook) -> Colormap:
 
 @dataclass(frozen=True)
 class _Content:
-    """What a picture shows, whatever its page: a stage, or else `quantities`, one for each panel."""
+    """The content of a picture, whatever its page."""
 
     panels: Sequence[Panel]
     look: HeatmapLook
     quantity: str
-    stage: str = ""
-    quantities: Sequence[str] = ()
+    title: str
+    stage: str
+    quantities: Sequence[str] = ()  # of each panel
     sides: tuple[str, str] = ("Queries", "Keys")
+    is_signed: bool = False
+    name: str = "heatmaps"
 
     @property
     def texts(self) -> list[str]:
-        """All that is written, numbers aside."""
+        """All texts except numbers."""
         names = (name for panel in self.panels for name in (panel.label, *panel.queries, *panel.keys))
-        return [self.look.title or self.quantity, *map(str, names)]
+        return [self.look.title or self.title, *map(str, names)]
 
-
-@dataclass(frozen=True)
-class _Shown:
-    """The cells that are drawn of each panel, means of `blocks` of its own, their numbers and colours."""
-
-    blocks: Sequence[tuple[int, int]]
-    cells: Sequence[Cells]
-    numbers: Sequence[Numbers]
-    together: Numbers  # the numbers of all panels
-    norms: Sequence[Normalize]
-    cmap: Colormap
-    scaling: Scaling | None  # of a stage
-    words: str  # on colours that are not linear
-
-    @property
-    def footnote(self) -> str:
-        """What a pixel is, where there are more cells than pixels; else empty."""
-        down, across = (max(sides) for sides in zip(*self.blocks, strict=True))
-        upto = "up to " if len(set(self.blocks)) > 1 else ""
-        return f"each pixel is the mean of {upto}{down} × {across} cells" if down * across > 1 else ""
+    def scales(self, numbers: Sequence[Numbers]) -> list[ColourScale]:
+        """Return the colour scale of each panel, given its numbers."""
+        look = self.look
+        groups: Sequence[Any] = self.quantities or range(len(numbers)) if look.scale == "panel" else [0] * len(numbers)
+        options: dict[str, Any] = {
+            "kind": look.colours or ("linear" if look.scale == "unit" else None),
+            "is_weight": look.scale is None and self.stage in WEIGHTS,
+            "is_signed": self.is_signed,
+            "is_difference": look.minus is not None,
+            "high": look.vmax or (1.0 if look.scale == "unit" else None),
+            "low": 0.0 if look.scale == "unit" else None,
+        }
+        found: dict[Any, ColourScale] = {}
+        for group in dict.fromkeys(groups):
+            shared = [each for each, own in zip(numbers, groups, strict=True) if own == group]
+            found[group] = colour_scale(shared, **options)
+        return [found[group] for group in groups]
 
 
 def _draw(content: _Content, note: Note) -> Picture:
-    """The panels on one page. On one of a given size they are drawn again until their texts fit them."""
-    with drawing(content.texts, note, content.look) as sheet, matplotlib.rc_context(FRAMED):
-        grid = grid_of(content.panels, content.look, sheet)
-        for step in range(MOST_DRAWINGS):
-            notes = list[str]()
-            figure, (width, height), needed = _draw_on(grid, sheet, content, notes.append)
-            may_grow = step < MOST_DRAWINGS // 2  # titles that fold now and then would never fit
-            growth = min(width - grid.width, height - grid.height), max(width / grid.width, height / grid.height)
-            if growth[0] > -NEAR and (growth[1] < LARGER or not may_grow):
-                break
-            if not may_grow:
-                width, height = min(width, grid.width), min(height, grid.height)
-            grid = replace(grid, width=width, height=height)
-        if sheet.size is not None:
-            if any(least > side + 1.5 / DPI for least, side in zip(needed, sheet.size, strict=True)):
-                notes.append(_too_small(sheet.size, needed))
-            figure.set_size_inches(sheet.size[0], sheet.size[1])
-        figure.dpi = sheet.dpi
-    for text in notes:
-        note(text)
+    """Return the panels in a grid, with ticks, numbers, colour bars and a legend."""
+    panels, look = content.panels, content.look
+    with drawing(content.texts, note, look) as sheet, matplotlib.rc_context(FRAMED):
+        wanted = _panel_size(content, sheet)
+        places = len({panel.place for panel in panels})
+        step = len({panel.label for panel in panels}) if places > 1 else 1
+        outer = wanted[0] + sheet.unit * AROUND[0], wanted[1] + sheet.unit * AROUND[1]
+        columns = columns_of(len(panels), outer, sheet, step)
+        figure, made = grid(sheet, len(panels), columns, content.title)
+        figure.suppressComposite = True  # every panel stays an image of its own in SVG and PDF
+        rows = math.ceil(len(panels) / columns)
+        widest = COLUMN if columns * outer[0] <= COLUMN * sheet.unit else BOTH_COLUMNS
+        widest = sheet.unit * (LONGEST_BAR_PAGE if look.annotate == "yes" else widest)
+        if sheet.size is None:
+            share = min(1.0, 0.9 * widest / columns / outer[0])
+            wanted = share * wanted[0], share * wanted[1]
+            figure.set_size_inches(columns * (wanted[0] + sheet.unit * ROOMY), rows * (wanted[1] + sheet.unit * ROOMY))
+        else:
+            wanted = SLOT * sheet.size[0] / columns, SLOT * sheet.size[1] / rows
+        blocks = [_block(panel, wanted, sheet) for panel in panels]
+        cells = [block_means(p.values, p.valid, *block, p.minus) for p, block in zip(panels, blocks, strict=True)]
+        numbers = [np.extract(~np.isnan(each), each) for each in (some.compressed() for some in cells)]
+        scales, cmap = content.scales(numbers), colour_map(sheet, look)
+        cmap = cmap.with_extremes(bad=_nan_colour(cmap), under=sheet.ground if _has_zero_colour(scales) else None)
+        for axes, panel, *drawn in zip(made, panels, cells, blocks, scales, strict=True):
+            _draw_cells(sheet, axes, panel, *drawn, cmap)  # type: ignore[arg-type, call-arg]
+            axes.set_title(_title(panel, wanted[0] + AROUND[0] * sheet.unit, sheet))
+        figure.supylabel(content.sides[0], fontsize=sheet.points)
+        for axes in made[-columns:]:
+            axes.set_xlabel(content.sides[1])
+        footnote = _footnote(blocks)
+        _draw_bars(figure, made, content, scales, wanted[1] * rows)
+        _draw_legend(figure, cells, cmap, "\n".join(filter(None, (footnote, _words(content, scales)))))
+        _label_ticks(made, columns, panels, [wanted] * len(made))
+        lay_out(figure, wanted, note, content.name, widest=widest, least=LEAST)
+        sizes = [tuple(axes.get_position().size * figure.get_size_inches()) for axes in made]
+        if thin := _label_ticks(made, columns, panels, sizes):
+            note(f"too many tokens: {thin}")
+        spec = None if footnote else _number_format(content, sizes, np.concatenate(numbers), sheet.unit)
+        for axes, each_cells in zip(made, cells, strict=True):
+            if spec:
+                _write_numbers(axes, axes.images[0], each_cells, spec, NUMBER_POINTS * sheet.unit)
+        if look.annotate == "yes" and content.stage and not spec:
+            note("no numbers in the cells: too many cells, or too small ones")
+    for line in _notes(content, cells, footnote):
+        note(line)
     return figure
 
 
-def _too_small(page: Sequence[float], needed: Sequence[float]) -> str:
-    enough = [max(side, math.ceil(10 * least) / 10 + 0.5) for side, least in zip(page, needed, strict=True)]
-    given, would_do = (" x ".join(f"{side:g}" for side in sides) for sides in (page, enough))
-    return f"the texts of the heatmaps do not fit into {given} inches; about {would_do} would do"
+def _title(panel: Panel, inches: float, sheet: Sheet) -> str:
+    """Return the title of a panel, with its place on a line of its own if a single line is too long."""
+    parts = list(filter(None, (panel.label, panel.place)))
+    whole = folded(", ".join(parts), inches, sheet)
+    return whole if "\n" not in whole else "\n".join(folded(each, inches, sheet) for each in parts)
 
 
-def _draw_on(grid: Grid, sheet: Sheet, content: _Content, note: Note) -> tuple[Picture, Size, Size]:
-    """The panels in a grid, laid out with DPI pixels per inch; and as `place` says, the sizes of a panel and a page."""
-    panels, look, shown = content.panels, content.look, _shown(grid, sheet, content)
-    figure = Picture(sheet, 1, 1)
-    figure.set_size_inches(1, 1)  # until everything has its place
-    figure.dpi = DPI
-    figure.suppressComposite = True  # every panel stays an image of its own in SVG and PDF
-    titles = titles_of(panels, grid.columns, sheet)
-    made, bar = _draw_panels(figure, grid, content, shown, note), None
-    for axes, title in zip(made, titles.above(grid.letters(sheet)), strict=True):
-        axes.set_title(title)
-    for axes, title in zip(made[:: grid.columns], titles.beside, strict=True):
-        axes.set_ylabel(title, rotation=0, ha="right", va="center", labelpad=sheet.points)
-    thin = _label_ticks(made, grid, panels)
-    image, footnotes = made[-1].images[0], [shown.footnote]
-    ticks = None if shown.scaling is None else shown.scaling.ticks
-    if look.scale == "panel":
-        footnotes.append(shown.words)
-    else:
-        bar = figure.add_axes((0, 0, 1, 1), label="bar")
-        draw_bar(bar, image, shown.together, ticks=ticks, format="%g")
-        if shown.words or look.minus is not None or look.title:
-            bar.set_ylabel("\n".join(filter(None, (content.quantity, shown.words))))
-    legend = _draw_legend(figure, shown.cells, image, "\n".join(filter(None, footnotes)))
-    length = sheet.size[0] if sheet.size is not None else max(grid.columns * grid.width, NARROWEST_PAGE)
-    title = folded(look.title or ", ".join([content.quantity, *titles.page]), length - MARGIN / DPI, sheet)
-    sizes = place(figure, made, grid.columns, bar, legend, content.sides, len(title.splitlines()))
-    if bar and ticks is not None:
-        thin_ticks(bar, image, TOKEN_LINE * grid.unit * DPI)
-    margin = grid.unit * MARGIN / DPI
-    x, y = margin / figure.get_figwidth(), 1 - margin / figure.get_figheight()
-    figure.suptitle(title, x=x, y=y, ha="left", va="top")
-    if thin:
-        note(f"too many tokens: {thin}")
-    for line in _unseen(content, shown):
-        note(line)
-    return figure, *sizes
+def _panel_size(content: _Content, sheet: Sheet) -> Size:
+    """Return the size of a panel on a page without a given size, with room for numbers in few cells."""
+    panels, look = content.panels, content.look
+    n, m = max(len(panel.queries) for panel in panels), max(len(panel.keys) for panel in panels)
+    longest = max(n, m)
+    side = min(CELL * longest, SIDE + 0.012 * longest, LONGEST_SIDE)
+    side = max(side * min(1.0, (FEW_PANELS / len(panels)) ** 0.5), min(side, SMALL_SIDE))
+    if any(isinstance(axis, tuple) for panel in panels for axis in (panel.queries, panel.keys)):
+        side = max(side, min(LINE * longest, LONGEST_NAMED))
+    if look.annotate == "yes":
+        side = max(side, min(CELL * longest, LONGEST_NUMBERED))
+    digits = 7 if not content.stage else 6 if look.minus is not None else 4 if content.stage in WEIGHTS else 5
+    is_numbered = look.annotate == "yes" or n * m * len(panels) <= MOST_NUMBERS[look.annotate]
+    wider = (
+        max(1.0, 1.05 * DIGIT * digits * NUMBER_POINTS / 72 / CELL) if is_numbered and look.annotate != "no" else 1.0
+    )
+    return sheet.unit * wider * max(m * side / longest, CELL), sheet.unit * max(n * side / longest, CELL)
 
 
-def _shown(grid: Grid, sheet: Sheet, content: _Content) -> _Shown:
-    """Of each panel as many means as it has pixels, or all its cells."""
-    down, across = grid.height * sheet.dpi, grid.width * sheet.dpi
-    blocks = [(math.ceil(len(p.queries) / down), math.ceil(len(p.keys) / across)) for p in content.panels]
-    cells = [block_means(p.values, p.valid, *block, p.minus) for p, block in zip(content.panels, blocks, strict=True)]
-    numbers = [np.extract(~np.isnan(found), found) for found in (each.compressed() for each in cells)]
-    together, cmap, scaling = np.concatenate(numbers), colour_map(sheet, content.look), None
-    if content.quantities:
-        alike = {name: [numbers[i] for i in _places(content.quantities, name)] for name in content.quantities}
-        shared = {name: norm_of(values) for name, values in alike.items()}
-        norms, words = [shared[name] for name in content.quantities], _words(shared)
-    else:
-        scaling = scaling_of(numbers, content.look, content.stage)
-        norms, words = [scaling.norm(i) for i in range(len(numbers))], scaling.words
-    under = sheet.ground if any(isinstance(norm, LogNorm) for norm in norms) else None
-    cmap = cmap.with_extremes(bad=nan_colour(cmap), under=under)
-    return _Shown(blocks, cells, numbers, together, norms, cmap, scaling, words)
+def _block(panel: Panel, size: Size, sheet: Sheet) -> tuple[int, int]:
+    """Return the rows and columns of cells that share a pixel on a panel of this size."""
+    down, across = (max(1.0, side * sheet.dpi) for side in (size[1], size[0]))
+    return math.ceil(len(panel.queries) / down), math.ceil(len(panel.keys) / across)
 
 
-def _places(quantities: Sequence[str], name: str) -> list[int]:
-    return [i for i, each in enumerate(quantities) if each == name]
+def _has_zero_colour(scales: Sequence[ColourScale]) -> bool:
+    """Whether a scale is a logarithm, which has no place for zeros."""
+    return any(each.kind == "log" and each.low > 0 for each in scales)
 
 
-def _words(norms: Mapping[str, Normalize]) -> str:
-    """Which quantities have logarithmic colours, of several."""
-    names = [name for name, norm in norms.items() if isinstance(norm, LogNorm)]
-    of = f" ({', '.join(names)})" if len(norms) > 1 else ""
-    return f"colours by the logarithm{of}" if names else ""
+def _draw_cells(
+    sheet: Sheet,
+    axes: Axes,
+    panel: Panel,
+    cells: Cells,
+    block: tuple[int, int],
+    scale: ColourScale,
+    cmap: Colormap,
+) -> None:
+    """Draw a matrix in colours, hatched where it is masked; blocks of cells stand at the indices of their cells."""
+    (down, across), (rows, columns) = block, cells.shape
+    top, left = (names.start if isinstance(names, range) else 0 for names in (panel.queries, panel.keys))
+    if cells.mask.any():
+        axes.patch.set(linewidth=0.0, **_masked(sheet))
+    axes.imshow(
+        scale.clip(cells.data),  # matplotlib takes infinities, and zeros below a logarithm, for NaN
+        cmap=cmap,
+        norm=scale.norm,
+        alpha=(~cells.mask).astype(float),
+        aspect="auto",
+        interpolation="nearest",
+        extent=(left - 0.5, left + columns * across - 0.5, top + rows * down - 0.5, top - 0.5),
+    )
+    axes.set(xlim=(left - 0.5, left + len(panel.keys) - 0.5), ylim=(top + len(panel.queries) - 0.5, top - 0.5))
 
 
-def _draw_panels(figure: Picture, grid: Grid, content: _Content, shown: _Shown, note: Note) -> list[Axes]:
-    """The cells of all panels in colours, with numbers if they have room, and bars of their own if asked for."""
-    look, is_signed, made = content.look, content.look.minus is not None, list[Axes]()
-    written = None
-    if max(shown.blocks) == (1, 1):
-        written = number_format(look.annotate, content.panels, grid, shown.together, is_signed)
-    if look.annotate == "yes" and not written:
-        note("no numbers in the cells: too many cells, or too small ones")
-    for i, (panel, cells, block) in enumerate(zip(content.panels, shown.cells, shown.blocks, strict=True)):
-        made.append(axes := figure.add_axes((0, 0, grid.width, grid.height), label=f"panel {i}"))
-        image = draw_cells(figure.sheet, axes, panel, cells, block, shown.cmap, shown.norms[i])
-        if written:
-            write_numbers(axes, image, cells, *written)
-        if look.scale == "panel":
-            gap, wide = (grid.unit * pixels / DPI / grid.width for pixels in (GAP / 2, BAR_WIDTH))
-            beside = axes.inset_axes((1 + gap, 0, wide, 1))
-            low, *between, high = ticks_of(shown.norms[i])
-            alike = _places(content.quantities, content.quantities[i]) if content.quantities else [i]
-            values = np.concatenate([shown.numbers[each] for each in alike])
-            draw_bar(beside, image, values, ticks=(low, 0, high) if is_signed else (low, *between, high), format="%.3g")
-    return made
+def _masked(sheet: Sheet) -> dict[str, Any]:
+    """Return the hatching of masked cells."""
+    return {"facecolor": sheet.ink(0.1), "edgecolor": sheet.ink(0.38), "hatch": "/////"}
 
 
-def _label_ticks(made: Sequence[Axes], grid: Grid, panels: Sequence[Panel]) -> str:
-    """Names of queries left of a row, and of keys below a column, or wherever they differ; says what is left out."""
+def _nan_colour(cmap: Colormap) -> str:
+    """Return the colour of NaN: the farthest of a few from every colour of the map."""
+    used = cmap(np.linspace(0, 1, 64))[:, :3]
+    return max(NAN_COLOURS, key=lambda name: float(np.abs(used - to_rgb(name)).sum(axis=1).min()))
+
+
+def _draw_bars(
+    figure: Picture, made: Sequence[Axes], content: _Content, scales: Sequence[ColourScale], height: float
+) -> None:
+    """Draw a colour bar for all panels, or one for each; beside panels that are high enough for it, else below."""
+    look: dict[str, Any] = {"format": PlainFormatter(), "pad": 0.02}
+    rows = len({axes.get_subplotspec().rowspan.start for axes in made})  # type: ignore[union-attr]
+    if content.look.scale == "panel":
+        for axes, scale in zip(made, scales, strict=True):
+            figure.colorbar(
+                axes.images[0], ax=axes, extend=scale.extend, ticks=_ticks(scale, height / rows), aspect=15, **look
+            )
+        return
+    mappable, unit = ScalarMappable(scales[0].norm, made[0].images[0].get_cmap()), figure.sheet.unit
+    is_beside = height > LOWEST * unit
+    where = {"location": "right", "aspect": max(8.0, height / BAR / unit)} if is_beside else {"location": "bottom"}
+    bar = figure.colorbar(
+        mappable, ax=list(made), extend=scales[0].extend, ticks=_ticks(scales[0], height), **look, **where
+    )
+    bar.ax.set_label("bar")
+
+
+def _ticks(scale: ColourScale, inches: float) -> MaxNLocator | None:
+    """Return the ticks of a colour bar of this length; None for matplotlib's own of a logarithm."""
+    return None if scale.kind == "log" else MaxNLocator(max(2, min(MOST_TICKS, int(inches / TICK))))
+
+
+def _words(content: _Content, scales: Sequence[ColourScale]) -> str:
+    """Return words on colours that are not linear, and on the quantity if the user's title does not name it."""
+    named = zip(content.quantities or [""] * len(scales), scales, strict=True)
+    found = dict.fromkeys(f"{scale.words}{name and f' ({name})'}" for name, scale in named if scale.words)
+    return ", ".join([*([content.quantity] if content.look.title else []), *found])
+
+
+def _draw_legend(figure: Picture, shown: Sequence[Cells], cmap: Colormap, footnote: str) -> None:
+    """Draw a legend of hatching and of the colour of NaN below the panels, with the footnote."""
+    handles, ink = [], figure.sheet.ink(0.85)
+    if any(cells.mask.any() for cells in shown):
+        handles.append(Patch(label="masked", linewidth=0.6, **_masked(figure.sheet)))
+    if any(np.isnan(cells.compressed()).any() for cells in shown):
+        handles.append(Patch(label="NaN", facecolor=_nan_colour(cmap), edgecolor=ink, linewidth=0.6))
+    if handles or footnote:
+        figure.legend(handles=handles, title=footnote or None, alignment="left", ncols=2, loc="outside lower left")
+
+
+def _label_ticks(made: Sequence[Axes], columns: int, panels: Sequence[Panel], sizes: Sequence[Any]) -> str:
+    """Label queries left of each row and keys below each column, or wherever they differ; return what is left out."""
     steps = {"queries": 1, "keys": 1}
-    for i, (axes, panel) in enumerate(zip(made, panels, strict=True)):
-        if i % grid.columns == 0 or panels[i - 1].queries != panel.queries:
-            steps["queries"] = max(steps["queries"], set_ticks(axes.yaxis, panel.queries, grid.height, grid.unit))
-        if i + grid.columns >= len(panels) or panels[i + grid.columns].keys != panel.keys:
-            steps["keys"] = max(steps["keys"], set_ticks(axes.xaxis, panel.keys, grid.width, grid.unit))
+    for i, (axes, panel, (width, height)) in enumerate(zip(made, panels, sizes, strict=True)):
+        is_first = i % columns == 0 or panels[i - 1].queries != panel.queries
+        is_last = i + columns >= len(panels) or panels[i + columns].keys != panel.keys
+        steps["queries"] = max(steps["queries"], _set_ticks(axes.yaxis, panel.queries if is_first else (), height))
+        steps["keys"] = max(steps["keys"], _set_ticks(axes.xaxis, panel.keys if is_last else (), width))
     return ", ".join(f"one in {step} of the {side} is shown" for side, step in steps.items() if step > 1)
 
 
-def _draw_legend(figure: Picture, shown: Sequence[Cells], image: AxesImage, footnote: str) -> int:
-    """The footnote, and what hatching and the colours of NaN and of 0 below a logarithm mean; gives their lines."""
-    handles, ink = [], figure.sheet.ink(0.85)
-    if any(cells.mask.any() for cells in shown):
-        handles.append(Patch(label="masked", linewidth=0.6, **masked(figure.sheet)))
-    if isinstance(image.norm, LogNorm) and any((cells.compressed() == 0).any() for cells in shown):
-        handles.append(Patch(label="0", facecolor=figure.sheet.ground, edgecolor=ink, linewidth=0.6))
-    if any(np.isnan(cells.compressed()).any() for cells in shown):
-        handles.append(Patch(label="NaN", facecolor=nan_colour(image.cmap), edgecolor=ink, linewidth=0.6))
-    if handles or footnote:
-        look: dict[str, Any] = {"loc": "lower left", "frameon": False, "borderpad": 0, "borderaxespad": 0.9}
-        figure.legend(handles=handles, title=footnote or None, alignment="left", ncols=3, **look)
-    return bool(handles) + len(footnote.splitlines())
+def _set_ticks(axis: Axis, names: tuple[str, ...] | range, length: float) -> int:
+    """Label an axis of this length in inches with indices or tokens, and return the step from one token to the next.
+
+    Tokens of keys stand upright if they are wider than their cells.
+    """
+    if isinstance(names, range):
+        axis.set_major_locator(MaxNLocator("auto", steps=[1, 2, 5, 10], integer=True, min_n_ticks=min(2, len(names))))
+        return 1
+    figure: Any = axis.get_figure()
+    step: int = max(1, math.ceil(figure.sheet.unit * LINE * len(names) / length - 0.05))
+    axis.set_ticks(range(0, len(names), step), labels=names[::step])
+    for label in axis.get_ticklabels() if isinstance(axis, XAxis) else ():
+        label.set_rotation(0)
+        is_wide = label.get_window_extent().width / figure.dpi > step * length / len(names)
+        label.set_rotation(90 if is_wide else 0)
+    return step
 
 
-def _unseen(content: _Content, shown: _Shown) -> Iterator[str]:
-    """What is no number, what lies beyond the colours, weights that are all pale, and cells that share a pixel."""
-    panels, values = content.panels, shown.together
-    lost = {i: int(np.isnan(cells.compressed()).sum()) for i, cells in enumerate(shown.cells)}
-    labels = dict.fromkeys(panels[i].label for i, count in lost.items() if count)
+def _number_format(content: _Content, sizes: Sequence[Any], values: Numbers, unit: float) -> str | None:
+    """Return the format of the numbers in all cells; None if they are not wanted or have no room."""
+    look = content.look
+    if look.annotate == "no" or not 0 < values.size <= MOST_NUMBERS[look.annotate]:
+        return None
+    largest = float(np.abs(values[np.isfinite(values)]).max(initial=0.0))
+    if not content.stage:
+        spec = "z.3g"
+    elif 0 < largest < 0.005 or largest >= 1e4:
+        spec = "z.0e"
+    else:
+        spec = "z.3f" if 0 < largest < 0.1 else "z.2f" if largest < 10 else "z.1f" if largest < 100 else "z.0f"
+    spec = "+" * (look.minus is not None) + spec
+    points = NUMBER_POINTS * unit
+    width = DIGIT * points * max(len(_number_text(value, spec)) for value in values.tolist())
+    fits = all(
+        72 * across / len(panel.keys) > width and 72 * down / len(panel.queries) > 1.3 * points
+        for panel, (across, down) in zip(content.panels, sizes, strict=True)
+    )
+    return spec if fits else None
+
+
+def _number_text(value: float, spec: str) -> str:
+    """Return a formatted number with a true minus and a short exponent."""
+    text = f"{value:{spec}}".replace("inf", "∞").replace("e+0", "e").replace("e-0", "e-").replace("e+", "e")
+    return text.replace("-", "−")
+
+
+def _write_numbers(axes: Axes, image: AxesImage, cells: Cells, spec: str, points: float) -> None:
+    """Write numbers into cells, black or white by the contrast (WCAG 2.2)."""
+    array: Any = image.get_array()
+    rgb = np.asarray(image.to_rgba(array))[..., :3]
+    linear = np.where(rgb <= 0.04045, rgb / 12.92, ((rgb + 0.055) / 1.055) ** 2.4)
+    colours = np.where(linear @ (0.2126, 0.7152, 0.0722) > 0.179, "black", "white")
+    look: dict[str, Any] = {"ha": "center", "va": "center_baseline", "fontsize": points}
+    for i, j in np.argwhere(~cells.mask & ~np.isnan(cells.data)).tolist():
+        axes.text(j, i, _number_text(float(cells.data[i, j]), spec), color=str(colours[i, j]), **look)
+
+
+def _footnote(blocks: Sequence[tuple[int, int]]) -> str:
+    """Return the meaning of a pixel that stands for several cells; empty if each cell has pixels of its own."""
+    down, across = (max(sides) for sides in zip(*blocks, strict=True))
+    upto = "up to " if len(set(blocks)) > 1 else ""
+    return f"each pixel is the mean of {upto}{down} × {across} cells" if down * across > 1 else ""
+
+
+def _notes(content: _Content, shown: Sequence[Cells], footnote: str) -> Iterator[str]:
+    """Yield notes on NaN, infinite values and cells that share a pixel."""
+    lost = {i: int(np.isnan(cells.compressed()).sum()) for i, cells in enumerate(shown)}
+    labels = dict.fromkeys(content.panels[i].label for i, count in lost.items() if count)
     if labels:
-        yield f"NaN in {sum(lost.values())} {'pixels' if shown.footnote else 'valid cells'} of {', '.join(labels)}"
-    finite = values[np.isfinite(values)]
-    if finite.size < values.size:
-        yield f"{values.size - finite.size} infinite values have the colours of the ends of the scale"
-    is_unit = shown.scaling is not None and set(shown.scaling.ends) == {(0.0, 1.0)}
-    if is_unit and content.look.vmax is None and finite.size:
-        low, high = finite.min(), finite.max()
-        if low < -ROUNDING or high > 1 + ROUNDING:
-            yield f"values from {low:.3g} to {high:.3g} go beyond the scale 0..1; {SHARED} shows them all"
-        elif high < PALE and not shown.words:
-            yield f"the largest value shown is {high:.2g}, pale on the scale 0..1; {SHARED} makes differences visible"
-    if shown.footnote:
-        n, m = max((panel.values.shape for panel in panels), key=lambda shape: shape[0] * shape[1])
-        yield f"{n} × {m} cells do not fit: {shown.footnote}"
+        yield f"NaN in {sum(lost.values())} {'pixels' if footnote else 'valid cells'} of {', '.join(labels)}"
+    if infinite := sum(int(np.isinf(cells.compressed()).sum()) for cells in shown):
+        yield f"{infinite} infinite values have the colours of the ends of the scale"
+    if footnote:
+        n, m = max((panel.values.shape for panel in content.panels), key=lambda shape: shape[0] * shape[1])
+        yield f"{n} × {m} cells do not fit: {footnote}"

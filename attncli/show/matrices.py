@@ -73,6 +73,13 @@ def select(
     return [_panel(matrices, name, stacks[name], b, h) for name, b, h in shown]
 
 
+def part_shown(matrices: Matrices, panels: Sequence[Panel]) -> str:
+    """Return a phrase such as `12 of 24 heads` if the panels leave some out, else an empty one."""
+    batches, heads = map(max, zip(*(_four_axes(tensor).shape[:2] for tensor in matrices.tensors.values()), strict=True))
+    shown, count = len({panel.index for panel in panels}), batches * heads
+    return "" if shown == count else f"{shown} of {count} {'heads' if heads > 1 else 'batch elements'}"
+
+
 def _stack(label: str, tensor: Tensor) -> Tensor:
     if tensor.ndim < 2 or tensor.numel() == 0 or tensor.is_complex():
         kind = f"{str(tensor.dtype).removeprefix('torch.')} of shape {list(tensor.shape)}"

@@ -25,7 +25,7 @@ DPI = 200
 DOTS = ("savefig.dpi", "figure.dpi")
 MOST_DOTS, MOST_ALONG = 100_000_000, 60_000  # of a picture, which is drawn within 2 GB; along a side, as of matplotlib
 POINTS = 9.0  # of titles and labels; everything else grows with them
-SMALLER = 8.0 / POINTS  # ticks and legends
+THICKER, THICKEST = 0.45, 3.0  # each line is so much thicker than the next, at most so many times as thick
 SHRINK, STEPS = 0.028, 12  # markers: each is so much smaller than the one before, so many times
 TITLES = ("font.size", "axes.titlesize", "axes.labelsize", "figure.titlesize", "figure.labelsize")
 SMALL_TEXTS = ("xtick.labelsize", "ytick.labelsize", "legend.fontsize", "legend.title_fontsize")
@@ -35,7 +35,7 @@ STROKES = {
     **{f"{axis}tick.major.size": 3.0 for axis in "xy"},
     **{f"{axis}tick.minor.size": 2.0 for axis in "xy"},
     "lines.linewidth": 1.2,
-    "lines.markersize": 7.2,
+    "lines.markersize": 5.4,
     "lines.markeredgewidth": 0.6,
     "hatch.linewidth": 0.5,
     "axes.titlepad": 4.0,
@@ -47,7 +47,7 @@ SHARED: Settings = {
     "axes.spines.right": False,
     "axes.grid": True,
     "text.hinting": "no_hinting",  # of no use at this resolution, and slow
-    "svg.fonttype": "path",  # looks the same everywhere, whatever fonts there are
+    "svg.fonttype": "none",  # text stays text
 }
 INKED = ("text.color", "axes.edgecolor", "axes.labelcolor", "xtick.color", "ytick.color")
 GROUNDS = ("axes.facecolor", "figure.facecolor")
@@ -80,22 +80,8 @@ class Theme:
 THEMES = {
     "light": Theme("#ffffff", "#000000", "Reds", "RdBu_r"),
     "dark": Theme("#161618", "#ececea", "inferno", "berlin"),
-    "print": Theme("#ffffff", "#000000", "Greys", "Greys"),
+    "print": Theme("#ffffff", "#000000", "Greys", "RdGy_r"),
 }
-
-
-@dataclass(frozen=True)
-class Arrangement:
-    """How panels stand on a page of a given size.
-
-    So many beside each other, the legend beside or below them, with a subtitle or without one, and the place of each
-    as a part of the page, where it is known already.
-    """
-
-    columns: int
-    beside: bool = False
-    titled: bool = True
-    boxes: Sequence[Any] = ()
 
 
 @dataclass(frozen=True)
@@ -103,8 +89,7 @@ class Sheet:
     """What a figure is drawn on: the user's look, the settings of matplotlib that follow from it, and its colours.
 
     `theme` has the colours that can be seen on the ground. `dpi` is the file's, `size` the page's in inches,
-    where it is given; `cycle` has the colours of the style file, if it has any; `arrangement` says how panels
-    stand on the page.
+    where it is given; `cycle` has the colours of the style file, if it has any.
     """
 
     look: Look
@@ -114,12 +99,16 @@ class Sheet:
     ground: Any
     size: Sequence[float] | None
     cycle: Sequence[Any]
-    arrangement: Arrangement | None = None
 
     @property
     def points(self) -> float:
         """The size of titles and labels."""
         return float(FontProperties(size=self.settings["axes.labelsize"]).get_size_in_points())
+
+    @property
+    def unit(self) -> float:
+        """The ratio of that size to the usual one: everything grows with it."""
+        return self.points / POINTS
 
     @property
     def em(self) -> float:
@@ -136,20 +125,21 @@ class Sheet:
         return mixed(self.settings["text.color"], self.ground, share)
 
     def lines(self, labels: Iterable[str]) -> dict[str, dict[str, Any]]:
-        """Options of a line for each label; each one's markers are smaller than those below, which show around them."""
-        size, width = self.settings["lines.markersize"], self.settings["lines.linewidth"]
-        edge = {"markeredgecolor": self.ground, "markeredgewidth": self.settings["lines.markeredgewidth"]}
-        return {
-            label: {
+        """Return the options of a line for each label, thinner than the lines below it, which show on both sides."""
+        looks, edge = looks_of(labels), {"markeredgecolor": self.ground}
+        found = {}
+        for index, (label, look) in enumerate(looks.items()):
+            above = len(looks) - 1 - index
+            found[label] = {
                 "color": self.colour(look),
-                "linewidth": width,
+                "linewidth": self.settings["lines.linewidth"] * (1 + min(THICKER * above, THICKEST - 1)),
                 "linestyle": look.dash if self.theme == "print" or look.is_dashed else self.settings["lines.linestyle"],
                 "marker": look.marker,
-                "markersize": size * (1 - SHRINK * (index % STEPS)),
+                "markersize": self.settings["lines.markersize"] * (1 - SHRINK * (index % STEPS)),
+                "markeredgewidth": self.settings["lines.markeredgewidth"],
                 **edge,
             }
-            for index, (label, look) in enumerate(looks_of(labels).items())
-        }
+        return found
 
     def colour(self, look: LabelLook) -> Any:
         """The colour of a label: of the style file's cycle, if it has one, else of the theme."""
@@ -176,7 +166,6 @@ def sheet_of(look: Look) -> Sheet:
         **SHARED,
         **{key: size * points / POINTS for key, size in STROKES.items()},
         **all_texts,
-        **dict.fromkeys(SMALL_TEXTS, points * (1 if look.font_size else SMALLER)),
         **dict.fromkeys(INKED, ink),
         **dict.fromkeys(GROUNDS, ground),
         "grid.color": mixed(ink, ground, 0.1),

@@ -1,5 +1,6 @@
 """`attncli heatmap`: every kind of source, what is drawn, where it goes, and what is refused."""
 
+from html import escape
 from pathlib import Path
 
 import numpy
@@ -20,7 +21,6 @@ scorers:
   - {scorer: dot, softcap: 2.0}
 tokens: {keys: [[a, b, c, d, e], [v, w, x, y, z]]}
 """
-SVG_TEXT = "<!-- {} -->"  # matplotlib draws text as paths and leaves the words in comments
 
 
 @pytest.fixture
@@ -35,9 +35,9 @@ def heatmap(*arguments: str) -> Result:
 
 
 def titles(path: Path, *labels: str) -> list[str]:
-    """Which of the labels stand in an SVG."""
+    """Return the labels that an SVG has as text, on one line."""
     text = path.read_text(encoding="utf-8")
-    return [label for label in labels if SVG_TEXT.format(label) in text]
+    return [label for label in labels if f">{escape(label)}</text>" in text]
 
 
 def test_without_a_source_the_d2l_example_of_both_scorers(folder: Path) -> None:
@@ -67,7 +67,7 @@ def test_selection(folder: Path) -> None:
     choice = ["--scorer", "dot", "--batch", "1", "--stage", "capped"]
     assert heatmap("small.yaml", *choice, "--out", "one.svg").exit_code == 0
     assert titles(folder / "one.svg", "additive, batch 1", "dot, batch 0", "dot, batch 1") == ["dot, batch 1"]
-    assert titles(folder / "one.svg", "score after softcap")
+    assert titles(folder / "one.svg", "score after softcap, 1 of 2 batch elements")
 
 
 def test_dropped_weights_say_so(folder: Path) -> None:
@@ -151,7 +151,7 @@ def test_of_many_heads_those_that_differ_most_stand_first(folder: Path) -> None:
     assert result.stderr.startswith(f"the heatmaps show heads {', '.join(map(str, sorted(order)))} of 30, where the ")
     assert "differ most (JS divergence), the largest difference first; others with `heads: [0, 3]`" in result.stderr
     text = (folder / "many.svg").read_text(encoding="utf-8")
-    places = [text.index(SVG_TEXT.format(f"dot, head {head}")) for head in order]
+    places = [text.index(f">dot, head {head}</text>") for head in order]
     assert places == sorted(places)
     good("run", "many.yaml", "--quiet")
     pictures = sorted(path.name for path in (folder / "outputs/many/latest").glob("*.png"))

@@ -212,7 +212,7 @@ def test_the_picture_of_heads_has_every_figure() -> None:
     notes: list[str] = []
     figure = figures(result, notes.append, HeatmapLook())["heads"]()
     assert titles(figure) == ["dot and cosine", "dot and sharp", "cosine and sharp"]
-    assert (figure.get_supxlabel(), figure.get_supylabel()) == ("Heads", "Batch")
+    assert (panels(figure)[-1].get_xlabel(), figure.get_supylabel()) == ("Heads", "Batch")
     assert figure.get_suptitle() == "JS divergence of the weights (bits)"
     largest = max(row["js_divergence"] for row in result.head_comparisons)
     for axes, pair in zip(panels(figure), [("dot", "cosine"), ("dot", "sharp"), ("cosine", "sharp")], strict=True):

@@ -55,17 +55,17 @@ def test_shared_limits_are_those_of_all_valid_cells() -> None:
 def test_panel_limits_have_a_bar_each() -> None:
     scores = torch.tensor([[[-3.0, 2.0]], [[0.5, 4.0]]])
     figure = heatmap(scores, look=HeatmapLook(scale="panel")).figure
-    assert limits(figure) == bar_limits(figure) == [(-3.0, 2.0), (0.5, 4.0)]
+    assert limits(figure) == bar_limits(figure) == [(-3.0, 2.0), (0.0, 4.0)]
     assert figure.get_suptitle() == "attention weight"
     check_texts(figure)
-    assert limits(heatmap(torch.full((2, 2), 4.0), stage="scores").figure) == [(2.0, 6.0)]  # equal: in the middle
+    assert limits(heatmap(torch.full((2, 2), 4.0), stage="scores").figure) == [(0.0, 4.0)]
 
 
 @pytest.mark.parametrize(
     ("stage", "quantity", "ends"),
     [
-        ("weights", "attention weight", (0.0, 1.0)),
-        ("dropped", "attention weight after dropout", (0.5, 1.25)),
+        ("weights", "attention weight", (0.0, 1.25)),
+        ("dropped", "attention weight after dropout", (0.0, 1.25)),
         ("scores", "score", (0.5, 1.25)),
         ("capped", "score after softcap", (0.5, 1.25)),
         ("my_tensor", "my_tensor", (0.5, 1.25)),
@@ -82,7 +82,7 @@ def test_weights_that_dropout_comes_after_say_so() -> None:
     stack = weights(2, 2), weights(2, 2)
     both, one = heatmap(*stack, dropout=["a", "b"]).figure, heatmap(*stack, dropout=["b"]).figure
     assert (both.get_suptitle(), titles(both)) == ("attention weight before dropout", ["a", "b"])
-    assert (one.get_suptitle(), titles(one)) == ("attention weight", ["a", "b before dropout"])
+    assert (one.get_suptitle(), titles(one)) == ("attention weight", ["a", "b before, dropout"])  # on two lines
     after = heatmap(*stack, stage="dropped", dropout=["a", "b"]).figure
     assert (after.get_suptitle(), titles(after)) == ("attention weight after dropout", ["a", "b"])
 
@@ -138,18 +138,15 @@ def test_infinities_lie_beyond_the_ends() -> None:
 
 
 @pytest.mark.parametrize(("low", "ends"), [(-0.25, 2), (0.25, 1)])
-def test_values_beyond_the_unit_scale_are_told(low: float, ends: int) -> None:
-    heat = heatmap(torch.tensor([[low, 1.5]]))
-    assert arrows(heat.figure) == ends
-    note = f"values from {low} to 1.5 go beyond the scale 0..1; attncli heatmap --scale shared shows them all"
-    assert heat.notes == [note]
+def test_values_beyond_the_unit_scale_have_arrows_where_it_was_asked_for(low: float, ends: int) -> None:
+    assert arrows(heatmap(torch.tensor([[low, 1.5]]), look=HeatmapLook(scale="unit")).figure) == ends
+    assert arrows(heatmap(torch.tensor([[low, 1.5]])).figure) == 0
 
 
-def test_pale_weights_are_told() -> None:
-    (note,) = heatmap(torch.full((2, 30, 30), 1 / 30), look=HeatmapLook(colours="linear")).notes
-    assert note.startswith("the largest value shown is 0.033, pale on the scale 0..1; ")
-    assert heatmap(torch.full((2, 30, 30), 1 / 30), look=HeatmapLook(scale="shared")).notes == []
-    assert heatmap(torch.tensor([[0.0, 1.0000001]])).notes == []  # rounding is not beyond the scale
+def test_colours_of_small_weights_end_at_the_largest() -> None:
+    assert limits(heatmap(torch.full((30, 30), 1 / 32)).figure) == [(0.0, 1 / 32)]
+    unit = HeatmapLook(scale="unit")
+    assert limits(heatmap(torch.full((30, 30), 1 / 32), look=unit).figure) == [(0.0, 1.0)]
 
 
 def test_few_cells_show_their_numbers() -> None:

@@ -29,9 +29,12 @@ def variance(notes: list[str] | None = None, **looks: Any) -> Picture:
     return figure
 
 
-def heat(**looks: Any) -> Picture:
+def heat(notes: list[str] | None = None, **looks: Any) -> Picture:
     """Four panels."""
-    return heatmap(weights(2, 6, 8), weights(2, 6, 8, seed=1), look=HeatmapLook(**looks)).figure
+    figure, found = heatmap(weights(2, 6, 8), weights(2, 6, 8, seed=1), look=HeatmapLook(**looks))
+    if notes is not None:
+        notes += found
+    return figure
 
 
 @pytest.mark.parametrize("make", [variance, heat])
@@ -51,7 +54,7 @@ def test_files_have_exactly_the_size_that_was_asked_for(make: Any, tmp_path: Pat
 
 @pytest.mark.parametrize(("width", "height", "points"), PAGES)
 def test_on_any_page_no_text_is_cut_off_or_overlaps(width: float, height: float, points: float) -> None:
-    looks = {"size": [width, height], "font_size": points, "theme": "dark"}
+    looks: dict[str, Any] = {"size": [width, height], "font_size": points, "theme": "dark"}
     check_texts(heat(**looks))
     notes = list[str]()
     figure = variance(notes, **looks)
@@ -60,34 +63,6 @@ def test_on_any_page_no_text_is_cut_off_or_overlaps(width: float, height: float,
     assert min(box.x0, box.y0, page[0] - box.x1, page[1] - box.y1) >= 0
     for axes in figure.axes:
         assert axes.get_window_extent().height / figure.dpi > 0.5
-
-
-def test_a_page_without_room_is_a_note_with_a_size_that_would_do() -> None:
-    notes = list[str]()
-    variance(notes, size=[2.0, 1.0])
-    first, last = notes
-    assert first == "variance.png: there is no room for the line above the panels; the tables have what it says"
-    found = re.fullmatch(r"variance.png: the text does not fit into 2 x 1 inches; about (.+) x (.+) would do", last)
-    assert found is not None
-    notes.clear()
-    variance(notes, size=[float(side) for side in found.groups()])
-    assert not any("does not fit" in note for note in notes)
-
-
-def test_a_small_page_has_panels_below_each_other_where_only_these_fit() -> None:
-    notes = list[str]()
-    upper, lower = variance(notes, size=[2.5, 2.0]).axes
-    assert upper.get_position().y0 > lower.get_position().y1
-    assert not any("does not fit" in note for note in notes)
-
-
-def test_a_wide_page_has_the_legend_beside_the_panels_and_a_high_one_below_them() -> None:
-    for size, points, is_beside in [([8.0, 2.0], 9.0, True), ([13.33, 9.5], 24.0, False)]:
-        figure = variance(size=size, font_size=points)
-        figure.draw_without_rendering()
-        (legend,), panel = figure.legends, figure.axes[1].get_window_extent()
-        box = legend.get_window_extent()
-        assert (box.x0 >= panel.x1, box.y1 <= panel.y0) == (is_beside, not is_beside)
 
 
 def test_large_text_has_ticks_at_the_ends_and_a_colour_bar_without_overlaps() -> None:
@@ -163,3 +138,15 @@ def test_a_dark_ground_of_a_style_file_has_colours_that_can_be_seen_on_it(tmp_pa
     (tmp_path / "x.mplstyle").write_text("axes.facecolor: black\nfigure.facecolor: black\ntext.color: white\n")
     sheet = sheet_of(Look(style=str(tmp_path / "x.mplstyle")))
     assert sheet.lines(["dot"])["dot"]["color"] == sheet_of(Look(theme="dark")).lines(["dot"])["dot"]["color"]
+
+
+@pytest.mark.parametrize(("make", "name"), [(variance, "variance"), (heat, "heatmaps")])
+def test_panels_that_are_too_small_to_read_are_one_note(make: Any, name: str) -> None:
+    notes = list[str]()
+    figure = make(notes, size=[1.5, 1.0])
+    assert figure.get_size_inches().tolist() == [1.5, 1.0]
+    given = "1.5 x 1 inches with text of 9 points"
+    assert f"{name}.png: the panels are too small to read on {given}; make the page larger" in notes
+    notes.clear()
+    make(notes, size=[8.0, 6.0])
+    assert notes == []

@@ -76,11 +76,11 @@ def test_two_keys_are_heatmaps_on_one_scale() -> None:
     figure, _ = drawn([SEEDS, {"scale": [2.0, 1.0]}, {"d": [8, 16, 32]}])
     images = [axes.images[0] for axes in figure.axes if axes.images]
     assert len(images) == 2
-    expected = np.array([[1.0] * 3, [2.0] * 3]) + MEAN
+    expected = np.array([[2.0] * 3, [1.0] * 3]) + MEAN  # upwards
     np.testing.assert_allclose(np.asarray(images[0].get_array()), expected)
     np.testing.assert_allclose(np.asarray(images[1].get_array()), expected + 1)
     assert {image.get_clim() for image in images} == {(0, 3 + MEAN)}
-    assert [text.get_text() for text in figure.axes[0].texts] == ["0.900"] * 3 + ["1.90"] * 3
+    assert [text.get_text() for text in figure.axes[0].texts] == ["1.9"] * 3 + ["0.9"] * 3
 
 
 @pytest.mark.parametrize("look", [Look(), Look(size=[13.33, 7.5], font_size=18, theme="dark")])
@@ -98,14 +98,13 @@ def test_heatmaps_of_many_decades_have_logarithmic_colours_and_arrows(look: Look
     images = [axes.images[0] for axes in figure.axes if axes.images]
     assert len({(type(image.norm), image.norm.vmin, image.norm.vmax) for image in images}) == 1
     positive = sorted(row["jacobian_median"] for row in cells if row["jacobian_median"])
-    is_log = positive[-1] > 100 * positive[0]
-    assert is_log == (steep == 3.0)
+    is_log = steep == 3.0
     assert isinstance(images[0].norm, LogNorm) == is_log
     assert images[0].norm.vmax == positive[-1]
     assert images[0].norm.vmin == (positive[math.ceil(0.05 * len(positive)) - 1] if is_log else 0)
-    bar: Any = images[-1].colorbar
-    assert bar.extend == ("min" if is_log else "neither")
-    assert ("colours by the logarithm" in bar.ax.get_ylabel()) == is_log
+    bar = figure.axes[-1]
+    assert len(bar.patches) == is_log, "an arrow"
+    assert [legend.get_title().get_text() for legend in figure.legends] == ["colours by the logarithm"] * is_log
     figure.canvas.draw()
 
 
@@ -154,8 +153,7 @@ def test_a_value_that_is_missing_leaves_a_gap() -> None:
     over: Over = [{"scale": [1.0, 2.0]}, {"d": [8, 16]}]
     result = swept("attention", over, attention(over, "dot")[:3])
     image = figures(result, pytest.fail, Look())["sweep"]().axes[0].images[0]
-    cells: Any = image.get_array()
-    assert np.ma.getmaskarray(np.ma.masked_invalid(cells)).tolist() == [[False, False], [False, True]]
+    assert (np.asarray(image.get_alpha()) == 0).tolist() == [[False, True], [False, False]]
     unknown = [{**row, "entropy": None} for row in result.records]
     for keys in (over, over[:1]):
         for records in ([], unknown):

@@ -62,7 +62,7 @@ class Points:
             sizes_axis(axes, map(int, curve["d"]))
             axes.set_xlabel("d")
         elif "head" in curve:
-            axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+            axes.xaxis.set_major_locator(MaxNLocator("auto", integer=True))
             axes.set_xlabel("heads of all layers, in their order" if self.captured else "head")
         else:
             axes.set_xlim(-0.5, 0.5)

@@ -12,7 +12,7 @@ from attncli.config.looks import Look
 from attncli.errors import in_bytes
 from attncli.numbers import duration, several
 from attncli.show.figures import Note, Picture
-from attncli.show.panels import AS_FIT, decades_axis, draw_line, legend, name, one_figure, panels, sizes_axis
+from attncli.show.panels import decades_axis, draw_line, legend, name, one_figure, panels, sizes_axis
 from attncli.show.themes import Sheet
 from attncli.studies.bench.columns import quartiles
 from attncli.studies.bench.options import IMPLEMENTATIONS
@@ -21,7 +21,6 @@ from attncli.studies.bench.rows import Line, changing, conditions, lines_of, siz
 PANELS = {"seconds": "time per call", "peak_bytes": "peak memory"}
 STROKES: tuple[Any, ...] = ("-", (0, (5, 1.5)), (0, (1, 1.3)), (0, (4, 1.3, 1, 1.3)))  # of IMPLEMENTATIONS, in order
 FILLS = ("full", "left", "none", "bottom")  # of their markers
-WIDTH, HEIGHT = 3.9, 2.6  # of a panel, in inches
 
 
 def figures(result: Result, note: Note, look: Look) -> Mapping[str, Callable[[], Picture]]:
@@ -45,7 +44,7 @@ def figure_of(result: Result, note: Note, sheet: Sheet) -> Picture:
     looks = _looks(list(lines_of(result.records)), sheet)
     measures = list(dict.fromkeys(record["measure"] for record in shown))
     heading = f"{', '.join(conditions(result, shown))}; bars: lower to upper quartile; memory: without the inputs"
-    figure, drawn = panels(sheet, [WIDTH, WIDTH], HEIGHT, heading, rows=len(measures))
+    figure, drawn = panels(sheet, len(PANELS) * len(measures), heading)
     places = iter(drawn)
     for measure in measures:
         lines = lines_of([record for record in shown if record["measure"] == measure and record["seconds"]])
@@ -55,8 +54,6 @@ def figure_of(result: Result, note: Note, sheet: Sheet) -> Picture:
             name(panel, f"{measure}: {what}", axis if axis in axes else "")
     there = lines_of([record for record in shown if record["seconds"]])
     legend(figure, {", ".join(line): look for line, look in looks.items() if line in there})
-    if sheet.size is None:
-        figure.set_figheight(figure.get_figheight() + figure.legends[0].get_window_extent().height / figure.dpi)
     return figure
 
 
@@ -82,7 +79,7 @@ def _draw_panel(
         decades_axis(panel, duration)
     else:
         panel.set_yscale("log", base=2)
-        panel.yaxis.set_major_locator(LogLocator(base=2, numticks=AS_FIT))
+        panel.yaxis.set_major_locator(LogLocator(base=2))
         panel.yaxis.set_minor_locator(NullLocator())
         panel.yaxis.set_major_formatter(lambda size, _: in_bytes(size).replace(".0 ", " "))
 

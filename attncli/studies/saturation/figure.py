@@ -8,7 +8,6 @@ from attncli.show.figures import Note, Picture
 from attncli.show.panels import legend, one_figure, panels, reference
 from attncli.show.themes import Sheet
 
-WIDTHS, HEIGHT = (3.3, 3.3, 3.3), 3.6
 TITLES = {"entropy": "entropy / ln m", "max_weight": "largest weight", "jacobian": "norm of the {}Jacobian"}
 
 
@@ -17,7 +16,7 @@ def figure_of(result: Result, note: Note, sheet: Sheet) -> Picture:
     lines, uniform = sheet.lines(result.labels), reference(sheet)
     points = Points(result, note, lines)
     facts = [*sizes(result.records), "median and quartiles over the rows"]
-    figure, axes = panels(sheet, WIDTHS, HEIGHT, f"{entries(result.settings)}; {', '.join(facts)}")
+    figure, axes = panels(sheet, len(TITLES), f"{entries(result.settings)}; {', '.join(facts)}")
     softmax = "softmax " if of_softmax(result.records) else ""
     for each, (column, title) in zip(axes, TITLES.items(), strict=True):
         each.axhline(result.settings["uniform"][column], zorder=1, **uniform)

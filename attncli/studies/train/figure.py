@@ -12,7 +12,6 @@ from attncli.show.panels import draw_line, legend, name, one_figure, panels, ref
 from attncli.show.themes import Sheet
 from attncli.studies.train.rows import described
 
-WIDTHS, HEIGHT = (3.8, 3.8), 3.4  # inches
 APART = 0.15  # from one marker of a learning curve to the next, as a part of the panel's diagonal
 BESIDE = 1.04  # factor between neighbouring labels if there is a single d
 
@@ -24,7 +23,7 @@ def figure_of(result: Result, note: Note, sheet: Sheet) -> Picture:
     largest = max(row["d"] for row in rows)
     seeds = "lines: means over the seeds; bands: range" if settings["seeds"] > 1 else "one seed only"
     ended = "; interrupted" if result.interrupted else ""
-    figure, (sizes, learning) = panels(sheet, WIDTHS, HEIGHT, f"{described(settings)}; {seeds}{ended}")
+    figure, (sizes, learning) = panels(sheet, 2, f"{described(settings)}; {seeds}{ended}")
     name(sizes, f"accuracy after {several(settings['steps'], 'step')}", "d")
     name(learning, f"accuracy while learning, d = {largest}", "steps")
     sizes_axis(sizes, (row["d"] for row in rows))

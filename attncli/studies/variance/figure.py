@@ -11,14 +11,12 @@ from attncli.common.pairs.figure import Curve, Points
 from attncli.common.study import Result
 from attncli.numbers import entries, number
 from attncli.show.figures import Note, Picture
-from attncli.show.panels import MOST_TICKS, legend, name, one_figure, panels, reference
+from attncli.show.panels import legend, name, one_figure, panels, reference
 from attncli.show.themes import Sheet
 from attncli.studies.variance.columns import STANDARDISED, density, normal_density
 
-WIDTHS, HEIGHT = (4.4, 3.9), 4.2
 THEORY = {"exact": ("theory", "-"), "limit": ("theory for large sizes", (0, (5, 2)))}
 REACH = 4.5  # how many standard deviations the histogram shows to either side
-THICKEST = 3.25  # width of the first histogram's line relative to the last: lower lines show around upper lines
 
 
 def figure_of(result: Result, note: Note, sheet: Sheet) -> Picture:
@@ -28,7 +26,7 @@ def figure_of(result: Result, note: Note, sheet: Sheet) -> Picture:
     samples = [int(count) for curve in points.curves.values() for count in curve["samples"]]
     many = " to ".join(dict.fromkeys([number(min(samples)), number(max(samples))]))
     title = f"{entries(result.settings)}; {many} {'pairs' if points.real else 'samples'} for each point"
-    figure, (left, right) = panels(sheet, WIDTHS, HEIGHT, title)
+    figure, (left, right) = panels(sheet, 2, title)
     left.axhline(1.0, zorder=1, **standard)
     looks = {label: {**line, "linestyle": "none"} for label, line in lines.items()}
     kinds = {row["label"]: row["theory"] for row in result.records}
@@ -63,11 +61,10 @@ def _draw_histograms(
     x = np.linspace(-REACH, REACH, 181)
     axes.plot(x, normal_density(x), zorder=3, **standard)
     axes.set_xlim(-REACH, REACH)
-    axes.xaxis.set_major_locator(MaxNLocator(max(1, min(MOST_TICKS, axes.xaxis.get_tick_space())), integer=True))
-    widths = np.linspace(THICKEST, 1.0, len(lines))
-    for width, (label, line) in zip(widths, lines.items(), strict=True):
+    axes.xaxis.set_major_locator(MaxNLocator("auto", integer=True))
+    for label, line in lines.items():
         if label in result.settings["histograms"]:
             edges, heights = density(result, label)
-            look = {"color": line["color"], "linewidth": width * line["linewidth"], "linestyle": line["linestyle"]}
+            look = {key: line[key] for key in ("color", "linewidth", "linestyle")}
             axes.stairs(heights, edges, zorder=2, **look)
     axes.set_ylim(bottom=0)
