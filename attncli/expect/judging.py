@@ -4,7 +4,7 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
@@ -16,19 +16,15 @@ from attncli.expect.asking import asked, same, without_ones
 ULPS = 8  # units in the last place allowed for rounding
 
 
-@dataclass(frozen=True)
-class Limits:
-    """The accepted numbers: from `low` to `high`, None for no bound, without the bounds themselves if `strict`."""
+class Limits(NamedTuple):
+    """The smallest and the largest accepted number."""
 
-    low: float | None = None
-    high: float | None = None
-    strict: bool = False
+    low: float = -math.inf
+    high: float = math.inf
 
     def accept(self, number: float) -> bool:
         """Whether a number is accepted."""
-        if self.strict and number in (self.low, self.high):
-            return False
-        return (self.low is None or number >= self.low) and (self.high is None or number <= self.high)
+        return self.low <= number <= self.high
 
 
 @dataclass(frozen=True)
@@ -132,7 +128,7 @@ def _limits_around(expectation: Expectation) -> Limits:
     """Return the limits of `between`, or of `about` and `within`."""
     if expectation.between is not None:
         low, high = expectation.between
-        return Limits(low, high)
+        return Limits(-math.inf if low is None else low, math.inf if high is None else high)
     middle, share = _exact(expectation.about or 0.0), share_of(expectation.within)
     margin = _exact(expectation.within or 0.0) if share is None else abs(middle) * _exact(share)
     return Limits(float(middle - margin), float(middle + margin))
@@ -141,12 +137,14 @@ def _limits_around(expectation: Expectation) -> Limits:
 def _limits_beyond(number: float, by: float | str | None, upwards: bool) -> Limits:
     """Return the limits above or below a number: by an amount, by a factor, or by any difference."""
     factor, amount = factor_of(by), 0.0 if by is None or isinstance(by, str) else by
-    if upwards:
-        bound = _exact(number) + _exact(amount) if factor is None else _exact(number) * _exact(factor)
+    if factor is not None:
+        bound = _exact(number) * _exact(factor) if upwards else _exact(number) / _exact(factor)
     else:
-        bound = _exact(number) - _exact(amount) if factor is None else _exact(number) / _exact(factor)
-    strict = by is None or (factor is not None and number == 0)
-    return Limits(float(bound), None, strict) if upwards else Limits(None, float(bound), strict)
+        bound = _exact(number) + _exact(amount) if upwards else _exact(number) - _exact(amount)
+    limit = float(bound)
+    if by is None or (factor is not None and number == 0):  # the limit itself is not beyond the number
+        limit = math.nextafter(limit, math.inf if upwards else -math.inf)
+    return Limits(low=limit) if upwards else Limits(high=limit)
 
 
 def _exact(number: float | str) -> Decimal:
