@@ -38,9 +38,14 @@ class UnfitFileError(OSError):
         self.kind = kind
 
 
-def check_regular(path: Path) -> None:
-    """Raise an OSError unless the path is a regular file. Nothing is opened."""
-    _check_kind(path, _mode(path), pipes=False)
+def check_regular(path: Path, *, or_pipe: bool = False) -> None:
+    """Raise an OSError unless the path is a regular file, or a pipe if allowed. Nothing is opened."""
+    try:
+        kind = stat.S_IFMT(path.stat().st_mode)
+    except ValueError:  # a null character or a lone surrogate
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path)) from None
+    if kind != stat.S_IFREG and not (or_pipe and kind == stat.S_IFIFO):
+        raise UnfitFileError(path, KINDS.get(kind, "a special file"))
 
 
 def open_file(path: Path) -> BinaryIO:
@@ -50,7 +55,7 @@ def open_file(path: Path) -> BinaryIO:
         UnfitFileError: anything else, such as a folder or a device.
         OSError: the system refuses it.
     """
-    return os.fdopen(_opened(path, pipes=False), "rb")
+    return os.fdopen(_opened(path), "rb")
 
 
 def read_config(path: Path) -> bytes:
@@ -63,7 +68,7 @@ def read_config(path: Path) -> bytes:
     """
     if path == STDIN and sys.stdin is None:
         raise OSError(errno.EBADF, "stdin is closed")
-    with nullcontext(sys.stdin.buffer) if path == STDIN else os.fdopen(_opened(path, pipes=True), "rb") as file:
+    with nullcontext(sys.stdin.buffer) if path == STDIN else os.fdopen(_opened(path, or_pipe=True), "rb") as file:
         is_pipe = path != STDIN and stat.S_ISFIFO(os.fstat(file.fileno()).st_mode)
         content = _content_of_pipe(path, file.fileno()) if is_pipe else file.read(LARGEST_CONFIG + 1)
     if len(content) > LARGEST_CONFIG:
@@ -86,27 +91,7 @@ def _content_of_pipe(path: Path, descriptor: int) -> bytes:
     return bytes(content)
 
 
-def _opened(path: Path, pipes: bool) -> int:
-    _check_kind(path, _mode(path), pipes)
+def _opened(path: Path, *, or_pipe: bool = False) -> int:
+    check_regular(path, or_pipe=or_pipe)
     # Without O_NONBLOCK, opening a pipe waits until somebody opens its other end.
-    flags = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
-    descriptor = os.open(path, flags)
-    try:
-        _check_kind(path, os.fstat(descriptor).st_mode, pipes)  # another file may have taken its place
-    except UnfitFileError:
-        os.close(descriptor)
-        raise
-    return descriptor
-
-
-def _mode(path: Path) -> int:
-    try:
-        return path.stat().st_mode
-    except ValueError:  # a null character or a lone surrogate
-        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path)) from None
-
-
-def _check_kind(path: Path, mode: int, pipes: bool) -> None:
-    kind = stat.S_IFMT(mode)
-    if kind != stat.S_IFREG and not (pipes and kind == stat.S_IFIFO):
-        raise UnfitFileError(path, KINDS.get(kind, "a special file"))
+    return os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))

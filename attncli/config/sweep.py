@@ -165,23 +165,23 @@ class Axis:
 
 
 def keys_of(axes: Sequence[Axis]) -> list[str]:
-    """The swept keys of all axes."""
+    """Return the swept keys of all axes."""
     return [key for axis in axes for key in axis.keys]
 
 
 def places_of(axes: Sequence[Axis]) -> Iterator[Place]:
-    """The places of all points; the last axis goes fastest."""
+    """Return the places of all points; the index on the last axis changes fastest."""
     return product(*(range(len(axis.places)) for axis in axes))
 
 
 def changes_at(axes: Sequence[Axis], place: Place) -> dict[str, Override]:
-    """The change of every swept key at a point."""
+    """Return the override of every swept key at a point."""
     there = (axis.places[index] for axis, index in zip(axes, place, strict=True))
     return {key: change for changes in there for key, change in changes.items()}
 
 
 def axes_of(sweep: Sweep, path: str, root: yaml.Node | None) -> list[Axis]:
-    """The axes of a file, each value with its line and column."""
+    """Return the axes of a file. Each override has the line and column of its value."""
 
     def override(index: int, key: str, number: int, value: Any) -> Override:
         line, column, depth = position(root, ("sweep", "over", index, key, number))
@@ -192,10 +192,10 @@ def axes_of(sweep: Sweep, path: str, root: yaml.Node | None) -> list[Axis]:
 
 
 def typed_axes(options: Sequence[tuple[str, str]]) -> list[Axis]:
-    """The axes of `("over", "KEY=VALUES")` and `("with", "KEY=VALUES")`, in their order on the command line.
+    """Return the axes of `("over", "KEY=VALUES")` and `("with", "KEY=VALUES")`, in their order on the command line.
 
     Raises:
-        InputError: all that is wrong with them.
+        InputError: all invalid options.
     """
     collector, axes, texts = Collector(), list[dict[str, str]](), list[dict[str, str]]()
     for option, assignment in options:
@@ -243,7 +243,7 @@ def _axes(sweep: Sweep, override: Callable[[int, str, int, Any], Override]) -> l
 
 
 def replaced(axes: Sequence[Axis], by: Sequence[Axis]) -> list[Axis]:
-    """The axes, each that shares a key with one of the others replaced by it, and then the rest of the others."""
+    """Return the axes with those of `by` in place of axes that share a key with them; other axes of `by` come last."""
     merged = list[Axis]()
     for axis in axes:
         same = [each for each in by if {*each.keys} & {*axis.keys}] or [axis]
@@ -252,5 +252,5 @@ def replaced(axes: Sequence[Axis], by: Sequence[Axis]) -> list[Axis]:
 
 
 def as_data(axes: Sequence[Axis], metric: str | None) -> dict[str, Any]:
-    """The key `sweep` of a config."""
+    """Return the key `sweep` of a config."""
     return {"over": [axis.values for axis in axes], **({"metric": metric} if metric else {})}

@@ -32,7 +32,7 @@ def experiment(
 
 
 def expectation(text: str) -> str:
-    """One with an expectation of the entropy."""
+    """An experiment with an expectation of the entropy."""
     return experiment(more=f"expect: [{{metric: entropy, {text}}}]")
 
 
