@@ -55,7 +55,7 @@ UNPRINTABLE = [  # what a text file does not show
         "a new line in --out",
         [*RUN, "--out", "x.yaml/a\nb"],
         EXPERIMENT.format(**GOOD).encode(),
-        '--out: got "HERE/x.yaml/a\\nb"; cannot write there: Not a directory; expected a writable folder',
+        '--out: got "HERE/x.yaml/a\\nb"; cannot write there: Not a directory; expected a writable place',
     ),
 ]
 TOLD = [mistake for path in sorted(Path(__file__).with_name("bad_input").glob("*.txt")) for mistake in mistakes(path)]

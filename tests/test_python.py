@@ -231,7 +231,7 @@ def test_expectations_are_judged_and_kept(tmp_path: Path, no_pictures: None) -> 
         (ODD, {"seed": -1}, "attncli.run: [1]: got 1; expected keys that are text"),
         (ODD, {"data[0]": 3}, "data is a mapping with queries, keys, valid_lens"),
         (SMALL, {"out": 1}, "attncli.run: out: got 1; expected a folder"),
-        (SMALL, {"out": "a\0b"}, "embedded null byte; expected a writable folder"),
+        (SMALL, {"out": "a\0b"}, "embedded null byte; expected a writable place"),
         (SMALL, {"": 1, ".": 2}, '= 1: got ""'),
         (SMALL, {"": 1, ".": 2}, '. = 2: got "."'),
         (SMALL, {"data.keys": torch.ones(1, 5, 4, device="meta")}, "device='meta'"),

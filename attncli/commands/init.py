@@ -43,7 +43,7 @@ def _copy(name: str, out: Path) -> None:
     config = builtin_path(name)
     text = config.read_text(encoding="utf-8")
     beside = [path for path in sorted(config.parent.iterdir()) if path.suffix != ".yaml" and path.name in text]
-    with writing(out, "a folder"):
+    with writing(out):
         out.mkdir(parents=True, exist_ok=True)
         for copy in (out / path.name for path in [config, *beside]):
             if copy.exists():

@@ -22,22 +22,23 @@ OF_RESULT = {each.name for each in fields(Result)} - {"inputs"}  # results.json 
 CURE = "expected a run folder as it was written; run the experiment again"
 
 
-class _DamagedError(ValueError):
-    """A damaged file of a run; the text is its name, and the place in it."""
+def _damaged(folder: Path, place: str = "") -> InputError:
+    """Return the error for a damaged run; `place` is a file and a place in it, if known."""
+    return InputError.of(f'got "{folder}", whose files are damaged{f" ({place})" if place else ""}; {CURE}')
 
 
 @contextmanager
-def _naming(name: str) -> Iterator[None]:
-    """Add the name of a file, and the place in it, to errors while it is read."""
+def _reading_file(folder: Path, name: str) -> Iterator[None]:
+    """Turn errors while a file is read into an InputError with its name and the place in it."""
     try:
         yield
     except UnfitFileError:
         raise
     except ValidationError as error:
         where = dotted(error.errors(include_url=False, include_context=False, include_input=False)[0]["loc"])
-        raise _DamagedError(f"{name}: {where}" if where else name) from error
+        raise _damaged(folder, f"{name}: {where}" if where else name) from error
     except (OSError, ValueError, SafetensorError) as error:
-        raise _DamagedError(name) from error
+        raise _damaged(folder, name) from error
 
 
 def _mapped(path: Path) -> Any:
@@ -57,7 +58,7 @@ class StoredTensors(Mapping[str, Tensor]):
 
     def __init__(self, path: Path, names: Sequence[str] | None = None) -> None:
         """Take all tensors of a file, or only these names."""
-        with _naming(path.name), _mapped(path) as file:
+        with _reading_file(path.parent, path.name), _mapped(path) as file:
             there = set(file.keys())
         self._path = path
         self._names = dict.fromkeys(sorted(there) if names is None else (name for name in names if name in there))
@@ -67,7 +68,7 @@ class StoredTensors(Mapping[str, Tensor]):
         if name not in self._names:
             raise KeyError(name)
         files = _OPEN.get()
-        with _naming(self._path.name), ExitStack() as exits:
+        with _reading_file(self._path.parent, self._path.name), ExitStack() as exits:
             if files is None:
                 file = exits.enter_context(_mapped(self._path))
             elif (file := files.get(self._path)) is None:
@@ -150,10 +151,10 @@ def read_run(path: Path, studies: Collection[str]) -> StoredRun:
                 raise InputError.of(f'got "{path}", which is not a run folder; {cure}')
         with open_file(results) as file:
             text = file.read()
-        with _naming(results.name):
+        with _reading_file(path, results.name):
             stored = Stored.model_validate_json(text, strict=True)
         if stored.study not in studies:
-            raise _DamagedError(f"{results.name}: study")
+            raise _damaged(path, f"{results.name}: study")
         is_folder = results != path
         tensors: Mapping[str, Tensor] = {}
         inputs, parameters = tensors, tensors
@@ -165,14 +166,14 @@ def read_run(path: Path, studies: Collection[str]) -> StoredRun:
             parameters = StoredTensors(path / PARAMETERS)
         kept = {name: value for name, value in stored if name in OF_RESULT}
         result = Result(**kept, inputs=inputs, tensors=tensors, parameters=parameters)
-        with _naming("config.yaml"):
+        with _reading_file(path, "config.yaml"):
             config = read_config(path / "config.yaml").decode() if is_folder else None
         return StoredRun(path, result, json.loads(text), config)
 
 
 @contextmanager
 def reading(folder: Path) -> Iterator[None]:
-    """Turn errors caused by damaged files of a run into an InputError with the folder, and the file if known."""
+    """Turn errors caused by damaged files of a run into an InputError with the folder."""
     outer = _OPEN.get()
     token = _OPEN.set({} if outer is None else outer)
     try:
@@ -182,7 +183,6 @@ def reading(folder: Path) -> Iterator[None]:
     except UnfitFileError as error:
         raise InputError.of(f'got "{error.filename}", {error.kind}; {CURE}') from error
     except (OSError, ValueError, LookupError, TypeError, AttributeError, ArithmeticError, SafetensorError) as error:
-        which = f" ({error})" if isinstance(error, _DamagedError) else ""
-        raise InputError.of(f'got "{folder}", whose files are damaged{which}; {CURE}') from error
+        raise _damaged(folder) from error
     finally:
         _OPEN.reset(token)

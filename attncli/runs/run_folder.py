@@ -24,7 +24,6 @@ from attncli.errors import InputError, refusal
 from attncli.runs.locks import is_locked, lock
 
 OUTPUTS = Path("outputs")
-WRITABLE, WRITABLE_FILE = "a writable folder", "a writable place"
 OLD, NEW = "old", "new"  # in a hidden folder: the replaced run, under its name, and the new one
 JOURNAL = "points.jsonl"  # of a sweep, written before its results
 HIDDEN, PARTIAL = ".attncli.", ".partial"  # start and end of the names of hidden folders
@@ -69,17 +68,17 @@ def new_folder(
     if ".." in place.parts:  # the last part must be a name
         place = Path(os.path.realpath(place))
     with ExitStack() as stack:
-        with writing(out or place, WRITABLE, words):
+        with writing(out or place, words):
             if out is None:
                 _check_outputs(OUTPUTS / name)
             elif refused := _refusal(place, overwrite, words):
                 raise InputError.of(f'got "{out}", {refused}', where=words.out)
-        with writing(place, WRITABLE, words):
+        with writing(place, words):
             hidden = stack.enter_context(hidden_folder(place))
             folder = Folder(hidden / NEW, place)
             folder.path.mkdir()
         yield folder
-        with writing(place, WRITABLE, words):
+        with writing(place, words):
             if out is not None and place.is_dir() and not _refusal(place, overwrite, words):  # still free
                 _replace(place, folder.path, hidden / OLD)
             else:
@@ -175,7 +174,7 @@ def _point_to_latest(place: Path, hidden: Path) -> None:
 
 def check_file(out: Path, overwrite: bool, words: Words = COMMAND_LINE) -> None:
     """Raise an InputError unless a picture or a capture can be written there: a new file, or one to replace."""
-    with writing(out, WRITABLE_FILE, words):
+    with writing(out, words):
         if out.exists() and (out.is_dir() or not overwrite):
             message = f'got "{out}", which exists; expected a new file; {words.overwrite} replaces it'
             raise InputError.of(message, where=words.out)
@@ -201,7 +200,7 @@ def save_numbered(place: Path, write: Callable[[Path], None]) -> Path:
 
 def save_file_at(place: Path, write: Callable[[Path], None], words: Words = COMMAND_LINE) -> Path:
     """Write a file beside its place, then rename it."""
-    with writing(place, WRITABLE_FILE, words), hidden_folder(place.absolute()) as hidden:
+    with writing(place, words), hidden_folder(place.absolute()) as hidden:
         unfinished = hidden / place.name  # the ending decides the format
         write(unfinished)
         return unfinished.replace(place)
@@ -236,7 +235,7 @@ def hidden_folder(place: Path) -> Iterator[Path]:
 
 
 @contextmanager
-def writing(place: Path, expected: str, words: Words = COMMAND_LINE) -> Iterator[None]:
+def writing(place: Path, words: Words = COMMAND_LINE) -> Iterator[None]:
     """Add the path to errors of the system."""
     try:
         if "\0" in str(place):  # versions of Python differ in their errors
@@ -245,7 +244,7 @@ def writing(place: Path, expected: str, words: Words = COMMAND_LINE) -> Iterator
     except InputError:
         raise
     except (OSError, ValueError) as error:  # ValueError: a name that no file can have
-        message = f'got "{place}"; cannot write there: {refusal(error)}; expected {expected}'
+        message = f'got "{place}"; cannot write there: {refusal(error)}; expected a writable place'
         raise InputError.of(message, where=words.out) from error
 
 

@@ -25,7 +25,7 @@ from attncli.config.document import CAPTURED, PARAMETERS, REPORT, STYLE, TENSORS
 from attncli.errors import InputError, in_bytes, refusal
 from attncli.expect.judging import Verdict
 from attncli.runs.resolved import captured_file, dump_yaml, self_contained
-from attncli.runs.run_folder import NEW, WRITABLE, hidden_folder, new_folder, save_file_at, writer_of, writing
+from attncli.runs.run_folder import NEW, hidden_folder, new_folder, save_file_at, writer_of, writing
 
 RESULTS = "results.json"
 MOST_ROWS = 200_000  # of weights.csv; larger weights are only in tensors.safetensors
@@ -106,9 +106,7 @@ def save_run(
         note(f"the run folder takes {in_bytes(size)} for tensors{cure}")
     try:
         writer_of(dump_yaml(self_contained(config, result)))(folder / "config.yaml")
-        _save_rows(folder / "records.csv", result.records)
-        if result.heads:
-            _save_rows(folder / "heads.csv", result.heads)
+        _save_tables(folder, records=result.records, heads=result.heads)
         save_named(folder / TENSORS, kept)
         if (captured := captured_file(config, result)) is not None:
             shutil.copyfile(captured, folder / CAPTURED)
@@ -160,12 +158,8 @@ def save_sweep(
         InputError: the folder cannot be written.
     """
     with _replacing(folder) as hidden:
-        if result.records:
-            _save_rows(hidden / "records.csv", result.records)
-            _save_rows(hidden / "summary.csv", summary)
-            if result.heads:
-                _save_rows(hidden / "heads.csv", result.heads)
-            _save_parquet(hidden / "records.parquet", result.records)
+        _save_tables(hidden, records=result.records, summary=summary, heads=result.heads)
+        _save_parquet(hidden / "records.parquet", result.records)
         for name, draw in pictures.items():
             draw(hidden / name)
         new = [path.name for path in hidden.iterdir()]
@@ -175,7 +169,7 @@ def save_sweep(
         content["files"] = sorted({*new, *kept, RESULTS})
         content["sweep"] = nan_to_null({"axes": result.settings["sweep"]["over"], "points": points})
         writer_of(to_json(content))(hidden / RESULTS)
-    with writing(folder, WRITABLE):
+    with writing(folder):
         for path in stale:
             path.unlink()
 
@@ -200,7 +194,7 @@ def add_files(folder: Path, files: Mapping[str, Callable[[Path], None]]) -> list
 @contextmanager
 def _replacing(folder: Path) -> Iterator[Path]:
     """Yield a hidden folder. At the end its files replace the files of a run, results.json last."""
-    with writing(folder, WRITABLE), hidden_folder((folder / RESULTS).absolute()) as hidden:
+    with writing(folder), hidden_folder((folder / RESULTS).absolute()) as hidden:
         new = hidden / NEW
         new.mkdir()
         yield new
@@ -208,28 +202,34 @@ def _replacing(folder: Path) -> Iterator[Path]:
             path.replace(folder / path.name)
 
 
-def _save_rows(path: Path, records: Sequence[Record]) -> None:
-    with path.open("w", encoding="utf-8", newline="") as file:
-        rows = [single_numbers(record) for record in records]
-        writer = csv.DictWriter(file, list(dict.fromkeys(key for row in rows for key in row)))
-        writer.writeheader()
-        writer.writerows(rows)
+def _save_tables(folder: Path, **tables: Sequence[Record]) -> None:
+    """Write NAME.csv for each table with rows."""
+    for name, records in tables.items():
+        if records:
+            columns = _columns(records)
+            with (folder / f"{name}.csv").open("w", encoding="utf-8", newline="") as file:
+                csv.writer(file).writerows([columns, *zip(*columns.values(), strict=True)])
+
+
+def _columns(records: Sequence[Record]) -> dict[str, list[Any]]:
+    rows = [single_numbers(record) for record in records]
+    return {key: [row.get(key) for row in rows] for key in dict.fromkeys(key for row in rows for key in row)}
 
 
 def _save_parquet(path: Path, records: Sequence[Record]) -> None:
-    """Write the rows with types if pyarrow is installed; a column of mixed types becomes text."""
+    """Write the rows, if any, with types if pyarrow is installed; a column of mixed types becomes text."""
     try:
         import pyarrow
         import pyarrow.parquet
     except ImportError:
         return
-    rows = [single_numbers(record) for record in records]
-    columns = {key: [row.get(key) for row in rows] for key in dict.fromkeys(key for row in rows for key in row)}
+    columns = _columns(records)
     for key, values in columns.items():
         kinds = {type(value) for value in values if value is not None}
         if len(kinds) > 1 and kinds != {int, float}:
             columns[key] = [None if value is None else str(value) for value in values]
-    pyarrow.parquet.write_table(pyarrow.table(columns), path)
+    if records:
+        pyarrow.parquet.write_table(pyarrow.table(columns), path)
 
 
 def to_json(content: Record | list[Record]) -> str:

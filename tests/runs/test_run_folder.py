@@ -3,7 +3,6 @@
 import errno
 import json
 import os
-import platform
 import shutil
 import subprocess
 import sys
@@ -57,20 +56,6 @@ def test_a_taken_time_gets_a_number(here: Path) -> None:
     assert [(place / "config.yaml").read_text() for place in places] == ["0", "1", "2"]
     latest = here / "outputs" / "d2l" / "latest"
     assert str(latest.readlink()) == f"{STAMP}-3", "relative, so that outputs/ can be moved"
-
-
-def test_a_place_that_is_taken_in_the_last_moment(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    rename = Path.rename
-
-    def late(path: Path, target: Path) -> Path:
-        if target.name == STAMP:  # between the look at the place and the step into it
-            target.mkdir(exist_ok=True)
-            (target / "other").write_text("")
-        return rename(path, target)
-
-    monkeypatch.setattr(Path, "rename", late)
-    assert write_run().name == f"{STAMP}-2"
-    assert (here / "outputs" / "d2l" / STAMP / "other").exists()
 
 
 @pytest.mark.parametrize("kind", ["file", "folder", "dangling link"])
@@ -317,28 +302,6 @@ def test_where_a_lock_says_nothing_age_does(name: str, locked: bool) -> None:
     assert not folder.exists()
 
 
-def test_a_lock_of_this_machine() -> None:
-    folder = left_behind(f".attncli.{run_folder._machine()}-x.partial")
-    with (folder / LOCK).open("r+b") as file:
-        assert lock(file.fileno())
-        grow_old(folder)
-        write_run(Path("other/a"))
-        assert folder.exists(), "it is in use, however old"
-    write_run(Path("other/b"))
-    assert not folder.exists()
-
-
-def test_a_file_system_without_locks(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(run_folder, "lock", lambda descriptor: None)
-    folder = left_behind(f".attncli.{run_folder._machine()}-x.partial")
-    with new_folder("d2l", Path("other/a"), False, STARTED), new_folder("d2l", Path("other/b"), False, STARTED):
-        assert folder.exists()
-        grow_old(folder)
-        write_run(Path("other/c"))
-        assert not folder.exists()
-    assert names_in(here / "other") == ["a", "b", "c", *(f"c/{name}" for name in FILES)]
-
-
 def test_a_hidden_folder_is_left_alone_before_it_is_locked(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     seen = list[Path]()
 
@@ -353,29 +316,6 @@ def test_a_hidden_folder_is_left_alone_before_it_is_locked(here: Path, monkeypat
     write_run(Path("other/run"))
     assert len(seen) == 2
     assert names_in(here / "other") == ["run", *(f"run/{name}" for name in FILES)]
-
-
-def test_systems_that_have_no_name_for_the_machine(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """All but Linux: the name of the host is the next best."""
-    monkeypatch.setattr(run_folder, "BOOT", here / "nothing")
-    with new_folder("d2l", Path("run"), False, STARTED) as folder:
-        assert folder.path.parent.name.startswith(f".attncli.{platform.node()}-")
-
-
-def test_asking_for_a_lock_takes_none(here: Path) -> None:
-    path = here / "file"
-    path.touch()
-    with path.open("rb") as reader, path.open("ab") as writer, path.open("ab") as other:
-        assert is_locked(reader.fileno()) is False
-        assert lock(writer.fileno()) is True
-        assert is_locked(reader.fileno()) is True
-        assert lock(other.fileno()) is False
-        with path.open("rb") as second:
-            assert is_locked(second.fileno()) is True
-        assert is_locked(reader.fileno()) is True, "a file that the same process closes gives no lock back"
-        writer.close()
-        assert is_locked(reader.fileno()) is False
-        assert lock(other.fileno()) is True
 
 
 def test_out_with_a_name_that_is_too_long(here: Path) -> None:
