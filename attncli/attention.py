@@ -1,4 +1,4 @@
-"""Which keys are valid, what turns scores into weights, and the weighted sum of the values.
+"""From scores to outputs: masks, biases, softmax, dropout and the weighted sum of the values.
 
 Shape legend, here and everywhere else: `b` batch, `n` queries, `m` keys (and values), `q` `k` `v` feature sizes of
 queries, keys and values, `h` hidden units, `d` the feature size where q = k. Leading axes are free: (n, m), (b, n, m)
@@ -20,16 +20,16 @@ from attncli.errors import InputError, below, got
 from attncli.modes import outside_autocast
 
 EmptyRow = Literal["zero", "uniform", "nan", "error"]
-Causal = Literal["top_left", "bottom_right"]  # the corner of the (n, m) matrix at which the diagonal begins or ends
+Causal = Literal["top_left", "bottom_right"]  # the corner of the (n, m) matrix where the diagonal begins or ends
 ALL = slice(None)
 
 
 @dataclass(frozen=True, eq=False)
 class Valid:
-    """Which keys each query may attend to: valid lengths, a causal mask and any other mask, joined.
+    """The keys each query may attend to: valid lengths, a causal mask and any other mask, joined.
 
-    For scores of `shape` = (..., n, m). The mask of some batch elements and queries is made when it is asked for, so
-    lengths and a causal mask take hardly any memory. `of` checks what users give; here it must be right.
+    For scores of `shape` = (..., n, m). Masks are made tile by tile, so lengths and a causal mask take hardly any
+    memory. The constructor checks nothing; use `of` for lengths and masks from users.
     """
 
     shape: tuple[int, ...]
@@ -42,10 +42,10 @@ class Valid:
     def of(
         cls, shape: Sequence[int], valid_lens: Any = None, mask: Any = None, device: torch.device | None = None
     ) -> "Valid":
-        """For lengths and a mask as `masked_softmax` takes them.
+        """Return the valid keys for lengths and a mask as `masked_softmax` takes them.
 
         Raises:
-            InputError: lengths or a mask that do not fit the shape.
+            InputError: if lengths or mask do not fit the shape.
         """
         full = tuple(shape)
         if len(full) < 2:
@@ -56,7 +56,7 @@ class Valid:
             return cls(full, lengths, None, None if mask is None else checked_mask(mask, full).to(device), device)
 
     def tile(self, elements: slice = ALL, rows: slice = ALL, keys: slice = ALL) -> Tensor | None:
-        """The mask of some batch elements, queries and keys, broadcastable to their scores; None: nothing is masked."""
+        """Return the mask for part of the scores, broadcastable to it, or None if nothing is masked."""
         limits, mask = (_cut(each, self.shape, elements, rows) for each in (self._limits, self.mask))
         mask = mask[..., keys] if mask is not None and mask.shape[-1] > 1 else mask
         if limits is None:
@@ -65,14 +65,17 @@ class Valid:
         return below if mask is None else below & mask
 
     def reach(self, elements: slice = ALL, rows: slice = ALL) -> tuple[int, int]:
-        """How many first keys all of some queries may attend to, and how many hold every key that any may attend to."""
+        """Return two numbers of keys for some queries: all queries see the keys before the first number.
+
+        No query sees a key from the second number on.
+        """
         limits, m = _cut(self._limits, self.shape, elements, rows), self.shape[-1]
         least, most = (m, m) if limits is None or not limits.numel() else map(int, limits.aminmax())
         return (least if self.mask is None else 0), most
 
     @cached_property
     def joined(self) -> Tensor | None:
-        """The mask, broadcastable to `shape`; None where nothing is masked."""
+        """The mask, broadcastable to `shape`, or None if nothing is masked."""
         return self.tile()
 
     @property
@@ -84,7 +87,7 @@ class Valid:
 
     @property
     def empty_rows(self) -> Tensor:
-        """Which queries (..., n) have no valid key."""
+        """Whether each query (..., n) has no valid key."""
         if self._limits is not None and self.mask is None:  # known without the mask
             return (self._limits[..., 0] == 0).expand(self.shape[:-1])
         joined = self.joined
@@ -93,19 +96,19 @@ class Valid:
 
     @property
     def is_full(self) -> bool:
-        """Whether every query may attend to every key, as far as that is known without a look at the mask."""
+        """Whether there are neither lengths nor masks."""
         return self._limits is None and self.mask is None
 
     @property
     def is_causal(self) -> bool:
-        """Whether this is a causal mask that begins at the top left, and nothing else: fused kernels know it."""
+        """Whether only a causal mask from the top left applies, which fused kernels support."""
         n, m = self.shape[-2:]
         shortens = self.lengths is not None and bool((self.lengths < m).any())
         return self.mask is None and not shortens and (self.causal == "top_left" or bool(self.causal and n == m))
 
     @cached_property
     def _limits(self) -> Tensor | None:
-        """Query i may attend to keys below limits[..., i, 0], (..., n or 1, 1); None where there are no limits."""
+        """Limits (..., n or 1, 1), or None: query i may attend only to keys below limits[..., i, 0]."""
         (*_, n, m), limits = self.shape, None
         if self.lengths is not None:
             heads = [1] * max(len(self.shape) - 3, 0)  # axes between the batch and the queries
@@ -120,7 +123,7 @@ class Valid:
 
 
 def _cut(given: Tensor | None, shape: tuple[int, ...], elements: slice, rows: slice) -> Tensor | None:
-    """Some batch elements and queries of what broadcasts to `shape` = (..., n, m)."""
+    """Return some batch elements and queries of a tensor that broadcasts to `shape` = (..., n, m)."""
     if given is None:
         return None
     if 2 < given.ndim == len(shape) and given.shape[0] > 1:
@@ -129,27 +132,27 @@ def _cut(given: Tensor | None, shape: tuple[int, ...], elements: slice, rows: sl
 
 
 def _of_head(given: Tensor | None, head: int) -> Tensor | None:
-    """What broadcasts to (b, n, m) for one head of what broadcasts to (b, heads, n, m)."""
+    """Return one head of a tensor that broadcasts to (b, heads, n, m)."""
     return given if given is None or given.ndim < 3 else given.select(-3, head % given.shape[-3])
 
 
 @dataclass(frozen=True, eq=False)
 class Bias:
-    """What is added to scores of `shape` = (..., n, m): a tensor that broadcasts to them, and ALiBi.
+    """A bias added to scores of `shape` = (..., n, m): a tensor that broadcasts to them, ALiBi, or both.
 
-    ALiBi is linear in the distance of query and key, -slope |i - j|, with the slopes of `alibi_slopes`, one for each
-    head (Press et al. 2022, arXiv:2108.12409). Query i stands at position `first` + i, key j at position j.
+    ALiBi is linear in the distance of query and key, -slope |i - j|, with a slope for each head from
+    `alibi_slopes` (Press et al. 2022, arXiv:2108.12409). Query i stands at position `first` + i, key j at position j.
     """
 
     shape: tuple[int, ...]
     given: Tensor | None = None  # (..., n or 1, m or 1), on the device of the scores
     alibi: bool = False
     first: int = 0
-    slope: float | None = None  # of ALiBi, where the scores are those of one head of several
+    slope: float | None = None  # of ALiBi for a single head, in place of `alibi_slopes`
 
     @cached_property
     def bound(self) -> float:
-        """No entry is larger in absolute value; infinite or NaN where one is."""
+        """An upper bound of absolute entries; infinite or NaN if an entry is."""
         (*_, n, m), given = self.shape, 0.0
         if self.given is not None and self.given.numel():
             low, high = self.given.detach().aminmax()
@@ -157,7 +160,10 @@ class Bias:
         return given + (abs(self.first) + n + m if self.alibi else 0.0)  # slopes are below 1
 
     def added_to(self, scores: Tensor, elements: slice = ALL, rows: slice = ALL) -> Tensor:
-        """The sum of the bias and the scores of some batch elements and queries, and maybe of the first keys alone."""
+        """Return the sum of the bias and the scores of some batch elements and queries.
+
+        The scores may be of the first keys only.
+        """
         (*_, n, _), heads, m = self.shape, self.shape[1:-2], scores.shape[-1]
         given = _cut(self.given, self.shape, elements, rows)
         if given is not None:
@@ -172,9 +178,9 @@ class Bias:
 
 
 def alibi_slopes(heads: int) -> list[float]:
-    """One slope a head: 2^(-8/h), 2^(-16/h), ..., 2^-8 for a power of two h.
+    """Return ALiBi's slope for each head: 2^(-8/h), 2^(-16/h), ..., 2^-8 if h, the number of heads, is a power of two.
 
-    Another number has the slopes of the power of two below, then every other slope of the power of two above.
+    Otherwise return the slopes for the power of two below, then every other slope for the power of two above.
     """
     power = 2 ** (heads.bit_length() - 1)
     slopes = [2.0 ** (-8.0 * place / power) for place in range(1, power + 1)]
@@ -183,10 +189,10 @@ def alibi_slopes(heads: int) -> list[float]:
 
 @dataclass(frozen=True, eq=False)
 class Rules:
-    """What turns raw scores into weights, in this order: softcap, bias, mask, normaliser, what empty rows get.
+    """The steps from raw scores to weights, in this order: softcap, bias, mask, normaliser, empty rows.
 
-    `normalizer(scores, valid)` gives weights that are 0 at invalid keys and in rows without a valid one. `sinks`
-    (b or 1, heads or 1, n or 1, 1) are the score of one more key, which takes weight and has no value (gpt-oss).
+    `normalizer(scores, valid)` gives weights that are 0 at invalid keys and in rows without a valid key. `sinks`
+    (b or 1, heads or 1, n or 1, 1) are scores of an additional key, which takes weight but has no value (gpt-oss).
     """
 
     valid: Valid
@@ -197,7 +203,7 @@ class Rules:
     sinks: Tensor | None = None
 
     def of_head(self, head: int) -> "Rules":
-        """For the scores (b, n, m) of one head of (b, heads, n, m)."""
+        """Return the rules for the scores (b, n, m) of one head of (b, heads, n, m)."""
         b, heads, n, m = self.valid.shape
         valid = replace(self.valid, shape=(b, n, m), mask=_of_head(self.valid.mask, head))
         bias = self.bias
@@ -207,12 +213,18 @@ class Rules:
         return replace(self, valid=valid, bias=bias, sinks=_of_head(self.sinks, head))
 
     def logits(self, scores: Tensor, elements: slice = ALL, rows: slice = ALL) -> Tensor:
-        """The raw scores of some batch elements and queries, and maybe of the first keys alone, before the mask."""
+        """Return scores after softcap and bias, for raw scores of some batch elements and queries.
+
+        The scores may be of the first keys only.
+        """
         scores = scores if self.cap is None else softcap(scores, self.cap)
         return scores if self.bias is None else self.bias.added_to(scores, elements, rows)
 
     def stages(self, scores: Tensor, elements: slice = ALL, rows: slice = ALL) -> dict[str, Tensor]:
-        """What becomes of the raw scores of some batch elements and queries: `capped`, `biased` if so, `weights`."""
+        """Return `weights` for raw scores of some batch elements and queries.
+
+        With a softcap also return `capped` scores, with a bias `biased` scores.
+        """
         stages = dict[str, Tensor]()
         if self.cap is not None:
             scores = stages["capped"] = softcap(scores, self.cap)
@@ -224,7 +236,7 @@ class Rules:
         return stages | {"weights": with_empty_rows(weights, valid, self.empty_row)}
 
     def _beside(self, sinks: Tensor, scores: Tensor, valid: Tensor | None) -> Tensor:
-        """The weights where the sinks take their part."""
+        """Return weights with the sinks as an additional key, which is then left out."""
         m = scores.shape[-1]
         scores = torch.cat([scores, sinks.to(scores.dtype).expand(*scores.shape[:-1], 1)], -1)  # ... n m+1
         valid = None if valid is None else pad(valid.expand(*valid.shape[:-1], m), (0, 1), value=True)
@@ -233,21 +245,21 @@ class Rules:
 
 @outside_autocast
 def masked_softmax(scores: Tensor, valid_lens: Any = None, *, mask: Any = None, empty_row: EmptyRow = "zero") -> Tensor:
-    """Softmax over the keys that each query may attend to; every other weight is exactly 0.
+    """Return softmax over the valid keys of each query; every other weight is exactly 0.
 
     Args:
         scores: (..., n, m), any floating dtype; never written to.
         valid_lens: integers in 0..m, (b,) for one length per example or (b, n) for one per query; tensor, array, lists.
         mask: boolean (n, m), or of the scores' rank with sizes of 1 repeated; True = may attend. Tensor, array or
-            lists; joined with `valid_lens`.
-        empty_row: the weights of a query with no valid key: `zero`, `uniform` (over all m keys, as D2L's code gives),
+            lists; combined with `valid_lens`.
+        empty_row: weights of a query with no valid key: `zero`, `uniform` (over all m keys, as D2L's code gives),
             `nan`, or `error`.
 
     Returns:
         Weights (..., n, m), float64 for float64 scores and float32 otherwise.
 
     Raises:
-        InputError: lengths or mask that do not fit the scores; an empty row where `empty_row` is `error`.
+        InputError: if lengths or mask do not fit the scores, or `empty_row` is `error` and there is an empty row.
     """
     (scores,) = at_least_float32(scores)
     valid = valid_mask(scores.shape, valid_lens, mask, scores.device)
@@ -263,7 +275,10 @@ def attend(
     mask: Any = None,
     empty_row: EmptyRow = "zero",
 ) -> tuple[Tensor, Tensor]:
-    """Attention pooling: the output (..., n, v) for values (..., m, v), and the weights of `masked_softmax`."""
+    """Return the output (..., n, v) of attention for values (..., m, v), and its weights (..., n, m).
+
+    Arguments, dtypes and errors are as in `masked_softmax`.
+    """
     weights = masked_softmax(scores, valid_lens, mask=mask, empty_row=empty_row)
     return weighted_sum(weights, values), weights
 
@@ -271,23 +286,23 @@ def attend(
 def valid_mask(
     shape: Sequence[int], valid_lens: Any = None, mask: Any = None, device: torch.device | None = None
 ) -> Tensor | None:
-    """Which keys each query may attend to, broadcastable to `shape` = (..., n, m); None where nothing is masked."""
+    """Return the mask of valid keys, broadcastable to `shape` = (..., n, m), or None if nothing is masked."""
     return Valid.of(shape, valid_lens, mask, device).joined
 
 
 def computing_dtype(dtype: torch.dtype) -> torch.dtype:
-    """float64 stays float64; everything else is computed in float32, whatever it is stored in."""
+    """Return the dtype to compute in: float64 for float64, float32 for all others."""
     return torch.float64 if dtype == torch.float64 else torch.float32
 
 
 def at_least_float32(*tensors: Tensor) -> tuple[Tensor, ...]:
-    """The tensors in one common dtype, float32 or float64; tensors that have it already are not copied."""
+    """Return the tensors in a common dtype, float32 or float64; tensors that have it already are not copied."""
     dtype = torch.float64 if any(tensor.dtype == torch.float64 for tensor in tensors) else torch.float32
     return tuple(tensor.to(dtype) for tensor in tensors)
 
 
 def softmax_over_valid(scores: Tensor, valid: Tensor | None) -> Tensor:
-    """Softmax of scores that are float32 or float64 for a mask that is made already; without a valid key all are 0."""
+    """Return softmax over valid keys for float32 or float64 scores; weights are 0 at other keys."""
     if valid is None:
         return scores.softmax(-1)
     blocked = ~valid
@@ -299,10 +314,10 @@ def softmax_over_valid(scores: Tensor, valid: Tensor | None) -> Tensor:
 
 
 def with_empty_rows(weights: Tensor, valid: Tensor | None, empty_row: EmptyRow) -> Tensor:
-    """Weights (..., n, m) whose rows without a valid key, which are 0, become what `empty_row` says.
+    """Return weights (..., n, m) with rows that have no valid key filled as `empty_row` says.
 
     Raises:
-        InputError: there is such a query where `empty_row` is `error`.
+        InputError: if `empty_row` is unknown, or is `error` and there is an empty row.
     """
     if empty_row not in get_args(EmptyRow):
         raise InputError.of(got(empty_row, "expected one of " + ", ".join(get_args(EmptyRow))), ["empty_row"])
@@ -318,8 +333,8 @@ def with_empty_rows(weights: Tensor, valid: Tensor | None, empty_row: EmptyRow) 
 
 
 def softcap(scores: Tensor, cap: float) -> Tensor:
-    """Scores bounded by +-cap: cap * tanh(scores / cap). Comes before the mask, or masked keys would leak."""
-    # float32 may not hold an extreme cap, nor the quotient by it.
+    """Return cap * tanh(scores / cap), between -cap and cap. Apply it before the mask, or masked keys leak."""
+    # An extreme cap, or a score divided by it, may be outside float32.
     if not 1e-30 <= cap <= 1e30 and scores.dtype != torch.float64:
         wide = scores.cpu() if scores.device.type == "mps" else scores  # Apple's devices have no float64
         return softcap(wide.double(), cap).to(scores)
@@ -327,19 +342,19 @@ def softcap(scores: Tensor, cap: float) -> Tensor:
 
 
 def dropped(weights: Tensor, probability: float, generator: torch.Generator) -> Tensor:
-    """Weights after dropout: each is 0 with `probability`, the others grow by 1 / (1 - probability)."""
+    """Return weights after dropout: 0 with `probability`, otherwise multiplied by 1 / (1 - probability)."""
     keep = torch.rand(weights.shape, generator=generator) >= probability  # drawn on the CPU: same on every device
     return weights * keep.to(weights.device) / (1.0 - probability)
 
 
 def weighted_sum(weights: Tensor, values: Tensor) -> Tensor:
-    """Weights (..., n, m) times values (..., m, v), where a weight of exactly 0 takes nothing, not even NaN or inf."""
+    """Return weights (..., n, m) times values (..., m, v); a weight of exactly 0 hides even NaN and inf."""
     weights, values = at_least_float32(weights, values)
-    values = values.contiguous()  # as both products below: on another layout sums may be rounded in another order
+    values = values.contiguous()  # rounding depends on the layout, and must be the same in both products below
     if all_finite(values):
-        return (weights @ values).add_(0.0)  # ... n v; -0.0, whose sign padding would decide, becomes 0.0
-    # Infinite values act by the signs of their weights, NaN by any weight but 0. In the product 1 and -1 stand for
-    # infinite values, so that weights that are infinite or NaN themselves act on them as on finite ones.
+        return (weights @ values).add_(0.0)  # ... n v; -0.0 becomes 0.0, or padding would decide the sign
+    # Unless its weight is 0, an infinite value makes the output infinite, with the weight's sign, and NaN makes it NaN.
+    # In the product 1 and -1 replace infinite values, so infinite and NaN weights still have their effect.
     output = weights @ values.nan_to_num(nan=0.0, posinf=1.0, neginf=-1.0)
     dtype, high, low = weights.dtype, values.isposinf(), values.isneginf()
     signs = torch.cat([weights > 0, weights < 0], -1).to(dtype)  # ... n 2m
@@ -350,7 +365,7 @@ def weighted_sum(weights: Tensor, values: Tensor) -> Tensor:
 
 
 def all_finite(tensor: Tensor) -> bool:
-    """Whether there is neither NaN nor infinity, in less time and memory than looking at each number takes."""
+    """Whether there is neither NaN nor infinity; faster and with less memory than `isfinite().all()`."""
     if tensor.numel() == 0:
         return True
     lowest, highest = tensor.detach().aminmax()
@@ -358,12 +373,12 @@ def all_finite(tensor: Tensor) -> bool:
 
 
 def below_limits(limits: Tensor, m: int, keys: slice = ALL) -> Tensor:
-    """The mask (..., n or 1, m) in which keys below the limits (..., n or 1, 1) are valid; of some keys."""
+    """Return the mask (..., n or 1, m) of keys below the limits (..., n or 1, 1), for a slice of the keys."""
     return torch.arange(m, device=limits.device)[keys] < limits
 
 
 def checked_lengths(valid_lens: Any, shape: tuple[int, ...]) -> Tensor:
-    """Valid lengths as an int64 tensor (b,) or (b, n), or an InputError that names the first one that is wrong."""
+    """Return valid lengths as an int64 tensor (b,) or (b, n); raise InputError at the first wrong length."""
     b, n, m = shape[0] if len(shape) > 2 else 1, shape[-2], shape[-1]
     given = _as_tensor(valid_lens, "expected integers, (b,) or (b, n)")
     if tuple(given.shape) not in ((b,), (b, n)):
@@ -380,7 +395,7 @@ def checked_lengths(valid_lens: Any, shape: tuple[int, ...]) -> Tensor:
 
 
 def checked_mask(given: Any, shape: tuple[int, ...]) -> Tensor:
-    """A mask as a boolean tensor that is broadcastable to `shape` = (..., n, m), or an InputError."""
+    """Return a mask as a boolean tensor, or raise InputError if it cannot be broadcast to `shape` = (..., n, m)."""
     expected = "expected booleans, True = may attend"
     mask = _as_tensor(given, expected)
     if mask.dtype != torch.bool:

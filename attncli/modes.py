@@ -1,4 +1,4 @@
-"""torch's global modes: the caller's own, such as autocast, change no number that is computed in here."""
+"""Keep the caller's global modes of torch, such as autocast, from changing results."""
 
 import functools
 import logging
@@ -11,23 +11,23 @@ import torch
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 DEVICE_TYPES = ("cpu", "cuda", "mps", "xpu")
-_TORCH_LOCK = threading.RLock()  # torch keeps its generators and most of its modes once for the whole process
+_TORCH_LOCK = threading.RLock()  # torch's generators and most of its modes are global to the process
 
 
 def _is_not_about_a_missing_gpu(record: logging.LogRecord) -> bool:
     return not record.getMessage().startswith("No CUDA runtime is found")
 
 
-# Torch's compiler and its timer load this module, where a build for CUDA warns on a machine without a GPU.
+# Torch's compiler and its timer load this module; a build for CUDA then warns on a machine without a GPU.
 logging.getLogger("torch.utils.cpp_extension").addFilter(_is_not_about_a_missing_gpu)
 
 
 @contextmanager
 def torch_isolated() -> Iterator[None]:
-    """Serialise access to torch, and reset the modes of the caller that would change a number, as long as it is open.
+    """Serialise access to torch, and reset the caller's modes that change numbers until the context ends.
 
-    These are autocast, the default dtype and device, inference mode, gradients that are turned off, NaN in memory that
-    is not initialised (deterministic algorithms), and float32 products of less precision.
+    These are autocast, the default dtype and device, inference mode, disabled gradients, filling uninitialised memory
+    with NaN (deterministic algorithms), and float32 products of less precision.
     """
     with _TORCH_LOCK, ExitStack() as stack:
         stack.enter_context(torch.inference_mode(False))  # turns gradients on, too
@@ -44,7 +44,7 @@ def torch_isolated() -> Iterator[None]:
 
 
 def outside_autocast(function: Function) -> Function:
-    """Let a function compute in the dtypes of its arguments, also inside of the caller's `torch.autocast`."""
+    """Decorate a function to compute in the dtypes of its arguments even inside `torch.autocast`."""
 
     @functools.wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
@@ -65,9 +65,10 @@ def _without_autocast() -> Iterator[None]:
 
 
 def _reset_precision(stack: ExitStack) -> None:
-    """Let float32 products have the precision of float32 until the stack is closed.
+    """Set float32 products to full precision until the stack is closed.
 
-    Torch has a setting for all backends, and in later versions one for each, beside which the former may not be read.
+    Torch has a setting for all backends. Later versions also have a setting for each backend, and reading the global
+    setting then raises an error if they differ.
     """
     backends: list[Any] = [getattr(torch.backends.mkldnn, "matmul", None), torch.backends.cuda.matmul]
     for backend in backends:

@@ -1,4 +1,4 @@
-"""Attention where nobody asks for the weights: the output alone, and never a whole (n, m) matrix."""
+"""Outputs of attention without the weights, so a whole (n, m) matrix is never in memory."""
 
 import math
 from collections.abc import Callable, Iterator
@@ -24,10 +24,10 @@ from attncli.normalizers import softmax
 from attncli.scorers import SCORERS
 
 WORKSPACE_BYTES = 16 * 2**20  # beside inputs and output
-TILE_SHARE = 8  # a tile of scores takes one part in 8: softcap, bias, mask and normaliser hold several of its size
+TILE_SHARE = 8  # a tile of scores takes an eighth: softcap, bias, mask and normaliser hold several of its size
 
 Scorer = Callable[[Tensor, Tensor], Tensor]
-Place = tuple[slice, slice]  # some batch elements and some of their queries
+Place = tuple[slice, slice]  # batch elements and queries
 
 
 class Dot(NamedTuple):
@@ -50,16 +50,23 @@ def pool(
     mask: Any = None,
     empty_row: EmptyRow = "zero",
 ) -> Tensor:
-    """The output (..., n, v) of `attend(scorer(queries, keys), values, ...)`, without its weights.
+    """Return the output (..., n, v) of `attend(scorer(queries, keys), values, ...)` without its weights.
 
-    Where the scorer is a dot product of something (it has `as_dot`), torch's fused `scaled_dot_product_attention` does
-    the work; else some queries at a time are scored against all keys. Without gradients, memory beside inputs and
-    output is bounded; with them scores are made again in the backward pass, and the inputs' gradients come on top.
+    If scores are dot products (the scorer has `as_dot`), torch's fused `scaled_dot_product_attention` is used.
+    Otherwise a few queries at a time are scored against all keys. Memory beside inputs and output is bounded. With
+    gradients, the backward pass computes scores again, and the inputs' gradients take memory in addition.
 
-    For queries (..., n, q), keys (..., m, k) and values (..., m, v); each row of scores must come from its query only.
+    Args:
+        scorer: gives scores (..., n, m); a row of scores must depend on its query only.
+        queries: (..., n, q).
+        keys: (..., m, k), with the leading axes of the queries.
+        values: (..., m, v), with the leading axes of the queries.
+        valid_lens: as in `masked_softmax`.
+        mask: as in `masked_softmax`.
+        empty_row: as in `masked_softmax`.
 
     Raises:
-        InputError: values, lengths or a mask that do not fit.
+        InputError: if values, lengths or mask do not fit, or `empty_row` is `error` and a query has no valid key.
     """
     if values.shape[:-1] != keys.shape[:-1] or queries.shape[:-2] != keys.shape[:-2]:
         shapes = ", ".join(str(list(each.shape)) for each in (queries, keys, values))
@@ -71,7 +78,7 @@ def pool(
 
 
 def pool_by_rules(scorer: Scorer, queries: Tensor, keys: Tensor, values: Tensor, rules: Rules) -> Tensor:
-    """`pool` for lengths and masks that are checked already."""
+    """Return the output of `pool` for rules, which are not checked."""
     queries, keys, values = at_least_float32(queries, keys, values)
     dot = _as_dot(scorer, queries, keys, values, rules)
     if dot is not None and rules.bias is None and (rules.valid.is_full or rules.valid.is_causal):
@@ -81,7 +88,7 @@ def pool_by_rules(scorer: Scorer, queries: Tensor, keys: Tensor, values: Tensor,
         batch = (elements, ...) if queries.ndim > 2 else (...,)
         some = queries[*batch, rows, :], keys[*batch, :, :], values[*batch, :, :]
         place = elements, rows
-        if torch.is_grad_enabled():  # or the graph would keep the weights, or at least the masks, of all queries
+        if torch.is_grad_enabled():  # otherwise the graph keeps weights or masks of all queries
             pooled = checkpoint(_pooled, scorer, *some, rules, place, dot is not None, use_reentrant=False)
         else:
             pooled = _pooled(scorer, *some, rules, place, dot is not None)
@@ -90,9 +97,9 @@ def pool_by_rules(scorer: Scorer, queries: Tensor, keys: Tensor, values: Tensor,
 
 
 def tiles(shape: tuple[int, ...], most: int) -> Iterator[Place]:
-    """Batch elements and some of their queries that have at most so many scores of `shape` = (..., n, m).
+    """Yield batch elements and queries with at most `most` scores of `shape` = (..., n, m), but at least one query.
 
-    All queries of an element where they do, and a single query where it has more.
+    An element is divided only if it has more scores.
     """
     *leading, n, m = shape
     b, row = math.prod(leading[:1]), math.prod(leading[1:]) * m
@@ -106,7 +113,7 @@ def tiles(shape: tuple[int, ...], most: int) -> Iterator[Place]:
 def _pooled(
     scorer: Scorer, queries: Tensor, keys: Tensor, values: Tensor, rules: Rules, place: Place, is_dot: bool
 ) -> Tensor:
-    """The output of some batch elements and queries; their mask is made in here, so no gradient holds on to it."""
+    """Return the output for one tile. Its mask is made here, so the graph does not keep it."""
     if is_dot:
         valid = rules.valid.tile(*place)
         if valid is None or bool(valid.any(-1).all()):
@@ -117,7 +124,7 @@ def _pooled(
 
 
 def _kernel_mask(bias: Bias | None, valid: Tensor | None, place: Place, queries: Tensor) -> Tensor | None:
-    """What torch's kernel takes as mask: the bias with -inf at invalid keys, or without a bias the valid keys."""
+    """Return the mask for torch's kernel: the bias with -inf at invalid keys, or the valid keys if there is no bias."""
     if bias is None:
         return valid
     added = bias.added_to(queries.new_zeros(1, 1).expand(1, bias.shape[-1]), *place)
@@ -125,8 +132,8 @@ def _kernel_mask(bias: Bias | None, valid: Tensor | None, place: Place, queries:
 
 
 def _fused(dot: Dot, mask: Tensor | None = None, is_causal: bool = False) -> Tensor:
-    """By torch's kernel, which has its fast form for (batch, heads, n, d) only."""
-    given = (dot.queries, dot.keys, dot.values)  # on another layout than row by row torch's kernel is not the fused one
+    """Return the output of torch's kernel, as (batch, heads, n, d): other ranks take a slow path."""
+    given = (dot.queries, dot.keys, dot.values)  # the fused kernel needs contiguous rows
     rows = (each if each.stride(-1) == 1 else each.clone(memory_format=torch.contiguous_format) for each in given)
     queries, keys, values = rows
     rank = queries.ndim
@@ -136,32 +143,32 @@ def _fused(dot: Dot, mask: Tensor | None = None, is_causal: bool = False) -> Ten
     if rank < 3:
         queries, keys, values = (each.unsqueeze(0) for each in (queries, keys, values))
     output = scaled_dot_product_attention(queries, keys, values, mask, is_causal=is_causal, scale=dot.scale)
-    return output.reshape(*output.shape[: rank - 2], *output.shape[-2:])  # as many leading axes as there were
+    return output.reshape(*output.shape[: rank - 2], *output.shape[-2:])  # the leading axes of the queries
 
 
 def _as_dot(scorer: Scorer, queries: Tensor, keys: Tensor, values: Tensor, rules: Rules) -> Dot | None:
-    """The dot product that the scores are, if torch's kernel gives what is asked for, and without making the scores."""
-    known = type(scorer) in SCORERS.values()  # what is derived from one may have scores of its own
+    """Return the arguments of torch's kernel, or None if it does not give the same output."""
+    known = type(scorer) in SCORERS.values()  # a subclass may compute other scores
     usual = rules.cap is None and is_softmax(rules)
     if not known or not hasattr(scorer, "as_dot") or not usual or queries.ndim > 4:
         return None
     queries, keys, scale = scorer.as_dot(queries, keys)
     if values.shape[-1] != keys.shape[-1] or 0 in (queries.numel(), keys.numel()):
         return None
-    # What is masked means nothing, but the kernel adds -inf to such scores and multiplies such values by 0; and where
-    # a query sees scores of NaN or -inf alone it gives 0.
+    # Masked numbers must have no effect, but the kernel adds -inf to masked scores and multiplies masked values by 0.
+    # If all scores of a query are NaN or -inf, it gives 0.
     finite = all_finite(values) and not _may_overflow(queries, keys, scale, rules.bias)
     return Dot(queries, keys, scale, values) if finite else None
 
 
 def is_softmax(rules: Rules) -> bool:
-    """Whether these rules have no other normaliser, and no sinks beside the keys."""
+    """Whether the normaliser is softmax, without sinks."""
     return rules.sinks is None and softmax.is_softmax(rules.normalizer)
 
 
 def _may_overflow(queries: Tensor, keys: Tensor, scale: float, bias: Bias | None) -> bool:
-    """Whether the sum of a dot product and the bias might not be finite, or is not."""
+    """Whether the sum of a dot product and the bias may be infinite or NaN."""
     (low, high), (lowest, highest) = (each.detach().aminmax() for each in (queries, keys))  # no copy, unlike abs
     largest = float(torch.maximum(-low, high)) * float(torch.maximum(-lowest, highest))
     largest = largest * keys.shape[-1] * max(scale, 1.0) + (0.0 if bias is None else bias.bound)
-    return not largest <= torch.finfo(keys.dtype).max  # yes where one is NaN
+    return not largest <= torch.finfo(keys.dtype).max  # also true for NaN

@@ -1,6 +1,6 @@
 """Attention as textbooks write it: the yardstick of `attncli bench`, and a second opinion in tests.
 
-Every line is the formula and nothing else: no tiles, no masks, no care for memory or for extreme numbers. Shapes as in
+Each function is its formula: no tiles, no masks, no care for memory or extreme numbers. Shapes are as in
 `attncli.attention`.
 """
 
@@ -12,21 +12,21 @@ from torch import Tensor, nn
 
 
 def additive_scores(queries: Tensor, keys: Tensor, w_q: Tensor, w_k: Tensor, w_v: Tensor) -> Tensor:
-    """Scores w_v . tanh(W_q q + W_k k) for queries (..., n, q), keys (..., m, k), W_q (h, q), W_k (h, k), w_v (h,).
+    """Return w_v . tanh(W_q q + W_k k) for queries (..., n, q), keys (..., m, k), W_q (h, q), W_k (h, k), w_v (h,).
 
-    Holds all b n m h hidden units at once, twice: before and after the tanh.
+    Holds all b n m h hidden units in memory twice, before and after the tanh.
     """
     hidden = (queries @ w_q.mT).unsqueeze(-2) + (keys @ w_k.mT).unsqueeze(-3)  # ... n m h
     return torch.tanh(hidden) @ w_v  # ... n m
 
 
 def scaled_dot_scores(queries: Tensor, keys: Tensor) -> Tensor:
-    """Scores q . k / sqrt(d) for queries (..., n, d) and keys (..., m, d)."""
+    """Return q . k / sqrt(d), (..., n, m), for queries (..., n, d) and keys (..., m, d)."""
     return queries @ keys.mT / math.sqrt(queries.shape[-1])  # ... n m
 
 
 def attention(scores: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
-    """Output (..., n, v) and weights (..., n, m) for values (..., m, v), where nothing is masked."""
+    """Return output (..., n, v) and weights for scores (..., n, m) and values (..., m, v), without a mask."""
     weights = scores.softmax(-1)  # ... n m
     return weights @ values, weights  # ... n v
 
@@ -34,8 +34,8 @@ def attention(scores: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
 class Perceptron(nn.Module):
     """w_v . tanh([W_q, W_k] [q, k]) (D2L, "Additive attention": a perceptron on the concatenated query and key)
 
-    A scorer for configs, as `attncli.textbook:Perceptron`: every pair of query and key becomes one vector of q + k
-    entries, which one matrix (h, q + k) takes to the hidden units. Its parameters have the names of `additive`.
+    A scorer for configs, as `attncli.textbook:Perceptron`: every pair of query and key is concatenated to a
+    vector of q + k entries and multiplied by a matrix (h, q + k). Parameters have the same names as in `additive`.
     """
 
     def __init__(self, query_size: int, key_size: int, *, num_hiddens: PositiveInt = 8) -> None:

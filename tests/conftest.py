@@ -47,13 +47,22 @@ def pytest_configure(config: pytest.Config) -> None:
         config.option.markexpr = ""
 
 
+def is_quick(path: Path) -> bool:
+    """Whether a file or folder may have quick tests."""
+    place = path.relative_to(Path(__file__).parent).parts
+    return not place or (place[0] in QUICK and not any(word in place[-1] for word in NOT_QUICK))
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Do not import other tests for `-m quick`, which would take as long as the quick tests do."""
+    return True if config.option.markexpr == "quick" and not is_quick(collection_path) else None
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: item.path.name not in FIRST)
     for item in items:
-        place = item.path.relative_to(Path(__file__).parent).parts
-        slow = item.get_closest_marker("slow") is not None or any(word in place[-1] for word in NOT_QUICK)
-        if place[0] in QUICK and not slow:
+        if is_quick(item.path) and item.get_closest_marker("slow") is None:
             item.add_marker("quick")
         for mark in item.iter_markers("catalogue"):
             item.extra_keyword_matches.update(name for kind in mark.args for name in CATALOGUES[kind])

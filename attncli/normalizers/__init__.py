@@ -1,19 +1,20 @@
 """The catalogue of normalisers, which turn scores into weights: one name, one file, one `nn.Module`.
 
-A normaliser is made with its options, and gives weights that are exactly 0 at keys that are not valid:
+A normaliser is made with its options, and returns weights that are exactly 0 at invalid keys:
 
     NORMALIZERS["entmax"](alpha=1.3)(scores, valid)   # (..., n, m), boolean (..., n, m) or None -> (..., n, m)
 
-`valid` may be anything that broadcasts to the scores; None: every key is valid. Scores are float32 or float64 and never
-written to; what stands at invalid keys, NaN and infinity too, changes nothing. Weights of a query without a valid key
-are all 0. To add one, write its file, list it here, and give its oracle in `tests/reference.py`.
+`valid` is broadcast to the scores; None means that every key is valid. Scores are float32 or float64 and never written
+to. Scores at invalid keys, even NaN and infinity, change nothing. Weights of a query without a valid key are all 0.
 
-A class may say more of itself:
+To add one, write its file, list it here, and give its oracle in `tests/reference.py`.
 
-- `jacobian_norm(weights, valid)`: the Frobenius norm (..., n) of the Jacobian of each query's weights with respect to
-  its scores, in closed form.
+A class may have one more method:
 
-It may hold a few tensors of the size of the scores at once. One that needs more, to sort for instance, computes some
+- `jacobian_norm(weights, valid)`: returns the Frobenius norm (..., n) of the Jacobian of each query's weights with
+  respect to its scores, from a closed form.
+
+It may hold a few tensors of the size of the scores at once. If it needs more, to sort for instance, it computes a few
 rows at a time.
 """
 

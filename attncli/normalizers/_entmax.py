@@ -1,4 +1,4 @@
-"""What sparsemax and entmax share: the package `entmax`, made safe for masks."""
+"""The package `entmax`, made safe for masks, as sparsemax and entmax use it."""
 
 from collections.abc import Callable
 
@@ -8,14 +8,14 @@ from torch import Tensor
 from attncli.normalizers._jacobian import norm_of_softmax
 from attncli.normalizers._valid import largest_score
 
-AT_A_TIME = 2**16  # scores: sorting and bisection hold more than a dozen tensors of their size
+AT_A_TIME = 2**16  # scores; sorting and bisection hold more than a dozen tensors of this size
 
 
 def within_reach(weights_of: Callable[[Tensor], Tensor], scores: Tensor, valid: Tensor | None, reach: float) -> Tensor:
-    """Return the weights of a sparse normaliser, which are 0 for keys that score `reach` or more below the largest.
+    """Return the weights of a sparse normaliser that gives 0 to keys scoring `reach` or more below the largest.
 
-    Invalid keys are moved that far below. The package `entmax` supports neither minus infinity nor NaN, so a query
-    whose largest valid score is NaN or infinite gets weights of NaN.
+    Scores of invalid keys are set to less than that, because the package `entmax` supports neither -inf nor NaN. A
+    query gets weights of NaN if its largest valid score is NaN or infinite.
     """
     blocked = scores.new_zeros(1, 1, dtype=torch.bool) if valid is None else ~valid
     top = largest_score(scores, valid)
@@ -29,9 +29,9 @@ def within_reach(weights_of: Callable[[Tensor], Tensor], scores: Tensor, valid: 
 
 
 def norm_of_entmax(weights: Tensor, alpha: float) -> Tensor:
-    """Frobenius norm (..., n) of diag(g) - g g^T / sum(g) with g_i = p_i^(2 - alpha) where p_i > 0, else 0.
+    """Return the Frobenius norm (..., n) of diag(g) - g g^T / sum(g), with g_i = p_i^(2 - alpha) if p_i > 0, else 0.
 
-    It is sum(g) times the norm of the softmax's Jacobian at g / sum(g) (Peters et al. 2019).
+    It is sum(g) times the norm of softmax's Jacobian at g / sum(g) (Peters et al. 2019).
     """
     g = weights.clamp(min=0.0).pow(2.0 - alpha).where(weights > 0, 0.0)
     total = g.sum(-1, keepdim=True)

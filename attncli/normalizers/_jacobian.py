@@ -1,15 +1,15 @@
-"""The norm of the Jacobian that softmax, and what is made of it, have."""
+"""The norm of the Jacobian of softmax and related normalisers."""
 
 from torch import Tensor
 
 
 def norm_of_softmax(weights: Tensor, left: Tensor | float = 0.0) -> Tensor:
-    """Frobenius norm (..., n) of diag(p) - p p^T for weights p (..., n, m) that sum to 1 - left; no m x m matrix.
+    """Return the Frobenius norm (..., n) of diag(p) - p p^T for weights p (..., n, m) that sum to 1 - left.
 
-    Squared it is sum_i p_i^2 - 2 sum_i p_i^3 + (sum_i p_i^2)^2, which cancels to nothing where one weight is nearly 1.
-    So the largest weight a is set apart: with r = sum_{i != a} p_i^2 it is
+    Needs no m x m matrix. The square of the norm is sum_i p_i^2 - 2 sum_i p_i^3 + (sum_i p_i^2)^2, which loses all
+    digits if a weight is nearly 1. So the largest weight p_a is separated: with r = sum_{i != a} p_i^2 the square is
     (p_a (1 - p_a))^2 + 2 p_a^2 r + sum_{i != a} (p_i (1 - p_i))^2 + r^2 - sum_{i != a} p_i^4,
-    where 1 - p_a is the sum of the others and of what is left.
+    where 1 - p_a is the sum of the others and `left`.
     """
     largest, place = weights.max(-1, keepdim=True)
     others = weights.scatter(-1, place, 0.0)

@@ -8,15 +8,15 @@ from torch import Tensor, nn
 from attncli.attention import softmax_over_valid
 from attncli.normalizers._entmax import norm_of_entmax, within_reach
 
-NEAR = 1e-8  # of alpha to 1: below it the weights are nearer to those of softmax than to what bisection finds
+NEAR = 1e-8  # closer to alpha = 1, softmax is more exact than bisection
 TINY = 1e-37  # float32 holds half of it, and its double
 
 
 class Entmax(nn.Module):
     """argmax_p of p . s + H_alpha(p), with Tsallis entropy H_alpha (Peters et al. 2019, arXiv:1905.05702)
 
-    Softmax at alpha = 1, sparsemax at alpha = 2. Above 1 keys whose score is 1/(alpha - 1) or more below the largest
-    have a weight of exactly 0.
+    Softmax at alpha = 1, sparsemax at alpha = 2. Above 1, a key that scores 1/(alpha - 1) or more below
+    the largest has a weight of exactly 0.
     """
 
     def __init__(self, *, alpha: Annotated[float, Field(ge=1)] = 1.5) -> None:
@@ -31,12 +31,12 @@ class Entmax(nn.Module):
         return within_reach(self._entmax, scores, valid, max(1.0 / (self.alpha - 1.0), TINY))  # ... n m
 
     def jacobian_norm(self, weights: Tensor, valid: Tensor | None = None) -> Tensor:
-        """Of diag(g) - g g^T / sum(g), where g = p^(2 - alpha) for keys with a weight and 0 for the others."""
+        """Return the norm of diag(g) - g g^T / sum(g), where g = p^(2 - alpha) for positive weights p, else 0."""
         return norm_of_entmax(weights, self.alpha)
 
 
 def _bisected(alpha: float, scores: Tensor) -> Tensor:
-    # In float64: near alpha = 1 a weight is a large power of a number near 1. Apple's devices do not have it.
+    # In float64: near alpha = 1 a weight is a large power of a number near 1. Apple's devices have no float64.
     wide = (scores.cpu() if scores.device.type == "mps" else scores).double()
     weights: Tensor = entmax_bisect(wide, alpha).to(scores)
     return weights

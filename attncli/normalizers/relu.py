@@ -6,7 +6,7 @@ from attncli.normalizers._valid import number_of_keys
 class Relu(nn.Module):
     """max(s_j, 0) / m for m valid keys (Wortsman et al. 2023, arXiv:2309.08586)
 
-    Keys do not compete, and weights need not sum to 1. A query whose scores are all negative attends to nothing.
+    Keys do not compete, and weights need not sum to 1. If all its scores are negative, a query attends to nothing.
     """
 
     def forward(self, scores: Tensor, valid: Tensor | None = None) -> Tensor:
@@ -14,5 +14,5 @@ class Relu(nn.Module):
         return positive / number_of_keys(scores, valid)  # ... n m
 
     def jacobian_norm(self, weights: Tensor, valid: Tensor | None = None) -> Tensor:
-        """Of a diagonal of 1/m where the score is positive, else 0."""
+        """Return the norm of a diagonal matrix with 1/m for positive scores, else 0."""
         return (weights > 0).sum(-1).to(weights.dtype).sqrt() / number_of_keys(weights, valid)[..., 0]

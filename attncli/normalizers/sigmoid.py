@@ -8,8 +8,8 @@ from attncli.normalizers._valid import number_of_keys
 class Sigmoid(nn.Module):
     """1 / (1 + exp(-s_j - b)) (Ramapuram et al. 2024, arXiv:2409.04431)
 
-    Keys do not compete: the weight of one does not depend on the score of another, and weights need not sum to 1. With
-    the bias b = -ln(m), for m valid keys, scores of 0 give weights that sum to about 1.
+    Keys do not compete: a weight depends on the score of its key only, and weights need not sum to 1. With the
+    bias b = -ln(m), for m valid keys, scores of 0 give weights that sum to about 1.
     """
 
     def __init__(self, *, bias: Literal["-ln(m)"] | float = "-ln(m)") -> None:
@@ -23,6 +23,6 @@ class Sigmoid(nn.Module):
         return (scores.masked_fill(~valid, 0.0) + bias).sigmoid().masked_fill(~valid, 0.0)  # ... n m
 
     def jacobian_norm(self, weights: Tensor, valid: Tensor | None = None) -> Tensor:
-        """Of diag(p (1 - p))."""
+        """Return the norm of diag(p (1 - p))."""
         norms: Tensor = (weights * (1.0 - weights)).norm(dim=-1)
         return norms

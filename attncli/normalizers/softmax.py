@@ -16,13 +16,13 @@ class Softmax(nn.Module):
         return softmax_over_valid(scores, valid)
 
     def jacobian_norm(self, weights: Tensor, valid: Tensor | None = None) -> Tensor:
-        """Of diag(p) - p p^T."""
+        """Return the norm of diag(p) - p p^T."""
         return norm_of_softmax(weights)
 
 
 def is_softmax(normalizer: Any) -> bool:
-    """Whether a normaliser, or its class, is softmax, for which fused kernels and closed forms exist.
+    """Whether a normaliser, or its class, is softmax. Fused kernels and closed forms exist for softmax.
 
-    A subclass is not: it may compute something else.
+    False for subclasses, because they may compute other weights.
     """
     return normalizer is softmax_over_valid or Softmax in (normalizer, type(normalizer))

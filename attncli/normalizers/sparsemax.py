@@ -7,12 +7,12 @@ from attncli.normalizers._entmax import norm_of_entmax, within_reach
 class Sparsemax(nn.Module):
     """the point of the simplex that is nearest to s (Martins and Astudillo 2016, arXiv:1602.02068)
 
-    Weights sum to 1, and keys whose score is 1 or more below the largest have a weight of exactly 0.
+    Weights sum to 1, and a key that scores 1 or more below the largest has a weight of exactly 0.
     """
 
     def forward(self, scores: Tensor, valid: Tensor | None = None) -> Tensor:
         return within_reach(sparsemax, scores, valid, 1.0)  # ... n m
 
     def jacobian_norm(self, weights: Tensor, valid: Tensor | None = None) -> Tensor:
-        """Of diag(g) - g g^T / sum(g), where g is 1 for keys with a weight and 0 for the others."""
+        """Return the norm of diag(g) - g g^T / sum(g), where g is 1 for positive weights, else 0."""
         return norm_of_entmax(weights, 2.0)

@@ -18,12 +18,12 @@ class Ssmax(nn.Module):
         self.c = float(c)
 
     def forward(self, scores: Tensor, valid: Tensor | None = None) -> Tensor:
-        # Softmax sees differences only, of which the largest is 0: no product overflows to +inf.
+        # Softmax depends on differences only. After subtracting the largest score no product overflows to +inf.
         top, factor = largest_score(scores, valid), self._factor(scores, valid)
         return softmax_over_valid((scores - top) * factor, valid)  # ... n m
 
     def jacobian_norm(self, weights: Tensor, valid: Tensor | None = None) -> Tensor:
-        """Of c ln(m) (diag(p) - p p^T)."""
+        """Return the norm of c ln(m) (diag(p) - p p^T)."""
         return self._factor(weights, valid)[..., 0] * norm_of_softmax(weights)
 
     def _factor(self, scores: Tensor, valid: Tensor | None) -> Tensor:

@@ -1,23 +1,23 @@
 """The catalogue of scoring functions: one name, one file, one `nn.Module`.
 
-A scorer is made with the sizes of one query and one key and its own options, and gives raw scores:
+A scorer is made with the sizes of a query and a key and with its options, and returns raw scores:
 
     SCORERS["additive"](query_size, key_size, num_hiddens=8)(queries, keys)   # (..., n, q), (..., m, k) -> (..., n, m)
 
 To add one, write its file, list it here after all others, and give its oracle in `tests/reference.py`.
 
-A class may say more of itself, and what it does not say is not assumed:
+A class may have more attributes. Each is optional:
 
-- `scale`: the factor that it multiplies its scores by.
+- `scale`: the factor of its scores.
 - `scales_dot_product = True`: its scores are q . k times a factor.
-- `as_dot(queries, keys)`: queries, keys and a factor whose dot product is the scores; outputs then need no weights.
+- `as_dot(queries, keys)`: returns queries, keys and a factor; the scores are their dot product times the factor.
 - `sizes_may_differ = True`: queries and keys may have different sizes.
-- `operations(n, m, query_size, key_size)`: how many floating-point operations its formula takes.
-- `as_in_textbooks`: a function of queries and keys with the scores as a textbook computes them, or None.
-- `has_fused_kernel = True`: torch's `scaled_dot_product_attention` gives its outputs.
-- `stacks_over_seeds = True`: it scores each batch element for itself, and all its parameters are weights of `nn.Linear`
+- `operations(n, m, query_size, key_size)`: returns the number of floating-point operations of its formula.
+- `as_in_textbooks`: a function of queries and keys that computes scores as a textbook does, or None.
+- `has_fused_kernel = True`: torch's `scaled_dot_product_attention` computes its outputs.
+- `stacks_over_seeds = True`: batch elements are scored independently, and all parameters are weights of `nn.Linear`
   without bias.
-- `worth_compiling = False`: a compiler could fuse nothing.
+- `worth_compiling = False`: `torch.compile` brings nothing.
 """
 
 from torch import nn
@@ -40,5 +40,5 @@ SCORERS: dict[str, type[nn.Module]] = {
     "gaussian": Gaussian,
     "vector_sum": VectorSum,
 }
-for _scorer in SCORERS.values():  # here, so that none can forget it: scores are at least float32 in autocast, too
+for _scorer in SCORERS.values():  # scores are at least float32 in autocast, too
     _scorer.forward = outside_autocast(_scorer.forward)

@@ -11,12 +11,12 @@ pairs are few, tanh is computed directly. Only the queries' numbers decide, so n
 
 *Tiles.* Blocks of queries and keys are projected, and the hidden units of their pairs are computed, summed and dropped
 tile by tile; the backward pass computes them again. Two tiles fit into the cache that all cores share. Smaller tiles
-cost more calls of torch, larger ones more traffic to main memory: with 32 MiB of cache and two cores, tiles of 1/4,
+cost more calls of torch, larger tiles more traffic to main memory: with 32 MiB of cache and two cores, tiles of 1/4,
 1/2, 1, 2, 4, 8 and 16 MiB take 0.53, 0.42, 0.32, 0.26, 0.26, 0.41 and 0.62 ns per pair and hidden unit. The textbook's
 code takes 4.
 
 *Compiled.* `torch.compile` fuses hidden units with the sum over them, so a block needs no tiles. Every sum is compiled
-alone, because the compiler would store what several sums have in common.
+alone, because the compiler would store common parts of several sums.
 """
 
 import functools
@@ -34,12 +34,12 @@ from attncli.modes import outside_autocast
 from attncli.textbook import additive_scores as textbook_scores
 
 WORKSPACE_BYTES = 16 * 2**20  # beside inputs, scores and gradients
-CACHE_SHARE = 16  # a tile takes one part in 16 of the shared cache
-USUAL_CACHE = 32 * 2**20  # where the system does not report its size
+CACHE_SHARE = 16  # a tile takes a sixteenth of the shared cache
+USUAL_CACHE = 32 * 2**20  # if the system does not report its size
 SATURATED = {torch.float32: 9.1, torch.float64: 19.1}  # from here on tanh rounds to 1
 CEILING = {torch.float32: 43.0, torch.float64: 350.0}  # exp(2 * CEILING) is finite, also after one addition
 FEWEST_UNITS = 8  # with fewer, the rounding errors of the quotient do not average out
-WORTHWHILE = 8  # pairs per projected row from which the quotient is faster than tanh
+WORTHWHILE = 8  # the quotient is faster than tanh for this number of pairs per projected row or more
 COMPILER = "a C++ compiler, on a GPU Triton"
 MOST_VARIANTS = 64  # compiled variants of one function, for dtypes, devices and sizes of 1
 
@@ -69,7 +69,7 @@ def additive_scores(
     second derivative takes the memory of the textbook's code, which holds all hidden units at once.
 
     Args:
-        queries: (..., n, q); leading axes are broadcast against those of the keys.
+        queries: (..., n, q); leading axes are broadcast against the leading axes of the keys.
         keys: (..., m, k).
         w_q: (h, q).
         w_k: (h, k).
@@ -146,7 +146,7 @@ class _Side:
     """Queries or keys with the matrix that projects them, block by block."""
 
     def __init__(self, tensor: Tensor, matrix: Tensor, dtype: torch.dtype) -> None:
-        """Rows (..., r, f), whose leading axes may be expanded ones, and a matrix (h, f)."""
+        """Take rows (..., r, f), with leading axes that may be expanded, and a matrix (h, f)."""
         self._tensor, self.matrix = tensor, matrix.to(dtype)
         leading = tensor.shape[:-2]
         elements = torch.arange(leading.numel(), device=tensor.device)
@@ -161,7 +161,7 @@ class _Side:
         return self._tensor[self.index(elements, rows)].to(self.matrix.dtype)
 
     def project(self, elements: slice, rows: slice) -> Tensor:
-        """Return some projected rows, (b, r, h); infinite ones become the largest number, whose tanh is 1, too."""
+        """Return some projected rows, (b, r, h), with infinities replaced by the largest number; its tanh is 1, too."""
         huge = torch.finfo(self.matrix.dtype).max
         return (self.read(elements, rows) @ self.matrix.mT).clamp_(-huge, huge)
 
@@ -279,7 +279,7 @@ def _cut(factors: Factors, elements: slice, rows: slice) -> Factors:
     return of_keys[elements], *(each[elements, rows] for each in of_queries)
 
 
-# Sums over hidden units, each a function of its own for the compiler. Gradients take factors for w_v = 1.
+# Sums over hidden units, a function each for the compiler. Gradients take factors for w_v = 1.
 
 
 def _sum_units(units: Callable[..., Tensor], *factors: Tensor) -> Tensor:
@@ -319,7 +319,7 @@ def _compiled(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _blocks(queries: Tensor, keys: Tensor, w_v: Tensor, plan: Plan) -> Iterator[Block]:
-    """Yield blocks whose projections and scores take a small share of the workspace."""
+    """Yield blocks small enough for projections and scores to take a small share of the workspace."""
     b, n, m, h = queries.shape[:-2].numel(), queries.shape[-2], keys.shape[-2], w_v.shape[0]
     entries = plan.workspace // w_v.element_size() // (1 if plan.fused else 2)  # the other half is for tiles
     widest = max(h, queries.shape[-1], keys.shape[-1])
@@ -333,7 +333,7 @@ def _blocks(queries: Tensor, keys: Tensor, w_v: Tensor, plan: Plan) -> Iterator[
 
 
 def _tiles(block: Tensor, b: Tensor, plan: Plan) -> Iterator[tuple[slice, slice]]:
-    """Yield batch elements and queries of a block (b, n, m), as many as one tile of hidden units has room for."""
+    """Yield batch elements and queries of a block (b, n, m) that fit into a tile of hidden units."""
     count, n = block.shape[:2]
     room = max(_tile_bytes(plan.workspace) // b[0].nbytes, 1)
     for elements in _slices(count, room // n or 1):

@@ -1,4 +1,4 @@
-"""Scorers of the user's own, named in YAML as `my_package.my_module:MyScorer`."""
+"""Import scorers of users, named in YAML as `my_package.my_module:MyScorer`."""
 
 import importlib
 import inspect
@@ -16,10 +16,10 @@ PACKAGE = Path(__file__).resolve().parents[1]
 
 
 def load_class(name: str) -> type[nn.Module]:
-    """The class of `module:Class`; modules in the working directory are found too.
+    """Return the class named `module:Class`. Modules in the working directory are found, too.
 
     Raises:
-        InputError: a module that is not there or fails, or an object that is not a scorer.
+        InputError: if the module is missing or fails, or the object is not a subclass of `torch.nn.Module`.
     """
     module_name, _, class_name = name.partition(":")
     module = imported(name, module_name)
@@ -34,10 +34,10 @@ def load_class(name: str) -> type[nn.Module]:
 
 
 def raised(error: BaseException) -> str:
-    """What the user's own code raised, on one line, and where in the working directory it did."""
+    """Describe an exception of the user's code in a line, with its place in the working directory."""
     try:
         first = (str(error).splitlines() or [""])[0]
-    except Exception:  # its own text may fail, too
+    except Exception:  # formatting the exception may fail, too
         first = ""
     text = f"{type(error).__name__}: {first}".rstrip(": ")
     frames = [(Path(frame.filename), frame.lineno) for frame in traceback.extract_tb(error.__traceback__)]
@@ -47,10 +47,10 @@ def raised(error: BaseException) -> str:
 
 
 def imported(name: str, module_name: str) -> ModuleType:
-    """The module of what the user named; modules in the working directory are found too.
+    """Import the module of an object that the user gave as `name`. Modules in the working directory are found, too.
 
     Raises:
-        InputError: it is not there, or fails.
+        InputError: if the module is missing or fails.
     """
     here = str(Path.cwd())
     if here not in sys.path:

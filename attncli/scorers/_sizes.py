@@ -1,4 +1,4 @@
-"""The check shared by scorers that compare a query and a key entry by entry."""
+"""The check of scorers that need queries and keys of the same size."""
 
 from attncli.errors import InputError
 

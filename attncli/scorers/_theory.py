@@ -1,4 +1,4 @@
-"""Moments of random queries and keys, from which a scorer computes the mean and the variance of a score."""
+"""Moments of random queries and keys, used by scorers to compute mean and variance of a score."""
 
 from dataclasses import dataclass
 

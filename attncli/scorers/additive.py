@@ -9,15 +9,15 @@ from attncli import textbook
 from attncli.scorers._additive import WORKSPACE_BYTES, additive_scores
 from attncli.scorers._theory import Moments, Theory
 
-NODES = 64  # of the Gauss-Hermite rule: more change no digit that is shown
+NODES = 64  # of the Gauss-Hermite rule; more nodes change no printed digit
 
 
 class Additive(nn.Module):
     """w_v . tanh(W_q q + W_k k) (Bahdanau et al. 2015, arXiv:1409.0473)
 
-    A perceptron with one hidden layer of `num_hiddens` units and no bias. Its input is query and key together. Queries
-    and keys may differ in size. Queries (..., n, q) and keys (..., m, k) give scores (..., n, m). Working memory is at
-    most `workspace_bytes`, besides scores, gradients and float32 copies of half-precision parameters.
+    A perceptron of query and key with a hidden layer of `num_hiddens` units and no bias. Queries (..., n, q) and keys
+    (..., m, k) give scores (..., n, m) and may differ in size. Working memory is at most `workspace_bytes`, besides
+    scores, gradients and float32 copies of half-precision parameters.
     """
 
     sizes_may_differ = True
@@ -37,17 +37,17 @@ class Additive(nn.Module):
         return additive_scores(queries, keys, *weights, workspace=self.workspace_bytes, fused=self._fused)
 
     def compile(self, *args: object, **kwargs: object) -> None:
-        """Let `torch.compile` fuse the work on each pair from now on; of the whole forward it could make nothing."""
+        """Use `torch.compile` for the work on each pair; it cannot compile the whole forward. Arguments are ignored."""
         self._fused = True
 
     @property
     def as_in_textbooks(self) -> Callable[[Tensor, Tensor], Tensor]:
-        """The textbook's code for these scores, with the same parameters."""
+        """The textbook's code for these scores, as a function of queries and keys, with the same parameters."""
         weights = (self.W_q.weight, self.W_k.weight, self.w_v.weight[0])
         return lambda queries, keys: textbook.additive_scores(queries, keys, *weights)
 
     def operations(self, n: int, m: int, query_size: int, key_size: int) -> int:
-        """Of the formula for n queries and m keys: projections; for each pair and unit 2 sums, a tanh, a product."""
+        """Count the formula's operations: projections; for each pair and hidden unit 2 sums, a tanh and a product."""
         h = self.w_v.in_features
         return 2 * (n * query_size + m * key_size) * h + n * m * 4 * h
 

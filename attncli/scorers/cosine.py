@@ -27,19 +27,19 @@ class Cosine(nn.Module):
         return (queries * scale) @ keys.mT  # ... n m
 
     def as_dot(self, queries: Tensor, keys: Tensor) -> tuple[Tensor, Tensor, float]:
-        """Queries, keys and factor of the dot product that the scores are."""
+        """Return queries, keys and a factor; the scores are their dot product times the factor."""
         queries, keys = at_least_float32(queries, keys)
         return unit(queries), unit(keys), self.scale
 
     def operations(self, n: int, m: int, query_size: int, key_size: int) -> int:
-        """Of the formula for n queries and m keys: lengths; for each pair q . k, a product and a quotient."""
+        """Count the formula's operations: lengths, and for each pair a dot product, a product and a quotient."""
         return (n + m) * (2 * key_size + 1) + n * m * (2 * key_size + 2)
 
     def theory(self, moments: Moments) -> Theory:
         """Return 0 and scale^2 / d: exact for any d and distribution if one side has mean 0 and rho is 0.
 
-        With signs that are symmetric and independent the mixed terms of E (sum_i a_i b_i)^2 vanish, for a = q / |q| and
-        b = k / |k|. On the side of mean 0 E a_i^2 is 1/d, on the other sum_i E b_i^2 = 1. Zero vectors have no b_i.
+        Let a = q / |q| and b = k / |k|. Signs are symmetric and independent, so the mixed terms of E (sum_i a_i b_i)^2
+        vanish. E a_i^2 = 1/d on the side of mean 0, and sum_i E b_i^2 = 1 on the other. Zero vectors have no b_i.
         """
         if moments.rho or (moments.mu and moments.nu) or not (moments.s and moments.t) or moments.zero_vectors:
             return None, None
@@ -47,7 +47,7 @@ class Cosine(nn.Module):
 
 
 def unit(vectors: Tensor) -> Tensor:
-    """Vectors (..., d) at length 1, a zero vector left at zero; no overflow or underflow whatever their length."""
+    """Return vectors (..., d) scaled to length 1, and zero vectors as zeros, without overflow or underflow."""
     largest = vectors.abs().amax(-1, keepdim=True)
     vectors = vectors / torch.where(largest == 0, 1.0, largest)
     length = vectors.norm(dim=-1, keepdim=True)

@@ -25,12 +25,12 @@ class Dot(nn.Module):
         return queries @ keys.mT  # ... n m
 
     def as_dot(self, queries: Tensor, keys: Tensor) -> tuple[Tensor, Tensor, float]:
-        """Queries, keys and factor of the dot product that the scores are."""
+        """Return queries, keys and a factor; the scores are their dot product times the factor."""
         queries, keys = at_least_float32(queries, keys)
         return queries, keys, 1.0
 
     def operations(self, n: int, m: int, query_size: int, key_size: int) -> int:
-        """Of the formula for n queries and m keys: a product and a sum for each entry of each pair."""
+        """Count the formula's operations: a product and a sum for each entry of each pair."""
         return n * m * 2 * key_size
 
     def theory(self, moments: Moments) -> Theory:

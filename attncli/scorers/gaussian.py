@@ -9,8 +9,8 @@ from attncli.attention import at_least_float32
 from attncli.scorers._sizes import require_equal_sizes
 from attncli.scorers._theory import Moments, Theory
 
-WORTHWHILE = 16  # entries from which a matrix product is faster than differences
-LOST = 8  # by what factor the expanded square may enlarge the rounding error
+WORTHWHILE = 16  # a matrix product is faster than differences for this size or more
+LOST = 8  # the largest factor of rounding errors that the expanded square may add
 
 
 class Gaussian(nn.Module):
@@ -39,21 +39,21 @@ class Gaussian(nn.Module):
         return scores
 
     def _expanded(self, queries: Tensor, keys: Tensor) -> Tensor | None:
-        """The scores (..., n, m) from |q - k|^2 = |q|^2 - 2 q . k + |k|^2, unless they lose digits so.
+        """Return scores (..., n, m) from |q - k|^2 = |q|^2 - 2 q . k + |k|^2, or None if they would lose digits.
 
-        They do where q and k are much closer together than they are long, both seen from the mean query (of which no
-        key, padding for instance, knows).
+        They lose digits if q and k, relative to the mean query, are much closer together than they are long. The mean
+        is of queries only, so padding among the keys cannot change it.
         """
         centre = queries.mean(-2, keepdim=True)  # ... 1 d
         queries, keys = queries - centre, keys - centre
         of_queries, of_keys = (each.square().sum(-1) * self.scale for each in (queries, keys))  # ... n and ... m
         scores = (queries * (2 * self.scale)) @ keys.mT  # ... n m
         scores = scores.sub_(of_queries[..., :, None]).sub_(of_keys[..., None, :])
-        keeps_digits = scores.amax() <= (of_queries.amax() + of_keys.amax()) / -LOST  # no where one is NaN
+        keeps_digits = scores.amax() <= (of_queries.amax() + of_keys.amax()) / -LOST  # False for NaN
         return scores if bool(keeps_digits) else None
 
     def operations(self, n: int, m: int, query_size: int, key_size: int) -> int:
-        """Of the formula for n queries and m keys: for each pair differences, squares, their sum and a factor."""
+        """Count the formula's operations: for each pair differences, squares, their sum and a factor."""
         return n * m * (3 * key_size + 1)
 
     def theory(self, moments: Moments) -> Theory:

@@ -23,19 +23,19 @@ class General(nn.Module):
         return queries @ keys.mT  # ... n m
 
     def as_dot(self, queries: Tensor, keys: Tensor) -> tuple[Tensor, Tensor, float]:
-        """Queries, keys and factor of the dot product that the scores are."""
+        """Return queries, keys and a factor; the scores are their dot product times the factor."""
         queries, keys, weight = at_least_float32(queries, keys, self.W.weight)
         return queries @ weight, keys, 1.0  # ... n k
 
     def operations(self, n: int, m: int, query_size: int, key_size: int) -> int:
-        """Of the formula for n queries and m keys: W for each query, then a dot product for each pair."""
+        """Count the formula's operations: a product with W for each query, and a dot product for each pair."""
         return 2 * n * query_size * key_size + n * m * 2 * key_size
 
     def theory(self, moments: Moments) -> Theory:
         """Return mean and variance of a score with W as it is; for mu = nu = rho = 0 the variance is s^2 t^2 |W|_F^2.
 
-        With W drawn from U(-1/sqrt(d), 1/sqrt(d)), as torch does, that is about s^2 t^2 d / 3. The other terms are from
-        the linear parts, mu t 1'W v and nu s u'W 1, and from u'W u, whose variance is
+        With W drawn from U(-1/sqrt(d), 1/sqrt(d)), as torch does, that is about s^2 t^2 d / 3. The other terms come
+        from the linear parts, mu t 1'W v and nu s u'W 1, and from the variance of u'W u,
         sum_ij (W_ij^2 + W_ij W_ji) + (kurtosis - 3) sum_i W_ii^2 (Seber and Lee 2003, theorem 1.6).
         """
         mu, s, nu, t, rho = moments.mu, moments.s, moments.nu, moments.t, moments.rho

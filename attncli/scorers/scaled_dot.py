@@ -15,8 +15,8 @@ class ScaledDot(nn.Module):
     """scale * q . k (Vaswani et al. 2017, arXiv:1706.03762)
 
     The scale is a factor, as in torch's `scaled_dot_product_attention`. With independent entries of mean 0 and
-    variance 1, the scale 1/sqrt(d) gives scores of variance 1. Queries and keys need the same size d. Where a model was
-    captured, the scale `model` is that of the model.
+    variance 1, the scale 1/sqrt(d) gives scores of variance 1. Queries and keys need the same size d. For a
+    captured model, the scale `model` is its own scale.
     """
 
     scales_dot_product = True  # the scores are q . k times a factor
@@ -33,7 +33,7 @@ class ScaledDot(nn.Module):
     ) -> None:
         super().__init__()
         require_equal_sizes(query_size, key_size)
-        if scale == "model":  # in its place stands the number, where there is one
+        if scale == "model":  # for a captured model the number replaces it before
             cure = "use a file of `attncli capture`, or 1/sqrt(d), 1/d or a number"
             raise InputError.of(got(scale, "no model was captured here", cure), ["scale"])
         named = {"1/sqrt(d)": key_size**-0.5, "1/d": 1.0 / key_size}
@@ -45,17 +45,17 @@ class ScaledDot(nn.Module):
         return (queries * scale) @ keys.mT  # ... n m
 
     def as_dot(self, queries: Tensor, keys: Tensor) -> tuple[Tensor, Tensor, float]:
-        """Queries, keys and factor of the dot product that the scores are."""
+        """Return queries, keys and a factor; the scores are their dot product times the factor."""
         queries, keys = at_least_float32(queries, keys)
         return queries, keys, self.scale
 
     @property
     def as_in_textbooks(self) -> Callable[[Tensor, Tensor], Tensor] | None:
-        """The textbook's code for these scores; None for another scale than the textbook's."""
+        """The textbook's code for these scores, or None if the scale is not 1/sqrt(d)."""
         return textbook.scaled_dot_scores if self._standard else None
 
     def operations(self, n: int, m: int, query_size: int, key_size: int) -> int:
-        """Of the formula for n queries and m keys: a product and a sum for each entry of each pair, and its factor."""
+        """Count the formula's operations: a product and a sum for each entry of each pair, and a factor."""
         return n * m * (2 * key_size + 1)
 
     def theory(self, moments: Moments) -> Theory:

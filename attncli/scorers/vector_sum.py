@@ -24,7 +24,7 @@ class VectorSum(nn.Module):
         return queries.sum(-1)[..., :, None] + keys.sum(-1)[..., None, :]  # ... n m
 
     def operations(self, n: int, m: int, query_size: int, key_size: int) -> int:
-        """Of the formula for n queries and m keys: the sum of each query and key, and one addition for each pair."""
+        """Count the formula's operations: the sum of each query and key, and an addition for each pair."""
         return (n + m) * key_size + n * m
 
     def theory(self, moments: Moments) -> Theory:

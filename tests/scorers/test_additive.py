@@ -102,7 +102,7 @@ WEIGHTS = ["normal", "signs", "mixed", "one", "extreme", "tiny"]
 USUALLY, AT_WORST = 1, 5
 
 
-@settings(max_examples=250)
+@settings(max_examples=100)
 @example(drawn("wide", "one", 64, 64, 20, 3, torch.float64))  # where a rounding of the projections would show
 @given(
     st.builds(
