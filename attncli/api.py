@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from attncli.common.progress import Progress
+from attncli.common.stopping import hold_signals
 from attncli.common.study import Comparison as StudyComparison
 from attncli.common.study import PreparedStudy, Record, Study, single_numbers
 from attncli.common.study import Result as StudyResult
@@ -373,7 +374,7 @@ class Loaded:
     def work(self, prepared: PreparedStudy, progress: Progress) -> tuple[StudyResult, list[Verdict]]:
         """Run the study and judge its expectations."""
         result = self.study.run(prepared, progress)
-        progress.finished()
+        hold_signals()
         return result, judge(result, self.options.expect, self.study.expected_rows(prepared))
 
 

@@ -1,4 +1,4 @@
-"""The command line: its table of contents, and the one place where errors are shown."""
+"""The command line: the table of commands, and the only place where errors are shown."""
 
 import errno
 import os
@@ -13,17 +13,17 @@ from typer.core import TyperGroup
 
 from attncli import __version__
 from attncli.commands.command import Command, PlainHelp
-from attncli.commands.interrupts import KEPT, exit_code, heeding_sigterm
 from attncli.commands.streams import WRONG_INPUT, discard, print_error
+from attncli.common import stopping
 from attncli.errors import InputError, got, refusal
 from attncli.studies import STUDIES
 
-COMMANDS = {  # each with its help
+COMMANDS = {  # with their help
     "run": "Run experiments: print tables, draw pictures and save a run folder.",
     "heatmap": "Draw attention weights or scores as heatmaps.",
     "figure": "Draw the pictures of a run again, with other looks.",
     "report": "Make one self-contained HTML page to explore runs, and to see what differs between them.",
-    **{study: about for study, about in STUDIES.items() if study != "attention"},  # which has more than flags can say
+    **{study: about for study, about in STUDIES.items() if study != "attention"},  # too rich for flags
     "sweep": "Run a grid of experiments: one table, one picture.",
     "capture": "Run a real model once and keep what every attention call saw.",
     "compare": "Say what differs between runs: settings, inputs, numbers and weights.",
@@ -35,24 +35,28 @@ COMMANDS = {  # each with its help
 
 
 class Cli(PlainHelp, TyperGroup):
-    """Shows errors of the user's input as lines on stderr; what is not caught here is a bug: its traceback helps."""
+    """The group of commands, which shows errors in the input as lines on stderr; any other exception is a bug."""
+
+    def main(self, *args: Any, **named: Any) -> Any:
+        with stopping.handling_signals():
+            return super().main(*args, **named)
 
     def make_context(self, info_name: str | None, args: list[str], *more: Any, **named: Any) -> Any:
-        """Read the arguments, which prints the help where it is asked for."""
+        """Parse the arguments, and print the help if requested."""
         with _errors_shown():
-            if "--help" not in args:  # which needs no directory
+            if "--help" not in args:  # it needs no working directory
                 _check_working_directory()
             for each in args:
                 _check_text(each)
             return super().make_context(info_name, args, *more, **named)
 
     def invoke(self, ctx: Any) -> Any:
-        with heeding_sigterm(), _errors_shown():
+        with _errors_shown():
             return super().invoke(ctx)
 
 
 def _check_working_directory() -> None:
-    """Refuse one that was removed, before libraries are loaded: they fail in it in words of their own."""
+    """Raise InputError if the working directory was removed, before libraries fail to load in it."""
     try:
         Path.cwd()
     except FileNotFoundError as error:
@@ -61,7 +65,7 @@ def _check_working_directory() -> None:
 
 
 def _check_text(argument: str) -> None:
-    """Refuse what no shell can give and no file's name can have; typer would call it an error of Python's."""
+    """Raise InputError for characters that no file name can have; typer would show a traceback."""
     try:
         is_good = b"\0" not in os.fsencode(argument)
     except UnicodeEncodeError:
@@ -80,12 +84,12 @@ def _errors_shown() -> Iterator[None]:
         if isinstance(error, typer.Exit | typer.Abort) or not _is_for_memory(error):
             raise
         _fail("out of memory; use fewer queries, keys or batch elements")
-    except BrokenPipeError:  # `attncli init | head`: nobody reads on
+    except BrokenPipeError:  # the reader has ended, as in `attncli init | head`
         discard(sys.stdout)
         raise typer.Exit(0) from None
-    except KeyboardInterrupt as error:
-        print_error(KEPT)
-        raise typer.Exit(exit_code(error)) from None
+    except KeyboardInterrupt:
+        print_error(stopping.MESSAGE)
+        raise typer.Exit(stopping.exit_code()) from None
     except OSError as error:
         if error.errno not in (errno.ENOSPC, errno.EBADF):
             raise
@@ -94,7 +98,7 @@ def _errors_shown() -> Iterator[None]:
 
 
 def _is_for_memory(error: Exception) -> bool:
-    """Torch says it in an error of its own, or in words; without torch there is Python's only."""
+    """Whether memory ran out: torch raises several kinds of errors for it, Python only MemoryError."""
     if "torch" not in sys.modules:
         return isinstance(error, MemoryError)
     from attncli.common.memory import ran_out

@@ -22,8 +22,8 @@ TESTS = Path(__file__).parent
 MOST_FILES, FAMILY = 25, 4
 
 BOTTOM = {"errors", "modes", "attention", "scorers", "normalizers"}
-STUDY = {*BOTTOM, "numbers", "common", "common.study", "config", "inputs", "show"}
-RUNS = {"errors", "modes", "numbers", "capturing", "common.study", "config", "expect"}
+STUDY = {*BOTTOM, "numbers", "common", "common.stopping", "common.study", "config", "inputs", "show"}
+RUNS = {"errors", "modes", "numbers", "capturing", "common.stopping", "common.study", "config", "expect"}
 API = {*RUNS, "common", "inputs", "studies", "show", "runs", "sweeps"}
 MAY_IMPORT = {  # besides itself
     "errors": set[str](),
@@ -37,9 +37,10 @@ MAY_IMPORT = {  # besides itself
     "config": {"errors", "scorers", "normalizers"},
     "capturing": {"errors", "modes", "attention", "scorers"},
     "inputs": {"errors", "attention", "capturing", "config"},
+    "common.stopping": set[str](),
     "common.study": {"common", "numbers"},  # the records alone, which `show` draws
     "show": {"errors", "numbers", "scorers", "common.study", "config"},
-    "common": {*BOTTOM, "numbers", "common.study", "config", "inputs", "pooling"},
+    "common": {*BOTTOM, "numbers", "common.stopping", "common.study", "config", "inputs", "pooling"},
     "common.pairs": STUDY,  # shared by variance and saturation
     "studies": {"errors", "common.study", "config"},  # the registry
     **{f"studies.{name}": STUDY for name in STUDIES},
@@ -54,7 +55,7 @@ MAY_IMPORT = {  # besides itself
     "reports": {"numbers", "common.study", "runs", "show", "studies", "sweeps"},
     "api": {*API, "reports"},
     "commands": {*API, "scorers", "normalizers", "reports", "api"},
-    "cli": {"__init__", "errors", "commands", "common", "studies"},
+    "cli": {"__init__", "errors", "commands", "common", "common.stopping", "studies"},
     "__main__": {"cli"},
     "__init__": {"api", "capturing"},
 }
@@ -67,10 +68,13 @@ LIBRARIES = {
 }
 
 
+OF_COMMON = [("common", name) for name in ("pairs", "stopping", "study")]
+
+
 def part_of(path: Path) -> str:
     """Return `studies.train` for studies/train/task.py, and `errors` for errors.py."""
     inner = path.relative_to(PACKAGE).with_suffix("").parts
-    is_part = (inner[:1] == ("studies",) and len(inner) > 2) or inner[:2] in (("common", "study"), ("common", "pairs"))
+    is_part = (inner[:1] == ("studies",) and len(inner) > 2) or inner[:2] in OF_COMMON
     return ".".join(inner[:2]) if is_part else inner[0]
 
 

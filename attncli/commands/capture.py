@@ -1,4 +1,4 @@
-"""`attncli capture`: what entered every attention call of a real model, in a file."""
+"""`attncli capture`: save the inputs and outputs of every attention call of a real model."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -74,7 +74,7 @@ def capture(
     from attncli.runs.captured import check_place, save_captured
 
     with naming_options():
-        Capture(layers, heads, calls)  # a choice that means nothing is refused before the work
+        Capture(layers, heads, calls)  # refuse a meaningless choice before the work
         where = resolve_device(device)
     way = None if attention == "auto" else attention
     request = Request(model, text, text2, image, generate, dtype, revision, way, where)
@@ -99,7 +99,7 @@ def capture(
 
 
 def _refuse_inputs(**options: object) -> None:
-    """Raise an InputError for options that a function of the user's own would not heed."""
+    """Raise InputError for options that have no effect on a user's function."""
     expected = "module:function brings its own model and inputs; leave out the option, or let the function do it"
     given = [name for name, value in options.items() if value is not None]
     if given:
@@ -107,7 +107,7 @@ def _refuse_inputs(**options: object) -> None:
 
 
 def _summary(seen: "Capture") -> list[str]:
-    """A table of the layers, each as its first call was; the largest error; and what was not captured."""
+    """Return the lines of a table of layers with their first calls, the largest error, and calls not captured."""
     good = [record for record in seen.records if record.problem is None]
     layers = {record.layer: record for record in reversed(good)}
     rows = [["layer", "class", "calls", "b", "n", "m", "d", "heads", "groups", "scale"]]

@@ -1,4 +1,4 @@
-"""A command that is loaded when it is asked for, since most have much to load, and help without types of Python."""
+"""Commands that are loaded when they are used, and help without Python types."""
 
 import functools
 import importlib
@@ -10,7 +10,7 @@ from typer.core import TyperArgument, TyperCommand
 from attncli.errors import got
 from attncli.studies import STUDIES
 
-NUMBERS = {  # what is expected, by the name of a mistake
+NUMBERS = {  # expected values, by pydantic's name of the error
     "float_parsing": "a number",
     "int_parsing": "a whole number",
     "greater_than_equal": "a number of at least {ge}",
@@ -18,10 +18,10 @@ NUMBERS = {  # what is expected, by the name of a mistake
 
 
 class PlainHelp:
-    """Help without types of Python, such as `<bool>`, that ends quietly where its reader has had enough."""
+    """Help without Python types, such as `<bool>`, that ends quietly if its reader stops reading."""
 
     def get_params(self, ctx: Any) -> Any:
-        """The parameters, whose names and metavars say what they are."""
+        """Return the parameters without the names of their types."""
         params = super().get_params(ctx)  # type: ignore[misc]
         for param in params:
             is_argument = isinstance(param, TyperArgument)
@@ -32,7 +32,7 @@ class PlainHelp:
         return params
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
-        """Print the help: rich ends the process with an error where nobody reads on."""
+        """Print the help; rich exits with an error if the reader has stopped reading."""
         try:
             super().format_help(ctx, formatter)  # type: ignore[misc]
         except SystemExit:
@@ -45,7 +45,7 @@ def _usage_of(param: TyperArgument) -> str:
 
 
 class Command(PlainHelp, TyperCommand):
-    """A study's command, or the one that the file of its name in this folder has: `COMMAND`, or else the function."""
+    """The command of a study, or of the module with its name in this package: `COMMAND`, else the function."""
 
     @functools.cached_property
     def _loaded(self) -> Any:
@@ -63,10 +63,10 @@ class Command(PlainHelp, TyperCommand):
 
     @params.setter
     def params(self, value: Any) -> None:
-        """Typer sets the parameters of its function, which has none here."""
+        """Ignore the parameters that typer finds on the placeholder function."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Read the arguments; what is no number is said in our words, not in pydantic's."""
+        """Parse the arguments; errors in numbers are worded as in the rest of the command line."""
         try:
             rest: list[str] = self._loaded.parse_args(ctx, args)
         except typer.BadParameter as error:
@@ -84,7 +84,7 @@ class Command(PlainHelp, TyperCommand):
 
 
 def typer_command(name: str, function: Any, cls: type[TyperCommand] | None = None) -> Any:
-    """The command that Typer makes of a function."""
+    """Return the command that typer makes of a function."""
     app = typer.Typer(add_completion=False)
     app.command(name, cls=cls)(function)
     return typer.main.get_command(app)

@@ -1,4 +1,4 @@
-"""`attncli compare`: what differs between runs, and whether it does."""
+"""`attncli compare`: differences between runs."""
 
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -93,7 +93,7 @@ def compare(
 def _check(
     runs: list[Path], tolerance: float | None, fail: bool, both_forms: bool, out: Path | None, overwrite: bool
 ) -> None:
-    """Refuse flags that make no sense, before any run is read."""
+    """Raise InputError for flags that contradict each other, before any run is read."""
     from attncli.runs.run_folder import check_file
     from attncli.show.figures import picture_ending
 

@@ -1,4 +1,4 @@
-"""Steps that commands share: load and check experiments, run each into its folder, print what came out.
+"""Steps that commands share: load and check experiments, run them, and print their results.
 
 Imported inside functions only.
 """
@@ -17,10 +17,10 @@ from rich.padding import Padding
 from rich.text import Text
 
 from attncli.api import Loaded, load_experiment
-from attncli.commands.interrupts import Interrupts
 from attncli.commands.options import Output
 from attncli.commands.progress import Terminal, running
 from attncli.commands.streams import EXPECTATION_FAILED, ErrorStream, print_error, print_line, print_note
+from attncli.common import stopping
 from attncli.common.progress import Progress
 from attncli.common.study import is_kept
 from attncli.config.builtin import experiment_path
@@ -34,7 +34,7 @@ from attncli.sweeps.views import view_of
 
 
 def load_experiments(configs: Sequence[Path], overrides: Sequence[Override]) -> list[Loaded]:
-    """Read and check all experiments; every problem of every file is reported before anything runs."""
+    """Return checked experiments; raise InputError with the problems of all files before anything runs."""
     collector, experiments = Collector(), []
     for path in configs:
         with collector.under():
@@ -49,13 +49,11 @@ def load_experiments(configs: Sequence[Path], overrides: Sequence[Override]) -> 
 
 
 def run_and_show(experiments: Sequence[Loaded], output: Output) -> None:
-    """Run experiments one after the other, each into its folder, print what is asked for, and open it with `--open`.
-
-    Where one ends the rest, what is complete is shown all the same.
+    """Run experiments one after the other, each into its folder, and print the results of those that are complete.
 
     Raises:
-        InputError: one fails, or expectations could not be judged, since no row is what they ask about.
-        typer.Exit: with 1 where an expectation fails, 130 after Ctrl-C, 143 after SIGTERM.
+        InputError: an experiment fails, or an expectation has no matching row.
+        typer.Exit: with 1 if an expectation fails, 130 after Ctrl-C, 143 after SIGTERM.
     """
     if (out := output.out) is not None and len(experiments) > 1:
         message = f'got "{out}" for {len(experiments)} experiments; expected one experiment; run them one by one'
@@ -66,13 +64,13 @@ def run_and_show(experiments: Sequence[Loaded], output: Output) -> None:
         while waiting and not interrupted:
             experiment = waiting.pop(0)
             name = experiment.options.name
-            with working(name, output) as (progress, interrupts):
+            with working(name, output) as progress:
                 runs.append(
                     experiment.run(progress, command, out, output.overwrite, not output.no_plots, output.report)
                 )
-            interrupted = runs[-1].result.interrupted or interrupts.arrived
+            interrupted = runs[-1].result.interrupted or stopping.has_arrived()
             show_run(runs[-1], output, titled=len(experiments) > 1)
-            shown = replace(runs[-1].result, inputs={}, tensors={}, parameters={})  # which need no memory any more
+            shown = replace(runs[-1].result, inputs={}, tensors={}, parameters={})  # to free their memory
             runs[-1] = replace(runs[-1], result=shown)
     finally:
         show_results(runs, output, as_list=len(experiments) > 1)
@@ -80,23 +78,19 @@ def run_and_show(experiments: Sequence[Loaded], output: Output) -> None:
             print_note(f"not run: {', '.join(str(experiment.document.path) for experiment in waiting)}")
     if interrupted:
         print_note(f"interrupted; what was finished is in {shortest(runs[-1].folder)}/")
-        raise typer.Exit(interrupts.exit_code)
+        raise typer.Exit(stopping.exit_code())
     check_verdicts(runs)
 
 
 @contextmanager
-def working(name: str, output: Output) -> Iterator[tuple[Progress, Interrupts]]:
-    """While the work of the body goes on, signals end it, and stdout is kept clean."""
-    with (
-        redirect_stdout(ErrorStream()),  # scorers of the user's own may print
-        Interrupts() as interrupts,
-        running(name, output.quiet, output.json, interrupts) as progress,
-    ):
-        yield progress, interrupts
+def working(name: str, output: Output) -> Iterator[Progress]:
+    """Show the progress of the body on stderr, and keep stdout free of what a user's scorer prints."""
+    with redirect_stdout(ErrorStream()), running(name, output.quiet, output.json) as progress:
+        yield progress
 
 
 def show_run(finished: Finished, output: Output, titled: bool = False) -> None:
-    """Show a run as the options say: its tables and where everything is; `titled` where several follow each other."""
+    """Print the tables and the folder of a run, unless the options say otherwise; `titled` if it is one of several."""
     if not output.silent:
         _print_run(finished, output.full, titled)
     if output.open_:
@@ -120,22 +114,22 @@ def _print_run(finished: Finished, full: bool, titled: bool) -> None:
 
 
 def print_json(content: dict[str, Any] | list[dict[str, Any]]) -> None:
-    """To stdout, and nothing else there."""
+    """Print JSON on stdout."""
     text = to_json(content)
     encoding = getattr(sys.stdout, "encoding", None) or ""
     is_utf8 = encoding.lower().replace("-", "") == "utf8"
-    if not is_utf8 or any("\ud800" <= c <= "\udfff" for c in text):  # bytes of a path that are not UTF-8
-        text = "".join(c if c.isascii() else stdjson.dumps(c)[1:-1] for c in text)  # JSON's own way to say them
+    if not is_utf8 or any("\ud800" <= c <= "\udfff" for c in text):  # for bytes of a path that are not UTF-8
+        text = "".join(c if c.isascii() else stdjson.dumps(c)[1:-1] for c in text)  # JSON's escapes
     print_line(text.removesuffix("\n"))
 
 
 def shortest(path: Path) -> Path:
-    """Relative to the working directory where it is inside."""
+    """Return the path relative to the working directory if it lies inside."""
     return path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path
 
 
 def show_results(runs: Sequence[Finished], output: Output, as_list: bool = False) -> None:
-    """Show what became of all expectations, and with --json the contents of results.json."""
+    """Print the verdicts on expectations, and with --json the contents of results.json."""
     _show_verdicts(runs, table=not output.silent)
     contents = [{"folder": str(shortest(finished.folder)), **finished.content} for finished in runs]
     if output.json and (as_list or contents):
@@ -143,9 +137,9 @@ def show_results(runs: Sequence[Finished], output: Output, as_list: bool = False
 
 
 def _show_verdicts(runs: Sequence[Finished], *, table: bool) -> None:
-    """In a table, and on stderr what fails, also where stdout cannot be written.
+    """Print the verdicts in a table, and failed ones on stderr, even if stdout cannot be written.
 
-    Where experiments share a name, their files stand in the table.
+    Experiments with the same name are listed by their files.
     """
     names = [finished.content["name"] for finished in runs]
     titles = [name if names.count(name) == 1 else str(run.document.path) for name, run in zip(names, runs, strict=True)]
@@ -161,11 +155,11 @@ def _show_verdicts(runs: Sequence[Finished], *, table: bool) -> None:
 
 
 def check_verdicts(runs: Sequence[Finished]) -> None:
-    """End as expectations demand.
+    """Raise if an expectation is not met.
 
     Raises:
-        InputError: some could not be judged, each with its place in the file.
-        typer.Exit: with 1, one fails.
+        InputError: expectations could not be judged, with their places in the file.
+        typer.Exit: with 1 if an expectation fails.
     """
     unjudged = list[Problem]()
     for finished in runs:

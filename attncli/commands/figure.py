@@ -1,4 +1,4 @@
-"""`attncli figure`: the pictures of a run again, with other looks."""
+"""`attncli figure`: draw the pictures of a run again, with another look."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -58,7 +58,7 @@ def figure(
         if out is None:
             places = add_files(run, files)
         else:
-            for name in files:  # what cannot be written is refused before the work
+            for name in files:  # refuse an unwritable place before the work
                 check_file(out / name, overwrite)
             places = [save_file_at(out / name, draw) for name, draw in files.items()]
     if not quiet:

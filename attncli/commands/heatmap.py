@@ -56,7 +56,7 @@ def heatmap(
     dtype: DType = None,
     quiet: Quiet = False,
 ) -> None:
-    """Draw attention weights or scores; flags of looks win over `figure` of a config or run."""
+    """Draw attention weights or scores; flags override `figure` of a config or run."""
     from attncli.commands.sources import load_source
     from attncli.commands.streams import print_note
     from attncli.config.strict import validated
@@ -73,7 +73,7 @@ def heatmap(
         colour_map(sheet_of(look), look)
         if out is not None and picture_ending(out) != f".{look.format}" and "format" in flags:
             raise InputError.of(got(look.format, f'expected the ending of --out, "{out}"', "leave it out"), ["format"])
-    if out is not None:  # what cannot be written is refused before the work
+    if out is not None:  # refuse an unwritable place before the work
         check_file(out, overwrite)
     notes: list[str] = []
     drawn = load_source(source, stage, layer, overrides, tensors or [], quiet)

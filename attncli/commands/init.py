@@ -37,13 +37,14 @@ def init(name: Name = None, out: Out = Path()) -> None:
 
 
 def _copy(name: str, out: Path) -> None:
-    """Copy an experiment and the tensor files it names, which lie beside it, never over something."""
+    """Copy an experiment and the tensor files that it names beside it; never replace a file."""
+    from attncli.common.stopping import writing_files
     from attncli.runs.run_folder import writing
 
     config = builtin_path(name)
     text = config.read_text(encoding="utf-8")
     beside = [path for path in sorted(config.parent.iterdir()) if path.suffix != ".yaml" and path.name in text]
-    with writing(out):
+    with writing(out), writing_files():
         out.mkdir(parents=True, exist_ok=True)
         for copy in (out / path.name for path in [config, *beside]):
             if copy.exists():

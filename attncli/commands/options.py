@@ -9,7 +9,6 @@ from typing import Annotated
 
 import typer
 
-from attncli.commands.interrupts import ending_at_once
 from attncli.config.overrides import Override, override, parse_override, typed
 from attncli.errors import Collector, InputError
 
@@ -39,7 +38,7 @@ Full = Annotated[bool, typer.Option("--full", help="Print all tables, rows and c
 
 @dataclass(frozen=True)
 class Output:
-    """Where a run goes and what is told of it: options of `run` and of the commands of studies."""
+    """Options of `run` and of the study commands for the place of a run and for its output."""
 
     out: Out = None
     overwrite: Overwrite = False
@@ -52,27 +51,26 @@ class Output:
 
     @property
     def silent(self) -> bool:
-        """Nothing for people stands on stdout."""
+        """Whether stdout has no text for people."""
         return self.quiet or self.json
 
 
 def import_quickly(*, pictures: bool) -> None:
-    """Load torch, and matplotlib for pictures, without garbage collection: their many objects stay."""
-    with ending_at_once():
-        gc.disable()
-        try:
-            import attncli.commands.experiments
+    """Load torch, and matplotlib for pictures, without garbage collection, which would find nothing to free."""
+    gc.disable()
+    try:
+        import attncli.commands.experiments
 
-            if pictures:
-                import attncli.show.heatmaps  # noqa: F401
-        finally:
-            gc.freeze()
-            gc.enable()
+        if pictures:
+            import attncli.show.heatmaps  # noqa: F401
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 @contextmanager
 def naming_options() -> Iterator[None]:
-    """Let an error in a key, such as `batch`, name the option that it came from, `--batch`."""
+    """Name the option `--batch` in place of the key `batch` in errors raised by the body."""
     try:
         yield
     except InputError as error:
@@ -83,7 +81,7 @@ def naming_options() -> Iterator[None]:
 
 
 def overrides_of(sets: list[str] | None, **shortcuts: str | None) -> list[Override]:
-    """What --set, and shortcuts such as seed="3" for --seed 3, change; the shortcuts win."""
+    """Return the overrides of --set and of shortcuts, such as seed="3" for --seed 3; shortcuts win."""
     collector = Collector()
     overrides: list[Override] = []
     for assignment in sets or []:

@@ -1,4 +1,4 @@
-"""The console that tables are printed on, and progress, notes and warnings on stderr, so that stdout stays clean."""
+"""The console for tables, and progress, notes and warnings on stderr, so that stdout stays clean."""
 
 import time
 from collections.abc import Iterator
@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 from rich.markup import escape
 
-from attncli.commands.interrupts import Interrupts
 from attncli.commands.streams import discard
+from attncli.common import stopping
 from attncli.common.progress import Progress
 from attncli.errors import as_line
 
@@ -20,23 +20,23 @@ PATIENCE = 1.0  # seconds between lines of progress, where stderr is no terminal
 
 
 class Terminal(Console):
-    """Goes on in silence where a reader such as `head` has had enough: files and the exit code are still wanted."""
+    """A console that goes silent when its reader, such as `head`, stops reading; the command itself goes on."""
 
     def on_broken_pipe(self) -> None:
         discard(self.file)
 
 
 class ProgressOnStderr(Progress):
-    """Shows the steps of a study: on the bar of a terminal, in a pipe now and then in a line."""
+    """Shows steps as a bar on a terminal, otherwise as a line from time to time."""
 
-    def __init__(self, name: str, quiet: bool, steps: bool, interrupts: Interrupts, bar: "Bar | None" = None) -> None:
-        self._name, self._quiet, self._steps, self._interrupts, self._bar = name, quiet, steps, interrupts, bar
+    def __init__(self, name: str, quiet: bool, steps: bool, bar: "Bar | None" = None) -> None:
+        self._name, self._quiet, self._steps, self._bar = name, quiet, steps, bar
         self._console = bar.console if bar else Terminal(stderr=True)
         self._last_line = time.monotonic()
 
     def step(self, done: int, total: int, what: str) -> None:
-        """Show the step, unless a signal has ended the work."""
-        self._interrupts.check()
+        """Show the step; raise Interrupted if the user has stopped the work."""
+        super().step(done, total, what)
         text = as_line(f"{self._name}: {what}")
         if self._bar is not None:
             self._bar.update(self._bar.task_ids[0], completed=done, total=total, description=escape(text))
@@ -49,27 +49,22 @@ class ProgressOnStderr(Progress):
         if not self._quiet or message.startswith("warning"):
             self._console.print(as_line(f"{self._name}: {message}"), markup=False, highlight=False, soft_wrap=True)
 
-    def finished(self) -> None:
-        self._interrupts.wait()
-
 
 @contextmanager
-def running(
-    name: str, quiet: bool = False, json: bool = False, interrupts: Interrupts | None = None
-) -> Iterator[ProgressOnStderr]:
-    """Progress of the work of the body: with a bar where a person is looking, of which nothing is left.
+def running(name: str, quiet: bool = False, json: bool = False) -> Iterator[ProgressOnStderr]:
+    """Show the progress of the body, which takes steps; a bar vanishes at the end.
 
-    With `json` notes and warnings alone, with `quiet` warnings alone.
+    With `json` only notes and warnings are shown, with `quiet` only warnings.
     """
     console, steps = Terminal(stderr=True), not (quiet or json)
-    interrupts = interrupts or Interrupts()  # which hears nothing
-    if not (steps and console.is_terminal):
-        yield ProgressOnStderr(name, quiet, steps, interrupts)
-        return
-    from rich.progress import BarColumn, MofNCompleteColumn, TimeElapsedColumn, TimeRemainingColumn
-    from rich.progress import Progress as Bar
+    with stopping.stepping():
+        if not (steps and console.is_terminal):
+            yield ProgressOnStderr(name, quiet, steps)
+            return
+        from rich.progress import BarColumn, MofNCompleteColumn, TimeElapsedColumn, TimeRemainingColumn
+        from rich.progress import Progress as Bar
 
-    columns = ("{task.description}", BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TimeRemainingColumn())
-    with Bar(*columns, console=console, transient=True) as bar:
-        bar.add_task(escape(name), total=None)
-        yield ProgressOnStderr(name, quiet, steps, interrupts, bar)
+        columns = ("{task.description}", BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TimeRemainingColumn())
+        with Bar(*columns, console=console, transient=True) as bar:
+            bar.add_task(escape(name), total=None)
+            yield ProgressOnStderr(name, quiet, steps, bar)

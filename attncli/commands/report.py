@@ -33,7 +33,7 @@ def report(
     from attncli.runs.saving import add_files
     from attncli.studies import STUDIES
 
-    if out is not None:  # what cannot be written is refused before the work
+    if out is not None:  # refuse an unwritable place before the work
         if out.suffix.lower() not in ENDINGS:
             raise InputError.of(got(out.name, f"expected a name ending in {' or '.join(ENDINGS)}"), where="--out")
         check_file(out, overwrite)

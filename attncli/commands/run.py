@@ -27,7 +27,7 @@ def run(
     dtype: DType = None,
     compiled: Compiled = False,
 ) -> None:
-    """Run experiments; what flags of looks say wins over their `figure`."""
+    """Run experiments; flags for pictures override their `figure`."""
     import_quickly(pictures=not output.no_plots)
     from attncli.commands.experiments import load_experiments, run_and_show
 

@@ -1,4 +1,4 @@
-"""`attncli schema`: what experiments may say, for editors."""
+"""`attncli schema`: the JSON Schema of experiments, for editors."""
 
 import json
 

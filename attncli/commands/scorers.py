@@ -8,17 +8,17 @@ import typer
 
 
 def scorer_names() -> list[str]:
-    """Names for shell completion."""
+    """Return the names of scorers, for shell completion."""
     return _names_in("scorers")
 
 
 def catalogue_names() -> list[str]:
-    """Names of scorers and normalisers, for shell completion."""
+    """Return the names of scorers and normalisers, for shell completion."""
     return [*scorer_names(), *_names_in("normalizers")]
 
 
 def _names_in(catalogue: str) -> list[str]:
-    """From the files, since importing them would load torch."""
+    """Return the names from the files of a package, since importing it would load torch."""
     folder = Path(__file__).parents[1] / catalogue
     return sorted(module.name for module in pkgutil.iter_modules([str(folder)]) if not module.name.startswith("_"))
 

@@ -1,4 +1,4 @@
-"""How commands speak and end: lines for stdout and stderr, which go nowhere once nobody reads them, and exit codes."""
+"""Lines on stdout and stderr, which are discarded once their reader has ended, and exit codes."""
 
 import os
 import sys
@@ -9,16 +9,16 @@ import typer
 from attncli.errors import as_line
 
 EXPECTATION_FAILED = DIFFERENT = 1  # exit codes
-WRONG_INPUT, INTERRUPTED, TERMINATED = 2, 130, 143
+WRONG_INPUT = 2
 
 
 def print_line(text: str) -> None:
-    """Print a line for people, or for the programs that read what a command gives."""
+    """Print a line on stdout."""
     _write(text, sys.stdout)
 
 
 def print_error(text: object, end: str = "\n") -> None:
-    """Print a line on stderr: what is wrong, or how a command ends. Where that cannot be, nobody can be told."""
+    """Print a line on stderr, if it can be written."""
     try:
         _write(text, sys.stderr, end)
     except OSError:
@@ -26,31 +26,31 @@ def print_error(text: object, end: str = "\n") -> None:
 
 
 def print_note(text: str) -> None:
-    """Print a line on stderr in which names of the user's stand: nothing in them is obeyed by the terminal."""
+    """Print a line on stderr with control characters escaped, as names given by the user may have some."""
     print_error(as_line(text))
 
 
 class ErrorStream:
-    """Stderr, for what scorers of the user's own print while stdout is kept clean."""
+    """Stderr in place of stdout, for output of the user's scorers."""
 
     def __getattr__(self, name: str) -> Any:
         return getattr(sys.stderr, name)
 
     def write(self, text: str) -> int:
-        """As `print_error`, without a new line."""
+        """Write text on stderr, if possible."""
         print_error(text, end="")
         return len(text)
 
 
 def discard(stream: IO[Any]) -> None:
-    """Lead what is written from now on, and what is still kept back, to nowhere."""
+    """Discard buffered and future output of a stream."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, stream.fileno())
     os.close(nowhere)
 
 
 def _write(text: object, stream: IO[Any] | None, end: str = "\n") -> None:
-    if stream is None:  # closed from the beginning, as by `2>&-`
+    if stream is None:  # closed by the caller, as with `2>&-`
         return
     try:
         typer.echo(f"{text}{end}", file=stream, nl=False)

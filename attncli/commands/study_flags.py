@@ -1,4 +1,4 @@
-"""The command of a study: its flags are the keys of the study's options, by the same names."""
+"""Study commands, with a flag for each key of the study's options."""
 
 import inspect
 import typing
@@ -22,17 +22,17 @@ from attncli.errors import Collector, InputError, show
 from attncli.studies import options_model, part_of
 
 NO_FLAGS = ("study", "name", "expect", "figure", "sweep")
-LONGEST_LIST = 4  # of a default that is written out
-PICTURES = "Pictures"  # the heading above flags of looks
+LONGEST_LIST = 4  # longer defaults are abbreviated
+PICTURES = "Pictures"  # the heading of their flags in the help
 METAVARS = {int: "N", float: "X"}
 NoConfigs = Annotated[list[str] | None, typer.Argument(hidden=True)]
 
 
 class StudyFlag:
-    """One key of a study's options on the command line.
+    """The flag of one key of a study's options.
 
-    `name` is the field's, `key` its name in YAML, and `above` the keys that it stands under there. `kind` is the type
-    of one value: of text the flag takes the words as they are, of everything else it reads them as YAML.
+    `name` is the name of the field, `key` its name in YAML, and `above` the path of the mapping that contains it.
+    `kind` is the type of a single value; values are read as YAML unless it is `str`.
     """
 
     def __init__(self, name: str, field: FieldInfo, above: tuple[str, ...] = ()) -> None:
@@ -49,7 +49,7 @@ class StudyFlag:
 
     @property
     def help(self) -> str:
-        """The key's description, what it may be, and its default."""
+        """The description of the key, its choices and its default."""
         words = self.field.description or self.name.replace("_", " ")
         if typing.get_origin(self.kind) is Literal:
             words += f": {_listed(typing.get_args(self.kind), 'or')}"
@@ -62,7 +62,7 @@ class StudyFlag:
         return f"{words[0].upper()}{words[1:]}{' (' + '; '.join(more) + ')' if more else ''}."
 
     def parameter(self) -> inspect.Parameter:
-        """The argument of the command's function, for typer."""
+        """Return the parameter of the command's function, for typer."""
         is_switch = self.kind is bool
         option = typer.Option(
             self.option,
@@ -77,10 +77,10 @@ class StudyFlag:
         return inspect.Parameter(self.name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
 
     def override(self, value: Any) -> Override:
-        """What the flag says, for the config.
+        """Return the change that the flag makes to the config.
 
         Raises:
-            InputError: a value that is not YAML.
+            InputError: the value is not YAML.
         """
         path = (*self.above, self.key)
         if value is True:
@@ -96,9 +96,10 @@ class StudyFlag:
 
 
 def with_flags(name: str, function: Any, flags: list[StudyFlag]) -> Any:
-    """The command of a function, with flags beside its own options.
+    """Return the command of a function with flags added to its own options.
 
-    They come as `given`, a mapping; and the options of `Output`, if the function takes one, as `output`.
+    The function gets their values as the mapping `given`, and the options of `Output`, if it has that parameter, as
+    `output`.
     """
     own = dict(inspect.signature(function).parameters)
     del own["given"]
@@ -116,16 +117,16 @@ def with_flags(name: str, function: Any, flags: list[StudyFlag]) -> Any:
 
 
 def look_flags(model: type[Look] = Look) -> list[StudyFlag]:
-    """The flags of the keys below `figure`: of those that every study has, or of a model with more."""
+    """Return the flags of the keys below `figure`, for the model of all studies or a larger one."""
     fields = model.model_fields
     return [StudyFlag(name, fields[name], ("figure",)) for name in fields]
 
 
 def overrides_of_flags(given: Mapping[StudyFlag, Any]) -> list[Override]:
-    """What flags change in a config.
+    """Return the changes that flags make to a config.
 
     Raises:
-        InputError: values that are not YAML.
+        InputError: values are not YAML.
     """
     collector, overrides = Collector(), []
     for flag, value in given.items():
@@ -137,14 +138,14 @@ def overrides_of_flags(given: Mapping[StudyFlag, Any]) -> list[Override]:
 
 
 def flags_of(study: str) -> list[StudyFlag]:
-    """The flags of a study's own keys, then of those that all studies have, at last of looks."""
+    """Return the flags of a study's own keys, then of keys shared by all studies, then of pictures."""
     fields = options_model(study).model_fields
     ordered = sorted(fields, key=lambda name: name in Experiment.model_fields)  # stable
     return [*(StudyFlag(name, fields[name]) for name in ordered if name not in NO_FLAGS), *look_flags()]
 
 
 def command_of_study(study: str) -> Any:
-    """The command `attncli <study>`, which does what `attncli run` does with a YAML file that says the same."""
+    """Return the command `attncli <study>`, a shortcut for `attncli run` with a YAML file."""
 
     def command(given: Mapping[StudyFlag, Any], output: Output, configs: NoConfigs = None, sets: Sets = None) -> None:
         if configs:
@@ -160,7 +161,7 @@ def command_of_study(study: str) -> Any:
 
 
 def _document_of(study: str, given: Mapping[StudyFlag, Any], sets: list[str] | None) -> Document:
-    """The experiment that the flags say; of a run that is resumed, its config as they change it."""
+    """Return the experiment described by the flags, based on the config of the run to resume, if any."""
     collector, overrides, config = Collector(), overrides_of(sets), None
     with collector.under():
         overrides += overrides_of_flags(given)
@@ -174,7 +175,7 @@ def _document_of(study: str, given: Mapping[StudyFlag, Any], sets: list[str] | N
 
 
 def _plain_type(annotation: Any) -> Any:
-    """The type of a value that is not None, without what `Annotated` adds to it."""
+    """Return a type without `Annotated` and without None."""
     if typing.get_origin(annotation) is Annotated:
         return _plain_type(typing.get_args(annotation)[0])
     if typing.get_origin(annotation) in (Union, UnionType):

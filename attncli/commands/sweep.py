@@ -27,6 +27,7 @@ from attncli.commands.options import (
     overrides_of,
 )
 from attncli.commands.streams import print_line, print_note
+from attncli.common import stopping
 from attncli.errors import InputError, as_line
 
 if TYPE_CHECKING:
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
 
 FAILED = 1  # the exit code where a point failed
 MOST_TOLD = 3  # kinds of failures
-ORDER = "attncli.sweep.order"  # in the context of the command: what --over and --with were, in their order
+ORDER = "attncli.sweep.order"  # the key of the order of --over and --with in the command's context
 Config = Annotated[
     Path | None, typer.Argument(metavar="CONFIG", help="A YAML file, a captured model, or a name of an experiment.")
 ]
@@ -69,10 +70,10 @@ Metric = Annotated[str | None, typer.Option("--metric", metavar="NAME", help="Wh
 
 
 class SweepCommand(TyperCommand):
-    """Remembers the order of --over and --with, which belong together by it."""
+    """A command that records the order of --over and --with, since --with belongs to the --over before it."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Read the arguments."""
+        """Parse the arguments."""
         _, _, params = self.make_parser(ctx).parse_args(args=[*args])
         ctx.meta[ORDER] = [param.opts[0].lstrip("-") for param in params if param.opts[0] in ("--over", "--with")]
         rest: list[str] = super().parse_args(ctx, args)
@@ -147,15 +148,15 @@ def sweep(
     output = Output(out, overwrite, no_plots, open_=open_, json=json, quiet=quiet, full=full)
     command = shlex.join(["attncli", *sys.argv[1:]])
     task = Task(plan, command, resume, out, overwrite, jobs, cluster, timeout, fail_fast, pictures=not no_plots)
-    with working(plan.options.name, output) as (progress, interrupts):
+    with working(plan.options.name, output) as progress:
         finished, problem = run_sweep(task, progress)
     show_run(finished, output)
     show_results([finished], output)
-    _end(finished, problem, interrupts.exit_code)
+    _end(finished, problem)
 
 
 def _check_without_processes(**options: float | None) -> None:
-    """Refuse what only processes of this machine can do: Dask's workers are there, and none can end what it began."""
+    """Raise InputError for options of local processes: Dask workers have a fixed number and cannot time out."""
     for name, value in options.items():
         if value is not None:
             message = (
@@ -174,8 +175,8 @@ def _list_points(plan: "Plan", json: bool) -> None:
     print_line(plan.size)
 
 
-def _end(finished: "Finished", problem: str | None, interrupted: int) -> None:
-    """Say what failed or why the sweep stopped, and end with the exit code of that; with `interrupted` of a signal."""
+def _end(finished: "Finished", problem: str | None) -> None:
+    """Print which points failed and why the sweep stopped, and end with the exit code for it."""
     from attncli.commands.experiments import check_verdicts, shortest
 
     folder, counts = shortest(finished.folder), finished.result.settings["points"]
@@ -185,7 +186,7 @@ def _end(finished: "Finished", problem: str | None, interrupted: int) -> None:
     if finished.result.interrupted:
         drawing = f"; `attncli figure {folder}` draws it" if finished.result.records else ""
         print_note(f"interrupted; what was finished is in {folder}/; {again}{drawing}")
-        raise typer.Exit(interrupted)
+        raise typer.Exit(stopping.exit_code())
     if problem is not None:
         print_note(f"stopped: {problem}; {again}")
     if problem is not None or counts["failed"] or counts["died"]:
@@ -194,7 +195,7 @@ def _end(finished: "Finished", problem: str | None, interrupted: int) -> None:
 
 
 def _failures(points: Sequence[Mapping[str, Any]]) -> list[str]:
-    """A line for each way in which points failed, with how many there are and the first of them."""
+    """Return a line for each kind of failure, with the number of points and the first of them."""
     from attncli.runs.run_folder import JOURNAL
     from attncli.sweeps.columns import in_words
 

@@ -2,18 +2,22 @@
 
 import threading
 
+from attncli.common.stopping import check_stop
+
 
 class Progress:
     """Receives notes and the steps of the work, and shows none of them: subclasses do."""
 
     def step(self, done: int, total: int, what: str) -> None:
-        """Report that `done` of `total` steps are finished with the work `what` under way."""
+        """Report that `done` of `total` steps are finished and `what` is under way, about every second.
+
+        Raises:
+            Interrupted: the user has stopped the work.
+        """
+        check_stop()
 
     def note(self, message: str) -> None:
         """Something that the user should know while or after the work goes on."""
-
-    def finished(self) -> None:
-        """Report that the work is done or ended by the user; from now on results must not be lost."""
 
 
 class Counter:

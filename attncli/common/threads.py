@@ -9,6 +9,8 @@ from typing import TypeVar
 
 import torch
 
+from attncli.common.stopping import check_stop
+
 Job = TypeVar("Job")
 Part = TypeVar("Part")
 AHEAD = 2  # parts begun per thread: no thread idles, and memory stays bounded
@@ -36,6 +38,7 @@ def in_order(work: Callable[[Job], Part], jobs: Iterable[Job], threads: int) -> 
         try:
             while begun:
                 part = begun.popleft().result()
+                check_stop()
                 begun.extend(pool.submit(work, job) for job in islice(waiting, 1))
                 yield part
         finally:

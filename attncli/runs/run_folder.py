@@ -19,6 +19,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import NamedTuple
 
+from attncli.common.stopping import writing_files
 from attncli.config.opening import open_file
 from attncli.errors import InputError, refusal
 from attncli.runs.locks import is_locked, lock
@@ -200,7 +201,7 @@ def save_numbered(place: Path, write: Callable[[Path], None]) -> Path:
 
 def save_file_at(place: Path, write: Callable[[Path], None], words: Words = COMMAND_LINE) -> Path:
     """Write a file beside its place, then rename it."""
-    with writing(place, words), hidden_folder(place.absolute()) as hidden:
+    with writing(place, words), writing_files(), hidden_folder(place.absolute()) as hidden:
         unfinished = hidden / place.name  # the ending decides the format
         write(unfinished)
         return unfinished.replace(place)

@@ -20,6 +20,7 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from attncli import __version__
+from attncli.common.stopping import writing_files
 from attncli.common.study import STAGES, Record, Result, is_kept, nan_to_null, single_numbers, stage_of, tokens_of
 from attncli.config.document import CAPTURED, PARAMETERS, REPORT, STYLE, TENSORS, Document
 from attncli.errors import InputError, in_bytes, refusal
@@ -194,7 +195,7 @@ def add_files(folder: Path, files: Mapping[str, Callable[[Path], None]]) -> list
 @contextmanager
 def _replacing(folder: Path) -> Iterator[Path]:
     """Yield a hidden folder. At the end its files replace the files of a run, results.json last."""
-    with writing(folder), hidden_folder((folder / RESULTS).absolute()) as hidden:
+    with writing(folder), writing_files(), hidden_folder((folder / RESULTS).absolute()) as hidden:
         new = hidden / NEW
         new.mkdir()
         yield new

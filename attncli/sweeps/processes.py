@@ -18,11 +18,12 @@ from typing import Any
 
 from pebble import ProcessExpired, ProcessPool
 
+from attncli.common.stopping import check_stop
 from attncli.common.study import Record
 from attncli.sweeps.starting import process_context
 from attncli.sweeps.work import Job, in_one_line, row_of, run_point, tried_twice
 
-PATIENCE = 1.0  # seconds between looks for processes that have ended without a word
+PATIENCE = 0.5  # seconds between looks for a signal to stop, and for processes that have ended without a word
 
 
 @dataclass(frozen=True)
@@ -72,6 +73,9 @@ def on_processes(
 
     A point whose process dies is tried once more in the end, with the machine to itself, and then has the status
     `died`; with `fail_fast` it is tried at once. Whoever leaves the iterator ends all processes.
+
+    Raises:
+        Interrupted: the user has stopped the sweep.
     """
     return tried_twice(partial(_tried_once, processes=processes, timeout=timeout), jobs, fail_fast)
 
@@ -85,6 +89,7 @@ def _tried_once(jobs: Iterable[Job], processes: int, timeout: float | None) -> G
                 worker, job = idle.pop() if idle else Worker(context, processes), waiting.popleft()
                 begun[worker.submit(job, timeout)] = Begun(job, worker, time.monotonic())
             done, _ = wait(begun, PATIENCE, FIRST_COMPLETED)
+            check_stop()
             gone = {future for future, each in begun.items() if each.worker.was_replaced}
             for future in done | gone:
                 each = begun.pop(future)

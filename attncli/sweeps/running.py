@@ -13,6 +13,7 @@ import torch
 
 from attncli.common.memory import available_memory
 from attncli.common.progress import Progress
+from attncli.common.stopping import hold_signals
 from attncli.common.study import Record, Result
 from attncli.config.sweep import as_data
 from attncli.expect.judging import judge
@@ -75,11 +76,11 @@ def run_sweep(task: Task, progress: Progress) -> tuple[Finished, str | None]:
                 problem = keep(_rows(task, waiting, progress), journal, progress, task.fail_fast)
     except KeyboardInterrupt:
         interrupted = True
-    progress.finished()
+    hold_signals()
     progress.step(0, 1, "writing the results")
     result, points = result_of(plan, folder, interrupted)
     verdicts = judge(result, plan.options.expect, plan.rows)
-    pictures = task.pictures and bool(result.records) and not interrupted  # who presses Ctrl-C waits for no drawing
+    pictures = task.pictures and bool(result.records) and not interrupted  # a stopped sweep ends without drawing
     drawn = pictures_of(result, plan.options.figure, progress.note) if pictures else {}
     content = results_of(result, verdicts, plan.options.seed, plan.device, started, task.command)
     save_sweep(folder, result, content, points, summary(result), drawn)

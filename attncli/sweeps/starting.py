@@ -2,6 +2,7 @@
 
 import multiprocessing
 import signal
+import sys
 from typing import Any
 
 PRELOADED = ["torch", "attncli.sweeps.work", "attncli.studies.attention.study", "attncli.sweeps.ending"]
@@ -17,12 +18,14 @@ def process_context() -> Any:
 
 
 def load_ahead() -> None:
-    """Begin to load what processes need, beside whatever this process does next."""
+    """Start loading the libraries of the worker processes, while this process goes on."""
     if process_context().get_start_method() == "forkserver":
         from multiprocessing import forkserver, resource_tracker
 
-        resource_tracker.ensure_running()  # which lets SIGINT through again
-        before = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])  # it inherits this: Ctrl-C is not for it
+        sys.warnoptions.append("ignore:resource_tracker")  # of semaphores that it removes after a second Ctrl-C
+        resource_tracker.ensure_running()  # it would unblock SIGINT
+        # Workers inherit the mask, since their parent ends them. Ignoring SIGINT here instead would lose a Ctrl-C.
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
         try:
             forkserver.ensure_running()
         finally:

@@ -3,11 +3,7 @@
 import itertools
 import json
 import os
-import pkgutil
-import signal
 import sys
-from collections.abc import Iterator
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +12,7 @@ import pytest
 import torch
 import yaml
 
-from attncli.commands import interrupts, options, progress
+from attncli.commands import progress
 from attncli.errors import InputError
 from attncli.studies.attention import study as attention
 from tests.cli import attncli, experiment, good, names_in, refusal
@@ -151,14 +147,6 @@ def test_all_problems_of_all_files_come_before_any_work(here: Path) -> None:
     assert names_in(here) == ["bad.yaml", "good.yaml", "worse.yaml"]
 
 
-@pytest.fixture
-def listening() -> Iterator[None]:
-    """Ctrl-C is heard, also where the tests run in the background, which is told to ignore it."""
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    yield
-    signal.signal(signal.SIGINT, before)
-
-
 def interrupted(*args: object) -> None:
     raise KeyboardInterrupt
 
@@ -171,96 +159,6 @@ def test_control_c(out: list[str], here: Path, monkeypatch: pytest.MonkeyPatch) 
     assert (result.exit_code, result.stdout) == (130, "")
     assert result.stderr == "interrupted; what was finished is kept, nothing else\n"
     assert names_in(here) == ["own.yaml"]
-
-
-def press_before(name: str, monkeypatch: pytest.MonkeyPatch, call: int = 1) -> None:
-    """Ctrl-C at this call of a function, which then goes on if it may."""
-    module, _, function = name.rpartition(".")
-    right, calls = pkgutil.resolve_name(name), itertools.count(1)
-
-    def pressed(*args: Any) -> Any:
-        if next(calls) == call:
-            signal.raise_signal(signal.SIGINT)
-        return right(*args)
-
-    monkeypatch.setattr(pkgutil.resolve_name(module), function, pressed)
-
-
-@pytest.mark.usefixtures("listening")
-@pytest.mark.parametrize("where", ["attncli.api.judge", "pathlib.Path.rename"])
-def test_control_c_waits_until_what_was_finished_is_written(
-    where: str, here: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for name in ("a", "b"):
-        experiment(here / f"{name}.yaml")
-    press_before(where, monkeypatch)
-    result = attncli("run", "a.yaml", "b.yaml", "--no-plots")
-    folder = latest("a").relative_to(here)
-    assert (result.exit_code, names_in(here / "outputs")[0]) == (130, "a")
-    assert result.stderr.splitlines()[-1] == f"interrupted; what was finished is in {folder}/"
-    assert "Summary" in result.stdout
-    content = json.loads((folder / "results.json").read_text())
-    assert content["files"] == names_in(folder)
-    assert "interrupted" not in content, "all rows are there"
-    assert not (here / "outputs" / "b").exists()
-    assert result.stderr.splitlines()[-2] == "not run: b.yaml"
-    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
-
-
-@pytest.mark.usefixtures("listening")
-def test_control_c_waits_from_the_end_of_the_work_on(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (here / "own.yaml").write_text("{study: train, scorers: [dot], d: 2, steps: 2, batch: 2, seeds: 1}")
-    press_before("attncli.studies.train.study.summary", monkeypatch)
-    result = attncli("run", "own.yaml", "--no-plots", "--quiet")
-    assert result.exit_code == 130
-    assert result.stderr == f"interrupted; what was finished is in {latest().relative_to(here)}/\n"
-
-
-@pytest.mark.usefixtures("listening")
-def test_an_impatient_control_c_loses_nothing_of_an_interrupted_run(
-    here: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    which = "{where: {implementation: attncli, status: timed}, metric: seconds, above: 0}"
-    keys = f"study: bench, scorers: [dot], n: [2, 3], d: 4, measure: scores, expect: [{which}]"
-    (here / "own.yaml").write_text(f"{{{keys}}}")
-    press_before("attncli.studies.bench.study.time_all", monkeypatch, call=2)  # the work is ended
-    press_before("attncli.studies.bench.study.settings_of", monkeypatch)  # on the way to what was finished
-    press_before("attncli.runs.saving.save_named", monkeypatch)
-    result = attncli("run", "own.yaml", "--no-plots", "--quiet")
-    assert (result.exit_code, result.stdout) == (130, "")
-    assert result.stderr == f"interrupted; what was finished is in {latest().relative_to(here)}/\n"
-    content = json.loads((latest() / "results.json").read_text())
-    assert content["interrupted"] is True
-    assert {row["n"] for row in content["records"]} == {2}
-    assert content["expectations"][0]["holds"] is None, "it need not have been the only row"
-
-
-@pytest.mark.usefixtures("listening")
-def test_a_third_control_c_is_meant(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def stubborn(*args: object) -> None:
-        for _ in range(2):
-            with suppress(KeyboardInterrupt):
-                signal.raise_signal(signal.SIGINT)
-        signal.raise_signal(signal.SIGINT)
-        pytest.fail("nothing ends it")
-
-    experiment(here / "own.yaml")
-    monkeypatch.setattr(attention, "run", stubborn)
-    assert attncli("run", "own.yaml", "--no-plots").exit_code == 130
-    assert names_in(here) == ["own.yaml"]
-
-
-def test_control_c_that_the_caller_ignores_is_ignored_while_libraries_are_loaded(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    press_before("gc.disable", monkeypatch)
-    monkeypatch.setattr(interrupts, "_end_at_once", lambda *_: pytest.fail("it is heard"))
-    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
-    try:
-        options.import_quickly(pictures=False)
-        assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
-    finally:
-        signal.signal(signal.SIGINT, before)
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import reduce
 from operator import or_
 from pathlib import Path
@@ -234,6 +234,7 @@ def result_of(
 
     The tensors `curve/<label>/<column>` are the points of the picture. NaN in the column `watched` is noted.
     """
+    prepared = replace(prepared, points=prepared.points[: len(figures)])  # fewer after an interruption
     options, scorers, columns = prepared.options, prepared.points[-1].scorers, prepared.columns(columns)
     curve = [{column.key: row.get(column.key) for column in columns} for row in _rows(prepared, figures)]
     records = [row for row in curve if row["d"] in prepared.sizes]

@@ -82,7 +82,7 @@ def joined_layers(
         own = facts[call.name] = {"number": captured.numbers[call.name]}
         own |= {key: captured.layers[call.name].get(key) for key in CALL_FACTS}
         same = next((entry for entry in options.scorers if _is_as_the_model(entry, call, options.train)), None)
-        if same is not None:
+        if same is not None and same.label in result.labels:
             output = tensor_name(same.label, "output", layer=call.name if has_layers else None)
             own["rescored"] = call.difference(result.tensors[output])
     about = {key: captured.about.get(key) for key in ("model", "text")}

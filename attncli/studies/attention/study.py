@@ -3,7 +3,7 @@
 import itertools
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -26,6 +26,7 @@ from attncli.common.scoring import (
     scale_of,
     worth_compiling,
 )
+from attncli.common.stopping import Keeping, check_stop
 from attncli.common.study import STAGES, Column, Record, Result, Rows, tensor_name
 from attncli.config.looks import check_ranges
 from attncli.config.scorer_entries import ScorerEntry
@@ -234,39 +235,50 @@ def run(prepared: Prepared, progress: Progress) -> Result:
     """
     if prepared.options.compile:
         _compile([scorer for part in prepared.parts for scorer in part.scorers], progress)
-    results = [_run_part(prepared.options, part, progress) for part in prepared.parts]
+    results, parts = list[Result](), prepared.parts
+    with Keeping(results) as kept:
+        for part in parts:
+            results.append(_run_part(prepared.options, part, progress, keeps_scorers=len(parts) == 1))
     if prepared.captured is None:
         return results[0]
-    return joined_layers(prepared.captured, [part.inputs.call for part in prepared.parts], results, prepared.options)
+    calls = [part.inputs.call for part in parts[: len(results)]]
+    result = joined_layers(prepared.captured, calls, results, prepared.options)
+    return replace(result, interrupted=kept.interrupted or results[0].interrupted)
 
 
-def _run_part(options: AttentionOptions, part: Part, progress: Progress) -> Result:
+def _run_part(options: AttentionOptions, part: Part, progress: Progress, keeps_scorers: bool) -> Result:
+    """Run all scorers on the inputs of one layer, with `keeps_scorers` keeping finished ones if the user stops it."""
     inputs, entries = part.inputs, options.scorers
     empty = inputs.valid.empty_rows.cpu()
     whole, single = Groups(empty, by_head=False), Groups(empty, by_head=True)
     variances = None if inputs.call is None else variances_of(inputs)
     stages, rows, parameters = dict[str, Stages](), dict[str, ScorerRows](), dict[str, Tensor]()
     records, heads, comparisons, head_comparisons = (list[Record]() for _ in range(4))
-    for index, (entry, scorer, rules) in enumerate(zip(entries, part.scorers, part.rules, strict=True)):
-        progress.step(index, len(entries), " ".join([*part.place.values(), entry.label]))
-        with below("scorers", index):
-            stages[entry.label], found = _run_scorer(options, entry, scorer, rules, inputs)
-        if found is None:
-            found = scorer_rows(stages[entry.label]["scores"], stages[entry.label]["weights"], inputs.valid.whole.cpu())
-        rows[entry.label] = found
-        count = sum(parameter.numel() for parameter in scorer.parameters())
-        figures, names = whole.of_scorer(found)[0], names_of(entry) | part.place
-        records.append({**names, "parameters": count, **figures})
-        by_head = single.of_scorer(found)
-        if variances is not None:
-            own = metrics_of_calls(inputs, variances, stages[entry.label].get("weights"), found)
-            by_head = [each | of_head for each, of_head in zip(by_head, own, strict=True)]
-        heads += [names | each for each in by_head]
-        _warn_of_numbers(records[-1], stages[entry.label], empty, progress)
-        for name, tensor in scorer.state_dict().items():  # made in the inputs' dtype
-            dtype = inputs.queries.dtype if tensor.is_floating_point() else tensor.dtype
-            parameters[f"{entry.label}/{name}"] = tensor.to("cpu", dtype)
-    progress.step(len(entries), len(entries), "comparisons")
+    with Keeping(records if keeps_scorers else ()) as kept:
+        for index, (entry, scorer, rules) in enumerate(zip(entries, part.scorers, part.rules, strict=True)):
+            progress.step(index, len(entries), " ".join([*part.place.values(), entry.label]))
+            with below("scorers", index):
+                stages[entry.label], found = _run_scorer(options, entry, scorer, rules, inputs)
+            if found is None:
+                found = scorer_rows(
+                    stages[entry.label]["scores"], stages[entry.label]["weights"], inputs.valid.whole.cpu()
+                )
+            rows[entry.label] = found
+            count = sum(parameter.numel() for parameter in scorer.parameters())
+            figures, names = whole.of_scorer(found)[0], names_of(entry) | part.place
+            record = {**names, "parameters": count, **figures}
+            by_head = single.of_scorer(found)
+            if variances is not None:
+                own = metrics_of_calls(inputs, variances, stages[entry.label].get("weights"), found)
+                by_head = [each | of_head for each, of_head in zip(by_head, own, strict=True)]
+            _warn_of_numbers(record, stages[entry.label], empty, progress)
+            for name, tensor in scorer.state_dict().items():  # made in the inputs' dtype
+                dtype = inputs.queries.dtype if tensor.is_floating_point() else tensor.dtype
+                parameters[f"{entry.label}/{name}"] = tensor.to("cpu", dtype)
+            heads += [names | each for each in by_head]
+            records.append(record)
+        progress.step(len(entries), len(entries), "comparisons")
+    stages = {record["label"]: stages[record["label"]] for record in records}
     for a, b in itertools.combinations(stages, 2):
         weights = pair_rows(stages[a]["weights"], stages[b]["weights"], rows[a], rows[b]) if options.weights else None
         outputs, pair = output_rows(stages[a]["output"], stages[b]["output"]), {"a": a, "b": b} | part.place
@@ -279,7 +291,7 @@ def _run_part(options: AttentionOptions, part: Part, progress: Progress) -> Resu
         options.name,
         {
             "formulas": formulas_of(entries),
-            "scales": dict(zip(stages, map(scale_of, part.scorers), strict=True)),
+            "scales": dict(zip(stages, map(scale_of, part.scorers), strict=False)),
             "tokens": {side: _by_batch(part.tokens.get(side), elements) for side in ("queries", "keys")},
             **{key: value for key, value in chosen.items() if value is not None},
         },
@@ -295,6 +307,7 @@ def _run_part(options: AttentionOptions, part: Part, progress: Progress) -> Resu
         parameters=parameters,
         heads=_chosen(heads, options),
         head_comparisons=_chosen(head_comparisons, options),
+        interrupted=kept.interrupted,
     )
 
 
@@ -316,7 +329,9 @@ def _run_scorer(
 def _stages(options: AttentionOptions, entry: ScorerEntry, scorer: nn.Module, rules: Rules, inputs: Inputs) -> Stages:
     """Return scores, softcap, bias, mask and normaliser, dropout, weighted sum of the values."""
     scores = raw_scores(scorer, inputs.queries, inputs.keys).detach()
+    check_stop()
     stages = {"scores": scores, **rules.stages(scores)}
+    check_stop()
     weights = stages["weights"]
     if options.train and entry.dropout > 0:
         randomness = generator(options.seed, f"dropout.{entry.stream}")

@@ -24,6 +24,7 @@ from attncli.common.scoring import (
     raw_scores,
     stored_parameters,
 )
+from attncli.common.stopping import Keeping, check_stop
 from attncli.common.study import Record, Result, Rows
 from attncli.common.threads import on_threads
 from attncli.errors import Collector, InputError
@@ -122,19 +123,13 @@ def expected_rows(prepared: Prepared) -> Rows:
 def run(prepared: Prepared, progress: Progress) -> Result:
     """Measure group by group; finished groups are kept if the user ends the work."""
     options, groups = prepared.options, list(_groups(prepared))
-    finished, interrupted = list[list[Trial]](), False
+    finished = list[list[Trial]]()
     counter = Counter(sum(map(len, groups)), progress)
-    try:
-        with on_threads(options.threads):
-            for group in groups:
-                get_ready(group, prepared, counter)
-                time_all(group, prepared.device)
-                finished.append(group)
-    except KeyboardInterrupt:
-        if not finished:
-            raise
-        interrupted = True
-    progress.finished()
+    with Keeping(finished) as kept, on_threads(options.threads):
+        for group in groups:
+            get_ready(group, prepared, counter)
+            time_all(group, prepared.device)
+            finished.append(group)
     records = [_row(trial, group, options) for group in finished for trial in group]
     comparisons = [row for group in finished for row in _comparisons(group)]
     timed = [trial for group in finished for trial in group if trial.seconds]
@@ -147,7 +142,7 @@ def run(prepared: Prepared, progress: Progress) -> Result:
         findings_of(records, comparisons),
         tensors={raw_name(trial.record): torch.tensor(trial.seconds, dtype=torch.float64) for trial in timed},
         parameters=prepared.parameters,
-        interrupted=interrupted,
+        interrupted=kept.interrupted,
     )
 
 
@@ -214,6 +209,7 @@ def time_all(group: Sequence[Trial], device: torch.device) -> None:
             trial = ready[(index + turn) % len(ready)]
             if trial.call:
                 with _failures(trial, device):
+                    check_stop()
                     trial.rounds = trial.rounds or rounds_for(trial.call, device)
                     if turn < trial.rounds:
                         trial.seconds.append(seconds_of(trial.call, device))

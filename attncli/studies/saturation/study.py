@@ -24,6 +24,7 @@ from attncli.common.pairs.study import (
     scores_of,
 )
 from attncli.common.progress import Progress
+from attncli.common.stopping import Keeping
 from attncli.common.study import Finding, Record, Result, by_label
 from attncli.errors import below
 from attncli.inputs.seeding import generator
@@ -57,7 +58,8 @@ def run(prepared: Prepared, progress: Progress) -> Result:
     Memory does not grow with the number of rows; numbers do not depend on the number of threads.
     """
     options, figures, keys = prepared.options, [], prepared.points[0].pairs.keys
-    with at_work(prepared, progress) as parts_of:
+    rows = list[int]()  # the sizes of finished rows
+    with Keeping(rows) as kept, at_work(prepared, progress) as parts_of:
         for point in prepared.points:
             streams = [defaultdict[str, Stream](Stream) for _ in point.scorers]
             for part in parts_of(point, partial(_measure, prepared)):
@@ -65,11 +67,13 @@ def run(prepared: Prepared, progress: Progress) -> Result:
                     for name, numbers in found.items():
                         stream[name].add(numbers.numpy())
             figures.append([{"keys": point.pairs.keys, **_row(stream)} for stream in streams])
+            rows += [point.d] * (point.d in prepared.sizes)
     result = result_of(prepared, COLUMNS, figures, "entropy", progress)
     uniform = {"entropy": 1.0, "max_weight": 1 / keys, "jacobian": math.sqrt(keys - 1) / keys}
     norms = {entry.label: _norms(each, keys) for entry, each in zip(options.scorers, prepared.normalizers, strict=True)}
     findings = findings_of(result.records, {label: equal for label, (equal, peaked) in norms.items() if not peaked})
-    return replace(result, settings={**result.settings, "uniform": uniform}, findings=findings)
+    settings = {**result.settings, "uniform": uniform}
+    return replace(result, settings=settings, findings=findings, interrupted=kept.interrupted)
 
 
 def _measure(prepared: Prepared, point: Point, pairs: Pairs) -> list[Figures]:

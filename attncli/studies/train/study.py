@@ -14,6 +14,7 @@ from torch import Tensor
 from attncli.common.memory import parameter_bytes, require_memory
 from attncli.common.progress import Counter, Progress
 from attncli.common.scoring import build_normalizer, build_scorer, formulas_of, names_of, outline, stored_parameters
+from attncli.common.stopping import Keeping
 from attncli.common.study import Result, Rows, by_label
 from attncli.common.threads import on_threads
 from attncli.errors import Collector, InputError, below
@@ -118,14 +119,14 @@ def expected_rows(prepared: Prepared) -> Rows:
 
 def run(prepared: Prepared, progress: Progress) -> Result:
     """Train all configurations, several at a time; finished configurations are kept if the user ends the work."""
-    options, done, stop = prepared.options, dict(prepared.finished), threading.Event()
-    ended: KeyboardInterrupt | None = None
+    options, done, stop = prepared.options, dict[str, Finished](), threading.Event()
     # Small sizes first: all scorers have results early.
-    jobs = sorted((job for job in prepared.configurations if job.place not in done), key=lambda job: job.d)
+    jobs = [job for job in prepared.configurations if job.place not in prepared.finished]
+    jobs.sort(key=lambda job: job.d)
     counter = Counter(options.steps * len(jobs), progress)
     if options.resume is not None:
-        of_all = f"{len(done)} of {len(prepared.configurations)} configurations are already done in {options.resume}"
-        progress.note(f"{of_all}; {len(jobs)} to train")
+        done_before = f"{len(prepared.finished)} of {len(prepared.configurations)} configurations are already done"
+        progress.note(f"{done_before} in {options.resume}; {len(jobs)} to train")
 
     def work(job: Configuration) -> None:
         def step_done() -> None:
@@ -141,20 +142,14 @@ def run(prepared: Prepared, progress: Progress) -> Result:
         states = {f"{job.place}/{seed}/{name}": x for seed, state in learnt.states.items() for name, x in state.items()}
         done[job.place] = Finished(rows_of(job, learnt, options.steps), curves, states)
 
-    with on_threads(1), ThreadPoolExecutor(prepared.threads) as pool:
+    with Keeping(done) as kept, on_threads(1), ThreadPoolExecutor(prepared.threads) as pool:
         try:
             for future in as_completed([pool.submit(work, job) for job in jobs]):
                 future.result()
-        except KeyboardInterrupt as error:
-            ended = error
         finally:
             stop.set()  # all are done, or the rest is not needed
             pool.shutdown(wait=True, cancel_futures=True)
-    progress.finished()
-    interrupted = len(done) < len(prepared.configurations)
-    if ended is not None and len(done) == len(prepared.finished):
-        raise ended
-    result = _result(prepared, done, interrupted)
+    result = _result(prepared, {**prepared.finished, **done}, kept.interrupted)
     for label, rows in by_label(result.comparisons).items():
         if lost := sorted({row["d"] for row in rows if not math.isfinite(row["loss"])}):
             progress.note(f"warning: {label}: NaN or infinite losses at d = {', '.join(map(str, lost))}; {CURE}")

@@ -12,6 +12,7 @@ from attncli.common.pairs.parts import Pairs
 from attncli.common.pairs.study import Point, Prepared, at_work, expected_rows_of, prepare_pairs, result_of, scores_of
 from attncli.common.progress import Progress
 from attncli.common.scoring import scale_of
+from attncli.common.stopping import Keeping
 from attncli.common.study import Record, Result
 from attncli.errors import below
 from attncli.studies.variance.columns import COLUMNS
@@ -55,9 +56,10 @@ def run(prepared: Prepared, progress: Progress) -> Result:
     Memory does not grow with the number of samples; numbers do not depend on the number of threads.
     """
     points, entries = prepared.points, prepared.options.scorers
-    largest, no_edges, tallies = max(points, key=lambda point: point.d), [None] * len(entries), []
+    largest, no_edges, tallies = max(points, key=lambda point: point.d), [None] * len(entries), list[list[Tally]]()
+    rows, whole = list[int](), list[Tally]()  # the sizes of finished rows; scores counted in histograms
     theories = [_theories(prepared, point) for point in points]
-    with at_work(prepared, progress, 2 if prepared.is_real else 1) as parts_of:
+    with Keeping(rows) as kept, at_work(prepared, progress, 2 if prepared.is_real else 1) as parts_of:
 
         def tallied(point: Point, edges: Sequence[Edges | None]) -> list[Tally]:
             return reduce(_merged, parts_of(point, partial(_tally, prepared, edges)))
@@ -67,16 +69,17 @@ def run(prepared: Prepared, progress: Progress) -> Result:
             if point is largest and not prepared.is_real:  # its first scores say where the bins lie
                 edges = [tally.bins for tally in _tally(prepared, no_edges, point, point.pairs.of_job(0))]
             tallies.append(tallied(point, edges))
-        whole = tallies[points.index(largest)]  # of all scores that a histogram has
+            rows += [point.d] * (point.d in prepared.sizes)
+        whole = tallies[points.index(largest)]
         if prepared.is_real:  # a second round counts the scores of all heads together
             edges = [tally.bins for tally in reduce(_merged, tallies)]
             whole = reduce(_merged, [tallied(point, edges) for point in points])
-    figures = [_figures(prepared, *each) for each in zip(points, tallies, theories, strict=True)]
+    figures = [_figures(prepared, *each) for each in zip(points, tallies, theories, strict=False)]
     result = result_of(prepared, COLUMNS, figures, "variance", progress)
     for row in [row for row in result.records if row["variance"] == 0 and row["theory_variance"]][:1]:
         progress.note(f"warning: {row['label']}: scores too small for the dtype at d = {row['d']}; use float64")
     counted_scores, histograms = {}, {}
-    for entry, tally in zip(entries, whole, strict=True):
+    for entry, tally in zip(entries, whole, strict=False):  # none after an interruption
         moments, std = tally.moments, math.sqrt(tally.moments.population_variance)
         if tally.edges is not None and math.isfinite(std):
             counted_scores[entry.label] = {"samples": moments.count, "mean": moments.mean, "std": std}
@@ -87,6 +90,7 @@ def run(prepared: Prepared, progress: Progress) -> Result:
         settings={**result.settings, "histograms": counted_scores},
         findings=findings_of(prepared, result.records),
         tensors={**result.tensors, **histograms},
+        interrupted=kept.interrupted,
     )
 
 
