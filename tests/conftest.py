@@ -22,10 +22,10 @@ gc.disable()
 settings.register_profile("attncli", derandomize=True, database=None, deadline=None, max_examples=25)
 settings.load_profile("attncli")
 
-# No line of progress on stderr, however busy the machine is: tests of progress have a patience of their own.
+# No line of progress on stderr, however busy the machine is: tests of progress set their own patience.
 progress.PATIENCE = 1e6
 
-# `pytest -m quick` runs what is here, but for measured memory and compiled code.
+# `pytest -m quick` runs these folders and files, except tests of measured memory and compiled code.
 QUICK = {"attention", "config", "expect", "inputs", "scorers", "normalizers", "pooling"}
 QUICK |= {"test_catalogues.py"}
 NOT_QUICK = ("compiled", "memory")

@@ -2,10 +2,10 @@
 
 Every scorer of the catalogue has its oracle in `ORACLES`, under its name: `oracle(scorer, queries, keys, **options)`,
 for queries (n, q) and keys (m, k), gives scores (n, m) in float64. Parameters are read from the scorer; options are
-not, so that a scorer which misreads them is found out: pass the ones it was made with.
+not, so that a scorer which misreads its options is caught: pass them to the oracle as well.
 
-Every normaliser has its oracle in `NORMALIZERS`: `oracle(scores, **options)`, for the scores of one query's valid keys,
-of which there is at least one, gives their weights. `weights_of` puts them into a matrix with a mask.
+Every normaliser has its oracle in `NORMALIZERS`: `oracle(scores, **options)` gives the weights for the scores of a
+query's valid keys, at least one. `weights_of` puts them into a matrix with a mask.
 """
 
 import itertools
@@ -90,7 +90,7 @@ def ssmax(scores: Vector, *, c: float = 1.0) -> Vector:
 
 
 def sparsemax(scores: Vector) -> Vector:
-    """The k largest scores have a weight, for the largest k of which 1 + k s_k is above their sum: algorithm 1."""
+    """The k largest scores have a weight, with the largest k such that 1 + k s_k exceeds their sum (algorithm 1)."""
     ordered = sorted((score - max(scores) for score in scores), reverse=True)
     k = max(k for k in range(1, len(ordered) + 1) if 1 + k * ordered[k - 1] > math.fsum(ordered[:k]))
     threshold = (math.fsum(ordered[:k]) - 1) / k
@@ -98,7 +98,7 @@ def sparsemax(scores: Vector) -> Vector:
 
 
 def entmax(scores: Vector, *, alpha: float = 1.5) -> Vector:
-    """[(alpha - 1) s_j - t]_+ ^ (1 / (alpha - 1)), with the t at which they sum to 1, halved until nothing changes."""
+    """[(alpha - 1) s_j - t]_+ ^ (1 / (alpha - 1)), with t such that they sum to 1, by bisection to the last bit."""
     if alpha == 1:
         return softmax(scores)
     scaled = [(alpha - 1) * (score - max(scores)) for score in scores]
@@ -128,7 +128,7 @@ NORMALIZERS: dict[str, Callable[..., Vector]] = {
 
 
 def weights_of(normalizer: str, scores: Tensor, valid: Tensor | None = None, **options: Any) -> Tensor:
-    """Weights (n, m) for scores (n, m) and booleans (n, m), True = may attend; a row without a valid key is all 0."""
+    """Return weights (n, m) for scores (n, m) and booleans (n, m), True = may attend; 0 without a valid key."""
     seen = torch.ones(scores.shape, dtype=torch.bool) if valid is None else valid.expand(scores.shape)
     rows = []
     for row, may in zip(scores.tolist(), seen.tolist(), strict=True):
@@ -142,7 +142,7 @@ def weights_of(normalizer: str, scores: Tensor, valid: Tensor | None = None, **o
 def alibi_slopes(heads: int) -> Vector:
     """A geometric sequence that begins at 2^(-8/heads), which is also its ratio; for powers of two.
 
-    Another number of heads has the slopes of the power of two below, and of the one above every other, from the first.
+    Otherwise the slopes for the power of two below, then every other slope for the power of two above.
     """
     if math.log2(heads).is_integer():
         first = 2 ** (-8 / heads)
@@ -164,17 +164,17 @@ def masked_softmax(scores: Tensor, valid: Tensor | None = None) -> Tensor:
 
 
 def weighted_sum(weights: Tensor, values: Tensor) -> Tensor:
-    """Attention pooling: weights (n, m) and values (m, v) give the output (n, v)."""
+    """Return the output (n, v) for weights (n, m) and values (m, v)."""
     return matrix([[inner(row, column) for column in values.mT.tolist()] for row in weights.tolist()])
 
 
 def entropy(weights: Vector) -> float:
-    """-sum_j w_j ln w_j in nats, where a weight of 0 adds nothing."""
+    """Return -sum_j w_j ln w_j in nats; a weight of 0 adds nothing."""
     return -math.fsum(weight * math.log(weight) for weight in weights if weight > 0)
 
 
 def for_each_matrix(function: Callable[..., Tensor], *tensors: Tensor) -> Tensor:
-    """`function` of the matrices in the last two axes, for each place on the leading axes, which are broadcast."""
+    """Apply `function` to the matrices in the last two axes, for each place on the broadcast leading axes."""
     leading = torch.broadcast_shapes(*(tensor.shape[:-2] for tensor in tensors))  # type: ignore[no-untyped-call]
     stacks = [tensor.expand(*leading, *tensor.shape[-2:]).reshape(-1, *tensor.shape[-2:]) for tensor in tensors]
     results = [function(*matrices) for matrices in zip(*stacks, strict=True)]

@@ -121,7 +121,7 @@ def test_gradients_pass_through_the_softmax_and_stop_at_the_mask() -> None:
     [(INF, 1.0, INF), (-INF, 1.0, -INF), (INF, INF, INF), (INF, -INF, NAN), (NAN, 1.0, NAN), (NAN, INF, NAN)],
 )
 def test_values_that_are_seen_act_as_ieee_says(a: float, b: float, wanted: float) -> None:
-    """And what is not seen, NaN too, not at all."""
+    """Values of weight 0, even NaN, have no effect."""
     weights, values = torch.tensor([[0.5, 0.5, 0.0], [0.0] * 3]), torch.tensor([[a, 1.0], [b, 3.0], [NAN, INF]])
     output = weighted_sum(weights, values)
     torch.testing.assert_close(output, torch.tensor([[wanted, 2.0], [0.0, 0.0]]), equal_nan=True)

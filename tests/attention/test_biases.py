@@ -1,4 +1,4 @@
-"""What is added to scores: ALiBi against slow loops and published slopes, and a given tensor."""
+"""Biases of scores: ALiBi against slow loops and published slopes, and a given tensor."""
 
 import itertools
 from typing import Any
@@ -14,7 +14,7 @@ from tests.scorers.catalogue import normal
 
 
 def test_published_slopes() -> None:
-    """1/2, 1/4, ..., 1/256 for 8 heads (Press et al. 2022); for 12 also those of 16 heads at odd places."""
+    """1/2, 1/4, ..., 1/256 for 8 heads (Press et al. 2022); for 12 also slopes 1, 3, 5 and 7 of 16 heads."""
     eight = [1 / 2, 1 / 4, 1 / 8, 1 / 16, 1 / 32, 1 / 64, 1 / 128, 1 / 256]
     assert alibi_slopes(8) == reference.alibi_slopes(8) == eight
     for slopes in (alibi_slopes, reference.alibi_slopes):

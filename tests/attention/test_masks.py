@@ -1,4 +1,4 @@
-"""Valid lengths and masks: the forms that are accepted, and exactly what is said about those that are not."""
+"""Valid lengths and masks: forms that are accepted, and the exact errors for others."""
 
 import itertools
 import re

@@ -1,4 +1,4 @@
-"""What every normaliser of the catalogue promises; a new one is held to it as soon as it is listed."""
+"""Promises of every normaliser of the catalogue; a new normaliser is tested as soon as it is listed."""
 
 import math
 from typing import Any
@@ -86,7 +86,7 @@ def test_a_mask_of_true_alone_is_no_mask(name: str, options: dict[str, Any]) -> 
 
 @every_variant
 def test_scores_of_every_size(name: str, options: dict[str, Any]) -> None:
-    """Up to the largest of float32, whose differences float32 does not hold."""
+    """Up to the largest float32, so that differences overflow."""
     normalizer = NORMALIZERS[name](**options)
     for size in (0.0, 1e-30, 1e-10, 1e4, 1e30, 3e38):
         scores = (

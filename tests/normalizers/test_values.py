@@ -1,4 +1,4 @@
-"""Published weights, limits in which one normaliser becomes another, sums, and the package `entmax`."""
+"""Published weights, limits where a normaliser becomes another, sums, and the package `entmax`."""
 
 import math
 from typing import Any
@@ -109,7 +109,7 @@ def test_ssmax_is_softmax_where_the_factor_is_one() -> None:
 
 
 def test_one_key() -> None:
-    """Sigmoid is softmax plus one; what sums to 1 gives it all."""
+    """Sigmoid equals softmax plus one, and weights that sum to 1 are 1."""
     scores = 5 * normal(7, 1)
     for name in ("softmax", "ssmax", "sparsemax", "entmax"):
         torch.testing.assert_close(weights(name, scores), torch.ones(7, 1))
@@ -119,7 +119,7 @@ def test_one_key() -> None:
 
 @pytest.mark.parametrize("size", [0.1, 1.0, 20.0])
 def test_weights_and_gradients_of_the_package_entmax(size: float) -> None:
-    """Without a mask, and with one of the same keys for every query, which the package is not told of."""
+    """Without a mask; with the same mask for every query, the package gets only the valid keys."""
     pairs = [
         ("sparsemax", {}, entmax.sparsemax),
         ("sparsemax", {}, entmax.sparsemax_bisect),
@@ -141,7 +141,7 @@ def test_weights_and_gradients_of_the_package_entmax(size: float) -> None:
 
 
 def test_options_of_every_size() -> None:
-    """The largest score alone has a weight where the others are far below, and equal scores have equal ones."""
+    """If all others are far below, only the largest score has a weight; equal scores have equal weights."""
     scores = torch.tensor([[1.0, 3.0, 2.0], [1.0, 1.0, 1.0]])
     options: list[tuple[str, dict[str, Any]]]
     options = [("entmax", {"alpha": 1e10}), ("entmax", {"alpha": 1e300}), ("ssmax", {"c": 1e300})]

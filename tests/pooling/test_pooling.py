@@ -1,4 +1,4 @@
-"""Pooling without weights: the output of attention, whichever way it is made, and by which way it is."""
+"""Pooling without weights: outputs equal the outputs of `attend`, and use the fused kernel where it fits."""
 
 import math
 from collections.abc import Callable
@@ -21,7 +21,7 @@ from tests.scorers.catalogue import make, normal
 
 N, M, D = 9, 7, 4
 EMPTY_ROWS: list[Any] = ["zero", "uniform", "nan", "error"]
-DOTS = ["scaled_dot", "dot", "general", "cosine"]  # whose scores are dot products of something
+DOTS = ["scaled_dot", "dot", "general", "cosine"]  # their scores are dot products
 
 NAMES = sorted(SCORERS, key="scaled_dot".__ne__)
 WORKSPACES = [pooling.WORKSPACE_BYTES, 2**11]  # all queries at once, as it is shipped, and tiles of some or of one
@@ -199,7 +199,7 @@ def test_values_of_another_dtype(name: str) -> None:
     rules=["lengths", "mask", "causal"],
 )
 def test_padding_does_not_matter(name: str, junk: float, where: str, rules: str) -> None:
-    """Not even numbers whose products are beyond the largest one."""
+    """Not even numbers with products beyond the largest float."""
     queries, keys, values = tensors((2,))
     queries = queries * 1e10 if junk == 1e30 and name in ("dot", "scaled_dot", "general") else queries
     shape, per_query = (2, N, M), [[min(i, M - 2) for i in range(1, N + 1)]] * 2
@@ -312,7 +312,7 @@ def test_the_fused_kernel_is_not_used(name: str, why: str, calls: list[str]) -> 
             values[0, -1, 0] = -torch.inf
         case "overflow":
             queries, keys = queries * 1e25, keys * 1e25
-            name = "dot" if name == "cosine" else name  # whose vectors have length 1
+            name = "dot" if name == "cosine" else name  # its vectors have length 1
         case "overflow of the bias":
             rules = replace(rules, bias=Bias((2, N, M), torch.full((1, 1, M), -1e300, dtype=torch.float64)))
         case "infinite bias":

@@ -1,4 +1,4 @@
-"""How the tests make a scorer and the tensors to put through it."""
+"""Scorers and tensors for tests."""
 
 from typing import Any
 
@@ -18,17 +18,17 @@ VARIANTS = [(name, options) for name in SCORERS for options in OPTIONS.get(name,
 
 
 def make(name: str, query_size: int, key_size: int | None = None, **options: Any) -> nn.Module:
-    """The scorer with parameters that are always the same."""
+    """Return a scorer with fixed parameters."""
     with torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(7)  # torch.manual_seed keeps a trace of the stack for each kind of device
         return SCORERS[name](query_size, query_size if key_size is None else key_size, **options)
 
 
 def normal(*shape: int, seed: int = 0, dtype: torch.dtype = torch.float32) -> Tensor:
-    """Standard normal numbers, drawn in float64 and then stored in `dtype`."""
+    """Return standard normal numbers, drawn in float64 and stored in `dtype`."""
     return torch.randn(shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64).to(dtype)
 
 
 def same_bits(a: Tensor, b: Tensor) -> bool:
-    """Whether two tensors have the same dtype and the same numbers, of which NaN is one and -0.0 is not 0.0."""
+    """Whether two tensors have the same dtype and bits: NaN equals NaN, and -0.0 differs from 0.0."""
     return a.dtype == b.dtype and torch.equal(a.contiguous().view(torch.uint8), b.contiguous().view(torch.uint8))

@@ -1,4 +1,4 @@
-"""How much memory a call takes, from what torch's allocator tells its profiler."""
+"""Peak memory of a call, from torch's profiler."""
 
 import gc
 import itertools
@@ -9,9 +9,9 @@ from torch.profiler import ProfilerActivity, profile
 
 
 def peak_of(call: Callable[[], object]) -> int:
-    """Bytes taken on the CPU at once by all tensors that the call makes, seen by Python or not; its result included."""
-    os.environ.setdefault("KINETO_LOG_LEVEL", "99")  # or it tells on stderr that it starts
-    gc.disable()  # garbage that is found meanwhile would count as given back
+    """Return the peak in bytes of all tensors that a call makes on the CPU, its result included."""
+    os.environ.setdefault("KINETO_LOG_LEVEL", "99")  # otherwise it writes to stderr when it starts
+    gc.disable()  # garbage freed meanwhile would be subtracted
     try:
         with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as record:
             result = call()

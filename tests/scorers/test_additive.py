@@ -26,7 +26,7 @@ Case = tuple[Tensor, Tensor, Tensor]  # projections (n, h) and (m, h), and w_v (
 
 
 def as_projections(h: int, w_v: Tensor) -> Additive:
-    """A scorer whose queries and keys are their own projections, exactly."""
+    """Return a scorer with identity matrices, so queries and keys are their projections."""
     scorer, identity = Additive(h, h, num_hiddens=h).to(w_v.dtype), torch.eye(h, dtype=w_v.dtype)
     scorer.load_state_dict({"W_q.weight": identity, "W_k.weight": identity, "w_v.weight": w_v[None]})
     return scorer.requires_grad_(False)
@@ -51,7 +51,7 @@ def largest_errors(case: Case) -> tuple[float, float]:
 
 
 def half_unit(w_v: Tensor) -> float:
-    """Return half a unit in the last place of sum |w_v|: what one rounding of the largest score costs."""
+    """Return half a unit in the last place of sum |w_v|: the rounding error of the largest score."""
     size = w_v.to(torch.promote_types(w_v.dtype, torch.float32)).abs().sum()
     return float(np.spacing(size.numpy())) / 2
 
@@ -263,7 +263,7 @@ def textbook_of(tensors: list[Tensor]) -> Tensor:
 
 
 def assert_gradients(tensors: list[Tensor], upstream: Tensor | None = None) -> None:
-    """Scores and gradients are those of the textbook's code."""
+    """Assert that scores and gradients equal the results of the textbook's code."""
     both = scores_of(tensors), textbook_of(tensors)
     torch.testing.assert_close(*both, rtol=1e-11, atol=1e-12)
     upstream = normal(*both[0].shape, seed=9, dtype=torch.float64) if upstream is None else upstream

@@ -1,4 +1,4 @@
-"""What every scorer of the catalogue promises; a new one is held to it as soon as it is listed."""
+"""Promises of every scorer of the catalogue; a new scorer is tested as soon as it is listed."""
 
 import itertools
 

@@ -10,7 +10,7 @@ from tests.reference import ORACLES
 from tests.scorers.catalogue import make, normal
 
 EPS = torch.finfo(torch.float32).eps
-# What may get lost: LOST times the rounding of a sum of 64 squares; at 1e4 that of the mean, which is taken away.
+# Allowed errors: LOST times the rounding of a sum of 64 squares; at 1e4 also the rounding of the subtracted mean.
 PRODUCT, FAR = gaussian.LOST * 8 * EPS, 1e4 * EPS
 
 
@@ -28,7 +28,7 @@ PRODUCT, FAR = gaussian.LOST * 8 * EPS, 1e4 * EPS
     ],
 )
 def test_digits(d: int, apart: float, shift: float, sigma: float, rtol: float | None) -> None:
-    """By differences, without a tolerance of its own, where q and k are close together or of few entries."""
+    """If q and k are close together or have few entries, scores come from differences, with the usual tolerance."""
     queries = normal(6, d) + shift
     keys = (queries if apart < 1 else shift) + apart * normal(6, d, seed=1)
     wanted = ORACLES["gaussian"](None, queries, keys, sigma=sigma)
