@@ -278,7 +278,9 @@ def _title(panel: Panel, inches: float, sheet: Sheet) -> str:
     """Return the title of a panel, with its place on a line of its own if a single line is too long."""
     parts = list(filter(None, (panel.label, panel.place)))
     whole = folded(", ".join(parts), inches, sheet)
-    return whole if "\n" not in whole else "\n".join(folded(each, inches, sheet) for each in parts)
+    if "\n" in whole:
+        whole = "\n".join(folded(each, inches, sheet) for each in (panel.label, *panel.place.split(", ")) if each)
+    return whole
 
 
 def _panel_size(content: _Content, sheet: Sheet) -> Size:
@@ -371,7 +373,9 @@ def _draw_bars(
 
 def _ticks(scale: ColourScale, inches: float) -> MaxNLocator | None:
     """Return the ticks of a colour bar of this length; None for matplotlib's own of a logarithm."""
-    return None if scale.kind == "log" else MaxNLocator(max(2, min(MOST_TICKS, int(inches / TICK))))
+    return (
+        None if scale.kind == "log" else MaxNLocator(max(2, min(MOST_TICKS, int(inches / TICK))), steps=[1, 2, 5, 10])
+    )
 
 
 def _words(content: _Content, scales: Sequence[ColourScale]) -> str:
