@@ -49,7 +49,7 @@ def load_experiments(configs: Sequence[Path], overrides: Sequence[Override]) -> 
 
 
 def run_and_show(experiments: Sequence[Loaded], output: Output) -> None:
-    """Run experiments one after the other, each into its folder, and print the results of those that are complete.
+    """Run experiments one after the other, each into its folder, and print the results of complete runs.
 
     Raises:
         InputError: an experiment fails, or an expectation has no matching row.
@@ -84,7 +84,7 @@ def run_and_show(experiments: Sequence[Loaded], output: Output) -> None:
 
 @contextmanager
 def working(name: str, output: Output) -> Iterator[Progress]:
-    """Show the progress of the body on stderr, and keep stdout free of what a user's scorer prints."""
+    """Show the progress of the body on stderr, and keep the output of a user's scorer out of stdout."""
     with redirect_stdout(ErrorStream()), running(name, output.quiet, output.json) as progress:
         yield progress
 
@@ -137,7 +137,7 @@ def show_results(runs: Sequence[Finished], output: Output, as_list: bool = False
 
 
 def _show_verdicts(runs: Sequence[Finished], *, table: bool) -> None:
-    """Print the verdicts in a table, and failed ones on stderr, even if stdout cannot be written.
+    """Print the verdicts in a table, and failures on stderr, even if stdout cannot be written.
 
     Experiments with the same name are listed by their files.
     """

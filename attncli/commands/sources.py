@@ -1,4 +1,4 @@
-"""What `attncli heatmap` can draw: a config, a run folder, a tensor file. Imported inside functions only."""
+"""The sources of `attncli heatmap`: a config, a run folder or a tensor file. Imported inside functions only."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -23,7 +23,7 @@ from attncli.studies import STUDIES, part_of
 
 @dataclass(frozen=True)
 class Drawable:
-    """The matrices of a source, a name for their picture, what the source says of its look, and the result of a run."""
+    """The matrices of a source, a name for their picture, the source's keys for pictures, and the result of a run."""
 
     matrices: Matrices
     name: str
@@ -34,7 +34,7 @@ class Drawable:
     def places(
         self, labels: Sequence[str] | None, minus: str | None, note: Callable[[str], None]
     ) -> Sequence[tuple[int, int]] | None:
-        """The batch elements and heads that the pictures of a run show; None for all of a tensor file."""
+        """Return the batch elements and heads of the pictures of a run; None for all of a tensor file."""
         if self.result is None:
             return None
         drawn = len(labels or self.matrices.tensors)
@@ -51,10 +51,10 @@ def load_source(
     tensors: Sequence[str],
     quiet: bool,
 ) -> Drawable:
-    """What a source has to draw; without one it is the D2L example.
+    """Return the matrices of a source, or of the D2L example without one.
 
     Raises:
-        InputError: a source that is not there or of no known kind, or options that it cannot use.
+        InputError: the source does not exist, has an unknown format, or does not fit the options.
     """
     source = builtin_path("d2l") if source is None else experiment_path(source)
     with looking_at(source, "SOURCE"):
@@ -141,7 +141,7 @@ def _from_result(result: Result, stage: str, layer: str | None, source: Path) ->
 
 
 def _from_file(path: Path, stage: str | None, names: Sequence[str]) -> Matrices:
-    """Matrices from a tensor file; numbers outside of 0..1 are scores, unless the user says otherwise."""
+    """Return the matrices of a tensor file; numbers outside 0..1 are scores unless `stage` is given."""
     stored = stored_tensors(path)
     if not names:
         names = [name for name, tensor in stored.items() if tensor.ndim >= 2 and tensor.dtype != torch.bool]

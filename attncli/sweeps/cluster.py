@@ -1,4 +1,4 @@
-"""The points of a sweep on the workers of a Dask scheduler that is there already."""
+"""Compute the points of a sweep on the workers of a running Dask scheduler."""
 
 import logging
 import time
@@ -31,16 +31,15 @@ def on_cluster(
     note: Callable[[str], None] = lambda message: None,
     fail_fast: bool = False,
 ) -> Generator[Record]:
-    """The rows of points in the order of finishing, from the scheduler of this address or scheduler file.
+    """Compute points on the workers of a Dask scheduler, and yield their rows as they finish.
 
-    Every worker is asked first for its version of attncli, since a task that a worker cannot read would wait for ever.
-    A worker that dies costs the points it computes at that moment, which Dask tries on others. A point that Dask gives
-    up, since worker after worker has died, is tried once more in the end, alone, and then has the status `died`; with
-    `fail_fast` it is tried at once.
-    Whoever leaves the iterator leaves no point behind that has not begun.
+    `address` is an address or a scheduler file. All workers must have the same version of attncli: a task that a worker
+    cannot read would wait for ever. If a worker dies, Dask computes its points on others. A point that Dask gives up
+    after several dead workers is tried once more at the end, alone, and then has the status `died`; with `fail_fast` it
+    is tried again at once. Closing the iterator cancels points that have not begun.
 
     Raises:
-        InputError: no Dask, no such scheduler, no workers, or workers with another attncli, each by its name.
+        InputError: Dask is not installed, the scheduler has no workers or does not answer, or workers differ.
         EngineLostError: the scheduler or all workers are gone.
     """
     with _connected(address) as client:
@@ -48,7 +47,7 @@ def on_cluster(
 
         try:
             sharing = _checked(client, address, note)
-            # Dask blames a point that kills its worker for those that waited behind it, too: they have a second try.
+            # Dask also blames points that waited behind one that killed its worker: they have a second try.
             compute = partial(_tried_once, client=client, sharing=sharing, most=1 if one_at_a_time else None)
             yield from tried_twice(compute, jobs, fail_fast)
         except (CancelledError, OSError) as error:
@@ -70,7 +69,7 @@ def _connected(address: str) -> "Client":
         message = f'got "{address}", which needs the packages dask and distributed'
         raise InputError.of(f"{message}; install them with `pip install dask distributed`", where=OPTION) from error
     for name in ("distributed", "distributed.client"):
-        logging.getLogger(name).setLevel(logging.CRITICAL)  # what it would say of a lost scheduler, we do
+        logging.getLogger(name).setLevel(logging.CRITICAL)  # our own message reports a lost scheduler
     with looking_at(address, OPTION):
         if _is_file(address):
             try:
@@ -92,7 +91,7 @@ def _is_file(address: str) -> bool:
 
 
 def _checked(client: "Client", address: str, note: Callable[[str], None]) -> int:
-    """The largest number of workers on one machine, once all of them have the same attncli."""
+    """Return the largest number of workers on a machine; raise InputError if workers have another attncli."""
     try:
         client.wait_for_workers(1, PATIENCE)
     except TimeoutError as error:
@@ -100,7 +99,7 @@ def _checked(client: "Client", address: str, note: Callable[[str], None]) -> int
         message = f'got "{address}", a scheduler without workers; expected one worker at least; `{start}` starts one'
         raise InputError.of(message, where=OPTION) from error
     own = code_version()
-    versions = client.run(code_version, on_error="return")  # asks beside the tasks, and so gets errors back
+    versions = client.run(code_version, on_error="return")  # runs beside the tasks, and returns errors
     wrong = {worker: version for worker, version in versions.items() if version != own}
     if wrong:
         told = "; ".join(f"{worker} has {_in_words(version)}" for worker, version in sorted(wrong.items()))
@@ -122,7 +121,7 @@ def _tried_once(jobs: Iterable[Job], client: "Client", sharing: int, most: int |
     workers, looked, seen = 0, float("-inf"), time.monotonic()
     while waiting or begun:
         check_stop()
-        if client.status != "running":  # what asks it now would wait
+        if client.status != "running":  # a request would wait
             raise ConnectionError
         if (now := time.monotonic()) - looked > TURN:
             workers, looked = len(client.nthreads()), now
@@ -131,7 +130,7 @@ def _tried_once(jobs: Iterable[Job], client: "Client", sharing: int, most: int |
                 raise EngineLostError(f"there have been no Dask workers for {PATIENCE:g} s")
         while waiting and len(begun) < (most or AHEAD * max(workers, 1)):
             job = waiting.popleft()
-            # A key of its own: Dask would take an earlier sweep's result of the same point, its failures too.
+            # A new key, as Dask would reuse an earlier sweep's result or failure of the same point.
             key = f"attncli-{job['key']}-{time.time_ns()}"
             begun[client.submit(run_point, job, sharing, key=key, pure=False)] = job, time.monotonic()
         try:

@@ -1,4 +1,4 @@
-"""The columns of a sweep's rows: the swept keys, then the study's own; which name a row, and which are figures."""
+"""The columns of a sweep's rows: first the swept keys, then the columns of the study."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -9,44 +9,44 @@ from attncli.errors import show
 from attncli.studies import columns_of as columns_of_study
 from attncli.studies import metric_of
 
-OWN = "record."  # before the name of a record's column that is swept, too
-REPLICATES = ("seed", f"{OWN}seed")  # columns of runs that differ by chance alone
-NAMES = ("head", "layer", "batch")  # columns that say what a row is about, whatever the study
+OWN = "record."  # prefix of a study's column if the key is swept, too
+REPLICATES = ("seed", f"{OWN}seed")  # columns that differ between repetitions of a run
+NAMES = ("head", "layer", "batch")  # columns that identify a row in every study
 
 
 def shown(value: Any) -> str:
-    """A swept value in a cell or a sentence."""
+    """Return a swept value as text, for a cell or a sentence."""
     return f"{value:.4g}" if isinstance(value, float) else value if isinstance(value, str) else show(value)
 
 
 def in_words(sweep: Mapping[str, Any]) -> str:
-    """A point by its swept values: `d = 16, seed = 0`."""
+    """Return the swept values of a point in words: `d = 16, seed = 0`."""
     return ", ".join(f"{key} = {shown(value)}" for key, value in sweep.items())
 
 
 def swept_column(key: str) -> Column:
-    """The column of a swept key."""
+    """Return the column of a swept key."""
     return Column(key, key, f"The swept key `{key}`.", format=shown, kind="place")
 
 
 def renamed(key: str, keys: Sequence[str]) -> str:
-    """The name of a record's own column, which must differ from the swept keys."""
+    """Return the name of a study's column, with a prefix if the key is swept, too."""
     return f"{OWN}{key}" if key in keys else key
 
 
 def with_sweep(sweep: Mapping[str, Any], record: Record) -> Record:
-    """A row of the sweep: the swept values before the record's own columns. Lists and mappings become text."""
+    """Return a row of the sweep: swept values, then the record. Lists and mappings among them become text."""
     swept = {key: show(value) if isinstance(value, list | dict) else value for key, value in sweep.items()}
     return {**swept, **{renamed(key, [*sweep]): value for key, value in record.items()}}
 
 
 def swept_keys(result: Result) -> list[str]:
-    """The swept keys of the result of a sweep."""
+    """Return the swept keys of a sweep's result."""
     return [key for axis in result.settings["sweep"]["over"] for key in axis]
 
 
 def columns_of(result: Result, rows: str = "records") -> dict[str, Column]:
-    """The columns of one kind of rows by key: the swept ones, then the study's own as `single_numbers` has them."""
+    """Return the columns of rows by key: swept keys, then the study's columns, as `single_numbers` names them."""
     keys = swept_keys(result)
     stated = {renamed(column.key, keys): column for column in (*columns_of_study(result.study)[rows], LAYER)}
     columns = {key: swept_column(key) for key in keys}
@@ -57,7 +57,7 @@ def columns_of(result: Result, rows: str = "records") -> dict[str, Column]:
 
 
 def names_of(result: Result) -> list[str]:
-    """The columns that say what a row is about: the swept keys but for the seed, label, head, size and so on."""
+    """Return the columns that identify a row: swept keys except the seed, label, head, size and so on."""
     keys = swept_keys(result)
     own = {column.key for column in columns_of_study(result.study)["records"] if column.kind == "place"}
     names = {*keys, *(renamed(key, keys) for key in (*own, *NAMES))}
@@ -67,7 +67,7 @@ def names_of(result: Result) -> list[str]:
 
 
 def figures_of(result: Result) -> list[str]:
-    """The columns that are numbers, and no names: what a metric may be."""
+    """Return the columns that can be the metric: numbers that do not identify a row."""
     others = {*names_of(result), *swept_keys(result), *REPLICATES}
     columns = [key for key in columns_of(result) if key not in others and not key.endswith(INTERVAL)]
     return [key for key in columns if any(is_number(row.get(key)) for row in result.records)]
@@ -81,7 +81,7 @@ def default_metric(result: Result) -> str | None:
 
 
 def changing(result: Result, columns: Sequence[str]) -> list[str]:
-    """Those that are not the same in every row."""
+    """Return the columns with more than one value."""
     return [key for key in columns if len({row.get(key) for row in result.records}) > 1]
 
 
@@ -96,7 +96,7 @@ def is_number(value: Any) -> bool:
 
 
 def axes_of(result: Result) -> dict[str, list[Any]]:
-    """The columns that rows of one label differ in, with their values in order; none that another one decides."""
+    """Return the columns that vary among rows of a label, with sorted values, without columns implied by another."""
     records, axes = result.records, dict[str, list[Any]]()
     for name in changing(result, [name for name in names_of(result) if name not in ("label", "scorer")]):
         if not any(_decides(other, name, records) for other in (*axes, "label")):
@@ -105,12 +105,12 @@ def axes_of(result: Result) -> dict[str, list[Any]]:
 
 
 def companions(result: Result, name: str) -> list[str]:
-    """The swept keys that change along with an axis, and are none of their own."""
+    """Return the swept keys that change along with an axis."""
     (together, *_) = [*(axis for axis in result.settings["sweep"]["over"] if name in axis), ()]
     others = (*axes_of(result), *REPLICATES)
     return [key for key in changing(result, list(together)) if key not in others]
 
 
 def _decides(a: str, b: str, records: Sequence[Record]) -> bool:
-    """Whether rows that agree in a agree in b."""
+    """Whether rows with the same value of `a` have the same value of `b`."""
     return len({(row.get(a), row.get(b)) for row in records}) == len({row.get(a) for row in records})

@@ -1,6 +1,6 @@
-"""Loaded last by the server of which processes are copies, and by nothing else: it ends at once.
+"""Let the process that imports this module end without cleaning up; only the server that forks the workers does.
 
-Taking torch down lasts up to a second, for which the pipes of a command that has ended would stay open.
+Unloading torch takes up to a second, and keeps the output pipes of a finished command open for that time.
 """
 
 import atexit

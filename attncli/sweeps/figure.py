@@ -1,4 +1,4 @@
-"""sweep.png: the metric against what is swept, as lines over one key, heatmaps over two, small multiples over more."""
+"""sweep.png: the metric against the swept keys, as lines over one key, heatmaps over two, small multiples over more."""
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -36,7 +36,7 @@ def figures(result: Result, note: Note, look: Look) -> Mapping[str, Callable[[],
 def sweep_figure(result: Result, note: Note, look: Look) -> Picture:
     """Draw means over the seeds as heatmaps over two keys, else as lines with bands of 95 % intervals."""
     metric, names = result.settings["metric"], summary_names(result)
-    axes = [*axes_of(result).items()] or [("label", result.labels)]  # of a sweep over nothing but the seed
+    axes = [*axes_of(result).items()] or [("label", result.labels)]  # of a sweep over seeds only
     rows = [row for row in summary(result, [metric]) if row[names["mean"]] is not None]
     most = max((row[names["count"]] for row in rows), default=0)
     title = f"{_metric(result)}; means of {most} runs" if most > 1 else _metric(result)

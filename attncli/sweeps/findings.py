@@ -1,4 +1,4 @@
-"""What a sweep found, one sentence a scorer: how its metric changes, or where it is smallest and largest."""
+"""The findings of a sweep: for each scorer how the metric changes, or where it is smallest and largest."""
 
 from operator import itemgetter
 
@@ -10,9 +10,9 @@ from attncli.sweeps.summary import summary, summary_names
 
 
 def findings_of(result: Result) -> list[Finding]:
-    """A sentence for each label, such as `dot: entropy falls from 1.2 (scale = 0.5) to 0.3 (scale = 4).`
+    """Return a sentence for each label, such as `dot: entropy falls from 1.2 (scale = 0.5) to 0.3 (scale = 4).`
 
-    There is none where nothing is swept but the seed.
+    A sweep over seeds only has none.
     """
     metric, names = result.settings["metric"], summary_names(result)
     mean = names["mean"]

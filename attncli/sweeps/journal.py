@@ -1,4 +1,4 @@
-"""points.jsonl, the journal of a sweep: one line a point, written by one process as each finishes."""
+"""points.jsonl, the journal of a sweep: a line for each point, written by one process as points finish."""
 
 import json
 from collections.abc import Iterator, Mapping
@@ -19,11 +19,11 @@ from attncli.sweeps.tally import Tally, name_of
 
 State = Literal["done", "failed", "died"]  # of a point
 STATES = get_args(State)
-SHOWN = 60  # bytes of a line that is none of ours
+SHOWN = 60  # bytes of a damaged line in errors
 
 
 class Row(BaseModel):
-    """What every line has."""
+    """The keys of every line."""
 
     key: str
     sweep: Record
@@ -37,12 +37,12 @@ class Row(BaseModel):
 
 
 def rows_of(folder: Path) -> Iterator[Record]:
-    """The rows of a journal in the order of finishing; of a point that was tried again the last one counts.
+    """Yield the rows of a journal in the order of finishing; a later row of the same point replaces an earlier one.
 
-    A last line that is not whole is left out: the sweep was killed, or is writing it at this moment.
+    An incomplete last line is left out: the sweep was killed, or is just writing it.
 
     Raises:
-        InputError: a journal that cannot be read, or a line that no sweep has written.
+        InputError: the journal cannot be read, or is damaged.
     """
     path = folder / JOURNAL
     try:
@@ -57,10 +57,10 @@ def rows_of(folder: Path) -> Iterator[Record]:
 
 
 def config_of(folder: Path, option: str) -> Path:
-    """config.yaml in the folder of a sweep, which an option has named.
+    """Return the path of config.yaml in the folder of a sweep; errors name `option`.
 
     Raises:
-        InputError: it is no such folder.
+        InputError: the folder holds no sweep.
     """
     config = folder / "config.yaml"
     with looking_at(folder, option):
@@ -71,10 +71,10 @@ def config_of(folder: Path, option: str) -> Path:
 
 
 def status_of(folder: Path) -> str:
-    """How far the sweep in a folder is, from its journal alone: `12 of 40 points done, about 3 min left`.
+    """Return the progress of a sweep, read from its journal: `12 of 40 points done, about 3 min left`.
 
     Raises:
-        InputError: it is the folder of no sweep, or its journal is damaged.
+        InputError: the folder holds no sweep, or the journal is damaged.
     """
     axes, _ = read_document(config_of(folder, "--status")).sweep()
     points = (changes_at(axes, place) for place in places_of(axes))
@@ -97,13 +97,13 @@ def _row(line: bytes, where: str) -> Record:
 
 
 class Journal:
-    """Writes the rows of a sweep, and knows which of its points are done. Only one process may have it open."""
+    """An open journal, which appends rows and knows which points are done. One process at a time may have it open."""
 
     def __init__(self, folder: Path, swept: Mapping[str, Record]) -> None:
-        """Open the journal in the folder, or begin one. `swept` has the swept values of every point, by its key.
+        """Open or create the journal in a folder. `swept` maps keys of points to their swept values.
 
         Raises:
-            InputError: another sweep writes into the folder; the journal is damaged, or cannot be written.
+            InputError: another sweep uses the folder, or the journal is damaged or cannot be written.
         """
         self._swept, self._path = swept, folder / JOURNAL
         self._keys = {name_of(values): key for key, values in swept.items()}
@@ -111,7 +111,7 @@ class Journal:
         self.done = set[str]()
         self._done_before = set[str]()
         try:
-            self._file = self._path.open("ab", buffering=0)  # a line is one call of the system: Ctrl-C cannot cut it
+            self._file = self._path.open("ab", buffering=0)  # one system call writes a line: Ctrl-C cannot cut it
             try:
                 if lock(self._file.fileno()) is False:
                     raise InputError.of(f'got "{folder}", {IN_USE.format(folder)}')
@@ -125,14 +125,14 @@ class Journal:
             raise InputError.of(f"cannot be written: {refusal(error)}", where=str(self._path)) from error
 
     def _cut_torn_line(self) -> None:
-        """Remove what a killed sweep has begun to write."""
+        """Remove an incomplete last line, written by a killed sweep."""
         with open_file(self._path) as file:
             whole = sum(len(line) for line in file if line.endswith(b"\n"))
         self._file.truncate(whole)
 
     def _count(self, row: Record) -> None:
         key = row["key"]
-        if key not in self._swept:  # of another version, or of values that are not asked for any more
+        if key not in self._swept:  # of another version, or of values no longer swept
             if row["status"] == "done" and (same := self._keys.get(name_of(row["sweep"]))):
                 self._done_before.add(same)
             return
@@ -141,14 +141,14 @@ class Journal:
 
     @property
     def outdated(self) -> int:
-        """How many points only another version of attncli has done, whose figures need not be those of this one."""
+        """The number of points done only by another version of attncli, with perhaps other numbers."""
         return len(self._done_before - self.done)
 
     def add(self, row: Record) -> Record:
-        """Append the row of a point, with its swept values, which it returns, and the time.
+        """Append the row of a point with its swept values and the time, and return the swept values.
 
         Raises:
-            InputError: it cannot be written, as on a full disk; the sweep can go on later.
+            InputError: the row cannot be written, for example on a full disk.
         """
         key, now = row["key"], datetime.now().astimezone().isoformat(timespec="milliseconds")
         full = {"key": key, "sweep": self._swept[key], **row, "finished": now}
@@ -167,4 +167,4 @@ class Journal:
         return self
 
     def __exit__(self, *error: object) -> None:
-        self._file.close()  # which gives the lock back
+        self._file.close()  # this releases the lock

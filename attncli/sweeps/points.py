@@ -1,4 +1,4 @@
-"""The plan of a sweep: every point a valid config, no two the same experiment, and what one of them needs."""
+"""The plan of a sweep: its points, all valid and different, and the memory that they need."""
 
 import math
 import random
@@ -25,8 +25,8 @@ from attncli.sweeps.columns import in_words, renamed, swept_column, with_sweep
 from attncli.sweeps.work import NO_PART, code_version, deciding, key_of
 
 MOST_POINTS = 100_000
-MOST_HEADS = 250_000  # rows by head of all points together, which take about 60 MB in results.json
-MOST_SINGLE, MOST_SEVERAL = 300, 100  # points that are tried before the work: with one value changed, with several
+MOST_HEADS = 250_000  # rows by head of all points together; they take about 60 MB in results.json
+MOST_SINGLE, MOST_SEVERAL = 300, 100  # points prepared before the work: with one value changed, with several
 
 
 @dataclass(frozen=True)
@@ -39,16 +39,16 @@ class Point:
 
     @property
     def text(self) -> str:
-        """`d = 16, seed = 0`."""
+        """The swept values in words: `d = 16, seed = 0`."""
         return in_words(self.sweep)
 
 
 @dataclass(frozen=True)
 class Trial:
-    """What studies say of points before the work.
+    """Facts about points that are known before they run.
 
-    `rows` has the rows to come, by a point's identity without its seed, as far as points were tried. `memory` is how
-    many bytes a point needs at most, 0 where that is not known; `device` is where the first one computes.
+    `rows` maps a tried point, without its seed, to its expected rows. `memory` is the largest memory of a point in
+    bytes, 0 if unknown; `device` is the device of the first point.
     """
 
     rows: Mapping[str, Rows]
@@ -58,11 +58,11 @@ class Trial:
 
 @dataclass(frozen=True)
 class Plan:
-    """A sweep whose points are all valid.
+    """A sweep with valid points.
 
-    `document` is the config without its sweep, `options` is what the first point says. `memory` is how many bytes a
-    point needs at most, 0 where that is not known; `device` is where the first one computes. `rows` has the columns of
-    the result. `heads` is how many rows by batch element and head a point has at most, as far as points were tried.
+    `document` is the config without its sweep; `options` and `device` belong to the first point. `memory` is the
+    largest memory of a point in bytes, 0 if unknown. `rows` has the columns of the result. `heads` is the largest
+    number of rows by batch element and head of a tried point.
     """
 
     document: Document
@@ -82,14 +82,14 @@ class Plan:
 
     @property
     def size(self) -> str:
-        """`12 points; each point needs about 400 MiB of memory`."""
+        """The size in words: `12 points; each point needs about 400 MiB of memory`."""
         whole = -(-self.memory // 2**20) * 2**20
         memory = f"; each point needs about {in_bytes(whole).replace('.0 ', ' ')} of memory" if whole else ""
         return f"{several(len(self.points), 'point')}{memory}"
 
     @property
     def config(self) -> Record:
-        """config.yaml of the sweep: what was given, with every file named by its whole path."""
+        """The content of config.yaml: the config as written, with absolute paths."""
         data = type(self.options).normalised(self.document.data)
         folder = self.document.path.absolute().parent
         whole: Record = _with_whole_paths(data, self.points[0].config, folder)
@@ -100,12 +100,12 @@ class Plan:
 def plan_of(
     document: Document, typed: Sequence[Axis] = (), metric: str | None = None, *, elsewhere: bool = False
 ) -> Plan:
-    """The points of a config, by its key `sweep`, and by the axes and the metric of the command line.
+    """Return the plan for a config with the key `sweep`, or with axes and a metric of the command line.
 
-    `elsewhere`: it will run on other machines, whose devices and memory are not known.
+    `elsewhere` says that points run on other machines, with unknown devices and memory.
 
     Raises:
-        InputError: everything that is wrong with the points, once each, with its place.
+        InputError: all problems of the points, without repetitions, with their places.
     """
     study = document.study(STUDIES)
     written, metric_written = document.sweep()
@@ -135,7 +135,7 @@ def _unswept(document: Document) -> Document:
 
 
 def _check_axes(axes: Sequence[Axis], where: str) -> None:
-    """Raise an InputError unless there is something to sweep over, and not too much."""
+    """Raise InputError if there are no axes, too many points, or keys that cannot be swept."""
     if not axes:
         expected = "expected --over KEY=VALUES, or the key `sweep` in the file"
         raise InputError.of(f"got nothing to sweep over; {expected}", where=where)
@@ -149,10 +149,10 @@ def _check_axes(axes: Sequence[Axis], where: str) -> None:
 
 
 def _points(base: Document, axes: Sequence[Axis]) -> tuple[dict[Place, Point], Experiment]:
-    """All points by their places on the axes, and the options of the first.
+    """Return the points by their places on the axes, and the options of the first point.
 
     Raises:
-        InputError: the problems of their configs, once for all values of a key; points that are the same experiment.
+        InputError: configs have problems, or two points are the same experiment.
     """
     model, code = options_model(base.study(STUDIES)), code_version()
     points, found, first, options = dict[Place, Point](), dict[object, Problem](), dict[str, Point](), None
@@ -178,11 +178,7 @@ def _points(base: Document, axes: Sequence[Axis]) -> tuple[dict[Place, Point], E
 
 
 def check_same(plan: Plan, before: Document) -> None:
-    """Refuse to go on with a sweep by a plan that differs from its config in more than what is swept.
-
-    Raises:
-        InputError: it does; with the first key that differs.
-    """
+    """Raise InputError if a plan differs from the config of the sweep to resume in anything but the swept values."""
     study, first = before.study(STUDIES), changes_at(plan.axes, (0,) * len(plan.axes))
     old, new = {"study": study}, {"study": plan.options.study}
     if old == new:
@@ -196,7 +192,7 @@ def check_same(plan: Plan, before: Document) -> None:
 
 
 def _leaves(value: Any, path: tuple[str | int, ...] = ()) -> dict[str, Any]:
-    """What stands in a config, by its key as `--set` writes it."""
+    """Return the values of a config by their keys, as `--set` writes them."""
     if not isinstance(value, dict | list) or not value:
         return {dotted(path): value}
     parts = value.items() if isinstance(value, dict) else enumerate(value)
@@ -212,10 +208,10 @@ def _check_metric(metric: str | None, rows: Rows, keys: Sequence[str], where: st
 
 
 def _trial(base: Document, axes: Sequence[Axis], points: Mapping[Place, Point], elsewhere: bool) -> Trial:
-    """Try points as far as it goes without the work: it finds tensors that do not fit together, and the like.
+    """Prepare points without running them, to find errors such as tensors that do not fit together.
 
     Raises:
-        InputError: the problems of the points, once each; a point that this machine has not the memory for.
+        InputError: points have problems, or need more memory than this machine has.
     """
     model, study = options_model(base.study(STUDIES)), load_study(base.study(STUDIES))
     rows, found, needed, devices = dict[str, Rows](), dict[Problem, Point](), [0], list[torch.device]()
@@ -242,9 +238,9 @@ def _trial(base: Document, axes: Sequence[Axis], points: Mapping[Place, Point], 
 
 
 def _worth_trying(points: Mapping[Place, Point]) -> list[Place]:
-    """The first and the last point, points with another value of one axis alone, and some other combinations.
+    """Return the first and last point, points that differ from the first in one axis, and other combinations.
 
-    Of points that differ in their seed alone it is the first. Where there are many, it is a sample, always the same.
+    Only one seed is included. Many points are sampled, always in the same way.
     """
     distinct = dict[str, Place]()
     for place, point in points.items():
@@ -265,7 +261,7 @@ def _seedless(point: Point) -> str:
 
 
 def _rows(study: str, keys: Sequence[str], trial: Trial) -> Rows:
-    """The columns of the result."""
+    """Return rows with the columns of the result."""
     tried = trial.rows.values()
     known = list(dict.fromkeys(column for rows in tried for column in rows.columns))
     known = known or list(part_of(study, "columns").COLUMNS)
@@ -276,7 +272,7 @@ def _rows(study: str, keys: Sequence[str], trial: Trial) -> Rows:
 
 
 def _records(points: Iterable[Point], trial: Trial) -> list[Record]:
-    """The rows to come, as far as they are known: of a point that was not tried only its swept values."""
+    """Return the expected rows; of a point that was not tried only its swept values."""
     records = list[Record]()
     for point in points:
         own = trial.rows.get(_seedless(point))
@@ -285,7 +281,7 @@ def _records(points: Iterable[Point], trial: Trial) -> list[Record]:
 
 
 def _with_whole_paths(written: Any, resolved: Any, folder: Path) -> Any:
-    """What was written, with whole paths where the resolved config has them."""
+    """Return a config as written, with the absolute paths of the resolved config."""
     if isinstance(written, dict) and isinstance(resolved, dict):
         return {key: _with_whole_paths(value, resolved.get(key), folder) for key, value in written.items()}
     if isinstance(written, list) and isinstance(resolved, list) and len(written) == len(resolved):

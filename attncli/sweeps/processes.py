@@ -1,4 +1,4 @@
-"""The points of a sweep on the cores of this machine: processes that may die, each at the cost of its own point."""
+"""Compute the points of a sweep in processes of this machine; a process that dies loses only its own point."""
 
 import multiprocessing
 import os
@@ -23,12 +23,12 @@ from attncli.common.study import Record
 from attncli.sweeps.starting import process_context
 from attncli.sweeps.work import Job, in_one_line, row_of, run_point, tried_twice
 
-PATIENCE = 0.5  # seconds between looks for a signal to stop, and for processes that have ended without a word
+PATIENCE = 0.5  # seconds between checks for a signal to stop, and for processes that exited with code 0
 
 
 @dataclass(frozen=True)
 class Begun:
-    """A point on its process."""
+    """A point that a process computes."""
 
     job: Job
     worker: "Worker"
@@ -36,7 +36,7 @@ class Begun:
 
 
 class Worker:
-    """One process and its pool, which share no lock with others: a process that is killed can hold up nobody."""
+    """A process in a pool for itself; with locks of several processes, killing one could block the others."""
 
     def __init__(self, context: Any, sharing: int) -> None:
         self._starts = context.Value("i", 0)
@@ -44,7 +44,7 @@ class Worker:
         self._pool = ProcessPool(1, initializer=_begin, initargs=(self._starts,), context=context)
 
     def submit(self, job: Job, timeout: float | None) -> "Future[Record]":
-        """Run a point, and end the process where that takes longer than `timeout` seconds."""
+        """Compute a point, and end the process after `timeout` seconds."""
         try:
             future: Future[Record] = self._pool.schedule(run_point, (job, self._sharing), timeout=timeout)
         except RuntimeError as error:  # it died while it had nothing to do
@@ -54,25 +54,25 @@ class Worker:
 
     @property
     def was_replaced(self) -> bool:
-        """Whether the pool has a second process, as of a first that ended with exit code 0 and took its point along."""
+        """Whether the pool has replaced its process, as it does silently after exit code 0."""
         return bool(self._starts.value > 1)
 
     def stop(self) -> None:
-        """Begin to end the process."""
+        """Start to end the process."""
         self._pool.stop()  # type: ignore[no-untyped-call]
 
     def join(self) -> None:
-        """Wait for its end."""
+        """Wait until the process has ended."""
         self._pool.join()
 
 
 def on_processes(
     jobs: Iterable[Job], processes: int, timeout: float | None = None, fail_fast: bool = False
 ) -> Generator[Record]:
-    """The rows of points in the order of finishing, of so many at a time; `timeout` in seconds for each.
+    """Compute points on several processes, with `timeout` seconds for each, and yield their rows as they finish.
 
-    A point whose process dies is tried once more in the end, with the machine to itself, and then has the status
-    `died`; with `fail_fast` it is tried at once. Whoever leaves the iterator ends all processes.
+    If a process dies, its point is tried once more at the end, alone, and then has the status `died`; with `fail_fast`
+    it is tried again at once. Closing the iterator ends all processes.
 
     Raises:
         Interrupted: the user has stopped the sweep.
@@ -104,7 +104,7 @@ def _tried_once(jobs: Iterable[Job], processes: int, timeout: float | None) -> G
 
 
 def end(workers: Iterable[Worker]) -> None:
-    """End these processes, whatever they do."""
+    """End processes at once."""
     workers = list(workers)
     for worker in workers:
         worker.stop()
@@ -127,7 +127,7 @@ def _row(future: "Future[Record]", begun: Begun, timeout: float | None) -> Recor
 
 
 def _reason(exit_code: int) -> str:
-    """The exit code, or the signal; Linux ends a process with SIGKILL when memory runs out."""
+    """Return the exit code in words, or the signal; Linux ends a process with SIGKILL when memory runs out."""
     if exit_code >= 0:
         return f"exit code {exit_code}"
     with suppress(ValueError):
@@ -137,7 +137,7 @@ def _reason(exit_code: int) -> str:
 
 
 def _begin(starts: Any) -> None:
-    """What a process does first."""
+    """Set up a new process: it ends with its parent, and its output goes to stderr."""
     starts.value += 1
     signal.signal(signal.SIGTERM, signal.SIG_DFL)  # it ends at once, also in the middle of a long operation of torch
     parent = multiprocessing.parent_process()
@@ -149,6 +149,6 @@ def _begin(starts: Any) -> None:
 
 
 def _end_with(parent: int) -> None:
-    """End this process when the parent has ended, killed ones too."""
+    """Wait for the end of the parent, also by SIGKILL, and end this process."""
     connection.wait([parent])
     os._exit(1)

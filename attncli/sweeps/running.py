@@ -1,4 +1,4 @@
-"""A sweep from its plan to its results: what an engine gives is kept as it comes, and all is written in the end."""
+"""Run a sweep: rows go into the journal as points finish, and all results are written at the end."""
 
 import os
 import re
@@ -28,16 +28,16 @@ from attncli.sweeps.summary import summary
 from attncli.sweeps.views import pictures_of
 from attncli.sweeps.work import ALIKE, EngineLostError, code_version
 
-MISSING = "missing"  # the status of a point that the sweep did not come to
-NOT_LISTED = ("finished", "records", "heads")  # of a row of the journal, in what results.json says of its point
+MISSING = "missing"  # the status of a point that was not computed
+NOT_LISTED = ("finished", "records", "heads")  # keys of the journal's rows that results.json leaves out
 
 
 @dataclass(frozen=True)
 class Task:
-    """What a sweep is to do, as the options of its command say; `command` is what was typed.
+    """The options of a sweep; `command` is the command line.
 
-    `resume` is the folder of a sweep that goes on, in place of a new one. Without the address of a `cluster` the points
-    run on processes of this machine, `jobs` at a time, each for `timeout` seconds at most.
+    `resume` is the folder of a sweep to resume. Without the address of a `cluster`, points run in `jobs` processes of
+    this machine, each for at most `timeout` seconds.
     """
 
     plan: Plan
@@ -53,13 +53,13 @@ class Task:
 
 
 def run_sweep(task: Task, progress: Progress) -> tuple[Finished, str | None]:
-    """Run what is not done yet, and write the results of all; also says why it stopped early, if it did.
+    """Run all points that are not done, write the results, and return them with the reason for an early stop, if any.
 
     Raises:
         InputError: the folder or the journal cannot be written, or is in use.
     """
     with suppress(ImportError):
-        import pyarrow.parquet  # noqa: F401  # which saves the records: after Ctrl-C nobody waits for it
+        import pyarrow.parquet  # noqa: F401  # loaded before a Ctrl-C, to save records quickly after it
     plan, started = task.plan, datetime.now().astimezone()
     folder = task.resume or begin_sweep(plan.options.name, task.out, task.overwrite, started, plan.config)
     folder, problem, interrupted = folder.absolute(), None, False
@@ -89,7 +89,7 @@ def run_sweep(task: Task, progress: Progress) -> tuple[Finished, str | None]:
 
 
 def _rows(task: Task, points: Sequence[Point], progress: Progress) -> Generator[Record]:
-    """The rows of points, from processes of this machine or from a cluster."""
+    """Compute points on this machine or on a cluster, and yield their rows."""
     code, plan = code_version(), task.plan
     heads = plan.keeps_heads
     jobs = [{"key": point.key, "config": point.config, "code": code, "heads": heads} for point in points]
@@ -110,11 +110,11 @@ def _rows(task: Task, points: Sequence[Point], progress: Progress) -> Generator[
 
 
 def keep(rows: Generator[Record], journal: Journal, progress: Progress, fail_fast: bool = False) -> str | None:
-    """Write the rows of an engine into the journal; says why it stopped before the last, None where it did not.
+    """Write rows into the journal; return the reason for stopping before the last row, else None.
 
     Raises:
         InputError: the journal cannot be written.
-        KeyboardInterrupt: the user ended the sweep; what was finished is kept.
+        KeyboardInterrupt: the user has stopped the sweep; finished points are kept.
     """
     first, tally = list[str | None](), journal.tally
     try:
@@ -134,7 +134,7 @@ def keep(rows: Generator[Record], journal: Journal, progress: Progress, fail_fas
 
 
 def result_of(plan: Plan, folder: Path, interrupted: bool = False) -> tuple[Result, list[Record]]:
-    """The result of the points that are in the journal of a folder, in the order of the plan, and the state of all."""
+    """Return the result of the points in a journal, in the order of the plan, and the state of every point."""
     wanted = {point.key for point in plan.points}
     finished = {row["key"]: row for row in rows_of(folder) if row["key"] in wanted}
     records, heads, points = list[Record](), list[Record](), list[Record]()

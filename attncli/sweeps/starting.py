@@ -1,4 +1,4 @@
-"""Where processes come from: they are copies of one that has torch loaded, where the system can do that."""
+"""How processes start: as forks of a server that has loaded torch, if the system can fork."""
 
 import multiprocessing
 import signal
@@ -9,7 +9,7 @@ PRELOADED = ["torch", "attncli.sweeps.work", "attncli.studies.attention.study", 
 
 
 def process_context() -> Any:
-    """What begins processes."""
+    """Return the context of multiprocessing that starts processes."""
     if "forkserver" not in multiprocessing.get_all_start_methods():
         return multiprocessing.get_context("spawn")
     context = multiprocessing.get_context("forkserver")

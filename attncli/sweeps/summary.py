@@ -10,18 +10,18 @@ from attncli.numbers import number
 from attncli.sweeps.columns import columns_of, figures_of, names_of, renamed, swept_keys
 
 short = partial(number, digits=3)
-LEVEL = 0.975  # of the upper end of the interval
+LEVEL = 0.975  # quantile at the upper end of the interval
 FIGURES = ("mean", "std", "low", "high", "count")
 
 
 def summary_names(result: Result) -> dict[str, str]:
-    """What the columns `metric` and FIGURES of its summary are called, which must differ from the swept keys."""
+    """Return the names of the columns `metric` and FIGURES, changed if they are swept keys."""
     keys = swept_keys(result)
     return {name: renamed(name, keys) for name in ("metric", *FIGURES)}
 
 
 def summary_columns(result: Result) -> list[Column]:
-    """All columns of a summary."""
+    """Return the columns of a summary."""
     columns, names = columns_of(result), summary_names(result)
     return [
         *(columns[name] for name in names_of(result)),
@@ -35,10 +35,10 @@ def summary_columns(result: Result) -> list[Column]:
 
 
 def summary(result: Result, metrics: Sequence[str] | None = None) -> list[Record]:
-    """One row for each metric of each group of rows that differ by their seed alone; all figures by default.
+    """Return a row for each metric and each group of rows that differ only in their seed; by default all metrics.
 
-    It has the columns that name the group, `metric`, and `mean`, `std`, `low`, `high` and `count`. Where the
-    interval would leave what a figure can be, below 0 or beyond 1 for a share, it has the range of its values instead.
+    Its columns are the names of the group, `metric`, `mean`, `std`, `low`, `high` and `count`. An interval beyond the
+    possible values, below 0 or above 1 for a share, is replaced by the range of the values.
     """
     columns, own, names = columns_of(result), names_of(result), summary_names(result)
     metrics = figures_of(result) if metrics is None else metrics
@@ -72,7 +72,7 @@ def spread(numbers: Sequence[float], least: float = -math.inf, most: float = mat
 
 @cache
 def student_t(freedom: int) -> float:
-    """The quantile of Student's t at LEVEL, by halving an interval around it."""
+    """Return the quantile of Student's t at LEVEL, by bisection."""
     low, high = 1.0, 16.0
     while high - low > 1e-12:
         middle = (low + high) / 2
@@ -81,7 +81,7 @@ def student_t(freedom: int) -> float:
 
 
 def _below(t: float, freedom: int) -> float:
-    """The share of Student's distribution below t, for whole degrees of freedom (Abramowitz and Stegun 26.7.3-4)."""
+    """Return P(T < t) of Student's t for integer degrees of freedom (Abramowitz and Stegun 26.7.3-4)."""
     angle = math.atan(t / math.sqrt(freedom))
     sine, square = math.sin(angle), math.cos(angle) ** 2
     odd = freedom % 2

@@ -1,4 +1,4 @@
-"""The tables of a sweep: the metric by swept key and label, with its interval where there are several seeds."""
+"""The tables of a sweep: the metric by swept key and label, with its interval over seeds."""
 
 from collections.abc import Iterator
 
@@ -19,7 +19,7 @@ INTERVAL = (
 
 
 def tables(result: Result, *, width: int, full: bool, csv: str | None) -> Iterator[RenderableType]:
-    """The metric, or with `full` every figure that changes."""
+    """Return the table of the metric, with `full` also of other metrics that change."""
     yield Text(heading(result))
     if not result.records:
         return

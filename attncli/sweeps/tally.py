@@ -1,4 +1,4 @@
-"""How far a sweep is, counted from the rows of its journal: while it runs, and from a second terminal."""
+"""The progress of a sweep, counted from its journal, also from a second terminal."""
 
 import json
 from collections import Counter
@@ -9,18 +9,18 @@ from attncli.common.study import Record
 
 
 class Tally:
-    """Counts the points of a sweep by their state, and foresees how long the others take."""
+    """Counts the points of a sweep by state, and estimates the time left."""
 
     def __init__(self, points: Iterable[Record]) -> None:
-        """The swept values of every point."""
+        """Start with no finished point; `swept` has the swept values of every point."""
         self._open = {name_of(point) for point in points}
         self.total = len(self._open)
         self._states = dict[str, str]()
-        self._busy = 0.0  # seconds in which points were computed, pauses between a sweep and its resumption left out
+        self._busy = 0.0  # seconds of computing, without pauses before the sweep was resumed
         self._until = float("-inf")
 
     def add(self, row: Record) -> None:
-        """Count a row; of a point that was tried again the last one counts."""
+        """Count a row, in place of an earlier row of its point."""
         name = name_of(row["sweep"])
         if name not in self._open and name not in self._states:
             return
@@ -33,17 +33,17 @@ class Tally:
 
     @property
     def finished(self) -> int:
-        """How many points are done, have failed or died."""
+        """The number of points that are done, failed or died."""
         return len(self._states)
 
     @property
     def seconds_left(self) -> float:
-        """As long as the points so far have taken, however many were computed at a time."""
+        """The estimated time left, if points go on finishing as fast as before."""
         return self._busy / max(self.finished, 1) * len(self._open)
 
     @property
     def words(self) -> str:
-        """`1 failed, 1 died, about 3 min left`."""
+        """Failures and the time left in words: `1 failed, 1 died, about 3 min left`."""
         left = [f"about {_duration(self.seconds_left)} left"] if self._open and self._states else []
         return ", ".join([*self._failed, *left])
 
@@ -53,9 +53,9 @@ class Tally:
         return [f"{counts[state]:,} {state}" for state in ("failed", "died") if counts[state]]
 
     def line(self, running: bool | None, again: str) -> str:
-        """`12 of 40 points done, 1 failed, about 3 min left`, and no time where it does not run or nobody can tell.
+        """Return a line such as `12 of 40 points done, 1 failed, about 3 min left`; without the time unless `running`.
 
-        `again` is the command by which a sweep that does not run goes on.
+        `again` is the command that resumes the sweep.
         """
         done = f"{Counter(self._states.values())['done']:,} of {self.total:,} points done"
         line = ", ".join(part for part in (done, *([self.words] if running else self._failed)) if part)
@@ -63,12 +63,12 @@ class Tally:
 
 
 def name_of(swept: Record) -> str:
-    """Swept values as a key of a dict, the same for the plan and for a line of the journal."""
+    """Return swept values as text that is equal for the plan and for the journal."""
     return json.dumps(swept, sort_keys=True)
 
 
 def _duration(seconds: float) -> str:
-    """In the unit that people would use."""
+    """Return a time in its largest fitting unit."""
     for unit, size in (("d", 86400), ("h", 3600), ("min", 60)):
         if seconds >= 1.5 * size:
             return f"{seconds / size:.0f} {unit}"

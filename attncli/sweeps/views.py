@@ -1,4 +1,4 @@
-"""Where a result is shown, and what its rows have: by the modules of its study, or of sweeps."""
+"""The tables, pictures and columns of a result, from the modules of its study or of sweeps."""
 
 import importlib
 from collections.abc import Callable, Sequence
@@ -19,14 +19,14 @@ if TYPE_CHECKING:
 
 
 def view_of(result: Result, part: str) -> ModuleType:
-    """The module `tables` or `figure` that shows a result."""
+    """Return the module `tables` or `figure` for a result."""
     if is_sweep(result):
         return importlib.import_module(f"attncli.sweeps.{part}")
     return studies.part_of(result.study, part)
 
 
 def columns_of(result: Result) -> dict[str, Sequence[Column]]:
-    """The columns of each kind of its rows."""
+    """Return the columns of each kind of rows."""
     if not is_sweep(result):
         return studies.columns_of(result.study)
     kept = {rows: [*swept_columns_of(result, rows).values()] for rows in ("records", "heads")}
@@ -34,7 +34,7 @@ def columns_of(result: Result) -> dict[str, Sequence[Column]]:
 
 
 def frames_of(result: Result) -> dict[str, Callable[[], Sequence[Record]]]:
-    """Functions that return the rows of each kind that a result has, by the name of the kind."""
+    """Return the kinds of rows that a result has, with functions that return the rows."""
     kinds = [kind for kind, columns in studies.columns_of(result.study).items() if columns]
     if is_sweep(result):
         kinds = ["records", "heads"]
@@ -43,7 +43,7 @@ def frames_of(result: Result) -> dict[str, Callable[[], Sequence[Record]]]:
 
 
 def listings_of(result: Result) -> list[Listing]:
-    """Return all rows of a result by kind; of a sweep over seeds the rows of summary.csv stand before the records."""
+    """Return all rows of a result by kind; a sweep over seeds has the rows of summary.csv first."""
     columns = columns_of(result)
     if is_sweep(result) and is_repeated(result):
         means = Listing(studies.TITLES["records"], summary_columns(result), summary(result))
@@ -54,7 +54,7 @@ def listings_of(result: Result) -> list[Listing]:
 
 
 def pictures_of(result: Result, look: Look, note: "Note") -> dict[str, Callable[[Path], None]]:
-    """What draws each picture, by its file's name; what it cannot show goes to `note`."""
+    """Return functions that draw the pictures, by file name; `note` receives remarks on anything left out."""
     from attncli.show.figures import drawn_by
 
     figures = view_of(result, "figure").figures(result, note, look)
@@ -62,5 +62,5 @@ def pictures_of(result: Result, look: Look, note: "Note") -> dict[str, Callable[
 
 
 def is_sweep(result: Result) -> bool:
-    """Whether it is the result of a sweep."""
+    """Whether a result is of a sweep."""
     return "sweep" in result.settings

@@ -1,6 +1,6 @@
-"""One point of a sweep, on any machine: its identity, and its way from a resolved config to records.
+"""One point of a sweep: its identity, and its computation on any machine.
 
-An error is a value, as a result is.
+Errors are returned in the row of a point, not raised.
 """
 
 import hashlib
@@ -24,18 +24,18 @@ from attncli.errors import InputError, printable, shortened
 from attncli.modes import torch_isolated
 from attncli.studies import STUDIES, load_study, options_model
 
-# A point to compute: its `key`, its resolved `config`, the `code` version that must compute it, and as `heads` whether
-# its figures by head are kept, which they are unless it says no.
+# A point to compute: its `key`, its resolved `config`, the required version of the `code`, and whether rows by head are
+# kept (`heads`, by default true).
 Job = Mapping[str, Any]
 NO_PART = ("name", "expect", "figure")  # keys of a config that change no number
 LONGEST_ERROR = 500  # characters
-ALIKE = 3  # points that fail in the same way at the beginning, so that the others need not be tried
-POINT = "point"  # what errors call its config, which stands in no file
+ALIKE = 3  # a sweep stops if this number of points fail alike at the beginning
+POINT = "point"  # the name of a point's config in errors
 
 
 @cache
 def code_version() -> str:
-    """The version of the package with a hash of its sources, as `0.9.0+1a2b3c4d5e6f`."""
+    """Return the version of the package with a hash of its sources, as `0.9.0+1a2b3c4d5e6f`."""
     folder, digest = Path(attncli.__file__).parent, hashlib.sha256()
     for path in sorted(folder.rglob("*.py")):
         digest.update(path.relative_to(folder).as_posix().encode() + b"\0" + path.read_bytes())
@@ -43,19 +43,19 @@ def code_version() -> str:
 
 
 def deciding(config: Mapping[str, Any]) -> Record:
-    """What of a resolved config changes numbers: not its name, its pictures or what is expected."""
+    """Return a resolved config without name, pictures and expectations, which change no number."""
     return {key: value for key, value in config.items() if key not in NO_PART}
 
 
 def key_of(config: Mapping[str, Any], code: str) -> str:
-    """The identity of a point, by what changes its numbers."""
+    """Return the identity of a point: a hash of its config and of the code."""
     return hashlib.sha256(json.dumps([deciding(config), code], sort_keys=True).encode()).hexdigest()[:16]
 
 
 def run_point(job: Job, sharing: int = 1) -> Record:
-    """The row of a point, with `records` and `heads` as results.json has them; `status` is `done` or `failed`.
+    """Compute a point and return its row: `status` is `done` or `failed`, `records` and `heads` are as in results.json.
 
-    `sharing` is how many processes share the memory of the machine.
+    `sharing` processes share the memory of the machine.
     """
     with torch_isolated():
         begun = time.perf_counter()
@@ -71,7 +71,7 @@ def run_point(job: Job, sharing: int = 1) -> Record:
 def row_of(
     job: Job, status: str, error: str | None, seconds: float, rows: Mapping[str, list[Record]] | None = None
 ) -> Record:
-    """What an engine tells of a point."""
+    """Return the row of a point."""
     return {
         "key": job["key"],
         "status": status,
@@ -85,15 +85,15 @@ def row_of(
 
 
 class EngineLostError(Exception):
-    """What computes the points is gone, as a scheduler that was ended; the sweep can go on later."""
+    """The scheduler or all workers are gone; the sweep can be resumed."""
 
 
 def tried_twice(
     compute: Callable[[Iterable[Job]], Generator[Record]], jobs: Iterable[Job], at_once: bool = False
 ) -> Generator[Record]:
-    """The rows of an engine in the order of finishing. A point that died is tried once more in the end, alone.
+    """Yield the rows of points as they finish. A point that died is tried once more at the end, alone.
 
-    Where the first ALIKE points have died, they are tried again before any other; with `at_once` every one is.
+    If the first ALIKE points die, they are tried again before the others; with `at_once` every point is.
     """
     waiting, at_the_start = {job["key"]: job for job in jobs}, True
     while waiting:
@@ -127,7 +127,7 @@ def _rows(job: Job, sharing: int) -> dict[str, list[Record]]:
 
 
 def in_one_line(error: BaseException) -> str:
-    """What is wrong, in words of the point's config where that is what is wrong."""
+    """Return an error as one line; an InputError without the name of the config."""
     if isinstance(error, InputError):
         problems = (replace(each, where="") if each.where == POINT else each for each in error.problems)
         text = "; ".join(str(each) for each in problems)
