@@ -10,7 +10,7 @@ from rich.text import Text
 from attncli.common.study import Comparison, Record
 from attncli.errors import plain, printable
 from attncli.numbers import MISSING, distinct, number, place, several
-from attncli.show.tables import STRONG, Cells, recorded, remark, stacked, titled
+from attncli.show.tables import STRONG, Cells, blocks, recorded, remark, titled
 
 LINES = 60  # of a terminal, without --full
 MOST = 20  # rows of a table, without --full
@@ -88,7 +88,7 @@ def _parts(found: Comparison, width: int, most: int | None) -> Iterator[Renderab
         if not each.words[0].cells:
             yield from remark(f"{each.title}: {left_out}")
         elif each.numbers:
-            yield from titled(each.title, [*stacked(each.words, each.numbers, width), *remark(left_out)])
+            yield from titled(each.title, [*blocks(each.words, each.numbers, width), *remark(left_out)])
         else:
             lines = [f"{key}: {a} -> {b}" for key, a, b in zip(*(column.cells for column in each.words), strict=True)]
             yield from titled(f"{each.title}, A -> B", [*map(Text, lines), *remark(left_out)])

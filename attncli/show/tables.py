@@ -1,9 +1,9 @@
-"""Rich tables from the columns of a study, in as many blocks as the width of the console needs."""
+"""Rich tables of records and of weights, in as many blocks as the width of the console needs."""
 
 import io
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import accumulate, pairwise
+from math import ceil
 
 from rich import box
 from rich.cells import cell_len
@@ -17,22 +17,33 @@ from attncli.errors import printable
 from attncli.numbers import MISSING
 
 STRONG, FAINT = Style(bold=True), Style(dim=True)
-GAPS = (2, 1)  # cells between columns, the first that fits
-NARROW_NAME = 12  # names are folded down to this before the columns are shared out over several tables
+GAPS = (2, 1)  # spaces between columns; the first that fits
+NARROW_NAME = 12  # names are folded down to this width before the columns are split over several tables
 MOST_ROWS = 40  # of one table; more are shown with --full only
 
 
 @dataclass(frozen=True)
 class Cells:
-    """A column of a table, ready to show."""
+    """A column of a table. With `styles`, one for each cell, heading and cells have their own spaces for alignment."""
 
     heading: str
     cells: Sequence[str]
+    styles: Sequence[Style] | None = None
 
     @property
     def width(self) -> int:
-        """Its natural width."""
+        """The width of its widest line."""
         return max(map(cell_len, [*self.heading.split("\n"), *self.cells]))
+
+    @property
+    def texts(self) -> list[Text]:
+        """The heading and the cells, ready to print."""
+        if self.styles is None:
+            return [*map(Text, (self.heading, *self.cells))]
+        styles = (Style.null(), *self.styles)
+        return [
+            Text(text, style, justify="left") for text, style in zip((self.heading, *self.cells), styles, strict=True)
+        ]
 
 
 def cells(columns: Iterable[Column], records: Sequence[Record]) -> list[Cells]:
@@ -59,70 +70,42 @@ def tables(
     """
     many, half = not full and len(records) > MOST_ROWS, MOST_ROWS // 2
     shown = [*records[:half], *records[-half:]] if many else records
-    yield from stacked(cells(names, shown), cells(figures, shown), width)
+    yield from blocks(cells(names, shown), cells(figures, shown), width)
     if many:
         yield from remark(f"{len(records) - MOST_ROWS} of {len(records)} rows left out; see them with --full")
 
 
-def stacked(names: Sequence[Cells], columns: Sequence[Cells], width: int) -> Iterator[RenderableType]:
-    """One table with all columns where `width` allows it, else several that share them out and repeat the names.
+def blocks(names: Sequence[Cells], columns: Sequence[Cells], width: int) -> Iterator[RenderableType]:
+    """Yield one table if all columns fit into `width`, else several with equal shares of the columns.
 
-    Names are folded where they must be, numbers never; before the columns are shared out they move closer.
+    Each table has the names on the left. Names are folded if they must be, numbers never.
     """
-    natural = [name.width for name in names]
+    room, size, gap = 0, len(columns), GAPS[0]
+    widths = list[int]()
     for gap in GAPS:
-        gaps = gap * (len(names) - 1)
-        room = width - gaps - sum(column.width + gap for column in columns)
-        if room >= sum(min(NARROW_NAME, name) for name in natural):
-            yield _table(names, shares(natural, room), columns, gap)
-            return
-    widths = [column.width + gap for column in columns]
-    longest = max(NARROW_NAME, width // 4)
-    fitted = shares([min(longest, name) for name in natural], max(width - max(widths) - gaps, len(names)))
-    for block in balanced(widths, width - gaps - sum(fitted)):
-        yield from [Text()] if block.start else []
-        yield _table(names, fitted, columns[block.start : block.stop], gap)
+        room = width - sum(min(name.width, NARROW_NAME) + gap for name in names) + gap
+        widths = [column.width + gap for column in columns]
+        if sum(widths) <= room:
+            break
+    for count in range(1, len(columns) + 1):
+        size = ceil(len(columns) / count)
+        if all(sum(widths[start : start + size]) <= room for start in range(0, len(columns), size)):
+            break
+    for start in range(0, len(columns), size):
+        yield from [Text()] if start else []
+        yield _table(names, columns[start : start + size], gap)
 
 
-def shares(wanted: Sequence[int], room: int) -> list[int]:
-    """What each of several columns gets of `room`: what it wants, or as much as any other that wants more."""
-    given = [0] * len(wanted)
-    for done, index in enumerate(sorted(range(len(wanted)), key=wanted.__getitem__)):
-        given[index] = min(wanted[index], room // (len(wanted) - done))
-        room -= given[index]
-    return given
-
-
-def _table(names: Sequence[Cells], name_widths: Sequence[int], columns: Sequence[Cells], gap: int) -> Table:
+def _table(names: Sequence[Cells], columns: Sequence[Cells], gap: int) -> Table:
     table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 0, 0, gap - 1))
-    for name, width in zip(names, name_widths, strict=True):
-        table.add_column(Text(name.heading), width=width, overflow="fold")
-    for column in columns:
-        table.add_column(Text(column.heading), width=column.width, justify="right", overflow="fold")
-    for row in zip(*(column.cells for column in (*names, *columns)), strict=True):
-        table.add_row(*map(Text, row))
+    heads, *rows = zip(*(column.texts for column in (*names, *columns)), strict=True)
+    for head in heads[: len(names)]:
+        table.add_column(head, overflow="fold")
+    for head, column in zip(heads[len(names) :], columns, strict=True):
+        table.add_column(head, width=column.width, justify="right", overflow="fold")
+    for row in rows:
+        table.add_row(*row)
     return table
-
-
-def pack(widths: Iterable[int], room: int) -> Iterator[int]:
-    """How many columns of these widths go into each block of at most `room` cells, and always at least one."""
-    count = used = 0
-    for width in widths:
-        if count and used + width > room:
-            yield count
-            count = used = 0
-        count, used = count + 1, used + width
-    if count:
-        yield count
-
-
-def balanced(widths: Sequence[int], room: int) -> list[range]:
-    """The fewest blocks of columns of these widths with at most `room` cells each, none wider than it needs to be."""
-    counts = list(pack(widths, room))
-    tightest = max(max(widths), sum(widths) // len(counts))
-    tighter = (list(pack(widths, less)) for less in range(tightest, room))
-    ends = list(accumulate(next((each for each in tighter if len(each) == len(counts)), counts), initial=0))
-    return [range(start, end) for start, end in pairwise(ends)]
 
 
 def heading(record: Record, formula: str, facts: Sequence[str] = ()) -> Iterator[Text]:

@@ -1,161 +1,160 @@
-"""Matrices of weights as tables for the terminal: which rows and keys are shown, in blocks that fit the console.
+"""Weights as tables for the terminal: a row for each batch element, head and query, and the keys as columns.
 
-A row's maximum is marked, masked cells have a dot, and the background shows the weight as heatmaps do.
+The output stands beside the weights. A row's maximum is marked, masked cells have a dot, and the background shows the
+weight as heatmaps do.
 """
 
-import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from functools import cached_property, lru_cache
-from itertools import islice
+from functools import lru_cache
+from math import ceil, inf
 from typing import TYPE_CHECKING
 
-from rich.cells import cell_len
+from rich.cells import cell_len, chop_cells
 from rich.color import Color
 from rich.console import RenderableType
 from rich.style import Style
-from rich.table import Table
 from rich.text import Text
 
 from attncli.common.study import TIE, Names, Tokens
 from attncli.errors import printable
 from attncli.numbers import MISSING, number
-from attncli.show.tables import FAINT, STRONG, balanced, pack, remark
+from attncli.show.tables import FAINT, STRONG, Cells, blocks
 
 if TYPE_CHECKING:
     from torch import Tensor
 
 MAXIMUM, MASKED, GAP = "*", "·", "..."
-CORNER = r"q \ k"
-MOST_ROWS = 16  # more queries than this are shortened to the first and last few
-ENDS = 4
-MOST_BLOCKS = 4  # more blocks of keys than this are shortened to the first and the last
-LONGEST_LABEL = 20  # cells; longer names are folded
-LONGEST_HEADING = 12
-PEAK_HEADINGS = ("max", "at key")
-WIDEST_OUTPUT = 8  # features; longer outputs are left to tensors.safetensors
-OUTPUT = "output"
+MOST_QUERIES, MOST_KEYS = 16, 32  # of longer axes the first and the last are shown
+END_QUERIES, END_KEYS = 4, 8
+CELL_WIDTH, NAME_CELLS = 7, 2  # estimates: 0.123, a mark and a space; room for the names
+LONGEST_HEADING = 12  # longer tokens of keys are folded
+WIDEST_OUTPUT = 8  # features; longer outputs are in tensors.safetensors only
 RAMP = ((255, 244, 238), (252, 186, 160), (247, 105, 75), (198, 26, 30), (100, 2, 14))  # at weights 0, 1/4, ... 1
 STEPS = 50  # finer than the eye can tell, and few enough to be kept
 DARK = 33  # from this step on white text has the higher contrast (WCAG 2.2)
 BLACK, WHITE = Color.from_rgb(0, 0, 0), Color.from_rgb(255, 255, 255)
 
-
-@dataclass(frozen=True)
-class Layout:
-    """The shape of every weight table of one output: the sizes n and m, and what of them is shown where.
-
-    `number_width` is the width of a weight in cells, without its mark.
-    """
-
-    n: int
-    m: int
-    width: int
-    number_width: int
-    tokens: Tokens
-    full: bool = False
-
-    @cached_property
-    def rows(self) -> Sequence[int]:
-        """The queries shown."""
-        if self.full or self.n <= MOST_ROWS:
-            return range(self.n)
-        return [*range(ENDS), *range(self.n - ENDS, self.n)]
-
-    @cached_property
-    def blocks(self) -> list[range]:
-        """The keys shown, in the blocks they are shown in."""
-        room = self.width - self.label_width
-        first_blocks = list(islice(pack(map(self.key_width, range(self.m)), room), MOST_BLOCKS + 1))
-        if self.full or len(first_blocks) <= MOST_BLOCKS:
-            return balanced([self.key_width(key) for key in range(self.m)], room)
-        room = max(room - sum(self.peak_widths), room // 2)
-        first = next(pack(map(self.key_width, range(self.m)), room))
-        last = next(pack(map(self.key_width, reversed(range(self.m))), room))
-        return [range(first), range(self.m - last, self.m)]
-
-    @cached_property
-    def label_width(self) -> int:
-        """The width of the queries' names."""
-        longest = min(LONGEST_LABEL, max(len(CORNER), self.width // 4))
-        return max(len(CORNER), *(min(_widest(self.tokens.queries, i), longest) for i in self.rows))
-
-    def key_width(self, key: int) -> int:
-        """The width of a key's column, a space on its left included."""
-        longest = max(min(LONGEST_HEADING, self.width - self.label_width - 1), 1)
-        return 1 + max(self.number_width + 1, min(_widest(self.tokens.keys, key), longest))
-
-    @property
-    def peak_widths(self) -> tuple[int, int]:
-        """The widths of the two columns that say how large a row's maximum is and where."""
-        return self.number_width + 2, 1 + max(len(PEAK_HEADINGS[1]), len(str(self.m - 1)))
-
-    @cached_property
-    def shows_peaks(self) -> bool:
-        """Whether those two columns stand beside the last block: they do where keys are left out and they fit."""
-        last = sum(map(self.key_width, self.blocks[-1]))
-        return self.keys_left_out > 0 and self.label_width + last + sum(self.peak_widths) <= self.width
-
-    @cached_property
-    def keys_left_out(self) -> int:
-        """How many keys stand in no block."""
-        return self.m - sum(map(len, self.blocks))
-
-    @property
-    def lines(self) -> int:
-        """About how many lines one table takes."""
-        return len(self.blocks) * (len(self.rows) + 3)
+Index = tuple[int, ...]  # of a matrix: its batch element, its head
+Cell = tuple[str, Style]
 
 
-def _widest(names: Names | None, index: int) -> int:
-    """The width of a name in cells, the widest over the batch, so that all its tables look alike."""
-    return max(cell_len(printable(row[index])) for row in names) if names else len(str(index))
+def shown_queries(n: int, full: bool) -> list[int]:
+    """Return the indices of the queries in a table."""
+    return _ends(n, MOST_QUERIES, END_QUERIES, full)
+
+
+def shown_keys(m: int, full: bool) -> list[int]:
+    """Return the indices of the keys in a table."""
+    return _ends(m, MOST_KEYS, END_KEYS, full)
+
+
+def _ends(size: int, most: int, end: int, full: bool) -> list[int]:
+    return [*range(size)] if full or size <= most else [*range(end), *range(size - end, size)]
+
+
+def lines_of(weights: "Tensor", output: "Tensor | None", width: int, full: bool) -> int:
+    """Return about how many lines one matrix of the weights (..., n, m) needs, with its output."""
+    n, m = weights.shape[-2:]
+    room = max(width // CELL_WIDTH - NAME_CELLS, 1)
+    features = 0 if output is None or output.shape[-1] > WIDEST_OUTPUT else output.shape[-1]
+    return len(shown_queries(n, full)) * ceil((len(shown_keys(m, full)) + features) / room)
 
 
 def weight_tables(
-    weights: "Tensor", valid: "Tensor", layout: Layout, title: str = "", batch: int = 0
+    weights: "Tensor",
+    valid: "Tensor",
+    output: "Tensor | None",
+    places: Sequence[Index],
+    tokens: Tokens,
+    width: int,
+    full: bool,
 ) -> Iterator[RenderableType]:
-    """A table for each block of keys of one matrix (n, m), `valid` of the same shape, below a line and its caption.
+    """Yield the tables of a scorer's weights (..., n, m) and outputs (..., n, v) at these places.
 
-    The names are those of a batch element. Cells are read only when their table is asked for.
+    `valid` has the shape of the weights. Batch elements with different tokens of keys have separate tables. A single
+    place is not named.
     """
-    rows = list(layout.rows)
-    queries = _names(layout.tokens.queries, batch, rows)
-    largest, peaks, least = _row_peaks(weights[rows], valid[rows])
-    for block in layout.blocks:
-        caption = ", ".join(part for part in (title, _span(block, layout.m)) if part)
+    keys = shown_keys(weights.shape[-1], full)
+    if output is not None and output.shape[-1] > WIDEST_OUTPUT:
+        output = None
+    together = dict[tuple[str, ...], list[Index]]()
+    for place in places:
+        headings = tuple(_name(tokens.keys, place, key) for key in keys)
+        together.setdefault(headings, []).append(place)
+    for headings, alike in together.items():
         yield Text()
-        yield from remark(caption)
-        names, widths = _names(layout.tokens.keys, batch, block), [layout.key_width(key) - 1 for key in block]
-        has_peaks = layout.shows_peaks and block == layout.blocks[-1]
-        if has_peaks:
-            names, widths = [*names, *PEAK_HEADINGS], [*widths, *(width - 1 for width in layout.peak_widths)]
-        table = Table(box=None, padding=(0, 0, 0, 1), pad_edge=False)
-        table.add_column(Text(CORNER, style=FAINT), width=layout.label_width, justify="right", overflow="fold")
-        for name, width in zip(names, widths, strict=True):
-            table.add_column(Text(name, style=STRONG, justify="center"), width=width, overflow="fold")
-        shown = slice(block.start, block.stop)
-        numbers, allowed = (matrix[:, shown][rows].tolist() for matrix in (weights, valid))
-        for i, query in enumerate(queries):
-            if i and rows[i] - rows[i - 1] > 1:
-                table.add_row(Text(GAP, style=FAINT))
-            figures = zip(numbers[i], allowed[i], widths, strict=False)
-            cells = [_cell(value, may, value >= least[i], layout.number_width, width) for value, may, width in figures]
-            if has_peaks:
-                marked = least[i] < math.inf
-                cells.append(_cell(largest[i], peaks[i] >= 0, marked, layout.number_width, widths[-2]))
-                cells.append(Text((str(peaks[i]) if marked else MISSING).rjust(widths[-1])))
-            table.add_row(Text(query, style=STRONG), *cells)
-        yield table
+        axes = [axis for axis in range(weights.ndim - 2) if len({place[axis] for place in places}) > 1]
+        names = _name_columns(weights, alike, axes, tokens.queries, full)
+        columns = _key_columns(weights, valid, alike, headings, full)
+        outputs = [] if output is None else _output_columns(output, alike, full)
+        yield from blocks(names, [*columns, *outputs], width)
+
+
+def _name(names: Names | None, place: Index, index: int) -> str:
+    """Return the token at a position in its batch element, or the position if there are no tokens."""
+    return printable(names[place[0] if place else 0][index]) if names else str(index)
+
+
+def _name_columns(
+    weights: "Tensor", places: Sequence[Index], axes: Sequence[int], tokens: Names | None, full: bool
+) -> list[Cells]:
+    """Return the columns with the indices along these axes, such as batch element and head, and with the query."""
+    n = weights.shape[-2]
+    rows = shown_queries(n, full)
+    names = ["batch", "head"] if weights.ndim <= 4 else ["batch", *(f"axis {axis}" for axis in range(1, weights.ndim))]
+    lines = [(place, row) for place in places for row in _with_gap(rows, rows)]
+    columns = [Cells(names[axis], [str(place[axis]) for place, _ in lines]) for axis in axes]
+    if n > 1 or tokens or not columns:
+        columns.append(Cells("q", [GAP if row is None else _name(tokens, place, row) for place, row in lines]))
+    columns[-1] = Cells(rf"{columns[-1].heading} \ k", columns[-1].cells)
+    return columns
+
+
+def _gap(indices: Sequence[int]) -> int | None:
+    """Return the position after the indices left out."""
+    return next((i for i in range(1, len(indices)) if indices[i] - indices[i - 1] > 1), None)
+
+
+def _with_gap(values: Sequence[int], indices: Sequence[int]) -> list[int | None]:
+    """Return the values with None where indices are left out."""
+    gap = _gap(indices)
+    return [*values] if gap is None else [*values[:gap], None, *values[gap:]]
+
+
+def _key_columns(
+    weights: "Tensor", valid: "Tensor", places: Sequence[Index], headings: Sequence[str], full: bool
+) -> list[Cells]:
+    """Return a column for each key; if some are left out, also the maximum of each row and its key."""
+    rows, keys = shown_queries(weights.shape[-2], full), shown_keys(weights.shape[-1], full)
+    lines, at_keys = list[list[Cell]](), list[str]()
+    for place in places:
+        matrix, allowed = weights[place][rows], valid[place][rows]  # n m
+        largest, peaks, least = _row_peaks(matrix, allowed)
+        numbers, may = matrix[:, keys].tolist(), allowed[:, keys].tolist()
+        for i in _with_gap([*range(len(rows))], rows):
+            if i is None:
+                lines.append([("", FAINT)] * (len(keys) + 1))
+                at_keys.append("")
+                continue
+            figures = [*zip(numbers[i], may[i], strict=True), (largest[i], peaks[i] >= 0)]
+            lines.append([_cell(value, valid, value >= least[i]) for value, valid in figures])
+            at_keys.append(str(peaks[i]) if least[i] < inf else MISSING)
+    has_marks = any(not text.endswith(" ") for line in lines for text, _ in line if text)
+    columns = [_shaded(heading, cells, has_marks) for heading, *cells in zip([*headings, "max"], *lines, strict=True)]
+    gap = _gap(keys)
+    if gap is None:
+        return columns[:-1]
+    dots = Cells(GAP, [GAP] * len(lines), [FAINT] * len(lines))
+    return [*columns[:gap], dots, *columns[gap:], Cells("at key", at_keys)]
 
 
 def _row_peaks(weights: "Tensor", valid: "Tensor") -> tuple[list[float], list[int], list[float]]:
-    """The maximum of every row of weights (n, m) over its valid keys, its key, and the least weight that is marked.
+    """Return the maximum of each row of weights (n, m) over its valid keys, its key, and the least weight to mark.
 
-    Equal maxima are all marked. None is where all of several valid keys have the same weight, nor where there is no
-    valid key: a mark on everything would say nothing.
+    Equal maxima are all marked. There is no mark in a row with no valid key, or with several valid keys of equal
+    weight: a mark on everything would say nothing.
     """
-    inf, none = float("inf"), ~valid.any(-1)
+    none = ~valid.any(-1)
     largest, keys = weights.masked_fill(~valid, -inf).max(-1)  # n
     least = largest * (1 - TIE)  # n
     level = (weights.masked_fill(~valid, inf) >= least[:, None]).all(-1) & (valid.sum(-1) != 1)  # n
@@ -163,45 +162,33 @@ def _row_peaks(weights: "Tensor", valid: "Tensor") -> tuple[list[float], list[in
     return largest.masked_fill(none, 0.0).tolist(), keys.masked_fill(none, -1).tolist(), least.tolist()
 
 
-def _cell(value: float, valid: bool, marked: bool, size: int, width: int) -> Text:
-    """A weight with its mark; a masked key that has a weight all the same (in an empty row) shows both."""
+def _cell(value: float, valid: bool, is_marked: bool) -> Cell:
+    """Return a weight with its mark. In an empty row masked keys may have weights; these have a weight and a dot."""
     if not valid and value == 0:
-        return Text(f"{MASKED.center(size) + ' ':^{width}}", style=FAINT)
-    mark = MAXIMUM if marked else " " if valid else MASKED
-    return Text(
-        f"{number(value, decimals=3).rjust(size) + mark:^{width}}",
-        style=shade(value) + STRONG if marked else shade(value),
-    )
+        return f"{MASKED} ", FAINT
+    mark = MAXIMUM if is_marked else " " if valid else MASKED
+    return number(value, decimals=3) + mark, shade(value) + STRONG if is_marked else shade(value)
 
 
-def _span(block: range, m: int) -> str:
-    if len(block) == m:
-        return ""
-    first, last = block[0], block[-1]
-    return (f"key {first}" if first == last else f"keys {first}-{last}") + f" of {m}"
+def _shaded(heading: str, cells: Sequence[Cell], has_marks: bool) -> Cells:
+    """Return a column with cells of equal width. If the table has no marks, cells have no space for them."""
+    end = " " if has_marks else ""
+    lines = chop_cells(heading, LONGEST_HEADING)
+    texts = [text if has_marks else text.rstrip() for text, _ in cells]
+    width = max(map(cell_len, [*lines, *texts]))
+    padded = [line + end if cell_len(line) < width else line for line in lines]
+    title = "\n".join(" " * (width - cell_len(line)) + line for line in padded)
+    return Cells(title, [text.rjust(width) for text in texts], [style for _, style in cells])
 
 
-def _names(names: Names | None, batch: int, indices: Sequence[int]) -> list[str]:
-    """What the rows or columns are called in this batch element: tokens, or their indices where there are none."""
-    return [printable(names[batch][index]) if names else str(index) for index in indices]
-
-
-def output_table(output: "Tensor", layout: Layout, batch: int) -> Table | None:
-    """Rows of `output` (n, v) for the queries shown, or None where they would not fit: one query needs no names."""
-    if output.shape[-1] > WIDEST_OUTPUT:
-        return None
-    rows = [[number(value) for value in row] for row in output[list(layout.rows)].tolist()]
-    names = [OUTPUT] if len(rows) == 1 else _names(layout.tokens.queries, batch, layout.rows)
-    widths = [max(map(cell_len, column)) for column in zip(*rows, strict=True)]
-    if max(map(cell_len, [OUTPUT, *names])) + sum(width + 2 for width in widths) > layout.width:
-        return None
-    table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, show_header=len(rows) > 1)
-    table.add_column(Text(OUTPUT, style=FAINT), justify="right")
-    for feature in range(output.shape[-1]):
-        table.add_column(Text(str(feature), style=FAINT), justify="right")
-    for name, row in zip(names, rows, strict=True):
-        table.add_row(Text(name, style=FAINT if len(rows) == 1 else ""), *row)
-    return table
+def _output_columns(output: "Tensor", places: Sequence[Index], full: bool) -> list[Cells]:
+    rows = shown_queries(output.shape[-2], full)
+    lines = list[list[str]]()
+    for place in places:
+        numbers = output[place][rows].tolist()
+        for i in _with_gap([*range(len(rows))], rows):
+            lines.append([""] * output.shape[-1] if i is None else [number(value, decimals=3) for value in numbers[i]])
+    return [Cells(f"out {feature}", column) for feature, column in enumerate(zip(*lines, strict=True))]
 
 
 def shade(weight: float) -> Style:

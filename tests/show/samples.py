@@ -116,24 +116,30 @@ def drawn(result: Result) -> tuple[Figure, list[str]]:
 
 
 def grids(text: str) -> dict[str, Grid]:
-    """Every cell of the weight tables without tokens, by scorer and title (`dot batch 0`) and then by (query, key)."""
+    """Every cell of the weight tables without tokens, by scorer and place (`dot batch 0`) and then by (query, key)."""
     found: dict[str, Grid] = {}
-    keys: list[int] = []
-    title = caption = ""
+    names: list[str] = []
+    keys: list[str] = []
+    label = ""
     for line in text.splitlines():
         fields = line.split()
         if ": scale" in line:
-            title, caption = line.split(":")[0], ""
-        if fields[:3] == ["q", "\\", "k"]:
-            keys = [int(field) for field in fields[3:] if field.isdigit()]
-            table = found.setdefault(f"{title} {re.sub(r',? ?keys? .*', '', caption)}".strip(), {})
-        elif keys and fields and fields[0].isdigit():
-            cells = [FIELD.fullmatch(field) for field in fields[1 : len(keys) + 1]]
-            table |= {
-                (int(fields[0]), key): Cell(*cell.groups()) for key, cell in zip(keys, cells, strict=True) if cell
-            }
-        elif fields != ["..."]:
-            keys, caption = [], line if line.startswith(("batch", "key")) else ""
+            label = line.split(":")[0].split(" (")[0]
+        if " \\ k " in line:
+            before, after = line.split(" \\ k ")
+            names = re.findall(r"batch|head|axis \d|q", before)
+            keys = re.findall(r"\d+|\.\.\.|max", after.split("out")[0])
+        elif keys and len(fields) > len(names) and fields[0].isdigit():
+            place = dict(zip(names, fields, strict=False))
+            query = place.pop("q", "0")
+            if query == "...":
+                continue
+            title = " ".join([label, ", ".join(f"{name} {index}" for name, index in place.items())]).strip()
+            cells = zip(keys, fields[len(names) :], strict=False)
+            read = {(int(query), int(key)): FIELD.fullmatch(cell) for key, cell in cells if key.isdigit()}
+            found.setdefault(title, {}).update({at: Cell(*cell.groups()) for at, cell in read.items() if cell})
+        elif not fields:
+            keys = []
     return found
 
 

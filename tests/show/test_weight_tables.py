@@ -1,5 +1,7 @@
 """The tables of weights and outputs, read back from the text that a pipe gets."""
 
+import re
+
 import pytest
 import torch
 
@@ -14,7 +16,8 @@ def test_heads_are_told_apart() -> None:
     assert list(found) == [f"dot batch {batch}, head {head}" for batch in range(2) for head in range(3)]
     for batch, head in [(0, 0), (1, 2)]:
         check_grid(found[f"dot batch {batch}, head {head}"], weights[batch, head])
-    assert "batch 1, axis 1: 0, axis 2: 1\n" in shown(result_of(run_of(random_weights(2, 1, 2, 2, 3))))
+    weights = random_weights(2, 2, 2, 2, 3)
+    check_grid(grids(shown(result_of(run_of(weights)), full=True))["dot batch 1, axis 1 0, axis 2 1"], weights[1, 0, 1])
     flat = random_weights(2, 3)
     check_grid(grids(shown(result_of(run_of(flat))))["dot"], flat)
 
@@ -42,30 +45,42 @@ def test_dropout_says_which_weights_are_shown() -> None:
     check_grid(grids(text)["dot"], weights[0])
 
 
-def outputs(output: torch.Tensor) -> list[str]:
-    """The lines of the only output, of which there is one (n, v)."""
-    text = shown(result_of(run_of(random_weights(1, len(output), 5), stages={"output": output[None]})))
-    lines = text.split("Summary")[0].splitlines()
-    return lines[next((i for i, line in enumerate(lines) if line.strip().startswith("output")), len(lines)) :]
+def outputs(output: torch.Tensor, width: int = 80) -> dict[int, list[float]]:
+    """Read the outputs (n, v) by feature."""
+    text = shown(result_of(run_of(random_weights(1, len(output), 5), stages={"output": output[None]})), width)
+    found = dict[int, list[float]]()
+    features: list[int] = []
+    for line in text.split("Summary")[0].splitlines():
+        if " \\ k " in line:
+            features = [int(feature) for feature in re.findall(r"out (\d)", line)]
+        elif features and line[:1].isdigit():
+            for feature, word in zip(features, line.split()[-len(features) :], strict=True):
+                found.setdefault(feature, []).append(float(word))
+    return found
 
 
-def test_an_output_of_one_query_is_one_line() -> None:
-    assert [line.rstrip() for line in outputs(torch.tensor([[2.0, 3.0, 4.0, 5.0]])) if line.strip()] == [
-        "output  2.000  3.000  4.000  5.000"
-    ]
-
-
-def test_outputs_read_back_as_the_tensor() -> None:
-    output = torch.randn(6, 3, generator=torch.Generator().manual_seed(0))
-    heading, *lines = (line.split() for line in outputs(output) if line.strip())
-    assert heading == ["output", "0", "1", "2"]
-    assert [line[0] for line in lines] == list("012345")
-    read = torch.tensor([[float(word) for word in line[1:]] for line in lines])
-    torch.testing.assert_close(read, output, atol=6e-5, rtol=5e-3)
+@pytest.mark.parametrize(("n", "v", "width"), [(6, 3, 80), (1, 4, 80), (6, 3, 40), (16, 8, 80)])
+def test_outputs_read_back_as_the_tensor(n: int, v: int, width: int) -> None:
+    output = torch.randn(n, v, generator=torch.Generator().manual_seed(0))
+    found = outputs(output, width)
+    assert list(found) == list(range(v))
+    torch.testing.assert_close(torch.tensor(list(found.values())).T, output, atol=5.1e-4, rtol=5e-3)
 
 
 def test_wide_outputs_are_left_to_the_files() -> None:
-    assert outputs(torch.zeros(2, 9)) == outputs(torch.full((2, 8), 1234567890.0)) == []
+    assert outputs(torch.zeros(2, 9)) == {}
+
+
+def test_a_row_for_each_batch_element_and_query_has_weights_and_outputs() -> None:
+    valid = valid_mask((2, 1, 3), [1, 3])
+    weights = torch.tensor([[[1.0, 0.0, 0.0]], [[0.5, 0.25, 0.25]]])
+    run = run_of(weights, stages={"output": torch.tensor([[[2.0, 3.0]], [[4.0, 5.0]]])})
+    lines = [line.split() for line in shown(result_of(run, valid=valid)).splitlines()]
+    start = lines.index(["batch", "\\", "k", "0", "1", "2", "out", "0", "out", "1"])
+    assert lines[start + 2 : start + 4] == [
+        ["0", "1.000*", "·", "·", "2.000", "3.000"],
+        ["1", "0.500*", "0.250", "0.250", "4.000", "5.000"],
+    ]
 
 
 def test_more_weight_is_darker_and_its_text_stands_out() -> None:

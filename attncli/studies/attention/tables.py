@@ -16,7 +16,7 @@ from attncli.errors import printable
 from attncli.numbers import number, several
 from attncli.show.tables import FAINT, STRONG, cells, heading, pick, remark, titled
 from attncli.show.tables import tables as record_tables
-from attncli.show.weights import MASKED, MAXIMUM, WIDEST_OUTPUT, Layout, output_table, weight_tables
+from attncli.show.weights import MASKED, MAXIMUM, lines_of, shown_keys, shown_queries, weight_tables
 from attncli.studies.attention.columns import COLUMNS, COMPARISONS, HEAD_COMPARISONS, HEADS, OF_CALLS, in_layers
 from attncli.studies.attention.layers import (
     changes_of,
@@ -29,8 +29,8 @@ from attncli.studies.attention.layers import (
 from attncli.studies.attention.places import Place, choices, distance_of, largest_first, leading_sizes, shown_places
 
 LEGEND = f"{MAXIMUM} row maximum   {MASKED} masked"
-NUMBER_WIDTH = 5  # 0.123, 2e-04; one more in float64, for 1e-120
 MOST_LINES = 100  # about how long the weight tables of all scorers together become
+HEADING_LINES = 4  # of the weights of one scorer in one head
 MOST_PLACES = 8  # batch elements and heads, whatever the length of their tables
 MOST_RANKED = 10  # rows of the heads that differ most
 ENTROPIES = [Column(f"entropy_{of}", f"entropy\n{of} (nats)", f"Entropy of {of}.", "nats") for of in "ab"]
@@ -62,30 +62,23 @@ def tables(result: Result, *, width: int, full: bool = False, csv: str | None = 
     if "layers" in result.settings:
         yield from _of_layers(result, width, full, csv)
         return
-    layout, places = _layout(result, width, full), list[Place]()
-    if layout:
+    has_weights = bool(stage_of(result, "weights"))
+    places = list[Place]()
+    if has_weights:
         yield Text(LEGEND, style=FAINT)
-        shown = shown_places(result, _most_places(result, layout))
+        shown = shown_places(result, _most_places(result, width, full))
         places = list(shown.places)
         others = "" if shown.is_chosen else f"; others with {choices(result)} in the YAML, {_elsewhere(csv)}"
         yield from remark(f"Shown: {shown.note}{others}" if shown.note else "")
     for record in result.records:
-        yield from [Text()] if layout else []
+        yield from [Text()] if has_weights else []
         yield from heading(record, result.settings["formulas"][record["label"]], list(_facts(result, record)))
-        yield from _scorer_tables(record["label"], result, layout, places, csv) if layout else []
+        yield from _weights(record["label"], result, places, width, full, csv) if has_weights else []
     yield from titled("Summary", _summary(result.records, width))
     if result.comparisons:
         pairs = record_tables(COMPARISONS[:2], COMPARISONS[2:], result.comparisons, width)
         yield from titled("Pairwise comparison", pairs)
     yield from _ranking(result, width, full, csv)
-
-
-def _layout(result: Result, width: int, full: bool, layer: str | None = None) -> Layout | None:
-    """Return the layout of the weights of every scorer; None if there are none."""
-    for weights in stage_of(result, "weights", layer).values():
-        n, m = weights.shape[-2:]
-        return Layout(n, m, width, NUMBER_WIDTH + (weights.element_size() > 4), tokens_of(result, layer), full)
-    return None
 
 
 def _facts(result: Result, record: Record) -> Iterator[str]:
@@ -96,14 +89,14 @@ def _facts(result: Result, record: Record) -> Iterator[str]:
         yield "weights before dropout, output after it"
 
 
-def _most_places(result: Result, layout: Layout) -> int:
-    """For how many batch elements and heads there is room for the tables of all scorers."""
-    if layout.full:
+def _most_places(result: Result, width: int, full: bool) -> int:
+    """Return the number of batch elements and heads that the tables of all scorers have room for."""
+    if full:
         return prod(leading_sizes(result))
-    output = result.tensors.get(f"{result.labels[0]}/output")
-    has_output = output is not None and output.shape[-1] <= WIDEST_OUTPUT
-    lines = layout.lines + has_output * (len(layout.rows) + 1)
-    return max(min(MOST_LINES // (lines * len(result.labels)), MOST_PLACES), 1)
+    weights, outputs = stage_of(result, "weights"), stage_of(result, "output")
+    label = next(iter(weights))
+    lines = lines_of(weights[label], outputs.get(label), width, full) * len(result.labels)
+    return max(min(MOST_LINES // lines, MOST_PLACES), 1)
 
 
 def _elsewhere(csv: str | None) -> str:
@@ -111,28 +104,28 @@ def _elsewhere(csv: str | None) -> str:
     return "with --full" + (f" or in {printable(csv)}" if csv else "")
 
 
-def _scorer_tables(
-    label: str, result: Result, layout: Layout, places: Sequence[Place], csv: str | None, layer: str | None = None
+def _weights(
+    label: str,
+    result: Result,
+    places: Sequence[Place],
+    width: int,
+    full: bool,
+    csv: str | None,
+    layer: str | None = None,
 ) -> Iterator[RenderableType]:
+    """Yield the weights and outputs of a scorer, and the numbers of queries and keys that are left out."""
     weights = result.tensors[tensor_name(label, "weights", layer=layer)]
     output = result.tensors.get(tensor_name(label, "output", layer=layer))  # which may not be kept
     valid = result.inputs[tensor_name("valid", layer=layer)].expand(weights.shape)
-    for batch, head in places:
-        index = (batch, *map(int, np.unravel_index(head, weights.shape[1:-2]))) if weights.ndim > 2 else ()
-        title = _title(index) if prod(weights.shape[:-2]) > 1 else ""
-        yield from weight_tables(weights[index], valid[index], layout, title, batch)
-        table = output_table(output[index], layout, batch) if output is not None else None
-        yield from [table] if table else []
-    gone = [(layout.n - len(layout.rows), layout.n, "queries"), (layout.keys_left_out, layout.m, "keys")]
+    axes = weights.shape[1:-2]
+    indices = [(batch, *map(int, np.unravel_index(head, axes))) if weights.ndim > 2 else () for batch, head in places]
+    yield from weight_tables(weights, valid, output, indices, tokens_of(result, layer), width, full)
+    n, m = weights.shape[-2:]
+    gone = [(n - len(shown_queries(n, full)), n, "queries"), (m - len(shown_keys(m, full)), m, "keys")]
     cells = " and ".join(f"{count} of {size} {name}" for count, size, name in gone if count)
     if cells:
         yield Text()
         yield from remark(f"{cells} left out; see them {_elsewhere(csv)}")
-
-
-def _title(index: Sequence[int]) -> str:
-    names = ["batch", "head"] if len(index) <= 2 else ["batch", *(f"axis {axis}:" for axis in range(1, len(index)))]
-    return ", ".join(f"{name} {place}" for name, place in zip(names, index, strict=False))
 
 
 def _summary(records: Sequence[Record], width: int) -> Iterator[RenderableType]:
@@ -220,17 +213,24 @@ def _of_layers(result: Result, width: int, full: bool, csv: str | None) -> Itera
 
 
 def _changed_weights(result: Result, width: int, full: bool, csv: str | None) -> Iterator[RenderableType]:
-    """The weights of the first scorer, and of the one that changes the output most, in as many heads as have room."""
+    """Yield the weights of the first scorer and of the scorer with the largest change, in the heads that change most.
+
+    There are as many heads as have room, and at least one.
+    """
     layers, lines = layers_of(result), 0
     for layer, place, label in most_changed(result):
-        layout = _layout(result, width, full, layer)
-        if not layout:
+        weights, output = (stage_of(result, stage, layer).get(label) for stage in ("weights", "output"))
+        if weights is None:
             return
-        lines += 2 * layout.lines
-        if lines > MOST_LINES and lines > 2 * layout.lines:
+        more = 2 * (lines_of(weights, output, width, full) + HEADING_LINES)
+        if lines and lines + more > MOST_LINES:
             return
+        lines += more
         yield Text()
-        yield Text(f"{LEGEND}   layer {layers.index(layer)}: {printable(layer)}", style=FAINT)
+        batches, heads = leading_sizes(result, layer)
+        where = [f"batch {place[0]}"] * (batches > 1) + [f"head {place[1]}"] * (heads > 1)
+        name = f"layer {layers.index(layer)} ({printable(layer)})"
+        yield Text(f"{LEGEND}   {', '.join([name, *where])}", style=FAINT)
         for each in (result.labels[0], label):
             yield Text(printable(each), style=STRONG)
-            yield from _scorer_tables(each, result, layout, [place], csv, layer)
+            yield from _weights(each, result, [place], width, full, csv, layer)

@@ -8,7 +8,7 @@ from rich.text import Text
 from attncli.common.study import Record, Result
 from attncli.errors import printable
 from attncli.numbers import MISSING, duration
-from attncli.show.tables import Cells, cells, formulas, pick, remark, stacked, titled
+from attncli.show.tables import Cells, blocks, cells, formulas, pick, remark, titled
 from attncli.show.tables import tables as record_tables
 from attncli.studies.bench.columns import COLUMNS, COMPARISONS, SIZES
 from attncli.studies.bench.rows import Line, changing, conditions, growth, lines_of, place, size_of
@@ -47,7 +47,7 @@ def tables(result: Result, *, width: int, full: bool, csv: str | None) -> Iterat
             lines = lines_of([record for record in rows if size_of(record) == size])
             first = [record for record, *_ in lines.values()]
             title = f"{MEASURES[measure]}, {place(first[0], axes)}"
-            yield from titled(title, stacked(_names(lines), cells(DETAILS, first), width))
+            yield from titled(title, blocks(_names(lines), cells(DETAILS, first), width))
         if len(sizes) > 1 and not full:
             yield from remark("memory and ratios at other sizes: --full")
     beside = _at_largest([row for row in result.comparisons if row["times_as_fast"] is not None], full)
@@ -82,7 +82,7 @@ def _by_size(records: Sequence[Record], axes: Sequence[str], width: int) -> Iter
         powers = [growth(of_line, axes[0]) for of_line in lines.values()]
         texts = [MISSING if power is None else f"{power:.2f}" for power in powers]
         columns.append(Cells(f"power\nof {axes[0]}", texts))
-    return stacked(_names(lines), columns, width)
+    return blocks(_names(lines), columns, width)
 
 
 def _names(lines: Iterable[Line]) -> list[Cells]:

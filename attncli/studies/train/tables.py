@@ -51,6 +51,6 @@ def _accuracy(rows: Sequence[Record], width: int) -> Iterator[RenderableType]:
     found = [{row["d"]: mean_and_range(row) for row in of_label} for of_label in groups.values()]
     labels = show.Cells("label", [printable(label) for label in groups])
     sizes = sorted({row["d"] for row in rows})
-    return show.stacked(
+    return show.blocks(
         [labels], [show.Cells(f"d = {d}", [cells.get(d, MISSING) for cells in found]) for d in sizes], width
     )
