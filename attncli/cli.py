@@ -12,7 +12,8 @@ import typer
 from typer.core import TyperGroup
 
 from attncli import __version__
-from attncli.commands.command import Command, PlainHelp
+from attncli.commands.command import PlainHelp
+from attncli.commands.late import LateCommand
 from attncli.commands.streams import WRONG_INPUT, discard, print_error
 from attncli.common import stopping
 from attncli.errors import InputError, got, refusal
@@ -141,4 +142,4 @@ def main(
 
 
 for name, about in COMMANDS.items():
-    app.command(name, cls=Command, help=about)(lambda: None)
+    app.command(name, cls=LateCommand, help=about)(lambda: None)

@@ -59,7 +59,7 @@ def import_quickly(*, pictures: bool) -> None:
     """Load torch, and matplotlib for pictures, without garbage collection, which would find nothing to free."""
     gc.disable()
     try:
-        import attncli.commands.experiments
+        import attncli.api
 
         if pictures:
             import attncli.show.heatmaps  # noqa: F401
