@@ -1,4 +1,4 @@
-"""Rich tables of records and of weights, in as many blocks as the width of the console needs."""
+"""Rich tables of records and of weights, split into blocks to fit the width of the console."""
 
 import io
 from collections.abc import Iterable, Iterator, Sequence
@@ -47,7 +47,7 @@ class Cells:
 
 
 def cells(columns: Iterable[Column], records: Sequence[Record]) -> list[Cells]:
-    """The columns of these rows; `-` for what a row does not have."""
+    """Return the columns of these rows, with `-` for missing values."""
     return [Cells(column.heading, [_cell(column, record.get(column.key)) for record in records]) for column in columns]
 
 
@@ -64,7 +64,7 @@ def pick(columns: Sequence[Column], keys: Sequence[str]) -> list[Column]:
 def tables(
     names: Sequence[Column], figures: Sequence[Column], records: Sequence[Record], width: int, full: bool = True
 ) -> Iterator[RenderableType]:
-    """The rows with the columns that name them on the left of their figures, in as many tables as `width` needs.
+    """Yield tables of the rows, with the columns that name a row on the left, split to fit `width`.
 
     Unless `full`, rows in the middle of many are left out, and a line below says how many.
     """
@@ -109,7 +109,7 @@ def _table(names: Sequence[Cells], columns: Sequence[Cells], gap: int) -> Table:
 
 
 def heading(record: Record, formula: str, facts: Sequence[str] = ()) -> Iterator[Text]:
-    """The label of a record with its scorer and some facts, and the formula on a line of its own."""
+    """Yield a line with the label of a record, its scorer and some facts, and a line with the formula."""
     scorer = "" if record["scorer"] == record["label"] else f" ({printable(record['scorer'])})"
     details = f": {', '.join(facts)}" if facts else ""
     yield Text.assemble((printable(record["label"]), STRONG), f"{scorer}{details}")
@@ -146,7 +146,7 @@ def remark(line: str) -> Iterator[Text]:
 
 
 def findings(found: Sequence[Finding]) -> Iterator[RenderableType]:
-    """What a study found, as a list of sentences."""
+    """Yield the findings of a study as a list of sentences."""
     if found:
         yield Text()
         yield Text("What holds", style=STRONG)

@@ -30,7 +30,7 @@ CELL_WIDTH, NAME_CELLS = 7, 2  # estimates: 0.123, a mark and a space; room for 
 LONGEST_HEADING = 12  # longer tokens of keys are folded
 WIDEST_OUTPUT = 8  # features; longer outputs are in tensors.safetensors only
 RAMP = ((255, 244, 238), (252, 186, 160), (247, 105, 75), (198, 26, 30), (100, 2, 14))  # at weights 0, 1/4, ... 1
-STEPS = 50  # finer than the eye can tell, and few enough to be kept
+STEPS = 50  # finer than the eye can see, and few enough for the cache
 DARK = 33  # from this step on white text has the higher contrast (WCAG 2.2)
 BLACK, WHITE = Color.from_rgb(0, 0, 0), Color.from_rgb(255, 255, 255)
 
