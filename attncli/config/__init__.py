@@ -1,1 +1,1 @@
-"""YAML to validated models: reading with line numbers, overrides, the models, and the JSON Schema. No torch here."""
+"""Read YAML with line numbers, apply overrides, and validate with pydantic models. Nothing here imports torch."""

@@ -1,4 +1,4 @@
-"""The built-in experiments: the folder `experiments/` of the project, also in the wheel."""
+"""Find the built-in experiments, which are in the folder `experiments/` of the project and in the wheel."""
 
 from pathlib import Path
 
@@ -6,7 +6,7 @@ PACKAGE = Path(__file__).resolve().parents[1]
 
 
 def builtin_folder() -> Path:
-    """Return `attncli/experiments` in an installed wheel, `experiments` beside the package in a checkout."""
+    """Return the folder of the built-in experiments: inside an installed package, beside it in a checkout."""
     installed = PACKAGE / "experiments"
     return installed if installed.is_dir() else PACKAGE.parent / "experiments"
 
@@ -19,10 +19,10 @@ def builtin_names() -> list[str]:
 
 
 def builtin_path(name: str) -> Path:
-    """Return the path of a built-in experiment, which need not exist."""
+    """Return the path that a built-in experiment of this name has, whether or not it exists."""
     return builtin_folder() / f"{name}.yaml"
 
 
 def experiment_path(given: Path) -> Path:
-    """Return the path of a config: a file, or if there is none a built-in experiment of this name."""
+    """Return the path itself, or the built-in experiment of this name if there is no such file."""
     return builtin_path(given.as_posix()) if given.as_posix() in builtin_names() and not given.exists() else given

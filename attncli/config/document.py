@@ -1,4 +1,4 @@
-"""A YAML file: its data, the positions of its values, and the validated options of its study."""
+"""Read a YAML file, locate errors in it by line and column, and validate the options of its study."""
 
 import difflib
 import sys
@@ -24,7 +24,7 @@ from attncli.errors import InputError, Problem, below, in_bytes, not_too_many, r
 YAML = (".yaml", ".yml")  # endings of configs
 TENSORS = "tensors.safetensors"  # in a run folder, which may stand for a config
 PARAMETERS = "parameters.safetensors"  # in a run folder
-TENSOR_FILES = (".npy", ".npz", ".pt", ".pth")  # endings that a beginner may try for a config
+TENSOR_FILES = (".npy", ".npz", ".pt", ".pth")  # endings of tensor files, given by mistake
 STYLE = "style.mplstyle"  # in a run folder: the look of pictures
 CAPTURED = "capture.safetensors"  # in a run folder: captured calls of a real model
 REPORT = "report.html"  # in a run folder: a page to explore the run
@@ -42,7 +42,7 @@ class Document:
     flags_only: bool = False  # there is no file; `path` is the command, for messages
 
     def _in_flag(self, problem: Problem, override: Override) -> Problem:
-        """Return the problem without the key of the flag, at the wrong one of repeated flags."""
+        """Return the problem with its path below the value of the flag, at the wrong one of repeated flags."""
         depth = len(override.path) if override.texts else 1
         index = problem.path[depth] if len(problem.path) > depth else None
         if isinstance(index, int) and index < len(override.texts):
@@ -50,20 +50,20 @@ class Document:
         return replace(problem, path=problem.path[depth:])
 
     def located(self, error: InputError) -> InputError:
-        """Return the error with all its problems located, in the order of the file and then of the overrides."""
+        """Return the error with the place of every problem, sorted by position in the file, then by override."""
         found = sorted((self._located(problem) for problem in error.problems), key=lambda each: each[0])
         problems = [problem for _, problem in found]
-        is_new = any(not problem.where for problem in error.problems)  # others are cut already
+        is_new = any(not problem.where for problem in error.problems)  # errors with a place have been shortened already
         return InputError(not_too_many(problems, str(self.path)) if is_new else problems)
 
     def _located(self, problem: Problem) -> tuple[tuple[int, int], Problem]:
-        """Return the rank of a problem among others, and the problem with `file:line:column` or its override."""
+        """Return a sort key, and the problem with its place: `file:line:column`, an override, or both."""
         if problem.where:
             return (sys.maxsize, -1), problem
         if problem.path[:1] == ("scorers",) and "scorers" not in self.data and "scorer" in self.data:
-            problem = replace(problem, path=("scorer", *problem.path[1:]))  # its other name
+            problem = replace(problem, path=("scorer", *problem.path[1:]))  # written as `scorer` in the YAML
         line, column, depth = position(self.root, problem.path, problem.at_key)
-        there = problem.path[:depth]  # for a missing key its mapping
+        there = problem.path[:depth]  # the path of the mapping around it, if the key is missing
         where = f"{self.path}:{line}:{column}" if not self.flags_only else str(self.path)
         for index, override in reversed([*enumerate(self.overrides)]):
             made = depth < len(problem.path) and override.path[: len(problem.path)] == problem.path
@@ -76,14 +76,14 @@ class Document:
 
     @contextmanager
     def locating(self) -> Iterator[None]:
-        """Locate the problems of an InputError raised inside."""
+        """Add places in the file to the problems of an InputError raised in the `with` block."""
         try:
             yield
         except InputError as error:
-            raise self.located(error) from error.__cause__  # an error in the user's code
+            raise self.located(error) from error.__cause__  # keep an exception raised in the user's code as the cause
 
     def study(self, known: Collection[str]) -> str:
-        """Return the name of its study.
+        """Return the name of the study that the document is for.
 
         Raises:
             InputError: the document is not a mapping, or the study is unknown.
@@ -102,14 +102,14 @@ class Document:
         """Return the validated options; file paths become relative to the working directory, or absolute.
 
         Raises:
-            InputError: all problems of the document, located.
+            InputError: all problems of the document, each with its place.
         """
         data = model.normalised({"study": DEFAULT_STUDY, "name": default_name(self.path), **self.data})
         with self.locating():
             return validated(model, data, {"folder": self.path.absolute().parent if absolute else self.path.parent})
 
     def sweep(self) -> tuple[list[Axis], str | None]:
-        """Return the axes and the metric of the key `sweep`; no axes without it.
+        """Return the axes and the metric of the key `sweep`; ([], None) if the key is missing.
 
         Raises:
             InputError: all problems of the key.
@@ -122,7 +122,7 @@ class Document:
             return axes_of(sweep, str(self.path), self.root), sweep.metric
 
     def changed(self, overrides: Sequence[Override]) -> "Document":
-        """Return the document with more overrides.
+        """Return a copy of the document with more overrides applied.
 
         Raises:
             InputError: all overrides that do not fit.
@@ -132,10 +132,10 @@ class Document:
 
 
 def read_document(path: Path, overrides: Sequence[Override] = ()) -> Document:
-    """Read a YAML file and apply overrides. A .safetensors file is short for a config with `data: {capture: FILE}`.
+    """Read a YAML file and apply overrides. A .safetensors file is read as the config `data: {capture: FILE}`.
 
     Raises:
-        InputError: an unreadable file, text that is not YAML, or an override that does not fit it.
+        InputError: the file cannot be read or is not YAML, or an override does not fit it.
     """
     if path.suffix.lower() == Path(CAPTURED).suffix:
         return _document(path, {"data": {"capture": path.name}}, None, overrides, flags_only=True)
@@ -144,9 +144,9 @@ def read_document(path: Path, overrides: Sequence[Override] = ()) -> Document:
 
 
 def document_of_data(where: str, data: Mapping[str, Any], overrides: Sequence[Override]) -> Document:
-    """Return an experiment from a mapping or from the flags of a command, which `where` names in errors.
+    """Return a document without a file, from a mapping or the flags of a command. Errors name `where` as its place.
 
-    Tensors and arrays in the mapping become nested lists, except GivenTensors.
+    Tensors and arrays in the mapping become nested lists; GivenTensor objects stay.
     """
     named = {"name": data.get("study", DEFAULT_STUDY), **as_yaml(data)}
     return _document(Path(where), named, None, overrides, flags_only=True)
@@ -160,7 +160,7 @@ def _document(
 
 
 def default_name(path: Path) -> str:
-    """Return the file's name without ending, with `_` for characters that a folder's name must not have."""
+    """Return the file's name without ending, shortened, and with `_` for characters not allowed in folder names."""
     stem = "stdin" if path == STDIN else path.stem
     name = "".join(c if c.isprintable() and c not in '/\\:*?"<>|' else "_" for c in stem)
     return name.lstrip(". ").encode()[:LONGEST_NAME].decode(errors="ignore").strip() or "experiment"

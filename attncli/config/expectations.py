@@ -1,4 +1,4 @@
-"""`expect:` in YAML: rows of the result, one of their metrics, and its bounds."""
+"""The key `expect` in YAML: which rows of the result to check, which metric, and its bounds."""
 
 import math
 from typing import Annotated, Any
@@ -9,21 +9,21 @@ from attncli.config.strict import Model, checked_by, chosen, problem, worded
 from attncli.config.values import Row, Rows, check_regular, each_once
 
 KINDS = ("between", "about", "above", "below", "equal")
-HELPERS = {"within": ("about", "equal"), "by": ("above", "below")}  # keys beside a kind, each with its kinds
+HELPERS = {"within": ("about", "equal"), "by": ("above", "below")}  # further keys and the kinds they go with
 
-AMOUNT = r"((?:\d{1,15}\.?\d*|\.\d+)(?:[eE][-+]?\d{1,2})?)"  # finite
+AMOUNT = r"((?:\d{1,15}\.?\d*|\.\d+)(?:[eE][-+]?\d{1,2})?)"  # never infinite, since it is short
 SHARE, FACTOR = rf"^{AMOUNT} ?%$", rf"^{AMOUNT} ?[x×]$"
 BOUNDS = "expected [low, high]; one of them may be null"
 VALUE = "expected a number, text, true or false, or nested lists of numbers; or {output: [[2, 3]]} without `metric`"
 
 
 def share_of(within: float | str | None) -> float | None:
-    """Return 0.05 for `5 %`, None for a number."""
+    """Return a percentage as a fraction: 0.05 for `5 %`; None for a number or None."""
     return float(within.rstrip("% ")) / 100 if isinstance(within, str) else None
 
 
 def factor_of(by: float | str | None) -> float | None:
-    """Return 2.0 for `2 x`, None for a number."""
+    """Return a factor as a number: 2.0 for `2 x`; None for a number or None."""
     return float(by.rstrip("x× ")) if isinstance(by, str) else None
 
 
@@ -79,9 +79,9 @@ Exact = Annotated[_Figures | Annotated[dict[str, _Figures], Field(min_length=1, 
 
 
 class Expectation(Model):
-    """Bounds for a metric of one or several rows: exactly one of KINDS."""
+    """A bound for a metric in one or several rows of the result. Exactly one key of KINDS is given."""
 
-    model_config = ConfigDict(json_schema_extra={"required": []})  # `equal` may name the metric
+    model_config = ConfigDict(json_schema_extra={"required": []})  # `metric` may be missing, as `equal` may name it
 
     claim: Annotated[str | None, Field(min_length=1, description="the claim, in a sentence")] = None
     source: Annotated[str | None, Field(min_length=1, description="source of the claim")] = None
@@ -101,18 +101,18 @@ class Expectation(Model):
 
     @property
     def kind(self) -> str:
-        """Its kind of bound, one of KINDS."""
+        """The kind of bound, one of KINDS."""
         return self._given()[0]
 
     @property
     def other_row(self) -> dict[str, Any]:
-        """The columns of the row to be above or below, if any."""
+        """The columns that select the row given under `above` or `below`; empty for other bounds."""
         bound = self.above or self.below
         return bound if isinstance(bound, dict) else {}
 
     @property
     def expected(self) -> dict[str, Any]:
-        """The keys of its bound, as in the YAML."""
+        """The keys and values of the bound, as in the YAML: `about` and `within`, for instance."""
         given = {key: getattr(self, key) for key in (self.kind, *HELPERS)}
         return {key: value for key, value in given.items() if value is not None}
 
@@ -122,14 +122,14 @@ class Expectation(Model):
     @model_validator(mode="before")
     @classmethod
     def _metric_beside_equal(cls, data: Any) -> Any:
-        """`equal: {output: [[...]]}` is short for `metric: output` with `equal: [[...]]`."""
+        """Replace the short form `equal: {output: [[...]]}` by `metric: output` and `equal: [[...]]`."""
         named = data.get("equal") if isinstance(data, dict) and "metric" not in data else None
         if not isinstance(named, dict):
             return data
         if len(named) == 1 and "" not in named:
             ((metric, numbers),) = named.items()
             return {**data, "metric": metric, "equal": numbers}
-        return {**data, "metric": "equal"}  # only `equal` is wrong, and refused as a mapping
+        return {**data, "metric": "equal"}  # so that only the mapping under `equal` is reported as wrong
 
     @model_validator(mode="after")
     def _one_kind_and_what_belongs_to_it(self) -> "Expectation":

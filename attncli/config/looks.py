@@ -1,4 +1,4 @@
-"""How pictures look: the key `figure` of every experiment, and the flags of the same names."""
+"""Options for the look of pictures: the keys under `figure` in an experiment, and the flags with the same names."""
 
 import re
 from typing import Annotated, Any, Literal
@@ -22,7 +22,7 @@ Annotate = Literal["auto", "yes", "no"]
 
 
 def _inches(value: Any) -> Any:
-    """Return `6x4` as a list."""
+    """Return a size such as `6x4` as a list of numbers; raise if it is no width and height."""
     if isinstance(value, str) and (found := SIZE.fullmatch(value)):
         return [float(side) for side in found.groups()]
     if not isinstance(value, list) or len(value) != 2:
@@ -31,7 +31,7 @@ def _inches(value: Any) -> Any:
 
 
 def _plain_slice(value: Any) -> Any:
-    """Return a slice in Python's notation without a step, or raise if it is empty."""
+    """Return a range such as `0:32`, a Python slice without a step; raise if it is malformed or empty."""
     found = SLICE.fullmatch(value) if isinstance(value, str) else None
     if found is None:
         raise problem("expected a range such as 0:32, the end left out")
@@ -55,7 +55,7 @@ Range = Annotated[str, BeforeValidator(_plain_slice), Field(json_schema_extra={"
 
 
 class Look(Model):
-    """The look of the pictures of every study."""
+    """Options for the look of pictures, common to all studies."""
 
     format: Annotated[Format, Field(description="kind of file"), Flag("NAME")] = "png"
     title: Annotated[str | None, Field(description="title of the picture, in place of its own"), Flag("TEXT")] = None
@@ -76,7 +76,7 @@ PLAIN = Look()
 
 
 class HeatmapLook(Look):
-    """The look of heatmaps."""
+    """Options for the look of heatmaps."""
 
     cmap: Annotated[str | None, Field(description="colour map of matplotlib")] = None
     scale: Annotated[
@@ -97,7 +97,7 @@ class HeatmapLook(Look):
 
 
 def check_ranges(look: HeatmapLook, n: int, m: int) -> None:
-    """Raise an InputError for a range that begins after the last query or key; as in Python it may end after it."""
+    """Raise an InputError if a range begins after the last query or key. It may end later, as slices in Python."""
     for side, text, count in (("queries", look.queries, n), ("keys", look.keys, m)):
         if text is not None and ends_of(text)[0] >= count:
             there = f"there are n = {n} queries and m = {m} keys"
@@ -105,5 +105,5 @@ def check_ranges(look: HeatmapLook, n: int, m: int) -> None:
 
 
 def is_default(look: Look) -> bool:
-    """Whether all its values are the defaults."""
+    """Whether a look has only default values."""
     return look == type(look)()

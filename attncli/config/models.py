@@ -1,4 +1,4 @@
-"""The keys that the experiments of all studies share, short forms of scorers, and the JSON Schema."""
+"""The base model of all experiments, with the keys that studies share, and the JSON Schema of experiments."""
 
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
@@ -22,7 +22,7 @@ DType = Literal["float16", "bfloat16", "float32", "float64"]
 
 
 def _also_singular(schema: dict[str, Any]) -> None:
-    """Allow `scorer` for `scorers` in the JSON Schema, one entry in place of a list, and text for an entry."""
+    """Let the JSON Schema accept the key `scorer` for `scorers`, a single entry for a list, and text for an entry."""
     properties = schema.get("properties", {})
     if "scorers" in properties:
         entries = properties["scorers"]
@@ -40,12 +40,12 @@ def _also_singular(schema: dict[str, Any]) -> None:
 class Experiment(Model):
     """The keys that experiments of every study have, beside `study`."""
 
-    # Nothing loads torch before something is validated.
+    # With defer_build, torch is not loaded before something is validated.
     model_config = ConfigDict(defer_build=True, json_schema_extra=_also_singular)
-    refused: ClassVar[Mapping[str, str]] = {}  # keys that entries of scorers must not have, with the reason
-    measures_time: ClassVar[bool] = False  # sweeps run such points one at a time, on all threads
+    refused: ClassVar[Mapping[str, str]] = {}  # keys not allowed in entries of scorers, with the reason
+    measures_time: ClassVar[bool] = False  # if so, a sweep runs one point at a time, on all threads
 
-    if TYPE_CHECKING:  # declared by every study
+    if TYPE_CHECKING:  # every study declares them with its own types
         study: str
         scorers: Sequence[ScorerEntry]
 
@@ -62,7 +62,7 @@ class Experiment(Model):
 
     @classmethod
     def normalised(cls, data: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the YAML with short forms of scorers written out as a list of mappings under `scorers`."""
+        """Return a copy of the YAML data in which `scorers` is a list of mappings, without short forms."""
         written = dict(data)
         if "scorers" not in written and "scorer" in written:
             written["scorers"] = written.pop("scorer")
@@ -91,17 +91,17 @@ class Experiment(Model):
         return entries
 
     def unused(self) -> set[str] | dict[str, Any]:
-        """Return the keys that a resolved config leaves out, since another key makes them meaningless."""
+        """Return the keys that have no effect because of another key; config.yaml of a run leaves them out."""
         return set()
 
     @property
     def resumed(self) -> str | None:
-        """The folder of the run to continue, in a study that can continue one."""
+        """The folder of the run to continue, or None. Studies that can continue a run override this."""
         return None
 
 
 class Untitled(GenerateJsonSchema):
-    """A schema without titles, which would only repeat the keys."""
+    """Generate a JSON Schema without titles, which would only repeat the keys."""
 
     def field_title_should_be_set(self, schema: Any) -> bool:
         """Return False."""
@@ -111,7 +111,7 @@ class Untitled(GenerateJsonSchema):
 def json_schema(studies: Sequence[type[Experiment]]) -> dict[str, Any]:
     """Return the JSON Schema of all experiments, for editors and validators.
 
-    `name` is not required, since it defaults to the file's name; `study` is, except for attention.
+    `name` is optional, since it defaults to the file's name. `study` is required except for the study attention.
     """
     refs, schema = models_json_schema([(study, "validation") for study in studies], schema_generator=Untitled)
     for definition in schema["$defs"].values():

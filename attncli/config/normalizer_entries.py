@@ -1,4 +1,4 @@
-"""`normalizer:` of a scorer in YAML: a name, `name:option=value`, or a mapping with the normaliser's options."""
+"""The key `normalizer` of a scorer in YAML: a name, `name:option=value`, or a mapping with options."""
 
 import functools
 import re
@@ -14,19 +14,19 @@ from attncli.config.strict import Model, chosen, problem, schema_of
 from attncli.config.yaml_loader import parse_yaml
 from attncli.errors import InputError
 
-NEXT_OPTION = re.compile(r",(?=[^,=]*=)")  # commas in lists and mappings do not count
+NEXT_OPTION = re.compile(r",(?=[^,=]*=)")  # a comma before `name=`, not one inside a list or mapping
 DEFAULT_NORMALIZER = "softmax"
 KEY = "normalizer"
 
 
 class NormalizerEntry(Model, validate_default=True):
-    """The name; subclasses made for each normaliser add its options."""
+    """The name of a normaliser. The subclass for each normaliser adds its options as fields."""
 
     normalizer: str
 
     @property
     def options(self) -> dict[str, Any]:
-        """The options of the normaliser."""
+        """The options of the normaliser: all fields except its name."""
         return {key: value for key, value in dict(self).items() if key != KEY}
 
     @model_serializer(mode="wrap")
@@ -37,7 +37,7 @@ class NormalizerEntry(Model, validate_default=True):
 
 @functools.cache
 def normalizer_models() -> dict[str, type[NormalizerEntry]]:
-    """Return the models of the catalogue's normalisers, made on first use: normalisers load torch."""
+    """Return the model of each built-in normaliser by name. Made on first use, since normalisers import torch."""
     from attncli.normalizers import NORMALIZERS
 
     models = {}
@@ -48,9 +48,9 @@ def normalizer_models() -> dict[str, type[NormalizerEntry]]:
 
 
 def named_options(text: str, as_text: Collection[str] = ()) -> tuple[str, dict[str, Any]] | None:
-    """Return the name, which may be `module:Class`, and the options; None for text of another form.
+    """Return name and options of `name:option=value,option=value`; None if the text has another form.
 
-    Options are read as YAML, except those in `as_text`.
+    The name may be `module:Class`. Values are read as YAML, except of the options in `as_text`.
     """
     head, equals, tail = text.partition("=")
     name, colon, first = (part.strip() for part in head.rpartition(":"))
@@ -69,7 +69,7 @@ def named_options(text: str, as_text: Collection[str] = ()) -> tuple[str, dict[s
 
 
 def as_mapping(value: Any) -> Any:
-    """Return a name, or a name with options, as a mapping."""
+    """Return text such as `entmax:alpha=1.3` as a mapping; values of other types stay as they are."""
     if not isinstance(value, str):
         return value
     name, options = named_options(value) or (value, {})

@@ -1,4 +1,4 @@
-"""Open files named by the user: regular files, and for a config also pipes and stdin.
+"""Open files that the user names: regular files; configs may also be pipes or stdin.
 
 A device may have no end, and opening a pipe without a writer would block for ever.
 """
@@ -14,7 +14,7 @@ from typing import BinaryIO
 
 from attncli.errors import in_bytes
 
-STDIN = Path("-")  # as the path of a config
+STDIN = Path("-")  # given as the path of a config, it means stdin
 LARGEST_CONFIG = 64 * 2**20  # bytes
 PATIENCE = 2.0  # seconds to wait for the writer of a pipe
 KINDS = {
@@ -31,7 +31,7 @@ class TooLargeError(OSError):
 
 
 class UnfitFileError(OSError):
-    """A path that is not a file of the expected kind, but `kind`: `a pipe`."""
+    """The path is not a regular file; `kind` says what it is, such as `a pipe`."""
 
     def __init__(self, path: Path, kind: str) -> None:
         super().__init__(errno.EINVAL, f"it is {kind}", str(path))
@@ -39,7 +39,7 @@ class UnfitFileError(OSError):
 
 
 def check_regular(path: Path, *, or_pipe: bool = False) -> None:
-    """Raise an OSError unless the path is a regular file, or a pipe if allowed. Nothing is opened."""
+    """Raise an OSError unless the path is a regular file, or with `or_pipe` a pipe. Nothing is opened."""
     try:
         kind = stat.S_IFMT(path.stat().st_mode)
     except ValueError:  # a null character or a lone surrogate
@@ -52,8 +52,8 @@ def open_file(path: Path) -> BinaryIO:
     """Open a regular file for reading.
 
     Raises:
-        UnfitFileError: anything else, such as a folder or a device.
-        OSError: the system refuses it.
+        UnfitFileError: the path is anything else, such as a folder or a device.
+        OSError: the system cannot open it.
     """
     return os.fdopen(_opened(path), "rb")
 
@@ -62,9 +62,9 @@ def read_config(path: Path) -> bytes:
     """Return the content of a YAML file, of a pipe, or of stdin for `-`.
 
     Raises:
-        UnfitFileError: it is a device, a folder or the like, or a pipe without a writer.
-        TooLargeError: it has more than LARGEST_CONFIG bytes.
-        OSError: the system refuses it.
+        UnfitFileError: the path is a device, a folder or the like, or a pipe without a writer.
+        TooLargeError: the content has more than LARGEST_CONFIG bytes.
+        OSError: the system cannot open or read it.
     """
     if path == STDIN and sys.stdin is None:
         raise OSError(errno.EBADF, "stdin is closed")
@@ -77,11 +77,11 @@ def read_config(path: Path) -> bytes:
 
 
 def _content_of_pipe(path: Path, descriptor: int) -> bytes:
-    """Return all content of a pipe; wait PATIENCE seconds for a writer."""
+    """Return the content of a pipe. Raise UnfitFileError if it has no writer after PATIENCE seconds."""
     content = bytearray()
     while len(content) <= LARGEST_CONFIG:
         is_ready = bool(select.select([descriptor], [], [], PATIENCE)[0])
-        with suppress(BlockingIOError):  # there is a writer, which may take time
+        with suppress(BlockingIOError):  # there is a writer, which has written nothing yet
             part = os.read(descriptor, 2**16)
             if not part and not is_ready:
                 raise UnfitFileError(path, "a pipe that nobody writes into")

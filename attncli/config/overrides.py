@@ -1,4 +1,4 @@
-"""`--set a.b=value` and its shortcuts such as `--seed 3`: changes to a config from the command line."""
+"""Change keys of a config, as `--set a.b=value`, `--seed 3`, points of a sweep and arguments in Python do."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -17,10 +17,11 @@ KEY = re.compile(r"([^.\[\]=]+)((?:\[\d{1,9}\])*)")
 
 @dataclass(frozen=True)
 class Override:
-    """A changed key. `text` is the user's input, for errors; `texts` has each one of a repeated flag.
+    """A new value for one key of a config.
 
-    With `may_be_short` the path may begin inside `data`, `mask` or a scorer. `where` is its line and column if it is
-    from a file.
+    `text` is the user's input, for errors; if a flag was repeated, `texts` has the input of each repetition. With
+    `may_be_short` the path may begin inside `data`, `mask` or a scorer. `where` is `file:line:column` if the value is
+    written in a file.
     """
 
     path: errors.Path
@@ -31,11 +32,11 @@ class Override:
     where: str = ""
 
     def place(self, source: Path) -> str:
-        """Return its place for messages: in the file, or the file and its text on the command line."""
+        """Return the place of the override for messages: its line in a file, or `source` and the input."""
         return self.where or f"{source}: {self.text}"
 
     def decides(self, path: errors.Path) -> bool:
-        """Whether a path is at the override or below it, or in the same list."""
+        """Whether the value at a path comes from this override: it is there or below, or in the same list."""
         own = self.path
         while isinstance(own[-1], int):
             own = own[:-1]
@@ -54,10 +55,10 @@ def override(path: errors.Path, value: str, text: str) -> Override:
 
 
 def parse_override(assignment: str) -> Override:
-    """Return the Override of `scorers[0].num_hiddens=16`, with its value read as YAML.
+    """Return the override for text such as `scorers[0].num_hiddens=16`, with its value read as YAML.
 
     Raises:
-        InputError: no `=`, an invalid path, or a value that is not YAML.
+        InputError: the text has no `=`, the path is invalid, or the value is not YAML.
     """
     text = typed("--set", assignment)
     target, equals, value = assignment.partition("=")
@@ -67,7 +68,7 @@ def parse_override(assignment: str) -> Override:
 
 
 def override_in_python(key: str, value: Any) -> Override:
-    """Return the Override of an argument in Python, `seed=1`; `key` may be a path, as in `parse_override`."""
+    """Return the override for a keyword argument such as `seed=1`; `key` may be a path such as `data.keys.fill`."""
     plain = as_yaml(value)
     text = typed(f"{key} =", errors.show(plain))
     return Override(path_of(key, text), plain, text, may_be_short=True)
@@ -79,8 +80,8 @@ def as_yaml(value: Any) -> Any:
         return {key: as_yaml(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
         return [as_yaml(item) for item in value]
-    with suppress(RuntimeError, TypeError):  # tensors without numbers, on `meta`
-        if hasattr(value, "tolist"):  # of torch and NumPy, also scalars
+    with suppress(RuntimeError, TypeError):  # a tensor on `meta` has no numbers
+        if hasattr(value, "tolist"):  # tensors, arrays, and scalars of NumPy
             return value.tolist()
     if type(value).__module__ == "torch":  # dtypes and devices
         return str(value).removeprefix("torch.")
@@ -100,10 +101,10 @@ def path_of(target: str, text: str) -> errors.Path:
 
 
 def from_the_top(change: Override, data: Any) -> Override:
-    """Return the override with a full path, for example `data.keys.fill` for `keys.fill`.
+    """Return the override with its full path, for example `data.keys.fill` in place of `keys.fill`.
 
     Raises:
-        InputError: several of `data`, `mask` and the scorers have the key.
+        InputError: the path is ambiguous, since several of `data`, `mask` and the scorers have its first key.
     """
     key = change.path[0]
     if not change.may_be_short or not isinstance(data, dict) or "data" not in data or key in data:
@@ -137,14 +138,14 @@ def apply_overrides(data: Any, overrides: Sequence[Override], source: Path) -> A
 
 
 def _copy(data: Any) -> Any:
-    """Return a deep copy without shared objects: an override changes one place of a YAML alias, not all."""
+    """Return a deep copy without shared objects, so that an override changes one use of a YAML alias, not all."""
     if isinstance(data, dict):
         return {key: _copy(value) for key, value in data.items()}
     return [_copy(value) for value in data] if isinstance(data, list) else data
 
 
 def _set(target: Any, change: Override, source: Path) -> None:
-    """Set a value; missing mappings on its path are created, missing entries of lists are errors."""
+    """Set a value in nested data, creating missing mappings on its path. Raise InputError if the path does not fit."""
     for depth, key in enumerate(change.path, start=1):
         if isinstance(target, list):
             fits, there = isinstance(key, int) and key < len(target), f"a list of {len(target)}"
@@ -167,6 +168,6 @@ def _set(target: Any, change: Override, source: Path) -> None:
             target[key] = {}
         elif change.path[0] == "scorers" and depth == 2 and isinstance(target[key], str) and "=" not in target[key]:
             target[key] = {"scorer": target[key]}
-        if isinstance(target[key], GivenTensor):  # for a change of one number
+        if isinstance(target[key], GivenTensor):  # as lists, so that the override can change one number
             target[key] = target[key].numbers.tolist()
         target = target[key]

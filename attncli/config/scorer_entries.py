@@ -1,4 +1,4 @@
-"""`scorers:` in YAML: the keys of every entry, the options from a scorer's signature, and short forms."""
+"""The key `scorers` in YAML: models with the keys of all entries and the options of each scorer, and short forms."""
 
 import functools
 import re
@@ -14,30 +14,30 @@ from attncli.config.values import FileName, Name
 from attncli.errors import InputError
 
 CUSTOM = r"^[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*$"
-MODEL = "model"  # as a scale: the captured model's
+MODEL = "model"  # `scale: model` means the scale of the captured model
 NOT_IN_LABELS = re.compile(r'[\\:*?"<>|]')
 
 
 def default_label(scorer: str, normalizer: str = DEFAULT_NORMALIZER) -> str:
-    """Return the scorer's name (of a custom one its class's), and the normaliser's unless it is softmax."""
+    """Return the name of the scorer, or the class name of a custom one, and of the normaliser unless it is softmax."""
     suffix = f"_{normalizer}" if normalizer != DEFAULT_NORMALIZER else ""
     return scorer.rpartition(":")[2] + suffix
 
 
 def is_models(scorer: object, scale: object) -> bool:
-    """Whether an entry with these keys scores as a captured model does."""
+    """Whether an entry with this scorer and scale computes the scores as the captured model does."""
     return scorer == "scaled_dot" and scale == MODEL
 
 
 class ParameterFile(Model):
-    """A file with a scorer's parameters by their state_dict names, or by the names that `names` gives."""
+    """A file with a scorer's parameters. `names` maps state_dict names to names in the file, if these differ."""
 
     file: FileName
     names: dict[str, str] = Field(default_factory=dict, description="state_dict name: name in the file")
 
 
-class ScorerEntry(Model, validate_default=True):  # config.yaml must be able to hold defaults
-    """The keys of every entry; subclasses made for each scorer add its options."""
+class ScorerEntry(Model, validate_default=True):  # so a default that YAML cannot hold is an error
+    """The keys common to all entries of scorers. The subclass for each scorer adds its options as fields."""
 
     scorer: str
     normalizer: Annotated[Normalizer, Field(description="what turns scores into weights")] = DEFAULT_NORMALIZER  # type: ignore[assignment]
@@ -61,20 +61,20 @@ class ScorerEntry(Model, validate_default=True):  # config.yaml must be able to 
 
     @property
     def options(self) -> dict[str, Any]:
-        """The options of the scorer."""
+        """The options of the scorer: all fields except the common ones."""
         return {key: value for key, value in dict(self).items() if key not in ENTRY_KEYS}
 
     @property
     def has_models_scale(self) -> bool:
-        """Whether its scale is a captured model's."""
+        """Whether the entry uses the scale of the captured model."""
         return is_models(self.scorer, self.options.get("scale"))
 
     @property
     def stream(self) -> str:
         """The name that seeds the entry's random numbers: the label without the normaliser's name at its end.
 
-        So a scorer has the same parameters with every normaliser. Options of the normaliser may follow its name, as in
-        the default label `additive_entmax_1.3`.
+        Thus a scorer has the same parameters with every normaliser. The value of an option may follow the normaliser's
+        name, as in the default label `additive_entmax_1.3`.
         """
         name, options = self.normalizer.normalizer, self.normalizer.options
         values = {f"_{text}" for value in options.values() for text in (str(value), str(value).removesuffix(".0"))}
@@ -87,16 +87,16 @@ ENTRY_KEYS = tuple(ScorerEntry.model_fields)
 
 
 class CustomEntry(ScorerEntry, extra="allow"):
-    """A custom scorer, `my_package.my_module:MyScorer`, for the JSON Schema."""
+    """An entry of a custom scorer, `my_package.my_module:MyScorer`; used in the JSON Schema only."""
 
     scorer: Annotated[str, Field(pattern=CUSTOM)]
 
 
 def entry_model(name: str, scorer: type) -> type[ScorerEntry]:
-    """Return the model of a scorer's entries.
+    """Return the pydantic model for entries of this scorer.
 
     Raises:
-        InputError: the signature of a custom scorer cannot be read as YAML options.
+        InputError: the parameters of the scorer cannot be options in YAML.
     """
     try:
         fields: Any = options_of(scorer)
@@ -107,14 +107,14 @@ def entry_model(name: str, scorer: type) -> type[ScorerEntry]:
         return create_model(f"{scorer.__name__}Entry", __base__=ScorerEntry, **fields)
     except KeyboardInterrupt:
         raise
-    except BaseException as error:  # reading annotations runs the user's code
+    except BaseException as error:  # evaluating annotations runs the user's code
         reason = " ".join(str(error).split())
         raise InputError.of(f'got "{name}", whose options cannot be written in YAML: {reason}') from error
 
 
 @functools.cache
 def entry_models() -> dict[str, type[ScorerEntry]]:
-    """Return the models of the catalogue's scorers, made on first use: scorers load torch."""
+    """Return the model of each built-in scorer by name. Made on first use, since scorers import torch."""
     from attncli.scorers import SCORERS
 
     return {name: entry_model(name, scorer) for name, scorer in SCORERS.items()}
@@ -159,10 +159,10 @@ Scorers = Annotated[
 
 
 def scorer_of(text: str) -> dict[str, Any] | str:
-    """Return the entry for `name:option=value,option=value`, or the text itself if it has another form.
+    """Return the mapping for `name:option=value,option=value`, or the text itself if it has another form.
 
-    The default label is the scorer's name (`model` for the scale of a captured model), then the values of the options,
-    then the normaliser, with `/` spelt out: labels must not have it.
+    The default label joins the scorer's name (`model` with `scale: model`), the values of the options, and the
+    normaliser. `/`, which labels must not contain, becomes `_over_`.
     """
     name, options = named_options(text, ("label",)) or (text, {})
     if "=" in name or (":" in name and not re.fullmatch(CUSTOM, name)) or "scorer" in options:
@@ -181,9 +181,9 @@ def scorer_of(text: str) -> dict[str, Any] | str:
 
 
 def written_out(entry: Any) -> Any:
-    """Return an entry on one line as a mapping, and a normaliser with options as well.
+    """Return the short form of an entry (text) as a mapping; likewise its normaliser, if it has options.
 
-    With the scale of a captured model it gets its label here, since that depends on an option of the scorer.
+    An entry with `scorer: scaled_dot` and `scale: model` also gets its default label, which depends on `scale`.
     """
     entry = scorer_of(entry) if isinstance(entry, str) else entry
     if not isinstance(entry, dict):

@@ -1,4 +1,4 @@
-"""The base of all models of YAML, and the wording of pydantic's errors: `path: got X; expected Y; cure`."""
+"""The base class of all pydantic models of YAML, and pydantic's errors in words: `path: got X; expected Y; cure`."""
 
 import difflib
 import functools
@@ -24,12 +24,12 @@ from attncli.config.yaml_loader import is_number
 from attncli.errors import InputError, Problem
 
 M = TypeVar("M", bound="Model")
-KNOWN_KEYS = "known keys"  # in the context of a validation: of every mapping, by its id
-_adapter = functools.lru_cache(TypeAdapter)  # a sweep validates thousands of configs; classes of users are made anew
+KNOWN_KEYS = "known keys"  # key of the KnownKeys in the context of a validation
+_adapter = functools.lru_cache(TypeAdapter)  # as sweeps validate thousands of configs
 
 
 class Model(BaseModel):
-    """Strict and closed: no type is converted, numbers are finite, and no key is unknown."""
+    """Base class of the models: types are not converted, numbers must be finite, and unknown keys are errors."""
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True, allow_inf_nan=False)
 
@@ -44,15 +44,15 @@ class Model(BaseModel):
 
 @dataclass(frozen=True)
 class KnownKeys:
-    """The allowed keys of mappings, by the id of the mapping."""
+    """The allowed keys of every mapping in the validated data, by the `id` of the mapping."""
 
     here: dict[int, list[str]] = field(default_factory=dict)
     _below: dict[int, dict[str, str]] = field(default_factory=dict)
 
     def cure(self, key: str | int, parent: Mapping[str, Any]) -> str:
-        """Suggest a similar key, here or one level below such as `data.keys`; or list all keys known here."""
+        """Suggest the allowed key most similar to `key`, in `parent` or one level below; or list those of `parent`."""
         here = self.here.get(id(parent), [])
-        if id(parent) not in self._below:  # once for all of its unknown keys: there may be thousands
+        if id(parent) not in self._below:  # computed once, since there may be thousands of unknown keys
             self._below[id(parent)] = {
                 each: f"{name}.{each}" for name, value in parent.items() for each in self.here.get(id(value), [])
             }
@@ -63,24 +63,24 @@ class KnownKeys:
 
 @dataclass(frozen=True)
 class Flag:
-    """The display of a key as a flag of its study's command: metadata of the field."""
+    """How a key appears as a command-line flag; put into the metadata of a pydantic field."""
 
     metavar: str = ""
     panel: str | None = None
     is_path: bool = False
-    is_text: bool = False  # also a list is typed as one text
+    is_text: bool = False  # the value of the flag is text even if the field is a list
 
 
 def problem(message: str, *, under: Sequence[str | int] = ()) -> PydanticCustomError:
-    """Return a validation error to raise; its message is prefixed with `got ...` if missing.
+    """Return an error for a pydantic validator to raise. `got VALUE` is put before the message if it lacks that.
 
-    `under` is its path below the validated value.
+    `under` is the path of the wrong part inside the validated value.
     """
     return PydanticCustomError("problem", "{message}", {"message": errors.printable(message), "under": [*under]})
 
 
 def chosen(choose: Callable[[Any], Any]) -> WrapValidator:
-    """Validate a union by the type that `choose` returns for the value; it raises a `problem` if there is none."""
+    """Return a validator that uses the type `choose(value)`. `choose` raises a `problem` if no type fits."""
 
     def validate(value: Any, handler: Any, info: ValidationInfo) -> Any:
         if isinstance(value, Model):
@@ -91,17 +91,20 @@ def chosen(choose: Callable[[Any], Any]) -> WrapValidator:
 
 
 def schema_of(late: Callable[[], Any]) -> GetPydanticSchema:
-    """Use the JSON Schema of a type that is created on demand, since its classes load torch."""
+    """Return metadata that uses the JSON Schema of `late()`, a type created on demand because it imports torch."""
     return GetPydanticSchema(get_pydantic_json_schema=lambda _, handler: handler(TypeAdapter(late()).core_schema))
 
 
 def checked_by(check: Callable[[Any], Any]) -> WrapValidator:
-    """Validate with `check`, which returns the value or raises a `problem`; the type is only for the JSON Schema."""
+    """Return a validator that calls only `check`, which returns the value or raises a `problem`.
+
+    The annotated type is used for the JSON Schema alone.
+    """
     return WrapValidator(lambda value, handler: check(value))
 
 
 def worded(expected: str) -> WrapValidator:
-    """Use one message for any validation failure."""
+    """Return a validator that replaces any validation error by one with this message."""
 
     def validate(value: Any, handler: Any) -> Any:
         try:
@@ -112,7 +115,7 @@ def worded(expected: str) -> WrapValidator:
     return WrapValidator(validate)
 
 
-EXPECTED: dict[str, str] = {  # by pydantic's types of errors
+EXPECTED: dict[str, str] = {  # expected values, by pydantic's type of error
     "int_type": "an integer",
     "int_from_float": "an integer",
     "float_type": "a number",
@@ -134,7 +137,7 @@ EXPECTED: dict[str, str] = {  # by pydantic's types of errors
     "string_pattern_mismatch": "text that matches {pattern}",
     "invalid-json-value": "numbers, text, lists or mappings, which YAML can hold",
 }
-EXAMPLES = {  # of lists and mappings, by key
+EXAMPLES = {  # of the lists and mappings expected under these keys
     "data": "{queries: ..., keys: ...}",
     "shape": "[2, 10, 4]",
     "mask": "{causal: top_left}",
@@ -145,15 +148,15 @@ EXAMPLES = {  # of lists and mappings, by key
     "figure": "{theme: dark, size: 6x4}",
     "where": "{scorer: dot, d: 512}",
 }
-LEFT_OUT = ("missing", "invalid-json-value")  # errors at keys that the YAML lacks
+LEFT_OUT = ("missing", "invalid-json-value")  # types of errors about keys that are missing in the YAML
 SECONDARY_ERROR = "default_factory_not_called"  # pydantic's echo of another error in the same model
 
 
 def validated(model: type[M], data: Any, context: Mapping[str, Any]) -> M:
-    """Return the data as a model.
+    """Return the data as an instance of `model`.
 
     Raises:
-        InputError: all problems by path; the branches of a union are one problem.
+        InputError: all problems, one for each path; errors in several branches of a union are one problem.
     """
     known = KnownKeys()
     try:
@@ -169,7 +172,7 @@ def validated(model: type[M], data: Any, context: Mapping[str, Any]) -> M:
 
 
 def _place(error: Mapping[str, Any], data: Any) -> tuple[errors.Path, Any]:
-    """Return the path of an error in the YAML, and the mapping or list around it.
+    """Return the path of a pydantic error in the YAML, and the mapping or list that contains the wrong value.
 
     The path is pydantic's `loc` without the names of union branches.
     """
@@ -213,7 +216,7 @@ def _expected(error: Mapping[str, Any]) -> str:
 
 
 def _cure(kind: str, value: Any) -> str:
-    """Return a correction of the value, if there is an obvious one."""
+    """Return a suggested correction of the value, or empty text."""
     if kind in ("int_type", "float_type") and isinstance(value, str):
         plain = value.replace("_", "")
         return f"write {plain}" if is_number(plain) else ""

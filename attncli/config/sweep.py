@@ -1,4 +1,4 @@
-"""The grammar of sweeps: `KEY=VALUES` on the command line, and the key `sweep` in YAML."""
+"""Read sweeps: `KEY=VALUES` on the command line, and the key `sweep` in YAML."""
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -27,7 +27,7 @@ def values_of(text: str) -> list[Any]:
     """Return the values of a YAML list without brackets, with ranges expanded.
 
     Raises:
-        InputError: text that is not such a list, or an invalid range.
+        InputError: the text is not such a list, or a range is invalid.
     """
     try:
         terms = parse_yaml(f"[{text}]", lambda line, column: "")[0]
@@ -37,10 +37,10 @@ def values_of(text: str) -> list[Any]:
 
 
 def _spread(terms: Sequence[Any]) -> list[Any]:
-    """Return the terms with ranges expanded, both ends included.
+    """Return the values of a list in which text such as `0..4` stands for a range, both ends included.
 
     Raises:
-        InputError: invalid ranges; their paths are the indices of the terms.
+        InputError: the list is empty, or ranges are invalid; paths are indices of the list.
     """
     collector, values = Collector(), list[Any]()
     for index, term in enumerate(terms):
@@ -64,7 +64,7 @@ def _numbers(term: str) -> list[int | float]:
 
 
 def _sequence(term: str, first: Decimal, last: Decimal, kind: str | None, by: Decimal, plain: bool) -> list[Decimal]:
-    """Return the numbers of a range, computed in decimals: 0.1..0.5:0.1 has 0.3."""
+    """Return the numbers of a range. They are computed as Decimal, so 0.1..0.5:0.1 contains exactly 0.3."""
     if kind is None:
         if plain and not (first == int(first) and last == int(last)):
             raise InputError.of(errors.got(term, "expected whole numbers, or a step", f"for instance {term}:0.1"))
@@ -97,7 +97,7 @@ def _sequence(term: str, first: Decimal, last: Decimal, kind: str | None, by: De
 
 
 def _listed(value: Any) -> Any:
-    """Return the values as a list."""
+    """Return the values of one swept key as a list, with ranges expanded."""
     try:
         if isinstance(value, str):
             return values_of(value)
@@ -123,7 +123,7 @@ KeysTogether = Annotated[dict[Key, Values], Field(min_length=1)]
 
 
 class Sweep(Model):
-    """A grid of points: axes are multiplied, and the keys of one axis go together, value by value."""
+    """A grid of points: the product of all axes. The keys of one axis change together, value by value."""
 
     over: Annotated[
         list[KeysTogether], Field(min_length=1, description="axes: keys with their values, such as {seed: 0..4}")
@@ -144,12 +144,12 @@ class Sweep(Model):
         return self
 
 
-Place = tuple[int, ...]  # of a point: its index on every axis
+Place = tuple[int, ...]  # of a point in the grid: its index on every axis
 
 
 @dataclass(frozen=True)
 class Axis:
-    """Keys that go together: at every place of the axis an override for each."""
+    """One axis of a sweep. `places` has, for every point on the axis, an override of each of its keys."""
 
     places: Sequence[Mapping[str, Override]]
 
@@ -160,7 +160,7 @@ class Axis:
 
     @property
     def values(self) -> dict[str, list[Any]]:
-        """The values by key, as the key `sweep` has them."""
+        """The values of each key along the axis, as under `sweep` in YAML."""
         return {key: [place[key].value for place in self.places] for key in self.keys}
 
 
@@ -170,7 +170,7 @@ def keys_of(axes: Sequence[Axis]) -> list[str]:
 
 
 def places_of(axes: Sequence[Axis]) -> Iterator[Place]:
-    """Return the places of all points; the index on the last axis changes fastest."""
+    """Return the places of all points of the grid; the index on the last axis changes fastest."""
     return product(*(range(len(axis.places)) for axis in axes))
 
 
@@ -181,7 +181,7 @@ def changes_at(axes: Sequence[Axis], place: Place) -> dict[str, Override]:
 
 
 def axes_of(sweep: Sweep, path: str, root: yaml.Node | None) -> list[Axis]:
-    """Return the axes of a file. Each override has the line and column of its value."""
+    """Return the axes of the key `sweep` of a file. Each override has the line and column of its value."""
 
     def override(index: int, key: str, number: int, value: Any) -> Override:
         line, column, depth = position(root, ("sweep", "over", index, key, number))
@@ -192,10 +192,10 @@ def axes_of(sweep: Sweep, path: str, root: yaml.Node | None) -> list[Axis]:
 
 
 def typed_axes(options: Sequence[tuple[str, str]]) -> list[Axis]:
-    """Return the axes of `("over", "KEY=VALUES")` and `("with", "KEY=VALUES")`, in their order on the command line.
+    """Return the axes given by --over and --with: pairs `("over", "KEY=VALUES")`, in their order on the command line.
 
     Raises:
-        InputError: all invalid options.
+        InputError: options are invalid; it has all of them.
     """
     collector, axes, texts = Collector(), list[dict[str, str]](), list[dict[str, str]]()
     for option, assignment in options:
@@ -243,7 +243,7 @@ def _axes(sweep: Sweep, override: Callable[[int, str, int, Any], Override]) -> l
 
 
 def replaced(axes: Sequence[Axis], by: Sequence[Axis]) -> list[Axis]:
-    """Return the axes with those of `by` in place of axes that share a key with them; other axes of `by` come last."""
+    """Return the axes, replaced by the axes of `by` that share a key with them; other axes of `by` come last."""
     merged = list[Axis]()
     for axis in axes:
         same = [each for each in by if {*each.keys} & {*axis.keys}] or [axis]
@@ -252,5 +252,5 @@ def replaced(axes: Sequence[Axis], by: Sequence[Axis]) -> list[Axis]:
 
 
 def as_data(axes: Sequence[Axis], metric: str | None) -> dict[str, Any]:
-    """Return the key `sweep` of a config."""
+    """Return axes and metric as the value of the key `sweep` in a config."""
     return {"over": [axis.values for axis in axes], **({"metric": metric} if metric else {})}

@@ -1,4 +1,4 @@
-"""Models of tensors, valid lengths, masks and tokens in YAML."""
+"""Pydantic models of tensors, valid lengths, masks and tokens in YAML."""
 
 from typing import Annotated, Any, Literal, get_args
 
@@ -85,7 +85,7 @@ class StudentTFill(Model):
 class CorrelatedFill(Model):
     """rho * (entries of the tensor named by `with`) + sqrt(1 - rho^2) * (independent standard normal entries)."""
 
-    shape: Shape | None = None  # of the other tensor
+    shape: Shape | None = None  # default: the shape of the other tensor
     fill: Literal["correlated"]
     source: Annotated[Literal["queries", "keys", "values"], Field(alias="with")]
     rho: Annotated[float, Field(ge=-1, le=1)]
@@ -99,9 +99,9 @@ class FileTensor(Model):
 
 
 class GivenTensor(FileTensor):
-    """A tensor in Python in place of nested lists; a resolved config has a file of the run folder instead.
+    """A tensor given in Python instead of YAML. The config saved with a run refers to a file of the run folder instead.
 
-    `numbers` are a float64 tensor (..., rows, features) on the CPU, owned by this object.
+    `numbers` is a float64 tensor (..., rows, features) on the CPU, owned by this object.
     """
 
     file: Literal["in memory"] = "in memory"
@@ -123,7 +123,7 @@ def _ordered(bounds: list[int]) -> list[int]:
 
 
 Length = Annotated[int, Field(ge=0), worded("expected an integer of at least 0")]
-Lengths = Annotated[list[Length], Field(min_length=1)]  # one per example
+Lengths = Annotated[list[Length], Field(min_length=1)]  # one for each batch element
 QueryLengths = Annotated[list[Lengths], Field(min_length=1), AfterValidator(check_regular)]
 Range = Annotated[list[Length], Field(min_length=2, max_length=2), AfterValidator(_ordered), worded(RANGE)]
 Words = Annotated[
@@ -132,7 +132,7 @@ Words = Annotated[
 
 
 class RandomLens(Model):
-    """One length per example, drawn uniformly from low..high, both included."""
+    """One random length for each batch element, uniform in [low, high], both included."""
 
     random: Range
 
@@ -190,7 +190,7 @@ LengthSource = Annotated[RandomLens | FileTensor | Lengths | QueryLengths, chose
 
 
 class Data(Model):
-    """The tensors. Values that are left out are drawn like the keys; without `valid_lens` every key is valid."""
+    """The tensors of an experiment. By default values are drawn like the keys, and every key is valid."""
 
     queries: TensorSource
     keys: TensorSource
@@ -210,7 +210,7 @@ BESIDE = "which has all tensors; expected one of the two"
 
 
 class CapturedData(Model):
-    """Captured attention calls of a real model from a file of `attncli capture`: one layer, some, or all."""
+    """Attention calls of a real model, recorded by `attncli capture` in a file: of one layer, some layers, or all."""
 
     capture: FileName
     layer: Annotated[Layer | None, Field(description="one layer: its name, or its number in the file, from 0")] = None
@@ -239,7 +239,7 @@ DataSource = Annotated[Data | CapturedData, chosen(_kind_of_data)]
 
 
 class Mask(Model):
-    """The mask beside the valid lengths, and the weights of queries without a valid key."""
+    """The mask, which is combined with the valid lengths, and the weights of queries without a valid key."""
 
     causal: Annotated[
         Literal["top_left", "bottom_right"] | bool, Field(description="top_left or bottom_right; true only if n = m")
@@ -258,14 +258,14 @@ class Mask(Model):
 
 
 class TokenNames(Model):
-    """Names for axes and tables: one list for all batch elements, or one list each. A list alone names both sides."""
+    """Names of queries and keys in pictures and tables: one list for all batch elements, or a list for each."""
 
     queries: Words | None = None
     keys: Words | None = None
 
 
 def _of_both_sides(value: Any) -> Any:
-    """Use a single list of names for queries and keys."""
+    """Return the names of both sides: a list alone names the queries and the keys."""
     if not isinstance(value, list | dict | TokenNames):
         raise problem("expected a list of names, or {queries: [...], keys: [...]}")
     return {"queries": value, "keys": value} if isinstance(value, list) else value

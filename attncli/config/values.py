@@ -1,4 +1,4 @@
-"""Types of values that several models share: names, files, sizes, and numbers in nested lists."""
+"""Types of fields that several models use: names, files, sizes, and numbers in nested lists."""
 
 import re
 from collections.abc import Sequence
@@ -12,7 +12,7 @@ from attncli import errors
 from attncli.config.strict import Model, checked_by, problem
 
 PLAIN = r"""^[^\s./\\:*?"<>|][^/\\:*?"<>|]*$"""
-LONGEST_NAME = 200  # bytes
+LONGEST_NAME = 200  # bytes in UTF-8
 
 
 def _plain_name(name: str) -> str:
@@ -67,7 +67,7 @@ def _listed(value: Any, info: ValidationInfo) -> Any:
 
 
 def each_once(values: list[Any]) -> list[Any]:
-    """Return the values, or raise if one appears twice; true is not 1."""
+    """Return the values; raise a `problem` if a value appears twice. True and 1 count as different."""
     kinds = [(isinstance(value, bool), value) for value in values]
     for index, kind in enumerate(kinds):
         if kind in kinds[:index]:
@@ -88,17 +88,17 @@ Rows = TypeAliasType("Rows", "Annotated[list[Row | Rows], Field(min_length=1)]")
 
 
 def check_regular(value: Any) -> Any:
-    """Return nested lists of numbers, or raise, locating the irregularity."""
+    """Return nested lists of numbers; raise a `problem`, with the place, if lists of one level differ in length."""
     sizes_of(value)
     return value
 
 
 def sizes_of(value: Any, place: Sequence[str | int] = ()) -> tuple[int, ...]:
-    """Return the shape of nested lists of numbers, or raise if they are not regular."""
+    """Return the shape of nested lists of numbers; raise a `problem` if they are not regular."""
     if isinstance(value, bool) or not isinstance(value, int | float | list):
         raise problem(f"got {errors.show(value)}; expected a number", under=place)
     if not isinstance(value, list):
-        if isinstance(value, int) and abs(value) > 2**1023:  # from Python: YAML's integers have 64 bits
+        if isinstance(value, int) and abs(value) > 2**1023:  # in Python only: in YAML they have 64 bits
             raise problem("got an integer that no floating-point number can hold; expected numbers up to 1.8e308")
         return ()
     if not value:

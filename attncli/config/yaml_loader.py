@@ -34,16 +34,16 @@ LARGEST = 2**63  # larger integers fit into no tensor
 MOST_VALUES = 5_000_000  # counted with aliases expanded: a few nested aliases can stand for billions
 _BY_NAME: WeakKeyDictionary[yaml.MappingNode, dict[str | int, tuple[yaml.Node, yaml.Node]]] = WeakKeyDictionary()
 DEEPEST = 100  # levels of nesting, with aliases expanded; a tensor has 64 axes at most
-Where = Callable[[int, int], str]  # line and column, from 1, in words
-Constructed = dict[int, tuple[Any, int, int]]  # by the id of a node: its value, number of values and levels
+Where = Callable[[int, int], str]  # returns the place as text, given line and column from 1
+Constructed = dict[int, tuple[Any, int, int]]  # by node id: value, number of values, number of levels
 
 
 class TooDeepError(Exception):
-    """More than DEEPEST levels of nesting."""
+    """The YAML has more than DEEPEST levels of nesting."""
 
 
 class Composer(yaml.composer.Composer):
-    """PyYAML's composer with a bound on nesting; Python's own bound depends on its version and on the caller."""
+    """PyYAML's composer with a limit on nesting; Python's recursion limit depends on its version and on the caller."""
 
     _depth = 0
 
@@ -65,7 +65,7 @@ class Composer(yaml.composer.Composer):
 
 
 class Loader(Composer, yaml.SafeLoader):
-    """Python's parser with YAML 1.2's plain scalars; merge keys (`<<`) stay."""
+    """PyYAML's loader in Python, with the plain scalars of YAML 1.2. It still supports merge keys (`<<`)."""
 
     yaml_implicit_resolvers: dict[str, list[tuple[str, re.Pattern[str]]]] = {}  # none of YAML 1.1's  # noqa: RUF012
 
@@ -78,7 +78,7 @@ Loader.add_implicit_resolver(MERGE, re.compile(r"^(?:<<)$"), ["<"])
 if yaml.__with_libyaml__:
 
     class FastLoader(Composer, yaml.CSafeLoader):
-        """libyaml's parser with Python's composer: the composer in C crashes on deep nesting."""
+        """PyYAML's loader with libyaml's parser, and Python's composer: the one in C crashes on deep nesting."""
 
         yaml_implicit_resolvers = Loader.yaml_implicit_resolvers
 
@@ -88,10 +88,10 @@ if yaml.__with_libyaml__:
 
 
 def parse_yaml(text: str, where: Where) -> tuple[Any, yaml.Node | None]:
-    """Return a YAML document as plain data, and its root node with the positions.
+    """Return a YAML document as plain data, and its root node, which has the positions. `where` words a place.
 
     Raises:
-        InputError: text that is not YAML, has a key twice, or is nested too deeply.
+        InputError: the text is not valid YAML, has a key twice, or is nested too deeply.
     """
     try:
         root = _composed(text)
@@ -109,7 +109,7 @@ def parse_yaml(text: str, where: Where) -> tuple[Any, yaml.Node | None]:
 
 
 def _composed(text: str) -> yaml.Node | None:
-    """Return the root node of a document, parsed by libyaml if possible: it is many times as fast as Python.
+    """Return the root node of a document, parsed by libyaml if possible, which is many times faster.
 
     Text with errors is parsed again in Python, so messages are the same everywhere.
     """
@@ -120,7 +120,10 @@ def _composed(text: str) -> yaml.Node | None:
 
 
 def position(node: yaml.Node | None, path: errors.Path, at_key: bool = False) -> tuple[int, int, int]:
-    """Return line and column (from 1) of the deepest existing part of `path`, or of its key; and its depth."""
+    """Return (line, column, depth) of the deepest part of `path` that exists; with `at_key` the position of its key.
+
+    Line and column count from 1; `depth` is the number of steps of `path` that exist.
+    """
     mark, depth = node.start_mark if node is not None else None, 0
     for step in path:
         found = _child(node, step)
@@ -132,12 +135,12 @@ def position(node: yaml.Node | None, path: errors.Path, at_key: bool = False) ->
 
 
 def is_number(text: str) -> bool:
-    """Whether this text would be a number without quotes."""
+    """Whether YAML reads this text as a number if it has no quotes."""
     return bool(re.fullmatch(f"{INT}|{FLOAT}", text))
 
 
 def _syntax_error(error: yaml.MarkedYAMLError, where: Where) -> InputError:
-    """Return PyYAML's message with the position where parsing stopped."""
+    """Return PyYAML's error as an InputError at the position where parsing stopped."""
     begun, stopped = error.context_mark, error.problem_mark
     context = f"{error.context}" + (f" begun at {begun.line + 1}:{begun.column + 1}" if begun else "")
     reason = f"{context}: {error.problem}" if error.context else error.problem
@@ -146,25 +149,26 @@ def _syntax_error(error: yaml.MarkedYAMLError, where: Where) -> InputError:
 
 
 def _child(node: yaml.Node | None, step: str | int) -> tuple[yaml.Node, yaml.Node] | None:
-    """Return the nodes of a key and its value; for an entry of a list the entry twice."""
+    """Return the nodes of a key and its value, or the node of a list entry twice; None if there is none."""
     if isinstance(node, yaml.SequenceNode) and isinstance(step, int):
         return next(((child, child) for child in node.value[step : step + 1]), None)
     if not isinstance(node, yaml.MappingNode):
         return None
-    if node not in _BY_NAME:  # merged keys come first: others override them
+    if node not in _BY_NAME:  # merged keys come first, so a key written in the mapping wins
         _BY_NAME[node] = {str(key.value): (key, value) for key, value in node.value}
     return _BY_NAME[node].get(step)
 
 
 def _refuse(node: yaml.Node, message: str) -> yaml.YAMLError:
-    """Return an error at a node."""
+    """Return a YAMLError with the position of a node."""
     return yaml.constructor.ConstructorError(None, None, message, node.start_mark)
 
 
 def _constructed(node: yaml.Node, known: Constructed) -> tuple[Any, int, int]:
     """Return the value of a node, and its number of values and levels with aliases expanded.
 
-    An alias is its anchor's node. While the parts of a node are constructed, it counts as too deep for an alias inside.
+    An alias refers to the node of its anchor. While a node is constructed, it is known as DEEPEST levels deep, so an
+    alias inside that refers to it is refused.
     """
     if id(node) in known:
         return known[id(node)]
@@ -185,7 +189,7 @@ def _constructed(node: yaml.Node, known: Constructed) -> tuple[Any, int, int]:
         if size > MOST_VALUES:
             raise _refuse(node, f"more than {MOST_VALUES} values with aliases expanded; put large tensors into a file")
         if isinstance(node, yaml.MappingNode):
-            Loader("").flatten_mapping(node)  # merges
+            Loader("").flatten_mapping(node)  # insert the merged keys of `<<`
             value = {_scalar(key): known[id(child)][0] for key, child in node.value}
         else:
             value = [known[id(child)][0] for child in node.value]
@@ -194,7 +198,7 @@ def _constructed(node: yaml.Node, known: Constructed) -> tuple[Any, int, int]:
 
 
 def _check_keys(node: yaml.MappingNode) -> None:
-    """Check that keys are text and unique."""
+    """Raise a YAMLError unless all keys of a mapping are scalars and unique; mark them as text."""
     first: dict[str, yaml.Node] = {}
     for key, _ in node.value:
         if not isinstance(key, yaml.ScalarNode):
@@ -207,7 +211,7 @@ def _check_keys(node: yaml.MappingNode) -> None:
 
 
 def _scalar(node: yaml.ScalarNode) -> Any:
-    """Return text, a number, a boolean or None."""
+    """Return the value of a scalar node: text, a number, a boolean or None."""
     text, kind = node.value, node.tag.removeprefix(STANDARD)
     if kind not in SCALARS:
         raise _unknown_tag(node)
@@ -225,6 +229,6 @@ def _scalar(node: yaml.ScalarNode) -> Any:
 
 
 def _unknown_tag(node: yaml.Node) -> yaml.YAMLError:
-    """Return the error for a tag other than JSON's types."""
+    """Return the error for a tag that is none of the types of JSON."""
     tag = f"!!{node.tag.removeprefix(STANDARD)}" if node.tag.startswith(STANDARD) else node.tag
     return _refuse(node, f"the tag `{tag}` is unknown; leave it out, or put text that begins with ! in quotes")

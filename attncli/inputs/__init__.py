@@ -1,1 +1,1 @@
-"""From a config to tensors: queries, keys, values, valid lengths and masks."""
+"""Create the tensors that a config describes: queries, keys, values, valid lengths, masks and biases."""

@@ -1,4 +1,4 @@
-"""The bias that is added to the scores of every scorer: its shape, and its numbers that mask a key."""
+"""Check the bias that is added to the scores of every scorer, and convert its -inf to a mask."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -11,10 +11,10 @@ from attncli.inputs.masks import broadcasts
 
 
 def bias_shape(shape: tuple[int, ...], scores: tuple[int, ...], note: Callable[[str], None]) -> tuple[int, ...]:
-    """Return the shape of a bias with all axes of the scores (b, ..., n, m), aligned at the right.
+    """Return the shape of a bias, with 1 put before it until it has as many axes as the scores (b, ..., n, m).
 
     Raises:
-        InputError: it does not broadcast to the scores.
+        InputError: the bias does not broadcast to the scores.
     """
     if not broadcasts(shape, scores):
         cure = ""
@@ -29,13 +29,13 @@ def bias_shape(shape: tuple[int, ...], scores: tuple[int, ...], note: Callable[[
 def without_infinities(
     bias: Tensor, valid: Valid, given: tuple[int, ...], note: Callable[[str], None]
 ) -> tuple[Tensor, Valid]:
-    """Return the bias with finite numbers alone, and the valid pairs without the keys that it masks with -inf.
+    """Return the bias with -inf replaced by 0, and `valid` without the pairs of query and key that -inf masks.
 
-    `bias` has all axes of the scores; `given` is its shape in the user's file or list. Numbers at pairs that are
-    not valid do not matter.
+    `bias` has all axes of the scores; `given` is its shape in the user's file or list. NaN and +inf at pairs that
+    are not valid are replaced by 0, too.
 
     Raises:
-        InputError: NaN or +inf at a valid pair, with the index of the first one in the tensor as given.
+        InputError: NaN or +inf at a valid pair; its path is the index of the first one in the user's tensor.
     """
     hidden, wrong = bias.isneginf(), bias.isnan() | bias.isposinf()
     count = int(hidden.sum())
@@ -48,7 +48,7 @@ def without_infinities(
 
 
 def _check_valid_pairs(bias: Tensor, wrong: Tensor, valid: Valid, given: tuple[int, ...]) -> None:
-    for element in range(valid.shape[0]):  # one at a time: the mask of all may be large
+    for element in range(valid.shape[0]):  # one at a time, since the mask of all may be large
         part = slice(element, element + 1)
         here, tile = wrong[part] if len(wrong) > 1 else wrong, valid.tile(part)
         seen = (here if tile is None else here & tile).nonzero()

@@ -1,4 +1,4 @@
-"""Make the tensors of an experiment from its config."""
+"""Read or generate the tensors of an experiment from its config."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -37,13 +37,13 @@ Note = Callable[[str], None]
 
 @dataclass(frozen=True)
 class Inputs:
-    """Queries (b, ..., n, q), keys (b, ..., m, k) and values (b, ..., m, v), leading axes repeated, on one device.
+    """Queries (b, ..., n, q), keys (b, ..., m, k) and values (b, ..., m, v) with equal leading axes, on one device.
 
-    `valid` are the keys of scores (b, ..., n, m) that each query may attend to. Without values in the source, `values`
-    is (b, ..., m, 0). `bias` is added to the scores: finite numbers, in their dtype, with all their axes;
-    axes of size 1 are not repeated. `call` is the captured attention call of a real model, if any; its queries
-    are without the model's scale. `tokens` are the known names of `queries` and `keys`: one list for all batch
-    elements, or one list each.
+    `valid` says which keys each query may attend to. If the source has no values, `values` is (b, ..., m, 0). `bias`
+    is added to the scores (b, ..., n, m): finite numbers in the dtype of the scores, with as many axes, some of size 1.
+    `call` is the captured attention call of a real model, if any; a factor that the model put into its queries is
+    divided out of `queries`. `tokens` has the names of `queries` and `keys`, if known: one list for all batch elements,
+    or a list for each.
     """
 
     queries: Tensor
@@ -66,13 +66,13 @@ def build_inputs(
     check_size: Callable[[Shapes], None] = lambda shapes: None,
     note: Note = lambda message: None,
 ) -> Inputs:
-    """Read or draw the tensors of a config.
+    """Read the tensors of a config from files and lists, and generate the others.
 
-    `check_size` may refuse the shapes of queries, keys, values (leading axes repeated) and bias before anything is
-    drawn. `note` gets a sentence about every input that could be read in another way.
+    `check_size` is called with the shapes of all tensors, leading axes repeated, before any is generated; it may raise.
+    `note` is called with a sentence about every input whose meaning is ambiguous.
 
     Raises:
-        InputError: all inputs that do not fit, with paths from the top of the YAML.
+        InputError: inputs do not fit; it has all problems, with full paths in the YAML.
     """
     given, fills = _sources(data)
     found = {role: tuple(tensor.shape) for role, tensor in given.items()}
@@ -114,7 +114,7 @@ def build_inputs(
 
 
 def _sources(data: Data) -> tuple[dict[str, Tensor], dict[str, Fill]]:
-    """Return the tensors from files and lists, and the fills of the others, in the order to draw them."""
+    """Return the tensors from files and lists, and how to generate the others, dependencies first."""
     collector, given, fills = Collector(), dict[str, Tensor](), dict[str, Fill]()
     for role in (*ROLES, "bias"):
         source = getattr(data, role)
@@ -128,7 +128,7 @@ def _sources(data: Data) -> tuple[dict[str, Tensor], dict[str, Fill]]:
             elif source is not None:
                 fills[role] = source
     collector.check()
-    if data.values is None:  # drawn like the keys, or normal if the keys are not drawn
+    if data.values is None:  # generated like the keys, or normal if the keys are given
         fills["values"] = fills["keys"] if "keys" in fills else NormalFill(shape=list(given["keys"].shape))
     needs = {role: [each.source] if isinstance(each, CorrelatedFill) else [] for role, each in fills.items()}
     try:
@@ -152,14 +152,14 @@ def _from_file(source: FileTensor, is_bias: bool) -> Tensor:
 def common_leading(shapes: Shapes, grouped: bool = False, cure: str = "") -> tuple[int, ...]:
     """Return the leading axes (b, ...) of `queries`, `keys` and (if any) `values` after axes of size 1 are repeated.
 
-    An unbatched tensor, or a batch of one, is repeated over any number of leading axes. With `grouped`, consecutive
-    heads of queries share heads of keys and values, as in torch's SDPA with `enable_gqa`. `cure` is added to messages
-    about heads that would fit if they were grouped.
+    A tensor without a batch axis, or with a batch of one, is repeated over all leading axes. With `grouped`,
+    consecutive heads of queries share heads of keys and values, as in torch's SDPA with `enable_gqa`. `cure` is added
+    to messages if the heads would fit with `grouped`.
 
     Raises:
-        InputError: all shapes that do not fit, by name.
+        InputError: shapes do not fit; the paths of its problems are the names of the tensors.
     """
-    heads = {role: shape[-3] for role, shape in shapes.items() if len(shape) > 3}  # shapes without them are for all
+    heads = {role: shape[-3] for role, shape in shapes.items() if len(shape) > 3}  # others are used for all heads
     shared = _with_shared_heads(shapes, heads) if grouped else shapes
     rank = max(3, *(len(shape) for shape in shared.values()))
     full = {
@@ -185,7 +185,7 @@ def common_leading(shapes: Shapes, grouped: bool = False, cure: str = "") -> tup
 
 
 def _with_shared_heads(shapes: Shapes, heads: Mapping[str, int]) -> Shapes:
-    """Return the shapes with as many heads of keys and values as of queries (b, ..., heads, n, q)."""
+    """Return the shapes after the heads of keys and values are repeated to the number of heads of the queries."""
     if "queries" not in heads:
         message = f"got true for queries of shape {list(shapes['queries'])}; expected (batch, heads, rows, features)"
         raise InputError.of(message, ["grouped"])
@@ -232,7 +232,7 @@ def _causal(mask: Mask, shape: tuple[int, ...]) -> Causal | None:
 
 
 def _mask(mask: Mask, shape: tuple[int, ...], note: Note, device: torch.device) -> Tensor | None:
-    """Return the mask of a file, if any."""
+    """Return the mask read from the file under `mask`, or None without a file."""
     if mask.file is None:
         return None
     path, called = Path(mask.file), mask.tensor or ""
@@ -244,7 +244,7 @@ def _mask(mask: Mask, shape: tuple[int, ...], note: Note, device: torch.device) 
 
 
 def check_tokens(tokens: TokenNames, queries: tuple[int, ...], keys: tuple[int, ...]) -> None:
-    """Raise an InputError unless queries and keys of these shapes have one name per row, or none."""
+    """Raise an InputError unless queries and keys of these shapes have a name for every row, or no names."""
     is_one = tokens.queries is not None and tokens.queries == tokens.keys and queries[-2] != keys[-2]
     cure = "; name them apart: {queries: [...], keys: [...]}" if is_one else ""
     problems = list[Problem]()

@@ -1,4 +1,4 @@
-"""Reads the files of `attncli capture`: attention calls of a real model."""
+"""Read the files that `attncli capture` writes: attention calls of a real model."""
 
 import json
 import re
@@ -24,7 +24,7 @@ from attncli.inputs.files import TensorFile, broken, problem
 
 
 class _Entry(BaseModel, strict=True, allow_inf_nan=False):
-    """The JSON of a call that can be re-scored."""
+    """The JSON about a captured call whose output can be recomputed from its tensors."""
 
     kind: Annotated[str, Field(alias="class")]
     how: str
@@ -49,7 +49,7 @@ LAYERS = TypeAdapter(dict[str, _Entry | _Unusable])
 
 @dataclass(frozen=True)
 class Captured:
-    """A captured file, whose tensors are read on request."""
+    """A file of captured calls. Tensors are read when a call is requested."""
 
     file: TensorFile
     about: Mapping[str, Any]  # model, text, tokens and so on
@@ -62,19 +62,19 @@ class Captured:
 
     @cached_property
     def numbers(self) -> Mapping[str, int]:
-        """The number of each call in the file, from 0."""
+        """The position of each call in the file, from 0, by name."""
         return {name: number for number, name in enumerate(self.layers)}
 
     @property
     def usable(self) -> list[str]:
-        """The calls that can be re-scored."""
+        """The names of the calls that can be recomputed with other scorers."""
         return [name for name, entry in self.layers.items() if entry["problem"] is None]
 
     def record(self, wanted: str | int) -> Record:
-        """Return a call by its name or its number in the file.
+        """Return a call, given its name or its position in the file.
 
         Raises:
-            InputError: the call is missing or cannot be re-scored, or its tensors are damaged.
+            InputError: the call is missing or cannot be recomputed, or its tensors are damaged.
         """
         if isinstance(wanted, int) and wanted >= len(self.layers):
             raise InputError.of(got(wanted, f"expected 0 to {len(self.layers) - 1}, of {len(self.layers)} layers"))
@@ -116,10 +116,10 @@ class Captured:
 
 
 def is_captured(path: Path) -> bool:
-    """Whether a file is a captured one, by its metadata."""
+    """Whether a file has the metadata of captured calls; False for unreadable files."""
     try:
         return path.is_file() and _metadata(path) is not None
-    except Exception:  # another reader reports broken files
+    except Exception:  # the reader for other files reports broken ones
         return False
 
 
@@ -137,7 +137,7 @@ def read_captured(path: Path) -> Captured:
     Raises:
         InputError: the file is missing, damaged or of another kind.
     """
-    file = TensorFile.opened(path)  # which refuses damaged files
+    file = TensorFile.opened(path)  # raises InputError if the file is damaged
     text = _metadata(path)
     if text is None:
         raise problem(path, "holds no calls of a model's attention", "expected a file of `attncli capture`")
@@ -154,10 +154,10 @@ def read_captured(path: Path) -> Captured:
 
 
 def read_calls(data: CapturedData, dtype: torch.dtype, device: torch.device) -> tuple[Captured, list[Inputs]]:
-    """Return the file and inputs of a config, in the order of its layers, or all layers in the order of the file.
+    """Return the captured file of a config, and the inputs of each call: in the order of `layers`, or of the file.
 
     Raises:
-        InputError: the file, a layer or a head is missing, or a layer cannot be re-scored; with paths below `data`.
+        InputError: the file, a layer or a head is missing, or a layer cannot be recomputed. Paths are below `data`.
     """
     try:
         captured = read_captured(Path(data.capture))
@@ -178,7 +178,7 @@ def read_calls(data: CapturedData, dtype: torch.dtype, device: torch.device) -> 
             try:
                 record = captured.record(given)
             except InputError as error:
-                is_damaged = any(each.path for each in error.problems)  # or one of its tensors
+                is_damaged = any(each.path for each in error.problems)  # the file or one of its tensors
                 raise InputError.of(error.problems[0].message, ["capture"] if is_damaged else place) from error
             calls[record.name] = replace(inputs_of(record, dtype, device), tokens=_tokens(captured, record))
     collector.check()
@@ -191,9 +191,9 @@ def read_calls(data: CapturedData, dtype: torch.dtype, device: torch.device) -> 
 
 
 def inputs_of(record: Record, dtype: torch.dtype, device: torch.device) -> Inputs:
-    """Return a call as inputs of an experiment, rounded to `dtype`.
+    """Return the inputs of an experiment from a captured call, rounded to `dtype`.
 
-    Keys and values are repeated if heads share them. Queries are divided by the model's `pre_scale`.
+    Keys and values that several heads share are repeated. Queries are divided by `pre_scale`, a factor of the model.
     """
     (queries,), m = at_least_float32(record.queries), record.keys.shape[-2]
     queries = queries / record.pre_scale
@@ -209,10 +209,10 @@ def inputs_of(record: Record, dtype: torch.dtype, device: torch.device) -> Input
 
 
 def _tokens(captured: Captured, record: Record) -> dict[str, Sequence[Any]]:
-    """Return the known tokens of each side with their positions: words repeat."""
+    """Return the names of queries and keys, if known: tokens with their positions, since words repeat."""
     try:
         tokens = read_tokens(captured.about.get("tokens")) or {}
-    except InputError:  # written by another program
+    except InputError:  # the tokens were written by another program
         return {}
     placed = {side: names and numbered(names) for side, names in tokens.items()}
     found = tokens_of(placed, record, f"{record.layer}#1" in captured.layers)

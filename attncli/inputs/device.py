@@ -1,4 +1,4 @@
-"""Choose the device for the computation."""
+"""Choose the torch device of a run."""
 
 import torch
 
@@ -6,10 +6,10 @@ from attncli.errors import InputError
 
 
 def resolve_device(name: str, dtype: torch.dtype = torch.float32) -> torch.device:
-    """Return the torch device of the key `device`; `auto` is CUDA, else Apple's (which lacks float64), else the CPU.
+    """Return the torch device named by the key `device`; `auto` means CUDA, else MPS except for float64, else the CPU.
 
     Raises:
-        InputError: a device that this machine or this build of torch does not have.
+        InputError: this machine or this build of torch does not have the device, or MPS is to use float64.
     """
     has_mps, cuda = torch.backends.mps.is_available(), torch.cuda.device_count()
     mps_fits = has_mps and dtype != torch.float64

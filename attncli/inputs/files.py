@@ -1,6 +1,6 @@
-"""Read tensors from .npy, .npz, .safetensors, .pt and .csv files: numbers, or an InputError.
+"""Read tensors of numbers from .npy, .npz, .safetensors, .pt and .csv files.
 
-Headers are read and checked first, so a file is refused before it takes memory. Code in a file is never run.
+Headers are checked first, so an unsuitable file is refused before it takes memory. Code in a file is never run.
 """
 
 import io
@@ -30,35 +30,36 @@ from attncli.config.opening import UnfitFileError, check_regular, open_file
 from attncli.errors import InputError, did_you_mean, got, in_bytes, listed, printable, refusal, shortened, show
 
 MOST_NEIGHBOURS = 2000  # names in the same folder that are compared with a mistyped one
-MOST_AXES = 64  # torch cannot compute with tensors of more
+MOST_AXES = 64  # torch cannot compute with more
 LONGEST_HEADER = 4096  # bytes of a .npy header; 64 axes of 20 digits each need 1400
 LONGEST_TENSOR_NAME = 500  # characters; names in large models have about 100
 CSV_MEMORY = 20  # bytes per byte of text, at most: "1," is a number of 8 bytes, in a buffer that grows by copies
-SEPARATORS = ";,\t"  # of a CSV: the first of them in the first row, or else spaces
-NUMBERS = "biuf"  # kinds of NumPy's dtypes
+SEPARATORS = ";,\t"  # of a CSV, by priority: the first that occurs in the first row, else spaces
+NUMBERS = "biuf"  # numpy.dtype.kind of numbers
 CODE = "which are not loaded, as they may run code"
 SAVE_TENSORS = "save tensors alone, for instance model.state_dict(), with torch.save or as .safetensors"
 
 
 class Entry(NamedTuple):
-    """A tensor in a file: its size in bytes, and a function that reads it into new memory."""
+    """A tensor in a file that is not read yet: its size in bytes, and a function that reads it into new memory."""
 
     size: int
     read: Callable[[], Tensor]
 
 
-Entries: TypeAlias = Mapping[str | None, Entry]  # by name; None is the only tensor of a file without names
+Entries: TypeAlias = Mapping[str | None, Entry]  # by name; the name is None in formats without names
 
 
 def read_tensor(path: Path, name: str | None = None) -> Tensor:
-    """Return one tensor of a file, on the CPU, contiguous, in its dtype, without shared memory.
+    """Return one tensor of a file as a contiguous copy on the CPU.
 
-    `name` picks among the tensors of .npz, .safetensors and .pt; it may be left out if there is only one. Big-endian
-    numbers become native, long doubles float64. A CSV is (rows, columns), int64 if every number is whole, else float64.
+    `name` selects a tensor of .npz, .safetensors and .pt files; it may be None if there is only one. The dtype is that
+    of the file, except that long double becomes float64. A CSV file gives (rows, columns), int64 if every number is
+    whole, else float64.
 
     Raises:
-        InputError: below `file` for a file that is missing, broken, too large, of an unknown kind or not all numbers;
-            below `tensor` for a name that is missing, unknown or out of place.
+        InputError: with the path `file` if the file is missing, broken, too large, of an unknown format or not all
+            numbers; with the path `tensor` if `name` is missing or unknown, or given for a tensor without a name.
     """
     return TensorFile.opened(path).read(name)
 
@@ -66,11 +67,11 @@ def read_tensor(path: Path, name: str | None = None) -> Tensor:
 def read_tensors(path: Path) -> dict[str, Tensor]:
     """Return all tensors of a file by name, each as `read_tensor` returns it.
 
-    A single tensor without a name has the file's stem as its name. Dicts and lists in a .pt give dotted names
+    A tensor without a name gets the file's stem as its name. Tensors in dicts and lists of a .pt have dotted names
     (`state_dict.W.weight`). Arrays of an .npz that hold no numbers are skipped.
 
     Raises:
-        InputError: below `file`, as `read_tensor`.
+        InputError: with the path `file`, as in `read_tensor`.
     """
     file = TensorFile.opened(path)
     return {name or path.stem: tensor for name, tensor in file.read_all(file.entries).items()}
@@ -78,17 +79,17 @@ def read_tensors(path: Path) -> dict[str, Tensor]:
 
 @dataclass(frozen=True)
 class TensorFile:
-    """A tensor file after a check of its header; tensors are read on request."""
+    """A tensor file whose header has been checked. Tensors are read when requested."""
 
     path: Path
     entries: Entries
 
     @classmethod
     def opened(cls, path: Path) -> "TensorFile":
-        """Read the header of a file.
+        """Read and check the header of a file.
 
         Raises:
-            InputError: below `file`, as `read_tensor`.
+            InputError: with the path `file`, as in `read_tensor`.
         """
         with _reading(path):
             try:
@@ -110,10 +111,10 @@ class TensorFile:
         return name in self.entries
 
     def read(self, name: str | None = None) -> Tensor:
-        """Return one tensor, as `read_tensor` does.
+        """Return one tensor as `read_tensor` does.
 
         Raises:
-            InputError: as `read_tensor`.
+            InputError: as in `read_tensor`.
         """
         if name is None and len(self.entries) == 1:
             (name,) = self.entries
@@ -129,7 +130,7 @@ class TensorFile:
         return self.read_all([name])[name]
 
     def read_all(self, names: Collection[str | None]) -> Mapping[str | None, Tensor]:
-        """Return the tensors with these names, after checking that they fit in memory together."""
+        """Return the tensors with these names. Raise InputError if together they do not fit in memory."""
         size, available = sum(self.entries[name].size for name in names), psutil.virtual_memory().available
         if size > available:
             needed = f"needs {in_bytes(size)}; {in_bytes(available)} of memory is available"
@@ -157,7 +158,7 @@ def _missing(path: Path) -> InputError:
 
 @contextmanager
 def _reading(path: Path) -> Iterator[None]:
-    """Turn every error of the system or a library while a file is read into an InputError."""
+    """Turn every exception of the system or a library in the `with` block into an InputError about the file."""
     try:
         with warnings.catch_warnings(action="ignore"):
             yield
@@ -175,12 +176,12 @@ def _reading(path: Path) -> Iterator[None]:
 
 
 def problem(path: Path, message: str, cure: str = "") -> InputError:
-    """Return the error that something is wrong with a file."""
+    """Return an InputError about a file, with the path `file`."""
     return InputError.of(got(path.name or str(path), message, cure), ["file"])
 
 
 def broken(path: Path, reason: str) -> InputError:
-    """Return the error that a file is not of the format that its ending claims."""
+    """Return the InputError for a file that is damaged or not of the format that its ending claims."""
     return problem(path, f"damaged, or not a {path.suffix.lower()} file ({reason})", "create or copy it again")
 
 
@@ -204,7 +205,7 @@ def _npz(path: Path) -> Entries:
     with open_file(path) as file, ZipFile(file) as archive:
         members = [member for member in archive.infolist() if member.filename.endswith(".npy")]
     if any(member.compress_type not in (ZIP_STORED, ZIP_DEFLATED) for member in members):
-        # Others may ask for gigabytes before the first byte.
+        # Other methods may allocate gigabytes before the first byte.
         raise problem(path, "compressed in a way that NumPy does not use", "save it with numpy.savez_compressed")
     arrays = [(each.filename[:-4], *_array(path, each.file_size, partial(_member, path, each))) for each in members]
     return _named(path, [(name, entry) for name, dtype, entry in arrays if dtype.kind in NUMBERS])
@@ -219,7 +220,7 @@ def _member(path: Path, member: ZipInfo) -> Iterator[IO[bytes]]:
 def _array(
     path: Path, length: int, opened: Callable[[], AbstractContextManager[IO[bytes]]]
 ) -> tuple[np.dtype[Any], Entry]:
-    """Return dtype and entry of an array in NumPy's format, from the header of a stream of `length` bytes."""
+    """Return the dtype and the Entry of an array in the .npy format. `opened` opens a stream of `length` bytes."""
     with opened() as stream:
         head = io.BytesIO(stream.read(LONGEST_HEADER))
     is_first = npy_format.read_magic(head) == (1, 0)
@@ -237,28 +238,28 @@ def _array(
 
 
 def _native(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """Return the array in native byte order, row after row, in a dtype that torch has."""
-    if array.dtype == np.bool_:  # a byte other than 0 and 1 would be neither true nor false
+    """Return the array in native byte order and C order, in a dtype that torch has."""
+    if array.dtype == np.bool_:  # bytes other than 0 and 1 become True
         return np.asarray(array.view(np.uint8) != 0, order="C")
     wide = array.dtype.kind == "f" and array.dtype.itemsize > 8  # long double
     return np.asarray(array, dtype=np.dtype(np.float64) if wide else array.dtype.newbyteorder("="), order="C")
 
 
 def _safetensors(path: Path) -> Entries:
-    """The library checks all sizes against the file's; tensors are mapped and not read."""
+    """Return the tensors of a .safetensors file, mapped but not read. The library checks their sizes."""
     with safe_open(path, framework="pt") as file:
         return {name: _tensor(path, name, file.get_tensor(name)) for name in file.keys()}  # noqa: SIM118  not a dict
 
 
 def _pt(path: Path) -> Entries:
-    """Tensors are mapped and not read; tensors in containers get dotted names (`state_dict.W.weight`)."""
+    """Return the tensors of a .pt file, mapped but not read. Nested ones get dotted names: `state_dict.W.weight`."""
     with open_file(path) as file, ZipFile(file) as archive:
         if any(member.compress_type != ZIP_STORED for member in archive.infolist()):  # torch unpacks any amount
             raise problem(path, "a PyTorch file that was packed again", "save it again with torch.save")
         pickles = [archive.read(name) for name in archive.namelist() if name.endswith("data.pkl")]
     if not pickles:
         raise problem(path, "a zip archive that torch.save did not write", SAVE_TENSORS)
-    names = ["bytearray"] if any(b"bytearray\n" in text for text in pickles) else []  # of any size, allowed by torch
+    names = ["bytearray"] if any(b"bytearray\n" in text for text in pickles) else []  # torch allows it, at any size
     try:
         loaded = None if names else torch.load(path, map_location="cpu", weights_only=True, mmap=True)
     except pickle.UnpicklingError as error:
@@ -272,7 +273,7 @@ def _pt(path: Path) -> Entries:
 
 
 def _flat(node: object, name: str, seen: set[int]) -> Iterator[tuple[str, Tensor]]:
-    """Yield tensors by dotted name, in the order of the file. A container is entered only once."""
+    """Yield (dotted name, tensor) in the order of the file. Each container is visited only once."""
     if isinstance(node, Tensor):
         yield name, node
     elif isinstance(node, list | tuple | dict) and id(node) not in seen:
@@ -282,7 +283,7 @@ def _flat(node: object, name: str, seen: set[int]) -> Iterator[tuple[str, Tensor
 
 
 def _tensor(path: Path, name: str, tensor: Tensor) -> Entry:
-    """Return the entry of a mapped tensor."""
+    """Return the Entry of a mapped tensor. Its `read` raises InputError unless the tensor is dense and real."""
     dtype = tensor.dtype
     dense = tensor.layout == torch.strided and not (tensor.is_meta or tensor.is_nested or tensor.is_quantized)
 
@@ -301,12 +302,12 @@ def _tensor(path: Path, name: str, tensor: Tensor) -> Entry:
 
 
 def _csv(path: Path) -> Entries:
-    """One matrix row per line, separated by commas, semicolons, tabs or spaces; `#` begins a comment."""
+    """Return the matrix of a CSV file: a row per line, separated by `,`, `;`, tabs or spaces; `#` begins a comment."""
     return {None: Entry(CSV_MEMORY * path.stat().st_size, partial(_matrix, path))}
 
 
 def _matrix(path: Path) -> Tensor:
-    line = 0  # NumPy reads line by line, and stops at a wrong line
+    line = 0  # the line where NumPy stops if a line is wrong
 
     def rows(file: IO[str]) -> Iterator[str]:
         nonlocal line

@@ -1,4 +1,4 @@
-"""Keep tensors and arrays of a config in Python as they are: long nested lists would be slow."""
+"""Keep tensors and arrays given in Python as tensors, since long nested lists would be slow."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -12,9 +12,9 @@ from attncli.inputs.build import ROLES
 
 
 def given(key: Any, value: Any) -> Any:
-    """Return the value of a config's key, such as `data` or `data.keys`, with a GivenTensor for each tensor of `data`.
+    """Return the value of a key such as `data` or `data.keys`, with tensors and arrays replaced by GivenTensor objects.
 
-    Only real numbers (..., rows, features) are kept, as a copy; the rest is validated as YAML.
+    They hold copies. Only real numbers of shape (..., rows, features) are replaced; other values stay as they are.
     """
     if key == "data" and isinstance(value, Mapping):
         return {name: given(name, item) for name, item in value.items()}

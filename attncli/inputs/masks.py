@@ -1,6 +1,6 @@
-"""Read masks: booleans, 0 and 1, or numbers to add; for queries and keys or for padding only.
+"""Read masks: booleans, 0 and 1, or numbers added to scores; for pairs of query and key, or for padding of keys.
 
-A note names the reading of every mask that is not plain booleans (..., n, m).
+A note says how a mask was read unless it is plain booleans (..., n, m).
 """
 
 import re
@@ -16,12 +16,12 @@ PADDING = re.compile(r"(is_)?pad(s|ding)?(_mask)?|(\w+_)?key_padding_mask")  # n
 
 
 def marks_padding(name: str) -> bool:
-    """Whether True means padding in a mask of this name."""
+    """Whether a mask with this name marks padding with True."""
     return PADDING.fullmatch(name.lower()) is not None
 
 
 def broadcasts(shape: Sequence[int], to: Sequence[int]) -> bool:
-    """Whether a shape broadcasts to another one, aligned at the right."""
+    """Whether a tensor of one shape can be broadcast to another shape."""
     pairs = zip(reversed(shape), reversed(to), strict=False)
     return len(shape) <= len(to) and all(size in (1, most) for size, most in pairs)
 
@@ -29,14 +29,14 @@ def broadcasts(shape: Sequence[int], to: Sequence[int]) -> bool:
 def read_mask(
     given: Tensor, scores: tuple[int, ...], name: str, note: Callable[[str], None], called: str = ""
 ) -> Tensor:
-    """Return a mask for scores (b, ..., n, m) as booleans, True = may attend, with all axes of the scores.
+    """Return a mask for scores (b, ..., n, m) as booleans, True = may attend, with as many axes as the scores.
 
-    It holds booleans, or 0 and 1, where True is padding if the name `called` says so; or 0 and -inf (-10000 and less),
-    to be added to scores. Its shape is (n, m), (m,), (b, m) for padding, or has leading axes too; axes of size 1 are
-    not repeated. `note` gets the reading after `name`.
+    `given` holds booleans, or 0 and 1, where True means padding if the name `called` says so; or 0 and -inf (or at most
+    -10000), as added to scores. Its shape is (n, m), (m,), (b, m) for the keys of each batch element, or has further
+    leading axes; axes of size 1 are not repeated. `note` is called with `name` and how the mask was read.
 
     Raises:
-        InputError: other numbers, or a shape that does not fit the scores.
+        InputError: the mask has other numbers, or a shape that does not fit the scores.
     """
     is_padding = marks_padding(called)
     mask, shape = _shaped(given, scores, is_padding)
@@ -47,7 +47,7 @@ def read_mask(
 
 
 def _content(given: Tensor, is_padding: bool) -> tuple[Tensor, str]:
-    """Return which keys may be attended to, and the reading of the numbers."""
+    """Return the mask as booleans, True = may attend, and words that say how its numbers were read."""
     if given.dtype == torch.bool:
         return (~given, "booleans, read as True = padding") if is_padding else (given, "")
     is_float = given.is_floating_point()
@@ -56,7 +56,7 @@ def _content(given: Tensor, is_padding: bool) -> tuple[Tensor, str]:
     infinite = is_float and bool((numbers.isneginf() | ~low).all())
     there = {"0": zero, "1": one, "-inf" if infinite else "-10000 or less": low}
     content = f"{kind} of {' and '.join(name for name, each in there.items() if bool(each.any()))}, read as"
-    # Floats of 0 alone are added, which masks nothing; integers of 0 alone are 0 and 1.
+    # Floats that are all 0 are read as added to scores, which masks nothing; integers that are all 0, as 0 and 1.
     if bool((zero | low).all()) and (is_float or bool(low.any())):
         return zero, f"{content} 0 = may attend"
     if bool((zero | one).all()):
@@ -69,14 +69,14 @@ def _content(given: Tensor, is_padding: bool) -> tuple[Tensor, str]:
 
 
 def _shaped(mask: Tensor, scores: tuple[int, ...], is_padding: bool) -> tuple[Tensor, str]:
-    """Return the mask with all axes of the scores, and the reading of its shape."""
+    """Return the mask with as many axes as the scores, and words that say how its shape was read."""
     b, *middle, n, m = scores
     given, rank = list(mask.shape), len(scores)
-    while mask.ndim > rank and 1 in mask.shape[1:-2]:  # an axis for heads that the scores lack
+    while mask.ndim > rank and 1 in mask.shape[1:-2]:  # drop an axis for heads if the scores have none
         mask = mask.squeeze(mask.shape.index(1, 1))
     shape = list(mask.shape)
     fits, of_keys = len(shape) > 0 and broadcasts(shape, scores), shape == [b, m]
-    readings = dict[str, list[int]]()  # to the shapes with all axes
+    readings = dict[str, list[int]]()  # full shapes by reading
     if of_keys and (is_padding or not fits):
         readings["(batch, keys)"] = [b, *(1 for _ in middle), 1, m]
     elif len(shape) == 3 and rank == 4 and shape[0] > 1:

@@ -43,22 +43,22 @@ class InputsOfConfig(Experiment):
 
 
 def is_config(path: Path) -> bool:
-    """Whether a source is a YAML file, by its name."""
+    """Whether a source is a YAML file, according to its name."""
     with looking_at(path):
         return path.suffix.lower() in YAML and not path.is_dir()
 
 
 def read_source(path: Path, check_size: Callable[[Shapes], None], note: Note) -> dict[str | None, Inputs]:
-    """Return the inputs of a source by layer: a captured model has all layers that can be re-scored, others only None.
+    """Return the inputs of a source: for a captured model by layer, for other sources a single item with the key None.
 
-    Tensors of a config are drawn with its own seed. In tensor files they are called `queries` (or query, q, Q), `keys`
-    and `values` alike; integers become float32; without values these are (b, ..., m, 0). Masks are called `valid`,
-    `mask`, `attention_mask`, `key_padding_mask` and the like, lengths `valid_lens`; they are joined. `check_size` may
-    refuse the shapes of a config before anything is drawn. `note` gets a sentence about every mask and about tensors
-    that are not used.
+    A config is used with its own seed. A tensor file has `queries` (or query, q, Q), `keys` and, if any, `values`, with
+    similar names; without them `values` is (b, ..., m, 0). Integers become float32. Masks are named `valid`, `mask`,
+    `attention_mask`, `key_padding_mask` and the like, lengths `valid_lens`; all are combined. `check_size` is called
+    with the shapes of a config before tensors are generated, and may raise. `note` is called with sentences about how
+    masks were read and about tensors that are not used.
 
     Raises:
-        InputError: without path and place for the source itself, with its place for a key of a config.
+        InputError: the source cannot be read, without path and place; or a key of a config is wrong, with its place.
     """
     if is_config(path):
         return {None: _from_config(path, check_size, note)}
@@ -77,7 +77,7 @@ def stored_tensors(path: Path) -> dict[str, Tensor]:
     """Return all tensors of a file or run folder by name.
 
     Raises:
-        InputError: without a path, for a broken file or a folder without tensors.
+        InputError: the file is broken or the folder has no tensors; it has no path.
     """
     with looking_at(path):
         is_folder = path.is_dir()
@@ -97,12 +97,12 @@ def _from_config(path: Path, check_size: Callable[[Shapes], None], note: Note) -
     except InputError as error:
         if error.problems[0].where != str(path):
             raise
-        raise InputError.of(f'got "{path}"; {error.problems[0].message}') from error  # there is no config at all
+        raise InputError.of(f'got "{path}"; {error.problems[0].message}') from error  # the file cannot be read
     study = document.data.get("study", DEFAULT_STUDY) if isinstance(document.data, dict) else DEFAULT_STUDY
     if study != DEFAULT_STUDY:
         message = got(study, "only experiments of the study attention have queries and keys")
         raise document.located(InputError.of(message, ["study"]))
-    document.study({DEFAULT_STUDY})  # or it is not a mapping
+    document.study({DEFAULT_STUDY})  # raises InputError if the document is not a mapping
     options = document.validate(InputsOfConfig)
     if options.data.bias is not None:
         note(f"{path.name}: data.bias: {NOT_USED}")
@@ -139,7 +139,7 @@ def _from_tensors(path: Path, stored: Mapping[str, Tensor], note: Note) -> Input
     queries, keys, *given = (tensor.expand(*leading, *tensor.shape[-2:]) for tensor in tensors.values())
     values = given[0] if given else keys.new_empty((*keys.shape[:-1], 0))
     shape = (*queries.shape[:-1], keys.shape[-2])
-    if is_run and "valid" in stored:  # all masks of the run, joined
+    if is_run and "valid" in stored:  # `valid` of a run combines all its masks
         mask = _mask(path, "valid", stored["valid"], shape, note)
         if "bias" in stored:
             note(f"{path.name}: bias: {NOT_USED}")
@@ -149,7 +149,7 @@ def _from_tensors(path: Path, stored: Mapping[str, Tensor], note: Note) -> Input
 
 
 def _valid(path: Path, stored: Mapping[str, Tensor], shape: tuple[int, ...], note: Note, is_run: bool) -> Valid:
-    """Return the lengths and masks of a tensor file, joined; note how they are read, and all other tensors."""
+    """Return all lengths and masks of a tensor file combined. Note how they were read and tensors not used."""
     lengths, valid, unused = stored.get("valid_lens"), Valid(shape), list[str]()
     for name, tensor in stored.items():
         where = f"{path.name}: {name}"
@@ -191,7 +191,7 @@ def _numbers(path: Path, role: str, name: str | None, stored: Mapping[str, Tenso
 
 
 def _mask(path: Path, name: str, mask: Tensor, shape: tuple[int, ...], note: Note) -> Tensor:
-    """Return a mask of a tensor file. The name `valid` stands for True and False, or 1 and 0, only."""
+    """Return a mask of a tensor file. A mask named `valid` may hold only True and False, or 1 and 0."""
     try:
         if name == "valid":
             if not bool(((mask == 0) | (mask == 1)).all()):

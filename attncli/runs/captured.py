@@ -1,4 +1,4 @@
-"""Writes the file of `attncli capture`: tensors of attention calls, and JSON about them."""
+"""Write the file of `attncli capture`: tensors of attention calls, and JSON about them."""
 
 import json
 import math
@@ -17,16 +17,16 @@ from attncli.runs.saving import fingerprint, save_named
 
 
 def check_place(place: Path, overwrite: bool, words: Words = COMMAND_LINE) -> None:
-    """Raise an InputError unless a captured file can be written there."""
+    """Raise an InputError unless a file of captured calls can be written to this path."""
     if place.suffix.lower() != ".safetensors":
         raise InputError.of(f'got "{place}"; expected a name that ends in .safetensors', where=words.out)
     check_file(place, overwrite, words)
 
 
 def save_captured(place: Path, seen: Capture, about: Mapping[str, Any], words: Words = COMMAND_LINE) -> None:
-    """Write the tensors `<layer>[#call].queries`, `.keys` and so on as .safetensors, completely or not at all.
+    """Write captured calls as .safetensors, completely or not at all: `<layer>[#call].queries`, `.keys` and so on.
 
-    Equal masks and biases of several calls are written once: each entry of `layers` names its tensors.
+    Equal masks and biases of several calls are written once. The JSON names the tensors that each call uses.
 
     Raises:
         InputError: the file cannot be written.

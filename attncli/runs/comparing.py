@@ -1,7 +1,7 @@
-"""Find the differences of two runs, and a verdict: identical, equal up to rounding, or different.
+"""Compare two runs; the verdict is identical, equal up to rounding, or different.
 
-Rows are joined by their places, tensors by their names. `relative_difference` compares all numbers of both, and
-`rounding_of` returns the part that rounding may cause.
+Rows are matched by the columns that identify them, tensors by name. `relative_difference` measures how far numbers
+are apart, and `rounding_of` returns the largest such difference that counts as rounding.
 """
 
 import itertools
@@ -39,25 +39,26 @@ ULPS = 1000  # of float32 or float64: a score of 100 has many of them, and the e
 ULPS_STORED = 2  # of float16 and bfloat16: a result is rounded to them only once
 MOVED = 4  # counts of a histogram that rounding may move to the next bin, however small the histogram
 CHUNK = 2**22  # numbers of a tensor that are held in float64 at the same time
-MOST_NAMED = 3  # settings in the sentence
-NO_SETTINGS = ("name", "figure", "expect", "from", "resume")  # names, looks, and files
-PLACES_OF_FILES = ("file", "capture")  # at any depth
+MOST_NAMED = 3  # changed settings named in the sentence
+NO_SETTINGS = ("name", "figure", "expect", "from", "resume")  # keys that do not change results
+PLACES_OF_FILES = ("file", "capture")  # keys with paths, ignored at any depth
 DIGEST = 12  # hexadecimal digits of an input's fingerprint
-OUTCOMES = ("histograms", "configurations")  # in `settings` of results.json, beside settings
+OUTCOMES = ("histograms", "configurations")  # keys of `settings` in results.json that are outcomes
 PAIR = (Column("a", "a", "", kind="place"), Column("b", "b", "", kind="place"))
 NAMES = ("label", "a", "b")
-ONE_WAY = "output_difference"  # of a pair: it is relative to the first of the two
+ONE_WAY = "output_difference"  # metric of a pair that changes if the pair is turned
 VERDICTS = ("measured", "rounding", "different")
 
-Columns = Mapping[str, Sequence[Column]]  # of a study, by the kind of row
+Columns = Mapping[str, Sequence[Column]]  # columns of a study by kind of row, such as `records`
 Between = Callable[[Result, Result], Sequence[Record]]
 
 
 def compare_runs(a: StoredRun, b: StoredRun, columns: Columns, between: Between | None = None) -> Comparison:
-    """Return the differences of two runs.
+    """Return the differences between two runs.
 
-    `columns` are the known columns of each kind of rows in the study of `a`. `between` measures the distance of weights
-    and outputs of two results, where the study has them. Names, looks, expectations and paths are no settings.
+    `columns` has the known columns of each kind of rows in the study of `a`. `between` returns rows with the distances
+    between the weights and outputs of two results, if the study has some. Names, looks, expectations and paths do not
+    count as settings.
 
     Raises:
         InputError: files of a run folder are damaged.
@@ -67,7 +68,7 @@ def compare_runs(a: StoredRun, b: StoredRun, columns: Columns, between: Between 
         return Comparison(
             a.result.study, str(a.path), str(b.path), "different", sentence, largest=math.inf, largest_of="the study"
         )
-    with reading(Path(f"{a.path} or {b.path}")):  # tensors are read here, and damage is found
+    with reading(Path(f"{a.path} or {b.path}")):  # damaged files are found when tensors are read
         rounding, inputs = max(rounding_of(a), rounding_of(b)), list(_changes(_fingerprints(a), _fingerprints(b)))
         changed = list(_changes(_settings(a, b), _settings(b, a)))
         environment = list(_changes(_environment(a), _environment(b)))
@@ -103,7 +104,7 @@ def compare_runs(a: StoredRun, b: StoredRun, columns: Columns, between: Between 
 
 
 def relative_difference(a: Tensor, b: Tensor, least: float | Tensor) -> Tensor:
-    """Return |b - a| of each number, relative to the largest of |a|, |b| and `least`, in float64.
+    """Return |b - a| / max(|a|, |b|, least), elementwise and in float64.
 
     It is 0 where both are NaN or the same infinity, and infinite where only one of them is finite.
     """
@@ -114,7 +115,7 @@ def relative_difference(a: Tensor, b: Tensor, least: float | Tensor) -> Tensor:
 
 
 def rounding_of(run: StoredRun) -> float:
-    """Return the largest relative difference that rounding may cause. Scores and weights are in float32 at least."""
+    """Return the largest relative difference that counts as rounding, given the run's dtype."""
     inputs = [each["dtype"] for each in run.content["inputs"].values() if "float" in each["dtype"]]
     name = config_in(run).get("dtype") or run.result.settings.get("dtype") or [*inputs, "float32"][0]
     eps = torch.finfo(getattr(torch, name)).eps
@@ -122,13 +123,13 @@ def rounding_of(run: StoredRun) -> float:
 
 
 def config_in(run: StoredRun) -> Record:
-    """Return config.yaml as a mapping, empty without the file."""
+    """Return the config.yaml of a run as a mapping; empty if there is no file."""
     with reading(run.path):
         return dict(parse_yaml(run.config or "{}", lambda line, column: str(run.path))[0])
 
 
 def _incomparable(a: Result, b: Result) -> str:
-    """Return why two results share no rows; an empty text if they can be compared."""
+    """Return why two results cannot be compared, or empty text."""
     if a.study != b.study:
         return f"runs of the studies {a.study} and {b.study}"
     is_sweep, is_other = ("sweep" in result.settings for result in (a, b))
@@ -138,7 +139,7 @@ def _incomparable(a: Result, b: Result) -> str:
 
 
 def _sentence(comparison: Comparison, found: Sequence[Record], same_inputs: bool) -> str:
-    """Return the verdict in words: where runs differ first, or by how much."""
+    """Return the verdict as a sentence that says where the runs differ first, or by how much."""
     beyond = [each for each in found if each["verdict"] == "different"]
     rounded = [each for each in found if each["verdict"] == "rounding"]
     if beyond:
@@ -161,7 +162,7 @@ def _sentence(comparison: Comparison, found: Sequence[Record], same_inputs: bool
 
 
 def _name(difference: Record) -> str:
-    """Return such as `entropy of scaled_dot, batch 1`."""
+    """Return words for the place of a difference, such as `entropy of scaled_dot, batch 1`."""
     before = "the input " if difference["rows"] == "inputs" else "the " * (difference["metric"] == "row")
     between = " of " if {"label", "a"} & difference["where"].keys() else ", " * bool(difference["where"])
     return f"{before}{difference['metric']}{between}{place(difference['where'])}"
@@ -178,7 +179,7 @@ def _notes(a: StoredRun, b: StoredRun) -> Iterator[str]:
 
 
 def _settings(run: StoredRun, other: StoredRun) -> Record:
-    """Return the settings of config.yaml, or of results.json where either run has no config."""
+    """Return the settings in config.yaml of `run`; from results.json if either run has no config."""
     settings, seed = config_in(run), run.content.get("seed")
     if run.config is None or other.config is None:
         seed = settings.get("seed", seed)
@@ -191,7 +192,7 @@ def _environment(run: StoredRun) -> Record:
 
 
 def _fingerprints(run: StoredRun) -> Record:
-    """Return dtype, shape and digest of each input as text."""
+    """Return dtype, shape and hash of each input as text, by name."""
     return {
         name: f"{each['dtype']} {'x'.join(map(str, each['shape']))} {each['sha256'][:DIGEST]}"
         for name, each in run.content["inputs"].items()
@@ -199,7 +200,7 @@ def _fingerprints(run: StoredRun) -> Record:
 
 
 def _changes(a: Any, b: Any, path: tuple[str, ...] = ()) -> Iterator[Record]:
-    """Yield the leaves that differ, by path. Entries of scorers are matched by label, not by order."""
+    """Yield the values that differ in nested data, with their paths. Scorers are matched by label, not by order."""
     a, b = (_by_label(each) for each in (a, b))
     if isinstance(a, dict) and isinstance(b, dict):
         for key in dict.fromkeys([*a, *b]):
@@ -215,9 +216,9 @@ def _by_label(value: Any) -> Any:
 
 
 def _tensors(a: Result, b: Result, inputs: Sequence[Record], columns: Columns, rounding: float) -> Iterator[Record]:
-    """Yield the inputs with other fingerprints, then the differences of all tensors that both runs have.
+    """Yield the differences of the inputs, then of all other tensors that both runs have.
 
-    Where both runs have the numbers of an input, these decide.
+    `inputs` are the inputs whose fingerprints differ. If both runs have the tensor, its numbers are compared, too.
     """
     for each in inputs:
         name = each["key"]
@@ -226,7 +227,7 @@ def _tensors(a: Result, b: Result, inputs: Sequence[Record], columns: Columns, r
         else:
             yield _difference("inputs", {}, name, (each["a"], each["b"]), math.inf, rounding)
     numbers = [column for column in columns["records"] if not column.text and column.kind != "place"]
-    if numbers and all(column.kind == "measured" for column in numbers):  # the arrays are raw times
+    if numbers and all(column.kind == "measured" for column in numbers):  # the tensors are raw times
         return
     places = itertools.product(layers_of(a), a.labels, STAGES)
     stages = dict.fromkeys(tensor_name(label, stage, layer=layer) for layer, label, stage in places)
@@ -241,7 +242,7 @@ def _tensors(a: Result, b: Result, inputs: Sequence[Record], columns: Columns, r
 def _tensor(rows: str, name: str, a: Tensor, b: Tensor, rounding: float, least: float = 0.0) -> Iterator[Record]:
     """Yield the largest difference of two tensors, if any, relative to the largest number in either.
 
-    `at` in its place is the index of this number, in (b, n, m) or (b, heads, n, m).
+    `at` in its `where` is the index of the numbers that differ most.
     """
     owner, _, metric = name.rpartition("/")
     where: Record = {"label": owner} if owner else {}
@@ -263,7 +264,7 @@ def _tensor(rows: str, name: str, a: Tensor, b: Tensor, rounding: float, least: 
 
 
 def _rows(rows: str, a: Result, b: Result, stated: Sequence[Column], rounding: float) -> Iterator[Record]:
-    """Yield the rows of one run alone, and all that differs in the others."""
+    """Yield the rows that only one run has, and the metrics that differ in rows of both."""
     known = {column.key: column for column in (LABEL, LAYER, *PAIR, *stated)}
     columns = {key: known.get(key) or Column(key, key, "") for of in (a, b) for row in getattr(of, rows) for key in row}
     has_times = any(each.kind == "measured" for each in columns.values() if each.key.endswith(INTERVAL))
@@ -291,17 +292,20 @@ def _rows(rows: str, a: Result, b: Result, stated: Sequence[Column], rounding: f
     least = _matrix([[column.least] for _, column, _, _ in unequal])
     relative = relative_difference(first, second, least).amax(1).tolist()
     for (where, column, x, y), apart in zip(unequal, relative, strict=True):
-        is_rounded = isinstance(x[0], float) or isinstance(y[0], float)  # counts and words are exact
+        is_rounded = isinstance(x[0], float) or isinstance(y[0], float)  # counts and words have no rounding
         found = _difference(rows, where, column.key, (x[0], y[0]), apart or math.inf, rounding * is_rounded)
         if None not in (*x[1:], *y[1:]):
             found |= {"a_ci": x[1:], "b_ci": y[1:], "overlap": x[1] <= y[2] and y[1] <= x[2]}
-        if column.kind == "measured":  # intervals decide over times
+        if column.kind == "measured":  # times differ if their intervals do not overlap
             found["verdict"] = "measured" if found.get("overlap", True) else "different"
         yield found
 
 
 def _by_place(rows: Sequence[Record], places: Sequence[str]) -> dict[tuple[str, int], Record]:
-    """Return the rows by their places, and by their order where several share one. Pairs have no order."""
+    """Return rows by the values that identify them and a number from 0, for rows with equal values.
+
+    The two labels of a comparison may come in either order.
+    """
     seen, found = Counter[str](), {}
     for row in rows:
         pair = sorted(row[key] for key in ("a", "b") if key in row)
@@ -312,7 +316,7 @@ def _by_place(rows: Sequence[Record], places: Sequence[str]) -> dict[tuple[str, 
 
 
 def _cells(row: Record, key: str) -> list[Any]:
-    """Return a value with both ends of its interval; None for each that is missing, NaN or infinite."""
+    """Return [value, low, high] of a metric and its interval; None for numbers that are missing, NaN or infinite."""
     return [nan_to_null(row.get(key)), *(nan_to_null(row.get(key + INTERVAL)) or (None, None))]
 
 

@@ -1,4 +1,4 @@
-"""Read the result in a run folder."""
+"""Read the result of a run from its folder."""
 
 import json
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -18,18 +18,18 @@ from attncli.config.opening import UnfitFileError, check_regular, open_file, rea
 from attncli.errors import InputError, dotted, looking_at
 from attncli.runs.run_folder import JOURNAL
 
-OF_RESULT = {each.name for each in fields(Result)} - {"inputs"}  # results.json has only their fingerprints
+OF_RESULT = {each.name for each in fields(Result)} - {"inputs"}  # results.json has only fingerprints of inputs
 CURE = "expected a run folder as it was written; run the experiment again"
 
 
 def _damaged(folder: Path, place: str = "") -> InputError:
-    """Return the error for a damaged run; `place` is a file and a place in it, if known."""
+    """Return the InputError for a damaged run; `place` is the damaged file and the key in it, if known."""
     return InputError.of(f'got "{folder}", whose files are damaged{f" ({place})" if place else ""}; {CURE}')
 
 
 @contextmanager
 def _reading_file(folder: Path, name: str) -> Iterator[None]:
-    """Turn errors while a file is read into an InputError with its name and the place in it."""
+    """Turn errors in the `with` block, which reads a file of a run, into an InputError with the name of the file."""
     try:
         yield
     except UnfitFileError:
@@ -46,18 +46,18 @@ def _mapped(path: Path) -> Any:
     return safe_open(path, framework="pt")
 
 
-# The files open inside `reading`. Opening one parses the names of all tensors: 5,000 in a run over 320 layers.
+# The files kept open inside `reading`, since opening one parses all names: 5,000 in a run over 320 layers.
 _OPEN: ContextVar[dict[Path, Any] | None] = ContextVar("_OPEN", default=None)
 
 
 class StoredTensors(Mapping[str, Tensor]):
-    """Tensors of a .safetensors file by name, read on request.
+    """The tensors of a .safetensors file by name. Each is read when requested.
 
-    Outside of `reading` each tensor belongs to the caller. Inside it, equal tensors share their memory.
+    Inside the context `reading` the file stays open, and a tensor read twice shares its memory. Outside, it is a copy.
     """
 
     def __init__(self, path: Path, names: Sequence[str] | None = None) -> None:
-        """Take all tensors of a file, or only these names."""
+        """Take all tensors of a file, or only those with the given names that the file has."""
         with _reading_file(path.parent, path.name), _mapped(path) as file:
             there = set(file.keys())
         self._path = path
@@ -93,7 +93,7 @@ def _labelled(record: Record) -> Record:
 
 
 class Stored(BaseModel):
-    """The content of results.json that is read."""
+    """The keys of results.json that are needed, with their types."""
 
     study: str
     name: str
@@ -113,17 +113,17 @@ class Stored(BaseModel):
 
     @model_validator(mode="after")
     def _has_rows(self) -> "Stored":
-        if not self.records and "sweep" not in self.settings:  # all of its points may have failed
+        if not self.records and "sweep" not in self.settings:  # in a sweep all points may have failed
             raise ValueError(self.records)
         return self
 
 
 @dataclass(frozen=True)
 class StoredRun:
-    """A run as stored in its folder.
+    """A run read from disk.
 
-    `path` is the run folder, or a results.json alone, without tensors and config. `content` is the whole results.json;
-    `config` is the text of config.yaml.
+    `path` is the run folder, or a file results.json; then there are no tensors, and `config` is None. `content` is the
+    whole content of results.json, `config` the text of config.yaml.
     """
 
     path: Path
@@ -133,10 +133,10 @@ class StoredRun:
 
 
 def read_run(path: Path, studies: Collection[str]) -> StoredRun:
-    """Read a run folder, or a results.json alone.
+    """Read a run from its folder, or without tensors from a file results.json.
 
     Raises:
-        InputError: neither, or damaged files.
+        InputError: the path is neither, or files are damaged.
     """
     with reading(path):
         with looking_at(path):
@@ -173,7 +173,7 @@ def read_run(path: Path, studies: Collection[str]) -> StoredRun:
 
 @contextmanager
 def reading(folder: Path) -> Iterator[None]:
-    """Turn errors caused by damaged files of a run into an InputError with the folder."""
+    """Keep files of tensors open in the `with` block, and turn errors caused by damaged files into an InputError."""
     outer = _OPEN.get()
     token = _OPEN.set({} if outer is None else outer)
     try:

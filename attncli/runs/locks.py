@@ -1,4 +1,4 @@
-"""Advisory locks on files.
+"""Lock files with advisory locks.
 
 The system releases a lock when its process ends, killed or not. Unlike process numbers and host names, a lock has the
 same meaning in all containers of a machine, and on most network file systems on all machines.
@@ -12,7 +12,7 @@ import sys
 if os.name != "nt":
     import fcntl
 
-    OF_DESCRIPTOR = getattr(fcntl, "F_OFD_SETLK", None)  # of Linux: belongs to the open file, not to the process
+    OF_DESCRIPTOR = getattr(fcntl, "F_OFD_SETLK", None)  # on Linux: a lock that belongs to the open file
     QUESTION = getattr(fcntl, "F_OFD_GETLK", fcntl.F_GETLK)
     # struct flock for a lock on a whole file: Linux begins with its type, macOS and BSD with its range.
     WHOLE, KIND = ("hhqqi4x", 0) if sys.platform == "linux" else ("qqihh", 3)
@@ -20,7 +20,10 @@ if os.name != "nt":
 
 
 def lock(descriptor: int) -> bool | None:
-    """Lock a file, open for writing, until it is closed. Return False if it is locked, None without locks."""
+    """Lock a file that is open for writing until it is closed.
+
+    Return True if that worked, False if the file is locked already, None if locks are not supported.
+    """
     if os.name == "nt":
         return None
     try:
@@ -34,7 +37,7 @@ def lock(descriptor: int) -> bool | None:
 
 
 def is_locked(descriptor: int) -> bool | None:
-    """Whether a file is locked, without locking it; None if unknown."""
+    """Whether a file is locked; None if locks are not supported. This takes no lock."""
     if os.name == "nt":
         return None
     try:

@@ -1,4 +1,4 @@
-"""Make config.yaml of a run folder: complete, with all its files inside the folder."""
+"""Make the config.yaml of a run folder, with all defaults and with references only to files in the folder."""
 
 import copy
 from collections.abc import Mapping
@@ -14,13 +14,13 @@ from attncli.config.yaml_loader import Loader
 
 
 class Dumper(yaml.SafeDumper):
-    """Quote text that YAML 1.1 or 1.2 would read as another type, and write no aliases."""
+    """YAML dumper without aliases that quotes text which YAML 1.1 or 1.2 would read as another type."""
 
     def ignore_aliases(self, data: Any) -> bool:
         return True
 
     def represent_str(self, data: str) -> yaml.ScalarNode:
-        """Escape invisible characters, since YAML reads some of them as ends of lines."""
+        """Return the node of a text, quoted if it has unprintable characters: YAML reads some as line breaks."""
         style = None if data.isprintable() else '"'
         return self.represent_scalar("tag:yaml.org,2002:str", data, style=style)
 
@@ -32,27 +32,27 @@ for _first, _resolvers in Loader.yaml_implicit_resolvers.items():
 
 
 def dump_yaml(config: Mapping[str, Any]) -> str:
-    """Return YAML in the order of the keys, with short lists on one line."""
+    """Return a config as YAML text, in the order of its keys, with innermost lists on one line."""
     return yaml.dump(
         dict(config), Dumper=Dumper, sort_keys=False, default_flow_style=None, allow_unicode=True, width=120
     )
 
 
 def config_of(options: Experiment) -> dict[str, Any]:
-    """Return the options as complete YAML data, with all defaults."""
+    """Return the options as data for YAML, including all defaults."""
     unused = options.unused()
     data = options.model_dump(mode="json", by_alias=True, exclude_none=True, serialize_as_any=True, exclude=unused)
     for entry, written in zip(options.scorers, data["scorers"], strict=True):
-        written |= {name: value for name, value in entry.options.items() if value is None}  # null is a value here
-        if "softcap" in entry.model_fields_set and entry.softcap is None:  # without it a captured model's is used
+        written |= {name: value for name, value in entry.options.items() if value is None}  # here null is a value
+        if "softcap" in entry.model_fields_set and entry.softcap is None:  # if missing, a captured model's is used
             written["softcap"] = None
     return {"study": options.study, **data}
 
 
 def self_contained(config: Mapping[str, Any], result: Result) -> dict[str, Any]:
-    """Return the config of a run with files of the run folder in place of the user's files.
+    """Return the config of a run with the user's files replaced by files of the run folder.
 
-    A scorer that bench left out keeps its file of parameters, since it is not reloaded.
+    A scorer without results (in the study bench) keeps its file of parameters.
     """
     resolved = copy.deepcopy(dict(config))
     if captured_file(config, result) is not None:
@@ -72,16 +72,18 @@ def self_contained(config: Mapping[str, Any], result: Result) -> dict[str, Any]:
 
 
 def captured_file(config: Mapping[str, Any], result: Result) -> Path | None:
-    """Return the used file of captured calls, if any; the run folder gets a copy."""
+    """Return the file of captured calls that the run used, or None. A copy of it goes into the run folder."""
     if "capture" not in result.settings:
         return None
     return Path(config["data"]["capture"] if "data" in config else config["from"])
 
 
 def _use_stored_inputs(data: dict[str, Any], mask: dict[str, Any], result: Result) -> None:
-    """Replace the files of an attention experiment by those of the run folder, and write out default values.
+    """Replace the user's files in the data and mask of an attention experiment by files of the run folder.
 
-    The saved mask includes the keys masked by a bias of -inf, which the saved bias no longer has.
+    Missing `values` are written out as a copy of `keys`, if these are generated.
+
+    The saved mask includes the keys masked by -inf in the bias; the saved bias is finite.
     """
     stored = [role for role in ("queries", "keys", "values") if _from_file(role, data)]
     if isinstance(data["keys"], dict):
@@ -97,7 +99,7 @@ def _use_stored_inputs(data: dict[str, Any], mask: dict[str, Any], result: Resul
 
 
 def _from_file(role: str, data: Mapping[str, Any]) -> bool:
-    """Whether a tensor is from a file, or depends on one: then the saved tensor has its leading axes repeated."""
+    """Whether a tensor was read from a file, or is correlated with one that was; then the saved tensor is used."""
     source = data.get(role, data["keys"])
     if not isinstance(source, dict):
         return False
