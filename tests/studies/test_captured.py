@@ -391,7 +391,7 @@ def test_a_run_over_layers_is_shown_and_kept(tmp_path: Path, monkeypatch: pytest
         good("heatmap", "first", "--layer", layer, "--head", 0, "--out", f"{layer}.png")
     assert Path("1.layer.png").read_bytes() == Path("1.png").read_bytes()
     good("heatmap", "first", "--layer", 1, "--head", 0, "--out", "1.svg")
-    assert "<!-- attention weight, layer 1 -->" in Path("1.svg").read_text(encoding="utf-8")
+    assert ">attention weight, layer 1" in Path("1.svg").read_text(encoding="utf-8")
     assert "expected the name or number of a layer of this run; did you mean `0.layer`?" in refusal(
         "heatmap", "first", "--layer", "0.layre"
     )
