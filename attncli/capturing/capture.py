@@ -1,4 +1,4 @@
-"""Keeps every attention call of the models that run, re-scored and compared with the model's own output."""
+"""Capture every attention call of the models that run, recompute it and compare it with the model's own output."""
 
 import math
 from collections.abc import Callable, Iterator
@@ -18,7 +18,7 @@ from attncli.errors import InputError
 
 @dataclass(frozen=True)
 class Missed:
-    """Something like attention that was not captured: the layer, its class, and why."""
+    """Something like attention that was not captured: the layer, its class, and the reason."""
 
     layer: str
     kind: str
@@ -63,7 +63,7 @@ class Capture(Watch):
                 self.miss("it ran, and no attention was recognised in it", (name, self._ran[name]))
 
     def take(self, read: Read, output: Tensor) -> Tensor:
-        """Keep a chosen call; the model continues with its own output."""
+        """Keep the call if it was selected, and return the model's own output."""
         layer, kind = self.place()
         call = self._calls[layer] = self._calls.get(layer, -1) + 1
         if not self._chosen.takes(layer, list(self._calls).index(layer), call):
@@ -78,7 +78,7 @@ class Capture(Watch):
         return output
 
     def miss(self, problem: str, place: tuple[str, str] | None = None) -> None:
-        """Note why attention was not captured, with name and class of its module, by default the running one."""
+        """Note why attention was not captured; `place` is name and class of its module, by default the running one."""
         missed = Missed(*(place or self.place()), problem)
         if missed not in self.missed:
             self.missed.append(missed)
@@ -108,7 +108,7 @@ def _scorable(record: Record) -> Record:
 
 
 def _copied(record: Record) -> Record:
-    """Return the record with copies on the CPU. A model may overwrite its cache, and views keep whole storages."""
+    """Return the record with copies on the CPU: a model may overwrite its cache, and views keep whole storages."""
     tensors = {name: tensor for name in TENSORS if (tensor := getattr(record, name)) is not None}
     dense = torch.contiguous_format
     return replace(
@@ -117,7 +117,7 @@ def _copied(record: Record) -> Record:
 
 
 def _is_part(name: str, other: str) -> bool:
-    """Whether one module is the other or a part of it, by their names."""
+    """Whether the module `name` is the module `other` or a part of it."""
     first, second = (each.replace("/", ".") + "." for each in (name, other))
     return first.startswith(second) or second.startswith(first)
 

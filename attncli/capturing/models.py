@@ -1,4 +1,4 @@
-"""Runs the model to capture: from a folder or the hub with text or a picture, or from a user's function."""
+"""Load and run the model to capture: from a folder or the hub, with text or a picture, or from a user's function."""
 
 import inspect
 import os
@@ -53,7 +53,7 @@ class Request:
 
 
 def run(request: Request, make: Make) -> tuple[Capture, dict[str, Any]]:
-    """Load a model and run it once, watched by a new Capture. Return this and facts: text, tokens and versions.
+    """Load a model and run it once inside a new Capture; return the Capture and a mapping with text, tokens, versions.
 
     Raises:
         InputError: the model cannot be loaded, or fails.
@@ -85,7 +85,7 @@ def _run_function(request: Request, make: Make) -> tuple[Capture, dict[str, Any]
 
 
 def _own_tokens(request: Request, names: Any, seen: Capture) -> dict[str, Names | None] | None:
-    """Return the names that a function returned after the model and its inputs."""
+    """Return the token names that a user's function returned after the model and its inputs."""
     try:
         tokens = read_tokens(names)
         check_tokens(tokens, [record for record in seen.records if record.problem is None])
@@ -191,7 +191,7 @@ def _tokens(tokenizer: Any, queries: Tensor | None, keys: Tensor | None) -> dict
 
 
 def _reaches_hub() -> bool:
-    """Whether the hub's name can be looked up; else the library would try for half a minute."""
+    """Whether the hub's host name resolves; without it, the library would retry for half a minute."""
     if getproxies():
         return True
     try:

@@ -1,4 +1,4 @@
-"""Calls of fused kernels, and attention that was written out, read as records: scale, softcap, bias, mask, sinks."""
+"""Turn calls of fused kernels and recorded operations into records with scale, softcap, bias, mask and sinks."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -15,7 +15,7 @@ Shape = tuple[int, ...]
 
 
 class Heads(NamedTuple):
-    """Numbers of heads, for scores with batch and heads in one axis: an argument, and an attribute of the module."""
+    """Known numbers of heads, to split an axis of batch and heads: an argument, and an attribute of the module."""
 
     given: int | None = None
     likely: int | None = None
@@ -27,7 +27,7 @@ class UnreadableError(Exception):
 
 @dataclass(frozen=True)
 class Layout:
-    """Batch, heads, queries and keys in the leading axes of scores."""
+    """How the axes of scores divide into batch b, heads h, queries n and keys m."""
 
     lead: Shape  # of the softmax
     b: int
@@ -37,7 +37,7 @@ class Layout:
     is_crossed: bool = False  # scores are (b, n, h, m)
 
     def matrix(self, tensor: Tensor, shape: Shape) -> Tensor:
-        """Return a tensor that was broadcast against scores of this shape as (b, h, n, its last axis)."""
+        """Return a tensor that the model broadcast against scores of this shape, as (b, h, n, its last axis)."""
         tensor = tensor.expand(*shape[:-1], tensor.shape[-1] if tensor.ndim else 1)
         if self.is_crossed:
             return tensor.reshape(self.b, self.n, self.h, -1).transpose(1, 2)
@@ -46,7 +46,7 @@ class Layout:
         return tensor.reshape(self.b, self.h, self.n, -1)
 
     def rows(self, tensor: Tensor, length: int) -> Tensor:
-        """Return an operand of a product as (b, h, length, d); h may be smaller if heads share rows."""
+        """Return a factor of a matrix product as (b, h, length, d); with a smaller h if heads share keys or values."""
         b, h, d = self.b, self.h, tensor.shape[-1]
         shape = tuple(tensor.shape[:-1])
         if prod(shape) == b * h * length:
@@ -60,7 +60,7 @@ class Layout:
 
 
 def fused(call: Mapping[str, Any], output: Tensor, query: Step | None, key: Step | None) -> Record:
-    """Return the record of a call of torch's kernel; `query` and `key` are the steps that made these tensors."""
+    """Return the record of a `scaled_dot_product_attention` call; `query` and `key` are the steps that made these."""
     lead, dtype = output.shape[:-2], output.dtype  # in autocast the kernel casts its arguments
     queries, keys, values = (call[name].to(dtype) for name in ("query", "key", "value"))
     n, m, scale, mask = queries.shape[-2], keys.shape[-2], call.get("scale"), call.get("attn_mask")
@@ -90,7 +90,7 @@ def fused(call: Mapping[str, Any], output: Tensor, query: Step | None, key: Step
 
 
 def flexible(args: Sequence[Any], output: Tensor) -> Record:
-    """Return the record of a call of torch's `flex_attention`, with its `score_mod` of scores of 0 as bias."""
+    """Return the record of a call of torch's `flex_attention`; its bias is `score_mod` applied to scores of 0."""
     queries, keys, values, score_mod, block_mask, scale = args[:6]
     (b, h, n, _), m = queries.shape, keys.shape[-2]
     index = [torch.arange(size, dtype=torch.int, device=queries.device) for size in (b, h, n, m)]
@@ -109,7 +109,7 @@ def flexible(args: Sequence[Any], output: Tensor) -> Record:
 
 
 def _unpacked(record: Record, step: Step | None) -> Record:
-    """Return the record with heads as heads. Decoders pack the heads that share keys into the axis of queries."""
+    """Return the record with every head in the axis of heads; some decoders put heads that share keys among queries."""
     b, h, n, d = record.queries.shape
     if step is None or step.before is None or step.before.shape != (b, h * n, 1, d) or n == 1:
         return record
@@ -126,10 +126,10 @@ def _unpacked(record: Record, step: Step | None) -> Record:
 
 
 def readings(written: Written, heads: Heads) -> Iterator[Record]:
-    """Yield all possible meanings of the steps, the likeliest first.
+    """Yield the possible records of attention that was computed step by step, the likeliest first.
 
     Raises:
-        UnreadableError: there is none.
+        UnreadableError: no record can describe the steps.
     """
     softmax = written.softmax
     base = softmax.before.base if softmax.before is not None else None
@@ -166,7 +166,7 @@ def _layouts(written: Written, base: Step, scores: Tensor, heads: Heads) -> Iter
 
 
 def _split(lead: Shape, base: Step, values: Step | None, lengths: Shape, heads: Heads) -> tuple[int, int]:
-    """Return batch and heads. If they are one axis, they follow from an operand's earlier shape or from the module."""
+    """Return the sizes of batch and heads; if they share an axis, from an earlier shape of a factor or from `heads`."""
     if len(lead) != 1:
         return (lead[0], prod(lead[1:])) if lead else (1, 1)
     if heads.given and lead[0] % heads.given == 0:
@@ -242,7 +242,7 @@ def _replayed(record: Record, softmax: Step, layout: Layout) -> Record:
 
 
 def scale_before(step: Step | None) -> float:
-    """Return the number that queries or keys were multiplied by before the product."""
+    """Return the number by which the steps before the product multiplied queries or keys."""
     scale = 1.0
     for each in _upwards(step):
         number = number_of(each.other) if each.op in ("mul", "div") else 1.0

@@ -23,10 +23,10 @@ MaybeTensor = TypeVar("MaybeTensor", Tensor, Tensor | None)
 
 @dataclass(frozen=True, eq=False)
 class Record:
-    """Inputs and output of an attention call, by head, after position embeddings. Axes of size 1 in masks are repeated.
+    """Inputs and output of an attention call, by head, with position embeddings applied; masks are broadcast.
 
     The weights are the softmax over valid keys of softcap(scale * queries . keys) + bias. The model multiplied queries
-    or keys by `pre_scale` before the call: its whole scale is `scale * pre_scale`.
+    or keys by `pre_scale` before the call, so its total scale is `scale * pre_scale`.
     """
 
     queries: Tensor  # b h n d
@@ -51,12 +51,12 @@ class Record:
 
     @property
     def name(self) -> str:
-        """The layer, with the number of the call from the second on."""
+        """Return the layer's name, from its second call on with the number of the call: `layer#1`."""
         return f"{self.layer}#{self.call}" if self.call else self.layer
 
     @outside_autocast
     def weights(self) -> Tensor:
-        """Return the weights (b, h, n, m), by the rules of all experiments."""
+        """Return the attention weights (b, h, n, m), computed from the captured tensors as experiments compute them."""
         queries, keys = at_least_float32(self.queries, self.keys)
         scores = (queries @ _repeated(keys, self.groups).mT).mul_(self.scale)  # b h n m
         valid = Valid(scores.shape, mask=self.valid, device=scores.device)
@@ -65,21 +65,22 @@ class Record:
 
     @outside_autocast
     def rescored(self) -> Tensor:
-        """Return the output (b, h, n, v) of our own code."""
+        """Return the attention output (b, h, n, v), computed anew from the captured tensors."""
         return weighted_sum(self.weights(), _repeated(self.values, self.groups))
 
     def difference(self, output: Tensor) -> float:
-        """Return the largest difference from the model's own output, inf if only one of them has a NaN somewhere."""
+        """Return the largest difference of `output` from the model's output; inf if a NaN is in only one of them."""
         if bool((output.isnan() != self.output.isnan()).any()):
             return math.inf
         return float((output - self.output).nan_to_num().abs().max()) if output.numel() else 0.0
 
 
 def best_reading(readings: Iterable[Record], through: Sequence[torch.dtype] = ()) -> Record:
-    """Return the first reading of a call that gives every row of the model's output, else the nearest with its problem.
+    """Return the first of several readings of a call that reproduces the model's output, else the nearest.
 
-    Rows are judged one by one: if few queries have no valid key, or lie in padding, only their rows show how the model
-    treats them. `through` has the dtypes that the model rounded scores and weights to.
+    The nearest has its `problem` set. Rows of the output are judged one by one: if few queries have no valid key, or
+    lie in padding, only their rows show how the model treats them. `through` has the dtypes that the model rounded
+    scores and weights to.
     """
     nearest, least = None, math.inf
     for reading in readings:
@@ -94,7 +95,7 @@ def best_reading(readings: Iterable[Record], through: Sequence[torch.dtype] = ()
 
 
 def _variants(record: Record) -> Iterator[Record]:
-    """Yield the record with low biases turned into a boolean mask, as models mean them, then with all biases."""
+    """Yield the record with very negative biases turned into a boolean mask, as models mean them, then as it is."""
     apart = _mask_apart(record)
     if apart.valid is not None and bool((~apart.valid).all(-1).any()) and apart.sinks is None:
         ways: tuple[EmptyRow, ...] = ("zero", "uniform", "nan")  # kernels differ
@@ -132,7 +133,10 @@ def _grouped(record: Record) -> Record:
 
 
 def _checked(record: Record, through: Sequence[torch.dtype]) -> tuple[Record, float]:
-    """Return the record with its error and its problem, and the distance of its worst row as a share of its size."""
+    """Compare the record with the model's output; return it with `error` and `problem`, and its largest row distance.
+
+    This is a distance relative to the size of the row, 0 if every row is equal up to rounding of the output alone.
+    """
     weights, values = record.weights(), _repeated(record.values, record.groups)
     rescored = weighted_sum(weights, values)
     error, (output,) = record.difference(rescored), at_least_float32(record.output)
@@ -155,7 +159,7 @@ def _checked(record: Record, through: Sequence[torch.dtype]) -> tuple[Record, fl
 def _allowed(
     record: Record, weights: Tensor, values: Tensor, lengths: Tensor, through: Sequence[torch.dtype]
 ) -> tuple[Tensor, Tensor]:
-    """Return the size of every row of the output (b, h, n), and how far the re-scored row may be from it.
+    """Return the size of every row of the output (b, h, n), and how far rounding may move the recomputed row from it.
 
     A row is the sum of w_j v_j over keys j. Its size is its length, or sqrt(sum of |w_j v_j|^2) if that is more: terms
     that cancel leave their rounding behind. Two things round; eps is the distance from 1 to the next number of a dtype.
@@ -199,7 +203,7 @@ def _repeated(tensor: Tensor, groups: int) -> Tensor:
 
 
 def four_axes(tensor: Tensor) -> Tensor:
-    """Return a tensor with any leading axes as (b, h, n, d). Its first axis is the batch if it has at least three."""
+    """Reshape a tensor (..., n, d) to (b, h, n, d); its first axis is the batch if it has at least three axes."""
     while tensor.ndim < 3:
         tensor = tensor.unsqueeze(0)
     return tensor.unsqueeze(1) if tensor.ndim == 3 else tensor.flatten(1, -3)

@@ -12,7 +12,9 @@ Calls = Literal["first", "all"]
 
 
 class Selection:
-    """Layers by numbers such as `0,5-7` in the order of their first calls, or by a glob; heads by numbers; calls.
+    """The layers, heads and calls to keep.
+
+    Layers are numbers such as `0,5-7`, in the order of their first calls, or a glob of names; heads are numbers.
 
     Raises:
         InputError: heads are not numbers, or calls are neither `first` nor `all`.
@@ -60,7 +62,7 @@ class Selection:
 
 
 def _ranges(text: str) -> list[range] | None:
-    """Return `0,5-7` as ranges; None if the text is anything else, such as `7-5`."""
+    """Return the ranges in text such as `0,5-7`; None if the text is anything else, such as `7-5`."""
     parts = [re.fullmatch(r"\s*(\d+)(?:-(\d+))?\s*", part) for part in text.split(",")]
     ranges = [range(int(part[1]), int(part[2] or part[1]) + 1) for part in parts if part]
     return ranges if all(parts) and all(ranges) else None

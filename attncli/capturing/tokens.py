@@ -1,4 +1,4 @@
-"""Names of a model's tokens, from a tokenizer or a user, and their part in each attention call."""
+"""Names of a model's tokens, from a tokenizer or a user, and the names of the queries and keys of each call."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -13,9 +13,9 @@ Names = list[str] | list[list[str]]  # for all batch elements, or a list for eac
 
 
 def of_tokenizer(given: Any) -> Names | None:
-    """Return the tokens in the output of a tokenizer of transformers, also inside a tuple; None if there are none.
+    """Return the tokens in the output of a tokenizer of transformers, or in a tuple with one; None if there are none.
 
-    Only fast tokenizers keep them. If there are several texts, each has its list, padding included.
+    Only the output of fast tokenizers has tokens. Several texts give a list for each, padding included.
     """
     if isinstance(given, tuple | list):
         return next((found for each in given if (found := of_tokenizer(each)) is not None), None)
@@ -27,10 +27,10 @@ def of_tokenizer(given: Any) -> Names | None:
 
 
 def read_tokens(given: Any) -> dict[str, Names | None] | None:
-    """Return the names of queries and keys, as a captured file has them. A list is for both.
+    """Return the names by side, `queries` and `keys`, as a captured file stores them; a list counts for both sides.
 
     Raises:
-        InputError: the given value is not names.
+        InputError: the given value is none of the forms in EXPECTED.
     """
     if given is None:
         return None
@@ -60,13 +60,13 @@ def _is_list(value: Any) -> bool:
 
 
 def numbered(names: Names) -> Names:
-    """Return the names with their positions: words repeat."""
+    """Return the names with their positions before them, `0 the`, since words may repeat."""
     rows = [[f"{place} {name}" for place, name in enumerate(row)] for row in _rows(names, 1)]
     return rows if any(map(_is_list, names)) else rows[0]
 
 
 def check_tokens(tokens: Mapping[str, Names | None] | None, records: Sequence[Record]) -> None:
-    """Raise an InputError if the names do not fit any of the calls."""
+    """Raise an InputError if the numbers of names do not fit the queries and keys of any call."""
     written = {record.layer for record in records if record.call}
     if tokens is None or not records:
         return
@@ -91,10 +91,10 @@ def _count(names: Names | None) -> str:
 
 
 def tokens_of(tokens: Mapping[str, Names | None], record: Record, is_writing: bool) -> dict[str, list[list[str]]]:
-    """Return the names of a call's queries and keys, a list for each batch element, without unknown sides.
+    """Return the names of a call's `queries` and `keys`, a list for each batch element, without sides that do not fit.
 
-    `is_writing`: the layer has several calls, as in a model that writes tokens. Then the names are of all tokens. The
-    keys of a call are the first tokens, and its queries the last keys.
+    `is_writing`: the layer has several calls, as in a model that generates tokens. Then the names are those of all
+    tokens: the keys of a call are the first tokens, and its queries are the last of these keys.
     """
     b, n, m = record.queries.shape[0], record.queries.shape[-2], record.keys.shape[-2]
     rows = {side: _rows(names, b) for side, names in tokens.items() if names is not None}
@@ -111,5 +111,5 @@ def tokens_of(tokens: Mapping[str, Names | None], record: Record, is_writing: bo
 
 
 def _rows(names: Names, b: int) -> list[list[str]]:
-    """Return a list for each of b batch elements."""
+    """Return a list of names for each of b batch elements."""
     return [[*row] for row in names] if any(map(_is_list, names)) else [[str(name) for name in names]] * b

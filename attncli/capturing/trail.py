@@ -1,4 +1,4 @@
-"""The steps that made a tensor: from a matrix product to a softmax, and on to the product with values."""
+"""Record the operations that made a tensor: from a matrix product to a softmax, and on to the product with values."""
 
 from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass
@@ -23,7 +23,7 @@ INSTEAD = {"relu", "sigmoid", "exp", "gelu", "silu", "elu", "pow", "square", "so
 
 @dataclass(eq=False, slots=True, weakref_slot=True)
 class Step:
-    """The step from one tensor to another. It does not keep the new tensor, which may be freed before the step is."""
+    """An operation that made a new tensor from another. A step does not keep the new tensor in memory."""
 
     op: str
     before: "Step | None"
@@ -42,21 +42,21 @@ class Step:
             self.base, self.length = self.before.base, self.before.length + 1
 
     def back(self) -> Iterator["Step"]:
-        """Yield the steps back to the base, without the base, or to the first known step."""
+        """Yield the steps from this one back to the base (a product or softmax), which is left out."""
         step: Step | None = self
         while step is not None and step is not self.base:
             yield step
             step = step.before
 
     def forget(self) -> None:
-        """Release all tensors."""
+        """Release all tensors that the step holds."""
         self.before = self.other = self.base = self.operands = self.scores = None
         self.sides = (None, None)
 
 
 @dataclass(frozen=True, eq=False)
 class Written:
-    """Attention that is written out: the product of values and weights that a softmax made."""
+    """Attention that a model computes without a fused kernel: the product of values with weights from a softmax."""
 
     softmax: Step
     after: tuple[Step, ...]  # steps from the softmax to the weights, the last first
@@ -67,17 +67,17 @@ class Written:
 
     @property
     def dtypes(self) -> list[torch.dtype]:
-        """The dtypes of the product's factors, of the softmax's argument, and of the output."""
+        """Return the dtypes of queries and keys, of the softmax's argument, and of the output."""
         base = self.softmax.before.base if self.softmax.before is not None else None
         factors = base.operands if base is not None and base.operands is not None else ()
         return [each.dtype for each in (*factors, self.softmax.scores, self.output) if each is not None]
 
 
 class Trail:
-    """The steps that made the tensors in memory.
+    """The steps that made the tensors in memory, by tensor.
 
     Steps inside a module are forgotten when the module around it ends. Attention does not extend further, and steps
-    hold tensors: a residual stream would keep all activations of a model.
+    keep their arguments in memory: along a residual stream they would keep all activations of a model.
     """
 
     def __init__(self, place: Callable[[], Place]) -> None:
@@ -100,13 +100,14 @@ class Trail:
         self._frames[-1][1].update(own)
 
     def of(self, tensor: Any) -> Step | None:
-        """Return the step that made a tensor, if known."""
+        """Return the step that made a tensor; None if unknown."""
         return self._steps.get(tensor) if isinstance(tensor, Tensor) else None
 
     def see(self, op: str, args: Sequence[Any], kwargs: Mapping[str, Any], out: Any) -> Written | str | None:
         """Note the result of an operation.
 
-        Return the attention that it completes, or the reason why something like attention cannot be followed.
+        Return the attention that the operation completes, if any, or the reason why something like attention cannot be
+        followed.
         """
         is_in_place = op.endswith("_")
         op = op.removesuffix("_")
@@ -151,12 +152,12 @@ class Trail:
         return next((doubt for doubt in doubts if doubt is not None), None)
 
     def _held(self, step: Step) -> Step:
-        """Keep a step without a tensor, inside one operation."""
+        """Note a step that made no tensor of its own, since its operation consists of several steps."""
         self._frames[-1][0].add(step)
         return step
 
     def _doubt(self, step: Step | None) -> str | None:
-        """Return the reason if another function than a softmax is between two products without parameters."""
+        """Return the reason for doubt if a function that is no softmax is between two products without parameters."""
         if step is None or step.base is None or step.base.operands is None or self._has_parameter(*step.base.operands):
             return None
         between = [each.op for each in step.back() if each.op in INSTEAD]

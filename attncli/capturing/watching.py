@@ -1,7 +1,7 @@
-"""Sees every attention call of the models that run, from any library.
+"""Watch every attention call of the models that run, from any library.
 
-A function mode sees calls of torch's `scaled_dot_product_attention` under any name. A dispatch mode below it sees the
-fused kernels that other functions call, and follows attention that is written out.
+A torch function mode sees calls of `scaled_dot_product_attention` under any name. A dispatch mode below it sees the
+fused kernels that other functions call, and the operations of attention that is computed without a kernel.
 """
 
 import sys
@@ -59,7 +59,7 @@ class Watch(AbstractContextManager["Watch"]):
 
     @abstractmethod
     def miss(self, problem: str, place: tuple[str, str] | None = None) -> None:
-        """Note why attention cannot be followed, with name and class of its module, by default the running one."""
+        """Note why attention cannot be followed; `place` is name and class of its module (default: the running one)."""
 
     def __enter__(self) -> Self:
         """Start watching."""
@@ -84,13 +84,13 @@ class Watch(AbstractContextManager["Watch"]):
         self._trail = Trail(self.place)
 
     def take_names(self, model: object) -> None:
-        """Name layers by their place in this model, even if only a part of it runs."""
+        """From now on, name layers as this model's `named_modules` does, even if only a part of it runs."""
         if isinstance(model, nn.Module):
             self._names |= {each: name for name, each in model.named_modules()}
             self._trail.parameters |= {each.untyped_storage().data_ptr() for each in model.parameters()}
 
     def place(self) -> tuple[str, str]:
-        """Return name and class of the running module. A module outside the model is named below the nearest in it."""
+        """Return name and class of the running module; a module outside the model is named after the nearest in it."""
         if not self._stack:
             return "function", "function"
         module = self._stack[-1]
@@ -101,7 +101,7 @@ class Watch(AbstractContextManager["Watch"]):
 
     @contextmanager
     def busy(self) -> Iterator[None]:
-        """Do not watch the computations inside."""
+        """Do not watch the computations inside the `with`."""
         before, self._is_busy = self._is_busy, True
         try:
             yield
@@ -109,7 +109,7 @@ class Watch(AbstractContextManager["Watch"]):
             self._is_busy = before
 
     def _stay_eager(self) -> None:
-        """Turn compiling off once a compiler is loaded. Loading it only for this would take seconds."""
+        """Turn compiling off if torch's compiler is loaded; loading it only to turn it off would take seconds."""
         if not self._is_eager and any(name in sys.modules for name in COMPILERS):
             self._is_eager = True
             self._exits.enter_context(torch.compiler.set_stance("force_eager"))
@@ -164,7 +164,7 @@ class Watch(AbstractContextManager["Watch"]):
 
 
 class _Functions(TorchFunctionMode):
-    """Sees functions of torch as models call them."""
+    """Torch function mode that passes calls of attention functions of torch to a `Watch`."""
 
     def __init__(self, watch: Watch) -> None:
         super().__init__()
@@ -186,7 +186,7 @@ class _Functions(TorchFunctionMode):
 
 
 class _Operations(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """Sees the operations that all functions consist of."""
+    """Torch dispatch mode that passes the operations inside of all functions to a `Watch`."""
 
     supports_higher_order_operators = True
 

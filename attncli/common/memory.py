@@ -1,4 +1,4 @@
-"""Whether a run fits into memory: one coarse check before the work, and errors that say it did not fit after all."""
+"""Check before the work whether a run fits into memory, and recognise errors that mean that memory ran out."""
 
 import math
 from collections.abc import Iterable, Iterator, Mapping
@@ -23,12 +23,12 @@ _PROCESSES = ContextVar("_PROCESSES", default=1)
 
 
 def attention_bytes(shapes: Mapping[str, tuple[int, ...]], dtype: torch.dtype, stages: Iterable[int] = ()) -> int:
-    """Return the bytes of the inputs, and of the stages and outputs of all scorers.
+    """Return the bytes of the inputs, and of the tensors that the scorers make from them.
 
     Args:
-        shapes: of queries (..., n, q), keys (..., m, k), values (..., m, v) and other inputs.
-        dtype: of the inputs, with scores in float32 at least.
-        stages: for each scorer, how many (..., n, m) tensors it keeps.
+        shapes: the shapes of queries (..., n, q), keys (..., m, k), values (..., m, v) and other inputs.
+        dtype: the dtype of the inputs; everything counts as float32 if it is narrower.
+        stages: for each scorer, how many (..., n, m) tensors it keeps, besides an output (..., n, v).
     """
     *leading, n, _ = shapes["queries"]
     rows, m, v = math.prod(leading) * n, shapes["keys"][-2], shapes["values"][-1]
@@ -38,12 +38,15 @@ def attention_bytes(shapes: Mapping[str, tuple[int, ...]], dtype: torch.dtype, s
 
 
 def parameter_bytes(scorers: Iterable[nn.Module]) -> int:
-    """Return the bytes of the parameters of scorers, which may be on the meta device."""
+    """Return the bytes of the parameters of all scorers, also of scorers on the meta device."""
     return sum(each.numel() * each.element_size() for scorer in scorers for each in scorer.parameters())
 
 
 def require_memory(stored: int, device: torch.device, cure: str, path: tuple[str | int, ...] = ("data",)) -> None:
-    """Raise an InputError with the cure if a run that stores this many bytes needs more memory than is available."""
+    """Raise an InputError if a run that stores this many bytes needs more memory than is available.
+
+    The message ends with `cure`, such as `use fewer queries`; `path` is the YAML key that it names.
+    """
     if (needs := _NEEDS.get()) is not None:
         needs.append(needed_for(stored) + PROGRAM)
     if reason := too_large(stored, device):
@@ -51,7 +54,7 @@ def require_memory(stored: int, device: torch.device, cure: str, path: tuple[str
 
 
 def needed_for(stored: int) -> int:
-    """Return the bytes that the work on tensors of this many bytes may need at its peak."""
+    """Return the peak memory of a run that stores this many bytes, a rough estimate."""
     return int(FACTOR * stored)
 
 
@@ -66,7 +69,7 @@ def too_large(stored: int, device: torch.device) -> str | None:
 
 @contextmanager
 def noting_needs() -> Iterator[list[int]]:
-    """Collect the needs of a process in bytes, from every check inside."""
+    """Yield a list to which each `require_memory` inside the `with` adds the memory of a process in bytes."""
     token = _NEEDS.set(needs := list[int]())
     try:
         yield needs
@@ -81,7 +84,7 @@ def ran_out(error: BaseException) -> bool:
 
 
 def available_memory(device: torch.device) -> int:
-    """Return the free bytes of the device, at most the share of this process if several work side by side."""
+    """Return the free bytes of the device, at most an equal share of its memory if several processes use it."""
     if device.type == "cuda":
         free, total = torch.cuda.mem_get_info(device)
     else:
@@ -92,7 +95,7 @@ def available_memory(device: torch.device) -> int:
 
 @contextmanager
 def shared_by(processes: int) -> Iterator[None]:
-    """Divide the memory of this machine among processes that work side by side."""
+    """Inside the `with`, let `available_memory` be at most the share of one of this many processes."""
     token = _PROCESSES.set(processes)
     try:
         yield

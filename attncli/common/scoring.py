@@ -1,4 +1,4 @@
-"""Scorers of a config: made with their parameters drawn or read, compiled, and asked for their scores."""
+"""Build the scorers and normalisers of a config, compile scorers, and compute raw scores."""
 
 import functools
 import math
@@ -28,14 +28,14 @@ Made = TypeVar("Made")
 
 
 def names_of(entry: ScorerEntry) -> Record:
-    """Return the first columns of every row of an entry."""
+    """Return the columns that name the entry in each of its rows: scorer, label and normaliser."""
     return {"scorer": entry.scorer, "label": entry.label, "normalizer": entry.normalizer.normalizer}
 
 
 def of_call(entry: ScorerEntry, call: Any) -> ScorerEntry:
-    """Return the entry as it scores a captured call, None where there is none.
+    """Return the entry with the model's scale and softcap for a captured attention call; unchanged if `call` is None.
 
-    With `scale: model` it has the model's scale, and the model's softcap unless it says another, or null.
+    Only `scale: model` is replaced by the model's scale, and the softcap only if the entry does not set it.
     """
     own = dict[str, Any]()
     if call is not None and entry.has_models_scale:
@@ -49,7 +49,7 @@ def of_each(entries: Sequence[ScorerEntry], make: Callable[[ScorerEntry], Made])
     """Return `make(entry)` for every entry.
 
     Raises:
-        InputError: the problems of all of them, below `scorers`.
+        InputError: the problems of all entries, each located at its key under `scorers`.
     """
     collector, made = Collector(), list[Made]()
     for index, entry in enumerate(entries):
@@ -60,13 +60,13 @@ def of_each(entries: Sequence[ScorerEntry], make: Callable[[ScorerEntry], Made])
 
 
 def build_scorer(entry: ScorerEntry, query_size: int, key_size: int, seed: int, dtype: torch.dtype) -> nn.Module:
-    """The scorer of an entry, on the CPU and in evaluation mode.
+    """Return the scorer of an entry, on the CPU and in evaluation mode.
 
     Parameters are drawn in float32 from a generator that depends on the seed and the label only, then rounded to
-    `dtype`, which the tensors are stored in; they are computed with in float32 at least.
+    `dtype`, the dtype of the queries and keys; computations use float32 at least.
 
     Raises:
-        InputError: sizes that the scorer refuses, a parameter file that does not fit, a user's own class that fails.
+        InputError: the scorer refuses the sizes, the parameter file does not fit, or a user's own class fails.
     """
     with seeded(seed, f"scorers.{entry.stream}"):
         scorer = _make(entry, query_size, key_size)
@@ -84,24 +84,24 @@ def build_scorer(entry: ScorerEntry, query_size: int, key_size: int, seed: int, 
 
 
 def stored_parameters(entry: ScorerEntry, scorer: nn.Module) -> dict[str, Tensor]:
-    """Return the parameters that an entry reads from a file, as `label/name` on the CPU; empty for drawn parameters."""
+    """Return the parameters that an entry reads from a file, as `label/name` on the CPU; empty if it reads none."""
     if entry.parameters is None:
         return {}
     return {f"{entry.label}/{name}": tensor.cpu() for name, tensor in scorer.state_dict().items()}
 
 
 def build_normalizer(entry: ScorerEntry) -> nn.Module:
-    """The normaliser of an entry.
+    """Return the normaliser of an entry.
 
     Raises:
-        InputError: it needs a package that is not installed.
+        InputError: the normaliser needs a package that is not installed.
     """
     with below("normalizer"):
         return NORMALIZERS[entry.normalizer.normalizer](**entry.normalizer.options)
 
 
 def outline(entry: ScorerEntry, query_size: int, key_size: int) -> nn.Module:
-    """The scorer of an entry on the meta device, where parameters take no memory; nothing for one of the user's own."""
+    """Return the scorer of an entry on the meta device, without memory for parameters; `nn.Identity` for a user's."""
     if entry.scorer not in SCORERS:
         return nn.Identity()
     with torch.device("meta"):
@@ -150,12 +150,12 @@ def _load_parameters(scorer: nn.Module, source: ParameterFile) -> None:
 
 
 def worth_compiling(scorer: nn.Module) -> bool:
-    """Whether a compiler could fuse anything: always, unless the scorer's class says that it could not."""
+    """Whether `torch.compile` can speed up the scorer: True unless its class sets `worth_compiling = False`."""
     return bool(getattr(scorer, "worth_compiling", True))
 
 
 def compile_scorer(scorer: nn.Module) -> str | None:
-    """Let `torch.compile` work for this scorer from now on, for all sizes; else say, on one line, why it does not."""
+    """Compile the scorer in place with `torch.compile`, for all sizes; return the reason if torch cannot, else None."""
     parameter = next(scorer.parameters(), torch.empty(0))
     reason = why_not(parameter.device, computing_dtype(parameter.dtype))
     if reason is None:
@@ -165,7 +165,7 @@ def compile_scorer(scorer: nn.Module) -> str | None:
 
 @functools.cache
 def why_not(device: torch.device, dtype: torch.dtype) -> str | None:
-    """Why nothing can be compiled for this device; None where it can, which is found out by compiling a scorer."""
+    """Return why torch cannot compile for this device, found by compiling a small scorer; None if it can."""
     probe = Additive(1, 1).to(device, dtype)
     probe.compile()
     rows = torch.zeros(1, 16, 1, device=device, dtype=dtype)  # enough of them for the form that is used for more
@@ -178,10 +178,10 @@ def why_not(device: torch.device, dtype: torch.dtype) -> str | None:
 
 
 def raw_scores(scorer: nn.Module, queries: Tensor, keys: Tensor) -> Tensor:
-    """Raw scores (..., n, m), computed in float32 at least, and checked, since the scorer may be the user's own.
+    """Return the raw scores (..., n, m), computed in float32 at least, after checks: a user's scorer may do anything.
 
     Raises:
-        InputError: a scorer that fails, gives another shape or no real numbers, or writes to its arguments.
+        InputError: the scorer fails, returns no dense real tensor of this shape, or writes to its arguments.
     """
     queries, keys = at_least_float32(queries, keys)
     shape = (*queries.shape[:-1], keys.shape[-2])
@@ -202,7 +202,7 @@ def raw_scores(scorer: nn.Module, queries: Tensor, keys: Tensor) -> Tensor:
 
 @contextmanager
 def calling(what: str) -> Iterator[None]:
-    """Raise an InputError for anything that the user's own code raises, but for interrupts and a lack of memory."""
+    """Turn any exception of the user's code into an InputError; interrupts and out-of-memory errors pass through."""
     try:
         yield
     except BaseException as error:  # sys.exit among it
@@ -212,7 +212,7 @@ def calling(what: str) -> Iterator[None]:
 
 
 def formulas_of(entries: Iterable[ScorerEntry]) -> dict[str, str]:
-    """The formula of every entry's scorer, by label; and of its normaliser, where that is no softmax."""
+    """Return the formula of each entry's scorer by label, followed by the normaliser's unless that is softmax."""
     return {entry.label: formula_of(_class_of(entry)) + _of_normalizer(entry) for entry in entries}
 
 
@@ -225,12 +225,12 @@ def _of_normalizer(entry: ScorerEntry) -> str:
 
 
 def of_softmax(records: Iterable[Record]) -> bool:
-    """Whether softmax made all weights, as it did before there were other normalisers."""
+    """Whether the normaliser of all rows is softmax; rows of older versions have no such column, and it was softmax."""
     return {record.get(NORMALIZER.key, DEFAULT_NORMALIZER) for record in records} == {DEFAULT_NORMALIZER}
 
 
 def scale_of(scorer: nn.Module) -> float:
-    """The scorer's factor as one number; NaN where the user's own has something else of that name."""
+    """Return the scorer's `scale` as one number: 1 without this attribute, NaN if it is no number (user's scorers)."""
     try:
         return float(getattr(scorer, "scale", 1.0))
     except (TypeError, ValueError, RuntimeError):

@@ -1,8 +1,8 @@
 """How Ctrl-C and SIGTERM stop a command: the signal sets a flag, and the next step of the work raises `Interrupted`.
 
-Python's own way, an exception at any line, is lost in code that catches every exception, such as the loading of torch
-or a user's scorer. Where no step is ahead, as while libraries load, the process ends at once. So it does at a second
-signal, unless results are being written.
+Python's default, a KeyboardInterrupt at any line, is lost in code that catches every exception, such as the loading of
+torch or a user's scorer. Outside of `stepping`, for example while libraries load, the signal ends the process at once;
+so does a second signal, unless results are being written.
 """
 
 import os
@@ -26,9 +26,10 @@ class Interrupted(KeyboardInterrupt):
 
 
 class Keeping:
-    """Ends its body when the user stops the work, unless `finished` is empty: then the exception goes on.
+    """Leaves the `with` quietly when the user stops the work, unless `finished` is empty: then the exception goes on.
 
-    Studies keep their finished rows with it, after `Interrupted` as after Python's own KeyboardInterrupt in a notebook.
+    Studies use it to keep their finished rows, after `Interrupted` and after a KeyboardInterrupt in a notebook.
+    `interrupted` says whether the work was stopped.
     """
 
     def __init__(self, finished: Sized) -> None:
@@ -62,14 +63,14 @@ def check_stop() -> None:
 
 
 def hold_signals() -> None:
-    """Let signals wait from now on until the end of `stepping`: there are results, which will be written."""
+    """From now until the end of `stepping`, make signals wait, so that the results can be written."""
     global _is_writing
     _is_writing = _is_stepping
 
 
 @contextmanager
 def handling_signals() -> Iterator[None]:
-    """Handle both signals in the main thread, except where the caller of the process ignores them."""
+    """Handle SIGINT and SIGTERM inside the `with`, in the main thread; a signal that was ignored stays ignored."""
     global _arrived
     _arrived, before = None, dict[int, Any]()
     if threading.current_thread() is threading.main_thread():
@@ -86,7 +87,7 @@ def handling_signals() -> Iterator[None]:
 
 @contextmanager
 def stepping() -> Iterator[None]:
-    """Let the first signal wait for the next `check_stop` of the body, which calls it about every second."""
+    """Let the first signal wait for the next `check_stop` inside the `with`, which must call it about every second."""
     global _is_stepping, _is_writing
     _is_stepping = True
     try:
@@ -97,7 +98,7 @@ def stepping() -> Iterator[None]:
 
 @contextmanager
 def writing_files() -> Iterator[None]:
-    """Let signals wait for the end of the body."""
+    """Let signals wait for the end of the `with`, so that files are written completely."""
     global _is_writing
     before, _is_writing = _is_writing, True
     try:
@@ -109,7 +110,7 @@ def writing_files() -> Iterator[None]:
 
 
 def end_at_once() -> None:
-    """End the process with a message and an exit code, without any cleaning up."""
+    """End the process with a message and the signal's exit code, without any cleaning up."""
     with suppress(OSError):  # stderr is closed
         os.write(2, (SHOW_CURSOR if os.isatty(2) else b"") + f"{MESSAGE}\n".encode())
     os._exit(exit_code())

@@ -1,4 +1,4 @@
-"""The study protocol and its result: frozen records that tables, pictures, files and expectations read."""
+"""The protocol of a study, and its result: frozen records that tables, pictures, files and expectations read."""
 
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -23,13 +23,13 @@ Kind = Literal["figure", "place", "measured"]  # of a column
 
 @dataclass(frozen=True)
 class Column:
-    r"""One column of a study's rows, stated once: CSV, JSON, tables and expectations follow from it.
+    r"""One column of a study's rows, as CSV, JSON, tables and expectations use it.
 
-    `key` is its name in records, `heading` that in tables (with `\n` where it may break), `format` writes a value for
-    people, and `about` is a sentence of description. `kind`: a `place` identifies a row, and a `measured` value depends
-    on a clock and differs from run to run.
-    Values smaller than `least` are compared as if they were `least`, since rounding is absolute there. Only `signed`
-    values can be below 0, and no value can be above `most`.
+    `key` is its name in records and files, and `heading` its name in tables (with `\n` where it may break). `format`
+    turns a value into text for tables, and `about` is a sentence that describes the column. `kind`: the values of a
+    `place` identify a row; a `measured` value depends on a clock and differs from run to run; others are a `figure`.
+    Relative differences of values smaller than `least` are taken relative to `least`, since rounding is absolute there.
+    Only `signed` values can be below 0, and no value can be above `most`.
     """
 
     key: str
@@ -45,12 +45,12 @@ class Column:
 
     @property
     def name(self) -> str:
-        """The heading on one line."""
+        """Return the heading on one line."""
         return self.heading.replace("-\n", "").strip().replace("\n", " ")
 
     @property
     def name_with_unit(self) -> str:
-        """The heading on one line, with the unit in brackets."""
+        """Return the heading on one line, with the unit in brackets."""
         return f"{self.name} ({self.unit})" if self.unit and f"({self.unit})" not in self.name else self.name
 
 
@@ -62,7 +62,7 @@ NORMALIZER = Column("normalizer", "normalizer", "Name of the normaliser.", text=
 
 @dataclass(frozen=True)
 class Finding:
-    """A sentence with its numbers, about one `label`, or about all labels if it is None."""
+    """A sentence about the results and the numbers in it; it is about the scorer `label`, or all scorers if None."""
 
     text: str
     label: str | None = None
@@ -70,7 +70,7 @@ class Finding:
 
     @property
     def record(self) -> Record:
-        """The row of results.json."""
+        """Return the finding as a row of results.json."""
         return {"label": self.label, "text": self.text, "numbers": self.numbers}
 
 
@@ -78,11 +78,11 @@ class Finding:
 class Result:
     """The result of a study.
 
-    `settings` has the conditions of the work, with `formulas` by label. `records` and `comparisons` are rows with the
-    study's columns; `heads` and `head_comparisons` the same by `batch` and `head`, where a study has them. `inputs` are
-    the tensors given to the study, `tensors` the arrays that it made, and `parameters` the parameters read from files,
-    as `<label>/<state_dict name>`, or learnt, with more names between the two. `interrupted`: the user ended the work,
-    and rows are missing.
+    `settings` has options and facts of the run, with the scorers' `formulas` by label. `records` has a row for each
+    scorer (and size), and `comparisons` one for each pair; `heads` and `head_comparisons` have such rows for each batch
+    element and head, if the study makes them. `inputs` are the tensors given to the study, and `tensors` those that it
+    made. `parameters` are parameters of scorers as `<label>/<state_dict name>`, or trained parameters as
+    `<label>/<d>/<seed>/<name>`. `interrupted`: the user stopped the run, so rows are missing.
     """
 
     study: str
@@ -100,13 +100,13 @@ class Result:
 
     @property
     def labels(self) -> list[str]:
-        """The labels of the scorers, in their order."""
+        """Return the labels of the scorers, in the order of their rows."""
         return list(by_label(self.records))
 
 
 @dataclass(frozen=True)
 class Listing:
-    """Rows of a result as a page lists them: with their title and their columns."""
+    """A table to display: title, columns and rows."""
 
     title: str
     columns: Sequence[Column]
@@ -115,16 +115,17 @@ class Listing:
 
 @dataclass(frozen=True, repr=False)
 class Comparison:
-    """The differences of two runs, `a` and `b`, as rows.
+    """The differences between two runs, `a` and `b`, as rows.
 
-    `verdict` is identical, rounding (equal up to it) or different; `sentence` says so, and where first. `settings`,
-    `environment` and `inputs` have rows `key, a, b` where they differ. `differences` has the numbers, largest first:
-    `rows, where, metric, a, b, difference, relative, verdict`, and `a_ci, b_ci, overlap` where there are intervals.
-    `rows` is the kind of rows, or `inputs`, `stages` (of attention) and `arrays`. A row of one run alone has the metric
-    `row`. The verdict of a time is `measured` unless intervals are apart. `weights` has the distance of the weights and
-    outputs by label, batch element and head. `counted` has the number of rows of `a` and of tensors. `rounding` is the
-    largest relative difference that rounding may cause; `largest` the largest in results, found in `largest_of`. It is
-    infinite for values that cannot be subtracted.
+    `verdict` is `identical`, `rounding` (equal up to rounding) or `different`; `sentence` gives the verdict in words,
+    with the largest difference. `settings`, `environment` and `inputs` have a row `key, a, b` for each that differs.
+    `differences` has a row for each number that differs, the largest first:
+    `rows, where, metric, a, b, difference, relative, verdict`, and `a_ci, b_ci, overlap` for numbers with intervals.
+    `rows` is the kind of rows, or `inputs`, `stages` (of attention) or `arrays`. A row that only one run has is listed
+    with the metric `row`. The verdict of a time is `measured`, unless the intervals do not overlap. `weights` has the
+    distance of weights and outputs by label, batch element and head. `counted` has the number of rows of `a`, and of
+    tensors. `rounding` is the largest relative difference that rounding may cause, and `largest` the largest in the
+    results, infinite for values that cannot be subtracted; `largest_of` names its metric.
     """
 
     study: str
@@ -144,12 +145,12 @@ class Comparison:
     notes: Sequence[str] = ()
 
     def __repr__(self) -> str:
-        """One line."""
+        """Return one line with the verdict."""
         return f"<attncli.Comparison {self.sentence}>"
 
 
 def single_numbers(row: Record) -> Record:
-    """The row as tables of single numbers have it: `X_low` and `X_high` for an interval `X_ci`."""
+    """Return the row with each interval `X_ci` replaced by two numbers, `X_low` and `X_high`."""
     cells: Record = {}
     for key, value in row.items():
         if key.endswith(INTERVAL):
@@ -161,7 +162,7 @@ def single_numbers(row: Record) -> Record:
 
 
 def nan_to_null(value: Any) -> Any:
-    """The value as strict JSON has it: null for NaN and infinity."""
+    """Return the value with None in place of NaN and infinity, which strict JSON does not have."""
     if isinstance(value, Mapping):
         return {key: nan_to_null(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
@@ -170,7 +171,7 @@ def nan_to_null(value: Any) -> Any:
 
 
 def by_label(records: Sequence[Record]) -> dict[str, list[Record]]:
-    """The records of each label, in their order."""
+    """Return the records of each label, in the order of the records."""
     found: dict[str, list[Record]] = {}
     for record in records:
         found.setdefault(record["label"], []).append(record)
@@ -179,7 +180,7 @@ def by_label(records: Sequence[Record]) -> dict[str, list[Record]]:
 
 @dataclass(frozen=True)
 class Tokens:
-    """Names of queries and keys, one list per batch element; None where there are none."""
+    """Token names of queries and keys, one list per batch element; None if a side has no names."""
 
     queries: Names | None = None
     keys: Names | None = None
@@ -187,7 +188,7 @@ class Tokens:
 
 @dataclass(frozen=True)
 class Matrices:
-    """One stage of several scorers as (b, n, m) or (b, heads, n, m) matrices by label: the content of heatmaps."""
+    """One stage of attention of several scorers: (b, n, m) or (b, heads, n, m) tensors by label, for heatmaps."""
 
     stage: str
     tensors: "Mapping[str, Tensor]"
@@ -198,34 +199,34 @@ class Matrices:
 
 
 def tensor_name(*parts: str, layer: str | None = None) -> str:
-    """Return the name of a tensor in results and files, such as `<label>/weights`; a layer's begin with the layer."""
+    """Return the name of a tensor in results and files, such as `<label>/weights` or `<layer>/<label>/weights`."""
     return "/".join(parts if layer is None else (layer, *parts))
 
 
 def layers_of(result: Result) -> list[str | None]:
-    """Return the layers of a captured model that a run is over; [None] if it is a run without layers."""
+    """Return the layers of a run on a captured model, by name; [None] for other runs."""
     return list(result.settings.get("layers", [None]))
 
 
 def stage_of(result: Result, stage: str, layer: str | None = None) -> "dict[str, Tensor]":
-    """Return one stage of attention of every label that has it; of one layer, if the run is over layers."""
+    """Return one stage of attention by label, if stored; `layer` is needed for runs with layers."""
     names = {label: tensor_name(label, stage, layer=layer) for label in result.labels}
     return {label: result.tensors[name] for label, name in names.items() if name in result.tensors}
 
 
 def is_kept(result: Result, stage: str) -> bool:
-    """Whether the run folder has a stage of attention: all of them, unless the key `save` names some."""
+    """Whether the key `save` allows this attention stage to be stored (default: every stage)."""
     return stage in result.settings.get("save", STAGES)
 
 
 def tokens_of(result: Result, layer: str | None = None) -> Tokens:
-    """Return the names of queries and keys; of one layer, if the run is over layers."""
+    """Return the token names of queries and keys; `layer` is needed for runs with layers."""
     settings = result.settings if layer is None else result.settings["layers"][layer]
     return Tokens(**settings.get("tokens", {}))
 
 
 def matrices_of(result: Result, stage: str, layer: str | None = None) -> Matrices:
-    """Return one stage of all scorers that have it; of one layer, if the run is over layers."""
+    """Return one stage of attention of all scorers, to show as heatmaps; `layer` is needed for runs with layers."""
     with_dropout = [each for each in result.labels if tensor_name(each, "dropped", layer=layer) in result.tensors]
     valid = result.inputs.get(tensor_name("valid", layer=layer))
     return Matrices(stage, stage_of(result, stage, layer), valid, tokens_of(result, layer), with_dropout)
@@ -233,11 +234,11 @@ def matrices_of(result: Result, stage: str, layer: str | None = None) -> Matrice
 
 @dataclass(frozen=True)
 class Rows:
-    """The rows that a result will have, as far as they are known before the work, to check expectations.
+    """The rows that a result will have, with the values known before the work; expectations are checked against them.
 
-    `heads` and `head_comparisons` are the rows by batch element and head, with separate columns. `shapes` has the
-    shapes of every label's stages, `left_out` the columns and stages that an option leaves out, each with that option,
-    and `no_comparisons` the reason for their absence.
+    `heads` and `head_comparisons` are the rows by batch element and head, with separate columns. `shapes` maps labels
+    to the shapes of their stages of attention. `left_out` maps columns and stages that an option leaves out to that
+    option. `no_comparisons` is the reason why there are no comparisons.
     """
 
     columns: Sequence[Column]
@@ -258,7 +259,7 @@ class PreparedStudy(Protocol):
 
     @property
     def device(self) -> "torch.device":
-        """Where it computes."""
+        """Return the device that the study computes on."""
 
 
 Options = TypeVar("Options", contravariant=True)
@@ -266,27 +267,28 @@ Prepared = TypeVar("Prepared", bound=PreparedStudy)
 
 
 class Study(Protocol[Options, Prepared]):
-    """The module `study` in the folder of a study, which computes; it prints nothing and writes no files.
+    """The protocol of the module `study` in a study's folder, which computes; it prints nothing and writes no files.
 
-    It may have `between(a, b)`, rows with the distance of the tensors of two results, for `attncli compare`. Beside it
-    `columns` has `COLUMNS` and, where there are such, `COMPARISONS`, `HEADS`, `HEAD_COMPARISONS`; and
-    `METRIC`, the column that a sweep draws.
+    The module may also have `between(a, b)`, which returns rows with the distances between the tensors of two results,
+    for `attncli compare`. The module `columns` in the same folder has the columns of each kind of rows: `COLUMNS` and,
+    for rows that the study makes, `COMPARISONS`, `HEADS` and `HEAD_COMPARISONS`. Its `METRIC` is the key of the column
+    that sweeps draw by default.
     """
 
     def prepare(self, options: Options, progress: Progress) -> Prepared:
         """Check the options completely, and return the input of `run`.
 
         Raises:
-            InputError: options that make no sense together, or that do not fit into memory.
+            InputError: the options make no sense together, or the run does not fit into memory.
         """
 
     def expected_rows(self, prepared: Prepared) -> Rows:
-        """The rows that the result will have, for expectations to be checked before the work."""
+        """Return the rows that the result will have, so that expectations can be checked before the work."""
 
     def run(self, prepared: Prepared, progress: Progress) -> Result:
-        """Do the work.
+        """Do the work and return the result.
 
         Raises:
-            InputError: a scorer of the user's own that fails.
-            KeyboardInterrupt: the user ended the work before there was anything to keep.
+            InputError: a user's own scorer fails.
+            KeyboardInterrupt: the user stopped the work before any row was finished.
         """

@@ -18,9 +18,9 @@ AHEAD = 2  # parts begun per thread: no thread idles, and memory stays bounded
 
 @contextmanager
 def on_threads(wanted: int | None) -> Iterator[int]:
-    """Set torch's number of threads inside, None to leave it, and give the number before.
+    """Set torch's number of threads inside the `with`, unless `wanted` is None, and yield the number before.
 
-    A sum depends on the number of threads: it is the same on every machine only on one thread.
+    The rounding of a sum depends on the number of threads: only one thread gives the same sum on every machine.
     """
     threads = torch.get_num_threads()
     torch.set_num_threads(wanted or threads)

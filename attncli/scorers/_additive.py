@@ -47,7 +47,7 @@ Block = tuple[slice, slice, slice]  # some batch elements, queries and keys
 
 
 class Plan(NamedTuple):
-    """The bytes of workspace, and whether `torch.compile` fuses the work on each pair."""
+    """How to compute: the bytes of workspace, and whether `torch.compile` fuses the work on each pair."""
 
     workspace: int
     fused: bool
@@ -153,7 +153,7 @@ class _Side:
         self._axes = torch.unravel_index(elements, leading) if len(leading) > 1 else None
 
     def index(self, elements: slice, rows: slice) -> tuple[Any, ...]:
-        """Return the index of some rows in the unflattened tensor: flattening expanded axes would copy them."""
+        """Return the index of these rows in the unflattened tensor; flattening expanded axes would copy them."""
         return (elements, rows) if self._axes is None else (*(axis[elements] for axis in self._axes), rows)
 
     def read(self, elements: slice, rows: slice) -> Tensor:
@@ -173,7 +173,7 @@ def _sides(queries: Tensor, keys: Tensor, w_q: Tensor, w_k: Tensor, w_v: Tensor)
 
 
 def _power_of_two(w_v: Tensor) -> float:
-    """Return 1 if the largest entry is of usual size, else a power of two near it: dividing by one is exact."""
+    """Return 1 if the largest entry is of usual size, else a power of two near it, since dividing by that is exact."""
     _, exponent = math.frexp(float(w_v.abs().amax()))
     _, most = math.frexp(torch.finfo(w_v.dtype).max)
     return 1.0 if -32 < exponent < 3 else 2.0 ** min(max(exponent - 1, 2 - most), most - 2)
@@ -223,7 +223,10 @@ class _Form(NamedTuple):
 
 
 def _quotient_factors(a: Tensor, b: Tensor, largest: Tensor, w_v: Tensor) -> Factors:
-    """Return exponentials of a (b, n, h) and b (b, m, h), shifted by the `largest` (b, 1, h) a of each unit."""
+    """Return the exponentials that the quotient needs, for projections a (b, n, h) and b (b, m, h).
+
+    They are shifted by `largest` (b, 1, h), the largest a of each hidden unit.
+    """
     dtype, ceiling = a.dtype, CEILING[a.dtype]
     wide = torch.float64 if a.device.type != "mps" else torch.float32  # rounded once, for all pairs
     a, b, largest = a.to(wide), b.to(wide), largest.to(wide)
@@ -238,14 +241,14 @@ def _quotient_factors(a: Tensor, b: Tensor, largest: Tensor, w_v: Tensor) -> Fac
 
 
 def _rounding(some: Tensor, others: Tensor) -> Tensor:
-    """Return the error of a rounded sum (Knuth 1969, two-sum)."""
+    """Return the rounding error of some + others (Knuth 1969, two-sum)."""
     total = some + others
     added = total - some
     return (some - (total - added)) + (others - added)
 
 
 def _quotient_units(keys_expm1: Tensor, w_expm1: Tensor, w_exp: Tensor, exp_plus_1: Tensor, exp: Tensor) -> Tensor:
-    """Return w_v u / (u + 2)."""
+    """Return the hidden units w_v u / (u + 2), where u = exp(2(a + b)) - 1."""
     keys = keys_expm1.unsqueeze(-3)
     numerator = torch.addcmul(w_expm1.unsqueeze(-2), w_exp.unsqueeze(-2), keys)
     return numerator.div_(torch.addcmul(exp_plus_1.unsqueeze(-2), exp.unsqueeze(-2), keys))

@@ -34,7 +34,7 @@ def load_class(name: str) -> type[nn.Module]:
 
 
 def raised(error: BaseException) -> str:
-    """Describe an exception of the user's code in a line, with its place in the working directory."""
+    """Describe an exception of the user's code in a line, with file and line if these are in the working directory."""
     try:
         first = (str(error).splitlines() or [""])[0]
     except Exception:  # formatting the exception may fail, too

@@ -42,7 +42,7 @@ class Additive(nn.Module):
 
     @property
     def as_in_textbooks(self) -> Callable[[Tensor, Tensor], Tensor]:
-        """The textbook's code for these scores, as a function of queries and keys, with the same parameters."""
+        """Return the textbook implementation of these scores, a function of queries and keys (same parameters)."""
         weights = (self.W_q.weight, self.W_k.weight, self.w_v.weight[0])
         return lambda queries, keys: textbook.additive_scores(queries, keys, *weights)
 
@@ -52,10 +52,11 @@ class Additive(nn.Module):
         return 2 * (n * query_size + m * key_size) * h + n * m * 4 * h
 
     def theory(self, moments: Moments) -> Theory:
-        """Return the limits for large d and many hidden units, with parameters from U(-1/sqrt(size), 1/sqrt(size)).
+        """Return mean and variance of a score, as limits for large d and many hidden units.
 
-        By the central limit theorem a hidden unit sees c + z: z ~ N(0, (s^2 + t^2) / 3) varies from pair to pair, and
-        c ~ N(0, (mu^2 + nu^2) / 3) is fixed with the parameters. The entries of w_v have variance 1 / (3 h) and the h
+        Parameters are drawn from U(-1/sqrt(size), 1/sqrt(size)); mu, s, nu and t are those of `Moments`.
+        By the central limit theorem a hidden unit sees c + z: z ~ N(0, (s^2 + t^2) / 3) varies from pair to pair, and c
+        ~ N(0, (mu^2 + nu^2) / 3) is fixed with the parameters. The entries of w_v have variance 1 / (3 h) and the h
         units are independent, so the variance is E[Var(tanh(c + z) | c)] / 3: 0.107 for standardised entries, for any
         d. The mean is 0 by symmetry for mu = nu = 0; otherwise it depends on the parameters.
         """

@@ -36,7 +36,7 @@ class Cosine(nn.Module):
         return (n + m) * (2 * key_size + 1) + n * m * (2 * key_size + 2)
 
     def theory(self, moments: Moments) -> Theory:
-        """Return 0 and scale^2 / d: exact for any d and distribution if one side has mean 0 and rho is 0.
+        """Return mean 0 and variance scale^2 / d, exact for any distribution if one side has mean 0 and rho is 0.
 
         Let a = q / |q| and b = k / |k|. Signs are symmetric and independent, so the mixed terms of E (sum_i a_i b_i)^2
         vanish. E a_i^2 = 1/d on the side of mean 0, and sum_i E b_i^2 = 1 on the other. Zero vectors have no b_i.

@@ -41,7 +41,7 @@ class Gaussian(nn.Module):
     def _expanded(self, queries: Tensor, keys: Tensor) -> Tensor | None:
         """Return scores (..., n, m) from |q - k|^2 = |q|^2 - 2 q . k + |k|^2, or None if they would lose digits.
 
-        They lose digits if q and k, relative to the mean query, are much closer together than they are long. The mean
+        Scores lose digits if q and k, relative to the mean query, are much closer together than they are long. The mean
         is of queries only, so padding among the keys cannot change it.
         """
         centre = queries.mean(-2, keepdim=True)  # ... 1 d
@@ -57,7 +57,11 @@ class Gaussian(nn.Module):
         return n * m * (3 * key_size + 1)
 
     def theory(self, moments: Moments) -> Theory:
-        """Return mean and variance of a score, from second and fourth moments of q_i - k_i - delta = a u - b w."""
+        """Return mean and variance of a score.
+
+        With the symbols of `Moments`, q_i - k_i = delta + a u_i - b w_i, where delta = mu - nu, a = s - t rho and
+        b = t sqrt(1 - rho^2); both follow from the second and fourth moments of a u_i - b w_i.
+        """
         delta, t = moments.mu - moments.nu, moments.t
         a, b = moments.s - t * moments.rho, t * math.sqrt(1.0 - moments.rho**2)
         second = a**2 + b**2

@@ -51,7 +51,7 @@ class ScaledDot(nn.Module):
 
     @property
     def as_in_textbooks(self) -> Callable[[Tensor, Tensor], Tensor] | None:
-        """The textbook's code for these scores, or None if the scale is not 1/sqrt(d)."""
+        """Return the textbook function of queries and keys for these scores; None if the scale is not 1/sqrt(d)."""
         return textbook.scaled_dot_scores if self._standard else None
 
     def operations(self, n: int, m: int, query_size: int, key_size: int) -> int:

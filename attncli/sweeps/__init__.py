@@ -1,1 +1,1 @@
-"""Sweeps: many runs of one config as one, with a journal of its points and one table of all their records."""
+"""Sweeps: runs of one config with many values of some keys, with a journal of them and one table of all their rows."""

@@ -33,13 +33,14 @@ def on_cluster(
 ) -> Generator[Record]:
     """Compute points on the workers of a Dask scheduler, and yield their rows as they finish.
 
-    `address` is an address or a scheduler file. All workers must have the same version of attncli: a task that a worker
-    cannot read would wait for ever. If a worker dies, Dask computes its points on others. A point that Dask gives up
-    after several dead workers is tried once more at the end, alone, and then has the status `died`; with `fail_fast` it
-    is tried again at once. Closing the iterator cancels points that have not begun.
+    `address` is the scheduler's address or scheduler file. All workers must have this version of attncli: a task that a
+    worker cannot read would wait for ever. If a worker dies, Dask computes its points on others. A point that Dask
+    gives up after several dead workers is tried once more at the end, alone, and then has the status `died`; with
+    `fail_fast` it is tried again at once. Closing the iterator cancels points that have not begun.
 
     Raises:
-        InputError: Dask is not installed, the scheduler has no workers or does not answer, or workers differ.
+        InputError: Dask is not installed, the scheduler has no workers or does not answer, or a worker has another
+            version of attncli.
         EngineLostError: the scheduler or all workers are gone.
     """
     with _connected(address) as client:
@@ -55,7 +56,7 @@ def on_cluster(
 
 
 def check_cluster(address: str, note: Callable[[str], None] = lambda message: None) -> None:
-    """Raise the errors that `on_cluster` would raise at once, before anything is written."""
+    """Raise the InputError that `on_cluster` would raise; called before anything is written."""
     with _connected(address) as client:
         if not client.nthreads():
             note(f"waiting for workers, up to {PATIENCE:g} s")
@@ -91,7 +92,7 @@ def _is_file(address: str) -> bool:
 
 
 def _checked(client: "Client", address: str, note: Callable[[str], None]) -> int:
-    """Return the largest number of workers on a machine; raise InputError if workers have another attncli."""
+    """Return the largest number of workers on one machine; raise InputError if workers have another attncli."""
     try:
         client.wait_for_workers(1, PATIENCE)
     except TimeoutError as error:

@@ -30,12 +30,12 @@ def swept_column(key: str) -> Column:
 
 
 def renamed(key: str, keys: Sequence[str]) -> str:
-    """Return the name of a study's column, with a prefix if the key is swept, too."""
+    """Return the name of a study's column in a sweep: with a prefix if a swept key has the same name."""
     return f"{OWN}{key}" if key in keys else key
 
 
 def with_sweep(sweep: Mapping[str, Any], record: Record) -> Record:
-    """Return a row of the sweep: swept values, then the record. Lists and mappings among them become text."""
+    """Return a row of the sweep: the swept values, lists and mappings among them as text, and then the record."""
     swept = {key: show(value) if isinstance(value, list | dict) else value for key, value in sweep.items()}
     return {**swept, **{renamed(key, [*sweep]): value for key, value in record.items()}}
 
@@ -46,7 +46,7 @@ def swept_keys(result: Result) -> list[str]:
 
 
 def columns_of(result: Result, rows: str = "records") -> dict[str, Column]:
-    """Return the columns of rows by key: swept keys, then the study's columns, as `single_numbers` names them."""
+    """Return the columns of the rows by key: first the swept keys, then the study's columns that the rows have."""
     keys = swept_keys(result)
     stated = {renamed(column.key, keys): column for column in (*columns_of_study(result.study)[rows], LAYER)}
     columns = {key: swept_column(key) for key in keys}
@@ -57,7 +57,7 @@ def columns_of(result: Result, rows: str = "records") -> dict[str, Column]:
 
 
 def names_of(result: Result) -> list[str]:
-    """Return the columns that identify a row: swept keys except the seed, label, head, size and so on."""
+    """Return the columns that identify a row up to the seed: the other swept keys, label, head, size and so on."""
     keys = swept_keys(result)
     own = {column.key for column in columns_of_study(result.study)["records"] if column.kind == "place"}
     names = {*keys, *(renamed(key, keys) for key in (*own, *NAMES))}
@@ -67,7 +67,7 @@ def names_of(result: Result) -> list[str]:
 
 
 def figures_of(result: Result) -> list[str]:
-    """Return the columns that can be the metric: numbers that do not identify a row."""
+    """Return the names of the columns that can be the metric of the sweep: numbers that do not identify a row."""
     others = {*names_of(result), *swept_keys(result), *REPLICATES}
     columns = [key for key in columns_of(result) if key not in others and not key.endswith(INTERVAL)]
     return [key for key in columns if any(is_number(row.get(key)) for row in result.records)]
@@ -81,12 +81,12 @@ def default_metric(result: Result) -> str | None:
 
 
 def changing(result: Result, columns: Sequence[str]) -> list[str]:
-    """Return the columns with more than one value."""
+    """Return those of the columns that have more than one value among the rows."""
     return [key for key in columns if len({row.get(key) for row in result.records}) > 1]
 
 
 def is_repeated(result: Result) -> bool:
-    """Whether rows differ by their seed alone."""
+    """Whether the sweep is over seeds, so that means over the seeds can be computed."""
     return any(key in row for key in REPLICATES for row in result.records)
 
 
@@ -96,7 +96,10 @@ def is_number(value: Any) -> bool:
 
 
 def axes_of(result: Result) -> dict[str, list[Any]]:
-    """Return the columns that vary among rows of a label, with sorted values, without columns implied by another."""
+    """Return the columns that identify rows and vary, with their values in the order of the rows: axes for pictures.
+
+    A column is left out if the label or another axis determines its values.
+    """
     records, axes = result.records, dict[str, list[Any]]()
     for name in changing(result, [name for name in names_of(result) if name not in ("label", "scorer")]):
         if not any(_decides(other, name, records) for other in (*axes, "label")):

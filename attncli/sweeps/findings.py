@@ -12,7 +12,7 @@ from attncli.sweeps.summary import summary, summary_names
 def findings_of(result: Result) -> list[Finding]:
     """Return a sentence for each label, such as `dot: entropy falls from 1.2 (scale = 0.5) to 0.3 (scale = 4).`
 
-    A sweep over seeds only has none.
+    A sweep over nothing but seeds has no findings.
     """
     metric, names = result.settings["metric"], summary_names(result)
     mean = names["mean"]

@@ -1,4 +1,4 @@
-"""points.jsonl, the journal of a sweep: a line for each point, written by one process as points finish."""
+"""The file points.jsonl, the journal of a sweep: one process writes a line for each point as points finish."""
 
 import json
 from collections.abc import Iterator, Mapping
@@ -57,7 +57,7 @@ def rows_of(folder: Path) -> Iterator[Record]:
 
 
 def config_of(folder: Path, option: str) -> Path:
-    """Return the path of config.yaml in the folder of a sweep; errors name `option`.
+    """Return the path of config.yaml in the folder of a sweep; errors name the command-line option `option`.
 
     Raises:
         InputError: the folder holds no sweep.
@@ -100,7 +100,7 @@ class Journal:
     """An open journal, which appends rows and knows which points are done. One process at a time may have it open."""
 
     def __init__(self, folder: Path, swept: Mapping[str, Record]) -> None:
-        """Open or create the journal in a folder. `swept` maps keys of points to their swept values.
+        """Open or create the journal in a folder. `swept` maps the key of each point (a hash) to its swept values.
 
         Raises:
             InputError: another sweep uses the folder, or the journal is damaged or cannot be written.
@@ -141,11 +141,11 @@ class Journal:
 
     @property
     def outdated(self) -> int:
-        """The number of points done only by another version of attncli, with perhaps other numbers."""
+        """Return the number of points that only another version of attncli has done, perhaps with other numbers."""
         return len(self._done_before - self.done)
 
     def add(self, row: Record) -> Record:
-        """Append the row of a point with its swept values and the time, and return the swept values.
+        """Append the row of a point, with its swept values and the time; return the swept values.
 
         Raises:
             InputError: the row cannot be written, for example on a full disk.

@@ -31,7 +31,7 @@ MOST_SINGLE, MOST_SEVERAL = 300, 100  # points prepared before the work: with on
 
 @dataclass(frozen=True)
 class Point:
-    """One experiment of a sweep: its identity, the values by swept key, and its resolved config."""
+    """One experiment of a sweep: its `key` (a hash), the values by swept key, and the complete config."""
 
     key: str
     sweep: Record
@@ -39,16 +39,16 @@ class Point:
 
     @property
     def text(self) -> str:
-        """The swept values in words: `d = 16, seed = 0`."""
+        """Return the swept values in words: `d = 16, seed = 0`."""
         return in_words(self.sweep)
 
 
 @dataclass(frozen=True)
 class Trial:
-    """Facts about points that are known before they run.
+    """Facts about the points, known from preparing some of them without running them.
 
-    `rows` maps a tried point, without its seed, to its expected rows. `memory` is the largest memory of a point in
-    bytes, 0 if unknown; `device` is the device of the first point.
+    `rows` maps such a point (a hash of its config without the seed) to its expected rows. `memory` is the largest
+    memory of a point in bytes, 0 if unknown; `device` is the device of the first point.
     """
 
     rows: Mapping[str, Rows]
@@ -62,7 +62,7 @@ class Plan:
 
     `document` is the config without its sweep; `options` and `device` belong to the first point. `memory` is the
     largest memory of a point in bytes, 0 if unknown. `rows` has the columns of the result. `heads` is the largest
-    number of rows by batch element and head of a tried point.
+    number of rows by batch element and head of any point that was prepared.
     """
 
     document: Document
@@ -82,14 +82,14 @@ class Plan:
 
     @property
     def size(self) -> str:
-        """The size in words: `12 points; each point needs about 400 MiB of memory`."""
+        """Return the size in words: `12 points; each point needs about 400 MiB of memory`."""
         whole = -(-self.memory // 2**20) * 2**20
         memory = f"; each point needs about {in_bytes(whole).replace('.0 ', ' ')} of memory" if whole else ""
         return f"{several(len(self.points), 'point')}{memory}"
 
     @property
     def config(self) -> Record:
-        """The content of config.yaml: the config as written, with absolute paths."""
+        """Return the content of config.yaml: the config as written, with absolute paths."""
         data = type(self.options).normalised(self.document.data)
         folder = self.document.path.absolute().parent
         whole: Record = _with_whole_paths(data, self.points[0].config, folder)
@@ -100,12 +100,12 @@ class Plan:
 def plan_of(
     document: Document, typed: Sequence[Axis] = (), metric: str | None = None, *, elsewhere: bool = False
 ) -> Plan:
-    """Return the plan for a config with the key `sweep`, or with axes and a metric of the command line.
+    """Return the plan for a config with the key `sweep`, or with axes and a metric from the command line.
 
-    `elsewhere` says that points run on other machines, with unknown devices and memory.
+    `elsewhere`: the points run on other machines, with unknown devices and memory.
 
     Raises:
-        InputError: all problems of the points, without repetitions, with their places.
+        InputError: all problems of the points, without repetitions, each located in the config.
     """
     study = document.study(STUDIES)
     written, metric_written = document.sweep()
@@ -152,7 +152,7 @@ def _points(base: Document, axes: Sequence[Axis]) -> tuple[dict[Place, Point], E
     """Return the points by their places on the axes, and the options of the first point.
 
     Raises:
-        InputError: configs have problems, or two points are the same experiment.
+        InputError: the configs of points have problems, or two points are the same experiment.
     """
     model, code = options_model(base.study(STUDIES)), code_version()
     points, found, first, options = dict[Place, Point](), dict[object, Problem](), dict[str, Point](), None
@@ -192,7 +192,7 @@ def check_same(plan: Plan, before: Document) -> None:
 
 
 def _leaves(value: Any, path: tuple[str | int, ...] = ()) -> dict[str, Any]:
-    """Return the values of a config by their keys, as `--set` writes them."""
+    """Return the single values of a config by their dotted keys, such as `scorers.0.scale`."""
     if not isinstance(value, dict | list) or not value:
         return {dotted(path): value}
     parts = value.items() if isinstance(value, dict) else enumerate(value)
@@ -238,9 +238,9 @@ def _trial(base: Document, axes: Sequence[Axis], points: Mapping[Place, Point], 
 
 
 def _worth_trying(points: Mapping[Place, Point]) -> list[Place]:
-    """Return the first and last point, points that differ from the first in one axis, and other combinations.
+    """Choose the points to prepare: first, last, those that differ from the first in one axis, and other combinations.
 
-    Only one seed is included. Many points are sampled, always in the same way.
+    Of points that differ only in the seed, one is chosen. If there are many, a fixed random sample is chosen.
     """
     distinct = dict[str, Place]()
     for place, point in points.items():
@@ -261,7 +261,7 @@ def _seedless(point: Point) -> str:
 
 
 def _rows(study: str, keys: Sequence[str], trial: Trial) -> Rows:
-    """Return rows with the columns of the result."""
+    """Return the expected columns of the result, without records."""
     tried = trial.rows.values()
     known = list(dict.fromkeys(column for rows in tried for column in rows.columns))
     known = known or list(part_of(study, "columns").COLUMNS)
@@ -272,7 +272,7 @@ def _rows(study: str, keys: Sequence[str], trial: Trial) -> Rows:
 
 
 def _records(points: Iterable[Point], trial: Trial) -> list[Record]:
-    """Return the expected rows; of a point that was not tried only its swept values."""
+    """Return the expected rows; for a point that was not prepared, one row with the swept values alone."""
     records = list[Record]()
     for point in points:
         own = trial.rows.get(_seedless(point))

@@ -28,7 +28,7 @@ PATIENCE = 0.5  # seconds between checks for a signal to stop, and for processes
 
 @dataclass(frozen=True)
 class Begun:
-    """A point that a process computes."""
+    """A point that a process has begun to compute, and the time when it began."""
 
     job: Job
     worker: "Worker"
@@ -36,7 +36,7 @@ class Begun:
 
 
 class Worker:
-    """A process in a pool for itself; with locks of several processes, killing one could block the others."""
+    """One process in its own pool: killing a process of a larger pool could block the others, which share its locks."""
 
     def __init__(self, context: Any, sharing: int) -> None:
         self._starts = context.Value("i", 0)
@@ -44,7 +44,7 @@ class Worker:
         self._pool = ProcessPool(1, initializer=_begin, initargs=(self._starts,), context=context)
 
     def submit(self, job: Job, timeout: float | None) -> "Future[Record]":
-        """Compute a point, and end the process after `timeout` seconds."""
+        """Start to compute a point and return the future of its row; after `timeout` seconds the process is ended."""
         try:
             future: Future[Record] = self._pool.schedule(run_point, (job, self._sharing), timeout=timeout)
         except RuntimeError as error:  # it died while it had nothing to do
@@ -54,11 +54,11 @@ class Worker:
 
     @property
     def was_replaced(self) -> bool:
-        """Whether the pool has replaced its process, as it does silently after exit code 0."""
+        """Whether the process ended and the pool started another, which it does silently after exit code 0."""
         return bool(self._starts.value > 1)
 
     def stop(self) -> None:
-        """Start to end the process."""
+        """Ask the process to end, without waiting."""
         self._pool.stop()  # type: ignore[no-untyped-call]
 
     def join(self) -> None:
@@ -127,7 +127,7 @@ def _row(future: "Future[Record]", begun: Begun, timeout: float | None) -> Recor
 
 
 def _reason(exit_code: int) -> str:
-    """Return the exit code in words, or the signal; Linux ends a process with SIGKILL when memory runs out."""
+    """Describe why a process died: its exit code, or the signal (Linux sends SIGKILL when memory runs out)."""
     if exit_code >= 0:
         return f"exit code {exit_code}"
     with suppress(ValueError):

@@ -34,10 +34,10 @@ NOT_LISTED = ("finished", "records", "heads")  # keys of the journal's rows that
 
 @dataclass(frozen=True)
 class Task:
-    """The options of a sweep; `command` is the command line.
+    """The plan of a sweep and the options of the command; `command` is the command line, for the record.
 
-    `resume` is the folder of a sweep to resume. Without the address of a `cluster`, points run in `jobs` processes of
-    this machine, each for at most `timeout` seconds.
+    `resume` is the folder of a sweep to resume. Unless `cluster` is the address of a Dask scheduler, points run in
+    `jobs` processes of this machine, each point for at most `timeout` seconds.
     """
 
     plan: Plan
@@ -53,7 +53,7 @@ class Task:
 
 
 def run_sweep(task: Task, progress: Progress) -> tuple[Finished, str | None]:
-    """Run all points that are not done, write the results, and return them with the reason for an early stop, if any.
+    """Run all points that are not done, write the results, and return them and the reason for an early stop, or None.
 
     Raises:
         InputError: the folder or the journal cannot be written, or is in use.
@@ -110,7 +110,7 @@ def _rows(task: Task, points: Sequence[Point], progress: Progress) -> Generator[
 
 
 def keep(rows: Generator[Record], journal: Journal, progress: Progress, fail_fast: bool = False) -> str | None:
-    """Write rows into the journal; return the reason for stopping before the last row, else None.
+    """Write rows into the journal; return the reason if the sweep stops before the last row, else None.
 
     Raises:
         InputError: the journal cannot be written.
@@ -134,7 +134,7 @@ def keep(rows: Generator[Record], journal: Journal, progress: Progress, fail_fas
 
 
 def result_of(plan: Plan, folder: Path, interrupted: bool = False) -> tuple[Result, list[Record]]:
-    """Return the result of the points in a journal, in the order of the plan, and the state of every point."""
+    """Return the result of the finished points, in the order of the plan, and the state of every point."""
     wanted = {point.key for point in plan.points}
     finished = {row["key"]: row for row in rows_of(folder) if row["key"] in wanted}
     records, heads, points = list[Record](), list[Record](), list[Record]()

@@ -1,4 +1,4 @@
-"""How processes start: as forks of a server that has loaded torch, if the system can fork."""
+"""Start processes as forks of a server that has loaded torch, if the system can fork."""
 
 import multiprocessing
 import signal

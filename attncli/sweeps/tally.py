@@ -12,7 +12,7 @@ class Tally:
     """Counts the points of a sweep by state, and estimates the time left."""
 
     def __init__(self, points: Iterable[Record]) -> None:
-        """Start with no finished point; `swept` has the swept values of every point."""
+        """Start with no finished point; `points` has the swept values of every point."""
         self._open = {name_of(point) for point in points}
         self.total = len(self._open)
         self._states = dict[str, str]()
@@ -20,7 +20,7 @@ class Tally:
         self._until = float("-inf")
 
     def add(self, row: Record) -> None:
-        """Count a row, in place of an earlier row of its point."""
+        """Count the row of a point; it replaces an earlier row of the same point."""
         name = name_of(row["sweep"])
         if name not in self._open and name not in self._states:
             return
@@ -33,17 +33,17 @@ class Tally:
 
     @property
     def finished(self) -> int:
-        """The number of points that are done, failed or died."""
+        """Return the number of points that are done, failed or died."""
         return len(self._states)
 
     @property
     def seconds_left(self) -> float:
-        """The estimated time left, if points go on finishing as fast as before."""
+        """Return the estimated time left in seconds, if points go on finishing as fast as before."""
         return self._busy / max(self.finished, 1) * len(self._open)
 
     @property
     def words(self) -> str:
-        """Failures and the time left in words: `1 failed, 1 died, about 3 min left`."""
+        """Return failures and the time left in words: `1 failed, 1 died, about 3 min left`."""
         left = [f"about {_duration(self.seconds_left)} left"] if self._open and self._states else []
         return ", ".join([*self._failed, *left])
 
@@ -63,12 +63,12 @@ class Tally:
 
 
 def name_of(swept: Record) -> str:
-    """Return swept values as text that is equal for the plan and for the journal."""
+    """Return swept values as text that identifies a point, equal for values of the plan and of the journal."""
     return json.dumps(swept, sort_keys=True)
 
 
 def _duration(seconds: float) -> str:
-    """Return a time in its largest fitting unit."""
+    """Return a time as text in a fitting unit, such as `3 min`."""
     for unit, size in (("d", 86400), ("h", 3600), ("min", 60)):
         if seconds >= 1.5 * size:
             return f"{seconds / size:.0f} {unit}"

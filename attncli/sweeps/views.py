@@ -26,7 +26,7 @@ def view_of(result: Result, part: str) -> ModuleType:
 
 
 def columns_of(result: Result) -> dict[str, Sequence[Column]]:
-    """Return the columns of each kind of rows."""
+    """Return the columns of each kind of rows, such as `records`."""
     if not is_sweep(result):
         return studies.columns_of(result.study)
     kept = {rows: [*swept_columns_of(result, rows).values()] for rows in ("records", "heads")}
@@ -43,7 +43,7 @@ def frames_of(result: Result) -> dict[str, Callable[[], Sequence[Record]]]:
 
 
 def listings_of(result: Result) -> list[Listing]:
-    """Return all rows of a result by kind; a sweep over seeds has the rows of summary.csv first."""
+    """Return the tables of all rows of a result, one for each kind; a sweep over seeds begins with summary.csv's."""
     columns = columns_of(result)
     if is_sweep(result) and is_repeated(result):
         means = Listing(studies.TITLES["records"], summary_columns(result), summary(result))

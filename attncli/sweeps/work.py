@@ -43,19 +43,19 @@ def code_version() -> str:
 
 
 def deciding(config: Mapping[str, Any]) -> Record:
-    """Return a resolved config without name, pictures and expectations, which change no number."""
+    """Return the part of a config that decides the numbers: without name, pictures, expectations and the like."""
     return {key: value for key, value in config.items() if key not in NO_PART}
 
 
 def key_of(config: Mapping[str, Any], code: str) -> str:
-    """Return the identity of a point: a hash of its config and of the code."""
+    """Return the key of a point: a hash of its config and of the version of the code."""
     return hashlib.sha256(json.dumps([deciding(config), code], sort_keys=True).encode()).hexdigest()[:16]
 
 
 def run_point(job: Job, sharing: int = 1) -> Record:
     """Compute a point and return its row: `status` is `done` or `failed`, `records` and `heads` are as in results.json.
 
-    `sharing` processes share the memory of the machine.
+    `sharing` is the number of processes that share the memory of the machine.
     """
     with torch_isolated():
         begun = time.perf_counter()
@@ -71,7 +71,7 @@ def run_point(job: Job, sharing: int = 1) -> Record:
 def row_of(
     job: Job, status: str, error: str | None, seconds: float, rows: Mapping[str, list[Record]] | None = None
 ) -> Record:
-    """Return the row of a point."""
+    """Return the row of one sweep point: status, error, run time and host, with the study's rows if it finished."""
     return {
         "key": job["key"],
         "status": status,
@@ -91,9 +91,10 @@ class EngineLostError(Exception):
 def tried_twice(
     compute: Callable[[Iterable[Job]], Generator[Record]], jobs: Iterable[Job], at_once: bool = False
 ) -> Generator[Record]:
-    """Yield the rows of points as they finish. A point that died is tried once more at the end, alone.
+    """Yield the rows of points as `compute` finishes them; a point that died is tried once more at the end, alone.
 
-    If the first ALIKE points die, they are tried again before the others; with `at_once` every point is.
+    If the first ALIKE points all die, they are tried again before the others begin. With `at_once`, every point that
+    died is tried again before the others go on.
     """
     waiting, at_the_start = {job["key"]: job for job in jobs}, True
     while waiting:
@@ -127,7 +128,7 @@ def _rows(job: Job, sharing: int) -> dict[str, list[Record]]:
 
 
 def in_one_line(error: BaseException) -> str:
-    """Return an error as one line; an InputError without the name of the config."""
+    """Return an error as one line of text; the line of an InputError leaves out the name of the config."""
     if isinstance(error, InputError):
         problems = (replace(each, where="") if each.where == POINT else each for each in error.problems)
         text = "; ".join(str(each) for each in problems)

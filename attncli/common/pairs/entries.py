@@ -1,4 +1,4 @@
-"""Entries of random queries and keys: standardised distributions, their kurtosis, and correlation between the two."""
+"""Random queries and keys: their entries' distribution, its kurtosis, and the correlation of queries with keys."""
 
 import math
 from dataclasses import dataclass
@@ -12,11 +12,11 @@ from attncli.scorers._theory import Moments
 
 @dataclass(frozen=True)
 class Entries:
-    """How entries are drawn: q_i = query_mean + query_std u_i and k_i = key_mean + key_std v_i.
+    """The distribution of the entries q_i = query_mean + query_std u_i and k_i = key_mean + key_std v_i.
 
-    Here v_i = rho u_i + sqrt(1 - rho^2) w_i; u_i and w_i are independent, of one symmetric distribution with mean 0 and
-    variance 1. `rho` is then the correlation of q_i and k_i. student_t has a variance for df > 2 only, and is not
-    standardised below.
+    Here v_i = rho u_i + sqrt(1 - rho^2) w_i; u_i and w_i are independent draws from `distribution`, which is symmetric
+    with mean 0 and variance 1. `rho` is then the correlation of q_i and k_i. student_t has a variance only for df > 2;
+    for smaller df it is not scaled to variance 1.
     """
 
     distribution: str = "normal"
@@ -29,7 +29,7 @@ class Entries:
 
     @classmethod
     def of(cls, options: PairsOptions) -> "Entries":
-        """Read the distribution from the options of a study."""
+        """Return the distribution that the options of a study describe."""
         sides = {}
         for side in ("query", "key"):
             for name in ("mean", "std"):
@@ -40,12 +40,12 @@ class Entries:
 
     @property
     def degrees_of_freedom(self) -> float:
-        """Return df of student_t; infinity for distributions with all moments."""
+        """Return `df` of student_t; infinity for the other distributions, all moments of which exist."""
         return math.inf if self.df is None else self.df
 
     @property
     def kurtosis(self) -> float:
-        """Return E u^4 (3 for normal entries); infinity if it does not exist."""
+        """Return the kurtosis of the distribution (3 for normal entries); infinity if it does not exist."""
         if self.df is not None:
             return 3.0 + 6.0 / (self.df - 4.0) if self.df > 4 else math.inf
         return {"normal": 3.0, "uniform": 1.8, "rademacher": 1.0, "laplace": 6.0}[self.distribution]
@@ -82,7 +82,7 @@ class Entries:
 
 
 def _moved(standard: Tensor, mean: float, std: float) -> Tensor:
-    """Scale and shift in place; skip the identity to save time."""
+    """Return std * standard + mean, computed in place; skip 1 and 0 to save time."""
     if std != 1.0:
         standard.mul_(std)
     return standard.add_(mean) if mean else standard
@@ -93,9 +93,10 @@ def _signs(shape: tuple[int, ...], generator: Generator, dtype: torch.dtype) -> 
 
 
 def _student_t(shape: tuple[int, ...], generator: Generator, df: float) -> Tensor:
-    """Bailey 1994, "Polar generation of random variates with the t-distribution": exact for every df > 0.
+    """Draw from Student's t, exactly for every df > 0, scaled to variance 1 if df > 2.
 
-    In float64: float32's uniform numbers stay too far from 0 for the tail's fourth moment.
+    The method is that of Bailey 1994, "Polar generation of random variates with the t-distribution". It is computed in
+    float64: the smallest uniform numbers of float32 are too large for the fourth moment of the tail.
     """
     uniform = torch.empty(shape, dtype=torch.float64).uniform_(generator=generator).neg_().add_(1.0)  # in (0, 1]
     angle = torch.empty(shape, dtype=torch.float64).uniform_(0.0, 2.0 * math.pi, generator=generator)

@@ -19,10 +19,14 @@ BELOW = 100.0  # how far below the lowest point a bar may reach; a logarithmic p
 
 
 class Points:
-    """The points of every label in the order of d, side by side at their d, or of real tensors at their head."""
+    """The points to plot, a curve for each label.
+
+    Random pairs are sorted by d, with x = d; for tensors from a file, x is the head's number. Labels that share x
+    positions are shifted so that they do not overlap.
+    """
 
     def __init__(self, result: Result, note: Note, lines: Mapping[str, Mapping[str, Any]]) -> None:
-        """`lines` has the options of each label's line."""
+        """Take the tensors `curve/...` of a result; `lines` maps labels to the matplotlib options of their lines."""
         self.real, self.captured, self.note = "from" in result.settings, "capture" in result.settings, note
         self.lines = lines
         self.curves: dict[str, Curve] = {label: {} for label in result.labels}
@@ -37,9 +41,10 @@ class Points:
             curve["place"] = curve.get("head", np.zeros(1)) + shift if self.real else sizes
 
     def draw(self, axes: Axes, title: str, columns: tuple[str, str, str], *, decades: bool, bands: bool) -> None:
-        """A panel of points with their low and high ends, on a logarithmic axis or one from 0 to 1.
+        """Draw the points with their intervals; `columns` names the values and the low and high ends.
 
-        Points over sizes may have lines and `bands`, all others have bars. Weights need not end at 1.
+        The y axis is logarithmic with `decades`, else from 0 to 1, or further if points lie above 1. Points over
+        several sizes get lines with `bands` if wanted; all others get error bars.
         """
         name(axes, title, "")
         axes.set_yscale("log" if decades else "linear")

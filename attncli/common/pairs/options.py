@@ -71,7 +71,7 @@ class PairsOptions(Experiment):
         return self
 
     def unused(self) -> set[str]:
-        """Return keys without effect: how entries are drawn if none are, and `df` without student_t."""
+        """Return the keys without effect: the keys for drawing entries beside `from`, and `df` without student_t."""
         if self.source is not None:
             return self.drawn_keys()
         return set() if self.distribution == "student_t" else {"df"}

@@ -27,8 +27,8 @@ SCORES_AT_A_TIME = 2**18  # of real pairs
 class Pairs:
     """Queries (rows, 1, q) with separate keys (rows, m, k), or queries (rows, q) with shared keys (m, k).
 
-    `valid` (rows, m) marks the pairs that count; None for all. `names` has name and number of rows of each part.
-    Other random numbers of a part are drawn from generators of the same name.
+    `valid` (rows, m) marks the pairs that count; None means all. `names` has the name and the number of rows of each
+    part; other random numbers for a part are drawn from a generator with its name.
     """
 
     queries: Tensor
@@ -37,7 +37,7 @@ class Pairs:
     names: Sequence[tuple[str, int]] = ()
 
     def slices(self, pairs: int) -> Iterator[tuple[slice, "Pairs"]]:
-        """Yield slices of rows with about this number of pairs."""
+        """Yield slices of the rows, each with about this number of pairs, and the pairs in them."""
         step = max(pairs // self.keys.shape[-2], 1)
         for start in range(0, len(self.queries), step):
             rows = slice(start, start + step)
@@ -47,9 +47,10 @@ class Pairs:
 
 @dataclass(frozen=True)
 class RandomPairs:
-    """`rows` queries of size d with `keys` keys each; the size of a part depends on d and `keys` only.
+    """Random pairs: `rows` queries of size d with `keys` keys each, drawn in parts that are small for large d.
 
-    So the numbers of a part do not depend on the number of rows. A job has `together` parts, small ones for large d.
+    The size of a part depends on d and `keys` only, so the numbers in a part do not depend on the number of rows. A job
+    is the work of a thread between two steps of the progress; it has `together` parts.
     """
 
     options: PairsOptions
@@ -71,7 +72,7 @@ class RandomPairs:
         return range(-(-self.rows // (self.step * self.together)))
 
     def of_job(self, job: int) -> Pairs:
-        """Draw the pairs of a job, on any thread."""
+        """Draw the pairs of a job; any thread draws the same."""
         parts = range(job * self.together, min((job + 1) * self.together, -(-self.rows // self.step)))
         names = [(f"{self.d}.{part}", min(self.step, self.rows - part * self.step)) for part in parts]
         drawn = [self._draw(name, rows) for name, rows in names]
@@ -88,7 +89,10 @@ class RandomPairs:
 
 @dataclass(frozen=True)
 class RealPairs:
-    """A few queries (b, n, q) of a head at a time with all its keys (b, m, k), maybe with `valid` (b, n, m)."""
+    """Pairs of one head of a file: `tensors` has queries (b, n, q), keys (b, m, k) and perhaps `valid` (b, n, m).
+
+    A job has a few queries of a batch element, with all keys.
+    """
 
     tensors: Mapping[str, Tensor]
     head: int
@@ -119,14 +123,15 @@ class RealPairs:
 def read_pairs(
     source: str, dtype: torch.dtype, device: torch.device, progress: Progress
 ) -> dict[str | None, tuple[dict[str, Tensor], Any]]:
-    """Return `queries` (b, n, q) or (b, heads, n, q), `keys` alike and, if some pairs are invalid, `valid`, by layer.
+    """Return the tensors of a source by layer, each layer with its attention call (None unless it is a captured model).
 
-    Each layer of a captured model comes with its call; other sources have the layer None and no call. Tensors are
-    rounded to the dtype. Several axes of heads become one. Unused tensors and the reading of masks are noted.
+    The tensors are `queries` (b, n, q) or (b, heads, n, q), `keys` (..., m, k) and, if some pairs are invalid, `valid`
+    (..., n, m). Sources other than captured models have the one layer None. Tensors are rounded to the dtype, and
+    several axes of heads become one. `progress` gets notes on unused tensors and on how masks were understood.
 
     Raises:
-        InputError: below `from`, for a source that is not there, has no queries and keys that fit together, or does not
-            fit into memory; with its own place where it is a config with a mistake.
+        InputError: located at `from` if the source is missing, has no queries and keys that fit together, or does not
+            fit into memory; located in the source if that is a config with a mistake.
     """
 
     def check_size(shapes: Shapes) -> None:

@@ -1,4 +1,4 @@
-"""The common parts of the studies against d: prepare pairs and scorers, compute scores, and make the result."""
+"""Shared parts of the studies of scores against d: prepare pairs and scorers, compute scores, build the result."""
 
 import math
 from collections.abc import Callable, Iterator, Sequence
@@ -54,9 +54,9 @@ PLACE = (
 
 @dataclass(frozen=True)
 class Point:
-    """One size, or one head of real tensors (None without heads), with its pairs and scorers.
+    """One size d of random pairs, or one head of tensors from a file (None if they have no heads), with its scorers.
 
-    `entries` are the entries of the config with the scale and softcap for this layer of a captured model.
+    `entries` are the scorer entries of the config, with the scale and softcap of this layer for a captured model.
     """
 
     d: int
@@ -76,7 +76,7 @@ PartsOf = Callable[[Point, Callable[[Point, Pairs], Any]], Iterator[Any]]
 
 @dataclass(frozen=True)
 class Prepared:
-    """The checked input of `run`; `tensors` are the queries and keys of a file, empty for random pairs."""
+    """The checked input of a study's `run`; `tensors` are the tensors of a file, empty for random pairs."""
 
     options: PairsOptions
     entries: Entries
@@ -98,7 +98,7 @@ class Prepared:
         return self.points[0].layer is not None
 
     def columns(self, columns: Sequence[Column]) -> list[Column]:
-        """Return the columns that the rows have: without the layer unless a captured model is used."""
+        """Return these columns, without the column of the layer unless queries and keys come from a captured model."""
         return [column for column in columns if column is not LAYER or self.is_captured]
 
 
@@ -113,12 +113,12 @@ def prepare_pairs(
     """Return pairs and scorers for every size, or raise an InputError for anything wrong with them.
 
     Args:
-        options: of the study.
+        options: the options of the study.
         progress: receives notes on the tensors of a file.
-        rows: gives the number of random queries for the distribution and d.
-        keys: of each random query.
-        together: random parts in a job.
-        fewest: at least one query of a file must have this number of valid keys.
+        rows: returns the number of random queries for a distribution and d.
+        keys: the number of keys of each random query.
+        together: the number of random parts that a thread computes as one job.
+        fewest: the number of valid keys that at least one query of a file must have.
     """
     dtype, entries = getattr(torch, options.dtype), Entries.of(options)
     device = resolve_device(options.device, dtype)
@@ -159,7 +159,7 @@ def prepare_pairs(
 
 
 def _outlines(options: PairsOptions, entries: Sequence[ScorerEntry], query_size: int, key_size: int) -> list[nn.Module]:
-    """Return every scorer without memory for its parameters, or raise an InputError for sizes that it refuses."""
+    """Return every scorer on the meta device, or raise an InputError if one refuses the sizes."""
     try:
         return of_each(entries, lambda entry: outline(entry, query_size, key_size))
     except InputError as error:
@@ -173,7 +173,7 @@ def _outlines(options: PairsOptions, entries: Sequence[ScorerEntry], query_size:
 def _check_memory(options: PairsOptions, outlines: Sequence[nn.Module], row: int, device: torch.device) -> int:
     """Raise an InputError if all scorers, and a query with its keys for each thread, do not fit into memory.
 
-    Return how many pairs to score at the same time. `row` is how many numbers a query with its keys has.
+    Return the number of pairs to score at the same time. `row` is the number of entries of a query and its keys.
     """
     place, cure = ("d", "a smaller d, fewer keys") if options.source is None else ("from", "fewer keys")
     # Parameters count twice, since theory reads them in float64.
@@ -185,11 +185,11 @@ def _check_memory(options: PairsOptions, outlines: Sequence[nn.Module], row: int
 
 @contextmanager
 def at_work(prepared: Prepared, progress: Progress, rounds: int = 1) -> Iterator[PartsOf]:
-    """Give a function that applies some work to the pairs of a point and yields the results part by part, in order.
+    """Yield a function that takes a point and a function of its pairs, and yields that function's results, job by job.
 
-    Each thread uses torch on one core, and each part is a step of the progress; `rounds` is the number of passes over
-    all points. A user's scorer may draw random numbers or keep state between calls, so it gets a single thread and a
-    seeded generator.
+    Each thread uses torch on one core, and each job is a step of the progress; `rounds` is the number of passes over
+    all points. A user's scorer may draw random numbers or keep state between calls, so it runs in a single thread, with
+    torch's random numbers seeded.
     """
     options = prepared.options
     counter = Counter(rounds * sum(len(point.pairs.jobs) for point in prepared.points), progress)
@@ -208,7 +208,7 @@ def scores_of(prepared: Prepared, point: Point, pairs: Pairs) -> list[Tensor]:
     """Return every scorer's scores (rows, m), after the softcap of its entry.
 
     Raises:
-        InputError: a user's scorer fails; with its place in the config.
+        InputError: a user's scorer fails; located at its entry in the config.
     """
     scores = []
     for index, (entry, scorer) in enumerate(zip(point.entries, point.scorers, strict=True)):
@@ -220,7 +220,7 @@ def scores_of(prepared: Prepared, point: Point, pairs: Pairs) -> list[Tensor]:
 
 
 def expected_rows_of(prepared: Prepared, columns: Sequence[Column]) -> Rows:
-    """Return a row for each scorer and requested size, or for each scorer and head of real tensors."""
+    """Return the known columns of the rows: a row for each scorer and requested size, or scorer and head of a file."""
     rows = _rows(prepared, [[{}] * len(point.scorers) for point in prepared.points])
     columns = prepared.columns(columns)
     known = [column.key for column in columns if column.key in rows[0]]
@@ -230,9 +230,10 @@ def expected_rows_of(prepared: Prepared, columns: Sequence[Column]) -> Rows:
 def result_of(
     prepared: Prepared, columns: Sequence[Column], figures: Sequence[Sequence[Record]], watched: str, progress: Progress
 ) -> Result:
-    """Return the result without findings, from the metrics of every scorer at every point; a missing metric is None.
+    """Return the result, with no findings yet, from the metrics of every scorer at every point (None if missing).
 
-    The tensors `curve/<label>/<column>` are the points of the picture. NaN in the column `watched` is noted.
+    The tensors `curve/<label>/<column>` hold the plotted points. Each label with a NaN or infinite value in the column
+    `watched` gets a warning.
     """
     prepared = replace(prepared, points=prepared.points[: len(figures)])  # fewer after an interruption
     options, scorers, columns = prepared.options, prepared.points[-1].scorers, prepared.columns(columns)
@@ -258,7 +259,7 @@ def result_of(
 
 
 def _rows(prepared: Prepared, figures: Sequence[Sequence[Record]]) -> list[Record]:
-    """Return rows with their place: grouped by size, or for real tensors by scorer."""
+    """Return the rows with the columns that identify them, grouped by size, or by scorer for the tensors of a file."""
     rows = [
         {
             **names_of(entry),
@@ -273,7 +274,7 @@ def _rows(prepared: Prepared, figures: Sequence[Sequence[Record]]) -> list[Recor
 
 
 def _curve_tensors(columns: Sequence[Column], rows: Sequence[Record]) -> dict[str, Tensor]:
-    """Return `curve/<label>/<column>`, with NaN for missing values; an interval becomes two columns, low and high."""
+    """Return `curve/<label>/<column>`, NaN if missing; an interval `X_ci` becomes `X_ci_low` and `X_ci_high`."""
     curve: dict[str, Tensor] = {}
     for label, own in by_label(rows).items():
         for key in [column.key for column in columns if not column.text]:
@@ -288,10 +289,10 @@ def _curve_tensors(columns: Sequence[Column], rows: Sequence[Record]) -> dict[st
 
 
 def change(rows: Sequence[Record], key: str, margins: Sequence[float] | None = None) -> tuple[str, list[Record]]:
-    """Return in words how the metric `key` changes, and the rows that the words name.
+    """Describe in words how the metric `key` changes over the rows; return this text and the rows that it mentions.
 
-    Sizes have a trend, `rises from 1 (d = 1) to 31 (d = 32)`, with the margins of `trend`. Heads have a range,
-    `ranges from 2 (head 0) to 3 (head 4)`, and a single row has a value, `1.2 at d = 8`.
+    Examples: `rises from 1 (d = 1) to 31 (d = 32)` over sizes, where changes within the `margins` do not count,
+    `ranges from 2 (head 0) to 3 (head 4)` over heads, and `1.2 at d = 8` for a single row.
     """
     if len(rows) == 1:
         return f"{number(rows[0][key])} at d = {rows[0]['d']}", list(rows)
@@ -303,23 +304,26 @@ def change(rows: Sequence[Record], key: str, margins: Sequence[float] | None = N
 
 
 def numbers_of(rows: Sequence[Record], columns: Sequence[str]) -> Record:
-    """Return the values that these rows have in each column, and their places."""
+    """Return the values of the rows in each of the columns, and in `layer` and `head` if they have these."""
     places = [*columns, *(key for key in ("layer", "head") if rows[0].get(key) is not None)]
     return {column: [row[column] for row in rows] for column in places}
 
 
 def place_of(row: Record) -> str:
-    """The head of a row, and its layer if it has one."""
+    """Return text such as `head 3`, or `decoder.0, head 3` for a row with a layer."""
     return f"{row['layer']}, head {row['head']}" if "layer" in row else f"head {row['head']}"
 
 
 def over_sizes(rows: Sequence[Record]) -> bool:
-    """Whether rows, in the order of their d, are of several sizes, and not of heads."""
+    """Whether the rows, sorted by d, are of several sizes d, and not of heads or layers."""
     return bool(rows[0]["d"] < rows[-1]["d"] and "layer" not in rows[0])
 
 
 def power_law(rows: Sequence[Record], key: str) -> float | None:
-    """Return the exponent a of the best fit c d^a of rows of several sizes; None where it does not describe them."""
+    """Return the exponent a of the best fit c d^a to the metric `key`; None if it fits badly or hardly changes.
+
+    There is no fit either for fewer than three rows, heads, or values that are not positive.
+    """
     sizes, values = ([row[each] for row in rows] for each in ("d", key))
     if len(rows) < 3 or not over_sizes(rows) or not 0 < LEVEL * min(values) < max(values):
         return None
