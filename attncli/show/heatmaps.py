@@ -35,18 +35,19 @@ WEIGHTS = ("weights", "dropped")
 PLAIN = HeatmapLook()
 FRAMED: Settings = {"axes.grid": False, "axes.spines.top": True, "axes.spines.right": True}
 NAN_COLOURS = ("black", "#00b4d8", "#70e000", "#7b2cbf")
-CELL, LINE = 0.33, 0.14  # inches: of a cell with a number, and of a line with a token
-LEAST = 1.3  # em of the shorter side of a panel that can be read
+CELL, LINE = 0.33, 0.14  # inches of a cell with a number, and of a line with a token
+LEAST, LEAST_MORE, LEAST_LONG = 1.3, 0.3, 3.4  # em; smallest readable side of one cell, of each more, and of many
+ROOMIER = 1.4  # factor on the smallest readable side where the page has no given size
 SIDE, LONGEST_SIDE, LONGEST_NAMED, LONGEST_NUMBERED = 3.0, 5.0, 7.5, 15.0  # inches of a panel
 FEW_PANELS, SMALL_SIDE = 4, 2.0  # more panels than these are drawn smaller, down to this side in inches
 AROUND = (0.3, 0.45)  # inches beside and above a panel for ticks and a title
 ROOMY = 2.0  # inches around a panel that are enough for any labels
 MOST_TICKS, TICK = 5, 0.35  # ticks of a colour bar, and inches from one to the next
-LOWEST = 0.6  # inches of panels with a colour bar beside them
-BAR, LONGEST_BAR_PAGE = 0.12, 18.0  # inches: width of a colour bar, and of a page with numbers asked for
-NUMBER_POINTS, DIGIT = 8.0, 0.64  # size of numbers in cells, and width of a digit as a share of it
-MOST_NUMBERS = {"auto": 400, "yes": 5000, "no": 0}  # in a picture: each takes a millisecond to draw
-SLOT = 0.7  # of a page's share of a panel that its cells take, about
+LOWEST = 0.6  # inches; lower panels have their colour bar below them
+BAR, LONGEST_BAR_PAGE = 0.12, 18.0  # inches; width of a colour bar, and of a page with `annotate: yes`
+NUMBER_POINTS, DIGIT = 8.0, 0.64  # size of numbers in cells, and width of a digit relative to it
+MOST_NUMBERS = {"auto": 400, "yes": 5000, "no": 0}  # in a picture; each takes a millisecond to draw
+SLOT = 0.7  # estimated share of the page that is cells
 
 
 def heatmap_figure(
@@ -62,16 +63,16 @@ def heatmap_figure(
     """Return a heatmap with a panel for each batch element, head and label.
 
     Args:
-        matrices: tensors (n, m), (b, n, m), (b, heads, n, m), or with more axes, all of which count as heads.
+        matrices: tensors (n, m), (b, n, m) or (b, heads, n, m); further axes count as heads, too.
         look: colours, limits and numbers, the range of queries and keys, and the label to subtract.
         labels: labels in their order; all by default.
         batches: batch elements, counted from 0; all by default.
         heads: heads, counted from 0; all by default.
         places: pairs of batch element and head in their order, in place of `batches` and `heads`.
-        note: is called with everything that was left out, averaged, cut off or not a number.
+        note: is called with a sentence on values that are left out, averaged, cut off or not a number.
 
     Raises:
-        InputError: a label, batch element or head does not exist, a tensor has no matrices, or the look does not fit.
+        InputError: a label, batch element, head or range does not exist, or a tensor has no matrices.
     """
     if look.minus is not None:
         if look.minus not in matrices.tensors:
@@ -98,8 +99,8 @@ def stage_figure(
         panels: matrices with their names.
         stage: the stage of attention, or a name of the quantity.
         look: the user's options.
-        note: is called with everything that the picture does not show.
-        before_dropout: labels whose weights are before dropout.
+        note: is called with a sentence on anything that is left out.
+        before_dropout: labels with weights before dropout.
         about: the end of the title.
     """
     quantity = printable(QUANTITIES.get(stage, stage))
@@ -122,7 +123,7 @@ def runs_figure(
     look: HeatmapLook = PLAIN,
     note: Note = ignore_note,
 ) -> Picture:
-    """Return a heatmap of `b` - `a`, matrices of two runs, for labels that both have in one shape."""
+    """Return a heatmap of `b` - `a`, matrices of two runs, for labels with matrices of the same shape in both."""
     ours, theirs = (select(each, labels, None, None, places, of) for each, of in ((a, ignore_note), (b, note)))
     panels = [
         replace(q, valid=None if p.valid is None or q.valid is None else p.valid | q.valid, minus=p.values)
@@ -146,14 +147,14 @@ def panels_figure(
     """Return a heatmap of any matrices, with numbers in the cells if they have room.
 
     Args:
-        panels: matrices whose rows and columns are `sides`.
+        panels: matrices with their names.
         quantity: the title of the picture.
-        note: is called with everything that the picture does not show.
-        quantities: the quantity of each panel; those of one quantity share their colours, and each panel has a colour
-            bar. By default all panels have one.
-        sides: titles of rows and columns.
+        note: is called with a sentence on anything that is left out.
+        quantities: the quantity of each panel, with a colour bar for each panel and the same colours for panels of the
+            same quantity. By default all panels share a colour bar.
+        sides: names of rows and columns.
         look: theme, sizes and title; colours and ranges do not apply.
-        is_signed: values may be negative, so that colours need not begin at 0.
+        is_signed: values may be negative, so colours need not begin at 0.
         name: the name of the file.
     """
     scale: Scale = "panel" if quantities else "shared"
@@ -164,7 +165,7 @@ def panels_figure(
 
 
 def check_look(look: Look) -> None:
-    """Raise InputError, located at the key `figure`, for a style file, size or colour map that cannot be drawn."""
+    """Raise InputError, located at the key `figure`, for an invalid style file, size or colour map."""
     with below("figure"):
         sheet = sheet_of(look)
         if isinstance(look, HeatmapLook):
@@ -172,7 +173,7 @@ def check_look(look: Look) -> None:
 
 
 def colour_map(sheet: Sheet, look: HeatmapLook) -> Colormap:
-    """Return the colour map of a look, by default one for the colour-blind; for differences a diverging one.
+    """Return the colour map of a look, by default the theme's sequential map, or its diverging map for differences.
 
     Raises:
         InputError: matplotlib has no colour map of this name.
@@ -187,7 +188,7 @@ def colour_map(sheet: Sheet, look: HeatmapLook) -> Colormap:
 
 @dataclass(frozen=True)
 class _Content:
-    """The content of a picture, whatever its page."""
+    """The content of a picture, independent of its page."""
 
     panels: Sequence[Panel]
     look: HeatmapLook
@@ -234,7 +235,7 @@ def _draw(content: _Content, note: Note) -> Picture:
         outer = wanted[0] + sheet.unit * AROUND[0], wanted[1] + sheet.unit * AROUND[1]
         columns = columns_of(len(panels), outer, sheet, step)
         figure, made = grid(sheet, len(panels), columns, content.title)
-        figure.suppressComposite = True  # every panel stays an image of its own in SVG and PDF
+        figure.suppressComposite = True  # keep each panel a separate image in SVG and PDF
         rows = math.ceil(len(panels) / columns)
         widest = COLUMN if columns * outer[0] <= COLUMN * sheet.unit else BOTH_COLUMNS
         widest = sheet.unit * (LONGEST_BAR_PAGE if look.annotate == "yes" else widest)
@@ -259,7 +260,8 @@ def _draw(content: _Content, note: Note) -> Picture:
         _draw_bars(figure, made, content, scales, wanted[1] * rows)
         _draw_legend(figure, cells, cmap, "\n".join(filter(None, (footnote, _words(content, scales)))))
         _label_ticks(made, columns, panels, [wanted] * len(made))
-        lay_out(figure, wanted, note, content.name, widest=widest, least=LEAST)
+        n, m = max(len(panel.queries) for panel in panels), max(len(panel.keys) for panel in panels)
+        lay_out(figure, wanted, note, content.name, widest=widest, least=(_least_side(m), _least_side(n)))
         sizes = [tuple(axes.get_position().size * figure.get_size_inches()) for axes in made]
         if thin := _label_ticks(made, columns, panels, sizes):
             note(f"too many tokens: {thin}")
@@ -275,12 +277,17 @@ def _draw(content: _Content, note: Note) -> Picture:
 
 
 def _title(panel: Panel, inches: float, sheet: Sheet) -> str:
-    """Return the title of a panel, with its place on a line of its own if a single line is too long."""
+    """Return the title of a panel, with its batch element and head on separate lines if one line is too long."""
     parts = list(filter(None, (panel.label, panel.place)))
     whole = folded(", ".join(parts), inches, sheet)
     if "\n" in whole:
         whole = "\n".join(folded(each, inches, sheet) for each in (panel.label, *panel.place.split(", ")) if each)
     return whole
+
+
+def _least_side(cells: int) -> float:
+    """Return the smallest readable side, in em, of a panel with this number of cells along it."""
+    return min(LEAST + LEAST_MORE * (cells - 1), LEAST_LONG)
 
 
 def _panel_size(content: _Content, sheet: Sheet) -> Size:
@@ -299,17 +306,18 @@ def _panel_size(content: _Content, sheet: Sheet) -> Size:
     wider = (
         max(1.0, 1.05 * DIGIT * digits * NUMBER_POINTS / 72 / CELL) if is_numbered and look.annotate != "no" else 1.0
     )
-    return sheet.unit * wider * max(m * side / longest, CELL), sheet.unit * max(n * side / longest, CELL)
+    least = [max(sheet.unit * CELL, ROOMIER * _least_side(cells) * sheet.em) for cells in (m, n)]
+    return wider * max(sheet.unit * m * side / longest, least[0]), max(sheet.unit * n * side / longest, least[1])
 
 
 def _block(panel: Panel, size: Size, sheet: Sheet) -> tuple[int, int]:
-    """Return the rows and columns of cells that share a pixel on a panel of this size."""
+    """Return the rows and columns of cells per pixel on a panel of this size."""
     down, across = (max(1.0, side * sheet.dpi) for side in (size[1], size[0]))
     return math.ceil(len(panel.queries) / down), math.ceil(len(panel.keys) / across)
 
 
 def _has_zero_colour(scales: Sequence[ColourScale]) -> bool:
-    """Whether a scale is a logarithm, which has no place for zeros."""
+    """Whether a scale is logarithmic and has no colour for zeros."""
     return any(each.kind == "log" and each.low > 0 for each in scales)
 
 
@@ -322,13 +330,13 @@ def _draw_cells(
     scale: ColourScale,
     cmap: Colormap,
 ) -> None:
-    """Draw a matrix in colours, hatched where it is masked; blocks of cells stand at the indices of their cells."""
+    """Draw a matrix as colours, hatched where it is masked, with axes in indices of cells."""
     (down, across), (rows, columns) = block, cells.shape
     top, left = (names.start if isinstance(names, range) else 0 for names in (panel.queries, panel.keys))
     if cells.mask.any():
         axes.patch.set(linewidth=0.0, **_masked(sheet))
     axes.imshow(
-        scale.clip(cells.data),  # matplotlib takes infinities, and zeros below a logarithm, for NaN
+        scale.clip(cells.data),  # matplotlib draws infinities, and zeros on a logarithmic scale, as NaN
         cmap=cmap,
         norm=scale.norm,
         alpha=(~cells.mask).astype(float),
@@ -345,7 +353,7 @@ def _masked(sheet: Sheet) -> dict[str, Any]:
 
 
 def _nan_colour(cmap: Colormap) -> str:
-    """Return the colour of NaN: the farthest of a few from every colour of the map."""
+    """Return the colour of NaN: the candidate farthest from all colours of the map."""
     used = cmap(np.linspace(0, 1, 64))[:, :3]
     return max(NAN_COLOURS, key=lambda name: float(np.abs(used - to_rgb(name)).sum(axis=1).min()))
 
@@ -353,7 +361,7 @@ def _nan_colour(cmap: Colormap) -> str:
 def _draw_bars(
     figure: Picture, made: Sequence[Axes], content: _Content, scales: Sequence[ColourScale], height: float
 ) -> None:
-    """Draw a colour bar for all panels, or one for each; beside panels that are high enough for it, else below."""
+    """Draw a colour bar for all panels, or one for each: beside high panels, below low ones."""
     look: dict[str, Any] = {"format": PlainFormatter(), "pad": 0.02}
     rows = len({axes.get_subplotspec().rowspan.start for axes in made})  # type: ignore[union-attr]
     if content.look.scale == "panel":
@@ -372,7 +380,7 @@ def _draw_bars(
 
 
 def _ticks(scale: ColourScale, inches: float) -> MaxNLocator | None:
-    """Return the ticks of a colour bar of this length; None for matplotlib's own of a logarithm."""
+    """Return the ticks of a colour bar of this length; None for matplotlib's default on a logarithmic scale."""
     return (
         None if scale.kind == "log" else MaxNLocator(max(2, min(MOST_TICKS, int(inches / TICK))), steps=[1, 2, 5, 10])
     )
@@ -397,7 +405,7 @@ def _draw_legend(figure: Picture, shown: Sequence[Cells], cmap: Colormap, footno
 
 
 def _label_ticks(made: Sequence[Axes], columns: int, panels: Sequence[Panel], sizes: Sequence[Any]) -> str:
-    """Label queries left of each row and keys below each column, or wherever they differ; return what is left out."""
+    """Label queries beside each row and keys below each column, and where they differ; return a phrase on omissions."""
     steps = {"queries": 1, "keys": 1}
     for i, (axes, panel, (width, height)) in enumerate(zip(made, panels, sizes, strict=True)):
         is_first = i % columns == 0 or panels[i - 1].queries != panel.queries
@@ -426,7 +434,7 @@ def _set_ticks(axis: Axis, names: tuple[str, ...] | range, length: float) -> int
 
 
 def _number_format(content: _Content, sizes: Sequence[Any], values: Numbers, unit: float) -> str | None:
-    """Return the format of the numbers in all cells; None if they are not wanted or have no room."""
+    """Return the format of the numbers in cells; None if they are turned off or do not fit."""
     look = content.look
     if look.annotate == "no" or not 0 < values.size <= MOST_NUMBERS[look.annotate]:
         return None
@@ -465,7 +473,7 @@ def _write_numbers(axes: Axes, image: AxesImage, cells: Cells, spec: str, points
 
 
 def _footnote(blocks: Sequence[tuple[int, int]]) -> str:
-    """Return the meaning of a pixel that stands for several cells; empty if each cell has pixels of its own."""
+    """Return a sentence on the cells per pixel; empty if each cell has at least a pixel."""
     down, across = (max(sides) for sides in zip(*blocks, strict=True))
     upto = "up to " if len(set(blocks)) > 1 else ""
     return f"each pixel is the mean of {upto}{down} × {across} cells" if down * across > 1 else ""

@@ -22,17 +22,17 @@ from attncli.show.themes import Sheet
 
 Numbers = NDArray[np.float64]
 Size = tuple[float, float]  # in inches
-COLUMN, BOTH_COLUMNS = 4.2, 8.8  # inches: text of 9 points has 7 in one column of a paper (3.3), or across both (6.9)
+COLUMN, BOTH_COLUMNS = 4.2, 8.8  # inches; shrunk to the 3.3 or 6.9 of a paper, text of 9 points has 7
 FEW_PANELS = 4  # fit into one column
 WIDE, PAGE = 1.25, (1.1, 1.0)  # width to height of a panel of curves, and of a page without a given size
-LEAST = 4.0  # em of the shorter side of curves that can be read
-NARROWEST = 0.6  # inches of a panel on a page without a given size
+LEAST = (4.0, 4.0)  # em; smallest readable width and height of curves
+NARROWEST = 0.6  # inches; narrowest panel on a page without a given size
 INNER = 0.8  # share of a panel in its place, beside its ticks
 CHARACTER = 0.6  # em that a character takes on average
 TOGETHER = "\N{NO-BREAK SPACE}=\N{NO-BREAK SPACE}"
 LONGEST = 40  # characters of a line of a legend
-BAND, ALL_BANDS = 0.16, 0.8  # opacity of a band, and of all bands upon each other
-LEAST_PLAIN, MOST_PLAIN = 1e-3, 1e5  # numbers beside an axis that are written without a power of ten
+BAND, ALL_BANDS = 0.16, 0.8  # opacity of a band, and of all bands together
+LEAST_PLAIN, MOST_PLAIN = 1e-3, 1e5  # range of tick labels written without powers of ten
 SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 
@@ -44,7 +44,7 @@ def drawn(
     Args:
         figure_of: makes the picture.
         result: has the numbers.
-        note: is called with everything that the picture does not show.
+        note: is called with a sentence on anything that is left out.
         look: the user's options.
         name: the name of the file, the study's by default.
     """
@@ -62,9 +62,9 @@ def one_figure(
 
 
 def columns_of(count: int, shape: Size, sheet: Sheet, step: int = 1) -> int:
-    """Return the number of columns in which panels of a shape are largest.
+    """Return the number of columns that makes panels of this shape largest.
 
-    Of panels that belong together by `step`, whole groups stand in a row, or a group in whole rows.
+    Panels form groups of `step`: a row has whole groups, or a group has whole rows.
     """
     width, height = sheet.size or PAGE
     able: Sequence[int] = range(1, count + 1)
@@ -85,12 +85,12 @@ def grid(sheet: Sheet, count: int, columns: int, title: str) -> tuple[Picture, l
     return figure, axes[:count]
 
 
-def lay_out(figure: Picture, panel: Size, note: Note, name: str, *, widest: float = 0.0, least: float = LEAST) -> None:
+def lay_out(figure: Picture, panel: Size, note: Note, name: str, *, widest: float = 0.0, least: Size = LEAST) -> None:
     """Lay a picture out, with a note if its panels become too small to read.
 
-    Without a size of its own the page grows or shrinks until its panels have the size `panel`, or a smaller one of
-    this shape where the page would be wider than `widest` inches, by default as wide as it is. `least` is the shortest
-    side that can be read, in em.
+    A page without a given size grows or shrinks until its panels have the size `panel`. They are smaller, with the same
+    shape, if the page would be wider than `widest` inches, by default its present width. `least` is the smallest
+    readable width and height in em.
     """
     sheet, axes = figure.sheet, [each for each in figure.axes if each.get_subplotspec() is not None]
     spec: Any = axes[0].get_gridspec()
@@ -101,7 +101,7 @@ def lay_out(figure: Picture, panel: Size, note: Note, name: str, *, widest: floa
         share = min(1.0, max(((widest or page[0]) - around[0]) / spec.ncols, NARROWEST) / panel[0])
         figure.set_size_inches(around + share * np.array((spec.ncols * panel[0], spec.nrows * panel[1])))
         fits = _execute(figure)
-    if not fits or (_panel_size(figure, axes) < least * sheet.em).any():
+    if not fits or (_panel_size(figure, axes) < np.array(least) * sheet.em).any():
         width, height = figure.get_size_inches()
         given = f"{width:.3g} x {height:.3g} inches with text of {sheet.points:g} points"
         note(f"{name}.{sheet.look.format}: the panels are too small to read on {given}; make the page larger")
@@ -125,9 +125,9 @@ def _panel_size(figure: Picture, axes: Sequence[Axes]) -> Numbers:
 def panels(
     sheet: Sheet, count: int, title: str, *, quantities: int | None = None, step: int = 1
 ) -> tuple[Picture, list[Axes]]:
-    """Return a picture with panels of curves in a grid, `step` of them in a row or in several.
+    """Return a picture with `count` panels of curves in a grid, with groups of `step` panels in whole rows.
 
-    Panels show `quantities` in turn, by default all different ones. Those of one quantity share their vertical axis.
+    Panels show `quantities` quantities in turn, by default one each. Panels of the same quantity share a vertical axis.
     """
     figure, axes = grid(sheet, count, columns_of(count, (1.0, 1.0), sheet, step), title)
     for index, each in enumerate(axes[quantities or count :]):
@@ -136,7 +136,7 @@ def panels(
 
 
 def folded(text: str, inches: float, sheet: Sheet) -> str:
-    """Return a text in lines of about this length; a name and its value stay together."""
+    """Return a text wrapped to this width in inches, without a break inside `name = value`."""
     together = printable(text).replace(" = ", TOGETHER)
     character = sheet.em * CHARACTER * max(1.0, cell_len(together) / max(1, len(together)))  # Chinese is wider
     return textwrap.fill(together, max(8, int(inches / character))).replace(TOGETHER, " = ")
@@ -159,7 +159,10 @@ def reference(sheet: Sheet) -> dict[str, Any]:
 def draw_line(
     axes: Axes, x: Numbers, points: Sequence[Numbers], look: Mapping[str, Any], *, bands: int = 0, **options: Any
 ) -> None:
-    """Draw a line through points, and their low and high ends as one of several `bands`, or as bars where this is 0."""
+    """Draw a line through points, with their low and high ends as a band, or as bars if `bands` is 0.
+
+    `bands` is the number of bands in the panel.
+    """
     y, low, high = points
     if bands and len(x) > 1:
         opacity = min(BAND, ALL_BANDS / bands)
@@ -170,7 +173,7 @@ def draw_line(
 
 
 def sizes_axis(axes: Axes, sizes: Iterable[int]) -> None:
-    """Set up a logarithmic axis whose ticks are sizes such as d, as many as there is room for."""
+    """Set up a logarithmic axis with ticks at sizes such as d, thinned out if there is little room."""
     found = sorted(set(sizes))
     axes.set_xscale("log")
     axes.set_xlim(found[0] / 1.6, found[-1] * 1.6)
@@ -183,7 +186,7 @@ class PlainFormatter(Formatter):
     """Writes all ticks of an axis as plain numbers, or all of them as powers of ten if some are small or large."""
 
     def __call__(self, value: float, pos: int | None = None) -> str:
-        """Return a number as it stands alone."""
+        """Return the label of a single number."""
         return f"{value:g}"
 
     def format_ticks(self, values: Sequence[float]) -> list[str]:
@@ -201,7 +204,7 @@ def _power(value: float) -> str:
 
 
 def decades_axis(axes: Axes, text: Callable[[float], str] | None = None) -> None:
-    """Make the vertical axis logarithmic, with ticks at powers of ten, and between them where those are few."""
+    """Make the vertical axis logarithmic, with ticks at powers of ten, and between them on a short range."""
     axes.set_yscale("log", nonpositive="clip")
     low, high = axes.get_ylim()
     axes.yaxis.set_major_locator(LogLocator(subs=(1.0,) if high > 100 * low else (1.0, 2.0, 5.0)))
@@ -216,7 +219,7 @@ def unit_axis(axes: Axes) -> None:
 
 
 def legend(figure: Picture, looks: Mapping[str, Mapping[str, Any]]) -> None:
-    """Draw a legend of texts with the options of their lines below all panels, in as many columns as fit."""
+    """Draw a legend below all panels, from texts to the options of their lines, in the most columns that fit."""
     lines = [Line2D([], [], **look) for look in looks.values()]
     texts = [textwrap.fill(printable(text), LONGEST) for text in looks]
     for columns in range(len(texts), 0, -1):

@@ -10,13 +10,14 @@ from matplotlib.colors import to_hex
 from matplotlib.text import Text
 from PIL import Image
 
+from attncli.common.study import Tokens
 from attncli.config.looks import HeatmapLook, Look
 from attncli.errors import InputError
 from attncli.show.figures import Picture, as_png, save_figure
 from attncli.show.themes import sheet_of
 from attncli.studies import part_of
 from tests.common.pairs.samples import swept
-from tests.show.drawn import check_texts, heatmap, weights
+from tests.show.drawn import check_texts, heatmap, panels, weights
 
 PAGES = [(3.3, 4.0, 7.0), (6.0, 4.0, 9.0), (13.33, 7.5, 24.0)]
 
@@ -150,3 +151,18 @@ def test_panels_that_are_too_small_to_read_are_one_note(make: Any, name: str) ->
     notes.clear()
     make(notes, size=[8.0, 6.0])
     assert notes == []
+
+
+def test_a_strip_may_be_lower_than_a_panel_with_many_rows() -> None:
+    names = [[f"token number {i}" for i in range(8)]]
+    look = HeatmapLook(size=[3.3, 2.5])
+    strip = heatmap(*[weights(1, 8)] * 4, look=look)
+    square = heatmap(*[weights(8, 8)] * 4, tokens=Tokens(names, names), look=look)
+    for drawn in (strip, square):
+        assert panels(drawn.figure)[0].get_position().height * 2.5 < 0.3
+    assert [sum("too small" in note for note in drawn.notes) for drawn in (strip, square)] == [0, 1]
+
+
+def test_panels_of_a_page_without_a_given_size_are_never_too_small() -> None:
+    for n, m in ((8, 200), (200, 8), (5, 40)):
+        assert not any("too small" in note for note in heatmap(*[weights(n, m)] * 4).notes)
