@@ -16,7 +16,7 @@ from attncli.errors import InputError
 
 
 def catalogue(parts: Mapping[str, Mapping[str, type[nn.Module]]]) -> RenderableType:
-    """Formula with its source, options and parameters of every scorer and normaliser, below the title of each part."""
+    """Return a list of scorers and normalisers by part, with formula, source, options and parameters."""
     shown: list[RenderableType] = []
     for title, classes in parts.items():
         table = Table.grid(padding=(0, 2, 0, 0))
@@ -30,7 +30,7 @@ def catalogue(parts: Mapping[str, Mapping[str, type[nn.Module]]]) -> RenderableT
 
 
 def details(name: str, cls: type[nn.Module]) -> RenderableType:
-    """Everything about a scorer or normaliser: its docstring, its options with types and defaults, its parameters."""
+    """Return the docstring of a scorer or normaliser, its options with types and defaults, and its parameters."""
     paragraphs = (inspect.getdoc(cls) or "").split("\n\n")[1:]
     lines = [Text.assemble((name, "bold"), f"  {formula_of(cls)}"), Text()]
     lines += [Text(" ".join(paragraph.split()) + "\n") for paragraph in paragraphs]
@@ -46,7 +46,7 @@ def _default(default: Any) -> str:
 
 
 def _type(kind: Any) -> str:
-    """A type in words, from its JSON Schema."""
+    """Return a type in words, from its JSON Schema."""
     schema = TypeAdapter(kind).json_schema()
     return " or ".join(_branch(branch) for branch in schema.get("anyOf", [schema]))
 
@@ -60,7 +60,7 @@ def _branch(schema: Mapping[str, Any]) -> str:
 
 
 def _parameters(cls: type[nn.Module]) -> list[str]:
-    """State_dict names with shapes in letters, of a scorer made with sizes that tell the letters apart."""
+    """Return the names of a scorer's parameters, with their shapes in letters."""
     if "query_size" not in inspect.signature(cls).parameters:
         return []
     letters = {101: "q", 103: "k", 107: "h", 1: "1"}
@@ -68,7 +68,7 @@ def _parameters(cls: type[nn.Module]) -> list[str]:
     try:
         with torch.device("meta"):
             made = cls(101, 103, **options)
-    except InputError:  # it needs q = k, and no such scorer has parameters of its own
+    except InputError:  # the scorer requires q = k
         with torch.device("meta"):
             made = cls(101, 101, **options)
     parameters = []

@@ -1,4 +1,4 @@
-"""Figures as files: the same figure gives the same bytes, in its own theme, and in fonts that can draw its text."""
+"""Write figures to files: the same figure gives the same bytes, in fonts that have all its characters."""
 
 import io
 import logging
@@ -18,27 +18,27 @@ from attncli.config.looks import Look
 from attncli.errors import InputError, got, printable
 from attncli.show.themes import Settings, Sheet, most_dpi, sheet_of
 
-Note = Callable[[str], None]  # takes what the reader of a figure should know
-# What is left out of each kind of file: it must not depend on the day or on matplotlib's version.
+Note = Callable[[str], None]  # called with a sentence for the reader of a figure
+# Metadata left out of each kind of file, which must not depend on the date or on matplotlib's version.
 METADATA: dict[str, dict[str, Any]] = {
     ".png": {"Software": None},
     ".svg": {"Date": None, "Creator": None},
     ".pdf": {"CreationDate": None, "Producer": None, "Creator": None},
 }
-OPTIONS: dict[str, Any] = {".png": {"pil_kwargs": {"compress_level": 1}}}  # flat colours: quick, and small all the same
+OPTIONS: dict[str, Any] = {".png": {"pil_kwargs": {"compress_level": 1}}}  # flat colours compress well all the same
 DEFAULT_FONT = "DejaVu Sans"  # comes with matplotlib
 CJK = ("Noto Sans CJK", "Source Han Sans", "PingFang", "Microsoft YaHei", "WenQuanYi", "Hiragino", "Malgun")
 CURE = "one that can, such as Noto Sans CJK (Debian, Ubuntu: fonts-noto-cjk) or the Noto font of its script"
 UNFIT = ("LastResort", "Last Resort", "Emoji Color", "Color Emoji")  # boxes for everything; bitmaps
 
-# Some CJK fonts have only a medium weight, which is no reason to write to the user's terminal for each text size.
+# Some CJK fonts have only a medium weight; matplotlib would warn about it for each text size.
 logging.getLogger("matplotlib.font_manager").addFilter(lambda record: "find font weight" not in str(record.msg))
 
 
 class Picture(Figure):
-    """A figure on a sheet, of its size if it has one, which shows itself in a notebook even without pyplot.
+    """A figure on a sheet, with the sheet's size if it has one. Notebooks display it without pyplot.
 
-    One of its own size has fewer dots per inch than asked for where it would not fit into memory.
+    Without a given size, a large figure is saved at a lower resolution to fit into memory.
     """
 
     def __init__(self, sheet: Sheet, width: float, height: float, **options: Any) -> None:
@@ -47,12 +47,12 @@ class Picture(Figure):
         super().__init__(figsize=(width, height), dpi=sheet.dpi, **options)
 
     def draw(self, renderer: Any) -> None:
-        """Draw it in its own settings, as ticks are made only now."""
+        """Draw the figure with its sheet's settings, since matplotlib creates ticks as it draws."""
         with applied(self.sheet.settings):
             super().draw(renderer)
 
     def savefig(self, *place: Any, **options: Any) -> None:
-        """Write it into a file."""
+        """Save the figure to a file."""
         super().savefig(*place, dpi=min(self.sheet.dpi, most_dpi(*self.get_size_inches())), **options)
 
     def _repr_png_(self) -> bytes:
@@ -65,22 +65,22 @@ def ignore_note(text: str) -> None:
 
 @contextmanager
 def applied(settings: Settings) -> Iterator[None]:
-    """A context with these settings of matplotlib, in which it is silent on what the notes say already."""
+    """Apply settings of matplotlib in a context, and hide warnings that are given as notes instead."""
     with matplotlib.rc_context(settings), warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Glyph")
         warnings.filterwarnings("ignore", message="constrained_layout not applied")
-        warnings.filterwarnings("ignore", message="The label")  # of a legend may begin with an underscore
+        warnings.filterwarnings("ignore", message="The label")  # labels in a legend may begin with an underscore
         yield
 
 
 @contextmanager
 def drawing(texts: Iterable[str], note: Note, look: Look) -> Iterator[Sheet]:
-    """For the making of a figure with these texts; `note` is told what no font can draw.
+    """Apply the settings of a look in a context, with fonts for these texts; note characters without a font.
 
-    The user's matplotlibrc does not count: pictures are the same everywhere.
+    The user's matplotlibrc is ignored, so pictures are the same everywhere.
 
     Raises:
-        InputError: a style file that cannot be read, or with what matplotlib does not know.
+        InputError: the style file cannot be read or has an unknown setting, or the size is out of bounds.
     """
     sheet = sheet_of(look)
     with applied(sheet.settings):
@@ -97,7 +97,7 @@ def drawing(texts: Iterable[str], note: Note, look: Look) -> Iterator[Sheet]:
 
 
 def _installed(families: Iterable[str]) -> tuple[list[str], list[str]]:
-    """The families that there are, and those that there are not."""
+    """Return the installed and the missing font families."""
     found, missing = list[str](), list[str]()
     for family in families:
         try:
@@ -109,11 +109,11 @@ def _installed(families: Iterable[str]) -> tuple[list[str], list[str]]:
 
 
 def save_figure(figure: Picture, path: Path) -> None:
-    """Writes a figure as `.png`, `.svg` or `.pdf`, by the ending of the path.
+    """Save a figure as `.png`, `.svg` or `.pdf`, by the ending of the path.
 
     Raises:
-        InputError: another ending.
-        OSError: a place that cannot be written to.
+        InputError: the path has another ending.
+        OSError: the file cannot be written.
     """
     ending = picture_ending(path)
     with applied(figure.sheet.settings):
@@ -121,12 +121,12 @@ def save_figure(figure: Picture, path: Path) -> None:
 
 
 def drawn_by(make: Callable[[], Picture]) -> Callable[[Path], None]:
-    """What makes a figure and saves it in a file."""
+    """Return a function that makes the figure and saves it at a path."""
     return lambda path: save_figure(make(), path)
 
 
 def as_png(figure: Picture) -> bytes:
-    """The figure as the bytes of a PNG."""
+    """Return the figure as the bytes of a PNG."""
     file = io.BytesIO()
     with applied(figure.sheet.settings):
         figure.savefig(file, format="png", metadata=METADATA[".png"], **OPTIONS[".png"])
@@ -134,7 +134,7 @@ def as_png(figure: Picture) -> bytes:
 
 
 def picture_ending(path: Path) -> str:
-    """The ending of a picture's path in lower case, `.png`, `.svg` or `.pdf`; any other is an InputError."""
+    """Return the ending `.png`, `.svg` or `.pdf` of a path in lower case; raise InputError for any other."""
     ending = path.suffix.lower()
     if ending not in METADATA:
         raise InputError.of(got(path.name, "expected a name ending in " + ", ".join(METADATA)), ["out"])
@@ -142,7 +142,7 @@ def picture_ending(path: Path) -> str:
 
 
 def fonts_for(texts: Iterable[str]) -> tuple[list[str], str]:
-    """The default font, joined by as few installed ones as are needed, and a note of what none of them can draw."""
+    """Return the default font and the installed fonts needed for all characters, and a note on missing characters."""
     families = [DEFAULT_FONT]
     lacking = _lacking({char for text in texts for char in text if not char.isascii()}, DEFAULT_FONT)
     for name in _candidates(lacking) if lacking else ():
@@ -157,7 +157,7 @@ def fonts_for(texts: Iterable[str]) -> tuple[list[str], str]:
 
 
 def _lacking(chars: set[str], family: str) -> set[str]:
-    """The characters without a glyph; joiners and variation selectors only shape their neighbours."""
+    """Return the characters without a glyph. Joiners and variation selectors need none."""
     shaping = {char for char in chars if unicodedata.category(char) == "Cf" or "\ufe00" <= char <= "\ufe0f"}
     return {char for char in chars - shaping if not _font(family).get_char_index(ord(char))}
 
@@ -168,7 +168,7 @@ def _font(family: str):  # type: ignore[no-untyped-def] # matplotlib.ft2font.FT2
 
 
 def _candidates(chars: set[str]) -> list[str]:
-    """Installed families, those made for the script first."""
+    """Return the installed families, with fonts for the script of the characters first."""
     scripts = " ".join(unicodedata.name(char, "") for char in chars)
     region = "JP" if "KATAKANA" in scripts or "HIRAGANA" in scripts else "KR" if "HANGUL" in scripts else "SC"
     names = {font.name for font in fontManager.ttflist if font.style == "normal"}

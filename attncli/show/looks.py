@@ -1,4 +1,4 @@
-"""The colour and the marker of a scorer: the same in every picture and on every page, whatever stands beside it."""
+"""The colour and marker of each scorer, the same in every picture and on every page."""
 
 import hashlib
 from collections.abc import Iterable
@@ -9,8 +9,8 @@ from attncli.scorers import SCORERS
 
 Dash = str | tuple[int, tuple[float, ...]]  # a line style of matplotlib
 
-# (on a light ground, on a dark one): at least 3:1 against the ground, and those of CATALOGUE, which its first scorers
-# have, are told apart by the colour-blind.
+# Colours on a light and on a dark background, with a contrast of at least 3:1. Colour-blind readers can distinguish the
+# colours in CATALOGUE.
 CATALOGUE = (
     ("#0253cc", "#476fff"),
     ("#e86e16", "#d66035"),
@@ -32,16 +32,15 @@ MARKERS, OTHER_MARKERS = ("o", "s", "^", "D", "v", "P", "X"), ("<", ">", "p", "*
 GREYS = ("#000000", "#555555", "#8a8a8a")
 DASHES: tuple[Dash, ...] = ("-", (0, (5, 1.5)), (0, (1, 1.3)), (0, (4, 1.3, 1, 1.3)), (0, (8, 2)))
 
-
-# The markers of the catalogue's scorers in the order of the colours: those that share one have colours far apart.
-BEGUN = (*range(len(CATALOGUE)), *((5 + other) % len(MARKERS) for other in range(len(OTHERS))))
+# Indices of the first markers of the colours: scorers with the same marker have very different colours.
+FIRST_MARKERS = (*range(len(CATALOGUE)), *((5 + other) % len(MARKERS) for other in range(len(OTHERS))))
 
 
 @dataclass(frozen=True)
 class LabelLook:
-    """Drawing style of a label: its colours by theme, as `#rrggbb`; marker and dash as matplotlib calls them.
+    """Drawing style of a label: its colours by theme as `#rrggbb`, and its marker and dash for matplotlib.
 
-    `index` is the place of its colour in the palette. `is_dashed` is whether its line is dashed in colour, too.
+    `index` is the index of its colour in PALETTE. `is_dashed`: its line is dashed in coloured themes, too.
     """
 
     index: int
@@ -54,7 +53,7 @@ class LabelLook:
 
 
 PALETTE = (*CATALOGUE, *OTHERS)
-OF_OTHERS = [  # those of one colour follow each other, so that the next place has another marker
+OF_OTHERS = [  # looks of one colour are neighbours, so the next free look differs by its marker
     LabelLook(colour, *PALETTE[colour], GREYS[place % len(GREYS)], marker, DASHES[place % len(DASHES)])
     for place, (colour, marker) in enumerate(
         product(range(len(CATALOGUE), len(PALETTE)), OTHER_MARKERS), len(CATALOGUE)
@@ -63,13 +62,13 @@ OF_OTHERS = [  # those of one colour follow each other, so that the next place h
 
 
 def look_of_scorer(place: int) -> LabelLook:
-    """Return the look of the scorer at a place in the catalogue, which may have any length.
+    """Return the look of the scorer with index `place` in the catalogue, which may have any length.
 
-    Each colour has a grey and a dash of its own. Where the colours begin anew, every one takes the next marker, and
-    lines are dashed in colour, too.
+    Grey and dash follow from the colour. After the last colour the first follows again, with the next marker and with
+    dashed lines.
     """
     turn, colour = divmod(place, len(PALETTE))
-    marker = MARKERS[(BEGUN[colour] + turn) % len(MARKERS)]
+    marker = MARKERS[(FIRST_MARKERS[colour] + turn) % len(MARKERS)]
     grey, dash = GREYS[colour % len(GREYS)], DASHES[colour % len(DASHES)]
     return LabelLook(colour, *PALETTE[colour], grey, marker, dash, is_dashed=turn > 0)
 
@@ -77,8 +76,8 @@ def look_of_scorer(place: int) -> LabelLook:
 def looks_of(labels: Iterable[str]) -> dict[str, LabelLook]:
     """Return the look of each label, in the order of the labels.
 
-    A scorer of the catalogue has its look by its place there; any other label has one by a hash of itself. Where two
-    of these would look the same, the later one by the alphabet takes the next look that is free.
+    A scorer of the catalogue has the look of its index there; the look of any other label follows from its hash. If two
+    of these would look the same, the second in alphabetical order takes the next free look.
     """
     wanted, places = list(dict.fromkeys(labels)), {name: place for place, name in enumerate(SCORERS)}
     found, taken = {label: look_of_scorer(places[label]) for label in wanted if label in places}, set[int]()

@@ -1,4 +1,4 @@
-"""Which matrices of a stage a heatmap shows, with the names of their axes, and the cells that are drawn of each."""
+"""Select the matrices of a heatmap, with the names of their axes, and average their cells."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -17,18 +17,18 @@ from attncli.show.figures import Note
 
 MOST_PANELS = 48
 LONGEST_TOKEN = 24  # characters
-BAND_CELLS = 2**21  # cells averaged at a time: the memory taken beside the matrix itself
+BAND_CELLS = 2**21  # cells averaged at a time, which bounds the memory used
 
 
 @dataclass(frozen=True)
 class Panel:
-    """One matrix (n, m); `valid` (n, m), True = may attend; tokens of queries and keys, or their indices.
+    """A matrix (n, m), its mask `valid` (n, m), True = may attend, and the tokens or indices of queries and keys.
 
-    Where there is a matrix `minus`, the panel shows the difference from it.
+    With a matrix `minus` the panel shows `values` - `minus`.
     """
 
     label: str
-    place: str  # such as "batch 1, head 0"; empty where there is but one
+    place: str  # such as "batch 1, head 0"; empty if there is only one
     index: tuple[int, int]  # batch element and head
     values: Tensor
     valid: Tensor | None
@@ -45,13 +45,13 @@ def select(
     places: Sequence[tuple[int, int]] | None,
     note: Note,
 ) -> list[Panel]:
-    """The panels asked for, batch element by batch element, head by head and label by label; all where not asked.
+    """Return the requested panels by batch element, then head, then label; None selects all.
 
     Axes between the first and the last two all count as heads. `places` are pairs of batch element and head, in place
-    of all pairs of `batches` and `heads`. Of more than MOST_PANELS the last are left out.
+    of all pairs of `batches` and `heads`. Panels beyond MOST_PANELS are left out.
 
     Raises:
-        InputError: a label, batch element or head that is not there, or a tensor that is no stack of matrices.
+        InputError: a label, batch element or head does not exist, or a tensor has no matrices.
     """
     for label in labels or ():
         if label not in matrices.tensors:
@@ -88,7 +88,7 @@ def _stack(label: str, tensor: Tensor) -> Tensor:
 
 
 def _four_axes(tensor: Tensor) -> Tensor:
-    """(..., n, m) as (b, heads, n, m)."""
+    """Return a tensor (..., n, m) as (b, heads, n, m)."""
     return tensor.reshape(len(tensor) if tensor.ndim > 2 else 1, -1, *tensor.shape[-2:])
 
 
@@ -105,7 +105,7 @@ def _panel(matrices: Matrices, label: str, stack: Tensor, batch: int, head: int)
     if matrices.valid is not None:
         valid = _four_axes(matrices.valid.expand(matrices.tensors[label].shape))[batch, head]
         if matrices.stage in ("weights", "dropped"):
-            empty = ~valid.any(-1, keepdim=True)  # a query without any valid key: what weights it has are worth seeing
+            empty = ~valid.any(-1, keepdim=True)  # show nonzero weights of a query without valid keys
             valid = valid | (empty & (values != 0))
     place = ", ".join([f"batch {batch}"] * (batches > 1) + [f"head {head}"] * (heads > 1))
     queries, keys = _names(matrices.tokens.queries, batch, n), _names(matrices.tokens.keys, batch, m)
@@ -119,10 +119,10 @@ def _names(names: Names | None, batch: int, count: int) -> tuple[str, ...] | ran
 
 
 def zoom(panels: Sequence[Panel], look: HeatmapLook) -> list[Panel]:
-    """The panels with only the queries and keys of the look: of its ranges, what there is.
+    """Return the panels with the ranges of queries and keys in the look.
 
     Raises:
-        InputError: a range that begins beyond the last one.
+        InputError: a range begins after the last query or key.
     """
     if look.queries is None and look.keys is None:
         return list(panels)
@@ -137,12 +137,12 @@ def zoom(panels: Sequence[Panel], look: HeatmapLook) -> list[Panel]:
 
 
 def differences(panels: Sequence[Panel], label: str, note: Note) -> list[Panel]:
-    """Every panel of another label, less the panel of `label` at its place.
+    """Return the panels of all other labels, each minus the panel of `label` with the same batch element and head.
 
-    Places, and labels in a place, stand in the order of the mean size of their differences, the largest first.
+    Places, and labels in each place, are sorted by their mean absolute difference, largest first.
 
     Raises:
-        InputError: there is no other label, or none of this label in a place, or one of another shape.
+        InputError: there is no other label, or `label` has no panel of the same shape in some place.
     """
     shown = printable(label)
     base = {panel.place: panel for panel in panels if panel.label == shown}
@@ -169,14 +169,14 @@ def differences(panels: Sequence[Panel], label: str, note: Note) -> list[Panel]:
 
 
 def _means(sizes: Mapping[tuple[str, str], float], axis: int) -> dict[str, float]:
-    """The mean of each label (axis 0) or place (1), the largest first."""
+    """Return the mean of each label (axis 0) or place (1), largest first."""
     names = dict.fromkeys(key[axis] for key in sizes)
     means = {name: fmean(size for key, size in sizes.items() if key[axis] == name) for name in names}
     return dict(sorted(means.items(), key=lambda item: -item[1]))
 
 
 def _mean_size(panel: Panel) -> float:
-    """The mean size of the finite numbers of a panel at valid cells; 0 where there are none."""
+    """Return the mean absolute value of the finite valid cells of a panel; 0 if there are none."""
     total, count = 0.0, 0
     for cells, inside in _bands(panel.values, panel.valid, panel.minus, max(1, BAND_CELLS // panel.values.shape[1])):
         known = inside & cells.isfinite()
@@ -185,7 +185,7 @@ def _mean_size(panel: Panel) -> float:
 
 
 def _bands(values: Tensor, valid: Tensor | None, minus: Tensor | None, height: int) -> Iterator[tuple[Tensor, Tensor]]:
-    """So many rows at a time of a matrix less another, in float64, and which of their cells are valid."""
+    """Yield `values` - `minus` in float64 and its mask, in bands of `height` rows."""
     if valid is None:
         valid = torch.ones(1, 1, dtype=torch.bool, device=values.device).expand(values.shape)
     for start in range(0, len(values), height):
@@ -197,10 +197,10 @@ def _bands(values: Tensor, valid: Tensor | None, minus: Tensor | None, height: i
 def block_means(
     values: Tensor, valid: Tensor | None, down: int, across: int, minus: Tensor | None = None
 ) -> np.ma.MaskedArray[Any, Any]:
-    """The means of a matrix (n, m) over blocks of `down` x `across` cells, fewer at the lower and right edges.
+    """Return the means of a matrix (n, m), or of its difference from `minus`, over blocks of `down` x `across` cells.
 
-    Those of its differences from the matrix `minus`, if there is one. Only valid cells count: a block without any is
-    masked, a block with a valid NaN is NaN. Computed in float64.
+    Blocks at the lower and right edges may be smaller. Only valid cells count: a block without any is masked, and a
+    block with a valid NaN is NaN. Means are computed in float64.
     """
     height = down * max(1, BAND_CELLS // (values.shape[1] * down))  # whole blocks
     means, covered = [], []

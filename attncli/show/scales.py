@@ -1,7 +1,7 @@
-"""How values become colours, in pictures and on the page: one rule, by matplotlib's norms.
+"""Map values to colours in pictures and on the page, with matplotlib's norms.
 
 Colours are linear, or logarithmic where more than half of the values lie below 5 % of the largest one. Logarithmic
-colours cover the decades that nearly all values take; the colour bar has arrows for the rest.
+colours cover all positive values except the smallest 5 %; arrows at the colour bar stand for the rest.
 """
 
 import math
@@ -16,19 +16,19 @@ Numbers = np.ndarray[Any, Any]
 Kind = Literal["linear", "root", "log"]
 Extend = Literal["neither", "min", "max", "both"]
 WORDS = {"linear": "", "root": "colours by the square root", "log": "colours by the logarithm"}
-PALE = 0.05  # values below this share of the largest are pale in linear colours
-HALF = 0.5  # more pale values than this share make colours logarithmic
-FEW = 0.05  # share of the positive values that may lie below logarithmic colours
+PALE = 0.05  # linear colours of values below this share of the largest are pale
+HALF = 0.5  # colours are logarithmic if a larger share of the values is pale
+FEW = 0.05  # share of the positive values below logarithmic colours
 SHORTEST, LONGEST = 10.0, 1e6  # ratio of the ends of logarithmic colours
 SIGNED_DECADES = 1e3  # ratio of the end of signed logarithmic colours to their linear part
 SMALL_WEIGHTS = 0.1  # colours of weights end at 1, unless all weights are smaller than this
 SPAN = 100.0  # ratio of values that makes an axis logarithmic
-ROUNDING = 1e-5  # of the range: values this little beyond the ends count as within
+ROUNDING = 1e-5  # share of the range; values this close to the ends count as within
 
 
 @dataclass(frozen=True)
 class ColourScale:
-    """A scale from values to colours; `extend` names the ends of the colour bar that values lie beyond."""
+    """A scale from values to colours; `extend` names the ends of the colour bar with values beyond them."""
 
     kind: Kind
     low: float
@@ -37,7 +37,7 @@ class ColourScale:
 
     @property
     def norm(self) -> Normalize:
-        """The scale as a norm of matplotlib; roots and logarithms of negative values are those of their size."""
+        """The norm of matplotlib; for a negative x, the root is -sqrt(-x), and the logarithm likewise."""
         if self.kind == "log" and self.low > 0:
             return LogNorm(self.low, self.high)
         if self.kind == "log":
@@ -53,7 +53,7 @@ class ColourScale:
         return WORDS[self.kind]
 
     def clip(self, values: Numbers) -> Numbers:
-        """Return the values with those beyond the ends moved close to them: a logarithm has no place for zeros."""
+        """Return the values clipped to just beyond the ends, since a logarithm of 0 is not finite."""
         below = self.low / 2 if self.kind == "log" and self.low > 0 else 2 * self.low - self.high
         return np.clip(values, below, 2 * self.high - self.low)
 
@@ -68,17 +68,17 @@ def colour_scale(
     low: float | None = None,
     high: float | None = None,
 ) -> ColourScale:
-    """Return the colour scale of unmasked values, or of several panels that share it.
+    """Return the colour scale of the unmasked values of one panel or of several.
 
     Linear colours begin at 0, or at the smallest value if it is negative, and end at the largest value. NaN is ignored;
     infinite values only lie beyond the ends.
 
     Args:
         values: numbers of any shape, or a sequence of them.
-        kind: the kind of scale in place of the rule's choice.
-        is_weight: attention weights: linear colours end at 1 unless all weights are small.
-        is_signed: linear colours begin at the smallest value even if it is positive, as those of scores.
-        is_difference: colours are linear, with ends at the same distance from 0.
+        kind: the kind of scale; None chooses linear or logarithmic colours.
+        is_weight: values are attention weights; linear colours end at 1 unless all weights are small.
+        is_signed: values are scores or similar; linear colours begin at the smallest value even if it is positive.
+        is_difference: values are differences; colours are linear by default, with 0 in the middle.
         low: the start of the colours, unless they are logarithmic.
         high: the end of the colours.
     """
@@ -108,7 +108,7 @@ def colour_scale(
 
 
 def _extended(kind: Kind, low: float, high: float, values: Numbers) -> ColourScale:
-    """Return a scale that extends to where values lie beyond its ends by more than rounding."""
+    """Return a scale, with `extend` set if values exceed its ends by more than rounding."""
     slack = ROUNDING * (low if kind == "log" and low > 0 else high - low)
     is_below, is_above = bool((values < low - slack).any()), bool((values > high + ROUNDING * (high - low)).any())
     extend: Extend = "both" if is_below and is_above else "min" if is_below else "max" if is_above else "neither"
@@ -116,6 +116,6 @@ def _extended(kind: Kind, low: float, high: float, values: Numbers) -> ColourSca
 
 
 def spans_decades(values: Iterable[float]) -> bool:
-    """Whether positive values span more than two decades, so that a logarithmic axis shows them better."""
+    """Whether values are positive and span more than two decades, enough for a logarithmic axis."""
     found = [value for value in values if math.isfinite(value)]
     return bool(found) and 0 < SPAN * min(found) < max(found)

@@ -1,4 +1,4 @@
-"""What matplotlib's settings are in each theme, and with a style file of the user's upon it."""
+"""The settings of matplotlib for a look: its theme, with the user's style file on top."""
 
 import logging
 import math
@@ -13,20 +13,20 @@ import matplotlib
 import numpy as np
 from matplotlib.colors import to_hex, to_rgb
 from matplotlib.font_manager import FontProperties
-from matplotlib.style import _STYLE_BLACKLIST  # type: ignore[attr-defined] # what matplotlib ignores in a style, too
+from matplotlib.style import _STYLE_BLACKLIST  # type: ignore[attr-defined] # ignored by matplotlib, too
 
 from attncli.config.looks import FEWEST_DPI, LARGEST, MOST_DPI, SMALLEST, Look
 from attncli.config.opening import check_regular
 from attncli.errors import InputError, did_you_mean, show
 from attncli.show.looks import LabelLook, looks_of
 
-Settings = dict[Any, Any]  # of matplotlib, by its own names
+Settings = dict[Any, Any]  # rcParams
 DPI = 200
 DOTS = ("savefig.dpi", "figure.dpi")
-MOST_DOTS, MOST_ALONG = 100_000_000, 60_000  # of a picture, which is drawn within 2 GB; along a side, as of matplotlib
-POINTS = 9.0  # of titles and labels; everything else grows with them
-THICKER, THICKEST = 0.45, 3.0  # each line is so much thicker than the next, at most so many times as thick
-SHRINK, STEPS = 0.028, 12  # markers: each is so much smaller than the one before, so many times
+MOST_DOTS, MOST_ALONG = 100_000_000, 60_000  # limits of a picture: 2 GB, and matplotlib's own
+POINTS = 9.0  # size of titles and labels; everything else grows with them
+THICKER, THICKEST = 0.45, 3.0  # width added for each line above, and the largest factor
+SHRINK, STEPS = 0.028, 12  # each marker is smaller than the previous one, for 12 steps
 TITLES = ("font.size", "axes.titlesize", "axes.labelsize", "figure.titlesize", "figure.labelsize")
 SMALL_TEXTS = ("xtick.labelsize", "ytick.labelsize", "legend.fontsize", "legend.title_fontsize")
 STROKES = {
@@ -51,9 +51,9 @@ SHARED: Settings = {
 }
 INKED = ("text.color", "axes.edgecolor", "axes.labelcolor", "xtick.color", "ytick.color")
 GROUNDS = ("axes.facecolor", "figure.facecolor")
-DARKER = 1.5  # the sum of red, green and blue from which a ground counts as light
+DARKER = 1.5  # red + green + blue below this: the background is dark
 EXPECTED = "expected a style file of matplotlib, with lines such as `axes.grid: False`"
-# What no style file changes: files would be of another size, texts formulas, or the same picture other bytes.
+# Style files cannot change these: they would change the size, turn texts into formulas, or vary the bytes.
 OURS: Settings = {
     "savefig.bbox": None,
     "savefig.dpi": "figure",
@@ -69,7 +69,7 @@ OURS: Settings = {
 
 @dataclass(frozen=True)
 class Theme:
-    """The ground and the ink of a theme, and its colour maps: from small to large, and from below 0 to above it."""
+    """The background and text colour of a theme, and its sequential and diverging colour maps."""
 
     ground: str
     ink: str
@@ -86,10 +86,10 @@ THEMES = {
 
 @dataclass(frozen=True)
 class Sheet:
-    """What a figure is drawn on: the user's look, the settings of matplotlib that follow from it, and its colours.
+    """The page of a figure: the user's look, and the settings and colours derived from it.
 
-    `theme` has the colours that can be seen on the ground. `dpi` is the file's, `size` the page's in inches,
-    where it is given; `cycle` has the colours of the style file, if it has any.
+    `theme` is the theme with colours that are visible on the background `ground`. `dpi` is the resolution of the file,
+    `size` the requested size of the page in inches, if any. `cycle` has the colours of the style file, if any.
     """
 
     look: Look
@@ -102,26 +102,26 @@ class Sheet:
 
     @property
     def points(self) -> float:
-        """The size of titles and labels."""
+        """The size of titles and labels in points."""
         return float(FontProperties(size=self.settings["axes.labelsize"]).get_size_in_points())
 
     @property
     def unit(self) -> float:
-        """The ratio of that size to the usual one: everything grows with it."""
+        """The ratio of `points` to the default size; everything grows with it."""
         return self.points / POINTS
 
     @property
     def em(self) -> float:
-        """That size in inches."""
+        """The size of titles and labels in inches."""
         return self.points / 72
 
     @property
     def diverging(self) -> str:
-        """The name of a colour map from below 0 to above it."""
+        """The name of the diverging colour map."""
         return THEMES[self.theme].diverging
 
     def ink(self, share: float = 1.0) -> str:
-        """The colour of text, or one with so much of it and the rest of the ground."""
+        """Return the text colour, or a mix of this share of it with the background."""
         return mixed(self.settings["text.color"], self.ground, share)
 
     def lines(self, labels: Iterable[str]) -> dict[str, dict[str, Any]]:
@@ -142,23 +142,23 @@ class Sheet:
         return found
 
     def colour(self, look: LabelLook) -> Any:
-        """The colour of a label: of the style file's cycle, if it has one, else of the theme."""
+        """Return the colour of a label, from the style file's cycle if it has one, else from the theme."""
         if self.cycle:
             return self.cycle[look.index % len(self.cycle)]
         return getattr(look, self.theme)
 
 
 def sheet_of(look: Look) -> Sheet:
-    """The settings of a look: its theme, its style file over that, and then what it says itself.
+    """Return the sheet of a look: the settings of its theme, then its style file, then its own options.
 
     Raises:
-        InputError: a style file that cannot be read, or with what matplotlib does not know.
+        InputError: the style file cannot be read or has an unknown setting, or the size is out of bounds.
     """
     styled = {} if look.style is None else style_of(Path(look.style))
     theme, points = THEMES[look.theme], look.font_size or POINTS
     ink, grounds = styled.get("text.color", theme.ink), (*(styled.get(key) for key in GROUNDS), theme.ground)
     ground = next(each for each in grounds if each not in (None, "none"))
-    # the theme whose colours can be seen on the ground, which a style file may have changed from light to dark
+    # a style file may have changed the background from light to dark
     shown = look.theme if look.theme == "print" else "dark" if sum(to_rgb(ground)) < DARKER else "light"
     all_texts = dict.fromkeys((*TITLES, *SMALL_TEXTS), points)
     settings = {
@@ -182,7 +182,7 @@ def sheet_of(look: Look) -> Sheet:
 
 
 def _check_size(look: Look, size: Sequence[float], dpi: float) -> None:
-    """Refuse what a style file may have beyond the bounds of looks, and pictures that would not fit into memory."""
+    """Raise InputError if a style file has a size or resolution out of bounds, or if the picture has too many dots."""
     width, height = size
     given = f"{width:g} x {height:g} inches at {dpi:g} dots per inch"
     if not (all(SMALLEST <= side <= LARGEST for side in size) and FEWEST_DPI <= dpi <= MOST_DPI):
@@ -194,26 +194,26 @@ def _check_size(look: Look, size: Sequence[float], dpi: float) -> None:
 
 
 def most_dpi(width: float, height: float) -> float:
-    """As many dots per inch as a picture of so many inches may have."""
+    """Return the highest resolution for a picture of this size in inches."""
     return min(math.sqrt(MOST_DOTS / (width * height)), MOST_ALONG / max(width, height))
 
 
 def mixed(ink: Any, ground: Any, share: float) -> str:
-    """A colour between the ground and the ink, with so much of the ink."""
+    """Return the colour with this share of `ink` and the rest of `ground`."""
     red, green, blue = share * np.array(to_rgb(ink)) + (1 - share) * np.array(to_rgb(ground))
     return to_hex((red, green, blue))
 
 
 def style_of(path: Path) -> Settings:
-    """The settings in a style file of matplotlib, without those that no picture has, such as a backend.
+    """Return the settings in a style file of matplotlib, except settings unrelated to style, such as a backend.
 
     Raises:
-        InputError: it cannot be read, or has what matplotlib does not know.
+        InputError: the file cannot be read, or has an unknown setting or an invalid value.
     """
     problems = list[str]()
     try:
         check_regular(path)
-        with _listening(problems):
+        with _collected_warnings(problems):
             found = matplotlib.rc_params_from_file(path, use_default_template=False)
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or "it is not text in UTF-8"
@@ -224,10 +224,10 @@ def style_of(path: Path) -> Settings:
 
 
 @contextmanager
-def _listening(problems: list[str]) -> Iterator[None]:
-    """What matplotlib would say of a style file in its log goes to `problems`."""
+def _collected_warnings(problems: list[str]) -> Iterator[None]:
+    """Add the warnings that matplotlib would log about a style file to `problems`."""
 
-    def hear(record: logging.LogRecord) -> bool:
+    def collect(record: logging.LogRecord) -> bool:
         args: Any = record.args
         if isinstance(args, dict):
             near = did_you_mean(args["key"], matplotlib.rcParamsDefault)
@@ -239,9 +239,9 @@ def _listening(problems: list[str]) -> Iterator[None]:
         return False
 
     log = logging.getLogger(matplotlib.__name__)
-    log.addFilter(hear)
+    log.addFilter(collect)
     try:
-        with warnings.catch_warnings(action="ignore"):  # of settings that matplotlib is about to give up
+        with warnings.catch_warnings(action="ignore"):  # about deprecated settings
             yield
     finally:
-        log.removeFilter(hear)
+        log.removeFilter(collect)

@@ -1,4 +1,4 @@
-"""How a figure changes along ordered places, in words: it rises, falls, turns once, or stays in a range."""
+"""Describe a curve in words: it rises, falls, turns once, or stays in a range."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -6,8 +6,8 @@ from functools import partial
 
 from attncli.numbers import number
 
-CHANCE = 1.5  # times a 95 % margin: about three standard errors, as the extremes of many values are compared
-FLAT = 1.05  # a figure that goes up and down by no more than this factor stays in its range
+CHANCE = 1.5  # factor on 95 % margins: about three standard errors, since extremes are compared
+FLAT = 1.05  # a curve with a largest/smallest value up to this stays in its range
 
 
 _written = partial(number, digits=3)
@@ -23,8 +23,8 @@ def trend(
     `rises from 0.148 (d = 1) to 0.332 (d = 16), then falls to 2.8e-04 (d = 1024)`,
     `stays between 0.124 and 0.129 (d = 1 to d = 1024)`, `is lowest, 0.5 (d = 4), and highest, 3 (d = 16)`.
 
-    Two values are told apart if they read differently and are further apart than chance explains: `margins` are the
-    half-widths of their 95 % intervals, 0 by default.
+    Two values differ if their rounded texts differ, and if they are further apart than chance explains: `margins` are
+    the half-widths of their 95 % intervals, 0 by default.
     """
     margins = [0.0] * len(values) if margins is None else margins
     named = [f"{_written(value)} ({place})" for value, place in zip(values, places, strict=True)]
@@ -55,7 +55,7 @@ def trend(
 
 
 def _turns(values: Sequence[float], differ: Callable[[int, int], bool]) -> list[int]:
-    """Return the indices at which the values turn, by more than is needed to tell values apart."""
+    """Return the indices of turning points, where the values before and after differ."""
     turns, low, high, sign = list[int](), 0, 0, 0  # +1 while they rise, -1 while they fall
     for index, value in enumerate(values):
         low, high = (index if value < values[low] else low), (index if value > values[high] else high)
