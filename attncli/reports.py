@@ -12,7 +12,7 @@ from attncli.show.report.page import BUDGET, Shown, page, prepared
 from attncli.show.report.pictures import pictures
 from attncli.sweeps.views import is_sweep, listings_of, view_of
 
-GENERIC_NAMES = re.compile(r"latest|results\.json|\d{4}-\d\d-\d\dT[\d-]+")  # the end of many paths
+GENERIC_NAMES = re.compile(r"latest|results\.json|\d{4}-\d\d-\d\dT[\d-]+")  # too common as names of runs
 
 
 def report(runs: Sequence[StoredRun], budget: int = BUDGET, comparisons: Sequence[Comparison] = ()) -> str:
@@ -33,7 +33,7 @@ def report(runs: Sequence[StoredRun], budget: int = BUDGET, comparisons: Sequenc
 
 
 def names_of(paths: Sequence[Path]) -> list[str]:
-    """Return unique names of runs: their folders' names, with those of parent folders if needed."""
+    """Return unique names of runs: the names of their folders, with parent folders if needed."""
     parts = [(path.resolve() if ".." in path.parts else path.absolute()).parts for path in paths]
     depths = [2 if GENERIC_NAMES.fullmatch(path.name) else 1 for path in paths]
     while True:

@@ -361,7 +361,7 @@ def _nan_colour(cmap: Colormap) -> str:
 def _draw_bars(
     figure: Picture, made: Sequence[Axes], content: _Content, scales: Sequence[ColourScale], height: float
 ) -> None:
-    """Draw a colour bar for all panels, or one for each: beside high panels, below low ones."""
+    """Draw a colour bar for all panels, or one for each: beside high panels, below low panels."""
     look: dict[str, Any] = {"format": PlainFormatter(), "pad": 0.02}
     rows = len({axes.get_subplotspec().rowspan.start for axes in made})  # type: ignore[union-attr]
     if content.look.scale == "panel":

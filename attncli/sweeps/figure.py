@@ -23,7 +23,7 @@ from attncli.sweeps.columns import axes_of, columns_of, companions, is_number, s
 from attncli.sweeps.summary import summary, summary_names
 
 MOST_PANELS = 16
-UNEVEN = 1.6  # ratios of neighbours in a geometric row of numbers differ by less
+UNEVEN = 1.6  # limit of the largest ratio of neighbours over the smallest, for geometric numbers
 Axis = tuple[str, list[Any]]
 
 
@@ -55,7 +55,7 @@ def _metric(result: Result) -> str:
 
 
 def _axis(result: Result, key: str) -> str:
-    """Return the title of an axis: its key, and below it the keys that change along with it."""
+    """Return the title of an axis: its key, and below it the keys that vary together with it."""
     return "\nwith ".join([key, *companions(result, key)])
 
 
@@ -91,7 +91,9 @@ def _lines(
             points = sorted(own, key=lambda row: _position(row[x], values))
             where = np.array([_position(row[x], values) for row in points], dtype=float)
             mean, low, high = (np.array([row[names[end]] for row in points], float) for end in ("mean", "low", "high"))
-            ends = [np.where(np.isnan(end), mean, end) for end in (low, high)]  # a mean of one run has none
+            ends = [
+                np.where(np.isnan(end), mean, end) for end in (low, high)
+            ]  # the mean of a single run has no interval
             draw_line(axes_, where, [mean, *ends], line, bands=len(lines), gid=f"{result.settings['metric']}-{label}")
         _x_axis(axes_, x, values)
     for axes_ in places if is_log else ():
@@ -102,7 +104,7 @@ def _lines(
 
 
 def _facets(rows: Sequence[Record], axes: Sequence[Axis], note: Note) -> tuple[list[tuple[Any, ...]], int]:
-    """Return the combinations of values that rows have, the last of many, and how many belong side by side."""
+    """Return the combinations of values in the rows, at most the last MOST_PANELS, and the size of their groups."""
     there = {tuple(row[key] for key, _ in axes) for row in rows}
     facets = [facet for facet in product(*(values for _, values in axes)) if facet in there]
     if len(facets) > MOST_PANELS:
@@ -121,7 +123,7 @@ def _is_numeric(values: Sequence[Any]) -> bool:
 
 
 def is_geometric(values: Sequence[Any]) -> bool:
-    """Whether numbers grow by about the same factor from one to the next, and not by about the same amount."""
+    """Whether numbers grow by about the same factor, rather than by about the same amount."""
     if len(values) < 3 or not _is_numeric(values) or min(values) <= 0:
         return False
     pairs = list(pairwise(sorted(values)))
@@ -146,14 +148,14 @@ def _x_axis(axes: Axes, key: str, values: Sequence[Any]) -> None:
 
 
 def _tick(key: str, value: Any, values: Sequence[Any]) -> str:
-    """A value beside an axis; layers have numbers, as in tables."""
+    """Return the label of a tick; layers have numbers, as in tables."""
     return str(list(values).index(value)) if key == "layer" else shown(value)
 
 
 def _tables(
     result: Result, rows: Sequence[Record], axes: Sequence[Axis], mean: str
 ) -> tuple[list[Panel], tuple[str, str]]:
-    """Return a table of each label, with the first key upwards and the second to the right, and the titles of both."""
+    """Return a panel for each label, with the first key upwards and the second to the right, and the titles of both."""
     (y, down), (x, across) = ((key, sorted(values) if _is_numeric(values) else values) for key, values in axes)
     found = []
     for label in result.labels:

@@ -1,1 +1,1 @@
-"""The HTML report: pages of runs that a browser shows by itself."""
+"""The HTML report: a page of runs, without other files."""

@@ -1,20 +1,20 @@
-"""The matrices of a run as JSON: what the page's script shows of the study `attention`.
+"""The matrices of a run as JSON: the data of the page's script, for the study `attention`.
 
 A view is a mapping with these keys:
 
 - `title`: the layers, where a run has several views; else empty.
-- `start`: the cell that the view opens on, where scorers differ most: indices of `axes`, of the query and of the key.
+- `start`: the cell shown at first, where scorers differ most: indices of `axes`, of the query and of the key.
   Weights decide if the run has them, else its first stage.
 - `notes`: sentences about numbers that are rounded, averaged or left out.
-- `command`: the command that draws the run as a picture, without options; null where no command can.
+- `command`: the command that draws the run as a picture, without options, or null.
 - `labels`, and `looks`: the colours of each label in the light and in the dark theme.
 - `axes`: mappings with `name` (batch, layer or head) and `names`, one for each index.
 - `n`, `m`: rows and columns of every matrix. `unit` is `cell`, or `block` where a number is the mean of several cells.
 - `tokens`: `queries` and `keys`, each null or lists of names; one list for each batch element, or one for all.
-- `stages`: mappings with `name`, `labels` (indices of the labels that have the stage) and `scales`. These are lists by
-  the choice of colours ("", linear, log): first the scale of the values, then those of their differences from each of
-  `labels`. A scale has `edges` (base64 of the float32 values at which the next of 256 colours begins), `bounds` (values
-  beyond them are counted at the colour bar), `ticks` (pairs of a place along the bar and a text) and `words`.
+- `stages`: mappings with `name`, `labels` (indices of the labels that have the stage) and `scales`. These are
+  lists for each choice of colours ("", linear, log): the scale of the values, then the scales of their differences
+  from each of `labels`. A scale has `edges` (base64 of the 255 limits between 256 colours, as float32), `bounds`
+  (values beyond them are counted at the colour bar), `ticks` (pairs of a place along the bar and a text) and `words`.
 - `bytes`: 4 for numbers in float32, 2 for numbers in bfloat16, which is the upper half of float32.
 - `data`: all matrices, by stage, label and place, the last axis fastest: base64 of zlib of the lowest byte of all
   numbers, then of the next byte of all numbers, and so on. All bits of a masked cell are 1.
@@ -125,7 +125,7 @@ def _view(
 
 
 def _blocks(ratio: float, n: int, m: int) -> tuple[int, int]:
-    """Return the rows and columns of the blocks that make at least `ratio` times fewer numbers of a matrix (n, m)."""
+    """Return the rows and columns of blocks that reduce the numbers of a matrix (n, m) at least `ratio` times."""
     down = min(n, max(1, math.ceil(math.sqrt(ratio))))
     across = min(m, max(1, math.ceil(ratio / down)))
     return min(n, max(1, math.ceil(ratio / across))), across
@@ -149,7 +149,7 @@ def _numbers(values: Tensor, valid: Tensor, is_weight: bool, blocks: tuple[int, 
 
 
 def _scales(numbers: Sequence[Numbers], is_weight: bool, kind: Kind | None) -> list[Record]:
-    """Return the scale of the values, and those of their differences from each of several labels."""
+    """Return the scale of the values, and the scales of their differences from each of several labels."""
     every = [values[shown] for values, shown in numbers]
     found = [_scale(colour_scale(every, kind=kind, is_weight=is_weight, is_signed=not is_weight))]
     for base in numbers if len(numbers) > 1 else ():
@@ -172,7 +172,7 @@ def _scale(scale: ColourScale) -> Record:
 
 
 def _tokens(result: Result, layer: str | None, of: str, size: int, step: int) -> list[list[str]] | None:
-    """Return the names of queries or keys, or of the blocks that they are joined to; None if these are indices."""
+    """Return the names of queries or keys, or of blocks of them; None if they have no names and are not joined."""
     names = getattr(tokens_of(result, layer), of)
     if names is None and step == 1:
         return None

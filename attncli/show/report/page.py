@@ -73,7 +73,7 @@ class Shown:
 
 @dataclass(frozen=True)
 class Cell:
-    """A cell of a table; it is sorted by `number`, if it has one, else by its text."""
+    """A cell of a table, sorted by `number` if it has one, else by its text."""
 
     text: str
     number: float | None = None
@@ -129,7 +129,7 @@ def sha256(text: str) -> str:
 
 
 def embedded(value: Any) -> str:
-    """Return JSON without `<`, `>` and `&`, which cannot end a script element. NaN and infinity are null."""
+    """Return JSON that is safe in a script element, without `<`, `>` and `&`. NaN and infinity are null."""
     text = json.dumps(nan_to_null(value), separators=(",", ":"), allow_nan=False)
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 
@@ -199,7 +199,7 @@ def _text(text: str) -> str:
 
 
 def _table(title: str, columns: Sequence[Column], records: Sequence[Record]) -> Table:
-    """Return a table of the columns in which any row has a value."""
+    """Return a table of records, without empty columns."""
     stated = {column.key: column for column in columns}
     keys = dict.fromkeys(key for record in records for key, value in record.items() if value is not None)
     shown = [stated.get(key) or Column(key, key, "") for key in dict.fromkeys(key for row in records for key in row)]

@@ -15,15 +15,15 @@ from attncli.show.matrices import Panel, select
 from attncli.studies.attention.layers import grids, head_numbers, layer_numbers, most_changed
 from attncli.studies.attention.places import Place, choices, distance_of, shown_places
 
-MOST_PANELS = 24  # of all scorers side by side; of more places those that differ most are drawn
-MOST_PAIRS = 6  # of scorers; where there are more, each is compared with the first only
+MOST_PANELS = 24  # of all scorers; the largest differences are drawn if there are more
+MOST_PAIRS = 6  # of scorers; with more, each is compared with the first only
 QUANTITIES = {"js_divergence": "JS divergence of the weights (bits)", "output_difference": "Difference of the outputs"}
 
 
 def figures(result: Result, note: Note, look: HeatmapLook) -> Mapping[str, Callable[[], Picture]]:
-    """What makes each figure: heatmaps where there are weights, and `heads` where scorers differ in several heads.
+    """Return functions that draw the pictures: heatmaps if there are weights, and `heads` for several heads.
 
-    What the first does not show as it is goes to `note`; the others of its kind only say the same again.
+    Notes on the choice of heads come from `heatmaps` only, since `heatmap_<label>` would repeat them.
     """
     if "layers" in result.settings:
         return _of_layers(result, note, look)
@@ -44,9 +44,9 @@ def figures(result: Result, note: Note, look: HeatmapLook) -> Mapping[str, Calla
 def places_drawn(
     result: Result, scorers: int, minus: str | None, note: Note, layer: str | None = None
 ) -> Sequence[Place]:
-    """The batch elements and heads that are drawn of so many scorers; `note` is told of order and gaps.
+    """Return the batch elements and heads to draw for this number of scorers; note their order and omissions.
 
-    Where they are many, those in which scorers differ most stand first: from the scorer `minus`, if there is one.
+    If there are many, the largest difference between scorers, or from the scorer `minus`, comes first.
     """
     shown = shown_places(result, max(MOST_PANELS // scorers, 1), minus, layer)
     if shown.ranked and not shown.note:
@@ -59,7 +59,7 @@ def places_drawn(
 
 
 def _of_layers(result: Result, note: Note, look: HeatmapLook) -> dict[str, Callable[[], Picture]]:
-    """`layers`, a panel for each figure by layer and head; and `heatmaps` of the heads that change most, if any do."""
+    """Return functions that draw `layers`, and `heatmaps` of the heads that change most, if any."""
     found: dict[str, Callable[[], Picture]] = {"layers": partial(layers_figure, result, note, look)}
     names = (tensor_name(label, "weights", layer=layer) for layer in layers_of(result) for label in result.labels)
     if most_changed(result) and any(name in result.tensors for name in names):
@@ -68,7 +68,7 @@ def _of_layers(result: Result, note: Note, look: HeatmapLook) -> dict[str, Calla
 
 
 def layers_figure(result: Result, note: Note, look: HeatmapLook) -> Picture:
-    """Layers x heads: a panel for each figure, and one scale for all panels of a quantity; layers are numbers."""
+    """Return a picture with a panel (layers, heads) for each metric, with one colour scale for each quantity."""
     heads, layers = head_numbers(result.heads), _names(list(layer_numbers(result).values()))
     panels, quantities = list[Panel](), list[str]()
     for title, (quantity, grid) in grids(result).items():
@@ -80,7 +80,7 @@ def layers_figure(result: Result, note: Note, look: HeatmapLook) -> Picture:
 
 
 def _most_changed(result: Result, note: Note, look: HeatmapLook) -> Picture:
-    """The weights of all scorers in the heads whose outputs they change most, whatever their layer."""
+    """Return a heatmap of the weights in the heads of all layers with the largest changes of the output."""
     panels, numbers = list[Panel](), layer_numbers(result)
     most = max(MOST_PANELS // len(result.labels), 1)
     for layer, (batch, head), _ in most_changed(result)[:most]:
@@ -99,9 +99,9 @@ def _heatmaps(
 
 
 def heads_figure(rows: Sequence[Record], note: Note, look: HeatmapLook) -> Picture:
-    """How far scorers are apart in every batch element and head: a panel for each pair, with one colour bar.
+    """Return a picture of the distance between scorers by batch element and head, with a panel for each pair.
 
-    Of many scorers every other one is compared with the first.
+    With many scorers, each is compared with the first only.
     """
     key = distance_of(rows) or next(iter(QUANTITIES))
     pairs = list(dict.fromkeys((row["a"], row["b"]) for row in rows))
@@ -114,7 +114,7 @@ def heads_figure(rows: Sequence[Record], note: Note, look: HeatmapLook) -> Pictu
 
 
 def _panel(pair: tuple[str, str], rows: Sequence[Record], key: str) -> Panel:
-    """The figure `key` of a pair as a matrix (batch elements, heads); what is not known is masked."""
+    """Return the metric `key` of a pair as a matrix (batch elements, heads), masked where it is unknown."""
     batches, heads = (list(dict.fromkeys(row[axis] for row in rows)) for axis in ("batch", "head"))
     figures = [float("nan") if row[key] is None else row[key] for row in rows]
     values = torch.tensor(figures, dtype=torch.float64).reshape(len(batches), len(heads))
@@ -124,5 +124,5 @@ def _panel(pair: tuple[str, str], rows: Sequence[Record], key: str) -> Panel:
 
 
 def _names(indices: Sequence[int]) -> tuple[str, ...] | range:
-    """Indices as they are, or by name where some are left out."""
+    """Return indices as a range, or as texts if some are left out."""
     return range(len(indices)) if indices == list(range(len(indices))) else tuple(map(str, indices))

@@ -1,4 +1,4 @@
-"""bench.png: time and memory against n, or against the first size that changes, two panels for each measure."""
+"""bench.png: time and memory against n, or against the first size that changes, with two panels for each measure."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -19,18 +19,18 @@ from attncli.studies.bench.options import IMPLEMENTATIONS
 from attncli.studies.bench.rows import Line, changing, conditions, lines_of, size_of
 
 PANELS = {"seconds": "time per call", "peak_bytes": "peak memory"}
-STROKES: tuple[Any, ...] = ("-", (0, (5, 1.5)), (0, (1, 1.3)), (0, (4, 1.3, 1, 1.3)))  # of IMPLEMENTATIONS, in order
-FILLS = ("full", "left", "none", "bottom")  # of their markers
+STROKES: tuple[Any, ...] = ("-", (0, (5, 1.5)), (0, (1, 1.3)), (0, (4, 1.3, 1, 1.3)))  # by index in IMPLEMENTATIONS
+FILLS = ("full", "left", "none", "bottom")  # of markers, likewise
 
 
 def figures(result: Result, note: Note, look: Look) -> Mapping[str, Callable[[], Picture]]:
-    """Return bench.png if anything was timed; omissions are noted."""
+    """Return the function that draws bench.png, if anything was timed."""
     timed = any(record["seconds"] for record in result.records)
     return one_figure(figure_of)(result, note, look) if timed else {}
 
 
 def figure_of(result: Result, note: Note, sheet: Sheet) -> Picture:
-    """Draw time and memory against one size; the other sizes are as in the largest row with a time."""
+    """Draw time and memory against one size, with the other sizes of the largest timed row."""
     axes = changing(result.records)
     axis = axes[0] if axes else "n"
     last = max((record for record in result.records if record["seconds"]), key=size_of)
@@ -48,10 +48,10 @@ def figure_of(result: Result, note: Note, sheet: Sheet) -> Picture:
     places = iter(drawn)
     for measure in measures:
         lines = lines_of([record for record in shown if record["measure"] == measure and record["seconds"]])
-        for key, what in PANELS.items():
+        for key, quantity in PANELS.items():
             panel = next(places)
             _draw_panel(panel, key, axis, lines, looks, result)
-            name(panel, f"{measure}: {what}", axis if axis in axes else "")
+            name(panel, f"{measure}: {quantity}", axis if axis in axes else "")
     there = lines_of([record for record in shown if record["seconds"]])
     legend(figure, {", ".join(line): look for line, look in looks.items() if line in there})
     return figure
@@ -60,7 +60,7 @@ def figure_of(result: Result, note: Note, sheet: Sheet) -> Picture:
 def _draw_panel(
     panel: Axes, key: str, axis: str, lines: Mapping[Line, Sequence[Record]], looks: Mapping[Line, Any], result: Result
 ) -> None:
-    """One figure of all lines; lines of a single size stand side by side."""
+    """Draw time or memory of all lines, side by side if there is a single size."""
     single = axis not in changing(result.records)
     for index, (line, records) in enumerate(lines.items()):
         known = [record for record in records if record[key]]
@@ -85,12 +85,12 @@ def _draw_panel(
 
 
 def _looks(lines: Sequence[Line], sheet: Sheet) -> dict[Line, dict[str, Any]]:
-    """Colour and marker of each label; how the marker is filled, and the stroke, are the implementation's."""
+    """Return the options of each line: colour and marker by label, the marker's fill and the dash by implementation."""
     looks, found = sheet.lines(title for title, _ in lines), {}
     for title, implementation in lines:
         kind, own = IMPLEMENTATIONS.index(implementation), looks[title]
         fill = {"fillstyle": FILLS[kind], "markerfacecoloralt": sheet.ground}
-        if FILLS[kind] == "none":  # no line is seen through it
+        if FILLS[kind] == "none":  # hides the line behind the marker
             fill = {"markerfacecolor": sheet.ground}
         edge = {"markeredgecolor": own["color"], "markeredgewidth": 1.6 * own["markeredgewidth"]} if kind else {}
         found[title, implementation] = own | fill | edge | {"linestyle": STROKES[kind]}

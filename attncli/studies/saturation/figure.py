@@ -12,7 +12,7 @@ TITLES = {"entropy": "entropy / ln m", "max_weight": "largest weight", "jacobian
 
 
 def figure_of(result: Result, note: Note, sheet: Sheet) -> Picture:
-    """Three panels over the same sizes or heads; dotted lines where all weights are equal."""
+    """Draw three panels over sizes or heads, with dotted lines for uniform weights."""
     lines, uniform = sheet.lines(result.labels), reference(sheet)
     points = Points(result, note, lines)
     facts = [*sizes(result.records), "median and quartiles over the rows"]
@@ -24,8 +24,8 @@ def figure_of(result: Result, note: Note, sheet: Sheet) -> Picture:
         points.draw(each, title.format(softmax), quartiles, decades=column == "jacobian", bands=True)
     line = {"linestyle": "none"} if points.real else {}
     looks = {label: {**lines[label], **line} for label in points.curves}
-    whose = "" if softmax else "softmax: "
-    legend(figure, looks | {f"{whose}uniform weights over {result.records[0]['keys']} keys": uniform})
+    prefix = "" if softmax else "softmax: "
+    legend(figure, looks | {f"{prefix}uniform weights over {result.records[0]['keys']} keys": uniform})
     return figure
 
 

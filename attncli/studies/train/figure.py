@@ -12,12 +12,12 @@ from attncli.show.panels import draw_line, legend, name, one_figure, panels, ref
 from attncli.show.themes import Sheet
 from attncli.studies.train.rows import described
 
-APART = 0.15  # from one marker of a learning curve to the next, as a part of the panel's diagonal
+APART = 0.15  # distance of markers on a learning curve, relative to the panel's diagonal
 BESIDE = 1.04  # factor between neighbouring labels if there is a single d
 
 
 def figure_of(result: Result, note: Note, sheet: Sheet) -> Picture:
-    """Draw accuracies for the number of keys in training."""
+    """Draw accuracies on sequences with the same number of keys as in training."""
     settings, lines, chance = result.settings, sheet.lines(result.labels), reference(sheet)
     rows = [row for row in result.comparisons if row["keys"] == settings["keys"]]
     largest = max(row["d"] for row in rows)
@@ -42,8 +42,10 @@ def figure_of(result: Result, note: Note, sheet: Sheet) -> Picture:
         if (found := result.tensors.get(f"{label}/{largest}/accuracy")) is not None:
             curve = found.numpy()  # seeds steps
             means = [curve.mean(0), curve.min(0), curve.max(0)]
-            marked: dict[str, Any] = {"markevery": (APART * index / len(lines), APART)}  # no two at the same place
-            if not np.isfinite(means[0]).any():  # which matplotlib finds no places on
+            marked: dict[str, Any] = {
+                "markevery": (APART * index / len(lines), APART)
+            }  # markers of different curves do not overlap
+            if not np.isfinite(means[0]).any():  # matplotlib cannot place markers on such a curve
                 marked = {}
             steps = result.tensors["steps"].numpy()
             draw_line(learning, steps, means, line, gid=f"curve-{label}", **marked, **many)

@@ -16,11 +16,11 @@ from attncli.show.themes import Sheet
 from attncli.studies.variance.columns import STANDARDISED, density, normal_density
 
 THEORY = {"exact": ("theory", "-"), "limit": ("theory for large sizes", (0, (5, 2)))}
-REACH = 4.5  # how many standard deviations the histogram shows to either side
+REACH = 4.5  # standard deviations of the histogram to either side
 
 
 def figure_of(result: Result, note: Note, sheet: Sheet) -> Picture:
-    """Measured points with 95 % intervals on their theory, and histograms with the normal density."""
+    """Draw variances with 95 % intervals beside the theory, and histograms with the normal density."""
     lines, standard = sheet.lines(result.labels), reference(sheet)
     points = Points(result, note, lines)
     samples = [int(count) for curve in points.curves.values() for count in curve["samples"]]

@@ -1,6 +1,6 @@
-// The choices of a reader are kept in the address, after its #, so that a view can be sent and gone back to.
+// The reader's choices, stored in the address after #, so links and the Back button restore a view.
 
-/** The choices of one view, as properties. The address has those that differ from their initial value. */
+/** The choices of a view as properties. The address has only choices that differ from their initial value. */
 class Choices {
   static #all = [];
   static #hasSeveral = false;
@@ -8,7 +8,7 @@ class Choices {
   #prefix;
   #apply;
 
-  /** `kinds` has by name the initial value and the `options`, or none for any text; `apply` shows other choices. */
+  /** `kinds` maps a name to an initial value and to `options` (none: any text); `apply` is called after changes. */
   constructor(number, kinds, apply) {
     this.#kinds = Object.entries(kinds);
     this.#prefix = number;
@@ -17,7 +17,7 @@ class Choices {
     this.#read();
   }
 
-  /** Addresses of several views are such as #0.stage=scores&1.head=2. */
+  /** With several views the address is, for example, #0.stage=scores&1.head=2. */
   static begin(views) {
     Choices.#hasSeveral = views > 1;
     addEventListener("hashchange", () => {
@@ -28,12 +28,12 @@ class Choices {
     });
   }
 
-  /** Keep all choices in the address, in place of its own. */
+  /** Replace the choices in the address. */
   static keep() {
     Choices.#write("replaceState");
   }
 
-  /** Make other choices, as a step of the browser's history. */
+  /** Change choices, and add a step to the browser's history. */
   change(changes) {
     Choices.keep();
     Object.assign(this, changes);

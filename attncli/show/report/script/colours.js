@@ -1,10 +1,10 @@
-// Numbers, and their colours in the page's theme; paper is light.
+// Numbers, and their colours in the page's theme; print is light.
 
 function bytesOf(base64) {
   return Uint8Array.from(atob(base64), (character) => character.charCodeAt(0));
 }
 
-/** All matrices of a view. They are decoded once; each is looked up by stage, place and label. */
+/** All matrices of a view, decoded once, by stage, place and label. */
 class Matrices {
   #data;
   #bytes;
@@ -25,7 +25,7 @@ class Matrices {
     return matrices;
   }
 
-  /** `values` (n m) of a label, NaN where they are masked, and `shown`, 1 where they are not; null if there are none. */
+  /** Return `values` (n m) of a label, NaN where masked, and `shown`, 1 where unmasked; null without such a matrix. */
   at(stage, place, label) {
     const { axes, stages } = this.#data;
     const order = stages.find(({ name }) => name === stage).labels.indexOf(label);
@@ -63,7 +63,7 @@ const theme = {
     return !isPrinting && (chosen ? chosen === "dark" : this.prefersDark.matches);
   },
 
-  /** Paint everything again, at once, when the theme changes and before and after printing. */
+  /** Repaint everything when the theme changes, and before and after printing. */
   begin() {
     const repaint = (isPrinting) => painted.forEach((pixels, canvas) => paint(canvas, pixels, this.isDark(isPrinting)));
     this.button.hidden = false;
@@ -82,7 +82,7 @@ const theme = {
 // ---- colours
 
 const COLOURS = 256;
-/** Colours as pixels, by theme: of values and of differences; the last colour is that of no number. */
+/** Colours of values and of differences as pixels, by theme; the last colour is for NaN. */
 const colourMaps = JSON.parse(document.getElementById("colours").textContent);
 for (const [name, maps] of Object.entries(colourMaps)) {
   colourMaps[name] = maps.map((map) => {
@@ -90,18 +90,18 @@ for (const [name, maps] of Object.entries(colourMaps)) {
     return new Uint32Array(Uint8Array.from({ length: 4 * (COLOURS + 1) }, (_, i) => (i % 4 < 3 ? bytes[i - (i >> 2)] : 255)).buffer);
   });
 }
-const painted = new Map(); // what canvases show
+const painted = new Map(); // contents of canvases
 
 function colourMap({ isDifference }, isDark = theme.isDark()) {
   return colourMaps[isDark ? "dark" : "light"][isDifference ? 1 : 0];
 }
 
-/** The values at which the next colour begins. */
+/** Return the limits between the colours of a scale. */
 function edgesOf(scale) {
   return (scale.decoded ??= new Float32Array(bytesOf(scale.edges).buffer));
 }
 
-/** The index of the colour of a value. */
+/** Return the index of the colour of a value. */
 function colourIndex(value, edges) {
   if (Number.isNaN(value)) return COLOURS;
   let [low, high] = [0, edges.length];
@@ -127,7 +127,7 @@ function paint(canvas, picture, isDark) {
   context.putImageData(image, 0, 0);
 }
 
-/** The ink that is read best on the colour of a value. */
+/** Return the text colour with the best contrast on the colour of a value. */
 function inkOn(value, picture) {
   const pixel = colourMap(picture)[colourIndex(value, edgesOf(picture.scale))];
   const light = 0.3 * (pixel & 255) + 0.6 * ((pixel >> 8) & 255) + 0.1 * ((pixel >> 16) & 255);

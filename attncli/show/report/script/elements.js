@@ -3,7 +3,7 @@ const SVG = "http://www.w3.org/2000/svg";
 const DIGITS = 4; // of numbers
 const MISSING = "-"; // as in the tables
 
-/** An element with properties (or attributes, where it has no such property) and children. */
+/** Return a new element with properties (or attributes, if there is no property of the name) and children. */
 function make(tag, properties = {}, ...children) {
   const element = document.createElement(tag);
   for (const [name, value] of Object.entries(properties)) {
@@ -29,7 +29,7 @@ function clamp(value, low, high) {
   return Math.max(low, Math.min(high, value));
 }
 
-/** A function that calls `call` after a pause of its own calls. */
+/** Return a function that runs `call` once it has not been called for a while. */
 function afterPause(milliseconds, call) {
   let timer;
   return (...given) => {
@@ -44,12 +44,12 @@ function showNumber(value, digits = DIGITS) {
   return size >= 1e5 || (size > 0 && size < 1e-4) ? value.toExponential(2) : String(Number(value.toPrecision(digits)));
 }
 
-/** Such as `1 cell` and `1,024 cells`. */
+/** Return, for example, `1 cell` or `1,024 cells`. */
 function counted(count, name, plural = `${name}s`) {
   return `${count.toLocaleString("en")} ${count === 1 ? name : plural}`;
 }
 
-/** A table cell with a number; `data-value` has all of its digits. */
+/** Return a table cell with a number; `data-value` has all digits. */
 function numberCell(value, digits) {
   const all = value === null || value === undefined ? {} : { "data-value": value };
   return make("td", { className: "number", ...all }, showNumber(value, digits));
@@ -59,12 +59,12 @@ function button(text, press) {
   return make("button", { type: "button", onclick: press }, text);
 }
 
-/** Tell a screen reader, once the pointer or the keys rest. */
+/** Announce a message to screen readers after the pointer or the keys have stopped. */
 const say = afterPause(200, (text) => (document.getElementById("said").textContent = text));
 
 // ---- the pointer, and the box beside it
 
-/** The place of the pointer on the screen. Browsers report it again when something moves below it. */
+/** The last position of the pointer. Browsers report it again if the page moves below the pointer. */
 const pointer = { place: "" };
 for (const kind of ["pointermove", "pointerdown"]) {
   addEventListener(kind, ({ screenX, screenY }) => (pointer.place = `${screenX} ${screenY}`), true);

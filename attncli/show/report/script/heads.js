@@ -1,6 +1,6 @@
 // Small pictures of all heads (and layers), each a button that shows its head.
 
-const MOST_THUMBNAILS = 96; // that are drawn at first, of at most so many cells
+const MOST_THUMBNAILS = 96; // limit of thumbnails drawn at first, and of cells in each
 const MOST_THUMBNAIL_CELLS = 250_000;
 
 class HeadsView {

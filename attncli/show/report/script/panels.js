@@ -1,9 +1,9 @@
 // The matrix of one scorer: its picture, the names of its rows and columns, its numbers, and its keys.
 
 const LABEL_ROOM = 11; // pixels across the name of a row or column
-const NUMBER_ROOM = 34; // pixels of a side of a cell with its number in it
+const NUMBER_ROOM = 34; // pixels of the side of a cell with a number
 const MOST_NUMBERS = 3000; // in cells
-const STEPS = [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000]; // between indices that are named
+const STEPS = [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000]; // between labelled indices
 
 const MOVES = {
   ArrowUp: [-1, 0],
@@ -19,7 +19,7 @@ const MOVES = {
 class Panel {
   #view;
   #picture;
-  #scrolledTo = "0,0"; // by this script
+  #scrolledTo = "0,0"; // last position set by this script
   #title = make("figcaption");
   #numbers = make("div", { className: "numbers", "aria-hidden": "true" });
   #names = {
@@ -52,7 +52,7 @@ class Panel {
     this.cells.setAttribute("aria-label", `${picture.title}, ${about}`);
   }
 
-  /** Name as many rows or columns as have room, or those that were searched for; `size` is that of a cell. */
+  /** Label rows or columns where there is room, or the matches of a search; `size` is the size of a cell. */
   name(side, found, size) {
     const { n, m } = this.#view.data;
     const every = STEPS.find((step) => step * size >= LABEL_ROOM) ?? STEPS.at(-1);
@@ -97,7 +97,7 @@ class Panel {
     }
   }
 
-  /** Scroll the cell that is pointed at into sight. */
+  /** Scroll the current cell into view. */
   reveal() {
     this.cells.querySelector(".mark.cell").scrollIntoView({ block: "nearest", inline: "nearest" });
     this.#tellScrolled();
@@ -112,14 +112,14 @@ class Panel {
     return [this.scroll.scrollLeft, this.scroll.scrollTop];
   }
 
-  /** Scroll the other panels along, unless this panel has itself been scrolled along. */
+  /** Scroll the other panels, too, unless the script scrolled this panel. */
   #tellScrolled() {
     if (this.element.hidden || String(this.#place) === this.#scrolledTo) return;
     this.#scrolledTo = String(this.#place);
     this.#view.scrollOthers(this, this.#place);
   }
 
-  /** Show the box beside the cell that the keys have moved to. */
+  /** Show the box beside the cell reached by the keyboard. */
   #showTip() {
     this.#view.reveal(this);
     const { query, key, data } = this.#view;
@@ -130,7 +130,7 @@ class Panel {
   }
 }
 
-/** A number in at most five characters. */
+/** Return a number in at most five characters. */
 function shortNumber(value) {
   const size = Math.abs(value);
   const isLong = size > 0 && (size < 0.01 || size >= 1000);

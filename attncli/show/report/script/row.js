@@ -1,4 +1,4 @@
-// The row of the query that is pointed at: as bars, a strip for each scorer, and as a table.
+// The row of the current query, as bars in a strip for each scorer and as a table.
 
 const STRIP = 56; // pixels of the height of a strip
 const WIDTH = 1000; // of a strip, in units of its drawing
@@ -39,7 +39,7 @@ class RowView {
     this.#hold.textContent = this.#view.isHeld ? "release" : "hold";
   }
 
-  /** The values of a label in this row; null where they are masked, and null if there are none. */
+  /** Return the values of a label in this row, null where masked; null without such a matrix. */
   #valuesOf(label) {
     const { data, query } = this.#view;
     const found = range(data.m).map((key) => this.#view.valueAt(label, query * data.m + key));

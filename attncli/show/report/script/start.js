@@ -1,4 +1,4 @@
-// The page comes to life: every view of matrices is decoded and shown, and tables can be sorted.
+// Start the page: decode and show all views of matrices, and make tables sortable.
 
 const elements = [...document.querySelectorAll(".view")];
 Choices.begin(elements.length);
@@ -20,7 +20,7 @@ elements.forEach(async (element, number) => {
 for (const table of document.querySelectorAll("main details table.sortable")) makeSortable(table);
 theme.begin();
 
-// Links within the page must not replace the address, which has the reader's choices.
+// Links within the page must not replace the address, since it stores the reader's choices.
 for (const link of document.querySelectorAll("nav a")) {
   link.onclick = (event) => {
     event.preventDefault();

@@ -8,13 +8,13 @@ const [LEAST_CELL, LARGEST_CELL, LARGEST_FIT] = [0.5, 60, 44]; // pixels of a si
 const [LEAST_PANEL, LEAST_FIT] = [180, 24]; // pixels of a panel or of its cells: smaller ones take more rows of panels
 
 class MatricesView {
-  #lists = {}; // to choose from, by the name of the choice
+  #lists = {}; // of options, by the name of the choice
   #cell = make("input", { type: "range", min: LEAST_CELL, max: LARGEST_CELL, step: 0.5 });
   #search = make("input", { type: "search", placeholder: "token" });
   #found = make("span", { className: "note", role: "status" });
   #why = make("p", { className: "note" });
   #bars = [new ColourBar(), new ColourBar()]; // of values and of differences
-  #ignored = null; // a place where the pointer rests and points at nothing
+  #ignored = null; // a place where the resting pointer is ignored
 
   /** `number` is the index of the view on the page. */
   constructor(data, number, matrices) {
@@ -36,7 +36,7 @@ class MatricesView {
     addEventListener("resize", afterPause(100, () => this.fit()));
   }
 
-  // ---- what can be chosen
+  // ---- choices
 
   #kinds() {
     const { stages, labels, axes, start, n, m } = this.data;
@@ -117,7 +117,7 @@ class MatricesView {
     return this.data.axes.map(({ name, names }) => `${name} ${names[this.choices[name]]}`).join(", ");
   }
 
-  // ---- what is shown
+  // ---- content
 
   show() {
     const { choices, data } = this;
@@ -144,7 +144,7 @@ class MatricesView {
     this.heads?.show();
   }
 
-  /** The picture of a label at a place: its values, or their difference from another label. */
+  /** Return the picture of a label at a place: its values, or their difference from another label. */
   pictureOf(label, place) {
     const { stage, minus, colours } = this.choices;
     const { labels, stages } = this.data;
@@ -195,7 +195,7 @@ class MatricesView {
     return names ? names[names.length > 1 ? this.choices.batch : 0][index] : String(index);
   }
 
-  /** Such as `query 3: brown`, as children of an element; a token that begins with its index says it once. */
+  /** Return `query 3: brown` as children of an element, without the index if the token begins with it. */
   named(side, index) {
     const kind = side === "queries" ? "query" : "key";
     const token = this.token(side, index);
@@ -211,7 +211,7 @@ class MatricesView {
     return range(count).filter((i) => this.token(side, i).toLocaleLowerCase().includes(wanted));
   }
 
-  /** Point at the next query that was searched for, or at the next key if there is no such query. */
+  /** Move to the next matching query, or to the next matching key if no query matches. */
   #pointNextFound() {
     const [queries, keys] = [this.#searched("queries"), this.#searched("keys")];
     const next = (found, from) => found.find((i) => i > from) ?? found[0];
@@ -220,7 +220,7 @@ class MatricesView {
     this.reveal();
   }
 
-  // ---- the cell that is pointed at
+  // ---- the current cell
 
   get isHeld() {
     return this.choices.held === "yes";
@@ -234,14 +234,14 @@ class MatricesView {
     this.keepSoon();
   }
 
-  /** Hold a cell against the pointer, or release it. */
+  /** Pin a cell, so the pointer no longer changes it, or release it. */
   hold(isHeld, query = this.query, key = this.key) {
     this.choices.change({ query, key, held: isHeld ? "yes" : null });
     this.#moveTo(query, key);
     this.#say();
   }
 
-  /** Scroll the cell that is pointed at into sight; a resting pointer does not take it away. */
+  /** Scroll the current cell into view; a resting pointer does not change it. */
   reveal(panel = this.panels.find(({ element }) => !element.hidden)) {
     this.#ignored = pointer.place;
     panel.reveal();
@@ -260,12 +260,12 @@ class MatricesView {
     if (isNewRow) this.row.show();
   }
 
-  /** The number of a label in a cell of the stage that is shown; null where it is masked. */
+  /** Return the number of a label in a cell of the current stage; null where masked. */
   valueAt(label, index, found = this.found[label]) {
     return found?.shown[index] ? found.values[index] : null;
   }
 
-  /** The numbers of all labels in a cell, as words. */
+  /** Return the numbers of all labels in a cell as text. */
   #numbersOf(query, key) {
     const { labels, m } = this.data;
     return labels.map((name, label) => `${name} ${showNumber(this.valueAt(label, query * m + key), this.digits)}`).join(", ");
@@ -278,7 +278,7 @@ class MatricesView {
     say(`${this.token("queries", query)}, ${this.token("keys", key)}: ${numbers}`);
   }
 
-  /** The cell in which scorers differ most; of a single scorer that of its largest value. */
+  /** Return the cell where scorers differ most, or the largest value of a single scorer. */
   #mostDifferent() {
     const { start, axes, n, m } = this.data;
     const isStart = this.choices.stage === "weights" && String(this.place) === String(start.slice(0, axes.length));
@@ -293,7 +293,7 @@ class MatricesView {
     return [Math.floor(where / m), where % m];
   }
 
-  /** A sentence about the cell that is pointed at first. */
+  /** Return a sentence about the cell shown at first. */
   #reason(query, key) {
     const { axes, start, labels, m } = this.data;
     const { stage } = this.choices;
@@ -309,7 +309,7 @@ class MatricesView {
     return `The ${stage} ${most} at ${where}: ${this.#numbersOf(query, key)}.`;
   }
 
-  /** The box beside a cell: every stage of every scorer. */
+  /** Return the content of the box beside a cell: every stage of every scorer. */
   tipOf(query, key) {
     const { stages, labels, m } = this.data;
     const heading = make("div", { className: "head" }, ...this.named("queries", query), make("br"), ...this.named("keys", key));
@@ -369,7 +369,7 @@ class MatricesView {
     }
   }
 
-  /** The command that draws this view. */
+  /** Return the command that draws this view. */
   #asCommand() {
     const { stage, minus, colours } = this.choices;
     const quoted = (word) => (/^[\w./-]+$/.test(word) ? word : `'${word.replaceAll("'", "'\\''")}'`);
