@@ -1,8 +1,8 @@
 """The studies: one folder each, with everything that belongs to it.
 
-A study computes; it prints nothing and writes no files. Its folder has `options` (the model of its YAML and flags),
-`columns` (of its rows), `study` (the work), `tables` and `figure`. Nothing is loaded
-before it is asked for, since most of it loads torch.
+A study computes; it prints nothing and writes no files. Its folder has the modules `options` (the pydantic model of
+its YAML keys and flags), `columns` (the columns of its rows), `study` (the work), `tables` and `figure`. Modules are
+imported when they are needed, since most of them import torch.
 """
 
 import importlib
@@ -36,38 +36,38 @@ TITLES = {
 
 
 def load_study(name: str) -> "Study[Any, Any]":
-    """The work of a study."""
+    """Return the module `study` of a study, which does its work."""
     return cast("Study[Any, Any]", part_of(name, "study"))
 
 
 def options_model(name: str) -> "type[Experiment]":
-    """The model of a study's YAML."""
+    """Return the pydantic model of a study's YAML."""
     return cast("type[Experiment]", part_of(name, "options").OPTIONS)
 
 
 def columns_of(name: str) -> "dict[str, Sequence[Column]]":
-    """The columns of each kind of rows of a study."""
+    """Return the columns of each kind of rows of a study, such as `records`."""
     stated = part_of(name, "columns")
     return {rows: getattr(stated, names, ()) for rows, names in ROWS.items()}
 
 
 def titles_of(name: str) -> "Mapping[str, str]":
-    """Return the title of each kind of rows of a study, in the order of a page."""
+    """Return the title of each kind of rows of a study, in the order of the tables on a report page."""
     titles: Mapping[str, str] = getattr(part_of(name, "columns"), "TITLES", TITLES)
     return titles
 
 
 def metric_of(name: str) -> str:
-    """Return the column that a sweep over a study draws unless another one is chosen."""
+    """Return the key of the column that a sweep over a study draws by default."""
     metric: str = getattr(part_of(name, "columns"), "METRIC", "entropy")
     return metric
 
 
 def part_of(name: str, part: str) -> ModuleType:
-    """A module of a study's folder.
+    """Return a module of a study's folder.
 
     Raises:
-        InputError: the folder has no such file, as of a study that is not finished.
+        InputError: the folder has no such file, as in a study that is still being written.
     """
     module = f"attncli.studies.{name}.{part}"
     try:

@@ -1,1 +1,1 @@
-"""Several scorers on the same queries, keys, values and mask: what differs."""
+"""The study `attention`: the differences of several scorers on the same queries, keys, values and mask."""

@@ -9,10 +9,10 @@ from attncli.studies.attention.statistics import Groups
 
 
 def between(a: Result, b: Result) -> list[Record]:
-    """Return rows `label, layer, batch, head` with the metrics of a pair of scorers, here one scorer in two runs.
+    """Return a row for each `label, layer, batch, head`, with the differences of one scorer between the two runs.
 
-    A scorer has a row if both runs keep its outputs with equal shapes. Queries without a valid key in both runs are
-    left out.
+    The metrics are those of a pair of scorers in one run. A scorer has rows if both runs store its outputs with equal
+    shapes. Queries without a valid key in both runs are left out.
     """
     layers = set(layers_of(b))
     return [row for layer in layers_of(a) if layer in layers for row in _of_layer(a, b, layer)]
@@ -34,7 +34,7 @@ def _of_layer(a: Result, b: Result, layer: str | None) -> list[Record]:
 
 
 def _both(a: Result, b: Result, name: str) -> tuple[Tensor, Tensor] | None:
-    """Return a tensor of both runs; None unless both keep it with equal shapes."""
+    """Return this tensor of each run, as a pair; None unless both store it with equal shapes."""
     if name not in a.tensors or name not in b.tensors:
         return None
     ours, theirs = a.tensors[name], b.tensors[name]
@@ -42,6 +42,6 @@ def _both(a: Result, b: Result, name: str) -> tuple[Tensor, Tensor] | None:
 
 
 def _empty(result: Result, layer: str | None, output: Tensor) -> Tensor:
-    """Return which queries have no valid key; all False if the run does not keep its mask."""
+    """Return a boolean tensor, True for queries without a valid key; all False if the run does not store its mask."""
     valid = result.inputs.get(tensor_name("valid", layer=layer))
     return torch.zeros(output.shape[:-1], dtype=torch.bool) if valid is None else ~valid.any(-1)

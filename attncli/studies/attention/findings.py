@@ -9,7 +9,10 @@ SAME = 1e-6  # bits; smaller divergences are rounding
 
 
 def findings_of(comparisons: Sequence[Record], head_comparisons: Sequence[Record]) -> list[Finding]:
-    """Return the pair of scorers with the largest difference of weights, overall and by head; or that all agree."""
+    """Return findings: the pair of scorers with the largest difference of weights, overall and by head.
+
+    If all scorers agree up to rounding, a finding says so.
+    """
     furthest = _furthest(comparisons)
     if furthest is None:
         return []

@@ -1,4 +1,4 @@
-"""Attention calls of a real model: metrics that only they have, and the results of several layers as one."""
+"""Captured attention calls of a model: metrics that only they have, and one result made of those of all layers."""
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
@@ -41,9 +41,9 @@ def variances_of(inputs: Inputs) -> list[float | None]:
 def metrics_of_calls(
     inputs: Inputs, variances: Sequence[float | None], weights: Tensor | None, rows: ScorerRows
 ) -> list[Record]:
-    """Return the columns `OF_CALLS` of each batch element and head for one scorer; None for unknown metrics.
+    """Return a row with the columns `OF_CALLS` for each batch element and head of one scorer.
 
-    Without weights, the weight on the first key is unknown.
+    Unknown metrics are None, such as the weight on the first key if `weights` is None.
     """
     heads, d = len(variances), inputs.queries.shape[-1]
     counts = inputs.valid.whole.flatten(0, 1).cpu().sum(-1, dtype=torch.float64)  # heads n
@@ -72,9 +72,9 @@ def _known(metrics: Tensor) -> list[float | None]:
 def joined_layers(
     captured: Captured, calls: Sequence[Any], results: Sequence[Result], options: AttentionOptions
 ) -> Result:
-    """Return the results of all layers as one, with facts about the capture.
+    """Join the results of all layers into one, with facts about the capture in its settings and findings.
 
-    If an entry computes the same as the model, its output is compared with the model's.
+    If a scorer entry computes what the model computes, its output is compared with the model's output.
     """
     first, has_layers = results[0], "layer" in results[0].records[0]
     facts = dict[str, Record]()
@@ -108,17 +108,17 @@ def joined_layers(
 
 
 def _is_as_the_model(entry: ScorerEntry, call: Any, train: bool) -> bool:
-    """Whether an entry computes the same as the model in this call, judged by its keys."""
+    """Whether an entry computes what the model computed in this call, judged by the entry's options."""
     is_plain = entry.bias is None and entry.normalizer.normalizer == DEFAULT_NORMALIZER
     has_dropout = train and entry.dropout > 0
     return entry.has_models_scale and of_call(entry, call).softcap == call.softcap and is_plain and not has_dropout
 
 
 def grids(result: Result) -> dict[str, tuple[str, list[list[float]]]]:
-    """Return matrices of layers (rows) by heads (columns), by title, each after the name of its quantity.
+    """Return matrices of layers (rows) by heads (columns) by title, each with the name of its quantity.
 
-    They show the heads with the first scorer, by default the model's own, and the changes that the other scorers make.
-    Each number is a mean over batch elements, NaN if a layer lacks the head.
+    They show metrics of the first scorer, by default the model's own, and the changes that the other scorers make. Each
+    number is a mean over batch elements, NaN if a layer lacks the head.
     """
     first = printable(result.labels[0])
     heads = by_label(result.heads)[result.labels[0]]
@@ -151,12 +151,15 @@ def layer_numbers(result: Result) -> dict[str, int]:
 
 
 def head_numbers(rows: Sequence[Record]) -> list[int]:
-    """Return the numbers of all heads in any layer."""
+    """Return the numbers of the heads, sorted, of all layers together."""
     return sorted({row["head"] for row in rows})
 
 
 def means(result: Result) -> list[Record]:
-    """Return a row for each scorer: means over all heads, and the mean change of the first scorer's output."""
+    """Return a row for each scorer: its metrics averaged over all heads, and the mean change of the output.
+
+    The change is the difference from the first scorer's output, None for the first scorer itself.
+    """
     found, changes = [], changes_by_label(result.head_comparisons, result.labels)
     for label, heads in by_label(result.heads).items():
         row: Record = {"label": label}
@@ -169,7 +172,10 @@ def means(result: Result) -> list[Record]:
 
 
 def most_changed(result: Result) -> list[tuple[str, Place, str]]:
-    """Return layer, place and label of the largest changes of the first scorer's output, each place once."""
+    """Return the heads by how much another scorer changes the first scorer's output, the largest change first.
+
+    Each is a layer, a place (batch element and head), and the label of the scorer that changes it most.
+    """
     found = dict[tuple[str, Place], str]()
     for row in changes_of(result):
         found.setdefault((row["layer"], place_of(row)), row["b"])
@@ -177,13 +183,13 @@ def most_changed(result: Result) -> list[tuple[str, Place, str]]:
 
 
 def changes_of(result: Result) -> list[Record]:
-    """Return the comparisons by head with the first scorer, the largest change of its output first."""
+    """Return the rows that compare the first scorer with others by head, the largest change of the output first."""
     first = result.labels[0]
     return largest_first([row for row in result.head_comparisons if row["a"] == first], "output_difference")
 
 
 def changes_by_label(rows: Sequence[Record], labels: Sequence[str]) -> dict[str, list[Record]]:
-    """Return the comparisons of each other label with the first."""
+    """Return the rows that compare the first of the labels with each other label, by this label."""
     return {label: [row for row in rows if (row["a"], row["b"]) == (labels[0], label)] for label in labels[1:]}
 
 
@@ -200,7 +206,7 @@ def _about_capture(known: Record) -> Finding:
 
 
 def _about_changes(changes: Mapping[str, Sequence[Record]]) -> Iterator[Finding]:
-    """Yield for each scorer the mean change of the first scorer's outputs, and the head with the largest."""
+    """Yield a finding for each other scorer: how much it changes the first scorer's outputs, and in which head most."""
     for label, rows in changes.items():
         differences = finite(row["output_difference"] for row in rows)
         if differences:

@@ -16,7 +16,7 @@ from attncli.errors import did_you_mean, got
 
 
 def _listed(value: Any) -> Any:
-    """Return `none` or a single stage as a list."""
+    """Return the value of `save` as a list: empty for `none`, with one item for a single stage."""
     return [] if value in ("none", ["none"]) else [value] if isinstance(value, str) else value
 
 
@@ -74,7 +74,7 @@ class AttentionOptions(Experiment):
 
     @model_validator(mode="after")
     def _captured_is_whole(self) -> "AttentionOptions":
-        """Refuse `mask` and two choices of heads beside a captured file."""
+        """Refuse `mask` beside a captured file, and heads chosen both for the file and for the study."""
         if not isinstance(self.data, CapturedData):
             return self
         if "mask" in self.model_fields_set:
@@ -95,7 +95,7 @@ class AttentionOptions(Experiment):
 
     @classmethod
     def normalised(cls, data: Mapping[str, Any]) -> dict[str, Any]:
-        """Add the default scorers for a captured file."""
+        """Return the data with short forms written out, and default scorers for a captured file."""
         is_captured = isinstance(data.get("data"), dict) and "capture" in data["data"]
         has_scorers = "scorers" in data or "scorer" in data
         return super().normalised(

@@ -1,4 +1,4 @@
-"""The choice of batch elements and heads to show if there are many: the largest differences between scorers."""
+"""Choose the batch elements and heads to show if there are many: those where scorers differ most."""
 
 import math
 from collections.abc import Collection, Sequence
@@ -15,7 +15,7 @@ Place = tuple[int, int]  # batch element and head, 0 for a missing axis
 
 @dataclass(frozen=True)
 class Shown:
-    """The places to show, in the order of the tensors."""
+    """The places to show (pairs of batch element and head), in the order of the tensors."""
 
     places: Sequence[Place]
     note: str = ""  # their choice in words; empty if these are all
@@ -29,7 +29,7 @@ def place_of(row: Record) -> Place:
 
 
 def distance_of(rows: Sequence[Record]) -> str | None:
-    """Return the metric to rank these comparisons by: the first of DISTANCES above rounding, or None."""
+    """Return the metric to rank these comparisons by: the first of DISTANCES with a value above rounding, or None."""
     return next((key for key in DISTANCES if max(finite(row[key] for row in rows), default=0.0) > SAME), None)
 
 
@@ -39,10 +39,10 @@ def largest_first(rows: Sequence[Record], key: str) -> list[Record]:
 
 
 def shown_places(result: Result, most: int, label: str | None = None, layer: str | None = None) -> Shown:
-    """Return the places to show: the config's choice, all if they are few, else up to `most`.
+    """Return the places to show: those that the config chooses, else all if there are at most `most`, else a choice.
 
-    These have the largest distance between any two scorers, or between `label` and another scorer. With one scorer
-    they are the first places.
+    The choice is up to `most` places with the largest distance between any two scorers, or between `label` and another
+    scorer; with a single scorer, the first places.
     """
     batches, heads = leading_sizes(result, layer)
     places = [(batch, head) for batch in range(batches) for head in range(heads)]
@@ -64,15 +64,15 @@ def shown_places(result: Result, most: int, label: str | None = None, layer: str
 
 
 def choices(result: Result, layer: str | None = None) -> str:
-    """Return the YAML keys that choose places, each with an example."""
+    """Return the YAML keys that choose batch elements and heads, each with an example, as text for a note."""
     batches, heads = leading_sizes(result, layer)
     return " or ".join(["`heads: [0, 3]`"] * (heads > 1) + ["`batch: [0]`"] * (batches > 1))
 
 
 def leading_sizes(result: Result, layer: str | None = None) -> Place:
-    """Return the numbers of batch elements and heads. All axes between the first and the last two count as heads.
+    """Return how many batch elements and heads the run has; all axes between the first and the last two are heads.
 
-    If no tensors are kept, they follow from the rows by head.
+    If the run stores no tensors, the sizes follow from the rows by head.
     """
     for stage in STAGES:
         if (name := tensor_name(result.labels[0], stage, layer=layer)) in result.tensors:

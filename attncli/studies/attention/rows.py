@@ -1,8 +1,8 @@
 """Metrics of every row of scores, weights and outputs, for one scorer and for pairs.
 
-A row is one query of one head. All statistics follow from these vectors, float64 on the CPU, (..., n) for weights
-(..., n, m). Code that computes weights in tiles gives the same vectors without holding a matrix. Rows without a valid
-key have meaningless numbers.
+A row is one query of one head. All statistics follow from these vectors, float64 on the CPU, of shape (..., n) for
+weights (..., n, m). `tiles` computes the same vectors without holding a whole matrix. The numbers of rows without a
+valid key are meaningless.
 """
 
 import math
@@ -19,7 +19,7 @@ AT_A_TIME = 2**18  # numbers of a matrix to convert to float64 at a time
 
 @dataclass(frozen=True)
 class ScorerRows:
-    """The metrics of one scorer's rows, each (..., n).
+    """The metrics of one scorer's rows; each is a tensor (..., n).
 
     `count`, `mean` and `squares` are the number of scores at valid keys, their mean, and the sum of their squared
     deviations from it. `entropy` (nats) is of the weights divided by their sum, and meaningless if that is 0. Any
@@ -36,13 +36,13 @@ class ScorerRows:
 
 @dataclass(frozen=True)
 class PairRows:
-    """The differences between the weights of two scorers, each (..., n).
+    """The differences between the weights of two scorers; each is a tensor (..., n).
 
-    `spread` is True for rows with nonzero weights of both scorers; the next two are meaningless in other rows.
-    `js_divergence` is the Jensen-Shannon divergence in bits of the weights divided by their sums, from 0 (equal) to 1
-    (disjoint) (Lin 1991). `top1_agreement` is 1 if both scorers have their largest weight at the same key, else 0;
-    weights that are equal up to rounding tie. `max_abs_difference` is the largest difference of weights. All three are
-    NaN if a weight is not finite.
+    `spread` is True for rows with nonzero weights of both scorers; in other rows `js_divergence` and `top1_agreement`
+    are meaningless. `js_divergence` is the Jensen-Shannon divergence in bits of the weights divided by their sums, from
+    0 (equal) to 1 (disjoint) (Lin 1991). `top1_agreement` is 1 if both scorers have their largest weight at the same
+    key, else 0; weights that are equal up to rounding tie. `max_abs_difference` is the largest difference of weights.
+    All three are NaN if a weight is not finite.
     """
 
     spread: Tensor

@@ -1,4 +1,4 @@
-"""Statistics over rows: of all of them, and of every batch element and head."""
+"""Statistics over the rows of attention weights: of all rows, and of each batch element and head."""
 
 import math
 from dataclasses import fields
@@ -15,9 +15,9 @@ Metrics = dict[str, list[float | None]]  # of each group
 
 
 def places(leading: tuple[int, ...]) -> list[Record]:
-    """Return `batch` and `head` of all leading places (b, heads), in the order of rows; None for a missing axis.
+    """Return a record of `batch` and `head` for each index of the leading axes (b, heads), None for a missing axis.
 
-    Heads are all leading axes after the first, flattened.
+    All leading axes after the first are flattened to heads.
     """
     if len(leading) < 2:
         return [{"batch": index if leading else None, "head": None} for index in range(math.prod(leading))]
@@ -25,7 +25,7 @@ def places(leading: tuple[int, ...]) -> list[Record]:
 
 
 class Groups:
-    """Groups of rows (..., n): one group, or one for each of `places` if `by_head`, whose records have the place.
+    """Groups of rows (..., n): one group of all rows, or with `by_head` one for each batch element and head.
 
     `empty` (..., n) marks the rows without a valid key, which are left out.
     """
@@ -36,9 +36,9 @@ class Groups:
         self._empty_rows = (~self._kept).sum(-1).tolist()
 
     def of_scorer(self, rows: ScorerRows) -> list[Record]:
-        """Return mean and standard deviation of each group's scores, and means over its rows; None without rows.
+        """Return a record for each group: mean and std of its scores, and means over its rows; None without rows.
 
-        `score_std` divides by the number of scores, not one less. `effective_keys` is the mean of exp(entropy).
+        `score_std` divides by the number of scores, not by one less. `effective_keys` is the mean of exp(entropy).
         Entropies leave out rows with weights of 0 only.
         """
         spread = self._kept & (self._grouped(rows.weight_sum) != 0)
@@ -53,7 +53,7 @@ class Groups:
         return self._records({**metrics, "empty_rows": self._empty_rows})
 
     def of_pair(self, weights: PairRows | None, outputs: Tensor) -> list[Record]:
-        """Return the differences of two scorers in each group: means over rows, and the largest difference of weights.
+        """Return a record for each group with the differences of two scorers: means, and the largest of weights.
 
         `js_divergence` and `top1_agreement` leave out rows with weights of 0 only, of either scorer.
         `output_difference` is |output_a - output_b| / |output_a|, None for x / 0, and the only metric without
@@ -83,7 +83,7 @@ class Groups:
         return _listed(self._sum(rows, counted) / counted.sum(-1), counted.any(-1))
 
     def _moments(self, rows: ScorerRows) -> tuple[list[float | None], list[float | None]]:
-        """Return mean and standard deviation of each group (Chan, Golub and LeVeque 1983)."""
+        """Return mean and standard deviation of each group's scores, by the method of Chan, Golub and LeVeque 1983."""
         count, mean, squares = (self._grouped(each) for each in (rows.count, rows.mean, rows.squares))
         total = count.sum(-1)
         overall = (count * mean).sum(-1) / total

@@ -55,7 +55,10 @@ Stages = Mapping[str, Tensor]
 
 @dataclass(frozen=True)
 class Part:
-    """Inputs, with scorer and rules of each entry; `layer` is None unless the run is over layers."""
+    """Inputs, of a run or of one `layer` of a captured model, with the scorer of each entry.
+
+    `rules` are for each entry; they turn its scores into weights.
+    """
 
     inputs: Inputs
     tokens: Mapping[str, Sequence[Any]]
@@ -65,7 +68,7 @@ class Part:
 
     @property
     def place(self) -> Record:
-        """The columns that all rows of this part share."""
+        """Return the columns with the same value in all rows of this part."""
         return {} if self.layer is None else {"layer": self.layer}
 
 
@@ -81,7 +84,7 @@ class Prepared:
 
 @torch.no_grad()
 def prepare(options: AttentionOptions, progress: Progress) -> Prepared:
-    """Build inputs and scorers, or raise an InputError with all problems of one stage."""
+    """Build inputs and scorers; raise an InputError with all problems found in the first step that finds any."""
     progress.step(0, len(options.scorers), "inputs")
     dtype, device, collector = getattr(torch, options.dtype), torch.device("cpu"), Collector()
     with collector.under():
@@ -117,7 +120,7 @@ def _tensors_of(inputs: Inputs) -> dict[str, Tensor]:
 
 
 def _part(options: AttentionOptions, inputs: Inputs, device: torch.device) -> Part:
-    """Build scorers and rules for inputs, or raise an InputError if options do not fit these."""
+    """Build the scorers and rules for these inputs, or raise an InputError if the options do not fit the inputs."""
     tokens = dict[str, Sequence[Any]](inputs.tokens)
     with below("tokens"):
         check_tokens(options.tokens, inputs.queries.shape, inputs.keys.shape)
@@ -148,7 +151,10 @@ def _rules_of(entry: ScorerEntry, options: AttentionOptions, inputs: Inputs) -> 
 
 
 def expected_rows(prepared: Prepared) -> Rows:
-    """Return the rows of the result: scorers, pairs, both by head, and stages, for each layer."""
+    """Return the rows that the result will have: for scorers and pairs of scorers, in all and by head.
+
+    With a captured model, there are such rows for each layer.
+    """
     options, entries = prepared.options, prepared.options.scorers
     unknown = [*OF_WEIGHTS, *STAGES[:-1]] if not options.weights else []
     names, pairs, heads, head_pairs = (list[Record]() for _ in range(4))
@@ -178,7 +184,7 @@ def expected_rows(prepared: Prepared) -> Rows:
 
 
 def _chosen(rows: Sequence[Record], options: AttentionOptions) -> list[Record]:
-    """Return the rows of the config's batch elements and heads."""
+    """Return the rows of the batch elements and heads that the config chooses."""
     chosen = {"batch": options.batch, "head": _heads(options)}
     return [row for row in rows if all(wanted is None or row[axis] in wanted for axis, wanted in chosen.items())]
 
@@ -188,7 +194,7 @@ def _heads(options: AttentionOptions) -> Sequence[int] | None:
 
 
 def _check_places(options: AttentionOptions, inputs: Inputs) -> None:
-    """Raise an InputError if batch elements or heads of the config are not in the inputs."""
+    """Raise an InputError if the config chooses batch elements or heads that the inputs do not have."""
     b, *heads, _, _ = inputs.valid.shape
     problems = list[Problem]()
     if options.heads is not None and not heads:
@@ -207,14 +213,14 @@ def _check_places(options: AttentionOptions, inputs: Inputs) -> None:
 
 
 def _shapes(inputs: Inputs, entry: ScorerEntry, options: AttentionOptions) -> dict[str, tuple[int, ...]]:
-    """Return the shape of each stage of an entry."""
+    """Return the shape of each stage of attention that an entry computes."""
     scores = inputs.valid.shape
     stages = _matrices(of_call(entry, inputs.call), options, inputs.bias is not None)
     return {**dict.fromkeys(stages, scores), "output": (*scores[:-1], inputs.values.shape[-1])}
 
 
 def _matrices(entry: ScorerEntry, options: AttentionOptions, has_bias: bool) -> list[str]:
-    """Return the stages of an entry with shape (..., n, m), in order."""
+    """Return the names of an entry's stages with shape (..., n, m), in the order of the computation."""
     kept = {
         "scores": True,
         "capped": entry.softcap is not None,
@@ -247,7 +253,7 @@ def run(prepared: Prepared, progress: Progress) -> Result:
 
 
 def _run_part(options: AttentionOptions, part: Part, progress: Progress, keeps_scorers: bool) -> Result:
-    """Run all scorers on the inputs of one layer, with `keeps_scorers` keeping finished ones if the user stops it."""
+    """Run all scorers on the inputs of one layer; with `keeps_scorers`, keep finished scorers if the user stops it."""
     inputs, entries = part.inputs, options.scorers
     empty = inputs.valid.empty_rows.cpu()
     whole, single = Groups(empty, by_head=False), Groups(empty, by_head=True)
@@ -314,7 +320,7 @@ def _run_part(options: AttentionOptions, part: Part, progress: Progress, keeps_s
 def _run_scorer(
     options: AttentionOptions, entry: ScorerEntry, scorer: nn.Module, rules: Rules, inputs: Inputs
 ) -> tuple[Stages, ScorerRows | None]:
-    """Return all stages on the CPU; with `weights: false` the output and the metrics of its rows."""
+    """Return the tensors of all stages, on the CPU; with `weights: false` only the output, and the metrics of rows."""
     scorer.train(options.train)
     with seeded(options.seed, f"forward.{entry.stream}", inputs.queries.device):  # a scorer may have dropout
         if options.weights:
@@ -327,7 +333,10 @@ def _run_scorer(
 
 
 def _stages(options: AttentionOptions, entry: ScorerEntry, scorer: nn.Module, rules: Rules, inputs: Inputs) -> Stages:
-    """Return scores, softcap, bias, mask and normaliser, dropout, weighted sum of the values."""
+    """Compute attention step by step and return the tensor of each stage that applies, by name.
+
+    The stages are scores, capped, biased, weights, dropped and output.
+    """
     scores = raw_scores(scorer, inputs.queries, inputs.keys).detach()
     check_stop()
     stages = {"scores": scores, **rules.stages(scores)}
@@ -340,7 +349,7 @@ def _stages(options: AttentionOptions, entry: ScorerEntry, scorer: nn.Module, ru
 
 
 def _warn_of_numbers(record: Record, stages: Stages, empty: Tensor, progress: Progress) -> None:
-    """Note NaN or infinite numbers at valid keys. Padding may have them."""
+    """Warn of NaN or infinite numbers at valid keys; padding may have such numbers."""
     metrics = [record[name] for name in ("score_mean", "entropy")]
     output = stages["output"]
     finite = output.amax(-1).isfinite() & output.amin(-1).isfinite()  # ... n; without a copy of the output
@@ -354,7 +363,7 @@ def _warn_of_numbers(record: Record, stages: Stages, empty: Tensor, progress: Pr
 
 
 def _saved_inputs(options: AttentionOptions, inputs: Inputs) -> dict[str, Tensor]:
-    """Return the inputs to save."""
+    """Return the input tensors to store in the run folder, on the CPU."""
     saved = _tensors_of(inputs)
     if options.weights or math.prod(inputs.valid.shape) <= MOST_CELLS:
         saved["valid"] = inputs.valid.whole
@@ -368,7 +377,7 @@ def _saved_inputs(options: AttentionOptions, inputs: Inputs) -> dict[str, Tensor
 def _check_size(
     options: AttentionOptions, parts: Sequence[tuple[Shapes, Any]], device: torch.device, progress: Progress
 ) -> None:
-    """Raise an InputError if scorers refuse the shapes or the memory is too small, before anything is drawn."""
+    """Raise an InputError if scorers refuse the shapes or memory is too small, before random tensors are drawn."""
     dtype, stored = getattr(torch, options.dtype), 0
     for shapes, call in parts:
         entries = [of_call(entry, call) for entry in options.scorers]
@@ -392,14 +401,14 @@ def _refuse_empty_rows(options: AttentionOptions, inputs: Inputs) -> None:
 
 
 def _compile(scorers: Sequence[nn.Module], progress: Progress) -> None:
-    """Compile the scorers that gain from it. Note once if that fails; they work without."""
+    """Compile the scorers that gain from it; if that fails, warn once, and they run uncompiled."""
     reasons = {compile_scorer(scorer) for scorer in scorers if worth_compiling(scorer)}
     for reason in sorted(reason for reason in reasons if reason is not None):
         progress.note(f"warning: not compiled: {reason}; continuing without, only slower")
 
 
 def _by_batch(names: Sequence[Any] | None, b: int) -> Sequence[Any] | None:
-    """Return a list of tokens for each batch element."""
+    """Return a list of token names for each batch element; None if there are no names."""
     if names is None or any(isinstance(row, list) for row in names):
         return names
     return [names] * b

@@ -1,4 +1,4 @@
-"""Outputs and the metrics of every row, without holding the weights of all queries."""
+"""Compute outputs and the metrics of every row in tiles, without holding the weights of all queries."""
 
 import math
 import threading
@@ -60,7 +60,7 @@ def pool_with_rows(
 
 
 class Workspace(threading.local):
-    """Matrices that all tiles of a thread reuse. Allocating them takes as long as the work on them."""
+    """Matrices that all tiles of a thread reuse, since allocating them takes as long as the work on them."""
 
     def __init__(self, like: Tensor) -> None:
         self._flat = like.new_empty(3, 0)
@@ -75,7 +75,7 @@ class Workspace(threading.local):
 def _jobs(
     output: Tensor, metrics: Tensor, scorer: Scorer, queries: Tensor, keys: Tensor, values: Tensor, rules: Rules
 ) -> Iterator[Callable[[], None]]:
-    """Yield functions that fill in output and metrics of one tile each, in any order."""
+    """Yield functions that each fill in output and metrics of one tile; they may be called in any order."""
     if type(scorer) in SCORERS.values() and hasattr(scorer, "as_dot"):
         queries, keys, scale = scorer.as_dot(queries, keys)  # once for all tiles
         scorer = partial(_scaled_products, scale)

@@ -1,1 +1,1 @@
-"""Time and memory of scorers against sizes."""
+"""The study `bench`: time and memory of scorers against sizes."""

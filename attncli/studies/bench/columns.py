@@ -71,13 +71,13 @@ COMPARISONS = (
 
 
 def raw_name(record: Record) -> str:
-    """`label/implementation/measure/sizes`, as the raw times of a row are called."""
+    """Return the name of the tensor with the raw times of a row: `label/implementation/measure/sizes`."""
     sizes = "x".join(str(record[size] or "-") for size in ("n", "m", "d", "num_hiddens", "batch", "heads"))
     return f"{record['label']}/{record['implementation']}/{record['measure']}/{sizes}"
 
 
 def quartiles(result: Result, record: Record) -> list[float]:
-    """The lower and the upper quartile of the raw times of a row."""
+    """Return the lower and the upper quartile of the raw times of a row."""
     times = result.tensors[raw_name(record)]
     found: list[float] = times.quantile(times.new_tensor([0.25, 0.75])).tolist()
     return found

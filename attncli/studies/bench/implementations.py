@@ -1,4 +1,4 @@
-"""Implementations of scorers: their names, calls, and checks against float64."""
+"""Implementations of scorers: their names, the functions to time, and checks of their results against float64."""
 
 import copy
 from collections.abc import Callable, Sequence
@@ -53,11 +53,11 @@ class Task:
         return is_softmax(self.normalizer)
 
     def split(self, tensor: Tensor) -> Tensor:
-        """(b, x, y), where b is batch times heads, as (batch, heads, x, y)."""
+        """Return a tensor (b, x, y), where b is batch times heads, as (batch, heads, x, y)."""
         return tensor.reshape(-1, self.heads, *tensor.shape[1:])
 
     def rules(self, queries: Tensor, keys: Tensor) -> Rules:
-        """For queries and keys with an axis of heads."""
+        """Return the rules that turn scores into weights, for queries and keys with an axis of heads."""
         shape = (*queries.shape[:-1], keys.shape[-2])
         bias = Bias(shape, alibi=True) if self.alibi else None
         return Rules(Valid(shape, device=queries.device), bias=bias, normalizer=self.normalizer)
@@ -95,7 +95,7 @@ def forward_of(task: Task) -> Forward:
 
 
 def _fused_with_bias(task: Task, queries: Tensor, keys: Tensor, values: Tensor) -> Results:
-    """Torch's kernel takes the bias as a mask of numbers, which is made here."""
+    """Make the bias, and call torch's kernel with it as a mask of numbers."""
     queries, keys, values = (task.split(each) for each in (queries, keys, values))  # batch heads ...
     bias, scale = task.rules(queries, keys).bias, float(task.scorer.scale)
     assert bias is not None
@@ -148,7 +148,7 @@ def make_call(task: Task, copies: Sequence[Inputs]) -> Call:
 
 
 def disagreement(task: Task, inputs: Inputs, results: Results) -> str | None:
-    """Return why results are wrong, or None if they agree with float64, computed by textbook code if there is any.
+    """Return why results are wrong, or None if they agree with float64, by textbook code if the scorer has it.
 
     Compared are the first, the middle and the last query of the last matrix: no row depends on another.
     """
@@ -178,7 +178,7 @@ def disagreement(task: Task, inputs: Inputs, results: Results) -> str | None:
 
 
 def _few_rows(tensor: Tensor) -> Tensor:
-    """First, middle and last row of the last matrix of (b, n, x): (1, 3, x), or fewer where n is."""
+    """Return the first, middle and last row of the last matrix of (b, n, x), as (1, 3, x); fewer rows if n < 3."""
     return tensor.detach()[-1:, _few(tensor.shape[-2])]
 
 
@@ -187,7 +187,7 @@ def _few(n: int) -> list[int]:
 
 
 def _last_bias(heads: int, n: int, m: int) -> Tensor:
-    """Return ALiBi's penalty on the scores of these rows: (3, m) in float64, for the last head."""
+    """Return ALiBi's penalties on the scores of the first, middle and last query, (3, m) in float64, last head."""
     distances = torch.tensor(_few(n))[:, None] - torch.arange(m)
     return alibi_slopes(heads)[-1] * distances.abs().double()
 

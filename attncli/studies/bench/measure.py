@@ -1,4 +1,4 @@
-"""Cost of calls: estimated and measured memory, and seconds, on copies of the inputs in turn."""
+"""Measure the cost of calls, on copies of the inputs in turn: estimated and measured memory, and seconds."""
 
 import gc
 import itertools
@@ -48,7 +48,7 @@ def draw_inputs(options: BenchOptions, case: Case, device: torch.device) -> Inpu
 
 
 def copies_of(inputs: Inputs) -> list[Inputs]:
-    """Return the inputs and copies of them, together larger than usual caches, to measure memory and not a cache."""
+    """Return the inputs and copies of them, together larger than usual caches, so that calls read main memory."""
     count = min(COPIES_BYTES // sum(each.nbytes for each in inputs), MOST_COPIES)
     return [inputs, *((q.clone(), k.clone(), v.clone()) for q, k, v in [inputs] * (count - 1))]
 
@@ -97,7 +97,7 @@ def peak_memory(call: AnyCall, device: torch.device) -> int | None:
 
 
 def clock(device: torch.device) -> float:
-    """Return the time in seconds, after the device has finished its work."""
+    """Wait until the device has finished its work, and return the time in seconds."""
     if device.type != "cpu":
         torch.accelerator.synchronize(device)
     return default_timer()
@@ -112,7 +112,7 @@ def seconds_of(call: AnyCall, device: torch.device) -> float:
 
 
 def rounds_for(call: AnyCall, device: torch.device) -> int:
-    """Return the number of rounds within the budget; a round calls at least twice, first to size its block."""
+    """Return the number of rounds within the budget of time; each has at least two calls, the first to size a block."""
     times = [clock(device)]
     for _ in range(2):  # the faster one counts, since the machine may have been slow
         call()

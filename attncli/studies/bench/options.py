@@ -18,7 +18,7 @@ HIDDEN = "num_hiddens"  # the option of `additive` that --num-hiddens gives
 
 
 def _listed(value: Any) -> Any:
-    """Return a list, also for a single name."""
+    """Return the value as a list; a single name becomes a list of one."""
     return [value] if isinstance(value, str) else value
 
 
@@ -72,11 +72,11 @@ class BenchOptions(Experiment):
     )
 
     def names_hidden(self, entry: ScorerEntry) -> bool:
-        """Whether an entry says how many hidden units it has, or has none, or is the user's own and decides itself."""
+        """Whether `num_hiddens` of the study does not apply: the entry sets its own, has none, or is the user's own."""
         return ":" in entry.scorer or HIDDEN not in entry.options or HIDDEN in entry.model_fields_set
 
     def unused(self) -> dict[str, Any]:
-        """Hidden units that `num_hiddens` decides: written down in an entry they would win over it."""
+        """Return the entries' `num_hiddens` that the study's `num_hiddens` decides; written down they would win."""
         open_entries = [index for index, entry in enumerate(self.scorers) if not self.names_hidden(entry)]
         return {"scorers": {index: {HIDDEN} for index in open_entries}} if open_entries else {}
 

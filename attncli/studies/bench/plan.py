@@ -30,13 +30,16 @@ class Case(NamedTuple):
 
     @property
     def matrices(self) -> int:
-        """How many n x m matrices of scores there are."""
+        """Return the number of n x m matrices of scores: batch times heads."""
         return self.batch * self.heads
 
 
 @dataclass(frozen=True)
 class Contender:
-    """One implementation of one entry; `path` is its place in the config, empty where only the baseline needs it."""
+    """A scorer entry with one implementation to time.
+
+    `path` is the entry's path in the config, empty if it is not there and was added only as the baseline.
+    """
 
     entry: ScorerEntry
     implementation: str
@@ -44,18 +47,18 @@ class Contender:
 
     @property
     def name(self) -> str:
-        """Return `label/implementation`; only contenders with other numbers of hidden units share it."""
+        """Return `label/implementation`; contenders have the same name if they differ only in hidden units."""
         return f"{self.entry.label}/{self.implementation}"
 
     @property
     def names(self) -> tuple[str, str, str]:
-        """Return the patterns that match it."""
+        """Return the patterns of `only` and `skip` that match this contender."""
         return self.entry.label, self.implementation, self.name
 
     def gives(self, measure: str) -> bool:
-        """Whether it computes this measure.
+        """Whether this implementation computes the measure.
 
-        The fused kernel has neither scores nor weights; textbook code knows softmax only, and no bias.
+        The fused kernel returns neither scores nor weights; textbook code has only softmax, and no bias.
         """
         if self.implementation == "textbook":
             is_softmax = self.entry.normalizer.normalizer == DEFAULT_NORMALIZER and self.entry.bias is None
@@ -94,7 +97,7 @@ def plan_of(options: BenchOptions) -> list[Contender]:
 
 
 def variants_of(contender: Contender, options: BenchOptions, d: int) -> list[Contender]:
-    """Return the contender once for each number of hidden units."""
+    """Return a copy of the contender for each number of hidden units of the study, or itself if these do not apply."""
     entry = contender.entry
     if options.names_hidden(entry):
         return [contender]
@@ -112,9 +115,9 @@ def cases_of(options: BenchOptions) -> Iterator[Case]:
 def operations(scorer: nn.Module, case: Case, measure: str, backward: bool) -> int | None:
     """Return the number of operations of the formula; a tanh, exponential or root counts as one.
 
-    None where the scorer's class does not say. Implementations that take a shorter way are counted alike, and every
-    normaliser as a softmax, so that more operations per second mean less time. Forward and backward count as three
-    times forward.
+    It is None if the scorer's class has no method `operations`. All implementations of a scorer count alike, and every
+    normaliser counts as a softmax, so that more operations per second mean less time. Forward and backward count as
+    three times forward.
     """
     try:
         formula = int(scorer.operations(case.n, case.m, case.d, case.d))  # type: ignore[operator]
@@ -148,7 +151,7 @@ def _contenders(entry: ScorerEntry, options: BenchOptions, *path: str | int) -> 
 
 
 def _baseline(options: BenchOptions, offered: Sequence[Contender]) -> Contender:
-    """Return the contender of that name, from the entries or else from the catalogue."""
+    """Return the contender that `baseline` names, from the entries or else from the catalogue of scorers."""
     labels = {each.entry.label for each in offered}
     others = [model.model_validate({"scorer": name}) for name, model in entry_models().items() if name not in labels]
     found = {

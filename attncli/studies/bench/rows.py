@@ -21,7 +21,7 @@ def size_of(record: Record) -> tuple[int, ...]:
 
 
 def changing(records: Sequence[Record], sizes: Iterable[str] = AXES) -> list[str]:
-    """Return the sizes with several values; m only if it differs from n anywhere."""
+    """Return the sizes that have several values; m only if it differs from n in some row."""
     found = [size for size in sizes if len({record[size] for record in records} - {None}) > 1]
     return [size for size in found if size != "m" or not _square(records)]
 
@@ -31,7 +31,7 @@ def _square(records: Sequence[Record]) -> bool:
 
 
 def place(record: Record, axes: Iterable[str]) -> str:
-    """`n = 512`, or with other sizes that change `n = 512, d = 64`."""
+    """Return the sizes of a row as text: `n = 512`, or `n = 512, d = 64` if other sizes change, too."""
     return ", ".join(f"{axis} = {record[axis]}" for axis in dict.fromkeys(["n", *axes]))
 
 
@@ -77,9 +77,9 @@ def growth(records: Sequence[Record], axis: str) -> float | None:
 
 
 def findings_of(records: Sequence[Record], comparisons: Sequence[Record]) -> list[Finding]:
-    """Return a finding for each label, about attncli's code if it was timed, at the largest size with a time.
+    """Return a finding for each label: the time at the largest size that was timed, of attncli's code if possible.
 
-    It is about the first measure, or about the last if normalisers differ, since scores do not depend on them.
+    It is about the first measure, or the last if normalisers differ, since scores do not depend on normalisers.
     """
     main = 0 if len({row["normalizer"] for row in records}) == 1 else -1
 
@@ -127,6 +127,6 @@ def _finding(row: Record, records: Sequence[Record], comparisons: Sequence[Recor
 
 
 def _times(ratio: float, ends: Sequence[float], what: str) -> str:
-    """`, 96.2 times the time of scaled_dot/textbook (90.1 to 103)`."""
+    """Return a clause such as `, 96.2 times the time of scaled_dot/textbook (90.1 to 103)`."""
     same = ", no measurable difference" if ends[0] <= 1 <= ends[1] else ""
     return f", {number(ratio, 3)} times {what} ({number(ends, 3)}{same})"

@@ -1,4 +1,4 @@
-"""Time and memory of scorers against sizes: this package's own, the textbook's code, torch's fused kernel."""
+"""Time and memory of scorers against sizes, for this package's code, textbook code, and torch's fused kernel."""
 
 import gc
 import platform
@@ -54,7 +54,7 @@ from attncli.studies.bench.rows import findings_of
 
 @dataclass(frozen=True)
 class Prepared:
-    """The checked input of `run`; `parameters` are read from files."""
+    """The checked input of `run`; `parameters` are those that entries read from files, as `label/name`."""
 
     options: BenchOptions
     contenders: Sequence[Contender]
@@ -75,7 +75,7 @@ class Trial:
     seconds: list[float] = field(default_factory=list)  # of a call, in each round
 
     def drop(self, status: str, reason: str) -> None:
-        """Give up timing it, with a status and a reason."""
+        """Give up timing this trial, with a status and a reason for its row."""
         self.call, self.seconds = None, []
         self.record |= {"status": status, "reason": reason, "peak_bytes": None}
 
@@ -83,8 +83,8 @@ class Trial:
 def prepare(options: BenchOptions, progress: Progress) -> Prepared:
     """Check all options and return the plan.
 
-    A user's scorer is tried on two queries and three keys. Sizes that do not fit into memory are no mistake; their rows
-    have the status `too large`.
+    A user's scorer is tried on two queries and three keys. Sizes that do not fit into memory are no error; their rows
+    get the status `too large`.
     """
     collector = Collector()
     dtype = getattr(torch, options.dtype)
@@ -121,7 +121,7 @@ def expected_rows(prepared: Prepared) -> Rows:
 
 
 def run(prepared: Prepared, progress: Progress) -> Result:
-    """Measure group by group; finished groups are kept if the user ends the work."""
+    """Time the trials group by group and return the result; if the user stops the run, finished groups are kept."""
     options, groups = prepared.options, list(_groups(prepared))
     finished = list[list[Trial]]()
     counter = Counter(sum(map(len, groups)), progress)
@@ -147,7 +147,7 @@ def run(prepared: Prepared, progress: Progress) -> Result:
 
 
 def _groups(prepared: Prepared) -> Iterator[list[Trial]]:
-    """Yield the trials to time against each other: all contenders for one measure at one size."""
+    """Yield groups of trials to time against each other: all contenders for one measure at one size."""
     options = prepared.options
     for case, measure in product(cases_of(options), options.measure):
         contenders = [each for each in prepared.contenders if each.gives(measure)]
@@ -201,7 +201,7 @@ def get_ready(group: Sequence[Trial], prepared: Prepared, counter: Counter) -> N
 def time_all(group: Sequence[Trial], device: torch.device) -> None:
     """Measure the seconds of all trials with a call; slow trials have fewer rounds.
 
-    In a round each is called for a block of time. Rounds begin with different trials.
+    In a round, each trial is called for a block of time. Rounds begin with different trials.
     """
     ready = [trial for trial in group if trial.call]
     for turn in range(MOST_ROUNDS):
@@ -219,7 +219,7 @@ def time_all(group: Sequence[Trial], device: torch.device) -> None:
 
 @contextmanager
 def _failures(trial: Trial, device: torch.device) -> Iterator[None]:
-    """Drop a trial that this machine cannot compile or hold, or that fails; a user's own scorer may raise anything."""
+    """Inside the `with`, drop the trial if it cannot be compiled, runs out of memory, or raises any other error."""
     try:
         yield
     except KeyboardInterrupt:

@@ -1,1 +1,1 @@
-"""How far the softmax saturates as d grows."""
+"""The study `saturation`: how far the softmax saturates as d grows."""

@@ -1,4 +1,4 @@
-"""Saturation of rows of attention weights: entropy, largest weight, norms of Jacobian and gradient; quantiles."""
+"""Metrics of the saturation of rows of weights: entropy, largest weight, norms of Jacobian and gradient; quantiles."""
 
 from collections.abc import Sequence
 
@@ -21,11 +21,11 @@ Numbers = NDArray[np.float64]
 def row_weights(
     scores: Tensor, valid: Tensor | None, values: Tensor, normalizer: nn.Module
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Weights of scores (rows, m), their gradient, and the Frobenius norms (rows,) of their Jacobians.
+    """Return weights (rows, m), the gradient at the scores, and the Frobenius norms (rows,) of the weights' Jacobians.
 
-    The gradient (rows, m) of the pooled value sum_j p_j v_j is with respect to the scores; `values` v (rows, m) has
-    one number per key. In float64, for figures that differ from 0 and 1 by little; on the CPU, as all that follows:
-    some devices have no float64.
+    The gradient (rows, m) is that of the pooled value sum_j p_j v_j with weights p; `values` v (rows, m) has one number
+    per key. All is computed in float64, since metrics may be very near 0 or 1, and on the CPU, since some devices have
+    no float64.
     """
     exact = scores.detach().cpu().double()
     valid = None if valid is None else valid.cpu()
@@ -43,9 +43,9 @@ def row_weights(
 
 
 def jacobian_norm(weights: Tensor, scores: Tensor) -> Tensor:
-    """Frobenius norm (rows,) of the Jacobian of each row of weights (rows, m) with respect to its scores, by autograd.
+    """Return the Frobenius norm (rows,) of the Jacobian of each row of weights with respect to its scores, by autograd.
 
-    One row of all Jacobians at a time, so that there is no m x m matrix.
+    It is computed for one weight of all rows at a time, so that no m x m matrix is needed.
     """
     squares = scores.new_zeros(scores.shape[:-1])
     for column in range(weights.shape[-1]):
@@ -55,18 +55,18 @@ def jacobian_norm(weights: Tensor, scores: Tensor) -> Tensor:
 
 
 def relative_entropy(weights: Tensor, keys: Tensor) -> tuple[Tensor, Tensor]:
-    """Entropy H of weights (rows, m) over the logarithm of the number of valid keys (rows,), and exp(H)."""
+    """Return H / log(keys) and exp(H) for the entropy H of each row of weights with this number of valid keys."""
     nats = torch.special.entr(weights).sum(-1)
     return (nats / keys.double().log()).clamp(0.0, 1.0), nats.exp()
 
 
 def query_gradient(scores: Tensor, sent: Tensor, queries: Tensor) -> Tensor | None:
-    """Norm (rows,) of the gradient that reaches the query of a row, of the gradient `sent` to its scores (rows, m).
+    """Return the norm (rows,) of the gradient at each query, given the gradient `sent` to its scores (rows, m).
 
-    None where the scores do not depend on `queries` in a way that torch can follow.
+    Return None if autograd cannot follow how the scores depend on `queries`.
 
     Raises:
-        InputError: a scorer of the user's own that fails.
+        InputError: a user's own scorer fails.
     """
     if not scores.requires_grad:
         return None
@@ -84,7 +84,7 @@ def row_figures(
 ) -> Figures:
     """Return metrics (rows,) by name, for the rows with at least two valid keys.
 
-    Entropy is computed from weights / their sum, without rows of zeros.
+    Entropy is that of the weights divided by their sum; rows of zeros are left out of it.
     """
     weights, sent, norms = row_weights(scores, valid, values, normalizer)
     gradient = query_gradient(scores, sent, queries)
@@ -122,7 +122,7 @@ class Stream:
         self._counts = np.empty(0, dtype=np.int64)
 
     def add(self, numbers: Numbers) -> None:
-        """One part."""
+        """Add one part of the numbers."""
         self.count += numbers.size
         self._sum += float(numbers.sum())
         self._waiting = np.concatenate([self._waiting, numbers])
@@ -131,7 +131,7 @@ class Stream:
 
     @property
     def mean(self) -> float:
-        """Of some numbers at least."""
+        """Return the mean; there must be at least one number."""
         return self._sum / self.count
 
     def _to_bins(self) -> None:
@@ -143,7 +143,7 @@ class Stream:
         self._waiting, self._bins, self._counts = np.empty(0), every, totals
 
     def at(self, shares: Sequence[float]) -> list[float]:
-        """The quantiles of some numbers at least, at shares between 0 and 1; NaN where some numbers are NaN."""
+        """Return the quantiles at shares from 0 to 1, NaN if a number is NaN; there must be at least one number."""
         if not self._bins.size:
             with np.errstate(invalid="ignore"):  # between two infinite numbers there is none
                 exact: list[float] = np.quantile(self._waiting, shares).tolist()

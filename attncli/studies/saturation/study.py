@@ -48,12 +48,12 @@ expected_rows = partial(expected_rows_of, columns=COLUMNS)
 
 
 def prepare(options: SaturationOptions, progress: Progress) -> Prepared:
-    """Pairs and scorers for every d; see `prepare_pairs`."""
+    """Return pairs and scorers for every d; see `prepare_pairs`."""
     return prepare_pairs(options, progress, lambda *size: options.rows, options.keys, TOGETHER, fewest=2)
 
 
 def run(prepared: Prepared, progress: Progress) -> Result:
-    """Rows of weights for every d, random or real, of all scorers.
+    """Measure rows of weights of all scorers, for random pairs of every d or for the pairs of a file.
 
     Memory does not grow with the number of rows; numbers do not depend on the number of threads.
     """
@@ -97,7 +97,7 @@ def _measure(prepared: Prepared, point: Point, pairs: Pairs) -> list[Figures]:
 
 
 def _row(streams: Mapping[str, Stream]) -> Record:
-    """Return the number of `rows`, and mean (also under the plain name) and quartiles of each metric."""
+    """Return a record with the number of `rows`, and the mean and quartiles of each metric."""
     row: Record = {"rows": streams["max_weight"].count}
     for name, stream in streams.items():
         if not stream.count:
@@ -108,7 +108,7 @@ def _row(streams: Mapping[str, Stream]) -> Record:
 
 
 def _norms(normalizer: nn.Module, keys: int) -> tuple[float, float]:
-    """Return the norms of the Jacobian for equal scores, and for all weight on one key."""
+    """Return two norms of the normaliser's Jacobian: for equal scores, and for all weight on one key."""
     rows = torch.zeros(2, keys)
     rows[1], rows[1, 0] = -FAR, FAR
     equal, peaked = row_weights(rows, None, rows, normalizer)[-1].tolist()
@@ -118,7 +118,8 @@ def _norms(normalizer: nn.Module, keys: int) -> tuple[float, float]:
 def findings_of(records: Sequence[Record], uniform: Mapping[str, float]) -> list[Finding]:
     """Return a finding for each label, and one that explains small norms.
 
-    `uniform` has the norm for uniform weights, by label, if a single key with all weight stops the gradient.
+    `uniform` maps the labels with a normaliser that passes no gradient if one key has all weight to the norm of its
+    Jacobian for uniform weights.
     """
     found = [_of_label(label, rows) for label, rows in by_label(records).items()]
     peaked = [
@@ -159,5 +160,5 @@ def _of_label(label: str, rows: Sequence[Record]) -> Finding:
 
 
 def _margins(rows: Sequence[Record], key: str, factor: float) -> list[float]:
-    """Return the half-widths of 95 % intervals of a median or a mean, from the quartiles of its rows."""
+    """Return the half-width of the 95 % interval of each row's median or mean, estimated from its quartiles."""
     return [factor * (row[f"{key}_q75"] - row[f"{key}_q25"]) / math.sqrt(row["rows"]) for row in rows]

@@ -1,1 +1,1 @@
-"""Training of scorers: associative recall against d."""
+"""The study `train`: models with each scorer learn associative recall, for several sizes d."""

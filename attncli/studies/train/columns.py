@@ -1,4 +1,4 @@
-"""The columns of the study `train`: a row for each seed and number of keys in the test, and one over the seeds."""
+"""The columns of the study `train`, in rows for each seed and number of keys in the test, and in summary rows."""
 
 from functools import partial
 

@@ -1,6 +1,6 @@
 """The model for associative recall and its training: all seeds at once, each with separate parameters.
 
-Parameters of all seeds have an axis of seeds in front.
+The first axis of parameters is that of the seeds, written s.
 """
 
 import math
@@ -33,7 +33,7 @@ NO_GRADIENT = (
 
 @dataclass(frozen=True)
 class Configuration:
-    """One scorer at one size d; `index` is the place of its entry, `outline` the scorer on the meta device."""
+    """One scorer at one size d; `index` is that of its entry in the config, `outline` the scorer on the meta device."""
 
     index: int
     entry: ScorerEntry
@@ -42,15 +42,15 @@ class Configuration:
 
     @property
     def place(self) -> str:
-        """`label/d`, the beginning of the names of its curves."""
+        """Return `label/d`, the beginning of the names of the configuration's curves."""
         return f"{self.entry.label}/{self.d}"
 
 
 class Recall(nn.Module):
-    """Queries W_q e, keys W_k e of embedded symbols e, a scorer, a normaliser, and one-hot values pooled by weights.
+    """One layer of attention: queries W_q x and keys W_k x of embedded symbols x, and one-hot values.
 
     `W_q` and `W_k` (s, d, e) begin with a standard deviation of 1/sqrt(e), so that entries of queries and keys have
-    variance 1. Embeddings (s, vocabulary, e) are fixed.
+    variance 1. The embeddings (s, vocabulary, e) are fixed.
     """
 
     embeddings: Tensor
@@ -70,10 +70,10 @@ class Recall(nn.Module):
         self.cap, self.classes = entry.softcap, options.classes
 
     def forward(self) -> Tensor:
-        """Scores of every symbol as a query and every symbol as a key (s, vocabulary, vocabulary).
+        """Return the scores (s, vocabulary, vocabulary) of every symbol as a query with every symbol as a key.
 
-        A step needs no others, as a score belongs to one query and one key; and there are fewer of them than pairs of
-        query and key in a batch.
+        A step needs no other scores, since a score depends on one query and one key, and a batch has more pairs of
+        query and key than these.
         """
         queries, keys = (self.embeddings @ each.mT for each in (self.W_q, self.W_k))  # s vocabulary d
         score = self._additive if isinstance(self.scorer, Additive) else self.scorer
@@ -81,14 +81,14 @@ class Recall(nn.Module):
         return scores if self.cap is None else softcap(scores, self.cap)
 
     def weights(self, scores: Tensor, batch: Batch) -> Tensor:
-        """The weights (s, b, m) of the keys of every sequence, from the scores of all symbols."""
+        """Return the weights (s, b, m) of the keys of every sequence, from the scores of all symbols."""
         symbols = scores.shape[-1]
         pairs = batch.queries[..., None] * symbols + batch.keys  # s b m
         weights: Tensor = self.normalizer(scores.flatten(1).gather(1, pairs.flatten(1)).view(pairs.shape))
         return weights
 
     def entropies(self, weights: Tensor) -> Tensor:
-        """Mean entropy (s,) in nats of weights (s, b, m) divided by their sums, where these are not 0."""
+        """Return the mean entropy (s,) in nats of weights (s, b, m) divided by their sums, without sums of 0."""
         if is_softmax(self.normalizer):  # weights sum to 1 up to rounding
             means: Tensor = torch.special.entr(weights).sum(-1).mean(-1)
             return means
@@ -97,12 +97,12 @@ class Recall(nn.Module):
         return sums / (totals != 0).sum((-1, -2))
 
     def pooled(self, weights: Tensor, batch: Batch) -> Tensor:
-        """The output (s, b, classes): the weighted sum of one-hot values, which need not be written out for that."""
+        """Return the output (s, b, classes), the weighted sum of one-hot values, without storing these."""
         nothing = weights.new_zeros(*weights.shape[:-1], self.classes)
         return nothing.scatter_add(-1, batch.values, weights)
 
     def _additive(self, queries: Tensor, keys: Tensor) -> Tensor:
-        """Scores as textbooks write them: few pairs are scored, and torch knows the gradients of a tanh."""
+        """Return additive scores by the textbook's code, which is fast enough for few pairs."""
         w_q, w_k, w_v = (self.scorer.get_parameter(f"{name}.weight") for name in ("W_q", "W_k", "w_v"))
         return textbook.additive_scores(queries, keys, w_q, w_k, w_v.mT.unsqueeze(-3)).squeeze(-1)
 
@@ -116,7 +116,7 @@ class Recall(nn.Module):
         return {name: each.detach().to("cpu", copy=True) for name, each in state.items()}
 
     def gradient_norms(self) -> Tensor:
-        """Of the gradient of all parameters, one number a seed (s,)."""
+        """Return the norm of the gradient of all parameters, one number per seed (s,)."""
         own = list(self.scorer.scorers) if isinstance(self.scorer, OneByOne) else []
         stacked = [self.W_q, self.W_k, *(() if own else self.scorer.parameters())]
         gradients = [torch.zeros_like(each) if each.grad is None else each.grad for each in stacked]
@@ -131,8 +131,8 @@ class Recall(nn.Module):
 class OneByOne(nn.Module):
     """One scorer per seed: for user's scorers, and for scorers without `stacks_over_seeds`.
 
-    User's scorers may draw from torch's global generators. With `seeds` these are seeded for each scorer with its seed
-    and the number of the call.
+    User's scorers may draw from torch's global generators. With `seeds`, these are seeded before each call of a scorer,
+    with its seed and the number of the call.
     """
 
     def __init__(self, scorers: Sequence[nn.Module], seeds: Sequence[int] = ()) -> None:
@@ -140,7 +140,7 @@ class OneByOne(nn.Module):
         self.scorers, self.seeds, self.calls = nn.ModuleList(scorers), seeds, 0
 
     def forward(self, queries: Tensor, keys: Tensor) -> Tensor:
-        """Scores (s, n, m) of queries (s, n, q) and keys (s, m, k).
+        """Return the scores (s, n, m) of queries (s, n, q) and keys (s, m, k).
 
         Raises:
             InputError: a scorer fails, or its scores have no gradient.
@@ -157,7 +157,7 @@ class OneByOne(nn.Module):
 
 
 def _stacked(scorers: Sequence[nn.Module]) -> nn.Module:
-    """The first of the scorers, with the matrices of all in front of each other (s, ...)."""
+    """Return the first of the scorers, changed to hold the stacked matrices (s, ...) of all scorers."""
     together = scorers[0]
     for name, part in together.named_modules():
         if isinstance(part, nn.Linear):
@@ -167,22 +167,22 @@ def _stacked(scorers: Sequence[nn.Module]) -> nn.Module:
 
 
 def losses(pooled: Tensor, targets: Tensor) -> Tensor:
-    """Cross-entropy of the pooled values (s, b, classes) as logits, a mean over the batch for each seed (s,).
+    """Return the cross-entropy of pooled values (s, b, classes) as logits, a mean over the batch for each seed (s,).
 
-    The gradient passes the normaliser's Jacobian, which is almost 0 for a softmax with all weight on one key. The
-    logarithm of a weight as the loss would undo that, and saturation would do no harm. If weights sum to 1, pooled
-    values lie between 0 and 1, and the loss is at least ln(1 + (classes - 1)/e), 1.27 for 8 classes.
+    The gradient is multiplied by the normaliser's Jacobian, almost 0 for a softmax with all weight on one key. A loss
+    that is the logarithm of a weight would cancel this effect, and saturation would do no harm. If weights sum to 1,
+    pooled values lie between 0 and 1, and the loss is at least ln(1 + (classes - 1)/e), 1.27 for 8 classes.
     """
     return F.cross_entropy(pooled.mT, targets, reduction="none").mean(-1)
 
 
 @dataclass(frozen=True)
 class Learnt:
-    """The outcome of one configuration.
+    """The outcome of training one configuration.
 
-    `curves` are accuracy, loss, entropy and norm of the gradient at `points_of` the steps, (s, points) each; `tested`
-    has accuracy, loss and entropy (s,) in the end by number of keys; `parameters` is the number of parameters of one
-    seed, and `states` has the parameters of each seed at the end, by its number.
+    `curves` has accuracy, loss, entropy and norm of the gradient at the steps of `points_of`, each (s, points).
+    `tested` has the final accuracy, loss and entropy (s,) by number of keys in the test. `parameters` is the number of
+    trained parameters per seed, and `states` has the final parameters by index of the seed.
     """
 
     curves: Mapping[str, Tensor]
@@ -192,7 +192,7 @@ class Learnt:
 
 
 def points_of(steps: int) -> list[int]:
-    """The steps before which a model is tested: the first, then one in a hundred, and the end."""
+    """Return the steps before which a model is tested, about a hundred at equal distances; the last is the end."""
     return sorted({*range(0, steps, max(steps // POINTS, 1)), steps})
 
 
@@ -200,7 +200,7 @@ def learn(model: Recall, options: TrainOptions, step_done: Callable[[], None]) -
     """Train a model in place; an exception of `step_done` ends the training.
 
     Raises:
-        InputError: a scorer of the user's own that fails.
+        InputError: a user's own scorer fails.
     """
     device = model.embeddings.device
     learnable = [parameter for parameter in model.parameters() if parameter.requires_grad]
@@ -229,9 +229,9 @@ def learn(model: Recall, options: TrainOptions, step_done: Callable[[], None]) -
 
 @torch.no_grad()
 def measured(model: Recall, scores: Tensor, batch: Batch) -> dict[str, Tensor]:
-    """Accuracy, loss, and entropy of weights / their sums in nats: means over the sequences, one number a seed (s,).
+    """Return accuracy, loss and entropy in nats, each a mean over the sequences, one number per seed (s,).
 
-    Where a loss is NaN, which it is where anything pooled is, there is no accuracy either: `argmax` would find class 0.
+    Accuracy is NaN if the loss is not finite: `argmax` would count NaN as a class.
     """
     weights = model.weights(scores, batch)
     pooled = model.pooled(weights, batch)

@@ -45,7 +45,7 @@ class TrainOptions(Experiment):
 
     @classmethod
     def normalised(cls, data: Mapping[str, Any]) -> dict[str, Any]:
-        """Short forms written out; the learning rate is written down."""
+        """Return the data with short forms written out, and with the optimiser's default learning rate."""
         written = super().normalised(data)
         optimizer = written.get("optimizer", "adam")
         if written.get("lr") is None and isinstance(optimizer, str) and optimizer in RATES:
@@ -63,17 +63,17 @@ class TrainOptions(Experiment):
         return self
 
     def unused(self) -> set[str]:
-        """Return `resume`: the new run folder is complete without the old one."""
+        """Return `resume` if it is set: the stored config need not name the old run, since the new one is complete."""
         return {"resume"} if self.resume is not None else set()
 
     @property
     def resumed(self) -> str | None:
-        """The folder of the run to continue."""
+        """Return the folder of the run to continue, or None."""
         return self.resume
 
     @property
     def tested(self) -> list[int]:
-        """Return the numbers of keys in the tests, first the number in training."""
+        """Return the numbers of keys per sequence in the tests, first the number in training."""
         return list(dict.fromkeys([self.keys, *(self.test_keys or [])]))
 
 

@@ -35,9 +35,9 @@ SETTINGS = ("keys", "vocabulary", "classes", "embedding", "seeds", "steps", "bat
 
 @dataclass(frozen=True)
 class Finished:
-    """The outcome of one configuration.
+    """The outcome of one configuration (a scorer at one size d), as stored in a run folder.
 
-    Rows, curves (seeds, points) as `label/d/measure`, and learnt parameters as `label/d/seed/name`.
+    It has the rows, the curves (seeds, points) as `label/d/measure`, and trained parameters as `label/d/seed/name`.
     """
 
     records: Sequence[Record]
@@ -105,7 +105,7 @@ def finished_before(
 
 
 def config_of_run(folder: str) -> Path:
-    """The config that goes on with a run of this study; an InputError where the folder is none."""
+    """Return the path of the config of a run of this study; raise InputError if the folder holds no such run."""
     _read(Path(folder))
     return Path(folder) / "config.yaml"
 
@@ -115,7 +115,7 @@ def _below(place: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
 
 
 def _read(folder: Path) -> tuple[_Results, dict[str, Tensor], dict[str, Tensor]]:
-    """results.json, the curves, and the parameters, which need not be there."""
+    """Return the content of results.json, the curves, and the trained parameters, empty if there is no such file."""
     with below("resume"):
         with looking_at(folder):
             for name in FILES:

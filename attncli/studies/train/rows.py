@@ -1,4 +1,4 @@
-"""Rows of the study `train`, one a seed and number of keys in the test and one over the seeds, and their findings."""
+"""Rows of the study `train`, for each seed and number of keys in the test, their summary over seeds, and findings."""
 
 import math
 from collections.abc import Sequence
@@ -48,10 +48,10 @@ def rows_of(job: Configuration, learnt: Learnt, steps: int) -> list[Record]:
 
 
 def summary(rows: Sequence[Record]) -> list[Record]:
-    """One row for each configuration and number of keys: mean, least and most over the seeds, under the rows' names.
+    """Return a row for each configuration and number of keys, with means over the seeds under the metrics' names.
 
-    `_std` is the sample's standard deviation (n - 1) over the seeds, None where there is but one. `steps_to_90` is the
-    median; a seed that never got there counts as the slowest. `reached_90` says how many got there.
+    The names with `_min`, `_max` and `_std` have least, most, and the sample's standard deviation (n - 1), None for one
+    seed. `steps_to_90` is the median, with seeds that never reach 90 % as the slowest; `reached_90` counts the others.
     """
     found = list[Record]()
     for place, of_place in groupby(rows, key=lambda row: {name: row[name] for name in GROUP}):
@@ -70,7 +70,7 @@ def summary(rows: Sequence[Record]) -> list[Record]:
 
 
 def mean_and_range(row: Record) -> str:
-    """The accuracy over the seeds, `0.84 (0.78–0.94)`: mean, least and most; `1.00` alone where all read the same."""
+    """Return mean, least and most accuracy over the seeds as text: `0.84 (0.78–0.94)`, or `1.00` if all look equal."""
     middle, low, high = (number(row[f"accuracy{end}"], 3) for end in ("", "_min", "_max"))
     return middle if middle == low == high else f"{middle} ({low}–{high})"
 
@@ -86,7 +86,7 @@ def described(settings: Record) -> str:
 
 
 def findings_of(summary: Sequence[Record], settings: Record) -> list[Finding]:
-    """Return the findings from the rows over the seeds."""
+    """Return the findings from `summary`, the rows aggregated over seeds."""
     rows = sorted(summary, key=lambda row: int(row["d"]))
     trained = [row for row in rows if row["keys"] == settings["keys"]]
     others = by_label([row for row in rows if row["keys"] != settings["keys"] and finite([row["accuracy"]])])
@@ -105,7 +105,10 @@ def findings_of(summary: Sequence[Record], settings: Record) -> list[Finding]:
 
 
 def _of_label(label: str, rows: Sequence[Record], others: Sequence[Record]) -> Finding:
-    """Its accuracy at the smallest and the largest d, the least in between, and with other numbers of keys."""
+    """Return the finding on a scorer's accuracy: at the smallest and largest d, the least between, and `others`.
+
+    `others` are rows of tests with other numbers of keys than in training.
+    """
     numbers: Record = {"d": [row["d"] for row in rows], "accuracy": [row["accuracy"] for row in rows]}
     if lost := [str(row["d"]) for row in rows if not finite([row["accuracy"]])]:
         return Finding(f"{label}: no accuracy at d = {', '.join(lost)}: the losses are not finite.", label, numbers)
@@ -116,7 +119,7 @@ def _of_label(label: str, rows: Sequence[Record], others: Sequence[Record]) -> F
 
 
 def _course(rows: Sequence[Record]) -> str:
-    """Such as `1.00 at d = 16, 0.84 (0.78–0.94) at d = 1024`."""
+    """Return the accuracies over d as text, such as `1.00 at d = 16, 0.84 (0.78–0.94) at d = 1024`."""
     if len(rows) > 1 and len({mean_and_range(row) for row in rows}) == 1:
         return f"{mean_and_range(rows[0])} at every d"
     least = min(rows, key=lambda row: float(row["accuracy"]))

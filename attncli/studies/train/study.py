@@ -1,4 +1,4 @@
-"""Training on associative recall against d, with all seeds of a configuration as one model."""
+"""Train scorers of several sizes d on associative recall, with all seeds of a configuration as one model."""
 
 import itertools
 import math
@@ -68,14 +68,14 @@ def prepare(options: TrainOptions, progress: Progress) -> Prepared:
 
 
 def _learnt(job: Configuration, options: TrainOptions) -> Amounts[str]:
-    """Return the bytes of all seeds' parameters, by the option that decides their number."""
+    """Return the bytes of the parameters of all seeds, keyed by the option that decides most (`embedding` or `d`)."""
     matrices = 2 * job.d * options.embedding * getattr(torch, options.dtype).itemsize
     key = "embedding" if options.embedding > job.d else "d"
     return Amounts({key: options.seeds * (matrices + parameter_bytes([job.outline]))})
 
 
 def _stored(job: Configuration, options: TrainOptions) -> Amounts[str]:
-    """Return the bytes of the tensors of a step, and of the gradients of each, by the option that decides them."""
+    """Return the bytes of the tensors of a training step and of their gradients, keyed by the option that decides."""
     symbols, units = options.vocabulary, job.entry.options.get("num_hiddens", 1)
     sequences = max(options.batch, TESTS)
     numbers = {
@@ -93,7 +93,7 @@ def _stored(job: Configuration, options: TrainOptions) -> Amounts[str]:
 
 
 def _read_parameters(options: TrainOptions) -> dict[str, Tensor]:
-    """Return the parameters read from files, as `label/name`; build user's scorers too, since they may fail."""
+    """Return the parameters read from files, as `label/name`; also build user's scorers, to find errors early."""
     found, collector = dict[str, Tensor](), Collector()
     for index, entry in enumerate(options.scorers):
         with collector.under("scorers", index):
@@ -109,7 +109,7 @@ def _read_parameters(options: TrainOptions) -> dict[str, Tensor]:
 
 
 def expected_rows(prepared: Prepared) -> Rows:
-    """Return a row for each scorer, size, number of keys and seed, and one over the seeds."""
+    """Return the known columns of the rows for each scorer, size, number of keys and seed, and of the summary rows."""
     options = prepared.options
     places = itertools.product(prepared.configurations, options.tested)
     over_seeds = [names_of(job.entry) | {"d": job.d, "keys": keys} for job, keys in places]
@@ -118,7 +118,7 @@ def expected_rows(prepared: Prepared) -> Rows:
 
 
 def run(prepared: Prepared, progress: Progress) -> Result:
-    """Train all configurations, several at a time; finished configurations are kept if the user ends the work."""
+    """Train all configurations, several at a time; finished configurations are kept if the user stops the run."""
     options, done, stop = prepared.options, dict[str, Finished](), threading.Event()
     # Small sizes first: all scorers have results early.
     jobs = [job for job in prepared.configurations if job.place not in prepared.finished]
@@ -157,7 +157,7 @@ def run(prepared: Prepared, progress: Progress) -> Result:
 
 
 def _result(prepared: Prepared, finished: Mapping[str, Finished], interrupted: bool) -> Result:
-    """Return the result of the finished configurations, by `label/d`."""
+    """Return the result of the finished configurations, which are given by `label/d`."""
     options, device, parameters = prepared.options, prepared.device, prepared.parameters
     found = [(job, finished[job.place]) for job in prepared.configurations if job.place in finished]
     records = [row for _, each in found for row in each.records]

@@ -19,8 +19,10 @@ TESTS = 1000  # test sequences
 
 
 class Batch(NamedTuple):
-    """Sequences of every seed; all integers: symbols `keys` (s, b, m) and `queries` (s, b), classes of `values`
-    (s, b, m) and `targets` (s, b), the value of the key that is the query.
+    """A batch of b sequences for each of s seeds, as integer tensors.
+
+    `keys` (s, b, m) and `queries` (s, b) are symbols. `values` (s, b, m) and `targets` (s, b) are classes; the target
+    is the value of the key that equals the query.
     """
 
     keys: Tensor
@@ -30,30 +32,30 @@ class Batch(NamedTuple):
 
 
 def seeds_of(options: TrainOptions) -> list[int]:
-    """Return the seed of each model; its draws depend on nothing else."""
+    """Return the random seed of each of the `seeds` models; all numbers drawn for a model depend on it alone."""
     return [derived_seed(options.seed, f"train.{index}") for index in range(options.seeds)]
 
 
 def sources(options: TrainOptions, name: str) -> list[Generator]:
-    """Return the generator of each model for draws of this name."""
+    """Return one random generator per seed, for the random stream called `name`."""
     return [generator(seed, name) for seed in seeds_of(options)]
 
 
 def normal(options: TrainOptions, name: str, *shape: int) -> Tensor:
-    """Return standard normal numbers (s, *shape), from each model's generator of this name."""
+    """Return standard normal numbers (s, *shape), drawn for each seed from its random stream called `name`."""
     dtype = getattr(torch, options.dtype)
     return torch.stack([torch.randn(shape, generator=each, dtype=dtype) for each in sources(options, name)])
 
 
 def held_out(options: TrainOptions, keys: int, device: torch.device) -> Batch:
-    """Return the test sequences with this number of keys."""
+    """Return the test sequences, each with this number of keys."""
     return _draw(options, sources(options, f"tests.{keys}"), device, keys, TESTS)
 
 
 def of_equal_weights(options: TrainOptions, keys: int, device: torch.device) -> float:
-    """Return the test accuracy of equal weights on all keys.
+    """Return the test accuracy of equal weights on all keys, as a baseline.
 
-    They pool the frequencies of the values, and the most frequent value is right more often than 1 / `classes`.
+    Equal weights choose the most frequent value of a sequence, which is right more often than 1 / `classes`.
     """
     batch = held_out(options, keys, device)
     counts = torch.zeros(*batch.targets.shape, options.classes, device=device)

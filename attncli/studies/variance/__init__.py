@@ -1,1 +1,1 @@
-"""Mean and variance of scores against d, beside the theory."""
+"""The study `variance`: mean and variance of scores against d, compared with theory."""

@@ -19,7 +19,7 @@ TOGETHER = (1, 2, 4, 5, 10)  # numbers of bins that may be merged into one
 
 
 def _margin(ends: Sequence[float] | None) -> str:
-    """Return half the width of an interval."""
+    """Return half the width of an interval [low, high] as text for a table; MISSING without an interval."""
     return MISSING if ends is None else short((ends[1] - ends[0]) / 2)
 
 
@@ -49,9 +49,9 @@ COLUMNS = (
 
 
 def density(result: Result, label: str) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Edges and heights of the density of (score - mean) / std.
+    """Return the edges and heights of a histogram of (score - mean) / std, as a density.
 
-    Neighbouring bins are shown as one, so that chance moves the height of the fullest by 4 % at most.
+    Neighbouring bins are merged until chance changes the height of the fullest by 4 % at most.
     """
     edges, counts = (result.tensors[f"histogram/{label}/{part}"].numpy() for part in ("edges", "counts"))
     scores = result.settings["histograms"][label]

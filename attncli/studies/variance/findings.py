@@ -1,4 +1,4 @@
-"""One sentence on the variance of each scorer, and one that explains the variance of q . k."""
+"""The findings of the study `variance`: one on each scorer, and one that explains the variance of q . k."""
 
 import math
 from collections.abc import Sequence
@@ -67,7 +67,7 @@ def _refuted(rows: Sequence[Record], compared: int) -> str:
 
 
 def _why(entries: Entries) -> Finding:
-    """Explain moments of q . k by the mean and the variance of one product q_i k_i."""
+    """Return the finding that explains the moments of q . k by the mean and variance of one product q_i k_i."""
     numbers = dict(zip(("product_mean", "product_variance"), entries.moments(1).of_product(), strict=True))
     mean, variance = (number(each, trim=True) for each in numbers.values())
     text = f"Why: each product q_i k_i has mean {mean} and variance {variance}, so q . k has mean {_times(mean, 'd')} "

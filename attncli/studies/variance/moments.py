@@ -1,4 +1,4 @@
-"""Moments and histograms of numbers that come in parts; intervals hold for any distribution with a fourth moment."""
+"""Moments and histograms of numbers that come in parts, and intervals for any distribution with a fourth moment."""
 
 import math
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ Interval = tuple[float, float]
 
 @dataclass(frozen=True)
 class Moments:
-    """Number, mean, and the sums of the second, third and fourth powers of the deviations from it, in float64."""
+    """Count and mean of numbers, and sums of the second, third and fourth powers of deviations from it, in float64."""
 
     count: int = 0
     mean: float = 0.0
@@ -125,9 +125,10 @@ def _ratio(difference: float, error: float) -> float | None:
 
 @dataclass(frozen=True)
 class Tally:
-    """Moments of one scorer's scores of valid pairs; `within` has the moments of score minus mean of the row.
+    """Moments and a histogram of one scorer's scores of valid pairs.
 
-    `within` is empty if rows do not share keys. `counts` is the histogram over the `edges`, empty without edges.
+    `within` has the moments of scores minus the mean score of their query; it is empty if queries do not share keys.
+    `counts` is the histogram over the bins between `edges`, empty without edges.
     """
 
     moments: Moments
@@ -148,13 +149,13 @@ class Tally:
         return cls(Moments.of(numbers), within, edges, counts)
 
     def merged(self, other: "Tally") -> "Tally":
-        """Return the tally of both parts."""
+        """Return the tally of the scores of both tallies."""
         moments, within = self.moments.merged(other.moments), self.within.merged(other.within)
         return Tally(moments, within, self.edges, self.counts + other.counts)
 
     @property
     def bins(self) -> Edges | None:
-        """Return the edges of a histogram of these scores; None if all are equal, or some are not finite."""
+        """Return edges for a histogram of these scores; None if all scores are equal, or some are not finite."""
         variance = self.moments.population_variance
         edges = self.moments.mean + math.sqrt(variance) * BINS if math.isfinite(variance) else BINS * math.nan
         return edges if bool(np.all(np.diff(edges) > 0)) else None

@@ -23,7 +23,7 @@ class VarianceOptions(PairsOptions):
 
     @model_validator(mode="after")
     def _fourth_moment(self) -> "VarianceOptions":
-        """An interval of a variance needs the score's fourth moment, and that the right one of the entries."""
+        """Refuse a student_t for which the fourth moment of scores, needed for the variance's interval, is infinite."""
         from attncli.scorers import SCORERS
 
         scorers = [SCORERS.get(entry.scorer) for entry in self.scorers]

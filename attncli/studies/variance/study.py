@@ -1,4 +1,4 @@
-"""Mean and variance of scores against d, measured on random or real queries and keys, beside the theory."""
+"""Mean and variance of scores against d, measured on random queries and keys or those of a file, and the theory."""
 
 import math
 from collections.abc import Sequence
@@ -27,12 +27,12 @@ expected_rows = partial(expected_rows_of, columns=COLUMNS)
 
 
 def prepare(options: VarianceOptions, progress: Progress) -> Prepared:
-    """Pairs and scorers for every d; see `prepare_pairs`."""
+    """Return pairs and scorers for every d; see `prepare_pairs`."""
     return prepare_pairs(options, progress, partial(_samples, options))
 
 
 def _samples(options: VarianceOptions, entries: Entries, d: int) -> int:
-    """Return the number of pairs; at points for the picture alone at most the default number."""
+    """Return the number of pairs for d: the option `samples`, but at most the default if only the picture shows d."""
     enough = default_samples(entries, d)
     wanted = options.samples or enough
     return wanted if d in options.d else min(wanted, enough)
@@ -41,9 +41,9 @@ def _samples(options: VarianceOptions, entries: Entries, d: int) -> int:
 def default_samples(entries: Entries, d: int) -> int:
     """Return the number of pairs for a relative standard error RELATIVE_ERROR of a dot product's variance.
 
-    That error is sqrt((kurtosis - 1) / samples), and the kurtosis of a sum of d products is 3 + (K - 3) / d. K
-    is the squared kurtosis of independent entries, and 15 for u^2 with normal u; other correlated
-    entries may need more.
+    That error is sqrt((kurtosis - 1) / samples), and the kurtosis of a sum of d products is 3 + (K - 3) / d, where K is
+    the kurtosis of one product q_i k_i: for independent entries their kurtosis squared, and 15 for the square of a
+    normal number, taken for all correlated entries; some of these may need more pairs.
     """
     product = entries.kurtosis**2 if not entries.rho else max(entries.kurtosis**2, 15.0)
     wanted = (2.0 + max(product - 3.0, 0.0) / d) / RELATIVE_ERROR**2
@@ -114,11 +114,10 @@ def _theories(prepared: Prepared, point: Point) -> list[Theory]:
 
 
 def _figures(prepared: Prepared, point: Point, tallies: Sequence[Tally], theories: Sequence[Theory]) -> list[Record]:
-    """Rows without their place, one per scorer. `unit_scale` is the factor that would give the scores variance 1.
+    """Return a row of metrics for each scorer at one point, without the columns that identify the row.
 
-    It is None with a softcap: the factor would be applied before the cap.
-
-    Random pairs have intervals and a theory. Real pairs are a whole population, so they have neither.
+    `unit_scale`, the factor that would give the scores variance 1, is None with a softcap, which comes after the
+    factor. Random pairs have intervals and a theory; the pairs of a file are a whole population and have neither.
     """
     rows = []
     for entry, scorer, tally, theory in zip(point.entries, point.scorers, tallies, theories, strict=True):

@@ -13,7 +13,7 @@ from attncli.config.scorer_entries import ScorerEntry
 class Theory:
     """Mean and variance of a score over random queries and keys, for the scorer's parameters as they are.
 
-    None where no closed form is known. `limit` marks a variance that is approached for large sizes only.
+    They are None if no closed form is known. `limit`: the variance is exact only in the limit of large sizes.
     """
 
     mean: float | None = None
@@ -22,12 +22,15 @@ class Theory:
 
     @property
     def kind(self) -> str | None:
-        """`exact`, `limit`, or None where no variance is known."""
+        """Return `exact`, `limit`, or None if no variance is known."""
         return None if self.variance is None else "limit" if self.limit else "exact"
 
 
 def theory_of(entry: ScorerEntry, scorer: nn.Module, entries: Entries, d: int) -> Theory:
-    """Return the theory of an entry's scores; unknown without a method `theory`, for a softcap and infinite variances.
+    """Return the theory of an entry's scores, from the method `theory` of the scorer.
+
+    It is empty without this method, with a softcap, for infinite variances, and if the method returns a limit for
+    randomly drawn parameters but the entry reads its parameters from a file.
 
     Raises:
         InputError: the method of a user's scorer fails, or returns anything but two numbers.
