@@ -40,13 +40,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, repr=False)
 class Result(StudyResult):
-    """The result of a study or sweep. In a notebook it shows its main picture and a page to explore it.
+    """The result of a study or sweep. A notebook displays it as its main picture and a page to explore it.
 
-    `records`, `comparisons`, `heads` and `head_comparisons` are lists of dicts; the last two have the same metrics by
-    `batch` and `head`. `findings` are sentences with their numbers. `tensors`, `parameters` and `inputs` are torch
-    tensors by name, such as `tensors["additive/weights"]`. `expectations` has a row for each row of the result that an
-    expectation is about. `folder` is the run folder, if any; `look` is the look of its pictures; `config` is the
-    content of config.yaml, None for a results.json alone.
+    `records`, `comparisons`, `heads` and `head_comparisons` are lists of dicts; the last two have the metrics of
+    each `batch` and `head`. `findings` are sentences with their numbers. `tensors`, `parameters` and `inputs` are torch
+    tensors by name, such as `tensors["additive/weights"]`. `expectations` has a dict for each row that an expectation
+    checks. `folder` is the run folder, if any; `look` has the options of its pictures; `config` is the content of
+    config.yaml, None if the result is from a results.json without a run folder.
     """
 
     expectations: Sequence[Record] = ()
@@ -56,17 +56,17 @@ class Result(StudyResult):
 
     @property
     def pictures(self) -> list[str]:
-        """The names of its pictures, such as `heatmaps`, the main one first."""
+        """The names of the pictures of this result, such as `heatmaps`, the main picture first."""
         with self._reading():
             return list(view_of(self, "figure").figures(self, Progress().note, self.look))
 
     def figure(self, name: str | None = None, **looks: Any) -> "Picture":
         """Return a picture as a matplotlib Figure, by default the main one. Notes about it become warnings.
 
-        `looks` are keys of `figure` in YAML, such as `theme="dark"` and `size=(6, 4)`, in place of the run's.
+        `looks` are keys under `figure` in YAML, such as `theme="dark"` and `size=(6, 4)`; they override the run's.
 
         Raises:
-            InputError: no picture of this name, no picture at all, or unknown looks.
+            InputError: there is no picture of this name or no picture at all, or `looks` are wrong.
         """
         notes = list[str]()
         try:
@@ -93,7 +93,7 @@ class Result(StudyResult):
         It has the columns of records.csv, heads.csv and summary.csv.
 
         Raises:
-            InputError: rows that this result does not have.
+            InputError: the result does not have these rows.
             ImportError: pandas is not installed.
         """
         frames = frames_of(self)
@@ -116,7 +116,7 @@ class Result(StudyResult):
         return html
 
     def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, Any]:
-        """Return text, PNG and HTML; a notebook shows the richest of them."""
+        """Return the result as text, PNG and HTML; a notebook shows the richest format that it supports."""
         from attncli.reports import report
         from attncli.show import notebook
         from attncli.show.tables import findings
@@ -131,7 +131,7 @@ class Result(StudyResult):
 
     @contextmanager
     def _reading(self) -> Iterator[None]:
-        """Isolate torch, and raise an InputError if files of the run folder are damaged: they are read on request."""
+        """Reset torch's modes in the `with` block, and raise an InputError if it reads damaged files of the run."""
         from attncli.modes import torch_isolated
 
         with torch_isolated(), reading(self.folder) if self.folder is not None else nullcontext():
@@ -139,7 +139,7 @@ class Result(StudyResult):
 
 
 class Comparison(StudyComparison):
-    """The differences of two runs. A notebook shows them as tables."""
+    """The differences between two runs. A notebook shows them as tables."""
 
     def _repr_markdown_(self) -> str:
         from attncli.show.comparison import markdown
@@ -165,7 +165,7 @@ def run(
         keys: overrides of keys in the config: `seed=1`, `**{"data.keys.fill": "ones"}`.
 
     Raises:
-        InputError: all problems of the config at once. It is a ValueError.
+        InputError: the config has problems; it lists all of them. InputError is a ValueError.
     """
     collector, overrides = Collector(), list[Override]()
     for key, value in keys.items():
@@ -206,7 +206,7 @@ def load(folder: str | PathLike[str]) -> Result:
 
 
 def compare(a: str | PathLike[str] | StudyResult, b: str | PathLike[str] | StudyResult) -> Comparison:
-    """Return the differences of two runs, each a run folder, its results.json alone, or a result.
+    """Return the differences between two runs, each given as a run folder, a results.json, or a result.
 
     Raises:
         InputError: no run folder, or a damaged one.
@@ -228,7 +228,7 @@ def _stored(run: str | PathLike[str] | StudyResult) -> StoredRun:
 
 
 def compare_stored(a: StoredRun, b: StoredRun) -> StudyComparison:
-    """Return the differences of two stored runs by the columns of their study; of an unknown study by its records."""
+    """Return the differences between two stored runs, by the columns that their study defines, if it is known."""
     if a.result.study not in STUDIES:
         return compare_runs(a, b, dict.fromkeys(ROWS, ()), None)
     return compare_runs(a, b, columns_of(a.result), getattr(load_study(a.result.study), "between", None))
@@ -268,23 +268,23 @@ def _path(given: object, where: str, expected: str) -> Path:
     if not isinstance(given, str | PathLike):
         raise InputError.of(got(given, expected), where=where)
     path = Path(given)
-    with suppress(RuntimeError):  # the home of an unknown user
+    with suppress(RuntimeError):  # `~name` of an unknown user
         path = path.expanduser()
     return path
 
 
 def look_of(stored: StoredRun, overrides: Sequence[Override] = ()) -> Look:
-    """Return the look of a run's pictures: its config with overrides.
+    """Return the look of a run's pictures: `figure` of its config, with overrides applied.
 
     Raises:
-        InputError: unknown looks.
+        InputError: keys or values under `figure` are wrong.
     """
     model: type[Look] = options_model(stored.result.study).model_fields["figure"].annotation  # type: ignore[assignment]
     if stored.config is None:
         return model()
     document = read_document(stored.path / "config.yaml", overrides)
     look = document.data.get("figure", {})
-    if is_sweep(stored.result):  # keys for heatmaps are for its points, not for its own picture
+    if is_sweep(stored.result):  # its own picture ignores keys for heatmaps of its points
         model, asked = Look, [each.path[1] for each in overrides if len(each.path) > 1]
         look = {key: value for key, value in look.items() if key in Look.model_fields or key in asked}
     with document.locating(), below("figure"):
@@ -292,7 +292,7 @@ def look_of(stored: StoredRun, overrides: Sequence[Override] = ()) -> Look:
 
 
 class Warnings(Progress):
-    """Progress that turns warnings into Python's and drops everything else."""
+    """Progress that emits warnings with Python's `warnings`, and ignores everything else."""
 
     def note(self, message: str) -> None:
         if message.startswith("warning: "):
@@ -301,7 +301,7 @@ class Warnings(Progress):
 
 @contextmanager
 def isolated(document: Document) -> Iterator[None]:
-    """Isolate the work on an experiment from the caller's modes of torch, and locate its errors."""
+    """Reset the caller's modes of torch in the `with` block, and add places in the document to its errors."""
     from attncli.modes import torch_isolated
 
     with torch_isolated(), document.locating():
@@ -310,19 +310,19 @@ def isolated(document: Document) -> Iterator[None]:
 
 @dataclass(frozen=True)
 class Loaded:
-    """A valid experiment with its document and study."""
+    """A validated experiment: its options, with the document and the study."""
 
     document: Document
     study: Study[Any, Any]
     options: Experiment
 
     def check(self, progress: Progress) -> None:
-        """Raise an InputError for everything that a run would refuse, with its place in the file."""
+        """Raise an InputError, with places in the file, if the experiment could not run."""
         with isolated(self.document):
             self.prepare(progress)
 
     def prepare(self, progress: Progress) -> PreparedStudy:
-        """Check look and expectations, and prepare the study."""
+        """Check the look and the expectations, and return the study prepared to run."""
         look = self.options.figure
         if not is_default(look):
             from attncli.show.heatmaps import check_look
@@ -342,12 +342,12 @@ class Loaded:
         pictures: bool = True,
         report: bool = False,
     ) -> Finished:
-        """Run the study, judge its expectations, and save everything in `out`, or in outputs/<name>/.
+        """Run the study, judge its expectations, and save the run in `out`, or in outputs/<name>/ if that is None.
 
         `report` adds a page to explore the run. `command` is the command line, None for `attncli.run`.
 
         Raises:
-            InputError: problems of the experiment or of its folder.
+            InputError: the experiment cannot run, or its folder cannot be written.
         """
         options, started = self.options, datetime.now().astimezone()
         words = COMMAND_LINE if command else IN_PYTHON
@@ -372,17 +372,17 @@ class Loaded:
         return Finished(result, content, folder.place, self.document, verdicts, picture)
 
     def work(self, prepared: PreparedStudy, progress: Progress) -> tuple[StudyResult, list[Verdict]]:
-        """Run the study and judge its expectations."""
+        """Run the prepared study, and return its result and the verdicts on its expectations."""
         result = self.study.run(prepared, progress)
         hold_signals()
         return result, judge(result, self.options.expect, self.study.expected_rows(prepared))
 
 
 def load_experiment(document: Document, *, in_python: bool = False) -> Loaded:
-    """Validate one experiment of a YAML file, of flags or of a mapping.
+    """Return the validated experiment of a document. `in_python` suits the words of errors to Python.
 
     Raises:
-        InputError: all its problems, or a sweep, which is many experiments.
+        InputError: the document has problems, or is a sweep.
     """
     name = document.study(STUDIES)
     if document.data.get("sweep") is not None:

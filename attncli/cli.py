@@ -1,4 +1,4 @@
-"""The command line: the table of commands, and the only place where errors are shown."""
+"""The command line: its commands, and the only place where errors are printed."""
 
 import errno
 import os
@@ -36,7 +36,7 @@ COMMANDS = {  # with their help
 
 
 class Cli(PlainHelp, TyperGroup):
-    """The group of commands, which shows errors in the input as lines on stderr; any other exception is a bug."""
+    """The group of all commands. It prints an InputError as lines on stderr; most other exceptions are bugs."""
 
     def main(self, *args: Any, **named: Any) -> Any:
         with stopping.handling_signals():
@@ -57,7 +57,7 @@ class Cli(PlainHelp, TyperGroup):
 
 
 def _check_working_directory() -> None:
-    """Raise InputError if the working directory was removed, before libraries fail to load in it."""
+    """Raise InputError if the working directory was removed, since libraries fail to load in it."""
     try:
         Path.cwd()
     except FileNotFoundError as error:
@@ -66,7 +66,7 @@ def _check_working_directory() -> None:
 
 
 def _check_text(argument: str) -> None:
-    """Raise InputError for characters that no file name can have; typer would show a traceback."""
+    """Raise InputError for characters that no file name can have, for which typer would show a traceback."""
     try:
         is_good = b"\0" not in os.fsencode(argument)
     except UnicodeEncodeError:
@@ -99,7 +99,7 @@ def _errors_shown() -> Iterator[None]:
 
 
 def _is_for_memory(error: Exception) -> bool:
-    """Whether memory ran out: torch raises several kinds of errors for it, Python only MemoryError."""
+    """Whether an error means that memory ran out: a MemoryError, or one of several errors of torch."""
     if "torch" not in sys.modules:
         return isinstance(error, MemoryError)
     from attncli.common.memory import ran_out

@@ -1,4 +1,4 @@
-"""Errors in the user's input, with the place, the value, the expectation and the cure, so the user can fix them."""
+"""Report errors in the user's input: the place, the value, the expected values, and how to fix it."""
 
 import difflib
 import json
@@ -21,7 +21,7 @@ JOINERS = "\u200c\u200d"  # they shape Persian words and join emoji, and do noth
 
 @dataclass(frozen=True)
 class Problem:
-    """A problem: `where: path: message`, for instance `d2l.yaml:7:14: data.keys.shape: got ...; ...`."""
+    """A problem, shown as `where: path: message`, for instance `d2l.yaml:7:14: data.keys.shape: got ...; ...`."""
 
     message: str
     path: Path = ()
@@ -34,7 +34,7 @@ class Problem:
 
 
 class InputError(ValueError):
-    """Wrong input of the user, with all problems, not only the first."""
+    """The input of the user is wrong. The error has all problems, not only the first."""
 
     def __init__(self, problems: Iterable[Problem]) -> None:
         self.problems = tuple(problems)
@@ -49,12 +49,12 @@ class InputError(ValueError):
         return cls([Problem(message, tuple(path), where)])
 
     def under(self, *prefix: str | int) -> "InputError":
-        """Return the same problems with paths below `prefix`."""
+        """Return an error with the same problems, and `prefix` before their paths."""
         return InputError(replace(problem, path=(*prefix, *problem.path)) for problem in self.problems)
 
 
 def not_too_many(problems: Sequence[Problem], where: str) -> list[Problem]:
-    """Return the first problems of a file, and the number of the others as a last one."""
+    """Return the first MOST_PROBLEMS problems, and if there are more a last one that says how many."""
     if len(problems) <= MOST_PROBLEMS:
         return [*problems]
     more = f"and {len(problems) - MOST_PROBLEMS:,} more problems"
@@ -70,7 +70,7 @@ def printable(text: str) -> str:
 
 
 def shortened(text: str, most: int = LONGEST_NAME) -> str:
-    """Return the text, cut off if it is too long."""
+    """Return the text, cut off after `most` characters."""
     return text if len(text) <= most else text[: most - 1] + "…"
 
 
@@ -84,18 +84,18 @@ def as_line(text: str) -> str:
 
 
 def listed(names: Sequence[str]) -> str:
-    """Return the names joined by commas; of many only the first, and the number of the others."""
+    """Return the names joined by commas; after MOST_LISTED names only how many more there are."""
     more = f" and {len(names) - MOST_LISTED:,} more" if len(names) > MOST_LISTED else ""
     return ", ".join(shortened(name) for name in names[:MOST_LISTED]) + more
 
 
 def got(value: Any, expected: str, cure: str = "") -> str:
-    """Return the usual message: `got X; expected Y; cure`."""
+    """Return the message `got VALUE; expected; cure` for a wrong value."""
     return "; ".join(part for part in (f"got {show(value)}", expected, cure) if part)
 
 
 def plain(value: Any) -> str:
-    """Return a value for a sentence: text as it is, other values by `show`."""
+    """Return text as it is, and other values as `show` does."""
     return value if isinstance(value, str) else show(value)
 
 
@@ -121,7 +121,7 @@ def in_bytes(size: float) -> str:
 
 
 def dotted(path: Path) -> str:
-    """Return `scorers[0].scale` for `("scorers", 0, "scale")`."""
+    """Return a path as text: `scorers[0].scale` for `("scorers", 0, "scale")`."""
     text = ""
     for key in path:
         text += f"[{key}]" if isinstance(key, int) else f".{_quoted(key)}" if text else _quoted(key)
@@ -142,7 +142,7 @@ def did_you_mean(word: object, known: Iterable[str]) -> str:
 
 
 def refusal(error: OSError | ValueError) -> str:
-    """Return why the system refuses a path; for null characters in one wording for all versions of Python."""
+    """Return the reason of an error about a path; for null characters the same in all versions of Python."""
     if isinstance(error, OSError):
         return error.strerror or str(error)
     return "embedded null byte" if "embedded null" in str(error) else str(error)
@@ -150,7 +150,7 @@ def refusal(error: OSError | ValueError) -> str:
 
 @contextmanager
 def looking_at(path: object, where: str = "") -> Iterator[None]:
-    """Raise an InputError if the system cannot access a path, for example because its name is too long."""
+    """Turn an OSError in the `with` block, such as for a name that is too long, into an InputError about the path."""
     try:
         yield
     except OSError as error:
@@ -159,7 +159,7 @@ def looking_at(path: object, where: str = "") -> Iterator[None]:
 
 @contextmanager
 def below(*prefix: str | int) -> Iterator[None]:
-    """Put the paths of an InputError raised inside below `prefix`."""
+    """Put `prefix` before the paths of an InputError raised in the `with` block."""
     try:
         yield
     except InputError as error:
@@ -179,13 +179,13 @@ class Collector:
 
     @contextmanager
     def under(self, *prefix: str | int) -> Iterator[None]:
-        """Keep the problems of an InputError raised inside, with paths below `prefix`."""
+        """Keep the problems of an InputError raised in the `with` block, with `prefix` before their paths."""
         try:
             yield
         except InputError as error:
             self.problems.extend(error.under(*prefix).problems)
 
     def check(self) -> None:
-        """Raise an InputError if there are problems."""
+        """Raise an InputError with all collected problems, if any."""
         if self.problems:
             raise InputError(self.problems)

@@ -1,4 +1,4 @@
-"""Numbers and places as people read them, by one rule in tables, pictures, findings and pages."""
+"""Format numbers and places for people, in the same way in tables, pictures, findings and HTML pages."""
 
 import math
 from collections.abc import Iterable, Sequence
@@ -12,7 +12,7 @@ LARGEST_COUNT = 10_000_000  # larger integers are rounded, since they are too wi
 
 
 def number(value: Any, digits: int = 4, decimals: int | None = None, *, trim: bool = False) -> str:
-    """Return a number with `digits` significant digits and at most `decimals` decimals.
+    """Return a number as text with `digits` significant digits and at most `decimals` decimals.
 
     Zeros at the end are kept: `1.003`, `0.5000`, `512.3`. Below 0.001 and from a million on numbers have an exponent:
     `9.77e-04`. Only 0 itself is `0`. Integers have all their digits up to ten million: `1,048,576`. With `trim`,
@@ -41,7 +41,7 @@ def number(value: Any, digits: int = 4, decimals: int | None = None, *, trim: bo
 
 
 def several(value: int, name: str) -> str:
-    """Return a count and its noun: `1 step`, `800 steps`."""
+    """Return a count with its noun, in the plural unless the count is 1: `1 step`, `800 steps`."""
     return f"{number(value)} {name}{'' if value == 1 else 's'}"
 
 
@@ -59,17 +59,17 @@ def duration(seconds: float | None) -> str:
 
 
 def sizes(records: Sequence[dict[str, Any]], keys: Sequence[str] = ("keys", "rows")) -> list[str]:
-    """Return the counts that all records share: `64 keys`, `2,000 rows`."""
+    """Return the values of `keys` that are equal in all records, as text: `64 keys`, `2,000 rows`."""
     return [f"{number(records[0][key])} {key}" for key in keys if len({record[key] for record in records}) == 1]
 
 
 def finite(values: Iterable[float | None]) -> list[float]:
-    """Return the finite values."""
+    """Return the values that are finite, without None."""
     return [value for value in values if value is not None and math.isfinite(value)]
 
 
 def entries(settings: dict[str, Any]) -> str:
-    """Return the distribution or the file of queries and keys in words: `normal entries, mean 0, std 1`."""
+    """Return where queries and keys are from: a file, or a distribution such as `normal entries, mean 0, std 1`."""
     if "from" in settings:
         return f"queries and keys from {printable(str(settings['from']))}"
     name = str(settings["distribution"])
@@ -82,7 +82,7 @@ def entries(settings: dict[str, Any]) -> str:
 
 
 def distinct(a: Any, b: Any) -> tuple[str, str]:
-    """Return two values with as many digits as tell them apart."""
+    """Return two values as text, with enough digits to distinguish them."""
     if not (isinstance(a, float) and isinstance(b, float)):
         return _plain(a), _plain(b)
     pairs = [(number(a, digits), number(b, digits)) for digits in (4, 6, 9, 18)]

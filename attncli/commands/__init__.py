@@ -1,1 +1,1 @@
-"""One command, one file, one plain function."""
+"""The commands of the command line: a file with one function for each."""

@@ -74,7 +74,7 @@ def capture(
     from attncli.runs.captured import check_place, save_captured
 
     with naming_options():
-        Capture(layers, heads, calls)  # refuse a meaningless choice before the work
+        Capture(layers, heads, calls)  # raises InputError for a wrong choice before the model is loaded
         where = resolve_device(device)
     way = None if attention == "auto" else attention
     request = Request(model, text, text2, image, generate, dtype, revision, way, where)
@@ -99,7 +99,7 @@ def capture(
 
 
 def _refuse_inputs(**options: object) -> None:
-    """Raise InputError for options that have no effect on a user's function."""
+    """Raise InputError if options are given that have no effect on a function of the user."""
     expected = "module:function brings its own model and inputs; leave out the option, or let the function do it"
     given = [name for name, value in options.items() if value is not None]
     if given:
@@ -107,7 +107,7 @@ def _refuse_inputs(**options: object) -> None:
 
 
 def _summary(seen: "Capture") -> list[str]:
-    """Return the lines of a table of layers with their first calls, the largest error, and calls not captured."""
+    """Return lines to print: a table of the layers, the largest error of recomputed outputs, and calls not captured."""
     good = [record for record in seen.records if record.problem is None]
     layers = {record.layer: record for record in reversed(good)}
     rows = [["layer", "class", "calls", "b", "n", "m", "d", "heads", "groups", "scale"]]

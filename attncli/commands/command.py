@@ -7,7 +7,7 @@ from typer.core import TyperArgument, TyperCommand
 
 
 class PlainHelp:
-    """Help without Python types, such as `<bool>`, that ends quietly if its reader stops reading."""
+    """Mixin for commands: help without Python types such as `<bool>`, which exits with 0 if its reader has ended."""
 
     def get_params(self, ctx: Any) -> Any:
         """Return the parameters without the names of their types."""
@@ -21,7 +21,7 @@ class PlainHelp:
         return params
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
-        """Print the help; rich exits with an error if the reader has stopped reading."""
+        """Print the help. Exit with 0 if the reader has ended, where rich would exit with an error."""
         try:
             super().format_help(ctx, formatter)  # type: ignore[misc]
         except SystemExit:

@@ -1,4 +1,4 @@
-"""`attncli compare`: differences between runs."""
+"""`attncli compare`: show the differences between runs."""
 
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from attncli.common.study import Record
     from attncli.runs.loading import StoredRun
 
-MOST_PLACES = 8  # batch elements and heads in the picture
+MOST_PLACES = 8  # pairs of batch element and head in the picture
 
 Runs = Annotated[
     list[Path],

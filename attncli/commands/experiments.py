@@ -1,6 +1,6 @@
 """Steps that commands share: load and check experiments, run them, and print their results.
 
-Imported inside functions only.
+Import this module inside functions only, since it imports torch.
 """
 
 import json as stdjson
@@ -40,7 +40,7 @@ def load_experiments(configs: Sequence[Path], overrides: Sequence[Override]) -> 
         with collector.under():
             experiments.append(load_experiment(read_document(experiment_path(path), overrides)))
     collector.check()
-    if len(experiments) > 1:  # a single one is checked by running it
+    if len(experiments) > 1:  # a single one is checked when it runs
         for experiment in experiments:
             with collector.under(), running(experiment.options.name) as progress:
                 experiment.check(progress)
@@ -49,11 +49,11 @@ def load_experiments(configs: Sequence[Path], overrides: Sequence[Override]) -> 
 
 
 def run_and_show(experiments: Sequence[Loaded], output: Output) -> None:
-    """Run experiments one after the other, each into its folder, and print the results of complete runs.
+    """Run experiments one after the other, save each in its run folder, and print the results.
 
     Raises:
-        InputError: an experiment fails, or an expectation has no matching row.
-        typer.Exit: with 1 if an expectation fails, 130 after Ctrl-C, 143 after SIGTERM.
+        InputError: an experiment cannot run, or an expectation could not be judged.
+        typer.Exit: code 1 if an expectation fails, 130 after Ctrl-C, 143 after SIGTERM.
     """
     if (out := output.out) is not None and len(experiments) > 1:
         message = f'got "{out}" for {len(experiments)} experiments; expected one experiment; run them one by one'
@@ -84,13 +84,13 @@ def run_and_show(experiments: Sequence[Loaded], output: Output) -> None:
 
 @contextmanager
 def working(name: str, output: Output) -> Iterator[Progress]:
-    """Show the progress of the body on stderr, and keep the output of a user's scorer out of stdout."""
+    """Show the progress of the `with` block on stderr, and send what custom scorers print to stderr, too."""
     with redirect_stdout(ErrorStream()), running(name, output.quiet, output.json) as progress:
         yield progress
 
 
 def show_run(finished: Finished, output: Output, titled: bool = False) -> None:
-    """Print the tables and the folder of a run, unless the options say otherwise; `titled` if it is one of several."""
+    """Print the tables and the folder of a run, below its name if `titled`, and open its picture with --open."""
     if not output.silent:
         _print_run(finished, output.full, titled)
     if output.open_:
@@ -118,18 +118,18 @@ def print_json(content: dict[str, Any] | list[dict[str, Any]]) -> None:
     text = to_json(content)
     encoding = getattr(sys.stdout, "encoding", None) or ""
     is_utf8 = encoding.lower().replace("-", "") == "utf8"
-    if not is_utf8 or any("\ud800" <= c <= "\udfff" for c in text):  # for bytes of a path that are not UTF-8
+    if not is_utf8 or any("\ud800" <= c <= "\udfff" for c in text):  # a path with bytes that are not UTF-8
         text = "".join(c if c.isascii() else stdjson.dumps(c)[1:-1] for c in text)  # JSON's escapes
     print_line(text.removesuffix("\n"))
 
 
 def shortest(path: Path) -> Path:
-    """Return the path relative to the working directory if it lies inside."""
+    """Return the path, relative to the working directory if it lies inside it."""
     return path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path
 
 
 def show_results(runs: Sequence[Finished], output: Output, as_list: bool = False) -> None:
-    """Print the verdicts on expectations, and with --json the contents of results.json."""
+    """Print the verdicts on expectations, and with --json the content of results.json, for `as_list` in a list."""
     _show_verdicts(runs, table=not output.silent)
     contents = [{"folder": str(shortest(finished.folder)), **finished.content} for finished in runs]
     if output.json and (as_list or contents):
@@ -137,9 +137,9 @@ def show_results(runs: Sequence[Finished], output: Output, as_list: bool = False
 
 
 def _show_verdicts(runs: Sequence[Finished], *, table: bool) -> None:
-    """Print the verdicts in a table, and failures on stderr, even if stdout cannot be written.
+    """Print the verdicts in a table, if `table`, and failed ones on stderr, even if stdout cannot be written.
 
-    Experiments with the same name are listed by their files.
+    Experiments with equal names are listed under the names of their files.
     """
     names = [finished.content["name"] for finished in runs]
     titles = [name if names.count(name) == 1 else str(run.document.path) for name, run in zip(names, runs, strict=True)]
@@ -155,11 +155,11 @@ def _show_verdicts(runs: Sequence[Finished], *, table: bool) -> None:
 
 
 def check_verdicts(runs: Sequence[Finished]) -> None:
-    """Raise if an expectation is not met.
+    """Raise an exception if an expectation of the runs does not hold.
 
     Raises:
-        InputError: expectations could not be judged, with their places in the file.
-        typer.Exit: with 1 if an expectation fails.
+        InputError: expectations could not be judged; it has their places in the file.
+        typer.Exit: code 1 if an expectation fails.
     """
     unjudged = list[Problem]()
     for finished in runs:

@@ -58,7 +58,7 @@ def figure(
         if out is None:
             places = add_files(run, files)
         else:
-            for name in files:  # refuse an unwritable place before the work
+            for name in files:  # raises InputError before anything is drawn
                 check_file(out / name, overwrite)
             places = [save_file_at(out / name, draw) for name, draw in files.items()]
     if not quiet:

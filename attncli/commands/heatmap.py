@@ -1,4 +1,4 @@
-"""`attncli heatmap`: weights or scores as a grid of panels."""
+"""`attncli heatmap`: draw weights or scores as a grid of panels."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -73,7 +73,7 @@ def heatmap(
         colour_map(sheet_of(look), look)
         if out is not None and picture_ending(out) != f".{look.format}" and "format" in flags:
             raise InputError.of(got(look.format, f'expected the ending of --out, "{out}"', "leave it out"), ["format"])
-    if out is not None:  # refuse an unwritable place before the work
+    if out is not None:  # raises InputError before the work
         check_file(out, overwrite)
     notes: list[str] = []
     drawn = load_source(source, stage, layer, overrides, tensors or [], quiet)

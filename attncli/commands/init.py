@@ -1,4 +1,4 @@
-"""`attncli init`: the built-in experiments, to start from."""
+"""`attncli init`: list the built-in experiments, or copy one."""
 
 import difflib
 import shutil
@@ -37,7 +37,7 @@ def init(name: Name = None, out: Out = Path()) -> None:
 
 
 def _copy(name: str, out: Path) -> None:
-    """Copy an experiment and the tensor files that it names beside it; never replace a file."""
+    """Copy a built-in experiment and the tensor files that it uses into `out`. Raise InputError if a file exists."""
     from attncli.common.stopping import writing_files
     from attncli.runs.run_folder import writing
 

@@ -11,7 +11,7 @@ from attncli.commands.command import PlainHelp, typer_command
 from attncli.errors import got
 from attncli.studies import STUDIES
 
-NUMBERS = {  # expected values, by pydantic's name of the error
+NUMBERS = {  # expected values, by pydantic's type of error
     "float_parsing": "a number",
     "int_parsing": "a whole number",
     "greater_than_equal": "a number of at least {ge}",
@@ -19,7 +19,11 @@ NUMBERS = {  # expected values, by pydantic's name of the error
 
 
 class LateCommand(PlainHelp, TyperCommand):
-    """The command of a study, or of the module with its name in this package: `COMMAND`, else the function."""
+    """A stand-in that loads the real command on first use.
+
+    If its name is a study, that is `command_of_study`; else `COMMAND` of the module attncli.commands.<name>, or the
+    function <name> in it.
+    """
 
     @functools.cached_property
     def _loaded(self) -> Any:
@@ -40,7 +44,7 @@ class LateCommand(PlainHelp, TyperCommand):
         """Ignore the parameters that typer finds on the placeholder function."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Parse the arguments; errors in numbers are worded as in the rest of the command line."""
+        """Parse the arguments, and word errors in numbers as in the rest of the command line."""
         try:
             rest: list[str] = self._loaded.parse_args(ctx, args)
         except typer.BadParameter as error:

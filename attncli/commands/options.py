@@ -38,7 +38,7 @@ Full = Annotated[bool, typer.Option("--full", help="Print all tables, rows and c
 
 @dataclass(frozen=True)
 class Output:
-    """Options of `run` and of the study commands for the place of a run and for its output."""
+    """Options of `run` and the study commands: where a run is saved, and what is printed."""
 
     out: Out = None
     overwrite: Overwrite = False
@@ -51,12 +51,12 @@ class Output:
 
     @property
     def silent(self) -> bool:
-        """Whether stdout has no text for people."""
+        """Whether no tables are printed on stdout."""
         return self.quiet or self.json
 
 
 def import_quickly(*, pictures: bool) -> None:
-    """Load torch, and matplotlib for pictures, without garbage collection, which would find nothing to free."""
+    """Import torch, and matplotlib for `pictures`. Garbage collection is off meanwhile, as it would free nothing."""
     gc.disable()
     try:
         import attncli.api
@@ -70,7 +70,7 @@ def import_quickly(*, pictures: bool) -> None:
 
 @contextmanager
 def naming_options() -> Iterator[None]:
-    """Name the option `--batch` in place of the key `batch` in errors raised by the body."""
+    """In an InputError raised in the `with` block, name options in place of keys: `--batch` for `batch`."""
     try:
         yield
     except InputError as error:
@@ -81,7 +81,7 @@ def naming_options() -> Iterator[None]:
 
 
 def overrides_of(sets: list[str] | None, **shortcuts: str | None) -> list[Override]:
-    """Return the overrides of --set and of shortcuts, such as seed="3" for --seed 3; shortcuts win."""
+    """Return the overrides given by --set, then by flags such as --seed 3 (seed="3"), which therefore win."""
     collector = Collector()
     overrides: list[Override] = []
     for assignment in sets or []:

@@ -1,4 +1,4 @@
-"""The console for tables, and progress, notes and warnings on stderr, so that stdout stays clean."""
+"""Print tables on stdout, and progress, notes and warnings on stderr."""
 
 import time
 from collections.abc import Iterator
@@ -16,18 +16,18 @@ from attncli.errors import as_line
 if TYPE_CHECKING:
     from rich.progress import Progress as Bar
 
-PATIENCE = 1.0  # seconds between lines of progress, where stderr is no terminal
+PATIENCE = 1.0  # seconds between lines of progress if stderr is no terminal
 
 
 class Terminal(Console):
-    """A console that goes silent when its reader, such as `head`, stops reading; the command itself goes on."""
+    """A console that discards its output once the reader, such as `head`, has ended; the command goes on."""
 
     def on_broken_pipe(self) -> None:
         discard(self.file)
 
 
 class ProgressOnStderr(Progress):
-    """Shows steps as a bar on a terminal, otherwise as a line from time to time."""
+    """Progress shown on stderr: a bar on a terminal, otherwise a line from time to time."""
 
     def __init__(self, name: str, quiet: bool, steps: bool, bar: "Bar | None" = None) -> None:
         self._name, self._quiet, self._steps, self._bar = name, quiet, steps, bar
@@ -35,7 +35,7 @@ class ProgressOnStderr(Progress):
         self._last_line = time.monotonic()
 
     def step(self, done: int, total: int, what: str) -> None:
-        """Show the step; raise Interrupted if the user has stopped the work."""
+        """Show that `done` of `total` steps are done; raise Interrupted if the user has stopped the run."""
         super().step(done, total, what)
         text = as_line(f"{self._name}: {what}")
         if self._bar is not None:
@@ -45,14 +45,14 @@ class ProgressOnStderr(Progress):
             self._console.print(f"{text} ({done} of {total} done)", markup=False, highlight=False)
 
     def note(self, message: str) -> None:
-        """Print a note or a warning; --quiet keeps the warnings."""
+        """Print a note or a warning; with --quiet only warnings."""
         if not self._quiet or message.startswith("warning"):
             self._console.print(as_line(f"{self._name}: {message}"), markup=False, highlight=False, soft_wrap=True)
 
 
 @contextmanager
 def running(name: str, quiet: bool = False, json: bool = False) -> Iterator[ProgressOnStderr]:
-    """Show the progress of the body, which takes steps; a bar vanishes at the end.
+    """Yield a Progress for the `with` block. A bar is removed at the end.
 
     With `json` only notes and warnings are shown, with `quiet` only warnings.
     """

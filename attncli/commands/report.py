@@ -1,4 +1,4 @@
-"""`attncli report`: one HTML page of runs, to explore and to send."""
+"""`attncli report`: write an HTML page to explore runs."""
 
 import os
 from pathlib import Path
@@ -10,8 +10,8 @@ from attncli.commands.options import OverwriteFile, Quiet
 from attncli.errors import Collector, InputError, got
 
 ENDINGS = (".html", ".htm")
-MOST_COMPARED = 10  # runs, with the first of the same study
-LONGEST_NAME = 100  # characters of a page's name
+MOST_COMPARED = 10  # runs that are compared with the first
+LONGEST_NAME = 100  # characters of the page's file name
 
 Runs = Annotated[list[Path], typer.Argument(metavar="RUN", help="Run folders, or files results.json alone.")]
 Out = Annotated[
@@ -33,7 +33,7 @@ def report(
     from attncli.runs.saving import add_files
     from attncli.studies import STUDIES
 
-    if out is not None:  # refuse an unwritable place before the work
+    if out is not None:  # raises InputError before the work
         if out.suffix.lower() not in ENDINGS:
             raise InputError.of(got(out.name, f"expected a name ending in {' or '.join(ENDINGS)}"), where="--out")
         check_file(out, overwrite)

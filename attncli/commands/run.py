@@ -1,4 +1,4 @@
-"""`attncli run`: experiments of any study, from YAML files to tables, pictures and run folders."""
+"""`attncli run`: run experiments of any study, given as YAML files."""
 
 from collections.abc import Mapping
 from typing import Any

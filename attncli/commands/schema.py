@@ -1,4 +1,4 @@
-"""`attncli schema`: the JSON Schema of experiments, for editors."""
+"""`attncli schema`: print the JSON Schema of experiments, for editors."""
 
 import json
 

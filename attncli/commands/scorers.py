@@ -1,4 +1,4 @@
-"""`attncli scorers`: the catalogue of scorers and normalisers."""
+"""`attncli scorers`: list the built-in scorers and normalisers."""
 
 import pkgutil
 from pathlib import Path
@@ -18,7 +18,7 @@ def catalogue_names() -> list[str]:
 
 
 def _names_in(catalogue: str) -> list[str]:
-    """Return the names from the files of a package, since importing it would load torch."""
+    """Return the names of the modules in a package, without importing it, which would load torch."""
     folder = Path(__file__).parents[1] / catalogue
     return sorted(module.name for module in pkgutil.iter_modules([str(folder)]) if not module.name.startswith("_"))
 

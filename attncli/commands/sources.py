@@ -1,4 +1,4 @@
-"""The sources of `attncli heatmap`: a config, a run folder or a tensor file. Imported inside functions only."""
+"""Load the sources of `attncli heatmap`: configs, run folders and tensor files. Import it inside functions only."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace

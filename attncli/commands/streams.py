@@ -1,4 +1,4 @@
-"""Lines on stdout and stderr, which are discarded once their reader has ended, and exit codes."""
+"""Print lines on stdout and stderr, or discard them once the reader has ended; exit codes."""
 
 import os
 import sys
@@ -18,7 +18,7 @@ def print_line(text: str) -> None:
 
 
 def print_error(text: object, end: str = "\n") -> None:
-    """Print a line on stderr, if it can be written."""
+    """Print a line on stderr; ignore it if stderr cannot be written."""
     try:
         _write(text, sys.stderr, end)
     except OSError:
@@ -26,24 +26,24 @@ def print_error(text: object, end: str = "\n") -> None:
 
 
 def print_note(text: str) -> None:
-    """Print a line on stderr with control characters escaped, as names given by the user may have some."""
+    """Print a line on stderr with control characters escaped, since the user's names may contain some."""
     print_error(as_line(text))
 
 
 class ErrorStream:
-    """Stderr in place of stdout, for output of the user's scorers."""
+    """A stream that writes to stderr, to be used as stdout while custom scorers run."""
 
     def __getattr__(self, name: str) -> Any:
         return getattr(sys.stderr, name)
 
     def write(self, text: str) -> int:
-        """Write text on stderr, if possible."""
+        """Write text to stderr; ignore it if stderr cannot be written."""
         print_error(text, end="")
         return len(text)
 
 
 def discard(stream: IO[Any]) -> None:
-    """Discard buffered and future output of a stream."""
+    """Discard the buffered and future output of a stream, by redirecting it to the null device."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, stream.fileno())
     os.close(nowhere)

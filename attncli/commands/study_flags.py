@@ -1,4 +1,4 @@
-"""Study commands, with a flag for each key of the study's options."""
+"""Build the commands of studies, with a flag for each key of the study."""
 
 import inspect
 import typing
@@ -23,15 +23,15 @@ from attncli.studies import options_model, part_of
 
 NO_FLAGS = ("study", "name", "expect", "figure", "sweep")
 LONGEST_LIST = 4  # longer defaults are abbreviated
-PICTURES = "Pictures"  # the heading of their flags in the help
+PICTURES = "Pictures"  # the heading of the flags for pictures in the help
 METAVARS = {int: "N", float: "X"}
 NoConfigs = Annotated[list[str] | None, typer.Argument(hidden=True)]
 
 
 class StudyFlag:
-    """The flag of one key of a study's options.
+    """The command-line flag for one key of a config.
 
-    `name` is the name of the field, `key` its name in YAML, and `above` the path of the mapping that contains it.
+    `name` is the name of the pydantic field, `key` its name in YAML, and `above` the path of the mapping around it.
     `kind` is the type of a single value; values are read as YAML unless it is `str`.
     """
 
@@ -62,7 +62,7 @@ class StudyFlag:
         return f"{words[0].upper()}{words[1:]}{' (' + '; '.join(more) + ')' if more else ''}."
 
     def parameter(self) -> inspect.Parameter:
-        """Return the parameter of the command's function, for typer."""
+        """Return the flag as a parameter in the signature of the command's function, which typer reads."""
         is_switch = self.kind is bool
         option = typer.Option(
             self.option,
@@ -77,7 +77,7 @@ class StudyFlag:
         return inspect.Parameter(self.name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
 
     def override(self, value: Any) -> Override:
-        """Return the change that the flag makes to the config.
+        """Return the override of the key, given the value of the flag.
 
         Raises:
             InputError: the value is not YAML.
@@ -90,16 +90,16 @@ class StudyFlag:
         whole = " ".join(texts)
         is_text = self.is_scorers or (self.kind is str and self.name != "device")
         read = given if is_text else [override(path, each, whole).value for each in given]
-        if self.name == "resume" or (self.above and self.mark.is_path):  # paths in a config are relative to it
+        if self.name == "resume" or (self.above and self.mark.is_path):  # in a config, relative to it
             read = [str(Path(each).absolute()) for each in read]
         return Override(path, read[0] if len(read) == 1 and not self.is_scorers else read, whole, texts)
 
 
 def with_flags(name: str, function: Any, flags: list[StudyFlag]) -> Any:
-    """Return the command of a function with flags added to its own options.
+    """Return a typer command that calls a function, with flags added to the function's own options.
 
-    The function gets their values as the mapping `given`, and the options of `Output`, if it has that parameter, as
-    `output`.
+    The function gets the values of the flags as the mapping `given`. If it has a parameter `output`, the command also
+    has the options of `Output`.
     """
     own = dict(inspect.signature(function).parameters)
     del own["given"]
@@ -117,13 +117,13 @@ def with_flags(name: str, function: Any, flags: list[StudyFlag]) -> Any:
 
 
 def look_flags(model: type[Look] = Look) -> list[StudyFlag]:
-    """Return the flags of the keys below `figure`, for the model of all studies or a larger one."""
+    """Return a command-line flag for each field of `model` (`Look` or a subclass), the keys under `figure`."""
     fields = model.model_fields
     return [StudyFlag(name, fields[name], ("figure",)) for name in fields]
 
 
 def overrides_of_flags(given: Mapping[StudyFlag, Any]) -> list[Override]:
-    """Return the changes that flags make to a config.
+    """Return an override for each flag that is given.
 
     Raises:
         InputError: values are not YAML.
@@ -138,14 +138,14 @@ def overrides_of_flags(given: Mapping[StudyFlag, Any]) -> list[Override]:
 
 
 def flags_of(study: str) -> list[StudyFlag]:
-    """Return the flags of a study's own keys, then of keys shared by all studies, then of pictures."""
+    """Return the flags of a study: for its own keys, for keys of all studies, and for the look of pictures."""
     fields = options_model(study).model_fields
-    ordered = sorted(fields, key=lambda name: name in Experiment.model_fields)  # stable
+    ordered = sorted(fields, key=lambda name: name in Experiment.model_fields)  # keeps the order otherwise
     return [*(StudyFlag(name, fields[name]) for name in ordered if name not in NO_FLAGS), *look_flags()]
 
 
 def command_of_study(study: str) -> Any:
-    """Return the command `attncli <study>`, a shortcut for `attncli run` with a YAML file."""
+    """Return the command `attncli <study>`, which runs an experiment given by flags instead of a YAML file."""
 
     def command(given: Mapping[StudyFlag, Any], output: Output, configs: NoConfigs = None, sets: Sets = None) -> None:
         if configs:
@@ -161,7 +161,7 @@ def command_of_study(study: str) -> Any:
 
 
 def _document_of(study: str, given: Mapping[StudyFlag, Any], sets: list[str] | None) -> Document:
-    """Return the experiment described by the flags, based on the config of the run to resume, if any."""
+    """Return the experiment that flags and --set describe, as changes to the config of the run to resume, if any."""
     collector, overrides, config = Collector(), overrides_of(sets), None
     with collector.under():
         overrides += overrides_of_flags(given)
@@ -175,7 +175,7 @@ def _document_of(study: str, given: Mapping[StudyFlag, Any], sets: list[str] | N
 
 
 def _plain_type(annotation: Any) -> Any:
-    """Return a type without `Annotated` and without None."""
+    """Return the type without `Annotated`; of a union with None, the first other type."""
     if typing.get_origin(annotation) is Annotated:
         return _plain_type(typing.get_args(annotation)[0])
     if typing.get_origin(annotation) in (Union, UnionType):
@@ -184,6 +184,6 @@ def _plain_type(annotation: Any) -> Any:
 
 
 def _listed(values: list[Any] | tuple[Any, ...], last: str) -> str:
-    """`a, b and c`."""
+    """Return the values as text: `a, b and c` if `last` is "and"."""
     *first, end = (f"{each:g}" if isinstance(each, float) else str(each) for each in values)
     return f"{', '.join(first)} {last} {end}" if first else end

@@ -1,4 +1,4 @@
-"""`attncli sweep`: a grid of experiments over the keys of one config, here or on a Dask cluster."""
+"""`attncli sweep`: run a grid of experiments over keys of one config, on this machine or a Dask cluster."""
 
 import json as stdjson
 import shlex
@@ -34,9 +34,9 @@ if TYPE_CHECKING:
     from attncli.runs.saving import Finished
     from attncli.sweeps.points import Plan
 
-FAILED = 1  # the exit code where a point failed
-MOST_TOLD = 3  # kinds of failures
-ORDER = "attncli.sweep.order"  # the key of the order of --over and --with in the command's context
+FAILED = 1  # exit code if a point failed
+MOST_TOLD = 3  # kinds of failures that are printed
+ORDER = "attncli.sweep.order"  # key in the command's context: the order of --over and --with
 Config = Annotated[
     Path | None, typer.Argument(metavar="CONFIG", help="A YAML file, a captured model, or a name of an experiment.")
 ]
@@ -73,7 +73,7 @@ class SweepCommand(TyperCommand):
     """A command that records the order of --over and --with, since --with belongs to the --over before it."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Parse the arguments."""
+        """Parse the arguments, and record the order of --over and --with."""
         _, _, params = self.make_parser(ctx).parse_args(args=[*args])
         ctx.meta[ORDER] = [param.opts[0].lstrip("-") for param in params if param.opts[0] in ("--over", "--with")]
         rest: list[str] = super().parse_args(ctx, args)
@@ -142,7 +142,7 @@ def sweep(
     if cluster is not None:
         from attncli.sweeps.cluster import check_cluster
 
-        check_cluster(cluster, lambda message: None if quiet else print_note(message))  # before there is a folder
+        check_cluster(cluster, lambda message: None if quiet else print_note(message))  # before the folder is created
     from attncli.sweeps.running import Task, run_sweep
 
     output = Output(out, overwrite, no_plots, open_=open_, json=json, quiet=quiet, full=full)
@@ -156,7 +156,7 @@ def sweep(
 
 
 def _check_without_processes(**options: float | None) -> None:
-    """Raise InputError for options of local processes: Dask workers have a fixed number and cannot time out."""
+    """Raise InputError if options are given that have no effect on a Dask cluster: the number of jobs and timeouts."""
     for name, value in options.items():
         if value is not None:
             message = (
@@ -195,7 +195,7 @@ def _end(finished: "Finished", problem: str | None) -> None:
 
 
 def _failures(points: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Return a line for each kind of failure, with the number of points and the first of them."""
+    """Return a line for each kind of failure, with its first point and how many more points failed so."""
     from attncli.runs.run_folder import JOURNAL
     from attncli.sweeps.columns import in_words
 

@@ -1,1 +1,1 @@
-"""Expectations of a result: asked before the work, judged after it, said in words."""
+"""Check the expectations of an experiment: that their rows will exist, whether they hold, and tables of them."""

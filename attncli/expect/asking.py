@@ -1,4 +1,4 @@
-"""Find the rows of an expectation: before the work, as far as they are known, and after it."""
+"""Find the rows of a result that an expectation is about: after the run, or before it as far as rows are known."""
 
 import difflib
 import itertools
@@ -10,12 +10,12 @@ from attncli.config.expectations import Expectation
 from attncli.config.values import sizes_of
 from attncli.errors import Collector, InputError, Problem, below, did_you_mean, plain, show
 
-SYMMETRIC = ("js_divergence", "top1_agreement", "max_abs_difference")  # the same for a pair in either order
-MOST_NAMED = 4  # columns, and values of a column, in a message
+SYMMETRIC = ("js_divergence", "top1_agreement", "max_abs_difference")  # the order of a pair does not matter
+MOST_NAMED = 4  # columns in a message, and values of each column
 
 
 def check_expectations(expectations: Sequence[Expectation], rows: Rows) -> None:
-    """Raise an InputError, with paths below `expect`, for all expectations about rows that will not exist."""
+    """Raise an InputError for expectations that fit no rows of the result. Paths are below `expect`."""
     collector = Collector()
     for index, expectation in enumerate(expectations):
         with collector.under("expect", index):
@@ -24,13 +24,13 @@ def check_expectations(expectations: Sequence[Expectation], rows: Rows) -> None:
 
 
 def asked(expectation: Expectation, rows: Rows) -> list[tuple[Record, list[Record]]]:
-    """Return the rows of an expectation, each with the rows that it must be above or below.
+    """Return the rows that an expectation selects, each with the other rows that it must be above or below, if any.
 
-    If both sides have a list for a column, each row is compared with the row with the same value.
+    If `where` and the other row both have a list of values for a column, rows with the same value are compared.
 
     Raises:
-        InputError: an unknown metric or column, values without a row, several rows in place of one, text in place of a
-            number, or numbers of another shape than the stage.
+        InputError: a metric or column is unknown, values match no row or several rows, the metric is not a number, or
+            the numbers of `equal` have another shape than the stage.
     """
     metric, kind = expectation.metric, expectation.kind
     where, other = dict[str, Any](expectation.where), expectation.other_row
@@ -58,9 +58,9 @@ def asked(expectation: Expectation, rows: Rows) -> list[tuple[Record, list[Recor
 
 
 def _table_of(expectation: Expectation, rows: Rows) -> Sequence[Record]:
-    """Return the rows with the metric: records or comparisons, as a whole or by head.
+    """Return the table with the metric of an expectation: records, comparisons, or these by head.
 
-    Of several kinds, for example of seeds and their mean, they are the rows with most of the named columns.
+    If several tables have the metric, return the table with most of the columns that the expectation names.
     """
     metric, named = expectation.metric, {*expectation.where, *expectation.other_row}
     if metric in rows.left_out:
@@ -104,7 +104,7 @@ def _table_of(expectation: Expectation, rows: Rows) -> Sequence[Record]:
 
 
 def _meant(metric: str, rows: Rows) -> str:
-    """Suggest a similar metric, or list all metrics that are numbers."""
+    """Return a suggestion for an unknown metric: a similar one, or the list of all metrics that are numbers."""
     columns = {column.key: column.text for column in (*rows.columns, *rows.comparison_columns)}
     columns |= {stage: False for stage in STAGES if any(stage in shapes for shapes in rows.shapes.values())}
     known = {key: text for key, text in columns.items() if key not in rows.left_out and not key.endswith(INTERVAL)}
@@ -113,12 +113,12 @@ def _meant(metric: str, rows: Rows) -> str:
 
 
 def _pick(table: Sequence[Record], where: Record, metric: str) -> Iterator[tuple[Record, Record]]:
-    """Yield every combination of the values in `where`, with its row.
+    """Yield (values, row) for every combination of the values in `where`: a mapping of its columns, and the row.
 
-    Before the work some columns are unknown, so several rows may match.
+    Before the run some columns are unknown, so a combination may have several rows.
 
     Raises:
-        InputError: values without a row, or several rows for one combination.
+        InputError: a combination matches no row, or several rows although all columns are known.
     """
     pair = (where.get("b"), where.get("a"))
     if metric in SYMMETRIC and any((row["a"], row["b"]) == pair for row in table):
@@ -142,12 +142,12 @@ def _pick(table: Sequence[Record], where: Record, metric: str) -> Iterator[tuple
 
 
 def same(value: Any, wanted: Any) -> bool:
-    """Whether two values are equal: 1 is 1.0, but not true."""
+    """Whether two values are equal; 1 equals 1.0, but not True."""
     return isinstance(value, bool) == isinstance(wanted, bool) and bool(value == wanted)
 
 
 def _too_many(rows: Sequence[Record], where: Record) -> str:
-    """Return a message with the columns in which the rows differ: `measure (scores, output)`."""
+    """Return the error that several rows match, with the columns in which they differ: `measure (scores, output)`."""
     differ = list[str]()
     for column in rows[0]:
         values = list(dict.fromkeys(plain(row[column]) for row in rows if isinstance(row[column], str | int | None)))
@@ -159,12 +159,12 @@ def _too_many(rows: Sequence[Record], where: Record) -> str:
 
 
 def described(where: Record) -> str:
-    """Return `scorer = dot, d = 512`."""
+    """Return columns and values as text: `scorer = dot, d = 512`."""
     return ", ".join(f"{column} = {plain(value)}" for column, value in where.items())
 
 
 def _check_stage(expectation: Expectation, shapes: Mapping[str, Sequence[int]], label: str) -> None:
-    """Raise an InputError for a stage that the label lacks, or numbers of another shape."""
+    """Raise an InputError if the label has no such stage, or the numbers of `equal` have another shape."""
     metric = expectation.metric
     if metric not in shapes:
         known = did_you_mean(metric, [stage for stage in STAGES if stage in shapes])

@@ -1,4 +1,4 @@
-"""Judge a result by its expectations."""
+"""Judge whether the expectations of a result hold."""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -13,7 +13,7 @@ from attncli.config.expectations import Expectation, factor_of, share_of
 from attncli.errors import InputError
 from attncli.expect.asking import asked, same, without_ones
 
-ULPS = 8  # units in the last place allowed for rounding
+ULPS = 8  # allowed rounding error of stages, in units in the last place
 
 
 class Limits(NamedTuple):
@@ -29,11 +29,12 @@ class Limits(NamedTuple):
 
 @dataclass(frozen=True)
 class Verdict:
-    """The verdict on an expectation of one row.
+    """The verdict on one expectation for one row of the result.
 
-    `index` is the position in `expect`; `where` identifies the row; `expected` has the keys of the bound, and the other
-    row's metric as `value`; `got` is the value of the metric, nested lists for a whole stage. `holds` is None if row or
-    metric is missing, for the reason in `problem`; `reason` explains a failure without numbers.
+    `index` is the position in the list `expect`, and `where` identifies the row. `expected` has the keys of the bound,
+    and under `value` the metric of the other row, if any. `got` is the value of the metric, nested lists for a stage.
+    `holds` is None if the expectation could not be judged, because of `problem` or an interruption. `reason` explains
+    a failure in words.
     """
 
     index: int
@@ -48,7 +49,7 @@ class Verdict:
 
     @property
     def record(self) -> Record:
-        """Its row in results.json."""
+        """The row for `expectations` in results.json."""
         claim, source, metric = self.expectation.claim, self.expectation.source, self.expectation.metric
         head = {"claim": claim, "source": source, "where": self.where, "metric": metric}
         return {**head, "expected": self.expected, "got": self.got, "holds": self.holds, "reason": self.reason}
@@ -57,7 +58,7 @@ class Verdict:
 def judge(result: Result, expectations: Sequence[Expectation], expected: Rows) -> list[Verdict]:
     """Return a verdict for every row of every expectation. Errors become verdicts with a `problem`.
 
-    `expected` are the rows known before the work. A result that the user interrupted is not judged.
+    `expected` describes the rows known before the run. Verdicts on an interrupted run have `holds` None.
     """
     shapes: dict[str, dict[str, Sequence[int]]] = {}
     for name, tensor in result.tensors.items() if expected.shapes else ():
@@ -79,7 +80,7 @@ def judge(result: Result, expectations: Sequence[Expectation], expected: Rows) -
 
 
 def _verdicts(index: int, expectation: Expectation, result: Result, rows: Rows) -> Iterator[Verdict]:
-    """Yield the verdicts on an expectation, one for each of its rows."""
+    """Yield a verdict for each row that an expectation selects."""
     metric, kind, expected = expectation.metric, expectation.kind, expectation.expected
     unjudged = Verdict(index, expectation, expectation.where, expected)
     if result.interrupted:
@@ -91,7 +92,7 @@ def _verdicts(index: int, expectation: Expectation, result: Result, rows: Rows) 
         yield replace(unjudged, reason=error.problems[0].message, problem=error)
         return
     for row, others in found:
-        if len(others) == 1:  # for example from lists compared value by value
+        if len(others) == 1:  # so the verdict can name the other row
             expected = expected | {kind: {column: others[0][column] for column in expectation.other_row}}
         where = {column: row[column] for column in expectation.where}
         verdict = replace(unjudged, where=where, expected=expected, got=row.get(metric))
@@ -125,7 +126,7 @@ def _is_measured(figure: Any) -> bool:
 
 
 def _limits_around(expectation: Expectation) -> Limits:
-    """Return the limits of `between`, or of `about` and `within`."""
+    """Return the limits given by `between`, or by `about` and `within`."""
     if expectation.between is not None:
         low, high = expectation.between
         return Limits(-math.inf if low is None else low, math.inf if high is None else high)
@@ -135,28 +136,28 @@ def _limits_around(expectation: Expectation) -> Limits:
 
 
 def _limits_beyond(number: float, by: float | str | None, upwards: bool) -> Limits:
-    """Return the limits above or below a number: by an amount, by a factor, or by any difference."""
+    """Return the limits for a value above or below a number by at least an amount or factor, or at all without `by`."""
     factor, amount = factor_of(by), 0.0 if by is None or isinstance(by, str) else by
     if factor is not None:
         bound = _exact(number) * _exact(factor) if upwards else _exact(number) / _exact(factor)
     else:
         bound = _exact(number) + _exact(amount) if upwards else _exact(number) - _exact(amount)
     limit = float(bound)
-    if by is None or (factor is not None and number == 0):  # the limit itself is not beyond the number
+    if by is None or (factor is not None and number == 0):  # the number itself is not accepted
         limit = math.nextafter(limit, math.inf if upwards else -math.inf)
     return Limits(low=limit) if upwards else Limits(high=limit)
 
 
 def _exact(number: float | str) -> Decimal:
-    """Return the number in decimals, in which 0.8 is within 0.1 of 0.7."""
+    """Return the number as a Decimal, for which 0.7 + 0.1 is exactly 0.8."""
     return Decimal(str(number))
 
 
 def _verdict_of_stage(verdict: Verdict, result: Result, label: str) -> Verdict:
-    """Compare a whole stage (..., n, m) with the expected numbers; leading axes of size 1 may be missing.
+    """Return the verdict on a whole stage, compared with the expected numbers; leading axes of size 1 are ignored.
 
-    The tolerance of a cell is `within`, a number or a percentage of the cell; the default is ULPS units in the last
-    place of the largest expected number, in the dtype of the queries. NaN equals NaN.
+    The tolerance of each number is `within`, an amount or a percentage of the expected number. Its default is ULPS
+    units in the last place of the largest expected number, in the coarser dtype of queries and stage. NaN equals NaN.
     """
     expectation, stage = verdict.expectation, result.tensors[f"{label}/{verdict.expectation.metric}"]
     wanted = torch.tensor(expectation.equal, dtype=torch.float64)

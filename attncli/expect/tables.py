@@ -1,4 +1,4 @@
-"""Show verdicts on expectations in words, and as a table of claim, source, expected, measured, holds."""
+"""Format verdicts on expectations: sentences, and a table of claims, sources, expected and measured values."""
 
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -17,12 +17,12 @@ from attncli.numbers import MISSING, number
 from attncli.show.tables import STRONG
 
 HOLDS = {True: "yes", False: "NO", None: MISSING}
-DIGITS = (4, 6, 9, 18)  # the first that distinguish a number from its limit
-MOST_VALUES = 4  # of a column in a subject
+DIGITS = (4, 6, 9, 18)  # tried in turn, to distinguish a number from its limit
+MOST_VALUES = 4  # of a column, listed in full
 
 
 def failure(verdict: Verdict) -> str:
-    """Return a sentence about a failed expectation: claim, expected, got."""
+    """Return a sentence about a failed expectation: claim, expected bounds, and measured value."""
     why = verdict.reason if verdict.reason and verdict.got is not None else f"got {got_words(verdict)}"
     sentence = f"{subject([verdict])}: expected {expected_words(verdict)}; {why}"
     claim, source = verdict.expectation.claim, verdict.expectation.source
@@ -32,12 +32,12 @@ def failure(verdict: Verdict) -> str:
 
 
 def _one_line(text: str) -> str:
-    """Return a claim or a source on one line."""
+    """Return text on one line, with control characters escaped."""
     return printable(" ".join(text.split()))
 
 
 def subject(verdicts: Sequence[Verdict]) -> str:
-    """Return metric and rows: `variance (scorer = dot, d = 512)`."""
+    """Return the metric and rows of verdicts as text: `variance (scorer = dot, d = 512)`."""
     where = dict[str, str]()
     for column in verdicts[0].where:
         values = list(dict.fromkeys(plain(verdict.where[column]) for verdict in verdicts))
@@ -46,7 +46,7 @@ def subject(verdicts: Sequence[Verdict]) -> str:
 
 
 def expected_words(verdict: Verdict) -> str:
-    """Return the bounds of a metric: `0.95 to 1.05`, `1 ± 5 %`, `at least 0.8312 + 0.1`."""
+    """Return the bounds as text: `0.95 to 1.05`, `1 ± 5 %`, `at least 0.8312 + 0.1`."""
     expected, kind = verdict.expected, verdict.expectation.kind
     bound, by = expected[kind], expected.get("by")
     if kind == "equal":
@@ -70,12 +70,12 @@ def expected_words(verdict: Verdict) -> str:
 
 
 def _as_written(value: Any) -> str:
-    """Return a number or text as in the YAML."""
+    """Return a number or text as in the YAML, with at most 12 digits."""
     return f"{value:.12g}" if isinstance(value, int | float) else str(value)
 
 
 def got_words(verdict: Verdict) -> str:
-    """Return the measured value, with enough digits to distinguish it from the expected one."""
+    """Return the measured value as text, with enough digits to distinguish it from the expected value."""
     got = verdict.got
     if got is None:
         return "no figure" if verdict.holds is not None else MISSING
@@ -85,7 +85,7 @@ def got_words(verdict: Verdict) -> str:
 
 
 def _digits(verdict: Verdict) -> int:
-    """Return how many digits show whether the measured value is within its limits, and differs from the expected."""
+    """Return how many digits are needed to show whether the value is within its limits, or differs from another."""
     got, limits = verdict.got, verdict.limits
     other = verdict.expected.get("value", verdict.expected.get("equal"))
     for digits in DIGITS:
@@ -97,17 +97,17 @@ def _digits(verdict: Verdict) -> int:
 
 
 class Line(NamedTuple):
-    """A line of the table: rows of one expectation."""
+    """A line of the table, for one or several rows of one expectation."""
 
-    claim: str  # and its rows if there are several; without a claim metric and rows
+    claim: str  # with rows if it has several lines; metric and rows if there is no claim
     source: str
     expected: str
-    measured: str  # the value, or the smallest and the largest
+    measured: str  # the value, or the smallest and the largest of several
     holds: str
 
 
 def lines_of(verdicts: Sequence[Verdict]) -> list[Line]:
-    """Return the lines of an experiment: rows that hold share a line if their bounds are the same, others do not."""
+    """Return the lines for one experiment. Verdicts that hold share a line if expectation and bounds are the same."""
     shared: dict[tuple[int, Any], list[Verdict]] = {}
     for place, verdict in enumerate(verdicts):
         shared.setdefault((verdict.index, str(verdict.expected) if verdict.holds else place), []).append(verdict)
@@ -127,11 +127,11 @@ def lines_of(verdicts: Sequence[Verdict]) -> list[Line]:
 
 
 def verdict_tables(experiments: Sequence[tuple[str, Sequence[Verdict]]]) -> list[RenderableType]:
-    """Return a table of the verdicts of all experiments, and the number of expectations that hold.
+    """Return what to print: a table of all verdicts, and how many expectations hold; nothing without verdicts.
 
-    Several experiments have headings with their names.
+    `experiments` has name and verdicts of each experiment. With several, their names are headings in the table.
     """
-    holding = dict[tuple[int, int], list[bool | None]]()  # by experiment and expectation
+    holding = dict[tuple[int, int], list[bool | None]]()  # `holds` of each row, by experiment and expectation
     table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0))
     table.add_column(Text("holds"))
     table.add_column(Text("claim, expected, measured, source"), overflow="fold", ratio=1)

@@ -1,7 +1,7 @@
-"""Places of runs and pictures: they appear complete or not at all, and never replace others by accident.
+"""Create run folders and files: they appear complete or not at all, and replace nothing by accident.
 
-Unfinished files are in a hidden folder, locked by their process. The next process that writes there removes the hidden
-folders of killed processes.
+Unfinished files are in a hidden folder, locked by the process that writes them. If a process was killed, the next one
+that writes to the same place removes its hidden folder.
 """
 
 import errno
@@ -25,18 +25,18 @@ from attncli.errors import InputError, refusal
 from attncli.runs.locks import is_locked, lock
 
 OUTPUTS = Path("outputs")
-OLD, NEW = "old", "new"  # in a hidden folder: the replaced run, under its name, and the new one
-JOURNAL = "points.jsonl"  # of a sweep, written before its results
+OLD, NEW = "old", "new"  # folders inside a hidden folder: for the replaced run, and the new run
+JOURNAL = "points.jsonl"  # in the folder of a sweep, written while it runs
 HIDDEN, PARTIAL = ".attncli.", ".partial"  # start and end of the names of hidden folders
-LOCK, UNLOCKED = ".lock", ".unlocked"  # the locked file in a hidden folder, and its name before that
+LOCK, UNLOCKED = ".lock", ".unlocked"  # the locked file in a hidden folder, and its name before it is locked
 BOOT = Path("/proc/sys/kernel/random/boot_id")
-LONGEST_MACHINE = 100  # characters of its name
+LONGEST_MACHINE = 100  # characters of the name of a machine
 OLDEST = 30 * 86400  # seconds without a change after which a run without a usable lock counts as dead
 IN_USE = "into which a sweep writes; expected a folder not in use; `attncli sweep --status {}` says how far it is"
 
 
 class Words(NamedTuple):
-    """The names of the options of a place in errors."""
+    """The names used in errors for the options that choose and overwrite an output place."""
 
     out: str = "--out"
     overwrite: str = "--overwrite"
@@ -47,7 +47,7 @@ COMMAND_LINE, IN_PYTHON = Words(), Words("attncli.run: out", "overwrite=True")
 
 @dataclass
 class Folder:
-    """The folder in which a run is written, and its final place, with a number added if that is taken."""
+    """The hidden folder `path` into which a run is written, and `place`, to which it is moved at the end."""
 
     path: Path
     place: Path
@@ -57,16 +57,16 @@ class Folder:
 def new_folder(
     name: str, out: Path | None, overwrite: bool, started: datetime, words: Words = COMMAND_LINE
 ) -> Iterator[Folder]:
-    """Yield a folder to write a run into. It takes its place at the end, and vanishes on errors.
+    """Yield a folder to write a run into. It is moved to its place at the end, and removed on errors.
 
-    Without `out` its place is outputs/<name>/<start>, with a number added if that is taken, and outputs/<name>/latest
-    points to it.
+    The place is `out`, by default outputs/<name>/<start>, with a number added if that exists; then the link
+    outputs/<name>/latest points to it.
 
     Raises:
-        InputError: `out` is taken, or the place cannot be written.
+        InputError: `out` holds other files, or a run without `overwrite`; or the place cannot be written.
     """
     place = (out or OUTPUTS / name / started.strftime("%Y-%m-%dT%H-%M-%S")).absolute()
-    if ".." in place.parts:  # the last part must be a name
+    if ".." in place.parts:  # resolve it, since its last part must be a name
         place = Path(os.path.realpath(place))
     with ExitStack() as stack:
         with writing(out or place, words):
@@ -80,7 +80,7 @@ def new_folder(
             folder.path.mkdir()
         yield folder
         with writing(place, words):
-            if out is not None and place.is_dir() and not _refusal(place, overwrite, words):  # still free
+            if out is not None and place.is_dir() and not _refusal(place, overwrite, words):  # it is still free
                 _replace(place, folder.path, hidden / OLD)
             else:
                 folder.place = _renamed_to_free_place(folder.path, place)
@@ -96,7 +96,7 @@ def _check_outputs(place: Path) -> None:
 
 
 def _refusal(place: Path, overwrite: bool, words: Words) -> str | None:
-    """Return why a run may not have this place; None if it is new or empty, or a run that may be replaced."""
+    """Return why a run cannot be written to this place, or None if it is free or holds a run that may be replaced."""
     if place.is_symlink():
         return "a link; expected a folder that is new or empty"
     if not place.exists():
@@ -116,7 +116,7 @@ def _refusal(place: Path, overwrite: bool, words: Words) -> str | None:
 
 
 def is_written(folder: Path) -> bool | None:
-    """Whether a sweep is writing into a folder; None if unknown."""
+    """Whether a running sweep has locked its journal in the folder; None if that cannot be found out."""
     try:
         with open_file(folder / JOURNAL) as file:
             return is_locked(file.fileno())
@@ -127,13 +127,13 @@ def is_written(folder: Path) -> bool | None:
 
 
 def _files_of_run(folder: Path) -> set[str]:
-    """Return the files listed by a run; none if the folder holds no run."""
+    """Return the names of the files that belong to the run in a folder; empty if it holds no run."""
     try:
         with open_file(folder / "results.json") as file:
             content = json.load(file)
         return set(content["files"]) if "attncli" in content else set()
     except (OSError, ValueError, LookupError, TypeError):
-        unfinished = {JOURNAL, "config.yaml"}  # of a sweep
+        unfinished = {JOURNAL, "config.yaml"}  # files of an unfinished sweep
         return unfinished if (folder / JOURNAL).is_file() else set()
 
 
@@ -153,28 +153,28 @@ def _renamed_to_free_place(path: Path, wanted: Path) -> Path:
             try:
                 return path.rename(place)
             except OSError as error:
-                if error.errno not in (errno.EEXIST, errno.ENOTEMPTY):  # another run was faster
+                if error.errno not in (errno.EEXIST, errno.ENOTEMPTY):  # not taken by another run meanwhile
                     raise
     raise AssertionError
 
 
 def _numbered(place: Path, name: str, ending: str = "") -> Iterator[Path]:
-    """Yield the place, then places beside it with a number added to the name."""
+    """Yield the place, then places beside it with numbers from 2 added to the name, without end."""
     yield place
     yield from (place.with_name(f"{name}-{number}{ending}") for number in itertools.count(2))
 
 
 def _point_to_latest(place: Path, hidden: Path) -> None:
-    """Replace the link outputs/<name>/latest in one step; leave a real file or folder of that name."""
+    """Make or replace the link `latest` beside a run, atomically. Leave a file or folder of this name as it is."""
     latest = place.parent / "latest"
     if latest.is_symlink() or not latest.exists():
-        with suppress(OSError):  # a file system without links
+        with suppress(OSError):  # the file system has no links
             (hidden / "latest").symlink_to(place.name)
             (hidden / "latest").replace(latest)
 
 
 def check_file(out: Path, overwrite: bool, words: Words = COMMAND_LINE) -> None:
-    """Raise an InputError unless a picture or a capture can be written there: a new file, or one to replace."""
+    """Raise an InputError unless a file can be written to `out`: it must be new, or `overwrite` given."""
     with writing(out, words):
         if out.exists() and (out.is_dir() or not overwrite):
             message = f'got "{out}", which exists; expected a new file; {words.overwrite} replaces it'
@@ -194,30 +194,30 @@ def writer_of(text: str) -> Callable[[Path], None]:
 
 
 def save_numbered(place: Path, write: Callable[[Path], None]) -> Path:
-    """Write a file to this place, with a number added if that is taken."""
+    """Write a file to this place, with a number added to its name if that exists. Return its path."""
     free = next(free for free in _numbered(place, place.stem, place.suffix) if not free.exists())
     return save_file_at(free, write)
 
 
 def save_file_at(place: Path, write: Callable[[Path], None], words: Words = COMMAND_LINE) -> Path:
-    """Write a file beside its place, then rename it."""
+    """Write a file in a hidden folder, then move it to its place, and return the place."""
     with writing(place, words), writing_files(), hidden_folder(place.absolute()) as hidden:
-        unfinished = hidden / place.name  # the ending decides the format
+        unfinished = hidden / place.name  # keep the ending, which decides the format
         write(unfinished)
         return unfinished.replace(place)
 
 
 @contextmanager
 def hidden_folder(place: Path) -> Iterator[Path]:
-    """Yield a new locked folder beside `place`. At the end it vanishes, and so do new parents that are empty.
+    """Yield a new locked folder beside `place`. Remove it at the end, and new parents of `place` if they are empty.
 
     Raises:
-        OSError: the folder cannot be made.
+        OSError: the folder cannot be created.
     """
     made = list[Path]()
     try:
         for parent in [folder for folder in reversed(place.parents) if not folder.exists()]:
-            with suppress(FileExistsError):  # another run was faster
+            with suppress(FileExistsError):  # another process was faster
                 parent.mkdir()
                 made.append(parent)
         with ExitStack() as stack:
@@ -225,21 +225,21 @@ def hidden_folder(place: Path) -> Iterator[Path]:
             stack.callback(shutil.rmtree, folder, ignore_errors=True)
             file = stack.enter_context((folder / UNLOCKED).open("xb"))
             lock(file.fileno())
-            with suppress(PermissionError):  # Windows, where locks are not used
+            with suppress(PermissionError):  # on Windows, where locks are not used
                 (folder / UNLOCKED).rename(folder / LOCK)
             _remove_abandoned(place.parent)
             yield folder
     finally:
-        with suppress(OSError):  # a parent in use
+        with suppress(OSError):  # a parent is in use
             while made:
                 made.pop().rmdir()
 
 
 @contextmanager
 def writing(place: Path, words: Words = COMMAND_LINE) -> Iterator[None]:
-    """Add the path to errors of the system."""
+    """Turn errors of the system in the `with` block into an InputError with the path."""
     try:
-        if "\0" in str(place):  # versions of Python differ in their errors
+        if "\0" in str(place):  # one error for all versions of Python
             raise ValueError("embedded null byte")
         yield
     except InputError:
@@ -251,24 +251,24 @@ def writing(place: Path, words: Words = COMMAND_LINE) -> Iterator[None]:
 
 def _remove_abandoned(parent: Path) -> None:
     """Remove the hidden folders of processes that have ended."""
-    with suppress(OSError):  # of an unreadable folder
+    with suppress(OSError):  # `parent` cannot be read
         for folder in list(parent.glob(f"{HIDDEN}*{PARTIAL}")):
-            with suppress(OSError), ExitStack() as stack:  # of a folder that cannot be opened or moved
+            with suppress(OSError), ExitStack() as stack:  # a folder cannot be opened or moved
                 if _is_abandoned(folder, stack):
-                    for old in (folder / OLD).glob("*"):  # killed while it replaced a run
+                    for old in (folder / OLD).glob("*"):  # the process was killed while it replaced a run
                         if not os.path.lexists(parent / old.name):
                             old.rename(parent / old.name)
                     shutil.rmtree(folder, ignore_errors=True)
 
 
 def _is_abandoned(folder: Path, stack: ExitStack) -> bool:
-    """Whether the process of a hidden folder has ended; take its lock, if any, for the time of `stack`.
+    """Whether the process that made a hidden folder has ended. Its lock, if free, is held until `stack` is closed.
 
-    On this machine a free lock is proof. On other machines locks may be out of reach: without locks in the file system,
-    or with an NFS mount that locks per machine. Their folders stay until they are older than any run.
+    If the folder was made on this machine, a free lock is proof. Locks of other machines may be invisible here, since
+    some network file systems lock per machine, so their folders count as abandoned only after OLDEST seconds.
     """
     free = None
-    with suppress(FileNotFoundError):  # not locked yet, or of an earlier version
+    with suppress(FileNotFoundError):  # the folder is not locked yet, or made by an earlier version
         free = lock(stack.enter_context((folder / LOCK).open("r+b")).fileno())
     if free is False:
         return False
@@ -279,8 +279,8 @@ def _is_abandoned(folder: Path, stack: ExitStack) -> bool:
 
 
 def _machine() -> str:
-    """Return an identifier of the machine until it restarts; its containers share it."""
+    """Return an identifier of the machine, valid until it restarts and the same in its containers."""
     try:
         return BOOT.read_text(encoding="ascii").strip()
-    except (OSError, ValueError):  # not Linux
+    except (OSError, ValueError):  # not on Linux
         return platform.node()[:LONGEST_MACHINE]

@@ -29,14 +29,14 @@ from attncli.runs.resolved import captured_file, dump_yaml, self_contained
 from attncli.runs.run_folder import NEW, hidden_folder, new_folder, save_file_at, writer_of, writing
 
 RESULTS = "results.json"
-MOST_ROWS = 200_000  # of weights.csv; larger weights are only in tensors.safetensors
-SWEPT = ("records", "summary", "heads", "sweep")  # names of a sweep's results, with several endings
-LARGE = 2**30  # bytes of a run's tensors that are worth a note
+MOST_ROWS = 200_000  # in weights.csv; larger weights are only in tensors.safetensors
+SWEPT = ("records", "summary", "heads", "sweep")  # names, without endings, of files with a sweep's results
+LARGE = 2**30  # bytes of tensors above which a note says how large the run is
 
 
 @dataclass(frozen=True)
 class Finished:
-    """A run in its folder; `content` is its results.json, `picture` its main picture, if any."""
+    """A finished run. `content` is the content of its results.json, `picture` the path of its main picture, if any."""
 
     result: Result
     content: Record
@@ -51,8 +51,8 @@ def results_of(
 ) -> Record:
     """Return the content of results.json, except the names of the files.
 
-    NaN and infinity, which JSON lacks, become null. It has `interrupted` only if the user ended the work, so that rows
-    are missing.
+    NaN and infinity, which JSON lacks, become null. The key `interrupted` is there only if the user stopped the run, so
+    rows are missing.
     """
     content: Record = nan_to_null(
         {
@@ -61,7 +61,7 @@ def results_of(
             "name": result.name,
             "seed": seed,
             "created": started.isoformat(timespec="seconds"),
-            "command": command.encode("utf-8", "surrogateescape").decode("utf-8", "replace"),  # names not in UTF-8
+            "command": command.encode("utf-8", "surrogateescape").decode("utf-8", "replace"),  # names may not be UTF-8
             "environment": {
                 "python": platform.python_version(),
                 "torch": torch.__version__,
@@ -69,7 +69,7 @@ def results_of(
                 "platform": platform.platform(),
                 "device": str(device),
                 "device_name": torch.cuda.get_device_name(device) if device.type == "cuda" else platform.machine(),
-                "cpu_capability": torch.backends.cpu.get_cpu_capability(),  # other vectors, other rounding
+                "cpu_capability": torch.backends.cpu.get_cpu_capability(),  # rounding depends on it
                 "threads": torch.get_num_threads(),
             },
             "settings": result.settings,
@@ -94,10 +94,14 @@ def save_run(
     files: Mapping[str, Callable[[Path], None]],
     note: Callable[[str], None],
 ) -> None:
-    """Write a run into an empty folder inside a hidden one beside its place.
+    """Write all files of a run into `folder`, the empty folder yielded by `new_folder`.
 
-    `content` is the content of results.json, which is written last, with the list of all files. `files` maps names of
-    more files, such as pictures, to functions that write to a path. `note` gets messages about large or missing files.
+    `content` is the content of results.json, which is written last; the list of all files is added to it. `files` maps
+    names of further files, such as pictures, to functions that write to a path. `note` is called with messages about
+    large tensors or files left out.
+
+    Raises:
+        InputError: a file cannot be written.
     """
     left_out = [stage for stage in STAGES if not is_kept(result, stage)]
     stages = {name: each for name, each in result.tensors.items() if name.rpartition("/")[2] not in left_out}
@@ -126,10 +130,10 @@ def save_run(
 
 
 def begin_sweep(name: str, out: Path | None, overwrite: bool, started: datetime, config: Mapping[str, Any]) -> Path:
-    """Create the folder of a sweep with its config.yaml, as `new_folder` does, and return its place.
+    """Create the folder of a sweep with its config.yaml, at the place that `new_folder` chooses, and return its path.
 
     Raises:
-        InputError: `out` is taken, or the place cannot be written.
+        InputError: as in `new_folder`.
     """
     with new_folder(name, out, overwrite, started) as folder:
         writer_of(dump_yaml(config))(folder.path / "config.yaml")
@@ -137,7 +141,7 @@ def begin_sweep(name: str, out: Path | None, overwrite: bool, started: datetime,
 
 
 def save_config(folder: Path, config: Mapping[str, Any]) -> None:
-    """Replace config.yaml in the folder of a sweep."""
+    """Write or replace config.yaml in the folder of a sweep."""
     save_file_at(folder / "config.yaml", writer_of(dump_yaml(config)))
 
 
@@ -149,11 +153,11 @@ def save_sweep(
     summary: Sequence[Record],
     pictures: Mapping[str, Callable[[Path], None]],
 ) -> None:
-    """Write or replace the results of a sweep in its folder, beside its config and its journal.
+    """Write or replace the results of a sweep in its folder, which has its config and its journal already.
 
-    Earlier pictures that are not drawn again are removed, since they show fewer points. `points` are the states of all
-    points, `summary` the rows of summary.csv. `content` is the content of results.json; points and the list of files
-    are added.
+    Earlier results that are not written again are removed, since they have fewer points. `points` has the state of each
+    point, `summary` the rows of summary.csv. `content` is the content of results.json; points and the list of files
+    are added to it.
 
     Raises:
         InputError: the folder cannot be written.
@@ -194,7 +198,7 @@ def add_files(folder: Path, files: Mapping[str, Callable[[Path], None]]) -> list
 
 @contextmanager
 def _replacing(folder: Path) -> Iterator[Path]:
-    """Yield a hidden folder. At the end its files replace the files of a run, results.json last."""
+    """Yield a hidden folder. At the end its files are moved into `folder` and replace others, results.json last."""
     with writing(folder), writing_files(), hidden_folder((folder / RESULTS).absolute()) as hidden:
         new = hidden / NEW
         new.mkdir()
@@ -204,7 +208,7 @@ def _replacing(folder: Path) -> Iterator[Path]:
 
 
 def _save_tables(folder: Path, **tables: Sequence[Record]) -> None:
-    """Write NAME.csv for each table with rows."""
+    """Write NAME.csv for each table NAME=rows that has rows."""
     for name, records in tables.items():
         if records:
             columns = _columns(records)
@@ -218,7 +222,7 @@ def _columns(records: Sequence[Record]) -> dict[str, list[Any]]:
 
 
 def _save_parquet(path: Path, records: Sequence[Record]) -> None:
-    """Write the rows, if any, with types if pyarrow is installed; a column of mixed types becomes text."""
+    """Write the rows, if any, as a Parquet file if pyarrow is installed. Columns of mixed types become text."""
     try:
         import pyarrow
         import pyarrow.parquet
@@ -234,12 +238,12 @@ def _save_parquet(path: Path, records: Sequence[Record]) -> None:
 
 
 def to_json(content: Record | list[Record]) -> str:
-    """Return strict JSON, indented."""
+    """Return indented JSON; NaN and infinity raise a ValueError."""
     return json.dumps(content, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
 
 
 def fingerprint(tensor: Tensor) -> Record:
-    """Return shape, dtype and SHA-256 of the numbers in row order."""
+    """Return shape, dtype and the SHA-256 hash of the numbers in C order."""
     flat = tensor.contiguous().cpu().flatten()
     numbers = flat.numpy() if flat.dtype.itemsize != 2 else flat.view(torch.int16).numpy()
     digest = hashlib.sha256(numbers.data).hexdigest()
@@ -247,18 +251,18 @@ def fingerprint(tensor: Tensor) -> Record:
 
 
 def save_named(path: Path, tensors: Mapping[str, Tensor], metadata: dict[str, str] | None = None) -> None:
-    """Write tensors by name to a .safetensors file."""
+    """Write tensors by name to a .safetensors file; raise an OSError if that fails."""
     path.touch()
-    mode = path.stat().st_mode  # of the user's umask: the library makes files that only their owner may read
+    mode = path.stat().st_mode  # by the user's umask; the library makes files that only their owner may read
     try:
         save_file(_owned(tensors), path, metadata)
-    except SafetensorError as error:  # also for a full disk
+    except SafetensorError as error:  # for a full disk, too
         raise OSError(str(error)) from error
     path.chmod(mode)
 
 
 def _owned(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Return contiguous tensors without shared memory, as the format requires; copied only if necessary."""
+    """Return contiguous tensors without shared memory, as .safetensors requires; others are copied."""
     owned: dict[str, Tensor] = {}
     storages: set[int] = set()
     for name, tensor in tensors.items():
@@ -271,7 +275,7 @@ def _owned(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
 
 
 def save_weights_csv(path: Path, result: Result) -> str | None:
-    """Write one row per weight, for spreadsheets and data frames, or return why not."""
+    """Write weights.csv with one row per weight. Return why it is left out, None if it is written or has no rows."""
     weights = stage_of(result, "weights")
     if not weights:
         return None
@@ -302,6 +306,6 @@ def _rows(label: str, result: Result) -> Iterator[list[object]]:
 
 
 def _digits(matrix: Tensor) -> Iterator[str]:
-    """Yield the numbers with all digits of their dtype."""
+    """Yield the numbers as text with enough digits to restore them exactly."""
     precision = 17 if matrix.element_size() == 8 else 9
     return (f"{number:.{precision}g}" for number in matrix.flatten().tolist())
