@@ -117,7 +117,7 @@ def _copied(record: Record) -> Record:
 
 
 def _is_part(name: str, other: str) -> bool:
-    """Whether the module `name` is the module `other` or a part of it."""
+    """Whether two modules, given by their names, are the same or one is a part of the other."""
     first, second = (each.replace("/", ".") + "." for each in (name, other))
     return first.startswith(second) or second.startswith(first)
 

@@ -125,7 +125,7 @@ class Comparison:
     with the metric `row`. The verdict of a time is `measured`, unless the intervals do not overlap. `weights` has the
     distance of weights and outputs by label, batch element and head. `counted` has the number of rows of `a`, and of
     tensors. `rounding` is the largest relative difference that rounding may cause, and `largest` the largest in the
-    results, infinite for values that cannot be subtracted; `largest_of` names its metric.
+    results, infinite for values that cannot be subtracted; `largest_of` names it.
     """
 
     study: str

@@ -192,7 +192,7 @@ def check_same(plan: Plan, before: Document) -> None:
 
 
 def _leaves(value: Any, path: tuple[str | int, ...] = ()) -> dict[str, Any]:
-    """Return the single values of a config by their dotted keys, such as `scorers.0.scale`."""
+    """Return the single values of a config by their dotted keys, such as `scorers[0].scale`."""
     if not isinstance(value, dict | list) or not value:
         return {dotted(path): value}
     parts = value.items() if isinstance(value, dict) else enumerate(value)
