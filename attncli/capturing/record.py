@@ -95,7 +95,7 @@ def best_reading(readings: Iterable[Record], through: Sequence[torch.dtype] = ()
 
 
 def _variants(record: Record) -> Iterator[Record]:
-    """Yield the record with very negative biases turned into a boolean mask, as models mean them, then with its biases."""
+    """Yield the record with very negative biases as a boolean mask, as models mean them, then with all its biases."""
     apart = _mask_apart(record)
     if apart.valid is not None and bool((~apart.valid).all(-1).any()) and apart.sinks is None:
         ways: tuple[EmptyRow, ...] = ("zero", "uniform", "nan")  # kernels differ
