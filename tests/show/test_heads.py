@@ -162,7 +162,7 @@ def test_scorers_that_agree_are_not_ranked() -> None:
 def test_chosen_heads_and_batch_elements_are_what_is_shown_and_drawn() -> None:
     result = experiment(3, 12, heads=[0, 7], batch=[2])
     text = shown(result)
-    assert shown_tables(text) == ["batch 2, head 0", "batch 2, head 7"] * 2 == shown_tables(shown(result, full=True))
+    assert shown_tables(text) == ["head 0", "head 7"] * 2 == shown_tables(shown(result, full=True))
     assert "Shown: heads 0, 7 of batch 2 (of 3 x 12), as the config says\n" in text
     assert {row[2:4] for row in section(text)} == {("2", "0"), ("2", "7")}
     notes: list[str] = []
