@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import matplotlib
+from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.font_manager import FontProperties, findfont, fontManager, get_font
 
@@ -45,6 +46,7 @@ class Picture(Figure):
         self.sheet = sheet
         width, height = sheet.size or (width, height)
         super().__init__(figsize=(width, height), dpi=sheet.dpi, **options)
+        FigureCanvasAgg(self)  # keeps a renderer to measure texts with; without it each text would make one
 
     def draw(self, renderer: Any) -> None:
         """Draw the figure with its sheet's settings, since matplotlib creates ticks as it draws."""

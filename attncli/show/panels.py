@@ -101,6 +101,7 @@ def lay_out(figure: Picture, panel: Size, note: Note, name: str, *, widest: floa
         share = min(1.0, max(((widest or page[0]) - around[0]) / spec.ncols, NARROWEST) / panel[0])
         figure.set_size_inches(around + share * np.array((spec.ncols * panel[0], spec.nrows * panel[1])))
         fits = _execute(figure)
+    figure.set_layout_engine(None)  # or it would be laid out again, to the same result, each time it is drawn
     if not fits or (_panel_size(figure, axes) < np.array(least) * sheet.em).any():
         width, height = figure.get_size_inches()
         given = f"{width:.3g} x {height:.3g} inches with text of {sheet.points:g} points"
