@@ -1,6 +1,7 @@
 """A command-line laboratory for attention scoring functions, which is a Python package as well.
 
 result = attncli.run("d2l", seed=1)  # a built-in experiment, a YAML file, or a dict with the same keys
+result = attncli.sweep("d2l", over={"seed": range(5)})  # a grid of experiments
 result = attncli.load("outputs/d2l/latest")  # a run folder
 seen = attncli.capture(model, inputs)  # what entered the attention calls of a PyTorch model
 """
@@ -8,11 +9,11 @@ seen = attncli.capture(model, inputs)  # what entered the attention calls of a P
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from attncli.api import Result, compare, load, run, save
+    from attncli.api import Result, compare, load, run, save, sweep
     from attncli.capturing.capture import Capture, capture
 
 __version__ = "0.2.0"
-__all__ = ["Capture", "Result", "capture", "compare", "load", "run", "save"]
+__all__ = ["Capture", "Result", "capture", "compare", "load", "run", "save", "sweep"]
 
 
 def __getattr__(name: str) -> Any:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from os import PathLike
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 from attncli.common.progress import Progress
@@ -167,17 +168,10 @@ def run(
     Raises:
         InputError: the config has problems; it lists all of them. InputError is a ValueError.
     """
-    collector, overrides = Collector(), list[Override]()
-    for key, value in keys.items():
-        with collector.under():
-            overrides.append(override_in_python(key, given(key, value)))
-    collector.check()
+    kept = {key: given(key, value) for key, value in keys.items()}
     if isinstance(config, Mapping):
-        data = {key: given(key, value) for key, value in config.items()}
-        document = document_of_data("attncli.run", data, overrides)
-    else:
-        expected = "expected a YAML file, the name of a built-in experiment, or a mapping with `data` and `scorers`"
-        document = read_document(experiment_path(_path(config, "attncli.run", expected)), overrides)
+        config = {key: given(key, value) for key, value in config.items()}
+    document = _document(config, kept, "attncli.run")
     place = None if out is None else _path(out, "attncli.run: out", "expected a folder")
     experiment, progress, folder = load_experiment(document, in_python=True), Warnings(), None
     if place is not None:
@@ -189,6 +183,83 @@ def run(
     resolved = self_contained(config_of(experiment.options), result)
     expectations, look = [verdict.record for verdict in verdicts], experiment.options.figure
     return Result(**vars(result), expectations=expectations, folder=folder, look=look, config=resolved)
+
+
+def sweep(
+    config: str | PathLike[str] | Mapping[str, Any],
+    /,
+    over: Mapping[str, Any] | Sequence[Mapping[str, Any]] | None = None,
+    *,
+    metric: str | None = None,
+    jobs: int | None = None,
+    timeout: float | None = None,
+    out: str | PathLike[str] | None = None,
+    overwrite: bool = False,
+    **keys: Any,
+) -> Result:
+    """Run a grid of experiments in processes of this machine. Failed points are left out, with a warning.
+
+    Args:
+        config: an experiment, as in `attncli.run`.
+        over: the values of each swept key, such as `{"seed": range(5), "scorers[0].scale": "0.1..10:log5"}`. Each key
+            is one axis of the grid. In a list of mappings each mapping is one axis, and its keys change together. By
+            default the axes are those under `sweep` in the config.
+        metric: the column for the picture and the findings.
+        jobs: the number of points to compute at a time; by default one for each core.
+        timeout: the time in seconds after which a point is given up.
+        out: a new or empty folder to save the sweep in; by default nothing is kept.
+        overwrite: replace an earlier run in `out`.
+        keys: overrides of keys in the config, for all points.
+
+    Raises:
+        InputError: the config or a point has problems, or every point failed.
+    """
+    from attncli.modes import torch_isolated
+    from attncli.sweeps.findings import failures_of
+    from attncli.sweeps.points import plan_of
+    from attncli.sweeps.running import Task, run_sweep
+    from attncli.sweeps.starting import without_script
+
+    where, progress = "attncli.sweep", Warnings()
+    for name, number, kind in (("jobs", jobs, int), ("timeout", timeout, int | float)):
+        if number is not None and (not isinstance(number, kind) or isinstance(number, bool) or number <= 0):
+            raise InputError.of(got(number, "expected a number above 0"), where=f"{where}: {name}")
+    if over is not None:
+        axes = [{key: values} for key, values in over.items()] if isinstance(over, Mapping) else over
+        keys["sweep"] = {"over": axes, **({"metric": metric} if metric else {})}
+    elif metric is not None:
+        keys["sweep.metric"] = metric
+    document = _document(config, keys, where)
+    with TemporaryDirectory(prefix="attncli_") as temporary, torch_isolated(), without_script():
+        place = Path(temporary) if out is None else _path(out, f"{where}: out", "expected a folder")
+        words, kept = Words(f"{where}: out", "overwrite=True"), out is not None
+        task = Task(plan_of(document), where, None, place, overwrite, jobs, None, timeout, pictures=kept, words=words)
+        finished, problem = run_sweep(task, progress)
+    result, failures = finished.result, failures_of(finished.content["sweep"]["points"])
+    if not result.records:
+        raise KeyboardInterrupt if result.interrupted else InputError.of("; ".join(failures), where=where)
+    for each in [*failures, *([f"stopped: {problem}"] if problem else [])]:
+        progress.note(f"warning: {each}")
+    expectations, look = [verdict.record for verdict in finished.verdicts], task.plan.options.figure
+    folder = finished.folder if kept else None
+    return Result(**vars(result), expectations=expectations, folder=folder, look=look, config=task.plan.config)
+
+
+def _document(config: Any, keys: Mapping[str, Any], where: str) -> Document:
+    """Return the document of a file, a built-in experiment or a mapping, with overrides applied.
+
+    Raises:
+        InputError: there is no such experiment, or overrides have problems.
+    """
+    collector, overrides = Collector(), list[Override]()
+    for key, value in keys.items():
+        with collector.under():
+            overrides.append(override_in_python(key, value))
+    collector.check()
+    if isinstance(config, Mapping):
+        return document_of_data(where, config, overrides)
+    expected = "expected a YAML file, the name of a built-in experiment, or a mapping with `data` and `scorers`"
+    return read_document(experiment_path(_path(config, where, expected)), overrides)
 
 
 def load(folder: str | PathLike[str]) -> Result:
@@ -388,6 +459,6 @@ def load_experiment(document: Document, *, in_python: bool = False) -> Loaded:
     if document.data.get("sweep") is not None:
         cure = f"`attncli sweep {document.path}` runs it, `--set sweep=null` the experiment without it"
         if in_python:
-            cure = "the command `attncli sweep` runs it, and `sweep=None` drops it"
+            cure = "`attncli.sweep` runs it, and `sweep=None` drops it"
         raise document.located(InputError([Problem(f"got a sweep; expected one experiment; {cure}", ("sweep",))]))
     return Loaded(document, load_study(name), document.validate(options_model(name)))

@@ -97,6 +97,90 @@ def test_tensors_stand_for_lists_and_keywords_replace_keys() -> None:
     torch.testing.assert_close(result.tensors["scaled_dot/weights"][..., :4], expected)
 
 
+def masks() -> dict[str, Any]:
+    """The same mask (2, 3, 5), in the kinds of tensors and arrays that a mask may be."""
+    mask = torch.tensor([True, False, True, True, False]).repeat(2, 3, 1)
+    mask[1, 2] = False
+    added = torch.zeros(2, 3, 5).masked_fill(~mask, -torch.inf)
+    return {"booleans": mask, "array": mask.numpy(), "0 and 1": mask.long(), "added": added, "mapping": {"file": mask}}
+
+
+@pytest.mark.parametrize("kind", masks())
+def test_a_mask_may_be_a_tensor_and_is_kept_in_the_run(kind: str, tmp_path: Path, no_pictures: None) -> None:
+    queries, keys = torch.randn(2, 3, 4, dtype=torch.float64), torch.randn(2, 5, 4, dtype=torch.float64)
+    data = {"queries": queries, "keys": keys}
+    config = {"data": data, "dtype": "float64", "scorers": ["dot"], "mask": masks()[kind]}
+    result = attncli.run(config, out=tmp_path / "run")
+    scores = (queries @ keys.mT).masked_fill(~masks()["booleans"], -torch.inf)
+    torch.testing.assert_close(result.tensors["dot/weights"], scores.softmax(-1).nan_to_num(0.0))
+    again = attncli.run(tmp_path / "run" / "config.yaml")
+    assert torch.equal(again.tensors["dot/weights"], result.tensors["dot/weights"])
+
+
+def test_a_mask_of_a_wrong_shape_is_named_by_its_shape() -> None:
+    with pytest.raises(InputError, match=r"mask = .*a tensor of shape \[3, 3\].*got shape \[3, 3\]; expected \[3, 5\]"):
+        attncli.run(SMALL, mask=torch.zeros(3, 3))
+
+
+def test_a_sweep_has_the_rows_of_its_points(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    over = {"scorers[1].sigma": [0.5, 2.0], "seed": range(2)}
+    result = attncli.sweep(SMALL, over=over, metric="entropy", jobs=1)
+    assert (list(tmp_path.iterdir()), result.folder) == ([], None)
+    assert len(result.records) == 2 * 2 * 2
+    for row in result.records:
+        alone = attncli.run(SMALL, seed=row["seed"], **{"scorers[1].sigma": row["scorers[1].sigma"]})
+        (same_row,) = (each for each in alone.records if each["label"] == row["label"])
+        assert row == {**row, **{key: value for key, value in same_row.items() if key != "seconds"}}
+    assert result.to_frame("summary")["count"].max() == 2
+    assert any("entropy" in finding.text for finding in result.findings)
+
+
+def test_keys_of_one_mapping_of_a_sweep_change_together(tmp_path: Path) -> None:
+    data = {"queries": torch.ones(1, 2, 3), "keys": torch.ones(1, 4, 3)}
+    axes = [{"seed": [0, 1], "scorers[0].sigma": [1, 2]}]
+    result = attncli.sweep({"data": data, "scorers": ["gaussian"]}, over=axes, jobs=1, out=tmp_path / "sweep")
+    assert [(row["seed"], row["scorers[0].sigma"]) for row in result.records] == [(0, 1), (1, 2)]
+    assert attncli.load(tmp_path / "sweep").records == json.loads(json.dumps(list(result.records)))
+
+
+def test_a_sweep_without_results_is_an_error_and_one_with_some_warns() -> None:
+    broken = {**SMALL, "scorers": ["tests.python_scorers:Fails"]}
+    with pytest.raises(InputError, match=r"attncli.sweep: failed: seed = 0 and 1 more: .*no scores today"):
+        attncli.sweep(broken, over={"seed": [0, 1]}, jobs=1)
+    with pytest.warns(UserWarning, match=r"failed: scorers\[0\].scale = -1.*no scores today"):
+        result = attncli.sweep(
+            {**SMALL, "scorers": [{"scorer": "tests.python_scorers:Fails", "scale": 1}]}, {"scorers[0].scale": [-1, 1]}
+        )
+    assert len(result.records) == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({}, "attncli.sweep: got nothing to sweep over"),
+        ({"over": {"seed": []}}, r"over\[0\].seed: got no values"),
+        ({"over": {"seed": [0, 0]}}, "the same experiment as"),
+        ({"over": {"seed": [0]}, "metric": "entropi"}, "metric: .*did you mean `entropy`"),
+        ({"over": {"seed": [0]}, "jobs": 0}, "attncli.sweep: jobs: got 0; expected a number above 0"),
+        ({"over": {"seed": [0]}, "timeout": "1"}, "attncli.sweep: timeout: got"),
+        ({"over": 3}, "over: got 3; expected a list"),
+    ],
+)
+def test_mistakes_in_a_sweep(arguments: dict[str, Any], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        attncli.sweep(SMALL, **arguments)
+
+
+def test_a_sweep_in_a_script_without_a_guard_runs_the_script_once(tmp_path: Path) -> None:
+    script = tmp_path / "script.py"
+    script.write_text(
+        'import attncli\nprint("once")\nprint(len(attncli.sweep("d2l", {"seed": [0, 1]}, jobs=1).records))\n'
+    )
+    done = subprocess.run([sys.executable, script], capture_output=True, text=True, check=False)
+    assert (done.stdout.split(), done.returncode) == (["once", "4"], 0), done.stderr
+
+
 def variants() -> dict[str, Any]:
     """The same kind of numbers, (2, 3, 4), in whatever may hold them."""
     numbers = torch.randn(2, 3, 4, generator=torch.Generator().manual_seed(0), dtype=torch.float64)

@@ -3,7 +3,6 @@
 import json as stdjson
 import shlex
 import sys
-from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -35,7 +34,6 @@ if TYPE_CHECKING:
     from attncli.sweeps.points import Plan
 
 FAILED = 1  # exit code if a point failed
-MOST_TOLD = 3  # kinds of failures that are printed
 ORDER = "attncli.sweep.order"  # key in the command's context: the order of --over and --with
 Config = Annotated[
     Path | None, typer.Argument(metavar="CONFIG", help="A YAML file, a captured model, or a name of an experiment.")
@@ -178,9 +176,10 @@ def _list_points(plan: "Plan", json: bool) -> None:
 def _end(finished: "Finished", problem: str | None) -> None:
     """Print which points failed and why the sweep stopped, and end with the exit code for it."""
     from attncli.commands.experiments import check_verdicts, shortest
+    from attncli.sweeps.findings import failures_of
 
     folder, counts = shortest(finished.folder), finished.result.settings["points"]
-    for line in _failures(finished.content["sweep"]["points"]):
+    for line in failures_of(finished.content["sweep"]["points"]):
         print_note(line)
     again = f"`attncli sweep --resume {folder}` goes on"
     if finished.result.interrupted:
@@ -192,24 +191,6 @@ def _end(finished: "Finished", problem: str | None) -> None:
     if problem is not None or counts["failed"] or counts["died"]:
         raise typer.Exit(FAILED)
     check_verdicts([finished])
-
-
-def _failures(points: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Return a line for each kind of failure, with its first point and how many more points failed so."""
-    from attncli.runs.run_folder import JOURNAL
-    from attncli.sweeps.columns import in_words
-
-    kinds = dict[tuple[str, str], list[Mapping[str, Any]]]()
-    for point in points:
-        if point["error"]:
-            kinds.setdefault((point["status"], point["error"]), []).append(point)
-    lines = []
-    for (status, error), failed in list(kinds.items())[:MOST_TOLD]:
-        more = f" and {len(failed) - 1} more" if len(failed) > 1 else ""
-        lines.append(f"{status}: {in_words(failed[0]['sweep'])}{more}: {error}")
-    if len(kinds) > MOST_TOLD:
-        lines.append(f"and {len(kinds) - MOST_TOLD} other errors; {JOURNAL} has them all")
-    return lines
 
 
 COMMAND = typer_command("sweep", sweep, SweepCommand)

@@ -78,7 +78,7 @@ def as_yaml(value: Any) -> Any:
     """Return a Python value as YAML data: tensors become lists, paths and dtypes text."""
     if isinstance(value, Mapping):
         return {key: as_yaml(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
+    if isinstance(value, list | tuple | range):
         return [as_yaml(item) for item in value]
     with suppress(RuntimeError, TypeError):  # a tensor on `meta` has no numbers
         if hasattr(value, "tolist"):  # tensors, arrays, and scalars of NumPy

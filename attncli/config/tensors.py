@@ -3,6 +3,7 @@
 from typing import Annotated, Any, Literal, get_args
 
 from pydantic import AfterValidator, BeforeValidator, Field, NonNegativeFloat, WithJsonSchema, model_validator
+from pydantic.json_schema import SkipJsonSchema
 
 from attncli import errors
 from attncli.config.strict import Model, checked_by, chosen, problem, worded
@@ -238,13 +239,25 @@ def _kind_of_data(value: Any) -> Any:
 DataSource = Annotated[Data | CapturedData, chosen(_kind_of_data)]
 
 
+class GivenMask(Model):
+    """A mask given in Python instead of a file. `numbers` is a tensor on the CPU, owned by this object."""
+
+    numbers: Annotated[Any, Field(exclude=True)]
+
+    def __repr__(self) -> str:
+        """Return the shape, since messages quote it."""
+        return f"a tensor of shape {[*self.numbers.shape]}"
+
+    __str__ = __repr__
+
+
 class Mask(Model):
     """The mask, which is combined with the valid lengths, and the weights of queries without a valid key."""
 
     causal: Annotated[
         Literal["top_left", "bottom_right"] | bool, Field(description="top_left or bottom_right; true only if n = m")
     ] = False
-    file: FileName | None = None
+    file: Annotated[FileName | SkipJsonSchema[GivenMask] | None, chosen(lambda value: FileName | None)] = None
     tensor: str | None = None
     empty_row: Annotated[
         Literal["zero", "uniform", "nan", "error"], Field(description="the weights of a query with no valid key")

@@ -16,6 +16,7 @@ from attncli.config.tensors import (
     Data,
     FileTensor,
     Fill,
+    GivenMask,
     GivenTensor,
     LengthSource,
     Mask,
@@ -232,9 +233,11 @@ def _causal(mask: Mask, shape: tuple[int, ...]) -> Causal | None:
 
 
 def _mask(mask: Mask, shape: tuple[int, ...], note: Note, device: torch.device) -> Tensor | None:
-    """Return the mask read from the file under `mask`, or None without a file."""
+    """Return the mask of a file or given in Python, or None if there is none."""
     if mask.file is None:
         return None
+    if isinstance(mask.file, GivenMask):
+        return read_mask(mask.file.numbers, shape, "mask", note).to(device)
     path, called = Path(mask.file), mask.tensor or ""
     given = read_tensor(path, mask.tensor)
     if not called and marks_padding(path.stem):  # files are named more freely than tensors

@@ -7,24 +7,31 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from attncli.config.tensors import GivenTensor
+from attncli.config.tensors import GivenMask, GivenTensor
 from attncli.inputs.build import ROLES
 
 
 def given(key: Any, value: Any) -> Any:
-    """Return the value of a key such as `data` or `data.keys`, with tensors and arrays replaced by GivenTensor objects.
+    """Return the value of a key such as `data`, `data.keys` or `mask`, with tensors and arrays replaced by models.
 
-    They hold copies. Only real numbers of shape (..., rows, features) are replaced; other values stay as they are.
+    The models hold copies. Only real numbers of shape (..., rows, features) are replaced, and masks (..., keys) of any
+    real dtype; other values stay as they are.
     """
-    if key == "data" and isinstance(value, Mapping):
-        return {name: given(name, item) for name, item in value.items()}
-    if str(key).removeprefix("data.") not in (*ROLES, "bias"):
+    if key in ("data", "mask") and isinstance(value, Mapping):
+        return {name: given(f"{key}.{name}", item) for name, item in value.items()}
+    role, is_mask = str(key).removeprefix("data."), key in ("mask", "mask.file")
+    if not is_mask and role not in (*ROLES, "bias"):
         return value
-    if type(value) is np.ndarray and value.dtype.kind in "iuf":
-        value = torch.from_numpy(value.astype(np.float64))
+    if type(value) is np.ndarray and value.dtype.kind in ("biuf" if is_mask else "iuf"):
+        value = torch.from_numpy(value.astype(bool if value.dtype.kind == "b" else np.float64))
     if not isinstance(value, Tensor) or value.layout != torch.strided or value.is_nested or value.is_quantized:
         return value
-    if value.ndim < 2 or value.numel() == 0 or value.is_complex() or value.dtype == torch.bool or value.is_meta:
+    if value.is_complex() or value.is_meta or value.ndim == 0 or value.numel() == 0:
         return value
     with torch.inference_mode(False):
+        if is_mask:
+            mask = GivenMask(numbers=value.detach().to("cpu", copy=True))
+            return mask if key == "mask.file" else {"file": mask}
+        if value.ndim < 2 or value.dtype == torch.bool:
+            return value
         return GivenTensor(numbers=value.detach().to("cpu", torch.float64, copy=True))

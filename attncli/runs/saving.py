@@ -26,7 +26,16 @@ from attncli.config.document import CAPTURED, PARAMETERS, REPORT, STYLE, TENSORS
 from attncli.errors import InputError, in_bytes, refusal
 from attncli.expect.judging import Verdict
 from attncli.runs.resolved import captured_file, dump_yaml, self_contained
-from attncli.runs.run_folder import NEW, hidden_folder, new_folder, save_file_at, writer_of, writing
+from attncli.runs.run_folder import (
+    COMMAND_LINE,
+    NEW,
+    Words,
+    hidden_folder,
+    new_folder,
+    save_file_at,
+    writer_of,
+    writing,
+)
 
 RESULTS = "results.json"
 MOST_ROWS = 200_000  # in weights.csv; larger weights are only in tensors.safetensors
@@ -129,13 +138,20 @@ def save_run(
         raise InputError.of(f"cannot write the run: {refusal(error)}", where=str(folder.parents[1])) from error
 
 
-def begin_sweep(name: str, out: Path | None, overwrite: bool, started: datetime, config: Mapping[str, Any]) -> Path:
+def begin_sweep(
+    name: str,
+    out: Path | None,
+    overwrite: bool,
+    started: datetime,
+    config: Mapping[str, Any],
+    words: Words = COMMAND_LINE,
+) -> Path:
     """Create the folder of a sweep with its config.yaml, at the place that `new_folder` chooses, and return its path.
 
     Raises:
         InputError: as in `new_folder`.
     """
-    with new_folder(name, out, overwrite, started) as folder:
+    with new_folder(name, out, overwrite, started, words) as folder:
         writer_of(dump_yaml(config))(folder.path / "config.yaml")
     return folder.place
 

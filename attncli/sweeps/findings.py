@@ -1,12 +1,17 @@
-"""The findings of a sweep: for each scorer how the metric changes, or where it is smallest and largest."""
+"""The findings of a sweep: for each scorer how the metric changes or where its ends are; and which points failed."""
 
+from collections.abc import Mapping, Sequence
 from operator import itemgetter
+from typing import Any
 
 from attncli.common.study import Finding, Record, Result, by_label
 from attncli.numbers import number
+from attncli.runs.run_folder import JOURNAL
 from attncli.show.trends import trend
-from attncli.sweeps.columns import axes_of, companions, is_number, shown
+from attncli.sweeps.columns import axes_of, companions, in_words, is_number, shown
 from attncli.sweeps.summary import summary, summary_names
+
+MOST_FAILURES = 3  # kinds of failures that are listed
 
 
 def findings_of(result: Result) -> list[Finding]:
@@ -41,3 +46,18 @@ def findings_of(result: Result) -> list[Finding]:
             text = f"is lowest, {next(ends)}, and highest, {next(ends)}"
         found.append(Finding(f"{label}: {metric} {text}.", label, {"lowest": low[mean], "highest": high[mean]}))
     return found
+
+
+def failures_of(points: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Return a line for each kind of failure, with its first point and the number of further points."""
+    kinds = dict[tuple[str, str], list[Mapping[str, Any]]]()
+    for point in points:
+        if point["error"]:
+            kinds.setdefault((point["status"], point["error"]), []).append(point)
+    lines = []
+    for (status, error), failed in list(kinds.items())[:MOST_FAILURES]:
+        more = f" and {len(failed) - 1} more" if len(failed) > 1 else ""
+        lines.append(f"{status}: {in_words(failed[0]['sweep'])}{more}: {error}")
+    if len(kinds) > MOST_FAILURES:
+        lines.append(f"and {len(kinds) - MOST_FAILURES} other errors; {JOURNAL} has them all")
+    return lines

@@ -122,7 +122,7 @@ def _row(future: "Future[Record]", begun: Begun, timeout: float | None) -> Recor
     if isinstance(error, BrokenProcessPool):
         return row_of(begun.job, "died", "its process ended without a word", seconds)
     if isinstance(error, TimeoutError):
-        return row_of(begun.job, "failed", f"took longer than {timeout:g} s, the --timeout", seconds)
+        return row_of(begun.job, "failed", f"took longer than {timeout:g} s, the timeout", seconds)
     return row_of(begun.job, "failed", in_one_line(error), seconds)
 
 

@@ -17,6 +17,7 @@ from attncli.common.stopping import hold_signals
 from attncli.common.study import Record, Result
 from attncli.config.sweep import as_data
 from attncli.expect.judging import judge
+from attncli.runs.run_folder import COMMAND_LINE, Words
 from attncli.runs.saving import Finished, begin_sweep, results_of, save_config, save_sweep
 from attncli.sweeps.cluster import on_cluster
 from attncli.sweeps.columns import default_metric, in_words, with_sweep
@@ -37,7 +38,7 @@ class Task:
     """The plan of a sweep and the options of the command; `command` is the command line, for the record.
 
     `resume` is the folder of a sweep to resume. Unless `cluster` is the address of a Dask scheduler, points run in
-    `jobs` processes of this machine, each point for at most `timeout` seconds.
+    `jobs` processes of this machine, each point for at most `timeout` seconds. `words` suit errors to the caller.
     """
 
     plan: Plan
@@ -50,6 +51,7 @@ class Task:
     timeout: float | None = None
     fail_fast: bool = False
     pictures: bool = True
+    words: Words = COMMAND_LINE
 
 
 def run_sweep(task: Task, progress: Progress) -> tuple[Finished, str | None]:
@@ -61,7 +63,7 @@ def run_sweep(task: Task, progress: Progress) -> tuple[Finished, str | None]:
     with suppress(ImportError):
         import pyarrow.parquet  # noqa: F401  # loaded before a Ctrl-C, to save records quickly after it
     plan, started = task.plan, datetime.now().astimezone()
-    folder = task.resume or begin_sweep(plan.options.name, task.out, task.overwrite, started, plan.config)
+    folder = task.resume or begin_sweep(plan.options.name, task.out, task.overwrite, started, plan.config, task.words)
     folder, problem, interrupted = folder.absolute(), None, False
     try:
         with Journal(folder, {point.key: point.sweep for point in plan.points}) as journal:

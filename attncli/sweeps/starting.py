@@ -3,6 +3,8 @@
 import multiprocessing
 import signal
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 PRELOADED = ["torch", "attncli.sweeps.work", "attncli.studies.attention.study", "attncli.sweeps.ending"]
@@ -30,3 +32,15 @@ def load_ahead() -> None:
             forkserver.ensure_running()
         finally:
             signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+@contextmanager
+def without_script() -> Iterator[None]:
+    """Keep new processes from importing the caller's script, which would start the sweep again in each of them."""
+    main = sys.modules["__main__"]
+    before = {name: vars(main)[name] for name in ("__file__", "__spec__") if name in vars(main)}
+    vars(main).update(dict.fromkeys(before))
+    try:
+        yield
+    finally:
+        vars(main).update(before)

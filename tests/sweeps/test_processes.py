@@ -47,7 +47,7 @@ def test_what_is_wrong_with_points_is_theirs_alone() -> None:
 def test_a_point_that_never_ends() -> None:
     never, good = on_processes([bad("NeverEnds")], 1, 0.5), on_processes(jobs(1), 1, 1e6)
     (row,) = never
-    assert (row["status"], row["error"]) == ("failed", "took longer than 0.5 s, the --timeout")
+    assert (row["status"], row["error"]) == ("failed", "took longer than 0.5 s, the timeout")
     assert row["seconds"] >= 0.5
     assert [row["status"] for row in good] == ["done"]
 
