@@ -59,6 +59,15 @@ def vector_sum(scorer: nn.Module, queries: Tensor, keys: Tensor) -> Tensor:
     return for_each_pair(lambda q, k: math.fsum([*q, *k]), queries, keys)
 
 
+def kernel(scorer: nn.Module, queries: Tensor, keys: Tensor, *, phi: str = "elu_plus_one") -> Tensor:
+    maps: dict[str, Callable[[float], float]] = {
+        "elu_plus_one": lambda x: x + 1 if x > 0 else math.exp(x),
+        "relu": lambda x: max(x, 0.0),
+        "exp": math.exp,
+    }
+    return for_each_pair(lambda q, k: inner([*map(maps[phi], q)], [*map(maps[phi], k)]), queries, keys)
+
+
 ORACLES: dict[str, Callable[..., Tensor]] = {
     "additive": additive,
     "scaled_dot": scaled_dot,
@@ -67,6 +76,7 @@ ORACLES: dict[str, Callable[..., Tensor]] = {
     "cosine": cosine,
     "gaussian": gaussian,
     "vector_sum": vector_sum,
+    "kernel": kernel,
 }
 
 
@@ -116,6 +126,15 @@ def relu(scores: Vector) -> Vector:
     return [max(score, 0.0) / len(scores) for score in scores]
 
 
+def shares(scores: Vector) -> Vector:
+    total = math.fsum(score / (max(scores) or 1.0) for score in scores)
+    return [score / (max(scores) or 1.0) / (total or 1.0) for score in scores]
+
+
+def uniform(scores: Vector) -> Vector:
+    return [1 / len(scores)] * len(scores)
+
+
 NORMALIZERS: dict[str, Callable[..., Vector]] = {
     "softmax": softmax,
     "softmax_plus_one": softmax_plus_one,
@@ -124,6 +143,8 @@ NORMALIZERS: dict[str, Callable[..., Vector]] = {
     "sparsemax": sparsemax,
     "entmax": entmax,
     "relu": relu,
+    "sum": shares,
+    "uniform": uniform,
 }
 
 

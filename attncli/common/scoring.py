@@ -97,7 +97,10 @@ def build_normalizer(entry: ScorerEntry) -> nn.Module:
         InputError: the normaliser needs a package that is not installed.
     """
     with below("normalizer"):
-        return NORMALIZERS[entry.normalizer.normalizer](**entry.normalizer.options)
+        normalizer: Any = NORMALIZERS[entry.normalizer.normalizer](**entry.normalizer.options)
+    if hasattr(normalizer, "label"):
+        normalizer.label = entry.label
+    return normalizer  # type: ignore[no-any-return]
 
 
 def outline(entry: ScorerEntry, query_size: int, key_size: int) -> nn.Module:

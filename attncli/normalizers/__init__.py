@@ -9,10 +9,12 @@ to. Scores at invalid keys, even NaN and infinity, change nothing. Weights of a 
 
 To add one, write its file, list it here, and give its oracle in `tests/reference.py`.
 
-A class may have one more method:
+A class may have more attributes. Each is optional:
 
 - `jacobian_norm(weights, valid)`: returns the Frobenius norm (..., n) of the Jacobian of each query's weights with
   respect to its scores, from a closed form.
+- `lowest_score`: the lowest score it accepts; a lower one at a valid key is an `InputError` with its place.
+- `label`: experiments set it to the label of the entry, for messages.
 
 It may hold a few tensors of the size of the scores at once. If it needs more, to sort for instance, it computes a few
 rows at a time.
@@ -27,6 +29,8 @@ from attncli.normalizers.softmax import Softmax
 from attncli.normalizers.softmax_plus_one import SoftmaxPlusOne
 from attncli.normalizers.sparsemax import Sparsemax
 from attncli.normalizers.ssmax import Ssmax
+from attncli.normalizers.sum import Sum
+from attncli.normalizers.uniform import Uniform
 
 NORMALIZERS: dict[str, type[nn.Module]] = {
     "softmax": Softmax,
@@ -36,4 +40,6 @@ NORMALIZERS: dict[str, type[nn.Module]] = {
     "sparsemax": Sparsemax,
     "entmax": Entmax,
     "relu": Relu,
+    "sum": Sum,
+    "uniform": Uniform,
 }

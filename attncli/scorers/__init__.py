@@ -28,6 +28,7 @@ from attncli.scorers.cosine import Cosine
 from attncli.scorers.dot import Dot
 from attncli.scorers.gaussian import Gaussian
 from attncli.scorers.general import General
+from attncli.scorers.kernel import Kernel
 from attncli.scorers.scaled_dot import ScaledDot
 from attncli.scorers.vector_sum import VectorSum
 
@@ -39,6 +40,7 @@ SCORERS: dict[str, type[nn.Module]] = {
     "cosine": Cosine,
     "gaussian": Gaussian,
     "vector_sum": VectorSum,
+    "kernel": Kernel,
 }
 for _scorer in SCORERS.values():  # scores are at least float32 in autocast, too
     _scorer.forward = outside_autocast(_scorer.forward)

@@ -1,13 +1,15 @@
 """The normalisers with their options, and masks of every kind for scores (2, 3, 4, 5)."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from attncli.attention import Rules
 from attncli.normalizers import NORMALIZERS
-from tests.reference import for_each_matrix, weights_of
+from tests.reference import ORACLES, Vector, for_each_matrix, weights_of
 
 # Every option of every normaliser away from its default, beside the defaults.
 OPTIONS: dict[str, list[dict[str, Any]]] = {
@@ -46,3 +48,26 @@ def oracle(name: str, options: Mapping[str, Any], scores: Tensor, valid: Tensor 
     """Weights (..., n, m) in float64."""
     seen = torch.ones(scores.shape, dtype=torch.bool) if valid is None else valid.expand(scores.shape)
     return for_each_matrix(lambda s, v: weights_of(name, s, v, **options), scores.double(), seen)
+
+
+def within_reach(name: str, scores: Tensor) -> Tensor:
+    """The absolute scores, if the normaliser refuses negative ones."""
+    return scores if getattr(NORMALIZERS[name], "lowest_score", None) is None else scores.abs()
+
+
+def scorer_of(name: str) -> str:
+    """A scorer that gives scores which the normaliser takes."""
+    return "dot" if getattr(NORMALIZERS[name], "lowest_score", None) is None else "kernel"
+
+
+def score(name: str, q: Vector, k: Vector) -> float:
+    """Of that scorer, by its oracle."""
+    query, key = (torch.tensor([each], dtype=torch.float64) for each in (q, k))
+    return float(ORACLES[scorer_of(name)](None, query, key))
+
+
+def fitting(name: str, scorer: str, rules: Rules) -> tuple[str, Rules]:
+    """The rules with this normaliser, and the scorer; both changed if the normaliser refuses negative scores."""
+    rules = replace(rules, normalizer=NORMALIZERS[name]())
+    free = getattr(NORMALIZERS[name], "lowest_score", None) is None
+    return (scorer, rules) if free else ("kernel", replace(rules, bias=None))

@@ -6,8 +6,9 @@ from typing import Any
 import pytest
 import torch
 
+from attncli.errors import InputError
 from attncli.normalizers import NORMALIZERS
-from tests.normalizers.catalogue import MASKS, SHAPE, VARIANTS, B, H, M, N, oracle, whole
+from tests.normalizers.catalogue import MASKS, SHAPE, VARIANTS, B, H, M, N, oracle, whole, within_reach
 from tests.scorers.catalogue import normal, same_bits
 
 every_variant = pytest.mark.parametrize(("name", "options"), VARIANTS)
@@ -19,7 +20,7 @@ def test_weights_against_the_oracle(name: str, options: dict[str, Any]) -> None:
     """For every mask; exactly 0 at keys that are not valid, and in rows without a valid one."""
     normalizer = NORMALIZERS[name](**options)
     for size in (0.1, 1.0, 10.0):
-        scores = size * normal(*SHAPE)
+        scores = within_reach(name, size * normal(*SHAPE))
         for valid in MASKS.values():
             weights, single = normalizer(scores.double(), valid), normalizer(scores, valid)
             wanted = oracle(name, options, scores, valid)
@@ -35,15 +36,15 @@ def test_weights_against_the_oracle(name: str, options: dict[str, Any]) -> None:
 def test_every_shape_and_layout(name: str, options: dict[str, Any]) -> None:
     normalizer = NORMALIZERS[name](**options)
     for shape in [(N, M), (1, M), (N, 1), (1, 1), (B, N, M), (B, 1, N, M)]:
-        scores = normal(*shape)
+        scores = within_reach(name, normal(*shape))
         torch.testing.assert_close(
             normalizer(scores).double(), oracle(name, options, scores), rtol=1e-5, atol=1e-6, msg=str(shape)
         )
-    scores = normal(M, N, H, B).permute(3, 2, 1, 0)
+    scores = within_reach(name, normal(M, N, H, B)).permute(3, 2, 1, 0)
     for valid in MASKS.values():
         turned = None if valid is None else whole(valid).permute(3, 2, 1, 0).contiguous().permute(3, 2, 1, 0)
         torch.testing.assert_close(normalizer(scores, turned), normalizer(scores.contiguous(), valid))
-    repeated = normal(B, 1, 1, M).expand(SHAPE)
+    repeated = within_reach(name, normal(B, 1, 1, M)).expand(SHAPE)
     torch.testing.assert_close(normalizer(repeated), normalizer(repeated.contiguous()))
 
 
@@ -51,7 +52,7 @@ def test_every_shape_and_layout(name: str, options: dict[str, Any]) -> None:
 def test_what_stands_at_invalid_keys_changes_no_bit_and_nothing_is_written(name: str, options: dict[str, Any]) -> None:
     normalizer = NORMALIZERS[name](**options)
     for valid in MASKS.values():
-        scores = normal(*SHAPE)
+        scores = within_reach(name, normal(*SHAPE))
         clean, own = normalizer(scores, valid), scores.clone()
         junk = JUNK[torch.arange(scores.numel()) % len(JUNK)].view(SHAPE)
         dirty = scores.where(whole(valid), junk).requires_grad_()
@@ -80,7 +81,7 @@ def test_masked_weights_are_zero_beside_a_valid_key_without_a_number(
 
 @every_variant
 def test_a_mask_of_true_alone_is_no_mask(name: str, options: dict[str, Any]) -> None:
-    normalizer, scores = NORMALIZERS[name](**options), normal(*SHAPE)
+    normalizer, scores = NORMALIZERS[name](**options), within_reach(name, normal(*SHAPE))
     assert same_bits(normalizer(scores), normalizer(scores, torch.ones(1, 1, dtype=torch.bool)))
 
 
@@ -92,6 +93,7 @@ def test_scores_of_every_size(name: str, options: dict[str, Any]) -> None:
         scores = (
             size * torch.tensor([[1.0, -1.0, 0.5, 0.9999, -0.3, 0.0], [-1.0, -0.5, -0.7, -0.6, -1.0, -0.9]])
         ).double()
+        scores = within_reach(name, scores)
         single = scores.float().requires_grad_()
         weights = normalizer(single)
         wanted = oracle(name, options, single.detach())
@@ -103,12 +105,13 @@ def test_scores_of_every_size(name: str, options: dict[str, Any]) -> None:
 @every_variant
 def test_scores_that_are_not_finite_at_valid_keys(name: str, options: dict[str, Any]) -> None:
     """NaN is seen in the weights of its query, and in no other; -inf has the weight 0."""
-    normalizer, scores = NORMALIZERS[name](**options), normal(3, 4)
+    normalizer, scores = NORMALIZERS[name](**options), within_reach(name, normal(3, 4))
     clean = normalizer(scores)
-    scores[0, 1], scores[2, 3] = math.nan, -math.inf
+    has_lowest = hasattr(normalizer, "lowest_score")
+    scores[0, 1], scores[2, 3] = math.nan, 0.0 if has_lowest else -math.inf
     for valid in (None, torch.ones(3, 4, dtype=torch.bool)):
         weights = normalizer(scores, valid)
-        assert bool(weights[0].isnan().any())
+        assert bool(weights[0].isnan().any()) is (name != "uniform")  # which ignores scores
         assert same_bits(weights[1], clean[1])
         assert weights[2, 3] == 0
         assert bool(weights[2].isfinite().all())
@@ -116,7 +119,8 @@ def test_scores_that_are_not_finite_at_valid_keys(name: str, options: dict[str, 
 
 @every_variant
 def test_larger_scores_have_larger_weights(name: str, options: dict[str, Any]) -> None:
-    normalizer, scores = NORMALIZERS[name](**options), normal(50, 9, dtype=torch.float64).sort(-1).values
+    normalizer = NORMALIZERS[name](**options)
+    scores = within_reach(name, normal(50, 9, dtype=torch.float64)).sort(-1).values
     assert bool((normalizer(scores).diff(dim=-1) >= -1e-15).all())
     order = torch.randperm(9, generator=torch.Generator().manual_seed(0))
     torch.testing.assert_close(normalizer(scores[:, order]), normalizer(scores)[:, order], rtol=1e-12, atol=1e-14)
@@ -126,7 +130,7 @@ def test_larger_scores_have_larger_weights(name: str, options: dict[str, Any]) -
 def test_gradients(name: str, options: dict[str, Any]) -> None:
     normalizer = NORMALIZERS[name](**options)
     for valid in (None, MASKS["whole"], MASKS["lengths"]):
-        scores = normal(*SHAPE, seed=5, dtype=torch.float64).requires_grad_()
+        scores = within_reach(name, normal(*SHAPE, seed=5, dtype=torch.float64)).requires_grad_()
         assert torch.autograd.gradcheck(lambda s, v=valid: normalizer(s, v), scores, fast_mode=True)
 
 
@@ -144,3 +148,19 @@ def test_norm_of_the_jacobian(name: str, options: dict[str, Any]) -> None:
             rows = [torch.autograd.grad(weight.sum(), scores, retain_graph=True)[0] for weight in weights.unbind(-1)]
             wanted = torch.stack(rows).square().sum((0, -1)).sqrt()  # no query's weights depend on another's scores
             torch.testing.assert_close(norm(weights, valid), wanted, rtol=1e-6, atol=1e-12)
+
+
+@pytest.mark.parametrize("name", [name for name, each in NORMALIZERS.items() if hasattr(each, "lowest_score")])
+def test_a_score_below_the_lowest_is_an_error_with_its_place(name: str) -> None:
+    """At a valid key; at others, any score may stand."""
+    normalizer = NORMALIZERS[name]()
+    scores, valid = normal(*SHAPE).abs(), torch.ones(SHAPE, dtype=torch.bool)
+    scores[0, 1, 0, 2], scores[1, 2, 3, 4], valid[0, 1, 0, 2] = -math.inf, -0.25, False
+    with pytest.raises(InputError) as error:
+        normalizer(scores, valid)
+    assert str(error.value) == (
+        f"scores[1][2][3][4]: {name}: got a score of -0.25; the normaliser {name} needs scores of at least 0; "
+        "use the scorer kernel, or another normaliser"
+    )
+    valid[1, 2, 3, 4] = False
+    assert bool(normalizer(scores, valid).isfinite().all())

@@ -30,6 +30,7 @@ PUBLISHED = [
     ("sigmoid", {"bias": 0.0}, [0.1192, 0.5, 0.6225]),
     ("ssmax", {}, [0.0391, 0.3517, 0.6092]),  # over 2.843162
     ("relu", {}, [0.0, 0.0, 1 / 6]),
+    ("uniform", {}, [1 / 3, 1 / 3, 1 / 3]),
 ]
 
 
@@ -138,6 +139,12 @@ def test_weights_and_gradients_of_the_package_entmax(size: float) -> None:
             (gradient,) = torch.autograd.grad((found * factors).sum(), ours)
             (wanted,) = torch.autograd.grad((wanted * factors).sum(), others)
             torch.testing.assert_close(gradient[:, seen], wanted, rtol=1e-6, atol=1e-7)
+
+
+def test_sum_divides_by_the_sum() -> None:
+    found = weights("sum", torch.tensor([[3.0, 0.0, 1.0], [0.0, 0.0, 0.0]]))
+    assert torch.equal(found, torch.tensor([[0.75, 0.0, 0.25], [0.0, 0.0, 0.0]]))
+    torch.testing.assert_close(weights("sum", SCORES.exp(), VALID), weights("softmax", SCORES, VALID))
 
 
 def test_options_of_every_size() -> None:

@@ -1,7 +1,6 @@
 """The promise of pooling: at most 16 MiB beside inputs and output, where the weights would be n x m."""
 
 from collections.abc import Callable
-from dataclasses import replace
 
 import pytest
 import torch
@@ -15,6 +14,7 @@ from attncli.scorers import SCORERS
 from attncli.studies.attention import tiles
 from attncli.studies.attention.tiles import pool_with_rows
 from tests.combinations import varied
+from tests.normalizers.catalogue import fitting
 from tests.scorers.catalogue import make, normal
 from tests.scorers.peaks import peak_of
 
@@ -46,7 +46,7 @@ def test_within_the_workspace(
     scorer: str, normalizer: str, rules: str, with_rows: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(tiles, "in_order", lambda work, jobs, threads: map(work, jobs))  # the profiler sees one thread
-    changed, given = replace(RULES[rules], normalizer=NORMALIZERS[normalizer]()), inputs()
+    (scorer, changed), given = fitting(normalizer, scorer, RULES[rules]), inputs()
     pooled: Callable[..., object] = pool_with_rows if with_rows else pool_by_rules
     with torch.no_grad():
         peak = peak_of(lambda: pooled(make(scorer, 16), *given, changed))

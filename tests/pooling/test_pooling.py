@@ -17,11 +17,12 @@ from attncli.normalizers import NORMALIZERS
 from attncli.pooling import pool, pool_by_rules
 from attncli.scorers import SCORERS
 from tests.combinations import varied
+from tests.normalizers.catalogue import fitting
 from tests.scorers.catalogue import make, normal
 
 N, M, D = 9, 7, 4
 EMPTY_ROWS: list[Any] = ["zero", "uniform", "nan", "error"]
-DOTS = ["scaled_dot", "dot", "general", "cosine"]  # their scores are dot products
+DOTS = ["scaled_dot", "dot", "general", "cosine", "kernel"]  # their scores are dot products
 
 NAMES = sorted(SCORERS, key="scaled_dot".__ne__)
 WORKSPACES = [pooling.WORKSPACE_BYTES, 2**11]  # all queries at once, as it is shipped, and tiles of some or of one
@@ -161,7 +162,7 @@ def test_every_normaliser(name: str, rules: str, scorer: str, empty: bool) -> No
     """Also the gradients."""
     shape, (queries, keys, values) = (2, 3, N, M), tensors((2, 3), dtype=torch.float64)
     leaves = [each.requires_grad_() for each in (queries, keys, values)]
-    given = replace(RULES[rules](shape), normalizer=NORMALIZERS[name](), empty_row="uniform")
+    scorer, given = fitting(name, scorer, replace(RULES[rules](shape), empty_row="uniform"))
     given = replace(given, valid=EMPTY["mask"](shape)) if empty else given
     output = pool_by_rules(make(scorer, D).double(), queries, keys, values, given)
     weights = given.stages(make(scorer, D).double()(queries, keys))["weights"]

@@ -13,6 +13,7 @@ OPTIONS: dict[str, list[dict[str, Any]]] = {
     "scaled_dot": [{}, {"scale": "1/sqrt(d)"}, {"scale": "1/d"}, {"scale": 0.3}, {"scale": 2}],
     "cosine": [{}, {"scale": 4.0}],
     "gaussian": [{}, {"sigma": 0.5}, {"sigma": 3}],
+    "kernel": [{}, {"phi": "relu"}, {"phi": "exp"}],
 }
 VARIANTS = [(name, options) for name in SCORERS for options in OPTIONS.get(name, [{}])]
 

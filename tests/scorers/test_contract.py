@@ -56,7 +56,7 @@ def test_refuses_different_sizes_or_says_that_it_takes_them(name: str) -> None:
 PARAMETERS = {
     "additive": {"W_q.weight": (8, 3), "W_k.weight": (8, 5), "w_v.weight": (1, 8)},
     "general": {"W.weight": (3, 5)},
-    **{name: {} for name in ("scaled_dot", "dot", "cosine", "gaussian", "vector_sum")},
+    **{name: {} for name in ("scaled_dot", "dot", "cosine", "gaussian", "vector_sum", "kernel")},
 }
 
 

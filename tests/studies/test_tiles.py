@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from attncli.attention import Bias, Rules, Valid, weighted_sum
+from attncli.errors import InputError
 from attncli.normalizers import NORMALIZERS
 from attncli.pooling import pool_by_rules
 from attncli.scorers import SCORERS
@@ -19,6 +20,7 @@ from attncli.studies.attention.rows import ScorerRows, scorer_rows
 from attncli.studies.attention.tiles import pool_with_rows
 from tests import reference
 from tests.combinations import varied
+from tests.normalizers.catalogue import fitting
 from tests.scorers.catalogue import make, normal
 
 N, M, D = 6, 7, 4
@@ -93,7 +95,8 @@ def test_against_loops(
     shape, (queries, keys, values) = (*leading, *sizes), tensors(leading, sizes, dtype)
     if kind in ("lengths", "empty rows", "everything") and not leading:
         shape, (queries, keys, values) = (1, *sizes), tensors((1,), sizes, dtype)
-    scored, rules = make(scorer, D).to(dtype), replace(RULES[kind](shape), normalizer=NORMALIZERS[normalizer]())
+    scorer, rules = fitting(normalizer, scorer, RULES[kind](shape))
+    scored = make(scorer, D).to(dtype)
     output, found = pool_with_rows(scored, queries, keys, values, rules)
     with torch.no_grad():
         scores = scored(queries, keys)
@@ -110,6 +113,25 @@ def test_against_loops(
     assert_rows(kept_rows, ScorerRows(*columns), torch.ones_like(columns[0], dtype=torch.bool), tolerance)
     usual = weighted_sum(rules.stages(scores)["weights"], values)
     torch.testing.assert_close(output, usual.detach(), rtol=tolerance, atol=tolerance, equal_nan=True)
+
+
+@pytest.mark.parametrize("at_a_time", [1, 20, 2**19])
+@pytest.mark.parametrize("leading", [(2,), (2, 3), (1, 2, 2)])
+def test_a_score_that_the_normaliser_refuses_is_located_among_all(
+    leading: Shape, at_a_time: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tiles, "AT_A_TIME", at_a_time)
+    queries, keys, values = tensors(leading)
+    scorer, rules = make("dot", D), Rules(Valid((*leading, N, M)), normalizer=NORMALIZERS["sum"]())
+    queries, keys = queries.abs(), keys.abs()
+    place = *(size - 1 for size in leading), 3, 5
+    queries[..., 0] = queries[*place[:-1]] = 0.0
+    queries[*place[:-1], 0], keys[*place[:-2], place[-1], 0] = 0.5, -1.0
+    with pytest.raises(InputError) as error:
+        pool_with_rows(scorer, queries, keys, values, rules)
+    (problem,) = error.value.problems
+    assert problem.path == ("scores", *place)
+    assert "got a score of -0.5;" in problem.message
 
 
 @varied(

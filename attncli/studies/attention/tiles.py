@@ -4,7 +4,8 @@ import math
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator
-from dataclasses import fields
+from contextlib import contextmanager
+from dataclasses import fields, replace
 from functools import partial
 from itertools import chain
 
@@ -14,6 +15,7 @@ from torch import Tensor
 from attncli import pooling
 from attncli.attention import Rules, all_finite, at_least_float32, weighted_sum
 from attncli.common.threads import in_order, on_threads
+from attncli.errors import InputError
 from attncli.pooling import Place, is_softmax, tiles
 from attncli.scorers import SCORERS
 from attncli.studies.attention.rows import ScorerRows, scorer_rows
@@ -47,7 +49,7 @@ def pool_with_rows(
 
         def of_head(head: int) -> Iterator[Callable[[], None]]:
             some, others, theirs = queries[:, head], keys[:, head], values[:, head]
-            return _jobs(output[:, head], metrics[:, :, head], scorer, some, others, theirs, rules.of_head(head))
+            return _jobs(output[:, head], metrics[:, :, head], scorer, some, others, theirs, rules.of_head(head), head)
 
         jobs = chain.from_iterable(map(of_head, range(queries.shape[1])))
     if known and queries.device.type == "cpu" and getattr(scorer, "_compiled_call_impl", None) is None:
@@ -73,9 +75,19 @@ class Workspace(threading.local):
 
 
 def _jobs(
-    output: Tensor, metrics: Tensor, scorer: Scorer, queries: Tensor, keys: Tensor, values: Tensor, rules: Rules
+    output: Tensor,
+    metrics: Tensor,
+    scorer: Scorer,
+    queries: Tensor,
+    keys: Tensor,
+    values: Tensor,
+    rules: Rules,
+    head: int | None = None,
 ) -> Iterator[Callable[[], None]]:
-    """Yield functions that each fill in output and metrics of one tile; they may be called in any order."""
+    """Yield functions that each fill in output and metrics of one tile; they may be called in any order.
+
+    `head` is the number of the head if the tensors are of one head.
+    """
     if type(scorer) in SCORERS.values() and hasattr(scorer, "as_dot"):
         queries, keys, scale = scorer.as_dot(queries, keys)  # once for all tiles
         scorer = partial(_scaled_products, scale)
@@ -90,13 +102,30 @@ def _jobs(
         elements, rows = place
         batch = (elements, ...) if queries.ndim > 2 else (...,)
         some = queries[*batch, rows, :], keys[*batch, :, :], values[*batch, :, :]
-        pooled = _by_softmax(scorer, *some, rules, place, workspace) if is_fast else None
-        pooled = _by_stages(scorer, *some, rules, place) if pooled is None else pooled
+        with _located(place, head):
+            pooled = _by_softmax(scorer, *some, rules, place, workspace) if is_fast else None
+            pooled = _by_stages(scorer, *some, rules, place) if pooled is None else pooled
         output[*batch, rows, :], found = pooled
         for metric, each in zip(metrics, found, strict=True):
             metric[*batch, rows] = each
 
     yield from (partial(fill, place) for place in tiles(rules.valid.shape, most))
+
+
+@contextmanager
+def _located(place: Place, head: int | None) -> Iterator[None]:
+    """Turn the path of a wrong score in a tile, in an InputError, into its path among the scores of all heads."""
+    try:
+        yield
+    except InputError as error:
+        (problem,) = error.problems
+        if problem.path[:1] != ("scores",):
+            raise
+        where = [int(each) for each in problem.path[1:]]
+        where[-2] += place[1].start
+        where[0] += place[0].start if len(where) > 2 else 0
+        where[1:1] = [] if head is None else [head]
+        raise InputError([replace(problem, path=("scores", *where))]) from error
 
 
 def _scaled_products(scale: float, queries: Tensor, keys: Tensor, out: Tensor | None = None) -> Tensor:

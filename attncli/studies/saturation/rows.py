@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from attncli.attention import softmax_over_valid
 from attncli.common.scoring import calling
+from attncli.errors import InputError
 from attncli.normalizers._jacobian import norm_of_softmax
 from attncli.normalizers.softmax import is_softmax
 
@@ -35,7 +36,10 @@ def row_weights(
         return weights, gradient, norm_of_softmax(weights)
     known = getattr(normalizer, "jacobian_norm", None)
     with torch.enable_grad():
-        weights = normalizer(exact.requires_grad_(), valid)
+        try:
+            weights = normalizer(exact.requires_grad_(), valid)
+        except InputError as error:  # with a place in this part of the rows
+            raise InputError.of(error.problems[0].message) from error
         pooled = (weights * values).sum()
     (gradient,) = torch.autograd.grad(pooled, exact, retain_graph=known is None)
     norms = jacobian_norm(weights, exact) if known is None else known(weights.detach(), valid)

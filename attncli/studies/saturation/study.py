@@ -71,7 +71,9 @@ def run(prepared: Prepared, progress: Progress) -> Result:
     result = result_of(prepared, COLUMNS, figures, "entropy", progress)
     uniform = {"entropy": 1.0, "max_weight": 1 / keys, "jacobian": math.sqrt(keys - 1) / keys}
     norms = {entry.label: _norms(each, keys) for entry, each in zip(options.scorers, prepared.normalizers, strict=True)}
-    findings = findings_of(result.records, {label: equal for label, (equal, peaked) in norms.items() if not peaked})
+    findings = findings_of(
+        result.records, {label: equal for label, (equal, peaked) in norms.items() if equal and not peaked}
+    )
     settings = {**result.settings, "uniform": uniform}
     return replace(result, settings=settings, findings=findings, interrupted=kept.interrupted)
 
@@ -110,7 +112,7 @@ def _row(streams: Mapping[str, Stream]) -> Record:
 def _norms(normalizer: nn.Module, keys: int) -> tuple[float, float]:
     """Return two norms of the normaliser's Jacobian: for equal scores, and for all weight on one key."""
     rows = torch.zeros(2, keys)
-    rows[1], rows[1, 0] = -FAR, FAR
+    rows[1], rows[1, 0] = getattr(normalizer, "lowest_score", -FAR), FAR
     equal, peaked = row_weights(rows, None, rows, normalizer)[-1].tolist()
     return equal, peaked
 

@@ -14,7 +14,7 @@ from tests.studies.bench.small import options_of
 N, M, D, H = 3, 5, 4, 2
 EVERYTHING = [
     "additive/attncli", "additive/textbook", "scaled_dot/attncli", "scaled_dot/textbook", "scaled_dot/fused",
-    "dot/attncli", "general/attncli", "cosine/attncli", "gaussian/attncli", "vector_sum/attncli",
+    "dot/attncli", "general/attncli", "cosine/attncli", "gaussian/attncli", "vector_sum/attncli", "kernel/attncli",
 ]  # fmt: skip
 TWO = {"scorers": [{"scorer": "additive"}, {"scorer": "dot", "label": "product"}]}
 
@@ -77,6 +77,7 @@ def by_hand(name: str) -> int:
         "cosine": (2 * D + 2, (N + M) * (2 * D + 1)),
         "gaussian": (3 * D + 1, 0),
         "vector_sum": (1, (N + M) * D),
+        "kernel": (2 * D, (N + M) * D),
     }[name]
     return N * M * pair + vectors
 

@@ -15,7 +15,7 @@ from attncli.studies.bench.rows import findings_of, growth
 from tests.show.samples import drawn, shown
 
 BASELINE = "scaled_dot/textbook"
-SCORERS = ("additive", "scaled_dot", "dot", "general", "cosine", "gaussian", "vector_sum")
+SCORERS = ("additive", "scaled_dot", "dot", "general", "cosine", "gaussian", "vector_sum", "kernel")
 FEW = [("additive", "attncli"), ("additive", "textbook"), ("scaled_dot", "textbook"), ("dot", "attncli")]
 USUAL = [*((name, "attncli") for name in SCORERS), *FEW[1:3], ("scaled_dot", "fused")]
 TIMES = {"additive/attncli": 4.0, "additive/textbook": 200.0, "scaled_dot/fused": 0.5, "dot/attncli": 1.01}

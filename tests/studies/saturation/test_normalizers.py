@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from attncli.common.progress import Progress
+from attncli.errors import InputError
 from attncli.inputs.seeding import generator
 from attncli.normalizers import NORMALIZERS
 from attncli.studies.saturation.rows import jacobian_norm, row_figures, row_weights
@@ -19,7 +20,7 @@ from attncli.studies.saturation.study import run
 from tests import reference
 from tests.cli import swept as command
 from tests.common.pairs.samples import by_place, prepared, swept
-from tests.normalizers.catalogue import VARIANTS
+from tests.normalizers.catalogue import VARIANTS, score, scorer_of, within_reach
 from tests.scorers.catalogue import normal
 
 D, KEYS, ROWS, STEP = 3, 5, 6, 1e-5
@@ -27,8 +28,8 @@ EVERY = pytest.mark.parametrize(("name", "options"), VARIANTS)
 Row = Sequence[float]
 
 
-def entry(name: str, options: Mapping[str, Any], scorer: str = "dot") -> dict[str, Any]:
-    return {"scorer": scorer, "normalizer": {"normalizer": name, **options}}
+def entry(name: str, options: Mapping[str, Any]) -> dict[str, Any]:
+    return {"scorer": scorer_of(name), "normalizer": {"normalizer": name, **options}}
 
 
 def slow_jacobian(name: str, options: Mapping[str, Any], row: Row) -> float:
@@ -46,7 +47,7 @@ def slow_gradient(name: str, options: Mapping[str, Any], query: Row, keys: Seque
     slopes = []
     for place in range(len(query)):
         ends = [[q + sign * STEP * (i == place) for i, q in enumerate(query)] for sign in (1, -1)]
-        scores = [[reference.inner(end, key) for key in keys] for end in ends]
+        scores = [[score(name, end, key) for key in keys] for end in ends]
         above, below = (reference.inner(reference.NORMALIZERS[name](row, **options), values) for row in scores)
         slopes.append((above - below) / (2 * STEP))
     return math.hypot(*slopes)
@@ -66,7 +67,7 @@ def test_records_are_those_of_slow_rows(name: str, options: dict[str, Any]) -> N
         "max_weight": [],
     }
     for query, keys, own in zip(pairs.queries[:, 0].tolist(), pairs.keys.tolist(), values.tolist(), strict=True):
-        row = [reference.inner(query, key) for key in keys]
+        row = [score(name, query, key) for key in keys]
         weights = reference.NORMALIZERS[name](row, **options)
         total = math.fsum(weights)
         found["jacobian"].append(slow_jacobian(name, options, row))
@@ -98,7 +99,8 @@ class Unknown(nn.Module):
 @EVERY
 def test_closed_forms_are_what_autograd_finds(name: str, options: dict[str, Any]) -> None:
     """Norms and gradients, with keys that are not valid, and what stands there."""
-    normalizer, scores, values = NORMALIZERS[name](**options), normal(8, 7).double(), normal(8, 7, seed=3).double()
+    normalizer, values = NORMALIZERS[name](**options), normal(8, 7, seed=3).double()
+    scores = within_reach(name, normal(8, 7).double())
     valid = torch.rand(8, 7, generator=torch.Generator().manual_seed(1)) < 0.7
     for mask in (None, valid):
         known, unknown = (row_weights(scores, mask, values, each) for each in (normalizer, Unknown(normalizer)))
@@ -150,7 +152,15 @@ def test_scores_that_are_not_a_number_are_told(name: str, options: dict[str, Any
     scores = torch.tensor([[math.nan, 1.0, 2.0], [0.0, 1.0, 2.0]])
     figures = row_figures(scores, None, scores, torch.zeros(2, 3).double(), NORMALIZERS[name](**options))
     for key in ("entropy", "weight_sum", "jacobian"):
-        assert figures[key].isnan().tolist() == [True, False], key
+        assert figures[key].isnan().tolist() == [name != "uniform", False], key  # which ignores scores
+
+
+def test_a_negative_score_beside_sum_is_refused_with_its_label() -> None:
+    with pytest.raises(
+        InputError, match=r"^scorers\[0\]: dot_sum: got a score of -\d.*; the normaliser sum needs"
+    ) as error:
+        swept("saturation", d=[2], keys=4, rows=20, scorers=[{"scorer": "dot", "normalizer": "sum"}])
+    assert len(error.value.problems) == 1
 
 
 @pytest.mark.catalogue("normalizers")
@@ -160,7 +170,8 @@ def test_masks_and_heads_of_real_tensors(tmp_path: Path) -> None:
     torch.save({"queries": normal(1, 2, 3), "keys": normal(1, 4, 3, seed=1), "mask": valid[None]}, tmp_path / "x.pt")
     for name in NORMALIZERS:
         (record,) = swept("saturation", source=tmp_path / "x.pt", scorers=[entry(name, {})]).records
-        rows = (normal(1, 2, 3)[0].double() @ normal(1, 4, 3, seed=1)[0].double().mT).tolist()
+        queries, keys = normal(1, 2, 3)[0].tolist(), normal(1, 4, 3, seed=1)[0].tolist()
+        rows = [[score(name, query, key) for key in keys] for query in queries]
         weights = [reference.NORMALIZERS[name](row) for row in (rows[0][:2], rows[1])]
         assert record["weight_sum"] == pytest.approx(statistics.fmean(map(math.fsum, weights)), rel=1e-6)
         wanted = statistics.fmean(slow_jacobian(name, {}, row) for row in (rows[0][:2], rows[1]))
@@ -184,14 +195,14 @@ def test_command_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_why_names_a_normalizer_that_passes_nothing_where_one_key_has_all() -> None:
-    """The weights of relu grow without a bound, and it always passes the same."""
+    """The weights of relu grow without a bound, and it always passes the same; uniform weights never pass anything."""
     findings = {
         name: swept("saturation", d=[512], keys=16, rows=300, scorers=[entry(name, {})]).findings
         for name in NORMALIZERS
     }
     whys = {name: found[-1].text for name, found in findings.items() if found[-1].label is None}
     in_closed_form = {name for name, normalizer in NORMALIZERS.items() if hasattr(normalizer, "jacobian_norm")}
-    assert whys.keys() == in_closed_form - {"relu"}
+    assert whys.keys() == in_closed_form - {"relu", "uniform"}
     assert whys["entmax"].startswith(
         "Why: an entmax with all weight on one key passes no gradient; uniform weights have"
     )

@@ -13,8 +13,8 @@ from attncli.common.scoring import build_scorer
 from attncli.scorers import SCORERS
 from attncli.studies.train.model import OneByOne, Recall, losses
 from attncli.studies.train.task import Batch, seeds_of
-from tests.normalizers.catalogue import VARIANTS
-from tests.reference import NORMALIZERS, entropy, inner
+from tests.normalizers.catalogue import VARIANTS, score, scorer_of
+from tests.reference import NORMALIZERS, entropy
 from tests.studies.train.small import batch_of, loss_by_hand, model_of, options_of
 
 EXACT: dict[str, Any] = {"rtol": 1e-9, "atol": 1e-12}
@@ -78,10 +78,10 @@ def test_gradients_come_through_the_pooled_values_only(name: str) -> None:
 def slow_weights(
     model: Recall, normalizer: str, options: Mapping[str, Any], w_q: Tensor, seed: int, batch: Batch
 ) -> list[list[float]]:
-    """Of the keys of every sequence of one seed, for dot products."""
+    """Of the keys of every sequence of one seed, for the scores of `scorer_of`."""
     queries, keys = ((model.embeddings[seed] @ each.mT).tolist() for each in (w_q, model.W_k.detach()[seed]))
     return [
-        list(NORMALIZERS[normalizer]([inner(queries[query], keys[key]) for key in own], **options))
+        list(NORMALIZERS[normalizer]([score(normalizer, queries[query], keys[key]) for key in own], **options))
         for query, own in zip(batch.queries[seed].tolist(), batch.keys[seed].tolist(), strict=True)
     ]
 
@@ -99,7 +99,7 @@ def slow_loss(weights: list[list[float]], seed: int, batch: Batch, classes: int)
 def test_losses_entropies_and_gradients_of_every_normalizer(name: str, its: dict[str, Any]) -> None:
     """Against oracles, and against central differences of the oracles."""
     options = options_of(
-        scorers=[{"scorer": "dot", "normalizer": {"normalizer": name, **its}}], dtype="float64", seeds=2
+        scorers=[{"scorer": scorer_of(name), "normalizer": {"normalizer": name, **its}}], dtype="float64", seeds=2
     )
     model, batch, step = model_of(options), batch_of(options), 1e-4
     weights = model.weights(model(), batch)

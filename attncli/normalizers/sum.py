@@ -1,0 +1,30 @@
+from torch import Tensor, nn
+
+from attncli.errors import InputError
+from attncli.normalizers._valid import largest_score
+
+
+class Sum(nn.Module):
+    """s_j / sum_i s_i for scores of at least 0 (Katharopoulos et al. 2020, arXiv:2006.16236)
+
+    For the scorer `kernel`. If all its scores are 0, a query attends to nothing. A negative score is an error.
+    """
+
+    lowest_score = 0.0
+    label = "sum"  # of the entry, for messages
+
+    def forward(self, scores: Tensor, valid: Tensor | None = None) -> Tensor:
+        known = scores if valid is None else scores.masked_fill(~valid, 0.0)
+        if bool((known < 0).any()):
+            self._refuse(known)
+        top = largest_score(known, None)  # dividing by it keeps the sum finite
+        shares = known / top.where(top != 0, 1.0)
+        total = shares.sum(-1, keepdim=True)
+        weights = shares / total.where(total != 0, 1.0)  # ... n m
+        return weights if valid is None else weights.masked_fill(~valid, 0.0)  # also beside NaN
+
+    def _refuse(self, scores: Tensor) -> None:
+        place = (scores < 0).nonzero()[0].tolist()
+        wrong = f"{self.label}: got a score of {float(scores.detach()[*place]):.4g}"
+        expected = "the normaliser sum needs scores of at least 0; use the scorer kernel, or another normaliser"
+        raise InputError.of(f"{wrong}; {expected}", ["scores", *place])

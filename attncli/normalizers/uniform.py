@@ -1,0 +1,21 @@
+import torch
+from torch import Tensor, nn
+
+from attncli.normalizers._valid import number_of_keys
+
+
+class Uniform(nn.Module):
+    """1 / m for m valid keys, whatever the scores s are (D2L, "Attention pooling": average pooling)
+
+    The weights without any scores: a baseline for every scorer. A score of -inf masks its key.
+    """
+
+    def forward(self, scores: Tensor, valid: Tensor | None = None) -> Tensor:
+        attended = scores != -torch.inf
+        attended = attended if valid is None else attended & valid
+        weights = attended / number_of_keys(scores, attended)  # ... n m
+        return scores.masked_fill(torch.ones_like(attended), 0.0) + weights  # training needs a gradient, which is 0
+
+    def jacobian_norm(self, weights: Tensor, valid: Tensor | None = None) -> Tensor:
+        """Return 0, since no score has an effect."""
+        return torch.zeros_like(weights[..., 0])

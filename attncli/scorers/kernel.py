@@ -1,0 +1,44 @@
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+
+from attncli.attention import at_least_float32
+from attncli.scorers._sizes import require_equal_sizes
+
+
+class Kernel(nn.Module):
+    """phi(q) . phi(k) (Katharopoulos et al. 2020, arXiv:2006.16236)
+
+    With the normaliser `sum`, this is kernel attention, also known as linear attention. The feature map phi acts on
+    each entry: `elu_plus_one` (x + 1 above 0, else exp(x)), `relu` or `exp`. So no score is negative. Queries and keys
+    need the same size d.
+    """
+
+    stacks_over_seeds = True
+    worth_compiling = False  # one matrix product, which is fast already
+
+    def __init__(
+        self, query_size: int, key_size: int, *, phi: Literal["elu_plus_one", "relu", "exp"] = "elu_plus_one"
+    ) -> None:
+        super().__init__()
+        require_equal_sizes(query_size, key_size)
+        self.phi = {"elu_plus_one": _elu_plus_one, "relu": torch.relu, "exp": torch.exp}[phi]
+
+    def forward(self, queries: Tensor, keys: Tensor) -> Tensor:
+        queries, keys, _ = self.as_dot(queries, keys)
+        return queries @ keys.mT  # ... n m
+
+    def as_dot(self, queries: Tensor, keys: Tensor) -> tuple[Tensor, Tensor, float]:
+        """Return queries, keys and a factor; the scores are their dot product times the factor."""
+        queries, keys = at_least_float32(queries, keys)
+        return self.phi(queries), self.phi(keys), 1.0
+
+    def operations(self, n: int, m: int, query_size: int, key_size: int) -> int:
+        """Count the formula's operations: phi of each entry, and a product and a sum for each entry of each pair."""
+        return (n + m) * key_size + n * m * 2 * key_size
+
+
+def _elu_plus_one(x: Tensor) -> Tensor:
+    """Return ELU(x) + 1, without the cancellation of the 1 for x far below 0."""
+    return torch.where(x > 0, x + 1.0, x.clamp(max=0.0).exp())
