@@ -22,12 +22,12 @@ from attncli.studies import STUDIES
 COMMANDS = {  # with their help
     "run": "Run experiments: print tables, draw pictures and save a run folder.",
     "heatmap": "Draw attention weights or scores as heatmaps.",
-    "figure": "Draw the pictures of a run again, with other looks.",
-    "report": "Make one self-contained HTML page to explore runs, and to see what differs between them.",
+    "figure": "Draw the pictures of a run again, with another look.",
+    "report": "Make one self-contained HTML page to explore runs and their differences.",
     **{study: about for study, about in STUDIES.items() if study != "attention"},  # too rich for flags
     "sweep": "Run a grid of experiments: one table, one picture.",
-    "capture": "Run a real model once and keep what every attention call saw.",
-    "compare": "Say what differs between runs: settings, inputs, numbers and weights.",
+    "capture": "Run a real model once and keep the inputs of every attention call.",
+    "compare": "Show the differences between runs: settings, inputs, metrics and weights.",
     "scorers": "List the scorers and normalisers: formula, options, parameters, source.",
     "check": "Find the mistakes in experiments without running them.",
     "init": "List the built-in experiments, or copy one to start from.",

@@ -18,6 +18,7 @@ from matplotlib.image import imsave
 from typer.testing import CliRunner
 
 from attncli.cli import app
+from attncli.common.study import STAGES
 from attncli.config.document import read_document
 from attncli.config.tensors import FILLS
 from attncli.normalizers import NORMALIZERS
@@ -222,6 +223,32 @@ def test_options_in_the_text_exist() -> None:
 
 def options_in(text: str) -> set[str]:
     return set(re.findall(r"(?<![\w-])--[a-z][a-z-]*[a-z]|--[dnm]\b", text))
+
+
+REFERENCE = SimpleNamespace(**runpy.run_path(str(ROOT / "docs" / "hooks" / "reference.py")))
+SENTENCE = re.compile(r"[^a-z].* .*\.")
+OPTIONS = re.compile(r"^\| (`[^`]+`) \| (.*) \| (.*) \| (.*) \|$", flags=re.M)
+
+
+@pytest.mark.catalogue("scorers", "normalizers", "studies")
+@pytest.mark.parametrize(("page", "least"), [("yaml_keys", 200), ("commands", 200)])
+def test_every_key_and_option_has_a_type_a_default_and_a_sentence(page: str, least: int) -> None:
+    rows = OPTIONS.findall(getattr(REFERENCE, page)())
+    assert len(rows) > least
+    incomplete = [row for row in rows if not all(row) or not SENTENCE.fullmatch(row[3])]
+    assert incomplete == [], "give the field or option a description"
+
+
+def test_defaults_and_types_of_keys_are_in_words() -> None:
+    rows = {row[0].strip("`"): row[1:3] for row in OPTIONS.findall(REFERENCE.yaml_keys())}
+    assert rows["alpha"] == ("a number at least 1", "`1.5`")
+    assert rows["scale"][1] == "none"  # the last: the colour scale of pictures
+    assert rows["factor"] == ("an integer at least 2", "`2`")
+    assert rows["save"] == (", ".join(f"`{each}`" for each in STAGES) + ", or `none`, or a list of these", "all")
+    options = dict(row[::2] for row in OPTIONS.findall(REFERENCE.commands()))
+    assert options["`--samples N`"] == "enough for 0.5 % error of the variance"
+    assert options["`--df X`"] == "`10`"
+    assert options["`--full`"] == "off"
 
 
 PICTURES = SimpleNamespace(**runpy.run_path(str(ROOT / "docs" / "make_pictures.py")))

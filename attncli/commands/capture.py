@@ -16,17 +16,17 @@ Model = Annotated[
     str,
     typer.Argument(metavar="MODEL", help="A folder or a name of the Hugging Face hub; or module:function of your own."),
 ]
-Text = Annotated[str | None, typer.Option("--text", metavar="TEXT", help="What the model reads.")]
+Text = Annotated[str | None, typer.Option("--text", metavar="TEXT", help="Text for the model.")]
 Text2 = Annotated[
     str | None,
-    typer.Option("--text2", metavar="TEXT", help="A second text; for a decoder, what it has written."),
+    typer.Option("--text2", metavar="TEXT", help="A second text; for a decoder, its text so far."),
 ]
-Image = Annotated[Path | None, typer.Option("--image", metavar="FILE", help="A picture that the model sees.")]
+Image = Annotated[Path | None, typer.Option("--image", metavar="FILE", help="Picture for the model.")]
 Layers = Annotated[
     str | None,
-    typer.Option("--layers", metavar="LAYERS", help="Keep these: their numbers, as 0,5-7, or a glob of their names."),
+    typer.Option("--layers", metavar="LAYERS", help="Layers to keep: numbers such as 0,5-7, or a glob of names."),
 ]
-Heads = Annotated[str | None, typer.Option("--heads", metavar="HEADS", help="Keep these heads, as 0-3.")]
+Heads = Annotated[str | None, typer.Option("--heads", metavar="HEADS", help="Heads to keep, such as 0-3.")]
 Calls = Annotated[
     Literal["first", "all"],
     typer.Option("--calls", metavar="WHICH", help="Keep all calls of a layer, or the first: first or all."),
@@ -47,7 +47,7 @@ Attention = Annotated[
     typer.Option("--attn", metavar="NAME", help="How the model computes attention: auto (its own way), eager or sdpa."),
 ]
 Out = Annotated[
-    Path | None, typer.Option("--out", metavar="FILE", help="The file, .safetensors; else it has the model's name.")
+    Path | None, typer.Option("--out", metavar="FILE", help="File to write, .safetensors; default: the model's name.")
 ]
 
 

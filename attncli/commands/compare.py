@@ -20,7 +20,7 @@ Runs = Annotated[
     list[Path],
     typer.Argument(metavar="RUN", help="Run folders, or results.json alone; each is compared with the first."),
 ]
-Fail = Annotated[bool, typer.Option("--fail", help="End with exit code 1 where a run differs by more than rounding.")]
+Fail = Annotated[bool, typer.Option("--fail", help="End with exit code 1 if a run differs by more than rounding.")]
 Tolerance = Annotated[
     float | None,
     typer.Option("--tolerance", metavar="X", help="Relative difference that --fail accepts, in place of rounding."),

@@ -13,7 +13,7 @@ from attncli.config.looks import HeatmapLook
 
 Source = Annotated[
     Path | None,
-    typer.Argument(metavar="SOURCE", help="A config, built-in experiment, run folder or tensor file; d2l if left out."),
+    typer.Argument(metavar="SOURCE", help="A config, built-in experiment, run folder or tensor file; default: d2l."),
 ]
 Scorers = Annotated[
     list[str] | None,
@@ -32,7 +32,7 @@ Stage = Annotated[
     typer.Option(
         "--stage",
         metavar="NAME",
-        help="What to draw: scores, capped, biased, weights or dropped; for a tensor file, what it holds.",
+        help="Stage to draw: scores, capped, biased, weights or dropped; for a tensor file, its contents.",
     ),
 ]
 Out = Annotated[Path | None, typer.Option("--out", metavar="FILE", help="The picture's file: .png, .svg or .pdf.")]

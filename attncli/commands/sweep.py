@@ -48,23 +48,28 @@ Over = Annotated[
 ]
 With = Annotated[
     list[str] | None,
-    typer.Option("--with", metavar="KEY=VALUES", help="A key that goes along with the --over before it."),
+    typer.Option("--with", metavar="KEY=VALUES", help="A key that changes together with the --over before it."),
 ]
 Out = Annotated[Path | None, typer.Option("--out", metavar="DIR", help="Folder of the sweep; must be new or empty.")]
-Jobs = Annotated[int | None, typer.Option("--jobs", metavar="N", min=1, help="Points at a time; else one a core.")]
+Jobs = Annotated[
+    int | None, typer.Option("--jobs", metavar="N", min=1, help="Points at a time; default: one per core.")
+]
 Cluster = Annotated[
     str | None, typer.Option("--cluster", metavar="ADDRESS", help="Run on a Dask scheduler: address or scheduler file.")
 ]
 Resume = Annotated[
-    Path | None, typer.Option("--resume", metavar="FOLDER", help="Run what is missing or failed in this folder.")
+    Path | None, typer.Option("--resume", metavar="FOLDER", help="Run the missing and failed points of this folder.")
 ]
-Status = Annotated[Path | None, typer.Option("--status", metavar="FOLDER", help="Say how far a sweep is.")]
+Status = Annotated[Path | None, typer.Option("--status", metavar="FOLDER", help="Print the progress of a sweep.")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="List the points, and run none.")]
 FailFast = Annotated[bool, typer.Option("--fail-fast", help="Stop at the first point that fails.")]
 Timeout = Annotated[
-    float | None, typer.Option("--timeout", metavar="SECONDS", min=0.01, help="Give up a point that takes longer.")
+    float | None,
+    typer.Option("--timeout", metavar="SECONDS", min=0.01, help="Stop a point that takes longer than this."),
 ]
-Metric = Annotated[str | None, typer.Option("--metric", metavar="NAME", help="What is drawn and told, as entropy.")]
+Metric = Annotated[
+    str | None, typer.Option("--metric", metavar="NAME", help="Metric to draw and report, such as entropy.")
+]
 
 
 class SweepCommand(TyperCommand):

@@ -57,7 +57,7 @@ _Value = Annotated[
 ]
 _Values = Annotated[list[_Value], Field(min_length=1), AfterValidator(each_once)]
 _Wanted = Annotated[_Value | _Values, chosen(lambda wanted: _Values if isinstance(wanted, list) else _Value)]
-_Figures = str | float | bool | Row | Rows
+_Numbers = str | float | bool | Row | Rows
 
 Where = dict[str, _Wanted]
 Bounds = Annotated[list[float | None], Field(min_length=2, max_length=2), worded(BOUNDS), AfterValidator(_ordered)]
@@ -75,11 +75,14 @@ _Number = Annotated[int | FiniteFloat, worded("expected a number, or another row
 Limit = Annotated[
     _Number | _OtherRow, chosen(lambda limit: _OtherRow if isinstance(limit, dict) and limit else _Number)
 ]
-Exact = Annotated[_Figures | Annotated[dict[str, _Figures], Field(min_length=1, max_length=1)], checked_by(_exact)]
+Exact = Annotated[_Numbers | Annotated[dict[str, _Numbers], Field(min_length=1, max_length=1)], checked_by(_exact)]
 
 
 class Expectation(Model):
-    """A bound for a metric in one or several rows of the result. Exactly one key of KINDS is given."""
+    """A bound for a metric in one or several rows of the result.
+
+    Exactly one of `between`, `about`, `above`, `below` and `equal` is given.
+    """
 
     model_config = ConfigDict(json_schema_extra={"required": []})  # `metric` may be missing, as `equal` may name it
 
@@ -88,7 +91,10 @@ class Expectation(Model):
     where: Annotated[
         Where, Field(default_factory=dict, description="columns that select a row; a list of values selects several")
     ]
-    metric: Annotated[str, Field(min_length=1, description="a column, or a stage of the study attention")]
+    metric: Annotated[
+        str,
+        Field(min_length=1, description="a column, or a stage of the study attention; default: the key under `equal`"),
+    ]
     between: Annotated[Bounds | None, Field(description="[low, high], ends included; one of them may be null")] = None
     about: Annotated[float | None, Field(description="the number, within ± `within`")] = None
     within: Annotated[Amount | None, Field(description="an amount, or a percentage such as 5 %")] = None

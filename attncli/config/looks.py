@@ -57,7 +57,7 @@ Range = Annotated[str, BeforeValidator(_plain_slice), Field(json_schema_extra={"
 class Look(Model):
     """Options for the look of pictures, common to all studies."""
 
-    format: Annotated[Format, Field(description="kind of file"), Flag("NAME")] = "png"
+    format: Annotated[Format, Field(description="format of the file"), Flag("NAME")] = "png"
     title: Annotated[str | None, Field(description="title of the picture, in place of its own"), Flag("TEXT")] = None
     size: Annotated[Inches | None, Field(description="width and height in inches"), Flag("WxH", is_text=True)] = None
     font_size: Annotated[
@@ -83,9 +83,7 @@ class HeatmapLook(Look):
         Scale | None, Field(description="colour scale: 0 to 1, one for all panels, or one for each panel")
     ] = None
     annotate: Annotated[Annotate, Field(description="write numbers into the cells"), Flag("WHEN")] = "auto"
-    colours: Annotated[
-        Colours | None, Field(description="how values become colours; default: linear, unless that hides them")
-    ] = None
+    colours: Annotated[Colours | None, Field(description="colour scale, linear unless that hides small values")] = None
     vmax: Annotated[
         float | None, Field(gt=0, description="value at the end of the colours; larger ones have the same"), Flag("X")
     ] = None

@@ -15,6 +15,7 @@ from attncli.config.sweep import Sweep
 from attncli.config.values import Name
 
 DEFAULT_STUDY = "attention"
+STUDY = Field(description="the study")
 Device = Annotated[
     str, Field(pattern=r"^(auto|cpu|cuda(:\d+)?|mps)$"), worded("expected auto, cpu, cuda, cuda:N or mps")
 ]
@@ -27,7 +28,14 @@ def _also_singular(schema: dict[str, Any]) -> None:
     if "scorers" in properties:
         entries = properties["scorers"]
         entries["items"] = {"anyOf": [entries["items"], {"type": "string"}]}
-        properties |= {key: {"anyOf": [entries, entries["items"]]} for key in ("scorers", "scorer")}
+        kinds = [entries["items"], {key: entries[key] for key in entries if key not in ("default", "description")}]
+        about = "names, text such as `additive:num_hiddens=64`, or mappings; a single one needs no list"
+        if "default" not in entries:
+            about += "; default: four for a captured model"
+        properties["scorers"] = {**entries, "anyOf": kinds, "description": about}
+        for key in ("items", "minItems", "type"):
+            del properties["scorers"][key]
+        properties["scorer"] = {"anyOf": kinds, "description": "another name of `scorers`; default: as for `scorers`"}
         schema["not"] = {"required": ["scorers", "scorer"]}
         if "scorers" in schema.get("required", []):
             schema["required"].remove("scorers")
@@ -100,12 +108,18 @@ class Experiment(Model):
         return None
 
 
-class Untitled(GenerateJsonSchema):
-    """Generate a JSON Schema without titles, which would only repeat the keys."""
+class _Schema(GenerateJsonSchema):
+    """Generate a JSON Schema with all defaults, and without titles, which would only repeat the keys."""
 
     def field_title_should_be_set(self, schema: Any) -> bool:
         """Return False."""
         return False
+
+    def get_default_value(self, schema: Any) -> Any:
+        """Return the default, also if a function makes it, unless the function needs other keys."""
+        if "default_factory" in schema and not schema.get("default_factory_takes_data"):
+            return schema["default_factory"]()
+        return super().get_default_value(schema)
 
 
 def json_schema(studies: Sequence[type[Experiment]]) -> dict[str, Any]:
@@ -113,7 +127,7 @@ def json_schema(studies: Sequence[type[Experiment]]) -> dict[str, Any]:
 
     `name` is optional, since it defaults to the file's name. `study` is required except for the study attention.
     """
-    refs, schema = models_json_schema([(study, "validation") for study in studies], schema_generator=Untitled)
+    refs, schema = models_json_schema([(study, "validation") for study in studies], schema_generator=_Schema)
     for definition in schema["$defs"].values():
         study = definition.get("properties", {}).get("study")
         if study is not None:

@@ -6,7 +6,7 @@ from collections.abc import Collection
 from contextlib import suppress
 from typing import Annotated, Any, Literal, Union
 
-from pydantic import BeforeValidator, SerializerFunctionWrapHandler, create_model, model_serializer
+from pydantic import BeforeValidator, Field, SerializerFunctionWrapHandler, create_model, model_serializer
 
 from attncli import errors
 from attncli.config.signatures import options_of
@@ -17,12 +17,13 @@ from attncli.errors import InputError
 NEXT_OPTION = re.compile(r",(?=[^,=]*=)")  # a comma before `name=`, not one inside a list or mapping
 DEFAULT_NORMALIZER = "softmax"
 KEY = "normalizer"
+NAME = Field(description="name of the normaliser")
 
 
 class NormalizerEntry(Model, validate_default=True):
     """The name of a normaliser. The subclass for each normaliser adds its options as fields."""
 
-    normalizer: str
+    normalizer: Annotated[str, NAME]
 
     @property
     def options(self) -> dict[str, Any]:
@@ -42,7 +43,7 @@ def normalizer_models() -> dict[str, type[NormalizerEntry]]:
 
     models = {}
     for name, cls in NORMALIZERS.items():
-        fields: Any = {KEY: (Literal[name], ...), **options_of(cls)}
+        fields: Any = {KEY: (Annotated[Literal[name], NAME], ...), **options_of(cls)}
         models[name] = create_model(f"{cls.__name__}Entry", __base__=NormalizerEntry, **fields)
     return models
 

@@ -15,6 +15,7 @@ from attncli.errors import InputError
 
 CUSTOM = r"^[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*$"
 MODEL = "model"  # `scale: model` means the scale of the captured model
+SCORER = Field(description="name of the scorer")
 NOT_IN_LABELS = re.compile(r'[\\:*?"<>|]')
 
 
@@ -30,32 +31,36 @@ def is_models(scorer: object, scale: object) -> bool:
 
 
 class ParameterFile(Model):
-    """A file with a scorer's parameters. `names` maps state_dict names to names in the file, if these differ."""
+    """A file with a scorer's parameters."""
 
-    file: FileName
-    names: dict[str, str] = Field(default_factory=dict, description="state_dict name: name in the file")
+    file: Annotated[FileName, Field(description="file with the parameters; the path is relative to the YAML file")]
+    names: dict[str, str] = Field(
+        default_factory=dict, description="names in the file by their state_dict names, if they differ"
+    )
 
 
 class ScorerEntry(Model, validate_default=True):  # so a default that YAML cannot hold is an error
     """The keys common to all entries of scorers. The subclass for each scorer adds its options as fields."""
 
-    scorer: str
-    normalizer: Annotated[Normalizer, Field(description="what turns scores into weights")] = DEFAULT_NORMALIZER  # type: ignore[assignment]
+    scorer: Annotated[str, SCORER]
+    normalizer: Annotated[Normalizer, Field(description="normaliser, which turns scores into weights")] = (
+        DEFAULT_NORMALIZER  # type: ignore[assignment]
+    )
     label: Annotated[
         Name,
         Field(
             default_factory=lambda fields: default_label(fields["scorer"], fields["normalizer"].normalizer),
-            description="name in tables and files; default: the scorer's name (model with `scale: model`), and a "
-            "normaliser's but softmax",
+            description="name in tables and files; default: the scorer's name (model with `scale: model`), and the "
+            "normaliser's unless it is softmax",
         ),
     ]
     bias: Annotated[
-        Literal["alibi"] | None, Field(description="alibi: the linear position biases of Press et al. 2022")
+        Literal["alibi"] | None, Field(description="`alibi`: the linear position biases of Press et al. 2022")
     ] = None
     dropout: Annotated[float, Field(ge=0, lt=1, description="share of the weights set to 0 with `train: true`")] = 0.0
     softcap: Annotated[
         PositiveFloat | None,
-        Field(description="bound of the scores, applied before the mask; null: none; default: a captured model's own"),
+        Field(description="bound of the scores, applied before the mask; `null`: none; default: a captured model's"),
     ] = None
     parameters: Annotated[ParameterFile | None, Field(description="file of trained parameters")] = None
 
@@ -87,9 +92,9 @@ ENTRY_KEYS = tuple(ScorerEntry.model_fields)
 
 
 class CustomEntry(ScorerEntry, extra="allow"):
-    """An entry of a custom scorer, `my_package.my_module:MyScorer`; used in the JSON Schema only."""
+    """An entry of a custom scorer, `my_package.my_module:MyScorer`, with its options as keys."""
 
-    scorer: Annotated[str, Field(pattern=CUSTOM)]
+    scorer: Annotated[str, Field(pattern=CUSTOM, description="module and class of the scorer, as module:Class")]
 
 
 def entry_model(name: str, scorer: type) -> type[ScorerEntry]:
@@ -103,7 +108,7 @@ def entry_model(name: str, scorer: type) -> type[ScorerEntry]:
         taken = next((option for option in fields if hasattr(ScorerEntry, option) or option in ENTRY_KEYS), None)
         if taken:
             raise TypeError(f"the option `{taken}` has the name of a common key; rename it")
-        fields["scorer"] = (Literal[name], ...)
+        fields["scorer"] = (Annotated[Literal[name], SCORER], ...)
         return create_model(f"{scorer.__name__}Entry", __base__=ScorerEntry, **fields)
     except KeyboardInterrupt:
         raise

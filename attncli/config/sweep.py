@@ -128,7 +128,7 @@ class Sweep(Model):
     over: Annotated[
         list[KeysTogether], Field(min_length=1, description="axes: keys with their values, such as {seed: 0..4}")
     ]
-    metric: Annotated[str | None, Field(min_length=1, description="the column that is drawn and told")] = None
+    metric: Annotated[str | None, Field(min_length=1, description="metric to draw and report")] = None
 
     @model_validator(mode="after")
     def _fit_together(self) -> "Sweep":

@@ -2,7 +2,7 @@
 
 from typing import Annotated, Any, Literal, get_args
 
-from pydantic import AfterValidator, BeforeValidator, Field, NonNegativeFloat, WithJsonSchema, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema, model_validator
 from pydantic.json_schema import SkipJsonSchema
 
 from attncli import errors
@@ -26,25 +26,31 @@ def _sizes(shape: list[int]) -> list[int]:
 
 
 _SHAPE = {"type": "array", "items": {"type": "integer", "minimum": 1}, "minItems": 1, "maxItems": MOST_AXES}
-Shape = Annotated[list[int], AfterValidator(_sizes), WithJsonSchema(_SHAPE)]
+Shape = Annotated[
+    list[int],
+    AfterValidator(_sizes),
+    WithJsonSchema(_SHAPE),
+    Field(description="sizes of the axes: ..., rows, features"),
+]
+FILL = Field(description="distribution or pattern of the entries")
 
 
 class NormalFill(Model):
     """Independent normal entries."""
 
     shape: Shape
-    fill: Literal["normal"] = "normal"
-    mean: float = 0.0
-    std: NonNegativeFloat = 1.0
+    fill: Annotated[Literal["normal"], FILL] = "normal"
+    mean: Annotated[float, Field(description="mean of the entries")] = 0.0
+    std: Annotated[float, Field(ge=0, description="standard deviation of the entries")] = 1.0
 
 
 class UniformFill(Model):
     """Independent entries, uniform between `low` and `high`."""
 
     shape: Shape
-    fill: Literal["uniform"]
-    low: float = 0.0
-    high: float = 1.0
+    fill: Annotated[Literal["uniform"], FILL]
+    low: Annotated[float, Field(description="smallest possible entry")] = 0.0
+    high: Annotated[float, Field(description="bound above all entries")] = 1.0
 
     @model_validator(mode="after")
     def _ordered(self) -> "UniformFill":
@@ -58,7 +64,7 @@ class PlainFill(Model):
     """`arange` counts 0, 1, 2, ... through the whole tensor; `eye` is an identity in the last two axes."""
 
     shape: Shape
-    fill: Literal["ones", "zeros", "arange", "eye", "rademacher"]
+    fill: Annotated[Literal["ones", "zeros", "arange", "eye", "rademacher"], FILL]
 
     @model_validator(mode="after")
     def _identity_has_two_axes(self) -> "PlainFill":
@@ -71,32 +77,32 @@ class ConstantFill(Model):
     """One number everywhere."""
 
     shape: Shape
-    fill: Literal["constant"]
-    value: float
+    fill: Annotated[Literal["constant"], FILL]
+    value: Annotated[float, Field(description="the value of every entry")]
 
 
 class StudentTFill(Model):
     """Independent Student t entries, heavy-tailed; their variance is df / (df - 2) for df > 2."""
 
     shape: Shape
-    fill: Literal["student_t"]
-    df: Annotated[float, Field(ge=0.1)]
+    fill: Annotated[Literal["student_t"], FILL]
+    df: Annotated[float, Field(ge=0.1, description="degrees of freedom")]
 
 
 class CorrelatedFill(Model):
     """rho * (entries of the tensor named by `with`) + sqrt(1 - rho^2) * (independent standard normal entries)."""
 
-    shape: Shape | None = None  # default: the shape of the other tensor
-    fill: Literal["correlated"]
-    source: Annotated[Literal["queries", "keys", "values"], Field(alias="with")]
-    rho: Annotated[float, Field(ge=-1, le=1)]
+    shape: Annotated[Shape | None, Field(description="sizes of the axes; default: as the other tensor")] = None
+    fill: Annotated[Literal["correlated"], FILL]
+    source: Annotated[Literal["queries", "keys", "values"], Field(alias="with", description="the other tensor")]
+    rho: Annotated[float, Field(ge=-1, le=1, description="correlation with the entries of the other tensor")]
 
 
 class FileTensor(Model):
     """A tensor from .npy .npz .safetensors .pt or .csv; the path is relative to the YAML file."""
 
-    file: FileName
-    tensor: str | None = None
+    file: Annotated[FileName, Field(description="path of the file")]
+    tensor: Annotated[str | None, Field(description="name of the tensor in a file of several")] = None
 
 
 class GivenTensor(FileTensor):
@@ -135,7 +141,7 @@ Words = Annotated[
 class RandomLens(Model):
     """One random length for each batch element, uniform in [low, high], both included."""
 
-    random: Range
+    random: Annotated[Range, Field(description="smallest and largest length")]
 
 
 def _kind_of_tensor(value: Any) -> Any:
@@ -191,18 +197,20 @@ LengthSource = Annotated[RandomLens | FileTensor | Lengths | QueryLengths, chose
 
 
 class Data(Model):
-    """The tensors of an experiment. By default values are drawn like the keys, and every key is valid."""
+    """The tensors of an experiment."""
 
-    queries: TensorSource
-    keys: TensorSource
-    values: TensorSource | None = None
-    valid_lens: Annotated[LengthSource | None, Field(description="valid keys, per example or per query")] = None
+    queries: Annotated[TensorSource, Field(description="queries (..., n, q)")]
+    keys: Annotated[TensorSource, Field(description="keys (..., m, k)")]
+    values: Annotated[TensorSource | None, Field(description="values (..., m, v); default: drawn like the keys")] = None
+    valid_lens: Annotated[
+        LengthSource | None, Field(description="number of valid keys, per example or per query; default: all")
+    ] = None
     bias: Annotated[
         BiasSource | None,
         Field(description="added to the scores (..., n, m), to which it broadcasts; -inf masks"),
     ] = None
     grouped: Annotated[
-        bool, Field(description="true: keys and values have fewer heads than queries, each for a group of these (GQA)")
+        bool, Field(description="whether keys and values have fewer heads than queries, each shared by a group (GQA)")
     ] = False
 
 
@@ -213,7 +221,7 @@ BESIDE = "which has all tensors; expected one of the two"
 class CapturedData(Model):
     """Attention calls of a real model, recorded by `attncli capture` in a file: of one layer, some layers, or all."""
 
-    capture: FileName
+    capture: Annotated[FileName, Field(description="path of the captured file")]
     layer: Annotated[Layer | None, Field(description="one layer: its name, or its number in the file, from 0")] = None
     layers: Annotated[
         list[Layer] | None, Field(min_length=1, description="layers, compared head by head; default: all in the file")
@@ -242,7 +250,7 @@ DataSource = Annotated[Data | CapturedData, chosen(_kind_of_data)]
 class GivenMask(Model):
     """A mask given in Python instead of a file. `numbers` is a tensor on the CPU, owned by this object."""
 
-    numbers: Annotated[Any, Field(exclude=True)]
+    numbers: Annotated[Any, Field(exclude=True, description="the boolean tensor (..., n, m)")]
 
     def __repr__(self) -> str:
         """Return the shape, since messages quote it."""
@@ -255,10 +263,15 @@ class Mask(Model):
     """The mask, which is combined with the valid lengths, and the weights of queries without a valid key."""
 
     causal: Annotated[
-        Literal["top_left", "bottom_right"] | bool, Field(description="top_left or bottom_right; true only if n = m")
+        Literal["top_left", "bottom_right"] | bool,
+        Field(description="causal mask, aligned `top_left` or `bottom_right`; `true` only if n = m"),
     ] = False
-    file: Annotated[FileName | SkipJsonSchema[GivenMask] | None, chosen(lambda value: FileName | None)] = None
-    tensor: str | None = None
+    file: Annotated[
+        FileName | SkipJsonSchema[GivenMask] | None,
+        chosen(lambda value: FileName | None),
+        Field(description="file of a boolean tensor (..., n, m); true: the query may attend to the key"),
+    ] = None
+    tensor: Annotated[str | None, Field(description="name of the tensor in a file of several")] = None
     empty_row: Annotated[
         Literal["zero", "uniform", "nan", "error"], Field(description="the weights of a query with no valid key")
     ] = "zero"
@@ -273,8 +286,8 @@ class Mask(Model):
 class TokenNames(Model):
     """Names of queries and keys in pictures and tables: one list for all batch elements, or a list for each."""
 
-    queries: Words | None = None
-    keys: Words | None = None
+    queries: Annotated[Words | None, Field(description="names of the queries")] = None
+    keys: Annotated[Words | None, Field(description="names of the keys")] = None
 
 
 def _of_both_sides(value: Any) -> Any:

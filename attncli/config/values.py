@@ -38,9 +38,9 @@ Size = Annotated[int, Field(ge=1, le=2**20)]
 class SizeRange(Model):
     """The sizes `from`, `from` x factor, ... up to and including `to`."""
 
-    first: Annotated[Size, Field(alias="from")]
-    last: Annotated[Size, Field(alias="to")]
-    factor: Annotated[int, Field(ge=2)] = 2
+    first: Annotated[Size, Field(alias="from", description="first size")]
+    last: Annotated[Size, Field(alias="to", description="largest size")]
+    factor: Annotated[int, Field(ge=2, description="ratio of a size to the one before")] = 2
 
     @model_validator(mode="after")
     def _ordered(self) -> "SizeRange":

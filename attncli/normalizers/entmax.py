@@ -19,7 +19,11 @@ class Entmax(nn.Module):
     the largest has a weight of exactly 0.
     """
 
-    def __init__(self, *, alpha: Annotated[float, Field(ge=1)] = 1.5) -> None:
+    def __init__(
+        self,
+        *,
+        alpha: Annotated[float, Field(ge=1, description="degree of sparsity: softmax at 1, sparsemax at 2")] = 1.5,
+    ) -> None:
         super().__init__()
         self.alpha = float(alpha)
         exact = {1.5: entmax15, 2.0: sparsemax}

@@ -1,5 +1,6 @@
-from typing import Literal
+from typing import Annotated, Literal
 
+from pydantic import Field
 from torch import Tensor, nn
 
 from attncli.normalizers._valid import number_of_keys
@@ -12,7 +13,9 @@ class Sigmoid(nn.Module):
     bias b = -ln(m), for m valid keys, scores of 0 give weights that sum to about 1.
     """
 
-    def __init__(self, *, bias: Literal["-ln(m)"] | float = "-ln(m)") -> None:
+    def __init__(
+        self, *, bias: Annotated[Literal["-ln(m)"] | float, Field(description="added to each score")] = "-ln(m)"
+    ) -> None:
         super().__init__()
         self.bias = bias
 

@@ -1,5 +1,7 @@
+from typing import Annotated
+
 import torch
-from pydantic import PositiveFloat
+from pydantic import Field
 from torch import Tensor, nn
 
 from attncli.attention import softmax_over_valid
@@ -13,7 +15,7 @@ class Ssmax(nn.Module):
     Scalable softmax: the largest weight does not fade as the number of keys grows.
     """
 
-    def __init__(self, *, c: PositiveFloat = 1.0) -> None:
+    def __init__(self, *, c: Annotated[float, Field(gt=0, description="factor beside ln(m)")] = 1.0) -> None:
         super().__init__()
         self.c = float(c)
 

@@ -1,8 +1,9 @@
 import math
 from collections.abc import Callable
+from typing import Annotated
 
 import numpy as np
-from pydantic import PositiveInt
+from pydantic import Field
 from torch import Tensor, nn
 
 from attncli import textbook
@@ -25,7 +26,13 @@ class Additive(nn.Module):
     workspace_bytes = WORKSPACE_BYTES
     theory_is_limit = True  # for large sizes, and for parameters as torch draws them
 
-    def __init__(self, query_size: int, key_size: int, *, num_hiddens: PositiveInt = 8) -> None:
+    def __init__(
+        self,
+        query_size: int,
+        key_size: int,
+        *,
+        num_hiddens: Annotated[int, Field(gt=0, description="number of hidden units")] = 8,
+    ) -> None:
         super().__init__()
         self.W_q = nn.Linear(query_size, num_hiddens, bias=False)
         self.W_k = nn.Linear(key_size, num_hiddens, bias=False)

@@ -1,5 +1,7 @@
+from typing import Annotated
+
 import torch
-from pydantic import PositiveFloat
+from pydantic import Field
 from torch import Tensor, nn
 
 from attncli.attention import at_least_float32
@@ -17,7 +19,13 @@ class Cosine(nn.Module):
     stacks_over_seeds = True
     worth_compiling = False  # one matrix product, which is fast already
 
-    def __init__(self, query_size: int, key_size: int, *, scale: PositiveFloat = 1.0) -> None:
+    def __init__(
+        self,
+        query_size: int,
+        key_size: int,
+        *,
+        scale: Annotated[float, Field(gt=0, description="factor of the cosine, and largest score")] = 1.0,
+    ) -> None:
         super().__init__()
         require_equal_sizes(query_size, key_size)
         self.scale = float(scale)

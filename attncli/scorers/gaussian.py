@@ -24,7 +24,11 @@ class Gaussian(nn.Module):
     worth_compiling = False  # a matrix product and sums
 
     def __init__(
-        self, query_size: int, key_size: int, *, sigma: Annotated[float, Field(ge=1e-9, le=1e9)] = 1.0
+        self,
+        query_size: int,
+        key_size: int,
+        *,
+        sigma: Annotated[float, Field(ge=1e-9, le=1e9, description="width of the kernel")] = 1.0,
     ) -> None:
         super().__init__()
         require_equal_sizes(query_size, key_size)

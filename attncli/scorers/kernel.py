@@ -1,6 +1,7 @@
-from typing import Literal
+from typing import Annotated, Literal
 
 import torch
+from pydantic import Field
 from torch import Tensor, nn
 
 from attncli.attention import at_least_float32
@@ -19,7 +20,13 @@ class Kernel(nn.Module):
     worth_compiling = False  # one matrix product, which is fast already
 
     def __init__(
-        self, query_size: int, key_size: int, *, phi: Literal["elu_plus_one", "relu", "exp"] = "elu_plus_one"
+        self,
+        query_size: int,
+        key_size: int,
+        *,
+        phi: Annotated[
+            Literal["elu_plus_one", "relu", "exp"], Field(description="feature map of queries and keys")
+        ] = "elu_plus_one",
     ) -> None:
         super().__init__()
         require_equal_sizes(query_size, key_size)

@@ -1,7 +1,7 @@
 from collections.abc import Callable
-from typing import Literal
+from typing import Annotated, Literal
 
-from pydantic import PositiveFloat
+from pydantic import Field, PositiveFloat
 from torch import Tensor, nn
 
 from attncli import textbook
@@ -29,7 +29,10 @@ class ScaledDot(nn.Module):
         query_size: int,
         key_size: int,
         *,
-        scale: Literal["1/sqrt(d)", "1/d", "model"] | PositiveFloat = "1/sqrt(d)",
+        scale: Annotated[
+            Literal["1/sqrt(d)", "1/d", "model"] | PositiveFloat,
+            Field(description="factor of q . k; model: the scale of the captured model"),
+        ] = "1/sqrt(d)",
     ) -> None:
         super().__init__()
         require_equal_sizes(query_size, key_size)

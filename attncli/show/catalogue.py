@@ -35,7 +35,7 @@ def details(name: str, cls: type[nn.Module]) -> RenderableType:
     lines = [Text.assemble((name, "bold"), f"  {formula_of(cls)}"), Text()]
     lines += [Text(" ".join(paragraph.split()) + "\n") for paragraph in paragraphs]
     lines += [
-        Text(f"option {option}: {_type(kind)}; default {_default(default)}")
+        Text(f"option {option}: {_type(kind)}; default {_default(default)}{_about(kind)}")
         for option, (kind, default) in options_of(cls).items()
     ]
     return Group(*lines, *map(Text, _parameters(cls)))
@@ -43,6 +43,12 @@ def details(name: str, cls: type[nn.Module]) -> RenderableType:
 
 def _default(default: Any) -> str:
     return "needed" if default is ... else str(default)
+
+
+def _about(kind: Any) -> str:
+    """Return the description of an option after a semicolon; empty text without a description."""
+    text = TypeAdapter(kind).json_schema().get("description")
+    return f"; {text}" if text else ""
 
 
 def _type(kind: Any) -> str:

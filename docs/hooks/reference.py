@@ -6,23 +6,47 @@ import re
 import typing
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import typer
-from mkdocs.config.defaults import MkDocsConfig
-from mkdocs.structure.files import File, Files
-from mkdocs.structure.pages import Page
 from typer.testing import CliRunner
 
 from attncli.cli import app
 from attncli.config.builtin import builtin_names, builtin_path
+from attncli.config.normalizer_entries import KEY, normalizer_models
+from attncli.config.scorer_entries import ENTRY_KEYS, entry_models
+from attncli.errors import plain
 from attncli.normalizers import NORMALIZERS
 from attncli.scorers import SCORERS
 from attncli.studies import STUDIES, options_model, part_of
 
+if TYPE_CHECKING:  # a test imports this module without mkdocs
+    from mkdocs.config.defaults import MkDocsConfig
+    from mkdocs.structure.files import Files
+    from mkdocs.structure.pages import Page
+
 ROOT = Path(__file__).resolve().parents[2]
 PROJECT = {"changelog": "CHANGELOG.md", "contributing": "CONTRIBUTING.md", "security": "SECURITY.md"}
 INSTALL = "The project's README says how to install it."
+TYPES = {  # of the values of options, by their placeholders in the help
+    "N": "an integer",
+    **dict.fromkeys(("X", "SECONDS", "POINTS"), "a number"),
+    **dict.fromkeys(("DIR", "FOLDER", "RUN"), "a folder"),
+    **dict.fromkeys(("CONFIG", "SOURCE"), "a file, folder or name"),
+    "FILE": "a file",
+    "NAME": "a name",
+    "LABEL": "a label",
+    "MODEL": "a model",
+    "KEY=VALUE": "a key and its value",
+    "KEY=VALUES": "a key and its values",
+    "NAME[:KEY=VALUE,...]": "a scorer",
+    "A:B": "a range",
+    "WxH": "two numbers",
+}
+DEFAULT = re.compile(r"[;,] default: (.*)$")  # at the end of a description
+OF_FLAG = re.compile(r" \((?:default: ([^;)]*))?(?:; )?(?:repeatable)?\)$")  # at the end of a study flag's help
+LONGEST_LIST = 4  # longer defaults are abbreviated
+IN_PYTHON = ("GivenMask",)  # definitions that YAML has no words for
 DIFFERENT = {"study", "scorers", "dtype"}  # keys of all studies with different values or defaults
 GROUPS: dict[str, Callable[[str], bool]] = {  # the sections of the page of YAML keys, by the names in the schema
     "Normalisers": lambda name: name in {f"{cls.__name__}Entry" for cls in NORMALIZERS.values()},
@@ -32,8 +56,10 @@ GROUPS: dict[str, Callable[[str], bool]] = {  # the sections of the page of YAML
 }
 
 
-def on_files(files: Files, config: MkDocsConfig) -> Files:
+def on_files(files: "Files", config: "MkDocsConfig") -> "Files":
     """Add the generated pages to the site."""
+    from mkdocs.structure.files import File
+
     pages = {
         "reference/commands.md": commands(),
         "reference/yaml.md": yaml_keys(),
@@ -54,7 +80,7 @@ def without_links_to_code(file: str) -> str:
     return re.sub(r"\[(`[^`]+`)\]\((?:attncli|experiments|tests)/[^)]*\)", r"\1", text)
 
 
-def on_page_markdown(markdown: str, page: Page, **_: Any) -> str:
+def on_page_markdown(markdown: str, page: "Page", **_: Any) -> str:
     """Insert the README's section on installing into the start page."""
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
     section = readme.partition("## Install and run\n")[2].partition("\n## ")[0]
@@ -101,7 +127,49 @@ def option_panels(params: Sequence[Any]) -> Iterator[str]:
 
 def options_table(params: Sequence[Any]) -> str:
     """Return a table of the arguments and options."""
-    return table(["option", "does"], [(f"`{spelling(param)}`", help_of(param)) for param in params])
+    return table(
+        ["option", "type", "default", "description"], [option_row(param) for param in params if not param.hidden]
+    )
+
+
+def option_row(param: Any) -> tuple[str, str, str, str]:
+    """Return spelling, type, default and description of an option or argument."""
+    text, *stated = parts_of(getattr(param, "help", None) or "")
+    if isinstance(param.default, str):
+        stated.append(f"`{param.default}`")
+    default = "required" if param.required else (*stated, "off" if is_switch(param) else "none")[0]
+    kind = type_of(param) + (", repeatable" if param.multiple or param.nargs == -1 else "")
+    return f"`{spelling(param)}`", kind, default, text
+
+
+def parts_of(description: str) -> tuple[str, ...]:
+    """Return a description as a sentence, and the default at its end, if it has one."""
+    text = one_line(description).rstrip(".")
+    found = OF_FLAG.search(text)
+    text, defaults = (text[: found.start()], [f"`{found[1]}`"] * bool(found[1])) if found else (text, [])
+    found = DEFAULT.search(text)
+    text, defaults = (text[: found.start()], [found[1]]) if found else (text, defaults)
+    return f"{text[:1].upper()}{text[1:]}.", *defaults
+
+
+def is_switch(param: Any) -> bool:
+    """Whether an option takes no value."""
+    return bool(getattr(param, "is_flag", False))
+
+
+def type_of(param: Any) -> str:
+    """Return the type of an option's value in words."""
+    if is_switch(param):
+        return "switch"
+    if choices := choices_of(param):
+        return ", ".join(f"`{each}`" for each in choices)
+    return TYPES.get(param.metavar, TYPES.get(str(param.metavar).strip("[]."), "text"))
+
+
+def choices_of(param: Any) -> tuple[str, ...]:
+    """Return the allowed values of an option, if they are few."""
+    annotation = param.type_descriptor.annotation
+    return typing.get_args(annotation) if typing.get_origin(annotation) is typing.Literal else ()
 
 
 def spelling(param: Any) -> str:
@@ -109,16 +177,10 @@ def spelling(param: Any) -> str:
     if param.param_type_name == "argument":
         return str(param.metavar)
     names = ", ".join(param.opts)
-    annotation = param.type_descriptor.annotation
-    is_choice = typing.get_origin(annotation) is typing.Literal
-    choices = "|".join(typing.get_args(annotation)) if is_choice else "N" if annotation == list[int] else "NAME"
-    return names if param.is_flag else f"{names} {param.metavar or choices}"
-
-
-def help_of(param: Any) -> str:
-    """Return the help of an option, with its default if there is one."""
-    text = one_line(getattr(param, "help", None) or "")
-    return f"{text} Default: `{param.default}`." if isinstance(param.default, str) else text
+    if is_switch(param):
+        return names
+    default = "N" if param.type_descriptor.annotation == list[int] else "NAME"
+    return f"{names} {param.metavar or '|'.join(choices_of(param)) or default}"
 
 
 def yaml_keys() -> str:
@@ -140,7 +202,7 @@ def yaml_keys() -> str:
     for title in GROUPS:
         parts.append(f"## {title}")
         for name, definition in definitions.items():
-            if name not in studies and group_of(name) == title:
+            if name not in studies and name not in IN_PYTHON and group_of(name) == title:
                 parts += section_of(name, definition)
     return page("YAML keys", about, parts)
 
@@ -168,13 +230,33 @@ def name_in_words(name: str) -> str:
 
 def keys_table(keys: Mapping[str, Any], required: Sequence[str]) -> str:
     """Return a table with one row for each key."""
-    rows = []
-    for key, schema in keys.items():
-        default = schema.get("default")
-        is_shown = default not in (None, []) and not isinstance(default, dict | list)
-        shown = "required" if key in required else f"`{json.dumps(default)}`" if is_shown else ""
-        rows.append([f"`{key}`", kind_of(schema), shown, one_line(schema.get("description", ""))])
+    rows = [key_row(key, schema, key in required) for key, schema in keys.items()]
     return table(["key", "type", "default", "description"], rows)
+
+
+def key_row(key: str, schema: Mapping[str, Any], is_required: bool) -> tuple[str, str, str, str]:
+    """Return name, type, default and description of a key."""
+    text, *stated = parts_of(schema.get("description", ""))
+    default = "required" if is_required else (*stated, default_of(schema.get("default")))[0]
+    return f"`{key}`", kind_of(schema), default, text
+
+
+def default_of(default: Any) -> str:
+    """Return the default of a key as YAML, abbreviated if it is long."""
+    if default is None or default == []:
+        return "none"
+    if isinstance(default, Mapping):
+        return "see its keys" if default else "none"
+    if isinstance(default, list) and len(default) > LONGEST_LIST:
+        return f"`{compact(default[0])}` to `{compact(default[-1])}`"
+    return f"`{compact(default)}`"
+
+
+def compact(value: Any) -> str:
+    """Return a value as YAML on one line."""
+    if isinstance(value, Mapping):
+        return f"{{{', '.join(f'{key}: {compact(each)}' for key, each in value.items())}}}"
+    return f"[{', '.join(map(compact, value))}]" if isinstance(value, list) else plain(value)
 
 
 def kind_of(schema: Mapping[str, Any]) -> str:
@@ -192,14 +274,29 @@ def kind_of(schema: Mapping[str, Any]) -> str:
     if "enum" in schema:
         return ", ".join(f"`{each}`" for each in schema["enum"])
     if "anyOf" in schema:
-        kinds = [kind_of(each) for each in schema["anyOf"] if each.get("type") != "null"]
-        return ", or ".join(dict.fromkeys(", or ".join(kinds).split(", or ")))
+        return ", or ".join(kinds_of(schema))
     if schema.get("type") == "array":
         return f"a list of: {kind_of(schema.get('items', {}))}"
     names = {"integer": "an integer", "number": "a number", "string": "text", "boolean": "`true`, `false`"}
+    low, high = schema.get("minimum"), schema.get("maximum")
+    if low is not None and high is not None and high < 1e9:
+        return f"{names[schema['type']]} from {low:,} to {high:,}"
     bounds = {"minimum": "at least", "exclusiveMinimum": "above", "maximum": "at most", "exclusiveMaximum": "below"}
     limits = [f"{text} {schema[key]:,}" for key, text in bounds.items() if key in schema and abs(schema[key]) < 1e9]
     return " ".join([names.get(schema.get("type", ""), "a mapping"), " and ".join(limits)]).strip()
+
+
+def kinds_of(schema: Mapping[str, Any]) -> list[str]:
+    """Return the types of a union in words, each once; a list of the others is `a list of these`."""
+    if "anyOf" not in schema:
+        return [kind_of(schema)]
+    branches = [each for each in schema["anyOf"] if each.get("type") != "null"]
+    kinds = dict.fromkeys(kind for each in branches if each.get("type") != "array" for kind in kinds_of(each))
+    for each in branches:
+        if each.get("type") == "array":
+            items = kinds_of(each.get("items", {}))
+            kinds["a list of these" if kinds and items == [*kinds][: len(items)] else kind_of(each)] = None
+    return [*kinds]
 
 
 def metrics() -> str:
@@ -229,14 +326,15 @@ def columns_table(columns: Sequence[Any]) -> str:
 
 def catalogue(title: str, plural: str, gives: str, classes: Mapping[str, Any]) -> str:
     """Return the page of all scorers, or of all normalisers."""
+    models: Mapping[str, Any] = entry_models() if classes is SCORERS else normalizer_models()
     about = f"The {plural}, generated from their classes, as in `attncli scorers NAME`."
     parts = [table(["name", gives, "source"], [overview_of(name, cls) for name, cls in classes.items()])]
     for name, cls in classes.items():
         formula, _, more = (inspect.getdoc(cls) or "").partition("\n")
         parts += [f"## {name}", f"`{formula.rpartition(' (')[0]}`", more.strip()]
-        options = inspect.signature(cls).parameters.values()
-        rows = [(f"`{each.name}`", f"`{each.default}`") for each in options if each.kind is each.KEYWORD_ONLY]
-        parts += [table(["option", "default"], rows)] if rows else []
+        schema = models[name].model_json_schema()
+        own = {key: each for key, each in schema["properties"].items() if key not in (*ENTRY_KEYS, KEY)}
+        parts += [keys_table(own, schema["required"])] if own else []
         if classes is SCORERS:
             shapes = [(f"`{key}`", f"`({shape})`") for key, shape in parameters_of(cls)]
             parts += [table(["parameter", "shape"], shapes)] if shapes else ["No parameters."]

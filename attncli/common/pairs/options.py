@@ -39,10 +39,12 @@ class PairsOptions(Experiment):
     df: Annotated[float | None, Field(ge=0.1, description="degrees of freedom of student_t"), DRAWN] = DEFAULT_DF
     mean: Annotated[Location, Field(description="mean of all entries"), DRAWN] = 0.0
     std: Annotated[Spread, Field(description="standard deviation of all entries"), DRAWN] = 1.0
-    query_mean: Annotated[Location | None, Field(description="mean of the queries, if not `mean`"), DRAWN] = None
-    query_std: Annotated[Spread | None, Field(description="std of the queries, if not `std`"), DRAWN] = None
-    key_mean: Annotated[Location | None, Field(description="mean of the keys, if not `mean`"), DRAWN] = None
-    key_std: Annotated[Spread | None, Field(description="std of the keys, if not `std`"), DRAWN] = None
+    query_mean: Annotated[Location | None, Field(description="mean of the queries; default: `mean`"), DRAWN] = None
+    query_std: Annotated[
+        Spread | None, Field(description="standard deviation of the queries; default: `std`"), DRAWN
+    ] = None
+    key_mean: Annotated[Location | None, Field(description="mean of the keys; default: `mean`"), DRAWN] = None
+    key_std: Annotated[Spread | None, Field(description="standard deviation of the keys; default: `std`"), DRAWN] = None
     rho: Annotated[float, Field(ge=-1, le=1, description="correlation of the entries q_i and k_i"), DRAWN] = 0.0
     source: Annotated[
         FileName | None,

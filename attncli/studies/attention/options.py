@@ -7,7 +7,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
 from attncli.common.study import STAGES, Stage
 from attncli.config.looks import HeatmapLook, is_default
-from attncli.config.models import Experiment
+from attncli.config.models import STUDY, Experiment
 from attncli.config.scorer_entries import Scorers
 from attncli.config.strict import checked_by, problem
 from attncli.config.tensors import BESIDE, CapturedData, DataSource, Mask, TokenNames, Tokens
@@ -45,18 +45,18 @@ DEFAULT_CAPTURE_SCORERS: list[Any] = [
 class AttentionOptions(Experiment):
     """`study: attention`."""
 
-    study: Literal["attention"] = "attention"
-    data: DataSource
-    mask: Mask = Mask()
+    study: Annotated[Literal["attention"], STUDY] = "attention"
+    data: Annotated[DataSource, Field(description="queries, keys and values, or a captured model")]
+    mask: Annotated[Mask, Field(description="which keys a query may attend to, beside the valid lengths")] = Mask()
     scorers: Scorers
-    tokens: Tokens = TokenNames()
+    tokens: Annotated[Tokens, Field(description="names of queries and keys in tables and pictures")] = TokenNames()
     heads: Annotated[Indices | None, Field(description="heads that are listed and drawn; default: all")] = None
     batch: Annotated[Indices | None, Field(description="batch elements that are listed and drawn; default: all")] = None
-    train: bool = False
-    weights: Annotated[bool, Field(description="false: outputs and figures alone, in bounded memory")] = True
-    save: Annotated[
-        SavedStages | None, Field(description="stages that the run folder keeps: a list, one, or none; default: all")
-    ] = None
+    train: Annotated[bool, Field(description="training mode: weights are dropped")] = False
+    weights: Annotated[
+        bool, Field(description="whether to compute weights; `false`: outputs and metrics alone, in bounded memory")
+    ] = True
+    save: Annotated[SavedStages | None, Field(description="stages to keep in the run folder; default: all")] = None
     compile: Annotated[bool, Field(description="compile with torch.compile where possible")] = False
     figure: Annotated[HeatmapLook, Field(exclude_if=is_default, description="how pictures look")] = HeatmapLook()
 

@@ -4,7 +4,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field, StringConstraints
 
-from attncli.config.models import Experiment
+from attncli.config.models import STUDY, Experiment
 from attncli.config.scorer_entries import ScorerEntry, Scorers
 from attncli.config.strict import Flag
 from attncli.config.values import Sizes, each_once, powers
@@ -44,25 +44,23 @@ class BenchOptions(Experiment):
     refused: ClassVar = {"dropout": "measures attention without dropout", "softcap": "measures scores without a bound"}
     measures_time: ClassVar = True
 
-    study: Literal["bench"] = "bench"
+    study: Annotated[Literal["bench"], STUDY] = "bench"
     scorers: Scorers = Field(default_factory=_all_scorers)
 
     n: Annotated[Sizes, Field(description="number of queries"), SIZE] = Field(default_factory=lambda: powers(128, 1024))
-    m: Annotated[Sizes | None, Field(description="number of keys and values; n if left out"), SIZE] = None
+    m: Annotated[Sizes | None, Field(description="number of keys and values; default: n"), SIZE] = None
     d: Annotated[Sizes, Field(description="size of queries, keys and values"), SIZE] = Field(
         default_factory=lambda: [64]
     )
-    num_hiddens: Annotated[Sizes | None, Field(description="hidden units of additive scorers; d if left out"), SIZE] = (
-        None
-    )
+    num_hiddens: Annotated[Sizes | None, Field(description="hidden units of additive scorers; default: d"), SIZE] = None
     batch: Annotated[Sizes, Field(description="batch size"), SIZE] = Field(default_factory=lambda: [1])
-    heads: Annotated[Sizes | None, Field(description="number of heads; 1 if left out"), SIZE] = None
+    heads: Annotated[Sizes | None, Field(description="number of heads; default: 1"), SIZE] = None
     backward: Annotated[bool, Field(description="measure the gradients, too"), WHAT] = False
     compile: Annotated[bool, Field(description="measure torch.compile, too"), WHAT] = False
-    threads: Annotated[
-        int | None, Field(ge=1, le=1024, description="CPU threads; as many as torch chooses if left out"), WHAT
-    ] = None
-    measure: Annotated[Measures, Field(description="what to compute"), WHAT] = Field(
+    threads: Annotated[int | None, Field(ge=1, le=1024, description="CPU threads; default: torch's choice"), WHAT] = (
+        None
+    )
+    measure: Annotated[Measures, Field(description="stages to compute"), WHAT] = Field(
         default_factory=lambda: [*MEASURED]
     )
     only: Annotated[Patterns, Field(description=f"measure only {PATTERN}"), WHAT] = Field(default_factory=list)

@@ -5,7 +5,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
-from attncli.config.models import Experiment
+from attncli.config.models import STUDY, Experiment
 from attncli.config.scorer_entries import Scorers
 from attncli.config.strict import Flag, problem
 from attncli.config.values import FileName, Sizes, powers
@@ -22,7 +22,7 @@ class TrainOptions(Experiment):
 
     refused: ClassVar = {"dropout": "trains without dropout", "bias": "has keys in no order, and so without positions"}
 
-    study: Literal["train"] = "train"
+    study: Annotated[Literal["train"], STUDY] = "train"
     scorers: Scorers = DEFAULT_SCORERS
 
     d: Annotated[Sizes, Field(description="size of queries and keys")] = Field(
@@ -36,9 +36,9 @@ class TrainOptions(Experiment):
     classes: Annotated[Several, Field(description="number of different values"), TASK] = 8
     embedding: Annotated[Count, Field(description="size of a symbol's fixed random vector"), TASK] = 64
     test_keys: Annotated[Sizes | None, Field(description="test with this many keys per sequence, too"), TASK] = None
-    optimizer: Annotated[Literal["adam", "sgd"], Field(description="the optimizer"), LEARNING] = "adam"
+    optimizer: Annotated[Literal["adam", "sgd"], Field(description="method of optimisation"), LEARNING] = "adam"
     lr: Annotated[
-        float | None, Field(gt=0, le=1e6, description="learning rate; 0.001 for adam, 1 for sgd if left out"), LEARNING
+        float | None, Field(gt=0, le=1e6, description="learning rate; default: 0.001 for adam, 1 for sgd"), LEARNING
     ] = None
     dtype: Annotated[Literal["float32", "float64"], Field(description="dtype of queries, keys and values")] = "float32"
     resume: Annotated[FileName | None, Field(description="continue an interrupted run"), Flag("FOLDER")] = None

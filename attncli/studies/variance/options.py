@@ -5,6 +5,7 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import Field, model_validator
 
 from attncli.common.pairs.options import DOTS, PairsOptions
+from attncli.config.models import STUDY
 from attncli.config.scorer_entries import Scorers
 from attncli.config.strict import problem
 
@@ -14,11 +15,11 @@ class VarianceOptions(PairsOptions):
 
     refused: ClassVar = {**PairsOptions.refused, "normalizer": "looks at scores, which a normaliser does not change"}
 
-    study: Literal["variance"] = "variance"
+    study: Annotated[Literal["variance"], STUDY] = "variance"
     scorers: Scorers = DOTS
     samples: Annotated[
         int | None,
-        Field(ge=10, le=10**12, description="query-key pairs per d; if left out, for 0.5 % error of the variance"),
+        Field(ge=10, le=10**12, description="query-key pairs per d; default: enough for 0.5 % error of the variance"),
     ] = None
 
     @model_validator(mode="after")
