@@ -116,7 +116,7 @@ def _check(
 
 def _draw(runs: Sequence["StoredRun"], weights: Sequence["Record"], out: Path, quiet: bool) -> None:
     """Draw the difference of the weights at the batch elements and heads that differ most."""
-    from attncli.commands.streams import print_note
+    from attncli.commands.streams import print_notes
     from attncli.common.study import matrices_of
     from attncli.runs.run_folder import save_file_at
     from attncli.show.figures import save_figure
@@ -133,5 +133,4 @@ def _draw(runs: Sequence["StoredRun"], weights: Sequence["Record"], out: Path, q
     a, b = (matrices_of(run.result, "weights") for run in runs)
     figure = runs_figure(a, b, labels, sorted(places), note=notes.append)
     save_file_at(out, lambda path: save_figure(figure, path))
-    for note in notes * (not quiet):
-        print_note(note)
+    print_notes(notes, quiet)

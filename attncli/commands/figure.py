@@ -32,7 +32,7 @@ def figure(
     """Draw the pictures of a run again, without running it."""
     import_quickly(pictures=True)
     from attncli.api import look_of
-    from attncli.commands.streams import print_note
+    from attncli.commands.streams import print_notes
     from attncli.errors import InputError, did_you_mean, got
     from attncli.runs.loading import read_run, reading
     from attncli.runs.run_folder import check_file, save_file_at
@@ -61,9 +61,8 @@ def figure(
             for name in files:  # raises InputError before anything is drawn
                 check_file(out / name, overwrite)
             places = [save_file_at(out / name, draw) for name, draw in files.items()]
+    print_notes(notes, quiet)
     if not quiet:
-        for text in dict.fromkeys(notes):
-            print_note(text)
         for place in places:
             typer.echo(place)
     if open_:

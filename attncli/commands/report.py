@@ -25,7 +25,7 @@ def report(
     runs: Runs, out: Out = None, overwrite: OverwriteFile = False, open_: Open = False, quiet: Quiet = False
 ) -> None:
     from attncli.api import compare_stored
-    from attncli.commands.streams import print_note
+    from attncli.commands.streams import print_notes
     from attncli.config.document import REPORT
     from attncli.reports import report as page_of
     from attncli.runs.loading import read_run
@@ -59,9 +59,8 @@ def report(
     else:
         names = "-".join(dict.fromkeys(Path(run.result.name).name or "run" for run in stored))
         place = save_numbered(OUTPUTS / "reports" / f"{names[:LONGEST_NAME]}.html", write)
+    print_notes(notes, quiet)
     if not quiet:
-        for note in dict.fromkeys(notes):
-            print_note(note)
         typer.echo(place)
     if open_:
         typer.launch(str(place))

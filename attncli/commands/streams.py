@@ -2,6 +2,7 @@
 
 import os
 import sys
+from collections.abc import Iterable
 from typing import IO, Any
 
 import typer
@@ -28,6 +29,13 @@ def print_error(text: object, end: str = "\n") -> None:
 def print_note(text: str) -> None:
     """Print a line on stderr with control characters escaped, since the user's names may contain some."""
     print_error(as_line(text))
+
+
+def print_notes(texts: Iterable[str], quiet: bool) -> None:
+    """Print each note once, and with `quiet` only warnings."""
+    for text in dict.fromkeys(texts):
+        if not quiet or text.startswith("warning"):
+            print_note(text)
 
 
 class ErrorStream:

@@ -155,7 +155,7 @@ def fonts_for(texts: Iterable[str]) -> tuple[list[str], str]:
     if not lacking:
         return families, ""
     shown = " ".join(sorted(lacking)[:8]) + (" …" if len(lacking) > 8 else "")
-    return families, f"no installed font can draw {shown} (drawn as boxes); install {CURE}"
+    return families, f"warning: no installed font can draw {shown} (drawn as boxes); install {CURE}"
 
 
 def _lacking(chars: set[str], family: str) -> set[str]:

@@ -277,11 +277,12 @@ def _draw(content: _Content, note: Note) -> Picture:
 
 
 def _title(panel: Panel, inches: float, sheet: Sheet) -> str:
-    """Return the title of a panel, with its batch element and head on separate lines if one line is too long."""
+    """Return the title of a panel, with its label and its place on lines of their own if one line is too long."""
     parts = list(filter(None, (panel.label, panel.place)))
-    whole = folded(", ".join(parts), inches, sheet)
-    if "\n" in whole:
-        whole = "\n".join(folded(each, inches, sheet) for each in (panel.label, *panel.place.split(", ")) if each)
+    for lines in ([", ".join(parts)], parts, list(filter(None, (panel.label, *panel.place.split(", "))))):
+        whole = "\n".join(folded(each, inches, sheet) for each in lines)
+        if whole.count("\n") < len(lines):
+            break
     return whole
 
 

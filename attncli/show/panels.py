@@ -78,10 +78,12 @@ def grid(sheet: Sheet, count: int, columns: int, title: str) -> tuple[Picture, l
     rows = math.ceil(count / columns)
     width = sheet.unit * (COLUMN if count <= FEW_PANELS else BOTH_COLUMNS)
     figure = Picture(sheet, width, rows * width / columns, layout="constrained")
-    figure.suptitle(printable(sheet.look.title or title), x=0.01, ha="left", wrap=True)
+    text = printable(sheet.look.title or title).replace(" = ", TOGETHER)
+    figure.suptitle(text, x=0.01, ha="left", wrap=True)
     axes = list(figure.subplots(rows, columns, squeeze=False).flat)
-    for spare in axes[count:]:
+    for index, spare in enumerate(axes[count:], count):
         spare.remove()
+        axes[index - columns].xaxis.set_in_layout(False)  # its labels use the free place below it
     return figure, axes[:count]
 
 
@@ -162,15 +164,21 @@ def draw_line(
 ) -> None:
     """Draw a line through points, with their low and high ends as a band, or as bars if `bands` is 0.
 
-    `bands` is the number of bands in the panel.
+    `bands` is the number of bands in the panel. If lines have many points, they take turns in having markers, which
+    stand above all lines: a line shows even where another one lies on it.
     """
     y, low, high = points
+    options = {**look, **options}
     if bands and len(x) > 1:
         opacity = min(BAND, ALL_BANDS / bands)
         axes.fill_between(x, low, high, color=look["color"], alpha=opacity, linewidth=0, zorder=2)
     else:
         axes.vlines(x, low, high, colors=look["color"], linewidth=look["linewidth"], zorder=2.5)
-    axes.plot(x, y, zorder=3, **{**look, **options})
+    if bands and len(x) >= 2 * bands and "markevery" not in options:
+        turn = slice((len(axes.collections) - 1) % bands, None, bands)
+        axes.plot(x[turn], y[turn], zorder=4, **{**options, "linestyle": "none", "gid": None})
+        options["marker"] = ""
+    axes.plot(x, y, zorder=3, **options)
 
 
 def sizes_axis(axes: Axes, sizes: Iterable[int]) -> None:

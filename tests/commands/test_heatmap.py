@@ -9,7 +9,7 @@ import torch
 from safetensors.torch import save_file
 from typer.testing import Result
 
-from tests.cli import attncli, good, refusal
+from tests.cli import attncli, experiment, good, refusal
 
 CONFIG = """\
 data:
@@ -160,3 +160,13 @@ def test_of_many_heads_those_that_differ_most_stand_first(folder: Path) -> None:
     assert (folder / "many.png").read_bytes() == (folder / "outputs/many/latest/heatmaps.png").read_bytes()
     chosen = heatmap("many.yaml", "--head", "3", "--head", "1", "--minus", "dot", "--out", "two.svg")
     assert chosen.stderr.startswith("panels are ordered by their mean difference from dot: from head ")
+
+
+def test_a_character_without_a_font_is_a_warning_even_if_quiet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("attncli.show.figures._candidates", lambda lacking: [])
+    config = experiment(tmp_path / "x.yaml", tokens={"keys": ["注", "意", "力", "a", "b"]})
+    for quiet in ([], ["--quiet"]):
+        shown = attncli("heatmap", config, "--out", tmp_path / "x.png", "--overwrite", *quiet)
+        assert shown.exit_code == 0
+        assert "warning: no installed font can draw 力 意 注" in shown.stderr
+    assert "warning: no installed font" in attncli("run", config, "--out", tmp_path / "run", "--quiet").stderr

@@ -99,6 +99,6 @@ def test_the_note_says_once_what_is_missing_and_what_to_install(
     heat = heatmap(weights(2, 1, 2), tokens=Tokens([[token]] * 2, [[token, "a"]] * 2))
     (note,) = heat.notes
     assert note.startswith(
-        f"no installed font can draw {lost} (drawn as boxes); install one that can, such as Noto Sans"
+        f"warning: no installed font can draw {lost} (drawn as boxes); install one that can, such as Noto Sans"
     )
     draw(heat.figure)

@@ -5,6 +5,7 @@ import re
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from matplotlib.colors import to_hex
 from matplotlib.text import Text
@@ -14,6 +15,7 @@ from attncli.common.study import Tokens
 from attncli.config.looks import HeatmapLook, Look
 from attncli.errors import InputError
 from attncli.show.figures import Picture, as_png, save_figure
+from attncli.show.panels import draw_line, grid
 from attncli.show.themes import sheet_of
 from attncli.studies import part_of
 from tests.common.pairs.samples import swept
@@ -166,3 +168,34 @@ def test_a_strip_may_be_lower_than_a_panel_with_many_rows() -> None:
 def test_panels_of_a_page_without_a_given_size_are_never_too_small() -> None:
     for n, m in ((8, 200), (200, 8), (5, 40)):
         assert not any("too small" in note for note in heatmap(*[weights(n, m)] * 4).notes)
+
+
+def test_labels_above_a_free_place_leave_no_gap_between_rows() -> None:
+    """Five panels in three columns: the third has the labels of its keys in the free place below it."""
+    figure = heatmap(weights(5, 8, 8), look=HeatmapLook(size=[6.0, 5.0], annotate="no")).figure
+    rows = sorted({round(axes.get_position().y0, 3) for axes in panels(figure)}, reverse=True)
+    gap = figure.bbox.height * (rows[0] - rows[1] - panels(figure)[0].get_position().height)
+    title = panels(figure)[-1].title.get_window_extent().height
+    assert len(rows) == 2
+    assert gap < 3 * title
+    check_texts(figure)
+
+
+def test_lines_on_top_of_each_other_all_have_markers_in_sight() -> None:
+    figure, (axes,) = grid(sheet_of(Look()), 1, 1, "")
+    lines, x = figure.sheet.lines(["dot", "additive", "cosine"]), np.arange(1.0, 12.0)
+    for look in lines.values():
+        draw_line(axes, x, [x, x, x], look, bands=3)
+    seen = [line for line in axes.lines if line.get_marker()]
+    assert {line.get_marker() for line in seen} == {look["marker"] for look in lines.values()}
+    assert sorted(np.concatenate([line.get_xdata() for line in seen])) == x.tolist()
+    assert min(line.get_zorder() for line in seen) > max(line.get_zorder() for line in axes.lines if line not in seen)
+
+
+@pytest.mark.parametrize("width", [1.5, 1.8, 2.1, 2.4, 2.7, 3.0])
+def test_a_line_of_a_title_does_not_end_within_a_setting(width: float) -> None:
+    figure, _ = grid(sheet_of(Look(size=[width, 2.0])), 1, 1, "with num_hiddens = 8, batch = 1, heads = 12, d = 64")
+    figure.draw_without_rendering()
+    lines = figure._suptitle._get_wrapped_text().split("\n")  # type: ignore[attr-defined]
+    assert len(lines) > 1
+    assert not any(line.endswith("=") or line.startswith("=") for line in map(str.strip, lines))

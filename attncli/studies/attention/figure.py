@@ -76,18 +76,20 @@ def layers_figure(result: Result, note: Note, look: HeatmapLook) -> Picture:
         values = torch.tensor(grid, dtype=torch.float64)
         panels.append(Panel(title, "", (0, 0), values, ~values.isnan(), layers, _names(heads)))
     title, sides = "Layers and heads of a model", ("Layers", "Heads")
-    return panels_figure(panels, title, note, quantities=quantities, sides=sides, look=look)
+    return panels_figure(panels, title, note, quantities=quantities, sides=sides, look=look, name="layers")
 
 
 def _most_changed(result: Result, note: Note, look: HeatmapLook) -> Picture:
     """Return a heatmap of the weights in the heads of all layers with the largest changes of the output."""
     panels, numbers = list[Panel](), layer_numbers(result)
-    most = max(MOST_PANELS // len(result.labels), 1)
-    for layer, (batch, head), _ in most_changed(result)[:most]:
+    changed = most_changed(result)
+    shown = changed[: max(MOST_PANELS // len(result.labels), 1)]
+    for layer, (batch, head), _ in shown:
         weights = matrices_of(result, "weights", layer)
         for panel in select(weights, None, None, None, [(batch, head)], note) if weights.tensors else []:
             panels.append(replace(panel, place=f"layer {numbers[layer]}, {panel.place or f'head {head}'}"))
-    return stage_figure(panels, "weights", look, note)
+    about = "" if len(shown) == len(changed) else f"the {len(shown)} of {len(changed)} heads that change most"
+    return stage_figure(panels, "weights", look, note, about=about)
 
 
 def _heatmaps(

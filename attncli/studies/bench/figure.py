@@ -76,7 +76,7 @@ def _draw_panel(
     else:
         sizes_axis(panel, [record[axis] for record in result.records])
     if key == "seconds":
-        decades_axis(panel, duration)
+        decades_axis(panel, lambda seconds: duration(seconds).replace(".00 ", " ").replace(".0 ", " "))
     else:
         panel.set_yscale("log", base=2)
         panel.yaxis.set_major_locator(LogLocator(base=2))
