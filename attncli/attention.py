@@ -26,10 +26,11 @@ ALL = slice(None)
 
 @dataclass(frozen=True, eq=False)
 class Valid:
-    """The keys each query may attend to: valid lengths, a causal mask and any other mask, joined.
+    """The keys each query may attend to: valid lengths, a causal mask, a window and any other mask, joined.
 
-    For scores of `shape` = (..., n, m). Masks are made tile by tile, so lengths and a causal mask take hardly any
-    memory. The constructor checks nothing; use `of` for lengths and masks from users.
+    For scores of `shape` = (..., n, m). Masks are made tile by tile, so all but `mask` take hardly any memory. With a
+    `window`, query i at position `first` + i attends only to keys less than `window` positions away, and to the first
+    `first_keys` keys. The constructor checks nothing; use `of` for lengths and masks from users.
     """
 
     shape: tuple[int, ...]
@@ -37,6 +38,9 @@ class Valid:
     causal: Causal | None = None
     mask: Tensor | None = None  # boolean, broadcastable to `shape`, on `device`
     device: torch.device | None = None
+    window: int | None = None
+    first_keys: int = 0
+    first: int = 0
 
     @classmethod
     def of(
@@ -62,6 +66,9 @@ class Valid:
         if limits is None:
             return mask
         below = below_limits(limits, self.shape[-1], keys)
+        if self._window is not None:
+            key = torch.arange(self.shape[-1], device=self.device)[keys]
+            below = below & ((key >= self._window[0][rows]) | (key < self.first_keys))
         return below if mask is None else below & mask
 
     def reach(self, elements: slice = ALL, rows: slice = ALL) -> tuple[int, int]:
@@ -71,6 +78,7 @@ class Valid:
         """
         limits, m = _cut(self._limits, self.shape, elements, rows), self.shape[-1]
         least, most = (m, m) if limits is None or not limits.numel() else map(int, limits.aminmax())
+        least = least if self._window is None else min(least, self.first_keys)
         return (least if self.mask is None else 0), most
 
     @cached_property
@@ -88,7 +96,7 @@ class Valid:
     @property
     def empty_rows(self) -> Tensor:
         """Whether each query (..., n) has no valid key."""
-        if self._limits is not None and self.mask is None:  # known without the mask
+        if self._limits is not None and self.mask is None and self.window is None:  # known without the mask
             return (self._limits[..., 0] == 0).expand(self.shape[:-1])
         joined = self.joined
         empty = torch.zeros((), dtype=torch.bool, device=self.device) if joined is None else ~joined.any(-1)
@@ -104,7 +112,8 @@ class Valid:
         """Whether only a causal mask from the top left applies, which fused kernels support."""
         n, m = self.shape[-2:]
         shortens = self.lengths is not None and bool((self.lengths < m).any())
-        return self.mask is None and not shortens and (self.causal == "top_left" or bool(self.causal and n == m))
+        is_plain = self.mask is None and self.window is None and not shortens
+        return is_plain and (self.causal == "top_left" or bool(self.causal and n == m))
 
     @cached_property
     def _limits(self) -> Tensor | None:
@@ -119,7 +128,18 @@ class Valid:
             shift = m - n if self.causal == "bottom_right" else 0
             diagonal = (torch.arange(1, n + 1, device=self.device) + shift).clamp(0, m)[:, None]  # n 1
             limits = diagonal if limits is None else torch.minimum(limits, diagonal)
+        if self._window is not None:
+            ends = self._window[1].clamp(min=self.first_keys, max=m)
+            limits = ends if limits is None else torch.minimum(limits, ends)
         return limits
+
+    @cached_property
+    def _window(self) -> tuple[Tensor, Tensor] | None:
+        """The first position in the window of each query and the first after it, (n, 1) each; None without a window."""
+        if self.window is None:
+            return None
+        positions = torch.arange(self.first, self.first + self.shape[-2], device=self.device)[:, None]
+        return positions - (self.window - 1), positions + self.window
 
 
 def _cut(given: Tensor | None, shape: tuple[int, ...], elements: slice, rows: slice) -> Tensor | None:

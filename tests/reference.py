@@ -43,7 +43,15 @@ def general(scorer: nn.Module, queries: Tensor, keys: Tensor) -> Tensor:
     return for_each_pair(lambda q, k: inner(q, [inner(row, k) for row in w]), queries, keys)
 
 
-def cosine(scorer: nn.Module, queries: Tensor, keys: Tensor, *, scale: float = 1.0) -> Tensor:
+OF_KEYS: dict[float | str, Callable[[int], float]] = {  # scales that are expressions in the number of keys
+    "log2(m^2-m)": lambda m: math.log2(m * (m - 1)),
+    "2*sqrt(m)+m^2/3": lambda m: 2 * math.sqrt(m) + m * m / 3,
+}
+
+
+def cosine(scorer: nn.Module, queries: Tensor, keys: Tensor, *, scale: float | str = 1.0) -> Tensor:
+    scale = OF_KEYS[scale](len(keys)) if isinstance(scale, str) else scale
+
     def score(q: Vector, k: Vector) -> float:
         lengths = math.hypot(*q) * math.hypot(*k)
         return scale * inner(q, k) / lengths if lengths > 0 else 0.0
@@ -178,6 +186,17 @@ def alibi(heads: int, n: int, m: int, first: int = 0) -> Tensor:
     return torch.stack(
         [matrix([[-slope * abs(first + i - j) for j in range(m)] for i in range(n)]) for slope in slopes]
     )
+
+
+def normed(norm: str, vectors: Tensor) -> Tensor:
+    """Each vector (..., d) by LayerNorm (`layer`) or RMSNorm (`rms`), without gain, epsilon 1e-6."""
+
+    def of(vector: Vector) -> Vector:
+        mean = math.fsum(vector) / len(vector) if norm == "layer" else 0.0
+        squares = math.fsum((x - mean) ** 2 for x in vector) / len(vector)
+        return [(x - mean) / math.sqrt(squares + 1e-6) for x in vector]
+
+    return matrix([of(vector) for vector in vectors.reshape(-1, vectors.shape[-1]).tolist()]).reshape(vectors.shape)
 
 
 def masked_softmax(scores: Tensor, valid: Tensor | None = None) -> Tensor:

@@ -11,6 +11,7 @@ import pytest
 import torch
 
 from attncli.common import memory
+from attncli.config.scorer_entries import ENTRY_KEYS
 from attncli.normalizers import NORMALIZERS
 from attncli.scorers import SCORERS
 from attncli.studies import STUDIES
@@ -24,6 +25,7 @@ SEEN_IN_THE_WORK = {  # and not by `check`
     *("it fails when run", "it gives another shape", "it gives no tensor", "it gives complex numbers"),
     *("it writes to its queries", "it writes to its keys"),
     "a negative score beside the normaliser sum",
+    "a scale that is not positive for this number of keys",
     "a sweep given to run",  # which `check` takes
 }
 UNPRINTABLE = [  # what a text file does not show
@@ -66,6 +68,7 @@ NAMES: dict[str, Iterable[str]] = {  # what texts have for lists that grow
     "SCORERS": SCORERS,
     "NORMALIZERS": NORMALIZERS,
     "STUDIES": STUDIES,
+    "ENTRY_KEYS": ENTRY_KEYS,
     "FIGURES": [column.key for column in COLUMNS if not column.text],
 }
 

@@ -4,13 +4,15 @@ import functools
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
-from attncli.attention import at_least_float32, computing_dtype
+from attncli.attention import Bias, EmptyRow, Rules, Valid, at_least_float32, computing_dtype
 from attncli.common.memory import ran_out
 from attncli.common.study import NORMALIZER, Record
 from attncli.config.normalizer_entries import DEFAULT_NORMALIZER
@@ -25,6 +27,8 @@ from attncli.scorers._custom import load_class, raised
 from attncli.scorers.additive import Additive
 
 Made = TypeVar("Made")
+EPSILON = 1e-6  # added to the variance in `qk_norm`
+NAMED_KEYS = ("qk_norm", "window", "first_keys")  # of an entry, which stand beside its formula
 
 
 def names_of(entry: ScorerEntry) -> Record:
@@ -101,6 +105,47 @@ def build_normalizer(entry: ScorerEntry) -> nn.Module:
     if hasattr(normalizer, "label"):
         normalizer.label = entry.label
     return normalizer  # type: ignore[no-any-return]
+
+
+def rules_of(
+    entry: ScorerEntry,
+    valid: Valid,
+    bias: Tensor | None = None,
+    *,
+    empty_row: EmptyRow = "zero",
+    sinks: Tensor | None = None,
+    first: int | None = None,
+) -> Rules:
+    """Return the rules that turn an entry's scores into weights.
+
+    Args:
+        entry: its softcap, window, ALiBi and normaliser apply.
+        valid: the valid keys, before the entry's window.
+        bias: added to the scores, beside ALiBi.
+        empty_row: weights of a query with no valid key.
+        sinks: scores of an additional key.
+        first: the position of the first query; by default from the causal mask, 0 without one.
+
+    Raises:
+        InputError: as `build_normalizer`.
+    """
+    n, m = valid.shape[-2:]
+    if first is None:
+        first = m - n if valid.causal == "bottom_right" else 0
+    has_bias = bias is not None or entry.bias is not None
+    added = Bias(valid.shape, bias, entry.bias == "alibi", first) if has_bias else None
+    if entry.window is not None:
+        valid = replace(valid, window=entry.window, first_keys=entry.first_keys or 0, first=first)
+    return Rules(valid, entry.softcap, empty_row, added, build_normalizer(entry), sinks)
+
+
+def normalised(entry: ScorerEntry, queries: Tensor, keys: Tensor) -> tuple[Tensor, Tensor]:
+    """Return queries (..., n, q) and keys (..., m, k) after the entry's `qk_norm`, over features, without a gain."""
+    if entry.qk_norm is None:
+        return queries, keys
+    norm: Any = F.layer_norm if entry.qk_norm == "layer" else F.rms_norm
+    queries, keys = (norm(each, each.shape[-1:], eps=EPSILON) for each in at_least_float32(queries, keys))
+    return queries, keys
 
 
 def outline(entry: ScorerEntry, query_size: int, key_size: int) -> nn.Module:
@@ -215,8 +260,15 @@ def calling(what: str) -> Iterator[None]:
 
 
 def formulas_of(entries: Iterable[ScorerEntry]) -> dict[str, str]:
-    """Return the formula of each entry's scorer by label, followed by the normaliser's unless that is softmax."""
-    return {entry.label: formula_of(_class_of(entry)) + _of_normalizer(entry) for entry in entries}
+    """Return the formula of each entry's scorer by label, then its keys such as `window`, and its normaliser's formula.
+
+    Softmax has no formula here.
+    """
+    return {entry.label: formula_of(_class_of(entry)) + _of_keys(entry) + _of_normalizer(entry) for entry in entries}
+
+
+def _of_keys(entry: ScorerEntry) -> str:
+    return "".join(f"; {key}: {value}" for key in NAMED_KEYS if (value := getattr(entry, key)) is not None)
 
 
 def _of_normalizer(entry: ScorerEntry) -> str:
@@ -232,9 +284,10 @@ def of_softmax(records: Iterable[Record]) -> bool:
     return {record.get(NORMALIZER.key, DEFAULT_NORMALIZER) for record in records} == {DEFAULT_NORMALIZER}
 
 
-def scale_of(scorer: nn.Module) -> float:
-    """Return the scorer's `scale` as one number: 1 without this attribute, NaN if it is no number (user's scorers)."""
+def scale_of(scorer: nn.Module, m: int | None = None) -> float:
+    """Return the scorer's `scale` as one number, for m keys: 1 without this attribute, NaN if it is no number."""
+    scale: Any = getattr(scorer, "scale", 1.0)
     try:
-        return float(getattr(scorer, "scale", 1.0))
-    except (TypeError, ValueError, RuntimeError):
+        return float(scorer.scale_of(m) if m and hasattr(scorer, "scale_of") else scale)  # type: ignore[operator]
+    except (TypeError, ValueError, RuntimeError):  # a user's own scorer may have anything
         return math.nan

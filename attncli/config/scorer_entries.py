@@ -4,7 +4,7 @@ import functools
 import re
 from typing import Annotated, Any, Literal, Union
 
-from pydantic import Field, PositiveFloat, create_model
+from pydantic import Field, PositiveFloat, create_model, model_validator
 
 from attncli import errors
 from attncli.config.normalizer_entries import DEFAULT_NORMALIZER, KEY, Normalizer, as_mapping, named_options
@@ -16,6 +16,7 @@ from attncli.errors import InputError
 CUSTOM = r"^[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*$"
 MODEL = "model"  # `scale: model` means the scale of the captured model
 SCORER = Field(description="name of the scorer")
+Count = Annotated[int, Field(ge=1, le=10**9)]
 NOT_IN_LABELS = re.compile(r'[\\:*?"<>|]')
 
 
@@ -63,6 +64,22 @@ class ScorerEntry(Model, validate_default=True):  # so a default that YAML canno
         Field(description="bound of the scores, applied before the mask; `null`: none; default: a captured model's"),
     ] = None
     parameters: Annotated[ParameterFile | None, Field(description="file of trained parameters")] = None
+    qk_norm: Annotated[
+        Literal["layer", "rms"] | None,
+        Field(description="layer: LayerNorm of queries and keys over their features, before the score; rms: RMSNorm"),
+    ] = None
+    window: Annotated[
+        Count | None, Field(description="a query attends to keys less than this many positions away only")
+    ] = None
+    first_keys: Annotated[Count | None, Field(description="beside `window`: and to this many first keys")] = None
+
+    @model_validator(mode="after")
+    def _beside_each_other(self) -> "ScorerEntry":
+        for key, needed, example in (("first_keys", "window", 64),):
+            if getattr(self, key) is not None and getattr(self, needed) is None:
+                message = errors.got(getattr(self, key), f"expected `{needed}` beside it")
+                raise problem(f"{message}; add `{needed}: {example}`, or leave it out", under=[key])
+        return self
 
     @property
     def options(self) -> dict[str, Any]:

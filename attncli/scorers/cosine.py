@@ -1,10 +1,12 @@
 from typing import Annotated
 
 import torch
-from pydantic import Field
+from pydantic import Field, PositiveFloat
 from torch import Tensor, nn
 
 from attncli.attention import at_least_float32
+from attncli.errors import below
+from attncli.scorers._expression import Expression, positive
 from attncli.scorers._sizes import require_equal_sizes
 from attncli.scorers._theory import Moments, Theory
 
@@ -12,8 +14,9 @@ from attncli.scorers._theory import Moments, Theory
 class Cosine(nn.Module):
     """scale * q . k / (|q| |k|) (Graves et al. 2014, arXiv:1410.5401)
 
-    The lengths of queries and keys do not matter. Scores lie between -scale and scale; a zero vector scores 0. Queries
-    and keys need the same size d.
+    The lengths of queries and keys do not matter. Scores lie between -scale and scale; a zero vector scores 0. The
+    scale may be an expression in m, the number of keys, such as `log2(m^2-m)` (Henry et al. 2020, arXiv:2010.04245).
+    Queries and keys need the same size d.
     """
 
     stacks_over_seeds = True
@@ -24,11 +27,14 @@ class Cosine(nn.Module):
         query_size: int,
         key_size: int,
         *,
-        scale: Annotated[float, Field(gt=0, description="factor of the cosine, and largest score")] = 1.0,
+        scale: Annotated[
+            PositiveFloat | Expression,
+            Field(description="factor of the cosine, and largest score; or an expression in m, the number of keys"),
+        ] = 1.0,
     ) -> None:
         super().__init__()
         require_equal_sizes(query_size, key_size)
-        self.scale = float(scale)
+        self.scale = scale if isinstance(scale, str) else float(scale)
 
     def forward(self, queries: Tensor, keys: Tensor) -> Tensor:
         queries, keys, scale = self.as_dot(queries, keys)
@@ -37,7 +43,12 @@ class Cosine(nn.Module):
     def as_dot(self, queries: Tensor, keys: Tensor) -> tuple[Tensor, Tensor, float]:
         """Return queries, keys and a factor; the scores are their dot product times the factor."""
         queries, keys = at_least_float32(queries, keys)
-        return unit(queries), unit(keys), self.scale
+        return unit(queries), unit(keys), self.scale_of(keys.shape[-2])
+
+    def scale_of(self, m: int) -> float:
+        """Return the scale for m keys."""
+        with below("scale"):
+            return positive(self.scale, m) if isinstance(self.scale, str) else self.scale
 
     def operations(self, n: int, m: int, query_size: int, key_size: int) -> int:
         """Count the formula's operations: lengths, and for each pair a dot product, a product and a quotient."""
@@ -49,7 +60,13 @@ class Cosine(nn.Module):
         Let a = q / |q| and b = k / |k|. Signs are symmetric and independent, so the mixed terms of E (sum_i a_i b_i)^2
         vanish. E a_i^2 = 1/d on the side of mean 0, and sum_i E b_i^2 = 1 on the other. Zero vectors have no b_i.
         """
-        if moments.rho or (moments.mu and moments.nu) or not (moments.s and moments.t) or moments.zero_vectors:
+        if (
+            isinstance(self.scale, str)
+            or moments.rho
+            or (moments.mu and moments.nu)
+            or not (moments.s and moments.t)
+            or moments.zero_vectors
+        ):
             return None, None
         return 0.0, self.scale * self.scale * (1.0 / moments.d)
 

@@ -140,6 +140,15 @@ VALIDS = {
     "no batch": Valid((5, 6), torch.tensor([3]), "top_left"),
     "square": Valid((5, 5), causal="bottom_right"),
     "long lengths": Valid((2, 5, 6), torch.tensor([6, 6]), "top_left"),
+    "window": Valid((2, 5, 6), window=2),
+    "window of one": Valid((5, 6), window=1),
+    "long window": Valid((2, 5, 6), window=9),
+    "window and first keys": Valid((2, 3, 5, 6), window=2, first_keys=3),
+    "causal window": Valid((2, 6, 6), causal="top_left", window=3, first_keys=1),
+    "window from the end": Valid((2, 3, 8), causal="bottom_right", window=2, first_keys=2, first=5),
+    "queries beyond the keys": Valid((2, 8, 3), window=2, first_keys=1),
+    "window of a cache": Valid((4, 1, 2, 9), window=3, first=7),
+    "window and all": Valid((4, 2, 5, 6), torch.tensor([0, 6, 2, 3]), "top_left", torch.rand(5, 6) < 0.7, None, 2, 1),
 }
 
 
@@ -153,7 +162,8 @@ def test_valid_against_loops(name: str) -> None:
         lengths = valid.lengths if valid.lengths is None or not leading else valid.lengths[place[0]]
         length = m if lengths is None else int(lengths.expand(n)[i])
         last = {None: m, "top_left": i, "bottom_right": i + m - n}[valid.causal]
-        mask[(*place, i, j)] &= j < length and j <= last
+        near = valid.window is None or abs(valid.first + i - j) < valid.window or j < valid.first_keys
+        mask[(*place, i, j)] &= j < length and j <= last and near
     assert torch.equal(valid.whole, mask)
     assert torch.equal(valid.empty_rows, ~mask.any(-1))
     assert valid.is_full == (name == "nothing")
@@ -161,6 +171,11 @@ def test_valid_against_loops(name: str) -> None:
     for elements, rows in itertools.product((slice(0, 1), slice(1, 3)), (slice(0, 2), slice(3, 5))):
         tile, part = valid.tile(elements, rows), mask[(elements, ..., rows, ALL) if leading else (rows, ALL)]
         assert torch.equal(torch.ones_like(part) if tile is None else tile.expand(part.shape), part)
+        free, reach = valid.reach(elements, rows)
+        assert bool(part[..., :free].all())
+        assert not part[..., reach:].any()
+        tile = valid.tile(elements, rows, slice(1, 4))
+        assert tile is None or torch.equal(tile.expand(part[..., 1:4].shape), part[..., 1:4])
 
 
 @pytest.mark.parametrize("shape", [(), (4,)])

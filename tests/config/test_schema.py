@@ -9,6 +9,7 @@ from jsonschema import Draft202012Validator
 
 from attncli.config.document import read_document
 from attncli.config.models import json_schema
+from attncli.config.scorer_entries import ENTRY_KEYS
 from attncli.scorers import SCORERS
 from attncli.studies import STUDIES, options_model
 from tests.cli import good
@@ -204,4 +205,4 @@ def test_every_option_of_every_scorer_is_in_it(name: str) -> None:
     options: dict[str, Any] = entries[0]["properties"]
     code: dict[str, Any] = SCORERS[name].__init__.__kwdefaults__ or {}
     assert {key: options[key]["default"] for key in code} == code
-    assert set(options) == {"scorer", "normalizer", "label", "bias", "dropout", "softcap", "parameters", *code}
+    assert set(options) == {*ENTRY_KEYS, *code}

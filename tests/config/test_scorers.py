@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from attncli.config.scorer_entries import entry_model, scorer_of
+from attncli.config.scorer_entries import ENTRY_KEYS, entry_model, scorer_of
 from attncli.errors import InputError
 from tests.config.documents import GOOD, problems_of
 from tests.config.documents import options_of as read_options
@@ -86,7 +86,7 @@ def test_good_entries(entry: str, label: str, expected: dict[str, Any], tmp_path
     assert (read.label, read.options) == (label, expected)
 
 
-KNOWN = "unknown key; known: scorer, normalizer, label, bias, dropout, softcap, parameters"
+KNOWN = f"unknown key; known: {', '.join(ENTRY_KEYS)}"
 
 
 @pytest.mark.parametrize(

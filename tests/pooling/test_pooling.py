@@ -70,6 +70,8 @@ RULES: dict[str, Callable[[Shape], Rules]] = {
     "none": lambda s: Rules(Valid(s)),
     "lengths": lambda s: Rules(Valid.of(s, lengths_of(s))),
     "lengths per query": lambda s: Rules(Valid.of(s, lengths_of(s, per_query=True))),
+    "window": lambda s: Rules(Valid(s, causal="top_left", window=2)),
+    "window and first keys": lambda s: Rules(Valid(s, window=2, first_keys=3, first=1)),
     "mask": lambda s: Rules(Valid.of(s, mask=mask_of(s))),
     "one mask for all": lambda s: Rules(Valid.of(s, mask=mask_of(s[-2:]))),
     "lengths and mask": lambda s: Rules(Valid.of(s, lengths_of(s), mask_of(s))),

@@ -31,6 +31,8 @@ RULES: dict[str, Callable[[Shape], Rules]] = {
     "lengths": lambda s: Rules(Valid.of(s, torch.arange(2, 2 + s[0]))),
     "empty rows": lambda s: Rules(Valid(s, torch.zeros(s[0], dtype=torch.int64), causal="bottom_right")),
     "some empty rows": lambda s: Rules(Valid(s, causal="bottom_right"), empty_row="uniform"),
+    "window": lambda s: Rules(Valid(s, causal="top_left", window=2)),
+    "window and first keys": lambda s: Rules(Valid(s, window=2, first_keys=3, first=1)),
     "mask": lambda s: Rules(Valid.of(s, mask=normal(*s, seed=3) > -0.5)),
     "softcap": lambda s: Rules(Valid(s), cap=0.7),
     "bias": lambda s: Rules(Valid(s), bias=Bias(s, normal(s[-1], seed=3)[None], alibi=True)),

@@ -29,6 +29,7 @@ class PairsOptions(Experiment):
     refused: ClassVar = {
         "dropout": "looks at weights before dropout",
         "bias": "looks at pairs without the positions of their query and key",
+        "window": "looks at pairs without the positions of their query and key",
     }
 
     scorers: Scorers

@@ -24,6 +24,7 @@ from attncli.common.scoring import (
     build_scorer,
     formulas_of,
     names_of,
+    normalised,
     of_call,
     of_each,
     outline,
@@ -205,7 +206,7 @@ def at_work(prepared: Prepared, progress: Progress, rounds: int = 1) -> Iterator
 
 
 def scores_of(prepared: Prepared, point: Point, pairs: Pairs) -> list[Tensor]:
-    """Return every scorer's scores (rows, m), after the softcap of its entry.
+    """Return every scorer's scores (rows, m), after the norms and the softcap of its entry.
 
     Raises:
         InputError: a user's scorer fails; located at its entry in the config.
@@ -213,7 +214,7 @@ def scores_of(prepared: Prepared, point: Point, pairs: Pairs) -> list[Tensor]:
     scores = []
     for index, (entry, scorer) in enumerate(zip(point.entries, point.scorers, strict=True)):
         with below("scorers", index):
-            raw = raw_scores(scorer, pairs.queries, pairs.keys)
+            raw = raw_scores(scorer, *normalised(entry, pairs.queries, pairs.keys))
         capped = raw if entry.softcap is None else softcap(raw, entry.softcap)
         scores.append(capped.reshape(len(pairs.queries), -1))  # rows m
     return scores

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from attncli.attention import Valid
 from attncli.common.scoring import of_call
 from attncli.common.study import Finding, Record, Result, by_label, tensor_name
 from attncli.config.normalizer_entries import DEFAULT_NORMALIZER
@@ -39,14 +40,14 @@ def variances_of(inputs: Inputs) -> list[float | None]:
 
 
 def metrics_of_calls(
-    inputs: Inputs, variances: Sequence[float | None], weights: Tensor | None, rows: ScorerRows
+    inputs: Inputs, valid: Valid, variances: Sequence[float | None], weights: Tensor | None, rows: ScorerRows
 ) -> list[Record]:
-    """Return a row with the columns `OF_CALLS` for each batch element and head of one scorer.
+    """Return a row with the columns `OF_CALLS` for each batch element and head of one scorer with these valid keys.
 
     Unknown metrics are None, such as the weight on the first key if `weights` is None.
     """
     heads, d = len(variances), inputs.queries.shape[-1]
-    counts = inputs.valid.whole.flatten(0, 1).cpu().sum(-1, dtype=torch.float64)  # heads n
+    counts = valid.whole.flatten(0, 1).cpu().sum(-1, dtype=torch.float64)  # heads n
     kept = counts > 0
     spread = kept & (rows.weight_sum.reshape(heads, -1) != 0)
     entropies = rows.entropy.reshape(heads, -1).masked_fill(~spread, 0.0).sum(-1)
@@ -109,7 +110,8 @@ def joined_layers(
 
 def _is_as_the_model(entry: ScorerEntry, call: Any, train: bool) -> bool:
     """Whether an entry computes what the model computed in this call, judged by the entry's options."""
-    is_plain = entry.bias is None and entry.normalizer.normalizer == DEFAULT_NORMALIZER
+    changes = [key for key in ("bias", "qk_norm", "window") if getattr(entry, key) is not None]
+    is_plain = not changes and entry.normalizer.normalizer == DEFAULT_NORMALIZER
     has_dropout = train and entry.dropout > 0
     return entry.has_models_scale and of_call(entry, call).softcap == call.softcap and is_plain and not has_dropout
 

@@ -10,19 +10,20 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from attncli.attention import Bias, Rules, dropped, weighted_sum
+from attncli.attention import Rules, dropped, weighted_sum
 from attncli.common.memory import attention_bytes, needed_for, parameter_bytes, require_memory
 from attncli.common.progress import Progress
 from attncli.common.scoring import (
-    build_normalizer,
     build_scorer,
     compile_scorer,
     formulas_of,
     names_of,
+    normalised,
     of_call,
     of_each,
     outline,
     raw_scores,
+    rules_of,
     scale_of,
     worth_compiling,
 )
@@ -140,14 +141,12 @@ def _part(options: AttentionOptions, inputs: Inputs, device: torch.device) -> Pa
 
 def _rules_of(entry: ScorerEntry, options: AttentionOptions, inputs: Inputs) -> Rules:
     """Return the rules that turn an entry's scores into weights."""
-    n, m = inputs.valid.shape[-2:]
-    bias, call = None, inputs.call
-    if entry.bias is not None or inputs.bias is not None:
-        first = m - n if inputs.valid.causal == "bottom_right" else 0
-        bias = Bias(inputs.valid.shape, inputs.bias, entry.bias == "alibi", first)
-    sinks = None if call is None or call.sinks is None else call.sinks.to(inputs.queries.device)
-    empty_row = options.mask.empty_row if call is None else call.empty_row
-    return Rules(inputs.valid, entry.softcap, empty_row, bias, build_normalizer(entry), sinks)
+    call, (n, m) = inputs.call, inputs.valid.shape[-2:]
+    if call is None:
+        return rules_of(entry, inputs.valid, inputs.bias, empty_row=options.mask.empty_row)
+    sinks = None if call.sinks is None else call.sinks.to(inputs.queries.device)
+    first = max(m - n, 0)  # a model that keeps keys of earlier tokens has queries of the last ones
+    return rules_of(entry, inputs.valid, inputs.bias, empty_row=call.empty_row, sinks=sinks, first=first)
 
 
 def expected_rows(prepared: Prepared) -> Rows:
@@ -267,17 +266,18 @@ def _run_part(options: AttentionOptions, part: Part, progress: Progress, keeps_s
                 stages[entry.label], found = _run_scorer(options, entry, scorer, rules, inputs)
             if found is None:
                 found = scorer_rows(
-                    stages[entry.label]["scores"], stages[entry.label]["weights"], inputs.valid.whole.cpu()
+                    stages[entry.label]["scores"], stages[entry.label]["weights"], rules.valid.whole.cpu()
                 )
             rows[entry.label] = found
             count = sum(parameter.numel() for parameter in scorer.parameters())
-            figures, names = whole.of_scorer(found)[0], names_of(entry) | part.place
+            without = rules.valid.empty_rows.cpu()  # more rows than of the inputs if the entry has a window
+            (figures,), names = Groups(without, by_head=False).of_scorer(found), names_of(entry) | part.place
             record = {**names, "parameters": count, **figures}
-            by_head = single.of_scorer(found)
+            by_head = Groups(without, by_head=True).of_scorer(found)
             if variances is not None:
-                own = metrics_of_calls(inputs, variances, stages[entry.label].get("weights"), found)
+                own = metrics_of_calls(inputs, rules.valid, variances, stages[entry.label].get("weights"), found)
                 by_head = [each | of_head for each, of_head in zip(by_head, own, strict=True)]
-            _warn_of_numbers(record, stages[entry.label], empty, progress)
+            _warn_of_numbers(record, stages[entry.label], without, progress)
             for name, tensor in scorer.state_dict().items():  # made in the inputs' dtype
                 dtype = inputs.queries.dtype if tensor.is_floating_point() else tensor.dtype
                 parameters[f"{entry.label}/{name}"] = tensor.to("cpu", dtype)
@@ -297,7 +297,10 @@ def _run_part(options: AttentionOptions, part: Part, progress: Progress, keeps_s
         options.name,
         {
             "formulas": formulas_of(entries),
-            "scales": dict(zip(stages, map(scale_of, part.scorers), strict=False)),
+            "scales": {
+                label: scale_of(scorer, inputs.keys.shape[-2])
+                for label, scorer in zip(stages, part.scorers, strict=False)
+            },
             "tokens": {side: _by_batch(part.tokens.get(side), elements) for side in ("queries", "keys")},
             **{key: value for key, value in chosen.items() if value is not None},
         },
@@ -322,6 +325,8 @@ def _run_scorer(
 ) -> tuple[Stages, ScorerRows | None]:
     """Return the tensors of all stages, on the CPU; with `weights: false` only the output, and the metrics of rows."""
     scorer.train(options.train)
+    queries, keys = normalised(entry, inputs.queries, inputs.keys)
+    inputs = replace(inputs, queries=queries, keys=keys)
     with seeded(options.seed, f"forward.{entry.stream}", inputs.queries.device):  # a scorer may have dropout
         if options.weights:
             stages, rows = _stages(options, entry, scorer, rules, inputs), None

@@ -41,7 +41,12 @@ def _all_scorers() -> list[Any]:
 class BenchOptions(Experiment):
     """Scorers and their implementations against the clock."""
 
-    refused: ClassVar = {"dropout": "measures attention without dropout", "softcap": "measures scores without a bound"}
+    refused: ClassVar = {
+        "dropout": "measures attention without dropout",
+        "softcap": "measures scores without a bound",
+        "qk_norm": "measures scores of the queries and keys as they are",
+        "window": "measures all pairs of queries and keys",
+    }
     measures_time: ClassVar = True
 
     study: Annotated[Literal["bench"], STUDY] = "bench"

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from attncli import textbook
 from attncli.attention import softcap
-from attncli.common.scoring import build_normalizer, build_scorer, calling, raw_scores
+from attncli.common.scoring import build_normalizer, build_scorer, calling, normalised, raw_scores
 from attncli.config.scorer_entries import ScorerEntry
 from attncli.errors import InputError
 from attncli.inputs.seeding import derived_seed, seeded
@@ -67,7 +67,7 @@ class Recall(nn.Module):
         else:
             self.scorer = OneByOne(scorers, () if entry.scorer in SCORERS else seeds)
         self.normalizer = build_normalizer(entry)
-        self.cap, self.classes = entry.softcap, options.classes
+        self.entry, self.classes = entry, options.classes
 
     def forward(self) -> Tensor:
         """Return the scores (s, vocabulary, vocabulary) of every symbol as a query with every symbol as a key.
@@ -75,10 +75,10 @@ class Recall(nn.Module):
         A step needs no other scores, since a score depends on one query and one key, and a batch has more pairs of
         query and key than these.
         """
-        queries, keys = (self.embeddings @ each.mT for each in (self.W_q, self.W_k))  # s vocabulary d
+        queries, keys = normalised(self.entry, *(self.embeddings @ each.mT for each in (self.W_q, self.W_k)))
         score = self._additive if isinstance(self.scorer, Additive) else self.scorer
         scores: Tensor = score(queries, keys)
-        return scores if self.cap is None else softcap(scores, self.cap)
+        return scores if self.entry.softcap is None else softcap(scores, self.entry.softcap)
 
     def weights(self, scores: Tensor, batch: Batch) -> Tensor:
         """Return the weights (s, b, m) of the keys of every sequence, from the scores of all symbols."""

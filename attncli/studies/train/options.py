@@ -20,7 +20,11 @@ DEFAULT_SCORERS: list[Any] = [{"scorer": name} for name in ("dot", "scaled_dot",
 class TrainOptions(Experiment):
     """Associative recall, learnt with each scorer at each size d."""
 
-    refused: ClassVar = {"dropout": "trains without dropout", "bias": "has keys in no order, and so without positions"}
+    refused: ClassVar = {
+        "dropout": "trains without dropout",
+        "bias": "has keys in no order, and so without positions",
+        "window": "has keys in no order, and so without positions",
+    }
 
     study: Annotated[Literal["train"], STUDY] = "train"
     scorers: Scorers = DEFAULT_SCORERS

@@ -17,7 +17,7 @@ from attncli.common.scoring import build_normalizer, build_scorer, formulas_of, 
 from attncli.common.stopping import Keeping
 from attncli.common.study import Result, Rows, by_label
 from attncli.common.threads import on_threads
-from attncli.errors import Collector, InputError, below
+from attncli.errors import Collector, InputError, below, got
 from attncli.inputs.device import resolve_device
 from attncli.scorers import SCORERS
 from attncli.studies.train.columns import COLUMNS, COMPARISONS
@@ -55,6 +55,11 @@ def prepare(options: TrainOptions, progress: Progress) -> Prepared:
         with collector.under("scorers", index):
             build_normalizer(entry)
             configurations += [Configuration(index, entry, d, outline(entry, d, d)) for d in options.d]
+            scale = getattr(configurations[-1].outline, "scale", None)
+            if isinstance(scale, str):
+                raise InputError.of(
+                    got(scale, "this study scores all symbols at once, not m keys", "use a number"), ["scale"]
+                )
     collector.check()
     own = any(entry.scorer not in SCORERS for entry in options.scorers)  # which may keep something in common
     threads = 1 if own or device.type != "cpu" else torch.get_num_threads()

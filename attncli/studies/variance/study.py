@@ -122,7 +122,7 @@ def _figures(prepared: Prepared, point: Point, tallies: Sequence[Tally], theorie
     rows = []
     for entry, scorer, tally, theory in zip(point.entries, point.scorers, tallies, theories, strict=True):
         moments = tally.moments
-        row: Record = {"samples": moments.count, "scale": scale_of(scorer)}
+        row: Record = {"samples": moments.count, "scale": scale_of(scorer, point.pairs.keys)}
         rows.append(row)
         if not moments.count:  # a head without a valid pair
             continue

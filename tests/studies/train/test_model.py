@@ -28,7 +28,7 @@ def gradients_by_hand(model: Recall, seed: int, batch: Batch, scorer: nn.Module)
         query = model.embeddings[seed, batch.queries[seed, b]] @ matrices[0].mT
         keys = model.embeddings[seed, batch.keys[seed, b]] @ matrices[1].mT
         scores = scorer(query[None], keys)[0]
-        scores = scores if model.cap is None else softcap(scores, model.cap)
+        scores = scores if model.entry.softcap is None else softcap(scores, model.entry.softcap)
         total = total + loss_by_hand(scores, batch.values[seed, b], int(batch.targets[seed, b]), model.classes)
     loss = total / len(batch.targets[seed])
     return loss, list(torch.autograd.grad(loss, [*matrices, *scorer.parameters()], allow_unused=True))

@@ -1,0 +1,159 @@
+"""Keys of an entry beside its scorer's options: the norms of queries and keys, a window, a scale of m keys."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from attncli.attention import at_least_float32
+from attncli.common.scoring import build_scorer, rules_of
+from attncli.common.study import Result
+from attncli.config.scorer_entries import ScorerEntry, entry_models
+from attncli.inputs.build import Inputs
+from attncli.scorers import SCORERS
+from attncli.studies.train.model import Recall
+from attncli.studies.train.options import TrainOptions
+from tests import reference
+from tests.common.pairs.samples import swept
+from tests.experiments import inputs_of, result_of
+from tests.scorers.catalogue import normal
+
+NORMS = ["layer", "rms"]
+DATA: dict[str, Any] = {
+    "queries": {"shape": [2, 3, 6, 5], "mean": 1.0, "std": 3.0},
+    "keys": {"shape": [2, 3, 7, 5], "mean": -2.0},
+    "valid_lens": [7, 4],
+}
+
+
+def entry_of(**keys: Any) -> ScorerEntry:
+    return entry_models()[keys["scorer"]].model_validate(keys)
+
+
+def oracle(entry: ScorerEntry, inputs: Inputs, seed: int = 0) -> tuple[Tensor, Tensor]:
+    """Scores and weights, by loops in float64."""
+    queries, keys = at_least_float32(inputs.queries.double(), inputs.keys)
+    scorer = build_scorer(entry, queries.shape[-1], keys.shape[-1], seed, torch.float32)
+    if entry.qk_norm is not None:
+        queries, keys = (reference.normed(entry.qk_norm, each) for each in (queries, keys))
+
+    def score(queries: Tensor, keys: Tensor) -> Tensor:
+        return reference.ORACLES[entry.scorer](scorer, queries, keys, **entry.options)
+
+    scores, valid = reference.for_each_matrix(score, queries, keys), inputs.valid.whole.clone()
+    n, m = scores.shape[-2:]
+    first = m - n if inputs.valid.causal == "bottom_right" else 0
+    for i in range(n):
+        for j in range(m):
+            is_far = entry.window is not None and abs(first + i - j) >= entry.window and j >= (entry.first_keys or 0)
+            valid[..., i, j] &= not is_far
+    return scores, reference.for_each_matrix(reference.masked_softmax, scores, valid)
+
+
+def assert_run(result: Result, entry: ScorerEntry, inputs: Inputs) -> None:
+    scores, weights = oracle(entry, inputs)
+    if f"{entry.label}/scores" in result.tensors:
+        torch.testing.assert_close(result.tensors[f"{entry.label}/scores"].double(), scores, rtol=2e-5, atol=2e-5)
+        torch.testing.assert_close(result.tensors[f"{entry.label}/weights"].double(), weights, rtol=2e-5, atol=2e-5)
+    wanted = reference.for_each_matrix(reference.weighted_sum, weights, inputs.values.double())
+    torch.testing.assert_close(result.tensors[f"{entry.label}/output"].double(), wanted, rtol=2e-5, atol=2e-5)
+
+
+@pytest.mark.parametrize("weights", [True, False])
+@pytest.mark.parametrize("norm", NORMS)
+@pytest.mark.parametrize("scorer", SCORERS)
+def test_norms_of_every_scorer(scorer: str, norm: str, weights: bool) -> None:
+    keys = {"scorer": scorer, "qk_norm": norm}
+    assert_run(result_of(data=DATA, scorers=[keys], weights=weights), entry_of(**keys), inputs_of(data=DATA))
+
+
+MASKS: dict[str, dict[str, Any]] = {"none": {}, "top left": {"causal": "top_left"}, "end": {"causal": "bottom_right"}}
+
+
+@pytest.mark.parametrize("weights", [True, False])
+@pytest.mark.parametrize("mask", MASKS)
+@pytest.mark.parametrize("window", [{"window": 1}, {"window": 3}, {"window": 2, "first_keys": 2}, {"window": 100}])
+def test_windows(window: dict[str, int], mask: str, weights: bool) -> None:
+    keys = {"scorer": "dot", **window}
+    result = result_of(data=DATA, mask=MASKS[mask], scorers=[keys], weights=weights)
+    assert_run(result, entry_of(**keys), inputs_of(data=DATA, mask=MASKS[mask]))
+
+
+@pytest.mark.parametrize("weights", [True, False])
+def test_figures_of_a_window_are_of_its_keys(weights: bool) -> None:
+    """Scores and empty rows: the last queries of the second element see padding alone."""
+    (record,) = result_of(data=DATA, scorers=[{"scorer": "dot", "window": 2}], weights=weights).records
+    scores, _ = oracle(entry_of(scorer="dot"), inputs_of(data=DATA))
+    near = (torch.arange(6)[:, None] - torch.arange(7)).abs() < 2
+    seen = near & inputs_of(data=DATA).valid.whole
+    assert record["empty_rows"] == int((~seen.any(-1)).sum()) == 3
+    assert record["score_mean"] == pytest.approx(float(scores[seen].mean()), rel=1e-5)
+
+
+@pytest.mark.parametrize("norm", NORMS)
+def test_norms_in_studies_of_pairs(norm: str, tmp_path: Path) -> None:
+    """As the same study gives for normalised vectors; the query's gradient passes through the norm in addition."""
+    queries, keys = 3 * normal(2, 2, 6, 5) + 1, normal(2, 2, 7, 5, seed=1)
+    torch.save({"queries": queries, "keys": keys}, tmp_path / "raw.pt")
+    made = {"queries": reference.normed(norm, queries).float(), "keys": reference.normed(norm, keys).float()}
+    torch.save(made, tmp_path / "made.pt")
+    for study, columns in (
+        ("variance", ["mean", "variance"]),
+        ("saturation", ["entropy", "max_weight", "jacobian_mean"]),
+    ):
+        found = swept(study, source=tmp_path / "raw.pt", scorers=[{"scorer": "scaled_dot", "qk_norm": norm}]).records
+        wanted = swept(study, source=tmp_path / "made.pt", scorers=[{"scorer": "scaled_dot"}]).records
+        for one, other in zip(found, wanted, strict=True):
+            assert [one[key] for key in columns] == pytest.approx([other[key] for key in columns], rel=1e-4)
+
+
+def test_normalised_scores_have_no_theory() -> None:
+    (record,) = swept("variance", d=[4], scorers=[{"scorer": "dot", "qk_norm": "rms"}], samples=5000).records
+    assert (record["theory_variance"], record["theory"]) == (None, None)
+    assert record["variance"] == pytest.approx(4.0, rel=0.1)  # d times the variance of a product of entries of rms 1
+
+
+@pytest.mark.parametrize("norm", NORMS)
+@pytest.mark.parametrize("scorer", ["dot", "additive", "cosine", "gaussian"])
+def test_norms_in_training(scorer: str, norm: str) -> None:
+    options = TrainOptions.model_validate(
+        {
+            "name": "x",
+            "scorers": [{"scorer": scorer, "qk_norm": norm}],
+            "d": [4],
+            "seeds": 2,
+            "vocabulary": 5,
+            "keys": 3,
+        }
+    )
+    model = Recall(options.scorers[0], 4, options)
+    for seed, scores in enumerate(model().detach()):
+        queries, keys = (model.embeddings[seed] @ each.detach()[seed].mT for each in (model.W_q, model.W_k))
+        state = {name.removeprefix("scorer."): each for name, each in model.state_of(seed).items() if "." in name}
+        own = build_scorer(entry_of(scorer=scorer), 4, 4, 0, torch.float32)
+        own.load_state_dict(state)
+        normed = [reference.normed(norm, each.double()) for each in (queries, keys)]
+        torch.testing.assert_close(scores.double(), reference.ORACLES[scorer](own, *normed), rtol=1e-4, atol=1e-5)
+
+
+def test_a_scale_of_the_number_of_keys() -> None:
+    """In every study it is that of the keys of a query, padding among them."""
+    keys = {"scorer": "cosine", "scale": "log2(m^2-m)"}
+    for weights in (True, False):
+        result = result_of(data=DATA, scorers=[keys], weights=weights)
+        assert_run(result, entry_of(**keys), inputs_of(data=DATA))
+        assert result.settings["scales"] == {"cosine": pytest.approx(reference.OF_KEYS["log2(m^2-m)"](7))}
+    given = {"d": [8], "keys": 6, "rows": 50}
+    entries = [keys, {"scorer": "cosine", "scale": reference.OF_KEYS["log2(m^2-m)"](6), "label": "number"}]
+    one, other = swept("saturation", **given, scorers=entries).records
+    assert one["entropy"] == pytest.approx(other["entropy"], rel=1e-9)
+
+
+def test_window_and_alibi_of_a_cache_begin_at_the_given_position() -> None:
+    inputs = inputs_of(data={"queries": {"shape": [1, 1, 2, 3]}, "keys": {"shape": [1, 1, 6, 3]}})
+    rules = rules_of(entry_of(scorer="dot", window=2, bias="alibi"), inputs.valid, first=4)
+    assert rules.valid.whole[0, 0].tolist() == [[False] * 3 + [True] * 3, [False] * 4 + [True] * 2]
+    assert rules.bias is not None
+    assert rules.bias.first == 4
