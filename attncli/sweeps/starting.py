@@ -38,7 +38,7 @@ def load_ahead() -> None:
 def without_script() -> Iterator[None]:
     """Keep new processes from importing the caller's script, which would start the sweep again in each of them."""
     main = sys.modules["__main__"]
-    before = {name: vars(main)[name] for name in ("__file__", "__spec__") if name in vars(main)}
+    before: dict[str, Any] = {name: vars(main)[name] for name in ("__file__", "__spec__") if name in vars(main)}
     vars(main).update(dict.fromkeys(before))
     try:
         yield
